@@ -3,19 +3,19 @@
 //! For output that needs all of it at once: `-S` and `--summary`.
 
 use super::failure::Failure;
-use super::queue::{Part, Queue, Vertex};
+use super::queue::{NameKind, Queue, Vertex};
 use super::report::Ages;
-use super::v2::{Reader, Record, Thread};
+use super::v2::{ListedThread, RecipientRecord, RecordSink};
 use zsched_format::time::{ShortDuration, Timestamp};
 
 /// Collector of the recipients of threads.
-pub struct Collection {
+pub struct QueueCollector {
     /// Messages collected so far.
     pub queue: Queue,
     /// Age of the oldest message of each thread.
     pub ages: Ages,
     now: Timestamp,
-    most: usize,
+    max_messages: usize,
     thread: (Vec<u8>, Vec<u8>),
     is_running: bool,
     /// Message whose recipients are being read.
@@ -23,14 +23,14 @@ pub struct Collection {
     keys: Vec<u64>,
 }
 
-impl Collection {
-    /// Creates a collection of at most `most` messages.
-    pub fn new(most: usize, now: Timestamp) -> Collection {
-        Collection {
+impl QueueCollector {
+    /// Creates a collection of at most `max_messages` messages.
+    pub fn new(max_messages: usize, now: Timestamp) -> QueueCollector {
+        QueueCollector {
             queue: Queue::default(),
             ages: Ages::new(),
             now,
-            most,
+            max_messages,
             thread: (Vec::new(), Vec::new()),
             is_running: false,
             message: None,
@@ -42,8 +42,8 @@ impl Collection {
         let Some(vertex) = self.message.take() else {
             return Ok(());
         };
-        if self.queue.count() == self.most {
-            let message = format!("there are more than {} messages", self.most);
+        if self.queue.count() == self.max_messages {
+            let message = format!("there are more than {} messages", self.max_messages);
             return Err(Failure::Protocol(message));
         }
         let key = self.queue.count() as u64 + 1;
@@ -53,8 +53,8 @@ impl Collection {
     }
 
     /// Text of a message as version 1 has it, with its delivery state.
-    fn text(&self, record: &Record<'_>) -> Vec<u8> {
-        let standing = match record.pending {
+    fn text(&self, record: &RecipientRecord<'_>) -> Vec<u8> {
+        let state = match record.pending {
             waiting if waiting.starts_with(b"retry in ") => waiting,
             _ if self.is_running => b"running now",
             b"channel" => b"waiting for channel slot",
@@ -63,7 +63,7 @@ impl Collection {
         };
         let mut text = record.text.to_vec();
         text.extend_from_slice(if text.is_empty() { b"(" } else { b" (" });
-        text.extend_from_slice(standing);
+        text.extend_from_slice(state);
         if record.expiry != 0 {
             let left = ShortDuration(record.expiry.saturating_sub(self.now.seconds()));
             text.extend_from_slice(
@@ -75,8 +75,8 @@ impl Collection {
     }
 }
 
-impl Reader for Collection {
-    fn begin(&mut self, thread: &Thread, is_running: bool) {
+impl RecordSink for QueueCollector {
+    fn begin(&mut self, thread: &ListedThread, is_running: bool) {
         self.thread = (thread.channel.clone(), thread.host.clone());
         self.is_running = is_running;
         if let Some(age) = &thread.age {
@@ -84,7 +84,7 @@ impl Reader for Collection {
         }
     }
 
-    fn take(&mut self, record: &Record<'_>) -> Result<(), Failure> {
+    fn take(&mut self, record: &RecipientRecord<'_>) -> Result<(), Failure> {
         match &mut self.message {
             Some(message) if record.index > 0 && message.file == record.file => {
                 message.recipients += 1;
@@ -104,7 +104,7 @@ impl Reader for Collection {
         // `Queue::threads` lists the last key first. Reversing keeps the order of the server.
         self.keys.reverse();
         let (channel, host) = &self.thread;
-        for (part, name) in [(Part::Channel, channel), (Part::Host, host)] {
+        for (part, name) in [(NameKind::Channel, channel), (NameKind::Host, host)] {
             let wrong = self.queue.link(part, name, &self.keys);
             debug_assert_eq!(wrong, None, "the keys are ours");
         }

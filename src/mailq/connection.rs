@@ -11,27 +11,27 @@ use std::time::{Duration, Instant};
 
 /// Timeouts of a connection.
 #[derive(Clone, Copy, Debug)]
-pub struct Patience {
+pub struct Timeouts {
     /// For connecting to each address of the server, and for each write.
     pub connect: Duration,
     /// Without any data from the server.
-    pub silence: Duration,
+    pub idle: Duration,
     /// From opening the connection to the end of the answer.
-    pub whole: Duration,
+    pub total: Duration,
 }
 
 /// Timeouts of every connection to a server.
-pub const PATIENCE: Patience = Patience {
+pub const TIMEOUTS: Timeouts = Timeouts {
     connect: Duration::from_secs(10),
-    silence: Duration::from_secs(60),
-    whole: Duration::from_secs(3600),
+    idle: Duration::from_secs(60),
+    total: Duration::from_secs(3600),
 };
 
 /// An open connection.
 #[derive(Debug)]
 pub struct Connection {
     stream: Stream,
-    patience: Patience,
+    timeouts: Timeouts,
     opened: Instant,
 }
 
@@ -43,7 +43,7 @@ enum Stream {
 
 /// Failed attempts to connect: each address, and its error.
 #[derive(Debug)]
-pub struct Refusal {
+pub struct ConnectFailure {
     attempts: Vec<(String, io::Error)>,
 }
 
@@ -52,15 +52,15 @@ impl Connection {
     pub fn open(
         server: &Server,
         addresses: &Addresses,
-        patience: Patience,
-    ) -> Result<Connection, Refusal> {
-        let connection = |stream| Connection { stream, patience, opened: Instant::now() };
+        timeouts: Timeouts,
+    ) -> Result<Connection, ConnectFailure> {
+        let connection = |stream| Connection { stream, timeouts, opened: Instant::now() };
         let mut attempts = Vec::new();
         match addresses {
             Addresses::Path(path) => {
                 let path = path.clone();
                 // `UnixStream` has no connect with a timeout.
-                let opened = within(patience.connect, move || UnixStream::connect(path));
+                let opened = within(timeouts.connect, move || UnixStream::connect(path));
                 match opened.unwrap_or_else(|| Err(ErrorKind::TimedOut.into())) {
                     Ok(stream) => return Ok(connection(Stream::Unix(stream))),
                     Err(error) => attempts.push((server.to_string(), error)),
@@ -68,7 +68,7 @@ impl Connection {
             }
             Addresses::Internet(addresses) => {
                 for address in addresses {
-                    match TcpStream::connect_timeout(address, patience.connect) {
+                    match TcpStream::connect_timeout(address, timeouts.connect) {
                         Ok(stream) => {
                             // Requests are short and sent one after the other. If this fails, they
                             // are only slower.
@@ -80,19 +80,19 @@ impl Connection {
                 }
             }
         }
-        Err(Refusal { attempts })
+        Err(ConnectFailure { attempts })
     }
 
     /// Shortens the idle timeout to one second.
-    pub fn wait_a_moment(&mut self) {
-        self.patience.silence = Duration::from_secs(1);
+    pub fn shorten_timeout(&mut self) {
+        self.timeouts.idle = Duration::from_secs(1);
     }
 
     /// Disables the timeouts.
-    pub fn wait_for_ever(&mut self) {
+    pub fn disable_timeouts(&mut self) {
         // The system accepts no longer timeout.
         let years = Duration::from_secs(u64::from(u32::MAX));
-        self.patience = Patience { silence: years, whole: years, ..self.patience };
+        self.timeouts = Timeouts { idle: years, total: years, ..self.timeouts };
     }
 
     fn set_read_timeout(&self, time: Duration) -> io::Result<()> {
@@ -108,11 +108,11 @@ impl Write for Connection {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         match &mut self.stream {
             Stream::Tcp(stream) => {
-                stream.set_write_timeout(Some(self.patience.connect))?;
+                stream.set_write_timeout(Some(self.timeouts.connect))?;
                 stream.write(bytes)
             }
             Stream::Unix(stream) => {
-                stream.set_write_timeout(Some(self.patience.connect))?;
+                stream.set_write_timeout(Some(self.timeouts.connect))?;
                 stream.write(bytes)
             }
         }
@@ -125,25 +125,25 @@ impl Write for Connection {
 
 impl Read for Connection {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        let Patience { silence, whole, .. } = self.patience;
-        let left = whole.saturating_sub(self.opened.elapsed());
+        let Timeouts { idle, total, .. } = self.timeouts;
+        let left = total.saturating_sub(self.opened.elapsed());
         let timeout = |what: &str, time: Duration| {
             let message = format!("{what} after {} seconds", time.as_secs());
             io::Error::new(ErrorKind::TimedOut, message)
         };
         if left.is_zero() {
-            return Err(timeout("it is still not complete", whole));
+            return Err(timeout("it is still not complete", total));
         }
-        self.set_read_timeout(silence.min(left))?;
+        self.set_read_timeout(idle.min(left))?;
         let count = match &mut self.stream {
             Stream::Tcp(stream) => stream.read(buffer),
             Stream::Unix(stream) => stream.read(buffer),
         };
         match count {
             Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {
-                Err(match left < silence {
-                    true => timeout("it is still not complete", whole),
-                    false => timeout("nothing more has come", silence),
+                Err(match left < idle {
+                    true => timeout("it is still not complete", total),
+                    false => timeout("nothing more has come", idle),
                 })
             }
             other => other,
@@ -151,7 +151,7 @@ impl Read for Connection {
     }
 }
 
-impl Refusal {
+impl ConnectFailure {
     /// Describes the failed attempts, with advice on what to do.
     pub fn explain(&self, server: &Server, is_local: bool, installation: &Installation) -> Failure {
         let attempts: Vec<String> = match self.attempts.as_slice() {
@@ -209,10 +209,10 @@ mod tests {
     use std::net::{SocketAddr, TcpListener};
     use std::thread;
 
-    const SHORT: Patience = Patience {
+    const SHORT: Timeouts = Timeouts {
         connect: Duration::from_secs(10),
-        silence: Duration::from_millis(100),
-        whole: Duration::from_millis(500),
+        idle: Duration::from_millis(100),
+        total: Duration::from_millis(500),
     };
 
     fn listener() -> (TcpListener, SocketAddr) {
@@ -221,7 +221,7 @@ mod tests {
         (listener, address)
     }
 
-    fn open(addresses: Vec<SocketAddr>) -> Result<Connection, Refusal> {
+    fn open(addresses: Vec<SocketAddr>) -> Result<Connection, ConnectFailure> {
         let server = Server::Tcp { host: "localhost".to_string(), port: 1 };
         Connection::open(&server, &Addresses::Internet(addresses), SHORT)
     }

@@ -8,16 +8,16 @@ use std::path::Path;
 use zsched_mailq_protocol::scram;
 
 /// User and password of the account that every installation has.
-const NOBODY: &str = "nobody";
+const DEFAULT_LOGIN: &str = "nobody";
 /// Maximum number of bytes read from a login file.
-const LONGEST: u64 = 4096;
+const MAX_LOGIN_FILE_LEN: u64 = 4096;
 
 /// A user of a server, and the password.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Credentials {
     user: String,
     password: String,
-    is_chosen: bool,
+    is_explicit: bool,
 }
 
 impl Credentials {
@@ -27,13 +27,17 @@ impl Credentials {
     /// the password is that of the account that every installation has.
     pub fn parse(text: &str) -> Result<Credentials, Failure> {
         let separated = ['/', ':', ','].iter().find_map(|separator| text.split_once(*separator));
-        let (user, password) = separated.unwrap_or((text, NOBODY));
+        let (user, password) = separated.unwrap_or((text, DEFAULT_LOGIN));
         // Blanks and control characters would break the request.
         if user.is_empty() || user.contains(|c: char| c.is_whitespace() || c.is_control()) {
             let message = "a login begins with the name of a user, without blanks";
             return Err(Failure::Usage(message.to_string()));
         }
-        Ok(Credentials { user: user.to_string(), password: password.to_string(), is_chosen: true })
+        Ok(Credentials {
+            user: user.to_string(),
+            password: password.to_string(),
+            is_explicit: true,
+        })
     }
 
     /// Reads the first line of a login file.
@@ -41,7 +45,7 @@ impl Credentials {
         let failed = |error| Failure::Usage(format!("{}: {error}", path.display()));
         let mut text = String::new();
         let file = File::open(path).map_err(failed)?;
-        file.take(LONGEST).read_to_string(&mut text).map_err(failed)?;
+        file.take(MAX_LOGIN_FILE_LEN).read_to_string(&mut text).map_err(failed)?;
         Credentials::parse(text.lines().next().unwrap_or_default())
     }
 
@@ -53,8 +57,8 @@ impl Credentials {
     /// Returns true if the user gave a login.
     ///
     /// Otherwise the password is a default that everybody knows.
-    pub fn are_chosen(&self) -> bool {
-        self.is_chosen
+    pub fn are_explicit(&self) -> bool {
+        self.is_explicit
     }
 
     /// Begins a SCRAM login.
@@ -73,7 +77,11 @@ impl Credentials {
 
 impl Default for Credentials {
     fn default() -> Credentials {
-        Credentials { user: NOBODY.to_string(), password: NOBODY.to_string(), is_chosen: false }
+        Credentials {
+            user: DEFAULT_LOGIN.to_string(),
+            password: DEFAULT_LOGIN.to_string(),
+            is_explicit: false,
+        }
     }
 }
 

@@ -1,8 +1,8 @@
 //! Message details from the spool: senders, recipients, sizes.
 
-use super::complaints::Complaints;
 use super::failure::Failure;
-use super::screen::{complain, quote};
+use super::screen::{quote, warn};
+use super::warnings::Warnings;
 use std::fs::{self, File, Metadata};
 use std::io::{self, ErrorKind, Read};
 use std::os::unix::fs::MetadataExt;
@@ -11,22 +11,22 @@ use zsched_format::time::Timestamp;
 use zsched_spool::{Spool, SpoolName};
 
 /// Maximum number of bytes read from a control file.
-const LARGEST_FILE: u64 = 1 << 28;
+const MAX_CONTROL_FILE_LEN: u64 = 1 << 28;
 
 /// The control files of a spool. Other programs may remove them at any time.
 pub struct ControlFiles<'a> {
     spool: &'a Spool,
     /// Number of files that this user may not read.
-    forbidden: u64,
+    unreadable: u64,
     /// Error text if the spool is missing.
     missing_spool: Option<String>,
     /// Warnings about single files.
-    oddities: Complaints,
+    warnings: Warnings,
 }
 
 /// A message, and those of its recipients that are in one vertex.
 #[derive(Debug, PartialEq, Eq)]
-pub struct Details {
+pub struct MessageDetails {
     /// Name of the message in logs (its Message-ID).
     pub log_id: Option<Vec<u8>>,
     /// Address for errors, or else the sender.
@@ -38,21 +38,21 @@ pub struct Details {
 impl<'a> ControlFiles<'a> {
     /// Creates a reader of this spool. Nothing is read yet.
     pub fn new(spool: &'a Spool) -> ControlFiles<'a> {
-        ControlFiles { spool, forbidden: 0, missing_spool: None, oddities: Complaints::default() }
+        ControlFiles { spool, unreadable: 0, missing_spool: None, warnings: Warnings::default() }
     }
 
     /// User id of the owner of a control file.
     pub fn owner(&mut self, file: &[u8]) -> Option<u32> {
         let name = self.name(file)?;
         let metadata = fs::symlink_metadata(self.spool.control_file(&name));
-        self.known(metadata).map(|metadata| metadata.uid())
+        self.existing(metadata).map(|metadata| metadata.uid())
     }
 
     /// Size in bytes, and age in seconds, of a message file.
     pub fn size_and_age(&mut self, file: &[u8], now: Timestamp) -> Option<(u64, i64)> {
         let name = self.name(file)?;
         let metadata = fs::symlink_metadata(self.spool.message_file(&name));
-        let metadata = self.known(metadata).filter(Metadata::is_file)?;
+        let metadata = self.existing(metadata).filter(Metadata::is_file)?;
         let written = Timestamp::from_parts(metadata.mtime(), metadata.mtime_nsec());
         Some((metadata.len(), now.seconds_since(written)))
     }
@@ -61,19 +61,19 @@ impl<'a> ControlFiles<'a> {
     pub fn control_size(&mut self, file: &[u8]) -> Option<u64> {
         let name = self.name(file)?;
         let metadata = fs::symlink_metadata(self.spool.control_file(&name));
-        self.known(metadata).map(|metadata| metadata.len())
+        self.existing(metadata).map(|metadata| metadata.len())
     }
 
     /// Reads the sender, and the recipients at these offsets.
-    pub fn describe(&mut self, file: &[u8], offsets: &[u32]) -> Option<Details> {
+    pub fn describe(&mut self, file: &[u8], offsets: &[u32]) -> Option<MessageDetails> {
         let name = self.name(file)?;
         let text = read_file(self.spool, &name);
-        let text = self.known(text)?;
+        let text = self.existing(text)?;
         match control_file::parse(text) {
             Ok(file) => Some(details(&file, offsets)),
             Err(error) => {
                 let path = self.spool.control_file(&name);
-                self.oddities.add(|| format!("{}: {error}", path.display()));
+                self.warnings.add(|| format!("{}: {error}", path.display()));
                 None
             }
         }
@@ -81,10 +81,10 @@ impl<'a> ControlFiles<'a> {
 
     /// Prints what could not be read. Fails if the spool is missing.
     pub fn verdict(&self) -> Result<(), Failure> {
-        self.oddities.print();
-        if self.forbidden > 0 {
-            let (count, folder) = (self.forbidden, self.spool.postoffice().display());
-            complain(format_args!("{count} files in {folder} are not for this user to read"));
+        self.warnings.print();
+        if self.unreadable > 0 {
+            let (count, folder) = (self.unreadable, self.spool.postoffice().display());
+            warn(format_args!("{count} files in {folder} are not for this user to read"));
         }
         match &self.missing_spool {
             Some(why) => Err(Failure::Installation(why.clone())),
@@ -96,7 +96,7 @@ impl<'a> ControlFiles<'a> {
     fn name(&mut self, file: &[u8]) -> Option<SpoolName> {
         let name = SpoolName::from_notified(file);
         if name.is_none() {
-            self.oddities.add(|| format!("{} is no name in a spool", quote(file)));
+            self.warnings.add(|| format!("{} is no name in a spool", quote(file)));
         }
         name
     }
@@ -105,7 +105,7 @@ impl<'a> ControlFiles<'a> {
     ///
     /// A missing file is not reported, since messages leave the queue at any time. A missing spool
     /// is.
-    fn known<T>(&mut self, found: io::Result<T>) -> Option<T> {
+    fn existing<T>(&mut self, found: io::Result<T>) -> Option<T> {
         let error = match found {
             Ok(found) => return Some(found),
             Err(error) => error,
@@ -121,9 +121,9 @@ impl<'a> ControlFiles<'a> {
                     ));
                 }
             }
-            ErrorKind::PermissionDenied => self.forbidden += 1,
+            ErrorKind::PermissionDenied => self.unreadable += 1,
             ErrorKind::NotFound => {}
-            _ => self.oddities.add(|| error.to_string()),
+            _ => self.warnings.add(|| error.to_string()),
         }
         None
     }
@@ -136,16 +136,16 @@ fn read_file(spool: &Spool, name: &SpoolName) -> io::Result<Vec<u8>> {
         return Err(ErrorKind::NotFound.into());
     }
     let mut text = Vec::new();
-    File::open(&path)?.take(LARGEST_FILE).read_to_end(&mut text)?;
+    File::open(&path)?.take(MAX_CONTROL_FILE_LEN).read_to_end(&mut text)?;
     Ok(text)
 }
 
-fn details(file: &ControlFile, offsets: &[u32]) -> Details {
+fn details(file: &ControlFile, offsets: &[u32]) -> MessageDetails {
     let user = |offset: &u32| {
         let recipient = file.recipient_at(*offset)?;
         Some(file.get(recipient.quad.user).to_vec())
     };
-    Details {
+    MessageDetails {
         log_id: file.log_id.map(|span| file.get(span).to_vec()),
         from: first_error_address(file).or_else(|| first_sender(file)),
         to: offsets.iter().map(user).collect(),
@@ -189,7 +189,7 @@ mod tests {
         let mut files = ControlFiles::new(&spool);
         let details =
             files.describe(b"10", &[offset("r           smtp h u3"), offset("r+"), 3, u32::MAX]);
-        let expected = Details {
+        let expected = MessageDetails {
             log_id: Some(b"<1@x>".to_vec()),
             from: Some(b"x!a".to_vec()),
             to: vec![Some(b"u3@h".to_vec()), Some(b"\"u 2\"@h".to_vec()), None, None],
@@ -208,7 +208,7 @@ mod tests {
             assert_eq!(files.describe(file.as_bytes(), &[1]), None, "{file}");
         }
         assert_eq!((files.owner(b"12"), files.size_and_age(b"12", later)), (None, None));
-        assert_eq!(files.oddities.count(), 4);
+        assert_eq!(files.warnings.count(), 4);
         assert!(files.verdict().is_ok());
     }
 

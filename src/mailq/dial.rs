@@ -1,6 +1,6 @@
 //! Connects to a scheduler, and detects the version of its protocol.
 
-use super::connection::{Connection, PATIENCE};
+use super::connection::{Connection, TIMEOUTS};
 use super::credentials::Credentials;
 use super::failure::Failure;
 use super::greeting::{self, Version};
@@ -21,7 +21,7 @@ pub enum Scheduler {
 
 impl Scheduler {
     /// Ends the session, if there is one.
-    pub fn leave(self) {
+    pub fn close(self) {
         if let Scheduler::Session(session) = self {
             session.quit();
         }
@@ -36,7 +36,7 @@ pub fn dial(
     credentials: &Credentials,
     is_echoed: bool,
 ) -> Result<Scheduler, Failure> {
-    let connection = Connection::open(server, addresses, PATIENCE)
+    let connection = Connection::open(server, addresses, TIMEOUTS)
         .map_err(|refusal| refusal.explain(server, addresses.are_local(), installation))?;
     let mut lines = Lines::new(connection, LIMITS);
     lines.is_echoed = is_echoed;
@@ -55,7 +55,7 @@ pub fn dial_control_socket(
 ) -> Result<Session<Connection>, Failure> {
     let path = installation.spool().control_socket();
     let server = Server::Unix(path.clone());
-    let connection = Connection::open(&server, &Addresses::Path(path), PATIENCE)
+    let connection = Connection::open(&server, &Addresses::Path(path), TIMEOUTS)
         .map_err(|refusal| refusal.explain(&server, true, installation))?;
     let mut lines = Lines::new(connection, LIMITS);
     lines.is_echoed = is_echoed;

@@ -26,7 +26,7 @@ pub enum Failure {
     Usage(String),
     /// No mail was found.
     #[error("{0}")]
-    Nothing(String),
+    NotFound(String),
     /// No scheduler can be reached, or it refuses the connection.
     #[error("{0}")]
     Unavailable(String),
@@ -41,7 +41,7 @@ pub enum Failure {
     Protocol(String),
     /// The answer violates the protocol, and the warnings are printed already.
     #[error("the answer was damaged")]
-    Damage,
+    Damaged,
     /// Standard output cannot be written.
     #[error("standard output: {0}")]
     Output(io::Error),
@@ -52,11 +52,11 @@ impl Failure {
     pub fn status(&self) -> i32 {
         match self {
             Failure::Usage(_) => USAGE,
-            Failure::Nothing(_) => NOTHING,
+            Failure::NotFound(_) => NOTHING,
             Failure::Unavailable(_) => UNAVAILABLE,
             Failure::Denied(_) => DENIED,
             Failure::Installation(_) => NO_FILE,
-            Failure::Protocol(_) | Failure::Damage => PROTOCOL,
+            Failure::Protocol(_) | Failure::Damaged => PROTOCOL,
             Failure::Output(error) if error.kind() == io::ErrorKind::BrokenPipe => 0,
             Failure::Output(_) => OUTPUT,
         }
@@ -66,10 +66,10 @@ impl Failure {
     ///
     /// A closed pipe is not an error: a reader such as `head` has read enough. A damaged
     /// answer is reported already.
-    pub fn is_worth_a_word(&self) -> bool {
+    pub fn must_be_reported(&self) -> bool {
         match self {
             Failure::Output(error) => error.kind() != io::ErrorKind::BrokenPipe,
-            Failure::Damage => false,
+            Failure::Damaged => false,
             _ => true,
         }
     }

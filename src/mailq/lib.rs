@@ -14,9 +14,7 @@
 //! are limited. Lines that cannot be parsed are reported and skipped. Control characters are made
 //! visible.
 
-mod at_hand;
 mod collect_v2;
-mod complaints;
 mod connection;
 mod console;
 mod credentials;
@@ -33,6 +31,7 @@ mod notes;
 mod options;
 mod pid;
 pub mod queue;
+mod replay;
 mod report;
 mod screen;
 mod server;
@@ -43,62 +42,67 @@ mod summary;
 mod trace;
 mod v1;
 mod v2;
+mod warnings;
 mod why;
 
-pub use at_hand::{read_answer, show_answer, show_answers};
 pub use console::Command;
 pub use credentials::Credentials;
 pub use denial::Denial;
 pub use failure::Failure;
-pub use options::{Classic, Options, Reach};
+pub use options::{ClassicOptions, MailqOptions, ServerOptions};
+pub use replay::{read_answer, show_answer, show_answers};
 
 use dial::Scheduler;
 use installation::Installation;
-use screen::{Screen, complain};
+use screen::{Screen, warn};
 use server::Server;
-use show::Show;
+use show::ClassicOutput;
 use std::io::{self, IsTerminal, Write};
 
 /// Runs the program. Returns the exit status.
-pub fn main(options: Options) -> i32 {
+pub fn main(options: MailqOptions) -> i32 {
     let is_check = matches!(options.command, Some(Command::Check(_)));
     let failure = match options.check().and_then(|options| run(&options)) {
         Ok(status) => return status,
         Err(failure) => failure,
     };
     if is_check {
-        return console::check_in_vain(&failure);
+        return console::print_failed_check(&failure);
     }
-    if failure.is_worth_a_word() {
-        complain(&failure);
+    if failure.must_be_reported() {
+        warn(&failure);
     }
     failure.status()
 }
 
-fn run(options: &Options) -> Result<i32, Failure> {
-    let Options { reach, classic, command, .. } = options;
+fn run(options: &MailqOptions) -> Result<i32, Failure> {
+    let MailqOptions { server_options, classic, command, .. } = options;
     let is_terminal = io::stdout().is_terminal();
     if let Some(command) = command {
-        return console::run(command, reach);
+        return console::run(command, server_options);
     }
     // Programs read the listing, people the summary.
-    if is_terminal && !classic.is_given() {
-        return console::show_summary(reach);
+    if is_terminal && !classic.has_options() {
+        return console::show_summary(server_options);
     }
     let mut screen = Screen::new(io::BufWriter::new(io::stdout().lock()));
-    let shown = show(reach, classic, &mut screen);
+    let shown = show(server_options, classic, &mut screen);
     screen.flush()?;
     shown.map(|()| 0)
 }
 
-fn show<W: Write>(reach: &Reach, classic: &Classic, screen: &mut Screen<W>) -> Result<(), Failure> {
-    let installation = Installation::read(reach.zenv.as_deref())?;
+fn show<W: Write>(
+    server_options: &ServerOptions,
+    classic: &ClassicOptions,
+    screen: &mut Screen<W>,
+) -> Result<(), Failure> {
+    let installation = Installation::read(server_options.zenv.as_deref())?;
     if let Some(subject) = &classic.why {
-        return why::print(subject, &installation, reach.debug, screen);
+        return why::print(subject, &installation, server_options.debug, screen);
     }
-    let mut show = Show::new(classic, installation.spool())?;
+    let mut show = ClassicOutput::new(classic, installation.spool())?;
     if classic.shared_memory {
-        complain(
+        warn(
             "shared memory (-M) is not supported; asking the scheduler for its queue (-QQQQ shows \
              its counters)",
         );
@@ -107,8 +111,8 @@ fn show<W: Write>(reach: &Reach, classic: &Classic, screen: &mut Screen<W>) -> R
     if only_status {
         return status::print(screen, &installation, true);
     }
-    let server = Server::find(reach, &installation)?;
-    let addresses = server.addresses(reach.family())?;
+    let server = Server::find(server_options, &installation)?;
+    let addresses = server.addresses(server_options.family())?;
     let is_local = addresses.are_local();
     if !is_local {
         screen.line(&[b"[", server.host().as_bytes(), b"]"])?;
@@ -119,15 +123,16 @@ fn show<W: Write>(reach: &Reach, classic: &Classic, screen: &mut Screen<W>) -> R
         _ => status::print(screen, &installation, is_local),
     };
     screen.flush()?;
-    let credentials = reach.credentials()?;
-    let shown = match dial::dial(&server, &addresses, &installation, &credentials, reach.debug)? {
-        Scheduler::Dump(mut lines) => show.dump(&mut lines, screen),
-        Scheduler::Session(mut session) => {
-            let shown = show.session(&mut session, screen);
-            session.quit();
-            shown
-        }
-    };
+    let credentials = server_options.credentials()?;
+    let shown =
+        match dial::dial(&server, &addresses, &installation, &credentials, server_options.debug)? {
+            Scheduler::Dump(mut lines) => show.dump(&mut lines, screen),
+            Scheduler::Session(mut session) => {
+                let shown = show.session(&mut session, screen);
+                session.quit();
+                shown
+            }
+        };
     // Warnings follow the output, even where both go to the same place.
     screen.flush()?;
     let verdict = show.verdict();

@@ -6,7 +6,7 @@ use std::io::{self, BufRead, BufReader, Read};
 use zsched_format::printable;
 
 /// Size of the read buffer, in bytes.
-const BUFFER: usize = 64 * 1024;
+const READ_BUFFER_LEN: usize = 64 * 1024;
 
 /// Limits on the size of an answer.
 #[derive(Clone, Copy, Debug)]
@@ -43,7 +43,7 @@ pub struct Lines<R> {
     input: BufReader<R>,
     limits: Limits,
     /// Maximum length of the next line, in bytes.
-    longest: usize,
+    max_line_len: usize,
     line: Vec<u8>,
     number: u64,
     bytes: u64,
@@ -55,11 +55,11 @@ pub struct Lines<R> {
 impl<R: Read> Lines<R> {
     /// Creates a reader of the lines of `input`.
     pub fn new(input: R, limits: Limits) -> Lines<R> {
-        let input = BufReader::with_capacity(BUFFER, input);
+        let input = BufReader::with_capacity(READ_BUFFER_LEN, input);
         Lines {
             input,
             limits,
-            longest: limits.line,
+            max_line_len: limits.line,
             line: Vec::new(),
             number: 0,
             bytes: 0,
@@ -122,12 +122,12 @@ impl<R: Read> Lines<R> {
     }
 
     /// Sets the maximum length of lines to that of lists, or back.
-    pub fn expect_lists(&mut self, is_list: bool) {
-        self.longest = if is_list { self.limits.list } else { self.limits.line };
+    pub fn allow_lists(&mut self, is_list: bool) {
+        self.max_line_len = if is_list { self.limits.list } else { self.limits.line };
     }
 
     /// Removes the limit on the length of the whole answer.
-    pub fn expect_no_end(&mut self) {
+    pub fn remove_total_limit(&mut self) {
         self.limits.whole = u64::MAX;
     }
 
@@ -142,9 +142,10 @@ impl<R: Read> Lines<R> {
     }
 
     fn check(&self) -> Result<(), Failure> {
-        let (number, longest, whole) = (self.number, self.longest, self.limits.whole);
-        if self.line.len() > longest {
-            let message = format!("line {number} of the answer is longer than {longest} bytes");
+        let (number, max_line_len, whole) = (self.number, self.max_line_len, self.limits.whole);
+        if self.line.len() > max_line_len {
+            let message =
+                format!("line {number} of the answer is longer than {max_line_len} bytes");
             return Err(Failure::Protocol(message));
         }
         if self.bytes > whole {
@@ -209,7 +210,7 @@ mod tests {
         let long = b"0123456789\n012345678901234\n012345678901234\n";
         let mut lines = Lines::new(&long[..], SMALL);
         for (is_list, is_good) in [(false, true), (true, true), (false, false)] {
-            lines.expect_lists(is_list);
+            lines.allow_lists(is_list);
             assert_eq!(lines.next().is_ok(), is_good);
         }
         // An endless input is not read forever.

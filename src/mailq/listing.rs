@@ -9,9 +9,9 @@
 //! <TAB><TAB>carol@mail.example.org
 //! ```
 
-use super::details::{ControlFiles, Details};
+use super::details::{ControlFiles, MessageDetails};
 use super::failure::Failure;
-use super::queue::{Queue, Thread, Vertex};
+use super::queue::{Queue, QueuedThread, Vertex};
 use super::screen::Screen;
 use std::fmt;
 use std::io::{self, Write};
@@ -19,7 +19,7 @@ use zsched_format::selection::Selection;
 use zsched_format::time::Timestamp;
 
 /// Filter and level of detail of the output.
-pub struct Wishes {
+pub struct OutputFilter {
     /// Selected channel and host.
     pub selection: Selection,
     /// User id of the owner of messages, if only these are shown.
@@ -30,9 +30,13 @@ pub struct Wishes {
     pub sizes: u8,
 }
 
-impl Wishes {
+impl OutputFilter {
     /// The threads of a queue that match.
-    pub fn threads<'q>(&self, queue: &'q Queue, files: &mut ControlFiles<'_>) -> Vec<Thread<'q>> {
+    pub fn threads<'q>(
+        &self,
+        queue: &'q Queue,
+        files: &mut ControlFiles<'_>,
+    ) -> Vec<QueuedThread<'q>> {
         let mut threads = queue.threads();
         threads.retain(|thread| self.selection.matches(thread.channel, thread.host));
         if let Some(owner) = self.owner {
@@ -45,48 +49,48 @@ impl Wishes {
     }
 
     /// Text for an empty result.
-    pub fn nothing(&self, is_queue_empty: bool) -> String {
+    pub fn empty_text(&self, is_queue_empty: bool) -> String {
         let Selection { channel, host } = &self.selection;
         let name = |name: &Option<Box<[u8]>>| {
             name.as_deref().map_or("*".to_string(), |name| String::from_utf8_lossy(name).into())
         };
         match (self.owner, channel, host) {
             (Some(_), ..) => "No user messages found".to_string(),
-            (None, None, None) => NOTHING_AT_ALL.to_string(),
-            _ if is_queue_empty => NOTHING_AT_ALL.to_string(),
+            (None, None, None) => EMPTY_QUEUE_TEXT.to_string(),
+            _ if is_queue_empty => EMPTY_QUEUE_TEXT.to_string(),
             _ => format!("Nothing in the queue for {}/{}", name(channel), name(host)),
         }
     }
 }
 
 /// ZMailer's text for an empty queue, which scripts parse.
-pub const NOTHING_AT_ALL: &str = "Transport queue is empty -- or scheduler uses -Q -mode";
+pub const EMPTY_QUEUE_TEXT: &str = "Transport queue is empty -- or scheduler uses -Q -mode";
 
 /// Prints the listing.
 pub fn print<W: Write>(
     screen: &mut Screen<W>,
     queue: &Queue,
-    wishes: &Wishes,
+    filter: &OutputFilter,
     files: &mut ControlFiles<'_>,
 ) -> Result<(), Failure> {
-    let threads = wishes.threads(queue, files);
+    let threads = filter.threads(queue, files);
     if threads.is_empty() {
-        writeln!(screen, "{}", wishes.nothing(queue.count() == 0))?;
+        writeln!(screen, "{}", filter.empty_text(queue.count() == 0))?;
     }
     let now = Timestamp::now();
     for thread in threads {
         screen.line(&[thread.channel, b"/", thread.host, b":"])?;
-        if wishes.sizes > 0 {
-            print_sizes(screen, &thread, wishes.sizes, now, files)?;
+        if filter.sizes > 0 {
+            print_sizes(screen, &thread, filter.sizes, now, files)?;
             continue;
         }
         for vertex in thread.vertices {
             print_vertex(screen, vertex)?;
-            if wishes.verbose > 0
+            if filter.verbose > 0
                 && let Some(details) = files.describe(&vertex.file, &vertex.offsets)
             {
                 let size =
-                    if wishes.verbose > 1 { files.size_and_age(&vertex.file, now) } else { None };
+                    if filter.verbose > 1 { files.size_and_age(&vertex.file, now) } else { None };
                 print_details(screen, &details, size)?;
             }
         }
@@ -108,7 +112,7 @@ fn print_vertex<W: Write>(screen: &mut Screen<W>, vertex: &Vertex) -> io::Result
 
 fn print_details<W: Write>(
     screen: &mut Screen<W>,
-    details: &Details,
+    details: &MessageDetails,
     size: Option<(u64, i64)>,
 ) -> io::Result<()> {
     if let Some(log_id) = &details.log_id {
@@ -130,7 +134,7 @@ fn print_details<W: Write>(
 
 fn print_sizes<W: Write>(
     screen: &mut Screen<W>,
-    thread: &Thread<'_>,
+    thread: &QueuedThread<'_>,
     level: u8,
     now: Timestamp,
     files: &mut ControlFiles<'_>,

@@ -15,18 +15,18 @@
 //! <TAB>  diag<TAB>smtp; 451 busy
 //! ```
 
-use super::details::{ControlFiles, Details};
+use super::details::{ControlFiles, MessageDetails};
 use super::failure::Failure;
 use super::screen::Screen;
-use super::v2::{Reader, Record, Thread};
+use super::v2::{ListedThread, RecipientRecord, RecordSink};
 use std::io::{self, Write};
 use zsched_format::time::{ShortDuration, Timestamp};
 
 /// Size of held-back output above which it is printed, in bytes.
-const HELD: usize = 64 << 20;
+const MAX_HELD_OUTPUT: usize = 64 << 20;
 
 /// Maximum number of recipients gathered for one reading of a control file.
-const GATHERED: usize = 10_000;
+const MAX_GATHERED_RECIPIENTS: usize = 10_000;
 
 /// Prints the contents of threads.
 ///
@@ -141,7 +141,11 @@ impl<'a, 's, W: Write> Listing<'a, 's, W> {
         Ok(())
     }
 
-    fn print_head(&mut self, first: &Recipient, details: Option<&Details>) -> io::Result<()> {
+    fn print_head(
+        &mut self,
+        first: &Recipient,
+        details: Option<&MessageDetails>,
+    ) -> io::Result<()> {
         let control = details.and_then(|_| self.files.control_size(&self.file));
         let message = control.and_then(|_| self.files.size_and_age(&self.file, self.now));
         self.print_file()?;
@@ -161,17 +165,20 @@ impl<'a, 's, W: Write> Listing<'a, 's, W> {
     }
 }
 
-impl<W: Write> Reader for Listing<'_, '_, W> {
-    fn begin(&mut self, thread: &Thread, _is_running: bool) {
+impl<W: Write> RecordSink for Listing<'_, '_, W> {
+    fn begin(&mut self, thread: &ListedThread, _is_running: bool) {
         self.heading = Some([thread.channel.as_slice(), b"/", &thread.host, b":"].concat());
     }
 
-    fn take(&mut self, record: &Record<'_>) -> Result<(), Failure> {
+    fn take(&mut self, record: &RecipientRecord<'_>) -> Result<(), Failure> {
         // Without details, only the first recipient of a message is shown.
         if !self.has_details && record.index > 0 {
             return Ok(());
         }
-        if record.index == 0 || record.file != self.file || self.message.len() == GATHERED {
+        if record.index == 0
+            || record.file != self.file
+            || self.message.len() == MAX_GATHERED_RECIPIENTS
+        {
             self.print_message()?;
             self.file = record.file.to_vec();
         }
@@ -189,7 +196,7 @@ impl<W: Write> Reader for Listing<'_, '_, W> {
     fn end(&mut self) -> Result<(), Failure> {
         self.print_message()?;
         self.file.clear();
-        if self.held.len() > HELD {
+        if self.held.len() > MAX_HELD_OUTPUT {
             self.screen.release(&mut self.held)?;
         }
         Ok(())

@@ -4,7 +4,7 @@
 
 /// Delivery state of a vertex.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Standing {
+pub enum DeliveryState {
     /// An agent works on its thread.
     Running,
     /// It is tried again at a known time.
@@ -16,23 +16,23 @@ pub enum Standing {
 /// Splits a text into that of the last agent and the state.
 ///
 /// Without a note the vertex is being tried: older schedulers write none then.
-pub fn split(text: &[u8]) -> (&[u8], Standing) {
+pub fn split(text: &[u8]) -> (&[u8], DeliveryState) {
     let text = text.trim_ascii_end();
     // There are no parentheses within the notes.
     let open = text.iter().rposition(|byte| *byte == b'(').filter(|_| text.ends_with(b")"));
     let Some(open) = open else {
-        return (text, Standing::Running);
+        return (text, DeliveryState::Running);
     };
     let (before, notes) = (text[..open].trim_ascii_end(), &text[open + 1..]);
     let standings = [
-        (&b"running now"[..], Standing::Running),
-        (b"retry in ", Standing::Retry),
-        (b"waiting for ", Standing::Waiting),
-        (b"activation pending", Standing::Waiting),
+        (&b"running now"[..], DeliveryState::Running),
+        (b"retry in ", DeliveryState::Retry),
+        (b"waiting for ", DeliveryState::Waiting),
+        (b"activation pending", DeliveryState::Waiting),
     ];
     match standings.iter().find(|(start, _)| notes.starts_with(start)) {
-        Some((_, standing)) => (before, *standing),
-        None => (text, Standing::Running),
+        Some((_, state)) => (before, *state),
+        None => (text, DeliveryState::Running),
     }
 }
 
@@ -42,17 +42,17 @@ mod tests {
 
     #[test]
     fn split_takes_last_parenthesis_as_notes() {
-        for (text, expected, standing) in [
-            ("(retry in 13s, expires in 59m46s, tries=0)", "", Standing::Retry),
-            ("later please (retry in 14s)", "later please", Standing::Retry),
-            ("busy (a) (running now, pid=7 NextFeed)", "busy (a)", Standing::Running),
-            ("x (waiting for thread slot)", "x", Standing::Waiting),
-            ("(activation pending, thread inactive)", "", Standing::Waiting),
-            ("connect (to b)", "connect (to b)", Standing::Running),
-            ("(retry in 1s", "(retry in 1s", Standing::Running),
-            ("", "", Standing::Running),
+        for (text, expected, state) in [
+            ("(retry in 13s, expires in 59m46s, tries=0)", "", DeliveryState::Retry),
+            ("later please (retry in 14s)", "later please", DeliveryState::Retry),
+            ("busy (a) (running now, pid=7 NextFeed)", "busy (a)", DeliveryState::Running),
+            ("x (waiting for thread slot)", "x", DeliveryState::Waiting),
+            ("(activation pending, thread inactive)", "", DeliveryState::Waiting),
+            ("connect (to b)", "connect (to b)", DeliveryState::Running),
+            ("(retry in 1s", "(retry in 1s", DeliveryState::Running),
+            ("", "", DeliveryState::Running),
         ] {
-            assert_eq!(split(text.as_bytes()), (expected.as_bytes(), standing), "{text}");
+            assert_eq!(split(text.as_bytes()), (expected.as_bytes(), state), "{text}");
         }
     }
 }

@@ -4,7 +4,7 @@
 //! made from these definitions. `--help` shows the first paragraph of a comment, the manual page
 //! all of it.
 
-use super::console::{Command, check_in_vain};
+use super::console::{Command, print_failed_check};
 use super::credentials::Credentials;
 use super::failure::Failure;
 use super::installation::Installation;
@@ -23,14 +23,14 @@ use zsched_command_line as command_line;
     subcommand_value_name = "COMMAND",
     max_term_width = 100
 )]
-pub struct Options {
+pub struct MailqOptions {
     /// Server to ask, and login.
     #[command(flatten)]
-    pub reach: Reach,
+    pub server_options: ServerOptions,
 
     /// Output without a command.
     #[command(flatten)]
-    pub classic: Classic,
+    pub classic: ClassicOptions,
 
     /// The host whose scheduler is asked
     #[arg(value_name = "SERVER")]
@@ -44,7 +44,7 @@ pub struct Options {
 /// Server to ask, and login.
 #[derive(Args, Clone, Debug, Default)]
 #[command(next_help_heading = "Whom to ask")]
-pub struct Reach {
+pub struct ServerOptions {
     /// Use IPv4 addresses of the server only
     ///
     /// Of -4 and -6, the last one counts.
@@ -101,7 +101,7 @@ pub struct Reach {
     help: Option<bool>,
 }
 
-impl Reach {
+impl ServerOptions {
     /// Returns true if this installation's scheduler is asked, on this host.
     pub fn is_local(&self, installation: &Installation) -> bool {
         self.server.is_none() && self.port.is_none() && installation.mail_server().is_none()
@@ -110,7 +110,7 @@ impl Reach {
 
 /// Arguments for output without a command: those of ZMailer's `mailq`.
 #[derive(Args, Clone, Debug, Default)]
-pub struct Classic {
+pub struct ClassicOptions {
     /// Show only what goes by this channel
     #[arg(short = 'c', long, value_name = "CHANNEL")]
     pub channel: Option<String>,
@@ -207,17 +207,17 @@ pub enum Family {
     V6,
 }
 
-impl Options {
+impl MailqOptions {
     /// Parses the command line of this process.
     ///
     /// Prints help or an error, and exits, if the command line asks for that or is wrong.
-    pub fn of_process() -> Options {
-        Options::try_parse().unwrap_or_else(|error| {
-            if error.use_stderr() && Options::means_check(std::env::args_os()) {
+    pub fn from_command_line() -> MailqOptions {
+        MailqOptions::try_parse().unwrap_or_else(|error| {
+            if error.use_stderr() && MailqOptions::is_check_command(std::env::args_os()) {
                 let text = error.to_string();
                 let first = text.lines().next().unwrap_or_default();
                 let failure = Failure::Usage(first.replacen("error: ", "", 1));
-                std::process::exit(check_in_vain(&failure));
+                std::process::exit(print_failed_check(&failure));
             }
             command_line::refuse(&error)
         })
@@ -226,26 +226,26 @@ impl Options {
     /// Returns true if a wrong command line is one of `mailq check`.
     ///
     /// The callers of that read exit statuses of their own.
-    fn means_check(arguments: impl Iterator<Item = OsString>) -> bool {
-        let matches = Options::command().ignore_errors(true).try_get_matches_from(arguments);
+    fn is_check_command(arguments: impl Iterator<Item = OsString>) -> bool {
+        let matches = MailqOptions::command().ignore_errors(true).try_get_matches_from(arguments);
         matches.is_ok_and(|matches| matches.subcommand_name() == Some("check"))
     }
 
-    /// Checks what the parser does not. Moves the operand to `reach.server`.
-    pub fn check(mut self) -> Result<Options, Failure> {
+    /// Checks what the parser does not. Moves the operand to `server_options.server`.
+    pub fn check(mut self) -> Result<MailqOptions, Failure> {
         let wrong = |what: &str| Err(Failure::Usage(what.to_string()));
-        if self.command.is_some() && self.classic.is_given() {
+        if self.command.is_some() && self.classic.has_options() {
             return wrong("the options that show the queue do not go with a command");
         }
-        if self.operand.is_some() && self.reach.server.is_some() {
+        if self.operand.is_some() && self.server_options.server.is_some() {
             return wrong("two servers are named");
         }
-        self.reach.server = self.operand.take().or(self.reach.server);
+        self.server_options.server = self.operand.take().or(self.server_options.server);
         Ok(self)
     }
 }
 
-impl Reach {
+impl ServerOptions {
     /// Address families to try.
     pub fn family(&self) -> Family {
         match (self.ipv4, self.ipv6) {
@@ -256,8 +256,8 @@ impl Reach {
     }
 
     /// Returns true if the options select a server, or a way to it.
-    pub fn names_a_server(&self) -> bool {
-        let Reach { ipv4, ipv6, port, server, login, login_file, .. } = self;
+    pub fn selects_server(&self) -> bool {
+        let ServerOptions { ipv4, ipv6, port, server, login, login_file, .. } = self;
         let is_chosen = *ipv4 || *ipv6 || login_file.is_some();
         is_chosen || [port, server, login].iter().any(|text| text.is_some())
     }
@@ -272,7 +272,7 @@ impl Reach {
     }
 }
 
-impl Classic {
+impl ClassicOptions {
     /// Level of detail of each message: 0, 1 or 2.
     pub fn verbosity(&self) -> u8 {
         let implied = u8::from(!self.terse && (self.mine || self.user.is_some()));
@@ -280,7 +280,7 @@ impl Classic {
     }
 
     /// Returns true if any of the options is given.
-    pub fn is_given(&self) -> bool {
+    pub fn has_options(&self) -> bool {
         let texts = [&self.channel, &self.expand, &self.host, &self.kill, &self.user, &self.why];
         let flags = [self.mine, self.shared_memory, self.summary, self.terse];
         let counts = [self.report, self.status, self.sizes, self.verbose];
@@ -294,20 +294,20 @@ impl Classic {
 mod tests {
     use super::*;
 
-    fn parse(arguments: &str) -> Result<Options, clap::Error> {
+    fn parse(arguments: &str) -> Result<MailqOptions, clap::Error> {
         let words = std::iter::once("mailq").chain(arguments.split_ascii_whitespace());
-        Options::try_parse_from(words)
+        MailqOptions::try_parse_from(words)
     }
 
-    fn options(arguments: &str) -> Options {
+    fn options(arguments: &str) -> MailqOptions {
         parse(arguments).expect(arguments).check().expect(arguments)
     }
 
     #[test]
     fn command_line_definition_is_consistent() {
-        Options::command().debug_assert();
+        MailqOptions::command().debug_assert();
         let without_long_name =
-            Options::command().get_opts().filter(|option| option.get_long().is_none()).count();
+            MailqOptions::command().get_opts().filter(|option| option.get_long().is_none()).count();
         assert_eq!(without_long_name, 0);
     }
 
@@ -324,20 +324,27 @@ mod tests {
         ] {
             let words = std::iter::once("mailq").chain(arguments.split(' '));
             assert!(parse(arguments).is_err(), "{arguments}");
-            assert_eq!(Options::means_check(words.map(OsString::from)), expected, "{arguments}");
+            assert_eq!(
+                MailqOptions::is_check_command(words.map(OsString::from)),
+                expected,
+                "{arguments}"
+            );
         }
     }
 
     #[test]
     fn short_options_can_be_bundled() {
-        let Options { reach, classic, .. } =
+        let MailqOptions { server_options, classic, .. } =
             options("-sQQ -cd -hx -p174 -ufred -SSvv mail.example.org");
         let counts = (classic.status, classic.report, classic.sizes, classic.verbose);
         assert_eq!(counts, (1, 2, 2, 2));
         assert_eq!((classic.channel.as_deref(), classic.host.as_deref()), (Some("d"), Some("x")));
-        assert_eq!((reach.port.as_deref(), classic.user.as_deref()), (Some("174"), Some("fred")));
-        assert_eq!(reach.server.as_deref(), Some("mail.example.org"));
-        assert!(!reach.debug);
+        assert_eq!(
+            (server_options.port.as_deref(), classic.user.as_deref()),
+            (Some("174"), Some("fred"))
+        );
+        assert_eq!(server_options.server.as_deref(), Some("mail.example.org"));
+        assert!(!server_options.debug);
     }
 
     #[test]
@@ -355,9 +362,9 @@ mod tests {
         ] {
             assert_eq!(options(arguments).classic.verbosity(), verbosity, "{arguments}");
         }
-        assert_eq!(options("-4").reach.family(), Family::V4);
-        assert_eq!(options("-46").reach.family(), Family::V6);
-        assert_eq!(options("-64").reach.family(), Family::V4);
+        assert_eq!(options("-4").server_options.family(), Family::V4);
+        assert_eq!(options("-46").server_options.family(), Family::V6);
+        assert_eq!(options("-64").server_options.family(), Family::V4);
         assert_eq!(options("-i -u root").classic.user.as_deref(), Some("root"));
         assert_eq!(options("-u root -i").classic.user, None);
     }
@@ -378,11 +385,11 @@ mod tests {
             ["-p 5 --server a etrn x", "etrn x -p 5 --server a", "-p 5 etrn --server a x"]
         {
             let options = options(arguments);
-            assert_eq!(options.reach.server.as_deref(), Some("a"), "{arguments}");
-            assert_eq!(options.reach.port.as_deref(), Some("5"), "{arguments}");
+            assert_eq!(options.server_options.server.as_deref(), Some("a"), "{arguments}");
+            assert_eq!(options.server_options.port.as_deref(), Some("5"), "{arguments}");
             assert!(matches!(options.command, Some(Command::Etrn { host }) if host == "x"));
         }
-        assert_eq!(options("-- etrn").reach.server.as_deref(), Some("etrn"));
+        assert_eq!(options("-- etrn").server_options.server.as_deref(), Some("etrn"));
         for arguments in ["-v etrn x", "-K 5 etrn x", "-h a etrn x", "--server a b"] {
             let refused = parse(arguments).expect(arguments).check();
             assert_eq!(refused.expect_err(arguments).status(), 64);

@@ -22,7 +22,7 @@ pub struct Vertex {
 
 /// All vertices of one channel and host.
 #[derive(Clone, Debug)]
-pub struct Thread<'a> {
+pub struct QueuedThread<'a> {
     /// The channel.
     pub channel: &'a [u8],
     /// The host.
@@ -33,7 +33,7 @@ pub struct Thread<'a> {
 
 /// Kind of name that a list of vertices belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Part {
+pub enum NameKind {
     /// A channel.
     Channel,
     /// A host.
@@ -72,17 +72,17 @@ impl Queue {
     /// Adds a channel or host with its vertices.
     ///
     /// Returns the number of keys that are unknown or linked already, and the first of them.
-    pub fn link(&mut self, part: Part, name: &[u8], keys: &[u64]) -> Option<(u64, u64)> {
+    pub fn link(&mut self, part: NameKind, name: &[u8], keys: &[u64]) -> Option<(u64, u64)> {
         let place = match part {
-            Part::Channel => self.channels.len(),
-            Part::Host => self.hosts.len(),
+            NameKind::Channel => self.channels.len(),
+            NameKind::Host => self.hosts.len(),
         };
         let (mut members, mut wrong) = (Vec::new(), None);
         for key in keys {
             let index = self.keys.get(key).copied();
             let link = index.map(|index| match part {
-                Part::Channel => &mut self.vertices[index].channel,
-                Part::Host => &mut self.vertices[index].host,
+                NameKind::Channel => &mut self.vertices[index].channel,
+                NameKind::Host => &mut self.vertices[index].host,
             });
             match (index, link) {
                 (Some(index), Some(link @ None)) => {
@@ -94,8 +94,8 @@ impl Queue {
         }
         match part {
             _ if members.is_empty() => {}
-            Part::Channel => self.channels.push((name.to_vec(), members)),
-            Part::Host => self.hosts.push(name.to_vec()),
+            NameKind::Channel => self.channels.push((name.to_vec(), members)),
+            NameKind::Host => self.hosts.push(name.to_vec()),
         }
         wrong
     }
@@ -115,19 +115,19 @@ impl Queue {
     ///
     /// Channels are in the order of the scheduler. Their vertices are in the reverse order, as
     /// ZMailer lists them.
-    pub fn threads(&self) -> Vec<Thread<'_>> {
-        let homeless =
+    pub fn threads(&self) -> Vec<QueuedThread<'_>> {
+        let unlinked =
             |(index, vertex): (usize, &Vertex)| vertex.channel.is_none().then_some(index);
-        let homeless: Vec<usize> = self.vertices.iter().enumerate().filter_map(homeless).collect();
+        let unlinked: Vec<usize> = self.vertices.iter().enumerate().filter_map(unlinked).collect();
         let named = self.channels.iter().map(|(name, members)| (name.as_slice(), members));
-        let mut threads: Vec<Thread<'_>> = Vec::new();
-        for (channel, members) in named.chain([(UNNAMED, &homeless)]) {
+        let mut threads: Vec<QueuedThread<'_>> = Vec::new();
+        for (channel, members) in named.chain([(UNNAMED, &unlinked)]) {
             let mut places = HashMap::new();
             for &index in members.iter().rev() {
                 let vertex = &self.vertices[index];
                 let place = *places.entry(vertex.host).or_insert_with(|| {
                     let host = vertex.host.map_or(UNNAMED, |host| &self.hosts[host]);
-                    threads.push(Thread { channel, host, vertices: Vec::new() });
+                    threads.push(QueuedThread { channel, host, vertices: Vec::new() });
                     threads.len() - 1
                 });
                 threads[place].vertices.push(vertex);
@@ -143,7 +143,7 @@ mod tests {
 
     fn shown(queue: &Queue) -> Vec<String> {
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-        let thread = |thread: &Thread<'_>| {
+        let thread = |thread: &QueuedThread<'_>| {
             let files: Vec<String> = thread.vertices.iter().map(|v| text(&v.file)).collect();
             format!("{}/{}: {}", text(thread.channel), text(thread.host), files.join(" "))
         };
@@ -161,10 +161,10 @@ mod tests {
     #[test]
     fn threads_list_last_vertex_first() {
         let mut queue = queue(&["a", "b", "c", "d"]);
-        assert_eq!(queue.link(Part::Channel, b"smtp", &[2, 1, 4]), None);
-        assert_eq!(queue.link(Part::Channel, b"hold", &[3]), None);
-        assert_eq!(queue.link(Part::Host, b"x", &[2, 3, 4]), None);
-        assert_eq!(queue.link(Part::Host, b"y", &[1]), None);
+        assert_eq!(queue.link(NameKind::Channel, b"smtp", &[2, 1, 4]), None);
+        assert_eq!(queue.link(NameKind::Channel, b"hold", &[3]), None);
+        assert_eq!(queue.link(NameKind::Host, b"x", &[2, 3, 4]), None);
+        assert_eq!(queue.link(NameKind::Host, b"y", &[1]), None);
         assert_eq!(shown(&queue), ["smtp/x: d b", "smtp/y: a", "hold/x: c"]);
         assert_eq!(queue.count_unlinked(), 0);
     }
@@ -173,9 +173,9 @@ mod tests {
     fn link_with_wrong_keys_loses_no_vertex() {
         let mut queue = queue(&["a", "b", "c"]);
         assert!(!queue.add(3, Vertex::new(b"d".to_vec(), 1, vec![7], None)));
-        assert_eq!(queue.link(Part::Channel, b"smtp", &[1, 1, 99]), Some((2, 1)));
-        assert_eq!(queue.link(Part::Channel, b"hold", &[1, 2]), Some((1, 1)));
-        assert_eq!(queue.link(Part::Host, b"x", &[1, 3]), None);
+        assert_eq!(queue.link(NameKind::Channel, b"smtp", &[1, 1, 99]), Some((2, 1)));
+        assert_eq!(queue.link(NameKind::Channel, b"hold", &[1, 2]), Some((1, 1)));
+        assert_eq!(queue.link(NameKind::Host, b"x", &[1, 3]), None);
         assert_eq!(shown(&queue), ["smtp/x: a", "hold/?: b", "?/x: c"]);
         assert_eq!(queue.count_unlinked(), 2);
     }

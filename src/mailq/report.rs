@@ -65,10 +65,10 @@ pub fn print<L: LineSource, W: Write>(
 
 /// Reads the ages in the report, up to the limit of the source.
 pub fn oldest<L: LineSource>(lines: &mut L) -> Result<Ages, Failure> {
-    let most = lines.limit();
+    let max = lines.limit();
     let mut ages = Ages::new();
     while let Some(line) = lines.next()? {
-        if ages.len() < most
+        if ages.len() < max
             && let Line::Thread(channel, host, about) = classify(line)
             && let Some(age) = age(about)
         {

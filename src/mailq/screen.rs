@@ -65,7 +65,7 @@ impl Screen<Vec<u8>> {
 /// Prints a message on standard error.
 ///
 /// If standard error is closed, the exit status has to do.
-pub fn complain(message: impl fmt::Display) {
+pub fn warn(message: impl fmt::Display) {
     printable::complain("mailq", message);
 }
 
@@ -76,9 +76,9 @@ pub fn visible(text: &[u8]) -> String {
 
 /// Quotes the beginning of a foreign text, for a message about it.
 pub fn quote(text: &[u8]) -> String {
-    const LONGEST: usize = 60;
+    const MAX_QUOTE_LEN: usize = 60;
     let shown = visible(text).replace('\t', " ");
-    match shown.char_indices().nth(LONGEST) {
+    match shown.char_indices().nth(MAX_QUOTE_LEN) {
         Some((end, _)) => format!("\"{}...\"", &shown[..end]),
         None => format!("\"{shown}\""),
     }

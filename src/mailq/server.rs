@@ -2,7 +2,7 @@
 
 use super::failure::Failure;
 use super::installation::Installation;
-use super::options::{Family, Reach};
+use super::options::{Family, ServerOptions};
 use std::fmt;
 use std::net::{SocketAddr, ToSocketAddrs, UdpSocket};
 use std::path::PathBuf;
@@ -13,7 +13,7 @@ use zsched_config::{BindAddress, MailqSocket, TcpPort};
 use zsched_mailq_protocol::port;
 
 /// Timeout for resolving the addresses of a host.
-const TIME_TO_RESOLVE: Duration = Duration::from_secs(15);
+const RESOLVE_TIMEOUT: Duration = Duration::from_secs(15);
 
 /// A server, as it was named.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -42,8 +42,11 @@ impl Server {
     /// Finds the server that the options or the ZENV file name.
     ///
     /// The default is this host.
-    pub fn find(reach: &Reach, installation: &Installation) -> Result<Server, Failure> {
-        let (port, bound) = match (&reach.port, installation.mailq_port()) {
+    pub fn find(
+        server_options: &ServerOptions,
+        installation: &Installation,
+    ) -> Result<Server, Failure> {
+        let (port, bound) = match (&server_options.port, installation.mailq_port()) {
             (Some(text), _) => match read_port(text).map_err(Failure::Usage)? {
                 MailqSocket::Unix(path) => return Ok(Server::Unix(path)),
                 MailqSocket::Tcp { port, address } => (port, address),
@@ -58,7 +61,7 @@ impl Server {
             (None, None) => (TcpPort::Service("mailq".to_string()), BindAddress::Loopback),
         };
         let port = port_number(&port).map_err(Failure::Usage)?;
-        let named = reach.server.as_deref().or(installation.mail_server());
+        let named = server_options.server.as_deref().or(installation.mail_server());
         let host = match (named, bound) {
             (Some(name), _) => without_brackets(name).to_string(),
             (None, BindAddress::Address(address)) => address.to_string(),
@@ -83,7 +86,7 @@ impl Server {
         };
         let name = host.clone();
         let resolved =
-            within(TIME_TO_RESOLVE, move || (name, port).to_socket_addrs().map(Vec::from_iter));
+            within(RESOLVE_TIMEOUT, move || (name, port).to_socket_addrs().map(Vec::from_iter));
         let failed = |why: String| {
             // A mistyped command is taken for the name of a host.
             let advice = match host.contains('.') {
@@ -174,7 +177,7 @@ pub fn within<T: Send + 'static>(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Options;
+    use crate::MailqOptions;
     use clap::Parser;
 
     fn find(arguments: &str, zenv: &str) -> Result<String, i32> {
@@ -182,10 +185,10 @@ mod tests {
         let path = folder.path().join("zmailer.conf");
         std::fs::write(&path, zenv).expect("written");
         let words = std::iter::once("mailq").chain(arguments.split_ascii_whitespace());
-        let options = Options::try_parse_from(words).expect("good options");
+        let options = MailqOptions::try_parse_from(words).expect("good options");
         let options = options.check().expect("good options");
         let installation = Installation::read(Some(&path)).expect("a ZENV file");
-        let found = Server::find(&options.reach, &installation);
+        let found = Server::find(&options.server_options, &installation);
         found.map(|server| server.to_string()).map_err(|failure| failure.status())
     }
 

@@ -33,7 +33,7 @@ pub struct Session<S> {
     /// User of the login; `None` over the control socket, which has none.
     user: Option<String>,
     /// Requests that are not answered yet, oldest first.
-    asked: VecDeque<Request>,
+    unanswered: VecDeque<Request>,
     /// True if the last text has not been read to its end.
     is_in_text: bool,
 }
@@ -67,7 +67,7 @@ impl Request {
     }
 
     /// Creates a request that requires no permission, or an unknown one.
-    pub fn free(line: impl Into<String>) -> Request {
+    pub fn without_permission(line: impl Into<String>) -> Request {
         Request { line: line.into(), needs: None }
     }
 
@@ -93,7 +93,7 @@ impl<S: Read + Write> Session<S> {
         let challenge = greeting::read_challenge(&mut lines, server)?;
         let user = credentials.user();
         let mut session = Session::new(lines, server);
-        if credentials.are_chosen() && session.log_in_by_scram(credentials)? {
+        if credentials.are_explicit() && session.log_in_by_scram(credentials)? {
             return Ok(Session { user: Some(user.to_string()), ..session });
         }
         session.write(&format!("AUTH {user} {}\n", credentials.digest(&challenge)));
@@ -136,7 +136,7 @@ impl<S: Read + Write> Session<S> {
 
     fn new(lines: Lines<S>, server: &Server) -> Session<S> {
         let server = server.clone();
-        Session { lines, server, user: None, asked: VecDeque::new(), is_in_text: false }
+        Session { lines, server, user: None, unanswered: VecDeque::new(), is_in_text: false }
     }
 
     /// Begins a dialogue on a control socket, and reads its greeting.
@@ -162,7 +162,7 @@ impl<S: Read + Write> Session<S> {
     pub fn send(&mut self, request: Request) -> Result<(), Failure> {
         request.check()?;
         self.write(&format!("{}\n", request.line));
-        self.asked.push_back(request);
+        self.unanswered.push_back(request);
         Ok(())
     }
 
@@ -171,7 +171,7 @@ impl<S: Read + Write> Session<S> {
         while self.is_in_text {
             self.next_of_text()?;
         }
-        let request = self.asked.pop_front().unwrap_or(Request::free("nothing"));
+        let request = self.unanswered.pop_front().unwrap_or(Request::without_permission("nothing"));
         let mut verdict = self.line("it answers")?;
         // The answer to KILL is followed by an empty line.
         if verdict.is_empty() {
@@ -183,7 +183,7 @@ impl<S: Read + Write> Session<S> {
         }
         match verdict.split_first() {
             Some((b'+', said)) => Ok(Answer::Line(said.to_vec())),
-            Some((b'-', said)) => Err(self.refused(request, said)),
+            Some((b'-', said)) => Err(self.refusal(request, said)),
             _ => Err(Failure::Protocol(format!(
                 "{} answers {} with {}",
                 self.server,
@@ -261,7 +261,7 @@ impl<S: Read + Write> Session<S> {
         Ok(Some(line.strip_prefix(b".").unwrap_or(line)))
     }
 
-    fn refused(&self, request: Request, said: &[u8]) -> Failure {
+    fn refusal(&self, request: Request, said: &[u8]) -> Failure {
         let Request { line: request, needs } = request;
         // Other replies describe errors, with TABs between several of them.
         let is_denial = [&b"MAILQ2 Unknown command"[..], b"No ", b"BAD"]
@@ -281,14 +281,14 @@ impl Session<Connection> {
     /// A server counts an answer that it cannot deliver as an error.
     pub fn quit(mut self) {
         self.write("QUIT\n");
-        self.lines.peer().wait_a_moment();
+        self.lines.peer().shorten_timeout();
         drop(self.lines.advance());
     }
 
     /// Removes the limits on the time and the size of answers.
-    pub fn wait_for_ever(&mut self) {
-        self.lines.expect_no_end();
-        self.lines.peer().wait_for_ever();
+    pub fn disable_timeouts(&mut self) {
+        self.lines.remove_total_limit();
+        self.lines.peer().disable_timeouts();
     }
 }
 
@@ -306,28 +306,28 @@ impl<S: Read + Write> LineSource for Text<'_, S> {
 }
 
 /// A recorded server, whose answers do not depend on the requests.
-pub struct Played<'a> {
+pub struct RecordedPeer<'a> {
     answers: &'a [u8],
     /// Bytes that were written to it.
-    pub heard: Vec<u8>,
+    pub written: Vec<u8>,
 }
 
-impl<'a> Played<'a> {
+impl<'a> RecordedPeer<'a> {
     /// Creates a server with these answers.
-    pub fn new(answers: &'a [u8]) -> Played<'a> {
-        Played { answers, heard: Vec::new() }
+    pub fn new(answers: &'a [u8]) -> RecordedPeer<'a> {
+        RecordedPeer { answers, written: Vec::new() }
     }
 }
 
-impl Read for Played<'_> {
+impl Read for RecordedPeer<'_> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         self.answers.read(buffer)
     }
 }
 
-impl Write for Played<'_> {
+impl Write for RecordedPeer<'_> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.heard.write(bytes)
+        self.written.write(bytes)
     }
 
     fn flush(&mut self) -> io::Result<()> {
@@ -346,8 +346,8 @@ mod tests {
         Server::Tcp { host: "x".to_string(), port: 174 }
     }
 
-    fn session(answers: &[u8]) -> Result<Session<Played<'_>>, Failure> {
-        let lines = Lines::new(Played::new(answers), LIMITS);
+    fn session(answers: &[u8]) -> Result<Session<RecordedPeer<'_>>, Failure> {
+        let lines = Lines::new(RecordedPeer::new(answers), LIMITS);
         Session::log_in(lines, &server(), &Credentials::default())
     }
 
@@ -378,11 +378,11 @@ mod tests {
             assert_eq!(failure.status(), status);
             assert!(failure.to_string().contains(words), "{failure}");
         }
-        let refused = session(b"550 NO ACCESS FOR YOU\n").err().expect("a refusal");
-        assert!(matches!(refused, Failure::Denied(Denial::Host { .. })), "{refused}");
+        let refusal = session(b"550 NO ACCESS FOR YOU\n").err().expect("a refusal");
+        assert!(matches!(refusal, Failure::Denied(Denial::Host { .. })), "{refusal}");
         let mut session = session(HELLO.as_bytes()).expect("a login");
         let expected = b"AUTH nobody 38a784a5473d5b661ad89e27f2c1fd0c\n";
-        assert_eq!(session.lines.peer().heard, expected);
+        assert_eq!(session.lines.peer().written, expected);
     }
 
     #[test]
@@ -410,7 +410,7 @@ mod tests {
         let answers = [HELLO, "+OK; KILLed something.\n\n+OK until LF.LF\na\nb\n.\n+c\n"].concat();
         let mut session = session(answers.as_bytes()).expect("a login");
         for request in ["KILL MSG 1", "SHOW X", "Y"] {
-            session.send(Request::free(request)).expect("it is sent");
+            session.send(Request::without_permission(request)).expect("it is sent");
         }
         assert!(
             matches!(session.answer(), Ok(Answer::Line(said)) if said == b"OK; KILLed something.")
@@ -418,7 +418,7 @@ mod tests {
         // Not all of it is read.
         assert_eq!(session.text().expect("a text").next().expect("a line"), Some(&b"a"[..]));
         assert!(matches!(session.answer(), Ok(Answer::Line(said)) if said == b"c"));
-        assert!(session.send(Request::free("SHOW X\nKILL MSG 1")).is_err());
-        assert!(session.lines.peer().heard.ends_with(b"KILL MSG 1\nSHOW X\nY\n"));
+        assert!(session.send(Request::without_permission("SHOW X\nKILL MSG 1")).is_err());
+        assert!(session.lines.peer().written.ends_with(b"KILL MSG 1\nSHOW X\nY\n"));
     }
 }

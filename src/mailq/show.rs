@@ -2,18 +2,18 @@
 //!
 //! It works with both versions of the protocol.
 
-use super::collect_v2::Collection;
-use super::complaints::Complaints;
+use super::collect_v2::QueueCollector;
 use super::details::ControlFiles;
 use super::failure::Failure;
 use super::lines::{LineSource, Lines};
-use super::listing::{self, Wishes};
+use super::listing::{self, OutputFilter};
 use super::listing_v2::Listing;
-use super::options::Classic;
+use super::options::ClassicOptions;
 use super::queue::Queue;
 use super::report::Ages;
 use super::screen::{Screen, visible};
 use super::session::{Request, Session};
+use super::warnings::Warnings;
 use super::{report, summary, v1, v2};
 use std::io::{Read, Write};
 use zsched_format::selection::Selection;
@@ -22,26 +22,29 @@ use zsched_spool::Spool;
 use zsched_sys::users;
 
 /// Output options, and the warnings about the output.
-pub struct Show<'a> {
-    classic: &'a Classic,
-    wishes: Wishes,
+pub struct ClassicOutput<'a> {
+    classic: &'a ClassicOptions,
+    filter: OutputFilter,
     files: ControlFiles<'a>,
-    complaints: Complaints,
+    warnings: Warnings,
 }
 
-impl<'a> Show<'a> {
+impl<'a> ClassicOutput<'a> {
     /// Prepares the output, with details from this spool.
     ///
     /// Fails if the user of `-u` does not exist.
-    pub fn new(classic: &'a Classic, spool: &'a Spool) -> Result<Show<'a>, Failure> {
-        let wishes = Wishes {
+    pub fn new(
+        classic: &'a ClassicOptions,
+        spool: &'a Spool,
+    ) -> Result<ClassicOutput<'a>, Failure> {
+        let filter = OutputFilter {
             selection: selection(classic),
             owner: owner(classic)?,
             verbose: classic.verbosity(),
             sizes: classic.sizes,
         };
-        let (files, complaints) = (ControlFiles::new(spool), Complaints::default());
-        Ok(Show { classic, wishes, files, complaints })
+        let (files, warnings) = (ControlFiles::new(spool), Warnings::default());
+        Ok(ClassicOutput { classic, filter, files, warnings })
     }
 
     /// Shows what a version 1 server sends after its greeting.
@@ -56,7 +59,7 @@ impl<'a> Show<'a> {
         if self.classic.report > 0 {
             v1::skip_to_report(lines)?;
             let level = self.classic.report;
-            let count = report::print(screen, lines, &self.wishes.selection, level)?;
+            let count = report::print(screen, lines, &self.filter.selection, level)?;
             return match lines.is_complete() && count > 0 {
                 true => Ok(()),
                 false => {
@@ -64,7 +67,7 @@ impl<'a> Show<'a> {
                 }
             };
         }
-        let queue = v1::read(lines, &mut self.complaints)?;
+        let queue = v1::read(lines, &mut self.warnings)?;
         let ages = if self.classic.summary { report::oldest(lines)? } else { Ages::new() };
         self.queue(&queue, &ages, screen)
     }
@@ -77,26 +80,26 @@ impl<'a> Show<'a> {
     ) -> Result<(), Failure> {
         if let Some(id) = &self.classic.kill {
             let said = session.ask_for_line(Request::new(format!("KILL MSG {id}"), "KILL"))?;
-            return Ok(screen.line(&[self::said(&said).as_bytes()])?);
+            return Ok(screen.line(&[self::answer_text(&said).as_bytes()])?);
         }
         if self.classic.report > 0 {
             return self.report(session, screen);
         }
-        let threads = v2::threads(session, &self.wishes.selection, &mut self.complaints)?;
+        let threads = v2::threads(session, &self.filter.selection, &mut self.warnings)?;
         let now = Timestamp::now();
         if self.classic.summary || self.classic.sizes > 0 {
-            let mut all = Collection::new(session.entries(), now);
-            v2::read(session, &threads, &mut all, &mut self.complaints)?;
+            let mut all = QueueCollector::new(session.entries(), now);
+            v2::read(session, &threads, &mut all, &mut self.warnings)?;
             return self.queue(&all.queue, &all.ages, screen);
         }
-        let (has_details, owner) = (self.wishes.verbose > 0, self.wishes.owner);
+        let (has_details, owner) = (self.filter.verbose > 0, self.filter.owner);
         let mut listing = Listing::new(screen, &mut self.files, has_details, owner, now);
-        let read = v2::read(session, &threads, &mut listing, &mut self.complaints);
+        let read = v2::read(session, &threads, &mut listing, &mut self.warnings);
         // Threads that were read completely are shown even if a later one fails.
         let is_empty = listing.finish()?;
         read?;
         match is_empty {
-            true => Ok(writeln!(screen, "{}", self.wishes.nothing(threads.is_empty()))?),
+            true => Ok(writeln!(screen, "{}", self.filter.empty_text(threads.is_empty()))?),
             false => Ok(()),
         }
     }
@@ -106,7 +109,7 @@ impl<'a> Show<'a> {
         session: &mut Session<S>,
         screen: &mut Screen<W>,
     ) -> Result<(), Failure> {
-        let Selection { channel, host } = &self.wishes.selection;
+        let Selection { channel, host } = &self.filter.selection;
         let wants_all = channel.is_none() && host.is_none();
         let level = self.classic.report;
         let request = match level {
@@ -114,7 +117,7 @@ impl<'a> Show<'a> {
             // The report is filtered below.
             1 | 2 => Request::new("SHOW QUEUE THREADS", "TT"),
             3 => Request::new("SHOW SNMP", "SNMP"),
-            4 => Request::free("SHOW COUNTERS"),
+            4 => Request::without_permission("SHOW COUNTERS"),
             _ => {
                 let message = "-Q can be given four times at most";
                 return Err(Failure::Usage(message.to_string()));
@@ -122,7 +125,7 @@ impl<'a> Show<'a> {
         };
         let mut text = session.ask_for_text(request)?;
         if level < 3 {
-            report::print(screen, &mut text, &self.wishes.selection, level)?;
+            report::print(screen, &mut text, &self.filter.selection, level)?;
             return Ok(());
         }
         while let Some(line) = text.next()? {
@@ -138,21 +141,21 @@ impl<'a> Show<'a> {
         screen: &mut Screen<W>,
     ) -> Result<(), Failure> {
         match self.classic.summary {
-            true => summary::print(screen, queue, ages, &self.wishes, &mut self.files),
-            false => listing::print(screen, queue, &self.wishes, &mut self.files),
+            true => summary::print(screen, queue, ages, &self.filter, &mut self.files),
+            false => listing::print(screen, queue, &self.filter, &mut self.files),
         }
     }
 
     /// Prints the warnings. Fails if the output was damaged.
     pub fn verdict(self) -> Result<(), Failure> {
-        self.complaints.print();
+        self.warnings.print();
         self.files.verdict()?;
-        self.complaints.verdict()
+        self.warnings.verdict()
     }
 
     /// Number of warnings about the answers.
-    pub fn count_complaints(&self) -> u64 {
-        self.complaints.count()
+    pub fn count_warnings(&self) -> u64 {
+        self.warnings.count()
     }
 }
 
@@ -166,14 +169,14 @@ pub fn no_requests() -> Failure {
 }
 
 /// The text of an answer of one line, without `OK;`.
-pub fn said(said: &[u8]) -> String {
+pub fn answer_text(said: &[u8]) -> String {
     let said = said.strip_prefix(b"OK").unwrap_or(said);
     let said = said.strip_prefix(b";").unwrap_or(said).trim_ascii();
     visible(if said.is_empty() { b"OK" } else { said })
 }
 
 /// User id of the owner of messages, with `-i` or `-u`.
-fn owner(classic: &Classic) -> Result<Option<u32>, Failure> {
+fn owner(classic: &ClassicOptions) -> Result<Option<u32>, Failure> {
     match &classic.user {
         Some(name) => match users::user_id(name) {
             Ok(Some(id)) => Ok(Some(id)),
@@ -185,7 +188,7 @@ fn owner(classic: &Classic) -> Result<Option<u32>, Failure> {
 }
 
 /// Selected channel and host, in lower case as the scheduler has them.
-fn selection(classic: &Classic) -> Selection {
+fn selection(classic: &ClassicOptions) -> Selection {
     let lower = |name: &Option<String>| {
         name.as_ref().map(|name| name.to_ascii_lowercase().into_bytes().into_boxed_slice())
     };

@@ -9,17 +9,17 @@
 
 use super::details::ControlFiles;
 use super::failure::Failure;
-use super::listing::Wishes;
-use super::notes::{self, Standing};
-use super::queue::{Queue, Thread};
+use super::listing::OutputFilter;
+use super::notes::{self, DeliveryState};
+use super::queue::{Queue, QueuedThread};
 use super::report::Ages;
 use super::screen::{Screen, visible};
 use std::io::Write;
 
 /// Maximum length of the last text, in characters.
-const TEXT_WIDTH: usize = 60;
+const MAX_TEXT_LEN: usize = 60;
 /// Maximum width of a column, in characters. Longer cells shift their row.
-const WIDEST_COLUMN: usize = 80;
+const MAX_COLUMN_WIDTH: usize = 80;
 /// Titles of the columns: names first, texts last, numbers between.
 const TITLES: [&str; 8] =
     ["THREAD", "MSGS", "RCPTS", "RUN", "RETRY", "WAIT", "OLDEST", "LAST TEXT"];
@@ -39,12 +39,12 @@ pub fn print<W: Write>(
     screen: &mut Screen<W>,
     queue: &Queue,
     ages: &Ages,
-    wishes: &Wishes,
+    filter: &OutputFilter,
     files: &mut ControlFiles<'_>,
 ) -> Result<(), Failure> {
-    let threads = wishes.threads(queue, files);
+    let threads = filter.threads(queue, files);
     if threads.is_empty() {
-        writeln!(screen, "{}", wishes.nothing(queue.count() == 0))?;
+        writeln!(screen, "{}", filter.empty_text(queue.count() == 0))?;
         return Ok(());
     }
     let mut total = Counts::default();
@@ -65,14 +65,14 @@ pub fn print<W: Write>(
 }
 
 impl Counts {
-    fn of(thread: &Thread<'_>) -> Counts {
+    fn of(thread: &QueuedThread<'_>) -> Counts {
         let mut counts = Counts { messages: thread.vertices.len() as u64, ..Counts::default() };
         for vertex in &thread.vertices {
             counts.recipients = counts.recipients.saturating_add(vertex.recipients);
             match notes::split(vertex.text.as_deref().unwrap_or_default()).1 {
-                Standing::Running => counts.running += 1,
-                Standing::Retry => counts.retry += 1,
-                Standing::Waiting => counts.waiting += 1,
+                DeliveryState::Running => counts.running += 1,
+                DeliveryState::Retry => counts.retry += 1,
+                DeliveryState::Waiting => counts.waiting += 1,
             }
         }
         counts
@@ -94,16 +94,16 @@ impl Counts {
     }
 }
 
-/// Last text of an agent, cut to [`TEXT_WIDTH`].
+/// Last text of an agent, cut to [`MAX_TEXT_LEN`].
 ///
 /// It is that of the message received last, among those that have a text.
-fn last_text(thread: &Thread<'_>) -> String {
+fn last_text(thread: &QueuedThread<'_>) -> String {
     let texts = thread.vertices.iter().filter_map(|vertex| vertex.text.as_deref());
     // Agents put CR between the lines of a dialogue. The last one is the answer that counts.
     let lines = texts.map(|text| notes::split(text).0.rsplit(|byte| *byte == b'\r'));
     let line = lines.flatten().map(<[u8]>::trim_ascii).find(|line| !line.is_empty());
     let text = visible(line.unwrap_or_default()).replace('\t', " ");
-    match text.char_indices().nth(TEXT_WIDTH) {
+    match text.char_indices().nth(MAX_TEXT_LEN) {
         Some((end, _)) => format!("{}...", &text[..end]),
         None => text,
     }
@@ -111,7 +111,7 @@ fn last_text(thread: &Thread<'_>) -> String {
 
 fn aligned(rows: &[[String; 8]]) -> Vec<String> {
     // One very long name must not widen all other rows.
-    let cell = |row: &[String; 8], column: usize| row[column].chars().count().min(WIDEST_COLUMN);
+    let cell = |row: &[String; 8], column: usize| row[column].chars().count().min(MAX_COLUMN_WIDTH);
     let width = |column: usize| rows.iter().map(|row| cell(row, column)).max();
     let widths: Vec<usize> = (0..TITLES.len()).map(|column| width(column).unwrap_or(0)).collect();
     let line = |row: &[String; 8]| {

@@ -1,10 +1,10 @@
 //! Parser of MAILQ version 1 answers (their form: [`crate::mailq::v1`]).
 
-use super::complaints::Complaints;
 use super::failure::Failure;
 use super::lines::Lines;
-use super::queue::{Part, Queue, Vertex};
+use super::queue::{NameKind, Queue, Vertex};
 use super::screen::quote;
+use super::warnings::Warnings;
 use memchr::memmem;
 use nom::bytes::complete::{is_not, tag, take_till, take_while, take_while1};
 use nom::character::complete::{u32, u64};
@@ -18,11 +18,11 @@ use std::io::Read;
 #[derive(Clone, Copy)]
 enum Section {
     Vertices,
-    Webs(Part),
+    NameLists(NameKind),
 }
 
 /// Reads all lines between the greeting and the report.
-pub fn read<R: Read>(lines: &mut Lines<R>, complaints: &mut Complaints) -> Result<Queue, Failure> {
+pub fn read<R: Read>(lines: &mut Lines<R>, warnings: &mut Warnings) -> Result<Queue, Failure> {
     let mut queue = Queue::default();
     let mut section = match lines.next()? {
         Some(line) if line.trim_ascii_end() == b"Vertices:" => Section::Vertices,
@@ -32,30 +32,30 @@ pub fn read<R: Read>(lines: &mut Lines<R>, complaints: &mut Complaints) -> Resul
         }
         None => return Err(cut(0)),
     };
-    lines.expect_lists(true);
-    let most = lines.limits().entries;
+    lines.allow_lists(true);
+    let max = lines.limits().entries;
     let mut count = 0;
     while let Some(line) = lines.next()? {
-        if queue.count() > most {
-            return Err(Failure::Protocol(format!("there are more than {most} messages")));
+        if queue.count() > max {
+            return Err(Failure::Protocol(format!("there are more than {max} messages")));
         }
         match line.trim_ascii_end() {
             b"End:" => {
-                lines.expect_lists(false);
-                check_links(&queue, complaints);
+                lines.allow_lists(false);
+                check_links(&queue, warnings);
                 return Ok(queue);
             }
-            b"Channels:" => section = Section::Webs(Part::Channel),
-            b"Hosts:" => section = Section::Webs(Part::Host),
+            b"Channels:" => section = Section::NameLists(NameKind::Channel),
+            b"Hosts:" => section = Section::NameLists(NameKind::Host),
             _ => {
                 let taken = match section {
                     Section::Vertices => take_vertex(&mut queue, line),
-                    Section::Webs(part) => take_web(&mut queue, part, line),
+                    Section::NameLists(part) => take_name_list(&mut queue, part, line),
                 };
                 if let Err(problem) = taken {
                     let line = line.to_vec();
                     let number = lines.number();
-                    complaints.add(|| format!("line {number}: {problem} in {}", quote(&line)));
+                    warnings.add(|| format!("line {number}: {problem} in {}", quote(&line)));
                 }
                 count += 1;
             }
@@ -66,11 +66,11 @@ pub fn read<R: Read>(lines: &mut Lines<R>, complaints: &mut Complaints) -> Resul
 
 /// Skips all lines before the report.
 pub fn skip_to_report<R: Read>(lines: &mut Lines<R>) -> Result<(), Failure> {
-    lines.expect_lists(true);
+    lines.allow_lists(true);
     let mut count = 0;
     while let Some(line) = lines.next()? {
         if line.trim_ascii_end() == b"End:" {
-            lines.expect_lists(false);
+            lines.allow_lists(false);
             return Ok(());
         }
         count += 1;
@@ -85,10 +85,10 @@ fn cut(count: u64) -> Failure {
     ))
 }
 
-fn check_links(queue: &Queue, complaints: &mut Complaints) {
+fn check_links(queue: &Queue, warnings: &mut Warnings) {
     let count = queue.count_unlinked();
     if count > 0 {
-        complaints.add(|| format!("{count} entries are without channel or host"));
+        warnings.add(|| format!("{count} entries are without channel or host"));
     }
 }
 
@@ -107,11 +107,11 @@ fn take_vertex(queue: &mut Queue, line: &[u8]) -> Result<(), String> {
     }
 }
 
-fn take_web(queue: &mut Queue, part: Part, line: &[u8]) -> Result<(), String> {
+fn take_name_list(queue: &mut Queue, part: NameKind, line: &[u8]) -> Result<(), String> {
     // A name may contain colons.
     let end = memmem::find(line, b":\t>").ok_or("no list of keys")?;
     let (name, keys) = (&line[..end], &line[end + 2..]);
-    let (rest, keys) = keys_of_web(keys).map_err(|_| "no list of keys".to_string())?;
+    let (rest, keys) = keys_of_name_list(keys).map_err(|_| "no list of keys".to_string())?;
     if let Some((count, first)) = queue.link(part, name, &keys) {
         return Err(format!("{count} keys that are unknown or used already, such as {first},"));
     }
@@ -135,7 +135,7 @@ fn vertex(line: &[u8]) -> IResult<&[u8], (u64, Vertex)> {
 }
 
 /// `>key>key>key`.
-fn keys_of_web(input: &[u8]) -> IResult<&[u8], Vec<u64>> {
+fn keys_of_name_list(input: &[u8]) -> IResult<&[u8], Vec<u64>> {
     many1(preceded(tag(">"), u64)).parse(input)
 }
 
@@ -151,8 +151,8 @@ mod tests {
 
     /// Queue of an answer without its greeting, and number of warnings.
     fn read(answer: &[u8]) -> Result<(Vec<String>, u64), i32> {
-        let mut complaints = Complaints::default();
-        let queue = super::read(&mut Lines::new(answer, LIMITS), &mut complaints)
+        let mut warnings = Warnings::default();
+        let queue = super::read(&mut Lines::new(answer, LIMITS), &mut warnings)
             .map_err(|failure| failure.status())?;
         let mut shown = Vec::new();
         for thread in queue.threads() {
@@ -169,7 +169,7 @@ mod tests {
                 ));
             }
         }
-        Ok((shown, complaints.count()))
+        Ok((shown, warnings.count()))
     }
 
     fn read_vertices(vertices: &str) -> (Vec<String>, u64) {
@@ -190,15 +190,15 @@ mod tests {
                 ],
             ),
         ] {
-            let (shown, complaints) = read(answer.as_bytes()).expect("it is complete");
+            let (shown, warnings) = read(answer.as_bytes()).expect("it is complete");
             assert_eq!(shown, expected);
-            assert_eq!(complaints, 0, "{answer}");
+            assert_eq!(warnings, 0, "{answer}");
         }
     }
 
     #[test]
     fn vertex_lines_are_parsed() {
-        for (line, expected, complaints) in [
+        for (line, expected, warnings) in [
             ("1:\t7\t1; 116\t#a#b\r", "c/h 7 1 [116] a#b\r", 0),
             ("1: 7 1;116", "c/h 7 1 [116] -", 0),
             ("1:\t7\t1; 116\t#", "c/h 7 1 [116] ", 0),
@@ -208,7 +208,7 @@ mod tests {
             ("1:\t7\t1; 1\t#x\n1:\t8\t1; 1\t#y", "c/h 7 1 [1] x", 1),
             ("1:\t7\t18446744073709551615; 1\t#x", "c/h 7 18446744073709551615 [1] x", 1),
         ] {
-            assert_eq!(read_vertices(line), (vec![expected.to_string()], complaints), "{line:?}");
+            assert_eq!(read_vertices(line), (vec![expected.to_string()], warnings), "{line:?}");
         }
         for line in [
             "",
@@ -231,7 +231,7 @@ mod tests {
 
     #[test]
     fn channel_and_host_lines_are_parsed() {
-        for (webs, expected, complaints) in [
+        for (lists, expected, warnings) in [
             ("Channels:\nc:\t>1\nHosts:\nh:\t>1", "c/h", 0),
             ("Hosts:\nh:\t>1\nChannels:\nc:\t>1", "c/h", 0),
             ("Channels:\nHosts::\t>1\nHosts:\n:\t>1", "Hosts:/", 0),
@@ -243,9 +243,9 @@ mod tests {
             ("Hosts:\nh:\t>1", "?/h", 1),
             ("Channels:", "?/?", 1),
         ] {
-            let answer = format!("Vertices:\n1:\t7\t1; 1\n{webs}\nEnd:\n");
-            let expected = (vec![format!("{expected} 7 1 [1] -")], complaints);
-            assert_eq!(read(answer.as_bytes()), Ok(expected), "{webs:?}");
+            let answer = format!("Vertices:\n1:\t7\t1; 1\n{lists}\nEnd:\n");
+            let expected = (vec![format!("{expected} 7 1 [1] -")], warnings);
+            assert_eq!(read(answer.as_bytes()), Ok(expected), "{lists:?}");
         }
     }
 
@@ -267,7 +267,7 @@ mod tests {
             let vertices: String = (1..=count).map(|key| format!("{key}: 7 1; 1\n")).collect();
             let answer = format!("Vertices:\n{vertices}End:\n");
             let mut lines = Lines::new(answer.as_bytes(), limits);
-            assert_eq!(super::read(&mut lines, &mut Complaints::default()).is_ok(), is_good);
+            assert_eq!(super::read(&mut lines, &mut Warnings::default()).is_ok(), is_good);
         }
     }
 
@@ -305,8 +305,8 @@ mod tests {
                 }
             }
             answer.push_str("End:\n");
-            let (shown, complaints) = read(answer.as_bytes()).expect("a good answer");
-            prop_assert_eq!((shown.len() as u64, complaints), (count, 0));
+            let (shown, warnings) = read(answer.as_bytes()).expect("a good answer");
+            prop_assert_eq!((shown.len() as u64, warnings), (count, 0));
         }
     }
 }

@@ -5,15 +5,15 @@
 //!                         smtp  funet.fi  N=2  R=3  A=1  W=60s  QA=1d18h
 //! SHOW THREAD smtp funet.fi
 //!                         "#smtp/funet.fi/0  N=2   R=3   A=1  ..." (from 2023 on), then a line for
-//!                         each recipient, which is read here as a [`Record`]
+//!                         each recipient, which is read here as a [`RecipientRecord`]
 //! ```
 
-use super::complaints::Complaints;
 use super::failure::Failure;
 use super::lines::LineSource;
 use super::report;
 use super::screen::quote;
 use super::session::{Request, Session};
+use super::warnings::Warnings;
 use std::io::{Read, Write};
 use zsched_format::selection::Selection;
 
@@ -21,11 +21,11 @@ use zsched_format::selection::Selection;
 ///
 /// More would not be much faster, and all of them must fit into the buffers of the connection while
 /// the server does not read.
-const AHEAD: usize = 8;
+const MAX_PIPELINED_REQUESTS: usize = 8;
 
 /// A thread, from the list of all threads.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Thread {
+pub struct ListedThread {
     /// The channel.
     pub channel: Vec<u8>,
     /// The host.
@@ -36,7 +36,7 @@ pub struct Thread {
 
 /// A recipient that is queued in a thread.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Record<'a> {
+pub struct RecipientRecord<'a> {
     /// The control file, below `transport/`.
     pub file: &'a [u8],
     /// Index among the message's recipients in the thread, from 0.
@@ -58,12 +58,12 @@ pub struct Record<'a> {
 }
 
 /// A receiver of the contents of threads.
-pub trait Reader {
+pub trait RecordSink {
     /// Begins a thread. `is_running` is true if an agent works on it.
-    fn begin(&mut self, thread: &Thread, is_running: bool);
+    fn begin(&mut self, thread: &ListedThread, is_running: bool);
 
     /// Takes a recipient of the thread.
-    fn take(&mut self, record: &Record<'_>) -> Result<(), Failure>;
+    fn take(&mut self, record: &RecipientRecord<'_>) -> Result<(), Failure>;
 
     /// Ends the thread.
     fn end(&mut self) -> Result<(), Failure>;
@@ -75,28 +75,32 @@ pub trait Reader {
 pub fn threads<S: Read + Write>(
     session: &mut Session<S>,
     selection: &Selection,
-    complaints: &mut Complaints,
-) -> Result<Vec<Thread>, Failure> {
+    warnings: &mut Warnings,
+) -> Result<Vec<ListedThread>, Failure> {
     if let Selection { channel: Some(channel), host: Some(host) } = selection {
-        return Ok(vec![Thread { channel: channel.to_vec(), host: host.to_vec(), age: None }]);
+        return Ok(vec![ListedThread {
+            channel: channel.to_vec(),
+            host: host.to_vec(),
+            age: None,
+        }]);
     }
     let mut threads = Vec::new();
     let mut lines = session.ask_for_text(Request::new("SHOW QUEUE THREADS2", "TT"))?;
-    let most = lines.limit();
+    let max = lines.limit();
     while let Some(line) = lines.next()? {
         let mut parts = line.splitn(3, |byte| *byte == b'\t');
         let (Some(channel), Some(host)) = (parts.next(), parts.next()) else {
-            complaints.add(|| format!("no thread in {}", quote(line)));
+            warnings.add(|| format!("no thread in {}", quote(line)));
             continue;
         };
         if !selection.matches(channel, host) {
             continue;
         }
-        if threads.len() == most {
-            return Err(Failure::Protocol(format!("there are more than {most} threads")));
+        if threads.len() == max {
+            return Err(Failure::Protocol(format!("there are more than {max} threads")));
         }
         let age = parts.next().and_then(report::age).map(<[u8]>::to_vec);
-        threads.push(Thread { channel: channel.to_vec(), host: host.to_vec(), age });
+        threads.push(ListedThread { channel: channel.to_vec(), host: host.to_vec(), age });
     }
     Ok(threads)
 }
@@ -106,12 +110,12 @@ pub fn threads<S: Read + Write>(
 /// A thread that is gone meanwhile is empty.
 pub fn read<S: Read + Write>(
     session: &mut Session<S>,
-    threads: &[Thread],
-    reader: &mut impl Reader,
-    complaints: &mut Complaints,
+    threads: &[ListedThread],
+    reader: &mut impl RecordSink,
+    warnings: &mut Warnings,
 ) -> Result<(), Failure> {
     let mut to_ask = threads.iter();
-    for _ in 0..AHEAD {
+    for _ in 0..MAX_PIPELINED_REQUESTS {
         ask_next(session, &mut to_ask)?;
     }
     for thread in threads {
@@ -126,9 +130,9 @@ pub fn read<S: Read + Write>(
             if head.is_some() {
                 continue;
             }
-            match Record::parse(line) {
+            match RecipientRecord::parse(line) {
                 Ok(record) => reader.take(&record)?,
-                Err(problem) => complaints.add(|| format!("{problem} in {}", quote(line))),
+                Err(problem) => warnings.add(|| format!("{problem} in {}", quote(line))),
             }
         }
         if !is_first {
@@ -141,7 +145,7 @@ pub fn read<S: Read + Write>(
 
 fn ask_next<'a, S: Read + Write>(
     session: &mut Session<S>,
-    threads: &mut impl Iterator<Item = &'a Thread>,
+    threads: &mut impl Iterator<Item = &'a ListedThread>,
 ) -> Result<(), Failure> {
     let Some(thread) = threads.next() else {
         return Ok(());
@@ -159,11 +163,11 @@ fn is_running(head: &[u8]) -> bool {
     memchr::memmem::find(head, b" P={").is_some()
 }
 
-impl<'a> Record<'a> {
+impl<'a> RecipientRecord<'a> {
     /// Parses a line of ten parts, or of nine without an index.
     ///
     /// Older servers send no index.
-    pub fn parse(line: &'a [u8]) -> Result<Record<'a>, &'static str> {
+    pub fn parse(line: &'a [u8]) -> Result<RecipientRecord<'a>, &'static str> {
         let mut parts = line.splitn(10, |byte| *byte == b'\t');
         let mut part = || parts.next().ok_or("not all that belongs to a recipient");
         let file = part()?;
@@ -176,7 +180,7 @@ impl<'a> Record<'a> {
         let (expiry, _wakeup, _fed) = (number(part()?)?, part()?, part()?);
         let tries = number(part()?)?;
         let (pending, text) = (part()?, part()?);
-        Ok(Record { file, index, sender, offset, expiry, tries, pending, text })
+        Ok(RecipientRecord { file, index, sender, offset, expiry, tries, pending, text })
     }
 }
 
@@ -192,7 +196,7 @@ mod tests {
     #[test]
     fn record_parse_reads_old_and_new_lines() {
         let new = b"B/Q/3-7\t1\tjoe@example.com\t151\t1700250000\t0\t0\t6\tretry in 31m\ta\rb\tc";
-        let record = Record {
+        let record = RecipientRecord {
             file: b"B/Q/3-7",
             index: 1,
             sender: b"joe@example.com",
@@ -202,14 +206,14 @@ mod tests {
             pending: b"retry in 31m",
             text: b"a\rb\tc",
         };
-        assert_eq!(Record::parse(new), Ok(record.clone()));
+        assert_eq!(RecipientRecord::parse(new), Ok(record.clone()));
         let old = b"B/Q/3-7\tjoe@example.com\t151\t1700250000\t0\t0\t6\tretry in 31m\ta\rb";
-        let old_record = Record { index: 0, text: b"a\rb", ..record };
-        assert_eq!(Record::parse(old), Ok(old_record));
+        let old_record = RecipientRecord { index: 0, text: b"a\rb", ..record };
+        assert_eq!(RecipientRecord::parse(old), Ok(old_record));
         for wrong in
             ["", "x", "1\t0\ta\t1\t2\t3\t4\t5\tx", "1\t0\ta\tx\t2\t3\t4\t5\tx\ty", "a\tb\t\t"]
         {
-            assert!(Record::parse(wrong.as_bytes()).is_err(), "{wrong:?}");
+            assert!(RecipientRecord::parse(wrong.as_bytes()).is_err(), "{wrong:?}");
         }
     }
 }

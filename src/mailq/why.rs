@@ -15,7 +15,7 @@ pub fn print<W: Write>(
     is_echoed: bool,
     screen: &mut Screen<W>,
 ) -> Result<(), Failure> {
-    let request = Request::free(format!("SHOW WHY {subject}"));
+    let request = Request::without_permission(format!("SHOW WHY {subject}"));
     // A wrong subject is an error of the command line, even without a scheduler.
     request.check()?;
     let mut session = dial_control_socket(installation, is_echoed)?;
@@ -41,18 +41,20 @@ mod tests {
     use super::*;
     use crate::lines::{LIMITS, Lines};
     use crate::server::Server;
-    use crate::session::Played;
+    use crate::session::RecordedPeer;
     use std::path::PathBuf;
 
     fn answer(text: &str) -> Result<String, i32> {
         let server = Server::Unix(PathBuf::from("/control"));
         let mut shown = Vec::new();
         let mut screen = Screen::new(&mut shown);
-        let printed =
-            Session::on_control_socket(Lines::new(Played::new(text.as_bytes()), LIMITS), &server)
-                .and_then(|mut session| {
-                    print_answer(Request::free("x"), &mut session, &mut screen)
-                });
+        let printed = Session::on_control_socket(
+            Lines::new(RecordedPeer::new(text.as_bytes()), LIMITS),
+            &server,
+        )
+        .and_then(|mut session| {
+            print_answer(Request::without_permission("x"), &mut session, &mut screen)
+        });
         printed.map_err(|failure| failure.status())?;
         Ok(String::from_utf8(shown).expect("text"))
     }

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 /// Put a message, read from standard input, into the scheduler's spool
 #[derive(Parser, Clone, Debug)]
 #[command(name = "submit", version)]
-pub struct Options {
+pub struct SubmitOptions {
     /// Who it is from; `<>` or nothing for nobody
     #[arg(short = 'f', long = "from", value_name = "ADDRESS", default_value = "postmaster")]
     from: String,
@@ -65,7 +65,7 @@ pub struct Options {
     recipients: Vec<String>,
 }
 
-impl Options {
+impl SubmitOptions {
     /// Returns the envelope sender; `None` if nobody gets error reports.
     pub fn sender(&self) -> Option<&str> {
         Some(without_brackets(&self.from)).filter(|sender| !sender.is_empty())
@@ -102,7 +102,7 @@ impl Options {
             return Err(format!("the channel {:?} is no word in lower case", self.channel));
         }
         match &self.notify {
-            Some(when) if !is_wish(when) => Err(format!(
+            Some(when) if !is_notify_value(when) => Err(format!(
                 "-N {when}: NEVER, or some of SUCCESS, FAILURE and DELAY with commas between"
             )),
             _ => Ok(()),
@@ -115,7 +115,7 @@ fn without_brackets(address: &str) -> &str {
 }
 
 /// Returns true if the text is a valid value for `NOTIFY=` (RFC 3461, 4.1).
-fn is_wish(text: &str) -> bool {
+fn is_notify_value(text: &str) -> bool {
     let is_event = |word: &str| {
         ["SUCCESS", "FAILURE", "DELAY"].iter().any(|event| word.eq_ignore_ascii_case(event))
     };
@@ -126,8 +126,8 @@ fn is_wish(text: &str) -> bool {
 mod tests {
     use super::*;
 
-    fn options(arguments: &[&str]) -> Options {
-        Options::try_parse_from([&["submit"], arguments].concat()).expect("options")
+    fn options(arguments: &[&str]) -> SubmitOptions {
+        SubmitOptions::try_parse_from([&["submit"], arguments].concat()).expect("options")
     }
 
     #[test]
@@ -140,7 +140,7 @@ mod tests {
         assert!(options(&["-t"]).recipients().next().is_none());
         for wrong in [&["-bs", "x"][..], &["-x", "y"], &[]] {
             let arguments = [&["submit"], wrong].concat();
-            assert!(Options::try_parse_from(arguments).is_err(), "{wrong:?}");
+            assert!(SubmitOptions::try_parse_from(arguments).is_err(), "{wrong:?}");
         }
     }
 

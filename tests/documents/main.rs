@@ -37,9 +37,9 @@ fn missing_options(command: &clap::Command, page: &str) -> Vec<String> {
 fn manual_pages_have_every_option() {
     let scheduler = zsched_daemon::Options::command();
     assert_eq!(missing_options(&scheduler, "man/scheduler.8"), [""; 0], "scheduler.8");
-    let mailq = zsched_mailq::Options::command();
+    let mailq = zsched_mailq::MailqOptions::command();
     assert_eq!(missing_options(&mailq, "man/mailq.1"), [""; 0], "mailq.1");
-    let submit = zsched_submit::Options::command();
+    let submit = zsched_submit::SubmitOptions::command();
     let missing = missing_options(&submit, "man/submit.1");
     assert_eq!(missing, [""; 0], "submit.1");
     let schedsim = zsched_schedsim::Options::command();
@@ -54,7 +54,7 @@ fn manual_pages_have_every_option() {
 /// With `UPDATE_EXPECT=1` in the environment, the test updates the page.
 #[test]
 fn mailq_manual_is_generated_from_options() {
-    let mut command = zsched_mailq::Options::command();
+    let mut command = zsched_mailq::MailqOptions::command();
     command.build();
     let page = read("man/mailq.1");
     let made = mdoc::replaced(&page, "options of mailq", &mdoc::options(&command));

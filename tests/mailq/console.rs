@@ -1,7 +1,7 @@
 //! The commands with a simulated scheduler: their requests, and their output.
 
-use super::played::{control, full, json};
-use super::player::{Player, text};
+use super::fake_scheduler::{control, full, json};
+use super::fake_server::{FakeServer, text};
 use super::support::{Site, recorded};
 use expect_test::{Expect, expect};
 use std::fs;
@@ -353,9 +353,9 @@ fn commands_work_with_zmailer_schedulers() {
         ("SHOW THREAD hold timeout:2100000000", text(b"")),
     ];
     let ask = |arguments: &str| {
-        let player = Player::with_answers(&answers);
-        let run = site.mailq(&format!("{arguments} -p {} --server 127.0.0.1", player.port));
-        player.end();
+        let fake_server = FakeServer::with_answers(&answers);
+        let run = site.mailq(&format!("{arguments} -p {} --server 127.0.0.1", fake_server.port));
+        fake_server.end();
         run
     };
     expect![[r#"

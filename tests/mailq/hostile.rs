@@ -1,6 +1,6 @@
 //! Hostile and broken servers.
 
-use super::played::{control, json};
+use super::fake_scheduler::{control, json};
 use super::support::{Run, Server, Site, recorded, run};
 use super::terminal::on_terminal;
 use serde_json::Value;

@@ -1,6 +1,6 @@
 //! The commands on a terminal: colour, width, keys, and questions.
 
-use super::played::{control, full, json};
+use super::fake_scheduler::{control, full, json};
 use super::support::{Run, Site};
 
 /// Runs `mailq` on a terminal with this number of columns.
@@ -89,9 +89,9 @@ fn top_shows_queue_and_obeys_keys() {
         [("a-host-with", "e"), ("smtp/mx.test:", "xr"), ("tried", "jjh"), ("FORBIDDEN", "q")];
     let run = on_terminal(&site, 100, "", "top --interval 60", &steps);
     let shown = run.good();
-    let heard = control.take_requests();
+    let requests = control.take_requests();
     for request in ["SHOW WHY smtp/mx.test", "RETRY smtp/mx.test", "HOLD hold/x"] {
-        assert!(heard.iter().any(|line| line == request), "{heard:?}");
+        assert!(requests.iter().any(|line| line == request), "{requests:?}");
     }
     // Escape sequences in answers are not interpreted.
     assert!(shown.contains("^[[31mnot now") && !shown.contains('\u{9b}'), "{shown}");

@@ -1,13 +1,13 @@
 //! Arguments of commands, other than those that select the server.
 
-use super::words::read_span;
+use super::format::read_span;
 use crate::failure::Failure;
 use clap::{Args, ValueEnum};
 use zsched_mailq_protocol::subject::Subject;
 
 /// Output options.
 #[derive(Args, Clone, Debug, Default)]
-pub struct Display {
+pub struct OutputOptions {
     /// Print what the scheduler sends: JSON, one object a line
     #[arg(long)]
     pub json: bool,
@@ -25,7 +25,7 @@ pub struct Display {
 
 /// Selected part of the queue.
 #[derive(Args, Clone, Debug, Default)]
-pub struct Selection {
+pub struct SelectionArgs {
     /// A destination, such as smtp/mx.test or smtp/*; a host alone; or the id of a message
     ///
     /// In a destination there may be "*" and whatever else patterns in scheduler.cf have. An id is
@@ -48,7 +48,7 @@ pub struct Selection {
 
 /// Options of an order.
 #[derive(Args, Clone, Debug, Default)]
-pub struct Manner {
+pub struct OrderOptions {
     /// Only tell what it would be about
     #[arg(long)]
     pub dry_run: bool,
@@ -88,7 +88,7 @@ impl Sort {
     }
 }
 
-impl Selection {
+impl SelectionArgs {
     /// Returns true if the selection has no condition.
     pub fn is_everything(&self) -> bool {
         self.what.is_none()
@@ -178,14 +178,15 @@ mod tests {
             ("id=4711", "id=4711"),
             ("hold/a b", "\"hold/a b\""),
         ] {
-            let selection = Selection { what: Some(what.to_string()), ..Selection::default() };
+            let selection =
+                SelectionArgs { what: Some(what.to_string()), ..SelectionArgs::default() };
             assert_eq!(selection.words().expect(what), [word], "{what}");
         }
         assert_eq!(
             (subject("4711"), subject("SMTP/a")),
             ("4711".to_string(), "smtp/a".to_string())
         );
-        let selection = Selection {
+        let selection = SelectionArgs {
             what: None,
             sender: Some("<>".to_string()),
             recipient: Some("a \"b\\\"@c".to_string()),
@@ -193,8 +194,9 @@ mod tests {
         };
         let expected = ["sender=<>", r#"recipient="a \"b\\\"@c""#, "older=2h"];
         assert_eq!(selection.words().expect("good words"), expected);
-        let selection = Selection { older: Some("soon".to_string()), ..Selection::default() };
+        let selection =
+            SelectionArgs { older: Some("soon".to_string()), ..SelectionArgs::default() };
         assert!(selection.words().is_err());
-        assert!(!selection.is_everything() && Selection::default().is_everything());
+        assert!(!selection.is_everything() && SelectionArgs::default().is_everything());
     }
 }

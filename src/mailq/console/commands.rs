@@ -1,6 +1,6 @@
 //! The commands of the command line.
 
-use super::arguments::{Display, Manner, Selection, Sort};
+use super::arguments::{OrderOptions, OutputOptions, SelectionArgs, Sort};
 use super::check::Thresholds;
 use super::views::View;
 use crate::trace;
@@ -14,7 +14,7 @@ pub enum Command {
     ///
     /// That is what mailq shows on a terminal, too, if it is given no options on what to show.
     /// Schedulers of the original are understood as well, as far as they tell.
-    Summary(Display),
+    Summary(OutputOptions),
     /// List destinations, or messages
     ///
     /// Without a selection, that is everything.
@@ -30,10 +30,10 @@ pub enum Command {
         limit: usize,
         /// Selected part of the queue.
         #[command(flatten)]
-        selection: Selection,
+        selection: SelectionArgs,
         /// Output options.
         #[command(flatten)]
-        display: Display,
+        display: OutputOptions,
     },
     /// Show everything that is known of a message, or of a destination and its messages
     Show {
@@ -41,7 +41,7 @@ pub enum Command {
         what: String,
         /// Output options.
         #[command(flatten)]
-        display: Display,
+        display: OutputOptions,
     },
     /// Say why something waits, in sentences
     Why {
@@ -49,16 +49,16 @@ pub enum Command {
         what: String,
         /// Output options.
         #[command(flatten)]
-        display: Display,
+        display: OutputOptions,
     },
     /// List rings with their agents and limits
-    Rings(Display),
+    Rings(OutputOptions),
     /// List agents
-    Agents(Display),
+    Agents(OutputOptions),
     /// List what is on hold, limits that were set, and messages that are to end
-    Orders(Display),
+    Orders(OutputOptions),
     /// Show counters
-    Counters(Display),
+    Counters(OutputOptions),
     /// Show the queue all the time, with keys to look into it and to hold and retry
     Top {
         /// Look again after so many seconds
@@ -69,7 +69,7 @@ pub enum Command {
     Events {
         /// Selected part of the queue.
         #[command(flatten)]
-        selection: Selection,
+        selection: SelectionArgs,
         /// Print what the scheduler sends: JSON, one object a line
         #[arg(long)]
         json: bool,
@@ -84,7 +84,7 @@ pub enum Command {
     /// performance data, as programs that watch systems read it. On the host of the scheduler it
     /// names message files in queue/ that have had no control file for ten minutes. The first
     /// 200,000 files are looked at, for two seconds.
-    Check(Check),
+    Check(CheckArgs),
     /// Put something on hold: it is not tried any more until it is released
     ///
     /// A destination is on hold with all that comes for it. Messages are chosen by an id, --sender,
@@ -92,7 +92,7 @@ pub enum Command {
     Hold {
         /// Selected part of the queue, and options.
         #[command(flatten)]
-        agreement: Agreement,
+        order_args: OrderArgs,
         /// Why, for those who find it on hold
         #[arg(long, value_name = "TEXT")]
         reason: Option<String>,
@@ -103,19 +103,19 @@ pub enum Command {
     Release {
         /// Selected part of the queue, and options.
         #[command(flatten)]
-        agreement: Agreement,
+        order_args: OrderArgs,
         /// Release everything
         #[arg(long)]
         all: bool,
     },
     /// Try something now, whatever it waits for, unless it is on hold
-    Retry(Agreement),
+    Retry(OrderArgs),
     /// Give something up: the senders get a report
-    Expire(Agreement),
+    Expire(OrderArgs),
     /// Forget something, without a report
-    Delete(Agreement),
+    Delete(OrderArgs),
     /// Give something back to the router
-    Reroute(Agreement),
+    Reroute(OrderArgs),
     /// Set a limit for as long as the scheduler runs and after, or for a time
     ///
     /// LIMIT is maxta, maxchannel, maxring, maxthr or overfeed, with a number behind "=". WHAT is a
@@ -175,7 +175,7 @@ pub enum Command {
     /// Tell the life of a message, or of everything for a recipient
     ///
     /// What it shows, and where it has that from, is told below.
-    Trace(trace::Options),
+    Trace(trace::TraceOptions),
     /// Print completions of the command line for a shell
     Completions {
         /// The shell
@@ -185,24 +185,24 @@ pub enum Command {
 
 /// Selected part of the queue, and options of an order.
 #[derive(Args, Clone, Debug, Default)]
-pub struct Agreement {
+pub struct OrderArgs {
     /// Selected part of the queue.
     #[command(flatten)]
-    pub selection: Selection,
+    pub selection: SelectionArgs,
     /// Options of the order.
     #[command(flatten)]
-    pub manner: Manner,
+    pub options: OrderOptions,
 }
 
 /// Arguments of a check.
 #[derive(Args, Clone, Debug, Default)]
-pub struct Check {
+pub struct CheckArgs {
     /// Thresholds for warnings.
     #[command(flatten)]
     pub thresholds: Thresholds,
     /// Selected part of the queue.
     #[command(flatten)]
-    pub selection: Selection,
+    pub selection: SelectionArgs,
 }
 
 /// Log level.
@@ -235,7 +235,7 @@ impl Level {
 
 impl Command {
     /// The view and its output options, if the command is a view.
-    pub fn view(&self) -> Option<(View, &Display)> {
+    pub fn view(&self) -> Option<(View, &OutputOptions)> {
         Some(match self {
             Command::Summary(display) => (View::Summary, display),
             Command::List { messages: true, limit, selection, display, .. } => {

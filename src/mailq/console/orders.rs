@@ -1,10 +1,10 @@
 //! Orders to the scheduler, with a dry run before those that are final.
 
-use super::arguments::{Manner, Selection, quoted, target};
-use super::model::Outcome;
-use super::paper::{Paper, Style};
-use super::source::object;
-use super::words::{count, one_line, read_span};
+use super::arguments::{OrderOptions, SelectionArgs, quoted, target};
+use super::client::parse_object;
+use super::format::{count, one_line, read_span};
+use super::model::OrderResult;
+use super::output::{Style, StyledWriter};
 use crate::failure::Failure;
 use crate::session::{Request, Session};
 use std::io::{self, BufRead, IsTerminal, Read, Write};
@@ -60,30 +60,30 @@ impl Verb {
     }
 
     /// Returns true if the order cannot be undone.
-    fn is_final(self) -> bool {
+    fn is_irreversible(self) -> bool {
         matches!(self, Verb::Expire | Verb::Delete | Verb::Reroute)
     }
 }
 
 /// An order about messages or destinations.
 #[derive(Clone, Debug)]
-pub struct Order {
+pub struct OrderCommand {
     /// What to do.
     pub verb: Verb,
     /// Selected part of the queue.
-    pub selection: Selection,
+    pub selection: SelectionArgs,
     /// True to release everything that is on hold.
     pub all: bool,
     /// Reason, for a hold.
     pub reason: Option<String>,
     /// Options of the order.
-    pub manner: Manner,
+    pub options: OrderOptions,
 }
 
-impl Order {
+impl OrderCommand {
     /// Returns true if the user has to confirm the order.
-    pub fn needs_a_yes(&self) -> bool {
-        let asks = self.verb.is_final() && !self.manner.yes && !self.manner.dry_run;
+    pub fn needs_confirmation(&self) -> bool {
+        let asks = self.verb.is_irreversible() && !self.options.yes && !self.options.dry_run;
         asks && io::stdin().is_terminal() && io::stdout().is_terminal()
     }
 
@@ -91,35 +91,35 @@ impl Order {
     pub fn count<S: Read + Write, W: Write>(
         &self,
         session: &mut Session<S>,
-        paper: &mut Paper<W>,
+        output: &mut StyledWriter<W>,
     ) -> Result<bool, Failure> {
-        let outcome: Outcome = outcome_of(&session.ask_for_line(self.request(true)?)?)?;
-        self.tell(&outcome, paper)?;
+        let outcome: OrderResult = outcome_of(&session.ask_for_line(self.request(true)?)?)?;
+        self.print_result(&outcome, output)?;
         Ok(outcome.messages > 0 || outcome.busy > 0)
     }
 
     /// Asks the user to confirm, without a timeout.
-    pub fn is_meant<W: Write>(&self, paper: &mut Paper<W>) -> Result<bool, Failure> {
-        paper.plain("Go on? [y/N] ")?;
-        paper.flush()?;
-        let is_meant = is_yes();
+    pub fn confirm<W: Write>(&self, output: &mut StyledWriter<W>) -> Result<bool, Failure> {
+        output.plain("Go on? [y/N] ")?;
+        output.flush()?;
+        let is_meant = read_yes();
         if !is_meant {
-            paper.line("Nothing was done.")?;
+            output.line("Nothing was done.")?;
         }
         Ok(is_meant)
     }
 
     /// Gives the order and prints its result.
-    pub fn give<S: Read + Write, W: Write>(
+    pub fn execute<S: Read + Write, W: Write>(
         &self,
         session: &mut Session<S>,
-        paper: &mut Paper<W>,
+        output: &mut StyledWriter<W>,
     ) -> Result<(), Failure> {
-        let said = session.ask_for_line(self.request(self.manner.dry_run)?)?;
-        if self.manner.json {
-            return Ok(paper.line(&printable::json(without_ok(&said)))?);
+        let said = session.ask_for_line(self.request(self.options.dry_run)?)?;
+        if self.options.json {
+            return Ok(output.line(&printable::json(without_ok(&said)))?);
         }
-        self.tell(&outcome_of(&said)?, paper)
+        self.print_result(&outcome_of(&said)?, output)
     }
 
     /// Builds the request, with `is_dry` for a dry run.
@@ -145,10 +145,14 @@ impl Order {
         Ok(Request::new(line, self.verb.needs()))
     }
 
-    fn tell<W: Write>(&self, outcome: &Outcome, paper: &mut Paper<W>) -> Result<(), Failure> {
-        let Outcome { messages, recipients, threads, busy, held, dry_run, .. } = *outcome;
+    fn print_result<W: Write>(
+        &self,
+        outcome: &OrderResult,
+        output: &mut StyledWriter<W>,
+    ) -> Result<(), Failure> {
+        let OrderResult { messages, recipients, threads, busy, held, dry_run, .. } = *outcome;
         if messages == 0 && threads == 0 && busy == 0 {
-            return Ok(paper.line("Nothing fits.")?);
+            return Ok(output.line("Nothing fits.")?);
         }
         let parts: Vec<String> =
             [(messages, "message"), (recipients, "recipient"), (threads, "destination")]
@@ -160,17 +164,17 @@ impl Order {
             true => format!("would be {}", self.verb.done()),
             false => self.verb.done().to_string(),
         };
-        paper.styled(&capitalized(&done), Style::Title)?;
-        paper.line(&format!(": {}", parts.join(", ")))?;
+        output.styled(&capitalized(&done), Style::Title)?;
+        output.line(&format!(": {}", parts.join(", ")))?;
         if busy > 0 {
             let are = if busy == 1 { "is" } else { "are" };
-            paper.line(&format!(
+            output.line(&format!(
                 "{} {are} with agents just now: that comes when they have ended, unless they deliver",
                 count(busy, "recipient")
             ))?;
         }
         if held > 0 && self.verb != Verb::Hold {
-            paper.line(&format!("{} on hold, and stay so", capitalized(&held.to_string())))?;
+            output.line(&format!("{} on hold, and stay so", capitalized(&held.to_string())))?;
         }
         Ok(())
     }
@@ -182,7 +186,7 @@ fn capitalized(text: &str) -> String {
     first + characters.as_str()
 }
 
-fn is_yes() -> bool {
+fn read_yes() -> bool {
     let mut answer = String::new();
     let read = io::stdin().lock().read_line(&mut answer);
     read.is_ok() && matches!(answer.trim(), "y" | "Y" | "yes")
@@ -194,10 +198,10 @@ fn without_ok(said: &[u8]) -> &[u8] {
 }
 
 /// The object after `OK`, or the default if there is none.
-fn outcome_of(said: &[u8]) -> Result<Outcome, Failure> {
+fn outcome_of(said: &[u8]) -> Result<OrderResult, Failure> {
     match without_ok(said) {
-        b"" => Ok(Outcome::default()),
-        text => object(text),
+        b"" => Ok(OrderResult::default()),
+        text => parse_object(text),
     }
 }
 
@@ -207,7 +211,7 @@ pub fn set(words: &[String], until: Option<&str>) -> Result<Request, Failure> {
     let (setting, what) = words.split_last().ok_or_else(wrong)?;
     let (limit, value) = setting.split_once('=').ok_or_else(wrong)?;
     let is_number = !value.is_empty() && value.bytes().all(|byte| byte.is_ascii_digit());
-    if !LIMITS.contains(&limit) || !is_number {
+    if !SETTABLE_LIMITS.contains(&limit) || !is_number {
         return Err(wrong());
     }
     let mut line = format!("SET {} {setting}", scope(what, limit)?);
@@ -222,17 +226,18 @@ pub fn set(words: &[String], until: Option<&str>) -> Result<Request, Failure> {
 
 /// Builds `UNSET`: the last word is the limit, another one the scope.
 pub fn unset(words: &[String]) -> Result<Request, Failure> {
-    let wrong =
-        || Failure::Usage(format!("it is: unset [WHAT] LIMIT, one of {}", LIMITS.join(", ")));
+    let wrong = || {
+        Failure::Usage(format!("it is: unset [WHAT] LIMIT, one of {}", SETTABLE_LIMITS.join(", ")))
+    };
     let (limit, what) = words.split_last().ok_or_else(wrong)?;
-    if !LIMITS.contains(&limit.as_str()) {
+    if !SETTABLE_LIMITS.contains(&limit.as_str()) {
         return Err(wrong());
     }
     Ok(Request::new(format!("UNSET {} {limit}", scope(what, limit)?), "SET"))
 }
 
 /// Limits that can be set.
-const LIMITS: [&str; 5] = ["maxta", "maxchannel", "maxring", "maxthr", "overfeed"];
+const SETTABLE_LIMITS: [&str; 5] = ["maxta", "maxchannel", "maxring", "maxthr", "overfeed"];
 
 fn scope(what: &[String], limit: &str) -> Result<String, Failure> {
     match what {
@@ -254,30 +259,33 @@ pub fn send<S: Read + Write, W: Write>(
     session: &mut Session<S>,
     request: Request,
     done: &str,
-    paper: &mut Paper<W>,
+    output: &mut StyledWriter<W>,
 ) -> Result<(), Failure> {
     let said = session.ask_for_line(request)?;
     let said = String::from_utf8_lossy(without_ok(&said)).into_owned();
     // An object is for programs. The user knows from the command line what is in it.
     let shown =
         if said.is_empty() || said.starts_with('{') { done.to_string() } else { one_line(&said) };
-    Ok(paper.line(&shown)?)
+    Ok(output.line(&shown)?)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn order(verb: Verb, what: Option<&str>) -> Order {
-        let selection = Selection { what: what.map(str::to_string), ..Selection::default() };
-        Order { verb, selection, all: false, reason: None, manner: Manner::default() }
+    fn order(verb: Verb, what: Option<&str>) -> OrderCommand {
+        let selection =
+            SelectionArgs { what: what.map(str::to_string), ..SelectionArgs::default() };
+        OrderCommand { verb, selection, all: false, reason: None, options: OrderOptions::default() }
     }
 
     #[test]
     fn order_becomes_request_line() {
-        let hold =
-            Order { reason: Some("too slow".to_string()), ..order(Verb::Hold, Some("SMTP/A")) };
-        let release = Order { all: true, ..order(Verb::Release, None) };
+        let hold = OrderCommand {
+            reason: Some("too slow".to_string()),
+            ..order(Verb::Hold, Some("SMTP/A"))
+        };
+        let release = OrderCommand { all: true, ..order(Verb::Release, None) };
         for (order, is_dry, line, needs) in [
             (hold, false, "HOLD smtp/a reason=\"too slow\"", "HOLD"),
             (release, false, "RELEASE ALL", "HOLD"),
@@ -331,7 +339,7 @@ mod tests {
             let mut out = Vec::new();
             let outcome = outcome_of(said.as_bytes()).expect(said);
             order(verb, None)
-                .tell(&outcome, &mut Paper::new(&mut out, None, false))
+                .print_result(&outcome, &mut StyledWriter::new(&mut out, None, false))
                 .expect("printed");
             assert_eq!(String::from_utf8(out).expect("text"), told);
         }

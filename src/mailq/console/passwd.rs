@@ -2,7 +2,7 @@
 //!
 //! The password cannot be read from it.
 
-use super::paper::Paper;
+use super::output::StyledWriter;
 use crate::failure::Failure;
 use crossterm::event::{self, Event, KeyCode, KeyEventKind, KeyModifiers};
 use crossterm::terminal::{disable_raw_mode, enable_raw_mode};
@@ -15,7 +15,7 @@ pub fn print<W: Write>(
     user: &str,
     permissions: &str,
     addresses: &str,
-    paper: &mut Paper<W>,
+    output: &mut StyledWriter<W>,
 ) -> Result<(), Failure> {
     check(user, permissions, addresses)?;
     let password = read_password(user)?;
@@ -25,7 +25,7 @@ pub fn print<W: Write>(
     let password = prepared(&password).map_err(|wrong| Failure::Usage(wrong.to_string()))?;
     let stored = Stored::of_password(&password)
         .map_err(|error| Failure::Installation(format!("/dev/urandom: {error}")))?;
-    Ok(paper.line(&format!("{user}:{stored}:{permissions}:{addresses}"))?)
+    Ok(output.line(&format!("{user}:{stored}:{permissions}:{addresses}"))?)
 }
 
 /// Rejects texts that would break the format of the file.

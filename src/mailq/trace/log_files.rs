@@ -3,7 +3,7 @@
 //! Those are `FILE.1`, `FILE.2.gz` and so on.
 
 use super::super::failure::Failure;
-use super::super::screen::complain;
+use super::super::screen::warn;
 use flate2::read::MultiGzDecoder;
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, ErrorKind, Read};
@@ -11,33 +11,33 @@ use std::path::{Path, PathBuf};
 use zsched_format::status_log::{Entry, Gap, LONGEST_LINE};
 
 /// Maximum number of older parts.
-const MOST_PARTS: usize = 1000;
+const MAX_OLDER_PARTS: usize = 1000;
 
 /// Problems of a log.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Damage {
+pub struct LogDamage {
     /// Lines that the scheduler could not write.
     lost: u64,
     /// Lines that cannot be parsed.
     unreadable: u64,
 }
 
-impl Damage {
+impl LogDamage {
     /// Prints warnings about missing lines.
-    pub fn complain(self, path: &Path) {
+    pub fn warn(self, path: &Path) {
         let path = path.display();
         if self.lost > 0 {
-            complain(format_args!("{path}: {} lines could not be written", self.lost));
+            warn(format_args!("{path}: {} lines could not be written", self.lost));
         }
         if self.unreadable > 0 {
-            complain(format_args!("{path}: {} lines cannot be read", self.unreadable));
+            warn(format_args!("{path}: {} lines cannot be read", self.unreadable));
         }
     }
 }
 
 /// Reads a log and its older parts, oldest first.
-pub fn read(path: &Path, mut take: impl FnMut(Entry<'_>)) -> Result<Damage, Failure> {
-    let mut damage = Damage::default();
+pub fn read(path: &Path, mut take: impl FnMut(Entry<'_>)) -> Result<LogDamage, Failure> {
+    let mut damage = LogDamage::default();
     for part in older_parts(path).iter().rev().map(PathBuf::as_path).chain([path]) {
         let file = File::open(part)
             .map_err(|error| Failure::Installation(format!("{}: {error}", part.display())))?;
@@ -48,7 +48,7 @@ pub fn read(path: &Path, mut take: impl FnMut(Entry<'_>)) -> Result<Damage, Fail
         };
         // A part that breaks off is used up to the error.
         if let Err(error) = read {
-            complain(format_args!("{}: {error}", part.display()));
+            warn(format_args!("{}: {error}", part.display()));
         }
     }
     Ok(damage)
@@ -64,12 +64,12 @@ fn older_parts(path: &Path) -> Vec<PathBuf> {
         };
         ["", ".gz"].into_iter().map(named).find(|path| path.is_file())
     };
-    (1..=MOST_PARTS).map_while(part).collect()
+    (1..=MAX_OLDER_PARTS).map_while(part).collect()
 }
 
 fn read_lines(
     input: impl Read,
-    damage: &mut Damage,
+    damage: &mut LogDamage,
     take: &mut impl FnMut(Entry<'_>),
 ) -> io::Result<()> {
     let mut input = BufReader::with_capacity(LONGEST_LINE, input);
@@ -84,13 +84,13 @@ fn read_lines(
             take_line(&line, damage, take);
         } else if count == LONGEST_LINE {
             damage.unreadable += 1;
-            pass_over_line(&mut input)?;
+            skip_line(&mut input)?;
         }
         // A last line without LF may be in the middle of being written.
     }
 }
 
-fn take_line(line: &[u8], damage: &mut Damage, take: &mut impl FnMut(Entry<'_>)) {
+fn take_line(line: &[u8], damage: &mut LogDamage, take: &mut impl FnMut(Entry<'_>)) {
     if let Ok(entry) = serde_json::from_slice::<Entry<'_>>(line) {
         take(entry);
     } else if let Ok(gap) = serde_json::from_slice::<Gap<'_>>(line) {
@@ -100,7 +100,7 @@ fn take_line(line: &[u8], damage: &mut Damage, take: &mut impl FnMut(Entry<'_>))
     }
 }
 
-fn pass_over_line(input: &mut impl BufRead) -> io::Result<()> {
+fn skip_line(input: &mut impl BufRead) -> io::Result<()> {
     loop {
         let buffer = match input.fill_buf() {
             Err(error) if error.kind() == ErrorKind::Interrupted => continue,
@@ -130,7 +130,7 @@ mod tests {
         )
     }
 
-    fn texts(path: &Path) -> (Vec<String>, Damage) {
+    fn texts(path: &Path) -> (Vec<String>, LogDamage) {
         let mut texts = Vec::new();
         let damage = read(path, |entry| texts.push(entry.text.into_owned())).expect("read");
         (texts, damage)
@@ -163,7 +163,7 @@ mod tests {
         let one = line("one");
         let text = format!("{long}{one}\n{gap}\nnonsense\n\u{e9}\n{gap}\n{one}{}", &one[..40]);
         fs::write(&path, text).expect("written");
-        let expected = Damage { lost: 6, unreadable: 3 };
+        let expected = LogDamage { lost: 6, unreadable: 3 };
         assert_eq!(texts(&path), (vec!["one".to_string(); 2], expected));
     }
 }

@@ -1,7 +1,7 @@
 //! Output of message histories, for people and as JSON.
 
 use super::super::screen::Screen;
-use super::stories::{Next, Queued, Story};
+use super::histories::{History, NextStep, QueuedRecipient};
 use jiff::tz::TimeZone;
 use std::collections::HashMap;
 use std::io::{self, Write};
@@ -11,56 +11,60 @@ use zsched_format::status_log::Entry;
 /// Prints histories.
 pub fn print<W: Write>(
     screen: &mut Screen<W>,
-    stories: &[Story],
+    histories: &[History],
     as_json: bool,
     zone: &TimeZone,
 ) -> io::Result<()> {
-    for (index, story) in stories.iter().enumerate() {
+    for (index, history) in histories.iter().enumerate() {
         if as_json {
-            writeln!(screen, "{}", printable::json(&serde_json::to_vec(story)?))?;
+            writeln!(screen, "{}", printable::json(&serde_json::to_vec(history)?))?;
             continue;
         }
         if index > 0 {
             writeln!(screen)?;
         }
-        print_story(screen, story, zone)?;
+        print_history(screen, history, zone)?;
     }
     Ok(())
 }
 
-fn print_story<W: Write>(screen: &mut Screen<W>, story: &Story, zone: &TimeZone) -> io::Result<()> {
-    let mut head = story.spool_id.clone();
-    if let Some(message_id) = &story.message_id {
+fn print_history<W: Write>(
+    screen: &mut Screen<W>,
+    history: &History,
+    zone: &TimeZone,
+) -> io::Result<()> {
+    let mut head = history.spool_id.clone();
+    if let Some(message_id) = &history.message_id {
         head.push_str(&format!(" {message_id}"));
     }
-    if let Some(sender) = &story.sender {
+    if let Some(sender) = &history.sender {
         head.push_str(&format!(" from {sender}"));
     }
-    let came = story.came.and_then(|came| jiff::Timestamp::from_millisecond(came).ok());
+    let came = history.came.and_then(|came| jiff::Timestamp::from_millisecond(came).ok());
     if let Some(came) = came {
         head.push_str(&format!(", came in {}", clock(came, zone)));
     }
     screen.line(&[head.as_bytes()])?;
-    for recipient in recipients(story) {
+    for recipient in recipients(history) {
         print_recipient(screen, &recipient, zone)?;
     }
-    if !story.put_off.is_empty() {
+    if !history.put_off.is_empty() {
         writeln!(screen, "  while it was there, because of other messages for the same host:")?;
     }
-    for entry in &story.put_off {
+    for entry in &history.put_off {
         let (time, others, said) = (time(entry, zone), others(entry), said(entry));
         let Entry { channel, host, spool_id, .. } = entry;
         let line = format!("    {time} {channel}/{host}, {others}, because of {spool_id}{said}");
         screen.line(&[line.as_bytes()])?;
     }
-    match &story.next {
-        Next::Unknown => writeln!(screen, "  next: unknown, the scheduler could not be asked"),
-        Next::NotQueued if story.queued.is_empty() => writeln!(screen, "  not in the queue"),
-        Next::NotQueued => writeln!(screen, "  next: the scheduler has not loaded it"),
-        Next::Waits(sentences) if sentences.is_empty() => {
+    match &history.next {
+        NextStep::Unknown => writeln!(screen, "  next: unknown, the scheduler could not be asked"),
+        NextStep::NotQueued if history.queued.is_empty() => writeln!(screen, "  not in the queue"),
+        NextStep::NotQueued => writeln!(screen, "  next: the scheduler has not loaded it"),
+        NextStep::Waits(sentences) if sentences.is_empty() => {
             writeln!(screen, "  next: nothing, other recipients are still in the queue")
         }
-        Next::Waits(sentences) => {
+        NextStep::Waits(sentences) => {
             sentences.iter().try_for_each(|line| screen.line(&[b"  next: ", line.as_bytes()]))
         }
     }
@@ -70,13 +74,13 @@ fn print_story<W: Write>(screen: &mut Screen<W>, story: &Story, zone: &TimeZone)
 struct Recipient<'s> {
     address: Option<&'s str>,
     attempts: Vec<&'s Entry<'static>>,
-    queued: Vec<&'s Queued>,
+    queued: Vec<&'s QueuedRecipient>,
 }
 
 /// Recipients in the order in which they first occur.
-fn recipients(story: &Story) -> Vec<Recipient<'_>> {
-    let tried = story.attempts.iter().map(|entry| entry.recipient.as_deref());
-    let in_spool = story.queued.iter().map(|queued| Some(&*queued.recipient));
+fn recipients(history: &History) -> Vec<Recipient<'_>> {
+    let tried = history.attempts.iter().map(|entry| entry.recipient.as_deref());
+    let in_spool = history.queued.iter().map(|queued| Some(&*queued.recipient));
     let mut all: Vec<Recipient<'_>> = Vec::new();
     let mut index_of: HashMap<Option<&str>, usize> = HashMap::new();
     for address in tried.chain(in_spool) {
@@ -85,10 +89,10 @@ fn recipients(story: &Story) -> Vec<Recipient<'_>> {
             all.len() - 1
         });
     }
-    for entry in &story.attempts {
+    for entry in &history.attempts {
         all[index_of[&entry.recipient.as_deref()]].attempts.push(entry);
     }
-    for queued in &story.queued {
+    for queued in &history.queued {
         all[index_of[&Some(&*queued.recipient)]].queued.push(queued);
     }
     all
@@ -184,7 +188,7 @@ fn clock(time: jiff::Timestamp, zone: &TimeZone) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::stories::Stories;
+    use super::super::histories::HistorySearch;
     use super::super::subject::Subject;
     use super::*;
     use expect_test::{Expect, expect};
@@ -241,27 +245,27 @@ mod tests {
         ]
     }
 
-    fn told(what: &str) -> Vec<Story> {
-        let mut stories = Stories::about(Subject::parse(what));
-        log().into_iter().for_each(|entry| stories.take(entry));
-        if stories.expects_more() {
-            log().into_iter().for_each(|entry| stories.take_others(entry));
+    fn told(what: &str) -> Vec<History> {
+        let mut histories = HistorySearch::about(Subject::parse(what));
+        log().into_iter().for_each(|entry| histories.take(entry));
+        if histories.needs_second_pass() {
+            log().into_iter().for_each(|entry| histories.add_host_entry(entry));
         }
-        stories.tell()
+        histories.finish()
     }
 
-    fn check(stories: &[Story], as_json: bool, expected: Expect) {
+    fn check(histories: &[History], as_json: bool, expected: Expect) {
         let mut screen = Screen::new(Vec::new());
-        print(&mut screen, stories, as_json, &TimeZone::UTC).expect("a Vec takes everything");
+        print(&mut screen, histories, as_json, &TimeZone::UTC).expect("a Vec takes everything");
         expected.assert_eq(&String::from_utf8(screen.into_inner()).expect("text"));
     }
 
     #[test]
     fn print_groups_attempts_by_recipient() {
-        let mut stories = told(ID);
-        stories[0].next = Next::NotQueued;
+        let mut histories = told(ID);
+        histories[0].next = NextStep::NotQueued;
         check(
-            &stories,
+            &histories,
             false,
             expect![[r#"
                 S4711AbmKUKEJuuHwA <1@x> from alice@x, came in 2026-11-21 10:00:00
@@ -282,22 +286,22 @@ mod tests {
 
     #[test]
     fn print_of_one_recipient_leaves_out_others() {
-        let mut stories = told("bob@MX.test");
-        let queued = |recipient: &str, state: &str| Queued {
+        let mut histories = told("bob@MX.test");
+        let queued = |recipient: &str, state: &str| QueuedRecipient {
             recipient: recipient.to_string(),
             channel: "smtp".to_string(),
             host: "mx.test".to_string(),
             state: state.to_string(),
         };
-        stories[0].attempts.pop();
-        stories[0].put_off.clear();
-        stories[0].queued = vec![queued("Bob@mx.test", "queued")];
-        stories[0].next = Next::Waits(vec!["smtp/mx.test waits until 10:35:00".to_string()]);
-        let mut untried = Story::new(OTHER.to_string(), None, None);
+        histories[0].attempts.pop();
+        histories[0].put_off.clear();
+        histories[0].queued = vec![queued("Bob@mx.test", "queued")];
+        histories[0].next = NextStep::Waits(vec!["smtp/mx.test waits until 10:35:00".to_string()]);
+        let mut untried = History::new(OTHER.to_string(), None, None);
         untried.queued = vec![queued("bob@mx.test", "with agent 7")];
-        stories.push(untried);
+        histories.push(untried);
         check(
-            &stories,
+            &histories,
             false,
             expect![[r#"
                 S4711AbmKUKEJuuHwA <1@x> from alice@x, came in 2026-11-21 10:00:00
@@ -313,7 +317,7 @@ mod tests {
             "#]],
         );
         check(
-            &stories,
+            &histories,
             true,
             expect![[r#"
             {"spool_id":"S4711AbmKUKEJuuHwA","message_id":"<1@x>","sender":"alice@x","queued":[{"recipient":"Bob@mx.test","channel":"smtp","host":"mx.test","state":"queued"}],"attempts":[{"time":"2026-11-21T10:00:02.500Z","spool_id":"S4711AbmKUKEJuuHwA","message_id":"<1@x>","sender":"alice@x","recipient":"Bob@mx.test","channel":"smtp","host":"mx.test","agent":812,"status":"deferred","report":"deferred","code":"4.4.1","reply":null,"remote":"dns; mx.test (192.0.2.1)","text":"\rcannot connect:\rtimed out\u001b[2J","others":0,"delay":2.5,"delays":{"router":0.148,"queue":0.8520000000000001,"attempt":1.5}}],"put_off":[],"next":{"waits":["smtp/mx.test waits until 10:35:00"]}}

@@ -5,7 +5,7 @@ use super::draw::Draw;
 use clap::Parser;
 use zsched_format::control_file::compose::Draft;
 use zsched_format::control_file::{ControlFile, parse};
-use zsched_submit::{Letter, Options};
+use zsched_submit::{Submission, SubmitOptions};
 
 /// The input has sender, channel, host, wishes and recipients, each with a NUL behind it.
 ///
@@ -28,27 +28,28 @@ pub fn run(bytes: &[u8]) {
         }
     }
     // Without recipients, or with an empty channel, the command line is refused.
-    let Some(options) = Options::try_parse_from(&arguments).ok().filter(|all| all.check().is_ok())
+    let Some(options) =
+        SubmitOptions::try_parse_from(&arguments).ok().filter(|all| all.check().is_ok())
     else {
         return;
     };
-    if let Ok(letter) = Letter::compose(draw.rest(), &options) {
-        check(letter);
+    if let Ok(submission) = Submission::compose(draw.rest(), &options) {
+        check(submission);
     }
 }
 
-fn check(letter: Letter) {
+fn check(submission: Submission) {
     let recipients: Vec<String> =
-        letter.group.recipients.iter().map(|one| one.address.user.clone()).collect();
-    let has_wishes = letter.group.recipients.iter().any(|one| !one.notify.is_empty());
-    let headers = letter.group.headers.clone();
-    assert!(letter.text.starts_with(&headers));
+        submission.group.recipients.iter().map(|one| one.address.user.clone()).collect();
+    let has_wishes = submission.group.recipients.iter().any(|one| !one.notify.is_empty());
+    let headers = submission.group.headers.clone();
+    assert!(submission.text.starts_with(&headers));
     let draft = Draft {
         name: "4711".to_string(),
         body_offset: 0,
         priority: None,
-        log_id: letter.id,
-        groups: vec![letter.group],
+        log_id: submission.id,
+        groups: vec![submission.group],
     };
     let bytes = draft.to_text().expect("what is checked can be written");
     let text = String::from_utf8_lossy(&bytes).into_owned();

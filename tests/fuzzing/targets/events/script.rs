@@ -12,7 +12,7 @@ use zsched_core::overrides::{DestinationPattern, LimitName, Scope};
 use zsched_core::{AgentEnd, AgentId, Destination, Event, Order, RereadResult, Target};
 use zsched_format::control_file::ControlFileError;
 use zsched_format::time::Timestamp;
-use zsched_mailq::{Options, show_answer};
+use zsched_mailq::{MailqOptions, show_answer};
 use zsched_mailq_server::v1::GREETING;
 use zsched_spool::{Arrival, Group, HashFolder, Spool, SpoolId, SpoolName};
 
@@ -382,7 +382,7 @@ impl Script<'_> {
         let wish = [&["mailq"][..], &["mailq", "-Q"], &["mailq", "--summary"]][self.draw.below(3)];
         let spool = Spool::new(Path::new("/dev/null/no/spool"));
         let mut shown = Vec::new();
-        let complaints = show_answer(&Options::parse_from(wish), &spool, answer, &mut shown);
+        let complaints = show_answer(&MailqOptions::parse_from(wish), &spool, answer, &mut shown);
         let dump = String::from_utf8_lossy(&dump);
         assert!(matches!(complaints, Ok(0)), "{complaints:?} about\n{dump}");
         assert!(!shown.is_empty());

@@ -12,16 +12,16 @@ use std::thread::{self, JoinHandle};
 use zsched_mailq_protocol::scram::{self, Stored};
 
 /// A session of a client.
-pub struct Dialogue {
+pub struct RecordedSession {
     /// The challenge.
     pub challenge: String,
     /// Requests in their order, each with its answer.
     pub answers: Vec<(String, Vec<u8>)>,
 }
 
-impl Dialogue {
+impl RecordedSession {
     /// Reads a recording.
-    pub fn recorded(name: &str) -> Dialogue {
+    pub fn recorded(name: &str) -> RecordedSession {
         let requests = String::from_utf8(recorded(&format!("v2/{name}.c2s"))).expect("ASCII");
         let said = recorded(&format!("v2/{name}.s2c"));
         let mut lines = said.split_inclusive(|byte| *byte == b'\n').peekable();
@@ -43,7 +43,7 @@ impl Dialogue {
         }
         assert_eq!(lines.next(), None, "{name}");
         let challenge = String::from_utf8(challenge.to_vec()).expect("ASCII");
-        Dialogue { challenge, answers }
+        RecordedSession { challenge, answers }
     }
 }
 
@@ -53,36 +53,36 @@ pub fn text(lines: &[u8]) -> Vec<u8> {
 }
 
 /// A server that answers fixed requests, in any order and any number of times.
-pub struct Player {
+pub struct FakeServer {
     pub port: u16,
-    heard: Arc<Mutex<Vec<String>>>,
+    requests: Arc<Mutex<Vec<String>>>,
     serving: Option<JoinHandle<()>>,
 }
 
-impl Player {
+impl FakeServer {
     /// Starts a server that replays a recording.
-    pub fn of(dialogue: Dialogue) -> Player {
-        Player::new(&dialogue.challenge, dialogue.answers.into_iter().collect())
+    pub fn of(session: RecordedSession) -> FakeServer {
+        FakeServer::new(&session.challenge, session.answers.into_iter().collect())
     }
 
     /// Starts a server with these answers, which accepts every login.
-    pub fn with_answers(answers: &[(&str, Vec<u8>)]) -> Player {
+    pub fn with_answers(answers: &[(&str, Vec<u8>)]) -> FakeServer {
         let answer = |(request, answer): &(&str, Vec<u8>)| (request.to_string(), answer.clone());
-        Player::new("220 MAILQ-V2-CHALLENGE: 1.2.3\n", answers.iter().map(answer).collect())
+        FakeServer::new("220 MAILQ-V2-CHALLENGE: 1.2.3\n", answers.iter().map(answer).collect())
     }
 
-    fn new(challenge: &str, answers: HashMap<String, Vec<u8>>) -> Player {
+    fn new(challenge: &str, answers: HashMap<String, Vec<u8>>) -> FakeServer {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
         let port = listener.local_addr().expect("an address").port();
-        let heard = Arc::new(Mutex::new(Vec::new()));
+        let requests = Arc::new(Mutex::new(Vec::new()));
         let greeting = format!("version zmailer 2.0\n{challenge}");
         let is_recorded = answers.keys().any(|request| request.starts_with("AUTH "));
-        let said = Arc::clone(&heard);
+        let seen = Arc::clone(&requests);
         let serving = thread::spawn(move || {
             let (stream, _) = listener.accept().expect("a client");
-            serve(stream, &greeting, &answers, is_recorded, &said);
+            serve(stream, &greeting, &answers, is_recorded, &seen);
         });
-        Player { port, heard, serving: Some(serving) }
+        FakeServer { port, requests, serving: Some(serving) }
     }
 
     /// Waits until the client is gone. Returns its requests.
@@ -92,7 +92,7 @@ impl Player {
         drop(TcpStream::connect(("127.0.0.1", self.port)));
         let serving = self.serving.take().expect("it is not over yet");
         serving.join().expect("the client was served");
-        std::mem::take(&mut self.heard.lock().expect("nobody else holds it"))
+        std::mem::take(&mut self.requests.lock().expect("the mutex is not poisoned"))
     }
 }
 
@@ -101,11 +101,11 @@ fn serve(
     greeting: &str,
     answers: &HashMap<String, Vec<u8>>,
     is_recorded: bool,
-    heard: &Mutex<Vec<String>>,
+    requests: &Mutex<Vec<String>>,
 ) {
     stream.write_all(greeting.as_bytes()).expect("it takes a greeting");
-    let requests = stream.try_clone().expect("a second handle");
-    answer_all(requests, &mut stream, heard, |request| match answers.get(request) {
+    let input = stream.try_clone().expect("a second handle");
+    answer_all(input, &mut stream, requests, |request| match answers.get(request) {
         Some(answer) => answer.clone(),
         None if request.starts_with("AUTH ") && !is_recorded => b"+OK\n".to_vec(),
         None => {
@@ -119,23 +119,23 @@ fn serve(
     });
 }
 
-impl Player {
+impl FakeServer {
     /// Starts a server with these answers, which checks the password by SCRAM.
-    pub fn with_scram(user: &str, password: &str, answers: &[(&str, Vec<u8>)]) -> Player {
+    pub fn with_scram(user: &str, password: &str, answers: &[(&str, Vec<u8>)]) -> FakeServer {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
         let port = listener.local_addr().expect("an address").port();
         let answer = |(request, answer): &(&str, Vec<u8>)| (request.to_string(), answer.clone());
         let answers: HashMap<String, Vec<u8>> = answers.iter().map(answer).collect();
         let stored = Stored::with_salt(password, b"salt".to_vec(), 4096);
         let user = user.to_string();
-        let heard = Arc::new(Mutex::new(Vec::new()));
-        let said = Arc::clone(&heard);
+        let requests = Arc::new(Mutex::new(Vec::new()));
+        let seen = Arc::clone(&requests);
         let serving = thread::spawn(move || {
             let (mut stream, _) = listener.accept().expect("a client");
             stream.write_all(b"version zmailer 2.0\n220 x\n").expect("it takes a greeting");
-            let requests = stream.try_clone().expect("a second handle");
+            let input = stream.try_clone().expect("a second handle");
             let login = RefCell::new(None);
-            answer_all(requests, &mut stream, &said, |request| {
+            answer_all(input, &mut stream, &seen, |request| {
                 if let Some(first) = request.strip_prefix("AUTH2 SCRAM-SHA-256 ") {
                     let first = scram::ClientFirst::parse(first.as_bytes());
                     let first = first.expect("a good message");
@@ -154,20 +154,20 @@ impl Player {
                 answers.get(request).cloned().unwrap_or(b"-not known\n".to_vec())
             });
         });
-        Player { port, heard, serving: Some(serving) }
+        FakeServer { port, requests, serving: Some(serving) }
     }
 }
 
 /// Answers until the client disconnects. After an answer that begins with `BYE` it hangs up.
 fn answer_all(
-    requests: impl Read,
+    input: impl Read,
     stream: &mut impl Write,
-    heard: &Mutex<Vec<String>>,
+    requests: &Mutex<Vec<String>>,
     answer: impl Fn(&str) -> Vec<u8>,
 ) {
-    for request in BufReader::new(requests).lines() {
+    for request in BufReader::new(input).lines() {
         let Ok(request) = request else { return };
-        heard.lock().expect("nobody else holds it").push(request.clone());
+        requests.lock().expect("the mutex is not poisoned").push(request.clone());
         if request == "QUIT" {
             return;
         }
@@ -183,36 +183,36 @@ fn answer_all(
 }
 
 /// A simulated scheduler behind its control socket, for any number of clients.
-pub struct Control {
-    heard: Arc<Mutex<Vec<String>>>,
+pub struct FakeScheduler {
+    requests: Arc<Mutex<Vec<String>>>,
 }
 
-impl Control {
+impl FakeScheduler {
     /// Starts it with these answers.
-    pub fn with_answers(path: &Path, answers: &[(&str, Vec<u8>)]) -> Control {
+    pub fn with_answers(path: &Path, answers: &[(&str, Vec<u8>)]) -> FakeScheduler {
         let listener = UnixListener::bind(path).expect("a socket");
         let answer = |(request, answer): &(&str, Vec<u8>)| (request.to_string(), answer.clone());
         let answers: HashMap<String, Vec<u8>> = answers.iter().map(answer).collect();
-        let heard = Arc::new(Mutex::new(Vec::new()));
-        let said = Arc::clone(&heard);
+        let requests = Arc::new(Mutex::new(Vec::new()));
+        let seen = Arc::clone(&requests);
         // The thread ends with the test.
         thread::spawn(move || {
             for stream in listener.incoming() {
                 let mut stream = stream.expect("a client");
-                let requests = stream.try_clone().expect("a second handle");
+                let input = stream.try_clone().expect("a second handle");
                 drop(stream.write_all(b"version zsched 1.0\n"));
-                answer_all(requests, &mut stream, &said, |request| {
+                answer_all(input, &mut stream, &seen, |request| {
                     let unknown = || format!("-{request} is not known\n").into_bytes();
                     answers.get(request).cloned().unwrap_or_else(unknown)
                 });
                 drop(stream.shutdown(Shutdown::Both));
             }
         });
-        Control { heard }
+        FakeScheduler { requests }
     }
 
     /// Returns the requests since the last call.
     pub fn take_requests(&self) -> Vec<String> {
-        std::mem::take(&mut self.heard.lock().expect("nobody else holds it"))
+        std::mem::take(&mut self.requests.lock().expect("the mutex is not poisoned"))
     }
 }

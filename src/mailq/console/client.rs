@@ -5,7 +5,7 @@ use crate::dial::{Scheduler, dial, dial_control_socket};
 use crate::failure::Failure;
 use crate::installation::Installation;
 use crate::lines::LineSource;
-use crate::options::Reach;
+use crate::options::ServerOptions;
 use crate::screen::quote;
 use crate::server::Server;
 use crate::session::{Request, Session};
@@ -17,33 +17,39 @@ use std::io::{Read, Write};
 ///
 /// By default that is the one of this installation: by its control socket, or by its port if that
 /// fails, as it does for users who may not use the socket.
-pub fn open(reach: &Reach, installation: &Installation) -> Result<Scheduler, Failure> {
-    let is_elsewhere = reach.names_a_server() || installation.mail_server().is_some();
-    if !is_elsewhere && let Ok(session) = dial_control_socket(installation, reach.debug) {
+pub fn open(
+    server_options: &ServerOptions,
+    installation: &Installation,
+) -> Result<Scheduler, Failure> {
+    let is_elsewhere = server_options.selects_server() || installation.mail_server().is_some();
+    if !is_elsewhere && let Ok(session) = dial_control_socket(installation, server_options.debug) {
         return Ok(Scheduler::Session(session));
     }
-    let server = Server::find(reach, installation)?;
-    let addresses = server.addresses(reach.family())?;
-    dial(&server, &addresses, installation, &reach.credentials()?, reach.debug)
+    let server = Server::find(server_options, installation)?;
+    let addresses = server.addresses(server_options.family())?;
+    dial(&server, &addresses, installation, &server_options.credentials()?, server_options.debug)
 }
 
 /// Connects to a scheduler that takes requests.
-pub fn session(reach: &Reach, installation: &Installation) -> Result<Session<Connection>, Failure> {
-    match open(reach, installation)? {
+pub fn session(
+    server_options: &ServerOptions,
+    installation: &Installation,
+) -> Result<Session<Connection>, Failure> {
+    match open(server_options, installation)? {
         Scheduler::Session(session) => Ok(session),
         Scheduler::Dump(_) => Err(show::no_requests()),
     }
 }
 
 /// Sends a request and passes each object of the answer to `take`.
-pub fn each<T: DeserializeOwned, S: Read + Write>(
+pub fn for_each_object<T: DeserializeOwned, S: Read + Write>(
     session: &mut Session<S>,
     request: Request,
     mut take: impl FnMut(T) -> Result<(), Failure>,
 ) -> Result<(), Failure> {
     let mut text = session.ask_for_text(request)?;
     while let Some(line) = text.next()? {
-        take(object(line)?)?;
+        take(parse_object(line)?)?;
     }
     Ok(())
 }
@@ -51,15 +57,15 @@ pub fn each<T: DeserializeOwned, S: Read + Write>(
 /// Sends a request and collects the objects of the answer.
 ///
 /// Fails if there are more than the session's limit.
-pub fn all<T: DeserializeOwned, S: Read + Write>(
+pub fn fetch_all<T: DeserializeOwned, S: Read + Write>(
     session: &mut Session<S>,
     request: Request,
 ) -> Result<Vec<T>, Failure> {
-    let most = session.entries();
+    let max = session.entries();
     let mut objects = Vec::new();
-    each(session, request, |object| {
-        if objects.len() == most {
-            return Err(Failure::Protocol(format!("there are more than {most} objects")));
+    for_each_object(session, request, |object| {
+        if objects.len() == max {
+            return Err(Failure::Protocol(format!("there are more than {max} objects")));
         }
         objects.push(object);
         Ok(())
@@ -68,13 +74,13 @@ pub fn all<T: DeserializeOwned, S: Read + Write>(
 }
 
 /// Sends a request and returns the first object of the answer.
-pub fn one<T: DeserializeOwned, S: Read + Write>(
+pub fn fetch_one<T: DeserializeOwned, S: Read + Write>(
     session: &mut Session<S>,
     request: Request,
 ) -> Result<T, Failure> {
     let line = request.line.clone();
     let mut found = None;
-    each(session, request, |object| {
+    for_each_object(session, request, |object| {
         found.get_or_insert(object);
         Ok(())
     })?;
@@ -82,7 +88,7 @@ pub fn one<T: DeserializeOwned, S: Read + Write>(
 }
 
 /// Parses a JSON object.
-pub fn object<T: DeserializeOwned>(line: &[u8]) -> Result<T, Failure> {
+pub fn parse_object<T: DeserializeOwned>(line: &[u8]) -> Result<T, Failure> {
     serde_json::from_slice(line)
         .map_err(|error| Failure::Protocol(format!("{error} in {}", quote(line))))
 }
@@ -93,7 +99,7 @@ mod tests {
 
     #[test]
     fn object_that_is_no_json_is_quoted_printably() {
-        let failure = object::<Vec<u8>>(b"\x1b[2J").expect_err("no JSON");
+        let failure = parse_object::<Vec<u8>>(b"\x1b[2J").expect_err("no JSON");
         assert!(failure.to_string().ends_with("in \"^[[2J\""), "{failure}");
     }
 }

@@ -3,7 +3,7 @@
 //! The log has no lines on messages that were never tried.
 
 use super::super::failure::Failure;
-use super::stories::{Queued, Stories, Story};
+use super::histories::{History, HistorySearch, QueuedRecipient};
 use std::fs::{self, File};
 use std::io::{self, ErrorKind};
 use std::os::unix::fs::MetadataExt;
@@ -13,24 +13,24 @@ use zsched_spool::scan::{ScanLimits, scan};
 use zsched_spool::{HashFolder, HashLevel, Spool, SpoolId, SpoolName};
 
 /// Finds the messages in the spool that match.
-pub fn find(spool: &Spool, stories: &mut Stories) -> Result<(), Failure> {
-    let mut forbidden = 0u64;
-    let mut look = |stories: &mut Stories, name: &SpoolName| match read(spool, name) {
-        Ok((file, came)) => take(name, &file, came, stories),
-        Err(error) if error.kind() == ErrorKind::PermissionDenied => forbidden += 1,
+pub fn find(spool: &Spool, histories: &mut HistorySearch) -> Result<(), Failure> {
+    let mut unreadable = 0u64;
+    let mut look = |histories: &mut HistorySearch, name: &SpoolName| match read(spool, name) {
+        Ok((file, came)) => take(name, &file, came, histories),
+        Err(error) if error.kind() == ErrorKind::PermissionDenied => unreadable += 1,
         // It has just left, or is damaged. The scheduler logs the latter.
         Err(_) => {}
     };
-    if let Some(number) = stories.spool_id().and_then(SpoolId::number_in) {
+    if let Some(number) = histories.spool_id().and_then(SpoolId::number_in) {
         for level in [HashLevel::Flat, HashLevel::Once, HashLevel::Twice] {
             let folder = HashFolder::of(number, level);
             if let Some(name) = SpoolName::new(folder, number.to_string().as_bytes()) {
-                look(stories, &name);
+                look(histories, &name);
             }
         }
     } else {
         let end = scan(spool, ScanLimits::NONE, |names| {
-            names.iter().for_each(|name| look(stories, name));
+            names.iter().for_each(|name| look(histories, name));
             Some(names.len())
         });
         if let Some(error) = end.errors.first() {
@@ -40,7 +40,7 @@ pub fn find(spool: &Spool, stories: &mut Stories) -> Result<(), Failure> {
             )));
         }
     }
-    match forbidden {
+    match unreadable {
         0 => Ok(()),
         count => Err(Failure::Installation(format!(
             "{count} files in {} are not for this user to read",
@@ -64,24 +64,24 @@ fn read(spool: &Spool, name: &SpoolName) -> io::Result<(ControlFile, Timestamp)>
 }
 
 /// Adds a message, or some of its recipients, if they match.
-fn take(name: &SpoolName, file: &ControlFile, came: Timestamp, stories: &mut Stories) {
+fn take(name: &SpoolName, file: &ControlFile, came: Timestamp, histories: &mut HistorySearch) {
     let spool_id = SpoolId { number: name.number(), modified: came }.to_string();
     let message_id = control_file::message_id(file);
-    let all = stories.subject().has_message(&spool_id, message_id.as_deref());
-    let is_it = |index: &usize| all || stories.subject().has_recipient(file, *index);
+    let all = histories.subject().matches_message(&spool_id, message_id.as_deref());
+    let is_it = |index: &usize| all || histories.subject().matches_recipient(file, *index);
     let matching: Vec<usize> = (0..file.recipients.len()).filter(is_it).collect();
     let Some(first) = matching.first() else {
         return;
     };
     let text = |span| String::from_utf8_lossy(file.get(span)).into_owned();
     let sender = file.sender_of(&file.recipients[*first]);
-    let mut story = Story::new(spool_id, message_id, sender.map(|s| text(s.quad.user)));
-    story.came = Some(came.nanoseconds() / 1_000_000);
-    story.queued = matching.iter().map(|index| queued(file, *index)).collect();
-    stories.take_queued(story);
+    let mut history = History::new(spool_id, message_id, sender.map(|s| text(s.quad.user)));
+    history.came = Some(came.nanoseconds() / 1_000_000);
+    history.queued = matching.iter().map(|index| queued(file, *index)).collect();
+    histories.add_spool_message(history);
 }
 
-fn queued(file: &ControlFile, index: usize) -> Queued {
+fn queued(file: &ControlFile, index: usize) -> QueuedRecipient {
     let recipient = &file.recipients[index];
     let text = |span| String::from_utf8_lossy(file.get(span)).into_owned();
     let lower = |span| text(span).to_ascii_lowercase();
@@ -92,7 +92,7 @@ fn queued(file: &ControlFile, index: usize) -> Queued {
         Tag::Locked => pid.map_or("with an agent".to_string(), |pid| format!("with agent {pid}")),
         _ => "queued".to_string(),
     };
-    Queued {
+    QueuedRecipient {
         recipient: text(recipient.quad.user),
         channel: lower(recipient.quad.channel),
         host: lower(recipient.quad.host),

@@ -1,6 +1,6 @@
 //! Histories of messages, built from the log and the spool.
 
-use super::super::screen::complain;
+use super::super::screen::warn;
 use super::subject::Subject;
 use serde::Serialize;
 use std::borrow::Cow;
@@ -8,18 +8,18 @@ use std::collections::{HashMap, HashSet, VecDeque};
 use zsched_format::status_log::Entry;
 
 /// Maximum size of the log entries that are kept, in bytes of memory.
-const MOST_BYTES: usize = 16 << 20;
+const MAX_KEPT_BYTES: usize = 16 << 20;
 /// Maximum number of matches whose waits are explained.
 ///
 /// A match is a message and one of its destinations. An explanation takes a second reading of the
 /// log.
-const MOST_EXPLAINED: usize = 1000;
+const MAX_EXPLAINED_MATCHES: usize = 1000;
 /// Maximum number of messages of the spool that are kept.
-const MOST_QUEUED: usize = 1000;
+const MAX_SPOOL_MESSAGES: usize = 1000;
 
 /// History of a message, or of some of its recipients.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Story {
+pub struct History {
     /// Spool id.
     pub spool_id: String,
     /// Message-ID, if it has one.
@@ -30,7 +30,7 @@ pub struct Story {
     #[serde(skip)]
     pub came: Option<i64>,
     /// Recipients in the spool; none if the message is not there.
-    pub queued: Vec<Queued>,
+    pub queued: Vec<QueuedRecipient>,
     /// Attempts at delivery.
     pub attempts: Vec<Entry<'static>>,
     /// Attempts at other messages that made this one wait.
@@ -38,12 +38,12 @@ pub struct Story {
     /// They concerned the host as a whole.
     pub put_off: Vec<Entry<'static>>,
     /// State in the scheduler.
-    pub next: Next,
+    pub next: NextStep,
 }
 
 /// A recipient in the spool.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Queued {
+pub struct QueuedRecipient {
     /// Address.
     pub recipient: String,
     /// Channel it goes by.
@@ -57,7 +57,7 @@ pub struct Queued {
 /// State of a message in the scheduler.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Next {
+pub enum NextStep {
     /// The scheduler could not be asked.
     Unknown,
     /// The message is not, or no longer, in its queue.
@@ -66,10 +66,10 @@ pub enum Next {
     Waits(Vec<String>),
 }
 
-impl Story {
+impl History {
     /// Creates an empty history.
-    pub fn new(spool_id: String, message_id: Option<String>, sender: Option<String>) -> Story {
-        Story {
+    pub fn new(spool_id: String, message_id: Option<String>, sender: Option<String>) -> History {
+        History {
             spool_id,
             message_id,
             sender,
@@ -77,20 +77,20 @@ impl Story {
             queued: Vec::new(),
             attempts: Vec::new(),
             put_off: Vec::new(),
-            next: Next::Unknown,
+            next: NextStep::Unknown,
         }
     }
 
     /// Returns true if nothing is known of the message.
     pub fn is_empty(&self) -> bool {
-        let is_queued = matches!(self.next, Next::Waits(_));
+        let is_queued = matches!(self.next, NextStep::Waits(_));
         self.attempts.is_empty() && self.queued.is_empty() && !is_queued
     }
 
     /// Selects the scheduler's sentences about the destinations of this history.
     ///
     /// If no destination is known, it selects all.
-    pub fn next_of(&self, mut sentences: Vec<String>) -> Next {
+    pub fn next_of(&self, mut sentences: Vec<String>) -> NextStep {
         let ours = self.destinations();
         let is_ours = |sentence: &String| {
             let destination = sentence.split(' ').next().and_then(|word| word.split_once('/'));
@@ -101,7 +101,7 @@ impl Story {
         if !ours.is_empty() {
             sentences.retain(is_ours);
         }
-        Next::Waits(sentences)
+        NextStep::Waits(sentences)
     }
 
     /// Destinations of its recipients.
@@ -124,13 +124,13 @@ impl Story {
 
 /// Log lines that match. The oldest are dropped to make room.
 #[derive(Default)]
-struct Kept {
+struct KeptEntries {
     entries: VecDeque<(usize, Entry<'static>)>,
     bytes: usize,
-    left_out: u64,
+    dropped: u64,
 }
 
-impl Kept {
+impl KeptEntries {
     fn push(&mut self, entry: Entry<'_>) {
         let texts = [&entry.text, &entry.channel, &entry.host, &entry.spool_id, &entry.time];
         let optional = [&entry.message_id, &entry.sender, &entry.recipient, &entry.reply];
@@ -139,37 +139,37 @@ impl Kept {
         let size = size_of::<Entry<'_>>() + texts + optional;
         self.bytes += size;
         self.entries.push_back((size, entry.into_owned()));
-        while self.bytes > MOST_BYTES
+        while self.bytes > MAX_KEPT_BYTES
             && let Some((size, _)) = self.entries.pop_front()
         {
             self.bytes -= size;
-            self.left_out += 1;
+            self.dropped += 1;
         }
     }
 }
 
 /// A search for the histories of a subject.
-pub struct Stories {
+pub struct HistorySearch {
     subject: Subject,
-    queued: Vec<Story>,
-    queued_left_out: u64,
-    kept: Kept,
+    queued: Vec<History>,
+    queued_dropped: u64,
+    kept: KeptEntries,
     /// Log lines about hosts as a whole.
-    others: Kept,
+    others: KeptEntries,
     /// Stays of messages that match, by destination and spool id.
     ///
     /// They are filled once it is known what matches.
-    stays: HashMap<(String, String), HashMap<String, Stay>>,
+    stays: HashMap<(String, String), HashMap<String, QueueStay>>,
 }
 
 /// Time of a message in the queue.
-struct Stay {
+struct QueueStay {
     came: Option<i64>,
     /// In the form of the log; `None` if it is still there.
     end: Option<String>,
 }
 
-impl Stay {
+impl QueueStay {
     /// Returns true if a log line was written during the stay.
     fn has(&self, entry: &Entry<'_>) -> bool {
         let is_after = || {
@@ -180,15 +180,15 @@ impl Stay {
     }
 }
 
-impl Stories {
+impl HistorySearch {
     /// Creates an empty search.
-    pub fn about(subject: Subject) -> Stories {
-        Stories {
+    pub fn about(subject: Subject) -> HistorySearch {
+        HistorySearch {
             subject,
             queued: Vec::new(),
-            queued_left_out: 0,
-            kept: Kept::default(),
-            others: Kept::default(),
+            queued_dropped: 0,
+            kept: KeptEntries::default(),
+            others: KeptEntries::default(),
             stays: HashMap::new(),
         }
     }
@@ -207,33 +207,33 @@ impl Stories {
     }
 
     /// Adds a message of the spool.
-    pub fn take_queued(&mut self, story: Story) {
-        match self.queued.len() < MOST_QUEUED {
-            true => self.queued.push(story),
-            false => self.queued_left_out += 1,
+    pub fn add_spool_message(&mut self, history: History) {
+        match self.queued.len() < MAX_SPOOL_MESSAGES {
+            true => self.queued.push(history),
+            false => self.queued_dropped += 1,
         }
     }
 
     /// Adds a log line, if it matches.
     pub fn take(&mut self, entry: Entry<'_>) {
-        if self.subject.has_entry(&entry) {
+        if self.subject.matches_entry(&entry) {
             self.kept.push(entry);
         }
     }
 
     /// Computes the stays of the messages that match.
     ///
-    /// Returns true if [`take_others`](Stories::take_others) can find more in a second reading of
+    /// Returns true if [`add_host_entry`](HistorySearch::add_host_entry) can find more in a second reading of
     /// the log. It returns false if nothing or very much matches.
-    pub fn expects_more(&mut self) -> bool {
+    pub fn needs_second_pass(&mut self) -> bool {
         let in_log = self.kept.entries.iter().map(|(_, entry)| {
             let destination = (entry.channel.to_string(), entry.host.to_string());
-            let stay = Stay { came: entry.came(), end: Some(entry.time.to_string()) };
+            let stay = QueueStay { came: entry.came(), end: Some(entry.time.to_string()) };
             (destination, entry.spool_id.to_string(), stay)
         });
-        let in_spool = self.queued.iter().flat_map(|story| {
-            story.destinations().into_iter().map(|destination| {
-                (destination, story.spool_id.clone(), Stay { came: story.came, end: None })
+        let in_spool = self.queued.iter().flat_map(|history| {
+            history.destinations().into_iter().map(|destination| {
+                (destination, history.spool_id.clone(), QueueStay { came: history.came, end: None })
             })
         });
         let mut count = 0;
@@ -242,11 +242,11 @@ impl Stories {
             // The last line has the end of the stay.
             count += usize::from(stays.insert(spool_id, stay).is_none());
         }
-        (1..=MOST_EXPLAINED).contains(&count)
+        (1..=MAX_EXPLAINED_MATCHES).contains(&count)
     }
 
     /// Adds a log line about another message that made one of ours wait.
-    pub fn take_others(&mut self, entry: Entry<'_>) {
+    pub fn add_host_entry(&mut self, entry: Entry<'_>) {
         if entry.others == 0 {
             return;
         }
@@ -258,62 +258,62 @@ impl Stories {
     }
 
     /// Returns all histories, message by message.
-    pub fn tell(&mut self) -> Vec<Story> {
+    pub fn finish(&mut self) -> Vec<History> {
         let entries = std::mem::take(&mut self.kept.entries);
-        let mut stories = join(std::mem::take(&mut self.queued), entries);
-        for story in &mut stories {
-            let destinations = story.destinations();
-            let end = story.end().map(str::to_string);
-            let stay = Stay { came: story.came, end };
+        let mut histories = join(std::mem::take(&mut self.queued), entries);
+        for history in &mut histories {
+            let destinations = history.destinations();
+            let end = history.end().map(str::to_string);
+            let stay = QueueStay { came: history.came, end };
             let others = self.others.entries.iter().map(|(_, entry)| entry);
             let ours = others.filter(|entry| {
                 let destination = (entry.channel.to_string(), entry.host.to_string());
-                let is_other = *entry.spool_id != *story.spool_id;
+                let is_other = *entry.spool_id != *history.spool_id;
                 is_other && destinations.contains(&destination) && stay.has(entry)
             });
-            story.put_off = ours.cloned().collect();
+            history.put_off = ours.cloned().collect();
         }
-        stories
+        histories
     }
 
     /// Warns about what was left out.
-    pub fn complain(&self) {
-        let lines = self.kept.left_out + self.others.left_out;
+    pub fn warn(&self) {
+        let lines = self.kept.dropped + self.others.dropped;
         if lines > 0 {
-            complain(format_args!("the {lines} oldest lines that match are left out"));
+            warn(format_args!("the {lines} oldest lines that match are left out"));
         }
-        if self.queued_left_out > 0 {
-            let count = self.queued_left_out;
-            complain(format_args!("{count} more messages in the spool match, and are left out"));
+        if self.queued_dropped > 0 {
+            let count = self.queued_dropped;
+            warn(format_args!("{count} more messages in the spool match, and are left out"));
         }
     }
 }
 
 /// Histories in the order of the log, then those of the spool only.
-fn join(queued: Vec<Story>, entries: VecDeque<(usize, Entry<'static>)>) -> Vec<Story> {
-    let mut stories: Vec<Story> = Vec::new();
+fn join(queued: Vec<History>, entries: VecDeque<(usize, Entry<'static>)>) -> Vec<History> {
+    let mut histories: Vec<History> = Vec::new();
     let mut by_id: HashMap<String, usize> = HashMap::new();
     for (_, entry) in entries {
         let index = *by_id.entry(entry.spool_id.to_string()).or_insert_with(|| {
-            stories.push(Story::new(entry.spool_id.to_string(), None, None));
-            stories.len() - 1
+            histories.push(History::new(entry.spool_id.to_string(), None, None));
+            histories.len() - 1
         });
-        let story = &mut stories[index];
+        let history = &mut histories[index];
         // A line lacks these if the control file could not be read when it was written.
         let text = |value: &Option<Cow<'_, str>>| value.as_ref().map(Cow::to_string);
-        story.message_id = story.message_id.take().or_else(|| text(&entry.message_id));
-        story.sender = story.sender.take().or_else(|| text(&entry.sender));
-        story.came = story.came.or_else(|| entry.came());
-        story.attempts.push(entry);
+        history.message_id = history.message_id.take().or_else(|| text(&entry.message_id));
+        history.sender = history.sender.take().or_else(|| text(&entry.sender));
+        history.came = history.came.or_else(|| entry.came());
+        history.attempts.push(entry);
     }
     for found in queued {
         match by_id.get(&found.spool_id) {
             Some(index) => {
-                let attempts = std::mem::take(&mut stories[*index].attempts);
-                stories[*index] = Story { attempts, ..found };
+                let attempts = std::mem::take(&mut histories[*index].attempts);
+                histories[*index] = History { attempts, ..found };
             }
-            None => stories.push(found),
+            None => histories.push(found),
         }
     }
-    stories
+    histories
 }

@@ -1,16 +1,16 @@
 //! Renders recorded server answers. Used by tests and fuzz targets.
 
-use super::complaints::Complaints;
 use super::credentials::Credentials;
 use super::failure::Failure;
 use super::lines::{LIMITS, Lines};
-use super::options::Options;
+use super::options::MailqOptions;
 use super::queue::Queue;
 use super::screen::Screen;
 use super::server::Server;
-use super::session::{Played, Session};
-use super::show::Show;
+use super::session::{RecordedPeer, Session};
+use super::show::ClassicOutput;
 use super::v1;
+use super::warnings::Warnings;
 use std::io::{Read, Write};
 use zsched_mailq_protocol::port;
 use zsched_spool::Spool;
@@ -19,43 +19,43 @@ use zsched_spool::Spool;
 ///
 /// Returns the number of warnings about it.
 pub fn show_answer<W: Write>(
-    options: &Options,
+    options: &MailqOptions,
     spool: &Spool,
     answer: impl Read,
     out: W,
 ) -> Result<u64, Failure> {
-    let mut show = Show::new(&options.classic, spool)?;
+    let mut show = ClassicOutput::new(&options.classic, spool)?;
     let (mut lines, mut screen) = (Lines::new(answer, LIMITS), Screen::new(out));
     show.dump(&mut lines, &mut screen)?;
     screen.flush()?;
-    Ok(show.count_complaints())
+    Ok(show.count_warnings())
 }
 
 /// Shows recorded version 2 answers, from the challenge on.
 ///
 /// The answers are the same whatever is asked. Returns the number of warnings about them.
 pub fn show_answers<W: Write>(
-    options: &Options,
+    options: &MailqOptions,
     spool: &Spool,
     answers: &[u8],
     out: W,
 ) -> Result<u64, Failure> {
-    let mut show = Show::new(&options.classic, spool)?;
-    let (lines, mut screen) = (Lines::new(Played::new(answers), LIMITS), Screen::new(out));
+    let mut show = ClassicOutput::new(&options.classic, spool)?;
+    let (lines, mut screen) = (Lines::new(RecordedPeer::new(answers), LIMITS), Screen::new(out));
     let server = Server::Tcp { host: "localhost".to_string(), port: port::DEFAULT };
     let mut session = Session::log_in(lines, &server, &Credentials::default())?;
     show.session(&mut session, &mut screen)?;
     screen.flush()?;
-    Ok(show.count_complaints())
+    Ok(show.count_warnings())
 }
 
 /// Reads a recorded version 1 answer: the queue and the report lines.
 ///
 /// The answer begins after its greeting. A single warning about it is an error.
 pub fn read_answer(answer: &[u8]) -> Result<(Queue, Vec<Vec<u8>>), Failure> {
-    let (mut lines, mut complaints) = (Lines::new(answer, LIMITS), Complaints::default());
-    let queue = v1::read(&mut lines, &mut complaints)?;
-    complaints.verdict()?;
+    let (mut lines, mut warnings) = (Lines::new(answer, LIMITS), Warnings::default());
+    let queue = v1::read(&mut lines, &mut warnings)?;
+    warnings.verdict()?;
     let mut report = Vec::new();
     while let Some(line) = lines.next()? {
         report.push(line.to_vec());

@@ -11,29 +11,29 @@
 //! Msgs in 84 out 81 stored 3 Rcpnts in 189 out 185 stored 4
 //! ```
 
-use super::model::{AtWork, Ring, Summary, Thread};
+use super::format::{now, read_span};
+use super::model::{ActiveAgent, RingStatus, Summary, ThreadStatus};
 use super::overview::Overview;
-use super::words::{now, read_span};
-use crate::complaints::Complaints;
 use crate::failure::Failure;
 use crate::lines::{LineSource, Lines};
 use crate::notes;
 use crate::queue::Queue;
 use crate::session::{Request, Session};
 use crate::v1;
-use crate::v2::Record;
+use crate::v2::RecipientRecord;
+use crate::warnings::Warnings;
 use std::collections::HashMap;
 use std::io::{Read, Write};
 
 /// Maximum number of destinations per sort order whose last text is requested.
 ///
 /// The sort orders are by messages and by attempts.
-const ASKED: usize = 12;
+const MAX_TEXT_REQUESTS: usize = 12;
 
 /// Reads a version 1 dump.
-pub fn of_dump<R: Read>(lines: &mut Lines<R>) -> Result<Overview, Failure> {
-    let mut complaints = Complaints::default();
-    let queue = v1::read(lines, &mut complaints)?;
+pub fn read_dump<R: Read>(lines: &mut Lines<R>) -> Result<Overview, Failure> {
+    let mut warnings = Warnings::default();
+    let queue = v1::read(lines, &mut warnings)?;
     let mut overview = report(lines)?;
     add_texts(&mut overview.threads, &queue);
     Ok(overview)
@@ -49,18 +49,18 @@ pub fn of_session<S: Read + Write>(session: &mut Session<S>) -> Result<Overview,
 
 /// Reads the report on threads, rings and totals.
 fn report(lines: &mut impl LineSource) -> Result<Overview, Failure> {
-    let most = lines.limit();
+    let max = lines.limit();
     let mut overview = Overview::default();
     overview.summary.time = now();
     let (mut head, mut is_whole) = (String::new(), false);
     while let Some(line) = lines.next()? {
         let line = String::from_utf8_lossy(line);
         if let Some(thread) = line.strip_prefix("    ") {
-            if overview.threads.len() < most {
+            if overview.threads.len() < max {
                 overview.threads.extend(read_thread(thread, &head, overview.summary.time));
             }
         } else if let Some(sums) = line.strip_prefix('\t') {
-            if overview.rings.len() < most {
+            if overview.rings.len() < max {
                 overview.rings.push(read_ring(&head, sums));
             }
         } else if line.starts_with("Kids:") {
@@ -88,7 +88,7 @@ fn pattern(head: &str) -> String {
 /// Parses the line of a thread: `channel/host/0`, blanks, and items.
 ///
 /// Older schedulers have no `N=`; their `R=` counts messages.
-fn read_thread(line: &str, ring: &str, now: f64) -> Option<Thread> {
+fn read_thread(line: &str, ring: &str, now: f64) -> Option<ThreadStatus> {
     let at = ["N=", "R="].iter().filter_map(|label| {
         line.match_indices(label).map(|(at, _)| at).find(|at| line[..*at].ends_with([' ', '\t']))
     });
@@ -104,11 +104,11 @@ fn read_thread(line: &str, ring: &str, now: f64) -> Option<Thread> {
         value.trim_matches(['{', '}']).split(',').map(str::to_string).collect::<Vec<_>>()
     };
     let (states, jobs) = (list("S"), list("OF"));
-    let agents: Vec<AtWork> = list("P")
+    let agents: Vec<ActiveAgent> = list("P")
         .iter()
         .enumerate()
         .filter_map(|(place, pid)| {
-            Some(AtWork {
+            Some(ActiveAgent {
                 pid: pid.trim_start_matches('-').parse().ok()?,
                 state: states.get(place).cloned().unwrap_or_default(),
                 jobs: jobs.get(place).and_then(|jobs| jobs.parse().ok()).unwrap_or_default(),
@@ -124,7 +124,7 @@ fn read_thread(line: &str, ring: &str, now: f64) -> Option<Thread> {
         (_, None, Some(_)) => "refused",
         _ => "turn",
     };
-    Some(Thread {
+    Some(ThreadStatus {
         channel,
         host,
         ring: Some(ring.to_string()),
@@ -137,19 +137,19 @@ fn read_thread(line: &str, ring: &str, now: f64) -> Option<Thread> {
         held: pending == Some("Held"),
         why: Some(why.to_string()),
         refusal: pending.map(|pending| pending.trim_start_matches('>').to_ascii_lowercase()),
-        ..Thread::default()
+        ..ThreadStatus::default()
     })
 }
 
 /// The number after a label. A second number after a slash is ignored.
-fn labelled(line: &str, label: &str) -> Option<u64> {
+fn number_after(line: &str, label: &str) -> Option<u64> {
     let rest = line.split_once(label)?.1.trim_start();
     rest.split(|c: char| !c.is_ascii_digit()).next()?.parse().ok()
 }
 
-fn read_ring(head: &str, sums: &str) -> Ring {
-    let number = |label| labelled(sums, label);
-    Ring {
+fn read_ring(head: &str, sums: &str) -> RingStatus {
+    let number = |label| number_after(sums, label);
+    RingStatus {
         pattern: head.to_string(),
         threads: number("Threads:").unwrap_or_default(),
         messages: number("Msgs:").unwrap_or_default(),
@@ -158,12 +158,12 @@ fn read_ring(head: &str, sums: &str) -> Ring {
         maxring: number("Plim:"),
         overfeed: number("Flim:"),
         maxthr: number("Tlim:"),
-        ..Ring::default()
+        ..RingStatus::default()
     }
 }
 
 fn read_totals(line: &str, summary: &mut Summary) {
-    let number = |label| labelled(line, label).unwrap_or_default();
+    let number = |label| number_after(line, label).unwrap_or_default();
     summary.agents = number("Kids:");
     summary.idle = number("Idle:");
     summary.messages = number("Msgs:");
@@ -177,7 +177,7 @@ fn read_counts(line: &str, summary: &mut Summary) {
     let Some((messages, recipients)) = line.split_once("Rcpnts") else {
         return;
     };
-    let number = |part, label| labelled(part, label).unwrap_or_default();
+    let number = |part, label| number_after(part, label).unwrap_or_default();
     summary.messages_in = number(messages, "in ");
     summary.messages_out = number(messages, "out ");
     summary.recipients_in = number(recipients, "in ");
@@ -186,7 +186,7 @@ fn read_counts(line: &str, summary: &mut Summary) {
 }
 
 /// Adds the texts of agents, which version 1 sends with the messages.
-fn add_texts(threads: &mut [Thread], queue: &Queue) {
+fn add_texts(threads: &mut [ThreadStatus], queue: &Queue) {
     let mut texts = HashMap::new();
     for thread in queue.threads() {
         let spoken = thread.vertices.iter().filter_map(|vertex| vertex.text.as_deref());
@@ -204,13 +204,15 @@ fn add_texts(threads: &mut [Thread], queue: &Queue) {
 /// Adds the texts of agents, which version 2 sends thread by thread.
 fn ask_for_texts<S: Read + Write>(
     session: &mut Session<S>,
-    threads: &mut [Thread],
+    threads: &mut [ThreadStatus],
 ) -> Result<(), Failure> {
     let mut places: Vec<usize> = (0..threads.len()).collect();
     let mut asked = Vec::new();
-    for key in [|thread: &Thread| thread.messages, |thread: &Thread| thread.attempts] {
+    for key in [|thread: &ThreadStatus| thread.messages, |thread: &ThreadStatus| thread.attempts] {
         places.sort_by_key(|place| std::cmp::Reverse(key(&threads[*place])));
-        asked.extend(places.iter().copied().filter(|p| threads[*p].attempts > 0).take(ASKED));
+        asked.extend(
+            places.iter().copied().filter(|p| threads[*p].attempts > 0).take(MAX_TEXT_REQUESTS),
+        );
     }
     asked.sort();
     asked.dedup();
@@ -220,7 +222,7 @@ fn ask_for_texts<S: Read + Write>(
         let mut text = session.ask_for_text(Request::new(line, "TT"))?;
         while let Some(line) = text.next()? {
             if thread.text.is_none()
-                && let Ok(record) = Record::parse(line)
+                && let Ok(record) = RecipientRecord::parse(line)
                 && !record.text.is_empty()
             {
                 thread.text = Some(String::from_utf8_lossy(record.text).into_owned());
@@ -263,7 +265,7 @@ mod tests {
             (first.name().as_str(), first.messages, first.recipients),
             ("smtp/[10.0.0.1]", 2, 3)
         );
-        let agent = AtWork { pid: 20_114, state: "STUFF".to_string(), jobs: 2 };
+        let agent = ActiveAgent { pid: 20_114, state: "STUFF".to_string(), jobs: 2 };
         assert_eq!((&first.agents[0], first.agents[1].pid), (&agent, 7));
         assert_eq!(first.reason(), "at-work");
         assert_eq!(

@@ -14,11 +14,11 @@ pub enum Style {
     /// Good state.
     Good,
     /// Unusual state.
-    Odd,
+    Warning,
     /// Error.
-    Bad,
+    Error,
     /// Less important text.
-    Faint,
+    Dim,
 }
 
 impl Style {
@@ -28,24 +28,24 @@ impl Style {
             Style::Plain => None,
             Style::Title => Some("1"),
             Style::Good => Some("32"),
-            Style::Odd => Some("33"),
-            Style::Bad => Some("31"),
-            Style::Faint => Some("2"),
+            Style::Warning => Some("33"),
+            Style::Error => Some("31"),
+            Style::Dim => Some("2"),
         }
     }
 }
 
 /// Writer that makes text printable and adds styles.
-pub struct Paper<W> {
+pub struct StyledWriter<W> {
     out: W,
     columns: Option<usize>,
     has_colour: bool,
 }
 
-impl<W: Write> Paper<W> {
+impl<W: Write> StyledWriter<W> {
     /// Creates a writer. `columns` is the maximum line width, if any.
-    pub fn new(out: W, columns: Option<usize>, has_colour: bool) -> Paper<W> {
-        Paper { out, columns, has_colour }
+    pub fn new(out: W, columns: Option<usize>, has_colour: bool) -> StyledWriter<W> {
+        StyledWriter { out, columns, has_colour }
     }
 
     /// Maximum line width. The callers cut their lines to it.
@@ -83,12 +83,12 @@ impl<W: Write> Paper<W> {
     }
 
     /// Creates an empty buffer with the same line width and colours.
-    pub fn page(&self) -> Paper<Vec<u8>> {
-        Paper::new(Vec::new(), self.columns, self.has_colour)
+    pub fn page(&self) -> StyledWriter<Vec<u8>> {
+        StyledWriter::new(Vec::new(), self.columns, self.has_colour)
     }
 
     /// Prints a buffer with its styles.
-    pub fn add(&mut self, page: &Paper<Vec<u8>>) -> io::Result<()> {
+    pub fn add(&mut self, page: &StyledWriter<Vec<u8>>) -> io::Result<()> {
         self.out.write_all(&page.out)
     }
 
@@ -102,7 +102,7 @@ impl<W: Write> Paper<W> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Terminal {
     /// True if it is a terminal.
-    pub is_one: bool,
+    pub is_terminal: bool,
     /// Maximum line width.
     pub columns: Option<usize>,
     /// True if colours are shown. `NO_COLOR` and `TERM=dumb` switch them off.
@@ -114,17 +114,17 @@ impl Terminal {
     ///
     /// `columns` overrides the line width of the terminal.
     pub fn of_stdout(columns: Option<usize>) -> Terminal {
-        let is_one = io::stdout().is_terminal();
+        let is_terminal = io::stdout().is_terminal();
         let is_set = |name: &str| std::env::var_os(name).is_some_and(|value| !value.is_empty());
         let is_dumb = std::env::var_os("TERM").is_none_or(|term| term == "dumb");
         let found = || {
-            let size = crossterm::terminal::size().ok().filter(|_| is_one);
+            let size = crossterm::terminal::size().ok().filter(|_| is_terminal);
             size.map(|(columns, _)| usize::from(columns)).filter(|columns| *columns > 0)
         };
         Terminal {
-            is_one,
+            is_terminal,
             columns: columns.or_else(found),
-            has_colour: is_one && !is_dumb && !is_set("NO_COLOR"),
+            has_colour: is_terminal && !is_dumb && !is_set("NO_COLOR"),
         }
     }
 }

@@ -1,22 +1,22 @@
 //! Warnings about an answer that is damaged, but shown all the same.
 
 use super::failure::Failure;
-use super::screen::complain;
+use super::screen::warn;
 
 /// Maximum number of warnings that are printed. Further ones are only counted.
-const SHOWN: usize = 10;
+const MAX_PRINTED_WARNINGS: usize = 10;
 
 /// Warnings, the first of them with their texts.
 #[derive(Debug, Default)]
-pub struct Complaints {
+pub struct Warnings {
     shown: Vec<String>,
     count: u64,
 }
 
-impl Complaints {
+impl Warnings {
     /// Adds a warning. The text is only built if it will be printed.
     pub fn add(&mut self, message: impl FnOnce() -> String) {
-        if self.shown.len() < SHOWN {
+        if self.shown.len() < MAX_PRINTED_WARNINGS {
             self.shown.push(message());
         }
         self.count += 1;
@@ -25,17 +25,17 @@ impl Complaints {
     /// Prints the warnings on standard error.
     pub fn print(&self) {
         for message in &self.shown {
-            complain(message);
+            warn(message);
         }
         let rest = self.count - self.shown.len() as u64;
         if rest > 0 {
-            complain(format_args!("and {rest} more like these"));
+            warn(format_args!("and {rest} more like these"));
         }
     }
 
-    /// Returns [`Failure::Damage`] if there is any warning.
+    /// Returns [`Failure::Damaged`] if there is any warning.
     pub fn verdict(&self) -> Result<(), Failure> {
-        if self.count == 0 { Ok(()) } else { Err(Failure::Damage) }
+        if self.count == 0 { Ok(()) } else { Err(Failure::Damaged) }
     }
 
     /// Number of warnings.

@@ -1,6 +1,6 @@
 //! A simulated scheduler of this installation, with answers to all requests of views.
 
-use super::player::{Control, text};
+use super::fake_server::{FakeScheduler, text};
 use super::support::{Site, recorded};
 
 pub fn json(name: &str) -> String {
@@ -8,18 +8,18 @@ pub fn json(name: &str) -> String {
 }
 
 /// Starts a simulated scheduler. An answer that does not begin with a sign is a text.
-pub fn control(site: &Site, answers: &[(&str, &str)]) -> Control {
+pub fn control(site: &Site, answers: &[(&str, &str)]) -> FakeScheduler {
     let whole = |answer: &str| match answer.starts_with(['+', '-', 'B']) {
         true => answer.as_bytes().to_vec(),
         false => text(answer.as_bytes()),
     };
     let answers: Vec<(&str, Vec<u8>)> =
         answers.iter().map(|(request, answer)| (*request, whole(answer))).collect();
-    Control::with_answers(&site.spool().join(".scheduler.control"), &answers)
+    FakeScheduler::with_answers(&site.spool().join(".scheduler.control"), &answers)
 }
 
 /// Starts a simulated scheduler with answers to all requests of views.
-pub fn full(site: &Site) -> Control {
+pub fn full(site: &Site) -> FakeScheduler {
     let threads = json("threads");
     let first = threads.split_inclusive('\n').next().expect("a first thread");
     control(

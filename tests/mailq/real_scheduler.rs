@@ -263,18 +263,18 @@ fn commands_work_with_real_scheduler() {
     let mut events = site.command("events").stdout(Stdio::piped()).spawn().expect("it starts");
     let mut lines = std::io::BufReader::new(events.stdout.take().expect("a pipe"));
     // The start of the subscription cannot be observed, so messages come until it has an event.
-    let heard = std::thread::spawn(move || {
+    let requests = std::thread::spawn(move || {
         let mut line = String::new();
         std::io::BufRead::read_line(&mut lines, &mut line).expect("a line");
         line
     });
-    while !heard.is_finished() {
+    while !requests.is_finished() {
         submit(&site, &["slow y eve@y.test"]);
         assert!(started.elapsed() < DEADLINE);
         std::thread::sleep(Duration::from_millis(100));
     }
-    let heard = heard.join().expect("a line");
-    assert!(heard.contains("  arrived"), "{heard}");
+    let requests = requests.join().expect("a line");
+    assert!(requests.contains("  arrived"), "{requests}");
     events.kill().expect("it runs");
     events.wait().expect("it is our child");
 }
