@@ -132,7 +132,7 @@ impl Read for Connection {
             io::Error::new(ErrorKind::TimedOut, message)
         };
         if left.is_zero() {
-            return Err(timeout("it is still not complete", total));
+            return Err(timeout("still not complete", total));
         }
         self.set_read_timeout(idle.min(left))?;
         let count = match &mut self.stream {
@@ -142,8 +142,8 @@ impl Read for Connection {
         match count {
             Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {
                 Err(match left < idle {
-                    true => timeout("it is still not complete", total),
-                    false => timeout("nothing more has come", idle),
+                    true => timeout("still not complete", total),
+                    false => timeout("no more data", idle),
                 })
             }
             other => other,
@@ -166,13 +166,14 @@ impl ConnectFailure {
     fn advice(&self, server: &Server, is_local: bool, installation: &Installation) -> String {
         let is_all = |kind| self.attempts.iter().all(|(_, error)| error.kind() == kind);
         if is_all(ErrorKind::PermissionDenied) {
-            return "this user may not use it".to_string();
+            return "permission denied for this user".to_string();
         }
         if !is_local {
             return match is_all(ErrorKind::TimedOut) {
-                true => "is the host up, and does a firewall let this port through?".to_string(),
-                false => "does a scheduler run there, and is its MAILQ port open to other hosts? \
-                          See PARAMmailqsock in its scheduler.cf; option -p names another port"
+                true => "is the host up, and does a firewall block this port?".to_string(),
+                false => "is a scheduler running there, and does its MAILQ port accept other \
+                          hosts? See PARAMmailqsock in its scheduler.cf; option -p names another \
+                          port"
                     .to_string(),
             };
         }
@@ -184,14 +185,14 @@ impl ConnectFailure {
         };
         match daemon_state(&pid_file) {
             DaemonState::Alive(pid) => format!(
-                "a scheduler runs as process {pid}, perhaps with {elsewhere}: see PARAMmailqsock \
-                 in its scheduler.cf, and option -p"
+                "a scheduler is running as process {pid}, perhaps with {elsewhere}: see \
+                 PARAMmailqsock in its scheduler.cf, and option -p"
             ),
             DaemonState::Dead(pid) => format!(
-                "the scheduler has to be started: {shown} names process {pid}, which is gone"
+                "the scheduler is not running: {shown} names process {pid}, which has ended"
             ),
             DaemonState::NoFile if installation.spool().postoffice().is_dir() => {
-                format!("the scheduler has to be started: there is no {shown}")
+                format!("the scheduler is not running: there is no {shown}")
             }
             DaemonState::NoFile | DaemonState::Unknown => {
                 "is the scheduler running? Option -Z names the ZENV file of its installation, and \

@@ -30,7 +30,7 @@ impl Credentials {
         let (user, password) = separated.unwrap_or((text, DEFAULT_LOGIN));
         // Blanks and control characters would break the request.
         if user.is_empty() || user.contains(|c: char| c.is_whitespace() || c.is_control()) {
-            let message = "a login begins with the name of a user, without blanks";
+            let message = "a login begins with a user name without blanks";
             return Err(Failure::Usage(message.to_string()));
         }
         Ok(Credentials {

@@ -59,20 +59,20 @@ impl Denial {
     fn what(&self) -> String {
         match self {
             Denial::Host { server, said } => {
-                format!("{server} does not let this host ask: {}", said.trim_end())
+                format!("{server} refuses requests from this host: {}", said.trim_end())
             }
             Denial::User { server, user, said } => {
-                format!("{server} does not accept user {user} from here: {}", said.trim_end())
+                format!("{server} does not accept user {user} from this host: {}", said.trim_end())
             }
             Denial::Password { server, user } => {
                 format!("{server} does not accept the password of user {user}")
             }
             Denial::Request { request, user: Some(user), said, .. } => {
-                format!("{request} is refused to user {user}: {}", said.trim_end())
+                format!("{request} was refused for user {user}: {}", said.trim_end())
             }
             // The control socket permits everything, so the request must be unknown.
             Denial::Request { request, user: None, .. } => {
-                format!("this scheduler does not know {request}: it must be an older one")
+                format!("this scheduler does not support {request}; it may be an older version")
             }
         }
     }
@@ -80,23 +80,24 @@ impl Denial {
     fn advice(&self) -> Option<String> {
         Some(match self {
             Denial::Host { .. } => {
-                "its file of accounts (PARAMauthfile in its scheduler.cf) needs a \
-                line whose addresses fit this host, or without any; and nobody but its owner may be able \
-                to read it. Its log tells more"
+                "its file of accounts (PARAMauthfile in its scheduler.cf) needs a line whose \
+                 addresses match this host, or without any; and only its owner may be able to read \
+                 the file. Its log has details"
                     .to_string()
             }
             Denial::User { user, .. } => format!(
                 "option -U or --login-file names another user; else its file of accounts \
-                 (PARAMauthfile) needs a line for {user} that has permissions, and addresses that fit \
-                 this host"
+                 (PARAMauthfile) needs a line for {user} that has permissions, and addresses that \
+                 match this host"
             ),
             Denial::Password { .. } => {
-                "option --login-file names a file with user/password; so does -U, for all to see"
-                    .to_string()
+                "put user/password into a file and name it with --login-file; other users can see \
+                 -U"
+                .to_string()
             }
             Denial::Request { needs: Some(needs), user: Some(_), .. } => format!(
-                "if the server knows it, it takes {needs} or ALL in the user's line in its file of \
-                 accounts (PARAMauthfile); option -U names another user"
+                "if the server supports it, it requires {needs} or ALL in the user's line in its \
+                 file of accounts (PARAMauthfile); option -U names another user"
             ),
             Denial::Request { .. } => return None,
         })

@@ -84,7 +84,7 @@ impl<'a> ControlFiles<'a> {
         self.warnings.print();
         if self.unreadable > 0 {
             let (count, folder) = (self.unreadable, self.spool.postoffice().display());
-            warn(format_args!("{count} files in {folder} are not for this user to read"));
+            warn(format_args!("{count} files in {folder} are not readable by this user"));
         }
         match &self.missing_spool {
             Some(why) => Err(Failure::Installation(why.clone())),
@@ -96,7 +96,7 @@ impl<'a> ControlFiles<'a> {
     fn name(&mut self, file: &[u8]) -> Option<SpoolName> {
         let name = SpoolName::from_notified(file);
         if name.is_none() {
-            self.warnings.add(|| format!("{} is no name in a spool", quote(file)));
+            self.warnings.add(|| format!("{} is not a spool file name", quote(file)));
         }
         name
     }

@@ -20,8 +20,8 @@ pub enum Version {
 pub fn read<R: Read>(lines: &mut Lines<R>, server: &Server) -> Result<Version, Failure> {
     let Some(line) = lines.next()? else {
         return Err(Failure::Unavailable(format!(
-            "{server} closes the connection without a word: it has too many clients, or this host \
-             may not ask it"
+            "{server} closes the connection without a greeting: it has too many clients, or it \
+             refuses this host"
         )));
     };
     if line.starts_with(b"version zmailer 2.0") {
@@ -36,7 +36,7 @@ pub fn read<R: Read>(lines: &mut Lines<R>, server: &Server) -> Result<Version, F
         return Err(Failure::Unavailable(format!("{server} refuses: {}", text.trim_end())));
     }
     Err(Failure::Protocol(format!(
-        "{server} is no MAILQ server, it begins with {}; option -p names another port",
+        "{server} is not a MAILQ server: it begins with {}; option -p names another port",
         quote(line)
     )))
 }
@@ -49,7 +49,7 @@ pub fn read_challenge<R: Read>(lines: &mut Lines<R>, server: &Server) -> Result<
         }
         Some(challenge) => Ok(challenge.to_vec()),
         None => Err(Failure::Unavailable(format!(
-            "{server} closes the connection behind its greeting; has it ended?"
+            "{server} closes the connection after its greeting; was it stopped?"
         ))),
     }
 }

@@ -82,7 +82,7 @@ impl<R: Read> Lines<R> {
                 Ok(buffer) => buffer,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
                 Err(error) => {
-                    return Err(Failure::Protocol(format!("the answer breaks off: {error}")));
+                    return Err(Failure::Protocol(format!("the answer is incomplete: {error}")));
                 }
             };
             if buffer.is_empty() && self.line.is_empty() {

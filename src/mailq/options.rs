@@ -32,7 +32,7 @@ pub struct MailqOptions {
     #[command(flatten)]
     pub classic: ClassicOptions,
 
-    /// The host whose scheduler is asked
+    /// Host of the scheduler
     #[arg(value_name = "SERVER")]
     pub operand: Option<String>,
 
@@ -43,7 +43,7 @@ pub struct MailqOptions {
 
 /// Server to ask, and login.
 #[derive(Args, Clone, Debug, Default)]
-#[command(next_help_heading = "Whom to ask")]
+#[command(next_help_heading = "Server")]
 pub struct ServerOptions {
     /// Use IPv4 addresses of the server only
     ///
@@ -61,36 +61,34 @@ pub struct ServerOptions {
     #[arg(short = 'd', long, global = true)]
     pub debug: bool,
 
-    /// Where the server is reached
+    /// Port or socket of the scheduler
     ///
-    /// A TCP port by its number, or by the name of its service; or the path of a UNIX socket, which
-    /// begins with "/" or "UNIX:/", and is always one on this host.
+    /// A TCP port by its number, or by the name of its service; or a UNIX socket on this host by
+    /// its path, with "/" or "UNIX:/" at the beginning.
     #[arg(short = 'p', long, value_name = "PORT|PATH", global = true)]
     pub port: Option<String>,
 
-    /// The host whose scheduler is asked
+    /// Host of the scheduler
     ///
-    /// It can also be given without an option. With a name that is a command as well, only this
-    /// will do.
+    /// It can also be given without an option, unless its name is that of a command.
     #[arg(long, value_name = "HOST", global = true)]
     pub server: Option<String>,
 
-    /// Who asks, for servers that want to know
+    /// User and password, for servers that require a login
     ///
-    /// That is for version 2 of the protocol. The separator may be "/", ":" or ",", whichever is
-    /// found first in this order; without any, the password is "nobody". By default it is
-    /// "nobody/nobody". Everybody on this host can see the password while the program runs;
-    /// --login-file is better.
+    /// For version 2 of the protocol. The separator is the first "/", or else the first ":", or
+    /// else the first ",". Without any, the password is "nobody". The default is "nobody/nobody".
+    /// All users of this host can see the password while the program runs; --login-file is better.
     #[arg(short = 'U', long, value_name = "USER/PASSWORD", global = true)]
     pub login: Option<String>,
 
-    /// A file whose first line says who asks
+    /// File whose first line has user and password
     ///
-    /// It has the form of -U, and should be for nobody else to read.
+    /// It has the form of -U. Only its owner should be able to read it.
     #[arg(long, value_name = "FILE", conflicts_with = "login", global = true)]
     pub login_file: Option<PathBuf>,
 
-    /// The ZENV file of the installation, which says where everything is
+    /// ZENV file of the installation, which names its spool and logs
     ///
     /// By default it is /etc/zmailer.conf, which need not exist.
     #[arg(short = 'Z', long, value_name = "FILE", global = true)]
@@ -111,27 +109,27 @@ impl ServerOptions {
 /// Arguments for output without a command: those of ZMailer's `mailq`.
 #[derive(Args, Clone, Debug, Default)]
 pub struct ClassicOptions {
-    /// Show only what goes by this channel
+    /// Show only mail for this channel
     #[arg(short = 'c', long, value_name = "CHANNEL")]
     pub channel: Option<String>,
 
-    /// Accepted, and not used
+    /// Accepted without effect
     #[arg(short = 'E', long = "expand", value_name = "TEXT")]
     pub expand: Option<String>,
 
-    /// Show only what goes to this host
+    /// Show only mail for this host
     #[arg(short = 'h', long, value_name = "HOST")]
     pub host: Option<String>,
 
-    /// Show only messages whose control files belong to the user who asks, with -v
+    /// Show only messages whose control files belong to the calling user; implies -v
     #[arg(short = 'i', long, overrides_with = "user")]
     pub mine: bool,
 
     /// Remove a message from the queue
     ///
-    /// The message is named by its spool id, or by the name of its control file without folders.
-    /// Its senders are not told. That is for version 2 of the protocol; the server says the same
-    /// where there is no such message.
+    /// The message is named by its spool id, or by the name of its control file without folders. No
+    /// report is sent to its sender. It requires version 2 of the protocol, whose answer is the
+    /// same if there is no such message.
     #[arg(short = 'K', long, value_name = "ID", conflicts_with_all = ["report", "sizes", "summary", "status", "why"])]
     pub kill: Option<String>,
 
@@ -141,24 +139,23 @@ pub struct ClassicOptions {
     #[arg(short = 'M', long = "shared-memory")]
     pub shared_memory: bool,
 
-    /// Show the report on threads and agents instead of the messages
+    /// Show the report on destinations and agents instead of the messages
     ///
-    /// See below. Given twice, leave out the lines of single threads; three times, show only the
-    /// totals; four times, the counters of the server. Version 1 of the protocol has no more than
-    /// the second. Of a scheduler that hides its messages (its option -Q), there is nothing else to
-    /// be seen.
+    /// See below. Given twice, omit the lines of single destinations; three times, show only the
+    /// totals; four times, the counters of the server. Version 1 of the protocol has only the first
+    /// two. For a scheduler with the option -Q this is the only view.
     #[arg(short = 'Q', long, action = ArgAction::Count)]
     pub report: u8,
 
-    /// Count the files in the folders of the spool first, and tell whether router and scheduler run
+    /// Count the files in the folders of the spool first, and show if router and scheduler run
     ///
     /// Given twice, do only that, unless -S is given, too.
     #[arg(short = 's', long, action = ArgAction::Count)]
     pub status: u8,
 
-    /// Show for each channel and host only how many messages there are, and how large
+    /// Show only the number and size of messages for each channel and host
     ///
-    /// The size is that of all, and the average. Given twice, show only how many there are.
+    /// It shows the total and the average size. Given twice, it shows only the number.
     #[arg(short = 'S', long, action = ArgAction::Count)]
     pub sizes: u8,
 
@@ -170,11 +167,11 @@ pub struct ClassicOptions {
     #[arg(long, conflicts_with_all = ["report", "sizes"])]
     pub summary: bool,
 
-    /// Show no details, whatever -v, -i or -u ask for; a -v behind it counts again
+    /// Show no details, even with -v, -i or -u; a later -v takes effect again
     #[arg(short = 't', long, overrides_with = "verbose")]
     pub terse: bool,
 
-    /// Show only messages whose control files belong to this user, with -v
+    /// Show only messages whose control files belong to this user; implies -v
     #[arg(short = 'u', long, value_name = "USER", overrides_with = "mine")]
     pub user: Option<String>,
 
@@ -185,13 +182,13 @@ pub struct ClassicOptions {
     #[arg(short = 'v', long, action = ArgAction::Count, overrides_with = "terse")]
     pub verbose: u8,
 
-    /// Say why something waits: a channel/host, a spool id, or a control file
+    /// Explain why something waits: a channel/host, a spool id, or a control file
     ///
     /// There is a sentence for each reason, with the name of the limit and the line of the
-    /// configuration that sets it. Where work goes by messages (job-order, slot-cost) it says, of a
-    /// message, how many others are before it, whose turn it is, and what it takes to preempt that
-    /// one. The scheduler of this host is asked, over the socket .scheduler.control in POSTOFFICE,
-    /// which only its own user and root may use.
+    /// configuration that sets it. With scheduling by messages (job-order, slot-cost) it shows, for
+    /// a message, how many others are before it, which one has its turn, and what it takes to
+    /// preempt that one. It asks the scheduler of this host over the socket .scheduler.control in
+    /// POSTOFFICE, which only the scheduler's user and root may use.
     #[arg(long, value_name = "SUBJECT", conflicts_with_all = ["report", "sizes", "summary", "status"])]
     pub why: Option<String>,
 }
@@ -235,10 +232,10 @@ impl MailqOptions {
     pub fn check(mut self) -> Result<MailqOptions, Failure> {
         let wrong = |what: &str| Err(Failure::Usage(what.to_string()));
         if self.command.is_some() && self.classic.has_options() {
-            return wrong("the options that show the queue do not go with a command");
+            return wrong("options of the classic output cannot be combined with a command");
         }
         if self.operand.is_some() && self.server_options.server.is_some() {
-            return wrong("two servers are named");
+            return wrong("more than one server is named");
         }
         self.server_options.server = self.operand.take().or(self.server_options.server);
         Ok(self)

@@ -54,7 +54,7 @@ impl Server {
             (None, Some(text)) => {
                 let wrong = |error| Failure::Installation(format!("MAILQPORT: {error}"));
                 match read_port(text).map_err(wrong)? {
-                    MailqSocket::Unix(_) => return Err(wrong(format!("{text} is no TCP port"))),
+                    MailqSocket::Unix(_) => return Err(wrong(format!("{text} is not a TCP port"))),
                     MailqSocket::Tcp { port, address } => (port, address),
                 }
             }
@@ -91,9 +91,9 @@ impl Server {
             // A mistyped command is taken for the name of a host.
             let advice = match host.contains('.') {
                 true => "",
-                false => "\nmailq: if it was meant to be a command: option --help lists them",
+                false => "\nmailq: option --help lists the commands",
             };
-            Failure::Unavailable(format!("the address of {host} cannot be found: {why}{advice}"))
+            Failure::Unavailable(format!("cannot resolve {host}: {why}{advice}"))
         };
         let mut addresses = match resolved {
             Some(Ok(addresses)) => addresses,
@@ -107,7 +107,7 @@ impl Server {
         });
         if addresses.is_empty() {
             let option = if family == Family::V4 { "-4" } else { "-6" };
-            return Err(failed(format!("it has none of the kind that {option} asks for")));
+            return Err(failed(format!("it has no address of the kind that {option} selects")));
         }
         Ok(Addresses::Internet(addresses))
     }
@@ -147,12 +147,12 @@ fn read_port(text: &str) -> Result<MailqSocket, String> {
 
 fn port_number(port: &TcpPort) -> Result<u16, String> {
     match port {
-        TcpPort::Number(0) => Err("0 is no port that can be asked".to_string()),
+        TcpPort::Number(0) => Err("0 is not a valid port".to_string()),
         TcpPort::Number(number) => Ok(*number),
         TcpPort::Service(name) => match port::of_service(name) {
             Some(port) => Ok(port),
             None if name == "mailq" => Ok(port::DEFAULT),
-            None => Err(format!("the service {name}/tcp is not known")),
+            None => Err(format!("unknown service {name}/tcp")),
         },
     }
 }

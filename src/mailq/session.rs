@@ -75,7 +75,7 @@ impl Request {
     pub fn check(&self) -> Result<(), Failure> {
         match self.line.contains(char::is_control) {
             true => {
-                let message = "there is a control character in what is asked for";
+                let message = "a request must not contain control characters";
                 Err(Failure::Usage(message.to_string()))
             }
             false => Ok(()),
@@ -110,7 +110,7 @@ impl<S: Read + Write> Session<S> {
     /// Returns false if the server does not know SCRAM.
     fn log_in_by_scram(&mut self, credentials: &Credentials) -> Result<bool, Failure> {
         let client = credentials.scram().map_err(|error| {
-            Failure::Installation(format!("there are no random numbers: {error}"))
+            Failure::Installation(format!("cannot read random numbers: {error}"))
         })?;
         self.write(&format!("AUTH2 SCRAM-SHA-256 {}\n", client.first()));
         let first = self.line("it answers the login")?;
@@ -142,11 +142,11 @@ impl<S: Read + Write> Session<S> {
     /// Begins a dialogue on a control socket, and reads its greeting.
     pub fn on_control_socket(lines: Lines<S>, server: &Server) -> Result<Session<S>, Failure> {
         let mut session = Session::new(lines, server);
-        let greeting = session.line("it says what it is")?;
+        let greeting = session.line("its greeting")?;
         match greeting == CONTROL_GREETING.trim_end().as_bytes() {
             true => Ok(session),
             false => Err(Failure::Protocol(format!(
-                "{server} is no control socket, it begins with {}",
+                "{server} is not a control socket: it begins with {}",
                 quote(&greeting)
             ))),
         }
@@ -205,7 +205,7 @@ impl<S: Read + Write> Session<S> {
         match self.answer()? {
             Answer::Text(text) => Ok(text),
             Answer::Line(line) => Err(Failure::Protocol(format!(
-                "{server} answers with one line where there should be a text: {}",
+                "{server} answers with one line instead of a text: {}",
                 quote(&line)
             ))),
         }
@@ -216,9 +216,9 @@ impl<S: Read + Write> Session<S> {
         let server = self.server.to_string();
         match self.ask(request)? {
             Answer::Line(line) => Ok(line),
-            Answer::Text(_) => Err(Failure::Protocol(format!(
-                "{server} answers with a text where there should be one line"
-            ))),
+            Answer::Text(_) => {
+                Err(Failure::Protocol(format!("{server} answers with a text instead of one line")))
+            }
         }
     }
 
@@ -368,7 +368,7 @@ mod tests {
         let challenge = "220 MAILQ-V2-CHALLENGE: 1795255943.68171.2\n";
         for (answer, status, words) in [
             ("-BAD USER OR PASSWORD\n", 77, "the password of user nobody"),
-            ("-BAD USER OR AUTHENTICATOR OR CONTACT ADDRESS\n", 77, "user nobody from here"),
+            ("-BAD USER OR AUTHENTICATOR OR CONTACT ADDRESS\n", 77, "user nobody from this host"),
             ("-\x1b[2J\n", 77, "^[[2J"),
             ("\n", 76, "empty line"),
             ("", 76, "before it answers the login"),

@@ -62,9 +62,9 @@ impl<'a> ClassicOutput<'a> {
             let count = report::print(screen, lines, &self.filter.selection, level)?;
             return match lines.is_complete() && count > 0 {
                 true => Ok(()),
-                false => {
-                    Err(Failure::Protocol(format!("the report breaks off after {count} lines")))
-                }
+                false => Err(Failure::Protocol(format!(
+                    "the report is incomplete: it ends after {count} lines"
+                ))),
             };
         }
         let queue = v1::read(lines, &mut self.warnings)?;
@@ -163,7 +163,7 @@ impl<'a> ClassicOutput<'a> {
 pub fn no_requests() -> Failure {
     Failure::Unavailable(
         "this scheduler speaks MAILQ version 1, and takes no requests; with PARAMauthfile in its \
-         scheduler.cf, it would"
+         scheduler.cf, it would speak version 2"
             .to_string(),
     )
 }
@@ -180,7 +180,7 @@ fn owner(classic: &ClassicOptions) -> Result<Option<u32>, Failure> {
     match &classic.user {
         Some(name) => match users::user_id(name) {
             Ok(Some(id)) => Ok(Some(id)),
-            Ok(None) => Err(Failure::Usage(format!("there is no user {name}"))),
+            Ok(None) => Err(Failure::Usage(format!("unknown user {name}"))),
             Err(error) => Err(Failure::Usage(format!("user {name} cannot be looked up: {error}"))),
         },
         None => Ok(classic.mine.then(users::effective_user)),

@@ -22,7 +22,7 @@ const MAX_TEXT_LEN: usize = 60;
 const MAX_COLUMN_WIDTH: usize = 80;
 /// Titles of the columns: names first, texts last, numbers between.
 const TITLES: [&str; 8] =
-    ["THREAD", "MSGS", "RCPTS", "RUN", "RETRY", "WAIT", "OLDEST", "LAST TEXT"];
+    ["DESTINATION", "MSGS", "RCPTS", "RUN", "RETRY", "WAIT", "OLDEST", "LAST TEXT"];
 
 /// Counts of a thread, or of all.
 #[derive(Clone, Copy, Debug, Default)]

@@ -80,7 +80,7 @@ pub fn skip_to_report<R: Read>(lines: &mut Lines<R>) -> Result<(), Failure> {
 
 fn cut(count: u64) -> Failure {
     Failure::Protocol(format!(
-        "the answer breaks off before \"End:\", after {count} lines; as it is not complete, \
+        "the answer is incomplete: it ends before \"End:\", after {count} lines; \
          nothing of it is shown"
     ))
 }
@@ -88,18 +88,18 @@ fn cut(count: u64) -> Failure {
 fn check_links(queue: &Queue, warnings: &mut Warnings) {
     let count = queue.count_unlinked();
     if count > 0 {
-        warnings.add(|| format!("{count} entries are without channel or host"));
+        warnings.add(|| format!("{count} entries have no channel or host"));
     }
 }
 
 fn take_vertex(queue: &mut Queue, line: &[u8]) -> Result<(), String> {
-    let (_, (key, vertex)) = vertex(line).map_err(|_| "no entry of a message".to_string())?;
+    let (_, (key, vertex)) = vertex(line).map_err(|_| "not a message entry".to_string())?;
     let (stated, found) = (vertex.recipients, vertex.offsets.len() as u64);
     if stated == 0 {
         return Err("no recipient".to_string());
     }
     if !queue.add(key, vertex) {
-        return Err(format!("key {key} once more"));
+        return Err(format!("duplicate key {key}"));
     }
     match stated == found {
         true => Ok(()),
@@ -109,15 +109,15 @@ fn take_vertex(queue: &mut Queue, line: &[u8]) -> Result<(), String> {
 
 fn take_name_list(queue: &mut Queue, part: NameKind, line: &[u8]) -> Result<(), String> {
     // A name may contain colons.
-    let end = memmem::find(line, b":\t>").ok_or("no list of keys")?;
+    let end = memmem::find(line, b":\t>").ok_or("not a list of keys")?;
     let (name, keys) = (&line[..end], &line[end + 2..]);
-    let (rest, keys) = keys_of_name_list(keys).map_err(|_| "no list of keys".to_string())?;
+    let (rest, keys) = keys_of_name_list(keys).map_err(|_| "not a list of keys".to_string())?;
     if let Some((count, first)) = queue.link(part, name, &keys) {
         return Err(format!("{count} keys that are unknown or used already, such as {first},"));
     }
     match rest.is_empty() {
         true => Ok(()),
-        false => Err("something behind the keys".to_string()),
+        false => Err("extra text after the keys".to_string()),
     }
 }
 

@@ -90,14 +90,14 @@ pub fn threads<S: Read + Write>(
     while let Some(line) = lines.next()? {
         let mut parts = line.splitn(3, |byte| *byte == b'\t');
         let (Some(channel), Some(host)) = (parts.next(), parts.next()) else {
-            warnings.add(|| format!("no thread in {}", quote(line)));
+            warnings.add(|| format!("no destination in {}", quote(line)));
             continue;
         };
         if !selection.matches(channel, host) {
             continue;
         }
         if threads.len() == max {
-            return Err(Failure::Protocol(format!("there are more than {max} threads")));
+            return Err(Failure::Protocol(format!("there are more than {max} destinations")));
         }
         let age = parts.next().and_then(report::age).map(<[u8]>::to_vec);
         threads.push(ListedThread { channel: channel.to_vec(), host: host.to_vec(), age });
@@ -153,7 +153,7 @@ fn ask_next<'a, S: Read + Write>(
     let name = [b"SHOW THREAD ", thread.channel.as_slice(), b" ", &thread.host].concat();
     let line = String::from_utf8(name).map_err(|error| {
         let shown = quote(error.as_bytes());
-        Failure::Protocol(format!("nobody can ask for a thread of such a name: {shown}"))
+        Failure::Protocol(format!("the name of a destination is not UTF-8: {shown}"))
     })?;
     session.send(Request::new(line, "TT"))
 }
@@ -169,7 +169,7 @@ impl<'a> RecipientRecord<'a> {
     /// Older servers send no index.
     pub fn parse(line: &'a [u8]) -> Result<RecipientRecord<'a>, &'static str> {
         let mut parts = line.splitn(10, |byte| *byte == b'\t');
-        let mut part = || parts.next().ok_or("not all that belongs to a recipient");
+        let mut part = || parts.next().ok_or("incomplete line of a recipient");
         let file = part()?;
         let second = part()?;
         let (index, sender) = match second.first().is_some_and(u8::is_ascii_digit) {
@@ -186,7 +186,7 @@ impl<'a> RecipientRecord<'a> {
 
 fn number<N: std::str::FromStr>(text: &[u8]) -> Result<N, &'static str> {
     let number = std::str::from_utf8(text).ok().and_then(|text| text.parse().ok());
-    number.ok_or("no number where there should be one")
+    number.ok_or("a number is missing")
 }
 
 #[cfg(test)]

@@ -105,7 +105,7 @@ impl Reader {
                 self.within = ParseContext::Comment(1);
                 self.is_apart = true;
             }
-            b'<' if self.inside.is_some() => return Err(AddressListError("one < behind another")),
+            b'<' if self.inside.is_some() => return Err(AddressListError("a second <")),
             b'<' => self.inside = Some((Text::default(), false)),
             b'>' => match &mut self.inside {
                 Some((_, is_closed)) if !*is_closed => *is_closed = true,
@@ -117,7 +117,7 @@ impl Reader {
             b':' => self.outside = Text::default(),
             0..0x20 | 0x7f => return Err(AddressListError("a control character")),
             _ if matches!(self.inside, Some((_, true))) => {
-                return Err(AddressListError("text behind the > of an address"));
+                return Err(AddressListError("text after the > of an address"));
             }
             _ => {
                 self.within = match byte {
@@ -145,13 +145,13 @@ impl Reader {
         let address = match self.inside.take() {
             Some((_, false)) => return Err(AddressListError("a < without >")),
             Some((inside, true)) if inside.bytes.is_empty() => {
-                return Err(AddressListError("nobody between < and >"));
+                return Err(AddressListError("no address between < and >"));
             }
             Some((inside, true)) => inside,
             None => outside,
         };
         if address.has_gap {
-            return Err(AddressListError("words without a comma between"));
+            return Err(AddressListError("missing comma between words"));
         }
         if address.bytes.iter().any(u8::is_ascii_control) {
             return Err(AddressListError("a control character"));
@@ -165,7 +165,7 @@ impl Reader {
 
     fn finish(mut self) -> Result<Vec<String>, AddressListError> {
         if self.within != ParseContext::Words {
-            return Err(AddressListError("quotes, brackets or a comment without an end"));
+            return Err(AddressListError("unclosed quote, bracket or comment"));
         }
         self.end_address()?;
         Ok(self.found)

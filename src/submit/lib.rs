@@ -69,7 +69,7 @@ fn run(options: &SubmitOptions) -> Result<(), Failure> {
     let postoffice = options.postoffice.clone();
     let postoffice = postoffice.or_else(|| zenv.get("POSTOFFICE").map(PathBuf::from));
     let postoffice =
-        postoffice.ok_or_else(|| Failure::new(USAGE, "where is the spool? -P or -Z"))?;
+        postoffice.ok_or_else(|| Failure::new(USAGE, "no spool given: use -P or -Z"))?;
     let submitter = Submitter {
         spool: Spool::new(&postoffice),
         level: level(zenv.get("SCHEDULERDIRHASH"), options.hash),

@@ -27,7 +27,7 @@ pub enum SubmitError {
     #[error("the {0} header cannot be read: {1}")]
     Header(String, AddressListError),
     /// Neither the command line nor a header names a recipient.
-    #[error("it is for nobody")]
+    #[error("it has no recipients")]
     NoRecipient,
 }
 

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 #[derive(Parser, Clone, Debug)]
 #[command(name = "submit", version)]
 pub struct SubmitOptions {
-    /// Who it is from; `<>` or nothing for nobody
+    /// Sender address; `<>` or empty for the null sender
     #[arg(short = 'f', long = "from", value_name = "ADDRESS", default_value = "postmaster")]
     from: String,
 
@@ -24,19 +24,19 @@ pub struct SubmitOptions {
     #[arg(short = 'n', long = "next-host", value_name = "HOST")]
     pub host: Option<String>,
 
-    /// When the sender wants to hear of it: NEVER, or of SUCCESS, FAILURE, DELAY
+    /// Reports to the sender: NEVER, or any of SUCCESS, FAILURE, DELAY
     #[arg(short = 'N', long = "notify", value_name = "WHEN")]
     pub notify: Option<String>,
 
-    /// How urgent it is: 0 first, 9 last
+    /// Priority: 0 first, 9 last
     #[arg(long = "priority", value_name = "0-9", value_parser = clap::value_parser!(u8).range(0..=9))]
     pub priority: Option<u8>,
 
-    /// Also send it to those in its To, Cc and Bcc headers
+    /// Also send it to the addresses in its To, Cc and Bcc headers
     #[arg(short = 't')]
     pub recipients_in_headers: bool,
 
-    /// A line with only a dot does not end the message; it never does
+    /// Ignored: a line with only a dot never ends the message
     #[arg(short = 'i')]
     _dots: bool,
 
@@ -60,7 +60,7 @@ pub struct SubmitOptions {
     #[arg(short = 'H', long = "hash", action = ArgAction::Count)]
     pub hash: u8,
 
-    /// Who it is for
+    /// Recipient addresses
     #[arg(required_unless_present = "recipients_in_headers", value_name = "RECIPIENT")]
     recipients: Vec<String>,
 }
@@ -86,12 +86,12 @@ impl SubmitOptions {
             ("name", self.full_name.as_ref()),
             ("channel", Some(&self.channel)),
             ("host", self.host.as_ref()),
-            ("notification wish", self.notify.as_ref()),
+            ("notify value", self.notify.as_ref()),
         ];
         let recipients = self.recipients.iter().map(|recipient| ("recipient", Some(recipient)));
         for (what, text) in texts.into_iter().chain(recipients) {
             if let Some(text) = text.filter(|text| text.contains(char::is_control)) {
-                return Err(format!("the {what} {text:?} has control characters in it"));
+                return Err(format!("the {what} {text:?} contains control characters"));
             }
         }
         if self.channel.is_empty() || self.recipients().any(str::is_empty) {
@@ -99,7 +99,7 @@ impl SubmitOptions {
         }
         // Agents compare channels byte by byte, and the scheduler keeps them in lower case.
         if self.channel.chars().any(|c| c.is_whitespace() || c.is_uppercase()) {
-            return Err(format!("the channel {:?} is no word in lower case", self.channel));
+            return Err(format!("the channel {:?} is not a word in lower case", self.channel));
         }
         match &self.notify {
             Some(when) if !is_notify_value(when) => Err(format!(

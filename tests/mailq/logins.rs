@@ -20,7 +20,7 @@ fn passwords_are_stored_as_hashes() {
     let again = Stored::with_salt("secret", salt.expect("base64"), 40_000).to_string();
     assert_eq!(stored, again);
     site.mailq_with_input("passwd fred", "\n").failed(64, "the password is empty");
-    site.mailq_with_input("passwd a:b", "x\n").failed(64, "no colons");
+    site.mailq_with_input("passwd a:b", "x\n").failed(64, "not have colons");
 }
 
 #[test]

@@ -142,7 +142,7 @@ fn version_1_works_with_real_scheduler() {
 
     drop(scheduler);
     let run = site.mailq(&format!("-p {}", site.path("mailq").display()));
-    run.failed(69, "which is gone");
+    run.failed(69, "which has ended");
 }
 
 #[test]
@@ -186,8 +186,8 @@ fn version_2_works_with_real_scheduler() {
     let run = |arguments: &str| site.mailq(&format!("-p {socket} {arguments}"));
     run("-U root/wrong").failed(77, "the password of user root");
     run("-U fred").failed(77, "user fred");
-    run("-U few/pw").failed(77, "it takes TT or ALL");
-    run("etrn y").failed(77, "it takes ETRN or ALL");
+    run("-U few/pw").failed(77, "it requires TT or ALL");
+    run("etrn y").failed(77, "it requires ETRN or ALL");
     assert_eq!(run("-U few/pw -QQQ").status, 0);
     assert_eq!(run("-U root/sekret -K 99999999").good(), "KILLed something.\n");
     assert_eq!(run(&format!("-U root/sekret -K {second}")).good(), "KILLed something.\n");
@@ -226,7 +226,7 @@ fn commands_work_with_real_scheduler() {
     let started = Instant::now();
     let summary = loop {
         let run = site.mailq(&format!("summary {login}"));
-        if run.status == 0 && run.text().contains("MOST TROUBLED") {
+        if run.status == 0 && run.text().contains("MOST TRIED") {
             break run.good();
         }
         assert!(started.elapsed() < DEADLINE, "{run:?}");
@@ -246,7 +246,7 @@ fn commands_work_with_real_scheduler() {
         (&format!("why {destination}"), "is known to be unreachable: "),
         ("rings", "slow/*"),
         ("agents", "hold/*"),
-        ("orders", "Nothing is on hold"),
+        ("orders", "No holds"),
         ("counters", "SC.StoredMessages-G"),
         ("check", "MAILQ OK - 2 messages, 3 recipients"),
         ("check slow/*", "MAILQ OK - 1 message, 1 recipient"),
@@ -259,22 +259,22 @@ fn commands_work_with_real_scheduler() {
             }
         }
     }
-    site.mailq(&format!("events {login}")).failed(77, "it takes EVENTS or ALL");
+    site.mailq(&format!("events {login}")).failed(77, "it requires EVENTS or ALL");
     let mut events = site.command("events").stdout(Stdio::piped()).spawn().expect("it starts");
     let mut lines = std::io::BufReader::new(events.stdout.take().expect("a pipe"));
     // The start of the subscription cannot be observed, so messages come until it has an event.
-    let requests = std::thread::spawn(move || {
+    let reader = std::thread::spawn(move || {
         let mut line = String::new();
         std::io::BufRead::read_line(&mut lines, &mut line).expect("a line");
         line
     });
-    while !requests.is_finished() {
+    while !reader.is_finished() {
         submit(&site, &["slow y eve@y.test"]);
         assert!(started.elapsed() < DEADLINE);
         std::thread::sleep(Duration::from_millis(100));
     }
-    let requests = requests.join().expect("a line");
-    assert!(requests.contains("  arrived"), "{requests}");
+    let event = reader.join().expect("a line");
+    assert!(event.contains("  arrived"), "{event}");
     events.kill().expect("it runs");
     events.wait().expect("it is our child");
 }

@@ -197,7 +197,7 @@ fn summary_shows_totals_of_threads() {
     let site = Site::new();
     let shown = site.ask(&recorded("full.s2c"), "--summary").good();
     expect_test::expect![[r#"
-        THREAD                    MSGS  RCPTS  RUN  RETRY  WAIT  OLDEST  LAST TEXT
+        DESTINATION               MSGS  RCPTS  RUN  RETRY  WAIT  OLDEST  LAST TEXT
         smtpx/[127.0.0.1]            1      1    0      1     0     14s  ->> 450 4.2.1 mailbox busy
         smtpx/[127.0.0.66]           3      4    0      3     0     14s  smtp; 500 (connect to 127.0.0.66 [127.0.0.66|2525|127.0.0.1|...
         smtpx/[127.0.0.67]           1      1    0      1     0     14s  smtp; 500 (connect to 127.0.0.67 [127.0.0.67|2525|127.0.0.1|...
@@ -215,9 +215,9 @@ fn summary_shows_totals_of_threads() {
     .assert_eq(&shown);
     let shown = site.ask(&recorded("tcp.s2c"), "--summary -h g0.test").good();
     expect_test::expect![[r#"
-        THREAD     MSGS  RCPTS  RUN  RETRY  WAIT  OLDEST  LAST TEXT
-        c/g0.test     1      1    0      0     1      5s
-        total         1      1    0      0     1
+        DESTINATION  MSGS  RCPTS  RUN  RETRY  WAIT  OLDEST  LAST TEXT
+        c/g0.test       1      1    0      0     1      5s
+        total           1      1    0      0     1
     "#]]
     .assert_eq(&shown);
 }

@@ -11,11 +11,11 @@ fn refused_connection_is_explained() {
     let ask = || site.mailq(&format!("-p {port} 127.0.0.1"));
     let pid_file = site.spool().join(".pid.scheduler");
     ask().failed(69, "Connection refused");
-    ask().failed(69, "the scheduler has to be started: there is no ");
+    ask().failed(69, "the scheduler is not running: there is no ");
     fs::write(&pid_file, "99999999\n").expect("written");
-    ask().failed(69, "names process 99999999, which is gone");
+    ask().failed(69, "names process 99999999, which has ended");
     fs::write(&pid_file, format!("{}\n", std::process::id())).expect("written");
-    ask().failed(69, &format!("a scheduler runs as process {}", std::process::id()));
+    ask().failed(69, &format!("a scheduler is running as process {}", std::process::id()));
     fs::remove_dir_all(site.spool()).expect("removed");
     ask().failed(69, "is the scheduler running? Option -Z");
 }
@@ -35,7 +35,7 @@ fn missing_socket_is_reported() {
 fn unknown_host_is_reported() {
     let site = Site::new();
     site.mailq("-p 1 no-such-host.invalid").failed(69, "no-such-host.invalid");
-    site.mailq("no-such-command").failed(69, "if it was meant to be a command: option --help");
+    site.mailq("no-such-command").failed(69, "option --help lists the commands");
     site.mailq("-6 -p 1 127.0.0.1").failed(69, "-6");
 }
 
@@ -43,9 +43,9 @@ fn unknown_host_is_reported() {
 fn other_protocols_are_refused() {
     let site = Site::new();
     for (answer, status, words) in [
-        (&b""[..], 69, "closes the connection without a word"),
+        (&b""[..], 69, "closes the connection without a greeting"),
         (b"500 TCP-WRAPPER refusing 'mailq' query from your whereabouts\r\n", 69, "TCP-WRAPPER"),
-        (b"220 mail.example.org ESMTP\r\n", 76, "is no MAILQ server"),
+        (b"220 mail.example.org ESMTP\r\n", 76, "is not a MAILQ server"),
         (b"\x1b[2J\x07", 76, "it begins with \"^[[2J^G\""),
         (
             b"version zmailer 2.0\n220 MAILQ-V2-CHALLENGE: 1.2.3\n",
@@ -53,7 +53,7 @@ fn other_protocols_are_refused() {
             "before it answers the login",
         ),
         (b"version zmailer 2.0\n550 NO ACCESS FOR YOU\n", 77, "550 NO ACCESS FOR YOU"),
-        (b"version zmailer 2.0\n", 69, "closes the connection behind its greeting"),
+        (b"version zmailer 2.0\n", 69, "closes the connection after its greeting"),
     ] {
         for options in ["", "-Q", "--summary"] {
             let run = site.ask(answer, options);

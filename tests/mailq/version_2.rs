@@ -270,7 +270,7 @@ fn summary_shows_totals_of_threads_in_version_2() {
     let answers = answers(&client_output("opt-c-h"), Dialect::New);
     let (run, _) = ask(&site, fake_server(&answers), "--summary");
     expect_test::expect![[r#"
-        THREAD              MSGS  RCPTS  RUN  RETRY  WAIT  OLDEST  LAST TEXT
+        DESTINATION         MSGS  RCPTS  RUN  RETRY  WAIT  OLDEST  LAST TEXT
         smtpx/[127.0.0.66]     3      6    0      3     0     54s  smtp; 500 (connect to 127.0.0.66 [127.0.0.66|2525|127.0.0.1|...
         total                  3      6    0      3     0
     "#]]
@@ -333,12 +333,12 @@ fn failed_logins_are_explained() {
         (
             "07-auth-fail-badpw",
             "nobody/wrong",
-            "the password of user nobody\nmailq: option --login",
+            "the password of user nobody\nmailq: put user/password",
         ),
         (
             "08-auth-fail-baduser",
             "fred/wrong",
-            "does not accept user fred from here: BAD USER OR AUTH",
+            "does not accept user fred from this host: BAD USER OR AUTH",
         ),
     ] {
         let (run, _) = ask(
@@ -369,14 +369,14 @@ fn refused_requests_are_explained() {
     let site = Site::new();
     for (options, needs) in [("", "TT"), ("-Q", "TT"), ("-QQ", "QQ"), ("-QQQ", "SNMP")] {
         let (run, _) = ask(&site, FakeServer::with_answers(&[]), options);
-        run.failed(77, "is refused to user nobody: MAILQ2 Unknown command");
-        run.failed(77, &format!("it takes {needs} or ALL"));
+        run.failed(77, "was refused for user nobody: MAILQ2 Unknown command");
+        run.failed(77, &format!("it requires {needs} or ALL"));
         assert_eq!(run.text(), "");
     }
     let refused = b"-No ETRN allowed for you.\n".to_vec();
     let fake_server = FakeServer::with_answers(&[("ETRN a.test", refused)]);
     let run = site.mailq(&format!("-p {} --server 127.0.0.1 etrn a.test", fake_server.port));
-    run.failed(77, "ETRN a.test is refused to user nobody: No ETRN allowed for you.");
+    run.failed(77, "ETRN a.test was refused for user nobody: No ETRN allowed for you.");
     fake_server.end();
 }
 
@@ -408,10 +408,10 @@ fn malformed_lines_are_reported_in_version_2() {
     let answer = text(b"#\nx\n7\t0\ta\tb\t0\t0\t0\t0\t\tz\n7\t0\ta\t5\t0\t0\t0\t0\t\t\x1b[2J\n");
     let (run, _) =
         ask(&site, FakeServer::with_answers(&[("SHOW THREAD c h", answer)]), "-c c -h h");
-    run.failed(76, "not all that belongs to a recipient in \"x\"");
-    run.failed(76, "no number where there should be one in \"7 0 a b");
+    run.failed(76, "incomplete line of a recipient in \"x\"");
+    run.failed(76, "a number is missing in \"7 0 a b");
     assert_eq!(run.text(), "c/h:\n\t7: (0 tries) ^[[2J\n");
     let (run, _) =
         ask(&site, FakeServer::with_answers(&[("SHOW QUEUE THREADS2", text(b"x\n"))]), "");
-    run.failed(76, "no thread in \"x\"");
+    run.failed(76, "no destination in \"x\"");
 }

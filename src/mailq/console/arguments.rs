@@ -1,6 +1,6 @@
 //! Arguments of commands, other than those that select the server.
 
-use super::format::read_span;
+use super::format::{not_a_span, read_span};
 use crate::failure::Failure;
 use clap::{Args, ValueEnum};
 use zsched_mailq_protocol::subject::Subject;
@@ -8,17 +8,17 @@ use zsched_mailq_protocol::subject::Subject;
 /// Output options.
 #[derive(Args, Clone, Debug, Default)]
 pub struct OutputOptions {
-    /// Print what the scheduler sends: JSON, one object a line
+    /// Print the scheduler's JSON, one object per line
     #[arg(long)]
     pub json: bool,
 
-    /// Show it again and again, every two seconds or as often as is said
+    /// Repeat every two seconds, or at this interval
     #[arg(long, value_name = "SECONDS", num_args = 0..=1, default_missing_value = "2", require_equals = true)]
     pub watch: Option<f64>,
 
-    /// Make no line longer than this
+    /// Maximum line length
     ///
-    /// By default, lines fit the terminal; elsewhere they may have any length.
+    /// By default, lines fit the terminal. Elsewhere their length has no limit.
     #[arg(long, value_name = "COLUMNS")]
     pub width: Option<usize>,
 }
@@ -28,16 +28,15 @@ pub struct OutputOptions {
 pub struct SelectionArgs {
     /// A destination, such as smtp/mx.test or smtp/*; a host alone; or the id of a message
     ///
-    /// In a destination there may be "*" and whatever else patterns in scheduler.cf have. An id is
-    /// a spool id, or the name of a control file. What scheduler.cf calls a ring is named as
-    /// "ring=smtp/*".
+    /// A destination may contain "*" and the other wildcards of scheduler.cf. An id is a spool id,
+    /// or the name of a control file. A ring of scheduler.cf is named as "ring=smtp/*".
     pub what: Option<String>,
 
-    /// Only messages of this sender; there may be * and ? in it
+    /// Only messages of this sender; * and ? are wildcards
     #[arg(long, value_name = "PATTERN")]
     pub sender: Option<String>,
 
-    /// Only messages for this recipient; there may be * and ? in it
+    /// Only messages for this recipient; * and ? are wildcards
     #[arg(long, value_name = "PATTERN")]
     pub recipient: Option<String>,
 
@@ -49,18 +48,18 @@ pub struct SelectionArgs {
 /// Options of an order.
 #[derive(Args, Clone, Debug, Default)]
 pub struct OrderOptions {
-    /// Only tell what it would be about
+    /// Only show what the order would affect
     #[arg(long)]
     pub dry_run: bool,
 
-    /// Do not ask whether that is meant
+    /// Do not ask for confirmation
     ///
-    /// What cannot be undone is asked on a terminal, once it is known how many messages it is
-    /// about.
+    /// On a terminal, an order that cannot be undone has to be confirmed, after the number of
+    /// messages is shown.
     #[arg(long, short = 'y')]
     pub yes: bool,
 
-    /// Print what the scheduler sends: JSON, one object a line
+    /// Print the scheduler's JSON, one object per line
     #[arg(long)]
     pub json: bool,
 }
@@ -110,9 +109,7 @@ impl SelectionArgs {
         {
             if let Some(value) = value {
                 if name == "older" && read_span(value).is_none() {
-                    return Err(Failure::Usage(format!(
-                        "{value} is no span; 90s, 30m, 2h and 5d are"
-                    )));
+                    return Err(Failure::Usage(not_a_span(value)));
                 }
                 words.push(quoted(&format!("{name}={value}")));
             }

@@ -6,7 +6,7 @@
 
 use super::arguments::SelectionArgs;
 use super::client;
-use super::format::{count, read_span, span};
+use super::format::{count, not_a_span, read_span, span};
 use super::overview;
 use super::views::View;
 use crate::console::model::ThreadStatus;
@@ -28,7 +28,7 @@ pub struct Thresholds {
     #[arg(long, value_name = "SPAN", value_parser = parse_span)]
     pub warn_age: Option<f64>,
 
-    /// It is critical if the oldest message is older than this
+    /// Report critical if the oldest message is older than this
     #[arg(long, value_name = "SPAN", value_parser = parse_span)]
     pub crit_age: Option<f64>,
 
@@ -36,15 +36,13 @@ pub struct Thresholds {
     #[arg(long, value_name = "NUMBER")]
     pub warn_count: Option<u64>,
 
-    /// It is critical if there are more messages than this
+    /// Report critical if there are more messages than this
     #[arg(long, value_name = "NUMBER")]
     pub crit_count: Option<u64>,
 }
 
 fn parse_span(text: &str) -> Result<f64, String> {
-    read_span(text)
-        .filter(|span| *span >= 0.0)
-        .ok_or_else(|| "it is no span; 90s, 30m, 2h and 5d are".to_string())
+    read_span(text).filter(|span| *span >= 0.0).ok_or_else(|| not_a_span("it"))
 }
 
 /// Result of a check. The numbers are exit statuses.
@@ -94,7 +92,7 @@ fn shown(orphans: &Orphans) -> String {
     let more = if names.len() < orphans.count { ", ..." } else { "" };
     let at_least = if orphans.is_cut { "at least " } else { "" };
     let files = count(orphans.count as u64, "message file");
-    format!("{at_least}{files} without control file in queue/ ({}{more})", names.join(", "))
+    format!("{at_least}{files} without a control file in queue/ ({}{more})", names.join(", "))
 }
 
 /// Measures the whole queue, or the selected part of it.
@@ -110,9 +108,9 @@ pub fn measure(scheduler: &mut Scheduler, selection: &SelectionArgs) -> Result<M
         Scheduler::Dump(_) => overview::ask(scheduler, 0)?.summary,
     };
     let notices = [
-        (summary.loading, "the spool is still being read"),
-        (summary.draining, "the scheduler is about to end"),
-        (summary.frozen, "no agents are started"),
+        (summary.loading, "the spool is being loaded"),
+        (summary.draining, "the scheduler is shutting down"),
+        (summary.frozen, "agent starts are disabled"),
     ];
     Ok(Measures {
         messages: summary.messages,
@@ -302,7 +300,7 @@ mod tests {
         let (state, line) = Thresholds::default().evaluate(&measures);
         assert_eq!(state, CheckState::Warning);
         let start =
-            "MAILQ WARNING - 3 message files without control file in queue/ (1, 4711, ...); 0 ";
+            "MAILQ WARNING - 3 message files without a control file in queue/ (1, 4711, ...); 0 ";
         assert!(line.starts_with(start), "{line}");
     }
 

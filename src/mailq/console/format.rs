@@ -111,6 +111,11 @@ pub fn now() -> f64 {
     Timestamp::now().nanoseconds() as f64 / 1e9
 }
 
+/// The error text for a span that cannot be parsed.
+pub fn not_a_span(text: &str) -> String {
+    format!("{text} is not a time span, such as 90s, 30m, 2h or 5d")
+}
+
 /// Parses a span: `90s`, `30m`, `1d2h`, `-1s`, or a number of seconds.
 pub fn read_span(text: &str) -> Option<f64> {
     let (sign, text) = match text.strip_prefix('-') {

@@ -121,23 +121,23 @@ fn execute_command<W: Write>(
         }
         Command::Set { setting, until } => {
             let request = orders::set(setting, until.as_deref())?;
-            send(request, "Set.", output)
+            send(request, "Limit set.", output)
         }
         Command::Unset { setting } => {
             let request = orders::unset(setting)?;
-            send(request, "As the configuration says.", output)
+            send(request, "Limit reset to configuration.", output)
         }
         Command::Retire { pid } => {
             let request = Request::new(format!("RETIRE {pid}"), "AGENTS");
-            send(request, "It ends after its present job.", output)
+            send(request, "Agent ends after its current job.", output)
         }
         Command::Reload => {
             let request = Request::new("RELOAD", "RELOAD");
-            send(request, "The configuration was read again.", output)
+            send(request, "Configuration reloaded.", output)
         }
         Command::Log { level } => {
             let request = Request::new(format!("LOG {}", level.word()), "LOG");
-            send(request, &format!("It logs {}.", level.word()), output)
+            send(request, &format!("Log level: {}.", level.word()), output)
         }
         Command::Etrn { host } => {
             // The scheduler knows hosts in lower case.
@@ -226,7 +226,7 @@ fn show_view<W: Write>(
 fn interval_of(seconds: f64) -> Result<Duration, Failure> {
     match (0.1..=86_400.0).contains(&seconds) {
         true => Ok(Duration::from_secs_f64(seconds)),
-        false => Err(Failure::Usage("it can be shown every 0.1 to 86400 seconds".to_string())),
+        false => Err(Failure::Usage("the interval must be 0.1 to 86400 seconds".to_string())),
     }
 }
 

@@ -2,7 +2,7 @@
 
 use super::arguments::{OrderOptions, SelectionArgs, quoted, target};
 use super::client::parse_object;
-use super::format::{count, one_line, read_span};
+use super::format::{count, not_a_span, one_line, read_span};
 use super::model::OrderResult;
 use super::output::{Style, StyledWriter};
 use crate::failure::Failure;
@@ -52,10 +52,10 @@ impl Verb {
         match self {
             Verb::Hold => "put on hold",
             Verb::Release => "released",
-            Verb::Retry => "tried now",
-            Verb::Expire => "given up, with reports to the senders",
+            Verb::Retry => "retried now",
+            Verb::Expire => "expired, with reports to the senders",
             Verb::Delete => "deleted, without a report",
-            Verb::Reroute => "given back to the router",
+            Verb::Reroute => "returned to the router",
         }
     }
 
@@ -100,11 +100,11 @@ impl OrderCommand {
 
     /// Asks the user to confirm, without a timeout.
     pub fn confirm<W: Write>(&self, output: &mut StyledWriter<W>) -> Result<bool, Failure> {
-        output.plain("Go on? [y/N] ")?;
+        output.plain("Continue? [y/N] ")?;
         output.flush()?;
         let is_meant = read_yes();
         if !is_meant {
-            output.line("Nothing was done.")?;
+            output.line("No changes made.")?;
         }
         Ok(is_meant)
     }
@@ -130,8 +130,8 @@ impl OrderCommand {
         }
         if words.is_empty() {
             return Err(Failure::Usage(
-                "what is it about? Name a channel/host or an id, or use --sender, --recipient or \
-                 --older; '*/*' is everything"
+                "nothing is selected: name a channel/host or an id, or use --sender, --recipient \
+                 or --older; '*/*' selects everything"
                     .to_string(),
             ));
         }
@@ -152,7 +152,7 @@ impl OrderCommand {
     ) -> Result<(), Failure> {
         let OrderResult { messages, recipients, threads, busy, held, dry_run, .. } = *outcome;
         if messages == 0 && threads == 0 && busy == 0 {
-            return Ok(output.line("Nothing fits.")?);
+            return Ok(output.line("No matching mail.")?);
         }
         let parts: Vec<String> =
             [(messages, "message"), (recipients, "recipient"), (threads, "destination")]
@@ -169,12 +169,12 @@ impl OrderCommand {
         if busy > 0 {
             let are = if busy == 1 { "is" } else { "are" };
             output.line(&format!(
-                "{} {are} with agents just now: that comes when they have ended, unless they deliver",
+                "{} {are} with agents now: the order applies to what they leave undelivered",
                 count(busy, "recipient")
             ))?;
         }
         if held > 0 && self.verb != Verb::Hold {
-            output.line(&format!("{} on hold, and stay so", capitalized(&held.to_string())))?;
+            output.line(&format!("{} stay on hold", capitalized(&held.to_string())))?;
         }
         Ok(())
     }
@@ -207,7 +207,7 @@ fn outcome_of(said: &[u8]) -> Result<OrderResult, Failure> {
 
 /// Builds `SET`: the last word is `limit=value`, another one the scope.
 pub fn set(words: &[String], until: Option<&str>) -> Result<Request, Failure> {
-    let wrong = || Failure::Usage("it is: set [WHAT] LIMIT=NUMBER, as in maxring=5".to_string());
+    let wrong = || Failure::Usage("usage: set [WHAT] LIMIT=NUMBER, as in maxring=5".to_string());
     let (setting, what) = words.split_last().ok_or_else(wrong)?;
     let (limit, value) = setting.split_once('=').ok_or_else(wrong)?;
     let is_number = !value.is_empty() && value.bytes().all(|byte| byte.is_ascii_digit());
@@ -217,7 +217,7 @@ pub fn set(words: &[String], until: Option<&str>) -> Result<Request, Failure> {
     let mut line = format!("SET {} {setting}", scope(what, limit)?);
     if let Some(span) = until {
         if read_span(span).is_none_or(|span| span <= 0.0) {
-            return Err(Failure::Usage(format!("{span} is no span; 90s, 30m, 2h and 5d are")));
+            return Err(Failure::Usage(not_a_span(span)));
         }
         line.push_str(&format!(" for={span}"));
     }
@@ -227,7 +227,8 @@ pub fn set(words: &[String], until: Option<&str>) -> Result<Request, Failure> {
 /// Builds `UNSET`: the last word is the limit, another one the scope.
 pub fn unset(words: &[String]) -> Result<Request, Failure> {
     let wrong = || {
-        Failure::Usage(format!("it is: unset [WHAT] LIMIT, one of {}", SETTABLE_LIMITS.join(", ")))
+        let limits = SETTABLE_LIMITS.join(", ");
+        Failure::Usage(format!("usage: unset [WHAT] LIMIT, where LIMIT is one of {limits}"))
     };
     let (limit, what) = words.split_last().ok_or_else(wrong)?;
     if !SETTABLE_LIMITS.contains(&limit.as_str()) {
@@ -244,11 +245,11 @@ fn scope(what: &[String], limit: &str) -> Result<String, Failure> {
         // The limit is that of all rings, but the request has to name one.
         [] if limit == "maxta" => Ok("ring=*/*".to_string()),
         [] => Err(Failure::Usage(format!(
-            "{limit} of which ring? Name it, as in ring=smtp/* (rings lists them), or for maxthr a \
+            "{limit} needs a ring, as in ring=smtp/* (rings lists them), or for maxthr a \
              destination"
         ))),
         [what] => Ok(quoted(&target(what))),
-        _ => Err(Failure::Usage("it can be about one thing only".to_string())),
+        _ => Err(Failure::Usage("only one ring or destination can be named".to_string())),
     }
 }
 
@@ -334,7 +335,7 @@ mod tests {
                 r#"OK {"messages":12,"recipients":40,"dry_run":true}"#,
                 "Would be deleted, without a report: 12 messages, 40 recipients\n",
             ),
-            (Verb::Retry, "OK {}", "Nothing fits.\n"),
+            (Verb::Retry, "OK {}", "No matching mail.\n"),
         ] {
             let mut out = Vec::new();
             let outcome = outcome_of(said.as_bytes()).expect(said);

@@ -36,13 +36,13 @@ fn check(user: &str, permissions: &str, addresses: &str) -> Result<(), Failure> 
     let wrong = |what: &str| Err(Failure::Usage(what.to_string()));
     let is_separator = |c: char| c == ':' || c.is_whitespace() || c.is_control();
     if user.is_empty() || user.contains(is_separator) || user.starts_with(['#', '*']) {
-        return wrong("a user's name has no colons or blanks, and does not begin with # or *");
+        return wrong("a user's name must not have colons or blanks, or begin with # or *");
     }
     if permissions.contains(|c: char| c == ':' || c.is_control()) {
-        return wrong("permissions are words, with blanks between them");
+        return wrong("permissions are words separated by blanks");
     }
     match addresses.contains(char::is_control) {
-        true => wrong("addresses look like [192.0.2.0]/24, with blanks between them"),
+        true => wrong("addresses have the form [192.0.2.0]/24, separated by blanks"),
         false => Ok(()),
     }
 }
@@ -59,10 +59,10 @@ fn read_password(user: &str) -> Result<String, Failure> {
         return Ok(line.trim_end_matches(['\n', '\r']).to_string());
     }
     let first = ask(&format!("Password of {user}: ")).map_err(failed)?;
-    let second = ask("Once more: ").map_err(failed)?;
+    let second = ask("Repeat password: ").map_err(failed)?;
     match first == second {
         true => Ok(first),
-        false => Err(Failure::Usage("the two are not the same".to_string())),
+        false => Err(Failure::Usage("the passwords differ".to_string())),
     }
 }
 

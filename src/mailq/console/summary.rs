@@ -8,7 +8,7 @@
 //! BUSIEST        MSGS  RCPTS  OLDEST  AGENTS  STATE
 //! smtp/mx.test      3      4      1d       0  retry 14:02:10
 //!
-//! MOST TROUBLED  TRIES  LAST TEXT
+//! MOST TRIED  TRIES  LAST TEXT
 //! smtp/mx.test       6  451 4.4.1 connection timed out
 //! ```
 
@@ -97,14 +97,14 @@ fn print_state<W: Write>(summary: &Summary, output: &mut StyledWriter<W>) -> io:
         let recipients = count(summary.resting_recipients, "recipient");
         output.plain("; ")?;
         output.styled(
-            &format!("{messages} more on disk, of which {rest} rest ({recipients})"),
+            &format!("{messages} more on disk, of which {rest} are paged out ({recipients})"),
             Style::Warning,
         )?;
     }
     for (is_so, words) in [
-        (summary.loading, "the spool is still being read"),
-        (summary.draining, "it is about to end"),
-        (summary.frozen, "no agents are started (option -F)"),
+        (summary.loading, "the spool is being loaded"),
+        (summary.draining, "shutting down"),
+        (summary.frozen, "agent starts are disabled (option -F)"),
     ] {
         if is_so {
             output.plain("; ")?;
@@ -139,7 +139,7 @@ fn busy(threads: &[&ThreadStatus], now: f64) -> Table {
 
 fn trouble(threads: &[&ThreadStatus]) -> Table {
     let mut table = Table::new(&[
-        ("MOST TROUBLED", Column::Name),
+        ("MOST TRIED", Column::Name),
         ("TRIES", Column::Number),
         ("LAST TEXT", Column::Text),
     ]);
@@ -193,7 +193,7 @@ pub fn destination_state(thread: &ThreadStatus, now: f64) -> (String, Style) {
     let reason = short(thread.reason());
     let (words, style) = match reason.as_str() {
         "at-work" => ("at work", Style::Good),
-        "agent-starting" => ("agent starts", Style::Good),
+        "agent-starting" => ("agent starting", Style::Good),
         "retry" => {
             let time = thread.wakeup.map_or(String::new(), |at| format!(" {}", clock(at, now)));
             return (format!("retry{time}"), Style::Warning);
@@ -203,7 +203,7 @@ pub fn destination_state(thread: &ThreadStatus, now: f64) -> (String, Style) {
         "turn" => ("its turn", Style::Plain),
         "in-line" => ("in line", Style::Plain),
         "window" => ("window full", Style::Plain),
-        "pace" => ("paced", Style::Plain),
+        "pace" => ("rate limited", Style::Plain),
         "suspended" => ("cannot start", Style::Error),
         "no-command" => ("no command", Style::Error),
         "kept" => ("kept back", Style::Warning),

@@ -214,7 +214,7 @@ fn print_threads<W: Write>(
     output: &mut StyledWriter<W>,
 ) -> Result<(), Failure> {
     if threads.is_empty() {
-        return Ok(output.line("Nothing is queued.")?);
+        return Ok(output.line("No matching mail.")?);
     }
     let now = now();
     let mut table = Table::new(&[
@@ -250,7 +250,7 @@ fn print_rest<W: Write>(
     output: &mut StyledWriter<W>,
 ) -> Result<(), Failure> {
     match found > limit {
-        true => Ok(output.line("... and more: option --limit says how many are shown")?),
+        true => Ok(output.line("... and more; option --limit sets how many are shown")?),
         false => Ok(()),
     }
 }
@@ -261,7 +261,7 @@ fn print_messages<W: Write>(
     output: &mut StyledWriter<W>,
 ) -> Result<(), Failure> {
     if messages.is_empty() {
-        return Ok(output.line("Nothing is queued.")?);
+        return Ok(output.line("No matching mail.")?);
     }
     message_table(messages).print(output)?;
     // With as many as the limit, there may be more.
@@ -276,7 +276,7 @@ fn message_table(messages: &[QueuedMessage]) -> Table {
         ("RCPTS", Column::Number),
         ("AGE", Column::Number),
         ("TRIES", Column::Number),
-        ("PLACE", Column::Word),
+        ("STATE", Column::Word),
         ("EXPIRES", Column::Number),
         ("LAST TEXT", Column::Text),
     ]);
@@ -358,7 +358,7 @@ fn print_agents<W: Write>(
     output: &mut StyledWriter<W>,
 ) -> Result<(), Failure> {
     if agents.is_empty() {
-        return Ok(output.line("No agent runs.")?);
+        return Ok(output.line("No agents running.")?);
     }
     let mut table = Table::new(&[
         ("PID", Column::Number),
@@ -398,7 +398,7 @@ fn print_orders<W: Write>(
     output: &mut StyledWriter<W>,
 ) -> Result<(), Failure> {
     if orders.is_empty() {
-        return Ok(output.line("Nothing is on hold, no limit was set, and no message is to end.")?);
+        return Ok(output.line("No holds, limits or removals in force.")?);
     }
     let now = now();
     let mut table = Table::new(&[

@@ -73,7 +73,8 @@ fn report(lines: &mut impl LineSource) -> Result<Overview, Failure> {
         }
     }
     if !is_whole {
-        return Err(Failure::Protocol("the report breaks off before its totals".to_string()));
+        let message = "the report is incomplete: it ends before its totals";
+        return Err(Failure::Protocol(message.to_string()));
     }
     let ages = overview.threads.iter().filter_map(|thread| thread.oldest);
     overview.summary.oldest = ages.max_by(f64::total_cmp);

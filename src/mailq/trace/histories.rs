@@ -223,8 +223,8 @@ impl HistorySearch {
 
     /// Computes the stays of the messages that match.
     ///
-    /// Returns true if [`add_host_entry`](HistorySearch::add_host_entry) can find more in a second reading of
-    /// the log. It returns false if nothing or very much matches.
+    /// Returns true if [`add_host_entry`](HistorySearch::add_host_entry) can find more in a second
+    /// reading of the log. It returns false if nothing or very much matches.
     pub fn needs_second_pass(&mut self) -> bool {
         let in_log = self.kept.entries.iter().map(|(_, entry)| {
             let destination = (entry.channel.to_string(), entry.host.to_string());
@@ -280,11 +280,11 @@ impl HistorySearch {
     pub fn warn(&self) {
         let lines = self.kept.dropped + self.others.dropped;
         if lines > 0 {
-            warn(format_args!("the {lines} oldest lines that match are left out"));
+            warn(format_args!("the {lines} oldest matching lines are left out"));
         }
         if self.queued_dropped > 0 {
             let count = self.queued_dropped;
-            warn(format_args!("{count} more messages in the spool match, and are left out"));
+            warn(format_args!("{count} more matching messages in the spool are left out"));
         }
     }
 }

@@ -47,7 +47,7 @@ pub struct TraceOptions {
     #[arg(long, value_name = "FILE")]
     pub status_log: Option<PathBuf>,
 
-    /// Print a JSON object for each message, one a line
+    /// Print one JSON object per message, each on a line
     #[arg(long)]
     pub json: bool,
 }
@@ -70,7 +70,7 @@ pub fn run<W: Write>(
     let asked = ask(installation, &mut found);
     found.retain(|history| !history.is_empty());
     let traced = if found.is_empty() {
-        Err(Failure::NotFound(format!("nothing is known of {}", options.what)))
+        Err(Failure::NotFound(format!("nothing found for {}", options.what)))
     } else {
         print::print(screen, &found, options.json, &TimeZone::system()).map_err(Failure::Output)
     };
@@ -91,7 +91,7 @@ pub fn run<W: Write>(
 /// reading is it known which of those matter.
 fn read_log(log: Option<&Path>, histories: &mut HistorySearch) -> Result<(), Failure> {
     let Some(path) = log else {
-        warn("no status log is known: option --status-log or STATUSLOG in the ZENV file names it");
+        warn("no status log: name it with option --status-log, or with STATUSLOG in the ZENV file");
         return Ok(());
     };
     let damage = log_files::read(path, |line| histories.take(line))?;

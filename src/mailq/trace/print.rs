@@ -42,14 +42,14 @@ fn print_history<W: Write>(
     }
     let came = history.came.and_then(|came| jiff::Timestamp::from_millisecond(came).ok());
     if let Some(came) = came {
-        head.push_str(&format!(", came in {}", clock(came, zone)));
+        head.push_str(&format!(", arrived {}", clock(came, zone)));
     }
     screen.line(&[head.as_bytes()])?;
     for recipient in recipients(history) {
         print_recipient(screen, &recipient, zone)?;
     }
     if !history.put_off.is_empty() {
-        writeln!(screen, "  while it was there, because of other messages for the same host:")?;
+        writeln!(screen, "  deferred because of other messages for the same host:")?;
     }
     for entry in &history.put_off {
         let (time, others, said) = (time(entry, zone), others(entry), said(entry));
@@ -58,11 +58,11 @@ fn print_history<W: Write>(
         screen.line(&[line.as_bytes()])?;
     }
     match &history.next {
-        NextStep::Unknown => writeln!(screen, "  next: unknown, the scheduler could not be asked"),
+        NextStep::Unknown => writeln!(screen, "  next: unknown, the scheduler did not answer"),
         NextStep::NotQueued if history.queued.is_empty() => writeln!(screen, "  not in the queue"),
-        NextStep::NotQueued => writeln!(screen, "  next: the scheduler has not loaded it"),
+        NextStep::NotQueued => writeln!(screen, "  next: not loaded by the scheduler yet"),
         NextStep::Waits(sentences) if sentences.is_empty() => {
-            writeln!(screen, "  next: nothing, other recipients are still in the queue")
+            writeln!(screen, "  next: nothing for these recipients; others are still queued")
         }
         NextStep::Waits(sentences) => {
             sentences.iter().try_for_each(|line| screen.line(&[b"  next: ", line.as_bytes()]))
@@ -152,14 +152,15 @@ fn print_attempt<W: Write>(
         delays.attempt.map_or(String::new(), |took| format!(", {took:.3} s in the attempt"));
     writeln!(
         screen,
-        "      {delay:.3} s after it came in: {router:.3} s in the router, {queue:.3} s in the queue{attempt}"
+        "      {delay:.3} s after arrival: {router:.3} s in the router, {queue:.3} s in the \
+         queue{attempt}"
     )
 }
 
 /// Number of messages that wait because of an attempt at another one.
 fn others(entry: &Entry<'_>) -> String {
     let plural = if entry.others == 1 { "" } else { "s" };
-    format!("{} message{plural} put off", entry.others)
+    format!("{} message{plural} deferred", entry.others)
 }
 
 /// Text of the attempt on one line, after a colon, if any.
@@ -268,16 +269,16 @@ mod tests {
             &histories,
             false,
             expect![[r#"
-                S4711AbmKUKEJuuHwA <1@x> from alice@x, came in 2026-11-21 10:00:00
+                S4711AbmKUKEJuuHwA <1@x> from alice@x, arrived 2026-11-21 10:00:00
                   to Bob@mx.test
                     2026-11-21 10:00:02 deferred 4.4.1, smtp/mx.test at mx.test (192.0.2.1), agent 812, took 1.500 s: cannot connect: timed out^[[2J
                     2026-11-21 10:00:59 delivered 2.0.0, smtp/mx.test at mx.test (192.0.2.1), agent 812, took 1.500 s: smtp; 250 2.0.0 queued
-                      59.500 s after it came in: 0.148 s in the router, 57.852 s in the queue, 1.500 s in the attempt
+                      59.500 s after arrival: 0.148 s in the router, 57.852 s in the queue, 1.500 s in the attempt
                   to carol@mx.test
                     2026-11-21 10:00:30 expired 4.4.1, smtp/mx.test, no agent: cannot connect: timed out^[[2J
-                      30.500 s after it came in: 0.000 s in the router, 30.000 s in the queue
-                  while it was there, because of other messages for the same host:
-                    2026-11-21 10:00:03 smtp/mx.test, 7 messages put off, because of S4712AbmKUKEJuuHwA: cannot connect: timed out^[[2J
+                      30.500 s after arrival: 0.000 s in the router, 30.000 s in the queue
+                  deferred because of other messages for the same host:
+                    2026-11-21 10:00:03 smtp/mx.test, 7 messages deferred, because of S4712AbmKUKEJuuHwA: cannot connect: timed out^[[2J
                   not in the queue
             "#]],
         );
@@ -304,7 +305,7 @@ mod tests {
             &histories,
             false,
             expect![[r#"
-                S4711AbmKUKEJuuHwA <1@x> from alice@x, came in 2026-11-21 10:00:00
+                S4711AbmKUKEJuuHwA <1@x> from alice@x, arrived 2026-11-21 10:00:00
                   to Bob@mx.test
                     2026-11-21 10:00:02 deferred 4.4.1, smtp/mx.test at mx.test (192.0.2.1), agent 812, took 1.500 s: cannot connect: timed out^[[2J
                     queued for smtp/mx.test
@@ -313,7 +314,7 @@ mod tests {
                 S4712AbmKUKEJuuHwA
                   to bob@mx.test
                     with agent 7 for smtp/mx.test
-                  next: unknown, the scheduler could not be asked
+                  next: unknown, the scheduler did not answer
             "#]],
         );
         check(

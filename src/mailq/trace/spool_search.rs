@@ -43,7 +43,7 @@ pub fn find(spool: &Spool, histories: &mut HistorySearch) -> Result<(), Failure>
     match unreadable {
         0 => Ok(()),
         count => Err(Failure::Installation(format!(
-            "{count} files in {} are not for this user to read",
+            "{count} files in {} are not readable by this user",
             spool.transport().display()
         ))),
     }

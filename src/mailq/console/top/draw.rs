@@ -26,11 +26,11 @@ const HELP: [&str; 10] = [
     "e, Enter    explain why it waits",
     "h           put it on hold",
     "u           release it",
-    "r           try it now",
+    "r           retry it now",
     "s           sort by messages, by age, by attempts",
-    "p           pause, and go on",
-    "blank       look at once",
-    "any key     goes back from here",
+    "p           pause or resume",
+    "blank       refresh now",
+    "any key     closes this box",
 ];
 
 /// Draws the screen.
@@ -85,7 +85,7 @@ impl Palette {
 fn draw_head(frame: &mut Frame<'_>, area: Rect, state: &TopState, palette: Palette) {
     let summary = &state.overview.summary;
     if !state.has_snapshot {
-        frame.render_widget(Line::raw("The scheduler is being asked ..."), area);
+        frame.render_widget(Line::raw("Connecting to the scheduler ..."), area);
         return;
     }
     let mut first = vec![
@@ -114,9 +114,9 @@ fn draw_head(frame: &mut Frame<'_>, area: Rect, state: &TopState, palette: Palet
         }
     }
     for (is_so, words) in [
-        (summary.loading, "; reading the spool"),
-        (summary.draining, "; about to end"),
-        (summary.frozen, "; starts no agents"),
+        (summary.loading, "; loading the spool"),
+        (summary.draining, "; shutting down"),
+        (summary.frozen, "; agent starts disabled"),
         (state.is_paused, "; paused"),
     ] {
         if is_so {

@@ -118,7 +118,7 @@ fn execute(
         }
         WorkerCommand::Hold(name) => ("HOLD", "HOLD", "is on hold", name),
         WorkerCommand::Release(name) => ("RELEASE", "HOLD", "is released", name),
-        WorkerCommand::Retry(name) => ("RETRY", "RETRY", "is tried now", name),
+        WorkerCommand::Retry(name) => ("RETRY", "RETRY", "is retried now", name),
     };
     session.ask_for_line(Request::new(format!("{request} {}", subject(name)), needs))?;
     Ok(WorkerReport::Done(format!("{name} {done}")))
