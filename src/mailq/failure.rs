@@ -6,7 +6,7 @@ use zsched_command_line::USAGE;
 
 /// No mail was found.
 const NOTHING: i32 = 1;
-/// No scheduler can be asked (`EX_UNAVAILABLE`).
+/// No scheduler can be asked, or it cannot do what is asked (`EX_UNAVAILABLE`).
 const UNAVAILABLE: i32 = 69;
 /// The spool or the ZENV file is missing or cannot be read (`EX_OSFILE`).
 const NO_FILE: i32 = 72;
@@ -30,9 +30,12 @@ pub enum Failure {
     /// No scheduler can be reached, or it refuses the connection.
     #[error("{0}")]
     Unavailable(String),
-    /// A scheduler refuses the login or the request.
+    /// A scheduler does not permit the login or the request.
     #[error("{0}")]
     Denied(Denial),
+    /// A scheduler cannot fulfil the request. The session goes on.
+    #[error("{0}")]
+    Refused(String),
     /// Something is wrong with the spool or the ZENV file.
     #[error("{0}")]
     Installation(String),
@@ -53,13 +56,18 @@ impl Failure {
         match self {
             Failure::Usage(_) => USAGE,
             Failure::NotFound(_) => NOTHING,
-            Failure::Unavailable(_) => UNAVAILABLE,
+            Failure::Unavailable(_) | Failure::Refused(_) => UNAVAILABLE,
             Failure::Denied(_) => DENIED,
             Failure::Installation(_) => NO_FILE,
             Failure::Protocol(_) | Failure::Damaged => PROTOCOL,
             Failure::Output(error) if error.kind() == io::ErrorKind::BrokenPipe => 0,
             Failure::Output(_) => OUTPUT,
         }
+    }
+
+    /// Returns true if the session with the scheduler can be used no longer.
+    pub fn ends_session(&self) -> bool {
+        !matches!(self, Failure::Usage(_) | Failure::Denied(_) | Failure::Refused(_))
     }
 
     /// Returns true if the failure has to be reported.

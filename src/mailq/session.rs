@@ -268,7 +268,7 @@ impl<S: Read + Write> Session<S> {
             .iter()
             .any(|start| said.starts_with(start));
         if !is_denial {
-            return Failure::Unavailable(visible(said).replace('\t', "\n"));
+            return Failure::Refused(visible(said).replace('\t', "\n"));
         }
         let (user, said) = (self.user.clone(), visible(said));
         Failure::Denied(Denial::Request { request, user, needs, said })

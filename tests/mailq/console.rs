@@ -196,6 +196,61 @@ fn json_option_prints_answers_unchanged() {
 }
 
 #[test]
+fn lists_say_if_there_are_more_rows() {
+    let site = Site::new();
+    let (messages, threads) = (json("messages"), json("threads"));
+    let repeated = threads.repeat(7);
+    let _control = control(
+        &site,
+        &[
+            ("SHOW JSON MESSAGES smtp/* limit=2", &messages),
+            ("SHOW JSON MESSAGES smtp/* limit=3", &messages),
+            ("SHOW JSON THREADS smtp/* limit=3 sort=backlog", &threads),
+            ("SHOW JSON THREADS smtp/* limit=4 sort=backlog", &threads),
+            ("SHOW JSON THREADS smtp/* limit=21 sort=backlog", &repeated),
+        ],
+    );
+    for (arguments, lines, end) in [
+        ("list -m smtp/* --limit 1", 3, Some("... and more; option --limit sets")),
+        ("list -m smtp/* --limit 2", 3, None),
+        ("list smtp/* --limit 2", 4, Some("... and more; option --limit sets")),
+        ("list smtp/* --limit 3", 4, None),
+        ("show smtp/*", 22, Some("... and more; list shows all")),
+    ] {
+        let shown = site.mailq(arguments).good();
+        assert_eq!(shown.lines().count(), lines, "{arguments}: {shown}");
+        let last = shown.lines().last().expect("a line");
+        assert_eq!(last.starts_with("... and more"), end.is_some(), "{arguments}: {shown}");
+        assert!(end.is_none_or(|end| last.starts_with(end)), "{arguments}: {shown}");
+    }
+}
+
+#[test]
+fn show_prints_json_of_each_matching_destination() {
+    let site = Site::new();
+    let one = "{\"channel\":\"smtp\",\"host\":\"a\"}\n";
+    let _control = control(
+        &site,
+        &[
+            ("SHOW JSON THREADS */a limit=1001 sort=backlog", &one.repeat(2)),
+            ("SHOW JSON THREADS smtp/* limit=1001 sort=backlog", &one.repeat(1001)),
+        ],
+    );
+    assert_eq!(site.mailq("show a --json").good(), one.repeat(2));
+    let run = site.mailq("show smtp/* --json");
+    assert_eq!((run.status, run.text()), (0, one.repeat(1000)));
+    assert!(run.err.contains("more than 1000 destinations match"), "{run:?}");
+}
+
+#[test]
+fn trace_ends_session_after_failure() {
+    let site = Site::new();
+    let control = control(&site, &[("SHOW WHY S4711AbmKUKEJuveqC", "-No permission\n")]);
+    site.mailq("trace S4711AbmKUKEJuveqC").failed(77, "does not support SHOW WHY");
+    assert_eq!(control.take_requests(), ["SHOW WHY S4711AbmKUKEJuveqC", "QUIT"]);
+}
+
+#[test]
 fn orders_report_affected_mail() {
     let site = Site::new();
     let outcome =

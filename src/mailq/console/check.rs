@@ -230,7 +230,7 @@ impl CheckState {
 /// queue unknown.
 pub fn of_failure(failure: &Failure) -> (CheckState, String) {
     let state = match failure {
-        Failure::Unavailable(_) => CheckState::Critical,
+        Failure::Unavailable(_) | Failure::Refused(_) => CheckState::Critical,
         _ => CheckState::Unknown,
     };
     let words = failure.to_string();

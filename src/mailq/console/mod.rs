@@ -212,7 +212,9 @@ fn show_view<W: Write>(
         };
         match shown {
             // The scheduler may be restarting.
-            Err(failure @ Failure::Unavailable(_)) => output.line(&failure.to_string())?,
+            Err(failure @ (Failure::Unavailable(_) | Failure::Refused(_))) => {
+                output.line(&failure.to_string())?;
+            }
             other => other?,
         }
         output.flush()?;

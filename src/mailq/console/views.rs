@@ -12,7 +12,7 @@ use super::zmailer;
 use crate::dial::Scheduler;
 use crate::failure::Failure;
 use crate::lines::LineSource;
-use crate::screen::visible;
+use crate::screen::{visible, warn};
 use crate::session::{Request, Session};
 use crate::show;
 use std::io::{Read, Write};
@@ -20,6 +20,10 @@ use zsched_format::printable;
 
 /// Maximum number of destinations the summary requests per sort order.
 const MAX_SUMMARY_DESTINATIONS: usize = 20;
+/// Maximum number of destinations that `show --json` prints.
+const MAX_JSON_DESTINATIONS: usize = 1000;
+/// How to see more rows of a list.
+const LIMIT_HINT: &str = "option --limit sets how many are shown";
 
 /// A view of the queue.
 #[derive(Clone, Debug)]
@@ -66,7 +70,10 @@ impl View {
             }
             View::Show(what) => match message_id(what) {
                 Some(id) => Request::new(format!("SHOW JSON MESSAGE {id}"), "TT"),
-                None => View::Threads(of(what), Sort::default(), 1).request()?,
+                None => {
+                    let limit = MAX_JSON_DESTINATIONS + 1;
+                    View::Threads(of(what), Sort::default(), limit).request()?
+                }
             },
             View::Why(what) => Request::new(format!("SHOW JSON WHY {}", subject(what)), "TT"),
             View::Rings => Request::new("SHOW JSON RINGS", "TT"),
@@ -84,7 +91,16 @@ impl View {
     ) -> Result<(), Failure> {
         let session = requests(scheduler)?;
         let mut text = session.ask_for_text(self.request()?)?;
+        let is_limited = matches!(self, View::Show(_));
+        let mut count = 0;
         while let Some(line) = text.next()? {
+            count += 1;
+            if is_limited && count > MAX_JSON_DESTINATIONS {
+                warn(format_args!(
+                    "more than {MAX_JSON_DESTINATIONS} destinations match; list --json shows more"
+                ));
+                break;
+            }
             output.line(&printable::json(line))?;
         }
         Ok(())
@@ -103,11 +119,11 @@ impl View {
             }
             View::Threads(selection, sort, limit) => {
                 let threads = threads(scheduler, selection, *sort, *limit)?;
-                print_threads(&threads, *limit, output)
+                print_threads(&threads, *limit, LIMIT_HINT, output)
             }
-            View::Messages(_, limit) => {
-                let messages = client::fetch_all(requests(scheduler)?, self.request()?)?;
-                print_messages(&messages, *limit, output)
+            View::Messages(selection, limit) => {
+                let messages = messages(requests(scheduler)?, selection, *limit)?;
+                print_messages(&messages, *limit, LIMIT_HINT, output)
             }
             View::Show(what) => {
                 let session = requests(scheduler)?;
@@ -184,6 +200,16 @@ fn threads(
     Ok(threads)
 }
 
+/// Up to one more message than the limit, to find out if there are more.
+fn messages<S: Read + Write>(
+    session: &mut Session<S>,
+    selection: &SelectionArgs,
+    limit: usize,
+) -> Result<Vec<QueuedMessage>, Failure> {
+    let request = View::Messages(selection.clone(), limit.saturating_add(1)).request()?;
+    client::fetch_all(session, request)
+}
+
 fn overview_of_rings(scheduler: &mut Scheduler) -> Result<Vec<RingStatus>, Failure> {
     match scheduler {
         Scheduler::Dump(lines) => Ok(zmailer::read_dump(lines)?.rings),
@@ -211,6 +237,7 @@ fn copy<S: Read + Write, W: Write>(
 fn print_threads<W: Write>(
     threads: &[ThreadStatus],
     limit: usize,
+    hint: &str,
     output: &mut StyledWriter<W>,
 ) -> Result<(), Failure> {
     if threads.is_empty() {
@@ -241,16 +268,18 @@ fn print_threads<W: Write>(
         ]);
     }
     table.print(output)?;
-    print_rest(threads.len(), limit, output)
+    print_rest(threads.len(), limit, hint, output)
 }
 
+/// Says that there are more rows, and how to see them.
 fn print_rest<W: Write>(
     found: usize,
     limit: usize,
+    hint: &str,
     output: &mut StyledWriter<W>,
 ) -> Result<(), Failure> {
     match found > limit {
-        true => Ok(output.line("... and more; option --limit sets how many are shown")?),
+        true => Ok(output.line(&format!("... and more; {hint}"))?),
         false => Ok(()),
     }
 }
@@ -258,14 +287,14 @@ fn print_rest<W: Write>(
 fn print_messages<W: Write>(
     messages: &[QueuedMessage],
     limit: usize,
+    hint: &str,
     output: &mut StyledWriter<W>,
 ) -> Result<(), Failure> {
     if messages.is_empty() {
         return Ok(output.line("No matching mail.")?);
     }
-    message_table(messages).print(output)?;
-    // With as many as the limit, there may be more.
-    print_rest(messages.len() + usize::from(messages.len() == limit), limit, output)
+    message_table(&messages[..messages.len().min(limit)]).print(output)?;
+    print_rest(messages.len(), limit, hint, output)
 }
 
 fn message_table(messages: &[QueuedMessage]) -> Table {
@@ -310,10 +339,10 @@ fn print_thread<S: Read + Write, W: Write>(
     what: &str,
     output: &mut StyledWriter<W>,
 ) -> Result<(), Failure> {
-    let request = View::Threads(of(what), Sort::default(), MAX_SHOWN_ROWS).request()?;
+    let request = View::Threads(of(what), Sort::default(), MAX_SHOWN_ROWS + 1).request()?;
     let found: Vec<ThreadStatus> = client::fetch_all(session, request)?;
     let [thread] = found.as_slice() else {
-        return print_threads(&found, MAX_SHOWN_ROWS, output);
+        return print_threads(&found, MAX_SHOWN_ROWS, "list shows all", output);
     };
     let mut lines = vec![
         ("destination", one_line(&thread.name())),
@@ -344,13 +373,12 @@ fn print_thread<S: Read + Write, W: Write>(
         output.styled(&format!("{title:<13}"), Style::Title)?;
         output.line(&value)?;
     }
-    let request = View::Messages(of(&thread.name()), MAX_SHOWN_ROWS).request()?;
-    let messages: Vec<QueuedMessage> = client::fetch_all(session, request)?;
-    if !messages.is_empty() {
-        output.end_line()?;
-        message_table(&messages).print(output)?;
+    let messages = messages(session, &of(&thread.name()), MAX_SHOWN_ROWS)?;
+    if messages.is_empty() {
+        return Ok(());
     }
-    Ok(())
+    output.end_line()?;
+    print_messages(&messages, MAX_SHOWN_ROWS, "list -m shows all", output)
 }
 
 fn print_agents<W: Write>(

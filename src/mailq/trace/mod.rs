@@ -22,7 +22,7 @@ use super::failure::Failure;
 use super::installation::Installation;
 use super::lines::LineSource;
 use super::screen::{Screen, warn};
-use super::session::{Request, Text};
+use super::session::{Request, Session, Text};
 use clap::Args;
 use histories::{History, HistorySearch, NextStep};
 use jiff::tz::TimeZone;
@@ -108,6 +108,15 @@ fn ask(installation: &Installation, histories: &mut [History]) -> Result<(), Fai
         return Ok(());
     }
     let mut session = dial_control_socket(installation, false)?;
+    let result = ask_session(&mut session, histories);
+    session.quit();
+    result
+}
+
+fn ask_session(
+    session: &mut Session<Connection>,
+    histories: &mut [History],
+) -> Result<(), Failure> {
     for some in histories.chunks_mut(MAX_PIPELINED_REQUESTS) {
         for history in &*some {
             session.send(Request::without_permission(format!("SHOW WHY {}", history.spool_id)))?;
@@ -115,13 +124,12 @@ fn ask(installation: &Installation, histories: &mut [History]) -> Result<(), Fai
         for history in some {
             history.next = match session.text() {
                 Ok(text) => history.next_of(collect_lines(text)?),
-                // The scheduler refuses the request so if the message is not queued.
-                Err(Failure::Unavailable(_)) => NextStep::NotQueued,
+                // The message is not queued.
+                Err(Failure::Refused(_)) => NextStep::NotQueued,
                 Err(other) => return Err(other),
             };
         }
     }
-    session.quit();
     Ok(())
 }
 

@@ -378,7 +378,8 @@ mod tests {
         let sentence = "smtp/mx.test: 1200 messages wait until 11:45:03, in 31m, to be tried again \
             (retries, scheduler.cf:12) (tried once; last: 451 \u{1b}[31mx)";
         state.take(WorkerReport::Reason(vec![sentence.to_string()]));
-        state.take(WorkerReport::Error("HOLD is refused: no\nmailq: advice".to_string()));
+        let text = "HOLD is refused: no\nmailq: advice".to_string();
+        state.take(WorkerReport::Error { text, ends_session: false });
         drawn(
             &mut state,
             60,

@@ -4,7 +4,7 @@
 //! keys ──► state ──► draw ──► terminal
 //!            ▲ │ orders
 //!  snapshots │ ▼
-//!           worker: an OS thread of its own, the session with the scheduler
+//!           worker: the session with the scheduler
 //! ```
 //!
 //! Keys work even while the scheduler is slow to answer, or gone.

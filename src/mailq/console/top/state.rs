@@ -53,35 +53,29 @@ pub struct StatusLine {
     pub text: String,
     /// True for an error.
     pub is_bad: bool,
+    /// True if a snapshot proves that the error is over.
+    pub ends_with_snapshot: bool,
 }
 
 impl TopState {
     /// Applies a report of the worker.
     pub fn take(&mut self, report: WorkerReport) {
-        let say = |text, is_bad| Some(StatusLine { text, is_bad });
         match report {
             WorkerReport::Snapshot(overview) => {
-                let was_trouble = self.message.as_ref().is_some_and(|message| message.is_bad);
-                if was_trouble && self.is_connection_error() {
-                    self.message = None;
-                }
+                self.message.take_if(|message| message.ends_with_snapshot);
                 if !self.is_paused {
                     self.show(*overview);
                 }
             }
-            WorkerReport::Done(text) => self.message = say(text, false),
+            WorkerReport::Done(text) => {
+                self.message = Some(StatusLine { text, is_bad: false, ends_with_snapshot: false });
+            }
             WorkerReport::Reason(sentences) => self.reason = Some(sentences),
-            WorkerReport::Error(text) => self.message = say(text, true),
+            WorkerReport::Error { text, ends_session } => {
+                let ends_with_snapshot = ends_session;
+                self.message = Some(StatusLine { text, is_bad: true, ends_with_snapshot });
+            }
         }
-    }
-
-    /// Returns true if the message is about a lost connection.
-    ///
-    /// Such a message is removed when a snapshot arrives. The texts compared here are written in
-    /// `connection.rs`, `greeting.rs` and `session.rs`.
-    fn is_connection_error(&self) -> bool {
-        let text = self.message.as_ref().map_or("", |message| message.text.as_str());
-        text.starts_with("cannot connect") || text.contains("closes the connection")
     }
 
     fn show(&mut self, overview: Overview) {
@@ -268,10 +262,12 @@ mod tests {
     #[test]
     fn connection_error_is_cleared_by_snapshot() {
         let mut state = TopState::default();
-        state.take(WorkerReport::Error("cannot connect to x".to_string()));
+        let error = |ends_session| WorkerReport::Error { text: "x".to_string(), ends_session };
+        state.take(error(true));
+        assert!(state.message.as_ref().is_some_and(|message| message.is_bad));
         state.take(overview(1.0, 0, &[]));
         assert_eq!(state.message, None);
-        state.take(WorkerReport::Error("HOLD is refused".to_string()));
+        state.take(error(false));
         state.take(overview(2.0, 0, &[]));
         assert!(state.message.is_some());
         press(&mut state, "p");

@@ -41,7 +41,12 @@ pub enum WorkerReport {
     /// Sentences on why something waits.
     Reason(Vec<String>),
     /// An error.
-    Error(String),
+    Error {
+        /// Its text.
+        text: String,
+        /// True if the session is over. The next one begins with the next snapshot.
+        ends_session: bool,
+    },
 }
 
 /// Runs until the channel of orders or of reports is closed.
@@ -66,11 +71,11 @@ pub fn run(
         let report = match result {
             Ok(report) => report,
             Err(failure) => {
-                // A refused request leaves the session as it was.
-                if !matches!(failure, Failure::Denied(_) | Failure::Usage(_)) {
+                let ends_session = failure.ends_session();
+                if ends_session {
                     session = None;
                 }
-                WorkerReport::Error(failure.to_string())
+                WorkerReport::Error { text: failure.to_string(), ends_session }
             }
         };
         let is_look = order == WorkerCommand::Refresh;
