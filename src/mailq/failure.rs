@@ -1,6 +1,6 @@
 //! Failures of `mailq`, and their exit statuses.
 
-use super::denial::Denial;
+use crate::connect::denial::Denial;
 use std::io;
 use zsched_command_line::USAGE;
 

@@ -1,6 +1,6 @@
 //! The variables of the ZENV file that `mailq` uses.
 
-use super::failure::Failure;
+use crate::failure::Failure;
 use std::io;
 use std::path::Path;
 use zsched_config::Zenv;

@@ -4,10 +4,10 @@
 //! made from these definitions. `--help` shows the first paragraph of a comment, the manual page
 //! all of it.
 
-use super::console::{Command, print_failed_check};
-use super::credentials::Credentials;
-use super::failure::Failure;
-use super::installation::Installation;
+use crate::connect::credentials::Credentials;
+use crate::console::{Command, print_failed_check};
+use crate::failure::Failure;
+use crate::installation::Installation;
 use clap::{ArgAction, Args, CommandFactory, Parser};
 use std::ffi::OsString;
 use std::path::PathBuf;

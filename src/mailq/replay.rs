@@ -1,16 +1,16 @@
 //! Renders recorded server answers. Used by tests and fuzz targets.
 
-use super::credentials::Credentials;
-use super::failure::Failure;
-use super::lines::{LIMITS, Lines};
-use super::options::MailqOptions;
-use super::queue::Queue;
-use super::screen::Screen;
-use super::server::Server;
-use super::session::{RecordedPeer, Session};
-use super::show::ClassicOutput;
-use super::v1;
-use super::warnings::Warnings;
+use crate::classic::ClassicOutput;
+use crate::classic::queue::Queue;
+use crate::classic::v1;
+use crate::connect::credentials::Credentials;
+use crate::connect::lines::{LIMITS, Lines};
+use crate::connect::server::Server;
+use crate::connect::session::{RecordedPeer, Session};
+use crate::failure::Failure;
+use crate::options::MailqOptions;
+use crate::screen::Screen;
+use crate::warnings::Warnings;
 use std::io::{Read, Write};
 use zsched_mailq_protocol::port;
 use zsched_spool::Spool;

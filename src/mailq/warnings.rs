@@ -1,21 +1,21 @@
 //! Warnings about an answer that is damaged, but shown all the same.
 
-use super::failure::Failure;
-use super::screen::warn;
+use crate::failure::Failure;
+use crate::screen::warn;
 
 /// Maximum number of warnings that are printed. Further ones are only counted.
 const MAX_PRINTED_WARNINGS: usize = 10;
 
 /// Warnings, the first of them with their texts.
 #[derive(Debug, Default)]
-pub struct Warnings {
+pub(crate) struct Warnings {
     shown: Vec<String>,
     count: u64,
 }
 
 impl Warnings {
     /// Adds a warning. The text is only built if it will be printed.
-    pub fn add(&mut self, message: impl FnOnce() -> String) {
+    pub(crate) fn add(&mut self, message: impl FnOnce() -> String) {
         if self.shown.len() < MAX_PRINTED_WARNINGS {
             self.shown.push(message());
         }
@@ -23,7 +23,7 @@ impl Warnings {
     }
 
     /// Prints the warnings on standard error.
-    pub fn print(&self) {
+    pub(crate) fn print(&self) {
         for message in &self.shown {
             warn(message);
         }
@@ -34,12 +34,12 @@ impl Warnings {
     }
 
     /// Returns [`Failure::Damaged`] if there is any warning.
-    pub fn verdict(&self) -> Result<(), Failure> {
+    pub(crate) fn verdict(&self) -> Result<(), Failure> {
         if self.count == 0 { Ok(()) } else { Err(Failure::Damaged) }
     }
 
     /// Number of warnings.
-    pub fn count(&self) -> u64 {
+    pub(crate) fn count(&self) -> u64 {
         self.count
     }
 }

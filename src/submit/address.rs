@@ -10,7 +10,7 @@ pub struct AddressListError(&'static str);
 /// Returns the addresses of a list.
 ///
 /// Quotes are kept, since they are part of an address.
-pub fn addresses(list: &[u8]) -> Result<Vec<String>, AddressListError> {
+pub(crate) fn addresses(list: &[u8]) -> Result<Vec<String>, AddressListError> {
     let mut reader = Reader::default();
     for &byte in list {
         reader.take(byte)?;

@@ -1,16 +1,27 @@
 //! The program `submit`: writes one message to the spool, as a router does.
 //!
-//! It does not route the message: the caller chooses the channel and, if needed, the host.
+//! This crate decides which header lines a message lacks, which addresses it is for, and how both
+//! become a control file. It does not route: the caller chooses the channel and, if needed, the
+//! host. How files get into the spool safely is the spool's matter.
+//!
+//! It must not know the scheduler or its configuration: it sends the name of the message to a
+//! socket, and the scheduler finds the message without that, too.
+//!
+//! Begin with [`Submission::compose`].
+
+#![warn(unreachable_pub)]
+
+mod options;
+
+mod message;
 
 mod address;
 mod header;
-mod message;
-mod options;
 
+pub use message::SubmitError;
 pub use options::SubmitOptions;
 
 use message::Message;
-pub use message::SubmitError;
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 use zsched_command_line::USAGE;

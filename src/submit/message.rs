@@ -13,7 +13,7 @@ const NULL_SENDER: &str = "MAILER-DAEMON";
 
 /// A message and its recipients.
 #[derive(Debug)]
-pub struct Message {
+pub(crate) struct Message {
     fields: Vec<Field>,
     body: Vec<u8>,
     /// Envelope recipients, without duplicates.
@@ -33,7 +33,7 @@ pub enum SubmitError {
 
 impl Message {
     /// Creates a message from the text on standard input.
-    pub fn new(text: &[u8], options: &SubmitOptions) -> Result<Message, SubmitError> {
+    pub(crate) fn new(text: &[u8], options: &SubmitOptions) -> Result<Message, SubmitError> {
         let text = with_line_feeds(text);
         let (mut fields, body) = split(skip_mbox_line(&text));
         let mut recipients: Vec<String> = options.recipients().map(str::to_string).collect();
@@ -79,19 +79,19 @@ impl Message {
     }
 
     /// Returns its id in logs: the Message-ID, on one line.
-    pub fn id(&self) -> String {
+    pub(crate) fn id(&self) -> String {
         let field = self.fields.iter().find(|field| field.is("Message-ID"));
         let value = String::from_utf8_lossy(field.map_or(b"", Field::value));
         value.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
     }
 
     /// Returns the header lines.
-    pub fn headers(&self) -> Vec<u8> {
+    pub(crate) fn headers(&self) -> Vec<u8> {
         self.fields.iter().flat_map(Field::lines).copied().collect()
     }
 
     /// Returns the whole message.
-    pub fn text(&self) -> Vec<u8> {
+    pub(crate) fn text(&self) -> Vec<u8> {
         [&self.headers(), &b"\n"[..], &self.body].concat()
     }
 }

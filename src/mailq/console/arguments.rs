@@ -119,7 +119,7 @@ impl SelectionArgs {
 }
 
 /// Converts a destination or an id to the form of requests.
-pub fn target(what: &str) -> String {
+pub(super) fn target(what: &str) -> String {
     if ["id=", "ring="].iter().any(|kind| what.starts_with(kind)) {
         return what.to_string();
     }
@@ -133,13 +133,13 @@ pub fn target(what: &str) -> String {
 /// Converts a destination or an id for requests that take either.
 ///
 /// In these, an id has no `id=` before it.
-pub fn subject(what: &str) -> String {
+pub(super) fn subject(what: &str) -> String {
     let target = target(what);
     quoted(target.strip_prefix("id=").unwrap_or(&target))
 }
 
 /// Quotes a word of a request if needed.
-pub fn quoted(word: &str) -> String {
+pub(super) fn quoted(word: &str) -> String {
     let is_plain =
         |character: char| !character.is_whitespace() && character != '"' && character != '\\';
     if !word.is_empty() && word.chars().all(is_plain) {

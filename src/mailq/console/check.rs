@@ -9,8 +9,8 @@ use super::client;
 use super::format::{count, not_a_span, read_span, span};
 use super::overview;
 use super::views::View;
+use crate::connect::dial::Scheduler;
 use crate::console::model::ThreadStatus;
-use crate::dial::Scheduler;
 use crate::failure::Failure;
 use clap::Args;
 use std::time::Duration;
@@ -82,7 +82,7 @@ const ORPHAN_LIMITS: orphans::Limits =
 /// Finds message files without a control file.
 ///
 /// Returns none if this user may not read the folder.
-pub fn find_orphans(spool: &Spool) -> Orphans {
+pub(super) fn find_orphans(spool: &Spool) -> Orphans {
     orphans::look(spool, ORPHAN_LIMITS, Timestamp::now()).unwrap_or_default()
 }
 
@@ -96,7 +96,10 @@ fn shown(orphans: &Orphans) -> String {
 }
 
 /// Measures the whole queue, or the selected part of it.
-pub fn measure(scheduler: &mut Scheduler, selection: &SelectionArgs) -> Result<Measures, Failure> {
+pub(super) fn measure(
+    scheduler: &mut Scheduler,
+    selection: &SelectionArgs,
+) -> Result<Measures, Failure> {
     if !selection.is_everything() {
         return measure_part(scheduler, selection);
     }
@@ -228,7 +231,7 @@ impl CheckState {
 ///
 /// Without a scheduler no mail moves, which is critical. Any other failure leaves the state of the
 /// queue unknown.
-pub fn of_failure(failure: &Failure) -> (CheckState, String) {
+pub(super) fn of_failure(failure: &Failure) -> (CheckState, String) {
     let state = match failure {
         Failure::Unavailable(_) | Failure::Refused(_) => CheckState::Critical,
         _ => CheckState::Unknown,

@@ -1,15 +1,15 @@
 //! Connects commands to a scheduler: by the control socket, or by the network.
 
-use crate::connection::Connection;
-use crate::dial::{Scheduler, dial, dial_control_socket};
+use crate::classic;
+use crate::connect::connection::Connection;
+use crate::connect::dial::{Scheduler, dial, dial_control_socket};
+use crate::connect::lines::LineSource;
+use crate::connect::server::Server;
+use crate::connect::session::{Request, Session};
 use crate::failure::Failure;
 use crate::installation::Installation;
-use crate::lines::LineSource;
 use crate::options::ServerOptions;
 use crate::screen::quote;
-use crate::server::Server;
-use crate::session::{Request, Session};
-use crate::show;
 use serde::de::DeserializeOwned;
 use std::io::{Read, Write};
 
@@ -17,7 +17,7 @@ use std::io::{Read, Write};
 ///
 /// By default that is the one of this installation: by its control socket, or by its port if that
 /// fails, as it does for users who may not use the socket.
-pub fn open(
+pub(super) fn open(
     server_options: &ServerOptions,
     installation: &Installation,
 ) -> Result<Scheduler, Failure> {
@@ -31,18 +31,18 @@ pub fn open(
 }
 
 /// Connects to a scheduler that takes requests.
-pub fn session(
+pub(super) fn session(
     server_options: &ServerOptions,
     installation: &Installation,
 ) -> Result<Session<Connection>, Failure> {
     match open(server_options, installation)? {
         Scheduler::Session(session) => Ok(session),
-        Scheduler::Dump(_) => Err(show::no_requests()),
+        Scheduler::Dump(_) => Err(classic::no_requests()),
     }
 }
 
 /// Sends a request and passes each object of the answer to `take`.
-pub fn for_each_object<T: DeserializeOwned, S: Read + Write>(
+pub(super) fn for_each_object<T: DeserializeOwned, S: Read + Write>(
     session: &mut Session<S>,
     request: Request,
     mut take: impl FnMut(T) -> Result<(), Failure>,
@@ -57,7 +57,7 @@ pub fn for_each_object<T: DeserializeOwned, S: Read + Write>(
 /// Sends a request and collects the objects of the answer.
 ///
 /// Fails if there are more than the session's limit.
-pub fn fetch_all<T: DeserializeOwned, S: Read + Write>(
+pub(super) fn fetch_all<T: DeserializeOwned, S: Read + Write>(
     session: &mut Session<S>,
     request: Request,
 ) -> Result<Vec<T>, Failure> {
@@ -74,7 +74,7 @@ pub fn fetch_all<T: DeserializeOwned, S: Read + Write>(
 }
 
 /// Sends a request and returns the first object of the answer.
-pub fn fetch_one<T: DeserializeOwned, S: Read + Write>(
+pub(super) fn fetch_one<T: DeserializeOwned, S: Read + Write>(
     session: &mut Session<S>,
     request: Request,
 ) -> Result<T, Failure> {
@@ -88,7 +88,7 @@ pub fn fetch_one<T: DeserializeOwned, S: Read + Write>(
 }
 
 /// Parses a JSON object.
-pub fn parse_object<T: DeserializeOwned>(line: &[u8]) -> Result<T, Failure> {
+pub(super) fn parse_object<T: DeserializeOwned>(line: &[u8]) -> Result<T, Failure> {
     serde_json::from_slice(line)
         .map_err(|error| Failure::Protocol(format!("{error} in {}", quote(line))))
 }

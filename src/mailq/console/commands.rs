@@ -92,7 +92,7 @@ pub enum Command {
     Hold {
         /// Selected part of the queue, and options.
         #[command(flatten)]
-        order_args: OrderArgs,
+        args: OrderArgs,
         /// Reason, shown with the hold
         #[arg(long, value_name = "TEXT")]
         reason: Option<String>,
@@ -103,7 +103,7 @@ pub enum Command {
     Release {
         /// Selected part of the queue, and options.
         #[command(flatten)]
-        order_args: OrderArgs,
+        args: OrderArgs,
         /// Release everything
         #[arg(long)]
         all: bool,

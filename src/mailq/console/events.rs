@@ -8,15 +8,15 @@ use super::client::parse_object;
 use super::format::{clock, count, cut, last_line, one_line};
 use super::model::QueueEvent;
 use super::output::{Style, StyledWriter};
-use crate::connection::Connection;
+use crate::connect::connection::Connection;
+use crate::connect::lines::LineSource;
+use crate::connect::session::{Request, Session};
 use crate::failure::Failure;
-use crate::lines::LineSource;
-use crate::session::{Request, Session};
 use std::io::Write;
 use zsched_format::printable;
 
 /// Prints events until the scheduler ends the text or the connection.
-pub fn follow<W: Write>(
+pub(super) fn follow<W: Write>(
     session: &mut Session<Connection>,
     request: Request,
     is_json: bool,

@@ -9,32 +9,37 @@
 //! and its column. [`output`] escapes unprintable characters.
 
 mod arguments;
-mod check;
-mod client;
 mod commands;
-mod events;
-mod format;
+
+mod client;
 mod model;
-mod orders;
-mod output;
+
 mod overview;
-mod passwd;
 mod summary;
-mod table;
-mod top;
 mod views;
 mod zmailer;
 
+mod events;
+mod orders;
+mod passwd;
+
+mod check;
+mod top;
+
+mod format;
+mod output;
+mod table;
+
 pub use commands::Command;
 
-use super::connection::Connection;
-use super::failure::Failure;
-use super::installation::Installation;
-use super::options::{MailqOptions, ServerOptions};
-use super::screen::Screen;
-use super::session::{Request, Session};
-use super::show;
-use super::trace;
+use crate::classic;
+use crate::connect::connection::Connection;
+use crate::connect::session::{Request, Session};
+use crate::failure::Failure;
+use crate::installation::Installation;
+use crate::options::{MailqOptions, ServerOptions};
+use crate::screen::Screen;
+use crate::trace;
 use arguments::OutputOptions;
 use check::CheckState;
 use clap::CommandFactory;
@@ -47,7 +52,7 @@ use views::View;
 use zsched_format::printable;
 
 /// Runs a command. Returns the exit status.
-pub fn run(command: &Command, server_options: &ServerOptions) -> Result<i32, Failure> {
+pub(crate) fn run(command: &Command, server_options: &ServerOptions) -> Result<i32, Failure> {
     match command {
         Command::Check(check) => return Ok(run_check(check, server_options)?),
         Command::Trace(what) => return trace(what, server_options).map(|()| 0),
@@ -81,12 +86,12 @@ fn execute_command<W: Write>(
     let send = |request: Request, done: &str, output: &mut StyledWriter<W>| {
         with(&mut |session| orders::send(session, request.clone(), done, output))
     };
-    let order = |verb, order_args: &OrderArgs, all, reason: Option<String>| OrderCommand {
+    let order = |verb, args: &OrderArgs, all, reason: Option<String>| OrderCommand {
         verb,
-        selection: order_args.selection.clone(),
+        selection: args.selection.clone(),
         all,
         reason,
-        options: order_args.options.clone(),
+        options: args.options.clone(),
     };
     let execute = |order: OrderCommand, output: &mut StyledWriter<W>| {
         if order.needs_confirmation() {
@@ -103,22 +108,14 @@ fn execute_command<W: Write>(
         with(&mut |session| order.execute(session, output))
     };
     match command {
-        Command::Hold { order_args, reason } => {
-            execute(order(Verb::Hold, order_args, false, reason.clone()), output)
+        Command::Hold { args, reason } => {
+            execute(order(Verb::Hold, args, false, reason.clone()), output)
         }
-        Command::Release { order_args, all } => {
-            execute(order(Verb::Release, order_args, *all, None), output)
-        }
-        Command::Retry(order_args) => execute(order(Verb::Retry, order_args, false, None), output),
-        Command::Expire(order_args) => {
-            execute(order(Verb::Expire, order_args, false, None), output)
-        }
-        Command::Delete(order_args) => {
-            execute(order(Verb::Delete, order_args, false, None), output)
-        }
-        Command::Reroute(order_args) => {
-            execute(order(Verb::Reroute, order_args, false, None), output)
-        }
+        Command::Release { args, all } => execute(order(Verb::Release, args, *all, None), output),
+        Command::Retry(args) => execute(order(Verb::Retry, args, false, None), output),
+        Command::Expire(args) => execute(order(Verb::Expire, args, false, None), output),
+        Command::Delete(args) => execute(order(Verb::Delete, args, false, None), output),
+        Command::Reroute(args) => execute(order(Verb::Reroute, args, false, None), output),
         Command::Set { setting, until } => {
             let request = orders::set(setting, until.as_deref())?;
             send(request, "Limit set.", output)
@@ -144,7 +141,7 @@ fn execute_command<W: Write>(
             let request = Request::new(format!("ETRN {}", host.to_ascii_lowercase()), "ETRN");
             with(&mut |session| {
                 let said = session.ask_for_line(request.clone())?;
-                Ok(output.line(&show::answer_text(&said))?)
+                Ok(output.line(&classic::answer_text(&said))?)
             })
         }
         Command::Events { selection, json, .. } => {
@@ -179,7 +176,7 @@ fn trace(what: &trace::TraceOptions, server_options: &ServerOptions) -> Result<(
 }
 
 /// Shows the summary, for a command line without a command.
-pub fn show_summary(server_options: &ServerOptions) -> Result<i32, Failure> {
+pub(crate) fn show_summary(server_options: &ServerOptions) -> Result<i32, Failure> {
     run(&Command::Summary(OutputOptions::default()), server_options)
 }
 
@@ -233,7 +230,7 @@ fn interval_of(seconds: f64) -> Result<Duration, Failure> {
 }
 
 /// Prints the line of a check that failed. Returns the exit status.
-pub fn print_failed_check(failure: &Failure) -> i32 {
+pub(crate) fn print_failed_check(failure: &Failure) -> i32 {
     let (state, line) = check::of_failure(failure);
     // If standard output is closed, the exit status has to do.
     drop(writeln!(io::stdout(), "{}", printable::line(&line)));

@@ -8,7 +8,7 @@ use serde::Deserialize;
 /// The whole queue: `SHOW JSON SUMMARY`.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq)]
 #[serde(default)]
-pub struct Summary {
+pub(super) struct Summary {
     /// Time at the scheduler, in seconds since 1970.
     pub time: f64,
     /// Start of the scheduler, in seconds since 1970.
@@ -60,7 +60,7 @@ pub struct Summary {
 /// A destination: a line of `SHOW JSON THREADS`.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq)]
 #[serde(default)]
-pub struct ThreadStatus {
+pub(super) struct ThreadStatus {
     /// The channel.
     pub channel: String,
     /// The host.
@@ -104,7 +104,7 @@ pub struct ThreadStatus {
 /// An agent at work on a destination.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq)]
 #[serde(default)]
-pub struct ActiveAgent {
+pub(super) struct ActiveAgent {
     /// Process id.
     pub pid: u32,
     /// State of the agent.
@@ -116,7 +116,7 @@ pub struct ActiveAgent {
 /// A ring: a line of `SHOW JSON RINGS`.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq)]
 #[serde(default)]
-pub struct RingStatus {
+pub(super) struct RingStatus {
     /// The pattern of its clause.
     pub pattern: String,
     /// Its channel.
@@ -146,7 +146,7 @@ pub struct RingStatus {
 /// An agent: a line of `SHOW JSON AGENTS`.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq)]
 #[serde(default)]
-pub struct AgentStatus {
+pub(super) struct AgentStatus {
     /// Process id.
     pub pid: u32,
     /// Its channel.
@@ -170,7 +170,7 @@ pub struct AgentStatus {
 /// A message and one of its destinations: a line of `SHOW JSON MESSAGES`.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq)]
 #[serde(default)]
-pub struct QueuedMessage {
+pub(super) struct QueuedMessage {
     /// The spool id.
     pub id: String,
     /// Name of the control file.
@@ -198,7 +198,7 @@ pub struct QueuedMessage {
 /// It is a hold, a limit, or the removal of a message.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq)]
 #[serde(default)]
-pub struct OverrideStatus {
+pub(super) struct OverrideStatus {
     /// `hold` or `limit`; or the kind of removal.
     pub kind: String,
     /// Part of the queue that it applies to.
@@ -220,7 +220,7 @@ pub struct OverrideStatus {
 /// Result of an order.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq)]
 #[serde(default)]
-pub struct OrderResult {
+pub(super) struct OrderResult {
     /// Messages affected.
     pub messages: u64,
     /// Recipients affected.
@@ -242,7 +242,7 @@ pub struct OrderResult {
 /// An event: a line of the answer to `SUBSCRIBE`.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq)]
 #[serde(default)]
-pub struct QueueEvent {
+pub(super) struct QueueEvent {
     /// Time, in seconds since 1970.
     pub time: Option<f64>,
     /// Kind of event.
@@ -273,12 +273,12 @@ pub struct QueueEvent {
 
 impl ThreadStatus {
     /// `channel/host`.
-    pub fn name(&self) -> String {
+    pub(super) fn name(&self) -> String {
         format!("{}/{}", self.channel, self.host)
     }
 
     /// Reason for waiting: `retry`, `held`, or the name of a limit.
-    pub fn reason(&self) -> &str {
+    pub(super) fn reason(&self) -> &str {
         match (self.held, &self.refusal, &self.why) {
             (true, ..) => "held",
             (_, Some(refusal), _) => refusal,
@@ -290,7 +290,7 @@ impl ThreadStatus {
 
 impl AgentStatus {
     /// Age, in seconds.
-    pub fn age(&self, now: f64) -> Option<f64> {
+    pub(super) fn age(&self, now: f64) -> Option<f64> {
         /// Above this, `born` is a point in time: no agent gets that old.
         const MAX_AGENT_AGE: f64 = 1e9;
         self.born.map(|born| if born > MAX_AGENT_AGE { now - born } else { born })

@@ -5,14 +5,14 @@ use super::client::parse_object;
 use super::format::{count, not_a_span, one_line, read_span};
 use super::model::OrderResult;
 use super::output::{Style, StyledWriter};
+use crate::connect::session::{Request, Session};
 use crate::failure::Failure;
-use crate::session::{Request, Session};
 use std::io::{self, BufRead, IsTerminal, Read, Write};
 use zsched_format::printable;
 
 /// Verb of an order, as the protocol names it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Verb {
+pub(super) enum Verb {
     /// Do not try until released.
     Hold,
     /// Try again.
@@ -67,7 +67,7 @@ impl Verb {
 
 /// An order about messages or destinations.
 #[derive(Clone, Debug)]
-pub struct OrderCommand {
+pub(super) struct OrderCommand {
     /// What to do.
     pub verb: Verb,
     /// Selected part of the queue.
@@ -82,13 +82,13 @@ pub struct OrderCommand {
 
 impl OrderCommand {
     /// Returns true if the user has to confirm the order.
-    pub fn needs_confirmation(&self) -> bool {
+    pub(super) fn needs_confirmation(&self) -> bool {
         let asks = self.verb.is_irreversible() && !self.options.yes && !self.options.dry_run;
         asks && io::stdin().is_terminal() && io::stdout().is_terminal()
     }
 
     /// Prints the result of a dry run. Returns true if any mail matches.
-    pub fn count<S: Read + Write, W: Write>(
+    pub(super) fn count<S: Read + Write, W: Write>(
         &self,
         session: &mut Session<S>,
         output: &mut StyledWriter<W>,
@@ -99,7 +99,7 @@ impl OrderCommand {
     }
 
     /// Asks the user to confirm, without a timeout.
-    pub fn confirm<W: Write>(&self, output: &mut StyledWriter<W>) -> Result<bool, Failure> {
+    pub(super) fn confirm<W: Write>(&self, output: &mut StyledWriter<W>) -> Result<bool, Failure> {
         output.plain("Continue? [y/N] ")?;
         output.flush()?;
         let is_meant = read_yes();
@@ -110,7 +110,7 @@ impl OrderCommand {
     }
 
     /// Gives the order and prints its result.
-    pub fn execute<S: Read + Write, W: Write>(
+    pub(super) fn execute<S: Read + Write, W: Write>(
         &self,
         session: &mut Session<S>,
         output: &mut StyledWriter<W>,
@@ -123,7 +123,7 @@ impl OrderCommand {
     }
 
     /// Builds the request, with `is_dry` for a dry run.
-    pub fn request(&self, is_dry: bool) -> Result<Request, Failure> {
+    pub(super) fn request(&self, is_dry: bool) -> Result<Request, Failure> {
         let mut words = self.selection.words()?;
         if self.all {
             words.push("ALL".to_string());
@@ -206,7 +206,7 @@ fn outcome_of(said: &[u8]) -> Result<OrderResult, Failure> {
 }
 
 /// Builds `SET`: the last word is `limit=value`, another one the scope.
-pub fn set(words: &[String], until: Option<&str>) -> Result<Request, Failure> {
+pub(super) fn set(words: &[String], until: Option<&str>) -> Result<Request, Failure> {
     let wrong = || Failure::Usage("usage: set [WHAT] LIMIT=NUMBER, as in maxring=5".to_string());
     let (setting, what) = words.split_last().ok_or_else(wrong)?;
     let (limit, value) = setting.split_once('=').ok_or_else(wrong)?;
@@ -225,7 +225,7 @@ pub fn set(words: &[String], until: Option<&str>) -> Result<Request, Failure> {
 }
 
 /// Builds `UNSET`: the last word is the limit, another one the scope.
-pub fn unset(words: &[String]) -> Result<Request, Failure> {
+pub(super) fn unset(words: &[String]) -> Result<Request, Failure> {
     let wrong = || {
         let limits = SETTABLE_LIMITS.join(", ");
         Failure::Usage(format!("usage: unset [WHAT] LIMIT, where LIMIT is one of {limits}"))
@@ -256,7 +256,7 @@ fn scope(what: &[String], limit: &str) -> Result<String, Failure> {
 /// Sends an order that is answered with a line.
 ///
 /// Prints the text after `OK`, or `done` if there is none.
-pub fn send<S: Read + Write, W: Write>(
+pub(super) fn send<S: Read + Write, W: Write>(
     session: &mut Session<S>,
     request: Request,
     done: &str,

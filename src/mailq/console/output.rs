@@ -100,7 +100,7 @@ impl<W: Write> StyledWriter<W> {
 
 /// Properties of standard output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Terminal {
+pub(super) struct Terminal {
     /// True if it is a terminal.
     pub is_terminal: bool,
     /// Maximum line width.
@@ -113,7 +113,7 @@ impl Terminal {
     /// Examines standard output.
     ///
     /// `columns` overrides the line width of the terminal.
-    pub fn of_stdout(columns: Option<usize>) -> Terminal {
+    pub(super) fn of_stdout(columns: Option<usize>) -> Terminal {
         let is_terminal = io::stdout().is_terminal();
         let is_set = |name: &str| std::env::var_os(name).is_some_and(|value| !value.is_empty());
         let is_dumb = std::env::var_os("TERM").is_none_or(|term| term == "dumb");

@@ -4,14 +4,14 @@ use super::arguments::Sort;
 use super::client;
 use super::model::{AgentStatus, RingStatus, Summary, ThreadStatus};
 use super::zmailer;
-use crate::dial::Scheduler;
+use crate::connect::dial::Scheduler;
+use crate::connect::session::{Request, Session};
 use crate::failure::Failure;
-use crate::session::{Request, Session};
 use std::io::{Read, Write};
 
 /// Overview of the queue of a scheduler.
 #[derive(Clone, Debug, Default)]
-pub struct Overview {
+pub(super) struct Overview {
     /// The totals.
     pub summary: Summary,
     /// Destinations: all, or those with most messages or most attempts.
@@ -25,7 +25,7 @@ pub struct Overview {
 /// Asks a scheduler of any kind.
 ///
 /// `limit` is the maximum number of destinations per sort order. ZMailer's schedulers ignore it.
-pub fn ask(scheduler: &mut Scheduler, limit: usize) -> Result<Overview, Failure> {
+pub(super) fn ask(scheduler: &mut Scheduler, limit: usize) -> Result<Overview, Failure> {
     match scheduler {
         Scheduler::Dump(lines) => zmailer::read_dump(lines),
         Scheduler::Session(session) => match of_session(session, limit) {
@@ -37,7 +37,7 @@ pub fn ask(scheduler: &mut Scheduler, limit: usize) -> Result<Overview, Failure>
 }
 
 /// Asks a scheduler that knows the JSON requests.
-pub fn of_session<S: Read + Write>(
+pub(super) fn of_session<S: Read + Write>(
     session: &mut Session<S>,
     limit: usize,
 ) -> Result<Overview, Failure> {
@@ -59,12 +59,12 @@ pub fn of_session<S: Read + Write>(
 
 impl Overview {
     /// At most `max` destinations, those with most messages first.
-    pub fn busiest(&self, max: usize) -> Vec<&ThreadStatus> {
+    pub(super) fn busiest(&self, max: usize) -> Vec<&ThreadStatus> {
         self.sorted(max, |thread| thread.messages, |thread| thread.messages > 0)
     }
 
     /// At most `max` destinations with a last text, most attempts first.
-    pub fn most_tried(&self, max: usize) -> Vec<&ThreadStatus> {
+    pub(super) fn most_tried(&self, max: usize) -> Vec<&ThreadStatus> {
         let has_trouble = |thread: &ThreadStatus| {
             thread.attempts > 0 && thread.text.as_ref().is_some_and(|text| !text.is_empty())
         };

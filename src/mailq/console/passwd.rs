@@ -11,7 +11,7 @@ use zsched_format::printable;
 use zsched_mailq_protocol::scram::{Stored, prepared};
 
 /// Asks for a password and prints the line.
-pub fn print<W: Write>(
+pub(super) fn print<W: Write>(
     user: &str,
     permissions: &str,
     addresses: &str,

@@ -23,7 +23,7 @@ use std::io::{self, Write};
 const MAX_ROWS: usize = 5;
 
 /// Prints the summary.
-pub fn print<W: Write>(overview: &Overview, output: &mut StyledWriter<W>) -> io::Result<()> {
+pub(super) fn print<W: Write>(overview: &Overview, output: &mut StyledWriter<W>) -> io::Result<()> {
     let summary = &overview.summary;
     print_totals(summary, output)?;
     print_counts(summary, output)?;
@@ -154,7 +154,7 @@ fn trouble(threads: &[&ThreadStatus]) -> Table {
 }
 
 /// The table of rings.
-pub fn ring_table(rings: &[&RingStatus]) -> Table {
+pub(super) fn ring_table(rings: &[&RingStatus]) -> Table {
     let mut table = Table::new(&[
         ("RING", Column::Name),
         ("MSGS", Column::Number),
@@ -184,12 +184,12 @@ pub fn ring_table(rings: &[&RingStatus]) -> Table {
 }
 
 /// Shortens a keyword of a scheduler to 20 columns.
-pub fn short(word: &str) -> String {
+pub(super) fn short(word: &str) -> String {
     cut(&one_line(word), 20)
 }
 
 /// State of a destination in a word or two, with its style.
-pub fn destination_state(thread: &ThreadStatus, now: f64) -> (String, Style) {
+pub(super) fn destination_state(thread: &ThreadStatus, now: f64) -> (String, Style) {
     let reason = short(thread.reason());
     let (words, style) = match reason.as_str() {
         "at-work" => ("at work", Style::Good),

@@ -19,7 +19,7 @@ const MAX_PADDED_WIDTH: usize = 80;
 
 /// Alignment of a column, and how it is cut.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Column {
+pub(super) enum Column {
     /// Numbers: aligned right.
     Number,
     /// Short words: aligned left.
@@ -31,27 +31,27 @@ pub enum Column {
 }
 
 /// A table that is being built.
-pub struct Table {
+pub(super) struct Table {
     columns: Vec<(&'static str, Column)>,
     rows: Vec<Vec<(String, Style)>>,
 }
 
 impl Table {
     /// Creates a table with these columns.
-    pub fn new(columns: &[(&'static str, Column)]) -> Table {
+    pub(super) fn new(columns: &[(&'static str, Column)]) -> Table {
         Table { columns: columns.to_vec(), rows: Vec::new() }
     }
 
     /// Adds a row with a cell for each column.
     ///
     /// The cells must be printable already.
-    pub fn row(&mut self, cells: Vec<(String, Style)>) {
+    pub(super) fn row(&mut self, cells: Vec<(String, Style)>) {
         debug_assert_eq!(cells.len(), self.columns.len());
         self.rows.push(cells);
     }
 
     /// Prints the table.
-    pub fn print<W: Write>(&self, output: &mut StyledWriter<W>) -> io::Result<()> {
+    pub(super) fn print<W: Write>(&self, output: &mut StyledWriter<W>) -> io::Result<()> {
         let widths = self.widths(output.columns());
         let titles: Vec<(String, Style)> =
             self.columns.iter().map(|(title, _)| (title.to_string(), Style::Title)).collect();

@@ -9,12 +9,12 @@ use super::overview;
 use super::summary::{self, destination_state, ring_table, short};
 use super::table::{Column, Table};
 use super::zmailer;
-use crate::dial::Scheduler;
+use crate::classic;
+use crate::connect::dial::Scheduler;
+use crate::connect::lines::LineSource;
+use crate::connect::session::{Request, Session};
 use crate::failure::Failure;
-use crate::lines::LineSource;
 use crate::screen::{visible, warn};
-use crate::session::{Request, Session};
-use crate::show;
 use std::io::{Read, Write};
 use zsched_format::printable;
 
@@ -155,12 +155,12 @@ impl View {
 }
 
 /// The session with a scheduler that takes requests.
-pub fn requests(
+pub(super) fn requests(
     scheduler: &mut Scheduler,
-) -> Result<&mut Session<crate::connection::Connection>, Failure> {
+) -> Result<&mut Session<crate::connect::connection::Connection>, Failure> {
     match scheduler {
         Scheduler::Session(session) => Ok(session),
-        Scheduler::Dump(_) => Err(show::no_requests()),
+        Scheduler::Dump(_) => Err(classic::no_requests()),
     }
 }
 
@@ -189,7 +189,7 @@ fn threads(
         },
     };
     if !selection.is_everything() {
-        return Err(show::no_requests());
+        return Err(classic::no_requests());
     }
     let mut threads = classic.threads;
     threads.sort_by(|a, b| match sort {

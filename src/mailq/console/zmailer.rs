@@ -14,13 +14,13 @@
 use super::format::{now, read_span};
 use super::model::{ActiveAgent, RingStatus, Summary, ThreadStatus};
 use super::overview::Overview;
+use crate::classic::notes;
+use crate::classic::queue::Queue;
+use crate::classic::v1;
+use crate::classic::v2::RecipientRecord;
+use crate::connect::lines::{LineSource, Lines};
+use crate::connect::session::{Request, Session};
 use crate::failure::Failure;
-use crate::lines::{LineSource, Lines};
-use crate::notes;
-use crate::queue::Queue;
-use crate::session::{Request, Session};
-use crate::v1;
-use crate::v2::RecipientRecord;
 use crate::warnings::Warnings;
 use std::collections::HashMap;
 use std::io::{Read, Write};
@@ -31,7 +31,7 @@ use std::io::{Read, Write};
 const MAX_TEXT_REQUESTS: usize = 12;
 
 /// Reads a version 1 dump.
-pub fn read_dump<R: Read>(lines: &mut Lines<R>) -> Result<Overview, Failure> {
+pub(super) fn read_dump<R: Read>(lines: &mut Lines<R>) -> Result<Overview, Failure> {
     let mut warnings = Warnings::default();
     let queue = v1::read(lines, &mut warnings)?;
     let mut overview = report(lines)?;
@@ -40,7 +40,7 @@ pub fn read_dump<R: Read>(lines: &mut Lines<R>) -> Result<Overview, Failure> {
 }
 
 /// Asks a version 2 scheduler.
-pub fn of_session<S: Read + Write>(session: &mut Session<S>) -> Result<Overview, Failure> {
+pub(super) fn of_session<S: Read + Write>(session: &mut Session<S>) -> Result<Overview, Failure> {
     let mut text = session.ask_for_text(Request::new("SHOW QUEUE THREADS", "TT"))?;
     let mut overview = report(&mut text)?;
     ask_for_texts(session, &mut overview.threads)?;
@@ -236,7 +236,7 @@ fn ask_for_texts<S: Read + Write>(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::lines::LIMITS;
+    use crate::connect::lines::LIMITS;
 
     fn read(text: &str) -> Result<Overview, Failure> {
         report(&mut Lines::new(text.as_bytes(), LIMITS))

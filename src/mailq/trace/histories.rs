@@ -1,7 +1,7 @@
 //! Histories of messages, built from the log and the spool.
 
-use super::super::screen::warn;
-use super::subject::Subject;
+use super::subject::TraceSubject;
+use crate::screen::warn;
 use serde::Serialize;
 use std::borrow::Cow;
 use std::collections::{HashMap, HashSet, VecDeque};
@@ -19,7 +19,7 @@ const MAX_SPOOL_MESSAGES: usize = 1000;
 
 /// History of a message, or of some of its recipients.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct History {
+pub(super) struct History {
     /// Spool id.
     pub spool_id: String,
     /// Message-ID, if it has one.
@@ -43,7 +43,7 @@ pub struct History {
 
 /// A recipient in the spool.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct QueuedRecipient {
+pub(super) struct QueuedRecipient {
     /// Address.
     pub recipient: String,
     /// Channel it goes by.
@@ -57,7 +57,7 @@ pub struct QueuedRecipient {
 /// State of a message in the scheduler.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum NextStep {
+pub(super) enum NextStep {
     /// The scheduler could not be asked.
     Unknown,
     /// The message is not, or no longer, in its queue.
@@ -68,7 +68,11 @@ pub enum NextStep {
 
 impl History {
     /// Creates an empty history.
-    pub fn new(spool_id: String, message_id: Option<String>, sender: Option<String>) -> History {
+    pub(super) fn new(
+        spool_id: String,
+        message_id: Option<String>,
+        sender: Option<String>,
+    ) -> History {
         History {
             spool_id,
             message_id,
@@ -82,7 +86,7 @@ impl History {
     }
 
     /// Returns true if nothing is known of the message.
-    pub fn is_empty(&self) -> bool {
+    pub(super) fn is_empty(&self) -> bool {
         let is_queued = matches!(self.next, NextStep::Waits(_));
         self.attempts.is_empty() && self.queued.is_empty() && !is_queued
     }
@@ -90,7 +94,7 @@ impl History {
     /// Selects the scheduler's sentences about the destinations of this history.
     ///
     /// If no destination is known, it selects all.
-    pub fn next_of(&self, mut sentences: Vec<String>) -> NextStep {
+    pub(super) fn next_of(&self, mut sentences: Vec<String>) -> NextStep {
         let ours = self.destinations();
         let is_ours = |sentence: &String| {
             let destination = sentence.split(' ').next().and_then(|word| word.split_once('/'));
@@ -149,8 +153,8 @@ impl KeptEntries {
 }
 
 /// A search for the histories of a subject.
-pub struct HistorySearch {
-    subject: Subject,
+pub(super) struct HistorySearch {
+    subject: TraceSubject,
     queued: Vec<History>,
     queued_dropped: u64,
     kept: KeptEntries,
@@ -182,7 +186,7 @@ impl QueueStay {
 
 impl HistorySearch {
     /// Creates an empty search.
-    pub fn about(subject: Subject) -> HistorySearch {
+    pub(super) fn about(subject: TraceSubject) -> HistorySearch {
         HistorySearch {
             subject,
             queued: Vec::new(),
@@ -194,20 +198,20 @@ impl HistorySearch {
     }
 
     /// Subject of the search.
-    pub fn subject(&self) -> &Subject {
+    pub(super) fn subject(&self) -> &TraceSubject {
         &self.subject
     }
 
     /// Spool id, if the subject is one.
-    pub fn spool_id(&self) -> Option<&str> {
+    pub(super) fn spool_id(&self) -> Option<&str> {
         match &self.subject {
-            Subject::SpoolId(id) => Some(id),
-            Subject::Name(_) => None,
+            TraceSubject::SpoolId(id) => Some(id),
+            TraceSubject::Name(_) => None,
         }
     }
 
     /// Adds a message of the spool.
-    pub fn add_spool_message(&mut self, history: History) {
+    pub(super) fn add_spool_message(&mut self, history: History) {
         match self.queued.len() < MAX_SPOOL_MESSAGES {
             true => self.queued.push(history),
             false => self.queued_dropped += 1,
@@ -215,7 +219,7 @@ impl HistorySearch {
     }
 
     /// Adds a log line, if it matches.
-    pub fn take(&mut self, entry: Entry<'_>) {
+    pub(super) fn take(&mut self, entry: Entry<'_>) {
         if self.subject.matches_entry(&entry) {
             self.kept.push(entry);
         }
@@ -225,7 +229,7 @@ impl HistorySearch {
     ///
     /// Returns true if [`add_host_entry`](HistorySearch::add_host_entry) can find more in a second
     /// reading of the log. It returns false if nothing or very much matches.
-    pub fn needs_second_pass(&mut self) -> bool {
+    pub(super) fn needs_second_pass(&mut self) -> bool {
         let in_log = self.kept.entries.iter().map(|(_, entry)| {
             let destination = (entry.channel.to_string(), entry.host.to_string());
             let stay = QueueStay { came: entry.came(), end: Some(entry.time.to_string()) };
@@ -246,7 +250,7 @@ impl HistorySearch {
     }
 
     /// Adds a log line about another message that made one of ours wait.
-    pub fn add_host_entry(&mut self, entry: Entry<'_>) {
+    pub(super) fn add_host_entry(&mut self, entry: Entry<'_>) {
         if entry.others == 0 {
             return;
         }
@@ -258,7 +262,7 @@ impl HistorySearch {
     }
 
     /// Returns all histories, message by message.
-    pub fn finish(&mut self) -> Vec<History> {
+    pub(super) fn finish(&mut self) -> Vec<History> {
         let entries = std::mem::take(&mut self.kept.entries);
         let mut histories = join(std::mem::take(&mut self.queued), entries);
         for history in &mut histories {
@@ -277,7 +281,7 @@ impl HistorySearch {
     }
 
     /// Warns about what was left out.
-    pub fn warn(&self) {
+    pub(super) fn warn(&self) {
         let lines = self.kept.dropped + self.others.dropped;
         if lines > 0 {
             warn(format_args!("the {lines} oldest matching lines are left out"));

@@ -2,8 +2,8 @@
 //!
 //! Those are `FILE.1`, `FILE.2.gz` and so on.
 
-use super::super::failure::Failure;
-use super::super::screen::warn;
+use crate::failure::Failure;
+use crate::screen::warn;
 use flate2::read::MultiGzDecoder;
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, ErrorKind, Read};
@@ -15,7 +15,7 @@ const MAX_OLDER_PARTS: usize = 1000;
 
 /// Problems of a log.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct LogDamage {
+pub(super) struct LogDamage {
     /// Lines that the scheduler could not write.
     lost: u64,
     /// Lines that cannot be parsed.
@@ -24,7 +24,7 @@ pub struct LogDamage {
 
 impl LogDamage {
     /// Prints warnings about missing lines.
-    pub fn warn(self, path: &Path) {
+    pub(super) fn warn(self, path: &Path) {
         let path = path.display();
         if self.lost > 0 {
             warn(format_args!("{path}: {} lines could not be written", self.lost));
@@ -36,7 +36,7 @@ impl LogDamage {
 }
 
 /// Reads a log and its older parts, oldest first.
-pub fn read(path: &Path, mut take: impl FnMut(Entry<'_>)) -> Result<LogDamage, Failure> {
+pub(super) fn read(path: &Path, mut take: impl FnMut(Entry<'_>)) -> Result<LogDamage, Failure> {
     let mut damage = LogDamage::default();
     for part in older_parts(path).iter().rev().map(PathBuf::as_path).chain([path]) {
         let file = File::open(part)

@@ -10,25 +10,27 @@
 //! attempt. If one of them is missing, the others are shown. Only lines that match are kept of the
 //! log, and only the newest if there are very many.
 
-mod histories;
-mod log_files;
-mod print;
-mod spool_search;
 mod subject;
 
-use super::connection::Connection;
-use super::dial::dial_control_socket;
-use super::failure::Failure;
-use super::installation::Installation;
-use super::lines::LineSource;
-use super::screen::{Screen, warn};
-use super::session::{Request, Session, Text};
+mod log_files;
+mod spool_search;
+
+mod histories;
+mod print;
+
+use crate::connect::connection::Connection;
+use crate::connect::dial::dial_control_socket;
+use crate::connect::lines::LineSource;
+use crate::connect::session::{Request, Session, Text};
+use crate::failure::Failure;
+use crate::installation::Installation;
+use crate::screen::{Screen, warn};
 use clap::Args;
 use histories::{History, HistorySearch, NextStep};
 use jiff::tz::TimeZone;
 use std::io::Write;
 use std::path::{Path, PathBuf};
-use subject::Subject;
+use subject::TraceSubject;
 
 /// Maximum number of messages per batch of questions to the scheduler.
 const MAX_PIPELINED_REQUESTS: usize = 50;
@@ -53,12 +55,12 @@ pub struct TraceOptions {
 }
 
 /// Traces a message or a recipient.
-pub fn run<W: Write>(
+pub(crate) fn run<W: Write>(
     options: &TraceOptions,
     installation: &Installation,
     screen: &mut Screen<W>,
 ) -> Result<(), Failure> {
-    let mut histories = HistorySearch::about(Subject::parse(&options.what));
+    let mut histories = HistorySearch::about(TraceSubject::parse(&options.what));
     let log = options.status_log.as_deref().or(installation.status_log());
     let in_spool = spool_search::find(installation.spool(), &mut histories);
     let in_log = read_log(log, &mut histories);

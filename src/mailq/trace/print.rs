@@ -1,7 +1,7 @@
 //! Output of message histories, for people and as JSON.
 
-use super::super::screen::Screen;
 use super::histories::{History, NextStep, QueuedRecipient};
+use crate::screen::Screen;
 use jiff::tz::TimeZone;
 use std::collections::HashMap;
 use std::io::{self, Write};
@@ -9,7 +9,7 @@ use zsched_format::printable;
 use zsched_format::status_log::Entry;
 
 /// Prints histories.
-pub fn print<W: Write>(
+pub(super) fn print<W: Write>(
     screen: &mut Screen<W>,
     histories: &[History],
     as_json: bool,
@@ -71,21 +71,21 @@ fn print_history<W: Write>(
 }
 
 /// A recipient, with its attempts and its state in the spool.
-struct Recipient<'s> {
+struct RecipientHistory<'s> {
     address: Option<&'s str>,
     attempts: Vec<&'s Entry<'static>>,
     queued: Vec<&'s QueuedRecipient>,
 }
 
 /// Recipients in the order in which they first occur.
-fn recipients(history: &History) -> Vec<Recipient<'_>> {
+fn recipients(history: &History) -> Vec<RecipientHistory<'_>> {
     let tried = history.attempts.iter().map(|entry| entry.recipient.as_deref());
     let in_spool = history.queued.iter().map(|queued| Some(&*queued.recipient));
-    let mut all: Vec<Recipient<'_>> = Vec::new();
+    let mut all: Vec<RecipientHistory<'_>> = Vec::new();
     let mut index_of: HashMap<Option<&str>, usize> = HashMap::new();
     for address in tried.chain(in_spool) {
         index_of.entry(address).or_insert_with(|| {
-            all.push(Recipient { address, attempts: Vec::new(), queued: Vec::new() });
+            all.push(RecipientHistory { address, attempts: Vec::new(), queued: Vec::new() });
             all.len() - 1
         });
     }
@@ -100,7 +100,7 @@ fn recipients(history: &History) -> Vec<Recipient<'_>> {
 
 fn print_recipient<W: Write>(
     screen: &mut Screen<W>,
-    recipient: &Recipient<'_>,
+    recipient: &RecipientHistory<'_>,
     zone: &TimeZone,
 ) -> io::Result<()> {
     let address = recipient.address.unwrap_or("an unknown recipient");
@@ -190,7 +190,7 @@ fn clock(time: jiff::Timestamp, zone: &TimeZone) -> String {
 #[cfg(test)]
 mod tests {
     use super::super::histories::HistorySearch;
-    use super::super::subject::Subject;
+    use super::super::subject::TraceSubject;
     use super::*;
     use expect_test::{Expect, expect};
     use zsched_format::status_log::{Delays, Status};
@@ -247,7 +247,7 @@ mod tests {
     }
 
     fn told(what: &str) -> Vec<History> {
-        let mut histories = HistorySearch::about(Subject::parse(what));
+        let mut histories = HistorySearch::about(TraceSubject::parse(what));
         log().into_iter().for_each(|entry| histories.take(entry));
         if histories.needs_second_pass() {
             log().into_iter().for_each(|entry| histories.add_host_entry(entry));

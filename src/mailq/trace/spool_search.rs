@@ -2,8 +2,8 @@
 //!
 //! The log has no lines on messages that were never tried.
 
-use super::super::failure::Failure;
 use super::histories::{History, HistorySearch, QueuedRecipient};
+use crate::failure::Failure;
 use std::fs::{self, File};
 use std::io::{self, ErrorKind};
 use std::os::unix::fs::MetadataExt;
@@ -13,7 +13,7 @@ use zsched_spool::scan::{ScanLimits, scan};
 use zsched_spool::{HashFolder, HashLevel, Spool, SpoolId, SpoolName};
 
 /// Finds the messages in the spool that match.
-pub fn find(spool: &Spool, histories: &mut HistorySearch) -> Result<(), Failure> {
+pub(super) fn find(spool: &Spool, histories: &mut HistorySearch) -> Result<(), Failure> {
     let mut unreadable = 0u64;
     let mut look = |histories: &mut HistorySearch, name: &SpoolName| match read(spool, name) {
         Ok((file, came)) => take(name, &file, came, histories),

@@ -6,27 +6,27 @@ use zsched_spool::SpoolId;
 
 /// A message, or a recipient of messages.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Subject {
+pub(super) enum TraceSubject {
     /// The message of this spool id.
     SpoolId(String),
     /// A Message-ID or the address of a recipient, without angle brackets.
     Name(String),
 }
 
-impl Subject {
+impl TraceSubject {
     /// Parses the argument.
-    pub fn parse(text: &str) -> Subject {
+    pub(super) fn parse(text: &str) -> TraceSubject {
         match SpoolId::number_in(text) {
-            Some(_) => Subject::SpoolId(text.to_string()),
-            None => Subject::Name(without_brackets(text).to_string()),
+            Some(_) => TraceSubject::SpoolId(text.to_string()),
+            None => TraceSubject::Name(without_brackets(text).to_string()),
         }
     }
 
     /// Returns true if a log line matches.
-    pub fn matches_entry(&self, entry: &Entry<'_>) -> bool {
+    pub(super) fn matches_entry(&self, entry: &Entry<'_>) -> bool {
         match self {
-            Subject::SpoolId(id) => *id == entry.spool_id,
-            Subject::Name(name) => {
+            TraceSubject::SpoolId(id) => *id == entry.spool_id,
+            TraceSubject::Name(name) => {
                 entry.message_id.as_ref().is_some_and(|id| without_brackets(id) == name)
                     || entry.recipient.as_ref().is_some_and(|address| same_address(address, name))
             }
@@ -34,16 +34,16 @@ impl Subject {
     }
 
     /// Returns true if a whole message matches, by one of its ids.
-    pub fn matches_message(&self, spool_id: &str, message_id: Option<&str>) -> bool {
+    pub(super) fn matches_message(&self, spool_id: &str, message_id: Option<&str>) -> bool {
         match self {
-            Subject::SpoolId(id) => id == spool_id,
-            Subject::Name(name) => message_id.is_some_and(|id| without_brackets(id) == name),
+            TraceSubject::SpoolId(id) => id == spool_id,
+            TraceSubject::Name(name) => message_id.is_some_and(|id| without_brackets(id) == name),
         }
     }
 
     /// Returns true if a recipient of a control file matches, by its address.
-    pub fn matches_recipient(&self, file: &ControlFile, index: usize) -> bool {
-        let Subject::Name(name) = self else {
+    pub(super) fn matches_recipient(&self, file: &ControlFile, index: usize) -> bool {
+        let TraceSubject::Name(name) = self else {
             return false;
         };
         let address = file.get(file.recipients[index].quad.user);
@@ -69,9 +69,9 @@ mod tests {
     #[test]
     fn subject_ignores_brackets_and_case_of_addresses() {
         let id = "S4711AbmKUKEJuuHwA";
-        assert_eq!(Subject::parse(id), Subject::SpoolId(id.to_string()));
-        let subject = Subject::parse("<Bob@Host.example>");
-        assert_eq!(subject, Subject::Name("Bob@Host.example".to_string()));
+        assert_eq!(TraceSubject::parse(id), TraceSubject::SpoolId(id.to_string()));
+        let subject = TraceSubject::parse("<Bob@Host.example>");
+        assert_eq!(subject, TraceSubject::Name("Bob@Host.example".to_string()));
         assert!(subject.matches_message(id, Some("<Bob@Host.example>")));
         assert!(!subject.matches_message(id, Some("<bob@host.example>")), "ids are exact");
         assert!(same_address("bob@HOST.example", "Bob@Host.example"));

@@ -34,7 +34,7 @@ const HELP: [&str; 10] = [
 ];
 
 /// Draws the screen.
-pub fn draw(frame: &mut Frame<'_>, state: &mut TopState, has_colour: bool) {
+pub(super) fn draw(frame: &mut Frame<'_>, state: &mut TopState, has_colour: bool) {
     let palette = Palette { has_colour };
     let agents = state.overview.agents.len().min(MAX_SHOWN_AGENTS) as u16;
     let agents_height = if agents > 0 && frame.area().height >= 20 { agents + 1 } else { 0 };

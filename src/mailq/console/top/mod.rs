@@ -9,8 +9,9 @@
 //!
 //! Keys work even while the scheduler is slow to answer, or gone.
 
-mod draw;
 mod state;
+
+mod draw;
 mod worker;
 
 use super::output::Terminal;
@@ -28,7 +29,7 @@ use worker::{WorkerCommand, WorkerReport};
 const KEY_POLL_INTERVAL: Duration = Duration::from_millis(100);
 
 /// Runs until the user leaves.
-pub fn run(
+pub(super) fn run(
     server_options: &ServerOptions,
     installation: Installation,
     interval: Duration,

@@ -12,7 +12,7 @@ const MAX_RATES: usize = 200;
 
 /// What the caller has to do after a key.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum KeyAction {
+pub(super) enum KeyAction {
     /// Nothing.
     Nothing,
     /// Leave the program.
@@ -23,7 +23,7 @@ pub enum KeyAction {
 
 /// The state of the screen.
 #[derive(Debug, Default)]
-pub struct TopState {
+pub(super) struct TopState {
     /// Last snapshot.
     pub overview: Overview,
     /// True after the first snapshot.
@@ -48,7 +48,7 @@ pub struct TopState {
 
 /// A message at the bottom of the screen.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct StatusLine {
+pub(super) struct StatusLine {
     /// Text.
     pub text: String,
     /// True for an error.
@@ -59,7 +59,7 @@ pub struct StatusLine {
 
 impl TopState {
     /// Applies a report of the worker.
-    pub fn take(&mut self, report: WorkerReport) {
+    pub(super) fn take(&mut self, report: WorkerReport) {
         match report {
             WorkerReport::Snapshot(overview) => {
                 self.message.take_if(|message| message.ends_with_snapshot);
@@ -100,7 +100,7 @@ impl TopState {
     }
 
     /// Destinations in their sort order.
-    pub fn threads(&self) -> Vec<&ThreadStatus> {
+    pub(super) fn threads(&self) -> Vec<&ThreadStatus> {
         let mut threads: Vec<&ThreadStatus> = self.overview.threads.iter().collect();
         threads.sort_by(|a, b| {
             let order = match self.sort {
@@ -114,13 +114,13 @@ impl TopState {
     }
 
     /// Index of the selected destination, or 0 if it is gone.
-    pub fn place(&self, threads: &[&ThreadStatus]) -> usize {
+    pub(super) fn place(&self, threads: &[&ThreadStatus]) -> usize {
         let is_selected = |thread: &&ThreadStatus| Some(thread.name()) == self.selected;
         threads.iter().position(is_selected).unwrap_or(0)
     }
 
     /// Handles a key.
-    pub fn key(&mut self, key: KeyEvent) -> KeyAction {
+    pub(super) fn key(&mut self, key: KeyEvent) -> KeyAction {
         let with_control = key.modifiers.contains(KeyModifiers::CONTROL);
         if with_control && key.code == KeyCode::Char('c') {
             return KeyAction::Leave;

@@ -1,15 +1,15 @@
 //! Session of `mailq top` with the scheduler: periodic snapshots, and orders.
 
-use crate::connection::Connection;
+use crate::connect::connection::Connection;
+use crate::connect::lines::LineSource;
+use crate::connect::session::{Request, Session};
 use crate::console::arguments::subject;
 use crate::console::client;
 use crate::console::overview::{self, Overview};
 use crate::console::zmailer;
 use crate::failure::Failure;
 use crate::installation::Installation;
-use crate::lines::LineSource;
 use crate::options::ServerOptions;
-use crate::session::{Request, Session};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
 use std::time::{Duration, Instant};
 
@@ -18,7 +18,7 @@ const MAX_DESTINATIONS: usize = 200;
 
 /// An order to the worker, with the name of the destination.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum WorkerCommand {
+pub(super) enum WorkerCommand {
     /// Put it on hold.
     Hold(String),
     /// Release it.
@@ -33,7 +33,7 @@ pub enum WorkerCommand {
 
 /// A report of the worker.
 #[derive(Clone, Debug)]
-pub enum WorkerReport {
+pub(super) enum WorkerReport {
     /// A snapshot of the queue.
     Snapshot(Box<Overview>),
     /// Result of an order.
@@ -50,7 +50,7 @@ pub enum WorkerReport {
 }
 
 /// Runs until the channel of orders or of reports is closed.
-pub fn run(
+pub(super) fn run(
     session: Session<Connection>,
     server_options: &ServerOptions,
     installation: &Installation,

@@ -17,11 +17,11 @@
 use super::connection::Connection;
 use super::credentials::Credentials;
 use super::denial::Denial;
-use super::failure::Failure;
 use super::greeting;
 use super::lines::{LineSource, Lines};
-use super::screen::{quote, visible};
 use super::server::Server;
+use crate::failure::Failure;
+use crate::screen::{quote, visible};
 use std::collections::VecDeque;
 use std::io::{self, Read, Write};
 use zsched_mailq_protocol::words::{CONTROL_GREETING, UNTIL_DOT};
@@ -306,7 +306,7 @@ impl<S: Read + Write> LineSource for Text<'_, S> {
 }
 
 /// A recorded server, whose answers do not depend on the requests.
-pub struct RecordedPeer<'a> {
+pub(crate) struct RecordedPeer<'a> {
     answers: &'a [u8],
     /// Bytes that were written to it.
     pub written: Vec<u8>,
@@ -314,7 +314,7 @@ pub struct RecordedPeer<'a> {
 
 impl<'a> RecordedPeer<'a> {
     /// Creates a server with these answers.
-    pub fn new(answers: &'a [u8]) -> RecordedPeer<'a> {
+    pub(crate) fn new(answers: &'a [u8]) -> RecordedPeer<'a> {
         RecordedPeer { answers, written: Vec::new() }
     }
 }
@@ -338,7 +338,7 @@ impl Write for RecordedPeer<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::lines::LIMITS;
+    use crate::connect::lines::LIMITS;
 
     const HELLO: &str = "220 MAILQ-V2-CHALLENGE: 1795255943.68171.2\n+OK\n";
 

@@ -1,6 +1,6 @@
 //! The login at a MAILQ version 2 server, and its proof.
 
-use super::failure::Failure;
+use crate::failure::Failure;
 use std::fmt;
 use std::fs::File;
 use std::io::{self, Read};

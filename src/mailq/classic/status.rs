@@ -2,10 +2,10 @@
 //!
 //! Monitoring scripts parse this output, so the words are ZMailer's.
 
-use super::failure::Failure;
-use super::installation::Installation;
-use super::pid::{DaemonState, daemon_state};
-use super::screen::Screen;
+use crate::failure::Failure;
+use crate::installation::Installation;
+use crate::pid::{DaemonState, daemon_state};
+use crate::screen::Screen;
 use std::fs;
 use std::io::{self, Write};
 use std::path::Path;
@@ -22,7 +22,7 @@ struct Contents {
 /// Prints the state of the spool.
 ///
 /// The state of daemons on another host is not known.
-pub fn print<W: Write>(
+pub(super) fn print<W: Write>(
     screen: &mut Screen<W>,
     installation: &Installation,
     is_local: bool,

@@ -1,6 +1,6 @@
 //! The lines of an answer, with limits.
 
-use super::failure::Failure;
+use crate::failure::Failure;
 use memchr::memchr;
 use std::io::{self, BufRead, BufReader, Read};
 use zsched_format::printable;
@@ -26,11 +26,11 @@ pub struct Limits {
 /// Limits on the answer of a scheduler.
 ///
 /// The list of one channel may have all of several million messages.
-pub const LIMITS: Limits =
+pub(crate) const LIMITS: Limits =
     Limits { line: 1 << 20, list: 48 << 20, whole: 1 << 30, entries: 5_000_000 };
 
 /// A source of lines: a whole connection, or one text of many.
-pub trait LineSource {
+pub(crate) trait LineSource {
     /// The next line without its end, or `None` at the end.
     fn next(&mut self) -> Result<Option<&[u8]>, Failure>;
 

@@ -1,9 +1,9 @@
 //! A connection to a server, with timeouts.
 
-use super::failure::Failure;
-use super::installation::Installation;
-use super::pid::{DaemonState, daemon_state};
 use super::server::{Addresses, Server, within};
+use crate::failure::Failure;
+use crate::installation::Installation;
+use crate::pid::{DaemonState, daemon_state};
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::TcpStream;
 use std::os::unix::net::UnixStream;
@@ -21,7 +21,7 @@ pub struct Timeouts {
 }
 
 /// Timeouts of every connection to a server.
-pub const TIMEOUTS: Timeouts = Timeouts {
+pub(crate) const TIMEOUTS: Timeouts = Timeouts {
     connect: Duration::from_secs(10),
     idle: Duration::from_secs(60),
     total: Duration::from_secs(3600),
@@ -206,7 +206,7 @@ impl ConnectFailure {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::lines::{LIMITS, Lines};
+    use crate::connect::lines::{LIMITS, Lines};
     use std::net::{SocketAddr, TcpListener};
     use std::thread;
 

@@ -8,12 +8,12 @@
 //!                         each recipient, which is read here as a [`RecipientRecord`]
 //! ```
 
-use super::failure::Failure;
-use super::lines::LineSource;
 use super::report;
-use super::screen::quote;
-use super::session::{Request, Session};
-use super::warnings::Warnings;
+use crate::connect::lines::LineSource;
+use crate::connect::session::{Request, Session};
+use crate::failure::Failure;
+use crate::screen::quote;
+use crate::warnings::Warnings;
 use std::io::{Read, Write};
 use zsched_format::selection::Selection;
 
@@ -25,7 +25,7 @@ const MAX_PIPELINED_REQUESTS: usize = 8;
 
 /// A thread, from the list of all threads.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ListedThread {
+pub(crate) struct ListedThread {
     /// The channel.
     pub channel: Vec<u8>,
     /// The host.
@@ -36,7 +36,7 @@ pub struct ListedThread {
 
 /// A recipient that is queued in a thread.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct RecipientRecord<'a> {
+pub(crate) struct RecipientRecord<'a> {
     /// The control file, below `transport/`.
     pub file: &'a [u8],
     /// Index among the message's recipients in the thread, from 0.
@@ -58,7 +58,7 @@ pub struct RecipientRecord<'a> {
 }
 
 /// A receiver of the contents of threads.
-pub trait RecordSink {
+pub(crate) trait RecordSink {
     /// Begins a thread. `is_running` is true if an agent works on it.
     fn begin(&mut self, thread: &ListedThread, is_running: bool);
 
@@ -72,7 +72,7 @@ pub trait RecordSink {
 /// Lists the selected threads.
 ///
 /// A selection of both channel and host needs no request.
-pub fn threads<S: Read + Write>(
+pub(crate) fn threads<S: Read + Write>(
     session: &mut Session<S>,
     selection: &Selection,
     warnings: &mut Warnings,
@@ -108,7 +108,7 @@ pub fn threads<S: Read + Write>(
 /// Reads the contents of these threads.
 ///
 /// A thread that is gone meanwhile is empty.
-pub fn read<S: Read + Write>(
+pub(crate) fn read<S: Read + Write>(
     session: &mut Session<S>,
     threads: &[ListedThread],
     reader: &mut impl RecordSink,
@@ -167,7 +167,7 @@ impl<'a> RecipientRecord<'a> {
     /// Parses a line of ten parts, or of nine without an index.
     ///
     /// Older servers send no index.
-    pub fn parse(line: &'a [u8]) -> Result<RecipientRecord<'a>, &'static str> {
+    pub(crate) fn parse(line: &'a [u8]) -> Result<RecipientRecord<'a>, &'static str> {
         let mut parts = line.splitn(10, |byte| *byte == b'\t');
         let mut part = || parts.next().ok_or("incomplete line of a recipient");
         let file = part()?;

@@ -1,15 +1,15 @@
 //! `--why`: asks over the control socket why something waits.
 
-use super::dial::dial_control_socket;
-use super::failure::Failure;
-use super::installation::Installation;
-use super::lines::LineSource;
-use super::screen::Screen;
-use super::session::{Request, Session};
+use crate::connect::dial::dial_control_socket;
+use crate::connect::lines::LineSource;
+use crate::connect::session::{Request, Session};
+use crate::failure::Failure;
+use crate::installation::Installation;
+use crate::screen::Screen;
 use std::io::{Read, Write};
 
 /// Prints why something waits.
-pub fn print<W: Write>(
+pub(super) fn print<W: Write>(
     subject: &str,
     installation: &Installation,
     is_echoed: bool,
@@ -39,9 +39,9 @@ fn print_answer<S: Read + Write, W: Write>(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::lines::{LIMITS, Lines};
-    use crate::server::Server;
-    use crate::session::RecordedPeer;
+    use crate::connect::lines::{LIMITS, Lines};
+    use crate::connect::server::Server;
+    use crate::connect::session::RecordedPeer;
     use std::path::PathBuf;
 
     fn answer(text: &str) -> Result<String, i32> {

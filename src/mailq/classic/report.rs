@@ -1,15 +1,15 @@
 //! The thread report after the queue (its form: [`crate::mailq::report`]).
 
-use super::failure::Failure;
-use super::lines::LineSource;
-use super::screen::Screen;
+use crate::connect::lines::LineSource;
+use crate::failure::Failure;
+use crate::screen::Screen;
 use memchr::memmem;
 use std::collections::HashMap;
 use std::io::Write;
 use zsched_format::selection::Selection;
 
 /// Age of the oldest message, by channel and host.
-pub type Ages = HashMap<(Vec<u8>, Vec<u8>), Vec<u8>>;
+pub(super) type Ages = HashMap<(Vec<u8>, Vec<u8>), Vec<u8>>;
 
 /// Kind of a line of the report.
 enum Line<'a> {
@@ -27,7 +27,7 @@ enum Line<'a> {
 ///
 /// From `level` 2 on, the lines of single threads are left out. With a selection, rings without a
 /// thread that matches are left out.
-pub fn print<L: LineSource, W: Write>(
+pub(super) fn print<L: LineSource, W: Write>(
     screen: &mut Screen<W>,
     lines: &mut L,
     selection: &Selection,
@@ -64,7 +64,7 @@ pub fn print<L: LineSource, W: Write>(
 }
 
 /// Reads the ages in the report, up to the limit of the source.
-pub fn oldest<L: LineSource>(lines: &mut L) -> Result<Ages, Failure> {
+pub(super) fn oldest<L: LineSource>(lines: &mut L) -> Result<Ages, Failure> {
     let max = lines.limit();
     let mut ages = Ages::new();
     while let Some(line) = lines.next()? {
@@ -79,7 +79,7 @@ pub fn oldest<L: LineSource>(lines: &mut L) -> Result<Ages, Failure> {
 }
 
 /// Age of the oldest message, from the line of a thread.
-pub fn age(about: &[u8]) -> Option<&[u8]> {
+pub(super) fn age(about: &[u8]) -> Option<&[u8]> {
     let at = memmem::find(about, b"QA=")?;
     about[at + 3..].split(u8::is_ascii_whitespace).next()
 }
@@ -115,7 +115,7 @@ fn split_at(text: &[u8], slash: usize) -> (&[u8], &[u8]) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::lines::{LIMITS, Lines};
+    use crate::connect::lines::{LIMITS, Lines};
     use proptest::prelude::*;
 
     const REPORT: &str = "smtp/*/0\n    smtp/a.test/0\t\tN=1   R=1   A=1  W=3s QA=14s\n    \

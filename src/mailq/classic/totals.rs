@@ -8,12 +8,12 @@
 //! ```
 
 use super::details::ControlFiles;
-use super::failure::Failure;
 use super::listing::OutputFilter;
 use super::notes::{self, DeliveryState};
 use super::queue::{Queue, QueuedThread};
 use super::report::Ages;
-use super::screen::{Screen, visible};
+use crate::failure::Failure;
+use crate::screen::{Screen, visible};
 use std::io::Write;
 
 /// Maximum length of the last text, in characters.
@@ -35,7 +35,7 @@ struct Counts {
 }
 
 /// Prints the summary.
-pub fn print<W: Write>(
+pub(super) fn print<W: Write>(
     screen: &mut Screen<W>,
     queue: &Queue,
     ages: &Ages,

@@ -10,16 +10,16 @@
 //! ```
 
 use super::details::{ControlFiles, MessageDetails};
-use super::failure::Failure;
 use super::queue::{Queue, QueuedThread, Vertex};
-use super::screen::Screen;
+use crate::failure::Failure;
+use crate::screen::Screen;
 use std::fmt;
 use std::io::{self, Write};
 use zsched_format::selection::Selection;
 use zsched_format::time::Timestamp;
 
 /// Filter and level of detail of the output.
-pub struct OutputFilter {
+pub(super) struct OutputFilter {
     /// Selected channel and host.
     pub selection: Selection,
     /// User id of the owner of messages, if only these are shown.
@@ -32,7 +32,7 @@ pub struct OutputFilter {
 
 impl OutputFilter {
     /// The threads of a queue that match.
-    pub fn threads<'q>(
+    pub(super) fn threads<'q>(
         &self,
         queue: &'q Queue,
         files: &mut ControlFiles<'_>,
@@ -49,7 +49,7 @@ impl OutputFilter {
     }
 
     /// Text for an empty result.
-    pub fn empty_text(&self, is_queue_empty: bool) -> String {
+    pub(super) fn empty_text(&self, is_queue_empty: bool) -> String {
         let Selection { channel, host } = &self.selection;
         let name = |name: &Option<Box<[u8]>>| {
             name.as_deref().map_or("*".to_string(), |name| String::from_utf8_lossy(name).into())
@@ -64,10 +64,10 @@ impl OutputFilter {
 }
 
 /// ZMailer's text for an empty queue, which scripts parse.
-pub const EMPTY_QUEUE_TEXT: &str = "Transport queue is empty -- or scheduler uses -Q -mode";
+pub(super) const EMPTY_QUEUE_TEXT: &str = "Transport queue is empty -- or scheduler uses -Q -mode";
 
 /// Prints the listing.
-pub fn print<W: Write>(
+pub(super) fn print<W: Write>(
     screen: &mut Screen<W>,
     queue: &Queue,
     filter: &OutputFilter,

@@ -1,8 +1,8 @@
 //! The server to ask, and its addresses.
 
-use super::failure::Failure;
-use super::installation::Installation;
-use super::options::{Family, ServerOptions};
+use crate::failure::Failure;
+use crate::installation::Installation;
+use crate::options::{Family, ServerOptions};
 use std::fmt;
 use std::net::{SocketAddr, ToSocketAddrs, UdpSocket};
 use std::path::PathBuf;
@@ -164,7 +164,7 @@ fn without_brackets(host: &str) -> &str {
 /// Returns the result of `work`, or `None` after the timeout.
 ///
 /// The work goes on in its OS thread, and its result is dropped.
-pub fn within<T: Send + 'static>(
+pub(crate) fn within<T: Send + 'static>(
     time: Duration,
     work: impl FnOnce() -> T + Send + 'static,
 ) -> Option<T> {

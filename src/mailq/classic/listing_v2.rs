@@ -16,9 +16,9 @@
 //! ```
 
 use super::details::{ControlFiles, MessageDetails};
-use super::failure::Failure;
-use super::screen::Screen;
 use super::v2::{ListedThread, RecipientRecord, RecordSink};
+use crate::failure::Failure;
+use crate::screen::Screen;
 use std::io::{self, Write};
 use zsched_format::time::{ShortDuration, Timestamp};
 
@@ -32,7 +32,7 @@ const MAX_GATHERED_RECIPIENTS: usize = 10_000;
 ///
 /// Output is held back until the dialogue is over, or there is much of it. A server has 90 seconds
 /// for a client, and the reader of the output may take longer.
-pub struct Listing<'a, 's, W> {
+pub(super) struct Listing<'a, 's, W> {
     screen: &'a mut Screen<W>,
     held: Screen<Vec<u8>>,
     files: &'a mut ControlFiles<'s>,
@@ -42,13 +42,13 @@ pub struct Listing<'a, 's, W> {
     /// Heading of the thread, until it is printed.
     heading: Option<Vec<u8>>,
     /// Recipients of the current message that were read so far.
-    message: Vec<Recipient>,
+    message: Vec<ListedRecipient>,
     file: Vec<u8>,
     is_empty: bool,
 }
 
 /// The fields of a record that are kept.
-struct Recipient {
+struct ListedRecipient {
     index: u64,
     sender: Vec<u8>,
     offset: u32,
@@ -61,7 +61,7 @@ impl<'a, 's, W: Write> Listing<'a, 's, W> {
     /// Creates a listing that is printed on `screen`.
     ///
     /// `owner` is the user id of the owner of messages, if only these are shown.
-    pub fn new(
+    pub(super) fn new(
         screen: &'a mut Screen<W>,
         files: &'a mut ControlFiles<'s>,
         has_details: bool,
@@ -84,7 +84,7 @@ impl<'a, 's, W: Write> Listing<'a, 's, W> {
     }
 
     /// Prints held-back output. Returns true if nothing was printed at all.
-    pub fn finish(&mut self) -> io::Result<bool> {
+    pub(super) fn finish(&mut self) -> io::Result<bool> {
         self.screen.release(&mut self.held)?;
         Ok(self.is_empty)
     }
@@ -120,7 +120,7 @@ impl<'a, 's, W: Write> Listing<'a, 's, W> {
         self.held.text(b": ")
     }
 
-    fn print_details(&mut self, recipients: &[Recipient]) -> io::Result<()> {
+    fn print_details(&mut self, recipients: &[ListedRecipient]) -> io::Result<()> {
         let offsets: Vec<u32> = recipients.iter().map(|recipient| recipient.offset).collect();
         let details = self.files.describe(&self.file, &offsets);
         for (place, recipient) in recipients.iter().enumerate() {
@@ -143,7 +143,7 @@ impl<'a, 's, W: Write> Listing<'a, 's, W> {
 
     fn print_head(
         &mut self,
-        first: &Recipient,
+        first: &ListedRecipient,
         details: Option<&MessageDetails>,
     ) -> io::Result<()> {
         let control = details.and_then(|_| self.files.control_size(&self.file));
@@ -182,7 +182,7 @@ impl<W: Write> RecordSink for Listing<'_, '_, W> {
             self.print_message()?;
             self.file = record.file.to_vec();
         }
-        self.message.push(Recipient {
+        self.message.push(ListedRecipient {
             index: record.index,
             sender: record.sender.to_vec(),
             offset: record.offset,

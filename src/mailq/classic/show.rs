@@ -2,19 +2,19 @@
 //!
 //! It works with both versions of the protocol.
 
-use super::collect_v2::QueueCollector;
+use super::collector_v2::QueueCollector;
 use super::details::ControlFiles;
-use super::failure::Failure;
-use super::lines::{LineSource, Lines};
 use super::listing::{self, OutputFilter};
 use super::listing_v2::Listing;
-use super::options::ClassicOptions;
 use super::queue::Queue;
 use super::report::Ages;
-use super::screen::{Screen, visible};
-use super::session::{Request, Session};
-use super::warnings::Warnings;
-use super::{report, summary, v1, v2};
+use super::{report, totals, v1, v2};
+use crate::connect::lines::{LineSource, Lines};
+use crate::connect::session::{Request, Session};
+use crate::failure::Failure;
+use crate::options::ClassicOptions;
+use crate::screen::{Screen, visible};
+use crate::warnings::Warnings;
 use std::io::{Read, Write};
 use zsched_format::selection::Selection;
 use zsched_format::time::Timestamp;
@@ -22,7 +22,7 @@ use zsched_spool::Spool;
 use zsched_sys::users;
 
 /// Output options, and the warnings about the output.
-pub struct ClassicOutput<'a> {
+pub(crate) struct ClassicOutput<'a> {
     classic: &'a ClassicOptions,
     filter: OutputFilter,
     files: ControlFiles<'a>,
@@ -33,7 +33,7 @@ impl<'a> ClassicOutput<'a> {
     /// Prepares the output, with details from this spool.
     ///
     /// Fails if the user of `-u` does not exist.
-    pub fn new(
+    pub(crate) fn new(
         classic: &'a ClassicOptions,
         spool: &'a Spool,
     ) -> Result<ClassicOutput<'a>, Failure> {
@@ -48,7 +48,7 @@ impl<'a> ClassicOutput<'a> {
     }
 
     /// Shows what a version 1 server sends after its greeting.
-    pub fn dump<R: Read, W: Write>(
+    pub(crate) fn dump<R: Read, W: Write>(
         &mut self,
         lines: &mut Lines<R>,
         screen: &mut Screen<W>,
@@ -73,7 +73,7 @@ impl<'a> ClassicOutput<'a> {
     }
 
     /// Asks a version 2 scheduler, and shows the answers.
-    pub fn session<S: Read + Write, W: Write>(
+    pub(crate) fn session<S: Read + Write, W: Write>(
         &mut self,
         session: &mut Session<S>,
         screen: &mut Screen<W>,
@@ -141,26 +141,26 @@ impl<'a> ClassicOutput<'a> {
         screen: &mut Screen<W>,
     ) -> Result<(), Failure> {
         match self.classic.summary {
-            true => summary::print(screen, queue, ages, &self.filter, &mut self.files),
+            true => totals::print(screen, queue, ages, &self.filter, &mut self.files),
             false => listing::print(screen, queue, &self.filter, &mut self.files),
         }
     }
 
     /// Prints the warnings. Fails if the output was damaged.
-    pub fn verdict(self) -> Result<(), Failure> {
+    pub(crate) fn verdict(self) -> Result<(), Failure> {
         self.warnings.print();
         self.files.verdict()?;
         self.warnings.verdict()
     }
 
     /// Number of warnings about the answers.
-    pub fn count_warnings(&self) -> u64 {
+    pub(crate) fn count_warnings(&self) -> u64 {
         self.warnings.count()
     }
 }
 
 /// The failure of a request to a version 1 scheduler.
-pub fn no_requests() -> Failure {
+pub(crate) fn no_requests() -> Failure {
     Failure::Unavailable(
         "this scheduler speaks MAILQ version 1, and takes no requests; with PARAMauthfile in its \
          scheduler.cf, it would speak version 2"
@@ -169,7 +169,7 @@ pub fn no_requests() -> Failure {
 }
 
 /// The text of an answer of one line, without `OK;`.
-pub fn answer_text(said: &[u8]) -> String {
+pub(crate) fn answer_text(said: &[u8]) -> String {
     let said = said.strip_prefix(b"OK").unwrap_or(said);
     let said = said.strip_prefix(b";").unwrap_or(said).trim_ascii();
     visible(if said.is_empty() { b"OK" } else { said })

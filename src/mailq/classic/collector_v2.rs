@@ -2,14 +2,14 @@
 //!
 //! For output that needs all of it at once: `-S` and `--summary`.
 
-use super::failure::Failure;
 use super::queue::{NameKind, Queue, Vertex};
 use super::report::Ages;
 use super::v2::{ListedThread, RecipientRecord, RecordSink};
+use crate::failure::Failure;
 use zsched_format::time::{ShortDuration, Timestamp};
 
 /// Collector of the recipients of threads.
-pub struct QueueCollector {
+pub(super) struct QueueCollector {
     /// Messages collected so far.
     pub queue: Queue,
     /// Age of the oldest message of each thread.
@@ -25,7 +25,7 @@ pub struct QueueCollector {
 
 impl QueueCollector {
     /// Creates a collection of at most `max_messages` messages.
-    pub fn new(max_messages: usize, now: Timestamp) -> QueueCollector {
+    pub(super) fn new(max_messages: usize, now: Timestamp) -> QueueCollector {
         QueueCollector {
             queue: Queue::default(),
             ages: Ages::new(),

@@ -1,15 +1,15 @@
 //! The greeting of a server: the version of its protocol.
 
 use super::denial::Denial;
-use super::failure::Failure;
 use super::lines::Lines;
-use super::screen::{quote, visible};
 use super::server::Server;
+use crate::failure::Failure;
+use crate::screen::{quote, visible};
 use std::io::Read;
 
 /// The versions of the protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Version {
+pub(super) enum Version {
     /// The server sends everything, without a request.
     One,
     /// The server requires a login, and answers requests.
@@ -17,7 +17,7 @@ pub enum Version {
 }
 
 /// Reads the greeting.
-pub fn read<R: Read>(lines: &mut Lines<R>, server: &Server) -> Result<Version, Failure> {
+pub(super) fn read<R: Read>(lines: &mut Lines<R>, server: &Server) -> Result<Version, Failure> {
     let Some(line) = lines.next()? else {
         return Err(Failure::Unavailable(format!(
             "{server} closes the connection without a greeting: it has too many clients, or it \
@@ -42,7 +42,10 @@ pub fn read<R: Read>(lines: &mut Lines<R>, server: &Server) -> Result<Version, F
 }
 
 /// Reads the second line of a version 2 server: the login challenge.
-pub fn read_challenge<R: Read>(lines: &mut Lines<R>, server: &Server) -> Result<Vec<u8>, Failure> {
+pub(super) fn read_challenge<R: Read>(
+    lines: &mut Lines<R>,
+    server: &Server,
+) -> Result<Vec<u8>, Failure> {
     match lines.next()? {
         Some(line) if line.starts_with(b"550") => {
             Err(Failure::Denied(Denial::Host { server: server.clone(), said: visible(line) }))
@@ -57,7 +60,7 @@ pub fn read_challenge<R: Read>(lines: &mut Lines<R>, server: &Server) -> Result<
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::lines::LIMITS;
+    use crate::connect::lines::LIMITS;
 
     #[test]
     fn read_recognizes_versions() {

@@ -4,7 +4,7 @@
 
 /// Delivery state of a vertex.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum DeliveryState {
+pub(crate) enum DeliveryState {
     /// An agent works on its thread.
     Running,
     /// It is tried again at a known time.
@@ -16,7 +16,7 @@ pub enum DeliveryState {
 /// Splits a text into that of the last agent and the state.
 ///
 /// Without a note the vertex is being tried: older schedulers write none then.
-pub fn split(text: &[u8]) -> (&[u8], DeliveryState) {
+pub(crate) fn split(text: &[u8]) -> (&[u8], DeliveryState) {
     let text = text.trim_ascii_end();
     // There are no parentheses within the notes.
     let open = text.iter().rposition(|byte| *byte == b'(').filter(|_| text.ends_with(b")"));

@@ -1,7 +1,7 @@
 //! Refusals by a server, with advice.
 
-use super::screen::visible;
 use super::server::Server;
+use crate::screen::visible;
 use std::fmt;
 
 /// A connection, login or request that a server refuses.

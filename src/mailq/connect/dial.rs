@@ -2,12 +2,12 @@
 
 use super::connection::{Connection, TIMEOUTS};
 use super::credentials::Credentials;
-use super::failure::Failure;
 use super::greeting::{self, Version};
-use super::installation::Installation;
 use super::lines::{LIMITS, Lines};
 use super::server::{Addresses, Server};
 use super::session::Session;
+use crate::failure::Failure;
+use crate::installation::Installation;
 
 /// A connected scheduler.
 pub enum Scheduler {
@@ -29,7 +29,7 @@ impl Scheduler {
 }
 
 /// Connects to a server, and logs in if it requires that.
-pub fn dial(
+pub(crate) fn dial(
     server: &Server,
     addresses: &Addresses,
     installation: &Installation,
@@ -49,7 +49,7 @@ pub fn dial(
 /// Connects to the control socket of this installation's scheduler.
 ///
 /// A user who may open the socket need not log in.
-pub fn dial_control_socket(
+pub(crate) fn dial_control_socket(
     installation: &Installation,
     is_echoed: bool,
 ) -> Result<Session<Connection>, Failure> {

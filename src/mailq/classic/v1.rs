@@ -1,10 +1,10 @@
 //! Parser of MAILQ version 1 answers (their form: [`crate::mailq::v1`]).
 
-use super::failure::Failure;
-use super::lines::Lines;
 use super::queue::{NameKind, Queue, Vertex};
-use super::screen::quote;
-use super::warnings::Warnings;
+use crate::connect::lines::Lines;
+use crate::failure::Failure;
+use crate::screen::quote;
+use crate::warnings::Warnings;
 use memchr::memmem;
 use nom::bytes::complete::{is_not, tag, take_till, take_while, take_while1};
 use nom::character::complete::{u32, u64};
@@ -22,7 +22,10 @@ enum Section {
 }
 
 /// Reads all lines between the greeting and the report.
-pub fn read<R: Read>(lines: &mut Lines<R>, warnings: &mut Warnings) -> Result<Queue, Failure> {
+pub(crate) fn read<R: Read>(
+    lines: &mut Lines<R>,
+    warnings: &mut Warnings,
+) -> Result<Queue, Failure> {
     let mut queue = Queue::default();
     let mut section = match lines.next()? {
         Some(line) if line.trim_ascii_end() == b"Vertices:" => Section::Vertices,
@@ -65,7 +68,7 @@ pub fn read<R: Read>(lines: &mut Lines<R>, warnings: &mut Warnings) -> Result<Qu
 }
 
 /// Skips all lines before the report.
-pub fn skip_to_report<R: Read>(lines: &mut Lines<R>) -> Result<(), Failure> {
+pub(crate) fn skip_to_report<R: Read>(lines: &mut Lines<R>) -> Result<(), Failure> {
     lines.allow_lists(true);
     let mut count = 0;
     while let Some(line) = lines.next()? {
@@ -146,7 +149,7 @@ fn is_blank(byte: u8) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::lines::{LIMITS, Limits};
+    use crate::connect::lines::{LIMITS, Limits};
     use proptest::prelude::*;
 
     /// Queue of an answer without its greeting, and number of warnings.

@@ -1,8 +1,8 @@
 //! Message details from the spool: senders, recipients, sizes.
 
-use super::failure::Failure;
-use super::screen::{quote, warn};
-use super::warnings::Warnings;
+use crate::failure::Failure;
+use crate::screen::{quote, warn};
+use crate::warnings::Warnings;
 use std::fs::{self, File, Metadata};
 use std::io::{self, ErrorKind, Read};
 use std::os::unix::fs::MetadataExt;
@@ -14,7 +14,7 @@ use zsched_spool::{Spool, SpoolName};
 const MAX_CONTROL_FILE_LEN: u64 = 1 << 28;
 
 /// The control files of a spool. Other programs may remove them at any time.
-pub struct ControlFiles<'a> {
+pub(super) struct ControlFiles<'a> {
     spool: &'a Spool,
     /// Number of files that this user may not read.
     unreadable: u64,
@@ -26,7 +26,7 @@ pub struct ControlFiles<'a> {
 
 /// A message, and those of its recipients that are in one vertex.
 #[derive(Debug, PartialEq, Eq)]
-pub struct MessageDetails {
+pub(super) struct MessageDetails {
     /// Name of the message in logs (its Message-ID).
     pub log_id: Option<Vec<u8>>,
     /// Address for errors, or else the sender.
@@ -37,19 +37,19 @@ pub struct MessageDetails {
 
 impl<'a> ControlFiles<'a> {
     /// Creates a reader of this spool. Nothing is read yet.
-    pub fn new(spool: &'a Spool) -> ControlFiles<'a> {
+    pub(super) fn new(spool: &'a Spool) -> ControlFiles<'a> {
         ControlFiles { spool, unreadable: 0, missing_spool: None, warnings: Warnings::default() }
     }
 
     /// User id of the owner of a control file.
-    pub fn owner(&mut self, file: &[u8]) -> Option<u32> {
+    pub(super) fn owner(&mut self, file: &[u8]) -> Option<u32> {
         let name = self.name(file)?;
         let metadata = fs::symlink_metadata(self.spool.control_file(&name));
         self.existing(metadata).map(|metadata| metadata.uid())
     }
 
     /// Size in bytes, and age in seconds, of a message file.
-    pub fn size_and_age(&mut self, file: &[u8], now: Timestamp) -> Option<(u64, i64)> {
+    pub(super) fn size_and_age(&mut self, file: &[u8], now: Timestamp) -> Option<(u64, i64)> {
         let name = self.name(file)?;
         let metadata = fs::symlink_metadata(self.spool.message_file(&name));
         let metadata = self.existing(metadata).filter(Metadata::is_file)?;
@@ -58,14 +58,14 @@ impl<'a> ControlFiles<'a> {
     }
 
     /// Size of a control file, in bytes.
-    pub fn control_size(&mut self, file: &[u8]) -> Option<u64> {
+    pub(super) fn control_size(&mut self, file: &[u8]) -> Option<u64> {
         let name = self.name(file)?;
         let metadata = fs::symlink_metadata(self.spool.control_file(&name));
         self.existing(metadata).map(|metadata| metadata.len())
     }
 
     /// Reads the sender, and the recipients at these offsets.
-    pub fn describe(&mut self, file: &[u8], offsets: &[u32]) -> Option<MessageDetails> {
+    pub(super) fn describe(&mut self, file: &[u8], offsets: &[u32]) -> Option<MessageDetails> {
         let name = self.name(file)?;
         let text = read_file(self.spool, &name);
         let text = self.existing(text)?;
@@ -80,7 +80,7 @@ impl<'a> ControlFiles<'a> {
     }
 
     /// Prints what could not be read. Fails if the spool is missing.
-    pub fn verdict(&self) -> Result<(), Failure> {
+    pub(super) fn verdict(&self) -> Result<(), Failure> {
         self.warnings.print();
         if self.unreadable > 0 {
             let (count, folder) = (self.unreadable, self.spool.postoffice().display());
