@@ -33,7 +33,7 @@ pub enum Failure {
     /// A scheduler does not permit the login or the request.
     #[error("{0}")]
     Denied(Denial),
-    /// A scheduler cannot fulfil the request. The session goes on.
+    /// A scheduler cannot fulfil the request. The session continues.
     #[error("{0}")]
     Refused(String),
     /// Something is wrong with the spool or the ZENV file.

@@ -51,9 +51,9 @@ pub(crate) fn split(text: &[u8]) -> (Vec<Field>, &[u8]) {
     let mut rest = text;
     while !rest.is_empty() {
         let end = memchr::memchr(b'\n', rest).map_or(rest.len(), |at| at + 1);
-        let (line, behind) = rest.split_at(end);
+        let (line, rest_after) = rest.split_at(end);
         if line == b"\n" {
-            return (fields, behind);
+            return (fields, rest_after);
         }
         match (line[0], fields.last_mut()) {
             (b' ' | b'\t', Some(field)) => field.lines.extend(whole(line)),
@@ -62,7 +62,7 @@ pub(crate) fn split(text: &[u8]) -> (Vec<Field>, &[u8]) {
                 None => break,
             },
         }
-        rest = behind;
+        rest = rest_after;
     }
     (fields, rest)
 }

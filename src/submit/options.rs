@@ -19,7 +19,7 @@ pub struct SubmitOptions {
     #[arg(short = 'c', long = "channel", default_value = "local")]
     pub channel: String,
 
-    /// The next host; by default none for the channel local, else what is behind the @ of each
+    /// The next host; by default none for the channel local, else what follows the @ of each
     /// recipient
     #[arg(short = 'n', long = "next-host", value_name = "HOST")]
     pub host: Option<String>,
@@ -48,7 +48,7 @@ pub struct SubmitOptions {
     #[arg(short = 'b', value_name = "MODE", value_parser = ["m"])]
     _mode: Option<String>,
 
-    /// The ZENV file that says where the spool is
+    /// ZENV file, which names the spool
     #[arg(short = 'Z', long = "zenv", value_name = "FILE")]
     pub zenv: Option<PathBuf>,
 
@@ -66,7 +66,7 @@ pub struct SubmitOptions {
 }
 
 impl SubmitOptions {
-    /// Returns the envelope sender; `None` if nobody gets error reports.
+    /// Returns the envelope sender; `None` for the null sender.
     pub fn sender(&self) -> Option<&str> {
         Some(without_brackets(&self.from)).filter(|sender| !sender.is_empty())
     }

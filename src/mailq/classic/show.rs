@@ -79,8 +79,8 @@ impl<'a> ClassicOutput<'a> {
         screen: &mut Screen<W>,
     ) -> Result<(), Failure> {
         if let Some(id) = &self.classic.kill {
-            let said = session.ask_for_line(Request::new(format!("KILL MSG {id}"), "KILL"))?;
-            return Ok(screen.line(&[self::answer_text(&said).as_bytes()])?);
+            let reply = session.ask_for_line(Request::new(format!("KILL MSG {id}"), "KILL"))?;
+            return Ok(screen.line(&[self::answer_text(&reply).as_bytes()])?);
         }
         if self.classic.report > 0 {
             return self.report(session, screen);
@@ -169,10 +169,10 @@ pub(crate) fn no_requests() -> Failure {
 }
 
 /// The text of an answer of one line, without `OK;`.
-pub(crate) fn answer_text(said: &[u8]) -> String {
-    let said = said.strip_prefix(b"OK").unwrap_or(said);
-    let said = said.strip_prefix(b";").unwrap_or(said).trim_ascii();
-    visible(if said.is_empty() { b"OK" } else { said })
+pub(crate) fn answer_text(reply: &[u8]) -> String {
+    let reply = reply.strip_prefix(b"OK").unwrap_or(reply);
+    let reply = reply.strip_prefix(b";").unwrap_or(reply).trim_ascii();
+    visible(if reply.is_empty() { b"OK" } else { reply })
 }
 
 /// User id of the owner of messages, with `-i` or `-u`.

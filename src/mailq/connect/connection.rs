@@ -229,16 +229,16 @@ mod tests {
 
     #[test]
     fn open_uses_first_address_that_accepts() {
-        let (gone, nobody) = listener();
+        let (gone, no_listener) = listener();
         drop(gone);
         let (first, first_address) = listener();
         let (second, second_address) = listener();
         second.set_nonblocking(true).expect("non-blocking");
-        let connection = open(vec![nobody, first_address, second_address]);
+        let connection = open(vec![no_listener, first_address, second_address]);
         assert!(connection.is_ok());
         first.accept().expect("a connection");
         assert!(second.accept().is_err(), "the others are left alone");
-        let refusal = open(vec![nobody]).expect_err("nobody listens");
+        let refusal = open(vec![no_listener]).expect_err("no server listens");
         assert_eq!(refusal.attempts.len(), 1);
     }
 

@@ -56,7 +56,7 @@ impl Credentials {
 
     /// Returns true if the user gave a login.
     ///
-    /// Otherwise the password is a default that everybody knows.
+    /// Otherwise the password is a well-known default.
     pub fn are_explicit(&self) -> bool {
         self.is_explicit
     }

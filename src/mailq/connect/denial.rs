@@ -12,7 +12,7 @@ pub enum Denial {
         /// Server.
         server: Server,
         /// Reply of the server.
-        said: String,
+        reply: String,
     },
     /// The server does not know the user, or not from this host.
     User {
@@ -21,7 +21,7 @@ pub enum Denial {
         /// User of the login.
         user: String,
         /// Reply of the server.
-        said: String,
+        reply: String,
     },
     /// The password is wrong.
     Password {
@@ -39,36 +39,36 @@ pub enum Denial {
         /// Required permission, as the file of accounts names it.
         needs: Option<&'static str>,
         /// Reply of the server.
-        said: String,
+        reply: String,
     },
 }
 
 impl Denial {
     /// The refusal of a login.
     ///
-    /// `said` is the reply of the server without its first character.
-    pub fn of_login(server: &Server, user: &str, said: &[u8]) -> Denial {
+    /// `reply` is what the server answers, without the first character.
+    pub fn of_login(server: &Server, user: &str, reply: &[u8]) -> Denial {
         let (server, user) = (server.clone(), user.to_string());
         // The other refusal has the word AUTHENTICATOR.
-        match said == b"BAD USER OR PASSWORD" {
+        match reply == b"BAD USER OR PASSWORD" {
             true => Denial::Password { server, user },
-            false => Denial::User { server, user, said: visible(said) },
+            false => Denial::User { server, user, reply: visible(reply) },
         }
     }
 
     fn what(&self) -> String {
         match self {
-            Denial::Host { server, said } => {
-                format!("{server} refuses requests from this host: {}", said.trim_end())
+            Denial::Host { server, reply } => {
+                format!("{server} refuses requests from this host: {}", reply.trim_end())
             }
-            Denial::User { server, user, said } => {
-                format!("{server} does not accept user {user} from this host: {}", said.trim_end())
+            Denial::User { server, user, reply } => {
+                format!("{server} does not accept user {user} from this host: {}", reply.trim_end())
             }
             Denial::Password { server, user } => {
                 format!("{server} does not accept the password of user {user}")
             }
-            Denial::Request { request, user: Some(user), said, .. } => {
-                format!("{request} was refused for user {user}: {}", said.trim_end())
+            Denial::Request { request, user: Some(user), reply, .. } => {
+                format!("{request} was refused for user {user}: {}", reply.trim_end())
             }
             // The control socket permits everything, so the request must be unknown.
             Denial::Request { request, user: None, .. } => {

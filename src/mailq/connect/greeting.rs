@@ -30,7 +30,7 @@ pub(super) fn read<R: Read>(lines: &mut Lines<R>, server: &Server) -> Result<Ver
     if line.starts_with(b"version zmailer 1.0") {
         return Ok(Version::One);
     }
-    // A server behind tcp-wrapper sends this.
+    // A server with tcp-wrapper sends this.
     if line.starts_with(b"500 ") {
         let text = visible(line);
         return Err(Failure::Unavailable(format!("{server} refuses: {}", text.trim_end())));
@@ -48,7 +48,7 @@ pub(super) fn read_challenge<R: Read>(
 ) -> Result<Vec<u8>, Failure> {
     match lines.next()? {
         Some(line) if line.starts_with(b"550") => {
-            Err(Failure::Denied(Denial::Host { server: server.clone(), said: visible(line) }))
+            Err(Failure::Denied(Denial::Host { server: server.clone(), reply: visible(line) }))
         }
         Some(challenge) => Ok(challenge.to_vec()),
         None => Err(Failure::Unavailable(format!(

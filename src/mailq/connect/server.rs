@@ -163,7 +163,7 @@ fn without_brackets(host: &str) -> &str {
 
 /// Returns the result of `work`, or `None` after the timeout.
 ///
-/// The work goes on in its OS thread, and its result is dropped.
+/// The work continues in its worker, and its result is dropped.
 pub(crate) fn within<T: Send + 'static>(
     time: Duration,
     work: impl FnOnce() -> T + Send + 'static,

@@ -100,7 +100,7 @@ impl<S: Read + Write> Session<S> {
         let verdict = session.line("it answers the login")?;
         match verdict.split_first() {
             Some((b'+', _)) => Ok(Session { user: Some(user.to_string()), ..session }),
-            Some((_, said)) => Err(Failure::Denied(Denial::of_login(server, user, said))),
+            Some((_, reply)) => Err(Failure::Denied(Denial::of_login(server, user, reply))),
             None => Err(Failure::Protocol(format!("{server} answers a login with an empty line"))),
         }
     }
@@ -127,8 +127,8 @@ impl<S: Read + Write> Session<S> {
                 Ok(true)
             }
             None => {
-                let said = verdict.strip_prefix(b"-").unwrap_or(&verdict);
-                let denial = Denial::of_login(&self.server, credentials.user(), said);
+                let reply = verdict.strip_prefix(b"-").unwrap_or(&verdict);
+                let denial = Denial::of_login(&self.server, credentials.user(), reply);
                 Err(Failure::Denied(denial))
             }
         }
@@ -182,8 +182,8 @@ impl<S: Read + Write> Session<S> {
             return Ok(Answer::Text(Text { session: self }));
         }
         match verdict.split_first() {
-            Some((b'+', said)) => Ok(Answer::Line(said.to_vec())),
-            Some((b'-', said)) => Err(self.refusal(request, said)),
+            Some((b'+', reply)) => Ok(Answer::Line(reply.to_vec())),
+            Some((b'-', reply)) => Err(self.refusal(request, reply)),
             _ => Err(Failure::Protocol(format!(
                 "{} answers {} with {}",
                 self.server,
@@ -261,17 +261,17 @@ impl<S: Read + Write> Session<S> {
         Ok(Some(line.strip_prefix(b".").unwrap_or(line)))
     }
 
-    fn refusal(&self, request: Request, said: &[u8]) -> Failure {
+    fn refusal(&self, request: Request, reply: &[u8]) -> Failure {
         let Request { line: request, needs } = request;
         // Other replies describe errors, with TABs between several of them.
         let is_denial = [&b"MAILQ2 Unknown command"[..], b"No ", b"BAD"]
             .iter()
-            .any(|start| said.starts_with(start));
+            .any(|start| reply.starts_with(start));
         if !is_denial {
-            return Failure::Refused(visible(said).replace('\t', "\n"));
+            return Failure::Refused(visible(reply).replace('\t', "\n"));
         }
-        let (user, said) = (self.user.clone(), visible(said));
-        Failure::Denied(Denial::Request { request, user, needs, said })
+        let (user, reply) = (self.user.clone(), visible(reply));
+        Failure::Denied(Denial::Request { request, user, needs, reply })
     }
 }
 
@@ -413,11 +413,11 @@ mod tests {
             session.send(Request::without_permission(request)).expect("it is sent");
         }
         assert!(
-            matches!(session.answer(), Ok(Answer::Line(said)) if said == b"OK; KILLed something.")
+            matches!(session.answer(), Ok(Answer::Line(reply)) if reply == b"OK; KILLed something.")
         );
         // Not all of it is read.
         assert_eq!(session.text().expect("a text").next().expect("a line"), Some(&b"a"[..]));
-        assert!(matches!(session.answer(), Ok(Answer::Line(said)) if said == b"c"));
+        assert!(matches!(session.answer(), Ok(Answer::Line(reply)) if reply == b"c"));
         assert!(session.send(Request::without_permission("SHOW X\nKILL MSG 1")).is_err());
         assert!(session.lines.peer().written.ends_with(b"KILL MSG 1\nSHOW X\nY\n"));
     }

@@ -149,11 +149,11 @@ impl Thresholds {
     /// Returns the state and the output line.
     pub fn evaluate(&self, measures: &Measures) -> (CheckState, String) {
         let mut state = CheckState::Ok;
-        let mut troubles = Vec::new();
+        let mut problems = Vec::new();
         if let Some(age) = measures.oldest {
             let (verdict, max) = exceeded(age, self.warn_age, self.crit_age);
             if let Some(max) = max {
-                troubles.push(format!("oldest {} (more than {})", span(age), span(max)));
+                problems.push(format!("oldest {} (more than {})", span(age), span(max)));
             }
             state = state.max(verdict);
         }
@@ -161,16 +161,16 @@ impl Thresholds {
         let messages = measures.messages as f64;
         let (verdict, max) = exceeded(messages, limit(self.warn_count), limit(self.crit_count));
         if let Some(max) = max {
-            troubles.push(format!("more than {max} messages"));
+            problems.push(format!("more than {max} messages"));
         }
         state = state.max(verdict);
         if measures.orphans.count > 0 {
-            troubles.push(shown(&measures.orphans));
+            problems.push(shown(&measures.orphans));
             state = state.max(CheckState::Warning);
         }
         let mut line = format!("MAILQ {} - ", state.word());
-        if !troubles.is_empty() {
-            line.push_str(&format!("{}; ", troubles.join(", ")));
+        if !problems.is_empty() {
+            line.push_str(&format!("{}; ", problems.join(", ")));
         }
         line.push_str(&format!(
             "{}, {}",
@@ -314,7 +314,7 @@ mod tests {
             of_failure(&gone),
             (CheckState::Critical, "MAILQ CRITICAL - cannot connect / x".into())
         );
-        let odd = Failure::Protocol("no MAILQ".to_string());
-        assert_eq!(of_failure(&odd).0, CheckState::Unknown);
+        let failure = Failure::Protocol("no MAILQ".to_string());
+        assert_eq!(of_failure(&failure).0, CheckState::Unknown);
     }
 }

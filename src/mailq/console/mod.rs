@@ -137,11 +137,11 @@ fn execute_command<W: Write>(
             send(request, &format!("Log level: {}.", level.word()), output)
         }
         Command::Etrn { host } => {
-            // The scheduler knows hosts in lower case.
+            // The scheduler has hosts in lower case.
             let request = Request::new(format!("ETRN {}", host.to_ascii_lowercase()), "ETRN");
             with(&mut |session| {
-                let said = session.ask_for_line(request.clone())?;
-                Ok(output.line(&classic::answer_text(&said))?)
+                let reply = session.ask_for_line(request.clone())?;
+                Ok(output.line(&classic::answer_text(&reply))?)
             })
         }
         Command::Events { selection, json, .. } => {

@@ -115,11 +115,11 @@ impl OrderCommand {
         session: &mut Session<S>,
         output: &mut StyledWriter<W>,
     ) -> Result<(), Failure> {
-        let said = session.ask_for_line(self.request(self.options.dry_run)?)?;
+        let reply = session.ask_for_line(self.request(self.options.dry_run)?)?;
         if self.options.json {
-            return Ok(output.line(&printable::json(without_ok(&said)))?);
+            return Ok(output.line(&printable::json(without_ok(&reply)))?);
         }
-        self.print_result(&outcome_of(&said)?, output)
+        self.print_result(&outcome_of(&reply)?, output)
     }
 
     /// Builds the request, with `is_dry` for a dry run.
@@ -193,13 +193,13 @@ fn read_yes() -> bool {
 }
 
 /// The answer without `OK`.
-fn without_ok(said: &[u8]) -> &[u8] {
-    said.strip_prefix(b"OK").unwrap_or(said).trim_ascii()
+fn without_ok(reply: &[u8]) -> &[u8] {
+    reply.strip_prefix(b"OK").unwrap_or(reply).trim_ascii()
 }
 
 /// The object after `OK`, or the default if there is none.
-fn outcome_of(said: &[u8]) -> Result<OrderResult, Failure> {
-    match without_ok(said) {
+fn outcome_of(reply: &[u8]) -> Result<OrderResult, Failure> {
+    match without_ok(reply) {
         b"" => Ok(OrderResult::default()),
         text => parse_object(text),
     }
@@ -262,11 +262,14 @@ pub(super) fn send<S: Read + Write, W: Write>(
     done: &str,
     output: &mut StyledWriter<W>,
 ) -> Result<(), Failure> {
-    let said = session.ask_for_line(request)?;
-    let said = String::from_utf8_lossy(without_ok(&said)).into_owned();
-    // An object is for programs. The user knows from the command line what is in it.
-    let shown =
-        if said.is_empty() || said.starts_with('{') { done.to_string() } else { one_line(&said) };
+    let reply = session.ask_for_line(request)?;
+    let reply = String::from_utf8_lossy(without_ok(&reply)).into_owned();
+    // An object is for programs. For people the command line says the same.
+    let shown = if reply.is_empty() || reply.starts_with('{') {
+        done.to_string()
+    } else {
+        one_line(&reply)
+    };
     Ok(output.line(&shown)?)
 }
 
@@ -324,7 +327,7 @@ mod tests {
 
     #[test]
     fn tell_prints_result_of_order() {
-        for (verb, said, told) in [
+        for (verb, reply, told) in [
             (
                 Verb::Hold,
                 r#"OK {"messages":1,"recipients":2,"threads":1}"#,
@@ -338,7 +341,7 @@ mod tests {
             (Verb::Retry, "OK {}", "No matching mail.\n"),
         ] {
             let mut out = Vec::new();
-            let outcome = outcome_of(said.as_bytes()).expect(said);
+            let outcome = outcome_of(reply.as_bytes()).expect(reply);
             order(verb, None)
                 .print_result(&outcome, &mut StyledWriter::new(&mut out, None, false))
                 .expect("printed");

@@ -36,7 +36,7 @@ pub(super) fn ask(scheduler: &mut Scheduler, limit: usize) -> Result<Overview, F
     }
 }
 
-/// Asks a scheduler that knows the JSON requests.
+/// Asks a scheduler that supports the JSON requests.
 pub(super) fn of_session<S: Read + Write>(
     session: &mut Session<S>,
     limit: usize,
@@ -65,10 +65,10 @@ impl Overview {
 
     /// At most `max` destinations with a last text, most attempts first.
     pub(super) fn most_tried(&self, max: usize) -> Vec<&ThreadStatus> {
-        let has_trouble = |thread: &ThreadStatus| {
+        let has_failed = |thread: &ThreadStatus| {
             thread.attempts > 0 && thread.text.as_ref().is_some_and(|text| !text.is_empty())
         };
-        self.sorted(max, |thread| thread.attempts, has_trouble)
+        self.sorted(max, |thread| thread.attempts, has_failed)
     }
 
     fn sorted(

@@ -36,10 +36,10 @@ pub(super) fn print<W: Write>(overview: &Overview, output: &mut StyledWriter<W>)
         output.end_line()?;
         busy(&busiest, summary.time).print(output)?;
     }
-    let troubled = overview.most_tried(MAX_ROWS);
-    if !troubled.is_empty() {
+    let most_tried = overview.most_tried(MAX_ROWS);
+    if !most_tried.is_empty() {
         output.end_line()?;
-        trouble(&troubled).print(output)?;
+        tried_table(&most_tried).print(output)?;
     }
     let mut rings: Vec<&RingStatus> =
         overview.rings.iter().filter(|ring| ring.messages > 0 || ring.agents > 0).collect();
@@ -137,7 +137,7 @@ fn busy(threads: &[&ThreadStatus], now: f64) -> Table {
     table
 }
 
-fn trouble(threads: &[&ThreadStatus]) -> Table {
+fn tried_table(threads: &[&ThreadStatus]) -> Table {
     let mut table = Table::new(&[
         ("MOST TRIED", Column::Name),
         ("TRIES", Column::Number),

@@ -52,9 +52,10 @@ fn print_history<W: Write>(
         writeln!(screen, "  deferred because of other messages for the same host:")?;
     }
     for entry in &history.put_off {
-        let (time, others, said) = (time(entry, zone), others(entry), said(entry));
+        let (time, others, agent_answer) = (time(entry, zone), others(entry), agent_answer(entry));
         let Entry { channel, host, spool_id, .. } = entry;
-        let line = format!("    {time} {channel}/{host}, {others}, because of {spool_id}{said}");
+        let line =
+            format!("    {time} {channel}/{host}, {others}, because of {spool_id}{agent_answer}");
         screen.line(&[line.as_bytes()])?;
     }
     match &history.next {
@@ -141,7 +142,7 @@ fn print_attempt<W: Write>(
     if entry.others > 0 {
         line.push_str(&format!(", with {}", others(entry)));
     }
-    line.push_str(&said(entry));
+    line.push_str(&agent_answer(entry));
     screen.line(&[line.as_bytes()])?;
     if !entry.status.is_final() {
         return Ok(());
@@ -164,7 +165,7 @@ fn others(entry: &Entry<'_>) -> String {
 }
 
 /// Text of the attempt on one line, after a colon, if any.
-fn said(entry: &Entry<'_>) -> String {
+fn agent_answer(entry: &Entry<'_>) -> String {
     let text = match entry.text.trim() {
         "" => entry.reply.as_deref().unwrap_or_default(),
         text => text,
@@ -246,7 +247,7 @@ mod tests {
         ]
     }
 
-    fn told(what: &str) -> Vec<History> {
+    fn traced(what: &str) -> Vec<History> {
         let mut histories = HistorySearch::about(TraceSubject::parse(what));
         log().into_iter().for_each(|entry| histories.take(entry));
         if histories.needs_second_pass() {
@@ -263,7 +264,7 @@ mod tests {
 
     #[test]
     fn print_groups_attempts_by_recipient() {
-        let mut histories = told(ID);
+        let mut histories = traced(ID);
         histories[0].next = NextStep::NotQueued;
         check(
             &histories,
@@ -282,12 +283,12 @@ mod tests {
                   not in the queue
             "#]],
         );
-        assert_eq!(told("<1@x>"), told(ID));
+        assert_eq!(traced("<1@x>"), traced(ID));
     }
 
     #[test]
     fn print_of_one_recipient_leaves_out_others() {
-        let mut histories = told("bob@MX.test");
+        let mut histories = traced("bob@MX.test");
         let queued = |recipient: &str, state: &str| QueuedRecipient {
             recipient: recipient.to_string(),
             channel: "smtp".to_string(),
@@ -329,7 +330,7 @@ mod tests {
 
     #[test]
     fn tell_of_unknown_subject_is_empty() {
-        assert_eq!(told("dave@mx.test"), []);
-        assert_eq!(told("S4713AbmKUKEJuuHwA"), []);
+        assert_eq!(traced("dave@mx.test"), []);
+        assert_eq!(traced("S4713AbmKUKEJuuHwA"), []);
     }
 }

@@ -230,7 +230,7 @@ fn draw_last(frame: &mut Frame<'_>, area: Rect, state: &TopState, palette: Palet
     let threads = state.threads();
     let text = threads.get(state.place(&threads)).and_then(|thread| thread.text.as_deref());
     let columns = usize::from(area.width);
-    let said = match text.map(last_line).filter(|text| !text.is_empty()) {
+    let reply = match text.map(last_line).filter(|text| !text.is_empty()) {
         Some(text) => {
             Line::styled(cut(&format!("Last: {text}"), columns), palette.of(OutputStyle::Warning))
         }
@@ -245,7 +245,7 @@ fn draw_last(frame: &mut Frame<'_>, area: Rect, state: &TopState, palette: Palet
         }
         None => Line::raw(""),
     };
-    frame.render_widget(Paragraph::new(vec![said, message]), area);
+    frame.render_widget(Paragraph::new(vec![reply, message]), area);
 }
 
 fn draw_box(frame: &mut Frame<'_>, title: &str, lines: &[String]) {
