@@ -60,7 +60,7 @@ pub fn main(options: &Options) -> i32 {
 
 /// Prints a message on standard error.
 fn say(text: &str) {
-    printable::complain("submit", text);
+    printable::print_error("submit", text);
 }
 
 fn run(options: &Options) -> Result<(), Failure> {
@@ -80,8 +80,12 @@ fn run(options: &Options) -> Result<(), Failure> {
     let letter = Letter::compose(&text, options)
         .map_err(|reason| Failure::new(BAD_MESSAGE, reason.to_string()))?;
     let in_spool = |error| Failure::new(TROUBLE, format!("{}: {error}", postoffice.display()));
-    let submitted =
-        submitter.submit_urgent(&letter.text, &letter.id, vec![letter.group], options.priority);
+    let submitted = submitter.submit_with_priority(
+        &letter.text,
+        &letter.id,
+        vec![letter.group],
+        options.priority,
+    );
     let name = submitted.map_err(in_spool)?;
     // The message is in the spool and will be delivered. Errors from here on must not make the
     // caller submit it again.

@@ -5,7 +5,7 @@ use super::subject::Subject;
 use serde::Serialize;
 use std::borrow::Cow;
 use std::collections::{HashMap, HashSet, VecDeque};
-use zsched_format::status_log::Entry;
+use zsched_format::status_log::StatusLine;
 
 /// Maximum size of the log entries that are kept, in bytes of memory.
 const MOST_BYTES: usize = 16 << 20;
@@ -32,11 +32,11 @@ pub struct Story {
     /// Recipients in the spool; none if the message is not there.
     pub queued: Vec<Queued>,
     /// Attempts at delivery.
-    pub attempts: Vec<Entry<'static>>,
+    pub attempts: Vec<StatusLine<'static>>,
     /// Attempts at other messages that made this one wait.
     ///
     /// They concerned the host as a whole.
-    pub put_off: Vec<Entry<'static>>,
+    pub put_off: Vec<StatusLine<'static>>,
     /// State in the scheduler.
     pub next: Next,
 }
@@ -125,18 +125,18 @@ impl Story {
 /// Log lines that match. The oldest are dropped to make room.
 #[derive(Default)]
 struct Kept {
-    entries: VecDeque<(usize, Entry<'static>)>,
+    entries: VecDeque<(usize, StatusLine<'static>)>,
     bytes: usize,
     left_out: u64,
 }
 
 impl Kept {
-    fn push(&mut self, entry: Entry<'_>) {
+    fn push(&mut self, entry: StatusLine<'_>) {
         let texts = [&entry.text, &entry.channel, &entry.host, &entry.spool_id, &entry.time];
         let optional = [&entry.message_id, &entry.sender, &entry.recipient, &entry.reply];
         let texts: usize = texts.iter().map(|text| text.len()).sum();
         let optional: usize = optional.iter().flat_map(|text| text.iter()).map(|t| t.len()).sum();
-        let size = size_of::<Entry<'_>>() + texts + optional;
+        let size = size_of::<StatusLine<'_>>() + texts + optional;
         self.bytes += size;
         self.entries.push_back((size, entry.into_owned()));
         while self.bytes > MOST_BYTES
@@ -171,7 +171,7 @@ struct Stay {
 
 impl Stay {
     /// Returns true if a log line was written during the stay.
-    fn has(&self, entry: &Entry<'_>) -> bool {
+    fn has(&self, entry: &StatusLine<'_>) -> bool {
         let is_after = || {
             let time: Option<jiff::Timestamp> = entry.time.parse().ok();
             time.zip(self.came).is_some_and(|(time, came)| time.as_millisecond() >= came)
@@ -215,7 +215,7 @@ impl Stories {
     }
 
     /// Adds a log line, if it matches.
-    pub fn take(&mut self, entry: Entry<'_>) {
+    pub fn take(&mut self, entry: StatusLine<'_>) {
         if self.subject.has_entry(&entry) {
             self.kept.push(entry);
         }
@@ -228,7 +228,7 @@ impl Stories {
     pub fn expects_more(&mut self) -> bool {
         let in_log = self.kept.entries.iter().map(|(_, entry)| {
             let destination = (entry.channel.to_string(), entry.host.to_string());
-            let stay = Stay { came: entry.came(), end: Some(entry.time.to_string()) };
+            let stay = Stay { came: entry.arrived_at(), end: Some(entry.time.to_string()) };
             (destination, entry.spool_id.to_string(), stay)
         });
         let in_spool = self.queued.iter().flat_map(|story| {
@@ -246,7 +246,7 @@ impl Stories {
     }
 
     /// Adds a log line about another message that made one of ours wait.
-    pub fn take_others(&mut self, entry: Entry<'_>) {
+    pub fn take_others(&mut self, entry: StatusLine<'_>) {
         if entry.others == 0 {
             return;
         }
@@ -290,7 +290,7 @@ impl Stories {
 }
 
 /// Histories in the order of the log, then those of the spool only.
-fn join(queued: Vec<Story>, entries: VecDeque<(usize, Entry<'static>)>) -> Vec<Story> {
+fn join(queued: Vec<Story>, entries: VecDeque<(usize, StatusLine<'static>)>) -> Vec<Story> {
     let mut stories: Vec<Story> = Vec::new();
     let mut by_id: HashMap<String, usize> = HashMap::new();
     for (_, entry) in entries {
@@ -303,7 +303,7 @@ fn join(queued: Vec<Story>, entries: VecDeque<(usize, Entry<'static>)>) -> Vec<S
         let text = |value: &Option<Cow<'_, str>>| value.as_ref().map(Cow::to_string);
         story.message_id = story.message_id.take().or_else(|| text(&entry.message_id));
         story.sender = story.sender.take().or_else(|| text(&entry.sender));
-        story.came = story.came.or_else(|| entry.came());
+        story.came = story.came.or_else(|| entry.arrived_at());
         story.attempts.push(entry);
     }
     for found in queued {
