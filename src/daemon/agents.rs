@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use zsched_config::{Clause, Niceness, Zenv};
 use zsched_core::{AgentEnd, AgentId, StopMode};
 use zsched_format::agent_protocol as protocol;
-use zsched_format::line_buffer::Lines;
+use zsched_format::line_buffer::LineBuffer;
 use zsched_sys::{ChildEnd, ChildProcess, Launcher, ProcessPriority, send_signal};
 
 /// Maximum number of bytes read from one agent per turn.
@@ -58,7 +58,7 @@ struct Process {
     pid: u32,
     program: PathBuf,
     socket: UnixStream,
-    lines: Lines,
+    lines: LineBuffer,
     outbox: Outbox,
     /// How to end the agent once the outbox is empty.
     farewell: Option<StopMode>,
@@ -145,7 +145,7 @@ impl AgentProcesses {
             pid,
             program,
             socket,
-            lines: Lines::default(),
+            lines: LineBuffer::default(),
             outbox: Outbox::default(),
             farewell: None,
             kill_at: None,
@@ -180,7 +180,7 @@ impl AgentProcesses {
                 return false;
             }
             let said = &self.chunk[..count];
-            let too_long = process.lines.take_in(said, |line| heard(Heard::Line(line)));
+            let too_long = process.lines.push(said, |line| heard(Heard::Line(line)));
             if too_long > 0 {
                 heard(Heard::TooLong(too_long));
             }
@@ -311,7 +311,7 @@ impl AgentProcesses {
         self.read(agent, LAST_WILL, heard);
         self.closing.retain(|other| *other != agent);
         let process = self.processes.remove(&agent);
-        let lost = process.as_ref().map_or(0, |process| process.lines.unfinished());
+        let lost = process.as_ref().map_or(0, |process| process.lines.incomplete_len());
         let end = match (failure, process, end) {
             (Some(error), Some(process), _) => {
                 AgentEnd::NotStarted(cannot_be_run(&process.program, &error))
@@ -408,7 +408,7 @@ mod tests {
             pid: u32::MAX,
             program: PathBuf::new(),
             socket: UnixStream::pair().expect("a socket pair").0,
-            lines: Lines::default(),
+            lines: LineBuffer::default(),
             outbox: Outbox::default(),
             farewell: None,
             kill_at: None,

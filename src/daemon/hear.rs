@@ -15,7 +15,7 @@ use zsched_core::{AgentId, Event, RereadResult, Scheduler};
 use zsched_format::control_file::ControlFileError;
 use zsched_format::time::Timestamp;
 use zsched_spool::SpoolName;
-use zsched_spool::read::Found;
+use zsched_spool::load::LoadResult;
 
 /// Maximum number of results of helper workers handled per turn.
 const RESULTS_A_TURN: usize = 512;
@@ -84,7 +84,7 @@ impl Daemon {
                 for error in &end.errors {
                     log::error!("a folder of the spool cannot be listed: {error}");
                 }
-                for name in &end.passed_over {
+                for name in &end.invalid_names {
                     if self.intake.passed_over(name) {
                         log::warn!("transport/{name} is passed over: {NO_NAME}");
                     }
@@ -133,35 +133,38 @@ impl Daemon {
         self.files.new_names(new);
     }
 
-    fn take_file(&mut self, now: Timestamp, name: SpoolName, found: Found) {
+    fn take_file(&mut self, now: Timestamp, name: SpoolName, found: LoadResult) {
         self.intake.read(name.number());
-        if !matches!(found, Found::Locked(_)) {
+        if !matches!(found, LoadResult::Locked(_)) {
             self.intake.unlocked(name.number());
         }
-        let is_held = matches!(found, Found::Locked(_) | Found::Failed(_) | Found::NoQueue);
+        let is_held =
+            matches!(found, LoadResult::Locked(_) | LoadResult::Failed(_) | LoadResult::NoQueue);
         if !is_held && let Some((rested, wanted)) = self.intake.recall(name.number()) {
             self.core.handle(now, Event::Restored { number: name.number(), rested, wanted });
         }
         match found {
-            Found::Arrival(arrival) => self.core.handle(now, Event::Arrived(arrival)),
-            Found::Nothing => {}
-            Found::Locked(pid) => {
+            LoadResult::Arrival(arrival) => self.core.handle(now, Event::Arrived(arrival)),
+            LoadResult::Nothing => {}
+            LoadResult::Locked(pid) => {
                 let text =
                     format!("{name}: process {pid} holds a recipient of it; looked at again later");
                 if self.intake.locked(now, name) {
                     log::info!("{text}");
                 }
             }
-            Found::Failed(error) => {
+            LoadResult::Failed(error) => {
                 log::error!("{name}: the control file cannot be read: {error}");
                 self.intake.failed(now, name);
             }
-            Found::NoQueue => {
+            LoadResult::NoQueue => {
                 if self.intake.without_queue(now, name) {
                     log::error!("{NO_QUEUE}");
                 }
             }
-            Found::Malformed { error, moved } => self.take_malformed(now, &name, &error, moved),
+            LoadResult::Malformed { error, moved } => {
+                self.take_malformed(now, &name, &error, moved)
+            }
         }
     }
 
@@ -194,8 +197,8 @@ impl Daemon {
         }
     }
 
-    fn take_again(&mut self, now: Timestamp, name: &SpoolName, found: Found) {
-        let is_usable = matches!(found, Found::Arrival(_) | Found::Malformed { .. });
+    fn take_again(&mut self, now: Timestamp, name: &SpoolName, found: LoadResult) {
+        let is_usable = matches!(found, LoadResult::Arrival(_) | LoadResult::Malformed { .. });
         let number = name.number();
         // A change the core did not request comes from an earlier scheduler's agent. The message
         // may be gone by now.
@@ -207,17 +210,17 @@ impl Daemon {
         self.core.handle(now, Event::ReadAgain { number: name.number(), outcome });
     }
 
-    fn take_reread(&mut self, now: Timestamp, name: &SpoolName, found: Found) -> RereadResult {
+    fn take_reread(&mut self, now: Timestamp, name: &SpoolName, found: LoadResult) -> RereadResult {
         match found {
-            Found::Arrival(arrival) => RereadResult::Read(arrival),
-            Found::Nothing => RereadResult::Gone,
-            Found::Locked(_) => RereadResult::Failed(ErrorKind::WouldBlock),
-            Found::Failed(error) => RereadResult::Failed(error.kind()),
-            Found::NoQueue => {
+            LoadResult::Arrival(arrival) => RereadResult::Read(arrival),
+            LoadResult::Nothing => RereadResult::Gone,
+            LoadResult::Locked(_) => RereadResult::Failed(ErrorKind::WouldBlock),
+            LoadResult::Failed(error) => RereadResult::Failed(error.kind()),
+            LoadResult::NoQueue => {
                 log::error!("{name}: {NO_QUEUE}");
                 RereadResult::Failed(ErrorKind::NotFound)
             }
-            Found::Malformed { error, moved } => {
+            LoadResult::Malformed { error, moved } => {
                 self.take_malformed(now, name, &error, moved);
                 RereadResult::Malformed(error)
             }

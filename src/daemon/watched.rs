@@ -15,12 +15,12 @@ use zsched_format::time::Timestamp;
 use zsched_mailq_server::v2::events::{About, Watch};
 use zsched_mailq_server::v2::json::events::Happening;
 use zsched_mailq_server::v2::json::seconds;
-use zsched_recorder::Recorded;
+use zsched_recorder::RecordedCore;
 use zsched_spool::{Arrival, SpoolId};
 
 /// The core, and the subscribers.
 pub struct Watched {
-    core: Recorded,
+    core: RecordedCore,
     watch: Rc<Watch>,
     /// Value of the last `Event::Subscribed` passed to the core.
     is_watched: bool,
@@ -28,7 +28,7 @@ pub struct Watched {
 
 impl Watched {
     /// Wraps a core. There are no subscribers yet.
-    pub fn new(core: Recorded, watch: Rc<Watch>) -> Watched {
+    pub fn new(core: RecordedCore, watch: Rc<Watch>) -> Watched {
         Watched { core, watch, is_watched: false }
     }
 
@@ -61,15 +61,15 @@ impl Watched {
 }
 
 impl Deref for Watched {
-    type Target = Recorded;
+    type Target = RecordedCore;
 
-    fn deref(&self) -> &Recorded {
+    fn deref(&self) -> &RecordedCore {
         &self.core
     }
 }
 
 impl DerefMut for Watched {
-    fn deref_mut(&mut self) -> &mut Recorded {
+    fn deref_mut(&mut self) -> &mut RecordedCore {
         &mut self.core
     }
 }

@@ -66,7 +66,7 @@ impl Screen<Vec<u8>> {
 ///
 /// If standard error is closed, the exit status has to do.
 pub(crate) fn warn(message: impl fmt::Display) {
-    printable::complain("mailq", message);
+    printable::print_error("mailq", message);
 }
 
 /// Makes text printable, on one line.

@@ -71,7 +71,7 @@ pub fn main(options: &SubmitOptions) -> i32 {
 
 /// Prints a message on standard error.
 fn print_error(text: &str) {
-    printable::complain("submit", text);
+    printable::print_error("submit", text);
 }
 
 fn run(options: &SubmitOptions) -> Result<(), Failure> {
@@ -91,7 +91,7 @@ fn run(options: &SubmitOptions) -> Result<(), Failure> {
     let submission = Submission::compose(&text, options)
         .map_err(|reason| Failure::new(EXIT_BAD_MESSAGE, reason.to_string()))?;
     let in_spool = |error| Failure::new(EXIT_FAILURE, format!("{}: {error}", postoffice.display()));
-    let submitted = submitter.submit_urgent(
+    let submitted = submitter.submit_with_priority(
         &submission.text,
         &submission.id,
         vec![submission.group],

@@ -76,14 +76,14 @@ pub struct Measures {
 }
 
 /// Limits of the search for orphans in `queue/`.
-const ORPHAN_LIMITS: orphans::Limits =
-    orphans::Limits { files: 200_000, time: Duration::from_secs(2) };
+const ORPHAN_LIMITS: orphans::OrphanSearchLimits =
+    orphans::OrphanSearchLimits { files: 200_000, time: Duration::from_secs(2) };
 
 /// Finds message files without a control file.
 ///
 /// Returns none if this user may not read the folder.
 pub(super) fn find_orphans(spool: &Spool) -> Orphans {
-    orphans::look(spool, ORPHAN_LIMITS, Timestamp::now()).unwrap_or_default()
+    orphans::find_orphans(spool, ORPHAN_LIMITS, Timestamp::now()).unwrap_or_default()
 }
 
 /// Describes orphans, with the names that are known.

@@ -5,7 +5,7 @@ use crate::screen::warn;
 use serde::Serialize;
 use std::borrow::Cow;
 use std::collections::{HashMap, HashSet, VecDeque};
-use zsched_format::status_log::Entry;
+use zsched_format::status_log::StatusLine;
 
 /// Maximum size of the log entries that are kept, in bytes of memory.
 const MAX_KEPT_BYTES: usize = 16 << 20;
@@ -32,11 +32,11 @@ pub(super) struct History {
     /// Recipients in the spool; none if the message is not there.
     pub queued: Vec<QueuedRecipient>,
     /// Attempts at delivery.
-    pub attempts: Vec<Entry<'static>>,
+    pub attempts: Vec<StatusLine<'static>>,
     /// Attempts at other messages that made this one wait.
     ///
     /// They concerned the host as a whole.
-    pub put_off: Vec<Entry<'static>>,
+    pub put_off: Vec<StatusLine<'static>>,
     /// State in the scheduler.
     pub next: NextStep,
 }
@@ -129,18 +129,18 @@ impl History {
 /// Log lines that match. The oldest are dropped to make room.
 #[derive(Default)]
 struct KeptEntries {
-    entries: VecDeque<(usize, Entry<'static>)>,
+    entries: VecDeque<(usize, StatusLine<'static>)>,
     bytes: usize,
     dropped: u64,
 }
 
 impl KeptEntries {
-    fn push(&mut self, entry: Entry<'_>) {
+    fn push(&mut self, entry: StatusLine<'_>) {
         let texts = [&entry.text, &entry.channel, &entry.host, &entry.spool_id, &entry.time];
         let optional = [&entry.message_id, &entry.sender, &entry.recipient, &entry.reply];
         let texts: usize = texts.iter().map(|text| text.len()).sum();
         let optional: usize = optional.iter().flat_map(|text| text.iter()).map(|t| t.len()).sum();
-        let size = size_of::<Entry<'_>>() + texts + optional;
+        let size = size_of::<StatusLine<'_>>() + texts + optional;
         self.bytes += size;
         self.entries.push_back((size, entry.into_owned()));
         while self.bytes > MAX_KEPT_BYTES
@@ -175,7 +175,7 @@ struct QueueStay {
 
 impl QueueStay {
     /// Returns true if a log line was written during the stay.
-    fn has(&self, entry: &Entry<'_>) -> bool {
+    fn has(&self, entry: &StatusLine<'_>) -> bool {
         let is_after = || {
             let time: Option<jiff::Timestamp> = entry.time.parse().ok();
             time.zip(self.came).is_some_and(|(time, came)| time.as_millisecond() >= came)
@@ -219,7 +219,7 @@ impl HistorySearch {
     }
 
     /// Adds a log line, if it matches.
-    pub(super) fn take(&mut self, entry: Entry<'_>) {
+    pub(super) fn take(&mut self, entry: StatusLine<'_>) {
         if self.subject.matches_entry(&entry) {
             self.kept.push(entry);
         }
@@ -232,7 +232,7 @@ impl HistorySearch {
     pub(super) fn needs_second_pass(&mut self) -> bool {
         let in_log = self.kept.entries.iter().map(|(_, entry)| {
             let destination = (entry.channel.to_string(), entry.host.to_string());
-            let stay = QueueStay { came: entry.came(), end: Some(entry.time.to_string()) };
+            let stay = QueueStay { came: entry.arrived_at(), end: Some(entry.time.to_string()) };
             (destination, entry.spool_id.to_string(), stay)
         });
         let in_spool = self.queued.iter().flat_map(|history| {
@@ -250,7 +250,7 @@ impl HistorySearch {
     }
 
     /// Adds a log line about another message that made one of ours wait.
-    pub(super) fn add_host_entry(&mut self, entry: Entry<'_>) {
+    pub(super) fn add_host_entry(&mut self, entry: StatusLine<'_>) {
         if entry.others == 0 {
             return;
         }
@@ -294,7 +294,7 @@ impl HistorySearch {
 }
 
 /// Histories in the order of the log, then those of the spool only.
-fn join(queued: Vec<History>, entries: VecDeque<(usize, Entry<'static>)>) -> Vec<History> {
+fn join(queued: Vec<History>, entries: VecDeque<(usize, StatusLine<'static>)>) -> Vec<History> {
     let mut histories: Vec<History> = Vec::new();
     let mut by_id: HashMap<String, usize> = HashMap::new();
     for (_, entry) in entries {
@@ -307,7 +307,7 @@ fn join(queued: Vec<History>, entries: VecDeque<(usize, Entry<'static>)>) -> Vec
         let text = |value: &Option<Cow<'_, str>>| value.as_ref().map(Cow::to_string);
         history.message_id = history.message_id.take().or_else(|| text(&entry.message_id));
         history.sender = history.sender.take().or_else(|| text(&entry.sender));
-        history.came = history.came.or_else(|| entry.came());
+        history.came = history.came.or_else(|| entry.arrived_at());
         history.attempts.push(entry);
     }
     for found in queued {

@@ -8,7 +8,7 @@ use flate2::read::MultiGzDecoder;
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, ErrorKind, Read};
 use std::path::{Path, PathBuf};
-use zsched_format::status_log::{Entry, Gap, LONGEST_LINE};
+use zsched_format::status_log::{LostLines, MAX_LINE_LEN, StatusLine};
 
 /// Maximum number of older parts.
 const MAX_OLDER_PARTS: usize = 1000;
@@ -36,7 +36,10 @@ impl LogDamage {
 }
 
 /// Reads a log and its older parts, oldest first.
-pub(super) fn read(path: &Path, mut take: impl FnMut(Entry<'_>)) -> Result<LogDamage, Failure> {
+pub(super) fn read(
+    path: &Path,
+    mut take: impl FnMut(StatusLine<'_>),
+) -> Result<LogDamage, Failure> {
     let mut damage = LogDamage::default();
     for part in older_parts(path).iter().rev().map(PathBuf::as_path).chain([path]) {
         let file = File::open(part)
@@ -70,19 +73,19 @@ fn older_parts(path: &Path) -> Vec<PathBuf> {
 fn read_lines(
     input: impl Read,
     damage: &mut LogDamage,
-    take: &mut impl FnMut(Entry<'_>),
+    take: &mut impl FnMut(StatusLine<'_>),
 ) -> io::Result<()> {
-    let mut input = BufReader::with_capacity(LONGEST_LINE, input);
+    let mut input = BufReader::with_capacity(MAX_LINE_LEN, input);
     let mut line = Vec::new();
     loop {
         line.clear();
-        let count = (&mut input).take(LONGEST_LINE as u64).read_until(b'\n', &mut line)?;
+        let count = (&mut input).take(MAX_LINE_LEN as u64).read_until(b'\n', &mut line)?;
         if count == 0 {
             return Ok(());
         }
         if line.last() == Some(&b'\n') {
             take_line(&line, damage, take);
-        } else if count == LONGEST_LINE {
+        } else if count == MAX_LINE_LEN {
             damage.unreadable += 1;
             skip_line(&mut input)?;
         }
@@ -90,10 +93,10 @@ fn read_lines(
     }
 }
 
-fn take_line(line: &[u8], damage: &mut LogDamage, take: &mut impl FnMut(Entry<'_>)) {
-    if let Ok(entry) = serde_json::from_slice::<Entry<'_>>(line) {
+fn take_line(line: &[u8], damage: &mut LogDamage, take: &mut impl FnMut(StatusLine<'_>)) {
+    if let Ok(entry) = serde_json::from_slice::<StatusLine<'_>>(line) {
         take(entry);
-    } else if let Ok(gap) = serde_json::from_slice::<Gap<'_>>(line) {
+    } else if let Ok(gap) = serde_json::from_slice::<LostLines<'_>>(line) {
         damage.lost = damage.lost.saturating_add(gap.lost);
     } else if !line.trim_ascii().is_empty() {
         damage.unreadable += 1;
@@ -158,7 +161,7 @@ mod tests {
     fn read_counts_and_skips_damaged_lines() {
         let folder = tempfile::tempdir().expect("a temporary folder");
         let path = folder.path().join("log");
-        let long = line(&"x".repeat(LONGEST_LINE));
+        let long = line(&"x".repeat(MAX_LINE_LEN));
         let gap = r#"{"time":"2026-11-21T10:00:00.000Z","lost":3}"#;
         let one = line("one");
         let text = format!("{long}{one}\n{gap}\nnonsense\n\u{e9}\n{gap}\n{one}{}", &one[..40]);

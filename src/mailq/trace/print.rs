@@ -6,7 +6,7 @@ use jiff::tz::TimeZone;
 use std::collections::HashMap;
 use std::io::{self, Write};
 use zsched_format::printable;
-use zsched_format::status_log::Entry;
+use zsched_format::status_log::StatusLine;
 
 /// Prints histories.
 pub(super) fn print<W: Write>(
@@ -53,7 +53,7 @@ fn print_history<W: Write>(
     }
     for entry in &history.put_off {
         let (time, others, agent_answer) = (time(entry, zone), others(entry), agent_answer(entry));
-        let Entry { channel, host, spool_id, .. } = entry;
+        let StatusLine { channel, host, spool_id, .. } = entry;
         let line =
             format!("    {time} {channel}/{host}, {others}, because of {spool_id}{agent_answer}");
         screen.line(&[line.as_bytes()])?;
@@ -74,7 +74,7 @@ fn print_history<W: Write>(
 /// A recipient, with its attempts and its state in the spool.
 struct RecipientHistory<'s> {
     address: Option<&'s str>,
-    attempts: Vec<&'s Entry<'static>>,
+    attempts: Vec<&'s StatusLine<'static>>,
     queued: Vec<&'s QueuedRecipient>,
 }
 
@@ -119,7 +119,7 @@ fn print_recipient<W: Write>(
 
 fn print_attempt<W: Write>(
     screen: &mut Screen<W>,
-    entry: &Entry<'_>,
+    entry: &StatusLine<'_>,
     zone: &TimeZone,
 ) -> io::Result<()> {
     let mut line = format!("    {} {}", time(entry, zone), entry.status.word());
@@ -159,13 +159,13 @@ fn print_attempt<W: Write>(
 }
 
 /// Number of messages that wait because of an attempt at another one.
-fn others(entry: &Entry<'_>) -> String {
+fn others(entry: &StatusLine<'_>) -> String {
     let plural = if entry.others == 1 { "" } else { "s" };
     format!("{} message{plural} deferred", entry.others)
 }
 
 /// Text of the attempt on one line, after a colon, if any.
-fn agent_answer(entry: &Entry<'_>) -> String {
+fn agent_answer(entry: &StatusLine<'_>) -> String {
     let text = match entry.text.trim() {
         "" => entry.reply.as_deref().unwrap_or_default(),
         text => text,
@@ -177,7 +177,7 @@ fn agent_answer(entry: &Entry<'_>) -> String {
     }
 }
 
-fn time(entry: &Entry<'_>, zone: &TimeZone) -> String {
+fn time(entry: &StatusLine<'_>, zone: &TimeZone) -> String {
     match entry.time.parse() {
         Ok(time) => clock(time, zone),
         Err(_) => entry.time.to_string(),
@@ -194,11 +194,16 @@ mod tests {
     use super::super::subject::TraceSubject;
     use super::*;
     use expect_test::{Expect, expect};
-    use zsched_format::status_log::{Delays, Status};
+    use zsched_format::status_log::{DeliveryStatus, StatusDelays};
 
-    fn entry(second: u32, id: &str, recipient: &str, status: Status) -> Entry<'static> {
+    fn entry(
+        second: u32,
+        id: &str,
+        recipient: &str,
+        status: DeliveryStatus,
+    ) -> StatusLine<'static> {
         let delay = f64::from(second) + 0.5;
-        Entry {
+        StatusLine {
             time: format!("2026-11-21T10:00:{second:02}.500Z").into(),
             spool_id: id.to_string().into(),
             message_id: Some("<1@x>".into()),
@@ -215,35 +220,38 @@ mod tests {
             text: "\rcannot connect:\rtimed out\x1b[2J".into(),
             others: 0,
             delay,
-            delays: Delays { router: 0.148, queue: delay - 1.648, attempt: Some(1.5) },
+            delays: StatusDelays { router: 0.148, queue: delay - 1.648, attempt: Some(1.5) },
         }
     }
 
     const ID: &str = "S4711AbmKUKEJuuHwA";
     const OTHER: &str = "S4712AbmKUKEJuuHwA";
 
-    fn log() -> Vec<Entry<'static>> {
-        let delivered = Entry {
+    fn log() -> Vec<StatusLine<'static>> {
+        let delivered = StatusLine {
             code: Some("2.0.0".into()),
             text: "".into(),
             reply: Some("smtp; 250 2.0.0 queued".into()),
-            ..entry(59, ID, "Bob@mx.test", Status::Delivered)
+            ..entry(59, ID, "Bob@mx.test", DeliveryStatus::Delivered)
         };
-        let down =
-            Entry { others: 7, message_id: None, ..entry(3, OTHER, "x@y", Status::Deferred) };
-        let expired = Entry {
+        let down = StatusLine {
+            others: 7,
+            message_id: None,
+            ..entry(3, OTHER, "x@y", DeliveryStatus::Deferred)
+        };
+        let expired = StatusLine {
             agent: None,
             remote: None,
-            delays: Delays { router: 0.0, queue: 30.0, attempt: None },
-            ..entry(30, ID, "carol@mx.test", Status::Expired)
+            delays: StatusDelays { router: 0.0, queue: 30.0, attempt: None },
+            ..entry(30, ID, "carol@mx.test", DeliveryStatus::Expired)
         };
         vec![
-            entry(2, ID, "Bob@mx.test", Status::Deferred),
+            entry(2, ID, "Bob@mx.test", DeliveryStatus::Deferred),
             down.clone(),
             expired,
             delivered,
             // After the message has left.
-            Entry { time: "2026-11-21T11:00:00.000Z".into(), ..down },
+            StatusLine { time: "2026-11-21T11:00:00.000Z".into(), ..down },
         ]
     }
 

@@ -57,7 +57,7 @@ fn read(spool: &Spool, name: &SpoolName) -> io::Result<(ControlFile, Timestamp)>
     if !metadata.is_file() {
         return Err(ErrorKind::NotFound.into());
     }
-    let text = control_file::contents(&mut File::open(&path)?, metadata.len())?;
+    let text = control_file::read_all(&mut File::open(&path)?, metadata.len())?;
     let message = fs::symlink_metadata(spool.message_file(name))?;
     let file = control_file::parse(text).map_err(io::Error::other)?;
     Ok((file, Timestamp::from_parts(message.mtime(), message.mtime_nsec())))

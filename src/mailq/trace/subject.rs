@@ -1,7 +1,7 @@
 //! The subject of a trace.
 
 use zsched_format::control_file::ControlFile;
-use zsched_format::status_log::Entry;
+use zsched_format::status_log::StatusLine;
 use zsched_spool::SpoolId;
 
 /// A message, or a recipient of messages.
@@ -23,7 +23,7 @@ impl TraceSubject {
     }
 
     /// Returns true if a log line matches.
-    pub(super) fn matches_entry(&self, entry: &Entry<'_>) -> bool {
+    pub(super) fn matches_entry(&self, entry: &StatusLine<'_>) -> bool {
         match self {
             TraceSubject::SpoolId(id) => *id == entry.spool_id,
             TraceSubject::Name(name) => {

@@ -2,7 +2,7 @@
 //! answers of a scheduler of version 2. The output must be printable and not much longer than the
 //! input.
 
-use super::draw::Draw;
+use super::byte_source::ByteSource;
 use clap::Parser;
 use std::path::Path;
 use zsched_format::printable::is_printable;
@@ -31,7 +31,7 @@ const MAX_EMPTY_LEN: usize = 1000;
 
 /// The input has the options in the first byte, then the answer without its greeting.
 pub fn run(bytes: &[u8]) {
-    let mut draw = Draw::new(bytes);
+    let mut draw = ByteSource::new(bytes);
     let wish = OPTIONS[draw.below(OPTIONS.len())];
     let answer = draw.rest();
     check(wish, answer, dump);

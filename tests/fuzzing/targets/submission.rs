@@ -1,9 +1,9 @@
 //! `submit`: with any addresses and text, the written file is one message with exactly these
 //! recipients.
 
-use super::draw::Draw;
+use super::byte_source::ByteSource;
 use clap::Parser;
-use zsched_format::control_file::compose::Draft;
+use zsched_format::control_file::compose::ControlFileDraft;
 use zsched_format::control_file::{ControlFile, parse};
 use zsched_submit::{Submission, SubmitOptions};
 
@@ -11,7 +11,7 @@ use zsched_submit::{Submission, SubmitOptions};
 ///
 /// Two are behind the last one, and then comes the message.
 pub fn run(bytes: &[u8]) {
-    let mut draw = Draw::new(bytes);
+    let mut draw = ByteSource::new(bytes);
     let mut word = || String::from_utf8_lossy(draw.until(0)).into_owned();
     let mut arguments = vec!["submit".to_string()];
     for option in ["from", "channel", "next-host", "notify"] {
@@ -54,7 +54,7 @@ fn check(submission: Submission) {
     let bytes = draft.to_text().expect("what is checked can be written");
     let text = String::from_utf8_lossy(&bytes).into_owned();
     let file = parse(bytes).unwrap_or_else(|error| panic!("{error}:\n{text}"));
-    assert!(file.undeliverable.is_empty(), "{:?} in\n{text}", file.undeliverable);
+    assert!(file.undeliverable_lines.is_empty(), "{:?} in\n{text}", file.undeliverable_lines);
     assert_eq!((file.senders.len(), file.headers.len()), (1, 1), "{text}");
     assert_eq!(file.recipients.len(), recipients.len(), "{text}");
     assert_eq!(file.get(file.headers[0].text), headers);

@@ -88,7 +88,7 @@ impl Outside {
         shift_all(&mut rested.vertices, self.shifted, 0);
         self.by_time.insert((until, number));
         self.resting.insert(number, PagedOutSource { until, folder: name.folder(), rested });
-        if name.odd_base().is_some() {
+        if name.nonnumeric_base().is_some() {
             self.odd.insert(number, name);
         }
     }

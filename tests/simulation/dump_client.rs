@@ -1,17 +1,17 @@
 //! A client that asks for the queue (MAILQ version 1) and reads the answer slowly, while the world
 //! goes on. The answer must be true of everything that was there all the time.
 
-use crate::book::{Book, Journal, Recipient};
+use crate::expected_queue::{DumpChanges, ExpectedQueue, Recipient};
 use fastrand::Rng;
 use std::collections::{BTreeMap, BTreeSet};
 use zsched_core::view::{RingId, Totals};
 use zsched_core::{Destination, Scheduler};
 use zsched_mailq::read_answer;
 use zsched_mailq_server::v1::{Dump, GREETING};
-use zsched_simulation::observer::At;
+use zsched_simulation::observer::SimTime;
 
 /// A client that reads a dump.
-pub struct Client {
+pub struct DumpClient {
     dump: Dump,
     /// The answer so far.
     answer: Vec<u8>,
@@ -35,13 +35,18 @@ struct ThreadLine {
     recipients: usize,
 }
 
-impl Client {
+impl DumpClient {
     /// Connects a client.
-    pub fn new(at: At, core: &Scheduler, book: &mut Book, random: &mut Rng) -> Client {
-        book.journal = Journal::default();
+    pub fn new(
+        at: SimTime,
+        core: &Scheduler,
+        book: &mut ExpectedQueue,
+        random: &mut Rng,
+    ) -> DumpClient {
+        book.journal = DumpChanges::default();
         let with_vertices = random.u8(0..5) > 0;
         let is_fast = random.u8(0..4) == 0;
-        Client {
+        DumpClient {
             dump: Dump::new(at.wall, with_vertices),
             answer: Vec::new(),
             with_vertices,
@@ -55,7 +60,13 @@ impl Client {
     }
 
     /// Lets the client read after a step of the world. Returns true if the answer is complete.
-    pub fn step(&mut self, at: At, core: &Scheduler, book: &Book, random: &mut Rng) -> bool {
+    pub fn step(
+        &mut self,
+        at: SimTime,
+        core: &Scheduler,
+        book: &ExpectedQueue,
+        random: &mut Rng,
+    ) -> bool {
         if random.f64() >= self.pace {
             return false;
         }
@@ -68,7 +79,7 @@ impl Client {
         self.dump.is_over()
     }
 
-    fn check(&self, at: At, core: &Scheduler, book: &Book) {
+    fn check(&self, at: SimTime, core: &Scheduler, book: &ExpectedQueue) {
         let answer = self.answer.strip_prefix(GREETING.as_bytes()).expect("it begins with that");
         let (queue, report) = read_answer(answer).unwrap_or_else(|failure| {
             panic!("{failure}: {}", String::from_utf8_lossy(&self.answer))
@@ -99,28 +110,28 @@ impl Client {
     }
 
     /// Returns true if a recipient was unfinished during the whole dump.
-    fn stayed(&self, who: &Recipient, journal: &Journal) -> bool {
+    fn stayed(&self, who: &Recipient, journal: &DumpChanges) -> bool {
         self.before.contains_key(who) && !journal.ended.contains(who)
     }
 
     /// Checks that the dump shows all recipients that stayed, and none that never existed.
-    fn check_recipients(&self, shown: &BTreeMap<Recipient, Destination>, journal: &Journal) {
+    fn check_recipients(&self, shown: &BTreeMap<Recipient, Destination>, journal: &DumpChanges) {
         for (who, to) in &self.before {
             let stayed = self.stayed(who, journal);
             assert!(!stayed || shown.get(who) == Some(to), "{who:?} for {to} is not shown");
         }
         for (who, to) in shown {
             let was_there = self.before.contains_key(who) || self.unsure.contains(who);
-            let known = was_there || journal.came.contains(who);
+            let known = was_there || journal.arrived.contains(who);
             assert!(known, "{who:?} for {to} is shown, and was not there");
         }
     }
 
     fn check_report(
         &self,
-        at: At,
+        at: SimTime,
         core: &Scheduler,
-        book: &Book,
+        book: &ExpectedQueue,
         report: &[Vec<u8>],
         shown: &BTreeMap<Destination, usize>,
     ) {
@@ -128,7 +139,7 @@ impl Client {
         // The thread was in one ring all the time, so that ring's list must have it.
         let stayed = |destination: &Destination| {
             self.destinations.contains(destination)
-                && !book.journal.dried.contains(destination)
+                && !book.journal.emptied.contains(destination)
                 && !book.journal.reloaded
                 && self.rings.get(destination) == rings.get(destination)
         };
@@ -182,7 +193,7 @@ fn check_totals(report: &[Vec<u8>], totals: &Totals) {
 }
 
 /// Returns the ring of each thread.
-fn rings(at: At, core: &Scheduler) -> BTreeMap<Destination, RingId> {
+fn rings(at: SimTime, core: &Scheduler) -> BTreeMap<Destination, RingId> {
     let mut rings = BTreeMap::new();
     for id in core.ring_ids() {
         let ring = core.ring_view(id).expect("a ring that is listed is there");

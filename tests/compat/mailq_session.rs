@@ -18,7 +18,7 @@ use zsched_mailq_server::v2::{
 pub const ACCOUNTS: &str = "nobody:nobody:SNMP QQ TT ETRN:[127.0.0.0]/8\n\
      snmponly:pw:SNMP:[127.0.0.0]/8\nroot:sekret:ALL:[127.0.0.0]/8\n";
 
-pub struct Talk {
+pub struct MailqSession {
     pub session: Session,
     accounts: Rc<AuthFile>,
     pub tally: Tally,
@@ -30,13 +30,13 @@ pub struct Talk {
     tickets: u64,
 }
 
-impl Talk {
+impl MailqSession {
     /// Opens a session from 127.0.0.1. Returns it and the greeting.
-    pub fn open(accounts: &str, challenge: Challenge) -> (Talk, String) {
+    pub fn open(accounts: &str, challenge: Challenge) -> (MailqSession, String) {
         let (accounts, _) = AuthFile::parse(accounts.as_bytes());
         let peer = Peer::at([127, 0, 0, 1].into());
         let (session, greeting) = Session::open(peer, challenge, &accounts);
-        let talk = Talk {
+        let talk = MailqSession {
             session,
             accounts: Rc::new(accounts),
             tally: Tally::default(),
@@ -50,10 +50,10 @@ impl Talk {
     }
 
     /// Opens a session and logs in.
-    pub fn as_user(user: &str, password: &str) -> Talk {
+    pub fn as_user(user: &str, password: &str) -> MailqSession {
         let challenge = Challenge::new(START, 4711, 1);
         let answer = challenge.answer(password.as_bytes());
-        let (mut talk, greeting) = Talk::open(ACCOUNTS, challenge);
+        let (mut talk, greeting) = MailqSession::open(ACCOUNTS, challenge);
         assert!(greeting.starts_with("version zmailer 2.0\n220 MAILQ-V2-CHALLENGE: "));
         let mut world = World::new("c/* command=x\n");
         assert_eq!(talk.say(&mut world, format!("AUTH {user} {answer}\n")), "+OK\n");

@@ -5,14 +5,14 @@ use zsched_core::view::Totals;
 use zsched_core::{Action, Destination, Event, RereadResult};
 use zsched_format::agent_protocol::{AgentLine, ReportStatus};
 use zsched_spool::Arrival;
-use zsched_spool::note::Occasion;
+use zsched_spool::note::OutcomeKind;
 
 /// A recipient: number of its message, and offset in the control file.
 pub type Recipient = (u64, u32);
 
 /// Expected queue of the running scheduler, derived from its events and actions.
 #[derive(Default)]
-pub struct Book {
+pub struct ExpectedQueue {
     messages: BTreeMap<u64, Entry>,
     /// Number of vertices of each destination.
     vertices: BTreeMap<Destination, usize>,
@@ -21,7 +21,7 @@ pub struct Book {
     /// Later reports of agents about such a number do not concern the next message that gets it.
     forgotten: BTreeSet<u64>,
     /// Changes since a client began to read a dump.
-    pub journal: Journal,
+    pub journal: DumpChanges,
 }
 
 /// A message.
@@ -34,15 +34,15 @@ struct Entry {
 
 /// Changes since a client began to read a dump.
 #[derive(Default)]
-pub struct Journal {
-    pub came: BTreeSet<Recipient>,
+pub struct DumpChanges {
+    pub arrived: BTreeSet<Recipient>,
     pub ended: BTreeSet<Recipient>,
     /// Destinations that had no mail for some time.
-    pub dried: BTreeSet<Destination>,
+    pub emptied: BTreeSet<Destination>,
     pub reloaded: bool,
 }
 
-impl Book {
+impl ExpectedQueue {
     /// Records an event before the scheduler handles it.
     ///
     /// `lags`: the event is a line of an agent whose earlier answers are ambiguous, so the
@@ -61,7 +61,7 @@ impl Book {
                     && is_final(report.status)
                 {
                     match lags || self.forgotten.contains(&report.number) {
-                        true => self.doubt(report.number, report.offset),
+                        true => self.mark_unsure(report.number, report.offset),
                         false => self.end(report.number, report.offset),
                     }
                 }
@@ -75,7 +75,7 @@ impl Book {
     pub fn record_action(&mut self, action: &Action) {
         match action {
             Action::Note(note)
-                if !matches!(note.occasion, Occasion::Success | Occasion::Failure) =>
+                if !matches!(note.occasion, OutcomeKind::Success | OutcomeKind::Failure) =>
             {
                 note.offsets.iter().for_each(|offset| self.end(note.name.number(), *offset));
             }
@@ -89,7 +89,7 @@ impl Book {
         if self.messages.contains_key(&number) {
             return;
         }
-        if arrival.unread.is_some() || arrival.is_part {
+        if arrival.next_offset.is_some() || arrival.is_chunk {
             let (path, to_do) = (arrival.name.path(), BTreeMap::new());
             self.messages.insert(number, Entry { path, to_do, unsure: BTreeMap::new() });
             return self.more(number, arrival);
@@ -100,7 +100,7 @@ impl Book {
             *self.vertices.entry(destination.clone()).or_default() += 1;
             for offset in &group.offsets {
                 to_do.insert(*offset, destination.clone());
-                self.journal.came.insert((number, *offset));
+                self.journal.arrived.insert((number, *offset));
             }
         }
         let entry = Entry { path: arrival.name.path(), to_do, unsure: BTreeMap::new() };
@@ -116,9 +116,9 @@ impl Book {
             let destination = Destination::new(&group.channel, &group.host);
             for offset in &group.offsets {
                 entry.unsure.insert(*offset, destination.clone());
-                self.journal.came.insert((number, *offset));
+                self.journal.arrived.insert((number, *offset));
             }
-            self.journal.dried.insert(destination);
+            self.journal.emptied.insert(destination);
         }
     }
 
@@ -136,7 +136,7 @@ impl Book {
                 let unfinished: BTreeSet<u32> = groups.chain(&arrival.locked).copied().collect();
                 let finished = |offset: &&u32| !unfinished.contains(offset);
                 let finished: Vec<u32> = entry.to_do.keys().filter(finished).copied().collect();
-                finished.into_iter().for_each(|offset| self.doubt(number, offset));
+                finished.into_iter().for_each(|offset| self.mark_unsure(number, offset));
             }
             RereadResult::Gone | RereadResult::Malformed(_) => {
                 self.forgotten.insert(number);
@@ -154,7 +154,7 @@ impl Book {
         self.messages.remove(&number);
     }
 
-    fn doubt(&mut self, number: u64, offset: u32) {
+    fn mark_unsure(&mut self, number: u64, offset: u32) {
         let entry = self.messages.get(&number);
         let of = |entry: &Entry| entry.to_do.get(&offset).or(entry.unsure.get(&offset)).cloned();
         let destination = entry.and_then(of);
@@ -182,7 +182,7 @@ impl Book {
         *left -= 1;
         if *left == 0 {
             self.vertices.remove(&destination);
-            self.journal.dried.insert(destination);
+            self.journal.emptied.insert(destination);
         }
     }
 

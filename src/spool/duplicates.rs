@@ -10,16 +10,16 @@ use zsched_format::time::Timestamp;
 
 /// Recipients of one message that dead processes have left locked.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Doubt {
+pub struct PossibleDuplicates {
     /// The message.
     pub spool_id: SpoolId,
     /// The recipients, in the order of the control file.
-    pub recipients: Vec<Doubtful>,
+    pub recipients: Vec<PossibleDuplicate>,
 }
 
 /// A recipient that may already have been delivered to.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Doubtful {
+pub struct PossibleDuplicate {
     /// Offset of its line in the control file.
     pub offset: u32,
     /// Delivery channel, in lower case.
@@ -33,17 +33,17 @@ pub struct Doubtful {
 }
 
 /// Receives the possible duplicates.
-pub type Tell<'t> = &'t mut dyn FnMut(&Doubt);
+pub type DuplicateSink<'t> = &'t mut dyn FnMut(&PossibleDuplicates);
 
-impl Doubt {
+impl PossibleDuplicates {
     /// Creates the report about recipients of a control file, given by index.
     pub(super) fn about(
         name: &SpoolName,
         modified: Timestamp,
         file: &ControlFile,
         places: &[usize],
-    ) -> Doubt {
-        let doubtful = |recipient: &Recipient| Doubtful {
+    ) -> PossibleDuplicates {
+        let doubtful = |recipient: &Recipient| PossibleDuplicate {
             offset: recipient.offset,
             channel: file.get(recipient.quad.channel).to_ascii_lowercase(),
             host: file.get(recipient.quad.host).to_ascii_lowercase(),
@@ -51,6 +51,6 @@ impl Doubt {
             pid: recipient.lock.and_then(PidField::pid).filter(|pid| *pid > 0),
         };
         let recipients = places.iter().map(|place| doubtful(&file.recipients[*place])).collect();
-        Doubt { spool_id: SpoolId { number: name.number(), modified }, recipients }
+        PossibleDuplicates { spool_id: SpoolId { number: name.number(), modified }, recipients }
     }
 }

@@ -5,7 +5,7 @@ use std::collections::BinaryHeap;
 use zsched_format::time::Timestamp;
 
 /// Future events, the earliest first.
-pub struct Agenda<T> {
+pub struct EventQueue<T> {
     heap: BinaryHeap<Entry<T>>,
     planned: u64,
 }
@@ -16,10 +16,10 @@ struct Entry<T> {
     what: T,
 }
 
-impl<T> Agenda<T> {
+impl<T> EventQueue<T> {
     /// Creates an empty queue.
-    pub fn new() -> Agenda<T> {
-        Agenda { heap: BinaryHeap::new(), planned: 0 }
+    pub fn new() -> EventQueue<T> {
+        EventQueue { heap: BinaryHeap::new(), planned: 0 }
     }
 
     /// Plans an event.
@@ -66,7 +66,7 @@ mod tests {
     #[test]
     fn simultaneous_events_come_in_order_of_planning() {
         let at = Timestamp::from_seconds;
-        let mut agenda = Agenda::new();
+        let mut agenda = EventQueue::new();
         for (time, what) in [(2, 'c'), (1, 'a'), (2, 'd'), (1, 'b')] {
             agenda.add(at(time), what);
         }

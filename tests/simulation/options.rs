@@ -5,10 +5,10 @@ use zsched_config::Config;
 use zsched_core::why::Why;
 use zsched_core::{Event, Refusal, Scheduler, Settings};
 use zsched_format::time::Timestamp;
-use zsched_simulation::observer::At;
+use zsched_simulation::observer::SimTime;
 
 /// Options and state of a scheduler.
-pub struct Mode {
+pub struct OptionChecks {
     pub settings: Settings,
     /// The initial scan is over.
     is_loaded: bool,
@@ -17,10 +17,10 @@ pub struct Mode {
     forks: (i64, u32),
 }
 
-impl Mode {
+impl OptionChecks {
     /// Creates the state of a scheduler that starts.
-    pub fn new(settings: Settings) -> Mode {
-        Mode { settings, is_loaded: false, is_draining: false, forks: (0, 0) }
+    pub fn new(settings: Settings) -> OptionChecks {
+        OptionChecks { settings, is_loaded: false, is_draining: false, forks: (0, 0) }
     }
 
     /// Records an event.
@@ -67,7 +67,7 @@ impl Mode {
             // Other destinations that share the window may be ahead in line.
             Why::Window { used, max, name: None, .. } => assert!(used >= max, "there is room"),
             Why::Pace { at: Some(time), .. } => {
-                assert!(core.next_wakeup() <= Some(*time), "nobody wakes what waits for its pace");
+                assert!(core.next_wakeup() <= Some(*time), "no wake-up for a paced destination");
             }
             Why::Pace { at: None, .. } => assert!(core.has_agents(), "a pause without an end"),
             _ => {}
@@ -77,7 +77,7 @@ impl Mode {
     /// Returns true if the scheduler is still putting off due mail of a destination.
     ///
     /// Very much mail is put off in steps.
-    pub fn is_put_off(&self, at: At, core: &Scheduler, channel: &[u8], host: &[u8]) -> bool {
+    pub fn is_put_off(&self, at: SimTime, core: &Scheduler, channel: &[u8], host: &[u8]) -> bool {
         let waits = core.why_thread(channel, host).unwrap_or_default();
         let is_refused = waits.iter().any(|wait| matches!(wait.why, Why::Refused { .. }));
         let is_off = |why: &Why| matches!(why, Why::Retry { .. } | Why::Request { .. });
@@ -102,7 +102,7 @@ impl Mode {
         });
         if let Some(failure) = failure {
             let is_awaited = core.next_wakeup() <= Some(failure.until) || core.has_agents();
-            assert!(is_awaited, "no agent is started any more, after {failure:?}");
+            assert!(is_awaited, "no agent is started after {failure:?}");
             return true;
         }
         let why = &waits.last().expect("a thread with mail waits for something").why;

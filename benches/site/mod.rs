@@ -17,20 +17,20 @@ use zsched_spool::submit::Submitter;
 use zsched_spool::{HashLevel, Spool, SpoolName};
 
 /// A spool, and the files that a scheduler for it reads.
-pub struct Place {
+pub struct Site {
     pub spool: Spool,
     pub zenv: PathBuf,
     pub config: PathBuf,
 }
 
-impl Place {
-    pub fn new(folder: &Path, configuration: &str) -> io::Result<Place> {
+impl Site {
+    pub fn new(folder: &Path, configuration: &str) -> io::Result<Site> {
         let spool = Spool::new(folder.join("postoffice"));
         spool.create()?;
         let (zenv, config) = (folder.join("zmailer.conf"), folder.join("scheduler.cf"));
         fs::write(&zenv, format!("POSTOFFICE={}\n", spool.postoffice().display()))?;
         fs::write(&config, configuration)?;
-        Ok(Place { spool, zenv, config })
+        Ok(Site { spool, zenv, config })
     }
 
     /// Puts a message for some users into the spool, each with a host.

@@ -9,7 +9,7 @@ use zsched_config::Config;
 use zsched_core::view::{RingView, ThreadView};
 use zsched_core::{Action, AgentId, Event, Order, Scheduler};
 use zsched_format::time::Timestamp;
-use zsched_simulation::observer::At;
+use zsched_simulation::observer::SimTime;
 
 /// Time after which an agent gives way to a waiting ring.
 ///
@@ -23,16 +23,16 @@ const SLACK: Duration = Duration::from_secs(3);
 const PRIORITY_STEPS: u32 = 9;
 
 /// A ring: the pattern of its clause, its channel, and its host if its agents serve only that.
-type Name = (String, Box<[u8]>, Option<Box<[u8]>>);
+type RingName = (String, Box<[u8]>, Option<Box<[u8]>>);
 
 /// Rings that wait for an agent, and how long agents take.
 #[derive(Default)]
-pub struct Shares {
-    waiting: BTreeMap<Name, Wait>,
+pub struct AgentWaitChecks {
+    waiting: BTreeMap<RingName, Wait>,
     /// Agents with work, and the start of that work.
     at_work: BTreeMap<AgentId, Timestamp>,
     /// Agents among them that were told to be idle and have not answered.
-    parking: BTreeSet<AgentId>,
+    told_to_idle: BTreeSet<AgentId>,
     /// The longest time in which an agent started, ended its jobs, became idle, or exited.
     longest_work: Duration,
     /// Some configuration had a clause with a priority.
@@ -47,12 +47,12 @@ struct Wait {
     rings: u32,
 }
 
-impl Shares {
+impl AgentWaitChecks {
     /// Records an event before the core handles it.
-    pub fn record_event(&mut self, at: At, event: &Event<'_>) {
+    pub fn record_event(&mut self, at: SimTime, event: &Event<'_>) {
         match event {
             Event::AgentEnded { agent, .. } => self.ends_work(at.now, *agent),
-            Event::AgentSaid { agent, .. } if self.parking.contains(agent) => {
+            Event::AgentSaid { agent, .. } if self.told_to_idle.contains(agent) => {
                 self.ends_work(at.now, *agent);
             }
             // All rings are new, or have new limits.
@@ -72,7 +72,7 @@ impl Shares {
     }
 
     /// Records an action of the core.
-    pub fn record_action(&mut self, at: At, action: &Action) {
+    pub fn record_action(&mut self, at: SimTime, action: &Action) {
         match action {
             Action::StartAgent { agent, .. }
             | Action::Feed { agent, .. }
@@ -83,21 +83,21 @@ impl Shares {
             Action::SendIdle(agent) => {
                 self.ends_work(at.now, *agent);
                 self.at_work.insert(*agent, at.now);
-                self.parking.insert(*agent);
+                self.told_to_idle.insert(*agent);
             }
             _ => {}
         }
     }
 
     fn ends_work(&mut self, now: Timestamp, agent: AgentId) {
-        self.parking.remove(&agent);
+        self.told_to_idle.remove(&agent);
         if let Some(since) = self.at_work.remove(&agent) {
             self.longest_work = self.longest_work.max(now.since(since));
         }
     }
 
     /// Checks all rings. Panics if one has waited for too long.
-    pub fn check_all(&mut self, at: At, core: &Scheduler) {
+    pub fn check_all(&mut self, at: SimTime, core: &Scheduler) {
         let mut waiting = Vec::new();
         for id in core.ring_ids() {
             let ring = core.ring_view(id).expect("a ring that is listed is there");
@@ -143,7 +143,7 @@ fn waits_for_place(thread: &ThreadView<'_>) -> bool {
     waits && thread.unfed > 0 && thread.agents.is_empty()
 }
 
-fn name(ring: &RingView<'_>, thread: &ThreadView<'_>) -> Name {
+fn name(ring: &RingView<'_>, thread: &ThreadView<'_>) -> RingName {
     let pattern = format!("{}/{}", ring.channel_pattern, ring.host_pattern);
     let host = ring.with_host.then(|| thread.destination.host().into());
     (pattern, thread.destination.channel().into(), host)

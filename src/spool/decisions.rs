@@ -8,17 +8,17 @@
 use std::collections::HashMap;
 use std::io::{self, ErrorKind};
 use std::os::unix::fs::FileExt;
-use zsched_format::control_file::diagnostic::{Diagnostic, NOTARY_SEPARATOR};
+use zsched_format::control_file::diagnostic::{DiagnosticRecord, NOTARY_SEPARATOR};
 use zsched_format::control_file::{ControlFile, PidField, Tag, mark};
 
 /// Number of bytes that are read at a time from the end of a large file.
-const PIECE: u64 = 256 * 1024;
+const READ_SIZE: u64 = 256 * 1024;
 
 /// The tag that a `d` line decides; `None` if it reports a delay.
 ///
 /// The action is the second field of the notary data. A line without fields is a failure, as in
 /// ZMailer's `notaryreport`.
-fn verdict(diagnostic: &Diagnostic<'_>) -> Option<Tag> {
+fn verdict(diagnostic: &DiagnosticRecord<'_>) -> Option<Tag> {
     let action = diagnostic.notary.split(|byte| *byte == NOTARY_SEPARATOR).nth(1);
     match action.map(<[u8]>::to_ascii_lowercase).as_deref() {
         None | Some(b"failed") => Some(Tag::Failed),
@@ -30,7 +30,7 @@ fn verdict(diagnostic: &Diagnostic<'_>) -> Option<Tag> {
 /// The final tags that the `d` lines decide, by recipient offset.
 pub fn verdicts(file: &ControlFile) -> HashMap<u32, Tag> {
     let of_line = |value| {
-        let diagnostic = Diagnostic::parse(file.get(value))?;
+        let diagnostic = DiagnosticRecord::parse(file.get(value))?;
         Some((diagnostic.recipient, verdict(&diagnostic)?))
     };
     file.diagnostics.iter().filter_map(|line| of_line(line.value)).collect()
@@ -62,7 +62,7 @@ pub fn complete(
     for (place, tag) in incomplete {
         let recipient = &mut file.recipients[*place];
         recipient.tag =
-            mark::finish(on_disk, recipient.offset, recipient.tag, recipient.lock, *tag)?;
+            mark::write_final_tag(on_disk, recipient.offset, recipient.tag, recipient.lock, *tag)?;
     }
     Ok(())
 }
@@ -87,7 +87,13 @@ pub fn complete_large(
         let (was, lock) = (Tag::from_byte(was), PidField(lock));
         let is_open = was == Tag::Pending || (was == Tag::Locked && is_free(lock));
         if is_open {
-            mark::finish(on_disk, offset, was, Some(lock).filter(|_| was == Tag::Locked), tag)?;
+            mark::write_final_tag(
+                on_disk,
+                offset,
+                was,
+                Some(lock).filter(|_| was == Tag::Locked),
+                tag,
+            )?;
         }
     }
     Ok(())
@@ -100,7 +106,7 @@ pub fn verdicts_of_large(on_disk: &impl FileExt, size: u64) -> io::Result<HashMa
     let mut verdicts = HashMap::new();
     // The current piece ends here, before the lines that have been read.
     let mut end = size;
-    let mut length = PIECE;
+    let mut length = READ_SIZE;
     while end > 0 {
         let start = end.saturating_sub(length);
         let mut piece = vec![0; (end - start) as usize];
@@ -112,7 +118,7 @@ pub fn verdicts_of_large(on_disk: &impl FileExt, size: u64) -> io::Result<HashMa
         };
         if from == piece.len() && start > 0 {
             length *= 2;
-            if length > zsched_format::control_file::LARGEST {
+            if length > zsched_format::control_file::MAX_CONTROL_FILE_SIZE {
                 return Ok(verdicts);
             }
             continue;
@@ -121,7 +127,7 @@ pub fn verdicts_of_large(on_disk: &impl FileExt, size: u64) -> io::Result<HashMa
         if is_last {
             break;
         }
-        (end, length) = (start + from as u64, PIECE);
+        (end, length) = (start + from as u64, READ_SIZE);
         if start == 0 {
             break;
         }
@@ -139,7 +145,7 @@ fn collect(piece: &[u8], verdicts: &mut HashMap<u32, Tag>) -> bool {
             [b'd', ..] => continue,
             _ => return false,
         };
-        if let Some(diagnostic) = Diagnostic::parse(value)
+        if let Some(diagnostic) = DiagnosticRecord::parse(value)
             && let Some(tag) = verdict(&diagnostic)
         {
             // The last line about a recipient counts, as when all of the file is read.
@@ -214,7 +220,7 @@ mod tests {
     fn many_d_lines_are_read_piece_by_piece() {
         let on_disk = file(20_000, &lines(20_000));
         let size = on_disk.text().len() as u64;
-        assert!(size > 3 * PIECE);
+        assert!(size > 3 * READ_SIZE);
         complete_large(&on_disk, size, |_| true).expect("done");
         assert_eq!(tags(&on_disk), "-+ +".repeat(5_000));
     }

@@ -10,14 +10,14 @@ use zsched_core::{AgentEnd, AgentId, Event, Order, RereadResult};
 const MAX_ROUNDS: usize = 3000;
 
 /// Runs until all mail is delivered, unless the settings prevent that.
-pub fn settle(mut world: World) {
+pub fn finish_run(mut world: World) {
     let settings = world.core.settings();
     let may_deliver = !settings.frozen && settings.selection.is_none();
     world.end_trouble();
     world.send_event(Event::InitialScanDone);
     world.send_event(Event::Configured(configuration(0)));
     world.order(Order::ReleaseAll);
-    wake_everything(&mut world);
+    make_all_due(&mut world);
     for _ in 0..MAX_ROUNDS {
         let acted = world.check_once(|world| answer(world) | work(world));
         if acted {
@@ -40,11 +40,11 @@ pub fn settle(mut world: World) {
     let totals = world.core.totals();
     assert_eq!((totals.messages, totals.vertices, totals.recipients), (0, 0, 0), "{dump}");
     assert!(!world.core.has_unwritten());
-    assert!(world.model.orders.is_empty(), "nobody heard of {:?}", world.model.orders);
+    assert!(world.model.orders.is_empty(), "orders without an answer: {:?}", world.model.orders);
 }
 
 /// Makes all mail due. Agents may have put off hosts until the year 2262.
-fn wake_everything(world: &mut World) {
+fn make_all_due(world: &mut World) {
     let groups = world.model.messages.values().flat_map(|message| &message.arrival.groups);
     let hosts: BTreeSet<Box<[u8]>> = groups.map(|group| group.host.clone()).collect();
     for host in hosts {
@@ -56,9 +56,9 @@ fn wake_everything(world: &mut World) {
 fn answer(world: &mut World) -> bool {
     let (notes, removals) = (world.model.notes.clone(), world.model.removals.clone());
     let rereads = world.model.rereads.clone();
-    let is_asked = !world.model.to_keep.is_empty();
+    let is_asked = !world.model.unstored_overrides.is_empty();
     let acted = is_asked || !(notes.is_empty() && removals.is_empty() && rereads.is_empty());
-    world.kept(Ok(()));
+    world.report_stored(Ok(()));
     for ticket in notes {
         world.noted(ticket, Ok(false));
     }
@@ -81,7 +81,7 @@ fn work(world: &mut World) -> bool {
     for agent in agents {
         let Some(puppet) = world.model.agents.get(&agent) else { continue };
         let is_running = puppet.is_running;
-        if !puppet.told.is_empty() {
+        if !puppet.pending_input.is_empty() {
             if !is_running {
                 world.starts(agent, 7);
             }

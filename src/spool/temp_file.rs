@@ -12,29 +12,29 @@ const MODE: u32 = 0o600;
 
 /// A file under a temporary name, which gets its final name when it is complete.
 ///
-/// If this value is dropped before [`keep`](Scratch::keep), the file is removed, under any name
+/// If this value is dropped before [`keep`](TempFile::keep), the file is removed, under any name
 /// that it has by then.
 #[derive(Debug)]
-pub struct Scratch {
+pub struct TempFile {
     path: PathBuf,
     file: File,
     is_kept: bool,
 }
 
-impl Scratch {
+impl TempFile {
     /// Creates a file that does not exist yet.
-    pub fn create(path: impl Into<PathBuf>) -> io::Result<Scratch> {
+    pub fn create(path: impl Into<PathBuf>) -> io::Result<TempFile> {
         let path = path.into();
         let file = OpenOptions::new().write(true).create_new(true).mode(MODE).open(&path)?;
-        Ok(Scratch { path, file, is_kept: false })
+        Ok(TempFile { path, file, is_kept: false })
     }
 
     /// The same, after removing a file that a crash may have left.
-    pub fn create_again(path: impl Into<PathBuf>) -> io::Result<Scratch> {
+    pub fn create_replacing(path: impl Into<PathBuf>) -> io::Result<TempFile> {
         let path = path.into();
         match fs::remove_file(&path) {
             Err(error) if error.kind() != ErrorKind::NotFound => Err(error),
-            _ => Scratch::create(path),
+            _ => TempFile::create(path),
         }
     }
 
@@ -87,7 +87,7 @@ impl Scratch {
     }
 }
 
-impl Drop for Scratch {
+impl Drop for TempFile {
     fn drop(&mut self) {
         if !self.is_kept {
             // The caller already has an error to report.
@@ -104,19 +104,19 @@ mod tests {
     fn file_remains_only_if_kept() {
         let folder = tempfile::tempdir().expect("a folder");
         let at = |name: &str| folder.path().join(name);
-        drop(Scratch::create(at("1")).expect("made"));
+        drop(TempFile::create(at("1")).expect("made"));
         assert!(!at("1").exists());
-        let mut renamed = Scratch::create(at("1")).expect("made");
+        let mut renamed = TempFile::create(at("1")).expect("made");
         renamed.rename(at("2")).expect("renamed");
         assert!(!at("1").exists() && at("2").exists());
         drop(renamed);
         assert!(!at("2").exists(), "the other name goes, too");
-        Scratch::create(at("3")).expect("made").keep();
+        TempFile::create(at("3")).expect("made").keep();
         assert_eq!(fs::metadata(at("3")).expect("it stays").mode() & 0o7777, 0o600);
-        let taken = Scratch::create(at("3")).expect_err("it is there");
+        let taken = TempFile::create(at("3")).expect_err("it is there");
         assert_eq!(taken.kind(), ErrorKind::AlreadyExists);
         assert!(at("3").exists());
-        Scratch::create_again(at("3")).expect("in its place").keep();
+        TempFile::create_replacing(at("3")).expect("in its place").keep();
         assert!(at("3").exists());
     }
 }

@@ -189,11 +189,11 @@ fn foreign_lock_on_pid_file_does_not_prevent_start() {
     let site = Site::new(COUNT);
     let first = site.start();
     let file = fs::File::open(site.path("postoffice/.pid.scheduler")).expect("readable for all");
-    file.lock().expect("nobody holds a lock on it");
+    file.lock().expect("it is not locked");
     assert_eq!(first.end(libc::SIGTERM).code(), Some(0));
     fs::write(site.path("postoffice/.pid.scheduler"), "1\n").expect("written");
     let left = fs::File::open(site.path("postoffice/.pid.scheduler")).expect("readable for all");
-    left.lock().expect("nobody holds a lock on it");
+    left.lock().expect("it is not locked");
     let second = site.start();
     assert_eq!(second.end(libc::SIGTERM).code(), Some(0));
     let mode = fs::metadata(site.path("postoffice/.scheduler.lock")).expect("a lock file");
@@ -218,7 +218,7 @@ fn stale_pid_file_does_not_prevent_start() {
         site.write("postoffice/.pid.scheduler", &number);
         let daemon = site.start();
         assert_eq!(site.read("postoffice/.pid.scheduler"), format!("{}\n", daemon.pid()));
-        assert!(sleeper.try_wait().expect("our child").is_none(), "nobody was killed");
+        assert!(sleeper.try_wait().expect("our child").is_none(), "the process lives");
         assert_eq!(daemon.end(libc::SIGTERM).code(), Some(0));
         assert!(!site.path("postoffice/.pid.scheduler").exists());
     }

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 /// Writes a file under another name, syncs it, and renames it onto the old one.
 ///
 /// Only its owner may read it.
-pub fn replace(
+pub fn write_atomically(
     path: &Path,
     write: impl FnOnce(&mut BufWriter<File>) -> io::Result<()>,
 ) -> io::Result<()> {
@@ -44,8 +44,8 @@ mod tests {
     fn failed_write_leaves_old_file() {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join(".scheduler.learned");
-        replace(&path, |out| out.write_all(b"old")).expect("written");
-        let failed = replace(&path, |_| Err(ErrorKind::StorageFull.into()));
+        write_atomically(&path, |out| out.write_all(b"old")).expect("written");
+        let failed = write_atomically(&path, |_| Err(ErrorKind::StorageFull.into()));
         assert!(failed.is_err());
         assert_eq!(fs::read(&path).expect("it is there"), b"old");
         assert_eq!(fs::read_dir(folder.path()).expect("listed").count(), 1);

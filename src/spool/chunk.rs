@@ -11,25 +11,25 @@ use std::os::unix::fs::FileExt;
 use zsched_format::control_file::{ControlFile, ControlFileError, parse_part};
 
 /// Maximum size of the text before the first recipient, in bytes.
-const LARGEST_HEAD: usize = 64 * 1024;
+const MAX_HEAD_LEN: usize = 64 * 1024;
 /// Number of bytes that are read at a time.
-const PIECE: usize = 256 * 1024;
+const READ_SIZE: usize = 256 * 1024;
 /// Maximum size of a line or of the headers of a group, in bytes.
-const LARGEST_PIECE: usize = 16 << 20;
+const MAX_FIELD_LEN: usize = 16 << 20;
 
 /// Minimum length of a recipient line: `r`, tag, pid, delay column, and four words.
-const SHORTEST_LINE: u64 = 20;
+const MIN_RECIPIENT_LINE_LEN: u64 = 20;
 
 /// Upper bound of the number of recipients after an offset.
 ///
 /// The file has `size` bytes.
-pub fn most_recipients(from: u32, size: u64) -> u32 {
-    let lines = size.saturating_sub(from.into()).div_ceil(SHORTEST_LINE);
+pub fn max_recipients_after(from: u32, size: u64) -> u32 {
+    let lines = size.saturating_sub(from.into()).div_ceil(MIN_RECIPIENT_LINE_LEN);
     u32::try_from(lines).unwrap_or(u32::MAX)
 }
 
 /// A part of a control file.
-pub struct Part {
+pub struct Chunk {
     /// The parsed part. Offsets of recipients are those in the file, all others those in its text.
     pub file: ControlFile,
     /// Offset of the next part; `None` after the last one.
@@ -42,30 +42,30 @@ pub struct Part {
 
 /// The reason why a part cannot be read.
 #[derive(Debug)]
-pub enum NoPart {
+pub enum ChunkError {
     /// The file could not be read.
     Failed(io::Error),
     /// The file cannot be used.
     Malformed(ControlFileError),
 }
 
-impl From<io::Error> for NoPart {
-    fn from(error: io::Error) -> NoPart {
-        NoPart::Failed(error)
+impl From<io::Error> for ChunkError {
+    fn from(error: io::Error) -> ChunkError {
+        ChunkError::Failed(error)
     }
 }
 
 /// Reads the lines from `from` on, up to `at_most` pending recipients and a limited size.
-pub fn read(file: &impl FileExt, from: u32, at_most: usize) -> Result<Part, NoPart> {
-    let mut text = piece(file, 0, LARGEST_HEAD)?;
+pub fn read(file: &impl FileExt, from: u32, at_most: usize) -> Result<Chunk, ChunkError> {
+    let mut text = piece(file, 0, MAX_HEAD_LEN)?;
     let head = end_of_head(&text);
-    if head == text.len() && head == LARGEST_HEAD {
+    if head == text.len() && head == MAX_HEAD_LEN {
         let reason = "no recipient within the first 64 kB of a large file";
-        return Err(NoPart::Malformed(ControlFileError::new(0, reason)));
+        return Err(ChunkError::Malformed(ControlFileError::new(0, reason)));
     }
     text.truncate(head);
     let start = u64::from(from).max(head as u64);
-    let mut size = PIECE;
+    let mut size = READ_SIZE;
     let (lines, is_end) = loop {
         let mut lines = piece(file, start, size)?;
         let is_end = lines.len() < size;
@@ -76,22 +76,22 @@ pub fn read(file: &impl FileExt, from: u32, at_most: usize) -> Result<Part, NoPa
             break (lines, is_all);
         }
         size *= 4;
-        if size > LARGEST_PIECE {
+        if size > MAX_FIELD_LEN {
             let error = ControlFileError::new(start as usize, "a field of more than 16 MiB");
-            return Err(NoPart::Malformed(error));
+            return Err(ChunkError::Malformed(error));
         }
     };
     let end = start + lines.len() as u64;
     let Ok(next) = u32::try_from(end) else {
         let error = ControlFileError::new(start as usize, "the file is larger than 4 GiB");
-        return Err(NoPart::Malformed(error));
+        return Err(ChunkError::Malformed(error));
     };
     text.extend_from_slice(&lines);
-    let mut file = parse_part(text).map_err(NoPart::Malformed)?;
+    let mut file = parse_part(text).map_err(ChunkError::Malformed)?;
     for recipient in &mut file.recipients {
         recipient.offset = (u64::from(recipient.offset) - head as u64 + start) as u32;
     }
-    Ok(Part { file, next: (!is_end).then_some(next), shift: start - head as u64 })
+    Ok(Chunk { file, next: (!is_end).then_some(next), shift: start - head as u64 })
 }
 
 /// Reads `size` bytes, or fewer at the end of the file.
@@ -185,14 +185,14 @@ mod tests {
 
     #[test]
     fn too_long_head_or_field_is_refused() {
-        let text = format!("i 1\nx {}\nr           c h u 0\n", "y".repeat(LARGEST_HEAD));
+        let text = format!("i 1\nx {}\nr           c h u 0\n", "y".repeat(MAX_HEAD_LEN));
         let file = MemoryFile::new(1, text.into_bytes());
-        assert!(matches!(read(&file, 0, 1), Err(NoPart::Malformed(_))));
-        let text = format!("i 1\nr           c h {} 0\n", "y".repeat(PIECE));
+        assert!(matches!(read(&file, 0, 1), Err(ChunkError::Malformed(_))));
+        let text = format!("i 1\nr           c h {} 0\n", "y".repeat(READ_SIZE));
         let file = MemoryFile::new(1, text.into_bytes());
         assert_eq!(read(&file, 0, 1).expect("a part").file.recipients.len(), 1);
-        let text = format!("i 1\nr           c h {} 0\n", "y".repeat(LARGEST_PIECE));
+        let text = format!("i 1\nr           c h {} 0\n", "y".repeat(MAX_FIELD_LEN));
         let file = MemoryFile::new(1, text.into_bytes());
-        assert!(matches!(read(&file, 0, 1), Err(NoPart::Malformed(_))));
+        assert!(matches!(read(&file, 0, 1), Err(ChunkError::Malformed(_))));
     }
 }

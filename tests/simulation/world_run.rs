@@ -10,12 +10,12 @@ use std::time::Duration;
 use zsched_core::{Order, Scheduler};
 use zsched_simulation::Simulation;
 use zsched_simulation::disk::{self, DiskFaults};
-use zsched_simulation::habits::Habits;
+use zsched_simulation::faults::AgentFaults;
 use zsched_spool::HashLevel;
 
 /// How much happens in a world.
 #[derive(Clone, Copy)]
-pub struct Size {
+pub struct WorldSize {
     /// Number of actions: mail, kills, reloads, faults, orders.
     pub actions: usize,
     /// Maximum number of messages that arrive at once.
@@ -29,12 +29,12 @@ pub struct Size {
     pub recovery: u64,
 }
 
-struct Life {
+struct WorldRun {
     world: Simulation<Oracle>,
     random: Rng,
     /// Level of letter folders in the spool.
     level: HashLevel,
-    size: Size,
+    size: WorldSize,
     next_number: u64,
     next_ticket: u64,
     /// Numbers of former messages, which may be used again.
@@ -46,7 +46,7 @@ struct Life {
 }
 
 /// Runs the world of a seed.
-pub fn live(seed: u64, size: Size, trace: &Rc<Trace>) -> Totals {
+pub fn live(seed: u64, size: WorldSize, trace: &Rc<Trace>) -> Totals {
     let mut random = Rng::with_seed(seed);
     let setup = world::setup(seed, &mut random);
     let memory = world::memory(&mut random);
@@ -57,7 +57,7 @@ pub fn live(seed: u64, size: Size, trace: &Rc<Trace>) -> Totals {
     let level = setup.level;
     let world = Simulation::new(setup, hosts, config, oracle);
     let set_back = Duration::ZERO;
-    let mut life = Life {
+    let mut life = WorldRun {
         world,
         random,
         level,
@@ -78,7 +78,7 @@ pub fn live(seed: u64, size: Size, trace: &Rc<Trace>) -> Totals {
     std::mem::take(&mut life.world.observer.totals)
 }
 
-impl Life {
+impl WorldRun {
     fn pass_time(&mut self) {
         let pause = match self.random.u8(0..20) {
             0 => Duration::from_secs(self.random.u64(0..5000)),
@@ -128,7 +128,7 @@ impl Life {
                 self.world.reload(world::config(&self.memory, &mut self.random));
             }
             23 => self.world.drain(),
-            24..=26 => self.world.turn(HOSTS[self.random.usize(0..HOSTS.len())].as_bytes()),
+            24..=26 => self.world.etrn(HOSTS[self.random.usize(0..HOSTS.len())].as_bytes()),
             27 => self.world.set_clock_forward(seconds(&mut self.random, 4000)),
             28 => {
                 let by = seconds(&mut self.random, 4000);
@@ -146,9 +146,9 @@ impl Life {
             32 | 33 => self.world.disk.faults = DiskFaults::default(),
             34 => self.world.kill_agents(),
             35 => self.delete_a_file(),
-            36 | 37 => self.world.kill_when_it_ends_recipients(),
+            36 | 37 => self.world.kill_during_expiry_or_reroute(),
             40..=45 => self.give_random_order(),
-            _ => *self.world.habits_mut() = world::habits(&mut self.random),
+            _ => *self.world.agent_faults_mut() = world::faults(&mut self.random),
         }
     }
 
@@ -195,7 +195,7 @@ impl Life {
         if !numbers.is_empty() {
             let number = numbers[self.random.usize(0..numbers.len())];
             self.world.observer.record_loss(number);
-            self.world.disk.lose(number);
+            self.world.disk.delete_message(number);
             // A scheduler that missed the deletion would take the next file of this number for the
             // old one.
             self.used.retain(|used| *used != number);
@@ -204,9 +204,9 @@ impl Life {
 
     /// Ends all failures and checks that all mail leaves.
     fn recover(&mut self) {
-        *self.world.habits_mut() = Habits::default();
+        *self.world.agent_faults_mut() = AgentFaults::default();
         self.world.disk.faults = DiskFaults::default();
-        self.world.hosts.heal();
+        self.world.hosts.end_faults();
         *self.world.settings_mut() = world::open_settings(&mut self.random);
         if self.is_restricted() {
             self.world.kill();
@@ -217,7 +217,7 @@ impl Life {
         while self.world.at().now < end && !self.is_over() {
             // Mail that is tried on request only needs a request; all other mail must leave without
             // one.
-            self.world.turn(ON_REQUEST.as_bytes());
+            self.world.etrn(ON_REQUEST.as_bytes());
             self.world.start();
             // A scheduler that was about to end may not have stored earlier orders of this kind.
             for order in self.world.core().map_or(Vec::new(), operator::undo) {
@@ -231,9 +231,9 @@ impl Life {
             self.world.core().zip(left.first()).map(|(core, number)| core.why_message(*number));
         assert!(left.is_empty(), "after {hours} h there still are messages {left:?}: {why:?}");
         self.world.observer.operators.check_all_answered();
-        let core = self.world.core().expect("nobody kills it any more");
+        let core = self.world.core().expect("it is no longer killed");
         let totals = core.totals();
-        assert_eq!((totals.messages, totals.threads), (0, 0), "the core knows of something more");
+        assert_eq!((totals.messages, totals.threads), (0, 0), "the core still has mail");
         assert_eq!(self.world.disk.orphans(), 0, "message files without control files");
     }
 

@@ -1,14 +1,14 @@
 //! Decisions from bytes: equal bytes give equal decisions.
 
 /// Bytes that are not used yet.
-pub struct Draw<'a> {
+pub struct ByteSource<'a> {
     rest: &'a [u8],
 }
 
-impl<'a> Draw<'a> {
+impl<'a> ByteSource<'a> {
     /// Returns decisions from the first byte on.
-    pub fn new(bytes: &'a [u8]) -> Draw<'a> {
-        Draw { rest: bytes }
+    pub fn new(bytes: &'a [u8]) -> ByteSource<'a> {
+        ByteSource { rest: bytes }
     }
 
     /// Returns true if all bytes are used: every further decision is 0.

@@ -4,29 +4,29 @@ use std::time::Duration;
 
 /// Rates of faults: the affected share of all jobs, 0 to 1, unless stated otherwise.
 #[derive(Clone, Debug, Default)]
-pub struct Habits {
+pub struct AgentFaults {
     /// Share of starts: the process cannot be started.
     pub start_fails: f64,
     /// Share of starts: the process ends before it asks for work.
-    pub stillborn: f64,
+    pub dies_at_start: f64,
     /// The process dies at any point of the job.
     pub dies: f64,
     /// The process ends with status 0 in the middle of a job.
     ///
     /// It clears its locks before.
     pub stops: f64,
-    /// The process does nothing for [`stall`](Habits::stall).
+    /// The process does nothing for [`stall`](AgentFaults::stall).
     pub stalls: f64,
     /// Duration of a stall.
     pub stall: Duration,
     /// It reports recipients of other jobs, or recipients that do not exist.
-    pub lies: f64,
+    pub reports_others: f64,
     /// It reports everything twice.
     pub repeats: f64,
     /// It writes meaningless bytes.
-    pub babbles: f64,
+    pub writes_garbage: f64,
     /// It sends one `#hungry` too many.
-    pub greedy: f64,
+    pub extra_hungry: f64,
     /// It sends `#resync` although there is work.
     pub resyncs: f64,
     /// It ends the job without reporting its recipients.
@@ -43,14 +43,14 @@ pub struct Habits {
 
 /// The fault in one job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Mishap {
+pub enum Fault {
     /// Nothing.
     None,
     /// The process dies.
     Death(Death),
     /// The process ends in an orderly way.
     Stop,
-    /// See [`Habits::lies`] and the following.
+    /// See [`AgentFaults::reports_others`] and the following.
     Lie,
     /// Everything is reported twice.
     Repetition,
@@ -81,35 +81,35 @@ pub enum Death {
     Reported,
 }
 
-impl Habits {
+impl AgentFaults {
     /// Draws the fault in a job.
-    pub(super) fn mishap(&self, random: &mut fastrand::Rng) -> Mishap {
+    pub(super) fn draw_fault(&self, random: &mut fastrand::Rng) -> Fault {
         let kinds = [
-            (self.dies, Mishap::Death(Death::Locked)),
-            (self.stops, Mishap::Stop),
-            (self.lies, Mishap::Lie),
-            (self.repeats, Mishap::Repetition),
-            (self.babbles, Mishap::Babble),
-            (self.greedy, Mishap::Greed),
-            (self.resyncs, Mishap::Resync),
-            (self.silent, Mishap::Silence),
-            (self.defers_all, Mishap::DeferAll),
+            (self.dies, Fault::Death(Death::Locked)),
+            (self.stops, Fault::Stop),
+            (self.reports_others, Fault::Lie),
+            (self.repeats, Fault::Repetition),
+            (self.writes_garbage, Fault::Babble),
+            (self.extra_hungry, Fault::Greed),
+            (self.resyncs, Fault::Resync),
+            (self.silent, Fault::Silence),
+            (self.defers_all, Fault::DeferAll),
         ];
         let total: f64 = kinds.iter().map(|(part, _)| part).sum();
         if total <= 0.0 {
-            return Mishap::None;
+            return Fault::None;
         }
         let mut drawn = random.f64();
-        for (part, mishap) in kinds {
+        for (part, fault) in kinds {
             if drawn < part {
-                return match mishap {
-                    Mishap::Death(_) => Mishap::Death(Death::draw(random)),
+                return match fault {
+                    Fault::Death(_) => Fault::Death(Death::draw(random)),
                     other => other,
                 };
             }
             drawn -= part;
         }
-        Mishap::None
+        Fault::None
     }
 }
 

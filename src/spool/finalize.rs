@@ -5,7 +5,7 @@
 //! | step | state after a crash |
 //! |---|---|
 //! | lock each recipient with the scheduler's pid | locks of a dead process, which are cleared |
-//! | write the `d` line and sync it | a decision: [`decided`](super::decided) completes the tag |
+//! | write the `d` line and sync it | a decision: [`decided_tag`](super::decided_tag) completes the tag |
 //! | write the tag | finished |
 //!
 //! Without a `d` line there is no lock: the tag alone decides.
@@ -21,14 +21,14 @@ pub trait OpenControlFile: FileExt {
     fn append(&self, lines: &[u8]) -> io::Result<()>;
     /// Syncs tags to disk.
     fn sync(&self) -> io::Result<()>;
-    /// Runs `deed` while other programs of zsched neither lock recipients nor append lines.
-    fn alone<T>(&self, deed: impl FnOnce() -> T) -> T {
-        deed()
+    /// Runs `work` while other programs of zsched neither lock recipients nor append lines.
+    fn with_file_lock<T>(&self, work: impl FnOnce() -> T) -> T {
+        work()
     }
 }
 
 /// The scheduler as the owner of locks.
-pub struct Locker<'o> {
+pub struct RecipientLocker<'o> {
     /// Its pid.
     pub pid: u32,
     /// Determines the owner of a lock. Its own locks of an earlier attempt count as free.
@@ -36,7 +36,7 @@ pub struct Locker<'o> {
 }
 
 /// A recipient as it was read, with the `d` line about its end.
-pub struct Candidate {
+pub struct UnfinishedRecipient {
     /// Offset of its line in the control file.
     pub offset: u32,
     /// Its tag when it was read.
@@ -46,61 +46,65 @@ pub struct Candidate {
     /// The `d` line; empty if the sender did not request it, or it is written already.
     pub line: Vec<u8>,
     /// The tag that an earlier `d` line has decided.
-    pub decided: Option<Tag>,
+    pub decided_tag: Option<Tag>,
     /// True if the sender requested the line.
-    pub is_owed: bool,
+    pub is_requested: bool,
 }
 
 /// A recipient that is locked, or was pending in a file without a pid column.
-pub struct Taken<'c> {
+pub struct LockedRecipient<'c> {
     /// The recipient.
-    pub candidate: &'c Candidate,
+    pub candidate: &'c UnfinishedRecipient,
     tag: Tag,
     lock: Option<PidField>,
 }
 
 /// The result of trying to lock a recipient.
-enum Attempt<'c> {
-    Taken(Taken<'c>),
+enum LockResult<'c> {
+    Taken(LockedRecipient<'c>),
     /// It was finished before.
     Finished,
     /// A living process is delivering to it.
     Busy,
 }
 
-impl Locker<'_> {
+impl RecipientLocker<'_> {
     /// Locks a recipient.
-    fn take<'c>(&self, file: &impl FileExt, candidate: &'c Candidate) -> io::Result<Attempt<'c>> {
+    fn take<'c>(
+        &self,
+        file: &impl FileExt,
+        candidate: &'c UnfinishedRecipient,
+    ) -> io::Result<LockResult<'c>> {
         let offset = candidate.offset;
         let is_free = match candidate.tag {
             Tag::Pending => true,
             Tag::Locked if candidate.lock.is_none_or(|field| (self.owner)(field).is_gone()) => {
-                mark::unlock(file, offset, candidate.lock)? == Tag::Pending
+                mark::clear_dead_lock(file, offset, candidate.lock)? == Tag::Pending
             }
             Tag::Locked => false,
-            _ => return Ok(Attempt::Finished),
+            _ => return Ok(LockResult::Finished),
         };
         if !is_free || !mark::change_tag(file, offset, Tag::Pending, Tag::Locked, self.pid)? {
-            return Ok(Attempt::Busy);
+            return Ok(LockResult::Busy);
         }
         let (tag, lock) = mark::read_tag(file, offset)?;
         let lock = Some(lock).filter(|_| tag == Tag::Locked);
-        Ok(Attempt::Taken(Taken { candidate, tag, lock }))
+        Ok(LockResult::Taken(LockedRecipient { candidate, tag, lock }))
     }
 
     /// Locks recipients. Also returns true if a living process has one of them.
-    pub fn take_all<'c>(
+    pub fn lock_all<'c>(
         &self,
         file: &impl OpenControlFile,
-        candidates: impl Iterator<Item = &'c Candidate>,
-    ) -> io::Result<(Vec<Taken<'c>>, bool)> {
+        candidates: impl Iterator<Item = &'c UnfinishedRecipient>,
+    ) -> io::Result<(Vec<LockedRecipient<'c>>, bool)> {
         let (mut all, mut is_busy) = (Vec::new(), false);
-        file.alone(|| {
+        file.with_file_lock(|| {
             for candidate in candidates {
                 match self.take(file, candidate)? {
-                    Attempt::Taken(taken) => all.push(taken),
-                    Attempt::Busy => is_busy = true,
-                    Attempt::Finished => {}
+                    LockResult::Taken(taken) => all.push(taken),
+                    LockResult::Busy => is_busy = true,
+                    LockResult::Finished => {}
                 }
             }
             Ok((all, is_busy))
@@ -108,22 +112,25 @@ impl Locker<'_> {
     }
 
     /// Finishes recipients without a `d` line. Returns true if a living process has one of them.
-    fn mark_all<'c>(
+    fn finish_unlocked<'c>(
         &self,
         file: &impl OpenControlFile,
-        candidates: impl Iterator<Item = &'c Candidate>,
+        candidates: impl Iterator<Item = &'c UnfinishedRecipient>,
         tag: Tag,
     ) -> io::Result<bool> {
         let mut is_busy = false;
-        file.alone(|| {
-            for Candidate { offset, tag: was, lock, decided, .. } in candidates {
+        file.with_file_lock(|| {
+            for UnfinishedRecipient { offset, tag: was, lock, decided_tag: decided, .. } in
+                candidates
+            {
                 let tag = decided.unwrap_or(tag);
                 let is_open = match was {
                     Tag::Pending => true,
                     Tag::Locked => lock.is_none_or(|field| (self.owner)(field).is_gone()),
                     _ => continue,
                 };
-                is_busy |= !is_open || mark::finish(file, *offset, *was, *lock, tag)? != tag;
+                is_busy |=
+                    !is_open || mark::write_final_tag(file, *offset, *was, *lock, tag)? != tag;
             }
             Ok(is_busy)
         })
@@ -134,22 +141,22 @@ impl Locker<'_> {
     ///
     /// Fails with [`ErrorKind::ResourceBusy`] if a living process has one of them. The others are
     /// finished then. After any error it can be called again.
-    pub fn end(
+    pub fn finish_recipients(
         &self,
         file: &impl OpenControlFile,
-        candidates: &[Candidate],
+        candidates: &[UnfinishedRecipient],
         tag: Tag,
     ) -> io::Result<bool> {
-        let is_noted = |candidate: &&Candidate| !candidate.line.is_empty();
+        let is_noted = |candidate: &&UnfinishedRecipient| !candidate.line.is_empty();
         let unnoted = || candidates.iter().filter(|candidate| candidate.line.is_empty());
-        let mut is_busy = self.mark_all(file, unnoted(), tag)?;
+        let mut is_busy = self.finish_unlocked(file, unnoted(), tag)?;
         if unnoted().next().is_some() {
             file.sync()?;
         }
-        let (taken, has_busy) = self.take_all(file, candidates.iter().filter(is_noted))?;
+        let (taken, has_busy) = self.lock_all(file, candidates.iter().filter(is_noted))?;
         is_busy |= has_busy;
         // An agent has marked these as failed meanwhile, and has left the line to the scheduler.
-        let has_failed = |one: &&Candidate| tag == Tag::Failed && one.tag == Tag::Failed;
+        let has_failed = |one: &&UnfinishedRecipient| tag == Tag::Failed && one.tag == Tag::Failed;
         let failed = candidates.iter().filter(has_failed);
         let noted = taken.iter().map(|one| one.candidate).chain(failed);
         let lines: Vec<u8> = noted.flat_map(|one| &one.line).copied().collect();
@@ -157,9 +164,9 @@ impl Locker<'_> {
             file.append(&lines)?;
         }
         // An agent that was believed to have ended may have written such a line itself.
-        let is_owed = !lines.is_empty() || candidates.iter().any(|one| one.is_owed);
-        for Taken { candidate, tag: was, lock } in taken {
-            mark::finish(file, candidate.offset, was, lock, tag)?;
+        let is_owed = !lines.is_empty() || candidates.iter().any(|one| one.is_requested);
+        for LockedRecipient { candidate, tag: was, lock } in taken {
+            mark::write_final_tag(file, candidate.offset, was, lock, tag)?;
         }
         if is_busy { Err(ErrorKind::ResourceBusy.into()) } else { Ok(is_owed) }
     }

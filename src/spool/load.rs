@@ -1,12 +1,12 @@
 //! Loads a control file that was found in the spool.
 
+use super::chunk::{self, ChunkError};
 use super::folder::exists;
-use super::part::{self, NoPart};
 use super::removals::RemovalList;
 use super::remove::{self, Reason};
 use super::{
-    Arrival, Doubt, HashFolder, HashLevel, LockOwner, Portion, Spool, SpoolName, Tell, decided,
-    folder, owner_at_load, owner_of,
+    Arrival, DuplicateSink, HashFolder, HashLevel, LockOwner, Portion, PossibleDuplicates, Spool,
+    SpoolName, decisions, folder, owner_of, owner_when_unloaded,
 };
 use std::fs::{self, File, Metadata, OpenOptions};
 use std::io::{self, ErrorKind};
@@ -17,15 +17,15 @@ use zsched_format::time::Timestamp;
 use zsched_sys as sys;
 
 /// Maximum size of a control file that is always read as a whole, in bytes.
-const SMALL: u64 = 1 << 20;
+const MAX_WHOLE_READ: u64 = 1 << 20;
 /// Number of bytes of a larger file that are searched at a time.
 ///
 /// It may be slightly exceeded.
-const READ_AT_A_TIME: u32 = 16 << 20;
+const CHUNK_SIZE: u32 = 16 << 20;
 
 /// The result of loading a control file.
 #[derive(Debug)]
-pub enum Found {
+pub enum LoadResult {
     /// The file is valid.
     Arrival(Arrival),
     /// There is no regular file of this name.
@@ -51,17 +51,17 @@ pub enum Found {
 ///
 /// With it, loading needs no second call.
 #[derive(Clone, Copy, Debug)]
-pub struct Look {
+pub struct FileStat {
     size: u64,
     /// Last change of the inode: the time when the file arrived.
     pub changed: Timestamp,
 }
 
-impl Look {
+impl FileStat {
     /// Examines the control file of a message. Returns `None` if there is no regular file.
-    pub fn at(spool: &Spool, name: &SpoolName) -> io::Result<Option<Look>> {
+    pub fn at(spool: &Spool, name: &SpoolName) -> io::Result<Option<FileStat>> {
         match fs::symlink_metadata(spool.control_file(name)) {
-            Ok(metadata) if metadata.is_file() => Ok(Some(Look {
+            Ok(metadata) if metadata.is_file() => Ok(Some(FileStat {
                 size: metadata.len(),
                 changed: Timestamp::from_parts(metadata.ctime(), metadata.ctime_nsec()),
             })),
@@ -77,38 +77,39 @@ impl Look {
 /// In a spool with hash levels, a file in the top folder is moved down first. `tell` receives
 /// possible duplicates, and then locks of dead processes are cleared, in the file as well. A file
 /// that cannot be used is moved aside together with its message.
-pub fn read(
+pub fn load(
     spool: &Spool,
     level: HashLevel,
     name: SpoolName,
     at_most: Option<u32>,
-    tell: Tell<'_>,
-) -> Found {
-    match Look::at(spool, &name) {
-        Ok(Some(look)) => read_looked_at(spool, level, name, &look, at_most, tell),
-        Ok(None) => Found::Nothing,
-        Err(error) => Found::Failed(error),
+    tell: DuplicateSink<'_>,
+) -> LoadResult {
+    match FileStat::at(spool, &name) {
+        Ok(Some(look)) => load_examined(spool, level, name, &look, at_most, tell),
+        Ok(None) => LoadResult::Nothing,
+        Err(error) => LoadResult::Failed(error),
     }
 }
 
 /// The same, for a file that has just been examined.
-pub fn read_looked_at(
+pub fn load_examined(
     spool: &Spool,
     level: HashLevel,
     name: SpoolName,
-    look: &Look,
+    look: &FileStat,
     at_most: Option<u32>,
-    tell: Tell<'_>,
-) -> Found {
+    tell: DuplicateSink<'_>,
+) -> LoadResult {
     let name = match settle(spool, level, name) {
         Ok(name) => name,
-        Err(error) => return Found::Failed(error),
+        Err(error) => return LoadResult::Failed(error),
     };
-    let portion = at_most.map(|at_most| Portion { from: 0, at_most });
-    match examine(spool, &name, look, portion, (owner_at_load, tell)) {
-        Ok(arrival) => Found::Arrival(arrival),
+    let portion = at_most.map(|at_most| Portion { from: 0, max_recipients: at_most });
+    match examine(spool, &name, look, portion, (owner_when_unloaded, tell)) {
+        Ok(arrival) => LoadResult::Arrival(arrival),
         Err(problem) => problem.found(|| {
-            set_aside(spool, &name).or_else(|_| remove::hide(spool, &name, Reason::Malformed))
+            move_aside_malformed(spool, &name)
+                .or_else(|_| remove::hide(spool, &name, Reason::Malformed))
         }),
     }
 }
@@ -116,38 +117,43 @@ pub fn read_looked_at(
 /// Loads a further portion of a partly loaded message.
 ///
 /// Recipients that a living process has locked do not prevent this. They are listed as locked.
-pub fn read_more(spool: &Spool, name: SpoolName, portion: Portion, tell: Tell<'_>) -> Found {
-    let look = match Look::at(spool, &name) {
+pub fn load_more(
+    spool: &Spool,
+    name: SpoolName,
+    portion: Portion,
+    tell: DuplicateSink<'_>,
+) -> LoadResult {
+    let look = match FileStat::at(spool, &name) {
         Ok(Some(look)) => look,
-        Ok(None) => return Found::Nothing,
-        Err(error) => return Found::Failed(error),
+        Ok(None) => return LoadResult::Nothing,
+        Err(error) => return LoadResult::Failed(error),
     };
     match examine(spool, &name, &look, Some(portion), (owner_of, tell)) {
-        Ok(arrival) => Found::Arrival(arrival),
-        Err(problem) => problem.found(|| set_aside(spool, &name)),
+        Ok(arrival) => LoadResult::Arrival(arrival),
+        Err(problem) => problem.found(|| move_aside_malformed(spool, &name)),
     }
 }
 
 /// Loads the control file of a message that is already loaded.
 ///
 /// Recipients that a living process has locked do not prevent this. They are listed as locked.
-pub fn read_again(spool: &Spool, name: SpoolName, tell: Tell<'_>) -> Found {
-    let look = match Look::at(spool, &name) {
+pub fn reload(spool: &Spool, name: SpoolName, tell: DuplicateSink<'_>) -> LoadResult {
+    let look = match FileStat::at(spool, &name) {
         Ok(Some(look)) => look,
-        Ok(None) => return Found::Nothing,
-        Err(error) => return Found::Failed(error),
+        Ok(None) => return LoadResult::Nothing,
+        Err(error) => return LoadResult::Failed(error),
     };
     match parse_and_clear(spool, &name, &look, (owner_of, tell)) {
-        Ok((file, received)) => Found::Arrival(arrival(name, &file, &look, received)),
-        Err(problem) => problem.found(|| set_aside(spool, &name)),
+        Ok((file, received)) => LoadResult::Arrival(arrival(name, &file, &look, received)),
+        Err(problem) => problem.found(|| move_aside_malformed(spool, &name)),
     }
 }
 
 /// Moves a malformed message to `postman/`.
 ///
 /// It is listed first, because a kill may leave its message file in `queue/`.
-fn set_aside(spool: &Spool, name: &SpoolName) -> io::Result<PathBuf> {
-    let mut removals = RemovalList::new(spool.removals_of_reader_file());
+fn move_aside_malformed(spool: &Spool, name: &SpoolName) -> io::Result<PathBuf> {
+    let mut removals = RemovalList::new(spool.reader_removals_file());
     if let Err(error) = removals.write(spool, std::iter::once(name)) {
         log::warn!("{}: {error}", removals.path().display());
     }
@@ -157,7 +163,12 @@ fn set_aside(spool: &Spool, name: &SpoolName) -> io::Result<PathBuf> {
 /// Clears the locks of dead processes in a control file, among them the given one.
 ///
 /// `tell` receives the possible duplicates before.
-pub fn clear_locks(spool: &Spool, name: &SpoolName, dead: u32, tell: Tell<'_>) -> io::Result<()> {
+pub fn clear_locks(
+    spool: &Spool,
+    name: &SpoolName,
+    dead: u32,
+    tell: DuplicateSink<'_>,
+) -> io::Result<()> {
     let path = spool.control_file(name);
     let mut file = match OpenOptions::new().read(true).write(true).open(&path) {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
@@ -165,10 +176,10 @@ pub fn clear_locks(spool: &Spool, name: &SpoolName, dead: u32, tell: Tell<'_>) -
     };
     let metadata = file.metadata()?;
     let modified = modified(&metadata);
-    if metadata.len() > control_file::LARGE {
+    if metadata.len() > control_file::MAX_QUERY_SIZE {
         return clear_locks_in_parts(spool, &file, name, modified, dead, tell);
     }
-    let text = control_file::contents(&mut file, metadata.len())?;
+    let text = control_file::read_all(&mut file, metadata.len())?;
     let Ok(mut parsed) = control_file::parse(text) else {
         return Ok(());
     };
@@ -183,19 +194,19 @@ fn clear_locks_in_parts(
     name: &SpoolName,
     modified: Timestamp,
     dead: u32,
-    tell: Tell<'_>,
+    tell: DuplicateSink<'_>,
 ) -> io::Result<()> {
     let owner = |field| owner_after_death(field, dead, modified);
     let size = file.metadata()?.len();
-    decided::complete_large(file, size, |field| owner(field).is_gone())?;
+    decisions::complete_large(file, size, |field| owner(field).is_gone())?;
     let received = fs::metadata(spool.message_file(name)).map_or(modified, |m| self::modified(&m));
     let mut from = Some(0);
     while let Some(at) = from {
-        let mut part = match part::read(file, at, usize::MAX) {
+        let mut part = match chunk::read(file, at, usize::MAX) {
             Ok(part) => part,
-            Err(NoPart::Failed(error)) => return Err(error),
+            Err(ChunkError::Failed(error)) => return Err(error),
             // The next program that reads the file will report the error.
-            Err(NoPart::Malformed(_)) => return Ok(()),
+            Err(ChunkError::Malformed(_)) => return Ok(()),
         };
         unlock_dead(file, (name, received), &mut part.file, owner, &mut *tell)?;
         from = part.next;
@@ -218,10 +229,10 @@ pub fn unlock_dead(
     message: (&SpoolName, Timestamp),
     file: &mut ControlFile,
     owner: impl Fn(PidField) -> LockOwner,
-    tell: Tell<'_>,
+    tell: DuplicateSink<'_>,
 ) -> io::Result<()> {
-    let incomplete = decided::incomplete(file, |field| owner(field).is_gone());
-    decided::complete(on_disk, file, &incomplete)?;
+    let incomplete = decisions::incomplete(file, |field| owner(field).is_gone());
+    decisions::complete(on_disk, file, &incomplete)?;
     let owner =
         |recipient: &control_file::Recipient| recipient.lock.map_or(LockOwner::Dead, &owner);
     let locked = file.recipients.iter().enumerate().filter(|(_, r)| r.tag == Tag::Locked);
@@ -232,11 +243,11 @@ pub fn unlock_dead(
     let of_agents = gone.iter().filter(|(_, owner)| *owner == LockOwner::Dead);
     let doubtful: Vec<usize> = of_agents.map(|(place, _)| *place).collect();
     if !doubtful.is_empty() {
-        tell(&Doubt::about(message.0, message.1, file, &doubtful));
+        tell(&PossibleDuplicates::about(message.0, message.1, file, &doubtful));
     }
     for (place, _) in gone {
         let recipient = &mut file.recipients[place];
-        recipient.tag = mark::unlock(on_disk, recipient.offset, recipient.lock)?;
+        recipient.tag = mark::clear_dead_lock(on_disk, recipient.offset, recipient.lock)?;
     }
     Ok(())
 }
@@ -250,7 +261,7 @@ pub fn holder(file: &ControlFile) -> Option<u32> {
 /// Determines the owner of a lock, given the file's last change.
 type OwnerOf = fn(PidField, Timestamp) -> LockOwner;
 
-enum Problem {
+enum LoadError {
     Gone,
     Locked(u32),
     Malformed(ControlFileError),
@@ -258,24 +269,24 @@ enum Problem {
     NoQueue,
 }
 
-impl Problem {
+impl LoadError {
     /// The result for the caller. A malformed file is moved away.
-    fn found(self, move_away: impl FnOnce() -> io::Result<PathBuf>) -> Found {
+    fn found(self, move_away: impl FnOnce() -> io::Result<PathBuf>) -> LoadResult {
         match self {
-            Problem::Gone => Found::Nothing,
-            Problem::Locked(pid) => Found::Locked(pid),
-            Problem::Failed(error) => Found::Failed(error),
-            Problem::NoQueue => Found::NoQueue,
-            Problem::Malformed(error) => Found::Malformed { error, moved: move_away() },
+            LoadError::Gone => LoadResult::Nothing,
+            LoadError::Locked(pid) => LoadResult::Locked(pid),
+            LoadError::Failed(error) => LoadResult::Failed(error),
+            LoadError::NoQueue => LoadResult::NoQueue,
+            LoadError::Malformed(error) => LoadResult::Malformed { error, moved: move_away() },
         }
     }
 }
 
-impl From<io::Error> for Problem {
-    fn from(error: io::Error) -> Problem {
+impl From<io::Error> for LoadError {
+    fn from(error: io::Error) -> LoadError {
         match error.kind() {
-            ErrorKind::NotFound => Problem::Gone,
-            _ => Problem::Failed(error),
+            ErrorKind::NotFound => LoadError::Gone,
+            _ => LoadError::Failed(error),
         }
     }
 }
@@ -345,24 +356,24 @@ fn finish_move(spool: &Spool, name: &SpoolName) -> io::Result<()> {
     }
     folder::make_below(spool.queue(), name.folder(), true)?;
     sys::rename_new(&message_at_top, &message)?;
-    log::warn!("{name}: its message was still at the top of queue/, and is moved");
+    log::warn!("{name}: its message file was still in the top folder of queue/; moved");
     Ok(())
 }
 
 fn examine(
     spool: &Spool,
     name: &SpoolName,
-    look: &Look,
+    look: &FileStat,
     portion: Option<Portion>,
-    (owner, tell): (OwnerOf, Tell<'_>),
-) -> Result<Arrival, Problem> {
-    if let Some(portion) = portion.filter(|_| look.size > SMALL) {
+    (owner, tell): (OwnerOf, DuplicateSink<'_>),
+) -> Result<Arrival, LoadError> {
+    if let Some(portion) = portion.filter(|_| look.size > MAX_WHOLE_READ) {
         return examine_parts(spool, name, look, portion, (owner, tell));
     }
     let (file, received) = parse_and_clear(spool, name, look, (owner, tell))?;
     let is_beginning = portion.is_none_or(|portion| portion.from == 0);
     if let Some(pid) = holder(&file).filter(|_| is_beginning) {
-        return Err(Problem::Locked(pid));
+        return Err(LoadError::Locked(pid));
     }
     let mut arrival = arrival(name.clone(), &file, look, received);
     if let Some(portion) = portion {
@@ -371,14 +382,14 @@ fn examine(
     Ok(arrival)
 }
 
-/// The same for a large file, of which only a part is read.
+/// The same for a large file, of which only a chunk is read.
 fn examine_parts(
     spool: &Spool,
     name: &SpoolName,
-    look: &Look,
+    look: &FileStat,
     portion: Portion,
-    (owner, tell): (OwnerOf, Tell<'_>),
-) -> Result<Arrival, Problem> {
+    (owner, tell): (OwnerOf, DuplicateSink<'_>),
+) -> Result<Arrival, LoadError> {
     let path = spool.control_file(name);
     let on_disk = open(&path)?;
     complete_large(&path, owner)?;
@@ -386,35 +397,35 @@ fn examine_parts(
     let mut received = None;
     loop {
         let has = all.as_ref().map_or(0, |all| all.pending() + all.locked.len());
-        let left = portion.at_most as usize - has;
-        let part = part::read(&on_disk, from, left.max(1)).map_err(|error| match error {
-            NoPart::Failed(error) => error.into(),
-            NoPart::Malformed(error) => Problem::Malformed(error),
+        let left = portion.max_recipients as usize - has;
+        let chunk = chunk::read(&on_disk, from, left.max(1)).map_err(|error| match error {
+            ChunkError::Failed(error) => error.into(),
+            ChunkError::Malformed(error) => LoadError::Malformed(error),
         })?;
-        let mut file = part.file;
-        check_headers(&file).map_err(Problem::Malformed)?;
+        let mut file = chunk.file;
+        check_headers(&file).map_err(LoadError::Malformed)?;
         if all.is_none() {
             received = check_message(spool, name, &file)?;
         }
         let message = (name, received.unwrap_or(look.changed));
         clear_dead_locks(&path, message, &mut file, (owner, &mut *tell))?;
         if let Some(pid) = holder(&file).filter(|_| portion.from == 0) {
-            return Err(Problem::Locked(pid));
+            return Err(LoadError::Locked(pid));
         }
         let mut more = arrival(name.clone(), &file, look, received);
-        (more.unread, more.is_part) = (part.next, true);
-        more.max_unread = part.next.map_or(0, |next| part::most_recipients(next, look.size));
+        (more.next_offset, more.is_chunk) = (chunk.next, true);
+        more.max_unread = chunk.next.map_or(0, |next| chunk::max_recipients_after(next, look.size));
         match &mut all {
             None => all = Some(more),
             Some(all) => all.add(more),
         }
-        let all = all.as_mut().expect("it was put there just now");
+        let all = all.as_mut().expect("an arrival is stored above");
         if portion.from > 0 {
-            all.turns.clear();
+            all.etrn_hosts.clear();
         }
-        let is_full = all.pending() + all.locked.len() >= portion.at_most as usize;
-        match part.next {
-            Some(next) if !is_full && next - portion.from < READ_AT_A_TIME => from = next,
+        let is_full = all.pending() + all.locked.len() >= portion.max_recipients as usize;
+        match chunk.next {
+            Some(next) if !is_full && next - portion.from < CHUNK_SIZE => from = next,
             _ => return Ok(all.clone()),
         }
     }
@@ -425,7 +436,7 @@ fn complete_large(path: &Path, owner: OwnerOf) -> io::Result<()> {
     let on_disk = OpenOptions::new().read(true).write(true).open(path)?;
     let metadata = on_disk.metadata()?;
     let modified = modified(&metadata);
-    decided::complete_large(&on_disk, metadata.len(), |field| owner(field, modified).is_gone())
+    decisions::complete_large(&on_disk, metadata.len(), |field| owner(field, modified).is_gone())
 }
 
 fn open(path: &Path) -> io::Result<File> {
@@ -439,12 +450,12 @@ fn open(path: &Path) -> io::Result<File> {
 fn parse_and_clear(
     spool: &Spool,
     name: &SpoolName,
-    look: &Look,
-    (owner, tell): (OwnerOf, Tell<'_>),
-) -> Result<(ControlFile, Option<Timestamp>), Problem> {
+    look: &FileStat,
+    (owner, tell): (OwnerOf, DuplicateSink<'_>),
+) -> Result<(ControlFile, Option<Timestamp>), LoadError> {
     let path = spool.control_file(name);
-    let mut file = control_file::parse(contents(&path, look)?).map_err(Problem::Malformed)?;
-    check_headers(&file).map_err(Problem::Malformed)?;
+    let mut file = control_file::parse(contents(&path, look)?).map_err(LoadError::Malformed)?;
+    check_headers(&file).map_err(LoadError::Malformed)?;
     let received = check_message(spool, name, &file)?;
     let message = (name, received.unwrap_or(look.changed));
     clear_dead_locks(&path, message, &mut file, (owner, tell))?;
@@ -452,13 +463,13 @@ fn parse_and_clear(
 }
 
 /// Reads the text of a control file.
-fn contents(path: &Path, look: &Look) -> Result<Vec<u8>, Problem> {
+fn contents(path: &Path, look: &FileStat) -> Result<Vec<u8>, LoadError> {
     let mut file = open(path)?;
-    control_file::contents(&mut file, look.size).map_err(|error| match error.kind() {
+    control_file::read_all(&mut file, look.size).map_err(|error| match error.kind() {
         ErrorKind::FileTooLarge => {
-            let limit = control_file::LARGEST >> 20;
+            let limit = control_file::MAX_CONTROL_FILE_SIZE >> 20;
             let reason = format!("the file is larger than {limit} MiB");
-            Problem::Malformed(ControlFileError::new(0, reason))
+            LoadError::Malformed(ControlFileError::new(0, reason))
         }
         _ => error.into(),
     })
@@ -479,7 +490,7 @@ pub fn check_name(name: &SpoolName, file: &ControlFile) -> Result<(), ControlFil
 ///
 /// Agents refuse a file without it, and later fields may be missing, too.
 pub fn check_headers(file: &ControlFile) -> Result<(), ControlFileError> {
-    match file.block_without_end {
+    match file.unterminated_block {
         Some(offset) => Err(ControlFileError::new(offset as usize, "the headers have no end")),
         None => Ok(()),
     }
@@ -495,15 +506,15 @@ fn check_message(
     spool: &Spool,
     name: &SpoolName,
     file: &ControlFile,
-) -> Result<Option<Timestamp>, Problem> {
+) -> Result<Option<Timestamp>, LoadError> {
     if file.name().is_none() {
         return Ok(None);
     }
-    check_name(name, file).map_err(Problem::Malformed)?;
-    let malformed = |reason: String| Problem::Malformed(error_in_name(file, reason));
+    check_name(name, file).map_err(LoadError::Malformed)?;
+    let malformed = |reason: String| LoadError::Malformed(error_in_name(file, reason));
     let error = match fs::metadata(spool.message_file(name)) {
         Ok(message) if message.is_file() => return Ok(Some(modified(&message))),
-        Ok(_) => return Err(malformed("the message file is no regular file".to_string())),
+        Ok(_) => return Err(malformed("the message file is not a regular file".to_string())),
         Err(error) => error,
     };
     // Another process may have removed both files meanwhile.
@@ -511,7 +522,7 @@ fn check_message(
         return Err(error.into());
     }
     if is_empty(spool.queue())? {
-        return Err(Problem::NoQueue);
+        return Err(LoadError::NoQueue);
     }
     Err(malformed("there is no message file".to_string()))
 }
@@ -532,11 +543,11 @@ fn clear_dead_locks(
     path: &Path,
     message: (&SpoolName, Timestamp),
     file: &mut ControlFile,
-    (owner, tell): (OwnerOf, Tell<'_>),
+    (owner, tell): (OwnerOf, DuplicateSink<'_>),
 ) -> io::Result<()> {
     let is_locked = |recipient: &control_file::Recipient| recipient.tag == Tag::Locked;
     let has_locks = file.recipients.iter().any(is_locked);
-    if !has_locks && decided::incomplete(file, |_| false).is_empty() {
+    if !has_locks && decisions::incomplete(file, |_| false).is_empty() {
         return Ok(());
     }
     let modified = modified(&fs::symlink_metadata(path)?);
@@ -545,7 +556,7 @@ fn clear_dead_locks(
         is_locked(recipient) && recipient.lock.is_none_or(is_gone)
     };
     let has_work =
-        file.recipients.iter().any(is_free) || !decided::incomplete(file, |_| false).is_empty();
+        file.recipients.iter().any(is_free) || !decisions::incomplete(file, |_| false).is_empty();
     if !has_work {
         return Ok(());
     }
@@ -556,7 +567,7 @@ fn clear_dead_locks(
 fn arrival(
     name: SpoolName,
     file: &ControlFile,
-    look: &Look,
+    look: &FileStat,
     received: Option<Timestamp>,
 ) -> Arrival {
     Arrival::new(name, file, received.unwrap_or(look.changed), look.changed)
@@ -592,8 +603,8 @@ mod tests {
     /// Settles `4711` found in `folder`, and returns the folder in which it is used.
     fn used_at(spool: &Spool, folder: HashFolder) -> String {
         let name = SpoolName::new(folder, NUMBER).expect("a name");
-        match read(spool, HashLevel::Once, name, None, &mut |_| {}) {
-            Found::Arrival(arrival) => arrival.name.path(),
+        match load(spool, HashLevel::Once, name, None, &mut |_| {}) {
+            LoadResult::Arrival(arrival) => arrival.name.path(),
             other => panic!("{other:?}"),
         }
     }
@@ -619,8 +630,8 @@ mod tests {
         put(&spool, "queue/4711", "one's message");
         put(&spool, "queue/F", "in the way of the folder");
         let name = SpoolName::new(HashFolder::of(4711, HashLevel::Once), NUMBER).expect("a name");
-        let found = read(&spool, HashLevel::Once, name, None, &mut |_| {});
-        assert!(matches!(found, Found::Failed(_)), "{found:?}");
+        let found = load(&spool, HashLevel::Once, name, None, &mut |_| {});
+        assert!(matches!(found, LoadResult::Failed(_)), "{found:?}");
         fs::remove_file(spool.postoffice().join("queue/F")).expect("it was there");
         assert_eq!(used_at(&spool, HashFolder::of(4711, HashLevel::Once)), "F/4711");
         assert_eq!(text(&spool, "queue/F/4711").as_deref(), Some("one's message"));
@@ -633,8 +644,8 @@ mod tests {
         put(&spool, "queue/4711", "one's message, or another's");
         std::os::unix::fs::symlink("F", spool.queue().join("F")).expect("a link to itself");
         let name = SpoolName::new(HashFolder::of(4711, HashLevel::Once), NUMBER).expect("a name");
-        let found = read(&spool, HashLevel::Once, name, None, &mut |_| {});
-        assert!(matches!(found, Found::Failed(_)), "{found:?}");
+        let found = load(&spool, HashLevel::Once, name, None, &mut |_| {});
+        assert!(matches!(found, LoadResult::Failed(_)), "{found:?}");
         assert!(text(&spool, "queue/4711").is_some() && text(&spool, "transport/F/4711").is_some());
     }
 
@@ -646,8 +657,8 @@ mod tests {
         put(&spool, "queue/4711", "two's message");
         let below = HashFolder::of(4711, HashLevel::Once);
         let name = SpoolName::new(below, NUMBER).expect("a name");
-        let found = read(&spool, HashLevel::Once, name, None, &mut |_| {});
-        assert!(matches!(found, Found::Malformed { .. }), "{found:?}");
+        let found = load(&spool, HashLevel::Once, name, None, &mut |_| {});
+        assert!(matches!(found, LoadResult::Malformed { .. }), "{found:?}");
         assert_eq!(text(&spool, "queue/4711").as_deref(), Some("two's message"));
     }
 
@@ -673,15 +684,15 @@ mod tests {
         let (_folder, spool) = spool();
         put(&spool, "transport/F/4711", "one");
         let name = SpoolName::new(HashFolder::of(4711, HashLevel::Once), NUMBER).expect("a name");
-        let found = read(&spool, HashLevel::Once, name.clone(), None, &mut |_| {});
-        assert!(matches!(found, Found::NoQueue), "{found:?}");
+        let found = load(&spool, HashLevel::Once, name.clone(), None, &mut |_| {});
+        assert!(matches!(found, LoadResult::NoQueue), "{found:?}");
         put(&spool, "transport/4711", "two");
         let at_top = SpoolName::new(HashFolder::TOP, NUMBER).expect("a name");
-        let found = read(&spool, HashLevel::Once, at_top, None, &mut |_| {});
-        assert!(matches!(found, Found::NoQueue), "{found:?}");
+        let found = load(&spool, HashLevel::Once, at_top, None, &mut |_| {});
+        assert!(matches!(found, LoadResult::NoQueue), "{found:?}");
         assert!(is_empty(spool.queue()).expect("listed"), "and no folder is made");
         put(&spool, "queue/1", "another's");
-        let found = read(&spool, HashLevel::Once, name, None, &mut |_| {});
-        assert!(matches!(found, Found::Malformed { .. }), "{found:?}");
+        let found = load(&spool, HashLevel::Once, name, None, &mut |_| {});
+        assert!(matches!(found, LoadResult::Malformed { .. }), "{found:?}");
     }
 }

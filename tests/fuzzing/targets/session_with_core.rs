@@ -17,14 +17,14 @@ use zsched_spool::{Arrival, HashFolder, SpoolName};
 /// Time of all events.
 pub const NOW: Timestamp = Timestamp::from_seconds(1_795_255_200);
 
-pub struct Listener {
+pub struct SessionWithCore {
     pub session: Session,
     pub core: Scheduler,
     /// The auth file.
     pub accounts: String,
 }
 
-impl Listener {
+impl SessionWithCore {
     /// Sends a client's text in pieces of this size, then closes its side. Returns the answers.
     pub fn converse(&mut self, mut said: &[u8], piece: usize) -> Vec<u8> {
         let (mut tally, mut remarks, mut out) = (Tally::default(), Vec::new(), Vec::new());
@@ -97,7 +97,7 @@ impl Listener {
     }
 }
 
-impl Listener {
+impl SessionWithCore {
     /// Stores what the core wants to store. Returns the effect of the order.
     fn store(&mut self) -> Option<Effect> {
         let mut found = None;
