@@ -83,7 +83,7 @@ impl<'a> Job<'a> {
         }
         self.locked = true;
         let mut pending = std::mem::take(&mut self.pending);
-        let owns_file = mark::hold_briefly(&self.file.file);
+        let owns_file = mark::try_lock_file(&self.file.file);
         pending.retain(|recipient| match self.lock_tag(recipient) {
             Lock::Taken => true,
             Lock::Lost => false,
@@ -105,7 +105,7 @@ impl<'a> Job<'a> {
     /// Without the lock on the file, the only protection is the scheduler's: it gives the
     /// recipients of one message, channel and host to one agent at a time.
     fn lock_recipient(&mut self, recipient: &Recipient) -> Lock {
-        let owns_file = mark::hold_briefly(&self.file.file);
+        let owns_file = mark::try_lock_file(&self.file.file);
         let lock = self.lock_tag(recipient);
         self.unlock_file(owns_file);
         lock

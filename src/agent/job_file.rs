@@ -9,7 +9,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use zsched_format::agent_protocol::{Offsets, RecipientReport, ReportStatus};
-use zsched_format::control_file::diagnostic::Diagnostic;
+use zsched_format::control_file::diagnostic::DiagnosticRecord;
 use zsched_format::control_file::{self, ControlFile, Recipient, mark};
 use zsched_format::job_recipients::{IndexedControlFile, tag_now};
 use zsched_format::time::Timestamp;
@@ -143,7 +143,7 @@ impl JobFile {
     /// Appends the `d` line about a recipient to `lines`.
     pub(crate) fn note(&self, recipient: &Recipient, outcome: &Outcome, lines: &mut Vec<u8>) {
         let headers = self.parsed.control.headers_of(recipient);
-        let diagnostic = Diagnostic {
+        let diagnostic = DiagnosticRecord {
             recipient: recipient.offset,
             headers: headers.map(|block| block.text.start),
             notify: recipient.notify.map(|notify| notify.offset),
@@ -193,13 +193,13 @@ fn read(path: &Path) -> io::Result<(File, Vec<u8>)> {
     if !metadata.is_file() {
         return Err(io::Error::other("not a file"));
     }
-    let text = control_file::contents(&mut file, metadata.len())?;
+    let text = control_file::read_all(&mut file, metadata.len())?;
     Ok((file, text))
 }
 
 /// Returns true if a recipient lacks a complete block of headers after it.
 fn is_truncated(control: &ControlFile) -> bool {
-    control.block_without_end.is_some()
+    control.unterminated_block.is_some()
         || control.recipients.iter().any(|recipient| recipient.headers.is_none())
 }
 

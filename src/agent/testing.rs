@@ -33,7 +33,7 @@ use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use zsched_format::agent_protocol::AgentLine;
-use zsched_format::control_file::diagnostic::{Diagnostic, NOTARY_SEPARATOR};
+use zsched_format::control_file::diagnostic::{DiagnosticRecord, NOTARY_SEPARATOR};
 use zsched_format::control_file::{self, ControlFile};
 
 /// A job for an agent function, made of a control file.
@@ -235,7 +235,7 @@ impl TestRun {
 }
 
 fn note(file: &ControlFile, line: &[u8]) -> TestNote {
-    let diagnostic = Diagnostic::parse(line).expect("an agent writes whole lines");
+    let diagnostic = DiagnosticRecord::parse(line).expect("an agent writes whole lines");
     TestNote {
         user: user_at(file, diagnostic.recipient),
         offset: diagnostic.recipient,

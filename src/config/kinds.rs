@@ -113,7 +113,7 @@ pub(crate) const SCHEDULER_PRIORITY: Syntax<Niceness> =
 pub(crate) const MAIL_PRIORITY: Syntax<MailPriority> =
     syntax("a number from 0 to 9, or z", |input| {
         Ok(match input.text {
-            "z" | "Z" => MailPriority::Kept,
+            "z" | "Z" => MailPriority::Held,
             _ => MailPriority::Level(number_in(input.text, &(0..=9))? as u8),
         })
     });

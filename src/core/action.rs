@@ -12,7 +12,7 @@ use std::rc::Rc;
 use zsched_config::Clause;
 use zsched_format::agent_protocol::ReportStatus;
 use zsched_format::time::Timestamp;
-use zsched_spool::note::Occasion;
+use zsched_spool::note::OutcomeKind;
 use zsched_spool::{Portion, SpoolId, SpoolName};
 
 /// One decision. The shell carries decisions out in order.
@@ -142,7 +142,7 @@ pub struct Note {
     /// Offsets of the recipients' lines.
     pub offsets: Vec<u32>,
     /// What the note is about.
-    pub occasion: Occasion,
+    pub occasion: OutcomeKind,
     /// When it happened.
     pub time: Timestamp,
     /// Notary data.

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use zsched_config::{Clause, Niceness, Zenv};
 use zsched_core::{AgentEnd, AgentId, StopMode};
 use zsched_format::agent_protocol as protocol;
-use zsched_format::line_buffer::Lines;
+use zsched_format::line_buffer::LineBuffer;
 use zsched_sys::{ChildEnd, ChildProcess, Launcher, ProcessPriority, send_signal};
 
 /// Maximum number of bytes read from one agent per turn.
@@ -58,7 +58,7 @@ struct AgentProcess {
     pid: u32,
     program: PathBuf,
     socket: UnixStream,
-    line_buffer: Lines,
+    line_buffer: LineBuffer,
     write_buffer: WriteBuffer,
     /// How to end the agent once the outbox is empty.
     end_manner: Option<StopMode>,
@@ -145,7 +145,7 @@ impl AgentProcesses {
             pid,
             program,
             socket,
-            line_buffer: Lines::default(),
+            line_buffer: LineBuffer::default(),
             write_buffer: WriteBuffer::default(),
             end_manner: None,
             kill_at: None,
@@ -192,8 +192,7 @@ impl AgentProcesses {
                 return false;
             }
             let said = &self.read_buffer[..count];
-            let too_long =
-                process.line_buffer.take_in(said, |line| output(AgentOutput::Line(line)));
+            let too_long = process.line_buffer.push(said, |line| output(AgentOutput::Line(line)));
             if too_long > 0 {
                 output(AgentOutput::Skipped(too_long));
             }
@@ -328,7 +327,7 @@ impl AgentProcesses {
         self.read(agent, MAX_FINAL_OUTPUT, output);
         self.closed.retain(|other| *other != agent);
         let process = self.processes.remove(&agent);
-        let lost = process.as_ref().map_or(0, |process| process.line_buffer.unfinished());
+        let lost = process.as_ref().map_or(0, |process| process.line_buffer.incomplete_len());
         let end = match (failure, process, end) {
             (Some(error), Some(process), _) => {
                 AgentEnd::NotStarted(start_error(&process.program, &error))
@@ -425,7 +424,7 @@ mod tests {
             pid: u32::MAX,
             program: PathBuf::new(),
             socket: UnixStream::pair().expect("a socket pair").0,
-            line_buffer: Lines::default(),
+            line_buffer: LineBuffer::default(),
             write_buffer: WriteBuffer::default(),
             end_manner: None,
             kill_at: None,

@@ -1,7 +1,7 @@
 //! Check values of parts of a recording, and of the core's decisions.
 
 use zsched_core::{Action, Note, Statistics, StatusRecord, StopMode, Verdict};
-use zsched_spool::note::Occasion;
+use zsched_spool::note::OutcomeKind;
 use zsched_spool::{HashFolder, SpoolName};
 
 /// A running check value.
@@ -106,7 +106,7 @@ impl Digest {
                 self.number(18);
                 self.name(name);
                 self.number(u64::from(portion.from));
-                self.number(u64::from(portion.at_most));
+                self.number(u64::from(portion.max_recipients));
             }
             Action::RequestPagedHosts(wanted) => {
                 self.number(17);
@@ -134,7 +134,7 @@ impl Digest {
     fn name(&mut self, name: &SpoolName) {
         self.number(name.number());
         // Most names are just their number.
-        match name.odd_base() {
+        match name.nonnumeric_base() {
             None if name.folder() == HashFolder::TOP => {}
             _ => self.bytes(name.path().as_bytes()),
         }
@@ -147,11 +147,11 @@ impl Digest {
         self.number(note.offsets.len() as u64);
         note.offsets.iter().for_each(|offset| self.number(u64::from(*offset)));
         self.number(match note.occasion {
-            Occasion::Success => 1,
-            Occasion::Failure => 2,
-            Occasion::Expiry => 3,
-            Occasion::Deletion => 4,
-            Occasion::Reroute => 5,
+            OutcomeKind::Success => 1,
+            OutcomeKind::Failure => 2,
+            OutcomeKind::Expiry => 3,
+            OutcomeKind::Deletion => 4,
+            OutcomeKind::Reroute => 5,
         });
         self.number(note.time.nanoseconds() as u64);
         self.bytes(&note.notary);

@@ -9,7 +9,7 @@ use std::time::Duration;
 use zsched_core::{Action, AgentEnd, AgentId, Destination, Event, Scheduler};
 use zsched_format::agent_protocol::{AgentLine, ReportStatus};
 use zsched_format::time::Timestamp;
-use zsched_recorder::{Observer, Told};
+use zsched_recorder::{ReplayObserver, ReplayedEvent};
 use zsched_spool::{Arrival, HashFolder, SpoolName};
 
 /// The outcome of an attempt.
@@ -180,8 +180,8 @@ fn name_of(index: usize) -> SpoolName {
     SpoolName::new(HashFolder::TOP, number.as_bytes()).expect("a number is a name")
 }
 
-impl Observer for Behaviour {
-    fn before(&mut self, told: &Told, event: &Event<'_>, core: &Scheduler) {
+impl ReplayObserver for Behaviour {
+    fn before(&mut self, told: &ReplayedEvent, event: &Event<'_>, core: &Scheduler) {
         let now = told.time;
         match event {
             Event::Arrived(arrival) if core.is_new(arrival.name.number()) => {
@@ -194,7 +194,7 @@ impl Observer for Behaviour {
         }
     }
 
-    fn after(&mut self, told: &Told, decided: &[Action], core: &Scheduler) {
+    fn after(&mut self, told: &ReplayedEvent, decided: &[Action], core: &Scheduler) {
         let now = told.time;
         for action in decided {
             match action {

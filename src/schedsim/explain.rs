@@ -5,7 +5,7 @@ use super::life::{Life, Moment, Wanted};
 use std::io::{self, Write};
 use std::path::PathBuf;
 use zsched_format::printable;
-use zsched_recorder::{Recording, Replay, moment};
+use zsched_recorder::{Recording, Replay, format_time};
 
 /// The command line of `schedsim explain`.
 #[derive(clap::Args, Clone, Debug)]
@@ -36,7 +36,7 @@ pub fn run(options: &Options, out: &mut impl Write) -> Result<(), Trouble> {
             Trouble::Other(format!("{}: {problem}", file.display()))
         };
         let recording = Recording::open(file).map_err(|error| at(&error))?;
-        let begun = recording.header.begun;
+        let begun = recording.header.started;
         let mut replay = Replay::new(recording).map_err(|error| at(&error))?;
         life.begin(begun, replay.core());
         // The part of the timeline up to the failure is printed, too.
@@ -65,7 +65,7 @@ fn write_table(moments: &[Moment], out: &mut impl Write) -> io::Result<()> {
     for (moment, since) in moments.iter().zip(since) {
         let subject = subject(moment);
         let colon = if subject.is_empty() || moment.text.is_empty() { "" } else { ": " };
-        let (time, what, text) = (self::moment(moment.time), moment.what, &moment.text);
+        let (time, what, text) = (format_time(moment.time), moment.what, &moment.text);
         writeln!(out, "{time}  {since:>width$}  {what:<9}  {subject}{colon}{text}")?;
     }
     Ok(())
@@ -87,7 +87,7 @@ fn age(moment: &Moment) -> f64 {
 
 fn write_json(moment: &Moment, out: &mut impl Write) -> io::Result<()> {
     let value = serde_json::json!({
-        "time": self::moment(moment.time),
+        "time": format_time(moment.time),
         "since_arrival": age(moment),
         "what": moment.what,
         "destination": moment.destination,

@@ -55,7 +55,7 @@ pub fn main(options: Options) -> i32 {
         Err(trouble) => {
             // Print the results so far first. If that fails, standard error may still work.
             drop(out.flush());
-            printable::complain("schedsim", trouble);
+            printable::print_error("schedsim", trouble);
             1
         }
     }

@@ -10,8 +10,8 @@ use zsched_core::{
 };
 use zsched_format::agent_protocol::{AgentLine, RecipientReport};
 use zsched_format::time::Timestamp;
-use zsched_recorder::{Observer, Told, moment};
-use zsched_spool::note::Occasion;
+use zsched_recorder::{ReplayObserver, ReplayedEvent, format_time};
+use zsched_spool::note::OutcomeKind;
 use zsched_spool::{Arrival, SpoolId};
 
 /// The message to explain.
@@ -250,7 +250,7 @@ impl Life {
             // Reported as `fed`, with the agent.
             VertexStatus::Fed | VertexStatus::Due => return,
             VertexStatus::Waiting { until: Some(until), blocked } => {
-                let (at, wait) = (moment(*until), until.since(now).as_secs_f64());
+                let (at, wait) = (format_time(*until), until.since(now).as_secs_f64());
                 let whom =
                     if *blocked { ", as its destination is known to be unreachable" } else { "" };
                 format!("until {at}, {wait:.3} s from now{whom}; tries so far: {tries}")
@@ -273,11 +273,11 @@ impl Life {
             Action::Note(note) if note.name.number() == number => {
                 self.notes.insert(note.ticket);
                 let why = match note.occasion {
-                    Occasion::Success => "the sender may want to know of the delivery",
-                    Occasion::Failure => "the sender is to know of the failure",
-                    Occasion::Expiry => "given up; the sender is to know",
-                    Occasion::Deletion => "an operator wants it forgotten",
-                    Occasion::Reroute => "an operator gives it back to the router",
+                    OutcomeKind::Success => "the sender may want to know of the delivery",
+                    OutcomeKind::Failure => "the sender is to know of the failure",
+                    OutcomeKind::Expiry => "given up; the sender is to know",
+                    OutcomeKind::Deletion => "an operator wants it forgotten",
+                    OutcomeKind::Reroute => "an operator gives it back to the router",
                 };
                 let words = String::from_utf8_lossy(&note.message).replace('\r', " ");
                 let moment = self.moment(now, "note", format!("{why}: {}", words.trim()));
@@ -312,12 +312,14 @@ impl Life {
     }
 }
 
-impl Observer for Life {
-    fn before(&mut self, told: &Told, event: &Event<'_>, core: &Scheduler) {
+impl ReplayObserver for Life {
+    fn before(&mut self, told: &ReplayedEvent, event: &Event<'_>, core: &Scheduler) {
         let (now, number) = (told.time, self.wanted.number);
         self.cause = match event {
             Event::Etrn(_) => "the host's mail was asked for",
-            Event::Arrived(arrival) if !arrival.turns.is_empty() => "the host's mail was asked for",
+            Event::Arrived(arrival) if !arrival.etrn_hosts.is_empty() => {
+                "the host's mail was asked for"
+            }
             Event::Configured(_) => "a new configuration",
             _ => "the wait is over",
         };
@@ -358,7 +360,7 @@ impl Observer for Life {
         }
     }
 
-    fn after(&mut self, told: &Told, decided: &[Action], core: &Scheduler) {
+    fn after(&mut self, told: &ReplayedEvent, decided: &[Action], core: &Scheduler) {
         if self.arrived.is_none() {
             return;
         }

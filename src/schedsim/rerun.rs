@@ -13,7 +13,7 @@ use zsched_config::Config;
 use zsched_core::{Action, AgentEnd, AgentId, Event, RereadResult, Scheduler, Settings, StopMode};
 use zsched_format::agent_protocol::HUNGRY;
 use zsched_format::time::Timestamp;
-use zsched_recorder::{Observer, Told};
+use zsched_recorder::{ReplayObserver, ReplayedEvent};
 
 /// Duration of a disk operation.
 const DISK: Duration = Duration::from_millis(1);
@@ -138,7 +138,7 @@ impl Rerun<'_> {
 
     fn tell(&mut self, event: Event<'_>) {
         self.events += 1;
-        let told = Told { number: self.events, offset: 0, time: self.now };
+        let told = ReplayedEvent { number: self.events, offset: 0, time: self.now };
         self.tally.before(&told, &event, &self.core);
         self.core.handle(self.now, event);
         let decided: Vec<Action> = std::iter::from_fn(|| self.core.poll()).collect();

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use zsched_core::{Action, Event, Scheduler};
 use zsched_format::agent_protocol::{AgentLine, ReportStatus};
 use zsched_format::time::Timestamp;
-use zsched_recorder::{Observer, Told};
+use zsched_recorder::{ReplayObserver, ReplayedEvent};
 
 /// Counters of a run.
 #[derive(Default)]
@@ -52,8 +52,8 @@ impl Tally {
     }
 }
 
-impl Observer for Tally {
-    fn before(&mut self, told: &Told, event: &Event<'_>, core: &Scheduler) {
+impl ReplayObserver for Tally {
+    fn before(&mut self, told: &ReplayedEvent, event: &Event<'_>, core: &Scheduler) {
         match event {
             Event::Arrived(arrival) if core.is_new(arrival.name.number()) => {
                 self.arrived.insert(arrival.name.number(), told.time);
@@ -72,7 +72,7 @@ impl Observer for Tally {
         }
     }
 
-    fn after(&mut self, told: &Told, decided: &[Action], _: &Scheduler) {
+    fn after(&mut self, told: &ReplayedEvent, decided: &[Action], _: &Scheduler) {
         for action in decided {
             match action {
                 Action::StartAgent { .. } => {

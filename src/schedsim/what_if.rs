@@ -12,7 +12,7 @@ use std::io::Write;
 use std::path::Path;
 use zsched_core::{Action, Event, Scheduler};
 use zsched_format::printable;
-use zsched_recorder::{Failure, Observer, Recording, Replay, Told};
+use zsched_recorder::{Recording, Replay, ReplayError, ReplayObserver, ReplayedEvent};
 
 /// Learns the model and counts in the same pass.
 #[derive(Default)]
@@ -21,13 +21,13 @@ struct Both {
     tally: Tally,
 }
 
-impl Observer for Both {
-    fn before(&mut self, told: &Told, event: &Event<'_>, core: &Scheduler) {
+impl ReplayObserver for Both {
+    fn before(&mut self, told: &ReplayedEvent, event: &Event<'_>, core: &Scheduler) {
         self.behaviour.before(told, event, core);
         self.tally.before(told, event, core);
     }
 
-    fn after(&mut self, told: &Told, decided: &[Action], core: &Scheduler) {
+    fn after(&mut self, told: &ReplayedEvent, decided: &[Action], core: &Scheduler) {
         self.behaviour.after(told, decided, core);
         self.tally.after(told, decided, core);
     }
@@ -44,8 +44,8 @@ pub fn run(path: &Path, other: &Path, json: bool, out: &mut impl Write) -> Resul
         Trouble::Other(lines.join("\n"))
     };
     let config = source.read().map_err(lines)?;
-    let other_config = source.read_other(other).map_err(lines)?;
-    let begun = recording.header.begun;
+    let other_config = source.read_with_context(other).map_err(lines)?;
+    let begun = recording.header.started;
     let mut replay = Replay::new(recording).map_err(|error| at(&error))?;
     let settings = replay.core().settings().clone();
     let mut both = Both::default();
@@ -53,7 +53,7 @@ pub fn run(path: &Path, other: &Path, json: bool, out: &mut impl Write) -> Resul
     let there: Vec<u64> = replay.core().arrivals().map(|arrival| arrival.name.number()).collect();
     there.into_iter().for_each(|number| both.tally.known(number, begun));
     let played = replay.run(&mut both).map_err(|failure| match failure {
-        Failure::Different(difference) => at(&format!("a decision differs\n{difference}")),
+        ReplayError::Different(difference) => at(&format!("a decision differs\n{difference}")),
         other => at(&other),
     })?;
     let Both { behaviour, tally: mut recorded } = both;

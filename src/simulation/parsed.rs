@@ -10,7 +10,7 @@ use zsched_format::job_recipients::IndexedControlFile;
 use zsched_spool::memory_file::MemoryFile;
 
 /// Maximum number of large files in the cache.
-const KEPT: usize = 16;
+const MAX_CACHED_FILES: usize = 16;
 
 /// The large files that were used last.
 #[derive(Default)]
@@ -33,7 +33,7 @@ impl ParsedFiles {
             return Ok(Rc::new(parsed));
         }
         let parsed = Rc::new(parsed.with_index());
-        self.latest.truncate(KEPT - 1);
+        self.latest.truncate(MAX_CACHED_FILES - 1);
         self.latest.push_front((file.serial(), parsed.clone()));
         Ok(parsed)
     }
@@ -65,7 +65,7 @@ mod tests {
             files.get(&file(serial, 1000)).expect("a good file");
             files.get(&file(1000 + serial, 3)).expect("a good file");
         }
-        assert_eq!(files.latest.len(), KEPT);
+        assert_eq!(files.latest.len(), MAX_CACHED_FILES);
         assert!(files.latest.iter().all(|(serial, _)| (84..100).contains(serial)));
     }
 }

@@ -34,16 +34,16 @@ fn orders(keyword: &str) -> [Vec<String>; 3] {
             modified,
             created: modified,
             priority: 5,
-            owes_report: false,
-            leftover: None,
-            turns: Vec::new(),
+            report_due: false,
+            first_undeliverable: None,
+            etrn_hosts: Vec::new(),
             recipients: 1,
             failed: 0,
             groups: vec![group],
             locked: Vec::new(),
-            unread: None,
+            next_offset: None,
             max_unread: 0,
-            is_part: false,
+            is_chunk: false,
         }));
     }
     world.cannot_start_agents = false;

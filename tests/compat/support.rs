@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 use zsched_config::{Config, ConfigContext, Zenv};
 use zsched_format::time::Timestamp;
-use zsched_spool::read::{Found, read};
+use zsched_spool::load::{LoadResult, load};
 use zsched_spool::{HashFolder, HashLevel, Spool, SpoolName};
 
 /// Start time of worlds: a multiple of all recorded intervals.
@@ -85,8 +85,8 @@ impl TestSpool {
     }
 
     /// Reads a message as a scheduler does that has just found it.
-    pub fn read(&self, level: HashLevel, name: SpoolName) -> Found {
-        read(&self.spool, level, name, None, &mut |_| {})
+    pub fn read(&self, level: HashLevel, name: SpoolName) -> LoadResult {
+        load(&self.spool, level, name, None, &mut |_| {})
     }
 
     /// Returns the contents of a file, or `None` if there is none.

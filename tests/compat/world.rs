@@ -19,7 +19,7 @@ pub struct World {
     /// Agents cannot be started at present, so arriving mail waits.
     pub cannot_start_agents: bool,
     /// The running agents, and the input of each since the last look.
-    pub agents: BTreeMap<AgentId, Told>,
+    pub agents: BTreeMap<AgentId, AgentInput>,
     /// Control files that the core wants to read again.
     pub to_read_again: Vec<SpoolName>,
     /// Notes that the core has requested. To the core they are written.
@@ -33,7 +33,7 @@ pub struct World {
 
 /// Clause and input of an agent.
 #[derive(Debug)]
-pub struct Told {
+pub struct AgentInput {
     pub channel: String,
     pub text: String,
 }
@@ -84,7 +84,7 @@ impl World {
             }
             Action::StartAgent { agent, channel, .. } => {
                 let channel = String::from_utf8(channel.to_vec()).expect("channels are text");
-                self.agents.insert(agent, Told { channel, text: String::new() });
+                self.agents.insert(agent, AgentInput { channel, text: String::new() });
                 let pid = FIRST_PID + agent.0 as u32;
                 self.send_event(Event::AgentStarted { agent, pid });
             }

@@ -10,7 +10,7 @@ use zsched_spool::Arrival;
 type RingKey = (ClauseId, Box<[u8]>, Option<Box<[u8]>>);
 
 /// Limits that the configurations of a scheduler set.
-pub struct Memory {
+pub struct MemoryChecks {
     messages: usize,
     /// Maximum number of recipients: the minimum of each message, and the first chunks.
     minima: usize,
@@ -21,18 +21,24 @@ pub struct Memory {
     is_reloaded: bool,
 }
 
-impl Default for Memory {
+impl Default for MemoryChecks {
     /// Returns the limits of a scheduler without any.
-    fn default() -> Memory {
+    fn default() -> MemoryChecks {
         let pools = BTreeMap::new();
-        Memory { messages: usize::MAX, minima: usize::MAX, first: 0, pools, is_reloaded: false }
+        MemoryChecks {
+            messages: usize::MAX,
+            minima: usize::MAX,
+            first: 0,
+            pools,
+            is_reloaded: false,
+        }
     }
 }
 
-impl Memory {
+impl MemoryChecks {
     /// Returns the limits of a scheduler that starts with this configuration.
-    pub fn new(config: &Config) -> Memory {
-        let mut memory = Memory { messages: 0, minima: 0, ..Memory::default() };
+    pub fn new(config: &Config) -> MemoryChecks {
+        let mut memory = MemoryChecks { messages: 0, minima: 0, ..MemoryChecks::default() };
         memory.allow(config);
         memory
     }
@@ -45,7 +51,7 @@ impl Memory {
 
     fn allow(&mut self, config: &Config) {
         let Some(limits) = config.parameters.memory() else {
-            *self = Memory::default();
+            *self = MemoryChecks::default();
             return;
         };
         self.messages = self.messages.max(limits.messages);

@@ -115,7 +115,7 @@ impl AgentWaitlists {
 
 /// The turn of a ring that has waited since `since`.
 pub(crate) fn turn_of(ring: &Ring, since: Timestamp) -> Timestamp {
-    priority::turn_in_steps(since, ring.clause.mail_priority.level(), RING_TURN)
+    priority::sort_key_with_step(since, ring.clause.mail_priority.level(), RING_TURN)
 }
 
 impl Scheduler {

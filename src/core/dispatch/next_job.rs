@@ -209,7 +209,7 @@ impl Scheduler {
         let ring = &self.rings[agent.ring];
         let lived = now.since(agent.born);
         let is_old = ring.clause.agent_life.is_some_and(|life| lived >= life);
-        let is_kept = ring.clause.mail_priority == MailPriority::Kept;
+        let is_kept = ring.clause.mail_priority == MailPriority::Held;
         ring.is_retired || self.is_draining || is_old || is_kept
     }
 

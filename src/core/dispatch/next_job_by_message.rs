@@ -116,7 +116,7 @@ impl Scheduler {
             false if was_tried => self.last_event_at,
             false => message.created.min(self.last_event_at),
         };
-        let arrival = priority::turn(came, message.priority);
+        let arrival = priority::sort_key(came, message.priority);
         NewJob { arrival, sequence: message.name.number(), unread }
     }
 

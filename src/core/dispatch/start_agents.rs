@@ -147,7 +147,7 @@ impl Scheduler {
             return;
         }
         self.rings[ring].refusal = None;
-        if self.rings[ring].clause.mail_priority == MailPriority::Kept {
+        if self.rings[ring].clause.mail_priority == MailPriority::Held {
             self.rings[ring].refusal = Some(Refusal::Kept);
             return;
         }

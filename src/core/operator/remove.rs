@@ -12,7 +12,7 @@ use crate::queue::thread::ThreadId;
 use crate::queue::vertex::{AfterJob, VertexId, VertexState};
 use std::collections::{BTreeMap, BTreeSet};
 use zsched_format::time::Timestamp;
-use zsched_spool::note::Occasion;
+use zsched_spool::note::OutcomeKind;
 
 /// The part of a message that an order covers.
 enum MessagePart {
@@ -114,8 +114,12 @@ impl Scheduler {
                 let why = format!("was given up by {}", by.name);
                 resting.iter().for_each(|vertex| self.expire_vertex(now, *vertex, &why));
             }
-            AfterJob::Delete => self.end_without_report(now, message, &resting, Occasion::Deletion),
-            AfterJob::Reroute => self.end_without_report(now, message, &resting, Occasion::Reroute),
+            AfterJob::Delete => {
+                self.end_without_report(now, message, &resting, OutcomeKind::Deletion)
+            }
+            AfterJob::Reroute => {
+                self.end_without_report(now, message, &resting, OutcomeKind::Reroute)
+            }
         }
         counts
     }
@@ -169,14 +173,14 @@ impl Scheduler {
         now: Timestamp,
         message: MessageId,
         vertices: &[VertexId],
-        occasion: Occasion,
+        occasion: OutcomeKind,
     ) {
         let pending = |vertex: &VertexId| self.vertices[*vertex].recipients.pending();
         let offsets: Vec<u32> = vertices.iter().flat_map(pending).collect();
         self.record_unloaded_finals(message, &offsets);
         self.note(now, message, offsets, occasion, [].into(), [].into());
         let (state, verdict, text) = match occasion {
-            Occasion::Reroute => ("reroute", Verdict::Rerouted, "given back to the router"),
+            OutcomeKind::Reroute => ("reroute", Verdict::Rerouted, "given back to the router"),
             _ => ("delete", Verdict::Deleted, "deleted"),
         };
         for vertex in vertices {
@@ -199,10 +203,10 @@ impl Scheduler {
             AfterJob::Usual | AfterJob::OneMoreTry => return false,
             AfterJob::Expire => self.expire_vertex(now, vertex, "was given up by an operator"),
             AfterJob::Delete => {
-                self.end_without_report(now, message, &[vertex], Occasion::Deletion)
+                self.end_without_report(now, message, &[vertex], OutcomeKind::Deletion)
             }
             AfterJob::Reroute => {
-                self.end_without_report(now, message, &[vertex], Occasion::Reroute)
+                self.end_without_report(now, message, &[vertex], OutcomeKind::Reroute)
             }
         }
         true

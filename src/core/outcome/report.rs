@@ -16,7 +16,7 @@ use std::rc::Rc;
 use std::time::Duration;
 use zsched_format::agent_protocol::{RecipientReport, ReportStatus};
 use zsched_format::time::Timestamp;
-use zsched_spool::note::Occasion;
+use zsched_spool::note::OutcomeKind;
 
 /// Largest `retryat` number that is relative to now.
 ///
@@ -145,7 +145,7 @@ impl Scheduler {
         match report.status {
             // The agent has written the `d` line.
             ReportStatus::Ok2 => self.messages[message].owes_report = true,
-            ReportStatus::Ok => self.note_report(now, message, report, Occasion::Success),
+            ReportStatus::Ok => self.note_report(now, message, report, OutcomeKind::Success),
             _ => {}
         }
         self.host_answered(now, self.vertices[vertex].thread);
@@ -156,7 +156,7 @@ impl Scheduler {
     fn failed(&mut self, now: Timestamp, vertex: VertexId, report: &RecipientReport<'_>) {
         let message = self.vertices[vertex].message;
         match report.status {
-            ReportStatus::Error => self.note_report(now, message, report, Occasion::Failure),
+            ReportStatus::Error => self.note_report(now, message, report, OutcomeKind::Failure),
             _ => self.messages[message].owes_report = true,
         }
         self.host_answered(now, self.vertices[vertex].thread);
@@ -184,7 +184,7 @@ impl Scheduler {
         now: Timestamp,
         message: MessageId,
         report: &RecipientReport<'_>,
-        occasion: Occasion,
+        occasion: OutcomeKind,
     ) {
         let (notary, text) = (report.notary.into(), report.message.into());
         self.note(now, message, vec![report.offset], occasion, notary, text);

@@ -101,8 +101,8 @@ impl Scheduler {
     }
 
     fn reconcile_with_disk(&mut self, now: Timestamp, message: MessageId, arrival: &Arrival) {
-        self.messages[message].owes_report |= arrival.owes_report;
-        self.messages[message].has_undeliverable_lines |= arrival.leftover.is_some();
+        self.messages[message].owes_report |= arrival.report_due;
+        self.messages[message].has_undeliverable_lines |= arrival.first_undeliverable.is_some();
         self.messages[message].failed = arrival.failed;
         let offsets = arrival.groups.iter().flat_map(|group| &group.offsets);
         let unfinished: HashSet<u32> = offsets.chain(&arrival.locked).copied().collect();

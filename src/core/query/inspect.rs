@@ -133,16 +133,16 @@ impl Scheduler {
                 }
             });
             Arrival {
-                unread: None,
+                next_offset: None,
                 max_unread: 0,
-                is_part: false,
+                is_chunk: false,
                 name: message.name.clone(),
                 modified: message.modified,
                 created: message.created,
                 priority: message.priority,
-                owes_report: message.owes_report,
-                leftover: None,
-                turns: Vec::new(),
+                report_due: message.owes_report,
+                first_undeliverable: None,
+                etrn_hosts: Vec::new(),
                 recipients: message.recipients,
                 failed: message.failed,
                 groups: groups.collect(),

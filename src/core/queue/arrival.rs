@@ -20,14 +20,14 @@ impl Scheduler {
         let recalled = self.take_restored(&arrival).or_else(|| self.restore_paged_out(&arrival));
         let message = self.messages.insert(Message::new(&arrival));
         self.counters.messages_in += 1;
-        if let Some(error) = &arrival.leftover {
+        if let Some(error) = &arrival.first_undeliverable {
             let id = self.messages[message].spool_id();
             let text =
                 format!("{id}: has a line that nobody can deliver, {error}; it will be kept");
             self.log(Level::Warn, text);
         }
         self.restore_overrides(message);
-        let is_partial = arrival.unread.is_some() || arrival.is_part;
+        let is_partial = arrival.next_offset.is_some() || arrival.is_chunk;
         if is_partial {
             self.begin_partial(now, message, &arrival, recalled.as_ref());
             self.queue_chunk(now, message, &arrival);
@@ -41,8 +41,8 @@ impl Scheduler {
             true => self.end_chunk(now, message),
             false => self.apply_removal_order(now, message),
         }
-        if !arrival.turns.is_empty() {
-            self.etrn(now, &arrival.turns);
+        if !arrival.etrn_hosts.is_empty() {
+            self.etrn(now, &arrival.etrn_hosts);
         }
         self.remove_if_complete(message);
     }

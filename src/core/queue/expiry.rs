@@ -16,7 +16,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 use zsched_format::control_file::diagnostic::{ADDRESS_OF_RECIPIENT, NOTARY_SEPARATOR};
 use zsched_format::time::{LongDuration, Timestamp};
-use zsched_spool::note::Occasion;
+use zsched_spool::note::OutcomeKind;
 
 /// `expiry2` if the configuration has none.
 pub const DEFAULT_EXPIRY2: Duration = Duration::from_secs(86_400);
@@ -178,7 +178,7 @@ impl Scheduler {
         let notary = expiry_notary(&format!("{what} after {age}"));
         self.status_of_end(now, vertex, &offsets, Verdict::Expired, &notary, &text);
         self.record_unloaded_finals(message, &offsets);
-        let occasion = Occasion::Expiry;
+        let occasion = OutcomeKind::Expiry;
         self.note(now, message, offsets.clone(), occasion, notary.into(), text.into());
         for offset in offsets {
             self.finish_recipient(vertex, offset, FinalState { state: "expire", failed: true });

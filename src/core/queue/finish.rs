@@ -14,7 +14,7 @@ use log::Level;
 use std::io::ErrorKind;
 use std::rc::Rc;
 use zsched_format::time::Timestamp;
-use zsched_spool::note::Occasion;
+use zsched_spool::note::OutcomeKind;
 
 impl Scheduler {
     /// Finishes a pending recipient of a vertex.
@@ -77,7 +77,7 @@ impl Scheduler {
         now: Timestamp,
         message: MessageId,
         offsets: Vec<u32>,
-        occasion: Occasion,
+        occasion: OutcomeKind,
         notary: Rc<[u8]>,
         text: Rc<[u8]>,
     ) {

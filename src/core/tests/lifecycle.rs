@@ -19,10 +19,10 @@ fn deferred(config: &str) -> (World, AgentId) {
 fn message_without_recipients_is_removed_at_once() {
     let mut world = World::new(ONE);
     world.tell(Event::Arrived(arrival(1, Vec::new(), START, START)));
-    let owing = Arrival { owes_report: true, ..arrival(2, Vec::new(), START, START) };
+    let owing = Arrival { report_due: true, ..arrival(2, Vec::new(), START, START) };
     world.tell(Event::Arrived(owing));
     let undeliverable = Arrival {
-        leftover: Some(ControlFileError::new(9, "an X line")),
+        first_undeliverable: Some(ControlFileError::new(9, "an X line")),
         ..arrival(3, Vec::new(), START, START)
     };
     world.tell(Event::Arrived(undeliverable));
@@ -87,7 +87,7 @@ fn etrn_ends_wait_and_starts_queueonly_mail() {
 fn turn_line_in_control_file_triggers_etrn() {
     let (mut world, agent) = deferred(ONE);
     let mut request = arrival(9, Vec::new(), START, START);
-    request.turns = vec![b"a.test"[..].into()];
+    request.etrn_hosts = vec![b"a.test"[..].into()];
     world.tell(Event::Arrived(request));
     assert_eq!(world.heard_by(agent), ["1\ta.test"]);
     assert_eq!(world.removed(), ["9"]);
@@ -292,7 +292,7 @@ fn message_with_undeliverable_line_is_moved_aside() {
     world.says(agent, "#resync 1");
     world.hungry(agent);
     let reread = Arrival {
-        leftover: Some(ControlFileError::new(100, "recipient has an unknown tag")),
+        first_undeliverable: Some(ControlFileError::new(100, "recipient has an unknown tag")),
         ..arrival(1, Vec::new(), START, START)
     };
     world.tell(Event::ReadAgain { number: 1, outcome: RereadResult::Read(reread) });

@@ -7,7 +7,7 @@ use crate::operator::overrides::{
 use crate::operator::select::{Cursor, MailFilter};
 use crate::query::why::Why;
 use zsched_spool::SpoolId;
-use zsched_spool::note::Occasion;
+use zsched_spool::note::OutcomeKind;
 
 const ONE: &str = "c/*\n\tmaxring=1 interval=60s retries=1 skew=1\n\tcommand=x\n";
 const EXPIRING: &str = "c/*\n\tinterval=60s retries=1 skew=1 expiry=1h expiry2=1h command=x\n";
@@ -308,7 +308,7 @@ fn expire_order_fails_mail_and_notifies_sender() {
     else {
         panic!("{:?}", world.done);
     };
-    assert_eq!((end.state, note.occasion), ("expire", Occasion::Expiry));
+    assert_eq!((end.state, note.occasion), ("expire", OutcomeKind::Expiry));
     let text = String::from_utf8_lossy(&note.message).into_owned();
     assert_eq!(text, "was given up by root after 0 sec");
     world.store(Ok(()));
@@ -328,7 +328,7 @@ fn delete_is_answered_after_tags_are_written() {
     world.tell(Event::Ordered { ticket: 1, by: "root".into(), order: Order::Delete(vec![only]) });
     let deletion = |action: &Action| {
         matches!(action, Action::Note(note)
-        if note.occasion == Occasion::Deletion && note.offsets == [200])
+        if note.occasion == OutcomeKind::Deletion && note.offsets == [200])
     };
     assert!(world.done.iter().any(deletion), "{:?}", world.done);
     assert!(!world.done.iter().any(|action| matches!(action, Action::OrderDone { .. })));
@@ -354,8 +354,8 @@ fn delete_with_duplicate_target_counts_once() {
 #[test]
 fn delete_and_reroute_of_fed_mail_wait_for_job_end() {
     for (order, occasion) in [
-        (Order::Delete(whole(1)), Occasion::Deletion),
-        (Order::Reroute(whole(1)), Occasion::Reroute),
+        (Order::Delete(whole(1)), OutcomeKind::Deletion),
+        (Order::Reroute(whole(1)), OutcomeKind::Reroute),
     ] {
         let mut world = World::new(ONE);
         world.message(1, &["c/a.test"]);

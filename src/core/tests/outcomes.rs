@@ -1,7 +1,7 @@
 //! Effects of reports.
 
 use super::*;
-use zsched_spool::note::Occasion;
+use zsched_spool::note::OutcomeKind;
 
 const ONE: &str = "c/*\n\tmaxring=1 interval=60s retries=\"1 2\" skew=1\n\tcommand=x\n";
 
@@ -14,7 +14,7 @@ fn at_work(config: &str) -> (World, AgentId) {
     (world, agent)
 }
 
-fn notes(world: &World) -> Vec<(Occasion, Vec<u32>)> {
+fn notes(world: &World) -> Vec<(OutcomeKind, Vec<u32>)> {
     let note = |action: &Action| match action {
         Action::Note(note) => Some((note.occasion, note.offsets.clone())),
         _ => None,
@@ -46,7 +46,7 @@ fn final_status_finishes_recipient_and_message() {
 
 #[test]
 fn ok_and_error_are_noted_before_removal() {
-    for (word, occasion) in [("ok", Occasion::Success), ("error", Occasion::Failure)] {
+    for (word, occasion) in [("ok", OutcomeKind::Success), ("error", OutcomeKind::Failure)] {
         for wrote in [false, true] {
             let (mut world, agent) = at_work(ONE);
             world.says(agent, &format!("1/100\tnotary\t{word} some text"));

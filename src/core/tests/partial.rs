@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::operator::overrides::Override;
-use zsched_spool::note::Occasion;
+use zsched_spool::note::OutcomeKind;
 use zsched_spool::{Portion, SpoolId};
 
 const CF: &str = "PARAMmessage-active-limit=3\nPARAMmessage-recipient-limit=4\n\
@@ -19,7 +19,7 @@ fn part(world: &World, recipients: &[(&str, &[u32])], unread: Option<u32>) -> Ar
     });
     let arrival = arrival(1, groups.collect(), START, world.now);
     let max_unread = if unread.is_some() { 9 } else { 0 };
-    Arrival { unread, max_unread, recipients: 9, ..arrival }
+    Arrival { next_offset: unread, max_unread: max_unread, recipients: 9, ..arrival }
 }
 
 fn asked(world: &mut World) -> Vec<Portion> {
@@ -56,7 +56,7 @@ fn finished_recipients_make_room_for_next_chunk_and_unloaded_reports_count() {
     world.says(agent, "1/100\t\tok3 x");
     world.says(agent, "1/500\t\tok3 who is not in memory");
     world.tell(Event::Tick);
-    assert_eq!(asked(&mut world), [Portion { from: 400, at_most: 2 }]);
+    assert_eq!(asked(&mut world), [Portion { from: 400, max_recipients: 2 }]);
     // The agent still has the job, and they become part of it.
     world.says(agent, "1/400\t\tok3 while the file is read");
     more(&mut world, &[("a.test", &[400, 600])], None);
@@ -99,7 +99,7 @@ fn deferred_recipients_of_partial_message_are_paged_out_and_reloaded() {
     world.tell(Event::Tick);
     assert_eq!(world.core.recipients(), 0);
     let portions = asked(&mut world);
-    assert_eq!(portions, [Portion { from: 300, at_most: 4 }]);
+    assert_eq!(portions, [Portion { from: 300, max_recipients: 4 }]);
     // Recipients for the same host were tried by the same job.
     more(&mut world, &[("a.test", &[300]), ("b.test", &[400])], None);
     world.tell(Event::Tick);
@@ -172,7 +172,7 @@ fn removal_of_partial_message_survives_restart() {
     next.tell(Event::Tick);
     assert_eq!(next.started.len(), 0, "nobody is delivered to");
     let deletions = next.done.iter().filter_map(|action| match action {
-        Action::Note(note) if note.occasion == Occasion::Deletion => Some(note.offsets.len()),
+        Action::Note(note) if note.occasion == OutcomeKind::Deletion => Some(note.offsets.len()),
         _ => None,
     });
     assert_eq!(deletions.sum::<usize>(), 4);

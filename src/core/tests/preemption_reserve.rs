@@ -23,9 +23,9 @@ fn part(world: &World, number: u64, (from, to): (u32, u32), unread: u32) -> Arri
         offsets: vec![100 * (n + 1)],
     });
     let mut arrival = arrival(number, groups.collect(), START, world.now);
-    arrival.unread = (unread > 0).then_some(100 * (to + 1));
+    arrival.next_offset = (unread > 0).then_some(100 * (to + 1));
     arrival.max_unread = unread;
-    arrival.is_part = true;
+    arrival.is_chunk = true;
     arrival
 }
 
@@ -38,7 +38,9 @@ fn asked(world: &mut World) -> Vec<(u64, u32)> {
     world.tell(Event::Tick);
     let asked = world.done.extract_if(.., |action| matches!(action, Action::ReadMore { .. }));
     let portion = |action| match action {
-        Action::ReadMore { name, portion: Portion { at_most, .. } } => (name.number(), at_most),
+        Action::ReadMore { name, portion: Portion { max_recipients: at_most, .. } } => {
+            (name.number(), at_most)
+        }
         other => panic!("{other:?}"),
     };
     asked.map(portion).collect()

@@ -15,12 +15,12 @@ use zsched_format::time::Timestamp;
 use zsched_mailq_server::v2::events::{About, Watch};
 use zsched_mailq_server::v2::json::events::Happening;
 use zsched_mailq_server::v2::json::seconds;
-use zsched_recorder::Recorded;
+use zsched_recorder::RecordedCore;
 use zsched_spool::{Arrival, SpoolId};
 
 /// The core with an optional recorder, and the feed of its subscribers.
 pub(crate) struct ObservedCore {
-    core: Recorded,
+    core: RecordedCore,
     feed: Rc<Watch>,
     /// Value of the last `Event::Subscribed` passed to the core.
     has_subscribers: bool,
@@ -28,7 +28,7 @@ pub(crate) struct ObservedCore {
 
 impl ObservedCore {
     /// Wraps a core. There are no subscribers yet.
-    pub(crate) fn new(core: Recorded, feed: Rc<Watch>) -> ObservedCore {
+    pub(crate) fn new(core: RecordedCore, feed: Rc<Watch>) -> ObservedCore {
         ObservedCore { core, feed, has_subscribers: false }
     }
 

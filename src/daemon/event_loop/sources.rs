@@ -15,7 +15,7 @@ use zsched_core::{AgentId, Event, RereadResult, Scheduler};
 use zsched_format::control_file::ControlFileError;
 use zsched_format::time::Timestamp;
 use zsched_spool::SpoolName;
-use zsched_spool::read::Found;
+use zsched_spool::load::LoadResult;
 
 /// Maximum number of results of helper workers handled per turn.
 const MAX_RESULTS_PER_TURN: usize = 512;
@@ -85,7 +85,7 @@ impl Daemon {
                 for error in &end.errors {
                     log::error!("a folder of the spool cannot be listed: {error}");
                 }
-                for name in &end.passed_over {
+                for name in &end.invalid_names {
                     if self.intake.record_invalid_name(name) {
                         log::warn!("transport/{name} is ignored: {INVALID_NAME_REASON}");
                     }
@@ -136,35 +136,38 @@ impl Daemon {
         self.spool_io.new_names(new);
     }
 
-    fn handle_read(&mut self, now: Timestamp, name: SpoolName, found: Found) {
+    fn handle_read(&mut self, now: Timestamp, name: SpoolName, found: LoadResult) {
         self.intake.finish_read(name.number());
-        if !matches!(found, Found::Locked(_)) {
+        if !matches!(found, LoadResult::Locked(_)) {
             self.intake.unlocked(name.number());
         }
-        let is_held = matches!(found, Found::Locked(_) | Found::Failed(_) | Found::NoQueue);
+        let is_held =
+            matches!(found, LoadResult::Locked(_) | LoadResult::Failed(_) | LoadResult::NoQueue);
         if !is_held && let Some((rested, wanted)) = self.intake.take_record(name.number()) {
             self.core.handle(now, Event::Restored { number: name.number(), rested, wanted });
         }
         match found {
-            Found::Arrival(arrival) => self.core.handle(now, Event::Arrived(arrival)),
-            Found::Nothing => {}
-            Found::Locked(pid) => {
+            LoadResult::Arrival(arrival) => self.core.handle(now, Event::Arrived(arrival)),
+            LoadResult::Nothing => {}
+            LoadResult::Locked(pid) => {
                 let text =
                     format!("{name}: process {pid} holds a recipient of it; looked at again later");
                 if self.intake.hold_locked(now, name) {
                     log::info!("{text}");
                 }
             }
-            Found::Failed(error) => {
+            LoadResult::Failed(error) => {
                 log::error!("{name}: the control file cannot be read: {error}");
                 self.intake.hold_unreadable(now, name);
             }
-            Found::NoQueue => {
+            LoadResult::NoQueue => {
                 if self.intake.hold_without_queue(now, name) {
                     log::error!("{EMPTY_QUEUE_ERROR}");
                 }
             }
-            Found::Malformed { error, moved } => self.handle_malformed(now, &name, &error, moved),
+            LoadResult::Malformed { error, moved } => {
+                self.handle_malformed(now, &name, &error, moved)
+            }
         }
     }
 
@@ -197,8 +200,8 @@ impl Daemon {
         }
     }
 
-    fn handle_reread(&mut self, now: Timestamp, name: &SpoolName, found: Found) {
-        let is_usable = matches!(found, Found::Arrival(_) | Found::Malformed { .. });
+    fn handle_reread(&mut self, now: Timestamp, name: &SpoolName, found: LoadResult) {
+        let is_usable = matches!(found, LoadResult::Arrival(_) | LoadResult::Malformed { .. });
         let number = name.number();
         // A change the core did not request comes from an earlier scheduler's agent. The message
         // may be gone by now.
@@ -210,17 +213,22 @@ impl Daemon {
         self.core.handle(now, Event::ReadAgain { number: name.number(), outcome });
     }
 
-    fn reread_outcome(&mut self, now: Timestamp, name: &SpoolName, found: Found) -> RereadResult {
+    fn reread_outcome(
+        &mut self,
+        now: Timestamp,
+        name: &SpoolName,
+        found: LoadResult,
+    ) -> RereadResult {
         match found {
-            Found::Arrival(arrival) => RereadResult::Read(arrival),
-            Found::Nothing => RereadResult::Gone,
-            Found::Locked(_) => RereadResult::Failed(ErrorKind::WouldBlock),
-            Found::Failed(error) => RereadResult::Failed(error.kind()),
-            Found::NoQueue => {
+            LoadResult::Arrival(arrival) => RereadResult::Read(arrival),
+            LoadResult::Nothing => RereadResult::Gone,
+            LoadResult::Locked(_) => RereadResult::Failed(ErrorKind::WouldBlock),
+            LoadResult::Failed(error) => RereadResult::Failed(error.kind()),
+            LoadResult::NoQueue => {
                 log::error!("{name}: {EMPTY_QUEUE_ERROR}");
                 RereadResult::Failed(ErrorKind::NotFound)
             }
-            Found::Malformed { error, moved } => {
+            LoadResult::Malformed { error, moved } => {
                 self.handle_malformed(now, name, &error, moved);
                 RereadResult::Malformed(error)
             }

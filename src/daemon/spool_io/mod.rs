@@ -20,7 +20,7 @@ pub(crate) use writer::WriteRequest;
 
 use crate::logging::status_log::{Composer, StatusLog};
 use crate::start::recovery;
-use crate::state::duplicates::PossibleDuplicates;
+use crate::state::duplicates::DuplicatesFile;
 use crate::state::overrides::OverridesJournal;
 use crate::worker;
 use mio::Waker;
@@ -35,7 +35,7 @@ use std::time::Duration;
 use std::vec;
 use write_queue::{WriteQueue, write_queue};
 use zsched_core::{NoteTicket, StatusRecord};
-use zsched_spool::read::Found;
+use zsched_spool::load::LoadResult;
 use zsched_spool::scan::{ScanEnd, ScanLimits};
 use zsched_spool::{HashLevel, Portion, Spool, SpoolName};
 
@@ -54,11 +54,11 @@ pub(crate) enum Completion {
     /// The scan has ended.
     ScanEnded(ScanEnd),
     /// A control file was read.
-    Read(SpoolName, Box<Found>),
+    Read(SpoolName, Box<LoadResult>),
     /// The control file of a loaded message was read again.
-    ReadAgain(SpoolName, Box<Found>),
+    ReadAgain(SpoolName, Box<LoadResult>),
     /// More recipients of a control file were read.
-    ChunkRead(SpoolName, Box<Found>),
+    ChunkRead(SpoolName, Box<LoadResult>),
     /// Result of writing a note.
     NoteWritten(NoteTicket, io::Result<bool>),
     /// Result of removing a message, with its new path if moved aside.
@@ -86,7 +86,7 @@ pub(crate) struct SpoolIo {
     new_names: Sender<usize>,
     reader: Arc<ReadQueue>,
     to_write: WriteQueue,
-    duplicates: Arc<PossibleDuplicates>,
+    duplicates: Arc<DuplicatesFile>,
     writer: Option<thread::JoinHandle<()>>,
     spool: Spool,
     status_log: Option<StatusLog>,
@@ -150,7 +150,7 @@ impl SpoolIo {
         let (new_names, counts) = channel();
         let (to_write, writes) = write_queue(loop_waker.clone());
         let reader = Arc::new(ReadQueue::default());
-        let duplicates = Arc::new(PossibleDuplicates::new(spool.duplicates_file()));
+        let duplicates = Arc::new(DuplicatesFile::new(spool.duplicates_file()));
         let scanner = (spool.clone(), completions.clone());
         worker::start("scanner", move || scanner::run(&scanner.0, &scans, &counts, &scanner.1))?;
         let mut reads = Reader::new(
@@ -189,7 +189,7 @@ impl SpoolIo {
     }
 
     /// Possible duplicate deliveries found by the workers.
-    pub(crate) fn duplicates(&self) -> &PossibleDuplicates {
+    pub(crate) fn duplicates(&self) -> &DuplicatesFile {
         &self.duplicates
     }
 

@@ -8,7 +8,7 @@ use std::sync::{Mutex, PoisonError};
 use std::thread;
 use zsched_core::{Note, NoteTicket};
 use zsched_format::time::Timestamp;
-use zsched_spool::note::{self, Remark};
+use zsched_spool::note::{self, OutcomeNote};
 use zsched_spool::{Spool, SpoolName};
 
 /// Maximum number of workers that write notes. With more, ext4 does not get faster.
@@ -21,7 +21,7 @@ pub(crate) struct NoteRequest {
     ticket: NoteTicket,
     name: SpoolName,
     offsets: Vec<u32>,
-    occasion: note::Occasion,
+    occasion: note::OutcomeKind,
     time: Timestamp,
     notary: Vec<u8>,
     message: Vec<u8>,
@@ -80,7 +80,7 @@ pub(super) fn write_all(
 }
 
 fn write(spool: &Spool, note: &NoteRequest) -> Completion {
-    let remark = Remark {
+    let remark = OutcomeNote {
         offsets: &note.offsets,
         occasion: note.occasion,
         time: note.time,

@@ -1,11 +1,11 @@
 //! Worker that reads control files.
 
 use super::{Completion, CompletionSender};
-use crate::state::duplicates::PossibleDuplicates;
+use crate::state::duplicates::DuplicatesFile;
 use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use zsched_spool::read::{self, Found, Look};
-use zsched_spool::{Doubt, HashLevel, Portion, Spool, SpoolName};
+use zsched_spool::load::{self, FileStat, LoadResult};
+use zsched_spool::{HashLevel, Portion, PossibleDuplicates, Spool, SpoolName};
 
 /// Requests for the reader.
 #[derive(Default)]
@@ -91,7 +91,7 @@ pub(super) struct Reader {
     level: HashLevel,
     queue: Arc<ReadQueue>,
     completions: CompletionSender,
-    duplicates: Arc<PossibleDuplicates>,
+    duplicates: Arc<DuplicatesFile>,
     portion: Vec<Completion>,
 }
 
@@ -105,7 +105,7 @@ impl Reader {
         level: HashLevel,
         queue: Arc<ReadQueue>,
         completions: CompletionSender,
-        duplicates: Arc<PossibleDuplicates>,
+        duplicates: Arc<DuplicatesFile>,
     ) -> Reader {
         Reader { spool, level, queue, completions, duplicates, portion: Vec::new() }
     }
@@ -126,20 +126,20 @@ impl Reader {
     fn read_urgent(&mut self, urgent: UrgentRead) -> Result<(), LoopGone> {
         let mut next = Some(urgent);
         let duplicates = self.duplicates.clone();
-        let mut tell = |doubt: &Doubt| duplicates.record(doubt);
+        let mut tell = |doubt: &PossibleDuplicates| duplicates.record(doubt);
         while let Some(urgent) = next {
             let done = match urgent {
                 UrgentRead::Read((name, at_most)) => {
                     let (spool, level) = (&self.spool, self.level);
-                    let found = read::read(spool, level, name.clone(), at_most, &mut tell);
+                    let found = load::load(spool, level, name.clone(), at_most, &mut tell);
                     Completion::Read(name, Box::new(found))
                 }
                 UrgentRead::Chunk(name, portion) => {
-                    let found = read::read_more(&self.spool, name.clone(), portion, &mut tell);
+                    let found = load::load_more(&self.spool, name.clone(), portion, &mut tell);
                     Completion::ChunkRead(name, Box::new(found))
                 }
                 UrgentRead::Reread(name) => {
-                    let found = read::read_again(&self.spool, name.clone(), &mut tell);
+                    let found = load::reload(&self.spool, name.clone(), &mut tell);
                     Completion::ReadAgain(name, Box::new(found))
                 }
             };
@@ -154,18 +154,20 @@ impl Reader {
         let mut files = Vec::with_capacity(names.len());
         for (name, at_most) in names {
             self.read_next_urgent()?;
-            match Look::at(&self.spool, &name) {
+            match FileStat::at(&self.spool, &name) {
                 Ok(Some(look)) => files.push((look, name, at_most)),
-                Ok(None) => self.add(Completion::Read(name, Box::new(Found::Nothing)))?,
-                Err(error) => self.add(Completion::Read(name, Box::new(Found::Failed(error))))?,
+                Ok(None) => self.add(Completion::Read(name, Box::new(LoadResult::Nothing)))?,
+                Err(error) => {
+                    self.add(Completion::Read(name, Box::new(LoadResult::Failed(error))))?
+                }
             }
         }
         files.sort_by_key(|(look, name, _)| (look.changed, name.number()));
         for (look, name, at_most) in files {
             self.read_next_urgent()?;
-            let tell = &mut |doubt: &Doubt| self.duplicates.record(doubt);
+            let tell = &mut |doubt: &PossibleDuplicates| self.duplicates.record(doubt);
             let (spool, level) = (&self.spool, self.level);
-            let found = read::read_looked_at(spool, level, name.clone(), &look, at_most, tell);
+            let found = load::load_examined(spool, level, name.clone(), &look, at_most, tell);
             self.add(Completion::Read(name, Box::new(found)))?;
         }
         self.flush()
@@ -205,7 +207,7 @@ mod tests {
         let queue = Arc::new(ReadQueue::default());
         let completions = CompletionSender { sender, loop_waker: Arc::new(loop_waker) };
         let spool = Spool::new("/nonexistent");
-        let duplicates = Arc::new(PossibleDuplicates::new(spool.duplicates_file()));
+        let duplicates = Arc::new(DuplicatesFile::new(spool.duplicates_file()));
         let mut reader =
             Reader::new(spool, HashLevel::Flat, queue.clone(), completions, duplicates);
         queue.push_urgent(UrgentRead::Read((name(4711), None)));

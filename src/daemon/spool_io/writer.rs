@@ -4,7 +4,7 @@ use super::note_writers::{self, NoteRequest};
 use super::write_queue::WriteReceiver;
 use super::{Completion, CompletionSender};
 use crate::logging::status_log::{Composer, StatusRequest};
-use crate::state::duplicates::PossibleDuplicates;
+use crate::state::duplicates::DuplicatesFile;
 use crate::state::overrides::OverridesJournal;
 use std::io;
 use std::path::PathBuf;
@@ -12,7 +12,7 @@ use zsched_core::override_changes::Change;
 use zsched_spool::removals::RemovalList;
 use zsched_spool::remove::{self, Reason};
 use zsched_spool::verbose::VerboseFile;
-use zsched_spool::{Doubt, Spool, SpoolName, read};
+use zsched_spool::{PossibleDuplicates, Spool, SpoolName, load};
 
 /// Request to the writer.
 pub(crate) enum WriteRequest {
@@ -54,7 +54,7 @@ pub(super) fn run(
     spool: &Spool,
     requests: &WriteReceiver,
     completions: &CompletionSender,
-    duplicates: &PossibleDuplicates,
+    duplicates: &DuplicatesFile,
     composer: Option<Composer>,
     orders: OverridesJournal,
 ) {
@@ -88,7 +88,7 @@ struct Writer<'t> {
     /// True if the last list of removals could be written.
     removals_listed: bool,
     completions: &'t CompletionSender,
-    duplicates: &'t PossibleDuplicates,
+    duplicates: &'t DuplicatesFile,
     composer: Option<Composer>,
     orders: OverridesJournal,
     /// Notes to be written together, before the next removal or batch end.
@@ -134,8 +134,8 @@ impl Writer<'_> {
                 Completion::OverridesStored(self.orders.store(changes))
             }
             WriteRequest::ClearLocks(name, pid) => {
-                let tell = &mut |doubt: &Doubt| self.duplicates.record(doubt);
-                match read::clear_locks(self.spool, &name, pid, tell) {
+                let tell = &mut |doubt: &PossibleDuplicates| self.duplicates.record(doubt);
+                match load::clear_locks(self.spool, &name, pid, tell) {
                     Ok(_) => return,
                     Err(error) => Completion::ClearLocksFailed(name, error),
                 }
@@ -159,7 +159,7 @@ impl Writer<'_> {
 
 fn remove_message(spool: &Spool, name: &SpoolName, aside: bool) -> io::Result<Option<PathBuf>> {
     let verbose = VerboseFile::of(spool, name);
-    let moved = if aside && remove::must_be_kept(spool, name)? {
+    let moved = if aside && remove::needs_attention(spool, name)? {
         Some(remove::move_aside(spool, name, Reason::OwedReport)?)
     } else {
         remove::remove(spool, name)?;

@@ -39,7 +39,7 @@ use zsched_core::log_limiter::LogLimiter;
 use zsched_format::printable::{self, print_to_stderr as say};
 use zsched_format::time::Timestamp;
 use zsched_mailq_server::v2::events::Watch;
-use zsched_recorder::{Limits, Recorded, Recorder};
+use zsched_recorder::{RecordedCore, Recorder, RotationLimits};
 use zsched_spool::processes;
 use zsched_spool::scan::ScanLimits;
 use zsched_spool::{HashLevel, Spool};
@@ -323,7 +323,7 @@ impl StartPlan {
             ignore_hangup: log_file.is_none(),
             timeouts,
         })?;
-        let core = Recorded::new(
+        let core = RecordedCore::new(
             Settings {
                 status_log: has_status_log,
                 failed_write: timeouts.failed_write,
@@ -397,7 +397,8 @@ struct Logs {
 
 impl StartPlan {
     fn recorder(&self) -> io::Result<Option<Recorder>> {
-        let limits = Limits { size: self.options.record_size, keep: self.options.record_keep };
+        let limits =
+            RotationLimits { size: self.options.record_size, keep_files: self.options.record_keep };
         let create = |path: &PathBuf| Recorder::create(path, limits, self.context.clone());
         self.recording.as_ref().map(create).transpose()
     }

@@ -5,7 +5,7 @@ use std::fs;
 use std::io;
 use std::thread;
 use std::time::Duration;
-use zsched_spool::outbox::{self, Recovered};
+use zsched_spool::outbox::{self, OutboxRecovery};
 use zsched_spool::processes;
 use zsched_spool::{HashLevel, Spool, removals};
 
@@ -22,7 +22,7 @@ pub(crate) fn set_former_scheduler(spool: &Spool) {
 
 /// Removes the message files whose control files the former scheduler has removed.
 pub(crate) fn finish_removals(spool: &Spool) {
-    for list in [spool.removals_file(), spool.removals_of_reader_file()] {
+    for list in [spool.removals_file(), spool.reader_removals_file()] {
         match removals::finish(spool, &list) {
             Ok(0) => {}
             Ok(count) => {
@@ -38,8 +38,8 @@ pub(crate) fn finish_removals(spool: &Spool) {
 /// Must come before any mail is read.
 pub(crate) fn finish_outbox(spool: &Spool, level: HashLevel) -> io::Result<()> {
     let recovered = outbox::recover_folder(spool, level)?;
-    let Recovered { published, discarded, aside, ready } = recovered;
-    if recovered != Recovered::default() {
+    let OutboxRecovery { published, discarded, aside, ready } = recovered;
+    if recovered != OutboxRecovery::default() {
         log::warn!(
             "outbox of the former scheduler: {published} submissions published, {discarded} discarded, {aside} moved \
              to postman/, {ready} to be published later"
@@ -74,7 +74,7 @@ fn publish_later(spool: &Spool) {
 /// Logs an error at the end if submissions are left: ZMailer's scheduler does not handle the
 /// outbox.
 pub(crate) fn report_leftovers(spool: &Spool) {
-    match outbox::waiting(spool) {
+    match outbox::pending_submissions(spool) {
         Ok(0) => {}
         Ok(count) => log::error!(
             "{count} submissions are left in {}: start this scheduler again before another one",

@@ -20,7 +20,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use zsched_core::log_limiter::LogLimiter;
-use zsched_spool::{Doubt, Doubtful};
+use zsched_spool::{PossibleDuplicate, PossibleDuplicates};
 
 /// Maximum size of the file, in bytes.
 const MAX_FILE_SIZE: u64 = 10_000_000;
@@ -29,7 +29,7 @@ const MAX_LOG_LINES_PER_MINUTE: u32 = 100;
 const MINUTE: Duration = Duration::from_secs(60);
 
 /// List of possible duplicates, shared by the helper workers.
-pub(crate) struct PossibleDuplicates {
+pub(crate) struct DuplicatesFile {
     path: PathBuf,
     /// Counts since the start. They are atomic since the loop reads them and must not wait for a
     /// disk.
@@ -60,12 +60,12 @@ struct DuplicateRecord<'d> {
     pid: &'d Option<u32>,
 }
 
-impl PossibleDuplicates {
+impl DuplicatesFile {
     /// Creates the list, kept in a file at `path`.
-    pub(crate) fn new(path: PathBuf) -> PossibleDuplicates {
+    pub(crate) fn new(path: PathBuf) -> DuplicatesFile {
         let (messages, recipients) = (AtomicU64::new(0), AtomicU64::new(0));
         let log = LogLimiter::new(MAX_LOG_LINES_PER_MINUTE, MINUTE);
-        PossibleDuplicates { path, messages, recipients, log: Mutex::new(log) }
+        DuplicatesFile { path, messages, recipients, log: Mutex::new(log) }
     }
 
     /// Counts since the start.
@@ -80,7 +80,7 @@ impl PossibleDuplicates {
     }
 
     /// Records recipients that may get a message twice.
-    pub(crate) fn record(&self, doubt: &Doubt) {
+    pub(crate) fn record(&self, doubt: &PossibleDuplicates) {
         self.messages.fetch_add(1, Ordering::Relaxed);
         self.recipients.fetch_add(doubt.recipients.len() as u64, Ordering::Relaxed);
         // Counters stay valid after a panic elsewhere. The lock also keeps lines of the file apart.
@@ -108,9 +108,9 @@ fn warn(limiter: &mut LogLimiter, line: impl FnOnce() -> String) {
 }
 
 /// Number of recipients of each destination, and the process of the first.
-fn by_destination(doubt: &Doubt) -> BTreeMap<String, (usize, String)> {
+fn by_destination(doubt: &PossibleDuplicates) -> BTreeMap<String, (usize, String)> {
     let mut all = BTreeMap::new();
-    for Doubtful { channel, host, pid, .. } in &doubt.recipients {
+    for PossibleDuplicate { channel, host, pid, .. } in &doubt.recipients {
         let destination = format!("{}/{}", text(channel), text(host));
         let pid = || pid.map_or("?".to_string(), |pid| pid.to_string());
         all.entry(destination).or_insert_with(|| (0, pid())).0 += 1;
@@ -122,12 +122,12 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-fn lines(doubt: &Doubt) -> Vec<u8> {
+fn lines(doubt: &PossibleDuplicates) -> Vec<u8> {
     let now = jiff::Timestamp::now();
     // Cuts off fractions of a second.
     let now = jiff::Timestamp::from_second(now.as_second()).unwrap_or(now);
     let mut lines = Vec::new();
-    for Doubtful { offset, channel, host, address, pid } in &doubt.recipients {
+    for PossibleDuplicate { offset, channel, host, address, pid } in &doubt.recipients {
         let line = DuplicateRecord {
             time: now.to_string(),
             spool_id: doubt.spool_id.to_string(),
@@ -160,8 +160,8 @@ mod tests {
     use zsched_format::time::Timestamp;
     use zsched_spool::SpoolId;
 
-    fn doubt(address: &[u8]) -> Doubt {
-        let doubtful = |offset, pid| Doubtful {
+    fn doubt(address: &[u8]) -> PossibleDuplicates {
+        let doubtful = |offset, pid| PossibleDuplicate {
             offset,
             channel: b"smtp".to_vec(),
             host: b"a.test".to_vec(),
@@ -170,13 +170,13 @@ mod tests {
         };
         let recipients = vec![doubtful(107, Some(23456)), doubtful(140, None)];
         let modified = Timestamp::from_seconds(1_795_259_643);
-        Doubt { spool_id: SpoolId { number: 4711, modified }, recipients }
+        PossibleDuplicates { spool_id: SpoolId { number: 4711, modified }, recipients }
     }
 
     #[test]
     fn duplicates_file_has_json_line_per_recipient() {
         let folder = tempfile::tempdir().expect("a folder");
-        let duplicates = PossibleDuplicates::new(folder.path().join("list"));
+        let duplicates = DuplicatesFile::new(folder.path().join("list"));
         duplicates.record(&doubt(b"u\"\xff@a.test"));
         let written = fs::read_to_string(duplicates.path()).expect("written");
         let values = written.lines().map(|line| {

@@ -24,7 +24,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use zsched_core::Scheduler;
 use zsched_core::learned::{Learned, LearnedExport, PagedOutSource};
-use zsched_spool::replace::replace;
+use zsched_spool::atomic_write::write_atomically;
 
 /// Name in the first line.
 const NAME: &str = "zsched-learned";
@@ -125,7 +125,7 @@ impl LearnedFile {
         let path = self.path.clone();
         let has_failed = self.has_failed.clone();
         let write = move |to_write: ChunkReceiver| {
-            match replace(&path, |out| to_write.write_all(out)) {
+            match write_atomically(&path, |out| to_write.write_all(out)) {
                 Ok(()) => {}
                 // The scheduler is ending and writes the file itself.
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
@@ -158,7 +158,7 @@ impl LearnedFile {
         if core.learned_revision() == 0 && self.path.try_exists().is_ok_and(|there| !there) {
             return;
         }
-        let written = replace(&self.path, |out| {
+        let written = write_atomically(&self.path, |out| {
             let (mut export, mut lines) = (LearnedExport::default(), 0);
             let mut text = begin_text();
             while !export.is_done() {

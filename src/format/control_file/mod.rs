@@ -32,7 +32,7 @@ mod parse;
 mod quad;
 mod tag;
 
-pub use contents::{LARGE, LARGEST, contents};
+pub use contents::{MAX_CONTROL_FILE_SIZE, MAX_QUERY_SIZE, read_all};
 pub use message_id::message_id;
 pub use parse::{parse, parse_part};
 pub use quad::Quad;
@@ -86,7 +86,7 @@ pub struct ControlFile {
     /// `x`: older messages that this one supersedes.
     pub obsoletes: Vec<Span>,
     /// `T`: hosts whose threads are to be started (ETRN).
-    pub turns: Vec<Span>,
+    pub etrn_hosts: Vec<Span>,
     /// `s` lines, in file order.
     pub senders: Vec<Sender>,
     /// `r` lines, in file order, with any tag.
@@ -94,13 +94,13 @@ pub struct ControlFile {
     /// `m` blocks, in file order.
     pub headers: Vec<HeaderBlock>,
     /// Offset of an `m` or `M` block that no empty line ends.
-    pub block_without_end: Option<u32>,
+    pub unterminated_block: Option<u32>,
     /// `d` lines, in file order.
     pub diagnostics: Vec<DiagnosticLine>,
     /// Lines that cannot be delivered, but must not be lost.
     ///
     /// They are `X` alternatives, malformed recipients, and recipients with an unknown tag.
-    pub undeliverable: Vec<ControlFileError>,
+    pub undeliverable_lines: Vec<ControlFileError>,
 }
 
 /// An `s` line.

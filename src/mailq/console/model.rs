@@ -8,7 +8,7 @@ use serde::Deserialize;
 /// The whole queue: `SHOW JSON SUMMARY`.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq)]
 #[serde(default)]
-pub struct Summary {
+pub(super) struct Summary {
     /// Time at the scheduler, in seconds since 1970.
     pub time: f64,
     /// Start of the scheduler, in seconds since 1970.
@@ -60,7 +60,7 @@ pub struct Summary {
 /// A destination: a line of `SHOW JSON THREADS`.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq)]
 #[serde(default)]
-pub struct Thread {
+pub(super) struct ThreadStatus {
     /// The channel.
     pub channel: String,
     /// The host.
@@ -82,7 +82,7 @@ pub struct Thread {
     /// Vertices on hold.
     pub held_back: u64,
     /// The agents at work on it.
-    pub agents: Vec<AtWork>,
+    pub agents: Vec<ActiveAgent>,
     /// The next attempt, in seconds since 1970.
     pub wakeup: Option<f64>,
     /// Age of the oldest message, in seconds.
@@ -104,7 +104,7 @@ pub struct Thread {
 /// An agent at work on a destination.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq)]
 #[serde(default)]
-pub struct AtWork {
+pub(super) struct ActiveAgent {
     /// Process id.
     pub pid: u32,
     /// State of the agent.
@@ -116,7 +116,7 @@ pub struct AtWork {
 /// A ring: a line of `SHOW JSON RINGS`.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq)]
 #[serde(default)]
-pub struct Ring {
+pub(super) struct RingStatus {
     /// The pattern of its clause.
     pub pattern: String,
     /// Its channel.
@@ -146,7 +146,7 @@ pub struct Ring {
 /// An agent: a line of `SHOW JSON AGENTS`.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq)]
 #[serde(default)]
-pub struct Agent {
+pub(super) struct AgentStatus {
     /// Process id.
     pub pid: u32,
     /// Its channel.
@@ -170,7 +170,7 @@ pub struct Agent {
 /// A message and one of its destinations: a line of `SHOW JSON MESSAGES`.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq)]
 #[serde(default)]
-pub struct Message {
+pub(super) struct QueuedMessage {
     /// The spool id.
     pub id: String,
     /// Name of the control file.
@@ -198,7 +198,7 @@ pub struct Message {
 /// It is a hold, a limit, or the removal of a message.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq)]
 #[serde(default)]
-pub struct Order {
+pub(super) struct OverrideStatus {
     /// `hold` or `limit`; or the kind of removal.
     pub kind: String,
     /// Part of the queue that it applies to.
@@ -220,7 +220,7 @@ pub struct Order {
 /// Result of an order.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq)]
 #[serde(default)]
-pub struct Outcome {
+pub(super) struct OrderResult {
     /// Messages affected.
     pub messages: u64,
     /// Recipients affected.
@@ -242,7 +242,7 @@ pub struct Outcome {
 /// An event: a line of the answer to `SUBSCRIBE`.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq)]
 #[serde(default)]
-pub struct Happening {
+pub(super) struct QueueEvent {
     /// Time, in seconds since 1970.
     pub time: Option<f64>,
     /// Kind of event.
@@ -271,14 +271,14 @@ pub struct Happening {
     pub by: Option<String>,
 }
 
-impl Thread {
+impl ThreadStatus {
     /// `channel/host`.
-    pub fn name(&self) -> String {
+    pub(super) fn name(&self) -> String {
         format!("{}/{}", self.channel, self.host)
     }
 
     /// Reason for waiting: `retry`, `held`, or the name of a limit.
-    pub fn reason(&self) -> &str {
+    pub(super) fn reason(&self) -> &str {
         match (self.held, &self.refusal, &self.why) {
             (true, ..) => "held",
             (_, Some(refusal), _) => refusal,
@@ -288,12 +288,12 @@ impl Thread {
     }
 }
 
-impl Agent {
+impl AgentStatus {
     /// Age, in seconds.
-    pub fn age(&self, now: f64) -> Option<f64> {
+    pub(super) fn age(&self, now: f64) -> Option<f64> {
         /// Above this, `born` is a point in time: no agent gets that old.
-        const LONG: f64 = 1e9;
-        self.born.map(|born| if born > LONG { now - born } else { born })
+        const MAX_AGENT_AGE: f64 = 1e9;
+        self.born.map(|born| if born > MAX_AGENT_AGE { now - born } else { born })
     }
 }
 
@@ -303,18 +303,18 @@ mod tests {
 
     #[test]
     fn thread_with_missing_and_unknown_fields_is_read() {
-        let read: Thread =
+        let read: ThreadStatus =
             serde_json::from_str(r#"{"channel":"smtp","host":"a","new":[1],"text":null}"#)
                 .expect("JSON");
         assert_eq!(read.name(), "smtp/a");
         assert_eq!((read.messages, read.text, read.wakeup), (0, None, None));
-        assert!(serde_json::from_str::<Thread>(r#"{"messages":"many"}"#).is_err());
+        assert!(serde_json::from_str::<ThreadStatus>(r#"{"messages":"many"}"#).is_err());
     }
 
     #[test]
     fn agent_age_accepts_start_or_age() {
         for (born, age) in [(None, None), (Some(5.0), Some(5.0)), (Some(1.5e9), Some(7.0))] {
-            let agent = Agent { born, ..Agent::default() };
+            let agent = AgentStatus { born, ..AgentStatus::default() };
             assert_eq!(agent.age(1.5e9 + 7.0), age);
         }
     }

@@ -1,7 +1,7 @@
 //! The rank of a message among the jobs of its ring, as clauses of a sentence.
 
 use zsched_core::rank::{Current, JobRank, MAX_COUNTED_JOBS};
-use zsched_format::priority::USUAL;
+use zsched_format::priority::DEFAULT_PRIORITY;
 use zsched_spool::SpoolId;
 
 /// Returns the clauses to append to the sentence about a due vertex.
@@ -31,7 +31,7 @@ pub fn clauses(rank: &JobRank) -> String {
     if job.is_blocked {
         add("none of its hosts may get an agent now".to_string());
     }
-    if rank.priority != USUAL {
+    if rank.priority != DEFAULT_PRIORITY {
         add(format!("its priority is {}", rank.priority));
     }
     said

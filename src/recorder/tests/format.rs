@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::digest::Digest;
-use crate::entry::{self, Verdict};
+use crate::entry::{self, DecisionCheck};
 use expect_test::expect;
 use std::io::ErrorKind;
 use zsched_core::overrides::{Author, Hold, Override, Scope};
@@ -20,9 +20,9 @@ fn arrival(base: &str) -> Arrival {
         modified: Timestamp::from_parts(1_795_255_449, 852_372_354),
         created: Timestamp::from_parts(-1, 5),
         priority: 5,
-        owes_report: true,
-        leftover: Some(ControlFileError::new(17, "strange")),
-        turns: vec![b"a.test".as_slice().into()],
+        report_due: true,
+        first_undeliverable: Some(ControlFileError::new(17, "strange")),
+        etrn_hosts: vec![b"a.test".as_slice().into()],
         recipients: 5,
         failed: 1,
         groups: vec![Group {
@@ -31,9 +31,9 @@ fn arrival(base: &str) -> Arrival {
             offsets: vec![300, 100, 70_000],
         }],
         locked: vec![9, 10],
-        unread: None,
+        next_offset: None,
         max_unread: 0,
-        is_part: false,
+        is_chunk: false,
     }
 }
 
@@ -106,14 +106,15 @@ fn events() -> Vec<Event<'static>> {
 
 #[test]
 fn every_event_is_restored() {
-    let verdicts = [Verdict { count: 0, check: 0 }, Verdict { count: 300, check: 0xdead_beef }];
+    let verdicts =
+        [DecisionCheck { count: 0, check: 0 }, DecisionCheck { count: 300, check: 0xdead_beef }];
     for (event, verdict) in events().iter().flat_map(|event| verdicts.map(|v| (event, v))) {
         for now in [START, START + Duration::from_nanos(1), START - Duration::from_secs(1 << 32)] {
             let block = entry::write_event(Vec::new(), START, now, event).expect("written");
             let mut block = verdict.write(block).expect("written");
             block.extend_from_slice(b"next");
             let (time, what, read, rest) = entry::read(&block, START).expect("read");
-            let What::Event(again) = what else { panic!("not an event") };
+            let Input::Event(again) = what else { panic!("not an event") };
             assert_eq!(format!("{again:?}"), format!("{event:?}"));
             assert_eq!((time, read, rest), (now, verdict, &b"next"[..]));
         }
@@ -150,16 +151,16 @@ fn truncated_recording_is_read_up_to_last_complete_frame() {
                 assert!(played.events >= most && played.events < whole.events);
                 most = played.events;
                 let left = match played.ending {
-                    Ending::Whole => 0,
-                    Ending::Torn { offset, bytes } => {
+                    RecordingEnd::Whole => 0,
+                    RecordingEnd::Torn { offset, bytes } => {
                         assert_eq!(offset + bytes, length as u64);
                         bytes
                     }
-                    Ending::Damaged { .. } => panic!("cut off at {length}, but not changed"),
+                    RecordingEnd::Damaged { .. } => panic!("cut off at {length}, but not changed"),
                 };
                 assert!(left <= length as u64);
             }
-            Err(Failure::Read(ReadError::NoRecording | ReadError::NoBegin)) => {
+            Err(ReplayError::Read(ReadError::NotARecording | ReadError::DamagedStart)) => {
                 assert_eq!(most, 0, "cut off at {length}");
             }
             Err(other) => panic!("cut off at {length}: {other}"),
@@ -178,10 +179,10 @@ fn every_changed_byte_is_detected() {
         changed[index] ^= change;
         match replay(&changed) {
             Ok(played) => {
-                let noticed = played.ending != Ending::Whole && played.events < whole;
+                let noticed = played.ending != RecordingEnd::Whole && played.events < whole;
                 assert!(noticed, "byte {index} ^ {change}: {played:?}");
             }
-            Err(Failure::Read(_)) => {}
+            Err(ReplayError::Read(_)) => {}
             Err(other) => panic!("byte {index} ^ {change}: {other}"),
         }
     }

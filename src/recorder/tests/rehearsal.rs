@@ -1,7 +1,7 @@
 //! Random behaviour of agents, spool and clock, from a seed: the conditions for a recorder.
 
 use super::{START, config};
-use crate::Recorded;
+use crate::RecordedCore;
 use std::collections::BTreeMap;
 use std::io::{Error, ErrorKind};
 use std::time::Duration;
@@ -20,7 +20,7 @@ pub const CONFIGS: [&str; 3] = [
 ];
 
 pub struct Rehearsal {
-    core: Recorded,
+    core: RecordedCore,
     random: fastrand::Rng,
     now: Timestamp,
     /// Jobs of the living agents, as text; an empty one stands for a due `#hungry`.
@@ -33,7 +33,7 @@ pub struct Rehearsal {
 }
 
 impl Rehearsal {
-    pub fn new(core: Recorded, seed: u64) -> Rehearsal {
+    pub fn new(core: RecordedCore, seed: u64) -> Rehearsal {
         Rehearsal {
             core,
             random: fastrand::Rng::with_seed(seed),
@@ -131,16 +131,16 @@ impl Rehearsal {
             modified: self.now - Duration::from_secs(self.random.u64(0..100)),
             created: self.now,
             priority: 5,
-            owes_report: self.random.u32(0..10) == 0,
-            leftover: None,
-            turns: Vec::new(),
+            report_due: self.random.u32(0..10) == 0,
+            first_undeliverable: None,
+            etrn_hosts: Vec::new(),
             recipients: all.len() as u32,
             failed: 0,
             groups: groups.into_iter().map(group).collect(),
             locked: Vec::new(),
-            unread: None,
+            next_offset: None,
             max_unread: 0,
-            is_part: false,
+            is_chunk: false,
         }
     }
 

@@ -30,7 +30,7 @@ use zsched_config::{Config, ConfigContext, Zenv};
 use zsched_core::Settings;
 use zsched_format::printable;
 use zsched_format::time::Timestamp;
-use zsched_simulation::{Setup, Simulation, disk};
+use zsched_simulation::{Simulation, SimulationSetup, disk};
 use zsched_spool::{HashFolder, HashLevel};
 
 /// Start of every simulation: midnight, 1 January 2027, UTC.
@@ -148,15 +148,15 @@ fn simulate(
     world: &World,
     length: Duration,
 ) -> Summary {
-    let setup = Setup {
+    let setup = SimulationSetup {
         seed: options.seed,
         start: START,
         settings: Settings { fork_rate: options.fork_rate.max(1), ..Settings::default() },
         first_pid: 1000,
         level: HashLevel::Flat,
         delays: world.agents.delays(),
-        habits: world.agents.habits(),
-        crowded_turns: 0.0,
+        agent_faults: world.agents.faults(),
+        multi_event_turns: 0.0,
         pieces: false,
         scans: false,
     };

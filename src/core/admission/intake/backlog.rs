@@ -93,7 +93,7 @@ impl FileBacklog {
         shift_all(&mut rested.vertices, self.clock_offset, 0);
         self.by_time.insert((until, number));
         self.paged_out.insert(number, PagedFile { until, folder: name.folder(), rested });
-        if name.odd_base().is_some() {
+        if name.nonnumeric_base().is_some() {
             self.full_names.insert(number, name);
         }
     }

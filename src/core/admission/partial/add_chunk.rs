@@ -12,16 +12,16 @@ use zsched_spool::Arrival;
 impl Scheduler {
     pub(super) fn take_chunk(&mut self, now: Timestamp, message: MessageId, mut arrival: Arrival) {
         let message_ref = &mut self.messages[message];
-        message_ref.owes_report |= arrival.owes_report;
-        message_ref.has_undeliverable_lines |= arrival.leftover.is_some();
-        if arrival.is_part {
+        message_ref.owes_report |= arrival.report_due;
+        message_ref.has_undeliverable_lines |= arrival.first_undeliverable.is_some();
+        if arrival.is_chunk {
             message_ref.recipients += arrival.recipients;
             message_ref.failed += arrival.failed;
         }
         let Some(partial) = self.partials.partial.get_mut(&message) else {
             return;
         };
-        (partial.unread, partial.max_unread) = (arrival.unread, arrival.max_unread);
+        (partial.unread, partial.max_unread) = (arrival.next_offset, arrival.max_unread);
         if !arrival.locked.is_empty() {
             let until = now + LOCKED_RETRY_INTERVAL;
             partial.left = Some(partial.left.map_or(until, |left| left.min(until)));

@@ -138,7 +138,7 @@ impl Scheduler {
         let learned = learned.into_iter().map(|vertex| (vertex.key(), (vertex, false))).collect();
         let partial = PartialMessage {
             serial: self.partials.next,
-            unread: arrival.unread,
+            unread: arrival.next_offset,
             max_unread: arrival.max_unread,
             reading: None,
             read_at: now,

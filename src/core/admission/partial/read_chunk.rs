@@ -35,7 +35,7 @@ impl Scheduler {
             self.partials.reserved += at_most as usize;
         }
         let name = self.messages[message].name.clone();
-        self.act(Action::ReadMore { name, portion: Portion { from, at_most } });
+        self.act(Action::ReadMore { name, portion: Portion { from, max_recipients: at_most } });
         false
     }
 

@@ -10,7 +10,7 @@ use crate::queue::message::MessageId;
 use crate::queue::vertex::{Diagnosis, VertexId};
 use zsched_format::agent_protocol::{RecipientReport, ReportStatus};
 use zsched_format::time::Timestamp;
-use zsched_spool::note::Occasion;
+use zsched_spool::note::OutcomeKind;
 
 /// Maximum number of finished offsets kept for a message.
 ///
@@ -119,8 +119,8 @@ impl Scheduler {
         report: &RecipientReport<'_>,
     ) {
         match report.status {
-            ReportStatus::Ok => self.note_report(now, message, report, Occasion::Success),
-            ReportStatus::Error => self.note_report(now, message, report, Occasion::Failure),
+            ReportStatus::Ok => self.note_report(now, message, report, OutcomeKind::Success),
+            ReportStatus::Error => self.note_report(now, message, report, OutcomeKind::Failure),
             ReportStatus::Ok2 | ReportStatus::Error2 => self.messages[message].owes_report = true,
             _ => {}
         }

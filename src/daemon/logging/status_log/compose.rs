@@ -10,7 +10,9 @@ use zsched_core::Verdict;
 use zsched_format::agent_protocol::ReportStatus as Word;
 use zsched_format::control_file::diagnostic::NOTARY_SEPARATOR;
 use zsched_format::control_file::{ControlFile, Tag};
-use zsched_format::status_log::{Delays, Entry, Status, enhanced_code, seconds, shown};
+use zsched_format::status_log::{
+    DeliveryStatus, StatusDelays, StatusLine, enhanced_code, format_time, seconds,
+};
 use zsched_spool::{Spool, SpoolId, SpoolName};
 
 /// Size of composed lines at which they are passed to the appender, in bytes.
@@ -77,21 +79,21 @@ struct RequestFields<'r> {
     time: String,
     spool_id: String,
     delay: f64,
-    delays: Delays,
+    delays: StatusDelays,
 }
 
 impl<'r> RequestFields<'r> {
     fn of(request: &'r StatusRequest) -> RequestFields<'r> {
         let StatusRequest { time, modified, created, attempt, .. } = *request;
         let queued_until = attempt.map_or(time, |attempt| attempt.began);
-        let delays = Delays {
+        let delays = StatusDelays {
             router: seconds(modified, created),
             queue: seconds(created, queued_until),
             attempt: attempt.map(|attempt| seconds(attempt.began, time)),
         };
         RequestFields {
             request,
-            time: shown(time),
+            time: format_time(time),
             spool_id: SpoolId { number: request.name.number(), modified }.to_string(),
             delay: seconds(modified, time),
             delays,
@@ -121,7 +123,7 @@ impl<'r> RequestFields<'r> {
             let field = notary.split(|byte| *byte == NOTARY_SEPARATOR).nth(index)?;
             (!field.is_empty()).then(|| String::from_utf8_lossy(field))
         };
-        let entry = Entry {
+        let entry = StatusLine {
             time: (&self.time).into(),
             spool_id: (&self.spool_id).into(),
             message_id: message_id.map(Cow::Borrowed),
@@ -162,17 +164,17 @@ impl<'f> Addresses<'f> {
     }
 }
 
-fn status(verdict: Verdict, tag: impl FnOnce() -> Option<Tag>) -> Status {
+fn status(verdict: Verdict, tag: impl FnOnce() -> Option<Tag>) -> DeliveryStatus {
     match verdict {
-        Verdict::Report(Word::Ok | Word::Ok2 | Word::Ok3) => Status::Delivered,
-        Verdict::Report(Word::Error | Word::Error2) => Status::Failed,
-        Verdict::Report(_) | Verdict::Unreported => Status::Deferred,
-        Verdict::Expired => Status::Expired,
-        Verdict::Deleted => Status::Deleted,
-        Verdict::Rerouted => Status::Rerouted,
+        Verdict::Report(Word::Ok | Word::Ok2 | Word::Ok3) => DeliveryStatus::Delivered,
+        Verdict::Report(Word::Error | Word::Error2) => DeliveryStatus::Failed,
+        Verdict::Report(_) | Verdict::Unreported => DeliveryStatus::Deferred,
+        Verdict::Expired => DeliveryStatus::Expired,
+        Verdict::Deleted => DeliveryStatus::Deleted,
+        Verdict::Rerouted => DeliveryStatus::Rerouted,
         Verdict::FinishedElsewhere => match tag() {
-            Some(Tag::Failed) => Status::Failed,
-            _ => Status::Delivered,
+            Some(Tag::Failed) => DeliveryStatus::Failed,
+            _ => DeliveryStatus::Delivered,
         },
     }
 }
@@ -187,9 +189,9 @@ fn word(verdict: Verdict) -> Option<&'static str> {
 /// Status code from the notary data, else from the text of the report.
 ///
 /// Of the notary data it takes the status field, or the answer of the remote system.
-fn code<'t>(status: Status, notary: &'t [u8], text: &'t [u8]) -> Option<&'t str> {
+fn code<'t>(status: DeliveryStatus, notary: &'t [u8], text: &'t [u8]) -> Option<&'t str> {
     let classes: &[u8] = match status {
-        Status::Delivered => b"2",
+        DeliveryStatus::Delivered => b"2",
         _ => b"45",
     };
     let fields = notary.split(|byte| *byte == NOTARY_SEPARATOR).skip(2).take(2);
@@ -315,18 +317,18 @@ pub(super) mod tests {
         let lines = lines(b"", record(&[BOB, 3]));
         assert_eq!(lines.lines().count(), 2);
         for line in lines.lines() {
-            let entry: Entry<'_> = serde_json::from_str(line).expect("a line");
+            let entry: StatusLine<'_> = serde_json::from_str(line).expect("a line");
             assert_eq!((entry.recipient, entry.sender, entry.message_id), (None, None, None));
-            assert_eq!(entry.status, Status::Delivered);
+            assert_eq!(entry.status, DeliveryStatus::Delivered);
         }
     }
 
     #[test]
     fn status_code_matches_class_of_status() {
         let notary = b"a\x01delayed\x01\x01smtp; 450 4.7.1 later\x01";
-        assert_eq!(code(Status::Deferred, notary, b"5.0.0"), Some("4.7.1"));
-        assert_eq!(code(Status::Delivered, notary, b"2.0.0 queued"), Some("2.0.0"));
-        assert_eq!(code(Status::Failed, b"", b"550 5.1.1 no"), Some("5.1.1"));
-        assert_eq!(code(Status::Failed, b"", b"no"), None);
+        assert_eq!(code(DeliveryStatus::Deferred, notary, b"5.0.0"), Some("4.7.1"));
+        assert_eq!(code(DeliveryStatus::Delivered, notary, b"2.0.0 queued"), Some("2.0.0"));
+        assert_eq!(code(DeliveryStatus::Failed, b"", b"550 5.1.1 no"), Some("5.1.1"));
+        assert_eq!(code(DeliveryStatus::Failed, b"", b"no"), None);
     }
 }

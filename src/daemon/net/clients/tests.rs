@@ -409,16 +409,16 @@ fn arrival(number: u64) -> Arrival {
         modified: NOW,
         created: NOW,
         priority: 5,
-        owes_report: false,
-        leftover: None,
-        turns: Vec::new(),
+        report_due: false,
+        first_undeliverable: None,
+        etrn_hosts: Vec::new(),
         recipients: 1,
         failed: 0,
         groups: vec![Group { channel: b"c"[..].into(), host: b"h"[..].into(), offsets: vec![100] }],
         locked: Vec::new(),
-        unread: None,
+        next_offset: None,
         max_unread: 0,
-        is_part: false,
+        is_chunk: false,
     }
 }
 

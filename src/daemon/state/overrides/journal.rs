@@ -27,7 +27,7 @@ use std::path::{Path, PathBuf};
 use zsched_core::override_changes::Change;
 use zsched_core::overrides::{Author, DestinationPattern, Hold, Override, Overrides, Scope};
 use zsched_format::time::Timestamp;
-use zsched_spool::replace::replace;
+use zsched_spool::atomic_write::write_atomically;
 use zsched_sys as sys;
 
 /// Name in the first line.
@@ -113,7 +113,7 @@ impl OverridesJournal {
     }
 
     fn rewrite(&mut self) -> io::Result<()> {
-        replace(&self.path, |out| {
+        write_atomically(&self.path, |out| {
             write_line(out, &number_line(NAME, FORMAT))?;
             for order in self.orders.iter() {
                 write_line(out, &order)?;

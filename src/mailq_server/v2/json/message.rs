@@ -9,7 +9,7 @@ use crate::why::sentence;
 use serde::Serialize;
 use std::vec;
 use zsched_core::vertex_rows::{MessageRow, VertexId, VertexRow};
-use zsched_format::priority::USUAL;
+use zsched_format::priority::DEFAULT_PRIORITY;
 use zsched_format::time::{ShortDuration, Timestamp};
 
 /// Maximum number of offsets shown of a destination.
@@ -201,7 +201,7 @@ fn write_head(row: &MessageRow<'_>, now: Timestamp, out: &mut Vec<u8>) {
     if row.failed > 0 {
         push(out, format_args!(", {} failed", row.failed));
     }
-    if row.priority != USUAL {
+    if row.priority != DEFAULT_PRIORITY {
         push(out, format_args!(", priority {}", row.priority));
     }
     out.extend_from_slice(match row {

@@ -1,6 +1,6 @@
 //! Configurations and settings with extreme values.
 
-use super::super::draw::Draw;
+use super::super::byte_source::ByteSource;
 use std::path::Path;
 use std::rc::Rc;
 use zsched_config::{Config, ConfigContext, Zenv};
@@ -54,7 +54,7 @@ fn parse(text: &str) -> Rc<Config> {
 }
 
 /// Returns settings of the scheduler.
-pub fn settings(draw: &mut Draw<'_>) -> Settings {
+pub fn settings(draw: &mut ByteSource<'_>) -> Settings {
     let flags = draw.byte();
     Settings {
         // This is rare, as little happens then.

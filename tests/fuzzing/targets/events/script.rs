@@ -1,8 +1,8 @@
 //! Events, as the bytes select them.
 
-use super::super::draw::Draw;
+use super::super::byte_source::ByteSource;
 use super::configurations::configuration;
-use super::model::Told;
+use super::model::AgentInput;
 use super::world::{START, World};
 use clap::Parser;
 use std::io::ErrorKind;
@@ -12,7 +12,7 @@ use zsched_core::overrides::{DestinationPattern, LimitName, Scope};
 use zsched_core::{AgentEnd, AgentId, Destination, Event, Order, RereadResult, Target};
 use zsched_format::control_file::ControlFileError;
 use zsched_format::time::Timestamp;
-use zsched_mailq::{Options, show_answer};
+use zsched_mailq::{MailqOptions, show_answer};
 use zsched_mailq_server::v1::GREETING;
 use zsched_spool::{Arrival, Group, HashFolder, Spool, SpoolId, SpoolName};
 
@@ -67,12 +67,12 @@ const TIMES: (i64, i64) = (0, 4_000_000_000);
 /// The world, and the bytes that select its events.
 pub struct Script<'a> {
     pub world: World,
-    pub draw: Draw<'a>,
+    pub draw: ByteSource<'a>,
 }
 
 impl Script<'_> {
     /// Performs one event.
-    pub fn happen(&mut self) {
+    pub fn perform_event(&mut self) {
         let choice = self.draw.byte();
         match if choice < 0xe0 { choice % 32 } else { 32 + choice % 4 } {
             0..=3 => self.arrive(),
@@ -103,7 +103,7 @@ impl Script<'_> {
             35 => {
                 let error = ERRORS[self.draw.below(ERRORS.len())];
                 let stored = if self.draw.below(3) > 0 { Ok(()) } else { Err(error) };
-                self.world.kept(stored);
+                self.world.report_stored(stored);
             }
             31 if self.draw.byte() > 0xe0 => {
                 let is_watched = self.draw.below(2) > 0;
@@ -210,16 +210,16 @@ impl Script<'_> {
             modified,
             created: self.world.now,
             priority: 5,
-            owes_report: is_odd,
-            leftover: is_odd.then(|| ControlFileError::new(7, "an X line")),
-            turns: if is_odd { vec![b"a.test"[..].into()] } else { Vec::new() },
+            report_due: is_odd,
+            first_undeliverable: is_odd.then(|| ControlFileError::new(7, "an X line")),
+            etrn_hosts: if is_odd { vec![b"a.test"[..].into()] } else { Vec::new() },
             recipients: groups.iter().map(|group| group.offsets.len() as u32).sum(),
             failed: 0,
             groups,
             locked: Vec::new(),
-            unread: None,
+            next_offset: None,
             max_unread: 0,
-            is_part: false,
+            is_chunk: false,
         });
     }
 
@@ -382,7 +382,7 @@ impl Script<'_> {
         let wish = [&["mailq"][..], &["mailq", "-Q"], &["mailq", "--summary"]][self.draw.below(3)];
         let spool = Spool::new(Path::new("/dev/null/no/spool"));
         let mut shown = Vec::new();
-        let complaints = show_answer(&Options::parse_from(wish), &spool, answer, &mut shown);
+        let complaints = show_answer(&MailqOptions::parse_from(wish), &spool, answer, &mut shown);
         let dump = String::from_utf8_lossy(&dump);
         assert!(matches!(complaints, Ok(0)), "{complaints:?} about\n{dump}");
         assert!(!shown.is_empty());
@@ -419,7 +419,7 @@ impl World {
         let Some(puppet) = self.model.agents.get(&agent) else {
             return;
         };
-        if let Some(Told::Job(number, host)) = puppet.told.front() {
+        if let Some(AgentInput::Job(number, host)) = puppet.pending_input.front() {
             let number = *number;
             let open: Vec<u32> = self.model.messages.get(&number).map_or(Vec::new(), |message| {
                 let group = message.group(&puppet.channel, host);
