@@ -44,7 +44,7 @@ fn check(submission: Submission) {
     let has_wishes = submission.group.recipients.iter().any(|one| !one.notify.is_empty());
     let headers = submission.group.headers.clone();
     assert!(submission.text.starts_with(&headers));
-    let draft = Draft {
+    let draft = ControlFileDraft {
         name: "4711".to_string(),
         body_offset: 0,
         priority: None,
