@@ -49,7 +49,7 @@ impl<'a> Job<'a> {
         Job { replies, folders, stop, file, pending, locked: false }
     }
 
-    /// The recipients without an outcome.
+    /// The recipients without an outcome, in reverse file order.
     pub fn deliveries(&self) -> impl Iterator<Item = Delivery<'_>> {
         self.pending.iter().rev().map(|&recipient| self.delivery(recipient))
     }
@@ -169,9 +169,11 @@ impl<'a> Job<'a> {
         self.try_deliver_each(|delivery| Ok(deliver(delivery)))
     }
 
-    /// The same, for a delivery that can end the job: a connection is lost, for instance.
+    /// Delivers to each recipient, by a function that can end the job.
     ///
-    /// After an error of `deliver` the recipient is one of those without an outcome.
+    /// It does what [`deliver_each`](Job::deliver_each) does. If `deliver` returns an error, because
+    /// a connection is lost, for instance, the present recipient has no outcome, as those after it:
+    /// [`Halt::report_rest`] is about it, too.
     ///
     /// # Errors
     ///

@@ -57,7 +57,7 @@ impl Message {
 
     /// A reader of the body, from its beginning at each call.
     ///
-    /// Lines end with LF.
+    /// Lines end with LF. Reads fail with the errors of the file system.
     pub fn body(&self) -> impl Read + '_ {
         Body { file: &self.file, position: self.body_offset }
     }

@@ -156,7 +156,7 @@ pub struct TestReport {
     pub status: String,
     /// The fields of the notary data: final address, action, status, diagnostic code, remote host.
     ///
-    /// None if they have been noted in the control file, or are not needed.
+    /// Empty if they have been noted in the control file, or are not needed.
     pub notary: Vec<String>,
     /// The text for people.
     pub text: String,

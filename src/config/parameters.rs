@@ -245,7 +245,7 @@ pub(crate) static PARAMETERS: &[Keyword<Parameters>] = table! { Parameters:
     "PARAMauthfile": PATH, "none" => auth_file;
     /// Time between reports of failures while other recipients of a message still wait.
     "PARAMglobal-report-interval": NONZERO_INTERVAL, "5m" => global_report_interval;
-    /// Other hosts may log in with passwords stored as plain text; without accounts all see the queue.
+    /// Other hosts may use passwords kept as plain text; without accounts they see the queue, too.
     "PARAMmailq-trust-network": SWITCH, "0" => mailq_trust_network or zero;
     /// The socket to which MAILQ clients connect.
     "PARAMmailqsock" | "PARAMmailqpath": MAILQ_SOCKET, "TCP:mailq, which is port 174"
@@ -253,7 +253,7 @@ pub(crate) static PARAMETERS: &[Keyword<Parameters>] = table! { Parameters:
     /// Maximum number of messages in memory; the others are on disk only.
     "PARAMmessage-active-limit": POSITIVE, "none; 20000 where another limit on memory is set"
         => message_active_limit;
-    /// Maximum number of recipients in memory that come with the first part of a message.
+    /// Maximum number of recipients in memory that come with the first chunk of a message.
     "PARAMmessage-recipient-limit": POSITIVE, "none; 20000 where another limit on memory is set"
         => message_recipient_limit;
     /// Number of recipients of each message that are read in any case.
@@ -262,8 +262,8 @@ pub(crate) static PARAMETERS: &[Keyword<Parameters>] = table! { Parameters:
     /// Do not wait for the disk when reports are submitted: faster, but they may be lost.
     "PARAMmsgwriteasync": SWITCH, "0" => write_async or zero;
     /// The socket to which routers send notices of new messages.
-    "PARAMnotifysock": UNIX_PATH, "SCHEDULERNOTIFY of the ZENV file, else .scheduler.notify in POSTOFFICE"
-        => notify_socket;
+    "PARAMnotifysock": UNIX_PATH,
+        "SCHEDULERNOTIFY of the ZENV file, else .scheduler.notify in POSTOFFICE" => notify_socket;
     /// Keep reports that cannot be sent in the folder postman of POSTOFFICE.
     "PARAMstore-error-on-error": SWITCH, "0" => store_error_on_error or zero;
 };

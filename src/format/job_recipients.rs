@@ -11,7 +11,7 @@ use std::os::unix::fs::FileExt;
 /// Maximum size of a control file that is parsed again for each job, in bytes.
 const MAX_UNCACHED_SIZE: usize = 16 * 1024;
 
-/// The recipients that an agent delivers to.
+/// The recipients that an agent delivers to: those of a channel, and perhaps of a host.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Scope {
     channel: String,
@@ -20,14 +20,14 @@ pub struct Scope {
 }
 
 impl Scope {
-    /// All recipients of a channel, case-sensitive, for the host of the job.
+    /// Selects the recipients of a channel (case-sensitive) for the host of the job (not so).
     pub fn channel(channel: impl Into<String>) -> Scope {
         Scope { channel: channel.into(), host: None, one_host_per_job: false }
     }
 
     /// Sets the host for jobs that name none.
     ///
-    /// Jobs of an agent that was started for one host do not.
+    /// The scheduler names none to an agent that has `$host` in its command line.
     pub fn with_host(self, host: Option<String>) -> Scope {
         Scope { host, ..self }
     }

@@ -12,7 +12,10 @@ pub mod line_buffer;
 pub mod printable;
 pub mod priority;
 pub mod selection;
+#[cfg(feature = "serde")]
 pub mod serde_bytes;
+#[cfg(feature = "serde")]
 pub mod serde_error_kind;
+#[cfg(feature = "status-log")]
 pub mod status_log;
 pub mod time;

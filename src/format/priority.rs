@@ -1,6 +1,7 @@
 //! The priority of mail in getting agents. It is unrelated to process priority.
 
 use crate::time::Timestamp;
+#[cfg(feature = "serde")]
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::time::Duration;
@@ -15,7 +16,8 @@ pub const DEFAULT_PRIORITY: u8 = 5;
 pub const LOWEST_PRIORITY: u8 = 9;
 
 /// The mail priority of a clause.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(Serialize, Deserialize))]
 pub enum MailPriority {
     /// 0 goes first, 9 last.
     Level(u8),

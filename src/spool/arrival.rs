@@ -1,13 +1,15 @@
 //! The scheduler's view of a control file: the pending recipients and their destinations.
 
 use super::{SpoolName, note};
+#[cfg(feature = "serde")]
 use serde::{Deserialize, Serialize};
 use zsched_format::control_file::{ControlFile, ControlFileError, Recipient, Tag};
 use zsched_format::priority::DEFAULT_PRIORITY;
 use zsched_format::time::Timestamp;
 
 /// The data of a control file that scheduling needs.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug)]
+#[cfg_attr(feature = "serde", derive(Serialize, Deserialize))]
 pub struct Arrival {
     /// Name of the message.
     pub name: SpoolName,
@@ -46,7 +48,8 @@ pub struct Arrival {
 }
 
 /// The part of a control file that is to be read.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(Serialize, Deserialize))]
 pub struct Portion {
     /// Offset of the first line to read; 0 is the beginning.
     pub from: u32,
@@ -55,13 +58,14 @@ pub struct Portion {
 }
 
 /// The recipients of one message with the same destination.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(Serialize, Deserialize))]
 pub struct Group {
     /// Delivery channel, in lower case.
-    #[serde(with = "zsched_format::serde_bytes")]
+    #[cfg_attr(feature = "serde", serde(with = "zsched_format::serde_bytes"))]
     pub channel: Box<[u8]>,
     /// Next host, in lower case.
-    #[serde(with = "zsched_format::serde_bytes")]
+    #[cfg_attr(feature = "serde", serde(with = "zsched_format::serde_bytes"))]
     pub host: Box<[u8]>,
     /// Offsets of the recipients' lines, in descending order of the lines' text.
     ///

@@ -1,5 +1,6 @@
 //! Names of messages in the spool, and the hash folders that contain them.
 
+#[cfg(feature = "serde")]
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
@@ -16,7 +17,8 @@ pub enum HashLevel {
 }
 
 /// The folder of a file below `transport/` or `queue/`: none, one or two capital letters.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Hash)]
+#[cfg_attr(feature = "serde", derive(Serialize, Deserialize))]
 pub struct HashFolder([u8; 2]);
 
 impl HashFolder {
@@ -60,7 +62,8 @@ impl fmt::Display for HashFolder {
 /// The scheduler identifies a message by the [number](SpoolName::number) at the beginning of its
 /// name, by custom the inode number of the message file. Two messages with the same number cannot
 /// be loaded together.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(Serialize, Deserialize))]
 pub struct SpoolName {
     number: u64,
     folder: HashFolder,

@@ -7,6 +7,7 @@ use super::finalize::{OpenControlFile, RecipientLocker, UnfinishedRecipient};
 use super::outbox::OnDisk;
 use super::reroute::reroute;
 use super::{Spool, SpoolName, decisions, owner_when_unloaded};
+#[cfg(feature = "serde")]
 use serde::{Deserialize, Serialize};
 use std::collections::{HashMap, HashSet};
 use std::fs::OpenOptions;
@@ -33,7 +34,8 @@ pub struct OutcomeNote<'a> {
 }
 
 /// The kind of an outcome.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(Serialize, Deserialize))]
 pub enum OutcomeKind {
     /// Delivered (`ok`): noted if NOTIFY has SUCCESS.
     Success,

@@ -39,7 +39,7 @@ use options::Options;
 use owner::{NotFound, Users};
 use std::process::ExitCode;
 use store::Store;
-use zsched_agent::{Delivery, Message, Outcome, Verdict};
+use zsched_agent::{Delivery, Halt, Job, Message, Outcome, Verdict};
 use zsched_spool::processes;
 
 /// Exit status for invalid options (`EX_USAGE` of `sysexits.h`).
@@ -57,9 +57,13 @@ fn main() -> ExitCode {
     };
     processes::remember_boot_time();
     zsched_agent::serve("mailbox", &options.scope.scope("local"), |job| {
-        let message = job.message()?;
-        job.deliver_each(|delivery| deliver(delivery, &message, &users, &mut store))
+        deliver_all(job, &users, &mut store)
     })
+}
+
+fn deliver_all(job: &mut Job<'_>, users: &Users, store: &mut Store) -> Result<(), Halt> {
+    let message = job.message()?;
+    job.deliver_each(|delivery| deliver(delivery, &message, users, store))
 }
 
 fn deliver(
@@ -98,4 +102,48 @@ fn delivered(comment: &'static str) -> Outcome {
 
 fn failed(status: &'static str, comment: &'static str) -> Outcome {
     Outcome::new(Verdict::Failed, status, 550, comment)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::Parser;
+    use std::fs;
+    use zsched_agent::Scope;
+    use zsched_agent::testing::TestJob;
+
+    const CONTROL_FILE: &str = "\
+@ 0x00000007
+i 7
+o 0
+s local - alice@x 0
+r           local - bob 0
+r           local - ../bob 0
+r           local - |program 0
+r           local - /dev/null 0
+m
+Subject: test
+
+";
+
+    #[test]
+    fn outcome_depends_on_address() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().to_str().expect("text");
+        let options = Options::parse_from(["mailbox", "-u", "-d", path]);
+        let (users, mut store) = (options.users(), options.store().expect("a store"));
+        let run = TestJob::new(CONTROL_FILE)
+            .with_body("body\n")
+            .run(&Scope::channel("local"), |job| deliver_all(job, &users, &mut store));
+        let status = |user: &str| run.report(user).status.as_str();
+        assert_eq!((status("bob"), status("/dev/null")), ("ok3", "ok3"));
+        assert_eq!((status("../bob"), status("|program")), ("error2", "error2"));
+        let statuses: Vec<&str> = run.notes.iter().map(|note| note.notary[2].as_str()).collect();
+        assert_eq!(
+            statuses,
+            ["5.3.3 (cannot deliver to files and programs)", "5.1.1 (no such user)"]
+        );
+        let mailbox = fs::read_to_string(folder.path().join("bob")).expect("a mailbox");
+        assert!(mailbox.ends_with("Subject: test\n\nbody\n\n"), "{mailbox}");
+    }
 }

@@ -1,6 +1,8 @@
 //! Composes a control file as a router does.
 
 use super::Span;
+use std::error::Error;
+use std::fmt;
 
 /// The contents of a new message's control file.
 #[derive(Clone, Debug, Default)]
@@ -29,15 +31,26 @@ pub struct Group {
 }
 
 /// Error for a draft whose values would break the lines of the file.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ComposeError {
     /// The value contains a line feed, carriage return or NUL.
-    #[error("the {0} has a line end or NUL in it")]
     Field(&'static str),
     /// The header block would end too early, or not at all.
-    #[error("the headers have an empty line, or do not end with a line end")]
     Headers,
 }
+
+impl fmt::Display for ComposeError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            ComposeError::Field(what) => write!(f, "the {what} has a line end or NUL in it"),
+            ComposeError::Headers => {
+                f.write_str("the headers have an empty line, or do not end with a line end")
+            }
+        }
+    }
+}
+
+impl Error for ComposeError {}
 
 /// A recipient and its DSN parameters.
 #[derive(Clone, Debug, Default)]

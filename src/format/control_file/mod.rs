@@ -38,7 +38,10 @@ pub use parse::{parse, parse_part};
 pub use quad::Quad;
 pub use tag::{PidField, Tag};
 
+#[cfg(feature = "serde")]
 use serde::{Deserialize, Serialize};
+use std::error::Error;
+use std::fmt;
 
 /// Bits of the `@` line: the columns that recipient lines have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -161,8 +164,8 @@ pub struct DiagnosticLine {
 }
 
 /// An error in a control file, and its position.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error, Serialize, Deserialize)]
-#[error("offset {offset}: {reason}")]
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(Serialize, Deserialize))]
 pub struct ControlFileError {
     /// Offset of the line, in bytes.
     pub offset: usize,
@@ -171,6 +174,14 @@ pub struct ControlFileError {
     /// True for an `@` line with unknown format bits: a newer program wrote it.
     pub unknown_format: bool,
 }
+
+impl fmt::Display for ControlFileError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "offset {}: {}", self.offset, self.reason)
+    }
+}
+
+impl Error for ControlFileError {}
 
 impl ControlFileError {
     /// Creates an error at an offset.
