@@ -36,7 +36,7 @@ fn agents_get_documented_environment() {
         .stdout(Stdio::null())
         .stderr(Stdio::null());
     let daemon = Daemon::new(&site, command.spawn().expect("the scheduler starts"));
-    until("it is there", || site.logged("has been looked through") == 1);
+    until("it is there", || site.logged("initial scan complete") == 1);
     site.put(&["c A.test u"]);
     site.until_empty();
     let told = site.read("environment");
@@ -87,7 +87,7 @@ fn sighup_without_log_file_is_ignored() {
     let log = || std::fs::File::create(site.path("log")).expect("a file");
     command.arg("-i").stdin(Stdio::null()).stdout(log()).stderr(log());
     let mut daemon = Daemon::new(&site, command.spawn().expect("the scheduler starts"));
-    until("it is there", || site.logged("has been looked through") == 1);
+    until("it is there", || site.logged("initial scan complete") == 1);
     daemon.signal(libc::SIGHUP);
     site.put(&["c a.test u"]);
     site.until_empty();

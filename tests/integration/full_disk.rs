@@ -118,7 +118,7 @@ fn kill_with_full_disk_loses_nothing() {
     daemon.kill();
     // There is still no room: finished mail cannot be reported, and stays or is moved to postman/.
     let daemon = site.spawn(&[]);
-    until("it has looked", || site.logged("has been looked through") == 2);
+    until("it has looked", || site.logged("initial scan complete") == 2);
     daemon.kill();
     disk.make_room();
     let _daemon = site.start();

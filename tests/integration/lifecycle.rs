@@ -35,7 +35,7 @@ fn bad_options_are_refused_with_status_64() {
     // With this option, the scheduler starts itself when it needs a process that becomes an agent.
     let by_hand = run(&["--become-agent", "32", "-", "-", "-", "-", "/", "/bin/true"]);
     assert_eq!(by_hand.status.code(), Some(127));
-    assert!(text(&by_hand.stderr).contains("of use to the scheduler only"));
+    assert!(text(&by_hand.stderr).contains("for internal use by the scheduler"));
     let version = run(&["-V"]);
     assert_eq!(version.status.code(), Some(0));
     assert!(text(&version.stderr).contains(env!("CARGO_PKG_VERSION")), "as the original does");
@@ -307,7 +307,7 @@ fn daemon_start_failure_gives_exit_status() {
     let good = site.run(&["-d"]);
     assert_eq!(good.status.code(), Some(0), "{}", text(&good.stderr));
     let pid = site.read("postoffice/.pid.scheduler").trim().parse().expect("a pid");
-    until("it is there", || site.read("scheduler").contains("has been looked through"));
+    until("it is there", || site.read("scheduler").contains("initial scan complete"));
     processes::signal(pid, libc::SIGQUIT);
     until("it has ended", || !processes::is_alive(pid));
     assert!(!site.path("postoffice/.pid.scheduler").exists());

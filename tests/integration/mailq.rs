@@ -258,7 +258,7 @@ fn clients_over_limit_are_refused() {
         drop(stream.read_to_end(&mut nothing));
         assert!(nothing.is_empty(), "{} bytes", nothing.len());
     }
-    assert!(site.logged("turned away") < 4, "not a line for each: {}", site.log());
+    assert!(site.logged("MAILQ client rejected") < 4, "not a line for each: {}", site.log());
     let first = clients.remove(0);
     assert_eq!(Dump::from(first).vertices.len(), 800);
     drop(clients);

@@ -161,7 +161,7 @@ fn version_is_chosen_when_configuration_is_read() {
         line
     };
     assert_eq!(first_line(), "version zmailer 1.0\n");
-    assert_eq!(site.logged("MAILQ version 1 is spoken, which shows the queue"), 1);
+    assert_eq!(site.logged("using MAILQ version 1, which shows the queue"), 1);
     site.write("auth", ACCOUNTS);
     allow(site.path("auth"), 0o600);
     assert_eq!(first_line(), "version zmailer 1.0\n");

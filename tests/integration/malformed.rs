@@ -261,7 +261,7 @@ fn as_other_user<'s>(site: &'s Site) -> Option<Daemon<'s>> {
     let child = command.spawn().ok()?;
     let daemon = Daemon::new(site, child);
     site.owner.set(Some(NOBODY_UID));
-    until("it has looked through the spool", || site.logged("has been looked through") == 1);
+    until("it has looked through the spool", || site.logged("initial scan complete") == 1);
     Some(daemon)
 }
 

@@ -7,11 +7,11 @@
 //!
 //! 1. All rings are retired: their threads get no agent.
 //! 2. The agents are examined, of which there are never many. If their clause still runs the same
-//!   program in the same way, they continue under it: they move to its new ring, and the threads
-//!   they work on move with them. Of the others, idle agents end at once, and the rest when they
-//!   have finished what they have.
+//!    program in the same way, they continue under it: they move to its new ring, and the threads
+//!    they work on move with them. Of the others, idle agents end at once, and the rest when they
+//!    have finished what they have.
 //! 3. The sweep: the threads move, some with each turn. A thread that something arrives for, or
-//!   whose timer expires, moves at once.
+//!    whose timer expires, moves at once.
 //!
 //! The many due vertices of a large thread are enqueued in a ring with jobs in several of these
 //! steps ([`crate::reload::backfill`]). They are removed from the jobs of the old ring at once.
