@@ -258,15 +258,8 @@ impl Agent {
         let host = parsed.control.get(first.quad.host).to_ascii_lowercase();
         let host = around.hosts.find(&host);
         let (wait, refusal) = self.connect(host, around);
-        self.state = State::Working(Box::new(Work {
-            name,
-            file,
-            parsed,
-            open,
-            host,
-            refusal,
-            fault: fault,
-        }));
+        self.state =
+            State::Working(Box::new(Work { name, file, parsed, open, host, refusal, fault }));
         if fault == Fault::Death(Death::Locked) {
             return Some(self.ends(around, AgentEnd::Signalled(KILL_SIGNAL)));
         }
