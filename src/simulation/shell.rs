@@ -22,7 +22,7 @@ use zsched_spool::{Portion, SpoolName};
 
 /// The way in which a control file is read.
 #[derive(Clone, Copy, Debug)]
-pub enum ReadMode {
+pub(crate) enum ReadMode {
     /// As a new one, with an optional maximum number of recipients.
     New(Option<u32>),
     /// As that of a loaded message.
@@ -32,7 +32,7 @@ pub enum ReadMode {
 }
 
 /// A running scheduler.
-pub struct Shell {
+pub(crate) struct Shell {
     /// Its number among all schedulers of the simulation, from 1.
     pub life: u64,
     /// The core.
@@ -56,7 +56,7 @@ pub struct Shell {
 
 impl Shell {
     /// Creates a scheduler that has just been started.
-    pub fn new(settings: Settings, config: Rc<Config>, life: u64) -> Shell {
+    pub(crate) fn new(settings: Settings, config: Rc<Config>, life: u64) -> Shell {
         let mut intake = Intake::new(intake::IntakeDelays::default());
         intake.set_limit(memory_limit(&config));
         Shell {
@@ -86,7 +86,7 @@ impl Shell {
     }
 
     /// Next time at which it must be called if nothing happens, by the wall clock.
-    pub fn next_wakeup(&self, setup: &SimulationSetup) -> Option<Timestamp> {
+    pub(crate) fn next_wakeup(&self, setup: &SimulationSetup) -> Option<Timestamp> {
         let core = self.core.next_wakeup();
         if self.has_scanned && !setup.scans {
             return core;
@@ -96,12 +96,12 @@ impl Shell {
     }
 
     /// Applies another configuration.
-    pub fn configured(&mut self, config: &Config) {
+    pub(crate) fn configured(&mut self, config: &Config) {
         self.intake.set_limit(memory_limit(config));
     }
 
     /// Adjusts to a step of the wall clock.
-    pub fn clock_set(&mut self, step: ClockStep) {
+    pub(crate) fn clock_set(&mut self, step: ClockStep) {
         self.intake.shift(step);
     }
 

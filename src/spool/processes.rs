@@ -141,7 +141,7 @@ pub fn set_former_scheduler(pid: u32) {
 }
 
 /// Pid of the former scheduler on the spool, if known.
-pub fn former_scheduler() -> Option<u32> {
+pub(crate) fn former_scheduler() -> Option<u32> {
     Some(FORMER_SCHEDULER.load(Ordering::Relaxed)).filter(|pid| *pid > 0)
 }
 
