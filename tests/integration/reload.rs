@@ -149,7 +149,9 @@ fn renamed_logs_are_reopened_without_signal() {
     for name in &logs[..2] {
         site.write(name, "");
     }
-    until("the log goes on under its name", || site.logged("the log was renamed and reopened") == 1);
+    until("the log goes on under its name", || {
+        site.logged("the log was renamed and reopened") == 1
+    });
     until("only the scheduler made a new status log", || site.path("status").exists());
     site.put(&["c a.test 2"]);
     until("both are used", || {
