@@ -176,7 +176,7 @@ impl Daemon {
                     self.again.push(source);
                 }
             }
-            self.look_around(now);
+            self.remove_closed(now);
             if !self.files.are_behind() {
                 self.core.handle(now, Event::Tick);
             }
@@ -217,7 +217,7 @@ impl Daemon {
     }
 
     /// Runs the work that time triggers rather than an event.
-    fn look_around(&mut self, now: Timestamp) {
+    fn remove_closed(&mut self, now: Timestamp) {
         while let Some(name) = self.intake.next_held(now) {
             self.files.read_soon(name, None);
         }
@@ -236,7 +236,7 @@ impl Daemon {
         self.open_missing_sockets();
         self.look_at_logs();
         self.serve_clients(now);
-        self.core.look_around(now);
+        self.core.remove_closed(now);
         self.rendezvous.write_on(&self.core, now);
         self.learned.write_on(&self.core, &self.intake);
     }

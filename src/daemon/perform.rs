@@ -8,7 +8,7 @@ use std::io;
 use std::time::Instant;
 use zsched_core::{Action, AgentEnd, AgentId, Event};
 use zsched_format::time::Timestamp;
-use zsched_mailq_server::v2::{Chore, Demand};
+use zsched_mailq_server::v2::{AdminCommand, Demand};
 
 impl Daemon {
     /// Carries out all actions of the core, and those that follow.
@@ -50,7 +50,7 @@ impl Daemon {
             Action::ReadMore { name, portion } => self.files.read_more(name, portion),
             Action::Awaken(wanted) => self.intake.awaken(&wanted),
             Action::KeepStanding { ticket, changes } => self.orders.keep(ticket, changes),
-            Action::Obeyed { ticket, effect } => self.clients.obeyed(ticket, &effect),
+            Action::Obeyed { ticket, effect } => self.clients.order_done(ticket, &effect),
             Action::Statistics(record) => {
                 if let Some(statistics) = &mut self.statistics {
                     statistics.add(now, &record);
@@ -65,16 +65,16 @@ impl Daemon {
     pub(super) fn serve_clients(&mut self, now: Timestamp) {
         while let Some((client, findings)) = self.inquiries.next_result() {
             match findings {
-                Some(findings) => self.clients.learn(client, findings),
+                Some(findings) => self.clients.lookup_done(client, findings),
                 None => self.clients.disconnect(client),
             }
         }
         self.clients.serve(&self.core, &self.intake, now);
         for (client, demand) in self.clients.take_demands() {
             match demand {
-                Demand::Inquire(inquiry) => self.inquiries.ask(client, inquiry),
-                Demand::Do(chore) => self.do_chore(client, &chore),
-                Demand::Obey { by, order } => {
+                Demand::Lookup(inquiry) => self.inquiries.ask(client, inquiry),
+                Demand::Admin(chore) => self.do_chore(client, &chore),
+                Demand::Order { by, order } => {
                     let ticket = self.clients.order(client);
                     self.core.handle(now, Event::Ordered { ticket, by, order });
                 }
@@ -82,10 +82,10 @@ impl Daemon {
         }
     }
 
-    fn do_chore(&mut self, client: usize, chore: &Chore) {
+    fn do_chore(&mut self, client: usize, chore: &AdminCommand) {
         match chore {
-            Chore::Reload => self.begin_reload(Some(client)),
-            Chore::Load(number) => {
+            AdminCommand::Reload => self.begin_reload(Some(client)),
+            AdminCommand::Load(number) => {
                 let under_way = self.intake.under_way();
                 let capacity = self.core.capacity();
                 let batch = capacity.map(|room| room.first_batch(under_way).max(1));
@@ -94,7 +94,7 @@ impl Daemon {
                 }
                 self.clients.await_message(client, *number);
             }
-            Chore::Log(level) => {
+            AdminCommand::Log(level) => {
                 self.level_after_load = *level;
                 log::set_max_level(*level);
                 self.clients.done(client, Ok(()));

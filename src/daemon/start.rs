@@ -32,7 +32,7 @@ use zsched_core::Settings;
 use zsched_core::intake::Intake;
 use zsched_format::printable::{self, print_to_stderr as say};
 use zsched_format::time::Timestamp;
-use zsched_mailq_server::v2::events::Watch;
+use zsched_mailq_server::v2::events::Subscribers;
 use zsched_recorder::{Limits, Recorded, Recorder};
 use zsched_spool::processes;
 use zsched_spool::scan::ScanLimits;
@@ -322,7 +322,7 @@ impl Plan {
             started,
             recorder,
         );
-        let watch = Rc::new(Watch::default());
+        let watch = Rc::new(Subscribers::default());
         let with_vertices = !self.options.short_mailq;
         let speak_version_2 = accounts::demand_login(
             config.parameters.auth_file.as_deref(),

@@ -12,8 +12,8 @@ use zsched_core::{
 };
 use zsched_format::agent_protocol::Status;
 use zsched_format::time::Timestamp;
-use zsched_mailq_server::v2::events::{About, Watch};
-use zsched_mailq_server::v2::json::events::Happening;
+use zsched_mailq_server::v2::events::{EventSubject, Subscribers};
+use zsched_mailq_server::v2::json::events::FeedEvent;
 use zsched_mailq_server::v2::json::seconds;
 use zsched_recorder::Recorded;
 use zsched_spool::{Arrival, SpoolId};
@@ -21,21 +21,21 @@ use zsched_spool::{Arrival, SpoolId};
 /// The core, and the subscribers.
 pub struct Watched {
     core: Recorded,
-    watch: Rc<Watch>,
+    watch: Rc<Subscribers>,
     /// Value of the last `Event::Watched` passed to the core.
     is_watched: bool,
 }
 
 impl Watched {
     /// Wraps a core. There are no subscribers yet.
-    pub fn new(core: Recorded, watch: Rc<Watch>) -> Watched {
+    pub fn new(core: Recorded, watch: Rc<Subscribers>) -> Watched {
         Watched { core, watch, is_watched: false }
     }
 
     /// Notifies the core of the first subscriber and of the last one leaving.
-    pub fn look_around(&mut self, now: Timestamp) {
-        self.watch.look_around();
-        let is_watched = self.watch.is_wanted();
+    pub fn remove_closed(&mut self, now: Timestamp) {
+        self.watch.remove_closed();
+        let is_watched = self.watch.has_subscribers();
         if is_watched != self.is_watched {
             self.is_watched = is_watched;
             self.core.handle(now, Event::Watched(is_watched));
@@ -44,7 +44,7 @@ impl Watched {
 
     /// Publishes an event and passes it to the core.
     pub fn handle(&mut self, now: Timestamp, event: Event<'_>) {
-        if self.watch.is_wanted() {
+        if self.watch.has_subscribers() {
             Witness { core: &self.core, watch: &self.watch, time: seconds(now) }.hear(&event);
         }
         self.core.handle(now, event);
@@ -53,7 +53,7 @@ impl Watched {
     /// Removes, publishes and returns the next action of the core.
     pub fn poll(&mut self, now: Timestamp) -> Option<Action> {
         let action = self.core.poll()?;
-        if self.watch.is_wanted() {
+        if self.watch.has_subscribers() {
             Witness { core: &self.core, watch: &self.watch, time: seconds(now) }.see(&action);
         }
         Some(action)
@@ -77,7 +77,7 @@ impl DerefMut for Watched {
 /// Publishes events and actions. An event is published before the core handles it.
 struct Witness<'a> {
     core: &'a Scheduler,
-    watch: &'a Watch,
+    watch: &'a Subscribers,
     time: f64,
 }
 
@@ -91,7 +91,7 @@ impl Witness<'_> {
             Event::AgentStarted { agent, pid } => self.started(*agent, *pid),
             Event::AgentEnded { agent, end } => self.ended(*agent, end),
             Event::Configured(_) => {
-                self.watch.tell(About::default(), &Happening::Reloaded { time });
+                self.watch.publish(EventSubject::default(), &FeedEvent::Reloaded { time });
             }
             _ => {}
         }
@@ -113,21 +113,22 @@ impl Witness<'_> {
         let to = |group: &zsched_spool::Group| Destination::new(&group.channel, &group.host);
         let destinations: Vec<Destination> = arrival.groups.iter().map(to).collect();
         let recipients = arrival.groups.iter().map(|group| group.offsets.len() as u32).sum();
-        let about = About { message: Some((id, &arrival.name)), destinations: &destinations };
+        let about =
+            EventSubject { message: Some((id, &arrival.name)), destinations: &destinations };
         let id = id.to_string();
-        self.watch.tell(about, &Happening::Arrived { time: self.time, id, recipients });
+        self.watch.publish(about, &FeedEvent::Arrived { time: self.time, id, recipients });
     }
 
     fn left(&self, number: u64) {
         if let Some(row) = self.core.message_row(number) {
-            let about = About { message: Some((row.id, row.name)), destinations: &[] };
-            self.watch.tell(about, &Happening::Left { time: self.time, id: row.id.to_string() });
+            let about = EventSubject { message: Some((row.id, row.name)), destinations: &[] };
+            self.watch.publish(about, &FeedEvent::Left { time: self.time, id: row.id.to_string() });
         }
     }
 
     fn status(&self, record: &StatusRecord) {
         let id = SpoolId { number: record.name.number(), modified: record.modified };
-        let about = About {
+        let about = EventSubject {
             message: Some((id, &record.name)),
             destinations: std::slice::from_ref(&record.destination),
         };
@@ -144,9 +145,9 @@ impl Witness<'_> {
                 _ => None,
             };
             let (status, id) = (state, id.to_string());
-            self.watch.tell(
+            self.watch.publish(
                 about,
-                &Happening::Attempt {
+                &FeedEvent::Attempt {
                     time,
                     id,
                     channel,
@@ -162,16 +163,16 @@ impl Witness<'_> {
         }
         if is_final {
             let id = id.to_string();
-            self.watch.tell(
+            self.watch.publish(
                 about,
-                &Happening::Finished { time, id, channel, host, offset, recipients, state },
+                &FeedEvent::Finished { time, id, channel, host, offset, recipients, state },
             );
         }
     }
 
     fn started(&self, agent: AgentId, pid: u32) {
         if let Some(row) = self.core.agent(agent) {
-            self.tell_of_agent(&row, |channel, host, ring| Happening::AgentStarted {
+            self.tell_of_agent(&row, |channel, host, ring| FeedEvent::AgentStarted {
                 time: self.time,
                 pid,
                 channel,
@@ -185,7 +186,7 @@ impl Witness<'_> {
         if let Some(row) = self.core.agent(agent) {
             let pid = Some(row.pid).filter(|pid| *pid != 0);
             let how = end.to_string();
-            self.tell_of_agent(&row, |channel, host, ring| Happening::AgentEnded {
+            self.tell_of_agent(&row, |channel, host, ring| FeedEvent::AgentEnded {
                 time: self.time,
                 pid,
                 channel,
@@ -199,16 +200,16 @@ impl Witness<'_> {
     fn tell_of_agent(
         &self,
         row: &AgentRow<'_>,
-        happening: impl for<'h> FnOnce(&'h str, Option<&'h str>, String) -> Happening<'h>,
+        happening: impl for<'h> FnOnce(&'h str, Option<&'h str>, String) -> FeedEvent<'h>,
     ) {
         let channel = String::from_utf8_lossy(row.channel);
         let host = row.thread.map(|thread| String::from_utf8_lossy(thread.host()));
         let ring = format!("{}/{}", row.ring.0, row.ring.1);
-        let about = About {
+        let about = EventSubject {
             message: None,
             destinations: row.thread.map(std::slice::from_ref).unwrap_or_default(),
         };
-        self.watch.tell(about, &happening(&channel, host.as_deref(), ring));
+        self.watch.publish(about, &happening(&channel, host.as_deref(), ring));
     }
 }
 

@@ -146,9 +146,9 @@ fn port_number(port: &TcpPort) -> Result<u16, String> {
     match port {
         TcpPort::Number(0) => Err("0 is no port that can be asked".to_string()),
         TcpPort::Number(number) => Ok(*number),
-        TcpPort::Service(name) => match port::of_service(name) {
+        TcpPort::Service(name) => match port::from_services(name) {
             Some(port) => Ok(port),
-            None if name == "mailq" => Ok(port::DEFAULT),
+            None if name == "mailq" => Ok(port::DEFAULT_PORT),
             None => Err(format!("the service {name}/tcp is not known")),
         },
     }

@@ -3,8 +3,8 @@
 pub mod acl;
 pub mod attributes;
 pub mod auth_file;
+pub mod explain;
 pub mod login;
 pub mod report;
 pub mod v1;
 pub mod v2;
-pub mod why;

@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
-use zsched_mailq_protocol::scram::{self, Stored};
+use zsched_mailq_protocol::scram::{self, StoredPassword};
 
 const CLAUSES: &str = "*/*\n\tinterval=1h retries=1 expiry=3d\n\
      c/*\n\tidlemax=1h command=\"${AGENTS}/count.py c\"\n\
@@ -351,7 +351,7 @@ fn log_in<S: Read + Write>(
 
 #[test]
 fn users_log_in_by_scram() {
-    let stored = Stored::of_password("pässword").expect("random numbers");
+    let stored = StoredPassword::from_password("pässword").expect("random numbers");
     let accounts = format!("strong:{stored}:QQ EVENTS:\nplain:sekret:ALL:\n");
     let site = with_accounts(&accounts);
     let _daemon = site.start();
@@ -378,7 +378,7 @@ fn users_log_in_by_scram() {
 /// An unknown user has the same salt each time, as a known one does.
 #[test]
 fn unknown_user_looks_like_known_user() {
-    let stored = Stored::with_salt("x", vec![7; 16], 5000);
+    let stored = StoredPassword::with_salt("x", vec![7; 16], 5000);
     let site = with_accounts(&format!("strong:{stored}:ALL:\n"));
     let _daemon = site.start();
     let challenge = |user: &str| {
@@ -392,9 +392,9 @@ fn unknown_user_looks_like_known_user() {
         let (nonce, rest) = first.split_once(",s=").expect("a salt");
         (nonce.len(), rest.len(), rest.to_string())
     };
-    let (of_strong, of_nobody) = (challenge("strong"), challenge("nobody"));
-    assert_eq!((of_strong.0, of_strong.1), (of_nobody.0, of_nobody.1));
-    assert!(of_nobody.2.ends_with(",i=5000") && of_strong.2 != of_nobody.2);
-    assert_eq!(of_nobody, challenge("nobody"));
-    assert_ne!(of_nobody.2, challenge("other").2);
+    let (of_strong, for_unknown_user) = (challenge("strong"), challenge("nobody"));
+    assert_eq!((of_strong.0, of_strong.1), (for_unknown_user.0, for_unknown_user.1));
+    assert!(for_unknown_user.2.ends_with(",i=5000") && of_strong.2 != for_unknown_user.2);
+    assert_eq!(for_unknown_user, challenge("nobody"));
+    assert_ne!(for_unknown_user.2, challenge("other").2);
 }

@@ -2,12 +2,12 @@
 //!
 //! It does no I/O: callers report what was found and ask what to do.
 
-pub mod elsewhere;
+pub mod backlog;
 mod outside;
 
 use crate::learned::Resting;
 use crate::{Capacity, Crowd, Rested, RestedVertex, Scheduler, Wanted};
-use elsewhere::{Elsewhere, Waiting, Whereabouts};
+use backlog::{BacklogCounts, BacklogView, Location};
 use outside::Outside;
 use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -421,14 +421,14 @@ impl Resting for Intake {
     }
 }
 
-impl Elsewhere for Intake {
-    fn waiting(&self) -> Waiting {
+impl BacklogView for Intake {
+    fn waiting(&self) -> BacklogCounts {
         self.outside.waiting()
     }
 
-    fn whereabouts(&self, number: u64) -> Option<Whereabouts> {
-        let is_read = self.reading.contains_key(&number).then_some(Whereabouts::Read);
-        is_read.or_else(|| self.outside.whereabouts(number))
+    fn location(&self, number: u64) -> Option<Location> {
+        let is_read = self.reading.contains_key(&number).then_some(Location::Loading);
+        is_read.or_else(|| self.outside.location(number))
     }
 }
 
@@ -615,7 +615,7 @@ mod tests {
         assert_eq!(read(&mut intake, 2), [0; 0], "one was loaded, one is being read");
         intake.read(2);
         assert_eq!(read(&mut intake, 2), [3]);
-        assert_eq!(intake.waiting(), Waiting { to_be_read: 2, resting: 0 });
+        assert_eq!(intake.waiting(), BacklogCounts { waiting_files: 2, resting: 0 });
         intake.set_limit(None);
         assert_eq!(read(&mut intake, 100), [4, 5]);
         assert_eq!(intake.crowd(NOW, &room(100)), Crowd::None);

@@ -3,7 +3,7 @@
 //! These are files to be read, and paged-out messages. Little is kept of each, as there may be
 //! millions.
 
-use crate::intake::elsewhere::{Waiting, Whereabouts};
+use crate::intake::backlog::{BacklogCounts, Location};
 use crate::{Rested, RestedVertex, Wanted};
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
@@ -220,11 +220,11 @@ impl Outside {
     }
 
     /// Where a message is in the backlog.
-    pub fn whereabouts(&self, number: u64) -> Option<Whereabouts> {
+    pub fn location(&self, number: u64) -> Option<Location> {
         if self.fresh_numbers.contains(&number) {
-            return Some(Whereabouts::InLine);
+            return Some(Location::Queued);
         }
-        self.resting.get(&number).map(|resting| Whereabouts::Rests(self.time_of(resting.until)))
+        self.resting.get(&number).map(|resting| Location::PagedOut(self.time_of(resting.until)))
     }
 
     /// Removes and returns the record of a paged-out message that was read again.
@@ -261,8 +261,8 @@ impl Outside {
     }
 
     /// Number of files to be read and of paged-out messages.
-    pub fn waiting(&self) -> Waiting {
-        Waiting { to_be_read: self.fresh.len(), resting: self.resting.len() }
+    pub fn waiting(&self) -> BacklogCounts {
+        BacklogCounts { waiting_files: self.fresh.len(), resting: self.resting.len() }
     }
 }
 
@@ -314,7 +314,7 @@ mod tests {
         (11..=13).for_each(|number| outside.rest(name(number), Some(NOW), rested("a.x")));
         assert!(outside.knows(8) && outside.knows(13) && !outside.knows(9));
         assert_eq!(numbers(&mut outside, NOW), [1, 2, 3, 11, 4, 5, 6, 12, 7, 8, 13]);
-        assert_eq!(outside.waiting(), Waiting::default());
+        assert_eq!(outside.waiting(), BacklogCounts::default());
         assert!(outside.recall(11).is_some() && outside.recall(11).is_none());
     }
 

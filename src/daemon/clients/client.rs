@@ -9,7 +9,7 @@ use crate::timeouts::Timeouts;
 use std::io::{self, ErrorKind, Read};
 use std::time::{Duration, Instant};
 use zsched_mailq_server::v1::Dump;
-use zsched_mailq_server::v2::{Demand, Remark, Session, Surroundings};
+use zsched_mailq_server::v2::{ClientLog, Demand, Session, SessionContext};
 
 /// Maximum number of bytes buffered for a client; one step of a dump may exceed it.
 pub const BUFFERED: usize = 64 * 1024;
@@ -155,21 +155,21 @@ impl Client {
 
     /// Returns true if an order of the client is being carried out.
     fn is_obeyed(&self) -> bool {
-        matches!(&self.task, Task::Session(conversation) if conversation.session.is_doing())
+        matches!(&self.task, Task::Session(conversation) if conversation.session.has_task())
     }
 
     /// Ends the session before the connection is closed.
     ///
     /// Returns the log line about an order that is still being carried out.
-    pub fn abandon(&mut self) -> Option<Remark> {
-        self.conversation().and_then(|conversation| conversation.session.abandon())
+    pub fn drop_task(&mut self) -> Option<ClientLog> {
+        self.conversation().and_then(|conversation| conversation.session.drop_task())
     }
 
     /// Returns true if the client waits until long answers of others are complete.
-    pub fn is_in_line(&self) -> bool {
+    pub fn is_queued(&self) -> bool {
         match &self.task {
             Task::Line => true,
-            Task::Session(conversation) => conversation.session.is_in_line(),
+            Task::Session(conversation) => conversation.session.is_queued(),
             Task::Dump(_) | Task::Done => false,
         }
     }
@@ -214,7 +214,7 @@ impl Client {
     /// the number of long answers that may still be started.
     pub fn serve(
         &mut self,
-        around: &mut Surroundings<'_>,
+        around: &mut SessionContext<'_>,
         slots: usize,
         logins: &mut Logins,
     ) -> io::Result<(usize, Option<Demand>)> {
@@ -222,7 +222,7 @@ impl Client {
         let demand = self.work(around, slots, logins)?;
         let written = self.outbox.len().saturating_sub(before);
         let taken = self.outbox.flush(&mut self.stream);
-        around.tally.write_errors += u64::from(taken.is_err());
+        around.request_counters.write_errors += u64::from(taken.is_err());
         if taken? > 0 {
             self.progress = Instant::now();
         }
@@ -239,7 +239,7 @@ impl Client {
     /// Continues the task while the outbox has room.
     fn work(
         &mut self,
-        around: &mut Surroundings<'_>,
+        around: &mut SessionContext<'_>,
         slots: usize,
         logins: &mut Logins,
     ) -> io::Result<Option<Demand>> {
@@ -256,17 +256,17 @@ impl Client {
                 let Conversation { session, speaks, log_in_at } = &mut **conversation;
                 if *speaks {
                     let heard = hear(&mut self.stream, session);
-                    around.tally.read_errors += u64::from(heard.is_err());
+                    around.request_counters.read_errors += u64::from(heard.is_err());
                     *speaks = heard?;
                     self.progress = Instant::now();
                 }
                 let was_answering = session.is_answering();
-                session.line_up(slots == 0);
-                let may_have_gone = session.is_amid_deed() && !session.is_waiting();
-                if may_have_gone && self.stream.is_abandoned(session.has_ended()) {
-                    around.remarks.extend(session.abandon());
+                session.set_must_queue(slots == 0);
+                let may_have_gone = session.has_partial_task() && !session.is_waiting();
+                if may_have_gone && self.stream.is_abandoned(session.input_ended()) {
+                    around.log_lines.extend(session.drop_task());
                 } else if may_go_on(session, log_in_at, around, logins, buffer) {
-                    demand = session.go_on(around, buffer, enough);
+                    demand = session.proceed(around, buffer, enough);
                 }
                 if session.is_streaming() {
                     self.begun = None;
@@ -274,7 +274,7 @@ impl Client {
                     self.begun = session.is_writing().then(Instant::now);
                 }
                 // An order may take hours; it ends at the timeout only if it makes no progress.
-                if session.is_doing() {
+                if session.has_task() {
                     self.progress = Instant::now();
                 }
                 session.is_over()
@@ -282,9 +282,10 @@ impl Client {
             Task::Line | Task::Done => false,
         };
         if is_over {
-            let was_left =
-                self.conversation().is_some_and(|conversation| conversation.session.was_left());
-            around.tally.ended += u64::from(was_left);
+            let was_disconnected = self
+                .conversation()
+                .is_some_and(|conversation| conversation.session.was_disconnected());
+            around.request_counters.ended += u64::from(was_disconnected);
             self.task = Task::Done;
         }
         Ok(demand)
@@ -329,7 +330,7 @@ impl Client {
                 let present = match self.is_stalled {
                     true => timeouts.stalled_client,
                     // The wait may be as long as the answers of others.
-                    false if conversation.session.is_in_line() => return Duration::MAX,
+                    false if conversation.session.is_queued() => return Duration::MAX,
                     false if self.is_answered() || self.is_obeyed() => timeouts.answer,
                     false => timeouts.request,
                 };
@@ -345,11 +346,11 @@ impl Client {
 fn may_go_on(
     session: &mut Session,
     log_in_at: &mut Option<Instant>,
-    around: &mut Surroundings<'_>,
+    around: &mut SessionContext<'_>,
     logins: &mut Logins,
     out: &mut Vec<u8>,
 ) -> bool {
-    if !session.is_about_to_log_in() {
+    if !session.next_is_login() {
         return true;
     }
     let now = Instant::now();
@@ -377,7 +378,7 @@ fn hear(stream: &mut Stream, session: &mut Session) -> io::Result<bool> {
                 session.end();
                 return Ok(false);
             }
-            Ok(count) => session.take_in(&said[..count]),
+            Ok(count) => session.push_input(&said[..count]),
             Err(error) if error.kind() == ErrorKind::Interrupted => {}
             Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(false),
             Err(error) => return Err(error),

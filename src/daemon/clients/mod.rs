@@ -26,15 +26,16 @@ use std::io::{self, ErrorKind};
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 use turn::{Class, Slots};
-use zsched_core::intake::elsewhere::Elsewhere;
+use zsched_core::intake::backlog::BacklogView;
 use zsched_core::{Effect, OrderTicket, Scheduler};
 use zsched_format::time::Timestamp;
 use zsched_mailq_protocol::scram::Secret;
 use zsched_mailq_server::login::Challenge;
 use zsched_mailq_server::v1::Dump;
-use zsched_mailq_server::v2::events::Watch;
+use zsched_mailq_server::v2::events::Subscribers;
 use zsched_mailq_server::v2::{
-    Demand, Findings, GREETING, NO_ACCESS, Process, Remark, Session, Surroundings, Tally,
+    ClientLog, Demand, GREETING, LookupResult, NO_ACCESS, Process, RequestCounters, Session,
+    SessionContext,
 };
 use zsched_sys as sys;
 use zsched_sys::users;
@@ -80,11 +81,11 @@ pub struct Clients {
     first: [usize; Class::ALL.len()],
     /// Maximum number of long answers at a time, and when it was computed.
     most_slots: Option<(Slots, Instant)>,
-    tally: Tally,
+    request_counters: RequestCounters,
     process: Process,
     /// Random key of this process, created for the first session that needs it.
     secret: Option<Secret>,
-    watch: Rc<Watch>,
+    watch: Rc<Subscribers>,
     /// Number of challenges sent.
     challenges: u64,
     /// Demands of sessions, by the number of the client.
@@ -94,7 +95,7 @@ pub struct Clients {
     last_order: OrderTicket,
     /// Messages being read for clients, and the end of the wait.
     fetches: BTreeMap<usize, (u64, Instant)>,
-    remarks: Vec<Remark>,
+    log_lines: Vec<ClientLog>,
     /// Limiter for log lines about clients that may not log in.
     refused: Seldom,
     /// Failed logins.
@@ -103,7 +104,7 @@ pub struct Clients {
 
 impl Clients {
     /// Creates the table, without clients.
-    pub fn new(settings: ClientSettings, accounts: Accounts, watch: Rc<Watch>) -> Clients {
+    pub fn new(settings: ClientSettings, accounts: Accounts, watch: Rc<Subscribers>) -> Clients {
         let (started, pid) = (settings.started, std::process::id());
         Clients {
             process: Process { started, pid, is_loading: true },
@@ -115,13 +116,13 @@ impl Clients {
             next: 0,
             first: [0; Class::ALL.len()],
             most_slots: None,
-            tally: Tally::default(),
+            request_counters: RequestCounters::default(),
             challenges: 0,
             demands: Vec::new(),
             orders: BTreeMap::new(),
             last_order: 0,
             fetches: BTreeMap::new(),
-            remarks: Vec::new(),
+            log_lines: Vec::new(),
             refused: Seldom::default(),
             logins: Logins::default(),
         }
@@ -169,7 +170,7 @@ impl Clients {
         registry: &Registry,
         token: impl Fn(usize) -> Token,
     ) -> io::Result<()> {
-        self.tally.connects += u64::from(self.settings.speak_version_2);
+        self.request_counters.connects += u64::from(self.settings.speak_version_2);
         self.make_room(audience)?;
         let (task, greeting) = match audience {
             Audience::Control => open_control(&stream)?,
@@ -195,7 +196,7 @@ impl Clients {
             return Err(io::Error::new(ErrorKind::QuotaExceeded, "too many MAILQ clients"));
         };
         self.remove(oldest);
-        self.tally.timed_out += 1;
+        self.request_counters.timed_out += 1;
         Ok(())
     }
 
@@ -205,11 +206,11 @@ impl Clients {
     /// configuration trusts the network.
     fn open_dump(&mut self, stream: &Stream) -> io::Result<(Task, String)> {
         let peer = stream.peer()?;
-        if peer.is_near() || self.accounts.trusts_network() {
+        if peer.is_local() || self.accounts.trusts_network() {
             return Ok((Task::Line, String::new()));
         }
         let text = format!("MAILQ: {peer} is turned away: {NEEDS_TRUST}");
-        self.remarks.push(Remark::Refused(text));
+        self.log_lines.push(ClientLog::Refused(text));
         Ok((Task::Done, format!("{GREETING}{NO_ACCESS}")))
     }
 
@@ -222,9 +223,9 @@ impl Clients {
         let challenge = Challenge::new(Timestamp::now(), sys::random_number()?, self.challenges);
         let (session, greeting) = Session::open(peer, challenge, &self.accounts.current());
         if session.is_over() {
-            self.tally.refused_logins += 1;
+            self.request_counters.refused_logins += 1;
             let text = format!("MAILQ: {peer} is turned away: nobody may log in from there");
-            self.remarks.push(Remark::Refused(text));
+            self.log_lines.push(ClientLog::Refused(text));
             return Ok((Task::Done, greeting));
         }
         Ok((Task::Session(Box::new(Conversation::new(session))), greeting))
@@ -247,7 +248,7 @@ impl Clients {
     fn remove(&mut self, number: usize) {
         self.fetches.remove(&number);
         if let Some(mut client) = self.clients.remove(&number) {
-            self.remarks.extend(client.abandon());
+            self.log_lines.extend(client.drop_task());
         }
     }
 
@@ -257,10 +258,10 @@ impl Clients {
     }
 
     /// Passes the result of a lookup to a session.
-    pub fn learn(&mut self, number: usize, findings: Findings) {
+    pub fn lookup_done(&mut self, number: usize, findings: LookupResult) {
         let client = self.clients.get_mut(&number);
         if let Some(conversation) = client.and_then(Client::conversation) {
-            conversation.session.learn(findings);
+            conversation.session.lookup_done(findings);
         }
     }
 
@@ -278,14 +279,14 @@ impl Clients {
     }
 
     /// Resumes sessions whose message has arrived, will not come, or takes too long.
-    fn end_fetches(&mut self, scheduler: &Scheduler, elsewhere: &dyn Elsewhere) {
+    fn end_fetches(&mut self, scheduler: &Scheduler, backlog: &dyn BacklogView) {
         if self.fetches.is_empty() {
             return;
         }
         let now = Instant::now();
         let is_over = |(number, until): &(u64, Instant)| {
             let is_there = scheduler.spool_id(*number).is_some();
-            is_there || *until <= now || elsewhere.whereabouts(*number).is_none()
+            is_there || *until <= now || backlog.location(*number).is_none()
         };
         let fetches = self.fetches.iter().filter(|(_, fetch)| is_over(fetch));
         for client in fetches.map(|(client, _)| *client).collect::<Vec<usize>>() {
@@ -302,11 +303,11 @@ impl Clients {
     }
 
     /// Passes the effect of an order to its session.
-    pub fn obeyed(&mut self, ticket: OrderTicket, effect: &Effect) {
+    pub fn order_done(&mut self, ticket: OrderTicket, effect: &Effect) {
         let number = self.orders.remove(&ticket);
         let client = number.and_then(|number| self.clients.get_mut(&number));
         if let Some(conversation) = client.and_then(Client::conversation) {
-            conversation.session.obeyed(effect);
+            conversation.session.order_done(effect);
         }
     }
 
@@ -326,18 +327,18 @@ impl Clients {
 
     /// Starts waiting dumps and long answers, as far as the limits allow.
     fn admit(&mut self, scheduler: &Scheduler) {
-        if !self.clients.values().any(Client::is_in_line) {
+        if !self.clients.values().any(Client::is_queued) {
             return;
         }
         let mut slots = self.slots(scheduler);
-        for client in self.clients.values_mut().filter(|client| client.is_in_line()) {
+        for client in self.clients.values_mut().filter(|client| client.is_queued()) {
             let left = slots.of(client.kind());
             if *left == 0 {
                 continue;
             }
             *left -= 1;
             match &mut client.task {
-                Task::Session(conversation) => conversation.session.line_up(false),
+                Task::Session(conversation) => conversation.session.set_must_queue(false),
                 _ => client.begin_dump(&self.settings),
             }
         }
@@ -357,16 +358,16 @@ impl Clients {
     /// Timeouts in force now. A stalled client has less time while others wait.
     fn timeouts(&self) -> Timeouts {
         let mut timeouts = self.settings.timeouts;
-        if self.clients.values().any(Client::is_in_line) {
+        if self.clients.values().any(Client::is_queued) {
             timeouts.stalled_client = timeouts.stalled_client_in_demand;
         }
         timeouts
     }
 
     /// Continues the output of all clients, within the shares of one turn.
-    pub fn serve(&mut self, scheduler: &Scheduler, elsewhere: &dyn Elsewhere, now: Timestamp) {
-        self.end_fetches(scheduler, elsewhere);
-        self.write_on(scheduler, elsewhere, now);
+    pub fn serve(&mut self, scheduler: &Scheduler, backlog: &dyn BacklogView, now: Timestamp) {
+        self.end_fetches(scheduler, backlog);
+        self.write_on(scheduler, backlog, now);
         // Long answers that have ended leave room for others.
         self.admit(scheduler);
         self.log_remarks();
@@ -374,16 +375,16 @@ impl Clients {
 
     fn log_remarks(&mut self) {
         let now = Instant::now();
-        for remark in self.remarks.drain(..) {
+        for remark in self.log_lines.drain(..) {
             match remark {
-                Remark::LoggedIn(text) => log::debug!("{text}"),
-                Remark::Notable(text) => log::info!("{text}"),
-                Remark::Refused(text) => {
+                ClientLog::LoggedIn(text) => log::debug!("{text}"),
+                ClientLog::Change(text) => log::info!("{text}"),
+                ClientLog::Refused(text) => {
                     if let Some(more) = self.refused.occasion(now) {
                         log::warn!("{text}{more}");
                     }
                 }
-                Remark::LoginFailed(peer, text) => {
+                ClientLog::LoginFailed(peer, text) => {
                     self.logins
                         .failed(&peer, text, now)
                         .iter()
@@ -394,12 +395,12 @@ impl Clients {
         self.logins.reports(now).iter().for_each(|line| log::warn!("{line}"));
     }
 
-    fn write_on(&mut self, scheduler: &Scheduler, elsewhere: &dyn Elsewhere, now: Timestamp) {
+    fn write_on(&mut self, scheduler: &Scheduler, backlog: &dyn BacklogView, now: Timestamp) {
         if self.clients.is_empty() {
             return;
         }
         let is_session = |client: &&Client| matches!(client.task, Task::Session(_));
-        self.tally.parallel = self.clients.values().filter(is_session).count() as u64;
+        self.request_counters.parallel = self.clients.values().filter(is_session).count() as u64;
         let timeouts = self.timeouts();
         let mut slots = self.slots(scheduler);
         for (class, place) in Class::ALL.into_iter().zip(0..) {
@@ -412,7 +413,7 @@ impl Clients {
                 }
                 let (written, is_over) = self.serve_one(
                     number,
-                    (scheduler, elsewhere),
+                    (scheduler, backlog),
                     (now, begun),
                     &timeouts,
                     &mut slots,
@@ -437,7 +438,7 @@ impl Clients {
     fn serve_one(
         &mut self,
         number: usize,
-        (scheduler, elsewhere): (&Scheduler, &dyn Elsewhere),
+        (scheduler, backlog): (&Scheduler, &dyn BacklogView),
         (now, turn): (Timestamp, Instant),
         timeouts: &Timeouts,
         slots: &mut Slots,
@@ -449,16 +450,16 @@ impl Clients {
             return (0, false);
         }
         let accounts = &mut self.accounts;
-        let mut around = Surroundings {
+        let mut around = SessionContext {
             scheduler,
             now,
             process: self.process,
-            elsewhere,
+            backlog,
             secret: self.secret.as_ref().unwrap_or(&NO_SECRET),
             watch: &self.watch,
             accounts: &mut || accounts.current(),
-            tally: &mut self.tally,
-            remarks: &mut self.remarks,
+            request_counters: &mut self.request_counters,
+            log_lines: &mut self.log_lines,
         };
         let (was_long, left) = (client.is_writing_long(), slots.of(client.kind()));
         // A panic while an answer is composed disconnects only this client.
@@ -475,7 +476,7 @@ impl Clients {
         self.demands.extend(demand.map(|demand| (number, demand)));
         let is_late = client.time_left(timeouts, turn).is_zero();
         if is_late && client.conversation().is_some() {
-            self.tally.timed_out += 1;
+            self.request_counters.timed_out += 1;
         }
         (written, is_late)
     }

@@ -9,9 +9,9 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::rc::Rc;
 use zsched_config::{Config, Context, Parameters, Zenv};
-use zsched_core::intake::elsewhere::{Waiting, Whereabouts};
+use zsched_core::intake::backlog::{BacklogCounts, Location};
 use zsched_core::{Event, Order, Settings, Target};
-use zsched_mailq_server::v2::Chore;
+use zsched_mailq_server::v2::AdminCommand;
 use zsched_spool::{Arrival, Group, HashFolder, SpoolName};
 
 const NOW: Timestamp = Timestamp::from_seconds(1_795_259_643);
@@ -196,7 +196,10 @@ fn session_logs_in_and_gets_answers() {
         "{answer}"
     );
     assert_eq!(world.ask(&mut theirs, "QUIT\n"), "+Bye bye\n");
-    assert_eq!((world.clients.tally.connects, world.clients.tally.quit), (1, 1));
+    assert_eq!(
+        (world.clients.request_counters.connects, world.clients.request_counters.quit),
+        (1, 1)
+    );
 }
 
 /// Challenges must be unique and unpredictable.
@@ -228,7 +231,7 @@ fn client_of_refused_address_gets_no_access_and_is_closed() {
     world.serve();
     assert_eq!(heard(&mut theirs), "version zmailer 2.0\n550 NO ACCESS FOR YOU\n");
     assert_eq!(theirs.read(&mut [0; 10]).expect("closed"), 0);
-    assert_eq!(world.clients.tally.refused_logins, 1);
+    assert_eq!(world.clients.request_counters.refused_logins, 1);
 }
 
 #[test]
@@ -292,7 +295,7 @@ fn control_socket_does_not_wait_for_dumps() {
     // The amount written per turn depends on the time it takes.
     let is_served = (0..1000).any(|_| {
         world.serve();
-        !world.clients.clients.values().last().expect("it is there").is_in_line()
+        !world.clients.clients.values().last().expect("it is there").is_queued()
     });
     assert!(is_served, "it waits for those that take nothing");
     // A dump that is read to its end makes room for the next.
@@ -345,7 +348,7 @@ fn failed_logins_are_delayed_and_counted() {
     assert!(world.clients.clients.values().any(|client| client.log_in_at().is_some()));
     assert!(!world.clients.have_room(), "no client is tried over and over");
     assert!(world.clients.until_timeout().expect("there are clients") < Timeouts::default().login);
-    assert!(world.clients.tally.refused_logins >= answered);
+    assert!(world.clients.request_counters.refused_logins >= answered);
     // The delays are over.
     for client in world.clients.clients.values_mut() {
         if let Some(conversation) = client.conversation()
@@ -357,7 +360,7 @@ fn failed_logins_are_delayed_and_counted() {
     while world.clients.have_room() {
         world.serve();
     }
-    assert_eq!(world.clients.tally.refused_logins, 20);
+    assert_eq!(world.clients.request_counters.refused_logins, 20);
 }
 
 /// The session waits without keeping the loop busy.
@@ -365,33 +368,33 @@ fn failed_logins_are_delayed_and_counted() {
 fn order_about_message_being_read_waits_for_it() {
     let (mut world, _folder) = World::with_accounts(4, "root:sekret:ALL:\n");
     let mut theirs = world.log_in("sekret");
-    let elsewhere = OnDisk(Some(Whereabouts::Read));
+    let backlog = OnDisk(Some(Location::Loading));
     theirs.write_all(b"KILL MSG 7\n").expect("said");
     world.clients.listen(0);
-    world.clients.serve(&world.core, &elsewhere, NOW);
-    assert_eq!(world.clients.take_demands(), [(0, Demand::Do(Chore::Load(7)))]);
+    world.clients.serve(&world.core, &backlog, NOW);
+    assert_eq!(world.clients.take_demands(), [(0, Demand::Admin(AdminCommand::Load(7)))]);
     world.clients.await_message(0, 7);
     for _ in 0..3 {
-        world.clients.serve(&world.core, &elsewhere, NOW);
+        world.clients.serve(&world.core, &backlog, NOW);
         assert!(!world.clients.have_room(), "it waits");
     }
     assert!(world.clients.until_timeout().expect("a client") <= TIME_TO_FETCH);
     world.core.handle(NOW, Event::Arrived(arrival(7)));
     world.clients.serve(&world.core, &OnDisk(None), NOW);
     let demands = world.clients.take_demands();
-    let [(0, Demand::Obey { order, .. })] = &demands[..] else { panic!("{demands:?}") };
+    let [(0, Demand::Order { order, .. })] = &demands[..] else { panic!("{demands:?}") };
     assert_eq!(*order, Order::Delete(vec![Target::whole(7)]));
 }
 
 /// View of the backlog in which all messages are in the same state.
-struct OnDisk(Option<Whereabouts>);
+struct OnDisk(Option<Location>);
 
-impl Elsewhere for OnDisk {
-    fn waiting(&self) -> Waiting {
-        Waiting::default()
+impl BacklogView for OnDisk {
+    fn waiting(&self) -> BacklogCounts {
+        BacklogCounts::default()
     }
 
-    fn whereabouts(&self, _number: u64) -> Option<Whereabouts> {
+    fn location(&self, _number: u64) -> Option<Location> {
         self.0
     }
 }
@@ -422,15 +425,15 @@ fn requests_behind_an_order_are_answered_in_order() {
     let mut theirs = world.log_in("sekret");
     assert_eq!(world.ask(&mut theirs, "ETRN a.test\nFOO\nQUIT\n"), "");
     let demands = world.clients.take_demands();
-    let [(0, Demand::Obey { by, .. })] = &demands[..] else { panic!("{demands:?}") };
+    let [(0, Demand::Order { by, .. })] = &demands[..] else { panic!("{demands:?}") };
     assert!(by.starts_with("root from user "), "{by}");
     assert!(!world.clients.have_room());
     let ticket = world.clients.order(0);
-    world.clients.obeyed(ticket, &Effect { started: true, ..Effect::default() });
+    world.clients.order_done(ticket, &Effect { started: true, ..Effect::default() });
     // One request a turn.
     (0..3).for_each(|_| world.serve());
     let answers = heard(&mut theirs);
     assert!(answers.starts_with("+OK; an ETRN started something.\n-MAILQ2 Unknown"), "{answers}");
     assert!(answers.ends_with("+Bye bye\n"), "{answers}");
-    world.clients.obeyed(ticket, &Effect::default());
+    world.clients.order_done(ticket, &Effect::default());
 }

@@ -35,9 +35,9 @@ pub struct Agents {
     /// Time from the start of a process until it asks for work.
     pub start: Span,
     /// Fraction of jobs during which the process dies, 0 to 1.
-    pub dies: Part,
+    pub dies: Fraction,
     /// Fraction of jobs during which the process stalls, 0 to 1.
-    pub stalls: Part,
+    pub stalls: Fraction,
     /// Duration of a stall.
     pub stall: Span,
 }
@@ -67,19 +67,19 @@ pub struct Host {
     pub full_timeout: Span,
     /// Fraction of recipients that are deferred, 0 to 1.
     #[serde(default)]
-    pub defer: Part,
+    pub defer: Fraction,
     /// Fraction of recipients that are refused, 0 to 1.
     #[serde(default)]
-    pub fail: Part,
+    pub fail: Fraction,
     /// Outages.
     #[serde(default)]
-    pub outage: Vec<Down>,
+    pub outage: Vec<OutageSpec>,
 }
 
 /// An outage of a host.
 #[derive(Deserialize, Clone, Copy, Debug)]
 #[serde(deny_unknown_fields)]
-pub struct Down {
+pub struct OutageSpec {
     /// Start, from the start of the simulation.
     pub from: Span,
     /// End.
@@ -128,7 +128,7 @@ pub struct Span(pub Duration);
 
 /// A fraction, 0 to 1.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Part(pub f64);
+pub struct Fraction(pub f64);
 
 /// A pattern of host names.
 #[derive(Clone, Debug)]
@@ -224,7 +224,7 @@ impl Host {
     }
 }
 
-impl Down {
+impl OutageSpec {
     fn outage(self, start: Timestamp) -> Outage {
         let (from, until) = (start + self.from.0, start + self.until.0);
         Outage { from, until, timeout: self.timeout.0 }
@@ -235,8 +235,8 @@ impl Default for Agents {
     fn default() -> Agents {
         Agents {
             start: Span(Duration::from_millis(20)),
-            dies: Part(0.0),
-            stalls: Part(0.0),
+            dies: Fraction(0.0),
+            stalls: Fraction(0.0),
             stall: Span(Duration::from_secs(7200)),
         }
     }
@@ -272,7 +272,7 @@ impl<'de> Deserialize<'de> for Span {
             fn visit_f64<E: Error>(self, seconds: f64) -> Result<Span, E> {
                 let span = Duration::try_from_secs_f64(seconds).ok();
                 let span = span.filter(|span| span.as_secs() < 1 << 32);
-                span.map(Span).ok_or_else(|| E::custom("no such number of seconds"))
+                span.map(Span).ok_or_else(|| E::custom("seconds out of range"))
             }
 
             fn visit_str<E: Error>(self, text: &str) -> Result<Span, E> {
@@ -283,11 +283,11 @@ impl<'de> Deserialize<'de> for Span {
     }
 }
 
-impl<'de> Deserialize<'de> for Part {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Part, D::Error> {
+impl<'de> Deserialize<'de> for Fraction {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Fraction, D::Error> {
         let part = f64::deserialize(deserializer)?;
         let is_part = (0.0..=1.0).contains(&part);
-        is_part.then_some(Part(part)).ok_or_else(|| D::Error::custom("a part is 0 to 1"))
+        is_part.then_some(Fraction(part)).ok_or_else(|| D::Error::custom("a part is 0 to 1"))
     }
 }
 

@@ -10,8 +10,8 @@
 
 mod rows;
 
-use super::answer::{Findings, HostFacts, Inquiry, Reply, Step, Surroundings, Text};
-use super::tally::Tally;
+use super::answer::{HostFacts, Lookup, LookupResult, Reply, SessionContext, Step, Text};
+use super::request_counters::RequestCounters;
 use crate::report::push;
 use rows::{ROWS, Row};
 use zsched_core::view::Totals;
@@ -28,12 +28,12 @@ pub struct Facts<'f> {
     /// When the scheduler was started, in seconds since the epoch.
     started: u64,
     totals: Totals,
-    tally: &'f Tally,
+    request_counters: &'f RequestCounters,
     host: &'f HostFacts,
 }
 
 /// Answers the request.
-pub fn answer(_rest: &[u8], _around: &mut Surroundings<'_>) -> Reply {
+pub fn answer(_rest: &[u8], _context: &mut SessionContext<'_>) -> Reply {
     Reply::Text(Box::new(Counters { host: None }))
 }
 
@@ -42,16 +42,16 @@ struct Counters {
 }
 
 impl Text for Counters {
-    fn write(&mut self, around: &mut Surroundings<'_>, out: &mut Vec<u8>) -> Step {
+    fn write(&mut self, context: &mut SessionContext<'_>, out: &mut Vec<u8>) -> Step {
         let Some(host) = &self.host else {
-            return Step::Needs(Inquiry::Host);
+            return Step::Needs(Lookup::Host);
         };
         let seconds = |time: zsched_format::time::Timestamp| time.seconds().max(0).unsigned_abs();
         let facts = Facts {
-            now: seconds(around.now),
-            started: seconds(around.process.started),
-            totals: around.scheduler.totals(),
-            tally: around.tally,
+            now: seconds(context.now),
+            started: seconds(context.process.started),
+            totals: context.scheduler.totals(),
+            request_counters: context.request_counters,
             host,
         };
         out.extend_from_slice(TITLE.as_bytes());
@@ -59,9 +59,9 @@ impl Text for Counters {
         Step::Over
     }
 
-    fn learn(&mut self, findings: Findings) {
-        self.host = match findings {
-            Findings::Host(host) => Some(host),
+    fn lookup_done(&mut self, result: LookupResult) {
+        self.host = match result {
+            LookupResult::Host(host) => Some(host),
             _ => Some(HostFacts::default()),
         };
     }

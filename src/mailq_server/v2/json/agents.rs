@@ -1,7 +1,7 @@
 //! `SHOW JSON AGENTS`: one object per agent.
 
-use super::{AT_A_TIME, ago, line, pair, seconds, text};
-use crate::v2::answer::{Findings, Reply, Step, Surroundings, Text};
+use super::{MAX_OBJECTS_PER_STEP, ago, line, pair, seconds, text};
+use crate::v2::answer::{LookupResult, Reply, SessionContext, Step, Text};
 use serde::Serialize;
 use zsched_core::AgentId;
 use zsched_core::survey::AgentRow;
@@ -9,7 +9,7 @@ use zsched_format::time::Timestamp;
 
 /// An agent.
 #[derive(Serialize)]
-pub struct Agent {
+pub struct AgentJson {
     /// Process id; 0 if it has none yet.
     pid: u32,
     channel: String,
@@ -29,9 +29,9 @@ pub struct Agent {
     fed: Option<i64>,
 }
 
-impl Agent {
-    fn new(row: &AgentRow<'_>, now: Timestamp) -> Agent {
-        Agent {
+impl AgentJson {
+    fn new(row: &AgentRow<'_>, now: Timestamp) -> AgentJson {
+        AgentJson {
             pid: row.pid,
             channel: text(row.channel),
             ring: pair(row.ring.0, row.ring.1),
@@ -46,7 +46,7 @@ impl Agent {
 }
 
 /// Answers the request.
-pub fn answer(_rest: &[u8], _around: &mut Surroundings<'_>) -> Reply {
+pub fn answer(_rest: &[u8], _context: &mut SessionContext<'_>) -> Reply {
     Reply::Text(Box::new(AgentsText { last: None }))
 }
 
@@ -56,14 +56,14 @@ struct AgentsText {
 }
 
 impl Text for AgentsText {
-    fn write(&mut self, around: &mut Surroundings<'_>, out: &mut Vec<u8>) -> Step {
+    fn write(&mut self, context: &mut SessionContext<'_>, out: &mut Vec<u8>) -> Step {
         let before = self.last;
-        for (id, row) in around.scheduler.agents_after(before).take(AT_A_TIME) {
-            line(out, &Agent::new(&row, around.now));
+        for (id, row) in context.scheduler.agents_after(before).take(MAX_OBJECTS_PER_STEP) {
+            line(out, &AgentJson::new(&row, context.now));
             self.last = Some(id);
         }
         if self.last == before { Step::Over } else { Step::More }
     }
 
-    fn learn(&mut self, _findings: Findings) {}
+    fn lookup_done(&mut self, _findings: LookupResult) {}
 }

@@ -1,7 +1,7 @@
 //! `SHOW JSON ORDERS`: one object for each hold, limit and removal in force.
 
-use super::{AT_A_TIME, line, seconds};
-use crate::v2::answer::{Findings, Reply, Step, Surroundings, Text};
+use super::{MAX_OBJECTS_PER_STEP, line, seconds};
+use crate::v2::answer::{LookupResult, Reply, SessionContext, Step, Text};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use zsched_core::Fate;
@@ -9,7 +9,7 @@ use zsched_core::standing::{Ending, Hold, Scope, SetLimit};
 
 /// A hold, limit or removal in force.
 #[derive(Serialize)]
-pub struct Order {
+pub struct OverrideJson {
     /// `hold` or `limit`, or the kind of removal: `expire`, `delete` or `reroute`.
     kind: &'static str,
     /// Its scope, as in a request: `channel/host`, `ring=channel/host` or `id=…`.
@@ -30,9 +30,9 @@ pub struct Order {
     until: Option<f64>,
 }
 
-impl From<&Hold> for Order {
-    fn from(hold: &Hold) -> Order {
-        Order {
+impl From<&Hold> for OverrideJson {
+    fn from(hold: &Hold) -> OverrideJson {
+        OverrideJson {
             kind: "hold",
             scope: words(&hold.scope),
             by: hold.author.name.clone(),
@@ -45,9 +45,9 @@ impl From<&Hold> for Order {
     }
 }
 
-impl From<&SetLimit> for Order {
-    fn from(set: &SetLimit) -> Order {
-        Order {
+impl From<&SetLimit> for OverrideJson {
+    fn from(set: &SetLimit) -> OverrideJson {
+        OverrideJson {
             kind: "limit",
             scope: words(&set.scope),
             by: set.author.name.clone(),
@@ -60,9 +60,9 @@ impl From<&SetLimit> for Order {
     }
 }
 
-impl From<&Ending> for Order {
-    fn from(ending: &Ending) -> Order {
-        Order {
+impl From<&Ending> for OverrideJson {
+    fn from(ending: &Ending) -> OverrideJson {
+        OverrideJson {
             kind: match ending.fate {
                 Fate::Expire => "expire",
                 Fate::Reroute => "reroute",
@@ -89,7 +89,7 @@ fn words(scope: &Scope) -> String {
 }
 
 /// Answers the request.
-pub fn answer(_rest: &[u8], _around: &mut Surroundings<'_>) -> Reply {
+pub fn answer(_rest: &[u8], _context: &mut SessionContext<'_>) -> Reply {
     Reply::Text(Box::new(OrdersText { next: Next::Hold(0) }))
 }
 
@@ -98,10 +98,13 @@ pub fn answer(_rest: &[u8], _around: &mut Surroundings<'_>) -> Reply {
 /// Returns the index to continue from.
 fn list<'s, T>(all: &'s [T], index: usize, out: &mut Vec<u8>) -> Option<usize>
 where
-    Order: From<&'s T>,
+    OverrideJson: From<&'s T>,
 {
-    all.iter().skip(index).take(AT_A_TIME).for_each(|one| line(out, &Order::from(one)));
-    Some(index + AT_A_TIME).filter(|next| *next < all.len())
+    all.iter()
+        .skip(index)
+        .take(MAX_OBJECTS_PER_STEP)
+        .for_each(|one| line(out, &OverrideJson::from(one)));
+    Some(index + MAX_OBJECTS_PER_STEP).filter(|next| *next < all.len())
 }
 
 /// Writes some elements from a message number on.
@@ -109,10 +112,10 @@ where
 /// Returns the number to continue from.
 fn map<'s, T>(all: &'s BTreeMap<u64, T>, number: u64, out: &mut Vec<u8>) -> Option<u64>
 where
-    Order: From<&'s T>,
+    OverrideJson: From<&'s T>,
 {
-    let some = all.range(number..).take(AT_A_TIME);
-    some.clone().for_each(|(_, one)| line(out, &Order::from(one)));
+    let some = all.range(number..).take(MAX_OBJECTS_PER_STEP);
+    some.clone().for_each(|(_, one)| line(out, &OverrideJson::from(one)));
     some.last().and_then(|(number, _)| number.checked_add(1))
 }
 
@@ -133,8 +136,8 @@ enum Next {
 }
 
 impl Text for OrdersText {
-    fn write(&mut self, around: &mut Surroundings<'_>, out: &mut Vec<u8>) -> Step {
-        let standing = around.scheduler.standing_orders();
+    fn write(&mut self, context: &mut SessionContext<'_>, out: &mut Vec<u8>) -> Step {
+        let standing = context.scheduler.standing_orders();
         let next = match self.next {
             Next::Hold(index) => {
                 Some(list(&standing.holds, index, out).map_or(Next::Message(0), Next::Hold))
@@ -154,5 +157,5 @@ impl Text for OrdersText {
         Step::More
     }
 
-    fn learn(&mut self, _findings: Findings) {}
+    fn lookup_done(&mut self, _findings: LookupResult) {}
 }

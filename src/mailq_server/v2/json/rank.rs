@@ -6,7 +6,7 @@ use zsched_spool::SpoolId;
 
 /// The rank of a due message, in a ring that selects work by message.
 #[derive(Serialize)]
-pub struct Ranked {
+pub struct RankJson {
     /// File and line of `slot-cost` or `job-order`.
     line: String,
     /// Number of messages before it; 1000 means 1000 or more.
@@ -29,12 +29,12 @@ pub struct Ranked {
     parent: Option<String>,
     /// The current message of the ring.
     #[serde(skip_serializing_if = "Option::is_none")]
-    current: Option<Turn>,
+    current: Option<CurrentMessage>,
 }
 
 /// The current message of the ring.
 #[derive(Serialize)]
-struct Turn {
+struct CurrentMessage {
     id: String,
     due: u32,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -47,11 +47,11 @@ struct Turn {
     candidate: Option<String>,
 }
 
-impl From<&Rank> for Ranked {
-    fn from(rank: &Rank) -> Ranked {
+impl From<&Rank> for RankJson {
+    fn from(rank: &Rank) -> RankJson {
         let job = &rank.job;
         let parent = job.has_preempted;
-        Ranked {
+        RankJson {
             line: rank.line.to_string(),
             before: job.before.min(COUNTED),
             priority: rank.priority,
@@ -61,14 +61,14 @@ impl From<&Rank> for Ranked {
             preempted_by: job.preempted_by,
             has_preempted: parent.is_some(),
             parent: parent.flatten().map(|parent| parent.to_string()),
-            current: job.current.as_ref().map(Turn::from),
+            current: job.current.as_ref().map(CurrentMessage::from),
         }
     }
 }
 
-impl From<&Current<SpoolId>> for Turn {
-    fn from(current: &Current<SpoolId>) -> Turn {
-        Turn {
+impl From<&Current<SpoolId>> for CurrentMessage {
+    fn from(current: &Current<SpoolId>) -> CurrentMessage {
+        CurrentMessage {
             id: current.message.to_string(),
             due: current.due,
             slots: current.slots,

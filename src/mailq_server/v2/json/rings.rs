@@ -1,18 +1,18 @@
 //! `SHOW JSON RINGS`: one object per ring.
 
-use super::{THREADS_A_TURN, line, pair, text};
-use crate::v2::answer::{Findings, Reply, Step, Surroundings, Text};
+use super::{MAX_THREADS_PER_TURN, line, pair, text};
+use crate::v2::answer::{LookupResult, Reply, SessionContext, Step, Text};
 use serde::Serialize;
 use std::vec;
 use zsched_core::survey::RingRow;
 use zsched_core::view::RingId;
 
 /// Maximum number of threads counted per step.
-const COUNTED_AT_A_TIME: usize = 1000;
+const MAX_THREADS_PER_STEP: usize = 1000;
 
 /// A ring: the threads of one channel that one clause serves.
 #[derive(Serialize)]
-pub struct Ring {
+pub struct RingJson {
     /// The pattern of the clause, `channel/host`.
     pattern: String,
     channel: String,
@@ -31,10 +31,10 @@ pub struct Ring {
     command: Option<String>,
 }
 
-impl Ring {
-    fn new(row: &RingRow<'_>, messages: usize) -> Ring {
+impl RingJson {
+    fn new(row: &RingRow<'_>, messages: usize) -> RingJson {
         let clause = row.clause;
-        Ring {
+        RingJson {
             pattern: pair(&clause.channel_pattern, &clause.host_pattern),
             channel: text(row.channel),
             host: row.host.map(text),
@@ -52,8 +52,8 @@ impl Ring {
 }
 
 /// Answers the request.
-pub fn answer(_rest: &[u8], around: &mut Surroundings<'_>) -> Reply {
-    let rings = around.scheduler.ring_ids().into_iter();
+pub fn answer(_rest: &[u8], context: &mut SessionContext<'_>) -> Reply {
+    let rings = context.scheduler.ring_ids().into_iter();
     Reply::Text(Box::new(RingsText { rings, current: None, counted: 0 }))
 }
 
@@ -72,14 +72,14 @@ struct Current {
 }
 
 impl Text for RingsText {
-    fn write(&mut self, around: &mut Surroundings<'_>, out: &mut Vec<u8>) -> Step {
+    fn write(&mut self, context: &mut SessionContext<'_>, out: &mut Vec<u8>) -> Step {
         let Some(current) = &mut self.current else {
             let next = self.rings.next();
             self.current = next.map(|ring| Current { ring, threads: 0, messages: 0 });
             return if self.current.is_none() { Step::Over } else { Step::More };
         };
-        let (scheduler, ring) = (around.scheduler, current.ring);
-        match scheduler.vertices_in_ring(ring, current.threads, COUNTED_AT_A_TIME) {
+        let (scheduler, ring) = (context.scheduler, current.ring);
+        match scheduler.vertices_in_ring(ring, current.threads, MAX_THREADS_PER_STEP) {
             Some((threads, messages)) => {
                 current.threads += threads;
                 current.messages += messages;
@@ -87,12 +87,12 @@ impl Text for RingsText {
             }
             None => {
                 if let Some(row) = scheduler.ring_row(ring) {
-                    line(out, &Ring::new(&row, current.messages));
+                    line(out, &RingJson::new(&row, current.messages));
                 }
                 self.current = None;
             }
         }
-        match self.counted < THREADS_A_TURN {
+        match self.counted < MAX_THREADS_PER_TURN {
             true => Step::More,
             false => {
                 self.counted = 0;
@@ -101,5 +101,5 @@ impl Text for RingsText {
         }
     }
 
-    fn learn(&mut self, _findings: Findings) {}
+    fn lookup_done(&mut self, _findings: LookupResult) {}
 }

@@ -1,7 +1,7 @@
 //! `SHOW JSON SUMMARY`: the queue in numbers.
 
-use super::{One, ago, seconds};
-use crate::v2::answer::{Reply, Surroundings};
+use super::{SingleObject, ago, seconds};
+use crate::v2::answer::{Reply, SessionContext};
 use serde::Serialize;
 
 /// The queue in numbers.
@@ -47,32 +47,32 @@ pub struct Summary {
 }
 
 /// Answers the request.
-pub fn answer(_rest: &[u8], around: &mut Surroundings<'_>) -> Reply {
-    let waiting = around.elsewhere.waiting();
-    let summary = around.scheduler.summary();
+pub fn answer(_rest: &[u8], context: &mut SessionContext<'_>) -> Reply {
+    let waiting = context.backlog.waiting();
+    let summary = context.scheduler.summary();
     let (totals, counters) = (&summary.totals, &summary.totals.counters);
-    One::reply(Summary {
-        time: seconds(around.now),
-        started: seconds(around.process.started),
+    SingleObject::reply(Summary {
+        time: seconds(context.now),
+        started: seconds(context.process.started),
         version: env!("CARGO_PKG_VERSION"),
-        pid: around.process.pid,
+        pid: context.process.pid,
         messages: totals.messages,
         recipients: totals.recipients,
         threads: totals.threads,
         held_threads: summary.held_threads,
         held_messages: summary.held_messages,
-        waiting: waiting.to_be_read,
+        waiting: waiting.waiting_files,
         resting: waiting.resting,
-        resting_recipients: around.scheduler.resting_recipients(),
+        resting_recipients: context.scheduler.resting_recipients(),
         agents: totals.agents,
         idle: totals.idle,
-        oldest: summary.oldest.map(|oldest| ago(around.now, oldest)),
+        oldest: summary.oldest.map(|oldest| ago(context.now, oldest)),
         messages_in: counters.messages_in,
         messages_out: counters.messages_out,
         recipients_in: counters.recipients_in,
         recipients_out: counters.recipients_out,
         agents_started: counters.agents_started,
-        loading: around.process.is_loading,
+        loading: context.process.is_loading,
         draining: summary.is_draining,
         frozen: summary.is_frozen,
     })

@@ -1,12 +1,12 @@
 //! `SHOW JSON WHY`: one object for each wait reason.
 
-use super::rank::Ranked;
-use super::{One, line, refuse, seconds, text};
-use crate::v2::answer::{Findings, Reply, Step, Surroundings, Text};
-use crate::v2::show::parsed_number;
-use crate::why::{Pending, sentence, whereabouts};
+use super::rank::RankJson;
+use super::{SingleObject, line, refuse, seconds, text};
+use crate::explain::{ExplainCursor, location, sentence};
+use crate::v2::answer::{LookupResult, Reply, SessionContext, Step, Text};
+use crate::v2::show::message_number;
 use serde::Serialize;
-use zsched_core::intake::elsewhere::Whereabouts;
+use zsched_core::intake::backlog::Location;
 use zsched_core::standing::{Author, Hold};
 use zsched_core::unreachable::Cause;
 use zsched_core::why::{Origin, Wait, Why};
@@ -16,7 +16,7 @@ use zsched_mailq_protocol::subject::Subject;
 
 /// A wait reason.
 #[derive(Serialize)]
-pub struct Waits {
+pub struct WaitJson {
     /// `at-work`, `agent-starting`, `in-line`, `retry`, `request`, `refused`, `suspended`, `held`,
     /// `window`, `pace` or `turn`.
     why: &'static str,
@@ -31,7 +31,7 @@ pub struct Waits {
     details: Details,
     /// Rank of its message, in a ring that selects work by message.
     #[serde(skip_serializing_if = "Option::is_none")]
-    rank: Option<Ranked>,
+    rank: Option<RankJson>,
 }
 
 /// Details of some of the reasons.
@@ -61,7 +61,7 @@ struct Details {
     block: Option<&'static str>,
     /// `retry`: the report that says so.
     #[serde(skip_serializing_if = "Option::is_none")]
-    cause: Option<CauseShown>,
+    cause: Option<CauseJson>,
     /// `refused`: which limit refuses the agent.
     #[serde(skip_serializing_if = "Option::is_none")]
     refusal: Option<&'static str>,
@@ -80,18 +80,18 @@ struct Details {
     before: Option<usize>,
     /// `in-line`, `refused`: who set the limit, if it is not from the configuration.
     #[serde(skip_serializing_if = "Option::is_none")]
-    set_by: Option<By>,
+    set_by: Option<AuthorJson>,
     /// `window`: the name of the window, if it may be shared.
     #[serde(skip_serializing_if = "Option::is_none")]
     of_window: Option<String>,
     /// `held`.
     #[serde(skip_serializing_if = "Option::is_none")]
-    held_by: Option<HeldBy>,
+    held_by: Option<HoldJson>,
 }
 
 /// The report that a destination is unreachable.
 #[derive(Serialize)]
-pub struct CauseShown {
+pub struct CauseJson {
     #[serde(skip_serializing_if = "Option::is_none")]
     agent: Option<u32>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -101,9 +101,9 @@ pub struct CauseShown {
     text: Option<String>,
 }
 
-impl From<&Cause> for CauseShown {
-    fn from(cause: &Cause) -> CauseShown {
-        CauseShown {
+impl From<&Cause> for CauseJson {
+    fn from(cause: &Cause) -> CauseJson {
+        CauseJson {
             agent: cause.pid,
             message: cause.id.map(|id| id.to_string()),
             at: seconds(cause.at),
@@ -114,7 +114,7 @@ impl From<&Cause> for CauseShown {
 
 /// The author and time of an order.
 #[derive(Serialize)]
-pub struct By {
+pub struct AuthorJson {
     by: String,
     since: f64,
     /// When it ends, if it has an end.
@@ -124,31 +124,36 @@ pub struct By {
 
 /// A hold.
 #[derive(Serialize)]
-pub struct HeldBy {
+pub struct HoldJson {
     scope: String,
     by: String,
     since: f64,
     reason: String,
 }
 
-impl From<&Hold> for HeldBy {
-    fn from(hold: &Hold) -> HeldBy {
+impl From<&Hold> for HoldJson {
+    fn from(hold: &Hold) -> HoldJson {
         let Author { name, since } = hold.author.clone();
         let (scope, reason) = (hold.scope.to_string(), hold.reason.clone());
-        HeldBy { scope, by: name, since: seconds(since), reason }
+        HoldJson { scope, by: name, since: seconds(since), reason }
     }
 }
 
-impl Waits {
+impl WaitJson {
     /// Creates the object for the wait reason of a thread or a message.
-    pub fn new(scheduler: &Scheduler, now: Timestamp, wait: &Wait<'_>, of_message: bool) -> Waits {
-        Waits {
+    pub fn new(
+        scheduler: &Scheduler,
+        now: Timestamp,
+        wait: &Wait<'_>,
+        of_message: bool,
+    ) -> WaitJson {
+        WaitJson {
             why: wait.why.word(),
             line: wait.why.line().map(ToString::to_string),
             sentence: sentence(scheduler, now, of_message, wait),
             text: wait.text.map(text),
             details: Details::of(&wait.why),
-            rank: wait.rank.as_deref().map(Ranked::from),
+            rank: wait.rank.as_deref().map(RankJson::from),
         }
     }
 }
@@ -172,7 +177,7 @@ impl Details {
                 details.at = Some(seconds(*at));
                 details.block = unreachable.as_ref().map(|known| block_word(known.block));
                 let cause = unreachable.as_ref().and_then(|known| known.cause.as_deref());
-                details.cause = cause.map(CauseShown::from);
+                details.cause = cause.map(CauseJson::from);
             }
             Why::Refused { refusal, limit, origin, before } => {
                 details.refusal = Some(refusal.word());
@@ -208,24 +213,24 @@ fn block_word(block: Block) -> &'static str {
     }
 }
 
-fn set_by(origin: &Origin) -> Option<By> {
+fn set_by(origin: &Origin) -> Option<AuthorJson> {
     let Origin::Order(set) = origin else {
         return None;
     };
     let (by, since) = (set.author.name.clone(), seconds(set.author.since));
-    Some(By { by, since, until: set.until.map(seconds) })
+    Some(AuthorJson { by, since, until: set.until.map(seconds) })
 }
 
-/// One wait reason.
+/// SingleObject wait reason.
 #[derive(Serialize)]
-struct WaitLine {
+struct WaitLineJson {
     channel: String,
     host: String,
     /// Number of messages with this reason.
     messages: usize,
     attempts: u32,
     #[serde(flatten)]
-    waits: Waits,
+    waits: WaitJson,
 }
 
 /// A message that is not in memory.
@@ -238,48 +243,48 @@ struct OnDisk {
 }
 
 impl OnDisk {
-    fn new(place: Whereabouts, now: Timestamp) -> OnDisk {
+    fn new(place: Location, now: Timestamp) -> OnDisk {
         let at = match place {
-            Whereabouts::Rests(until) => until.map(seconds),
-            Whereabouts::InLine | Whereabouts::Read => None,
+            Location::PagedOut(until) => until.map(seconds),
+            Location::Queued | Location::Loading => None,
         };
-        OnDisk { why: "on-disk", at, sentence: whereabouts(place, now) }
+        OnDisk { why: "on-disk", at, sentence: location(place, now) }
     }
 }
 
 /// Answers the request.
-pub fn answer(rest: &[u8], around: &mut Surroundings<'_>) -> Reply {
+pub fn answer(rest: &[u8], context: &mut SessionContext<'_>) -> Reply {
     let rest = text(rest);
     let subject = rest.trim();
     let Some(parsed) = Subject::parse(subject) else {
         return refuse("give a channel/host, a spool id or the name of a control file");
     };
-    match Pending::new(around.scheduler, parsed) {
+    match ExplainCursor::new(context.scheduler, parsed) {
         Some(pending) => Reply::Text(Box::new(WhyText(pending))),
-        None => match parsed_number(subject).and_then(|n| around.elsewhere.whereabouts(n)) {
-            Some(place) => One::reply(OnDisk::new(place, around.now)),
-            None => refuse(&format!("nothing is queued for {subject}")),
+        None => match message_number(subject).and_then(|n| context.backlog.location(n)) {
+            Some(place) => SingleObject::reply(OnDisk::new(place, context.now)),
+            None => refuse(&format!("no mail is queued for {subject}")),
         },
     }
 }
 
-struct WhyText(Pending);
+struct WhyText(ExplainCursor);
 
 impl Text for WhyText {
-    fn write(&mut self, around: &mut Surroundings<'_>, out: &mut Vec<u8>) -> Step {
-        let (scheduler, now) = (around.scheduler, around.now);
-        let is_over = self.0.go_on(scheduler, &mut |wait, of_message| {
-            let line_of_wait = WaitLine {
+    fn write(&mut self, context: &mut SessionContext<'_>, out: &mut Vec<u8>) -> Step {
+        let (scheduler, now) = (context.scheduler, context.now);
+        let is_over = self.0.next_reasons(scheduler, &mut |wait, of_message| {
+            let line_of_wait = WaitLineJson {
                 channel: text(wait.destination.channel()),
                 host: text(wait.destination.host()),
                 messages: wait.vertices,
                 attempts: wait.tries,
-                waits: Waits::new(scheduler, now, wait, of_message),
+                waits: WaitJson::new(scheduler, now, wait, of_message),
             };
             line(out, &line_of_wait);
         });
         if is_over { Step::Over } else { Step::More }
     }
 
-    fn learn(&mut self, _findings: Findings) {}
+    fn lookup_done(&mut self, _findings: LookupResult) {}
 }

@@ -31,7 +31,7 @@ pub struct Attempt {
 }
 
 /// A message, with a number that is unique in the model.
-pub struct Mail {
+pub struct RecordedMessage {
     /// When it arrived.
     pub time: Timestamp,
     /// The arrival.
@@ -42,11 +42,11 @@ pub struct Mail {
 
 /// The model of a recording.
 #[derive(Default)]
-pub struct Behaviour {
+pub struct AgentModel {
     /// Messages in the order of arrival.
-    pub mail: Vec<Mail>,
+    pub mail: Vec<RecordedMessage>,
     /// Hosts whose mail was requested, with the time (ETRN).
-    pub turns: Vec<(Timestamp, Box<[u8]>)>,
+    pub etrn_requests: Vec<(Timestamp, Box<[u8]>)>,
     /// Time from the start of an agent to its first `#hungry`.
     pub start: Mean,
     /// Time from an agent's last report on a job to its `#hungry`.
@@ -86,7 +86,7 @@ struct Agent {
     owed: VecDeque<Option<(usize, Destination)>>,
 }
 
-impl Behaviour {
+impl AgentModel {
     /// Takes the mail that is queued when the recording begins as arrivals at that time.
     pub fn begin(&mut self, now: Timestamp, core: &Scheduler) {
         core.arrivals().for_each(|arrival| self.arrive(now, arrival));
@@ -96,7 +96,7 @@ impl Behaviour {
         let index = self.mail.len();
         self.present.insert(arrival.name.number(), index);
         arrival.name = name_of(index);
-        self.mail.push(Mail { time, arrival, attempts: HashMap::new() });
+        self.mail.push(RecordedMessage { time, arrival, attempts: HashMap::new() });
     }
 
     fn said(&mut self, now: Timestamp, agent: AgentId, line: &[u8]) {
@@ -179,7 +179,7 @@ fn name_of(index: usize) -> SpoolName {
     SpoolName::new(HashFolder::TOP, number.as_bytes()).expect("a number is a name")
 }
 
-impl Observer for Behaviour {
+impl Observer for AgentModel {
     fn before(&mut self, told: &Told, event: &Event<'_>, core: &Scheduler) {
         let now = told.time;
         match event {
@@ -188,7 +188,7 @@ impl Observer for Behaviour {
             }
             Event::AgentSaid { agent, line } => self.said(now, *agent, line),
             Event::AgentEnded { agent, end } => self.ended(now, *agent, end, core),
-            Event::Turn(host) => self.turns.push((now, (*host).into())),
+            Event::Turn(host) => self.etrn_requests.push((now, (*host).into())),
             _ => {}
         }
     }

@@ -8,7 +8,7 @@ use zsched_recorder::{Observer, Told};
 
 /// Counters of a run.
 #[derive(Default)]
-pub struct Tally {
+pub struct RunCounters {
     /// Arrival time of each queued message.
     arrived: HashMap<u64, Timestamp>,
     /// Recipients delivered.
@@ -23,7 +23,7 @@ pub struct Tally {
     pub agents: u64,
     alive: u64,
     /// Maximum number of agents at the same time.
-    pub most_agents: u64,
+    pub max_agents: u64,
     /// Jobs given to agents.
     pub jobs: u64,
     /// Time from arrival to delivery of each delivered recipient, in seconds.
@@ -32,7 +32,7 @@ pub struct Tally {
     pub left: u64,
 }
 
-impl Tally {
+impl RunCounters {
     /// Adds a message that is queued already.
     pub fn known(&mut self, number: u64, since: Timestamp) {
         self.arrived.entry(number).or_insert(since);
@@ -52,7 +52,7 @@ impl Tally {
     }
 }
 
-impl Observer for Tally {
+impl Observer for RunCounters {
     fn before(&mut self, told: &Told, event: &Event<'_>, core: &Scheduler) {
         match event {
             Event::Arrived(arrival) if core.is_new(arrival.name.number()) => {
@@ -78,7 +78,7 @@ impl Observer for Tally {
                 Action::StartAgent { .. } => {
                     self.agents += 1;
                     self.alive += 1;
-                    self.most_agents = self.most_agents.max(self.alive);
+                    self.max_agents = self.max_agents.max(self.alive);
                 }
                 Action::Feed { .. } => self.jobs += 1,
                 Action::Statistics(end) => match end.state {

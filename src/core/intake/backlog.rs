@@ -3,41 +3,41 @@
 use zsched_format::time::Timestamp;
 
 /// A view of the control files that are not in memory.
-pub trait Elsewhere {
+pub trait BacklogView {
     /// Returns how many there are.
-    fn waiting(&self) -> Waiting;
+    fn waiting(&self) -> BacklogCounts;
 
     /// Returns the state of the one with this number.
-    fn whereabouts(&self, number: u64) -> Option<Whereabouts>;
+    fn location(&self, number: u64) -> Option<Location>;
 }
 
 /// Numbers of control files that are not in memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Waiting {
+pub struct BacklogCounts {
     /// Files to be read as soon as there is room.
-    pub to_be_read: usize,
+    pub waiting_files: usize,
     /// Messages paged out until a certain time.
     pub resting: usize,
 }
 
 /// State of a message that is not in memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Whereabouts {
+pub enum Location {
     /// It waits to be read, until there is room.
-    InLine,
+    Queued,
     /// It is being read.
-    Read,
+    Loading,
     /// Paged out until this time; `None` means until its host's mail is requested.
-    Rests(Option<Timestamp>),
+    PagedOut(Option<Timestamp>),
 }
 
 /// All messages are in memory.
-impl Elsewhere for () {
-    fn waiting(&self) -> Waiting {
-        Waiting::default()
+impl BacklogView for () {
+    fn waiting(&self) -> BacklogCounts {
+        BacklogCounts::default()
     }
 
-    fn whereabouts(&self, _number: u64) -> Option<Whereabouts> {
+    fn location(&self, _number: u64) -> Option<Location> {
         None
     }
 }

@@ -12,8 +12,8 @@ pub fn clause(known: &Unreachable, now: Timestamp) -> String {
         Block::HostDown => format!("deferall{agent}"),
         Block::AgentAsked => format!("retryat{agent}"),
         Block::AgentsDie => match cause.and_then(|cause| cause.pid) {
-            Some(pid) => format!("agents die over it, the last was {pid}"),
-            None => "agents die over it".to_string(),
+            Some(pid) => format!("agents died while working on it, the last one {pid}"),
+            None => "agents died while working on it".to_string(),
         },
         Block::Dead => format!("failed-cohort-limit, the last report{agent}"),
         Block::Blamed => format!("a status code that blames the host, reported{agent}"),
