@@ -109,7 +109,7 @@ fn orders_are_answered_after_execution() {
     assert_eq!(client.ask("SHOW QUEUE THREADS2"), "");
     site.until_empty();
     assert_eq!(site.files("postman").len(), 0, "nobody is told");
-    until("they are logged", || site.logged("root from 127.0.0.1 orders") == 4);
+    until("they are logged", || site.logged("request by root from 127.0.0.1") == 4);
     daemon.assert_runs();
 }
 
@@ -140,7 +140,7 @@ fn account_edits_take_effect_at_once() {
     allow(site.path("auth"), 0o600);
     site.write("auth", "root:secret word:ALL:[foo]\n");
     assert_eq!(greeting(), "550 NO ACCESS FOR YOU\n", "a mistake lets nobody in");
-    assert!(site.logged("auth: line 1: something in brackets is neither") >= 1, "{}", site.log());
+    assert!(site.logged("auth: line 1: text in brackets must be") >= 1, "{}", site.log());
     assert!(!site.log().contains("secret word"));
     std::fs::remove_file(site.path("auth")).expect("removed");
     assert_eq!(greeting(), "550 NO ACCESS FOR YOU\n");

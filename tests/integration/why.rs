@@ -139,8 +139,7 @@ fn each_wait_reason_has_a_sentence() {
         &site,
         "queue/a.test",
         &[
-            "waits for somebody to ask for the host's mail, as with ETRN \
-        (queueonly, ",
+            "waits for a request for the host's mail, such as ETRN (queueonly, ",
             &place(&site, "\tqueueonly"),
         ],
     );
