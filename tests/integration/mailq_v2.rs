@@ -59,7 +59,7 @@ fn queue_is_shown_over_tcp() {
         line.strip_prefix("SYS.SpoolFreeSpace-kB-G").is_some_and(|value| value.trim() != "0")
     };
     assert!(counters.lines().any(has_space), "{counters}");
-    assert!(client.ask("SHOW WHY q/a.test").contains("waits for somebody to ask"));
+    assert!(client.ask("SHOW WHY q/a.test").contains("waits for a request for the host's mail"));
     assert!(client.ask("KILL MSG 1").starts_with("-No KILL allowed for you."));
     assert_eq!(client.ask("QUIT"), "+Bye bye\n");
     assert_eq!(client.line(), "", "closed");

@@ -11,7 +11,7 @@
 //! Msgs in 84 out 81 stored 3 Rcpnts in 189 out 185 stored 4
 //! ```
 
-use super::model::{AtWork, Ring, Summary, Thread};
+use super::model::{AtWork, Ring, Summary, Thread, Wait};
 use super::overview::Overview;
 use super::words::{now, read_span};
 use crate::complaints::Complaints;
@@ -135,8 +135,11 @@ fn read_thread(line: &str, ring: &str, now: f64) -> Option<Thread> {
         wakeup: left.map(|left| now + left),
         oldest: items.get("QA").and_then(|age| read_span(age)).filter(|age| *age >= 0.0),
         held: pending == Some("Held"),
-        why: Some(why.to_string()),
-        refusal: pending.map(|pending| pending.trim_start_matches('>').to_ascii_lowercase()),
+        wait: Some(Wait {
+            why: why.to_string(),
+            refusal: pending.map(|pending| pending.trim_start_matches('>').to_ascii_lowercase()),
+            ..Wait::default()
+        }),
         ..Thread::default()
     })
 }
@@ -197,7 +200,8 @@ fn add_texts(threads: &mut [Thread], queue: &Queue) {
     }
     for thread in threads {
         let text = texts.get(&(thread.channel.as_bytes(), thread.host.as_bytes()));
-        thread.text = text.map(|text| String::from_utf8_lossy(text).into_owned());
+        thread.wait.get_or_insert_default().text =
+            text.map(|text| String::from_utf8_lossy(text).into_owned());
     }
 }
 
@@ -219,11 +223,12 @@ fn ask_for_texts<S: Read + Write>(
         let line = format!("SHOW THREAD {} {}", thread.channel, thread.host);
         let mut text = session.ask_for_text(Request::new(line, "TT"))?;
         while let Some(line) = text.next()? {
-            if thread.text.is_none()
+            if thread.text().is_none()
                 && let Ok(record) = Record::parse(line)
                 && !record.text.is_empty()
             {
-                thread.text = Some(String::from_utf8_lossy(record.text).into_owned());
+                let text = String::from_utf8_lossy(record.text).into_owned();
+                thread.wait.get_or_insert_default().text = Some(text);
             }
         }
     }

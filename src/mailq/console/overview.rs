@@ -65,7 +65,7 @@ impl Overview {
     /// At most `most` destinations with a last text, most attempts first.
     pub fn most_troubled(&self, most: usize) -> Vec<&Thread> {
         let has_trouble = |thread: &Thread| {
-            thread.attempts > 0 && thread.text.as_ref().is_some_and(|text| !text.is_empty())
+            thread.attempts > 0 && thread.text().is_some_and(|text| !text.is_empty())
         };
         self.sorted(most, |thread| thread.attempts, has_trouble)
     }

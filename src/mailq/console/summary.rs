@@ -147,7 +147,7 @@ fn trouble(threads: &[&Thread]) -> Table {
         table.row(vec![
             (one_line(&thread.name()), Style::Plain),
             (grouped(thread.attempts), Style::Plain),
-            (last_line(thread.text.as_deref().unwrap_or_default()), Style::Bad),
+            (last_line(thread.text().unwrap_or_default()), Style::Bad),
         ]);
     }
     table
@@ -216,6 +216,7 @@ pub fn standing(thread: &Thread, now: f64) -> (String, Style) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::console::model::Wait;
     use crate::console::words::width;
     use proptest::prelude::*;
 
@@ -236,8 +237,7 @@ mod tests {
                 attempts: count,
                 wakeup: Some(time),
                 oldest: Some(time),
-                why,
-                text,
+                wait: Some(Wait { why: why.unwrap_or_default(), text, ..Wait::default() }),
                 ..Thread::default()
             };
             let summary = Summary { messages: 1, time, oldest: Some(time), ..Summary::default() };

@@ -1,9 +1,9 @@
 //! The answer of an operator's order.
 
-use serde::Serialize;
 use zsched_core::standing::{MOST_HELD_MESSAGES, MOST_STANDING};
 use zsched_core::{Effect, OrderRefusal};
 use zsched_format::printable;
+use zsched_mailq_protocol::schema::OrderResult;
 
 /// The kind of an order: it determines the words of a refusal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,26 +22,6 @@ pub enum OrderKind {
     Retire,
     /// All others; the core never refuses these.
     Other,
-}
-
-/// What an order has changed, or would change.
-#[derive(Serialize)]
-struct Counts {
-    messages: u32,
-    recipients: u32,
-    threads: u32,
-    busy: u32,
-    held: u32,
-    agents: u32,
-    started: bool,
-    dry_run: bool,
-    /// Messages that are not in memory and were not examined.
-    #[serde(skip_serializing_if = "is_zero")]
-    unseen: usize,
-}
-
-fn is_zero(count: &usize) -> bool {
-    *count == 0
 }
 
 /// Formats the answer to an order with this effect, with its line end.
@@ -66,8 +46,17 @@ pub fn answer_with_unseen(
         );
     }
     let Effect { messages, recipients, threads, busy, held, agents, started, .. } = *effect;
-    let counts =
-        Counts { messages, recipients, threads, busy, held, agents, started, dry_run, unseen };
+    let counts = OrderResult {
+        messages: u64::from(messages),
+        recipients: u64::from(recipients),
+        threads: u64::from(threads),
+        busy: u64::from(busy),
+        held: u64::from(held),
+        agents: u64::from(agents),
+        started,
+        dry_run,
+        unseen: unseen as u64,
+    };
     let counts = serde_json::to_string(&counts).unwrap_or_default();
     format!("+OK {counts}\n")
 }

@@ -182,7 +182,7 @@ fn draw_threads(frame: &mut Frame<'_>, area: Rect, state: &mut State, palette: P
             Span::styled(state, palette.of(mood)),
         ];
         if is_wide {
-            let text = last_line(thread.text.as_deref().unwrap_or_default());
+            let text = last_line(thread.text().unwrap_or_default());
             cells.push(Span::styled(text, palette.of(Mood::Faint)));
         }
         Row::new(cells)
@@ -225,7 +225,7 @@ fn draw_agents(frame: &mut Frame<'_>, area: Rect, state: &State, palette: Palett
 /// Draws the last text of the destination, and the last message.
 fn draw_last(frame: &mut Frame<'_>, area: Rect, state: &State, palette: Palette) {
     let threads = state.threads();
-    let text = threads.get(state.place(&threads)).and_then(|thread| thread.text.as_deref());
+    let text = threads.get(state.place(&threads)).and_then(|thread| thread.text());
     let columns = usize::from(area.width);
     let said = match text.map(last_line).filter(|text| !text.is_empty()) {
         Some(text) => Line::styled(cut(&format!("Last: {text}"), columns), palette.of(Mood::Odd)),

@@ -1,6 +1,6 @@
 //! `SHOW JSON MESSAGE` and `SHOW MESSAGE`: everything known about one message.
 
-use super::why::WaitJson;
+use super::why;
 use super::{MAX_OBJECTS_PER_STEP, ago, object, refuse, seconds, text};
 use crate::explain::sentence;
 use crate::report::push;
@@ -11,6 +11,7 @@ use std::vec;
 use zsched_core::entries::{Entry, MessageRow, VertexId};
 use zsched_format::priority::USUAL;
 use zsched_format::time::{ShortDuration, Timestamp};
+use zsched_mailq_protocol::schema::Wait;
 
 /// Maximum number of offsets shown of a destination.
 const MAX_OFFSETS: usize = 1000;
@@ -57,7 +58,7 @@ struct DestinationJson {
     /// Offsets of the recipients' lines in the control file; at most the first thousand.
     offsets: Vec<u32>,
     #[serde(flatten)]
-    waits: Option<WaitJson>,
+    waits: Option<Wait>,
 }
 
 impl MessageJson {
@@ -68,7 +69,7 @@ impl MessageJson {
             name: row.name.to_string(),
             arrived: seconds(row.id.modified),
             routed: seconds(row.created),
-            age: ago(now, row.id.modified),
+            age: ago(now, row.id.modified) as i64,
             priority: row.priority,
             recipients: row.pending,
             recipients_in_all: row.recipients,
@@ -188,13 +189,13 @@ fn write_object(
         place: entry.place,
         expires: entry.expires.map(seconds),
         offsets,
-        waits: wait.map(|wait| WaitJson::new(scheduler, now, &wait, true)),
+        waits: wait.map(|wait| why::wait(scheduler, now, &wait, true)),
     };
     object(out, &destination);
 }
 
 fn write_head(row: &MessageRow<'_>, now: Timestamp, out: &mut Vec<u8>) {
-    let age = ShortDuration(ago(now, row.id.modified));
+    let age = ShortDuration(ago(now, row.id.modified) as i64);
     push(out, format_args!("{}, control file {}, {age} old: ", row.id, row.name));
     let recipients = if row.recipients == 1 { "recipient" } else { "recipients" };
     push(out, format_args!("{} of {} {recipients} left", row.pending, row.recipients));

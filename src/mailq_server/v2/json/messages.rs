@@ -5,51 +5,27 @@ use crate::v2::answer::{LookupResult, Reply, SessionContext, Step, Text};
 use crate::v2::arguments::{Arguments, SyntaxError};
 use crate::v2::search::{Found, Search};
 use crate::v2::selection::Selection;
-use serde::Serialize;
 use std::vec;
 use zsched_core::entries::Entry;
 use zsched_core::select::Selected;
 use zsched_format::time::Timestamp;
+use zsched_mailq_protocol::schema::QueuedMessage;
 
 /// Maximum number of steps without a match per turn.
 const MAX_EMPTY_STEPS_PER_TURN: usize = 20;
 
-/// A message and one of its destinations.
-#[derive(Serialize)]
-pub struct MessageJson {
-    /// Its spool id.
-    id: String,
-    /// The name of its control file.
-    name: String,
-    channel: String,
-    host: String,
-    /// Recipients that are not finished.
-    recipients: u32,
-    /// Seconds since the message file was modified.
-    age: i64,
-    attempts: u32,
-    /// `due`, `with-agent`, `waiting` or `held`.
-    place: &'static str,
-    /// When it expires.
-    expires: Option<f64>,
-    /// Text of the last report about it.
-    text: Option<String>,
-}
-
-impl MessageJson {
-    fn new(entry: &Entry<'_>, now: Timestamp) -> MessageJson {
-        MessageJson {
-            id: entry.id.to_string(),
-            name: entry.name.to_string(),
-            channel: text(entry.destination.channel()),
-            host: text(entry.destination.host()),
-            recipients: entry.recipients,
-            age: ago(now, entry.id.modified),
-            attempts: entry.attempts,
-            place: entry.place,
-            expires: entry.expires.map(seconds),
-            text: entry.text.map(text),
-        }
+fn queued_message(entry: &Entry<'_>, now: Timestamp) -> QueuedMessage {
+    QueuedMessage {
+        id: entry.id.to_string(),
+        name: Some(entry.name.to_string()),
+        channel: text(entry.destination.channel()),
+        host: text(entry.destination.host()),
+        recipients: u64::from(entry.recipients),
+        age: Some(ago(now, entry.id.modified)),
+        attempts: u64::from(entry.attempts),
+        place: Some(entry.place.to_string()),
+        expires: entry.expires.map(seconds),
+        text: entry.text.map(text),
     }
 }
 
@@ -96,7 +72,7 @@ impl MessagesText {
             if let Some(entry) = entry.filter(|entry| {
                 entry.id == found.id && Some(entry.destination) == found.target.destination.as_ref()
             }) {
-                line(out, &MessageJson::new(&entry, context.now));
+                line(out, &queued_message(&entry, context.now));
                 self.left -= 1;
             }
         }

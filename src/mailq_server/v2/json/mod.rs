@@ -1,7 +1,7 @@
 //! `SHOW JSON …`: the views for programs, one object per line.
 //!
-//! The structs are the schema; each file is one view (`docs/mailq-protocol.md`). Fields without a
-//! value are omitted or `null`.
+//! Objects that the client reads are in [`zsched_mailq_protocol::schema`]; each file is one view
+//! (`docs/mailq-protocol.md`). Fields without a value are omitted or `null`.
 //!
 //! | file | view |
 //! |---|---|
@@ -83,9 +83,9 @@ pub fn seconds(time: Timestamp) -> f64 {
     (time.nanoseconds() / 1000) as f64 / 1e6
 }
 
-/// Seconds since a time; 0 for a time in the future.
-fn ago(now: Timestamp, time: Timestamp) -> i64 {
-    now.seconds_since(time).max(0)
+/// Whole seconds since a time; 0 for a time in the future.
+fn ago(now: Timestamp, time: Timestamp) -> f64 {
+    now.seconds_since(time).max(0) as f64
 }
 
 /// A single object.

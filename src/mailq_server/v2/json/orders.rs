@@ -2,80 +2,43 @@
 
 use super::{MAX_OBJECTS_PER_STEP, line, seconds};
 use crate::v2::answer::{LookupResult, Reply, SessionContext, Step, Text};
-use serde::Serialize;
 use std::collections::BTreeMap;
 use zsched_core::Fate;
-use zsched_core::standing::{Ending, Hold, Scope, SetLimit};
+use zsched_core::standing::{Author, Ending, Hold, Scope, SetLimit};
+use zsched_mailq_protocol::schema::OverrideStatus;
 
-/// A hold, limit or removal in force.
-#[derive(Serialize)]
-pub struct OverrideJson {
-    /// `hold` or `limit`, or the kind of removal: `expire`, `delete` or `reroute`.
-    kind: &'static str,
-    /// Its scope, as in a request: `channel/host`, `ring=channel/host` or `id=…`.
-    scope: String,
-    by: String,
-    since: f64,
-    /// Of a hold: the reason; may be empty.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    reason: Option<String>,
-    /// Of a limit: its name.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    limit: Option<&'static str>,
-    /// Of a limit: its current value.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    value: Option<u32>,
-    /// When it ends, if it has an end.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    until: Option<f64>,
-}
-
-impl From<&Hold> for OverrideJson {
-    fn from(hold: &Hold) -> OverrideJson {
-        OverrideJson {
-            kind: "hold",
-            scope: words(&hold.scope),
-            by: hold.author.name.clone(),
-            since: seconds(hold.author.since),
-            reason: Some(hold.reason.clone()),
-            limit: None,
-            value: None,
-            until: None,
-        }
+fn hold(hold: &Hold) -> OverrideStatus {
+    OverrideStatus {
+        reason: Some(hold.reason.clone()),
+        ..status("hold", &hold.scope, &hold.author)
     }
 }
 
-impl From<&SetLimit> for OverrideJson {
-    fn from(set: &SetLimit) -> OverrideJson {
-        OverrideJson {
-            kind: "limit",
-            scope: words(&set.scope),
-            by: set.author.name.clone(),
-            since: seconds(set.author.since),
-            reason: None,
-            limit: Some(set.limit.keyword()),
-            value: Some(set.value),
-            until: set.until.map(seconds),
-        }
+fn limit(set: &SetLimit) -> OverrideStatus {
+    OverrideStatus {
+        limit: Some(set.limit.keyword().to_string()),
+        value: Some(u64::from(set.value)),
+        until: set.until.map(seconds),
+        ..status("limit", &set.scope, &set.author)
     }
 }
 
-impl From<&Ending> for OverrideJson {
-    fn from(ending: &Ending) -> OverrideJson {
-        OverrideJson {
-            kind: match ending.fate {
-                Fate::Expire => "expire",
-                Fate::Reroute => "reroute",
-                Fate::Usual | Fate::OneMoreTry | Fate::Delete => "delete",
-            },
-            scope: words(&Scope::Message(ending.message)),
-            by: ending.author.name.clone(),
-            since: seconds(ending.author.since),
-            reason: None,
-            limit: None,
-            value: None,
-            until: None,
-        }
+fn removal(ending: &Ending) -> OverrideStatus {
+    let kind = match ending.fate {
+        Fate::Expire => "expire",
+        Fate::Reroute => "reroute",
+        Fate::Usual | Fate::OneMoreTry | Fate::Delete => "delete",
+    };
+    status(kind, &Scope::Message(ending.message), &ending.author)
+}
+
+fn status(kind: &str, scope: &Scope, author: &Author) -> OverrideStatus {
+    OverrideStatus {
+        kind: kind.to_string(),
+        scope: words(scope),
+        by: Some(author.name.clone()),
+        since: Some(seconds(author.since)),
+        ..OverrideStatus::default()
     }
 }
 
@@ -96,26 +59,27 @@ pub fn answer(_rest: &[u8], _context: &mut SessionContext<'_>) -> Reply {
 /// Writes some elements from an index on.
 ///
 /// Returns the index to continue from.
-fn list<'s, T>(all: &'s [T], index: usize, out: &mut Vec<u8>) -> Option<usize>
-where
-    OverrideJson: From<&'s T>,
-{
-    all.iter()
-        .skip(index)
-        .take(MAX_OBJECTS_PER_STEP)
-        .for_each(|one| line(out, &OverrideJson::from(one)));
+fn list<T>(
+    all: &[T],
+    index: usize,
+    status: fn(&T) -> OverrideStatus,
+    out: &mut Vec<u8>,
+) -> Option<usize> {
+    all.iter().skip(index).take(MAX_OBJECTS_PER_STEP).for_each(|one| line(out, &status(one)));
     Some(index + MAX_OBJECTS_PER_STEP).filter(|next| *next < all.len())
 }
 
 /// Writes some elements from a message number on.
 ///
 /// Returns the number to continue from.
-fn map<'s, T>(all: &'s BTreeMap<u64, T>, number: u64, out: &mut Vec<u8>) -> Option<u64>
-where
-    OverrideJson: From<&'s T>,
-{
+fn map<T>(
+    all: &BTreeMap<u64, T>,
+    number: u64,
+    status: fn(&T) -> OverrideStatus,
+    out: &mut Vec<u8>,
+) -> Option<u64> {
     let some = all.range(number..).take(MAX_OBJECTS_PER_STEP);
-    some.clone().for_each(|(_, one)| line(out, &OverrideJson::from(one)));
+    some.clone().for_each(|(_, one)| line(out, &status(one)));
     some.last().and_then(|(number, _)| number.checked_add(1))
 }
 
@@ -140,15 +104,15 @@ impl Text for OrdersText {
         let standing = context.scheduler.standing_orders();
         let next = match self.next {
             Next::Hold(index) => {
-                Some(list(&standing.holds, index, out).map_or(Next::Message(0), Next::Hold))
+                Some(list(&standing.holds, index, hold, out).map_or(Next::Message(0), Next::Hold))
             }
-            Next::Message(number) => {
-                Some(map(&standing.messages, number, out).map_or(Next::Limit(0), Next::Message))
-            }
+            Next::Message(number) => Some(
+                map(&standing.messages, number, hold, out).map_or(Next::Limit(0), Next::Message),
+            ),
             Next::Limit(index) => {
-                Some(list(&standing.limits, index, out).map_or(Next::Ending(0), Next::Limit))
+                Some(list(&standing.limits, index, limit, out).map_or(Next::Ending(0), Next::Limit))
             }
-            Next::Ending(number) => map(&standing.endings, number, out).map(Next::Ending),
+            Next::Ending(number) => map(&standing.endings, number, removal, out).map(Next::Ending),
         };
         let Some(next) = next else {
             return Step::Over;

@@ -2,52 +2,29 @@
 
 use super::{MAX_THREADS_PER_TURN, line, pair, text};
 use crate::v2::answer::{LookupResult, Reply, SessionContext, Step, Text};
-use serde::Serialize;
 use std::vec;
 use zsched_core::survey::RingRow;
 use zsched_core::view::RingId;
+use zsched_mailq_protocol::schema::RingStatus;
 
 /// Maximum number of threads counted per step.
 const MAX_THREADS_PER_STEP: usize = 1000;
 
-/// A ring: the threads of one channel that one clause serves.
-#[derive(Serialize)]
-pub struct RingJson {
-    /// The pattern of the clause, `channel/host`.
-    pattern: String,
-    channel: String,
-    /// The host, if the clause's command names it.
-    host: Option<String>,
-    /// File and line of the clause.
-    line: String,
-    threads: usize,
-    messages: usize,
-    /// All agents, including idle ones.
-    agents: usize,
-    idle: usize,
-    maxring: usize,
-    maxthr: u32,
-    overfeed: u32,
-    command: Option<String>,
-}
-
-impl RingJson {
-    fn new(row: &RingRow<'_>, messages: usize) -> RingJson {
-        let clause = row.clause;
-        RingJson {
-            pattern: pair(&clause.channel_pattern, &clause.host_pattern),
-            channel: text(row.channel),
-            host: row.host.map(text),
-            line: clause.place.to_string(),
-            threads: row.threads,
-            messages,
-            agents: row.agents,
-            idle: row.idle,
-            maxring: row.max_ring,
-            maxthr: clause.max_thread,
-            overfeed: clause.overfeed,
-            command: clause.command.as_ref().map(ToString::to_string),
-        }
+fn status(row: &RingRow<'_>, messages: usize) -> RingStatus {
+    let clause = row.clause;
+    RingStatus {
+        pattern: pair(&clause.channel_pattern, &clause.host_pattern),
+        channel: Some(text(row.channel)),
+        host: row.host.map(text),
+        line: Some(clause.place.to_string()),
+        threads: row.threads as u64,
+        messages: messages as u64,
+        agents: row.agents as u64,
+        idle: row.idle as u64,
+        maxring: Some(row.max_ring as u64),
+        maxthr: Some(u64::from(clause.max_thread)),
+        overfeed: Some(u64::from(clause.overfeed)),
+        command: clause.command.as_ref().map(ToString::to_string),
     }
 }
 
@@ -87,7 +64,7 @@ impl Text for RingsText {
             }
             None => {
                 if let Some(row) = scheduler.ring_row(ring) {
-                    line(out, &RingJson::new(&row, current.messages));
+                    line(out, &status(&row, current.messages));
                 }
                 self.current = None;
             }

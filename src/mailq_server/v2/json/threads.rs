@@ -1,17 +1,17 @@
 //! `SHOW JSON THREADS`: one object per thread; all that match, or the top ones by a rank.
 
-use super::why::WaitJson;
+use super::why::wait;
 use super::{MAX_THREADS_PER_TURN, ago, line, pair, seconds, text};
 use crate::v2::answer::{LookupResult, Reply, SessionContext, Step, Text};
 use crate::v2::arguments::{Arguments, SyntaxError};
 use crate::v2::selection::Selection;
-use serde::Serialize;
 use std::vec;
 use zsched_core::Scheduler;
 use zsched_core::records::ThreadId;
 use zsched_core::standing::Destinations;
 use zsched_core::survey::{AgentRow, Rank, Survey, ThreadRow};
 use zsched_format::time::Timestamp;
+use zsched_mailq_protocol::schema::{ActiveAgent, ThreadStatus};
 
 /// Maximum number of threads sorted.
 const MAX_SORTED_THREADS: usize = 10_000;
@@ -20,79 +20,31 @@ const MAX_SEARCHED_PER_TURN: usize = 50_000;
 /// Approximate maximum number of messages examined per turn, for the age of threads.
 const MAX_MESSAGES_PER_TURN: usize = 20_000;
 
-/// A thread.
-#[derive(Serialize)]
-pub struct Thread {
-    channel: String,
-    host: String,
-    /// Pattern of the clause that serves it.
-    ring: String,
-    messages: usize,
-    recipients: u32,
-    /// Number of reports about its recipients so far.
-    attempts: u32,
-    /// Messages that are due.
-    due: usize,
-    with_agents: usize,
-    /// Messages that wait for the wake-up.
-    waiting: usize,
-    /// Messages held one by one.
-    held_back: usize,
-    /// Agents that work on it, the newest first.
-    agents: Vec<AgentJson>,
-    /// When its waiting messages become due.
-    wakeup: Option<f64>,
-    /// Age of its oldest message, in seconds.
-    oldest: Option<i64>,
-    /// True if it is held as a whole.
-    held: bool,
-    max_agents: u32,
-    /// How many agents may work on it now.
-    window: usize,
-    /// The name of its window, if it may be shared.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    window_name: Option<String>,
-    #[serde(flatten)]
-    waits: Option<WaitJson>,
+fn active_agent(row: &AgentRow<'_>) -> ActiveAgent {
+    ActiveAgent { pid: row.pid, state: row.state.to_string(), jobs: row.jobs as u64 }
 }
 
-/// An agent that works on the thread.
-#[derive(Serialize)]
-struct AgentJson {
-    pid: u32,
-    state: &'static str,
-    jobs: usize,
-}
-
-impl From<&AgentRow<'_>> for AgentJson {
-    fn from(row: &AgentRow<'_>) -> AgentJson {
-        AgentJson { pid: row.pid, state: row.state, jobs: row.jobs }
-    }
-}
-
-impl Thread {
-    fn new(scheduler: &Scheduler, now: Timestamp, row: &ThreadRow<'_>) -> Thread {
-        let wait = row.wait.as_ref();
-        Thread {
-            channel: text(row.destination.channel()),
-            host: text(row.destination.host()),
-            ring: pair(row.ring.0, row.ring.1),
-            messages: row.messages,
-            recipients: row.recipients,
-            attempts: row.attempts,
-            due: row.due,
-            with_agents: row.with_agents,
-            waiting: row.waiting,
-            held_back: row.held_back,
-            agents: row.agents.iter().map(AgentJson::from).collect(),
-            wakeup: row.wakeup.map(seconds),
-            oldest: row.oldest.map(|oldest| ago(now, oldest)),
-            held: row.is_held,
-            max_agents: row.max_agents,
-            window: row.window,
-            window_name: row.window_name.map(text),
-            waits: wait.map(|wait| WaitJson::new(scheduler, now, wait, false)),
-        }
+fn status(scheduler: &Scheduler, now: Timestamp, row: &ThreadRow<'_>) -> ThreadStatus {
+    let waits = row.wait.as_ref();
+    ThreadStatus {
+        channel: text(row.destination.channel()),
+        host: text(row.destination.host()),
+        ring: Some(pair(row.ring.0, row.ring.1)),
+        messages: row.messages as u64,
+        recipients: u64::from(row.recipients),
+        attempts: u64::from(row.attempts),
+        due: row.due as u64,
+        with_agents: row.with_agents as u64,
+        waiting: row.waiting as u64,
+        held_back: row.held_back as u64,
+        agents: row.agents.iter().map(active_agent).collect(),
+        wakeup: row.wakeup.map(seconds),
+        oldest: row.oldest.map(|oldest| ago(now, oldest)),
+        held: row.is_held,
+        max_agents: u64::from(row.max_agents),
+        window: row.window as u64,
+        window_name: row.window_name.map(text),
+        wait: waits.map(|waits| wait(scheduler, now, waits, false)),
     }
 }
 
@@ -219,7 +171,7 @@ impl Text for ThreadsText {
             Next::Nothing => {}
             Next::Thread(thread) => {
                 if let Some((row, looked_at)) = context.scheduler.thread_row(thread) {
-                    line(out, &Thread::new(context.scheduler, context.now, &row));
+                    line(out, &status(context.scheduler, context.now, &row));
                     self.looked_at += looked_at;
                     self.left -= 1;
                 }
