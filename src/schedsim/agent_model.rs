@@ -14,7 +14,7 @@ use zsched_spool::{Arrival, HashFolder, SpoolName};
 
 /// The outcome of an attempt.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Outcome {
+pub(crate) enum Outcome {
     /// The agent reported this: notary data, status word and text.
     Report(Box<[u8]>),
     /// The agent died during the attempt.
@@ -23,7 +23,7 @@ pub enum Outcome {
 
 /// An attempt: its outcome and duration.
 #[derive(Clone, Debug)]
-pub struct Attempt {
+pub(crate) struct Attempt {
     /// The outcome.
     pub outcome: Outcome,
     /// The duration.
@@ -31,7 +31,7 @@ pub struct Attempt {
 }
 
 /// A message, with a number that is unique in the model.
-pub struct RecordedMessage {
+pub(crate) struct RecordedMessage {
     /// When it arrived.
     pub time: Timestamp,
     /// The arrival.
@@ -42,7 +42,7 @@ pub struct RecordedMessage {
 
 /// The model of a recording.
 #[derive(Default)]
-pub struct AgentModel {
+pub(crate) struct AgentModel {
     /// Messages in the order of arrival.
     pub mail: Vec<RecordedMessage>,
     /// Hosts whose mail was requested, with the time (ETRN).
@@ -60,7 +60,7 @@ pub struct AgentModel {
 
 /// A mean duration.
 #[derive(Clone, Copy, Default)]
-pub struct Mean {
+pub(crate) struct Mean {
     sum: Duration,
     count: u32,
 }
@@ -72,7 +72,7 @@ impl Mean {
     }
 
     /// Returns the mean; zero if there are no values.
-    pub fn value(self) -> Duration {
+    pub(crate) fn value(self) -> Duration {
         self.sum.checked_div(self.count).unwrap_or_default()
     }
 }
@@ -88,7 +88,7 @@ struct Agent {
 
 impl AgentModel {
     /// Takes the mail that is queued when the recording begins as arrivals at that time.
-    pub fn begin(&mut self, now: Timestamp, core: &Scheduler) {
+    pub(crate) fn begin(&mut self, now: Timestamp, core: &Scheduler) {
         core.arrivals().for_each(|arrival| self.arrive(now, arrival));
     }
 

@@ -1,5 +1,9 @@
 //! `schedsim`: runs the core on virtual time, to explain the past and to compare configurations.
 //!
+//! This crate decides what to print about a recording and which world to simulate; the core decides what happens in it.
+//! It must not know the daemon, sockets or real spools. Begin with [`SchedsimOptions`], then with the file of the
+//! subcommand:
+//!
 //! | file | subcommand |
 //! |---|---|
 //! | [`replay`] | `replay`: decides a recording again and verifies each decision |
@@ -7,14 +11,20 @@
 //! | [`explain`], [`timeline`] | `explain`: the timeline of one message |
 //! | [`run`] | `run`: simulates configurations in a world that a file describes |
 
-mod agent_model;
-pub mod explain;
-mod model_run;
+#![warn(unreachable_pub)]
+
 pub mod replay;
-pub mod run;
-mod run_counters;
-mod timeline;
 mod what_if;
+
+mod agent_model;
+
+mod model_run;
+mod run_counters;
+
+pub mod explain;
+mod timeline;
+
+pub mod run;
 
 use clap::{Parser, Subcommand};
 use std::io::{self, Write};

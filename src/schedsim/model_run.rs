@@ -59,7 +59,7 @@ enum AgentStep {
 }
 
 /// A simulation in progress.
-pub struct ModelRun<'b> {
+pub(crate) struct ModelRun<'b> {
     core: Scheduler,
     now: Timestamp,
     model: &'b AgentModel,
@@ -77,7 +77,7 @@ pub struct ModelRun<'b> {
 /// Simulates the model until `end`.
 ///
 /// Returns the results and the number of outcomes made up.
-pub fn run(
+pub(crate) fn run(
     settings: Settings,
     config: Rc<Config>,
     model: &AgentModel,

@@ -8,7 +8,7 @@ use zsched_recorder::{Observer, Told};
 
 /// Counters of a run.
 #[derive(Default)]
-pub struct RunCounters {
+pub(crate) struct RunCounters {
     /// Arrival time of each queued message.
     arrived: HashMap<u64, Timestamp>,
     /// Recipients delivered.
@@ -34,12 +34,12 @@ pub struct RunCounters {
 
 impl RunCounters {
     /// Adds a message that is queued already.
-    pub fn known(&mut self, number: u64, since: Timestamp) {
+    pub(crate) fn known(&mut self, number: u64, since: Timestamp) {
         self.arrived.entry(number).or_insert(since);
     }
 
     /// Returns the given percentile of the delivery delays, in seconds.
-    pub fn delay(&self, percent: usize) -> Option<f64> {
+    pub(crate) fn delay(&self, percent: usize) -> Option<f64> {
         let mut delays = self.delays.clone();
         delays.sort_unstable_by(f64::total_cmp);
         let index = (delays.len() * percent).div_ceil(100).max(1) - 1;
@@ -47,7 +47,7 @@ impl RunCounters {
     }
 
     /// Records the state at the end of the run.
-    pub fn end(&mut self, core: &Scheduler) {
+    pub(crate) fn end(&mut self, core: &Scheduler) {
         self.left = core.totals().recipients;
     }
 }

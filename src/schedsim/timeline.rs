@@ -14,7 +14,7 @@ use zsched_spool::{Arrival, SpoolId};
 
 /// The message to explain.
 #[derive(Clone, Debug)]
-pub struct MessageFilter {
+pub(crate) struct MessageFilter {
     number: u64,
     /// Its spool id; `None` accepts any message of that number.
     id: Option<String>,
@@ -22,7 +22,7 @@ pub struct MessageFilter {
 
 impl MessageFilter {
     /// Parses a spool id or a number.
-    pub fn parse(text: &str) -> Option<MessageFilter> {
+    pub(crate) fn parse(text: &str) -> Option<MessageFilter> {
         if let Ok(number) = text.parse() {
             return Some(MessageFilter { number, id: None });
         }
@@ -39,7 +39,7 @@ impl MessageFilter {
 
 /// An entry of the timeline.
 #[derive(Clone, Debug)]
-pub struct TimelineEntry {
+pub(crate) struct TimelineEntry {
     /// Time of the entry.
     pub time: Timestamp,
     /// When the message arrived, or the recording began if the message was queued before.
@@ -57,7 +57,7 @@ pub struct TimelineEntry {
 }
 
 /// Collects the timeline during a replay.
-pub struct Timeline {
+pub(crate) struct Timeline {
     wanted: MessageFilter,
     /// When the message arrived, while it is queued.
     arrived: Option<Timestamp>,
@@ -75,7 +75,7 @@ pub struct Timeline {
 
 impl Timeline {
     /// Creates an empty timeline.
-    pub fn new(wanted: MessageFilter) -> Timeline {
+    pub(crate) fn new(wanted: MessageFilter) -> Timeline {
         Timeline {
             wanted,
             arrived: None,
@@ -88,7 +88,7 @@ impl Timeline {
     }
 
     /// Compares the message with the core at the beginning of a recording.
-    pub fn begin(&mut self, now: Timestamp, core: &Scheduler) {
+    pub(crate) fn begin(&mut self, now: Timestamp, core: &Scheduler) {
         let is_there = core.spool_id(self.wanted.number).is_some_and(|id| self.wanted.is(id));
         if self.arrived.is_some() && !is_there {
             self.add(now, "lost", "it is gone when the next recording begins".to_string());

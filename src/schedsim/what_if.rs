@@ -34,7 +34,7 @@ impl Observer for ModelAndCounters {
 }
 
 /// Compares the configurations and prints the table.
-pub fn run(
+pub(crate) fn run(
     path: &Path,
     other: &Path,
     json: bool,

@@ -5,7 +5,7 @@ use zsched_format::priority::USUAL;
 use zsched_spool::SpoolId;
 
 /// Returns the clauses to append to the sentence about a due vertex.
-pub fn clauses(rank: &Rank) -> String {
+pub(super) fn clauses(rank: &Rank) -> String {
     let Rank { id, keyword, line, job, .. } = rank;
     let mut sentence = match &job.current {
         Some(current) if current.message == *id => {

@@ -5,7 +5,7 @@ use zsched_core::unreachable::{Block, Cause, Unreachable};
 use zsched_format::time::Timestamp;
 
 /// Returns the text that follows "is known to be unreachable: ".
-pub fn clause(known: &Unreachable, now: Timestamp) -> String {
+pub(super) fn clause(known: &Unreachable, now: Timestamp) -> String {
     let cause = known.cause.as_deref();
     let agent = cause.map_or(String::new(), agent);
     let how = match known.block {

@@ -5,7 +5,7 @@
 /// Maximum length of a pattern, in bytes.
 ///
 /// It is longer than any valid address (RFC 5321, 4.5.3.1).
-pub const MAX_PATTERN_LEN: usize = 512;
+pub(super) const MAX_PATTERN_LEN: usize = 512;
 
 /// A pattern of senders or recipients.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -17,7 +17,7 @@ const LEVELS: [(&str, LevelFilter); 5] = [
 ];
 
 /// `RETIRE pid`: ends an agent after its current job.
-pub fn retire(rest: &[u8], _context: &mut SessionContext<'_>) -> Reply {
+pub(super) fn retire(rest: &[u8], _context: &mut SessionContext<'_>) -> Reply {
     let read = || {
         let mut words = Arguments::parse(rest)?;
         let word = words.expect("the number of a process")?;
@@ -33,7 +33,7 @@ pub fn retire(rest: &[u8], _context: &mut SessionContext<'_>) -> Reply {
 }
 
 /// `RELOAD`: reads the configuration again.
-pub fn reload(rest: &[u8], _context: &mut SessionContext<'_>) -> Reply {
+pub(super) fn reload(rest: &[u8], _context: &mut SessionContext<'_>) -> Reply {
     match Arguments::parse(rest).and_then(Arguments::end) {
         Ok(()) => Reply::Task(Box::new(AdminTask::new(AdminCommand::Reload, None))),
         Err(error) => Reply::SyntaxError(error),
@@ -41,7 +41,7 @@ pub fn reload(rest: &[u8], _context: &mut SessionContext<'_>) -> Reply {
 }
 
 /// `LOG level`: sets the log level.
-pub fn log(rest: &[u8], _context: &mut SessionContext<'_>) -> Reply {
+pub(super) fn log(rest: &[u8], _context: &mut SessionContext<'_>) -> Reply {
     match read_level(rest) {
         Ok(level) => {
             let outcomes = Order::LogOutcomes(level >= LevelFilter::Debug);

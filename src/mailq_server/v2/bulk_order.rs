@@ -16,7 +16,7 @@ use zsched_spool::SpoolId;
 
 /// The action on messages.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Verb {
+pub(super) enum Verb {
     Retry,
     Expire,
     Delete,
@@ -27,17 +27,17 @@ pub enum Verb {
 }
 
 /// `RETRY selection`: tries waiting mail now.
-pub fn retry(rest: &[u8], context: &mut SessionContext<'_>) -> Reply {
+pub(super) fn retry(rest: &[u8], context: &mut SessionContext<'_>) -> Reply {
     answer(rest, Verb::Retry, context)
 }
 
 /// `EXPIRE selection`: lets mail expire now.
-pub fn expire(rest: &[u8], context: &mut SessionContext<'_>) -> Reply {
+pub(super) fn expire(rest: &[u8], context: &mut SessionContext<'_>) -> Reply {
     answer(rest, Verb::Expire, context)
 }
 
 /// `DELETE selection`: removes mail without reports.
-pub fn delete(rest: &[u8], context: &mut SessionContext<'_>) -> Reply {
+pub(super) fn delete(rest: &[u8], context: &mut SessionContext<'_>) -> Reply {
     answer(rest, Verb::Delete, context)
 }
 
@@ -45,7 +45,7 @@ pub fn delete(rest: &[u8], context: &mut SessionContext<'_>) -> Reply {
 ///
 /// ZMailer recognizes the verb and none of its arguments. Text that is no selection is therefore an
 /// unknown request here, too.
-pub fn reroute(rest: &[u8], context: &mut SessionContext<'_>) -> Reply {
+pub(super) fn reroute(rest: &[u8], context: &mut SessionContext<'_>) -> Reply {
     let is_selection = next_word(rest).0.iter().any(|byte| matches!(byte, b'/' | b'='));
     if is_selection { answer(rest, Verb::Reroute, context) } else { Reply::Unknown }
 }
@@ -71,7 +71,7 @@ fn read(rest: &[u8]) -> Result<(Selection, bool), SyntaxError> {
 }
 
 /// An order about many messages, and its progress.
-pub struct BulkOrder {
+pub(super) struct BulkOrder {
     verb: Verb,
     fetch: Fetch,
     search: Search,
@@ -90,7 +90,7 @@ pub struct BulkOrder {
 
 impl BulkOrder {
     /// Prepares the order; nothing is done yet.
-    pub fn new(
+    pub(super) fn new(
         verb: Verb,
         selection: Selection,
         dry_run: bool,
@@ -108,12 +108,12 @@ impl BulkOrder {
     }
 
     /// Returns what has been changed so far.
-    pub fn sum(&self) -> &Effect {
+    pub(super) fn sum(&self) -> &Effect {
         &self.sum
     }
 
     /// Returns true for a dry run.
-    pub fn is_dry_run(&self) -> bool {
+    pub(super) fn is_dry_run(&self) -> bool {
         self.dry_run
     }
 

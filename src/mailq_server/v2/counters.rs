@@ -87,7 +87,7 @@ struct Facts<'f> {
 }
 
 /// Answers the request.
-pub fn answer(_rest: &[u8], _context: &mut SessionContext<'_>) -> Reply {
+pub(super) fn answer(_rest: &[u8], _context: &mut SessionContext<'_>) -> Reply {
     Reply::Text(Box::new(Counters { host: None }))
 }
 

@@ -3,7 +3,7 @@
 use super::answer::{AdminCommand, Next, SessionContext};
 
 /// A message that an order needs in memory.
-pub struct Fetch {
+pub(super) struct Fetch {
     number: Option<u64>,
 }
 
@@ -11,7 +11,7 @@ impl Fetch {
     /// Creates a fetch that has not begun.
     ///
     /// Without a number there is nothing to load.
-    pub fn new(number: Option<u64>) -> Fetch {
+    pub(super) fn new(number: Option<u64>) -> Fetch {
         Fetch { number }
     }
 
@@ -19,7 +19,7 @@ impl Fetch {
     ///
     /// `None` if it is in memory, or cannot be loaded, or was requested before: the session waits
     /// until the step is done, so one request is enough.
-    pub fn next(&mut self, context: &SessionContext<'_>) -> Option<Next> {
+    pub(super) fn next(&mut self, context: &SessionContext<'_>) -> Option<Next> {
         let number = self.number.take()?;
         let is_there = context.scheduler.spool_id(number).is_some();
         let can_come = !is_there && context.backlog.location(number).is_some();

@@ -16,7 +16,7 @@ use zsched_core::{Effect, Order, OrderRefusal, Scheduler};
 use zsched_spool::SpoolId;
 
 /// Maximum length of a reason, in bytes: it is stored with each held message.
-pub const MAX_REASON_LEN: usize = 200;
+pub(super) const MAX_REASON_LEN: usize = 200;
 
 /// HoldTarget a request holds or releases.
 enum HoldTarget {
@@ -31,7 +31,7 @@ enum HoldTarget {
 }
 
 /// `HOLD what`: holds mail, or counts what a hold would change.
-pub fn hold(rest: &[u8], context: &mut SessionContext<'_>) -> Reply {
+pub(super) fn hold(rest: &[u8], context: &mut SessionContext<'_>) -> Reply {
     let read = || {
         let mut words = Arguments::parse(rest)?;
         let reason = words.option("reason");
@@ -86,7 +86,7 @@ fn begin_hold(
 }
 
 /// `RELEASE what`: releases held mail, or counts what that would change.
-pub fn release(rest: &[u8], context: &mut SessionContext<'_>) -> Reply {
+pub(super) fn release(rest: &[u8], context: &mut SessionContext<'_>) -> Reply {
     let read = || {
         let mut words = Arguments::parse(rest)?;
         let (what, dry_run) = what(&mut words, rest.len(), context.scheduler, false)?;

@@ -10,12 +10,12 @@ use zsched_core::{Order, Scheduler};
 use zsched_format::time::Timestamp;
 
 /// `SET what limit=N [for=SPAN]`
-pub fn set(rest: &[u8], context: &mut SessionContext<'_>) -> Reply {
+pub(super) fn set(rest: &[u8], context: &mut SessionContext<'_>) -> Reply {
     reply(read_set(rest, context.scheduler, context.now).map(|order| (OrderKind::Set, order)))
 }
 
 /// `UNSET what limit`
-pub fn unset(rest: &[u8], _context: &mut SessionContext<'_>) -> Reply {
+pub(super) fn unset(rest: &[u8], _context: &mut SessionContext<'_>) -> Reply {
     reply(read_unset(rest).map(|order| (OrderKind::Unset, order)))
 }
 

@@ -39,29 +39,44 @@
 //! returns as a [`Demand`]; the shell passes the result back to the session. A new request is a row
 //! of the table and its handler.
 
-mod address_filter;
-mod address_pattern;
-mod admin;
-mod answer;
-mod arguments;
-mod bulk_order;
-mod counters;
-pub mod events;
-mod fetch;
-mod holds;
-pub mod json;
-mod limits;
-mod orders;
-mod outcome;
-mod request_counters;
-mod requests;
-mod search;
-mod selection;
 mod session;
+mod unauthenticated;
+
+mod requests;
+
+mod arguments;
+
+mod selection;
+
+mod address_pattern;
+
+mod answer;
+
 mod show;
 mod show_thread;
+
+mod counters;
+pub mod json;
+
+mod search;
+
+mod address_filter;
+
+mod bulk_order;
 mod simple_order;
-mod unauthenticated;
+
+mod holds;
+mod limits;
+
+mod admin;
+mod orders;
+
+mod fetch;
+mod outcome;
+
+pub mod events;
+
+mod request_counters;
 
 pub use address_pattern::AddressPattern;
 pub use answer::{

@@ -26,7 +26,7 @@ fn next_order(order: Option<Order>) -> Next {
 /// `ETRN host`: tries all mail for a host now.
 ///
 /// ZMailer compares the host in capitals, and finds nothing.
-pub fn etrn(rest: &[u8], _context: &mut SessionContext<'_>) -> Reply {
+pub(super) fn etrn(rest: &[u8], _context: &mut SessionContext<'_>) -> Reply {
     let (host, _) = next_word(rest);
     Reply::Task(Box::new(Etrn { host: Some(host.to_ascii_lowercase().into()), started: false }))
 }
@@ -52,7 +52,7 @@ impl Task for Etrn {
 }
 
 /// `KILL MSG id`: removes a message from the spool without a report.
-pub fn kill_message(rest: &[u8], _context: &mut SessionContext<'_>) -> Reply {
+pub(super) fn kill_message(rest: &[u8], _context: &mut SessionContext<'_>) -> Reply {
     let id = std::str::from_utf8(rest).unwrap_or_default();
     let fetch = Fetch::new(MessageName::parse(id).map(|name| name.number));
     Reply::Task(Box::new(KillMessage { id: Some(id.to_string()), fetch }))
@@ -85,7 +85,7 @@ impl Task for KillMessage {
 /// `KILL THREAD channel host`: removes all mail of a thread without reports.
 ///
 /// ZMailer's manual describes it, but its program does not have it.
-pub fn kill_thread(rest: &[u8], context: &mut SessionContext<'_>) -> Reply {
+pub(super) fn kill_thread(rest: &[u8], context: &mut SessionContext<'_>) -> Reply {
     let (channel, host) = next_word(rest);
     let Some(thread) = context.scheduler.thread_id(channel, host) else {
         return Reply::Line(UNKNOWN.to_string());
@@ -121,6 +121,6 @@ impl Task for KillThread {
 }
 
 /// `KILL` with any other argument.
-pub fn kill_nothing(_rest: &[u8], _context: &mut SessionContext<'_>) -> Reply {
+pub(super) fn kill_nothing(_rest: &[u8], _context: &mut SessionContext<'_>) -> Reply {
     Reply::Line(UNKNOWN.to_string())
 }

@@ -7,7 +7,7 @@ use zsched_mailq_protocol::schema::OrderResult;
 
 /// The kind of an order: it determines the words of a refusal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum OrderKind {
+pub(super) enum OrderKind {
     /// HOLD of destinations or a ring.
     Hold,
     /// HOLD of messages.
@@ -25,12 +25,12 @@ pub enum OrderKind {
 }
 
 /// Formats the answer to an order with this effect, with its line end.
-pub fn tell(kind: OrderKind, effect: &Effect, dry_run: bool) -> String {
+pub(super) fn tell(kind: OrderKind, effect: &Effect, dry_run: bool) -> String {
     answer_with_unseen(kind, effect, dry_run, 0)
 }
 
 /// The same, with the number of messages that could not be examined.
-pub fn answer_with_unseen(
+pub(super) fn answer_with_unseen(
     kind: OrderKind,
     effect: &Effect,
     dry_run: bool,
@@ -87,7 +87,7 @@ fn refused(kind: OrderKind, refusal: OrderRefusal, effect: &Effect) -> String {
 }
 
 /// Describes the progress of an order.
-pub fn effect_counts(effect: &Effect) -> String {
+pub(super) fn effect_counts(effect: &Effect) -> String {
     let Effect { messages, recipients, busy, .. } = effect;
     format!("{messages} messages, {recipients} recipients, and {busy} in agents")
 }
@@ -95,6 +95,6 @@ pub fn effect_counts(effect: &Effect) -> String {
 /// Formats a refusal as one line, with its line end, whatever it contains.
 ///
 /// Several reasons are separated by TABs.
-pub fn refusal_line(text: &str) -> String {
+pub(super) fn refusal_line(text: &str) -> String {
     format!("-{}\n", printable::line(text))
 }

@@ -26,7 +26,7 @@ pub struct Request {
 
 /// The counter of a kind of request.
 #[derive(Clone, Copy)]
-pub struct Counter {
+pub(super) struct Counter {
     pub field: fn(&mut RequestCounters) -> &mut u64,
     /// True if refused requests count, too.
     pub with_refused: bool,
@@ -170,7 +170,7 @@ static REQUESTS: &[Request] = &[
 ];
 
 /// The words of a line, as far as they are needed to find its row.
-pub struct RequestLine<'l> {
+pub(super) struct RequestLine<'l> {
     /// The first word.
     pub verb: &'l [u8],
     /// The text after it.
@@ -181,13 +181,13 @@ pub struct RequestLine<'l> {
 
 impl<'l> RequestLine<'l> {
     /// Splits a line. A blank at its beginning leaves the verb empty.
-    pub fn of(line: &'l [u8]) -> RequestLine<'l> {
+    pub(super) fn of(line: &'l [u8]) -> RequestLine<'l> {
         let (verb, rest) = next_word(line);
         RequestLine { verb, rest, length: line.len() }
     }
 
     /// Returns the matching row and the text after its words.
-    pub fn find(&self, table: &'static [Request]) -> Option<(&'static Request, &'l [u8])> {
+    pub(super) fn find(&self, table: &'static [Request]) -> Option<(&'static Request, &'l [u8])> {
         let matching = table.iter().filter_map(|request| Some((request, self.behind(request)?)));
         matching.max_by_key(|(request, _)| request.words.len())
     }
@@ -212,7 +212,7 @@ impl<'l> RequestLine<'l> {
     /// Returns the part after the verb that the answer to an unknown request repeats.
     ///
     /// For some verbs ZMailer has lost all but its first word.
-    pub fn repeated(&self) -> &'l [u8] {
+    pub(super) fn repeated(&self) -> &'l [u8] {
         match self.verb {
             b"SHOW" | b"REROUTE" => next_word(self.rest).0,
             _ => self.rest,
@@ -221,7 +221,7 @@ impl<'l> RequestLine<'l> {
 }
 
 /// Answers the request of a user with these attributes.
-pub fn reply(
+pub(super) fn reply(
     attributes: Attributes,
     words: &RequestLine<'_>,
     context: &mut SessionContext<'_>,
@@ -255,7 +255,7 @@ fn count(request: &Request, is_permitted: bool, context: &mut SessionContext<'_>
 /// Answers an unknown or forbidden request; both look the same.
 ///
 /// The answer repeats the request, without characters that could disturb a terminal.
-pub fn write_unknown(words: &RequestLine<'_>, out: &mut Vec<u8>) {
+pub(super) fn write_unknown(words: &RequestLine<'_>, out: &mut Vec<u8>) {
     let visible = |text: &[u8]| -> Vec<u8> {
         text.iter().map(|byte| if byte.is_ascii_control() { b'?' } else { *byte }).collect()
     };
@@ -267,7 +267,7 @@ pub fn write_unknown(words: &RequestLine<'_>, out: &mut Vec<u8>) {
 }
 
 /// Splits off a word and the blanks after it.
-pub fn next_word(text: &[u8]) -> (&[u8], &[u8]) {
+pub(super) fn next_word(text: &[u8]) -> (&[u8], &[u8]) {
     let is_blank = |byte: &u8| matches!(byte, b' ' | b'\t');
     let end = text.iter().position(is_blank).unwrap_or(text.len());
     let (word, rest) = text.split_at(end);

@@ -8,12 +8,12 @@ use zsched_format::time::Timestamp;
 /// Maximum number of entries examined per step, and in one order.
 ///
 /// An entry is the recipients of a message for one destination.
-pub const MAX_ENTRIES_PER_STEP: usize = 500;
+pub(super) const MAX_ENTRIES_PER_STEP: usize = 500;
 /// The same if control files must be read: other clients need the disk, too.
 const MAX_FILES_PER_STEP: usize = 64;
 
 /// A search and its progress.
-pub struct Search {
+pub(super) struct Search {
     selection: Selection,
     selector: Selector,
     cursor: Cursor,
@@ -24,7 +24,7 @@ pub struct Search {
 }
 
 /// The result of a step.
-pub enum Found {
+pub(super) enum Found {
     /// Some matching entries.
     Some(Vec<Selected>),
     /// A lookup is needed first.
@@ -39,14 +39,14 @@ impl Search {
     /// Begins a search.
     ///
     /// `held` restricts it to messages that are held one by one.
-    pub fn new(selection: Selection, now: Timestamp, held: bool) -> Search {
+    pub(super) fn new(selection: Selection, now: Timestamp, held: bool) -> Search {
         let selector = Selector { held, ..selection.selector(now) };
         let cursor = Cursor::default();
         Search { selection, selector, cursor, asked: Vec::new(), matching: Vec::new() }
     }
 
     /// Takes the next step.
-    pub fn next(&mut self, context: &SessionContext<'_>) -> Found {
+    pub(super) fn next(&mut self, context: &SessionContext<'_>) -> Found {
         let matching = std::mem::take(&mut self.matching);
         if !matching.is_empty() {
             // The message may have left since, and its number may belong to another one.
@@ -80,7 +80,7 @@ impl Search {
     }
 
     /// Accepts the result of a lookup.
-    pub fn lookup_done(&mut self, result: LookupResult) {
+    pub(super) fn lookup_done(&mut self, result: LookupResult) {
         let asked = std::mem::take(&mut self.asked);
         if let LookupResult::MatchAddresses(fits) = result {
             let fits = asked.into_iter().zip(fits);

@@ -132,7 +132,7 @@ impl Selection {
 }
 
 /// Parses a pattern of destinations.
-pub fn destinations(word: &Word) -> Result<Destinations, SyntaxError> {
+pub(super) fn destinations(word: &Word) -> Result<Destinations, SyntaxError> {
     if !word.text.contains('/') {
         return Err(word.error("expected a pattern channel/host; */* is everything"));
     }
@@ -140,13 +140,13 @@ pub fn destinations(word: &Word) -> Result<Destinations, SyntaxError> {
 }
 
 /// Parses the name of a message.
-pub fn message(word: &Word) -> Result<MessageName, SyntaxError> {
+pub(super) fn message(word: &Word) -> Result<MessageName, SyntaxError> {
     let what = "not a spool id, message number or control file name";
     MessageName::parse(&word.text).ok_or_else(|| word.error(what))
 }
 
 /// Parses a span of time.
-pub fn span(word: &Word) -> Result<Duration, SyntaxError> {
+pub(super) fn span(word: &Word) -> Result<Duration, SyntaxError> {
     parse_interval(&word.text).map_err(|error| word.error(error.message))
 }
 

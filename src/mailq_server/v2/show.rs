@@ -30,22 +30,22 @@ fn report(form: ReportForm) -> Reply {
 }
 
 /// `SHOW SNMP`: totals.
-pub fn totals(_rest: &[u8], _context: &mut SessionContext<'_>) -> Reply {
+pub(super) fn totals(_rest: &[u8], _context: &mut SessionContext<'_>) -> Reply {
     report(ReportForm::Totals)
 }
 
 /// `SHOW QUEUE SHORT`: rings and totals.
-pub fn short(_rest: &[u8], _context: &mut SessionContext<'_>) -> Reply {
+pub(super) fn short(_rest: &[u8], _context: &mut SessionContext<'_>) -> Reply {
     report(ReportForm::Short)
 }
 
 /// `SHOW QUEUE THREADS`: everything.
-pub fn full(_rest: &[u8], _context: &mut SessionContext<'_>) -> Reply {
+pub(super) fn full(_rest: &[u8], _context: &mut SessionContext<'_>) -> Reply {
     report(ReportForm::Full)
 }
 
 /// `SHOW QUEUE THREADS2`: threads, for programs.
-pub fn threads(_rest: &[u8], _context: &mut SessionContext<'_>) -> Reply {
+pub(super) fn threads(_rest: &[u8], _context: &mut SessionContext<'_>) -> Reply {
     report(ReportForm::Threads)
 }
 
@@ -66,7 +66,7 @@ impl Text for Sentences {
 }
 
 /// Returns the number of the message that the text names.
-pub fn message_number(subject: &str) -> Option<u64> {
+pub(super) fn message_number(subject: &str) -> Option<u64> {
     match Subject::parse(subject)? {
         Subject::Message(number, _) => Some(number),
         Subject::Thread(..) => None,
@@ -87,7 +87,7 @@ impl Text for Sentence {
 }
 
 /// `SHOW WHY`: what a thread or a message waits for.
-pub fn why(rest: &[u8], context: &mut SessionContext<'_>) -> Reply {
+pub(super) fn why(rest: &[u8], context: &mut SessionContext<'_>) -> Reply {
     let subject = String::from_utf8_lossy(rest);
     let subject = subject.trim();
     let refuse = |why: String| Reply::Line(format!("-{why}\n"));

@@ -25,7 +25,7 @@ const MAX_FILES_PER_LOOKUP: usize = 64;
 const MAX_LINES_PER_STEP: usize = 32;
 
 /// Answers the request.
-pub fn answer(rest: &[u8], _context: &mut SessionContext<'_>) -> Reply {
+pub(super) fn answer(rest: &[u8], _context: &mut SessionContext<'_>) -> Reply {
     let (channel, host) = next_word(rest);
     Reply::Text(Box::new(ThreadText {
         channel: channel.into(),

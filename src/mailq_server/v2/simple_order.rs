@@ -9,7 +9,7 @@ use zsched_core::{Effect, Order};
 const MAX_THREADS_PER_STEP: usize = 1000;
 
 /// A single order.
-pub struct SimpleOrder {
+pub(super) struct SimpleOrder {
     kind: OrderKind,
     plan: Plan,
     effect: Effect,
@@ -27,23 +27,23 @@ enum Plan {
 
 impl SimpleOrder {
     /// Creates an order to be given.
-    pub fn order(kind: OrderKind, order: Order) -> SimpleOrder {
+    pub(super) fn order(kind: OrderKind, order: Order) -> SimpleOrder {
         SimpleOrder { kind, plan: Plan::Order(order), effect: Effect::default(), dry_run: false }
     }
 
     /// Creates a dry run of a change.
-    pub fn preview(kind: OrderKind, change: HoldChange) -> SimpleOrder {
+    pub(super) fn preview(kind: OrderKind, change: HoldChange) -> SimpleOrder {
         let plan = Plan::DryRun(change, Some(0));
         SimpleOrder { kind, plan, effect: Effect::default(), dry_run: true }
     }
 
     /// Creates an order whose effect is already known.
-    pub fn completed(kind: OrderKind, effect: Effect) -> SimpleOrder {
+    pub(super) fn completed(kind: OrderKind, effect: Effect) -> SimpleOrder {
         SimpleOrder { kind, plan: Plan::Done, effect, dry_run: true }
     }
 
     /// Returns what it has changed, or would change.
-    pub fn effect(&self) -> &Effect {
+    pub(super) fn effect(&self) -> &Effect {
         &self.effect
     }
 }

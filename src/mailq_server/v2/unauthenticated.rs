@@ -15,14 +15,14 @@ use zsched_mailq_protocol::scram::{ClientFirst, MECHANISM, Server, StoredPasswor
 const MAX_FAILED_LOGINS: u32 = 10;
 
 /// Answer to any other request before the login.
-pub const MUST_LOG_IN: &str = "-BAD; USER MUST AUTHENTICATE\n";
+pub(super) const MUST_LOG_IN: &str = "-BAD; USER MUST AUTHENTICATE\n";
 const NO_ACCOUNT: &str = "-BAD USER OR AUTHENTICATOR OR CONTACT ADDRESS\n";
 const WRONG_PASSWORD: &str = "-BAD USER OR PASSWORD\n";
 const NO_SUCH_LOGIN: &str = "-ONLY SCRAM-SHA-256, WITHOUT CHANNEL BINDING\n";
 const NO_HASH: &str = "-USE AUTH\n";
 
 /// The state of a session before its login.
-pub struct Unauthenticated {
+pub(super) struct Unauthenticated {
     peer: Peer,
     challenge: Challenge,
     failures: u32,
@@ -33,7 +33,7 @@ pub struct Unauthenticated {
 }
 
 /// A client that has logged in.
-pub struct User {
+pub(super) struct User {
     /// The user name and the peer.
     pub name: String,
     /// The user's permissions.
@@ -45,22 +45,22 @@ type Answer = (Cow<'static, str>, Option<User>);
 
 impl Unauthenticated {
     /// Creates the state of a session that was sent this challenge.
-    pub fn new(peer: Peer, challenge: Challenge) -> Unauthenticated {
+    pub(super) fn new(peer: Peer, challenge: Challenge) -> Unauthenticated {
         Unauthenticated { peer, challenge, failures: 0, scram_logins: 0, auth2: None }
     }
 
     /// Returns true if the maximum number of failed logins is reached.
-    pub fn has_reached_limit(&self) -> bool {
+    pub(super) fn has_reached_limit(&self) -> bool {
         self.failures >= MAX_FAILED_LOGINS
     }
 
     /// Returns true if a line begins an attempt to log in.
-    pub fn begins_login(&self, line: &[u8]) -> bool {
+    pub(super) fn begins_login(&self, line: &[u8]) -> bool {
         self.auth2.is_none() && matches!(RequestLine::of(line).verb, b"AUTH" | b"AUTH2")
     }
 
     /// Answers a line.
-    pub fn answer(
+    pub(super) fn answer(
         &mut self,
         line: &[u8],
         words: &RequestLine<'_>,

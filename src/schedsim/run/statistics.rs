@@ -11,7 +11,7 @@ use zsched_spool::SpoolName;
 use zsched_spool::memory_file::MemoryFile;
 
 /// All counters of a simulation.
-pub struct Statistics {
+pub(super) struct Statistics {
     /// Start of the simulation.
     pub start: Timestamp,
     /// Messages submitted.
@@ -36,7 +36,7 @@ pub struct Statistics {
 
 /// Results of the recipients of one destination.
 #[derive(Clone, Debug)]
-pub struct DestinationResults {
+pub(super) struct DestinationResults {
     /// Channel and host.
     pub destination: Destination,
     /// Recipients that arrived.
@@ -58,7 +58,7 @@ pub struct DestinationResults {
 
 /// Jobs of one destination.
 #[derive(Clone, Debug, Default)]
-pub struct Jobs {
+pub(super) struct Jobs {
     /// Number of jobs.
     pub count: u64,
     /// Jobs that ended with the host not reached.
@@ -103,7 +103,7 @@ impl Jobs {
     ///
     /// The job itself is included. Counts the jobs that began after one had ended, or all jobs if
     /// none did.
-    pub fn concurrency(&self) -> (f64, f64) {
+    pub(super) fn concurrency(&self) -> (f64, f64) {
         self.concurrency.mean_and_deviation()
     }
 }
@@ -141,7 +141,7 @@ struct Agent {
 
 /// Queues and agents at a point in time.
 #[derive(Clone, Debug)]
-pub struct Sample {
+pub(super) struct Sample {
     /// Time of the sample.
     pub time: Timestamp,
     /// All agents, including idle ones.
@@ -154,7 +154,7 @@ pub struct Sample {
 
 impl Statistics {
     /// Creates empty counters.
-    pub fn new(start: Timestamp) -> Statistics {
+    pub(super) fn new(start: Timestamp) -> Statistics {
         Statistics {
             start,
             messages: 0,
@@ -171,7 +171,7 @@ impl Statistics {
     }
 
     /// Adds a sample.
-    pub fn add(&mut self, sample: Sample) {
+    pub(super) fn add(&mut self, sample: Sample) {
         self.samples.push(sample);
     }
 
@@ -232,7 +232,7 @@ impl Statistics {
 
 impl Sample {
     /// Takes a sample of a core.
-    pub fn of(core: &Scheduler, now: Timestamp) -> Sample {
+    pub(super) fn of(core: &Scheduler, now: Timestamp) -> Sample {
         let totals = core.totals();
         let rings = core.ring_ids().into_iter().filter_map(|ring| core.ring_view(ring));
         let threads = rings.flat_map(|ring| ring.threads);

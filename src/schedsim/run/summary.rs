@@ -12,7 +12,7 @@ const MAX_THREADS_SHOWN: usize = 5;
 
 /// The results of one configuration in one world.
 #[derive(Serialize, Clone, Debug)]
-pub struct Summary {
+pub(super) struct Summary {
     /// The file of the configuration.
     pub configuration: String,
     /// The seed.
@@ -31,7 +31,7 @@ pub struct Summary {
 
 /// Totals of a simulation.
 #[derive(Serialize, Clone, Debug)]
-pub struct Totals {
+pub(super) struct Totals {
     /// Messages submitted.
     pub messages: u64,
     /// Recipients of these messages.
@@ -60,7 +60,7 @@ pub struct Totals {
 
 /// Percentiles of the time from arrival to delivery.
 #[derive(Serialize, Clone, Copy, Debug, Default)]
-pub struct Delay {
+pub(super) struct Delay {
     /// Median.
     pub p50: f64,
     /// 90th percentile.
@@ -73,7 +73,7 @@ pub struct Delay {
 
 /// Results of one kind of mail: of all destinations that its host pattern matches.
 #[derive(Serialize, Clone, Debug)]
-pub struct MailResults {
+pub(super) struct MailResults {
     /// `channel/host`, as in the world's file.
     pub destinations: String,
     /// Recipients that arrived.
@@ -91,7 +91,7 @@ pub struct MailResults {
 
 /// Results of one destination.
 #[derive(Serialize, Clone, Debug)]
-pub struct ThreadResults {
+pub(super) struct ThreadResults {
     /// `channel/host`.
     pub destination: String,
     /// Recipients that arrived.
@@ -124,7 +124,7 @@ pub struct ThreadResults {
 
 /// A queue at a point in time.
 #[derive(Serialize, Clone, Copy, Debug)]
-pub struct Point {
+pub(super) struct Point {
     /// Time since the start.
     pub time: f64,
     /// Recipients in the queue.
@@ -135,7 +135,7 @@ pub struct Point {
 
 impl Summary {
     /// Computes the results of a simulation.
-    pub fn new(
+    pub(super) fn new(
         configuration: &str,
         seed: u64,
         length: Duration,
@@ -266,7 +266,7 @@ impl Delay {
 }
 
 /// Formats all results as JSON.
-pub fn json(summaries: &[Summary]) -> String {
+pub(super) fn json(summaries: &[Summary]) -> String {
     let text = serde_json::to_string_pretty(summaries);
     let mut text = text.expect("numbers and texts can be written as JSON");
     text.push('\n');

@@ -10,7 +10,7 @@ const MAX_ROWS: usize = 12;
 /// Formats all tables of the results.
 ///
 /// Totals of all configurations side by side, then the busiest threads of each.
-pub fn text(summaries: &[Summary]) -> String {
+pub(super) fn text(summaries: &[Summary]) -> String {
     let mut out = totals(summaries);
     if summaries.iter().any(|summary| summary.mail.len() > 1) {
         out += "\nby kind of mail\n\n";

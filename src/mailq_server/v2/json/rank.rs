@@ -5,7 +5,7 @@ use zsched_mailq_protocol::schema;
 use zsched_spool::SpoolId;
 
 /// Returns the rank as it is sent.
-pub fn rank(rank: &Rank) -> schema::Rank {
+pub(super) fn rank(rank: &Rank) -> schema::Rank {
     let job = &rank.job;
     let parent = job.has_preempted;
     schema::Rank {
