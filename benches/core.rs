@@ -20,9 +20,9 @@ use std::hint::black_box;
 use std::path::Path;
 use std::rc::Rc;
 use std::time::Duration;
-use zsched_config::{Config, Context, Zenv};
-use zsched_core::select::{Cursor, Selected, Selector};
-use zsched_core::standing::{Destinations, LimitName, Scope};
+use zsched_config::{Config, ConfigContext, Zenv};
+use zsched_core::overrides::{DestinationPattern, LimitName, Scope};
+use zsched_core::select::{Cursor, MailFilter, Selected};
 use zsched_core::{Action, AgentId, Event, Order, Scheduler, Settings};
 use zsched_format::time::{ClockStep, Timestamp};
 use zsched_mailq_server::acl::Peer;
@@ -177,7 +177,7 @@ impl World {
                     self.lines.push((agent, [number, answer].concat()));
                     self.lines.push((agent, b"#hungry".to_vec()));
                 }
-                Action::SayIdle(agent) => self.lines.push((agent, b"#hungry".to_vec())),
+                Action::SendIdle(agent) => self.lines.push((agent, b"#hungry".to_vec())),
                 Action::Remove { name, .. } => self.removals.push(name.number()),
                 _ => {}
             }
@@ -248,12 +248,12 @@ fn pauses(most: u64) {
     world.reload("reload that makes a ring for each host", &ring_each);
     world.reload("reload of the same, with a ring for each host", &ring_each);
     world.orders();
-    let (_, took) = timed(|| world.core.handle(START, Event::Turn(b"host7.example")));
+    let (_, took) = timed(|| world.core.handle(START, Event::Etrn(b"host7.example")));
     shown("ETRN", took);
     let turns: Vec<String> =
         (0..MESSAGES_PER_ORDER).map(|host| format!("host{host}.example")).collect();
     let (_, took) = timed(|| {
-        turns.iter().for_each(|host| world.core.handle(START, Event::Turn(host.as_bytes())));
+        turns.iter().for_each(|host| world.core.handle(START, Event::Etrn(host.as_bytes())));
     });
     shown(&format!("{MESSAGES_PER_ORDER} control files that ask for hosts"), took);
     world.perform_all();
@@ -313,12 +313,13 @@ impl World {
 
     /// Prints for how long orders stop delivery: orders for all mail, then a batch about messages.
     fn orders(&mut self) {
-        let everything = || Scope::Destinations(Destinations::parse("*/*").expect("a pattern"));
+        let everything =
+            || Scope::Destinations(DestinationPattern::parse("*/*").expect("a pattern"));
         let hold = |scope| Order::Hold { scope, reason: String::new() };
         self.order("HOLD of everything", hold(everything()));
         self.order("RELEASE of everything", Order::Release(everything()));
         for number in 1..100 {
-            let pattern = Destinations::parse(&format!("smtp/*.special{number}.example"));
+            let pattern = DestinationPattern::parse(&format!("smtp/*.special{number}.example"));
             let order = hold(Scope::Destinations(pattern.expect("a pattern")));
             self.core.handle(START, Event::Ordered { ticket: 1, by: "bench".into(), order });
             while self.core.next_wakeup().is_some_and(|wakeup| wakeup <= START) {
@@ -330,7 +331,7 @@ impl World {
         let (scope, limit) = (Scope::Ring("*/*".to_string()), LimitName::MaxRing);
         self.order("SET", Order::Set { scope, limit, value: 5, until: None });
         let mut cursor = Cursor::default();
-        let (selector, mut longest) = (Selector::default(), Duration::ZERO);
+        let (selector, mut longest) = (MailFilter::default(), Duration::ZERO);
         let mut batches: Vec<Vec<Selected>> = Vec::new();
         while !cursor.is_over() {
             let (found, took) =
@@ -449,7 +450,7 @@ fn shorter_expiry() -> String {
 }
 
 fn config(text: &str) -> Rc<Config> {
-    let context = Context::without_rights(Zenv::default());
+    let context = ConfigContext::unprivileged(Zenv::default());
     let loaded = Config::parse(Path::new("scheduler.cf"), text.as_bytes(), &context);
     Rc::new(loaded.expect("a good configuration").config)
 }
@@ -463,15 +464,15 @@ fn arrival(number: u64, host: u64, recipients: u32) -> Arrival {
         modified: START - Duration::from_millis(3),
         created: START - Duration::from_millis(1),
         priority: 5,
-        owes_report: false,
-        leftover: None,
-        turns: Vec::new(),
+        report_due: false,
+        first_undeliverable: None,
+        etrn_hosts: Vec::new(),
         recipients,
         failed: 0,
         groups: vec![Group { channel: b"smtp".as_slice().into(), host, offsets }],
         locked: Vec::new(),
-        unread: None,
-        unread_at_most: 0,
-        is_part: false,
+        next_offset: None,
+        max_unread: 0,
+        is_chunk: false,
     }
 }

@@ -85,7 +85,7 @@ impl Cost {
             cost.entries += batch.iter().map(|arrival| arrival.groups.len() as u64).sum::<u64>();
             cost.queued += world.arrive(batch);
         }
-        while !world.told.is_empty() {
+        while !world.pending.is_empty() {
             cost.handed_out += world.send_events();
         }
         assert_eq!(world.core.totals().messages, 0, "all messages were delivered");

@@ -15,10 +15,10 @@
 //! `--folder` (`/dev/shm`), has two files for each message, and is removed.
 
 mod arguments;
-mod place;
+mod site;
 
 use arguments::Arguments;
-use place::{Place, Scheduler};
+use site::{Scheduler, Site};
 use std::ffi::OsStr;
 use std::fs;
 use std::io::{self, Write};
@@ -49,7 +49,7 @@ fn main() -> io::Result<()> {
     for channel in ["q", "d"] {
         let folder =
             tempfile::Builder::new().prefix("zsched-bench").tempdir_in(arguments.folder())?;
-        let queue = Queue { place: Place::new(folder.path(), &configuration)? };
+        let queue = Queue { place: Site::new(folder.path(), &configuration)? };
         let started = Instant::now();
         queue.fill(messages, recipients, hosts, channel)?;
         let took = started.elapsed().as_secs();
@@ -70,7 +70,7 @@ fn main() -> io::Result<()> {
 
 /// A spool with very many recipients.
 struct Queue {
-    place: Place,
+    place: Site,
 }
 
 impl Queue {

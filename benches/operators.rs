@@ -16,10 +16,10 @@
 //! `mailq`, `mailq check` and single requests take.
 
 mod arguments;
-mod place;
+mod site;
 
 use arguments::Arguments;
-use place::{Place, Scheduler};
+use site::{Scheduler, Site};
 use std::fs;
 use std::io::{self, Read, Write};
 use std::os::unix::net::UnixStream;
@@ -63,7 +63,7 @@ fn main() -> io::Result<()> {
         (arguments.number("--messages", 100_000), arguments.number("--threads", 100_000));
     let (mail, rate) = (arguments.number("--mail", 50_000), arguments.number("--rate", 5_000));
     let folder = tempfile::Builder::new().prefix("zsched-bench").tempdir_in(arguments.folder())?;
-    let queue = Queue { place: Place::new(folder.path(), CONFIGURATION)? };
+    let queue = Queue { place: Site::new(folder.path(), CONFIGURATION)? };
     println!(
         "{} recipients of {messages} messages in {threads} threads rest",
         messages * RECIPIENTS_PER_MESSAGE
@@ -80,7 +80,7 @@ fn main() -> io::Result<()> {
             match (case + round) % 3 {
                 0 => {
                     let run = queue.deliver(&scheduler, mail, rate)?;
-                    println!("  nobody looks on               {run}");
+                    println!("  no clients                    {run}");
                 }
                 1 => {
                     let (read, run) =
@@ -116,7 +116,7 @@ impl std::fmt::Display for Run {
 
 /// A large queue, and its clients.
 struct Queue {
-    place: Place,
+    place: Site,
 }
 
 impl Queue {

@@ -17,10 +17,10 @@ use std::path::Path;
 use std::rc::Rc;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
-use zsched_config::{Config, Context, Zenv};
+use zsched_config::{Config, ConfigContext, Zenv};
 use zsched_core::{Action, AgentId, Event, Scheduler, Settings};
 use zsched_format::time::Timestamp;
-use zsched_recorder::{Limits, Recorded, Recorder, Recording, Replay};
+use zsched_recorder::{RecordedCore, Recorder, Recording, Replay, RotationLimits};
 use zsched_spool::{Arrival, Group, HashFolder, SpoolName};
 
 const CONFIGURATION: &str =
@@ -38,22 +38,22 @@ fn main() -> io::Result<()> {
     Ok(())
 }
 
-fn config(context: &Context) -> Rc<Config> {
+fn config(context: &ConfigContext) -> Rc<Config> {
     let loaded = Config::parse(Path::new("scheduler.cf"), CONFIGURATION.as_bytes(), context);
     Rc::new(loaded.expect("a good configuration").config)
 }
 
-fn core(folder: Option<&Path>, limits: Limits) -> io::Result<Recorded> {
-    let context = Context::without_rights(Zenv::default());
+fn core(folder: Option<&Path>, limits: RotationLimits) -> io::Result<RecordedCore> {
+    let context = ConfigContext::unprivileged(Zenv::default());
     let config = config(&context);
     let path = folder.map(|folder| folder.join("recording"));
     let recorder = path.map(|path| Recorder::create(&path, limits, context)).transpose()?;
-    Ok(Recorded::new(Settings { seed: 1, ..Settings::default() }, config, START, recorder))
+    Ok(RecordedCore::new(Settings { seed: 1, ..Settings::default() }, config, START, recorder))
 }
 
 fn cost(folder: &Path, messages: u64) -> io::Result<()> {
     println!("{messages} messages in {}", folder.display());
-    let limits = Limits { size: 256 << 20, keep: 0 };
+    let limits = RotationLimits { size: 256 << 20, keep_files: 0 };
     let mut all = Vec::new();
     for _ in 0..ROUNDS {
         let without = deliver(core(None, limits)?, messages)?;
@@ -86,7 +86,7 @@ fn replay(path: &Path) -> io::Result<()> {
 /// Delivers twenty messages a turn, from arrival to removal.
 ///
 /// Returns the processor time of this worker and that of the recorder's.
-fn deliver(mut core: Recorded, messages: u64) -> io::Result<(Duration, Duration)> {
+fn deliver(mut core: RecordedCore, messages: u64) -> io::Result<(Duration, Duration)> {
     let before = processor_time(Path::new("/proc/thread-self"))?;
     let mut lines: Vec<(AgentId, Vec<u8>)> = Vec::new();
     let mut next = 0;
@@ -117,7 +117,7 @@ fn deliver(mut core: Recorded, messages: u64) -> io::Result<(Duration, Duration)
                     lines.push((agent, line.concat()));
                     lines.push((agent, b"#hungry".to_vec()));
                 }
-                Action::SayIdle(agent) => lines.push((agent, b"#hungry".to_vec())),
+                Action::SendIdle(agent) => lines.push((agent, b"#hungry".to_vec())),
                 Action::Remove { name, .. } => {
                     core.handle(now, Event::Removed { number: name.number(), outcome: Ok(()) });
                     removed += 1;
@@ -137,7 +137,7 @@ fn deliver(mut core: Recorded, messages: u64) -> io::Result<(Duration, Duration)
         }
         on_thread = later;
     }
-    assert!(!core.is_paused(), "the disk does not keep up");
+    assert!(!core.is_paused(), "the disk is too slow");
     core.finish(now);
     Ok((on_loop, on_thread))
 }
@@ -161,7 +161,7 @@ fn processor_time(thread: &Path) -> io::Result<Duration> {
 
 /// Prints for how long a checkpoint stops the event loop.
 fn checkpoint(messages: u64) {
-    let context = Context::without_rights(Zenv::default());
+    let context = ConfigContext::unprivileged(Zenv::default());
     let settings = Settings { frozen: true, ..Settings::default() };
     let mut core = Scheduler::new(settings, config(&context));
     for number in 0..messages {
@@ -184,15 +184,15 @@ fn arrival(number: u64, now: Timestamp) -> Arrival {
         modified: now - Duration::from_millis(3),
         created: now - Duration::from_millis(1),
         priority: 5,
-        owes_report: false,
-        leftover: None,
-        turns: Vec::new(),
+        report_due: false,
+        first_undeliverable: None,
+        etrn_hosts: Vec::new(),
         recipients: 1,
         failed: 0,
         groups: vec![Group { channel: b"smtp".as_slice().into(), host, offsets: vec![107] }],
         locked: Vec::new(),
-        unread: None,
-        unread_at_most: 0,
-        is_part: false,
+        next_offset: None,
+        max_unread: 0,
+        is_chunk: false,
     }
 }

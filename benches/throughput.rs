@@ -19,10 +19,10 @@
 //! start. A turn of the scheduler's loop has less to do then, so a message costs more.
 
 mod arguments;
-mod place;
+mod site;
 
 use arguments::Arguments;
-use place::{Place, Scheduler};
+use site::{Scheduler, Site};
 use std::ffi::OsStr;
 use std::fs;
 use std::io;
@@ -77,7 +77,7 @@ fn compare(
     println!("{messages} messages to {hosts} hosts in {}, {rate}/s", folder.display());
     let one = |written: bool| {
         let folder = tempfile::Builder::new().prefix("zsched-bench").tempdir_in(folder)?;
-        let place = Place::new(folder.path(), CONFIGURATION)?;
+        let place = Site::new(folder.path(), CONFIGURATION)?;
         let file = folder.path().join("written");
         let options = [OsStr::new(option), file.as_os_str()];
         let options = if written { &options[..] } else { &[] };
@@ -120,7 +120,7 @@ fn compare(
 fn measure(folder: &Path, messages: usize, hosts: usize) -> io::Result<()> {
     let folder = tempfile::Builder::new().prefix("zsched-bench").tempdir_in(folder)?;
     println!("{messages} messages to {hosts} hosts in {}", folder.path().display());
-    let place = Place::new(folder.path(), CONFIGURATION)?;
+    let place = Site::new(folder.path(), CONFIGURATION)?;
     place.fill(messages, hosts)?;
     let memory = place.memory_per_message(messages)?;
     let run = place.run(&[])?;
@@ -155,7 +155,7 @@ trait Measured {
     fn memory_per_message(&self, messages: usize) -> io::Result<f64>;
 }
 
-impl Measured for Place {
+impl Measured for Site {
     fn fill(&self, messages: usize, hosts: usize) -> io::Result<()> {
         (0..messages).try_for_each(|number| self.submit_one(number, hosts).map(|_| ()))
     }
@@ -228,7 +228,7 @@ impl Measured for Place {
         }
         drop(scheduler);
         let empty = tempfile::tempdir()?;
-        let nothing = Place::new(empty.path(), CONFIGURATION)?;
+        let nothing = Site::new(empty.path(), CONFIGURATION)?;
         let scheduler = nothing.start("-iF", &[])?;
         sleep(Duration::from_secs(1));
         let baseline = resident_bytes(&scheduler)?;

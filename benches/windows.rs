@@ -67,7 +67,7 @@ fn fill(world: &mut World, messages: u64, hosts: u64) -> Duration {
 fn finish(world: &mut World) -> Duration {
     let mut took = Duration::ZERO;
     while world.core.totals().messages > 0 {
-        if world.told.is_empty() {
+        if world.pending.is_empty() {
             world.wait();
         }
         took += world.send_events();
@@ -115,7 +115,7 @@ fn longest(world: &mut World) -> Duration {
     let mut longest = Duration::ZERO;
     let end = world.now + Duration::from_secs(30);
     while world.now < end && world.core.totals().messages > 0 {
-        if world.told.is_empty() {
+        if world.pending.is_empty() {
             if world.core.next_wakeup().is_none_or(|wakeup| wakeup > end) {
                 break;
             }

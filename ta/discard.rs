@@ -18,7 +18,7 @@ struct Options {
 fn main() -> ExitCode {
     let options: Options = zsched_command_line::parse();
     zsched_agent::serve("discard", &options.scope.scope("discard"), |job| {
-        job.settle(|_| Outcome::new(Verdict::Delivered, "2.0.0", 250, "discarded"));
+        job.report_together(|_| Outcome::new(Verdict::Delivered, "2.0.0", 250, "discarded"));
         Ok(())
     })
 }

@@ -5,9 +5,7 @@
 //! ends in a deferral. The first one after it resubmits the message for this recipient.
 
 use clap::Parser;
-use std::path::Path;
 use std::process::ExitCode;
-use zsched_agent::resubmit::{POSTOFFICE, resubmit};
 use zsched_agent::{Delivery, Message, Outcome, ScopeOptions, Verdict};
 use zsched_format::time::Timestamp;
 
@@ -23,10 +21,10 @@ fn main() -> ExitCode {
     let options: Options = zsched_command_line::parse();
     zsched_agent::serve("hold", &options.scope.scope("hold"), |job| {
         let message = job.message()?;
-        job.each(|delivery| match release_time(delivery.host()) {
+        job.deliver_each(|delivery| match release_time(delivery.host()) {
             Some(time) if Timestamp::now().seconds() >= time => release(delivery, &message),
             Some(_) => hold("waiting for its time"),
-            None => hold("waiting for something that this agent cannot test"),
+            None => hold("the host is not a condition that this agent supports"),
         })
     })
 }
@@ -38,13 +36,13 @@ fn release_time(host: &[u8]) -> Option<i64> {
 }
 
 fn hold(text: &'static str) -> Outcome {
-    Outcome::new(Verdict::Deferred, "4.4.3", 466, "cannot be routed yet").says(text)
+    Outcome::new(Verdict::Deferred, "4.4.3", 466, "cannot be routed yet").with_text(text)
 }
 
 fn release(delivery: &Delivery<'_>, message: &Message) -> Outcome {
-    match resubmit(Path::new(POSTOFFICE), delivery, message) {
+    match delivery.resubmit(message) {
         Ok(number) => Outcome::new(Verdict::Relayed, "2.2.0", 250, "handed back to the router")
-            .says(format!("handed back to the router as {number}")),
-        Err(error) => Outcome::system_trouble("cannot hand back to the router", &error),
+            .with_text(format!("handed back to the router as {number}")),
+        Err(error) => Outcome::system_error("cannot hand back to the router", &error),
     }
 }

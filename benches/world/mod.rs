@@ -7,7 +7,7 @@ use cpu_time::ThreadTime;
 use std::path::Path;
 use std::rc::Rc;
 use std::time::Duration;
-use zsched_config::{Config, Context, Zenv};
+use zsched_config::{Config, ConfigContext, Zenv};
 use zsched_core::{Action, AgentId, Event, Scheduler, Settings};
 use zsched_format::time::Timestamp;
 use zsched_spool::{Arrival, Group, HashFolder, SpoolName};
@@ -21,7 +21,7 @@ pub const NOT_REACHED: &str = "\tdeferall 421 too many connections";
 const OFFSET: u32 = 100;
 
 /// A pending event.
-pub enum Told {
+pub enum PendingEvent {
     Line(AgentId, Vec<u8>),
     Removed(u64),
 }
@@ -29,14 +29,14 @@ pub enum Told {
 pub struct World {
     pub core: Scheduler,
     pub now: Timestamp,
-    pub told: Vec<Told>,
+    pub pending: Vec<PendingEvent>,
     /// The agents' report about each delivery.
     pub answer: &'static str,
 }
 
 /// Parses a configuration.
 pub fn config(text: &str) -> Rc<Config> {
-    let context = Context::without_rights(Zenv::default());
+    let context = ConfigContext::unprivileged(Zenv::default());
     let config = Config::parse(Path::new("scheduler.cf"), text.as_bytes(), &context);
     Rc::new(config.expect("a good configuration").config)
 }
@@ -45,7 +45,7 @@ impl World {
     pub fn new(configuration: &str) -> World {
         let settings = Settings { seed: 1, fork_rate: 1000, ..Settings::default() };
         let core = Scheduler::new(settings, config(configuration));
-        World { core, now: START, told: Vec::new(), answer: DELIVERED }
+        World { core, now: START, pending: Vec::new(), answer: DELIVERED }
     }
 
     /// Makes messages arrive. Returns the core's processor time.
@@ -65,13 +65,13 @@ impl World {
     }
 
     fn perform(&mut self, actions: Vec<Action>) {
-        let hungry = |agent| Told::Line(agent, b"#hungry".to_vec());
+        let hungry = |agent| PendingEvent::Line(agent, b"#hungry".to_vec());
         for action in actions {
             match action {
                 Action::StartAgent { agent, .. } => {
                     let pid = 1000 + agent.0 as u32;
                     self.core.handle(self.now, Event::AgentStarted { agent, pid });
-                    self.told.push(hungry(agent));
+                    self.pending.push(hungry(agent));
                 }
                 Action::Feed { agent, job } => {
                     let end = job.iter().position(|byte| *byte == b'\t').expect("a host");
@@ -79,11 +79,13 @@ impl World {
                     let host = std::str::from_utf8(&job[end + 1..]).expect("a host").trim_end();
                     let offset = offset(place_of(host));
                     let answer = format!("{number}/{offset}\t{}", self.answer);
-                    self.told.push(Told::Line(agent, answer.into_bytes()));
-                    self.told.push(hungry(agent));
+                    self.pending.push(PendingEvent::Line(agent, answer.into_bytes()));
+                    self.pending.push(hungry(agent));
                 }
-                Action::SayIdle(agent) => self.told.push(hungry(agent)),
-                Action::Remove { name, .. } => self.told.push(Told::Removed(name.number())),
+                Action::SendIdle(agent) => self.pending.push(hungry(agent)),
+                Action::Remove { name, .. } => {
+                    self.pending.push(PendingEvent::Removed(name.number()))
+                }
                 _ => {}
             }
         }
@@ -92,7 +94,7 @@ impl World {
     /// Sends all pending events a millisecond later. Returns the core's processor time.
     pub fn send_events(&mut self) -> Duration {
         self.now += Duration::from_millis(1);
-        let told = std::mem::take(&mut self.told);
+        let told = std::mem::take(&mut self.pending);
         let started = ThreadTime::now();
         for told in &told {
             self.send_one(told);
@@ -109,7 +111,7 @@ impl World {
         self.now += Duration::from_millis(1);
         let mut longest = Duration::ZERO;
         let mut all = Vec::new();
-        for told in std::mem::take(&mut self.told).iter().map(Some).chain([None]) {
+        for told in std::mem::take(&mut self.pending).iter().map(Some).chain([None]) {
             let started = ThreadTime::now();
             match told {
                 Some(told) => self.send_one(told),
@@ -122,12 +124,12 @@ impl World {
         longest
     }
 
-    fn send_one(&mut self, told: &Told) {
+    fn send_one(&mut self, told: &PendingEvent) {
         match told {
-            Told::Line(agent, line) => {
+            PendingEvent::Line(agent, line) => {
                 self.core.handle(self.now, Event::AgentSaid { agent: *agent, line });
             }
-            Told::Removed(number) => {
+            PendingEvent::Removed(number) => {
                 let event = Event::Removed { number: *number, outcome: Ok(()) };
                 self.core.handle(self.now, event);
             }
@@ -156,16 +158,16 @@ pub fn arrival(number: u64, at: Timestamp, mut places: Vec<u64>) -> Arrival {
         modified: at,
         created: at,
         priority: 5,
-        owes_report: false,
-        leftover: None,
-        turns: Vec::new(),
+        report_due: false,
+        first_undeliverable: None,
+        etrn_hosts: Vec::new(),
         recipients: places.len() as u32,
         failed: 0,
         groups: groups.collect(),
         locked: Vec::new(),
-        unread: None,
-        unread_at_most: 0,
-        is_part: false,
+        next_offset: None,
+        max_unread: 0,
+        is_chunk: false,
     }
 }
 

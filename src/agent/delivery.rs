@@ -1,49 +1,61 @@
 //! One recipient of a job, as agents see it.
 
-use super::job_file::JobFile;
-use super::stop::Stop;
-use zsched_format::control_file::notify::Notify;
-use zsched_format::control_file::{ControlFile, Recipient};
+use crate::job_file::{JobFile, JobFolders};
+use crate::{Message, Notify, StopFlag};
+use std::io;
+use zsched_format::control_file::{Recipient, Span};
+use zsched_spool::resubmit::Submission;
 
 /// A recipient to deliver to, with its data from the control file.
+///
+/// Texts are bytes as the router wrote them: in most cases UTF-8 or ASCII, which nothing ensures.
 #[derive(Clone, Copy)]
 pub struct Delivery<'a> {
     file: &'a JobFile,
-    stop: &'a Stop,
+    folders: &'a JobFolders,
+    stop: &'a StopFlag,
     recipient: Recipient,
 }
 
 impl<'a> Delivery<'a> {
-    pub(super) fn new(file: &'a JobFile, stop: &'a Stop, recipient: Recipient) -> Delivery<'a> {
-        Delivery { file, stop, recipient }
+    pub(crate) fn new(
+        file: &'a JobFile,
+        folders: &'a JobFolders,
+        stop: &'a StopFlag,
+        recipient: Recipient,
+    ) -> Delivery<'a> {
+        Delivery { file, folders, stop, recipient }
     }
 
-    /// Returns true if a signal has stopped the agent. A delivery that waits then ends with a
-    /// deferral.
+    /// Returns true if the agent has been stopped, by a signal or a [`StopFlag`].
+    ///
+    /// A delivery that waits then ends with a deferral.
     pub fn is_stopping(&self) -> bool {
         self.stop.is_requested()
     }
 
-    /// Offset of the recipient's line, which identifies it in reports.
+    /// The offset of the recipient's line in the control file, in bytes.
+    ///
+    /// It identifies the recipient in [`Job::report`](crate::Job::report).
     pub fn offset(&self) -> u32 {
         self.recipient.offset
     }
 
     /// The next host, as the router wrote it; `-` for none.
     pub fn host(&self) -> &'a [u8] {
-        self.file.parsed.control.get(self.recipient.quad.host)
+        self.get(self.recipient.quad.host)
     }
 
     /// The address to deliver to.
     pub fn user(&self) -> &'a [u8] {
-        self.file.parsed.control.get(self.recipient.quad.user)
+        self.get(self.recipient.quad.user)
     }
 
     /// The last field of the line.
     ///
-    /// By custom it is the id of the user whose rights the delivery has.
+    /// By custom it is the decimal id of the user whose rights the delivery has.
     pub fn privilege(&self) -> &'a [u8] {
-        self.file.parsed.control.get(self.recipient.quad.privilege)
+        self.get(self.recipient.quad.privilege)
     }
 
     /// The envelope sender. `None` for the null sender of error messages.
@@ -56,21 +68,50 @@ impl<'a> Delivery<'a> {
     /// Each line includes its line end. The empty line after the headers is not included.
     pub fn headers(&self) -> &'a [u8] {
         let block = self.file.parsed.control.headers_of(&self.recipient);
-        block.map_or(&[], |block| self.file.parsed.control.get(block.text))
+        block.map_or(&[], |block| self.get(block.text))
     }
 
-    /// The DSN parameters for this recipient.
+    /// The DSN parameters for this recipient: `NOTIFY`, `ORCPT` and so on (RFC 3461).
     pub fn notify(&self) -> Notify<'a> {
         self.file.notify(&self.recipient)
     }
 
-    /// The value of the `N` line, as the router wrote it.
-    pub fn notify_line(&self) -> Option<&'a [u8]> {
-        self.recipient.notify.map(|notify| self.file.parsed.control.get(notify.value))
+    /// The envelope id of the message, `ENVID` in xtext (RFC 3461, 4.4), if the sender gave one.
+    pub fn envelope_id(&self) -> Option<&'a [u8]> {
+        self.file.parsed.control.envelope_id.map(|span| self.get(span))
     }
 
-    /// The control file of the message.
-    pub fn control_file(&self) -> &'a ControlFile {
-        &self.file.parsed.control
+    /// The content of a report to the sender: `FULL` or `HDRS` (RFC 3461, 4.3), if requested.
+    pub fn return_mode(&self) -> Option<&'a [u8]> {
+        self.file.parsed.control.return_mode.map(|span| self.get(span))
+    }
+
+    /// The text that names the message in logs, usually its Message-ID.
+    pub fn log_id(&self) -> Option<&'a [u8]> {
+        self.file.parsed.control.log_id.map(|span| self.get(span))
+    }
+
+    /// Hands the message back to the router for this recipient, in the name of its submitter.
+    ///
+    /// Held mail leaves the queue this way. `message` is that of the job. Returns the number of the
+    /// new submission in `POSTOFFICE/router`. The recipient is done then: the agent returns
+    /// [`Verdict::Relayed`](crate::Verdict::Relayed).
+    ///
+    /// # Errors
+    ///
+    /// An error means that the router has not got it, so the agent defers the recipient.
+    pub fn resubmit(&self, message: &Message) -> io::Result<u64> {
+        let notify = self.recipient.notify.map(|notify| self.get(notify.value));
+        let submission = Submission {
+            file: &self.file.parsed.control,
+            sender: self.sender(),
+            recipients: vec![(notify, self.user())],
+            headers: self.headers(),
+        };
+        submission.hand_over(&self.folders.postoffice, &mut message.body(), message.owner())
+    }
+
+    fn get(&self, span: Span) -> &'a [u8] {
+        self.file.parsed.control.get(span)
     }
 }

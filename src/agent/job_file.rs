@@ -1,35 +1,43 @@
 //! The control file of a job: opens, reads and checks it.
 
+use crate::outcome::{Note, reason};
+use crate::{Notify, Outcome, Scope};
 use std::ffi::OsStr;
 use std::fs::{self, File, Metadata, OpenOptions};
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
-use zsched_format::agent_protocol::{Offsets, Report};
-use zsched_format::control_file::diagnostic::Diagnostic;
-use zsched_format::control_file::notify::Notify;
+use zsched_format::agent_protocol::{Offsets, RecipientReport, ReportStatus};
+use zsched_format::control_file::diagnostic::DiagnosticRecord;
 use zsched_format::control_file::{self, ControlFile, Recipient, mark};
+use zsched_format::job_recipients::{IndexedControlFile, tag_now};
 use zsched_format::time::Timestamp;
 use zsched_sys as sys;
 
-use super::outcome::{Note, Outcome, reason};
-use super::parsed::{Parsed, tag_now};
-use super::scope::Scope;
-
 /// The folders that contain the files of jobs.
 #[derive(Clone, Debug)]
-pub(super) struct Place {
+pub(crate) struct JobFolders {
+    /// The folder above all others.
+    pub(crate) postoffice: PathBuf,
     /// The folder that job paths are relative to: the agent's working folder.
-    pub(super) transport: PathBuf,
+    pub(crate) transport: PathBuf,
     /// The folder of the message files.
-    pub(super) queue: PathBuf,
+    pub(crate) queue: PathBuf,
 }
 
-impl Default for Place {
+impl JobFolders {
+    /// The folders of a POSTOFFICE.
+    pub(crate) fn of(postoffice: &Path) -> JobFolders {
+        let (transport, queue) = (postoffice.join("transport"), postoffice.join("queue"));
+        JobFolders { postoffice: postoffice.to_path_buf(), transport, queue }
+    }
+}
+
+impl Default for JobFolders {
     /// The folders as the scheduler arranges them.
-    fn default() -> Place {
-        Place { transport: PathBuf::new(), queue: PathBuf::from("../queue") }
+    fn default() -> JobFolders {
+        JobFolders { transport: PathBuf::new(), ..JobFolders::of(Path::new("..")) }
     }
 }
 
@@ -37,7 +45,7 @@ impl Default for Place {
 ///
 /// In each case the scheduler is requested to read the file again.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Refusal {
+pub(crate) enum Refusal {
     /// The file cannot be used. The text is logged.
     Unusable(String),
     /// The file ends too early: its writer may not have finished.
@@ -49,30 +57,30 @@ pub(super) enum Refusal {
 
 /// A control file that this agent has open.
 #[derive(Debug)]
-pub(super) struct JobFile {
+pub(crate) struct JobFile {
     /// The path in the job line.
-    pub(super) path: Vec<u8>,
+    pub(crate) path: Vec<u8>,
     /// Number that its base name begins with.
-    pub(super) number: u64,
-    pub(super) parsed: Parsed,
+    pub(crate) number: u64,
+    pub(crate) parsed: IndexedControlFile,
     /// True if it was read for an earlier job.
     is_kept: bool,
-    pub(super) file: File,
-    pub(super) location: PathBuf,
+    pub(crate) file: File,
+    pub(crate) location: PathBuf,
     /// Length of the folder part of the path, including the slash; 0 if there is none.
     folder_length: usize,
 }
 
 impl JobFile {
     /// Opens and reads the control file of a job line.
-    pub(super) fn open(place: &Place, path: &[u8]) -> Result<JobFile, Refusal> {
+    pub(crate) fn open(folders: &JobFolders, path: &[u8]) -> Result<JobFile, Refusal> {
         let unusable = |why: &str| {
             Refusal::Unusable(format!("control file {}: {why}", String::from_utf8_lossy(path)))
         };
         let folder_length = path.iter().rposition(|byte| *byte == b'/').map_or(0, |at| at + 1);
         let number = leading_number(&path[folder_length..])
             .ok_or_else(|| unusable("the name does not begin with a number"))?;
-        let location = place.transport.join(OsStr::from_bytes(path));
+        let location = folders.transport.join(OsStr::from_bytes(path));
         let (file, text) = read(&location).map_err(|error| unusable(&reason(&error)))?;
         let only_a_request = text.first() == Some(&b'T');
         let control = control_file::parse(text).map_err(|error| {
@@ -85,20 +93,20 @@ impl JobFile {
             let why = format!("{} ends within its headers", location.display());
             return Err(Refusal::Truncated(why));
         }
-        let (path, parsed, is_kept) = (path.to_vec(), Parsed::new(control), false);
+        let (path, parsed, is_kept) = (path.to_vec(), IndexedControlFile::new(control), false);
         Ok(JobFile { path, number, parsed, is_kept, file, location, folder_length })
     }
 
     /// Keeps the file for the next job, if that saves time.
     ///
     /// It remains open, so that its inode cannot be used for another file.
-    pub(super) fn keep(self) -> Option<JobFile> {
+    pub(crate) fn keep(self) -> Option<JobFile> {
         let is_worth_it = self.parsed.is_worth_keeping();
         is_worth_it.then(|| JobFile { parsed: self.parsed.with_index(), is_kept: true, ..self })
     }
 
     /// Returns true if a job line names this same file.
-    pub(super) fn is_at(&self, path: &[u8]) -> bool {
+    pub(crate) fn is_same_file(&self, path: &[u8]) -> bool {
         let identity = |metadata: Metadata| sys::file_identity(&metadata);
         let there = || fs::symlink_metadata(&self.location).map(identity).ok();
         self.path == path
@@ -106,7 +114,7 @@ impl JobFile {
     }
 
     /// Selects the recipients of a job.
-    pub(super) fn select(
+    pub(crate) fn select(
         &self,
         scope: &Scope,
         host: Option<&[u8]>,
@@ -120,22 +128,22 @@ impl JobFile {
     }
 
     /// The path of the message file.
-    pub(super) fn message_path(&self, place: &Place) -> PathBuf {
+    pub(crate) fn message_path(&self, folders: &JobFolders) -> PathBuf {
         let folder = OsStr::from_bytes(&self.path[..self.folder_length]);
         let name = self.parsed.control.name().unwrap_or_default();
-        place.queue.join(folder).join(OsStr::from_bytes(name))
+        folders.queue.join(folder).join(OsStr::from_bytes(name))
     }
 
     /// The DSN parameters of a recipient.
-    pub(super) fn notify(&self, recipient: &Recipient) -> Notify<'_> {
+    pub(crate) fn notify(&self, recipient: &Recipient) -> Notify<'_> {
         let line = recipient.notify.map(|notify| self.parsed.control.get(notify.value));
         line.map_or_else(Notify::default, Notify::parse)
     }
 
     /// Appends the `d` line about a recipient to `lines`.
-    pub(super) fn note(&self, recipient: &Recipient, outcome: &Outcome, lines: &mut Vec<u8>) {
+    pub(crate) fn note(&self, recipient: &Recipient, outcome: &Outcome, lines: &mut Vec<u8>) {
         let headers = self.parsed.control.headers_of(recipient);
-        let diagnostic = Diagnostic {
+        let diagnostic = DiagnosticRecord {
             recipient: recipient.offset,
             headers: headers.map(|block| block.text.start),
             notify: recipient.notify.map(|notify| notify.offset),
@@ -147,28 +155,27 @@ impl JobFile {
     }
 
     /// Appends `d` lines to the file, and returns when they are on disk.
-    pub(super) fn append(&self, lines: &[u8]) -> io::Result<()> {
+    pub(crate) fn append(&self, lines: &[u8]) -> io::Result<()> {
         mark::append_lines(&self.location, lines)
     }
 
     /// Calls `send` with the report about a recipient.
     ///
     /// Notary data is not sent if it is in the control file already, or has not been requested.
-    pub(super) fn report(
+    pub(crate) fn report(
         &self,
         recipient: &Recipient,
         outcome: &Outcome,
         note: Note,
-        send: impl FnOnce(&Report<'_>),
+        send: impl FnOnce(&RecipientReport<'_>),
     ) {
-        use zsched_format::agent_protocol::Status;
         let status = outcome.verdict().status(note);
         let notary = match status {
-            Status::Ok2 | Status::Ok3 | Status::Error2 => Vec::new(),
+            ReportStatus::Ok2 | ReportStatus::Ok3 | ReportStatus::Error2 => Vec::new(),
             _ => outcome.notary(self.parsed.control.get(recipient.quad.user)),
         };
         let message = outcome.report_text();
-        send(&Report {
+        send(&RecipientReport {
             number: self.number,
             offset: recipient.offset,
             notary: &notary,
@@ -186,13 +193,13 @@ fn read(path: &Path) -> io::Result<(File, Vec<u8>)> {
     if !metadata.is_file() {
         return Err(io::Error::other("not a file"));
     }
-    let text = control_file::contents(&mut file, metadata.len())?;
+    let text = control_file::read_all(&mut file, metadata.len())?;
     Ok((file, text))
 }
 
 /// Returns true if a recipient lacks a complete block of headers after it.
 fn is_truncated(control: &ControlFile) -> bool {
-    control.block_without_end.is_some()
+    control.unterminated_block.is_some()
         || control.recipients.iter().any(|recipient| recipient.headers.is_none())
 }
 

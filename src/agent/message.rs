@@ -1,16 +1,16 @@
 //! The message file, which contains the body of a message.
 
+use crate::SpoolId;
 use std::fs::{File, OpenOptions};
 use std::io::{self, ErrorKind, Read};
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::Path;
 use zsched_format::time::Timestamp;
-use zsched_spool::SpoolId;
 
 /// An open message file.
 ///
 /// The headers for a recipient are in the control file
-/// ([`Delivery::headers`](super::Delivery::headers)). The message file contains the body that
+/// ([`Delivery::headers`](crate::Delivery::headers)). The message file contains the body that
 /// follows them.
 #[derive(Debug)]
 pub struct Message {
@@ -22,7 +22,7 @@ pub struct Message {
 
 /// The reason why the message file cannot be opened.
 #[derive(Debug)]
-pub(super) enum Unavailable {
+pub(crate) enum Unavailable {
     /// The file does not exist, or is not a regular file. It will not come back.
     Missing,
     /// It exists, but cannot be used now.
@@ -31,18 +31,18 @@ pub(super) enum Unavailable {
 
 impl Message {
     /// Opens the message file of the message with this number.
-    pub(super) fn open(
+    pub(crate) fn open(
         path: &Path,
         number: u64,
         body_offset: Option<u64>,
     ) -> Result<Message, Unavailable> {
-        let file = open_at_once(OpenOptions::new().read(true), path)?;
+        let file = open_nonblocking(OpenOptions::new().read(true), path)?;
         let metadata = file.metadata().map_err(Unavailable::Unreadable)?;
         if !metadata.is_file() {
             return Err(Unavailable::Missing);
         }
         let damaged = |text| Unavailable::Unreadable(io::Error::new(ErrorKind::InvalidData, text));
-        let body_offset = body_offset.ok_or_else(|| damaged("no o line: where is the body?"))?;
+        let body_offset = body_offset.ok_or_else(|| damaged("the control file has no o line"))?;
         if body_offset > metadata.len() {
             return Err(damaged("the message file ends before the body begins"));
         }
@@ -55,24 +55,30 @@ impl Message {
         })
     }
 
-    /// Reads the body from its beginning.
+    /// A reader of the body, from its beginning at each call.
+    ///
+    /// Lines end with LF. Reads fail with the errors of the file system.
     pub fn body(&self) -> impl Read + '_ {
         Body { file: &self.file, position: self.body_offset }
     }
 
-    /// The id of the message in logs and `Received` lines.
+    /// The id of the message in logs and `Received` lines, such as `S4711AbmABDEF`.
+    ///
+    /// Source: ZMailer `taspoolid()`.
     pub fn spool_id(&self) -> SpoolId {
         self.spool_id
     }
 
-    /// User and group that own the message file: by custom those of the submitter.
+    /// The ids of the user and the group that own the message file.
+    ///
+    /// By custom they are those of the submitter.
     pub fn owner(&self) -> (u32, u32) {
         self.owner
     }
 }
 
 /// Opens a file without following a symbolic link and without blocking on a named pipe.
-fn open_at_once(options: &mut OpenOptions, path: &Path) -> Result<File, Unavailable> {
+fn open_nonblocking(options: &mut OpenOptions, path: &Path) -> Result<File, Unavailable> {
     let flags = libc::O_NOFOLLOW | libc::O_NONBLOCK | libc::O_NOCTTY;
     options.custom_flags(flags).open(path).map_err(|error| match error.raw_os_error() {
         // ENXIO: a socket.

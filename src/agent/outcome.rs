@@ -14,14 +14,16 @@
 use std::borrow::Cow;
 use std::io;
 use std::time::Duration;
-use zsched_format::agent_protocol::Status;
+use zsched_format::agent_protocol::ReportStatus;
 use zsched_format::control_file::Tag;
 use zsched_format::control_file::diagnostic::NOTARY_SEPARATOR;
 
 /// Maximum length of the text for people, in bytes; a longer one is cut.
-const LONGEST_TEXT: usize = 8160;
+const MAX_TEXT_LEN: usize = 8160;
+/// Maximum length of the comment after the codes, in bytes; a longer one is cut.
+const MAX_COMMENT_LEN: usize = 1000;
 
-/// The decision of the agent about a recipient.
+/// The decision of an agent about a recipient.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// Delivered to its final place.
@@ -30,40 +32,42 @@ pub enum Verdict {
     Relayed,
     /// Replaced by other recipients.
     Expanded,
-    /// Try again later.
+    /// Try again at the recipient's next time.
     Deferred,
-    /// Try the host again after this time, rounded down to seconds.
+    /// Try the host again after this time, which is rounded down to seconds.
     RetryAfter(Duration),
     /// The host cannot be reached: everything for it has to wait.
+    ///
+    /// For a connection that could not be made, and for nothing else.
     DeferAll,
-    /// Try again later, behind the others.
+    /// Try again later, behind the others. The scheduler treats it as `Deferred`.
     DeferBack,
-    /// Failed permanently.
+    /// Failed permanently. The sender gets a report, if wanted.
     Failed,
-    /// The same, for an unknown reason: the scheduler writes the `d` line.
+    /// The same, for a reason that the agent does not know. The scheduler writes the `d` line.
     FailedUnexplained,
 }
 
 impl Verdict {
     /// The status word of its report.
-    pub(super) fn status(self, note: Note) -> Status {
+    pub(crate) fn status(self, note: Note) -> ReportStatus {
         match self {
             Verdict::Delivered | Verdict::Relayed | Verdict::Expanded => match note {
-                Note::Needless => Status::Ok3,
-                Note::Written => Status::Ok2,
-                Note::Owed => Status::Ok,
+                Note::NotNeeded => ReportStatus::Ok3,
+                Note::Written => ReportStatus::Ok2,
+                Note::LeftToScheduler => ReportStatus::Ok,
             },
-            Verdict::Deferred => Status::Deferred,
-            Verdict::RetryAfter(_) => Status::RetryAt,
-            Verdict::DeferAll => Status::DeferAll,
-            Verdict::DeferBack => Status::DeferBack,
-            Verdict::Failed => Status::Error2,
-            Verdict::FailedUnexplained => Status::Error,
+            Verdict::Deferred => ReportStatus::Deferred,
+            Verdict::RetryAfter(_) => ReportStatus::RetryAt,
+            Verdict::DeferAll => ReportStatus::DeferAll,
+            Verdict::DeferBack => ReportStatus::DeferBack,
+            Verdict::Failed => ReportStatus::Error2,
+            Verdict::FailedUnexplained => ReportStatus::Error,
         }
     }
 
     /// The new tag of the recipient.
-    pub(super) fn tag(self) -> Tag {
+    pub(crate) fn tag(self) -> Tag {
         match self {
             Verdict::Delivered | Verdict::Relayed | Verdict::Expanded => Tag::Done,
             Verdict::Failed | Verdict::FailedUnexplained => Tag::Failed,
@@ -74,10 +78,19 @@ impl Verdict {
     /// Returns true if the agent must write a `d` line.
     ///
     /// `wants_success` is true if the sender requested reports of successes.
-    pub(super) fn needs_note(self, wants_success: bool) -> bool {
+    pub(crate) fn needs_note(self, wants_success: bool) -> bool {
         match self.tag() {
             Tag::Done => wants_success,
             _ => self == Verdict::Failed,
+        }
+    }
+
+    /// The status code that says no more than the verdict does.
+    fn general_status(self) -> &'static str {
+        match self.tag() {
+            Tag::Done => "2.0.0",
+            Tag::Failed => "5.0.0",
+            _ => "4.0.0",
         }
     }
 
@@ -95,92 +108,91 @@ impl Verdict {
 
 /// The state of the `d` line of an outcome.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Note {
+pub(crate) enum Note {
     /// The agent need not write it.
-    Needless,
+    NotNeeded,
     /// It has been written to disk.
     Written,
     /// It could not be written, so the scheduler must do it.
-    Owed,
+    LeftToScheduler,
 }
 
 /// A verdict with its reasons, for programs and for people.
 ///
 /// ```
 /// use zsched_agent::{Outcome, Verdict};
-/// let outcome = Outcome::new(Verdict::Failed, "5.1.1", 550, "no such user").says("who is bob?");
+///
+/// let outcome = Outcome::new(Verdict::Failed, "5.1.1", 550, "no such user")
+///     .with_text("there is no user bob here");
+/// assert_eq!(outcome.text(), "there is no user bob here");
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Outcome {
     verdict: Verdict,
-    /// Enhanced status code (RFC 3463); empty if there is none.
-    status: &'static str,
+    /// Enhanced status code; empty if there is none.
+    status: Cow<'static, str>,
     /// Reply code in the style of SMTP.
     code: u16,
     /// Short explanation after both codes.
     comment: Cow<'static, str>,
     /// Protocol of the reply code, as in `Diagnostic-Code`.
-    protocol: &'static str,
+    protocol: Cow<'static, str>,
     /// Text for people, if it differs from the comment.
     text: Option<Cow<'static, str>>,
     /// Final address, if it differs from that of the recipient line.
     address: Option<Vec<u8>>,
     /// The remote host: `dns; mx.example.net (192.0.2.1)`, or empty.
-    remote: Cow<'static, str>,
+    remote_host: Cow<'static, str>,
 }
 
 impl Outcome {
     /// Creates an outcome with an enhanced status code, an SMTP-style reply code, and a comment.
+    ///
+    /// `status` is a code of RFC 3463, such as `5.1.1`. It may be made at run time. A text that has
+    /// not the form of one (RFC 3464, 2.3.4) is replaced by the general code of the verdict:
+    /// `2.0.0`, `4.0.0` or `5.0.0`. `code` is a reply code of RFC 5321, such as 550; without a
+    /// protocol it is local. `comment` explains both in a few words; at most 1,000 bytes are kept.
+    ///
+    /// ```
+    /// use zsched_agent::{Outcome, Verdict};
+    ///
+    /// let status = format!("5.7.{}", 1 + 7);
+    /// let outcome = Outcome::new(Verdict::Failed, status, 550, "address is blocked");
+    /// assert_eq!(outcome.status(), "5.7.8");
+    /// let outcome = Outcome::new(Verdict::Deferred, "later!", 450, "greylisted");
+    /// assert_eq!(outcome.status(), "4.0.0");
+    /// ```
     pub fn new(
         verdict: Verdict,
-        status: &'static str,
+        status: impl Into<Cow<'static, str>>,
         code: u16,
         comment: impl Into<Cow<'static, str>>,
     ) -> Outcome {
+        let status = status.into();
+        let is_usable = is_status_code(&status);
         Outcome {
             verdict,
-            status,
+            status: if is_usable { status } else { verdict.general_status().into() },
             code,
             comment: comment.into(),
-            protocol: "x-local",
+            protocol: "x-local".into(),
             text: None,
             address: None,
-            remote: Cow::Borrowed(""),
+            remote_host: "".into(),
         }
     }
 
     /// A failure without remote system or codes; a report about it has only the text.
-    pub(super) fn bare_failure(text: &'static str) -> Outcome {
-        Outcome::new(Verdict::Failed, "", 0, "").says(text).about(b"")
+    pub(crate) fn failure_without_codes(text: &'static str) -> Outcome {
+        let outcome =
+            Outcome::new(Verdict::Failed, "5.0.0", 0, "").with_text(text).with_address(b"");
+        Outcome { status: "".into(), ..outcome }
     }
 
-    /// Sets the text for people.
-    pub fn says(mut self, text: impl Into<Cow<'static, str>>) -> Outcome {
-        self.text = Some(text.into());
-        self
-    }
-
-    /// Sets the protocol of the reply code, such as `smtp`. Without it, the code is local
-    /// (`x-local`).
-    pub fn by_protocol(mut self, protocol: &'static str) -> Outcome {
-        self.protocol = protocol;
-        self
-    }
-
-    /// Sets the final address, if it differs from that of the recipient line.
-    pub fn about(mut self, address: impl Into<Vec<u8>>) -> Outcome {
-        self.address = Some(address.into());
-        self
-    }
-
-    /// Sets the remote host: `dns; mx.example.net (192.0.2.1)`.
-    pub fn from_remote(mut self, remote: impl Into<Cow<'static, str>>) -> Outcome {
-        self.remote = remote.into();
-        self
-    }
-
-    /// A deferral because of a system error. The text is `what`, then the reason.
-    pub fn system_trouble(what: &str, error: &io::Error) -> Outcome {
+    /// A deferral because of a system error. The text is `what`, a colon, and the reason.
+    ///
+    /// The status is 4.3.1 or 4.2.2 if a disk or a quota is full, else 4.3.0.
+    pub fn system_error(what: &str, error: &io::Error) -> Outcome {
         let status = match error.kind() {
             io::ErrorKind::StorageFull => "4.3.1",
             io::ErrorKind::QuotaExceeded | io::ErrorKind::FileTooLarge => "4.2.2",
@@ -188,22 +200,36 @@ impl Outcome {
         };
         let reason = reason(error);
         Outcome::new(Verdict::Deferred, status, 451, reason.clone())
-            .says(format!("{what}: {reason}"))
+            .with_text(format!("{what}: {reason}"))
     }
 
     /// The outcome for the exit status of a program, as in `sysexits(3)` with ZMailer's additions.
     ///
+    /// | exit status | verdict |
+    /// |---|---|
+    /// | 0 | `Delivered` |
+    /// | 70, 71, 73, 74, 75 | `Deferred`, or `RetryAfter(retry)` |
+    /// | 90, 100 | `DeferBack`, `DeferAll` |
+    /// | 64, 67, 68, 69, 76, 77 | `Failed` |
+    /// | all others | `FailedUnexplained` |
+    ///
     /// `retry` is the time after which a program that failed temporarily should be started again,
-    /// if known.
-    pub fn from_exit_status(code: i32, retry: Option<Duration>, text: String) -> Outcome {
-        let failed = |status, comment: &'static str| {
-            Outcome::new(Verdict::Failed, status, 550, comment).says(text.clone())
+    /// if known. `text` is for people: what the program has printed, for instance. For a program
+    /// that a signal has ended, any negative `code` will do.
+    pub fn from_exit_status(
+        code: i32,
+        retry: Option<Duration>,
+        text: impl Into<String>,
+    ) -> Outcome {
+        let text = text.into();
+        let failed = |status: &'static str, comment: &'static str| {
+            Outcome::new(Verdict::Failed, status, 550, comment).with_text(text.clone())
         };
         let deferred = |verdict| {
-            Outcome::new(verdict, "4.3.0", 451, "cannot be delivered now").says(text.clone())
+            Outcome::new(verdict, "4.3.0", 451, "cannot be delivered now").with_text(text.clone())
         };
         match code {
-            0 => Outcome::new(Verdict::Delivered, "2.0.0", 250, "delivered").says(text),
+            0 => Outcome::new(Verdict::Delivered, "2.0.0", 250, "delivered").with_text(text),
             // TEMPFAIL, IOERR, OSERR, CANTCREAT, SOFTWARE
             75 | 74 | 71 | 73 | 70 => match retry.filter(|time| time.as_secs() > 0) {
                 Some(time) => deferred(Verdict::RetryAfter(time)),
@@ -216,12 +242,77 @@ impl Outcome {
             69 => failed("5.3.0", "not available"),
             // USAGE, PROTOCOL, NOPERM
             64 | 76 | 77 => {
-                let remark = format!("{text} (exit status {code}: look into this)");
-                failed("5.3.5", "delivery is set up wrongly").says(remark)
+                let remark = format!("{text} (exit status {code}: check the configuration)");
+                failed("5.3.5", "delivery is misconfigured").with_text(remark)
             }
             _ => Outcome::new(Verdict::FailedUnexplained, "5.3.0", 550, "unknown exit status")
-                .says(format!("unknown exit status {code}: {text}")),
+                .with_text(format!("unknown exit status {code}: {text}")),
         }
+    }
+
+    /// The outcome for the reply of an SMTP or LMTP server about a recipient.
+    ///
+    /// `reply` has one or several lines (RFC 5321, 4.2.1), perhaps with an enhanced status code
+    /// (RFC 2034). A positive reply has the verdict `accepted`: `Relayed`, or `Delivered` if the
+    /// server is the last one. 4xx is `Deferred`, 5xx is `Failed`. Anything else is a protocol
+    /// error of the server, and `Deferred`.
+    ///
+    /// ```
+    /// use zsched_agent::{Outcome, Verdict};
+    ///
+    /// let outcome = Outcome::from_smtp_reply(Verdict::Relayed, "550-5.1.1 no such\r\n550 5.1.1 user");
+    /// assert_eq!((outcome.verdict(), outcome.status()), (Verdict::Failed, "5.1.1"));
+    /// assert_eq!(outcome.text(), "550 5.1.1 no such user");
+    /// ```
+    pub fn from_smtp_reply(accepted: Verdict, reply: &str) -> Outcome {
+        let reply = SmtpReply::parse(reply).ok_or(reply);
+        let (verdict, reply) = match reply {
+            Ok(reply) if reply.code / 100 == 2 => (accepted, reply),
+            Ok(reply) if reply.code / 100 == 4 => (Verdict::Deferred, reply),
+            Ok(reply) if reply.code / 100 == 5 => (Verdict::Failed, reply),
+            Ok(SmtpReply { code, .. }) => {
+                let comment = format!("unexpected reply {code}");
+                return Outcome::new(Verdict::Deferred, "4.5.0", 451, comment);
+            }
+            Err(text) => {
+                return Outcome::new(Verdict::Deferred, "4.5.0", 451, "malformed reply")
+                    .with_text(format!("malformed reply: {}", text.trim_end()));
+            }
+        };
+        let SmtpReply { code, status, text } = reply;
+        let words = [&code.to_string(), &status, &text];
+        let shown: Vec<&str> =
+            words.into_iter().map(String::as_str).filter(|w| !w.is_empty()).collect();
+        let shown = shown.join(" ");
+        Outcome::new(verdict, status, code, text).with_protocol("smtp").with_text(shown)
+    }
+
+    /// Sets the text for people. Without it, the comment is used.
+    ///
+    /// At most 8,160 bytes of it are kept.
+    pub fn with_text(mut self, text: impl Into<Cow<'static, str>>) -> Outcome {
+        self.text = Some(text.into());
+        self
+    }
+
+    /// Sets the protocol of the reply code (RFC 3464, 2.3.6), such as `smtp`.
+    ///
+    /// Without it, the code is local (`x-local`).
+    pub fn with_protocol(mut self, protocol: impl Into<Cow<'static, str>>) -> Outcome {
+        self.protocol = protocol.into();
+        self
+    }
+
+    /// Sets the final address (RFC 3464, 2.3.2), if it differs from that of the recipient line.
+    pub fn with_address(mut self, address: impl Into<Vec<u8>>) -> Outcome {
+        self.address = Some(address.into());
+        self
+    }
+
+    /// Sets the remote host (RFC 3464, 2.3.5): `dns; mx.example.net (192.0.2.1)`.
+    pub fn with_remote_host(mut self, remote_host: impl Into<Cow<'static, str>>) -> Outcome {
+        self.remote_host = remote_host.into();
+        self
     }
 
     /// The verdict.
@@ -229,23 +320,26 @@ impl Outcome {
         self.verdict
     }
 
+    /// The enhanced status code (RFC 3463).
+    pub fn status(&self) -> &str {
+        &self.status
+    }
+
     /// The same outcome, except that the agent writes the `d` line of a failure itself.
-    pub(super) fn explained(mut self) -> Outcome {
+    pub(crate) fn noted_by_agent(mut self) -> Outcome {
         if self.verdict == Verdict::FailedUnexplained {
             self.verdict = Verdict::Failed;
         }
         self
     }
 
-    /// The text for people.
+    /// The text for people: at most 8,160 bytes.
     pub fn text(&self) -> &str {
-        let text = self.text.as_deref().unwrap_or(&self.comment);
-        let end = (0..=text.len().min(LONGEST_TEXT)).rev().find(|end| text.is_char_boundary(*end));
-        &text[..end.unwrap_or_default()]
+        cut(self.text.as_deref().unwrap_or(&self.comment), MAX_TEXT_LEN)
     }
 
     /// The text of the report line; that of a `retryat` begins with the time.
-    pub(super) fn report_text(&self) -> Cow<'_, str> {
+    pub(crate) fn report_text(&self) -> Cow<'_, str> {
         match self.verdict {
             Verdict::RetryAfter(time) => format!("+{} {}", time.as_secs(), self.text()).into(),
             _ => self.text().into(),
@@ -255,19 +349,20 @@ impl Outcome {
     /// Notary data: final address, action, status, diagnostic code and remote host.
     ///
     /// `address` is that of the recipient line.
-    pub(super) fn notary(&self, address: &[u8]) -> Vec<u8> {
+    pub(crate) fn notary(&self, address: &[u8]) -> Vec<u8> {
         let address = self.address.as_deref().unwrap_or(address);
+        let comment = cut(&self.comment, MAX_COMMENT_LEN);
         let (mut status, mut diagnostic) = (String::new(), String::new());
         if !self.status.is_empty() {
-            status = format!("{} ({})", self.status, self.comment);
-            diagnostic = format!("{}; {} ({})", self.protocol, self.code, self.comment);
+            status = format!("{} ({comment})", self.status);
+            diagnostic = format!("{}; {} ({comment})", self.protocol, self.code);
         }
         let fields = [
             address,
             self.verdict.action().as_bytes(),
             status.as_bytes(),
             diagnostic.as_bytes(),
-            self.remote.as_bytes(),
+            self.remote_host.as_bytes(),
         ];
         // A separator inside a field would shift all following fields.
         let clean = |byte: &u8| if *byte == NOTARY_SEPARATOR { b' ' } else { *byte };
@@ -276,8 +371,59 @@ impl Outcome {
     }
 }
 
+/// The beginning of a text, of at most `max_len` bytes.
+fn cut(text: &str, max_len: usize) -> &str {
+    let end = (0..=text.len().min(max_len)).rev().find(|end| text.is_char_boundary(*end));
+    &text[..end.unwrap_or_default()]
+}
+
+/// Returns true for a status code: `DIGIT "." 1*3DIGIT "." 1*3DIGIT` (RFC 3464, 2.3.4).
+fn is_status_code(text: &str) -> bool {
+    let is_number = |part: &str, max_len: usize| {
+        (1..=max_len).contains(&part.len()) && part.bytes().all(|byte| byte.is_ascii_digit())
+    };
+    let mut parts = text.split('.');
+    let lengths = [1, 3, 3];
+    lengths.into_iter().all(|max_len| parts.next().is_some_and(|part| is_number(part, max_len)))
+        && parts.next().is_none()
+}
+
+/// A reply of an SMTP server.
+struct SmtpReply {
+    code: u16,
+    /// Enhanced status code; empty if the reply has none of the class of `code`.
+    status: String,
+    /// The text of all lines, without codes.
+    text: String,
+}
+
+impl SmtpReply {
+    /// Parses a reply. Returns `None` if a line has no code, or another one than the first line.
+    fn parse(reply: &str) -> Option<SmtpReply> {
+        let (mut code, mut status, mut texts) = (None, String::new(), Vec::new());
+        for line in reply.trim_end().lines() {
+            let (digits, rest) = line.split_at_checked(3)?;
+            let is_line = rest.is_empty() || rest.starts_with([' ', '-']);
+            if !is_line
+                || !digits.bytes().all(|byte| byte.is_ascii_digit())
+                || *code.get_or_insert(digits) != digits
+            {
+                return None;
+            }
+            let mut text = rest.get(1..).unwrap_or_default().trim();
+            let (word, after) = text.split_once(' ').unwrap_or((text, ""));
+            if is_status_code(word) && word.starts_with(&digits[..1]) {
+                status = word.to_string();
+                text = after.trim_start();
+            }
+            texts.extend((!text.is_empty()).then_some(text));
+        }
+        Some(SmtpReply { code: code?.parse().ok()?, status, text: texts.join(" ") })
+    }
+}
+
 /// An error message without the number that the standard library appends.
-pub fn reason(error: &io::Error) -> String {
+pub(crate) fn reason(error: &io::Error) -> String {
     let text = error.to_string();
     match text.split_once(" (os error") {
         Some((words, _)) => words.to_string(),
@@ -310,9 +456,9 @@ mod tests {
             (3, None, "error", Tag::Failed, false, "u\x01failed\x015.3.0"),
             (-9, None, "error", Tag::Failed, false, "u\x01failed\x015.3.0"),
         ] {
-            let outcome = Outcome::from_exit_status(code, retry, "text".into());
+            let outcome = Outcome::from_exit_status(code, retry, "text");
             let verdict = outcome.verdict();
-            assert_eq!(verdict.status(Note::Needless).word(), word, "{code}");
+            assert_eq!(verdict.status(Note::NotNeeded).word(), word, "{code}");
             assert_eq!((verdict.tag(), verdict.needs_note(false)), (tag, noted), "{code}");
             let sent = String::from_utf8(outcome.notary(b"u")).expect("text");
             assert!(sent.starts_with(notary), "{code}: {sent:?}");
@@ -323,8 +469,8 @@ mod tests {
     fn success_is_noted_if_sender_requests_it() {
         for verdict in [Verdict::Delivered, Verdict::Relayed, Verdict::Expanded] {
             assert!(verdict.needs_note(true) && !verdict.needs_note(false));
-            assert_eq!(verdict.status(Note::Written), Status::Ok2);
-            assert_eq!(verdict.status(Note::Owed), Status::Ok);
+            assert_eq!(verdict.status(Note::Written), ReportStatus::Ok2);
+            assert_eq!(verdict.status(Note::LeftToScheduler), ReportStatus::Ok);
         }
         assert!(!Verdict::Deferred.needs_note(true));
         assert!(!Verdict::FailedUnexplained.needs_note(true));
@@ -340,20 +486,83 @@ mod tests {
     #[test]
     fn notary_data_always_has_five_fields() {
         let outcome = Outcome::new(Verdict::Deferred, "4.4.1", 466, "a\x01b")
-            .by_protocol("smtp")
-            .from_remote("dns; mx.example.net");
+            .with_protocol("smtp")
+            .with_remote_host("dns; mx.example.net");
         let expected =
             b"u @x\x01delayed\x014.4.1 (a b)\x01smtp; 466 (a b)\x01dns; mx.example.net".to_vec();
         assert_eq!(outcome.notary(b"u\x01@x"), expected);
-        assert_eq!(Outcome::bare_failure("gone").notary(b"u"), b"\x01failed\x01\x01\x01");
+        assert_eq!(Outcome::failure_without_codes("gone").notary(b"u"), b"\x01failed\x01\x01\x01");
+    }
+
+    #[test]
+    fn malformed_status_becomes_general_one() {
+        for status in ["", "5", "5.1", "5.1.", "5.1.1.1", "55.1.1", "5.1.1111", "5.1.x", "5.1.1 x"]
+        {
+            for (verdict, general) in [
+                (Verdict::Relayed, "2.0.0"),
+                (Verdict::RetryAfter(Duration::ZERO), "4.0.0"),
+                (Verdict::FailedUnexplained, "5.0.0"),
+            ] {
+                assert_eq!(Outcome::new(verdict, status, 0, "").status(), general, "{status}");
+            }
+        }
+        assert_eq!(Outcome::new(Verdict::Failed, "5.1.100".to_string(), 0, "").status(), "5.1.100");
+    }
+
+    #[test]
+    fn smtp_replies_become_outcomes() {
+        for (reply, verdict, notary, text) in [
+            ("250 2.1.5 ok\r\n", Verdict::Relayed, "2.1.5 (ok)^smtp; 250 (ok)^", "250 2.1.5 ok"),
+            ("250", Verdict::Relayed, "2.0.0 ()^smtp; 250 ()^", "250"),
+            ("450 later", Verdict::Deferred, "4.0.0 (later)^smtp; 450 (later)^", "450 later"),
+            (
+                "550-5.7.1 not\n550 5.7.1 for you",
+                Verdict::Failed,
+                "5.7.1 (not for you)^smtp; 550 (not for you)^",
+                "550 5.7.1 not for you",
+            ),
+            // A code of another class is text.
+            ("550 4.7.1 x", Verdict::Failed, "5.0.0 (4.7.1 x)^smtp; 550 (4.7.1 x)^", "550 4.7.1 x"),
+            (
+                "354 go on",
+                Verdict::Deferred,
+                "4.5.0 (unexpected reply 354)^x-local; 451 (unexpected reply 354)^",
+                "unexpected reply 354",
+            ),
+            (
+                "550-one\n551 two",
+                Verdict::Deferred,
+                "4.5.0 (malformed reply)^x-local; 451 (malformed reply)^",
+                "malformed reply: 550-one\n551 two",
+            ),
+            (
+                "55\u{e9} x",
+                Verdict::Deferred,
+                "4.5.0 (malformed reply)^x-local; 451 (malformed reply)^",
+                "malformed reply: 55\u{e9} x",
+            ),
+            (
+                "",
+                Verdict::Deferred,
+                "4.5.0 (malformed reply)^x-local; 451 (malformed reply)^",
+                "malformed reply: ",
+            ),
+        ] {
+            let outcome = Outcome::from_smtp_reply(Verdict::Relayed, reply);
+            assert_eq!(outcome.verdict(), verdict, "{reply}");
+            assert_eq!(outcome.text(), text, "{reply}");
+            let sent = String::from_utf8(outcome.notary(b"u")).expect("text").replace('\x01', "^");
+            let (_, sent) = sent.split_once("ed^").expect("an action");
+            assert_eq!(sent, notary, "{reply}");
+        }
     }
 
     #[test]
     fn long_text_is_cut() {
         let outcome = Outcome::new(Verdict::Failed, "5.0.0", 550, "x".repeat(10_000));
-        assert_eq!(outcome.text().len(), LONGEST_TEXT);
-        let outcome = outcome.says("\u{20ac}".repeat(LONGEST_TEXT / 3 + 1));
-        assert_eq!(outcome.report_text().len(), LONGEST_TEXT / 3 * 3);
+        assert_eq!(outcome.text().len(), MAX_TEXT_LEN);
+        let outcome = outcome.with_text("\u{20ac}".repeat(MAX_TEXT_LEN / 3 + 1));
+        assert_eq!(outcome.report_text().len(), MAX_TEXT_LEN / 3 * 3);
     }
 
     #[test]

@@ -1,61 +1,61 @@
-//! The dialogue with the scheduler: reads orders, does the work, sends answers.
+//! The dialogue with the scheduler: reads commands, does the work, sends reports.
 
-use super::job::{Cause, Halt, Job};
-use super::job_file::{JobFile, Place, Refusal};
-use super::replies::Replies;
-use super::scope::Scope;
-use super::stop::Stop;
-use std::io::{BufRead, Read};
+use crate::halt::{Halt, HaltCause};
+use crate::job::Job;
+use crate::job_file::{JobFile, JobFolders, Refusal};
+use crate::reply_writer::ReplyWriter;
+use crate::{Scope, StopFlag};
+use std::io::{BufRead, Read, Write};
 use std::thread;
 use std::time::Duration;
-use zsched_format::agent_protocol::{Offsets, Order};
+use zsched_format::agent_protocol::{AgentCommand, Offsets};
 
 /// Maximum length of a job line, in bytes. The scheduler's are below 1,024.
-const LONGEST_ORDER: u64 = 256 * 1024;
+const MAX_JOB_LINE_LEN: u64 = 256 * 1024;
 
 /// Wait before a truncated file is reported, so that its writer can finish.
 ///
 /// The original waits for a minute.
 const TRUNCATED_PAUSE: Duration = Duration::from_secs(1);
 
-pub(super) struct Session<'a, R> {
-    pub(super) orders: R,
-    pub(super) replies: Replies,
-    pub(super) stop: Stop,
-    pub(super) place: Place,
-    pub(super) scope: &'a Scope,
+pub(crate) struct Session<'a, R, W> {
+    pub(crate) commands: R,
+    pub(crate) replies: ReplyWriter<W>,
+    pub(crate) folders: &'a JobFolders,
+    pub(crate) scope: &'a Scope,
+    pub(crate) stop: &'a StopFlag,
     /// The large control file of the last job.
     ///
     /// The next job is often for the same one.
-    pub(super) kept: Option<JobFile>,
+    pub(crate) kept: Option<JobFile>,
 }
 
 /// The next step after a job.
 #[derive(PartialEq, Eq)]
-enum Then {
+enum NextStep {
     GoOn,
     End,
 }
 
-impl<R: BufRead> Session<'_, R> {
-    /// Processes orders until there are no more.
-    pub(super) fn run(&mut self, mut work: impl FnMut(&mut Job<'_>) -> Result<(), Halt>) {
+impl<R: BufRead, W: Write> Session<'_, R, W> {
+    /// Processes commands until there are no more.
+    pub(crate) fn run(&mut self, mut work: impl FnMut(&mut Job<'_>) -> Result<(), Halt>) {
         loop {
             self.replies.hungry();
             self.replies.flush();
             if self.replies.is_broken() {
                 return;
             }
-            let Some(line) = self.next_order() else { return };
-            let then = match Order::parse(&line) {
-                Order::Exit => return,
-                Order::Idle => {
+            let Some(line) = self.next_line() else { return };
+            let then = match AgentCommand::parse(&line) {
+                AgentCommand::Exit => return,
+                AgentCommand::Idle => {
                     self.kept = None;
-                    Then::GoOn
+                    NextStep::GoOn
                 }
-                Order::Job { path, host, only } => self.job(path, host, only, &mut work),
+                AgentCommand::Job { path, host, only } => self.job(path, host, only, &mut work),
             };
-            if then == Then::End || self.stop.is_requested() {
+            if then == NextStep::End || self.stop.is_requested() {
                 self.replies.flush();
                 return;
             }
@@ -65,12 +65,12 @@ impl<R: BufRead> Session<'_, R> {
     /// Reads the next line, without its line end. Returns `None` at the end of input.
     ///
     /// A last line without a line end is incomplete, and is ignored.
-    fn next_order(&mut self) -> Option<Vec<u8>> {
+    fn next_line(&mut self) -> Option<Vec<u8>> {
         let mut line = Vec::new();
-        let orders = &mut self.orders;
-        let read = self
-            .stop
-            .while_waiting(|| orders.by_ref().take(LONGEST_ORDER).read_until(b'\n', &mut line))?;
+        let commands = &mut self.commands;
+        let read = self.stop.interruptible(|| {
+            commands.by_ref().take(MAX_JOB_LINE_LEN).read_until(b'\n', &mut line)
+        })?;
         let is_whole = read.is_ok() && line.pop() == Some(b'\n');
         is_whole.then_some(line)
     }
@@ -81,48 +81,51 @@ impl<R: BufRead> Session<'_, R> {
         host: Option<&[u8]>,
         only: Option<Offsets<'_>>,
         work: &mut impl FnMut(&mut Job<'_>) -> Result<(), Halt>,
-    ) -> Then {
+    ) -> NextStep {
         let file = match self.open(path) {
             Ok(file) => file,
             Err(refusal) => return self.refuse(path, &refusal),
         };
-        let open = file.select(self.scope, host, only);
-        if open.is_empty() {
+        let pending = file.select(self.scope, host, only);
+        if pending.is_empty() {
             self.replies.resync(path);
-            return Then::GoOn;
+            return NextStep::GoOn;
         }
-        let mut job = Job::new(&mut self.replies, &self.place, &self.stop, file, open);
-        let result = work(&mut job);
+        let mut job = Job::new(&mut self.replies, self.folders, self.stop, file, pending);
+        let mut result = work(&mut job);
+        if let Err(Halt(HaltCause::ReportRest(outcome))) = result {
+            result = job.report_rest(&outcome);
+        }
         self.kept = job.close().keep();
-        if let Err(Halt(Cause::Resync(why))) = result {
-            self.replies.warn(&why);
+        if let Err(Halt(HaltCause::Resync(why))) = result {
+            self.replies.warn(&format!("{}: {why}", String::from_utf8_lossy(path)));
             self.replies.resync(path);
         }
-        Then::GoOn
+        NextStep::GoOn
     }
 
     fn open(&mut self, path: &[u8]) -> Result<JobFile, Refusal> {
         match self.kept.take() {
-            Some(kept) if kept.is_at(path) => Ok(kept),
-            _ => JobFile::open(&self.place, path),
+            Some(kept) if kept.is_same_file(path) => Ok(kept),
+            _ => JobFile::open(self.folders, path),
         }
     }
 
-    fn refuse(&mut self, path: &[u8], refusal: &Refusal) -> Then {
+    fn refuse(&mut self, path: &[u8], refusal: &Refusal) -> NextStep {
         match refusal {
             Refusal::Unusable(why) => self.replies.warn(why),
             Refusal::Truncated(why) => {
                 // A signal ends the agent here, since it holds nothing.
-                self.stop.while_waiting(|| thread::sleep(TRUNCATED_PAUSE));
+                self.stop.interruptible(|| thread::sleep(TRUNCATED_PAUSE));
                 self.replies.warn(why);
             }
             Refusal::UnknownFormat(why) => {
                 self.replies.warn(why);
                 self.replies.resync(path);
-                return Then::End;
+                return NextStep::End;
             }
         }
         self.replies.resync(path);
-        Then::GoOn
+        NextStep::GoOn
     }
 }

@@ -1,50 +1,57 @@
 //! Builds a configuration from the entries of a file: looks up keywords and checks values.
 //!
-//! All errors go into the report. The configuration may be used only if there are none.
+//! All errors go to the diagnostic sink. The configuration may be used only if there are none.
 
-use super::diagnostic::{Report, ValueError, nearest, quote};
-use super::keywords::{self, Keyword};
-use super::parameters::{self, Parameters};
+use super::clause::{ClauseDraft, DefaultAccounts, Setting, SourceLocation};
+use super::diagnostic::{DiagnosticSink, ValueError, nearest, quote};
+use super::keywords::{KEYWORDS, OBSOLETE_KEYWORDS};
+use super::kinds::ValueInput;
+use super::parameters::{PARAMETERS, Parameters};
 use super::pattern::Pattern;
 use super::select::WrittenClause;
-use super::syntax::{Assignment, Entry, Text};
-use super::value::{Kind, Setting, Value};
+use super::syntax::{Assignment, FileEntry, MappedText};
+use super::table::{Keyword, find};
+use super::value::Value;
 use super::variables::expand_value;
-use super::{Config, Context, Identity, Niceness};
+use super::{Config, ConfigContext};
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::path::Path;
 use std::rc::Rc;
 
 /// Builds the configuration that the entries of a file describe.
-pub(super) fn build(
+pub(crate) fn build(
     file: Rc<Path>,
-    entries: Vec<Entry>,
-    context: &Context,
-    report: &mut Report<'_>,
+    entries: Vec<FileEntry>,
+    context: &ConfigContext,
+    sink: &mut DiagnosticSink<'_>,
 ) -> Config {
     let mut builder = Builder {
         context,
-        report,
+        sink,
         parameters: Parameters::default(),
         parameter_lines: HashMap::new(),
-        scheduler_niceness: None,
+        all_settings: ClauseDraft::new(
+            SourceLocation { file: Rc::clone(&file), line: 0 },
+            DefaultAccounts::default(),
+        ),
         clauses: Vec::new(),
     };
     for entry in entries {
-        if !builder.report.is_full() {
-            builder.take(entry);
+        if !builder.sink.is_full() {
+            builder.add_entry(entry);
         }
     }
     builder.finish(file)
 }
 
 struct Builder<'c, 'r, 't> {
-    context: &'c Context,
-    report: &'r mut Report<'t>,
+    context: &'c ConfigContext,
+    sink: &'r mut DiagnosticSink<'t>,
     parameters: Parameters,
     parameter_lines: HashMap<&'static str, u32>,
-    scheduler_niceness: Option<Niceness>,
+    /// All settings, of which only those of the scheduler itself count.
+    all_settings: ClauseDraft,
     clauses: Vec<OpenClause>,
 }
 
@@ -57,28 +64,28 @@ struct OpenClause {
 }
 
 impl Builder<'_, '_, '_> {
-    fn take(&mut self, entry: Entry) {
+    fn add_entry(&mut self, entry: FileEntry) {
         match entry {
-            Entry::Pattern(text) => self.open_clause(&text),
-            Entry::Parameter(assignment) => self.set_parameter(&assignment),
-            Entry::Setting(assignment) => self.set_keyword(&assignment),
+            FileEntry::Pattern(text) => self.open_clause(&text),
+            FileEntry::Parameter(assignment) => self.set_parameter(&assignment),
+            FileEntry::Setting(assignment) => self.set_keyword(&assignment),
         }
     }
 
-    fn open_clause(&mut self, text: &Text) {
+    fn open_clause(&mut self, text: &MappedText) {
         let pattern = self.pattern(text);
         self.clauses.push(OpenClause { pattern, start: text.start(), settings: Vec::new() });
     }
 
-    fn pattern(&mut self, text: &Text) -> Option<Pattern> {
+    fn pattern(&mut self, text: &MappedText) -> Option<Pattern> {
         if let Some((name, _)) = text.as_str().split_once('=').filter(|(name, _)| is_known(name)) {
             let message =
                 format!("only a pattern may begin in the first column, not {}", quote(name));
-            self.report.error(text.start(), message);
+            self.sink.error(text.start(), message);
             return None;
         }
         let mut warnings = Vec::new();
-        if keywords::find(text.as_str()).is_some_and(|keyword| keyword.is_flag()) {
+        if find(KEYWORDS, text.as_str()).is_some_and(Keyword::is_flag) {
             let name = quote(text.as_str());
             let message = format!(
                 "in the first column {name} is the pattern of a channel; the keyword needs a blank \
@@ -88,123 +95,113 @@ impl Builder<'_, '_, '_> {
         }
         let pattern = Pattern::parse(text.as_str(), &mut warnings);
         self.warn(text, warnings);
-        pattern.map_err(|error| self.refuse(text, error)).ok()
+        pattern.map_err(|error| self.add_error(text, error)).ok()
     }
 
     fn set_parameter(&mut self, assignment: &Assignment) {
         let name = &assignment.name;
-        let Some(row) = parameters::find(name.as_str()) else {
-            let known = parameters::parameters().iter().map(|row| row.name);
+        let Some(parameter) = find(PARAMETERS, name.as_str()) else {
+            let known = PARAMETERS.iter().map(|parameter| parameter.name);
             let message = unknown("parameter", name.as_str(), known);
-            return self.report.error(name.start(), message);
+            return self.sink.error(name.start(), message);
         };
-        let Some(value) = &assignment.value else {
-            let message = format!("{} needs a value: {}", quote(row.name), row.takes);
-            return self.report.error(name.start(), message);
-        };
-        let Some(value) = self.expand(value) else { return };
-        match (row.set)(&mut self.parameters, value.as_str()) {
-            Ok(()) => {
-                let line = self.report.line_of(name.start());
-                self.parameter_lines.insert(row.name, line);
-            }
-            Err(error) => self.refuse(&value, error),
-        }
+        let Some(value) = self.value(parameter, assignment) else { return };
+        (value.set)(&mut self.parameters);
+        self.parameter_lines.insert(parameter.name, self.sink.line_of(name.start()));
     }
 
     fn set_keyword(&mut self, assignment: &Assignment) {
         let name = &assignment.name;
         if self.clauses.is_empty() {
             let message = format!("the keyword {} comes before any clause", quote(name.as_str()));
-            self.report.error(name.start(), message);
+            self.sink.error(name.start(), message);
         }
         let Some(keyword) = self.keyword(name) else { return };
         let Some(value) = self.value(keyword, assignment) else { return };
-        if let (Kind::SchedulerNice | Kind::SchedulerPriority, Value::Niceness(niceness)) =
-            (keyword.kind, &value)
-        {
-            self.scheduler_niceness = Some(*niceness);
-        }
-        let line = self.report.line_of(name.start());
+        (value.set)(&mut self.all_settings);
+        let line = self.sink.line_of(name.start());
         if let Some(clause) = self.clauses.last_mut() {
             clause.settings.push(Setting { keyword, value, line });
         }
     }
 
-    fn keyword(&mut self, name: &Text) -> Option<&'static Keyword> {
+    fn keyword(&mut self, name: &MappedText) -> Option<&'static Keyword<ClauseDraft>> {
         let text = name.as_str();
-        let message = match keywords::find(text) {
+        let message = match find(KEYWORDS, text) {
             Some(keyword) => return Some(keyword),
             None if text.is_empty() => "a keyword is missing before this".to_string(),
             None => {
-                let gone = keywords::GONE.iter().find(|(gone, _)| gone.eq_ignore_ascii_case(text));
-                let known = keywords::keywords().iter().flat_map(Keyword::names);
-                match gone {
-                    Some((gone, instead)) => format!("there is no `{gone}` any more: {instead}"),
+                let obsolete =
+                    OBSOLETE_KEYWORDS.iter().find(|(name, _)| name.eq_ignore_ascii_case(text));
+                let known = KEYWORDS.iter().flat_map(Keyword::names);
+                match obsolete {
+                    Some((name, instead)) => format!("`{name}` is no longer supported: {instead}"),
                     None => unknown("keyword", text, known),
                 }
             }
         };
-        self.report.error(name.start(), message);
+        self.sink.error(name.start(), message);
         None
     }
 
-    fn value(&mut self, keyword: &Keyword, assignment: &Assignment) -> Option<Value> {
+    fn value<T>(&mut self, keyword: &Keyword<T>, assignment: &Assignment) -> Option<Value<T>> {
         let name = &assignment.name;
         let text = match &assignment.value {
-            _ if matches!(keyword.kind, Kind::Flag(_)) => return Some(Value::Flag),
+            _ if keyword.is_flag() => MappedText::new(name.start()),
             None => {
-                let message = format!("{} needs a value: {}", quote(keyword.name), keyword.takes());
-                self.report.error(name.start(), message);
+                let description = (keyword.value_description)();
+                let message = format!("{} needs a value: {description}", quote(keyword.name));
+                self.sink.error(name.start(), message);
                 return None;
             }
             // A command keeps its variables until an agent is started.
-            Some(text) if matches!(keyword.kind, Kind::Command(_)) => text.clone(),
+            Some(text) if keyword.name == "command" => text.clone(),
             Some(text) => self.expand(text)?,
         };
         let mut warnings = Vec::new();
-        let value = keyword.kind.read(text.as_str(), self.context, &mut warnings);
+        let (context, warned) = (self.context, &mut warnings);
+        let value = (keyword.read)(ValueInput { text: text.as_str(), context, warnings: warned });
         self.warn(&text, warnings);
-        value.map_err(|error| self.refuse(&text, error)).ok()
+        value.map_err(|error| self.add_error(&text, error)).ok()
     }
 
-    fn expand(&mut self, value: &Text) -> Option<Text> {
+    fn expand(&mut self, value: &MappedText) -> Option<MappedText> {
         let mut warnings = Vec::new();
         let expanded = expand_value(value, &self.context.zenv, &mut warnings);
         self.warn(value, warnings);
-        expanded.map_err(|error| self.refuse(value, error)).ok()
+        expanded.map_err(|error| self.add_error(value, error)).ok()
     }
 
-    fn warn(&mut self, text: &Text, warnings: Vec<ValueError>) {
+    fn warn(&mut self, text: &MappedText, warnings: Vec<ValueError>) {
         for warning in warnings {
-            self.report.warning(text.offset_of(warning.at), warning.message);
+            self.sink.warning(text.offset_of(warning.at), warning.message);
         }
     }
 
-    fn refuse(&mut self, text: &Text, error: ValueError) {
-        self.report.error(text.offset_of(error.at), error.message);
+    fn add_error(&mut self, text: &MappedText, error: ValueError) {
+        self.sink.error(text.offset_of(error.at), error.message);
     }
 
     fn finish(mut self, file: Rc<Path>) -> Config {
-        if self.clauses.is_empty() && self.report.is_usable() {
-            self.report.file_error("there is no clause in this file");
+        if self.clauses.is_empty() && self.sink.is_usable() {
+            self.sink.file_error("there is no clause in this file");
         }
         let clauses = self.close_clauses();
-        if self.report.is_usable() {
+        if self.sink.is_usable() {
             self.warn_of_unreachable(&clauses);
         }
-        let identity = Identity::default_of(self.context).unwrap_or_else(|error| {
-            self.report.file_error(format!("group daemon cannot be looked up: {error}"));
-            Identity::default()
+        let default_accounts = DefaultAccounts::for_context(self.context).unwrap_or_else(|error| {
+            self.sink.file_error(format!("group daemon cannot be looked up: {error}"));
+            DefaultAccounts::default()
         });
         Config {
             parameters: self.parameters,
-            scheduler_niceness: self.scheduler_niceness,
+            scheduler_niceness: self.all_settings.scheduler_niceness,
             file,
             text: Rc::default(),
             parameter_lines: self.parameter_lines,
             clauses,
-            identity,
+            default_accounts,
             effective: RefCell::default(),
         }
     }
@@ -216,12 +213,12 @@ impl Builder<'_, '_, '_> {
         for clause in std::mem::take(&mut self.clauses).into_iter().rev() {
             if !clause.settings.is_empty() {
                 contents = clause.settings.into();
-            } else if contents.is_empty() && self.report.is_usable() {
+            } else if contents.is_empty() && self.sink.is_usable() {
                 let message = "this clause is empty, and so is all that follows it";
-                self.report.warning(clause.start, message);
+                self.sink.warning(clause.start, message);
             }
             if let Some(pattern) = clause.pattern {
-                let line = self.report.line_of(clause.start);
+                let line = self.sink.line_of(clause.start);
                 let (start, settings) = (clause.start, Rc::clone(&contents));
                 closed.push(WrittenClause { pattern, start, line, settings });
             }
@@ -243,7 +240,7 @@ impl Builder<'_, '_, '_> {
                     "this is never reached: the clause of line {line} matches all of it, and has a \
                      command"
                 );
-                self.report.warning(clause.start, message);
+                self.sink.warning(clause.start, message);
             } else if clause.has_command() {
                 ends.insert((channel, host), clause.line);
             }
@@ -252,7 +249,7 @@ impl Builder<'_, '_, '_> {
 }
 
 fn is_known(name: &str) -> bool {
-    keywords::find(name).is_some()
+    find(KEYWORDS, name).is_some()
 }
 
 fn unknown(what: &str, name: &str, known: impl IntoIterator<Item = &'static str>) -> String {

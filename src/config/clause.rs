@@ -1,7 +1,9 @@
 //! The effective clause of a destination, and the draft that it is built from.
 
 use super::flow::Flow;
-use super::{Command, Context};
+use super::table::Keyword;
+use super::value::Value;
+use super::{Command, ConfigContext};
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -13,11 +15,11 @@ use std::time::Duration;
 use zsched_format::priority::MailPriority;
 
 /// Seconds in a day.
-const DAY: u64 = 86_400;
+const SECONDS_PER_DAY: u64 = 86_400;
 /// Default of `retries`.
 const DEFAULT_RETRIES: [u32; 9] = [1, 1, 2, 3, 5, 8, 13, 21, 34];
 /// Default of `idlemax`, as a multiple of the clause's interval.
-const IDLE_INTERVALS: u32 = 3;
+const DEFAULT_IDLE_INTERVALS: u32 = 3;
 
 /// Identifies an effective clause within one configuration.
 ///
@@ -27,7 +29,7 @@ pub struct ClauseId(pub u32);
 
 /// A line of a configuration file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Place {
+pub struct SourceLocation {
     /// The path of the file, as it was given.
     #[serde(with = "zsched_format::serde_bytes::path")]
     pub file: Rc<Path>,
@@ -35,7 +37,7 @@ pub struct Place {
     pub line: u32,
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for SourceLocation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}:{}", self.file.display(), self.line)
     }
@@ -48,6 +50,16 @@ pub enum Niceness {
     Relative(i32),
     /// Absolute (`priority=`, `syspriority=`), −20 to 19.
     Absolute(i32),
+}
+
+impl Niceness {
+    pub(crate) fn is_relative(&self) -> bool {
+        matches!(self, Niceness::Relative(_))
+    }
+
+    pub(crate) fn is_absolute(&self) -> bool {
+        matches!(self, Niceness::Absolute(_))
+    }
 }
 
 /// All settings of a destination, with defaults and inherited values filled in.
@@ -63,7 +75,7 @@ pub struct Clause {
     /// Host half of the same pattern; `*` if it has none.
     pub host_pattern: String,
     /// Position of the deciding clause.
-    pub place: Place,
+    pub location: SourceLocation,
     /// Time between attempts, to be multiplied by a factor of [`retries`](Clause::retries).
     ///
     /// `interval=`, default 1m, never zero.
@@ -190,58 +202,54 @@ pub struct Clause {
 
 impl Clause {
     /// Returns true if mail is tried only when its host is requested (ETRN).
-    pub fn waits_for_request(&self) -> bool {
+    pub fn is_etrn_only(&self) -> bool {
         self.queue_only && !self.has_attempts
     }
 
     /// Position where a keyword is set for this clause; if no clause names it, that of the clause.
-    pub fn place_of(&self, keyword: &str) -> Place {
-        let line = self.lines.get(keyword).copied().unwrap_or(self.place.line);
-        Place { file: Rc::clone(&self.place.file), line }
+    pub fn location_of(&self, keyword: &str) -> SourceLocation {
+        let line = self.lines.get(keyword).copied().unwrap_or(self.location.line);
+        SourceLocation { file: Rc::clone(&self.location.file), line }
     }
 }
 
 /// The user and group of agents where the file names none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Identity {
+pub(crate) struct DefaultAccounts {
     pub user: Option<u32>,
     pub group: Option<u32>,
 }
 
-impl Identity {
+impl DefaultAccounts {
     /// Root and the group `daemon` if the scheduler runs as root, else none.
-    pub fn default_of(context: &Context) -> io::Result<Identity> {
+    pub(crate) fn for_context(context: &ConfigContext) -> io::Result<DefaultAccounts> {
         match context.is_root {
-            true => Ok(Identity { user: Some(0), group: (context.group_id)("daemon")? }),
-            false => Ok(Identity::default()),
+            true => Ok(DefaultAccounts { user: Some(0), group: (context.group_id)("daemon")? }),
+            false => Ok(DefaultAccounts::default()),
         }
     }
 }
 
 /// A clause under construction: defaults, overridden by the settings of matching clauses.
 #[derive(Clone, Debug)]
-pub(super) struct Draft {
+pub(crate) struct ClauseDraft {
     pub clause: Clause,
-    /// `None` until set: the default depends on the interval.
-    pub idle_max: Option<Duration>,
-    /// `None` until set: the default is `maxta`.
-    pub max_channel: Option<Option<u32>>,
-    /// `None` until set: the default is `maxta`.
-    pub max_ring: Option<Option<u32>>,
+    /// The process priority of the scheduler itself.
+    pub scheduler_niceness: Option<Niceness>,
 }
 
-impl Draft {
+impl ClauseDraft {
     /// A draft with all defaults.
-    pub fn new(place: Place, identity: Identity) -> Draft {
+    pub(crate) fn new(location: SourceLocation, default_accounts: DefaultAccounts) -> ClauseDraft {
         let interval = Duration::from_secs(60);
         let clause = Clause {
             id: ClauseId(0),
             channel_pattern: "*".to_string(),
             host_pattern: "*".to_string(),
-            place,
+            location,
             interval,
-            idle_max: interval * IDLE_INTERVALS,
-            expiry: Some(Duration::from_secs(3 * DAY)),
+            idle_max: interval * DEFAULT_IDLE_INTERVALS,
+            expiry: Some(Duration::from_secs(3 * SECONDS_PER_DAY)),
             expiry2: None,
             retries: DEFAULT_RETRIES.to_vec(),
             skew: 5,
@@ -255,8 +263,8 @@ impl Draft {
             has_attempts: false,
             wakeup_restart_only: false,
             command: None,
-            user: identity.user,
-            group: identity.group,
+            user: default_accounts.user,
+            group: default_accounts.group,
             nice: None,
             report_times: Vec::new(),
             delivery_form: None,
@@ -277,17 +285,47 @@ impl Draft {
             mail_priority: MailPriority::default(),
             lines: BTreeMap::new(),
         };
-        Draft { clause, idle_max: None, max_channel: None, max_ring: None }
+        ClauseDraft { clause, scheduler_niceness: None }
     }
 
-    /// Returns the clause, with the defaults that depend on other values filled in.
-    pub fn finish(self) -> Clause {
-        let clause = self.clause;
-        Clause {
-            idle_max: self.idle_max.unwrap_or(clause.interval * IDLE_INTERVALS),
-            max_channel: self.max_channel.unwrap_or(clause.max_agents),
-            max_ring: self.max_ring.unwrap_or(clause.max_agents),
-            ..clause
+    /// Completes the clause once all settings are applied.
+    ///
+    /// Sets the defaults that depend on other values, and corrects what the file may have as 0.
+    pub(crate) fn finish(&mut self) {
+        let clause = &mut self.clause;
+        let is_set = |keyword: &str| clause.lines.contains_key(keyword);
+        if !is_set("idlemax") {
+            clause.idle_max = clause.interval * DEFAULT_IDLE_INTERVALS;
         }
+        if !is_set("maxchannel") {
+            clause.max_channel = clause.max_agents;
+        }
+        if !is_set("maxring") {
+            clause.max_ring = clause.max_agents;
+        }
+        clause.max_thread = clause.max_thread.max(1);
+        clause.expiry = clause.expiry.filter(|age| !age.is_zero());
+    }
+}
+
+/// A keyword of a clause, with its value.
+pub(crate) struct Setting {
+    pub(crate) keyword: &'static Keyword<ClauseDraft>,
+    pub(crate) value: Value<ClauseDraft>,
+    /// The line number.
+    pub(crate) line: u32,
+}
+
+impl Setting {
+    /// Applies the setting to a draft.
+    pub(crate) fn apply(&self, draft: &mut ClauseDraft) {
+        (self.value.set)(draft);
+        draft.clause.lines.insert(self.keyword.name.into(), self.line);
+    }
+}
+
+impl fmt::Debug for Setting {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}={:?} in line {}", self.keyword.name, self.value.text, self.line)
     }
 }

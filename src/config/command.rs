@@ -15,7 +15,7 @@ use std::fmt;
 use std::os::unix::ffi::OsStringExt;
 
 /// Variables of the ZENV file that every agent gets in its environment.
-const PASSED_ON: [&str; 2] = ["PATH", "ZCONFIG"];
+const PASSED_VARIABLES: [&str; 2] = ["PATH", "ZCONFIG"];
 
 /// The command line of an agent before expansion (`command=`).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -41,14 +41,14 @@ pub struct Expanded {
 
 impl Command {
     /// Parses a command line. Variables that will not be expanded produce a warning.
-    pub(super) fn parse(
+    pub(crate) fn parse(
         text: &str,
         zenv: &Zenv,
         warnings: &mut Vec<ValueError>,
     ) -> Result<Command, ValueError> {
         let mut command = Command { assignments: Vec::new(), words: Vec::new() };
         for (at, word) in words(text) {
-            warnings.extend(variable_warnings(word, zenv).map(|warning| warning.moved(at)));
+            warnings.extend(variable_warnings(word, zenv).map(|warning| warning.offset_by(at)));
             match word.split_once('=') {
                 Some((name, value)) if command.words.is_empty() && is_variable_name(name) => {
                     command.assignments.push((name.to_string(), value.to_string()));
@@ -65,7 +65,7 @@ impl Command {
     /// Returns true if agents of this command serve only the host they were started for.
     ///
     /// That is so if one of the words is `$host`. Job lines then carry no host.
-    pub fn with_host(&self) -> bool {
+    pub fn serves_one_host(&self) -> bool {
         self.words.iter().any(|word| word == HOST_WORD)
     }
 
@@ -74,15 +74,15 @@ impl Command {
         let word = self.words.first()?;
         let depends = matches!(word.as_str(), HOST_WORD | CHANNEL_WORD)
             || ["${host}", "${channel}"].iter().any(|variable| word.contains(variable));
-        (!depends).then(|| put_variables_in(word, b"", b"", zenv))
+        (!depends).then(|| expand_variables(word, b"", b"", zenv))
     }
 
     /// Expands the command for one destination.
     pub fn expand(&self, channel: &[u8], host: &[u8], zenv: &Zenv) -> Expanded {
-        let put_in = |text: &str| put_variables_in(text, channel, host, zenv);
+        let put_in = |text: &str| expand_variables(text, channel, host, zenv);
         let set = self.assignments.iter().map(|(name, value)| (name.into(), put_in(value)));
         let is_set = |name: &str| self.assignments.iter().any(|(set, _)| set == name);
-        let passed_on = PASSED_ON
+        let passed_on = PASSED_VARIABLES
             .into_iter()
             .filter(|name| !is_set(name))
             .filter_map(|name| Some((name.into(), zenv.get(name)?.into())));
@@ -106,12 +106,12 @@ fn expand_word(word: &str, channel: &[u8], host: &[u8], zenv: &Zenv) -> OsString
     match word {
         HOST_WORD => OsString::from_vec(host.to_vec()),
         CHANNEL_WORD => OsString::from_vec(channel.to_vec()),
-        _ => put_variables_in(word, channel, host, zenv),
+        _ => expand_variables(word, channel, host, zenv),
     }
 }
 
 /// Expands the variables in `text`.
-fn put_variables_in(text: &str, channel: &[u8], host: &[u8], zenv: &Zenv) -> OsString {
+fn expand_variables(text: &str, channel: &[u8], host: &[u8], zenv: &Zenv) -> OsString {
     let bytes = pieces(text).into_iter().flat_map(|(_, piece)| match piece {
         Piece::Plain(text) => text.as_bytes(),
         Piece::Variable("host") => host,
@@ -132,7 +132,7 @@ fn variable_warnings(word: &str, zenv: &Zenv) -> impl Iterator<Item = ValueError
             HOST_WORD | CHANNEL_WORD => format!("write {braced}"),
             _ => format!("the ZENV file has no {braced}"),
         };
-        ValueError::new(at, format!("{} stays as it is here; {message}", quote(text)))
+        ValueError::new(at, format!("{} is not expanded here; {message}", quote(text)))
     };
     pieces.into_iter().filter_map(move |(at, piece)| match piece {
         Piece::Plain("$") if word[at..].starts_with("${") => {
@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn with_host_requires_whole_word() {
+    fn serves_one_host_requires_whole_word() {
         for (text, expected) in [
             ("smtp $host", true),
             ("smtp -x $host -y", true),
@@ -222,7 +222,7 @@ mod tests {
             ("H=$host smtp", false),
             ("smtp $channel", false),
         ] {
-            assert_eq!(command(text).with_host(), expected, "{text}");
+            assert_eq!(command(text).serves_one_host(), expected, "{text}");
         }
     }
 
@@ -240,14 +240,14 @@ mod tests {
             ("a $LOGDIR/x A=$LOGDIR", vec![]),
             (
                 "a x$LOGDIRS",
-                vec![(3, "`$LOGDIRS` stays as it is here; the ZENV file has no `${LOGDIRS}`")],
+                vec![(3, "`$LOGDIRS` is not expanded here; the ZENV file has no `${LOGDIRS}`")],
             ),
-            ("a  x$host", vec![(4, "`$host` stays as it is here; write `${host}`")]),
-            ("a ${NO}", vec![(2, "the ZENV file has no `${NO}`; nothing is put in for it")]),
+            ("a  x$host", vec![(4, "`$host` is not expanded here; write `${host}`")]),
+            ("a ${NO}", vec![(2, "the ZENV file has no `${NO}`; it expands to nothing")]),
             (
                 "A=${NO} a ${LOG",
                 vec![
-                    (2, "the ZENV file has no `${NO}`; nothing is put in for it"),
+                    (2, "the ZENV file has no `${NO}`; it expands to nothing"),
                     (10, "this `${` has no `}`"),
                 ],
             ),

@@ -14,21 +14,21 @@ use std::rc::Rc;
 use zsched_format::printable::{self, is_printable};
 
 /// Maximum number of errors, after which a file is not read any further.
-const MOST_ERRORS: usize = 100;
+const MAX_ERRORS: usize = 100;
 /// Maximum number of warnings kept of one file; of further ones only the number is reported.
-const MOST_WARNINGS: usize = 100;
+const MAX_WARNINGS: usize = 100;
 /// Maximum length quoted of a source line on either side of the position, in characters.
-const EXCERPT_REACH: usize = 80;
+const MAX_EXCERPT_REACH: usize = 80;
 /// Maximum length of a word of the file in a message, in characters.
-const LONGEST_QUOTE: usize = 60;
+const MAX_QUOTE_LEN: usize = 60;
 /// Beginning of the warning about a variable without a value.
-pub(super) const NO_VARIABLE: &str = "the ZENV file has no ";
+pub(crate) const UNKNOWN_VARIABLE_PREFIX: &str = "the ZENV file has no ";
 /// Minimum length of a common prefix for a suggestion, in bytes.
-const TELLING_PREFIX: usize = 4;
+const MIN_SUGGESTION_PREFIX: usize = 4;
 
 /// Severity of a diagnostic.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Severity {
+pub(crate) enum Severity {
     /// The file cannot be used.
     Error,
     /// The file can be used, but probably does not mean what its author intended.
@@ -37,22 +37,22 @@ pub enum Severity {
 
 /// A position in a file. Lines and columns count from 1, columns in characters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Position {
+pub(crate) struct Position {
     /// The line.
-    pub line: u32,
+    pub(crate) line: u32,
     /// The column.
-    pub column: u32,
+    pub(crate) column: u32,
 }
 
 /// An error or a warning about a configuration file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Diagnostic {
     /// The severity.
-    pub severity: Severity,
+    pub(crate) severity: Severity,
     /// The path of the file, as it was given.
     pub file: Rc<Path>,
     /// The position; `None` if it concerns the file as a whole.
-    pub position: Option<Position>,
+    pub(crate) position: Option<Position>,
     /// The message, in one line.
     pub message: String,
     excerpt: Option<Excerpt>,
@@ -86,15 +86,15 @@ impl Diagnostic {
 impl Diagnostic {
     /// Formats as `file:line:column: message`, for a log that has its own severity.
     pub fn in_one_line(&self) -> String {
-        format!("{}: {}", self.place(), self.message)
+        format!("{}: {}", self.location(), self.message)
     }
 
     /// Returns true if it is about a variable that the ZENV file does not define.
-    pub fn misses_variable(&self) -> bool {
-        self.message.starts_with(NO_VARIABLE)
+    pub fn is_unknown_variable(&self) -> bool {
+        self.message.starts_with(UNKNOWN_VARIABLE_PREFIX)
     }
 
-    fn place(&self) -> String {
+    fn location(&self) -> String {
         let file = self.file.display();
         self.position.map_or(file.to_string(), |at| format!("{file}:{}:{}", at.line, at.column))
     }
@@ -105,7 +105,7 @@ impl fmt::Display for Diagnostic {
     /// column.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let severity = if self.is_error() { "error" } else { "warning" };
-        write!(f, "{}: {severity}: {}", self.place(), self.message)?;
+        write!(f, "{}: {severity}: {}", self.location(), self.message)?;
         if let Some(Excerpt { line, indent }) = &self.excerpt {
             write!(f, "\n{line}\n{indent}^")?;
         }
@@ -130,13 +130,13 @@ impl ValueError {
     }
 
     /// Adds `start` to the offset, for a value inside a larger text.
-    pub(super) fn moved(self, start: usize) -> ValueError {
+    pub(crate) fn offset_by(self, start: usize) -> ValueError {
         ValueError { at: start + self.at, ..self }
     }
 }
 
 /// Collects the diagnostics of one file.
-pub(super) struct Report<'a> {
+pub(crate) struct DiagnosticSink<'a> {
     file: Rc<Path>,
     text: &'a [u8],
     line_starts: Vec<usize>,
@@ -145,55 +145,55 @@ pub(super) struct Report<'a> {
     warnings: usize,
 }
 
-impl<'a> Report<'a> {
-    pub fn new(file: Rc<Path>, text: &'a [u8]) -> Report<'a> {
+impl<'a> DiagnosticSink<'a> {
+    pub(crate) fn new(file: Rc<Path>, text: &'a [u8]) -> DiagnosticSink<'a> {
         let line_ends = memchr::memchr_iter(b'\n', text).map(|end| end + 1);
         let line_starts = std::iter::once(0).chain(line_ends).collect();
-        Report { file, text, line_starts, diagnostics: Vec::new(), errors: 0, warnings: 0 }
+        DiagnosticSink { file, text, line_starts, diagnostics: Vec::new(), errors: 0, warnings: 0 }
     }
 
     /// Adds an error at a byte of the file.
-    pub fn error(&mut self, offset: usize, message: impl Into<String>) {
+    pub(crate) fn error(&mut self, offset: usize, message: impl Into<String>) {
         self.errors += 1;
-        if self.errors <= MOST_ERRORS {
+        if self.errors <= MAX_ERRORS {
             self.add(Severity::Error, offset, message.into());
         }
     }
 
     /// Adds a warning at a byte of the file.
-    pub fn warning(&mut self, offset: usize, message: impl Into<String>) {
+    pub(crate) fn warning(&mut self, offset: usize, message: impl Into<String>) {
         self.warnings += 1;
-        if self.warnings <= MOST_WARNINGS {
+        if self.warnings <= MAX_WARNINGS {
             self.add(Severity::Warning, offset, message.into());
         }
     }
 
     /// Adds an error that concerns the file as a whole.
-    pub fn file_error(&mut self, message: impl Into<String>) {
+    pub(crate) fn file_error(&mut self, message: impl Into<String>) {
         self.errors += 1;
         self.diagnostics.push(Diagnostic::of_file(&self.file, message));
     }
 
     /// The line that contains a byte of the file.
-    pub fn line_of(&self, offset: usize) -> u32 {
+    pub(crate) fn line_of(&self, offset: usize) -> u32 {
         self.line_starts.partition_point(|start| *start <= offset) as u32
     }
 
     /// Returns true if there are no errors.
-    pub fn is_usable(&self) -> bool {
+    pub(crate) fn is_usable(&self) -> bool {
         self.errors == 0
     }
 
     /// Returns true if there are more errors than are kept.
-    pub fn is_full(&self) -> bool {
-        self.errors > MOST_ERRORS
+    pub(crate) fn is_full(&self) -> bool {
+        self.errors > MAX_ERRORS
     }
 
     /// Returns all diagnostics, in the order of the file.
-    pub fn finish(mut self) -> Vec<Diagnostic> {
+    pub(crate) fn finish(mut self) -> Vec<Diagnostic> {
         self.diagnostics.sort_by_key(|diagnostic| diagnostic.position);
-        if self.warnings > MOST_WARNINGS {
-            let message = format!("and {} more warnings", self.warnings - MOST_WARNINGS);
+        if self.warnings > MAX_WARNINGS {
+            let message = format!("and {} more warnings", self.warnings - MAX_WARNINGS);
             let last = Diagnostic::of_file(&self.file, message);
             self.diagnostics.push(Diagnostic { severity: Severity::Warning, ..last });
         }
@@ -224,9 +224,14 @@ impl<'a> Report<'a> {
         let line = &rest[..memchr::memchr(b'\n', rest).unwrap_or(rest.len())];
         let line = String::from_utf8_lossy(line);
         let printable = |c: char| if is_printable(c) || c == '\t' { c } else { '\u{fffd}' };
-        let skipped = column.saturating_sub(EXCERPT_REACH);
-        let shown: String =
-            line.trim_end().chars().skip(skipped).take(2 * EXCERPT_REACH).map(printable).collect();
+        let skipped = column.saturating_sub(MAX_EXCERPT_REACH);
+        let shown: String = line
+            .trim_end()
+            .chars()
+            .skip(skipped)
+            .take(2 * MAX_EXCERPT_REACH)
+            .map(printable)
+            .collect();
         let blank = |c: char| if c == '\t' { '\t' } else { ' ' };
         let indent = line.chars().skip(skipped).take(column - skipped).map(blank).collect();
         Excerpt { line: shown, indent }
@@ -234,18 +239,18 @@ impl<'a> Report<'a> {
 }
 
 /// Formats a word of the file for a message: in back quotes, shortened, and printable.
-pub(super) fn quote(text: &str) -> String {
-    let start: String = text.chars().take(LONGEST_QUOTE).collect();
-    let rest = if text.chars().nth(LONGEST_QUOTE).is_some() { "…" } else { "" };
+pub(crate) fn quote(text: &str) -> String {
+    let start: String = text.chars().take(MAX_QUOTE_LEN).collect();
+    let rest = if text.chars().nth(MAX_QUOTE_LEN).is_some() { "…" } else { "" };
     format!("`{}{rest}`", printable::line(&start))
 }
 
 /// Finds the candidate that `word` is probably a misspelling of.
-pub(super) fn nearest(
+pub(crate) fn nearest(
     word: &str,
     candidates: impl IntoIterator<Item = &'static str>,
 ) -> Option<&'static str> {
-    if word.len() > LONGEST_QUOTE {
+    if word.len() > MAX_QUOTE_LEN {
         return None;
     }
     let word = word.to_ascii_lowercase();
@@ -256,7 +261,7 @@ pub(super) fn nearest(
             let known = candidate.to_ascii_lowercase();
             let distance = edit_distance(&word, &known);
             // For example `retry` for `retries`: all letters but the last match.
-            let enough = TELLING_PREFIX.max(word.len().saturating_sub(1));
+            let enough = MIN_SUGGESTION_PREFIX.max(word.len().saturating_sub(1));
             let is_near = distance <= tolerance || common_prefix(&word, &known) >= enough;
             is_near.then_some((distance, candidate))
         })
@@ -291,11 +296,11 @@ mod tests {
     #[test]
     fn diagnostic_display_points_at_character() {
         let text = "*/*\n\tmaxrng=5 näh=1\n".as_bytes();
-        let mut report = Report::new(Path::new("a.cf").into(), text);
-        report.warning(5, "first");
-        report.error(18, "second");
-        report.error(text.len(), "at the end");
-        let shown: Vec<String> = report.finish().iter().map(Diagnostic::to_string).collect();
+        let mut sink = DiagnosticSink::new(Path::new("a.cf").into(), text);
+        sink.warning(5, "first");
+        sink.error(18, "second");
+        sink.error(text.len(), "at the end");
+        let shown: Vec<String> = sink.finish().iter().map(Diagnostic::to_string).collect();
         assert_eq!(
             shown,
             [
@@ -309,13 +314,13 @@ mod tests {
     #[test]
     fn report_cuts_long_lines_and_long_lists() {
         let text = vec![b'x'; 100_000];
-        let mut report = Report::new(Path::new("a.cf").into(), &text);
-        (0..1000).for_each(|_| report.warning(50_000, "strange"));
-        (0..1000).for_each(|_| report.error(50_000, "wrong"));
-        assert!(report.is_full());
-        let diagnostics = report.finish();
+        let mut sink = DiagnosticSink::new(Path::new("a.cf").into(), &text);
+        (0..1000).for_each(|_| sink.warning(50_000, "strange"));
+        (0..1000).for_each(|_| sink.error(50_000, "wrong"));
+        assert!(sink.is_full());
+        let diagnostics = sink.finish();
         assert!(diagnostics.iter().all(|diagnostic| diagnostic.to_string().len() < 300));
-        assert_eq!(diagnostics.len(), MOST_WARNINGS + MOST_ERRORS + 2);
+        assert_eq!(diagnostics.len(), MAX_WARNINGS + MAX_ERRORS + 2);
         assert_eq!(diagnostics[200].to_string(), "a.cf: warning: and 900 more warnings");
         assert_eq!(
             diagnostics[201].to_string(),
@@ -326,7 +331,7 @@ mod tests {
     #[test]
     fn quote_replaces_control_characters() {
         assert_eq!(quote("a\u{1b}[2Jb\n"), "`a^[[2Jb^J`");
-        assert_eq!(quote(&"x".repeat(1000)).chars().count(), LONGEST_QUOTE + 3);
+        assert_eq!(quote(&"x".repeat(1000)).chars().count(), MAX_QUOTE_LEN + 3);
     }
 
     #[test]

@@ -9,11 +9,11 @@ use std::fmt;
 use std::time::Duration;
 
 /// The stored amount of a feedback of 1.
-const WHOLE: u32 = 1_000_000;
+const FEEDBACK_UNIT: u32 = 1_000_000;
 /// Maximum number of deliveries in the interval of a rate.
-const MOST_IN_INTERVAL: i64 = 1_000_000;
+const MAX_DELIVERIES_PER_INTERVAL: i64 = 1_000_000;
 /// Maximum number of names in `window-key`.
-const MOST_KEYS: usize = 1000;
+const MAX_WINDOW_KEYS: usize = 1000;
 
 /// The flow control settings of a clause. A classic clause has none of them.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -52,7 +52,7 @@ pub struct Flow {
 
 impl Flow {
     /// Returns true if any flow control is set.
-    pub fn is_steered(&self) -> bool {
+    pub fn is_controlled(&self) -> bool {
         self.initial.is_some()
             || self.has_feedback()
             || self.failed_cohorts > 0
@@ -67,7 +67,7 @@ impl Flow {
     }
 
     /// Returns true if one `deferall` is not enough to make the whole destination wait.
-    pub fn is_patient(&self) -> bool {
+    pub fn tolerates_deferall(&self) -> bool {
         self.has_feedback() || self.failed_cohorts > 0
     }
 }
@@ -91,7 +91,7 @@ enum Divisor {
 
 impl Feedback {
     /// Parses `0.25`, `1/concurrency` or `0.5/sqrt(concurrency)`.
-    pub(super) fn parse(text: &str) -> Result<Feedback, ValueError> {
+    pub(crate) fn parse(text: &str) -> Result<Feedback, ValueError> {
         let (amount, divisor) = match text.split_once('/') {
             Some((amount, divisor)) => (amount, Some(divisor)),
             None => (text, None),
@@ -107,12 +107,12 @@ impl Feedback {
                 return Err(ValueError::new(at, message));
             }
         };
-        Ok(Feedback { amount: share(amount.trim())?, divisor })
+        Ok(Feedback { amount: parse_share(amount.trim())?, divisor })
     }
 
     /// The feedback, in agents, at a window of `concurrency` agents.
-    pub fn with(self, concurrency: u32) -> f64 {
-        let amount = f64::from(self.amount) / f64::from(WHOLE);
+    pub fn at_concurrency(self, concurrency: u32) -> f64 {
+        let amount = f64::from(self.amount) / f64::from(FEEDBACK_UNIT);
         match self.divisor {
             Divisor::One => amount,
             Divisor::Concurrency => amount / f64::from(concurrency.max(1)),
@@ -122,9 +122,10 @@ impl Feedback {
 }
 
 /// Parses a number from 0 to 1, as millionths.
-fn share(text: &str) -> Result<u32, ValueError> {
+fn parse_share(text: &str) -> Result<u32, ValueError> {
     let wrong = || {
-        let message = format!("{} is no number from 0 to 1 with at most six decimals", quote(text));
+        let message =
+            format!("{} is not a number from 0 to 1 with at most six decimals", quote(text));
         ValueError::new(0, message)
     };
     let (whole, decimals) = text.split_once('.').unwrap_or((text, ""));
@@ -135,16 +136,16 @@ fn share(text: &str) -> Result<u32, ValueError> {
     }
     let whole: u32 = if whole.is_empty() { 0 } else { whole.parse().map_err(|_| wrong())? };
     let decimals: u32 = format!("{decimals:0<6}").parse().map_err(|_| wrong())?;
-    let amount = whole.checked_mul(WHOLE).and_then(|whole| whole.checked_add(decimals));
-    amount.filter(|amount| *amount <= WHOLE).ok_or_else(wrong)
+    let amount = whole.checked_mul(FEEDBACK_UNIT).and_then(|whole| whole.checked_add(decimals));
+    amount.filter(|amount| *amount <= FEEDBACK_UNIT).ok_or_else(wrong)
 }
 
 impl fmt::Display for Feedback {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let decimals = format!("{:06}", self.amount % WHOLE);
+        let decimals = format!("{:06}", self.amount % FEEDBACK_UNIT);
         let decimals = decimals.trim_end_matches('0');
         let dot = if decimals.is_empty() { "" } else { "." };
-        write!(f, "{}{dot}{decimals}", self.amount / WHOLE)?;
+        write!(f, "{}{dot}{decimals}", self.amount / FEEDBACK_UNIT)?;
         f.write_str(match self.divisor {
             Divisor::One => "",
             Divisor::Concurrency => "/concurrency",
@@ -162,7 +163,7 @@ pub struct Rate {
 
 impl Rate {
     /// Parses `100/1m`.
-    pub(super) fn parse(text: &str) -> Result<Rate, ValueError> {
+    pub(crate) fn parse(text: &str) -> Result<Rate, ValueError> {
         let Some((count, interval)) = text.split_once('/') else {
             return Err(ValueError::new(0, "a number and an interval are needed here, as 100/1m"));
         };
@@ -170,13 +171,15 @@ impl Rate {
         let number = parse_number(count)?;
         let number = u32::try_from(number)
             .ok()
-            .filter(|number| (1..=MOST_IN_INTERVAL).contains(&i64::from(*number)));
+            .filter(|number| (1..=MAX_DELIVERIES_PER_INTERVAL).contains(&i64::from(*number)));
         let count = number.ok_or_else(|| {
-            let message =
-                format!("{} is not in the range from 1 to {MOST_IN_INTERVAL}", quote(count));
+            let message = format!(
+                "{} is not in the range from 1 to {MAX_DELIVERIES_PER_INTERVAL}",
+                quote(count)
+            );
             ValueError::new(0, message)
         })?;
-        let interval = parse_interval(interval).map_err(|error| error.moved(at))?;
+        let interval = parse_interval(interval).map_err(|error| error.offset_by(at))?;
         if interval.is_zero() {
             return Err(ValueError::new(at, "an interval of 0 is not possible here"));
         }
@@ -202,12 +205,12 @@ impl fmt::Display for Rate {
 #[serde(try_from = "String", into = "String")]
 pub struct WindowKey {
     text: String,
-    names: Vec<Named>,
+    names: Vec<KeyRule>,
     by_relay: bool,
 }
 
 #[derive(Clone, Debug)]
-struct Named {
+struct KeyRule {
     pattern: Glob,
     name: String,
 }
@@ -225,7 +228,7 @@ impl WindowKey {
     ///
     /// Each word is a pattern and the name for destinations that match it. The last word may be
     /// `mx`.
-    pub(super) fn parse(
+    pub(crate) fn parse(
         text: &str,
         warnings: &mut Vec<ValueError>,
     ) -> Result<WindowKey, ValueError> {
@@ -233,16 +236,16 @@ impl WindowKey {
         for word in text.split_ascii_whitespace() {
             let at = text.offset(word);
             if key.by_relay {
-                return Err(ValueError::new(at, "nothing may stand behind `mx`"));
+                return Err(ValueError::new(at, "`mx` must be the last word"));
             }
-            if key.names.len() == MOST_KEYS {
-                return Err(ValueError::new(at, format!("more than {MOST_KEYS} patterns")));
+            if key.names.len() == MAX_WINDOW_KEYS {
+                return Err(ValueError::new(at, format!("more than {MAX_WINDOW_KEYS} patterns")));
             }
             match word.split_once('=') {
                 None if word.eq_ignore_ascii_case("mx") => key.by_relay = true,
                 Some((pattern, name)) if !pattern.is_empty() && !name.is_empty() => {
                     let pattern = Glob::parse(pattern, at, warnings)?;
-                    key.names.push(Named { pattern, name: name.to_string() });
+                    key.names.push(KeyRule { pattern, name: name.to_string() });
                 }
                 _ => {
                     let message = format!("{} is neither PATTERN=NAME nor mx", quote(word));
@@ -310,7 +313,7 @@ mod tests {
             ("0.000001", 0.000_001),
         ] {
             let feedback = Feedback::parse(text).unwrap_or_else(|_| panic!("{text}"));
-            assert!((feedback.with(4) - at_four).abs() < 1e-12, "{text}");
+            assert!((feedback.at_concurrency(4) - at_four).abs() < 1e-12, "{text}");
             assert_eq!(feedback.to_string(), text);
         }
         assert_eq!(

@@ -1,599 +1,131 @@
 //! The table of the keywords of clauses.
 //!
-//! It is used by the parser, by `scheduler -t`, and by the tests of the manual page and the example
-//! file.
+//! The parser and `scheduler -t` use it, and the tests of the manual page and the example file.
 
-use super::clause::{Clause, Draft, Niceness};
-use super::value::{Kind, Value};
-use std::time::Duration;
-
-/// How far a keyword is implemented.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Status {
-    /// It has its documented effect.
-    Supported,
-    /// It is read and checked, but has no effect.
-    Ignored,
-}
-
-/// A keyword of a clause.
-#[derive(Debug)]
-pub struct Keyword {
-    /// Its name in lower case, which the file may write in upper or lower case.
-    pub name: &'static str,
-    /// Other names for the same thing.
-    pub aliases: &'static [&'static str],
-    /// Its default, or what the default depends on.
-    pub default: &'static str,
-    /// Description in one sentence.
-    pub about: &'static str,
-    /// How far it is implemented.
-    pub status: Status,
-    /// How its value is parsed and applied.
-    pub(super) kind: Kind,
-    /// The value in an effective clause, if there is one.
-    pub(super) get: fn(&Clause) -> Option<Value>,
-}
-
-impl Keyword {
-    /// All its names.
-    pub fn names(&self) -> impl Iterator<Item = &'static str> + use<> {
-        std::iter::once(self.name).chain(self.aliases.iter().copied())
-    }
-
-    /// Short description of its value.
-    pub fn takes(&self) -> String {
-        self.kind.takes()
-    }
-
-    /// Returns true if it takes no value.
-    pub(super) fn is_flag(&self) -> bool {
-        matches!(self.kind, Kind::Flag(_))
-    }
-
-    /// Returns true if effective clauses have a value for it.
-    pub(super) fn concerns_clauses(&self) -> bool {
-        let concerns_scheduler = matches!(self.kind, Kind::SchedulerNice | Kind::SchedulerPriority);
-        self.status == Status::Supported && !concerns_scheduler
-    }
-}
-
-/// All keywords, in alphabetic order.
-pub fn keywords() -> &'static [Keyword] {
-    KEYWORDS
-}
-
-/// The keyword with this name or alias, in upper or lower case.
-pub(super) fn find(name: &str) -> Option<&'static Keyword> {
-    KEYWORDS.iter().find(|keyword| keyword.names().any(|known| known.eq_ignore_ascii_case(name)))
-}
+use super::clause::ClauseDraft;
+use super::kinds::{
+    COMMAND, FEEDBACK, FLAG, GROUP, INTERVAL, INTERVALS, MAIL_PRIORITY, NICE, NONZERO_INTERVAL,
+    PRIORITY, RATE, RETRIES, SCHEDULER_PRIORITY, TEXT, USER, WINDOW_KEY,
+};
+use super::table::{Keyword, table};
+use super::value::Shown;
 
 /// Keywords of older schedulers, each with its replacement.
-pub(super) const GONE: [(&str, &str); 3] = [
-    ("byhost", "threads are always by host"),
-    ("gangschedule", "threads of one ring share its agents"),
+pub(crate) const OBSOLETE_KEYWORDS: [(&str, &str); 3] = [
+    ("byhost", "destinations always have one host"),
+    ("gangschedule", "destinations of one ring share its agents"),
     ("maxhost", "use `maxthr`"),
 ];
 
-/// A limit on processes. Zero and negative numbers mean no limit.
-fn limit(number: i64) -> Option<u32> {
-    u32::try_from(number).ok().filter(|limit| *limit > 0)
-}
+/// No lower bound of a number.
+const MIN: i64 = i64::MIN;
+/// No upper bound of a number.
+const MAX: i64 = i64::MAX;
+/// The largest number of recipients.
+const MAX_RECIPIENTS: i64 = u32::MAX as i64;
 
-fn clamp(number: i64, least: u32) -> u32 {
-    u32::try_from(number.max(i64::from(least))).unwrap_or(u32::MAX)
-}
-
-fn shown_limit(limit: Option<u32>) -> Option<Value> {
-    Some(Value::Number(limit.map_or(0, i64::from)))
-}
-
-fn shown_flag(flag: bool) -> Option<Value> {
-    flag.then_some(Value::Flag)
-}
-
-fn set_niceness(draft: &mut Draft, niceness: Niceness) {
-    draft.clause.nice = Some(niceness);
-}
-
-fn nonzero(span: Duration) -> Option<Duration> {
-    (!span.is_zero()).then_some(span)
-}
-
-static KEYWORDS: &[Keyword] = &[
-    Keyword {
-        name: "agent-life",
-        aliases: &[],
-        default: "none",
-        about: "Retire an agent after this time, when its current work is done.",
-        status: Status::Supported,
-        kind: Kind::NonzeroInterval(|draft, span| draft.clause.agent_life = Some(span)),
-        get: |clause| clause.agent_life.map(Value::Interval),
-    },
-    Keyword {
-        name: "agent-timeout",
-        aliases: &[],
-        default: "1h",
-        about: "Kill an agent that has work and says nothing for so long; its work is tried again.",
-        status: Status::Supported,
-        kind: Kind::NonzeroInterval(|draft, span| draft.clause.agent_timeout = span),
-        get: |clause| Some(Value::Interval(clause.agent_timeout)),
-    },
-    Keyword {
-        name: "ageorder",
-        aliases: &[],
-        default: "off",
-        about: "Feed the oldest message of a thread first, instead of the one that came first.",
-        status: Status::Supported,
-        kind: Kind::Flag(|draft| draft.clause.age_order = true),
-        get: |clause| shown_flag(clause.age_order),
-    },
-    Keyword {
-        name: "bychannel",
-        aliases: &[],
-        default: "off",
-        about: "Accepted from old files, without effect.",
-        status: Status::Ignored,
-        kind: Kind::Flag(|_| ()),
-        get: |_| None,
-    },
-    Keyword {
-        name: "command",
-        aliases: &[],
-        default: "none",
-        about: "The command line that starts an agent; matching ends at the clause that has one.",
-        status: Status::Supported,
-        kind: Kind::Command(|draft, command| draft.clause.command = Some(command)),
-        get: |clause| clause.command.clone().map(Value::Command),
-    },
-    Keyword {
-        name: "delivery-delay",
-        aliases: &[],
-        default: "none",
-        about: "Wait so long after each delivery to a thread; it gets one agent at a time.",
-        status: Status::Supported,
-        kind: Kind::NonzeroInterval(|draft, span| draft.clause.flow.delay = Some(span)),
-        get: |clause| clause.flow.delay.map(Value::Interval),
-    },
-    Keyword {
-        name: "deliveryform",
-        aliases: &[],
-        default: "none",
-        about: "Name of a form for reports of deliveries; nothing uses it yet.",
-        status: Status::Ignored,
-        kind: Kind::Text(|draft, name| draft.clause.delivery_form = Some(name)),
-        get: |clause| clause.delivery_form.clone().map(Value::Text),
-    },
-    Keyword {
-        name: "expiry",
-        aliases: &[],
-        default: "3d",
-        about: "Give up a recipient at this age, once it has been tried; 0 is never.",
-        status: Status::Supported,
-        kind: Kind::Interval(|draft, span| draft.clause.expiry = nonzero(span)),
-        get: |clause| Some(Value::Interval(clause.expiry.unwrap_or_default())),
-    },
-    Keyword {
-        name: "expiry2",
-        aliases: &[],
-        default: "none",
-        about: "Give up a recipient so long after its expiry even if it has never been tried.",
-        status: Status::Supported,
-        kind: Kind::Interval(|draft, span| draft.clause.expiry2 = Some(span)),
-        get: |clause| clause.expiry2.map(Value::Interval),
-    },
-    Keyword {
-        name: "expiryform",
-        aliases: &[],
-        default: "none",
-        about: "Name of a form for reports of expiry; nothing uses it yet.",
-        status: Status::Ignored,
-        kind: Kind::Text(|draft, name| draft.clause.expiry_form = Some(name)),
-        get: |clause| clause.expiry_form.clone().map(Value::Text),
-    },
-    Keyword {
-        name: "extra-recipient-limit",
-        aliases: &[],
-        default: "1000",
-        about: "More recipients in memory, of large messages that preempt others.",
-        status: Status::Supported,
-        kind: Kind::Number {
-            least: 0,
-            most: u32::MAX as i64,
-            set: |draft, number| draft.clause.extra_recipient_limit = clamp(number, 0),
-        },
-        get: |clause| Some(Value::Number(clause.extra_recipient_limit.into())),
-    },
-    Keyword {
-        name: "failed-cohort-limit",
-        aliases: &[],
-        default: "0",
-        about: "Suspend a thread after so many failed rounds of its agents; 0 is never.",
-        status: Status::Supported,
-        kind: Kind::Number {
-            least: 0,
-            most: 1000,
-            set: |draft, number| draft.clause.flow.failed_cohorts = clamp(number, 0),
-        },
-        get: |clause| Some(Value::Number(clause.flow.failed_cohorts.into())),
-    },
-    Keyword {
-        name: "feedback-debug",
-        aliases: &[],
-        default: "off",
-        about: "Log how the window of a thread changes, and why.",
-        status: Status::Supported,
-        kind: Kind::Flag(|draft| draft.clause.flow.debug = true),
-        get: |clause| shown_flag(clause.flow.debug),
-    },
-    Keyword {
-        name: "group",
-        aliases: &[],
-        default: "daemon if run by root, else none",
-        about: "The group that agents run as, by name or number.",
-        status: Status::Supported,
-        kind: Kind::Group(|draft, id| draft.clause.group = Some(id)),
-        get: |clause| clause.group.map(Value::Id),
-    },
-    Keyword {
-        name: "idlemax",
-        aliases: &[],
-        default: "3 times interval",
-        about: "End an agent that has had no work for so long.",
-        status: Status::Supported,
-        kind: Kind::Interval(|draft, span| draft.idle_max = Some(span)),
-        get: |clause| Some(Value::Interval(clause.idle_max)),
-    },
-    Keyword {
-        name: "initial-concurrency",
-        aliases: &[],
-        default: "that of maxthr",
-        about: "How many agents a new thread may have before anything is known of its host.",
-        status: Status::Supported,
-        kind: Kind::Number {
-            least: 1,
-            most: 100_000,
-            set: |draft, number| draft.clause.flow.initial = Some(clamp(number, 1)),
-        },
-        get: |clause| clause.flow.initial.map(|initial| Value::Number(initial.into())),
-    },
-    Keyword {
-        name: "interval",
-        aliases: &[],
-        default: "1m",
-        about: "Time between attempts, multiplied by the factors of retries.",
-        status: Status::Supported,
-        kind: Kind::NonzeroInterval(|draft, span| draft.clause.interval = span),
-        get: |clause| Some(Value::Interval(clause.interval)),
-    },
-    Keyword {
-        name: "job-order",
-        aliases: &[],
-        default: "on if slot-cost is not 0",
-        about: "Work off one message after the other, instead of giving hosts their turns.",
-        status: Status::Supported,
-        kind: Kind::Flag(|draft| draft.clause.job_order = true),
-        get: |clause| shown_flag(clause.job_order),
-    },
-    Keyword {
-        name: "mail-priority",
-        aliases: &[],
-        default: "5",
-        about: "Which mail gets agents first where they are scarce, 0 before 9; z keeps it back.",
-        status: Status::Supported,
-        kind: Kind::MailPriority(|draft, priority| draft.clause.mail_priority = priority),
-        get: |clause| Some(Value::MailPriority(clause.mail_priority)),
-    },
-    Keyword {
-        name: "maxchannel",
-        aliases: &["maxchannels"],
-        default: "that of maxta",
-        about: "Most agents at a time of a channel, whatever their clause; 0 is no limit.",
-        status: Status::Supported,
-        kind: Kind::Number {
-            least: i64::MIN,
-            most: i64::MAX,
-            set: |draft, number| draft.max_channel = Some(limit(number)),
-        },
-        get: |clause| shown_limit(clause.max_channel),
-    },
-    Keyword {
-        name: "maxring",
-        aliases: &["maxrings"],
-        default: "that of maxta",
-        about: "Most agents at a time of all threads of this clause; 0 is no limit.",
-        status: Status::Supported,
-        kind: Kind::Number {
-            least: i64::MIN,
-            most: i64::MAX,
-            set: |draft, number| draft.max_ring = Some(limit(number)),
-        },
-        get: |clause| shown_limit(clause.max_ring),
-    },
-    Keyword {
-        name: "maxta",
-        aliases: &["maxtransport", "maxtransports"],
-        default: "0",
-        about: "Most agents at a time, of all clauses; 0 is as many as the process can have.",
-        status: Status::Supported,
-        kind: Kind::Number {
-            least: i64::MIN,
-            most: i64::MAX,
-            set: |draft, number| draft.clause.max_agents = limit(number),
-        },
-        get: |clause| shown_limit(clause.max_agents),
-    },
-    Keyword {
-        name: "maxthr",
-        aliases: &[],
-        default: "1",
-        about: "Most agents at a time of one thread, that is of one channel and host.",
-        status: Status::Supported,
-        kind: Kind::Number {
-            least: i64::MIN,
-            most: i64::MAX,
-            set: |draft, number| draft.clause.max_thread = clamp(number, 1),
-        },
-        get: |clause| Some(Value::Number(clause.max_thread.into())),
-    },
-    Keyword {
-        name: "minimum-slots",
-        aliases: &[],
-        default: "3",
-        about: "Leave a message alone that could not earn so many delivery slots in all.",
-        status: Status::Supported,
-        kind: Kind::Number {
-            least: 0,
-            most: 1_000_000,
-            set: |draft, number| draft.clause.minimum_slots = clamp(number, 0),
-        },
-        get: |clause| Some(Value::Number(clause.minimum_slots.into())),
-    },
-    Keyword {
-        name: "negative-feedback",
-        aliases: &[],
-        default: "none",
-        about: "How much a failure to reach the host takes from a thread's window.",
-        status: Status::Supported,
-        kind: Kind::Feedback(|draft, feedback| draft.clause.flow.negative = Some(feedback)),
-        get: |clause| clause.flow.negative.map(Value::Feedback),
-    },
-    Keyword {
-        name: "nice",
-        aliases: &[],
-        default: "none",
-        about: "How much nicer agents are than the scheduler; the last of nice and priority counts.",
-        status: Status::Supported,
-        kind: Kind::Nice(set_niceness),
-        get: |clause| match clause.nice {
-            Some(niceness @ Niceness::Relative(_)) => Some(Value::Niceness(niceness)),
-            _ => None,
-        },
-    },
-    Keyword {
-        name: "overfeed",
-        aliases: &[],
-        default: "150",
-        about: "How many jobs more than one an agent is given before it has to answer.",
-        status: Status::Supported,
-        kind: Kind::Number {
-            least: i64::MIN,
-            most: 10_000,
-            set: |draft, number| draft.clause.overfeed = clamp(number, 0),
-        },
-        get: |clause| Some(Value::Number(clause.overfeed.into())),
-    },
-    Keyword {
-        name: "packet",
-        aliases: &[],
-        default: "0",
-        about: "Most recipients of one message that an agent is given at once; 0 is all.",
-        status: Status::Supported,
-        kind: Kind::Number {
-            least: 0,
-            most: 10_000,
-            set: |draft, number| draft.clause.packet = clamp(number, 0),
-        },
-        get: |clause| Some(Value::Number(clause.packet.into())),
-    },
-    Keyword {
-        name: "positive-feedback",
-        aliases: &[],
-        default: "none",
-        about: "How much an answer of the host adds to a thread's window.",
-        status: Status::Supported,
-        kind: Kind::Feedback(|draft, feedback| draft.clause.flow.positive = Some(feedback)),
-        get: |clause| clause.flow.positive.map(Value::Feedback),
-    },
-    Keyword {
-        name: "priority",
-        aliases: &[],
-        default: "none",
-        about: "The process priority of agents; the last of nice and priority counts.",
-        status: Status::Supported,
-        kind: Kind::Priority(set_niceness),
-        get: |clause| match clause.nice {
-            Some(niceness @ Niceness::Absolute(_)) => Some(Value::Niceness(niceness)),
-            _ => None,
-        },
-    },
-    Keyword {
-        name: "queueonly",
-        aliases: &[],
-        default: "off",
-        about: "Start nothing when mail arrives, only when ETRN or an operator asks for the host.",
-        status: Status::Supported,
-        kind: Kind::Flag(|draft| draft.clause.queue_only = true),
-        get: |clause| shown_flag(clause.queue_only),
-    },
-    Keyword {
-        name: "rate",
-        aliases: &[],
-        default: "none",
-        about: "Most deliveries started in that time, for each thread.",
-        status: Status::Supported,
-        kind: Kind::Rate(|draft, rate| draft.clause.flow.rate = Some(rate)),
-        get: |clause| clause.flow.rate.map(Value::Rate),
-    },
-    Keyword {
-        name: "recipient-limit",
-        aliases: &[],
-        default: "20000",
-        about: "Recipients in memory of large messages, where a parameter limits memory.",
-        status: Status::Supported,
-        kind: Kind::Number {
-            least: 0,
-            most: u32::MAX as i64,
-            set: |draft, number| draft.clause.recipient_limit = clamp(number, 0),
-        },
-        get: |clause| Some(Value::Number(clause.recipient_limit.into())),
-    },
-    Keyword {
-        name: "refill-delay",
-        aliases: &[],
-        default: "5s",
-        about: "How long more recipients of a message may wait to be read, if there is room for few.",
-        status: Status::Supported,
-        kind: Kind::Interval(|draft, span| draft.clause.refill_delay = span),
-        get: |clause| Some(Value::Interval(clause.refill_delay)),
-    },
-    Keyword {
-        name: "refill-limit",
-        aliases: &[],
-        default: "100",
-        about: "Read more recipients of a message when there is room for so many.",
-        status: Status::Supported,
-        kind: Kind::Number {
-            least: 1,
-            most: u32::MAX as i64,
-            set: |draft, number| draft.clause.refill_limit = clamp(number, 1),
-        },
-        get: |clause| Some(Value::Number(clause.refill_limit.into())),
-    },
-    Keyword {
-        name: "reporttimes",
-        aliases: &[],
-        default: "none",
-        about: "After which times failures are reported while other recipients of a message wait.",
-        status: Status::Supported,
-        kind: Kind::Intervals(|draft, spans| draft.clause.report_times = spans),
-        get: |clause| {
-            let times = &clause.report_times;
-            (!times.is_empty()).then(|| Value::Intervals(times.clone()))
-        },
-    },
-    Keyword {
-        name: "retries",
-        aliases: &[],
-        default: "1 1 2 3 5 8 13 21 34",
-        about: "Factors that interval is multiplied by, one after each attempt, then at random.",
-        status: Status::Supported,
-        kind: Kind::Retries(|draft, factors| draft.clause.retries = factors),
-        get: |clause| Some(Value::Retries(clause.retries.clone())),
-    },
-    Keyword {
-        name: "skew",
-        aliases: &[],
-        default: "5",
-        about: "Divides the correction of a retry time towards a whole interval.",
-        status: Status::Supported,
-        kind: Kind::Number {
-            least: 1,
-            most: i64::MAX,
-            set: |draft, number| draft.clause.skew = clamp(number, 1),
-        },
-        get: |clause| Some(Value::Number(clause.skew.into())),
-    },
-    Keyword {
-        name: "slot-cost",
-        aliases: &[],
-        default: "0",
-        about: "Deliveries of a message that earn a slot for preempting it; 0 is no preemption.",
-        status: Status::Supported,
-        kind: Kind::Number {
-            least: 0,
-            most: 1_000_000,
-            set: |draft, number| draft.clause.slot_cost = clamp(number, 0),
-        },
-        get: |clause| Some(Value::Number(clause.slot_cost.into())),
-    },
-    Keyword {
-        name: "slot-discount",
-        aliases: &[],
-        default: "50",
-        about: "Percentage of the slots that a message may be preempted without at first.",
-        status: Status::Supported,
-        kind: Kind::Number {
-            least: 0,
-            most: 100,
-            set: |draft, number| draft.clause.slot_discount = clamp(number, 0),
-        },
-        get: |clause| Some(Value::Number(clause.slot_discount.into())),
-    },
-    Keyword {
-        name: "slot-loan",
-        aliases: &[],
-        default: "3",
-        about: "Slots that a message may be preempted without at first.",
-        status: Status::Supported,
-        kind: Kind::Number {
-            least: 0,
-            most: 1_000_000,
-            set: |draft, number| draft.clause.slot_loan = clamp(number, 0),
-        },
-        get: |clause| Some(Value::Number(clause.slot_loan.into())),
-    },
-    Keyword {
-        name: "sysnice",
-        aliases: &[],
-        default: "none",
-        about: "How much nicer the scheduler makes itself when it starts; the last in the file counts.",
-        status: Status::Supported,
-        kind: Kind::SchedulerNice,
-        get: |_| None,
-    },
-    Keyword {
-        name: "syspriority",
-        aliases: &[],
-        default: "none",
-        about: "The process priority of the scheduler itself; the last in the file counts.",
-        status: Status::Supported,
-        kind: Kind::SchedulerPriority,
-        get: |_| None,
-    },
-    Keyword {
-        name: "user",
-        aliases: &[],
-        default: "root if run by root, else none",
-        about: "The account that agents run as, by name or number.",
-        status: Status::Supported,
-        kind: Kind::User(|draft, id| draft.clause.user = Some(id)),
-        get: |clause| clause.user.map(Value::Id),
-    },
-    Keyword {
-        name: "wakeuprestartonly",
-        aliases: &[],
-        default: "off",
-        about: "A new message starts no further agent for a thread that has one.",
-        status: Status::Supported,
-        kind: Kind::Flag(|draft| draft.clause.wakeup_restart_only = true),
-        get: |clause| shown_flag(clause.wakeup_restart_only),
-    },
-    Keyword {
-        name: "window-key",
-        aliases: &[],
-        default: "none",
-        about: "Let threads share a window: those of a pattern, or those that one relay answers for.",
-        status: Status::Supported,
-        kind: Kind::WindowKey(|draft, key| draft.clause.flow.key = Some(key)),
-        get: |clause| clause.flow.key.clone().map(Value::WindowKey),
-    },
-];
+/// All keywords, in alphabetic order.
+pub(crate) static KEYWORDS: &[Keyword<ClauseDraft>] = table! { ClauseDraft:
+    /// Time after which an agent is ended, when its current jobs are done.
+    "agent-life": NONZERO_INTERVAL, "none" => clause.agent_life;
+    /// Time without a report after which an agent with work is killed.
+    "agent-timeout": NONZERO_INTERVAL, "1h" => clause.agent_timeout;
+    /// Feed the oldest message of a destination first.
+    "ageorder": FLAG, "off" => clause.age_order;
+    /// Accepted in old files, without effect.
+    "bychannel": FLAG, "off";
+    /// The command line that starts an agent; matching ends at the clause that has one.
+    "command": COMMAND, "none" => clause.command;
+    /// Time from a delivery to the next; a destination then has one delivery at a time.
+    "delivery-delay": NONZERO_INTERVAL, "none" => clause.flow.delay;
+    /// Name of a form for reports of deliveries; without effect yet.
+    "deliveryform": TEXT, "none" => clause.delivery_form hidden;
+    /// Age at which a recipient expires that has been tried; 0 is never.
+    "expiry": INTERVAL, "3d" => clause.expiry or zero;
+    /// Time after expiry at which a recipient expires even if it has never been tried.
+    "expiry2": INTERVAL, "none" => clause.expiry2;
+    /// Name of a form for reports of expiry; without effect yet.
+    "expiryform": TEXT, "none" => clause.expiry_form hidden;
+    /// Maximum number of further recipients in memory, of messages that preempt others.
+    "extra-recipient-limit": 0..=MAX_RECIPIENTS, "1000" => clause.extra_recipient_limit;
+    /// Number of failed rounds of agents after which a destination is dead; 0 is never.
+    "failed-cohort-limit": 0..=1000, "0" => clause.flow.failed_cohorts;
+    /// Log each change of a window, and its reason.
+    "feedback-debug": FLAG, "off" => clause.flow.debug;
+    /// The group that agents run as, by name or number.
+    "group": GROUP, "daemon if run by root, else none" => clause.group;
+    /// Time without work after which an agent is ended.
+    "idlemax": INTERVAL, "3 times interval" => clause.idle_max;
+    /// Maximum number of agents of a new destination, before its host has answered.
+    "initial-concurrency": 1..=100_000, "that of maxthr" => clause.flow.initial;
+    /// Time between attempts, multiplied by the factors of retries.
+    "interval": NONZERO_INTERVAL, "1m" => clause.interval;
+    /// Deliver one message after the other, instead of giving hosts their turns.
+    "job-order": FLAG, "on if slot-cost is not 0" => clause.job_order;
+    /// Priority of mail where agents are scarce, 0 before 9; z holds it.
+    "mail-priority": MAIL_PRIORITY, "5" => clause.mail_priority;
+    /// Maximum number of agents of a channel, in all clauses; 0 is no limit.
+    "maxchannel" | "maxchannels": MIN..=MAX, "that of maxta" => clause.max_channel or zero;
+    /// Maximum number of agents of this clause; 0 is no limit.
+    "maxring" | "maxrings": MIN..=MAX, "that of maxta" => clause.max_ring or zero;
+    /// Maximum number of agents of all clauses; 0 is no limit but that of the process.
+    "maxta" | "maxtransport" | "maxtransports": MIN..=MAX, "0" => clause.max_agents or zero;
+    /// Maximum number of agents of one destination (channel and host).
+    "maxthr": MIN..=MAX, "1" => clause.max_thread;
+    /// Minimum number of slots that a message must be able to earn to be preempted.
+    "minimum-slots": 0..=1_000_000, "3" => clause.minimum_slots;
+    /// Amount by which a failure to reach the host shrinks the window.
+    "negative-feedback": FEEDBACK, "none" => clause.flow.negative;
+    /// Added to the scheduler's niceness for agents; the last of nice and priority counts.
+    "nice": NICE, "none" => clause.nice if is_relative;
+    /// Maximum number of jobs beyond the first that an agent gets before it has to answer.
+    "overfeed": MIN..=10_000, "150" => clause.overfeed;
+    /// Maximum number of recipients of one message and host in one job; 0 is all.
+    "packet": 0..=10_000, "0" => clause.packet;
+    /// Amount by which an answer of the host grows the window.
+    "positive-feedback": FEEDBACK, "none" => clause.flow.positive;
+    /// The process priority of agents; the last of nice and priority counts.
+    "priority": PRIORITY, "none" => clause.nice if is_absolute;
+    /// Start no agent when mail arrives, only after ETRN or an operator's request.
+    "queueonly": FLAG, "off" => clause.queue_only;
+    /// Maximum number of deliveries to a destination that start in an interval.
+    "rate": RATE, "none" => clause.flow.rate;
+    /// Maximum number of recipients of large messages in memory, if memory is limited.
+    "recipient-limit": 0..=MAX_RECIPIENTS, "20000" => clause.recipient_limit;
+    /// Time after which more of a message is read if there is room for fewer recipients.
+    "refill-delay": INTERVAL, "5s" => clause.refill_delay;
+    /// Room, in recipients, that is needed to read more of a message.
+    "refill-limit": 1..=MAX_RECIPIENTS, "100" => clause.refill_limit;
+    /// Times after which failures are reported while other recipients of a message wait.
+    "reporttimes": INTERVALS, "none" => clause.report_times;
+    /// Factors that interval is multiplied by, one after each attempt, then at random.
+    "retries": RETRIES, "1 1 2 3 5 8 13 21 34" => clause.retries;
+    /// Divides the correction of a retry time towards a whole interval.
+    "skew": 1..=MAX, "5" => clause.skew;
+    /// Deliveries of a message that earn a slot for preempting it; 0 is no preemption.
+    "slot-cost": 0..=1_000_000, "0" => clause.slot_cost;
+    /// Percentage of the required slots that preemption may lack at first.
+    "slot-discount": 0..=100, "50" => clause.slot_discount;
+    /// Number of slots that preemption may lack at first.
+    "slot-loan": 0..=1_000_000, "3" => clause.slot_loan;
+    /// Added to the scheduler's own niceness at the start; the last in the file counts.
+    "sysnice": NICE, "none" => scheduler_niceness hidden;
+    /// The process priority of the scheduler itself; the last in the file counts.
+    "syspriority": SCHEDULER_PRIORITY, "none" => scheduler_niceness hidden;
+    /// The account that agents run as, by name or number.
+    "user": USER, "root if run by root, else none" => clause.user;
+    /// A new message starts no further agent for a destination that has one.
+    "wakeuprestartonly": FLAG, "off" => clause.wakeup_restart_only;
+    /// Destinations that share a window: those of a pattern, or those with the same relay.
+    "window-key": WINDOW_KEY, "none" => clause.flow.key;
+};
 
 #[cfg(test)]
 mod tests {
-    use super::super::parameters::parameters;
-    use super::super::{Config, Context, EXAMPLE, Zenv};
+    use super::super::clause::Clause;
+    use super::super::parameters::PARAMETERS;
+    use super::super::table::find;
+    use super::super::{Config, ConfigContext, EXAMPLE, Zenv};
     use super::*;
     use std::collections::{BTreeMap, HashSet};
     use std::path::Path;
@@ -602,28 +134,28 @@ mod tests {
 
     /// Every keyword and parameter: its names and its default.
     fn documented() -> impl Iterator<Item = (Vec<&'static str>, &'static str)> {
-        let keywords = keywords().iter().map(|row| (row.names().collect(), row.default));
-        keywords.chain(parameters().iter().map(|row| (row.names().collect(), row.default)))
+        let keywords = KEYWORDS.iter().map(|row| (row.names().collect(), row.default));
+        keywords.chain(PARAMETERS.iter().map(|row| (row.names().collect(), row.default)))
     }
 
     #[test]
     fn keyword_and_parameter_names_are_sorted_and_unique() {
-        assert!(keywords().is_sorted_by_key(|row| row.name));
-        assert!(parameters().is_sorted_by_key(|row| row.name));
+        assert!(KEYWORDS.is_sorted_by_key(|row| row.name));
+        assert!(PARAMETERS.is_sorted_by_key(|row| row.name));
         let names: Vec<&str> = documented().flat_map(|(names, _)| names).collect();
         assert_eq!(names.iter().collect::<HashSet<_>>().len(), names.len());
-        assert!(GONE.iter().all(|(name, _)| find(name).is_none()));
-        assert!(find("MaxTransports").is_some_and(|row| row.name == "maxta"));
+        assert!(OBSOLETE_KEYWORDS.iter().all(|(name, _)| find(KEYWORDS, name).is_none()));
+        assert!(find(KEYWORDS, "MaxTransports").is_some_and(|row| row.name == "maxta"));
     }
 
     #[test]
     fn table_rows_are_complete() {
-        for row in keywords() {
-            assert!(row.about.ends_with('.') && !row.default.is_empty(), "{}", row.name);
-            assert!(!row.takes().is_empty());
+        for row in KEYWORDS {
+            assert!(row.description.ends_with('.') && !row.default.is_empty(), "{}", row.name);
+            assert!(!(row.value_description)().is_empty());
         }
-        for row in parameters() {
-            assert!(row.about.ends_with('.') && !row.default.is_empty(), "{}", row.name);
+        for row in PARAMETERS {
+            assert!(row.description.ends_with('.') && !row.default.is_empty(), "{}", row.name);
             assert!(row.name.starts_with("PARAM"));
         }
     }
@@ -667,8 +199,8 @@ mod tests {
     }
 
     /// A user other than root, on a system without accounts.
-    fn ordinary_user() -> Context {
-        Context::without_rights(Zenv::from_pairs([
+    fn ordinary_user() -> ConfigContext {
+        ConfigContext::unprivileged(Zenv::from_pairs([
             ("MAILBOXES", "/home/me/mail"),
             ("MAILQPORT", "1740"),
         ]))
@@ -709,7 +241,7 @@ mod tests {
         for channel in ["local", "hold", "discard", "bitbucket", "smtp"] {
             let clause = |config: &Config| {
                 let clause = config.select(channel.as_bytes(), b"host").expect(channel);
-                Clause { place: config.place(0), lines: BTreeMap::new(), ..(*clause).clone() }
+                Clause { location: config.location(0), lines: BTreeMap::new(), ..(*clause).clone() }
             };
             assert_eq!(clause(&config), clause(&again), "{channel}");
         }
@@ -729,7 +261,7 @@ mod tests {
                 _ => line.to_string() + "\n",
             })
             .collect();
-        let context = Context {
+        let context = ConfigContext {
             zenv: Zenv::from_pairs([
                 ("MAILBOXES", "/m"),
                 ("MAILQPORT", "1"),

@@ -1,50 +1,61 @@
-//! The configuration file, `scheduler.cf`: its syntax, its values, and the effective clauses.
+//! The configuration: what the file `scheduler.cf` and the ZENV file say.
 //!
 //! ```text
-//! text ──syntax──► words ──build──► Config ──select(channel, host)──► Rc<Clause>
-//!                             │
-//!                  keywords, parameters: tables of everything that can be set
-//!                  units, pattern, command, variables: the syntax of values
+//! text ──syntax──► entries ──build──► Config ──select(channel, host)──► Rc<Clause>
+//!                               │
+//!                    keywords, parameters: tables of everything that can be set
+//!                    kinds: the syntax of values
 //! ```
 //!
-//! Parsing is a pure function of the file's text and a [`Context`].
-//! All errors and warnings are collected with their positions.
-//! A file with an error yields no configuration.
-//! The module does not depend on how the scheduler uses a value.
+//! This crate decides which settings a destination has, and which mistakes make a file unusable.
+//! Parsing is a pure function of the file's text and a [`ConfigContext`]. All errors and warnings
+//! are collected with their positions; a file with an error yields no configuration.
+//!
+//! It must not know how the scheduler uses a value, nor ask the system for anything but the two
+//! files. Begin with [`Config::parse`]; a new keyword is a row in `keywords.rs` and a field of
+//! [`Clause`].
 
-mod build;
-mod clause;
-mod command;
+#![warn(unreachable_pub)]
+
+// From text to entries, and what is wrong with them.
 mod diagnostic;
-mod flow;
+mod syntax;
+
+// What can be set: rows of two tables.
 mod keywords;
 mod parameters;
+mod table;
+
+// What values look like.
+mod command;
+mod flow;
+mod kinds;
 mod pattern;
-mod select;
-mod show;
-mod syntax;
 mod units;
 mod value;
 mod variables;
 
+// From entries to the clause of a destination.
+mod build;
+mod clause;
+mod select;
+mod show;
+
 #[cfg(test)]
 mod tests;
 
-pub use clause::{Clause, ClauseId, Niceness, Place};
+pub use clause::{Clause, ClauseId, Niceness, SourceLocation};
 pub use command::{Command, Expanded};
-pub use diagnostic::{Diagnostic, Position, Severity, ValueError};
+pub use diagnostic::{Diagnostic, ValueError};
 pub use flow::{Feedback, Flow, Rate, WindowKey};
-pub use keywords::{Keyword, Status, keywords};
-pub use parameters::{
-    BindAddress, MailqSocket, MemoryLimits, ParameterKeyword, Parameters, TcpPort, parameters,
-};
+pub use parameters::{BindAddress, MailqSocket, MemoryLimits, Parameters, TcpPort};
 pub use pattern::{Name, Pattern};
-pub use units::{Interval, parse_interval};
+pub use units::parse_interval;
 pub use variables::Zenv;
 pub use zsched_format::priority::MailPriority;
 
-use clause::Identity;
-use diagnostic::Report;
+use clause::DefaultAccounts;
+use diagnostic::DiagnosticSink;
 use select::WrittenClause;
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -60,7 +71,7 @@ use std::rc::Rc;
 pub const EXAMPLE: &str = include_str!("../../scheduler.cf.example");
 
 /// Maximum size of a configuration file, in bytes.
-const LARGEST_FILE: u64 = 1 << 20;
+const MAX_FILE_SIZE: u64 = 1 << 20;
 /// U+FEFF in UTF-8.
 const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 
@@ -79,14 +90,14 @@ pub struct Config {
     /// The last line that sets each parameter.
     parameter_lines: HashMap<&'static str, u32>,
     clauses: Vec<WrittenClause>,
-    identity: Identity,
+    default_accounts: DefaultAccounts,
     /// Cache of the effective clauses, by the indices of the written clauses in their chain.
     effective: RefCell<HashMap<Box<[u32]>, Rc<Clause>>>,
 }
 
 /// A configuration and the warnings about it.
 #[derive(Debug)]
-pub struct Loaded {
+pub struct LoadedConfig {
     /// The configuration.
     pub config: Config,
     /// The warnings, in the order of the file.
@@ -98,9 +109,9 @@ pub struct Loaded {
 /// Returns `Ok(None)` if there is none, and an error if it cannot be looked up now.
 pub type FindId = fn(&str) -> io::Result<Option<u32>>;
 
-/// What parsing needs to know about the process and the system.
+/// What parsing needs from the process and the system.
 #[derive(Clone, Debug)]
-pub struct Context {
+pub struct ConfigContext {
     /// The variables for `${NAME}`.
     pub zenv: Zenv,
     /// True if the scheduler can run agents as other users.
@@ -115,12 +126,12 @@ pub struct Context {
     pub group_id: FindId,
 }
 
-impl Context {
+impl ConfigContext {
     /// A context without root rights and without accounts.
     ///
     /// It is for reading a configuration that does not belong to this system.
-    pub fn without_rights(zenv: Zenv) -> Context {
-        Context {
+    pub fn unprivileged(zenv: Zenv) -> ConfigContext {
+        ConfigContext {
             zenv,
             is_root: false,
             effective_user: 1000,
@@ -132,19 +143,10 @@ impl Context {
 }
 
 impl Config {
-    /// Returns true if a clause has exactly this pattern, `channel/host`.
-    pub fn has_pattern(&self, pattern: &str) -> bool {
-        let (channel, host) = pattern.split_once('/').unwrap_or((pattern, "*"));
-        let is_it = |clause: &WrittenClause| {
-            clause.pattern.channel.text == channel && clause.pattern.host.text == host
-        };
-        self.clauses.iter().any(is_it)
-    }
-
     /// Reads a configuration file.
     ///
     /// On failure, returns all errors and warnings.
-    pub fn load(path: &Path, context: &Context) -> Result<Loaded, Vec<Diagnostic>> {
+    pub fn load(path: &Path, context: &ConfigContext) -> Result<LoadedConfig, Vec<Diagnostic>> {
         let text = read(path).map_err(|error| vec![error])?;
         Config::parse(path, &text, context)
     }
@@ -155,27 +157,29 @@ impl Config {
     pub fn parse(
         file_name: &Path,
         text: &[u8],
-        context: &Context,
-    ) -> Result<Loaded, Vec<Diagnostic>> {
-        if text.len() as u64 > LARGEST_FILE {
+        context: &ConfigContext,
+    ) -> Result<LoadedConfig, Vec<Diagnostic>> {
+        if text.len() as u64 > MAX_FILE_SIZE {
             return Err(vec![Diagnostic::of_file(file_name, "the file is larger than 1 MiB")]);
         }
         // Some editors begin a file with an invisible byte order mark.
         let text = text.strip_prefix(BYTE_ORDER_MARK).unwrap_or(text);
         let file: Rc<Path> = file_name.into();
-        let mut report = Report::new(Rc::clone(&file), text);
-        let entries = syntax::read(text, &mut report);
-        let mut config = build::build(file, entries, context, &mut report);
+        let mut sink = DiagnosticSink::new(Rc::clone(&file), text);
+        let entries = syntax::read(text, &mut sink);
+        let mut config = build::build(file, entries, context, &mut sink);
         config.text = text.into();
-        let is_usable = report.is_usable();
-        let diagnostics = report.finish();
-        if is_usable { Ok(Loaded { config, warnings: diagnostics }) } else { Err(diagnostics) }
+        let is_usable = sink.is_usable();
+        let diagnostics = sink.finish();
+        if is_usable {
+            Ok(LoadedConfig { config, warnings: diagnostics })
+        } else {
+            Err(diagnostics)
+        }
     }
-}
 
-impl Config {
     /// A configuration without clauses, used until the real one is loaded.
-    pub fn none() -> Rc<Config> {
+    pub fn empty() -> Rc<Config> {
         Rc::new(Config {
             parameters: Parameters::default(),
             scheduler_niceness: None,
@@ -183,7 +187,7 @@ impl Config {
             text: Rc::default(),
             parameter_lines: HashMap::new(),
             clauses: Vec::new(),
-            identity: Identity::default(),
+            default_accounts: DefaultAccounts::default(),
             effective: RefCell::default(),
         })
     }
@@ -196,6 +200,15 @@ impl Config {
     /// The text of the file.
     pub fn text(&self) -> &[u8] {
         &self.text
+    }
+
+    /// Returns true if a clause has exactly this pattern, `channel/host`.
+    pub fn has_pattern(&self, pattern: &str) -> bool {
+        let (channel, host) = pattern.split_once('/').unwrap_or((pattern, "*"));
+        let is_it = |clause: &WrittenClause| {
+            clause.pattern.channel.text == channel && clause.pattern.host.text == host
+        };
+        self.clauses.iter().any(is_it)
     }
 }
 
@@ -213,6 +226,6 @@ fn contents(path: &Path) -> io::Result<Vec<u8>> {
         return Err(io::Error::other("it is not a regular file"));
     }
     let mut text = Vec::new();
-    File::open(path)?.take(LARGEST_FILE + 1).read_to_end(&mut text)?;
+    File::open(path)?.take(MAX_FILE_SIZE + 1).read_to_end(&mut text)?;
     Ok(text)
 }

@@ -1,12 +1,13 @@
 //! `PARAM…` assignments: the settings of the scheduler as a whole.
 
 use super::diagnostic::{ValueError, quote};
-use super::keywords::Status;
-use super::units::{Interval, parse_number};
-use super::value::nonzero_interval;
+use super::kinds::{NONZERO_INTERVAL, Syntax, syntax};
+use super::table::{Keyword, table};
+use super::units::parse_number;
+use super::value::Shown;
 use std::fmt;
 use std::net::IpAddr;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
 /// Default of `PARAMglobal-report-interval`, in seconds.
@@ -188,7 +189,10 @@ fn unix_path(text: &str) -> Result<PathBuf, ValueError> {
         return Ok(PathBuf::from(path));
     }
     let at = text.len() - path.len();
-    Err(ValueError::new(at, format!("{} is no path of a socket, such as UNIX:/path", quote(path))))
+    Err(ValueError::new(
+        at,
+        format!("{} is not the path of a socket, such as UNIX:/path", quote(path)),
+    ))
 }
 
 fn tcp_port(text: &str) -> Result<TcpPort, String> {
@@ -217,181 +221,49 @@ fn bind_address(text: &str) -> Result<BindAddress, String> {
         .map_err(|_| format!("{} is neither an address nor `any`", quote(text)))
 }
 
-/// A parameter, as the table describes it.
-#[derive(Debug)]
-pub struct ParameterKeyword {
-    /// Its name with the prefix, which the file may write in upper or lower case.
-    pub name: &'static str,
-    /// Other names for the same thing.
-    pub aliases: &'static [&'static str],
-    /// Its default.
-    pub default: &'static str,
-    /// Short description of its value.
-    pub takes: &'static str,
-    /// Description in one sentence.
-    pub about: &'static str,
-    /// How far it is implemented.
-    pub status: Status,
-    /// Parses and sets a value.
-    pub(super) set: fn(&mut Parameters, &str) -> Result<(), ValueError>,
-    /// The value in force, if there is one.
-    pub(super) get: fn(&Parameters) -> Option<String>,
-}
-
-impl ParameterKeyword {
-    /// All its names.
-    pub fn names(&self) -> impl Iterator<Item = &'static str> + use<> {
-        std::iter::once(self.name).chain(self.aliases.iter().copied())
-    }
-}
+/// A path.
+const PATH: Syntax<PathBuf> = syntax("a path", |input| match input.text {
+    "" => Err(ValueError::new(0, "a path is needed here")),
+    path => Ok(path.into()),
+});
+/// The path of a Unix socket.
+const UNIX_PATH: Syntax<PathBuf> = syntax("a path", |input| unix_path(input.text));
+/// The socket for MAILQ clients.
+const MAILQ_SOCKET: Syntax<MailqSocket> =
+    syntax("a socket", |input| MailqSocket::parse(input.text));
+/// A switch: any number but 0 is "yes".
+const SWITCH: Syntax<bool> = syntax("0 or 1", |input| Ok(parse_number(input.text)? != 0));
+/// A number greater than 0.
+const POSITIVE: Syntax<u32> = syntax("a number", |input| {
+    let positive = u32::try_from(parse_number(input.text)?).ok().filter(|number| *number > 0);
+    positive.ok_or_else(|| ValueError::new(0, "a number above 0 is needed here"))
+});
 
 /// All parameters, in alphabetic order.
-pub fn parameters() -> &'static [ParameterKeyword] {
-    PARAMETERS
-}
-
-/// The parameter with this name or alias, in upper or lower case.
-pub(super) fn find(name: &str) -> Option<&'static ParameterKeyword> {
-    PARAMETERS.iter().find(|row| row.names().any(|known| known.eq_ignore_ascii_case(name)))
-}
-
-fn path(text: &str) -> Result<PathBuf, ValueError> {
-    if text.is_empty() {
-        return Err(ValueError::new(0, "a path is needed here"));
-    }
-    Ok(PathBuf::from(text))
-}
-
-/// Parses a switch: any number but 0 is "yes".
-fn switch(text: &str) -> Result<bool, ValueError> {
-    parse_number(text).map(|number| number != 0)
-}
-
-/// Parses a number greater than 0.
-fn positive(text: &str) -> Result<u32, ValueError> {
-    let number = parse_number(text)?;
-    let positive = u32::try_from(number).ok().filter(|number| *number > 0);
-    positive.ok_or_else(|| ValueError::new(0, "a number above 0 is needed here"))
-}
-
-fn shown_path(path: Option<&Path>) -> Option<String> {
-    path.map(|path| path.display().to_string())
-}
-
-fn shown_switch(is_on: bool) -> Option<String> {
-    Some(i32::from(is_on).to_string())
-}
-
-static PARAMETERS: &[ParameterKeyword] = &[
-    ParameterKeyword {
-        name: "PARAMauthfile",
-        aliases: &[],
-        default: "none",
-        takes: "a path",
-        about: "The accounts of MAILQ version 2; without it, version 1 is spoken.",
-        status: Status::Supported,
-        set: |parameters, text| path(text).map(|path| parameters.auth_file = Some(path)),
-        get: |parameters| shown_path(parameters.auth_file.as_deref()),
-    },
-    ParameterKeyword {
-        name: "PARAMglobal-report-interval",
-        aliases: &[],
-        default: "5m",
-        takes: "an interval",
-        about: "Time between reports of failures while other recipients of a message still wait.",
-        status: Status::Supported,
-        set: |parameters, text| {
-            nonzero_interval(text).map(|span| parameters.global_report_interval = span)
-        },
-        get: |parameters| Some(Interval(parameters.global_report_interval).to_string()),
-    },
-    ParameterKeyword {
-        name: "PARAMmailq-trust-network",
-        aliases: &[],
-        default: "0",
-        takes: "0 or 1",
-        about: "Let other hosts log in to MAILQ with passwords that are kept as they are, and see the \
-                queue without a login where there are no accounts.",
-        status: Status::Supported,
-        set: |parameters, text| switch(text).map(|is_on| parameters.mailq_trust_network = is_on),
-        get: |parameters| shown_switch(parameters.mailq_trust_network),
-    },
-    ParameterKeyword {
-        name: "PARAMmailqsock",
-        aliases: &["PARAMmailqpath"],
-        default: "TCP:mailq, which is port 174",
-        takes: "a socket",
-        about: "Where MAILQ clients connect.",
-        status: Status::Supported,
-        set: |parameters, text| {
-            MailqSocket::parse(text).map(|socket| parameters.mailq_socket = Some(socket))
-        },
-        get: |parameters| parameters.mailq_socket.as_ref().map(MailqSocket::to_string),
-    },
-    ParameterKeyword {
-        name: "PARAMmessage-active-limit",
-        aliases: &[],
-        default: "none; 20000 where another limit on memory is set",
-        takes: "a number",
-        about: "Messages in memory at a time; the others rest on disk.",
-        status: Status::Supported,
-        set: |parameters, text| {
-            positive(text).map(|limit| parameters.message_active_limit = Some(limit))
-        },
-        get: |parameters| parameters.message_active_limit.map(|limit| limit.to_string()),
-    },
-    ParameterKeyword {
-        name: "PARAMmessage-recipient-limit",
-        aliases: &[],
-        default: "none; 20000 where another limit on memory is set",
-        takes: "a number",
-        about: "Recipients in memory, as far as they come with the first part of a message.",
-        status: Status::Supported,
-        set: |parameters, text| {
-            positive(text).map(|limit| parameters.message_recipient_limit = Some(limit))
-        },
-        get: |parameters| parameters.message_recipient_limit.map(|limit| limit.to_string()),
-    },
-    ParameterKeyword {
-        name: "PARAMmessage-recipient-minimum",
-        aliases: &[],
-        default: "none; 10 where another limit on memory is set",
-        takes: "a number",
-        about: "Recipients of each message that are read whatever the other limits.",
-        status: Status::Supported,
-        set: |parameters, text| {
-            positive(text).map(|limit| parameters.message_recipient_minimum = Some(limit))
-        },
-        get: |parameters| parameters.message_recipient_minimum.map(|limit| limit.to_string()),
-    },
-    ParameterKeyword {
-        name: "PARAMmsgwriteasync",
-        aliases: &[],
-        default: "0",
-        takes: "0 or 1",
-        about: "Do not wait for the disk when reports are submitted: faster, and they may be lost.",
-        status: Status::Supported,
-        set: |parameters, text| switch(text).map(|is_on| parameters.write_async = is_on),
-        get: |parameters| shown_switch(parameters.write_async),
-    },
-    ParameterKeyword {
-        name: "PARAMnotifysock",
-        aliases: &[],
-        default: "SCHEDULERNOTIFY of the ZENV file, else .scheduler.notify in POSTOFFICE",
-        takes: "a path",
-        about: "The socket that routers send notices of new messages to.",
-        status: Status::Supported,
-        set: |parameters, text| unix_path(text).map(|path| parameters.notify_socket = Some(path)),
-        get: |parameters| shown_path(parameters.notify_socket.as_deref()),
-    },
-    ParameterKeyword {
-        name: "PARAMstore-error-on-error",
-        aliases: &[],
-        default: "0",
-        takes: "0 or 1",
-        about: "Keep reports that cannot be sent to anybody in the folder postman of POSTOFFICE.",
-        status: Status::Supported,
-        set: |parameters, text| switch(text).map(|is_on| parameters.store_error_on_error = is_on),
-        get: |parameters| shown_switch(parameters.store_error_on_error),
-    },
-];
+pub(crate) static PARAMETERS: &[Keyword<Parameters>] = table! { Parameters:
+    /// The accounts of MAILQ version 2; without it, MAILQ is version 1.
+    "PARAMauthfile": PATH, "none" => auth_file;
+    /// Time between reports of failures while other recipients of a message still wait.
+    "PARAMglobal-report-interval": NONZERO_INTERVAL, "5m" => global_report_interval;
+    /// Other hosts may use passwords kept as plain text; without accounts they see the queue, too.
+    "PARAMmailq-trust-network": SWITCH, "0" => mailq_trust_network or zero;
+    /// The socket to which MAILQ clients connect.
+    "PARAMmailqsock" | "PARAMmailqpath": MAILQ_SOCKET, "TCP:mailq, which is port 174"
+        => mailq_socket;
+    /// Maximum number of messages in memory; the others are on disk only.
+    "PARAMmessage-active-limit": POSITIVE, "none; 20000 where another limit on memory is set"
+        => message_active_limit;
+    /// Maximum number of recipients in memory that come with the first chunk of a message.
+    "PARAMmessage-recipient-limit": POSITIVE, "none; 20000 where another limit on memory is set"
+        => message_recipient_limit;
+    /// Number of recipients of each message that are read in any case.
+    "PARAMmessage-recipient-minimum": POSITIVE, "none; 10 where another limit on memory is set"
+        => message_recipient_minimum;
+    /// Do not wait for the disk when reports are submitted: faster, but they may be lost.
+    "PARAMmsgwriteasync": SWITCH, "0" => write_async or zero;
+    /// The socket to which routers send notices of new messages.
+    "PARAMnotifysock": UNIX_PATH,
+        "SCHEDULERNOTIFY of the ZENV file, else .scheduler.notify in POSTOFFICE" => notify_socket;
+    /// Keep reports that cannot be sent in the folder postman of POSTOFFICE.
+    "PARAMstore-error-on-error": SWITCH, "0" => store_error_on_error or zero;
+};

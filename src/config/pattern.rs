@@ -21,7 +21,7 @@ use nom::{IResult, Offset, Parser};
 use std::borrow::Cow;
 
 /// Maximum length of a pattern, in bytes; a domain name has at most 255.
-const LONGEST_PATTERN: usize = 1024;
+const MAX_PATTERN_LEN: usize = 1024;
 
 /// Selects the destinations of a clause.
 #[derive(Clone, Debug)]
@@ -35,8 +35,8 @@ pub struct Pattern {
 impl Pattern {
     /// Parses a pattern. Probable mistakes are added to `warnings`.
     pub fn parse(text: &str, warnings: &mut Vec<ValueError>) -> Result<Pattern, ValueError> {
-        if text.len() > LONGEST_PATTERN {
-            let message = format!("a pattern of more than {LONGEST_PATTERN} bytes");
+        if text.len() > MAX_PATTERN_LEN {
+            let message = format!("a pattern of more than {MAX_PATTERN_LEN} bytes");
             return Err(ValueError::new(0, message));
         }
         let (channel, host) = text.split_once('/').unwrap_or((text, ""));
@@ -88,7 +88,7 @@ enum Matcher {
     Literal(String),
     Glob(glob::Pattern),
     /// `start{a,b}`: a name that ends with one of the texts, and matches `start` before it.
-    Endings(glob::Pattern, Vec<String>),
+    Suffixes(glob::Pattern, Vec<String>),
 }
 
 impl Glob {
@@ -98,7 +98,7 @@ impl Glob {
         start: usize,
         warnings: &mut Vec<ValueError>,
     ) -> Result<Glob, ValueError> {
-        let elements = elements(text).map_err(|error| error.moved(start))?;
+        let elements = elements(text).map_err(|error| error.offset_by(start))?;
         warnings.extend(elements.iter().filter_map(|(at, element)| element.warning(start + at)));
         let matcher = matcher(&elements).map_err(|error| {
             ValueError::new(start, format!("the pattern {} is refused: {error}", quote(text)))
@@ -114,7 +114,7 @@ impl Glob {
             Matcher::Nothing => false,
             Matcher::Literal(text) => text == name,
             Matcher::Glob(pattern) => pattern.matches(name),
-            Matcher::Endings(start, endings) => endings
+            Matcher::Suffixes(start, endings) => endings
                 .iter()
                 .filter_map(|ending| name.strip_suffix(ending.as_str()))
                 .any(|rest| start.matches(rest)),
@@ -136,14 +136,14 @@ impl Glob {
 #[derive(Clone, Copy, Debug)]
 enum Element<'a> {
     AnyText,
-    AnyOne,
+    AnyChar,
     Literal(char),
     Set {
         is_negated: bool,
         members: &'a str,
     },
     /// The texts between the braces, with their commas, and the text after the braces.
-    Endings(&'a str, &'a str),
+    Suffixes(&'a str, &'a str),
 }
 
 /// Splits a pattern into elements, each with its byte offset.
@@ -156,7 +156,7 @@ fn elements(text: &str) -> Result<Vec<(usize, Element<'_>)>, ValueError> {
             let message = match first {
                 '[' => "this `[` has no `]`; a plain one is written `\\[`",
                 '{' => "this `{` has no `}`; a plain one is written `\\{`",
-                _ => "a character is missing behind this `\\`; a plain one is written `\\\\`",
+                _ => "a character is missing after this `\\`; a plain one is written `\\\\`",
             };
             ValueError::new(at, message)
         };
@@ -175,11 +175,11 @@ fn element(input: &str) -> IResult<&str, Element<'_>> {
     );
     let endings = map(
         (delimited(char('{'), until('}'), char('}')), rest),
-        |(members, ignored): (&str, &str)| Element::Endings(members, ignored),
+        |(members, ignored): (&str, &str)| Element::Suffixes(members, ignored),
     );
     alt((
         value(Element::AnyText, take_while1(|c| c == '*')),
-        value(Element::AnyOne, char('?')),
+        value(Element::AnyChar, char('?')),
         map(preceded(char('\\'), anychar), Element::Literal),
         set,
         endings,
@@ -204,12 +204,12 @@ impl Element<'_> {
                     "this is any one of these characters; an address is written `\\[{members}\\]`"
                 )
             }
-            Element::Endings(members, ignored) if !ignored.is_empty() => {
+            Element::Suffixes(members, ignored) if !ignored.is_empty() => {
                 let ignored_at = at + members.len() + "{}".len();
-                let message = format!("{} behind the braces is ignored", quote(ignored));
+                let message = format!("{} after the braces is ignored", quote(ignored));
                 return Some(ValueError::new(ignored_at, message));
             }
-            Element::Endings(members, _) if members.chars().any(char::is_uppercase) => {
+            Element::Suffixes(members, _) if members.chars().any(char::is_uppercase) => {
                 "names are compared in lower case, so capitals never match".to_string()
             }
             _ => return None,
@@ -235,13 +235,13 @@ fn matcher(elements: &[(usize, Element<'_>)]) -> Result<Matcher, glob::PatternEr
                 continue;
             }
             Element::AnyText => translated.push('*'),
-            Element::AnyOne => translated.push('?'),
+            Element::AnyChar => translated.push('?'),
             Element::Set { members: "", is_negated: false } => return Ok(Matcher::Nothing),
             Element::Set { members: "", is_negated: true } => translated.push('?'),
             Element::Set { members, is_negated } => push_set(&mut translated, members, is_negated),
-            Element::Endings(members, _) => {
+            Element::Suffixes(members, _) => {
                 let endings = members.split(',').map(str::to_string).collect();
-                return Ok(Matcher::Endings(glob::Pattern::new(&translated)?, endings));
+                return Ok(Matcher::Suffixes(glob::Pattern::new(&translated)?, endings));
             }
         }
         literal = None;
@@ -419,7 +419,7 @@ mod tests {
             ("/a", 0, "no channel before the slash; * stands for any"),
             ("c/[ab", 2, "this `[` has no `]`; a plain one is written `\\[`"),
             ("c/x{a,b", 3, "this `{` has no `}`; a plain one is written `\\{`"),
-            ("c/x\\", 3, "a character is missing behind this `\\`; a plain one is written `\\\\`"),
+            ("c/x\\", 3, "a character is missing after this `\\`; a plain one is written `\\\\`"),
         ] {
             let error = Pattern::parse(text, &mut Vec::new()).expect_err(text);
             assert_eq!(error, ValueError::new(at, message), "{text}");
@@ -433,7 +433,7 @@ mod tests {
             ("c/a.Test", 4, "capital `T`"),
             ("c/[127.0.0.1]", 2, "`\\[127.0.0.1\\]`"),
             ("c/[ipv6:::1]", 2, "address"),
-            ("c/x.{a,b}y", 9, "`y` behind the braces"),
+            ("c/x.{a,b}y", 9, "`y` after the braces"),
             ("c/{A,b}", 2, "capitals"),
             ("c/[]x", 2, "without members"),
         ] {

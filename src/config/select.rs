@@ -13,15 +13,14 @@
 //!
 //! The original uses only the first match, except for `*/*`; see `docs/zmailer.md`.
 
-use super::clause::{Clause, ClauseId, Draft, Place};
+use super::clause::{Clause, ClauseDraft, ClauseId, Setting, SourceLocation};
 use super::pattern::{Name, Pattern};
-use super::value::{Setting, Value};
 use super::{Command, Config};
 use std::rc::Rc;
 
 /// A clause of the file. An empty clause has the settings of the next one that has any.
 #[derive(Debug)]
-pub(super) struct WrittenClause {
+pub(crate) struct WrittenClause {
     pub pattern: Pattern,
     /// Byte offset of the pattern in the file.
     pub start: usize,
@@ -38,8 +37,8 @@ impl WrittenClause {
     }
 
     /// Returns true if the clause has a command, so that matching ends at it.
-    pub fn has_command(&self) -> bool {
-        self.settings.iter().any(|setting| matches!(setting.value, Value::Command(_)))
+    pub(crate) fn has_command(&self) -> bool {
+        self.names(&["command"])
     }
 }
 
@@ -74,7 +73,7 @@ impl Config {
     ///
     /// Must be called before any clause is selected.
     /// Returns false if the chains do not fit this file.
-    pub fn recall_chains(&self, chains: Vec<Box<[u32]>>) -> bool {
+    pub fn restore_chains(&self, chains: Vec<Box<[u32]>>) -> bool {
         let fits = chains
             .iter()
             .all(|chain| chain.iter().all(|index| (*index as usize) < self.clauses.len()));
@@ -90,7 +89,7 @@ impl Config {
         }
         let mut effective = self.effective.borrow_mut();
         let id = ClauseId(effective.len() as u32);
-        let clause = Rc::new(Clause { id, ..self.resolve(&chain) });
+        let clause = Rc::new(Clause { id, ..self.resolve(&chain).clause });
         effective.insert(chain.into(), Rc::clone(&clause));
         clause
     }
@@ -100,7 +99,7 @@ impl Config {
     /// They end with the first clause that has a command.
     ///
     /// Of the clauses without settings only the last is included, and only if there is no other.
-    pub(super) fn chain(&self, channel: &[u8], host: &[u8]) -> Option<Vec<u32>> {
+    pub(crate) fn chain(&self, channel: &[u8], host: &[u8]) -> Option<Vec<u32>> {
         let (channel, host) = (Name::new(channel), Name::new(host));
         let mut chain = Vec::new();
         let mut silent = None;
@@ -124,15 +123,15 @@ impl Config {
     }
 
     /// Combines a chain of clauses.
-    pub(super) fn resolve(&self, chain: &[u32]) -> Clause {
+    pub(crate) fn resolve(&self, chain: &[u32]) -> ClauseDraft {
         let chain: Vec<&WrittenClause> =
             chain.iter().map(|index| &self.clauses[*index as usize]).collect();
         let with_command = chain.iter().rfind(|clause| clause.has_command());
         let particular = || chain.iter().rfind(|clause| !clause.pattern.matches_everything());
         let deciding = with_command.or_else(particular).or(chain.last());
         let line = deciding.map_or(0, |clause| clause.line);
-        let mut draft = self.draft();
-        draft.clause.place = self.place(line);
+        let mut draft = self.new_draft();
+        draft.clause.location = self.location(line);
         if let Some(deciding) = deciding {
             draft.clause.channel_pattern.clone_from(&deciding.pattern.channel.text);
             draft.clause.host_pattern.clone_from(&deciding.pattern.host.text);
@@ -149,25 +148,28 @@ impl Config {
                 }
             };
         }
-        draft.finish()
+        draft.finish();
+        draft
     }
 
     /// All commands, with their positions.
-    pub fn commands(&self) -> Vec<(Place, &Command)> {
+    pub fn commands(&self) -> Vec<(SourceLocation, Command)> {
         let settings = self.clauses.iter().flat_map(|clause| clause.settings.iter());
-        let commands = settings.filter_map(|setting| match &setting.value {
-            Value::Command(command) => Some((self.place(setting.line), command)),
-            _ => None,
-        });
-        commands.collect()
+        let commands = settings.filter(|setting| setting.keyword.name == "command");
+        let command = |setting: &Setting| {
+            let mut draft = self.new_draft();
+            setting.apply(&mut draft);
+            Some((self.location(setting.line), draft.clause.command?))
+        };
+        commands.filter_map(command).collect()
     }
 
     /// A draft with nothing but defaults.
-    pub(super) fn draft(&self) -> Draft {
-        Draft::new(self.place(0), self.identity)
+    pub(crate) fn new_draft(&self) -> ClauseDraft {
+        ClauseDraft::new(self.location(0), self.default_accounts)
     }
 
-    pub(super) fn place(&self, line: u32) -> Place {
-        Place { file: Rc::clone(&self.file), line }
+    pub(crate) fn location(&self, line: u32) -> SourceLocation {
+        SourceLocation { file: Rc::clone(&self.file), line }
     }
 }

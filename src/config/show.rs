@@ -13,17 +13,17 @@
 //! Only what a clause inherits from those that match everything is shown.
 
 use super::Config;
-use super::clause::{Clause, Draft};
-use super::keywords::{Keyword, keywords};
-use super::parameters::parameters;
+use super::clause::{Clause, ClauseDraft};
+use super::keywords::KEYWORDS;
+use super::parameters::PARAMETERS;
 use super::select::WrittenClause;
-use super::value::Value;
+use super::table::{GetText, Keyword};
 use zsched_format::printable;
 
 /// Column where the comment with the source of a value begins, in characters.
 const SOURCE_COLUMN: usize = 48;
-/// Width of a TAB at the start of a line, in characters.
-const TAB: usize = 8;
+/// Width of a TAB_WIDTH at the start of a line, in characters.
+const TAB_WIDTH: usize = 8;
 
 impl Config {
     /// The effective configuration, in the syntax of the file.
@@ -33,9 +33,9 @@ impl Config {
     pub fn show(&self) -> String {
         let mut out = String::new();
         push_line(&mut out, "# The effective configuration", &self.file.display().to_string());
-        out.push_str("# What is commented out is inherited, or the default.\n\n");
+        out.push_str("# Settings that are commented out are inherited or defaults.\n\n");
         self.show_parameters(&mut out);
-        let mut inherited = self.draft();
+        let mut inherited = self.new_draft();
         for clause in &self.clauses {
             self.show_clause(clause, inherited.clone(), &mut out);
             if clause.pattern.matches_everything() {
@@ -50,19 +50,20 @@ impl Config {
     /// Returns `None` if no clause matches.
     pub fn show_destination(&self, channel: &[u8], host: &[u8]) -> Option<String> {
         let chain = self.chain(channel, host)?;
-        let clause = self.resolve(&chain);
+        let draft = self.resolve(&chain);
+        let clause = &draft.clause;
         let mut out = String::new();
         for index in &chain {
             let written = &self.clauses[*index as usize];
-            let source = self.place(written.line).to_string();
+            let source = self.location(written.line).to_string();
             push_line(&mut out, &format!("# {}", pattern_of(written)), &source);
         }
         push_line(&mut out, &format!("{}/{}", clause.channel_pattern, clause.host_pattern), "");
-        for keyword in keywords().iter().filter(|keyword| keyword.concerns_clauses()) {
-            match (keyword.get)(&clause) {
+        for (keyword, get) in shown_keywords() {
+            match get(&draft) {
                 Some(value) => {
                     let text = format!("\t{}", shown(keyword, &value));
-                    push_line(&mut out, &text, &self.source(keyword, &clause));
+                    push_line(&mut out, &text, &self.source(keyword, clause));
                 }
                 None => push_line(&mut out, &format!("\t#{}", keyword.name), "not set"),
             }
@@ -71,12 +72,12 @@ impl Config {
     }
 
     fn show_parameters(&self, out: &mut String) {
-        for row in parameters() {
-            let value = (row.get)(&self.parameters);
+        for row in PARAMETERS {
+            let value = row.get.and_then(|get| get(&self.parameters));
             match (value, self.parameter_lines.get(row.name)) {
                 (Some(value), Some(line)) => {
                     let text = format!("{}={}", row.name, quoted(&value));
-                    push_line(out, &text, &self.place(*line).to_string());
+                    push_line(out, &text, &self.location(*line).to_string());
                 }
                 (Some(value), None) => {
                     push_line(out, &format!("#{}={}", row.name, quoted(&value)), "default");
@@ -88,34 +89,34 @@ impl Config {
         }
     }
 
-    fn show_clause(&self, written: &WrittenClause, inherited: Draft, out: &mut String) {
+    fn show_clause(&self, written: &WrittenClause, inherited: ClauseDraft, out: &mut String) {
         out.push('\n');
-        push_line(out, &pattern_of(written), &self.place(written.line).to_string());
+        push_line(out, &pattern_of(written), &self.location(written.line).to_string());
         for (position, setting) in written.settings.iter().enumerate() {
             let is_overridden = written.settings[position + 1..]
                 .iter()
                 .any(|later| std::ptr::eq(later.keyword, setting.keyword));
             if !is_overridden {
-                let text = format!("\t{}", shown(setting.keyword, &setting.value));
-                push_line(out, &text, &self.place(setting.line).to_string());
+                let text = format!("\t{}", shown(setting.keyword, &setting.value.text));
+                push_line(out, &text, &self.location(setting.line).to_string());
             }
         }
         self.show_inherited(written, inherited, out);
     }
 
     /// Prints the inherited settings of a clause; `draft` has those of the earlier clauses.
-    fn show_inherited(&self, written: &WrittenClause, mut draft: Draft, out: &mut String) {
+    fn show_inherited(&self, written: &WrittenClause, mut draft: ClauseDraft, out: &mut String) {
         written.settings.iter().for_each(|setting| setting.apply(&mut draft));
-        let clause = draft.finish();
-        let is_own = |keyword: &Keyword| {
+        draft.finish();
+        let clause = &draft.clause;
+        let is_own = |keyword: &Keyword<ClauseDraft>| {
             written.settings.iter().any(|setting| std::ptr::eq(setting.keyword, keyword))
         };
-        let is_inherited = |keyword: &&Keyword| keyword.concerns_clauses() && !is_own(keyword);
-        for keyword in keywords().iter().filter(is_inherited) {
-            match (keyword.get)(&clause) {
+        for (keyword, get) in shown_keywords().filter(|(keyword, _)| !is_own(keyword)) {
+            match get(&draft) {
                 Some(value) => {
                     let text = format!("\t#{}", shown(keyword, &value));
-                    push_line(out, &text, &self.source(keyword, &clause));
+                    push_line(out, &text, &self.source(keyword, clause));
                 }
                 None => {
                     let default = format!("default: {}", keyword.default);
@@ -126,9 +127,9 @@ impl Config {
     }
 
     /// The source of the value of a keyword.
-    fn source(&self, keyword: &Keyword, clause: &Clause) -> String {
+    fn source(&self, keyword: &Keyword<ClauseDraft>, clause: &Clause) -> String {
         let line = clause.lines.get(keyword.name);
-        line.map_or("default".to_string(), |line| self.place(*line).to_string())
+        line.map_or("default".to_string(), |line| self.location(*line).to_string())
     }
 }
 
@@ -136,10 +137,15 @@ fn pattern_of(clause: &WrittenClause) -> String {
     format!("{}/{}", clause.pattern.channel.text, clause.pattern.host.text)
 }
 
-fn shown(keyword: &Keyword, value: &Value) -> String {
-    match value {
-        Value::Flag => keyword.name.to_string(),
-        value => format!("{}={}", keyword.name, quoted(&value.to_string())),
+/// The keywords that effective clauses have a value for, each with the function that returns it.
+fn shown_keywords() -> impl Iterator<Item = (&'static Keyword<ClauseDraft>, GetText<ClauseDraft>)> {
+    KEYWORDS.iter().filter_map(|keyword| Some((keyword, keyword.get?)))
+}
+
+fn shown(keyword: &Keyword<ClauseDraft>, value: &str) -> String {
+    match keyword.is_flag() {
+        true => keyword.name.to_string(),
+        false => format!("{}={}", keyword.name, quoted(value)),
     }
 }
 
@@ -156,7 +162,7 @@ fn quoted(value: &str) -> String {
 
 /// Appends a line with a comment that names its source.
 fn push_line(out: &mut String, text: &str, source: &str) {
-    let width: usize = text.chars().map(|c| if c == '\t' { TAB } else { 1 }).sum();
+    let width: usize = text.chars().map(|c| if c == '\t' { TAB_WIDTH } else { 1 }).sum();
     let blanks = SOURCE_COLUMN.saturating_sub(width).max(1);
     out.push_str(text);
     if !source.is_empty() {

@@ -12,7 +12,7 @@
 //! A value ends at the next blank, or runs from quote to quote.
 //! Inside quotes, a backslash at the end of a line joins the next line to it.
 
-use super::diagnostic::{Report, quote};
+use super::diagnostic::{DiagnosticSink, quote};
 use nom::branch::alt;
 use nom::bytes::complete::{is_not, tag, take_while, take_while1};
 use nom::character::complete::{char, line_ending};
@@ -27,9 +27,9 @@ const PARAMETER_PREFIX: &str = "PARAM";
 
 /// One entry of the file.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Entry {
+pub(crate) enum FileEntry {
     /// A selection pattern: a new clause begins.
-    Pattern(Text),
+    Pattern(MappedText),
     /// A `PARAM…` assignment.
     Parameter(Assignment),
     /// A keyword of the current clause.
@@ -38,23 +38,23 @@ pub(super) enum Entry {
 
 /// A name, with the value assigned to it, if any.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Assignment {
-    pub name: Text,
-    pub value: Option<Text>,
+pub(crate) struct Assignment {
+    pub name: MappedText,
+    pub value: Option<MappedText>,
 }
 
 /// A text that maps each of its bytes to an offset in the file.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Text {
+pub(crate) struct MappedText {
     text: String,
     /// Offset in the file where it begins.
     start: usize,
     /// Points where the text does not follow the file, in ascending order.
-    anchors: Vec<Anchor>,
+    anchors: Vec<OffsetAnchor>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Anchor {
+struct OffsetAnchor {
     /// First byte of the text that the anchor applies to.
     index: usize,
     /// Offset of that byte in the file.
@@ -65,24 +65,25 @@ struct Anchor {
     is_fixed: bool,
 }
 
-impl Text {
+impl MappedText {
     /// An empty text at a byte of the file.
-    pub fn new(start: usize) -> Text {
-        Text { text: String::new(), start, anchors: Vec::new() }
+    pub(crate) fn new(start: usize) -> MappedText {
+        MappedText { text: String::new(), start, anchors: Vec::new() }
     }
 
     /// Appends text that stands in the file unchanged, at `offset`.
-    pub fn push(&mut self, text: &str, offset: usize) {
+    pub(crate) fn push(&mut self, text: &str, offset: usize) {
         let index = self.text.len();
-        let goes_on = |last: &Anchor| !last.is_fixed && last.offset + index - last.index == offset;
+        let goes_on =
+            |last: &OffsetAnchor| !last.is_fixed && last.offset + index - last.index == offset;
         if !self.anchors.last().is_some_and(goes_on) {
-            self.anchors.push(Anchor { index, offset, is_fixed: false });
+            self.anchors.push(OffsetAnchor { index, offset, is_fixed: false });
         }
         self.text.push_str(text);
     }
 
     /// Appends a part of another text that contains no substitutes.
-    pub fn push_part(&mut self, other: &Text, part: Range<usize>) {
+    pub(crate) fn push_part(&mut self, other: &MappedText, part: Range<usize>) {
         let mut index = part.start;
         while index < part.end {
             let next = other.anchors.partition_point(|anchor| anchor.index <= index);
@@ -93,23 +94,23 @@ impl Text {
     }
 
     /// Appends text that replaces something else in the file, at `offset`.
-    pub fn push_substitute(&mut self, text: &str, offset: usize) {
-        self.anchors.push(Anchor { index: self.text.len(), offset, is_fixed: true });
+    pub(crate) fn push_substitute(&mut self, text: &str, offset: usize) {
+        self.anchors.push(OffsetAnchor { index: self.text.len(), offset, is_fixed: true });
         self.text.push_str(text);
     }
 
     /// The text as a string.
-    pub fn as_str(&self) -> &str {
+    pub(crate) fn as_str(&self) -> &str {
         &self.text
     }
 
     /// Offset in the file where the text begins.
-    pub fn start(&self) -> usize {
+    pub(crate) fn start(&self) -> usize {
         self.start
     }
 
     /// Offset in the file of a byte of the text.
-    pub fn offset_of(&self, index: usize) -> usize {
+    pub(crate) fn offset_of(&self, index: usize) -> usize {
         let next = self.anchors.partition_point(|anchor| anchor.index <= index);
         match self.anchors[..next].last() {
             None => self.start,
@@ -120,10 +121,10 @@ impl Text {
 }
 
 /// Reads the whole file. Malformed input is reported and skipped.
-pub(super) fn read(file: &[u8], report: &mut Report<'_>) -> Vec<Entry> {
-    let mut reader = Reader { file, report, entries: Vec::new() };
+pub(crate) fn read(file: &[u8], sink: &mut DiagnosticSink<'_>) -> Vec<FileEntry> {
+    let mut reader = Reader { file, sink, entries: Vec::new() };
     let mut rest = file;
-    while !rest.is_empty() && !reader.report.is_full() {
+    while !rest.is_empty() && !reader.sink.is_full() {
         rest = reader.line(rest);
     }
     reader.entries
@@ -131,8 +132,8 @@ pub(super) fn read(file: &[u8], report: &mut Report<'_>) -> Vec<Entry> {
 
 struct Reader<'f, 'r, 't> {
     file: &'f [u8],
-    report: &'r mut Report<'t>,
-    entries: Vec<Entry>,
+    sink: &'r mut DiagnosticSink<'t>,
+    entries: Vec<FileEntry>,
 }
 
 impl<'f> Reader<'f, '_, '_> {
@@ -149,7 +150,7 @@ impl<'f> Reader<'f, '_, '_> {
                 Some(_) => {
                     // A name or an equals sign is here, so each iteration consumes something.
                     let (after, assignment) = self.assignment(rest);
-                    self.entries.push(Entry::Setting(assignment));
+                    self.entries.push(FileEntry::Setting(assignment));
                     rest = after;
                 }
             }
@@ -165,7 +166,7 @@ impl<'f> Reader<'f, '_, '_> {
         let (pattern, rest) = split_while(line, |byte| is_word(byte) && byte != b'#');
         if !pattern.is_empty() {
             let pattern = self.text(self.offset(pattern), &[pattern]);
-            self.entries.push(Entry::Pattern(pattern));
+            self.entries.push(FileEntry::Pattern(pattern));
         }
         rest
     }
@@ -174,10 +175,10 @@ impl<'f> Reader<'f, '_, '_> {
         let (rest, assignment) = self.assignment(line);
         if assignment.name.as_str().len() == PARAMETER_PREFIX.len() {
             let message = "a parameter's name follows PARAM directly, without a blank";
-            self.report.error(assignment.name.start(), message);
+            self.sink.error(assignment.name.start(), message);
             return skip_line(rest);
         }
-        self.entries.push(Entry::Parameter(assignment));
+        self.entries.push(FileEntry::Parameter(assignment));
         rest
     }
 
@@ -192,23 +193,23 @@ impl<'f> Reader<'f, '_, '_> {
         (after, Assignment { name, value: value.map(|value| self.value(&value)) })
     }
 
-    fn value(&mut self, value: &Value<'f>) -> Text {
+    fn value(&mut self, value: &Value<'f>) -> MappedText {
         let start = self.offset(value.from);
         if !value.is_closed {
-            self.report.error(start, "this quote is not closed on its line");
+            self.sink.error(start, "this quote is not closed on its line");
         }
         self.text(start, &value.pieces)
     }
 
     /// Joins pieces of the file to a text. Invalid UTF-8 and control characters are errors.
-    fn text(&mut self, start: usize, pieces: &[&'f [u8]]) -> Text {
-        let mut text = Text::new(start);
+    fn text(&mut self, start: usize, pieces: &[&'f [u8]]) -> MappedText {
+        let mut text = MappedText::new(start);
         for piece in pieces {
             let offset = self.offset(piece);
             match std::str::from_utf8(piece) {
                 Ok(piece) => text.push(piece, offset),
                 Err(error) => {
-                    self.report.error(offset + error.valid_up_to(), "this is not UTF-8");
+                    self.sink.error(offset + error.valid_up_to(), "this is not UTF-8");
                     text.push(&String::from_utf8_lossy(piece), offset);
                 }
             }
@@ -216,7 +217,7 @@ impl<'f> Reader<'f, '_, '_> {
         let is_visible = |c: char| !c.is_control() || c.is_ascii_whitespace();
         if let Some((at, c)) = text.text.char_indices().find(|(_, c)| !is_visible(*c)) {
             let message = format!("the control character {} here", quote(&c.to_string()));
-            self.report.error(text.offset_of(at), message);
+            self.sink.error(text.offset_of(at), message);
         }
         text
     }
@@ -284,22 +285,22 @@ mod tests {
 
     /// The entries of the file with offsets, then the diagnostics without the excerpts.
     fn dump(file: &[u8]) -> String {
-        let mut report = Report::new(Path::new("cf").into(), file);
-        let shown = |text: &Text| format!("{}@{}", text.as_str(), text.start());
+        let mut sink = DiagnosticSink::new(Path::new("cf").into(), file);
+        let shown = |text: &MappedText| format!("{}@{}", text.as_str(), text.start());
         let mut out = String::new();
-        for entry in read(file, &mut report) {
+        for entry in read(file, &mut sink) {
             match entry {
-                Entry::Pattern(pattern) => writeln!(out, "pattern {}", shown(&pattern)),
-                Entry::Parameter(Assignment { name, value }) => {
+                FileEntry::Pattern(pattern) => writeln!(out, "pattern {}", shown(&pattern)),
+                FileEntry::Parameter(Assignment { name, value }) => {
                     writeln!(out, "parameter {} {:?}", shown(&name), value.as_ref().map(shown))
                 }
-                Entry::Setting(Assignment { name, value }) => {
+                FileEntry::Setting(Assignment { name, value }) => {
                     writeln!(out, "setting {} {:?}", shown(&name), value.as_ref().map(shown))
                 }
             }
             .expect("a String takes everything");
         }
-        for diagnostic in report.finish() {
+        for diagnostic in sink.finish() {
             let text = diagnostic.to_string();
             writeln!(out, "{}", text.lines().next().unwrap_or_default())
                 .expect("a String takes everything");
@@ -398,9 +399,9 @@ mod tests {
     #[test]
     fn offset_of_joined_value_follows_file() {
         let file = b"c\tcommand=\"ab\\\ncd\"";
-        let mut report = Report::new(Path::new("cf").into(), file);
-        let entries = read(file, &mut report);
-        let Some(Entry::Setting(Assignment { value: Some(value), .. })) = entries.last() else {
+        let mut sink = DiagnosticSink::new(Path::new("cf").into(), file);
+        let entries = read(file, &mut sink);
+        let Some(FileEntry::Setting(Assignment { value: Some(value), .. })) = entries.last() else {
             panic!("not a setting: {entries:?}");
         };
         assert_eq!(value.as_str(), "abcd");

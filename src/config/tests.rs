@@ -1,3 +1,5 @@
+use super::keywords::KEYWORDS;
+use super::kinds::ValueInput;
 use super::*;
 use expect_test::{Expect, expect};
 use proptest::prelude::*;
@@ -6,7 +8,7 @@ use std::io::ErrorKind;
 use std::time::{Duration, Instant};
 
 /// A system with the users root (0), daemon (1) and mail (8). The scheduler runs as root or `mail`.
-fn context(is_root: bool) -> Context {
+fn context(is_root: bool) -> ConfigContext {
     let id = |name: &str| match name {
         "root" => Ok(Some(0)),
         "daemon" => Ok(Some(1)),
@@ -15,7 +17,7 @@ fn context(is_root: bool) -> Context {
         _ => Ok(None),
     };
     let own = if is_root { 0 } else { 8 };
-    Context {
+    ConfigContext {
         zenv: Zenv::from_pairs([("LOGDIR", "/var/log/mail"), ("NUMBER", "42"), ("PORT", "1740")]),
         is_root,
         effective_user: own,
@@ -25,7 +27,7 @@ fn context(is_root: bool) -> Context {
     }
 }
 
-fn parse(text: impl AsRef<[u8]>) -> Result<Loaded, Vec<Diagnostic>> {
+fn parse(text: impl AsRef<[u8]>) -> Result<LoadedConfig, Vec<Diagnostic>> {
     Config::parse(Path::new("cf"), text.as_ref(), &context(true))
 }
 
@@ -45,7 +47,7 @@ fn select(config: &Config, destination: &str) -> Rc<Clause> {
 }
 
 /// The diagnostics of a file, one a line.
-fn verdict(text: impl AsRef<[u8]>, context: &Context) -> String {
+fn verdict(text: impl AsRef<[u8]>, context: &ConfigContext) -> String {
     let (outcome, diagnostics) = match Config::parse(Path::new("cf"), text.as_ref(), context) {
         Ok(loaded) => ("ok\n", loaded.warnings),
         Err(errors) => ("refused\n", errors),
@@ -153,7 +155,7 @@ fn effective_clause_is_named_after_clause_with_command() {
         let clause = select(&config, destination);
         let pattern = (clause.channel_pattern.as_str(), clause.host_pattern.as_str());
         assert_eq!(pattern, (channel, host), "{destination}");
-        assert_eq!(clause.place.to_string(), format!("cf:{line}"), "{destination}");
+        assert_eq!(clause.location.to_string(), format!("cf:{line}"), "{destination}");
         assert_eq!(clause.command.is_some(), channel == "c", "{destination}");
     }
 }
@@ -191,7 +193,7 @@ fn defaults_match_manual_page() {
             ),
             channel_pattern: "*",
             host_pattern: "*",
-            place: Place {
+            location: SourceLocation {
                 file: "cf",
                 line: 1,
             },
@@ -438,9 +440,9 @@ fn recorded_errors_of_original_are_reported() {
         "c/*\n\tfrob=1 command=x\n" [1] refused
         cf:2:2: error: unknown keyword `frob`
         "c/*\n\tmaxhost=1 command=x\n" [1] refused
-        cf:2:2: error: there is no `maxhost` any more: use `maxthr`
+        cf:2:2: error: `maxhost` is no longer supported: use `maxthr`
         "c/*\n\tbyhost command=x\n" [1] refused
-        cf:2:2: error: there is no `byhost` any more: threads are always by host
+        cf:2:2: error: `byhost` is no longer supported: destinations always have one host
         "c/*\tbychannel command=x\n" [0] ok
         "c/*\toverfeed=-1 command=x\n" [0] ok
         "c/*\tskew=0 command=x\n" [1] refused
@@ -457,7 +459,7 @@ fn recorded_errors_of_original_are_reported() {
         "c/*\tmaxring=-3 command=x\n" [0] ok
         "c/*\tmaxthr=0 command=x\n" [0] ok
         "c/*\treporttimes=\"1h 2h 3h 4h 5h\" command=x\n" [0] ok
-        cf:1:30: warning: this and what follows is ignored: at most four count
+        cf:1:30: warning: ignored from here on: at most four are used
         "c/*\treporttimes=\"1h 2h\" command=x\n" [0] ok
         "c/*\tINTERVAL=5s CoMmAnD=x\n" [0] ok
         "" [1] refused
@@ -504,12 +506,12 @@ fn other_mistakes_are_reported() {
             cf:4:61: error: `x` is not a whole number
             cf:4:68: error: there is no user `-1` on this system
             cf:4:77: error: there is no group `nosuch` on this system
-            cf:5:2: error: there is no `gangschedule` any more: threads of one ring share its agents
+            cf:5:2: error: `gangschedule` is no longer supported: destinations of one ring share its agents
             cf:5:23: error: this command has no program
-            cf:5:43: error: `x` is no unit of time; s, m, h and d are
-            cf:5:57: error: `b` is no retry factor: a whole number is
+            cf:5:43: error: `x` is not a unit of time (s, m, h or d)
+            cf:5:57: error: `b` is not a retry factor (a whole number)
             cf:6:20: error: a port or the name of a service is missing here
-            cf:7:17: error: `TCP:5` is no path of a socket, such as UNIX:/path
+            cf:7:17: error: `TCP:5` is not the path of a socket, such as UNIX:/path
             cf:8:29: error: an interval of 0 is not possible here
             cf:9:27: error: a number above 0 is needed here
             cf:10:1: error: unknown parameter `PARAMauthfil`; did you mean `PARAMauthfile`?
@@ -525,13 +527,13 @@ fn diagnostic_shows_position() {
     let text = "*/*\n\tinterval=1h2w\nc/*\n\tretries=\"1 2 \\\n\t\t3 x\"\n\tcommand=\"a ${NO}\"\n";
     let errors = parse(text).expect_err("mistakes");
     expect![[r#"
-        cf:2:14: error: `w` is no unit of time; s, m, h and d are
+        cf:2:14: error: `w` is not a unit of time (s, m, h or d)
         	interval=1h2w
         	            ^
-        cf:5:5: error: `x` is no retry factor: a whole number is
+        cf:5:5: error: `x` is not a retry factor (a whole number)
         		3 x"
         		  ^
-        cf:6:13: warning: the ZENV file has no `${NO}`; nothing is put in for it
+        cf:6:13: warning: the ZENV file has no `${NO}`; it expands to nothing
         	command="a ${NO}"
         	           ^
     "#]]
@@ -546,10 +548,10 @@ fn suspicious_settings_produce_warnings() {
         expect![[r#"
             ok
             cf:1:3: warning: this is any one of these characters; an address is written `\[127.0.0.1\]`
-            cf:1:34: warning: the ZENV file has no `${NO}`; nothing is put in for it
+            cf:1:34: warning: the ZENV file has no `${NO}`; it expands to nothing
             cf:2:5: warning: names are compared in lower case, so a capital `T` never matches
-            cf:3:8: warning: `c` behind the braces is ignored
-            cf:3:33: warning: the ZENV file has no `${NO}`; nothing is put in for it
+            cf:3:8: warning: `c` after the braces is ignored
+            cf:3:33: warning: the ZENV file has no `${NO}`; it expands to nothing
             cf:5:1: warning: this is never reached: the clause of line 4 matches all of it, and has a command
             cf:6:1: warning: in the first column `queueonly` is the pattern of a channel; the keyword needs a blank before it
             cf:6:1: warning: this clause is empty, and so is all that follows it
@@ -613,12 +615,12 @@ fn unreadable_file_is_named_in_error() {
         ": error: the file cannot be read: it is not a regular file\n"
     );
     std::fs::write(&path, "c\tcommand=x\n").expect("a file");
-    assert_eq!(select(&load(&path).expect("a good file").config, "c/h").place.file, path.into());
+    assert_eq!(select(&load(&path).expect("a good file").config, "c/h").location.file, path.into());
 }
 
 #[test]
 fn too_large_file_is_refused() {
-    let text = "#".repeat(LARGEST_FILE as usize + 1);
+    let text = "#".repeat(MAX_FILE_SIZE as usize + 1);
     check_verdict(
         text,
         expect![[r#"
@@ -632,7 +634,7 @@ fn too_large_file_is_refused() {
 fn hostile_files_are_parsed_quickly() {
     let started = Instant::now();
     // An eighth of the limit, because tests are not optimised.
-    let size = LARGEST_FILE as usize / 8;
+    let size = MAX_FILE_SIZE as usize / 8;
     let units = [
         "x\n",
         "c/*a*b\n",
@@ -665,10 +667,10 @@ fn meaning(config: &Config, destinations: &[&str]) -> String {
     let mut out = format!("{:?} {:?}\n", config.parameters, config.scheduler_niceness);
     for destination in destinations {
         let clause = select(config, destination);
-        let place = Place { file: Path::new("").into(), line: 0 };
+        let location = SourceLocation { file: Path::new("").into(), line: 0 };
         out += &format!(
             "{destination} {:?}\n",
-            Clause { place, lines: BTreeMap::new(), ..(*clause).clone() }
+            Clause { location, lines: BTreeMap::new(), ..(*clause).clone() }
         );
     }
     out
@@ -709,7 +711,7 @@ fn shown_configuration_names_sources() {
     let config = config("*/*\tinterval=5s\nsmtp/*.test\n\tmaxring=3 queueonly command=\"a b\"\n");
     expect![[r##"
         # The effective configuration                   # cf
-        # What is commented out is inherited, or the default.
+        # Settings that are commented out are inherited or defaults.
 
         #PARAMauthfile                                  # default: none
         #PARAMglobal-report-interval=5m                 # default
@@ -861,7 +863,8 @@ fn shown_configuration_names_sources() {
 
 #[test]
 fn keyword_get_returns_value_set() {
-    for keyword in keywords().iter().filter(|keyword| keyword.concerns_clauses()) {
+    for keyword in KEYWORDS {
+        let Some(get) = keyword.get else { continue };
         let samples = [
             "17",
             "-3",
@@ -876,10 +879,12 @@ fn keyword_get_returns_value_set() {
             "a=b",
         ];
         let value = samples.into_iter().find_map(|text| {
-            let value = keyword.kind.read(text, &context(true), &mut Vec::new()).ok()?;
+            let context = context(true);
+            let input = ValueInput { text, context: &context, warnings: &mut Vec::new() };
+            let value = (keyword.read)(input).ok()?.text;
             let config = config(format!("c\t{}=\"{text}\"\n", keyword.name));
-            let clause = select(&config, "c/h");
-            ((keyword.get)(&clause).as_ref() == Some(&value)).then_some(value)
+            let draft = config.resolve(&config.chain(b"c", b"h")?);
+            (get(&draft).as_ref() == Some(&value)).then_some(value)
         });
         assert!(value.is_some(), "{}", keyword.name);
     }
@@ -917,12 +922,12 @@ proptest! {
 #[test]
 fn failed_account_lookup_is_reported() {
     let text = "c/*\n\tuser=away\n\tcommand=x\n";
-    let read = |context: &Context| {
+    let read = |context: &ConfigContext| {
         let errors = Config::parse(Path::new("cf"), text.as_bytes(), context).expect_err("refused");
         errors.iter().map(|error| error.message.clone()).collect::<Vec<_>>()
     };
     assert_eq!(read(&context(true)), ["user `away` cannot be looked up: timed out"]);
-    let away = Context { group_id: |_| Err(ErrorKind::TimedOut.into()), ..context(true) };
+    let away = ConfigContext { group_id: |_| Err(ErrorKind::TimedOut.into()), ..context(true) };
     let text = "c/*\n\tcommand=x\n";
     let errors = Config::parse(Path::new("cf"), text.as_bytes(), &away).expect_err("refused");
     assert_eq!(errors[0].message, "group daemon cannot be looked up: timed out");

@@ -14,11 +14,11 @@ use std::fmt;
 use std::time::Duration;
 
 /// Maximum length of an interval, in seconds: 100 years. Sums of intervals are far from overflow.
-const LONGEST_INTERVAL: u64 = 36_500 * 86_400;
+const MAX_INTERVAL_SECONDS: u64 = 36_500 * 86_400;
 /// Maximum number of retry factors, the same as in the original.
-const MOST_RETRIES: usize = 100;
+const MAX_RETRY_FACTORS: usize = 100;
 /// Maximum number of report times, the same as in the original.
-const MOST_REPORT_TIMES: usize = 4;
+const MAX_REPORT_TIMES: usize = 4;
 
 /// Parses an interval.
 ///
@@ -37,14 +37,14 @@ pub fn parse_interval(text: &str) -> Result<Duration, ValueError> {
         let Some(unit) = unit_seconds(unit) else {
             return Err(ValueError::new(
                 text.offset(unit),
-                format!("{} is no unit of time; s, m, h and d are", quote(unit)),
+                format!("{} is not a unit of time (s, m, h or d)", quote(unit)),
             ));
         };
         total = digits
             .parse()
             .ok()
             .and_then(|number: u64| number.checked_mul(unit)?.checked_add(total))
-            .filter(|total| *total <= LONGEST_INTERVAL)
+            .filter(|total| *total <= MAX_INTERVAL_SECONDS)
             .ok_or_else(|| ValueError::new(at, "this is more than 100 years"))?;
         rest = after;
     }
@@ -74,18 +74,17 @@ fn not_an_interval(text: &str, at: usize) -> ValueError {
 /// Parses intervals separated by blanks, at most four as in the original.
 ///
 /// Further ones are ignored, with a warning in `warnings`.
-pub(super) fn parse_intervals(
+pub(crate) fn parse_intervals(
     text: &str,
     warnings: &mut Vec<ValueError>,
 ) -> Result<Vec<Duration>, ValueError> {
     let mut times = Vec::new();
     for (at, word) in words(text) {
-        if times.len() == MOST_REPORT_TIMES {
-            warnings
-                .push(ValueError::new(at, "this and what follows is ignored: at most four count"));
+        if times.len() == MAX_REPORT_TIMES {
+            warnings.push(ValueError::new(at, "ignored from here on: at most four are used"));
             break;
         }
-        times.push(parse_interval(word).map_err(|error| error.moved(at))?);
+        times.push(parse_interval(word).map_err(|error| error.offset_by(at))?);
     }
     if times.is_empty() {
         return Err(ValueError::new(0, "at least one interval is needed here"));
@@ -94,14 +93,14 @@ pub(super) fn parse_intervals(
 }
 
 /// Parses retry factors, which are multiples of the clause's `interval`, separated by blanks.
-pub(super) fn parse_retries(text: &str) -> Result<Vec<u32>, ValueError> {
+pub(crate) fn parse_retries(text: &str) -> Result<Vec<u32>, ValueError> {
     let mut factors = Vec::new();
     for (at, word) in words(text) {
-        if factors.len() == MOST_RETRIES {
+        if factors.len() == MAX_RETRY_FACTORS {
             return Err(ValueError::new(at, "more than 100 retry factors"));
         }
         let factor = word.parse().map_err(|_| {
-            let message = format!("{} is no retry factor: a whole number is", quote(word));
+            let message = format!("{} is not a retry factor (a whole number)", quote(word));
             ValueError::new(at, message)
         })?;
         factors.push(factor);
@@ -113,7 +112,7 @@ pub(super) fn parse_retries(text: &str) -> Result<Vec<u32>, ValueError> {
 }
 
 /// Parses a whole number, with or without a sign.
-pub(super) fn parse_number(text: &str) -> Result<i64, ValueError> {
+pub(crate) fn parse_number(text: &str) -> Result<i64, ValueError> {
     let trimmed = text.trim_ascii();
     let at = text.len() - text.trim_ascii_start().len();
     trimmed
@@ -122,7 +121,7 @@ pub(super) fn parse_number(text: &str) -> Result<i64, ValueError> {
 }
 
 /// The words of a text, each with its byte offset.
-pub(super) fn words(text: &str) -> impl Iterator<Item = (usize, &str)> {
+pub(crate) fn words(text: &str) -> impl Iterator<Item = (usize, &str)> {
     text.split_ascii_whitespace().map(|word| (text.offset(word), word))
 }
 
@@ -131,7 +130,7 @@ fn word_at(text: &str, at: usize) -> &str {
 }
 
 /// Displays an interval in the syntax of [`parse_interval`]: `1d2h3m4s`, `0`.
-pub struct Interval(pub Duration);
+pub(crate) struct Interval(pub Duration);
 
 impl fmt::Display for Interval {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -178,7 +177,7 @@ mod tests {
             ("10sec", 10),
             ("1day 1hour 1minute 1second", 90_061),
             ("  7  ", 7),
-            ("36500d", LONGEST_INTERVAL),
+            ("36500d", MAX_INTERVAL_SECONDS),
         ] {
             assert_eq!(parse_interval(text), Ok(Duration::from_secs(seconds)), "{text}");
         }
@@ -187,13 +186,13 @@ mod tests {
     #[test]
     fn invalid_interval_is_reported_at_its_position() {
         for (text, at, message) in [
-            ("2w", 1, "`w` is no unit of time; s, m, h and d are"),
-            ("1w", 1, "`w` is no unit of time; s, m, h and d are"),
-            ("1y", 1, "`y` is no unit of time; s, m, h and d are"),
-            ("5x", 1, "`x` is no unit of time; s, m, h and d are"),
-            ("1D", 1, "`D` is no unit of time; s, m, h and d are"),
-            ("1M", 1, "`M` is no unit of time; s, m, h and d are"),
-            ("1h 2mm", 4, "`mm` is no unit of time; s, m, h and d are"),
+            ("2w", 1, "`w` is not a unit of time (s, m, h or d)"),
+            ("1w", 1, "`w` is not a unit of time (s, m, h or d)"),
+            ("1y", 1, "`y` is not a unit of time (s, m, h or d)"),
+            ("5x", 1, "`x` is not a unit of time (s, m, h or d)"),
+            ("1D", 1, "`D` is not a unit of time (s, m, h or d)"),
+            ("1M", 1, "`M` is not a unit of time (s, m, h or d)"),
+            ("1h 2mm", 4, "`mm` is not a unit of time (s, m, h or d)"),
             ("1.5h", 1, "`.5h` does not belong to an interval such as 1d2h3m4s"),
             ("-5", 0, "`-5` does not belong to an interval such as 1d2h3m4s"),
             ("3 m", 2, "`m` does not belong to an interval such as 1d2h3m4s"),
@@ -231,7 +230,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn interval_displayed_and_parsed_is_unchanged(seconds in 0..=LONGEST_INTERVAL) {
+        fn interval_displayed_and_parsed_is_unchanged(seconds in 0..=MAX_INTERVAL_SECONDS) {
             let span = Duration::from_secs(seconds);
             prop_assert_eq!(parse_interval(&Interval(span).to_string()), Ok(span));
         }

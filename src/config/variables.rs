@@ -11,8 +11,8 @@
 //! digit.
 //! `$host` and `$channel` are never variables of the file, even if it defines them.
 
-use super::diagnostic::{NO_VARIABLE, ValueError, quote};
-use super::syntax::Text;
+use super::diagnostic::{UNKNOWN_VARIABLE_PREFIX, ValueError, quote};
+use super::syntax::MappedText;
 use nom::branch::alt;
 use nom::bytes::complete::{is_not, tag, take_while};
 use nom::character::complete::satisfy;
@@ -24,9 +24,9 @@ use std::io;
 use std::path::Path;
 
 /// The word of a command that restricts an agent to one host.
-pub(super) const HOST_WORD: &str = "$host";
+pub(crate) const HOST_WORD: &str = "$host";
 /// The word of a command that is replaced by the channel.
-pub(super) const CHANNEL_WORD: &str = "$channel";
+pub(crate) const CHANNEL_WORD: &str = "$channel";
 
 /// The variables of a ZMailer installation, from its ZENV file (`zmailer.conf`).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -100,7 +100,7 @@ impl Zenv {
     }
 
     /// The value of a [`Piece::Bare`].
-    pub(super) fn get_bare(&self, text: &str) -> Option<&str> {
+    pub(crate) fn get_bare(&self, text: &str) -> Option<&str> {
         match text {
             HOST_WORD | CHANNEL_WORD => None,
             _ => self.get(&text[1..]),
@@ -110,7 +110,7 @@ impl Zenv {
 
 /// A part of a value that may contain variables.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Piece<'a> {
+pub(crate) enum Piece<'a> {
     /// Literal text.
     Plain(&'a str),
     /// `${NAME}`; holds the name.
@@ -120,7 +120,7 @@ pub(super) enum Piece<'a> {
 }
 
 /// Splits a value into parts, each with its byte offset.
-pub(super) fn pieces(text: &str) -> Vec<(usize, Piece<'_>)> {
+pub(crate) fn pieces(text: &str) -> Vec<(usize, Piece<'_>)> {
     let mut pieces = Vec::new();
     let mut rest = text;
     while let Ok((after, piece)) = piece(rest) {
@@ -142,12 +142,12 @@ fn piece(input: &str) -> IResult<&str, Piece<'_>> {
 }
 
 /// Expands the variables of a value in the configuration file. Unknown ones produce a warning.
-pub(super) fn expand_value(
-    value: &Text,
+pub(crate) fn expand_value(
+    value: &MappedText,
     zenv: &Zenv,
     warnings: &mut Vec<ValueError>,
-) -> Result<Text, ValueError> {
-    let mut expanded = Text::new(value.start());
+) -> Result<MappedText, ValueError> {
+    let mut expanded = MappedText::new(value.start());
     let mut has_variables = false;
     for (at, piece) in pieces(value.as_str()) {
         let substitute = match piece {
@@ -190,9 +190,9 @@ fn can_be_shown(value: &str, zenv: &Zenv) -> bool {
 }
 
 /// The warning about a variable without a value.
-pub(super) fn unknown_variable(at: usize, name: &str) -> ValueError {
+pub(crate) fn unknown_variable(at: usize, name: &str) -> ValueError {
     let variable = quote(&format!("${{{name}}}"));
-    ValueError::new(at, format!("{NO_VARIABLE}{variable}; nothing is put in for it"))
+    ValueError::new(at, format!("{UNKNOWN_VARIABLE_PREFIX}{variable}; it expands to nothing"))
 }
 
 #[cfg(test)]
@@ -260,7 +260,7 @@ mod tests {
     #[test]
     fn expanded_value_keeps_positions() {
         let zenv = Zenv::from_pairs([("LONG", "0123456789")]);
-        let mut value = Text::new(100);
+        let mut value = MappedText::new(100);
         value.push("ab${LONG}cd${X}", 100);
         value.push("ef", 200);
         let mut warnings = Vec::new();
@@ -276,7 +276,7 @@ mod tests {
     fn expanded_value_that_cannot_be_printed_is_refused() {
         let zenv = Zenv::from_pairs([("Q", "a\"b"), ("V", "${Q}"), ("W", "$Q")]);
         for text in ["${Q}", "${V}", "$Q", "$V", "$W"] {
-            let mut value = Text::new(0);
+            let mut value = MappedText::new(0);
             value.push(text, 0);
             assert!(expand_value(&value, &zenv, &mut Vec::new()).is_err(), "{text}");
         }

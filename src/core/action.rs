@@ -2,17 +2,17 @@
 //!
 //! Each variant names the event that reports its outcome, if there is one.
 
-use super::agent::AgentId;
-use super::change::Change;
-use super::destination::Destination;
-use super::order::{Effect, OrderTicket};
-use super::rested::{Rested, Wanted};
+use crate::admission::paged_message::{HostFilter, PagedMessage};
+use crate::dispatch::agent::AgentId;
+use crate::operator::order::{Effect, OrderTicket};
+use crate::operator::override_changes::Change;
+use crate::queue::destination::Destination;
 use serde::{Deserialize, Serialize};
 use std::rc::Rc;
 use zsched_config::Clause;
-use zsched_format::agent_protocol::Status;
+use zsched_format::agent_protocol::ReportStatus;
 use zsched_format::time::Timestamp;
-use zsched_spool::note::Occasion;
+use zsched_spool::note::OutcomeKind;
 use zsched_spool::{Portion, SpoolId, SpoolName};
 
 /// One decision. The shell carries decisions out in order.
@@ -39,13 +39,13 @@ pub enum Action {
         job: Box<[u8]>,
     },
     /// Tells an agent that it is about to be parked (`#idle`).
-    SayIdle(AgentId),
+    SendIdle(AgentId),
     /// Tells an agent to end. Answered by `AgentEnded` when it has.
     StopAgent {
         /// The agent.
         agent: AgentId,
         /// How it is told.
-        manner: Manner,
+        manner: StopMode,
     },
     /// Clears the locks of a dead process in a message's control file.
     ClearLocks {
@@ -71,13 +71,13 @@ pub enum Action {
     ///
     /// The shell reads it again at a certain time, or when a request asks for it. Answered by
     /// `Recalled`, and then `Arrived`.
-    Rest {
+    PageOut {
         /// The message.
         name: SpoolName,
         /// When it is read again; `None` means on request.
         until: Option<Timestamp>,
         /// Its retry state, which comes back with `Recalled`.
-        rested: Box<Rested>,
+        record: Box<PagedMessage>,
     },
     /// Reads more of a partial message. Answered by `MoreRead`.
     ReadMore {
@@ -87,18 +87,18 @@ pub enum Action {
         portion: Portion,
     },
     /// Reads paged-out messages now, because a request asks for them.
-    Awaken(Vec<Wanted>),
-    /// Stores changes of the overrides. Answered by `StandingKept`.
+    RequestPagedHosts(Vec<HostFilter>),
+    /// Stores changes of the overrides. Answered by `OverridesStored`.
     ///
     /// Includes the changes that could not be stored before.
-    KeepStanding {
+    StoreOverrides {
         /// The order that waits for the answer, if any.
         ticket: Option<OrderTicket>,
         /// The changes, in this order.
         changes: Vec<Change>,
     },
     /// Reports to the author of an order what it has changed.
-    Obeyed {
+    OrderDone {
         /// The order.
         ticket: OrderTicket,
         /// What it has changed.
@@ -110,8 +110,8 @@ pub enum Action {
     Statistics(Statistics),
     /// Writes lines of the status log.
     ///
-    /// Decided only if there is a status log ([`super::Settings::status_log`]) or a subscriber
-    /// ([`super::Event::Watched`]). It precedes the removal of the message, because the addresses
+    /// Decided only if there is a status log ([`crate::Settings::status_log`]) or a subscriber
+    /// ([`crate::Event::Subscribed`]). It precedes the removal of the message, because the addresses
     /// are in the control file.
     Status(Box<StatusRecord>),
     /// Writes a line of the log.
@@ -120,7 +120,7 @@ pub enum Action {
 
 /// How an agent is told to end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Manner {
+pub enum StopMode {
     /// An empty line, end of input: end when all jobs are done.
     Retire,
     /// Two empty lines, end of input, SIGQUIT: end after the current job.
@@ -142,7 +142,7 @@ pub struct Note {
     /// Offsets of the recipients' lines.
     pub offsets: Vec<u32>,
     /// What the note is about.
-    pub occasion: Occasion,
+    pub occasion: OutcomeKind,
     /// When it happened.
     pub time: Timestamp,
     /// Notary data.
@@ -151,7 +151,7 @@ pub struct Note {
     pub message: Rc<[u8]>,
 }
 
-/// Final state of one recipient, for the statistics log.
+/// FinalState state of one recipient, for the statistics log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Statistics {
     /// The message.
@@ -197,9 +197,9 @@ pub struct StatusRecord {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// The status that an agent has reported.
-    Report(Status),
+    Report(ReportStatus),
     /// Unknown, since the agent has not reported it. The recipients wait.
-    Silence,
+    Unreported,
     /// They were too old, or an operator has given them up.
     Expired,
     /// An operator has deleted them.
@@ -207,7 +207,7 @@ pub enum Verdict {
     /// An operator has given them back to the router.
     Rerouted,
     /// Another process has finished them: the control file says how.
-    Found,
+    FinishedElsewhere,
 }
 
 /// An agent's attempt.

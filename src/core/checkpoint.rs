@@ -6,8 +6,8 @@
 //! another way. The caller of `restore` reads the configuration again, from the same text.
 //! Diagnoses are written once, since many vertices share them.
 
-use super::Scheduler;
-use super::vertex::Diagnosis;
+use crate::Scheduler;
+use crate::queue::vertex::Diagnosis;
 use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
 use std::rc::Rc;
@@ -21,16 +21,16 @@ pub struct Checkpoint<'s> {
     core: &'s Scheduler,
     diagnoses: Vec<&'s Diagnosis>,
     /// The number of each vertex's diagnosis, from 1; 0 means none.
-    diagnosed: Vec<u32>,
+    diagnosis_numbers: Vec<u32>,
 }
 
 /// The state of a core, read again.
 #[derive(Deserialize)]
-pub struct Kept {
+pub struct SavedState {
     chains: Vec<Box<[u32]>>,
     core: Scheduler,
     diagnoses: Vec<Diagnosis>,
-    diagnosed: Vec<u32>,
+    diagnosis_numbers: Vec<u32>,
 }
 
 impl Scheduler {
@@ -39,34 +39,34 @@ impl Scheduler {
         debug_assert!(self.actions.is_empty(), "a checkpoint has no decisions in it");
         let mut numbers: HashMap<*const Diagnosis, u32> = HashMap::new();
         let mut diagnoses = Vec::new();
-        let mut diagnosed = Vec::with_capacity(self.vertices.len());
+        let mut diagnosis_numbers = Vec::with_capacity(self.vertices.len());
         for (_, vertex) in self.vertices.iter() {
             let Some(diagnosis) = &vertex.diagnosis else {
-                diagnosed.push(0);
+                diagnosis_numbers.push(0);
                 continue;
             };
             let number = *numbers.entry(Rc::as_ptr(diagnosis)).or_insert_with(|| {
                 diagnoses.push(&**diagnosis);
                 diagnoses.len() as u32
             });
-            diagnosed.push(number);
+            diagnosis_numbers.push(number);
         }
-        Checkpoint { chains: self.config.known_chains(), core: self, diagnoses, diagnosed }
+        Checkpoint { chains: self.config.known_chains(), core: self, diagnoses, diagnosis_numbers }
     }
 
     /// Restores a core from its saved state.
     ///
     /// `config` is its configuration, read again from the same text. Returns `None` if state and
     /// configuration do not match.
-    pub fn restore(kept: Kept, config: Rc<Config>) -> Option<Scheduler> {
-        let Kept { chains, mut core, diagnoses, diagnosed } = kept;
-        if !config.recall_chains(chains) || diagnosed.len() != core.vertices.len() {
+    pub fn restore(kept: SavedState, config: Rc<Config>) -> Option<Scheduler> {
+        let SavedState { chains, mut core, diagnoses, diagnosis_numbers } = kept;
+        if !config.restore_chains(chains) || diagnosis_numbers.len() != core.vertices.len() {
             return None;
         }
         core.config = config;
         core.threads.restore_index();
         let diagnoses: Vec<Rc<Diagnosis>> = diagnoses.into_iter().map(Rc::new).collect();
-        for (vertex, number) in core.vertices.iter_mut().zip(diagnosed) {
+        for (vertex, number) in core.vertices.iter_mut().zip(diagnosis_numbers) {
             if number > 0 {
                 vertex.diagnosis = Some(diagnoses.get(number as usize - 1)?.clone());
             }

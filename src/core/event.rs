@@ -2,12 +2,12 @@
 //!
 //! Each variant names its source.
 
-use super::action::NoteTicket;
-use super::agent::AgentId;
-use super::learned::Learned;
-use super::order::{Order, OrderTicket};
-use super::rested::{Rested, Wanted};
-use super::standing::Standing;
+use crate::action::NoteTicket;
+use crate::admission::paged_message::{HostFilter, PagedMessage};
+use crate::dispatch::agent::AgentId;
+use crate::learned::Learned;
+use crate::operator::order::{Order, OrderTicket};
+use crate::operator::overrides::Override;
 use serde::{Deserialize, Serialize};
 use std::io;
 use std::rc::Rc;
@@ -24,21 +24,21 @@ pub enum Event<'a> {
     /// State that the former scheduler has learned. Precedes all arrivals.
     Learned(Learned),
     /// An override that the former scheduler had in force. Precedes all arrivals.
-    Standing(Standing),
+    Override(Override),
     /// The initial scan is over (`-S` waits for this).
     ///
     /// Everything that it found has been reported.
     InitialScanDone,
     /// A control file was read again.
     ///
-    /// Answers [`super::Action::ReadAgain`], or comes unasked.
+    /// Answers [`crate::Action::ReadAgain`], or comes unasked.
     ReadAgain {
         /// Number of the message.
         number: u64,
         /// What it found.
-        outcome: Reread,
+        outcome: RereadResult,
     },
-    /// The writer has executed [`super::Action::Note`], or has failed.
+    /// The writer has executed [`crate::Action::Note`], or has failed.
     Noted {
         /// Ticket of the note.
         ticket: NoteTicket,
@@ -46,7 +46,7 @@ pub enum Event<'a> {
         #[serde(with = "zsched_format::serde_error_kind::of_result")]
         outcome: Result<bool, io::ErrorKind>,
     },
-    /// The writer has executed [`super::Action::Remove`], or has failed.
+    /// The writer has executed [`crate::Action::Remove`], or has failed.
     Removed {
         /// Number of the message.
         number: u64,
@@ -54,7 +54,7 @@ pub enum Event<'a> {
         #[serde(with = "zsched_format::serde_error_kind::of_result")]
         outcome: Result<(), io::ErrorKind>,
     },
-    /// An agent was started as [`super::Action::StartAgent`] asked.
+    /// An agent was started as [`crate::Action::StartAgent`] asked.
     AgentStarted {
         /// The agent.
         agent: AgentId,
@@ -70,7 +70,7 @@ pub enum Event<'a> {
         line: &'a [u8],
     },
     /// An agent wrote a line that is too long.
-    LinePassedOver {
+    LineSkipped {
         /// The agent.
         agent: AgentId,
         /// Number of bytes of the line that were skipped.
@@ -79,7 +79,7 @@ pub enum Event<'a> {
     /// An agent's process has ended, but its children may finish its jobs.
     ///
     /// `AgentEnded` follows when these have ended as well.
-    AgentLingers {
+    AgentExitedMidJob {
         /// The agent.
         agent: AgentId,
     },
@@ -99,8 +99,8 @@ pub enum Event<'a> {
     /// ETRN: everything queued for this host is to be tried now.
     ///
     /// The host is in lower case.
-    Turn(#[serde(borrow, with = "zsched_format::serde_bytes")] &'a [u8]),
-    /// An operator gives an order. Answered by [`super::Action::Obeyed`].
+    Etrn(#[serde(borrow, with = "zsched_format::serde_bytes")] &'a [u8]),
+    /// An operator gives an order. Answered by [`crate::Action::OrderDone`].
     Ordered {
         /// Identifies the order in the answer.
         ticket: OrderTicket,
@@ -109,8 +109,8 @@ pub enum Event<'a> {
         /// The order.
         order: Order,
     },
-    /// The shell has executed [`super::Action::KeepStanding`], or has failed.
-    StandingKept {
+    /// The shell has executed [`crate::Action::StoreOverrides`], or has failed.
+    OverridesStored {
         /// The order that waits for this, if any.
         ticket: Option<OrderTicket>,
         /// Success if the overrides are on disk.
@@ -129,50 +129,50 @@ pub enum Event<'a> {
     Tick,
     /// The first subscriber has come, or the last one has left.
     ///
-    /// A subscriber receives the outcome of each attempt: see [`super::Action::Status`].
-    Watched(bool),
+    /// A subscriber receives the outcome of each attempt: see [`crate::Action::Status`].
+    Subscribed(bool),
     /// A paged-out message was read again, or its control file is gone.
     ///
     /// If it was read, `Arrived` follows.
-    Recalled {
+    Restored {
         /// Number of the message.
         number: u64,
-        /// Its retry state, as [`super::Action::Rest`] had it.
-        rested: Rested,
+        /// Its retry state, as [`crate::Action::PageOut`] had it.
+        rested: PagedMessage,
         /// Requests for it that have come since.
-        wanted: Vec<Wanted>,
+        wanted: Vec<HostFilter>,
     },
     /// The backlog has changed: messages on disk that are not loaded.
-    Outside {
+    BacklogChanged {
         /// Control files that wait for room in memory (`PARAMmessage-active-limit`).
-        crowd: Crowd,
+        crowd: Backlog,
         /// Maximum number of recipients in the control files being read.
         reading: u32,
     },
-    /// More of a message was read, as [`super::Action::ReadMore`] asked.
+    /// More of a message was read, as [`crate::Action::ReadMore`] asked.
     MoreRead {
         /// Number of the message.
         number: u64,
         /// What was found.
-        outcome: Reread,
+        outcome: RereadResult,
     },
 }
 
 /// Control files that wait for room in memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Crowd {
+pub enum Backlog {
     /// None.
     #[default]
     None,
     /// Only those of paged-out messages that are due again.
-    Rested,
+    PagedOut,
     /// Those of new messages, and perhaps others.
     New,
 }
 
 /// Result of reading a control file again.
 #[derive(Debug, Serialize, Deserialize)]
-pub enum Reread {
+pub enum RereadResult {
     /// Its present content.
     Read(Arrival),
     /// The file is gone.

@@ -1,11 +1,11 @@
 //! Invariants between any two events, checked by tests and simulations.
 
-use super::Scheduler;
-use super::agent::{Agent, AgentId, Owed, State};
-use super::message::MessageId;
-use super::ring::Refusal;
-use super::share::Population;
-use super::vertex::Place;
+use crate::Scheduler;
+use crate::dispatch::agent::{Agent, AgentId, Owed, State};
+use crate::dispatch::fair_share::AgentCount;
+use crate::dispatch::ring::Refusal;
+use crate::queue::message::MessageId;
+use crate::queue::vertex::VertexState;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 impl Scheduler {
@@ -18,7 +18,7 @@ impl Scheduler {
         self.check_threads();
         self.check_rings();
         self.check_agents();
-        self.check_batches();
+        self.check_partial_messages();
         self.check_windows();
     }
 
@@ -33,7 +33,7 @@ impl Scheduler {
             for vertex in message.vertices.iter(&self.vertices) {
                 let vertex = &self.vertices[vertex];
                 assert_eq!(vertex.message, id, "a vertex is in the list of another message");
-                assert_ne!(vertex.place, Place::Spent, "a spent vertex is in a message");
+                assert_ne!(vertex.place, VertexState::Finished, "a spent vertex is in a message");
                 assert_eq!(vertex.pending as usize, vertex.recipients.pending().len());
                 assert!(vertex.pending > 0, "a vertex has nobody left, but is not spent");
                 pending += vertex.pending;
@@ -42,7 +42,7 @@ impl Scheduler {
             let jobs = jobs.get(&id).copied().unwrap_or_default();
             assert_eq!(message.jobs, jobs, "{}: jobs with agents", message.name);
             let is_over = message.is_complete();
-            assert!(message.removing || !is_over, "{} is complete, but stays", message.name);
+            assert!(message.is_removing || !is_over, "{} is complete, but stays", message.name);
             recipients += u64::from(pending);
         }
         let mut seconds = BTreeMap::new();
@@ -60,23 +60,26 @@ impl Scheduler {
         assert_eq!(self.totals().vertices, vertices, "vertices in threads");
         let held = self.threads.iter().filter(|(_, thread)| thread.held).count();
         assert_eq!(self.threads.held(), held, "held threads");
-        for thread in self.putting_off.threads() {
+        for thread in self.deferrals.threads() {
             let is_ready = self.threads[thread].is_ready;
             assert!(!is_ready, "{}: put off, but ready", self.threads[thread].destination);
         }
         for (id, thread) in self.threads.iter() {
             for (place, list) in [
-                (Place::Due, thread.due.to_vec(&self.vertices)),
-                (Place::Fed, thread.fed.to_vec(&self.vertices)),
-                (Place::Waiting, thread.waiting.iter(&self.vertices).collect()),
-                (Place::Held, thread.held_back.to_vec(&self.vertices)),
+                (VertexState::Due, thread.due.to_vec(&self.vertices)),
+                (VertexState::Fed, thread.fed.to_vec(&self.vertices)),
+                (VertexState::Waiting, thread.waiting.iter(&self.vertices).collect()),
+                (VertexState::Held, thread.held_back.to_vec(&self.vertices)),
             ] {
                 for vertex in list {
                     assert_eq!(self.vertices[vertex].thread, id);
                     assert_eq!(self.vertices[vertex].place, place);
                     let held = self.messages[self.vertices[vertex].message].held;
-                    assert!(held || place != Place::Held, "held back, but nobody holds it");
-                    assert!(!held || matches!(place, Place::Held | Place::Fed), "held, but free");
+                    assert!(held || place != VertexState::Held, "held back, but nobody holds it");
+                    assert!(
+                        !held || matches!(place, VertexState::Held | VertexState::Fed),
+                        "held, but free"
+                    );
                 }
             }
             assert_eq!(thread.vertices(&self.vertices).count(), thread.len());
@@ -92,22 +95,26 @@ impl Scheduler {
     }
 
     /// Checks that all that waits has a time or condition to end.
-    fn check_wait(&self, id: super::thread::ThreadId) {
+    fn check_wait(&self, id: crate::queue::thread::ThreadId) {
         let thread = &self.threads[id];
         let ring = &self.rings[thread.ring];
         let is_old = ring.is_retired;
-        assert!(!is_old || self.swept.is_some(), "{} is in a retired ring", thread.destination);
+        assert!(
+            !is_old || self.reload_cursor.is_some(),
+            "{} is in a retired ring",
+            thread.destination
+        );
         assert!(!is_old || thread.agents.is_empty(), "{} got an agent", thread.destination);
         assert_eq!(ring.threads.get(thread.ring_slot), Some(&id));
         for vertex in thread.waiting.iter(&self.vertices) {
             let wave = self.vertices[vertex].wave;
-            let wakes = thread.waiting.wakeup(wave).is_some() || ring.clause.waits_for_request();
+            let wakes = thread.waiting.wakeup(wave).is_some() || ring.clause.is_etrn_only();
             assert!(wakes, "{} waits for nothing", thread.destination);
             let known = thread.retry.unreachable.as_ref();
             let waits_for_nothing = known.is_none()
                 && thread.waiting.is_for_destination(wave)
-                && thread.waiting.wakeup(wave).map(|time| self.by_clock(thread, time))
-                    > Some(self.told_at);
+                && thread.waiting.wakeup(wave).map(|time| self.to_present_clock(thread, time))
+                    > Some(self.last_event_at);
             assert!(!waits_for_nothing, "{}: waits, but can be reached", thread.destination);
         }
         // The timer may be too early, if what it was set for is gone.
@@ -117,7 +124,7 @@ impl Scheduler {
         }
         if let Some(timer) = thread.timer {
             assert!(
-                self.timers.has_thread(id, self.knows_step(id), timer),
+                self.timers.has_thread(id, self.is_shifted(id), timer),
                 "{}: no timer",
                 thread.destination
             );
@@ -150,9 +157,13 @@ impl Scheduler {
             self.check_jobs(id);
             let agents = self.agents.values().filter(|agent| agent.ring == id).count();
             assert_eq!(ring.agents, agents, "agents of a ring");
-            let is_newborn = |agent: &&Agent| agent.owed.front() == Some(&Owed::Start);
+            let has_never_asked = |agent: &&Agent| agent.owed.front() == Some(&Owed::Start);
             let of_ring = self.agents.values().filter(|agent| agent.ring == id);
-            assert_eq!(ring.starts.newborn, of_ring.filter(is_newborn).count(), "newborn agents");
+            assert_eq!(
+                ring.starts.unproven,
+                of_ring.filter(has_never_asked).count(),
+                "newborn agents"
+            );
             for thread in ring.ready.iter(self.threads.pool()) {
                 assert_eq!(self.threads[thread].ring, id);
                 assert!(self.threads[thread].is_ready);
@@ -161,21 +172,24 @@ impl Scheduler {
                 assert!(matches!(self.agents[agent].state, State::Idle(_)));
                 assert_eq!(self.agents[agent].thread, None);
             }
-            let in_line = self.starved.times_in_line(id, ring.line.as_ref());
-            assert_eq!(in_line, usize::from(ring.line.is_some()), "a ring's place in its line");
+            let in_line = self.waitlists.count_in_waitlist(id, ring.waitlist.as_ref());
+            assert_eq!(in_line, usize::from(ring.waitlist.is_some()), "a ring's place in its line");
             let waits_in_line = matches!(
                 ring.refusal,
                 Some(
                     Refusal::MaxAgents | Refusal::MaxChannel | Refusal::Claimed | Refusal::ForkRate
                 )
             );
-            let (is_in_line, place) = (ring.line.is_some(), ring.place_in_line);
+            let (is_in_line, place) = (ring.waitlist.is_some(), ring.waitlist_position);
             assert!(!is_in_line || place.has_agents == (ring.agents > 0), "a place in line");
             // Rings are tried again while limits are reapplied.
             let waits_in_line = waits_in_line && !self.review.is_under_way();
-            assert!(!waits_in_line || ring.line.is_some() || ring.ready.is_empty(), "not in line");
+            assert!(
+                !waits_in_line || ring.waitlist.is_some() || ring.ready.is_empty(),
+                "not in line"
+            );
             let refused = ring.refusal.is_some();
-            let served = ring.ready.is_empty() || refused || ring.is_unserved;
+            let served = ring.ready.is_empty() || refused || ring.is_queued_to_serve;
             let unused = ring.threads.is_empty() && ring.agents == 0;
             assert!(!unused, "a ring is unused, but stays");
             assert!(served, "threads of a ring want agents, and nobody says why they get none");
@@ -195,26 +209,29 @@ impl Scheduler {
             }
             for vertex in agent.jobs() {
                 let place = self.vertices[vertex].place;
-                assert!(matches!(place, Place::Fed | Place::Spent), "a job is {place:?}");
+                assert!(
+                    matches!(place, VertexState::Fed | VertexState::Finished),
+                    "a job is {place:?}"
+                );
             }
             let waits =
-                matches!(agent.state, State::Killed | State::Lingering) || agent.timer.is_some();
+                matches!(agent.state, State::Killed | State::ExitedMidJob) || agent.timer.is_some();
             assert!(waits, "an agent is not looked at again");
         }
-        let mut all = Population { agents: self.agents.len(), rings: 0 };
-        let mut channels: HashMap<_, Population> = HashMap::new();
+        let mut all = AgentCount { agents: self.agents.len(), rings: 0 };
+        let mut channels: HashMap<_, AgentCount> = HashMap::new();
         for (_, ring) in self.rings.iter().filter(|(_, ring)| ring.agents > 0) {
             all.rings += 1;
             let population = channels.entry(ring.channel.clone()).or_default();
             population.agents += ring.agents;
             population.rings += 1;
         }
-        assert_eq!(*self.census.channels(), channels, "agents of channels");
-        assert_eq!(self.census.all, all, "agents in all");
+        assert_eq!(*self.agent_counts.channels(), channels, "agents of channels");
+        assert_eq!(self.agent_counts.all, all, "agents in all");
         let is_ending = |agent: &&AgentId| {
             matches!(self.agents[agent].state, State::Stopping(_) | State::Killed)
         };
         let ending: BTreeSet<AgentId> = self.agents.keys().filter(is_ending).copied().collect();
-        assert_eq!(self.census.ending, ending, "agents that were told to end");
+        assert_eq!(self.agent_counts.ending, ending, "agents that were told to end");
     }
 }

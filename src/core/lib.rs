@@ -9,168 +9,119 @@
 //! scheduler.next_wakeup();                            // time of the next Event::Tick
 //! ```
 //!
-//! The words: a *message* is one control file. Its recipients for one channel and host are a
-//! *vertex*. All vertices for one channel and host are a *thread*. All threads of a channel that
-//! matched one clause are a *ring*. An *agent* is a process of a ring that works on one thread at a
-//! time.
+//! The words: a *message* is one control file. Its recipients for one channel and host are a *vertex*. All
+//! vertices for one channel and host are a *thread*. All threads of a channel that matched one clause are a
+//! *ring*. An *agent* is a process of a ring, and works on one thread at a time. `docs/architecture.md` has the
+//! states of each.
 //!
-//! | file | decides |
+//! This crate decides everything that the scheduler decides. It must not know sockets, files, processes, clocks,
+//! MAILQ or recordings. Begin with [`event`] and [`action`], then [`dispatch`]'s `next_job`.
+//!
+//! | module | decides |
 //! |---|---|
-//! | [`arrive`] | what happens with a control file that was read |
-//! | [`assign`] | which thread and ring recipients belong to |
-//! | [`serve`] | which thread gets an agent: an idle one, a new one, or none and why |
-//! | [`probe`] | when a ring whose agents cannot be started tries again |
-//! | [`starved`] | which ring gets the next agent when limits leave too few |
-//! | [`share`] | which ring gives an agent up for another one |
-//! | [`feed`] | what a hungry agent gets next |
-//! | [`jobs`], [`work`] | the same, in rings that choose work by message and not by thread |
-//! | [`outcome`] | what a report means |
-//! | [`window`] | how many agents may work on a destination, how often, and when it is dead |
-//! | [`contact`] | whether a host answers, according to its reports |
-//! | [`retry`], [`expiry`] | when something is tried again, and when it expires |
-//! | [`finish`] | when a message leaves the spool |
-//! | [`order`], [`hold`], [`limit`] | what the orders of operators change |
-//! | [`dispose`], [`ending`] | how operators remove mail from the queue |
-//! | [`agent_end`], [`resync`] | what the end of an agent changes, and its `#resync` |
-//! | [`turn`], [`clock`] | what ETRN changes, and a step of the clock |
-//! | [`reload`], [`joining`] | what a new configuration changes |
-//! | [`put_off`] | when due vertices of a destination are deferred together |
-//! | [`batch`] | when the next chunk of a partial message is read |
-//! | [`rest`] | which messages are paged out while others wait for room |
-//! | [`learned`], [`standing`], [`change`] | nothing: state that outlives the process |
-//! | [`status`] | nothing: records for the status log |
-//! | [`remark`] | how many log lines about one agent are written |
-//! | [`view`], [`records`], [`survey`], [`entries`] | nothing: read-only views of the queue |
-//! | [`why`], [`rank`] | nothing: the reasons for which mail waits |
-//! | [`select`] | nothing: the search for mail that an operator selects |
-//! | [`inspect`] | nothing: the views that replays of recordings use |
+//! | [`event`], [`action`], [`settings`] | nothing: what the core receives, what it returns, its options |
+//! | [`queue`] | what is queued: messages, vertices, threads; when each is tried again, expires, and leaves the spool |
+//! | [`dispatch`] | which agent gets which job: rings, agents, limits, fair shares, windows, preemption |
+//! | [`outcome`] | what a report of an agent means, and the end of an agent |
+//! | [`operator`] | what the orders of operators change: hold, release, retry, remove, limits, ETRN |
+//! | [`admission`] | which mail is in memory: files to read, partial messages, paging |
+//! | [`reload`], [`clock_step`] | what a new configuration changes, and a step of the clock |
+//! | [`learned`] | nothing: state that the next process starts with |
+//! | [`query`] | nothing: read-only views, and the reason why mail waits |
 //! | [`checkpoint`] | nothing: the complete state, to continue from later |
 #![deny(clippy::disallowed_methods)]
 
+// What goes in and what comes out.
 mod action;
-mod agent;
-mod agent_end;
-mod arrive;
-mod assign;
-mod batch;
-pub mod change;
-mod checkpoint;
-mod clock;
-mod contact;
-mod destination;
-mod dispose;
-mod ending;
-pub mod entries;
 mod event;
-mod expiry;
-mod feed;
-mod finish;
-pub mod foresee;
-mod hold;
-mod inspect;
-pub mod intake;
-mod invariants;
-mod jobs;
-mod joining;
-pub mod learned;
-mod limit;
-mod list;
-mod message;
-pub mod order;
-mod outcome;
-mod pool;
-mod probe;
-mod put_off;
-pub mod rank;
-pub mod records;
-mod reload;
-mod remark;
-mod rest;
-pub mod rested;
-mod resync;
-mod retry;
-mod review;
-mod ring;
-pub mod select;
-mod serde_config;
-mod serve;
 mod settings;
-mod share;
-pub mod standing;
-mod starved;
-mod status;
-pub mod survey;
-mod thread;
+
+// The parts.
+mod admission;
+mod dispatch;
+mod operator;
+mod outcome;
+mod queue;
+
+// Events that concern everything.
+mod clock_step;
+mod reload;
+
+// What others see of the state.
+mod checkpoint;
+pub mod learned;
+mod query;
+
+// Building blocks.
+mod invariants;
+mod list;
+mod pool;
+mod serde_config;
 mod timers;
-mod turn;
-pub mod unreachable;
-mod vertex;
-pub mod view;
-mod waves;
-pub mod why;
-mod window;
-mod work;
 
 #[cfg(test)]
 mod tests;
 
-pub use action::{Action, Attempt, Manner, Note, NoteTicket, Statistics, StatusRecord, Verdict};
-pub use agent::AgentId;
-pub use batch::Capacity;
-pub use checkpoint::{Checkpoint, Kept};
-pub use destination::Destination;
-pub use event::{AgentEnd, Crowd, Event, Reread};
-pub use inspect::{Inspected, Rest};
-pub use order::{Effect, Order, OrderRefusal, OrderTicket, Target};
-pub use probe::StartFailure;
-pub use rested::{Rested, RestedVertex, Wanted};
-pub use ring::Refusal;
+pub use action::{Action, Attempt, Note, NoteTicket, Statistics, StatusRecord, StopMode, Verdict};
+pub use admission::intake;
+pub use admission::paged_message::{HostFilter, PagedMessage, PagedVertex};
+pub use admission::partial::RecipientRoom;
+pub use checkpoint::{Checkpoint, SavedState};
+pub use dispatch::agent::AgentId;
+pub use dispatch::fair_share::RING_TURN;
+pub use dispatch::ring::Refusal;
+pub use dispatch::suspended_ring::StartFailure;
+pub use event::{AgentEnd, Backlog, Event, RereadResult};
+pub use operator::order::{Effect, Order, OrderRefusal, OrderTicket, Target};
+pub use operator::{dry_run, order, override_changes, overrides, select};
+pub use query::inspect::{VertexInspection, VertexStatus};
+pub use query::{rank, records, thread_survey, vertex_rows, view, why};
+pub use queue::destination::Destination;
+pub use queue::unreachable::{self, UnreachableReason};
+pub use queue::vertex::AfterJob;
 pub use settings::Settings;
-pub use share::RING_TURN;
-pub use unreachable::Block;
-pub use vertex::Fate;
 
-use agent::Agents;
-use message::Messages;
+use dispatch::agent::Agents;
+use dispatch::agent_waitlist::AgentWaitlists;
+use dispatch::ring::{RingId, Rings};
+use dispatch::start_agents::ForkRate;
 use pool::Pool;
-use ring::{RingId, Rings};
+use queue::message::Messages;
+use queue::thread::{ThreadId, Threads};
+use queue::vertex::{Vertex, VertexState};
 use serde::{Deserialize, Serialize};
-use serve::ForkRate;
-use starved::Starved;
 use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
-use thread::Threads;
 use timers::{Timer, Timers};
-use vertex::Vertex;
 use zsched_config::Config;
 use zsched_format::time::Timestamp;
 
 /// One turn's part of work on the whole queue.
-type Step = fn(&mut Scheduler, Timestamp);
+type SweepStep = fn(&mut Scheduler, Timestamp);
 
 /// The core. See the module's documentation.
 #[derive(Serialize, Deserialize)]
 pub struct Scheduler {
     settings: Settings,
     // A recording stores it as text.
-    #[serde(skip, default = "Config::none")]
+    #[serde(skip, default = "Config::empty")]
     config: Rc<Config>,
     messages: Messages,
     vertices: Pool<Vertex>,
     threads: Threads,
-    windows: window::Windows,
+    windows: dispatch::window::Windows,
     rings: Rings,
     agents: Agents,
     /// Agents in the pools of all rings.
     idle_agents: usize,
     /// Numbers of agents, as limits count them.
-    census: share::Census,
+    agent_counts: dispatch::fair_share::AgentCounts,
     /// Rings in which a thread may be able to get an agent now.
-    unserved: VecDeque<RingId>,
+    rings_to_serve: VecDeque<RingId>,
     /// Waitlists of rings that need an agent, in order.
     ///
     /// Limits that they share with others leave too few.
-    starved: Starved,
+    waitlists: AgentWaitlists,
     fork_rate: ForkRate,
     /// Notes that are not on disk yet.
     notes: BTreeMap<NoteTicket, Note>,
@@ -184,44 +135,44 @@ pub struct Scheduler {
     /// Overrides of operators.
     ///
     /// They are holds and limits, and removals that are not complete.
-    standing: standing::StandingOrders,
-    pending_orders: order::PendingOrders,
+    standing: operator::overrides::Overrides,
+    unstored_orders: operator::order::PendingOrders,
     /// Log limiter for failed writes.
     ///
     /// Time of the last log line, and number of lines suppressed since.
-    write_trouble: Option<(Timestamp, u32)>,
+    write_failure_log: Option<(Timestamp, u32)>,
     /// State that the previous process left, until the initial scan is loaded.
-    memory: Option<learned::Memory>,
-    lessons: u64,
+    unclaimed: Option<learned::Unclaimed>,
+    learned_revision: u64,
     /// What the core keeps about messages that are paged out.
-    rests: rest::Rests,
+    paging: admission::paging::PagingState,
     /// Partial messages: only some of their recipients are in memory.
-    batches: batch::Batches,
+    partials: admission::partial::PartialMessages,
     /// Progress of reapplying the overrides to all threads.
-    review: review::Review,
+    review: operator::reapply::ReapplyState,
     /// Position of the sweep after a reload, in slots of threads.
     ///
     /// The present configuration is applied to all threads before it.
     ///
     /// `None` when it is applied to all threads.
-    swept: Option<usize>,
+    reload_cursor: Option<usize>,
     /// Threads whose due vertices are still to be enqueued in jobs.
-    joining: joining::Joining,
-    putting_off: put_off::PuttingOff,
-    expiring: expiry::Expiring,
-    last_step: clock::LastStep,
+    joining: reload::backfill::Backfill,
+    deferrals: queue::deferral::Deferrals,
+    expirations: queue::expiry::Expiring,
+    last_step: clock_step::LastClockStep,
     /// Time of the last event.
-    told_at: Timestamp,
+    last_event_at: Timestamp,
     next_agent: u64,
     next_ticket: NoteTicket,
     /// The initial scan is not complete, and `-S` was given.
-    is_holding: bool,
+    awaits_initial_scan: bool,
     /// The scheduler is ending.
     ///
     /// Agents are stopped and no new ones are started.
     is_draining: bool,
     /// The event feed has a subscriber that needs the results of attempts.
-    is_watched: bool,
+    has_subscribers: bool,
 }
 
 /// Totals since the start of the process.
@@ -244,75 +195,79 @@ impl Scheduler {
     pub fn new(settings: Settings, config: Rc<Config>) -> Scheduler {
         Scheduler {
             random: fastrand::Rng::with_seed(settings.seed),
-            is_holding: settings.wait_for_initial_scan,
+            awaits_initial_scan: settings.wait_for_initial_scan,
             settings,
             config,
             messages: Messages::new(),
             vertices: Pool::new(),
             threads: Threads::new(),
-            windows: window::Windows::new(),
+            windows: dispatch::window::Windows::new(),
             rings: Rings::new(),
             agents: Agents::new(),
             idle_agents: 0,
-            census: share::Census::default(),
-            unserved: VecDeque::new(),
-            starved: Starved::default(),
+            agent_counts: dispatch::fair_share::AgentCounts::default(),
+            rings_to_serve: VecDeque::new(),
+            waitlists: AgentWaitlists::default(),
             fork_rate: ForkRate::default(),
             notes: BTreeMap::new(),
             timers: Timers::default(),
             actions: VecDeque::new(),
             counters: Counters::default(),
-            standing: standing::StandingOrders::default(),
-            pending_orders: order::PendingOrders::default(),
-            write_trouble: None,
-            memory: None,
-            lessons: 0,
-            rests: rest::Rests::default(),
-            batches: batch::Batches::default(),
-            review: review::Review::default(),
-            swept: None,
-            joining: joining::Joining::default(),
-            putting_off: put_off::PuttingOff::default(),
-            expiring: expiry::Expiring::default(),
-            last_step: clock::LastStep::default(),
-            told_at: Timestamp::EPOCH,
+            standing: operator::overrides::Overrides::default(),
+            unstored_orders: operator::order::PendingOrders::default(),
+            write_failure_log: None,
+            unclaimed: None,
+            learned_revision: 0,
+            paging: admission::paging::PagingState::default(),
+            partials: admission::partial::PartialMessages::default(),
+            review: operator::reapply::ReapplyState::default(),
+            reload_cursor: None,
+            joining: reload::backfill::Backfill::default(),
+            deferrals: queue::deferral::Deferrals::default(),
+            expirations: queue::expiry::Expiring::default(),
+            last_step: clock_step::LastClockStep::default(),
+            last_event_at: Timestamp::EPOCH,
             next_agent: 1,
             next_ticket: 1,
             is_draining: false,
-            is_watched: false,
+            has_subscribers: false,
         }
     }
 
     /// Processes one event.
     pub fn handle(&mut self, now: Timestamp, event: Event<'_>) {
-        self.told_at = now;
+        self.last_event_at = now;
         match event {
             Event::Arrived(arrival) => self.arrive(now, arrival),
-            Event::Learned(learned) => self.remember(learned),
-            Event::InitialScanDone => self.end_hold(now),
+            Event::Learned(learned) => self.import_learned(learned),
+            Event::InitialScanDone => self.initial_scan_done(now),
             Event::ReadAgain { number, outcome } => self.read_again(now, number, outcome),
             Event::Noted { ticket, outcome } => self.noted(now, ticket, outcome),
             Event::Removed { number, outcome } => self.removed(now, number, outcome),
             Event::AgentStarted { agent, pid } => self.agent_started(agent, pid),
             Event::AgentSaid { agent, line } => self.agent_said(now, agent, line),
-            Event::LinePassedOver { agent, bytes } => self.line_passed_over(now, agent, bytes),
-            Event::AgentLingers { agent } => self.agent_lingers(agent),
+            Event::LineSkipped { agent, bytes } => self.long_line_skipped(now, agent, bytes),
+            Event::AgentExitedMidJob { agent } => self.agent_exited_mid_job(agent),
             Event::AgentEnded { agent, end } => self.agent_ended(now, agent, &end),
-            Event::Configured(config) => self.reconfigure(now, config),
-            Event::Turn(host) => {
-                self.turn(now, &[host]);
+            Event::Configured(config) => self.apply_config(now, config),
+            Event::Etrn(host) => {
+                self.etrn(now, &[host]);
             }
-            Event::Standing(order) => self.remember_order(order),
-            Event::Ordered { ticket, by, order } => self.obey(now, ticket, by, order),
-            Event::StandingKept { ticket, outcome } => self.standing_kept(now, ticket, outcome),
+            Event::Override(order) => self.restore_override(order),
+            Event::Ordered { ticket, by, order } => self.execute_order(now, ticket, by, order),
+            Event::OverridesStored { ticket, outcome } => {
+                self.overrides_stored(now, ticket, outcome)
+            }
             Event::Drain => self.drain(now),
             Event::ClockSet(step) => self.clock_set(now, step),
             Event::Tick => self.tick(now),
-            Event::Watched(is_watched) => self.is_watched = is_watched,
-            Event::Recalled { number, rested, wanted } => self.recalled(number, rested, wanted),
-            Event::Outside { crowd, reading } => {
+            Event::Subscribed(has_subscribers) => self.has_subscribers = has_subscribers,
+            Event::Restored { number, rested, wanted } => {
+                self.prepare_restore(number, rested, wanted)
+            }
+            Event::BacklogChanged { crowd, reading } => {
                 self.reserve(reading);
-                self.crowded(now, crowd);
+                self.backlog_changed(now, crowd);
             }
             Event::MoreRead { number, outcome } => self.more_read(now, number, outcome),
         }
@@ -325,7 +280,7 @@ impl Scheduler {
     }
 
     /// Actions that were not polled yet, in order.
-    pub fn decided(&self) -> &VecDeque<Action> {
+    pub fn pending_actions(&self) -> &VecDeque<Action> {
         &self.actions
     }
 
@@ -337,21 +292,21 @@ impl Scheduler {
     /// Returns true if a message is being removed from the spool.
     ///
     /// `None` if there is no message of this number, so that its control file may be read.
-    pub fn is_leaving(&self, number: u64) -> Option<bool> {
-        Some(self.messages[self.messages.find(number)?].removing)
+    pub fn is_being_removed(&self, number: u64) -> Option<bool> {
+        Some(self.messages[self.messages.find(number)?].is_removing)
     }
 
     /// Returns true if a message's control file is to be read again.
     pub fn is_reading_again(&self, number: u64) -> bool {
-        self.messages.find(number).is_some_and(|id| self.messages[id].rereading)
+        self.messages.find(number).is_some_and(|id| self.messages[id].is_rereading)
     }
 
     /// Returns true if the message accepts an [`Event::ReadAgain`] that was not requested.
     ///
     /// Its recipients must all be in memory, and it must not be leaving the spool.
-    pub fn may_be_read_again(&self, number: u64) -> bool {
+    pub fn accepts_reread(&self, number: u64) -> bool {
         let message = self.messages.find(number).map(|id| &self.messages[id]);
-        message.is_some_and(|m| !m.rereading && !m.removing && !m.partial)
+        message.is_some_and(|m| !m.is_rereading && !m.is_removing && !m.is_partial)
     }
 
     /// Returns true if agents are left, idle ones included.
@@ -363,7 +318,7 @@ impl Scheduler {
     pub fn has_jobs(&self, agent: AgentId) -> bool {
         let agent = self.agents.get(&agent);
         agent.is_some_and(|agent| {
-            agent.jobs().any(|vertex| self.vertices[vertex].place == vertex::Place::Fed)
+            agent.jobs().any(|vertex| self.vertices[vertex].place == VertexState::Fed)
         })
     }
 
@@ -371,7 +326,7 @@ impl Scheduler {
     ///
     /// The daemon waits for them before it ends.
     pub fn has_unwritten(&self) -> bool {
-        !self.notes.is_empty() || self.messages.iter().any(|(_, message)| message.removing)
+        !self.notes.is_empty() || self.messages.iter().any(|(_, message)| message.is_removing)
     }
 
     fn tick(&mut self, now: Timestamp) {
@@ -387,34 +342,34 @@ impl Scheduler {
             match timer {
                 Timer::Thread(thread) => self.thread_timer(now, thread),
                 Timer::Agent(agent) => self.agent_timer(now, agent),
-                Timer::Memory => self.memory_timer(now),
+                Timer::Unclaimed => self.drop_unclaimed(now),
                 Timer::ForkRate => self.fork_rate_timer(now),
                 Timer::Ring(ring) => self.serve_later(ring),
                 Timer::Note(ticket) => self.write_note_again(ticket),
                 Timer::Removal(message) => self.remove_again(message),
                 Timer::Limits => self.limits_timer(now),
-                Timer::KeepOrders => self.store_again(),
-                Timer::Sweep
-                | Timer::Review
-                | Timer::Rest
-                | Timer::Batches
-                | Timer::Members
+                Timer::StoreOverrides => self.retry_store_overrides(),
+                Timer::Reload
+                | Timer::Reapply
+                | Timer::PageOut
+                | Timer::ReadMore
+                | Timer::WindowRounds
                 | Timer::Expiry
-                | Timer::PutOff
+                | Timer::Defer
                 | Timer::Clock => steps.push(timer),
                 Timer::Window(window) => self.window_timer(window),
             }
         }
         // Each step sets its timer again for the next turn.
-        let all: [(Timer, Step); 8] = [
-            (Timer::Sweep, Scheduler::sweep),
-            (Timer::Review, Scheduler::review_on),
-            (Timer::Rest, Scheduler::rest_on),
-            (Timer::Batches, Scheduler::batches_on),
-            (Timer::Members, Scheduler::go_on_rounds),
-            (Timer::Expiry, Scheduler::expire_on),
-            (Timer::PutOff, Scheduler::put_off_on),
-            (Timer::Clock, Scheduler::go_on_telling_of_clock),
+        let all: [(Timer, SweepStep); 8] = [
+            (Timer::Reload, Scheduler::sweep),
+            (Timer::Reapply, Scheduler::reapply_some),
+            (Timer::PageOut, Scheduler::evict_some),
+            (Timer::ReadMore, Scheduler::continue_partial_checks),
+            (Timer::WindowRounds, Scheduler::continue_rounds),
+            (Timer::Expiry, Scheduler::continue_expiry),
+            (Timer::Defer, Scheduler::defer_some),
+            (Timer::Clock, Scheduler::continue_clock_step),
         ];
         for (timer, step) in all {
             if steps.contains(&timer) {
@@ -423,9 +378,9 @@ impl Scheduler {
         }
     }
 
-    fn thread_timer(&mut self, now: Timestamp, thread: thread::ThreadId) {
+    fn thread_timer(&mut self, now: Timestamp, thread: ThreadId) {
         self.threads[thread].timer = None;
-        self.settle(now, thread);
+        self.reassign_ring(now, thread);
         let thread_ref = &mut self.threads[thread];
         let wakes = thread_ref.wakeup().is_some_and(|wakeup| wakeup <= now);
         if thread_ref.expiry_check.is_some_and(|check| check <= now) {
@@ -442,15 +397,15 @@ impl Scheduler {
     /// Sets the timer of a thread.
     ///
     /// It is set to the wake-up or the next expiry, whichever is earlier.
-    fn set_thread_timer(&mut self, thread: thread::ThreadId) {
+    fn set_thread_timer(&mut self, thread: ThreadId) {
         let thread_ref = &mut self.threads[thread];
-        let wanted = thread_ref.next_look();
+        let wanted = thread_ref.next_timer();
         let former = std::mem::replace(&mut thread_ref.timer, wanted);
         if former == wanted {
             return;
         }
-        let knows_step = self.knows_step(thread);
-        self.timers.change_thread(thread, knows_step, [former, wanted]);
+        let is_shifted = self.is_shifted(thread);
+        self.timers.change_thread(thread, is_shifted, [former, wanted]);
     }
 
     fn act(&mut self, action: Action) {

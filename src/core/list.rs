@@ -3,7 +3,7 @@
 //! To add or remove an item anywhere takes the same short time however long the list is. A list
 //! costs eight bytes per item.
 
-use super::pool::{Id, Pool};
+use crate::pool::{Id, Pool};
 use serde::{Deserialize, Serialize};
 use std::marker::PhantomData;
 
@@ -18,7 +18,7 @@ pub struct Links<T> {
 /// Selects the links that one kind of list uses.
 ///
 /// An item is in at most one list of each kind.
-pub trait Chain {
+pub trait ListKind {
     type Item;
 
     fn links(item: &Self::Item) -> &Links<Self::Item>;
@@ -28,7 +28,7 @@ pub trait Chain {
 /// A list of items, first to last.
 #[derive(Serialize, Deserialize)]
 #[serde(bound = "")]
-pub struct List<C: Chain> {
+pub struct List<C: ListKind> {
     first: Option<Id<C::Item>>,
     last: Option<Id<C::Item>>,
     length: u32,
@@ -36,7 +36,7 @@ pub struct List<C: Chain> {
     chain: PhantomData<C>,
 }
 
-impl<C: Chain> List<C> {
+impl<C: ListKind> List<C> {
     pub const fn new() -> List<C> {
         List { first: None, last: None, length: 0, chain: PhantomData }
     }
@@ -118,7 +118,7 @@ mod tests {
 
     enum OnString {}
 
-    impl Chain for OnString {
+    impl ListKind for OnString {
         type Item = Bead;
 
         fn links(bead: &Bead) -> &Links<Bead> {

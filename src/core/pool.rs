@@ -50,7 +50,7 @@ impl<T> Slot<T> {
 }
 
 /// Panic message: an id is dropped before its value is removed.
-const KEPT: &str = "an id is used only as long as its thing is there";
+const ID_IS_LIVE: &str = "an id is used only as long as its thing is there";
 
 impl<T> Pool<T> {
     pub fn new() -> Pool<T> {
@@ -78,7 +78,7 @@ impl<T> Pool<T> {
                 self.length -= 1;
                 value
             }
-            Slot::Free(_) => panic!("{KEPT}"),
+            Slot::Free(_) => panic!("{ID_IS_LIVE}"),
         }
     }
 
@@ -119,7 +119,7 @@ impl<T> Index<Id<T>> for Pool<T> {
     type Output = T;
 
     fn index(&self, id: Id<T>) -> &T {
-        self.slots[id.index()].value().expect(KEPT)
+        self.slots[id.index()].value().expect(ID_IS_LIVE)
     }
 }
 
@@ -127,7 +127,7 @@ impl<T> IndexMut<Id<T>> for Pool<T> {
     fn index_mut(&mut self, id: Id<T>) -> &mut T {
         match &mut self.slots[id.index()] {
             Slot::Taken(value) => value,
-            Slot::Free(_) => panic!("{KEPT}"),
+            Slot::Free(_) => panic!("{ID_IS_LIVE}"),
         }
     }
 }
@@ -168,18 +168,18 @@ pub type IdMap<K, V> = HashMap<K, V, BuildHasherDefault<IdHasher>>;
 pub struct IdHasher(u64);
 
 /// Size of a group of neighbouring ids, as a power of two.
-const GROUP_BITS: u32 = 3;
+const ID_GROUP_BITS: u32 = 3;
 
 impl Hasher for IdHasher {
     fn write_u32(&mut self, number: u32) {
-        let group = u64::from(number >> GROUP_BITS).wrapping_add(self.0);
+        let group = u64::from(number >> ID_GROUP_BITS).wrapping_add(self.0);
         // The steps of SplitMix64, which make each bit depend on all bits.
         let group = (group ^ (group >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         let group = (group ^ (group >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
         let group = group ^ (group >> 31);
         // The map takes the bucket from the lowest bits, and compares the highest ones within it.
-        let within = u64::from(number) & ((1 << GROUP_BITS) - 1);
-        self.0 = ((group << GROUP_BITS) | within) ^ (within << (u64::BITS - GROUP_BITS));
+        let within = u64::from(number) & ((1 << ID_GROUP_BITS) - 1);
+        self.0 = ((group << ID_GROUP_BITS) | within) ^ (within << (u64::BITS - ID_GROUP_BITS));
     }
 
     fn write(&mut self, bytes: &[u8]) {

@@ -1,11 +1,11 @@
 //! Timers of the core.
 
-use super::action::NoteTicket;
-use super::agent::AgentId;
-use super::message::MessageId;
-use super::ring::RingId;
-use super::thread::ThreadId;
-use super::window::WindowId;
+use crate::action::NoteTicket;
+use crate::dispatch::agent::AgentId;
+use crate::dispatch::ring::RingId;
+use crate::dispatch::window::WindowId;
+use crate::queue::message::MessageId;
+use crate::queue::thread::ThreadId;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 use zsched_format::time::{ClockStep, Timestamp};
@@ -24,29 +24,29 @@ pub enum Timer {
     /// A note that could not be written.
     Note(NoteTicket),
     /// State that the previous process left, which is no longer needed.
-    Memory,
+    Unclaimed,
     /// A message that could not be removed from the spool.
     Removal(MessageId),
     /// Limit overrides with an end.
     Limits,
     /// Overrides that could not be stored.
-    KeepOrders,
+    StoreOverrides,
     /// Threads that a new configuration is not applied to yet.
-    Sweep,
+    Reload,
     /// Threads that are still to be compared with the overrides.
-    Review,
+    Reapply,
     /// Messages that can be paged out while others wait for room.
-    Rest,
+    PageOut,
     /// Partial messages of which more can be read.
-    Batches,
+    ReadMore,
     /// Windows with an action for all members that is not complete.
-    Members,
+    WindowRounds,
     /// Threads that a clock step is not applied to yet.
     Clock,
     /// Vertices that are still to be examined for expiry.
     Expiry,
     /// Vertices that are still to be deferred.
-    PutOff,
+    Defer,
     /// A window in which the next delivery may start.
     Window(WindowId),
 }
@@ -58,7 +58,7 @@ pub struct Timers {
     /// Timers of threads without the last clock step.
     ///
     /// Their times are those before the step.
-    threads_before: BTreeSet<(Timestamp, ThreadId)>,
+    unshifted_threads: BTreeSet<(Timestamp, ThreadId)>,
     /// The last clock step.
     step: Option<ClockStep>,
     others: BTreeSet<(Timestamp, Timer)>,
@@ -76,15 +76,15 @@ impl Timers {
 
     /// Changes the timer of a thread.
     ///
-    /// `knows_step` is true if the times are after the last clock step, and false if they are
+    /// `is_shifted` is true if the times are after the last clock step, and false if they are
     /// before it.
     pub fn change_thread(
         &mut self,
         thread: ThreadId,
-        knows_step: bool,
+        is_shifted: bool,
         [former, wanted]: [Option<Timestamp>; 2],
     ) {
-        let timers = if knows_step { &mut self.threads } else { &mut self.threads_before };
+        let timers = if is_shifted { &mut self.threads } else { &mut self.unshifted_threads };
         if let Some(former) = former {
             timers.remove(&(former, thread));
         }
@@ -94,8 +94,8 @@ impl Timers {
     /// Returns true if the timer of a thread is set to a time.
     ///
     /// The time is in the thread's own clock.
-    pub fn has_thread(&self, thread: ThreadId, knows_step: bool, time: Timestamp) -> bool {
-        let timers = if knows_step { &self.threads } else { &self.threads_before };
+    pub fn has_thread(&self, thread: ThreadId, is_shifted: bool, time: Timestamp) -> bool {
+        let timers = if is_shifted { &self.threads } else { &self.unshifted_threads };
         timers.contains(&(time, thread))
     }
 
@@ -105,7 +105,7 @@ impl Timers {
 
     /// The soonest timer of each set.
     fn firsts(&self) -> [Option<Timestamp>; 3] {
-        let before = self.threads_before.first().zip(self.step);
+        let before = self.unshifted_threads.first().zip(self.step);
         [
             self.threads.first().map(|(time, _)| *time),
             before.map(|((time, _), step)| *time + step),
@@ -118,7 +118,7 @@ impl Timers {
         let next = self.next().filter(|next| *next <= now);
         match self.firsts().iter().position(|first| next.is_some() && *first == next)? {
             0 => self.threads.pop_first().map(|(_, thread)| Timer::Thread(thread)),
-            1 => self.threads_before.pop_first().map(|(_, thread)| Timer::Thread(thread)),
+            1 => self.unshifted_threads.pop_first().map(|(_, thread)| Timer::Thread(thread)),
             _ => self.others.pop_first().map(|(_, timer)| timer),
         }
     }
@@ -128,10 +128,10 @@ impl Timers {
     /// Timers of threads keep their times until the step is applied to their thread. The former
     /// step must be applied to all threads.
     pub fn shift(&mut self, step: ClockStep) {
-        debug_assert!(self.threads_before.is_empty(), "two steps of the clock at once");
+        debug_assert!(self.unshifted_threads.is_empty(), "two steps of the clock at once");
         let others = std::mem::take(&mut self.others).into_iter();
         self.others = others.map(|(time, timer)| (time + step, timer)).collect();
-        self.threads_before = std::mem::take(&mut self.threads);
+        self.unshifted_threads = std::mem::take(&mut self.threads);
         self.step = Some(step);
     }
 

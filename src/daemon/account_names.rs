@@ -7,7 +7,7 @@
 use std::collections::HashMap;
 use std::io;
 use std::sync::Mutex;
-use zsched_config::{Context, FindId, Zenv};
+use zsched_config::{ConfigContext, FindId, Zenv};
 use zsched_sys::users;
 
 /// Ids by name; `None` for a name that is unknown.
@@ -16,9 +16,9 @@ type Ids = HashMap<String, Option<u32>>;
 static USERS: Mutex<Option<Ids>> = Mutex::new(None);
 static GROUPS: Mutex<Option<Ids>> = Mutex::new(None);
 
-/// Context of this process for the loop: names looked up before are not looked up again.
-pub fn known(zenv: Zenv) -> Context {
-    Context {
+/// The context of this process for the loop: names looked up before are not looked up again.
+pub fn known(zenv: Zenv) -> ConfigContext {
+    ConfigContext {
         zenv,
         is_root: users::is_root(),
         effective_user: users::effective_user(),
@@ -28,11 +28,11 @@ pub fn known(zenv: Zenv) -> Context {
     }
 }
 
-/// Context for a worker, which may wait: looks up each name.
-pub fn looked_up(context: &Context) -> Context {
+/// The context for a worker, which may wait: looks up each name.
+pub fn looked_up(context: &ConfigContext) -> ConfigContext {
     let user_id = |name: &str| find(&USERS, name, users::user_id, true);
     let group_id = |name: &str| find(&GROUPS, name, users::group_id, true);
-    Context { user_id, group_id, ..context.clone() }
+    ConfigContext { user_id, group_id, ..context.clone() }
 }
 
 fn find(

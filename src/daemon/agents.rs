@@ -12,9 +12,9 @@ use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 use zsched_config::{Clause, Niceness, Zenv};
-use zsched_core::{AgentEnd, AgentId, Manner};
+use zsched_core::{AgentEnd, AgentId, StopMode};
 use zsched_format::agent_protocol as protocol;
-use zsched_format::line_buffer::Lines;
+use zsched_format::line_buffer::LineBuffer;
 use zsched_sys::{ChildEnd, ChildProcess, Launcher, ProcessPriority, send_signal};
 
 /// Maximum number of bytes read from one agent per turn.
@@ -58,10 +58,10 @@ struct Process {
     pid: u32,
     program: PathBuf,
     socket: UnixStream,
-    lines: Lines,
+    lines: LineBuffer,
     outbox: Outbox,
     /// How to end the agent once the outbox is empty.
-    farewell: Option<Manner>,
+    farewell: Option<StopMode>,
     /// Time to kill the process, set once it has closed its socket.
     kill_at: Option<Instant>,
 }
@@ -145,7 +145,7 @@ impl AgentProcesses {
             pid,
             program,
             socket,
-            lines: Lines::default(),
+            lines: LineBuffer::default(),
             outbox: Outbox::default(),
             farewell: None,
             kill_at: None,
@@ -180,7 +180,7 @@ impl AgentProcesses {
                 return false;
             }
             let said = &self.chunk[..count];
-            let too_long = process.lines.take_in(said, |line| heard(Heard::Line(line)));
+            let too_long = process.lines.push(said, |line| heard(Heard::Line(line)));
             if too_long > 0 {
                 heard(Heard::TooLong(too_long));
             }
@@ -203,17 +203,17 @@ impl AgentProcesses {
     }
 
     /// Ends an agent: at once by a signal, or once its outbox is sent.
-    pub fn stop(&mut self, agent: AgentId, manner: Manner) -> io::Result<()> {
+    pub fn stop(&mut self, agent: AgentId, manner: StopMode) -> io::Result<()> {
         let is_gone = self.is_lingering(agent);
         let Some(process) = self.processes.get_mut(&agent) else {
             return Ok(());
         };
         match manner {
             // The pid may belong to another process by now.
-            Manner::Kill if is_gone => return Ok(()),
-            Manner::Kill => return send_signal(process.pid, libc::SIGKILL),
-            Manner::Retire => process.outbox.push(b"\n"),
-            Manner::Quit => process.outbox.push(b"\n\n"),
+            StopMode::Kill if is_gone => return Ok(()),
+            StopMode::Kill => return send_signal(process.pid, libc::SIGKILL),
+            StopMode::Retire => process.outbox.push(b"\n"),
+            StopMode::Quit => process.outbox.push(b"\n\n"),
         }
         process.farewell = Some(manner);
         self.addressed.push(agent);
@@ -243,7 +243,7 @@ impl AgentProcesses {
         if let Some(manner) = process.farewell.take() {
             // The agent may have ended already; then the shutdown fails, and no signal is sent.
             let closed = process.socket.shutdown(Shutdown::Write);
-            if closed.is_ok() && manner == Manner::Quit && !is_gone {
+            if closed.is_ok() && manner == StopMode::Quit && !is_gone {
                 drop(send_signal(process.pid, libc::SIGQUIT));
             }
         }
@@ -311,7 +311,7 @@ impl AgentProcesses {
         self.read(agent, LAST_WILL, heard);
         self.closing.retain(|other| *other != agent);
         let process = self.processes.remove(&agent);
-        let lost = process.as_ref().map_or(0, |process| process.lines.unfinished());
+        let lost = process.as_ref().map_or(0, |process| process.lines.incomplete_len());
         let end = match (failure, process, end) {
             (Some(error), Some(process), _) => {
                 AgentEnd::NotStarted(cannot_be_run(&process.program, &error))
@@ -408,7 +408,7 @@ mod tests {
             pid: u32::MAX,
             program: PathBuf::new(),
             socket: UnixStream::pair().expect("a socket pair").0,
-            lines: Lines::default(),
+            lines: LineBuffer::default(),
             outbox: Outbox::default(),
             farewell: None,
             kill_at: None,

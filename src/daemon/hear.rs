@@ -11,11 +11,11 @@ use std::io::{self, ErrorKind};
 use std::path::PathBuf;
 use std::time::Instant;
 use zsched_core::intake::{Known, Verdict};
-use zsched_core::{AgentId, Event, Reread, Scheduler};
+use zsched_core::{AgentId, Event, RereadResult, Scheduler};
 use zsched_format::control_file::ControlFileError;
 use zsched_format::time::Timestamp;
 use zsched_spool::SpoolName;
-use zsched_spool::read::Found;
+use zsched_spool::load::LoadResult;
 
 /// Maximum number of results of helper workers handled per turn.
 const RESULTS_A_TURN: usize = 512;
@@ -84,7 +84,7 @@ impl Daemon {
                 for error in &end.errors {
                     log::error!("a folder of the spool cannot be listed: {error}");
                 }
-                for name in &end.passed_over {
+                for name in &end.invalid_names {
                     if self.intake.passed_over(name) {
                         log::warn!("transport/{name} is passed over: {NO_NAME}");
                     }
@@ -110,7 +110,7 @@ impl Daemon {
                 }
                 for ticket in self.orders.kept() {
                     let outcome = outcome.as_ref().copied().map_err(io::Error::kind);
-                    self.core.handle(now, Event::StandingKept { ticket, outcome });
+                    self.core.handle(now, Event::OverridesStored { ticket, outcome });
                 }
             }
             Done::Changed { names, an_agent_ended } => self.take_changes(&names, an_agent_ended),
@@ -133,35 +133,38 @@ impl Daemon {
         self.files.new_names(new);
     }
 
-    fn take_file(&mut self, now: Timestamp, name: SpoolName, found: Found) {
+    fn take_file(&mut self, now: Timestamp, name: SpoolName, found: LoadResult) {
         self.intake.read(name.number());
-        if !matches!(found, Found::Locked(_)) {
+        if !matches!(found, LoadResult::Locked(_)) {
             self.intake.unlocked(name.number());
         }
-        let is_held = matches!(found, Found::Locked(_) | Found::Failed(_) | Found::NoQueue);
+        let is_held =
+            matches!(found, LoadResult::Locked(_) | LoadResult::Failed(_) | LoadResult::NoQueue);
         if !is_held && let Some((rested, wanted)) = self.intake.recall(name.number()) {
-            self.core.handle(now, Event::Recalled { number: name.number(), rested, wanted });
+            self.core.handle(now, Event::Restored { number: name.number(), rested, wanted });
         }
         match found {
-            Found::Arrival(arrival) => self.core.handle(now, Event::Arrived(arrival)),
-            Found::Nothing => {}
-            Found::Locked(pid) => {
+            LoadResult::Arrival(arrival) => self.core.handle(now, Event::Arrived(arrival)),
+            LoadResult::Nothing => {}
+            LoadResult::Locked(pid) => {
                 let text =
                     format!("{name}: process {pid} holds a recipient of it; looked at again later");
                 if self.intake.locked(now, name) {
                     log::info!("{text}");
                 }
             }
-            Found::Failed(error) => {
+            LoadResult::Failed(error) => {
                 log::error!("{name}: the control file cannot be read: {error}");
                 self.intake.failed(now, name);
             }
-            Found::NoQueue => {
+            LoadResult::NoQueue => {
                 if self.intake.without_queue(now, name) {
                     log::error!("{NO_QUEUE}");
                 }
             }
-            Found::Malformed { error, moved } => self.take_malformed(now, &name, &error, moved),
+            LoadResult::Malformed { error, moved } => {
+                self.take_malformed(now, &name, &error, moved)
+            }
         }
     }
 
@@ -189,17 +192,17 @@ impl Daemon {
     fn take_changes(&mut self, names: &[SpoolName], an_agent_ended: bool) {
         let numbers = names.iter().map(SpoolName::number).collect();
         self.intake.look_at_locked((!an_agent_ended).then_some(&numbers));
-        for name in names.iter().filter(|name| self.core.may_be_read_again(name.number())) {
+        for name in names.iter().filter(|name| self.core.accepts_reread(name.number())) {
             self.files.read_again(name.clone());
         }
     }
 
-    fn take_again(&mut self, now: Timestamp, name: &SpoolName, found: Found) {
-        let is_usable = matches!(found, Found::Arrival(_) | Found::Malformed { .. });
+    fn take_again(&mut self, now: Timestamp, name: &SpoolName, found: LoadResult) {
+        let is_usable = matches!(found, LoadResult::Arrival(_) | LoadResult::Malformed { .. });
         let number = name.number();
         // A change the core did not request comes from an earlier scheduler's agent. The message
         // may be gone by now.
-        let is_news = is_usable && self.core.may_be_read_again(number);
+        let is_news = is_usable && self.core.accepts_reread(number);
         if !is_news && !self.core.is_reading_again(number) {
             return;
         }
@@ -207,19 +210,19 @@ impl Daemon {
         self.core.handle(now, Event::ReadAgain { number: name.number(), outcome });
     }
 
-    fn take_reread(&mut self, now: Timestamp, name: &SpoolName, found: Found) -> Reread {
+    fn take_reread(&mut self, now: Timestamp, name: &SpoolName, found: LoadResult) -> RereadResult {
         match found {
-            Found::Arrival(arrival) => Reread::Read(arrival),
-            Found::Nothing => Reread::Gone,
-            Found::Locked(_) => Reread::Failed(ErrorKind::WouldBlock),
-            Found::Failed(error) => Reread::Failed(error.kind()),
-            Found::NoQueue => {
+            LoadResult::Arrival(arrival) => RereadResult::Read(arrival),
+            LoadResult::Nothing => RereadResult::Gone,
+            LoadResult::Locked(_) => RereadResult::Failed(ErrorKind::WouldBlock),
+            LoadResult::Failed(error) => RereadResult::Failed(error.kind()),
+            LoadResult::NoQueue => {
                 log::error!("{name}: {NO_QUEUE}");
-                Reread::Failed(ErrorKind::NotFound)
+                RereadResult::Failed(ErrorKind::NotFound)
             }
-            Found::Malformed { error, moved } => {
+            LoadResult::Malformed { error, moved } => {
                 self.take_malformed(now, name, &error, moved);
-                Reread::Malformed(error)
+                RereadResult::Malformed(error)
             }
         }
     }
@@ -288,12 +291,12 @@ impl Daemon {
 pub fn tell_core(core: &mut Watched, now: Timestamp, agent: AgentId, heard: Heard<'_>) {
     match heard {
         Heard::Line(line) => core.handle(now, Event::AgentSaid { agent, line }),
-        Heard::TooLong(bytes) => core.handle(now, Event::LinePassedOver { agent, bytes }),
+        Heard::TooLong(bytes) => core.handle(now, Event::LineSkipped { agent, bytes }),
     }
 }
 
 fn known(core: &Scheduler, name: &SpoolName) -> Known {
-    match core.is_leaving(name.number()) {
+    match core.is_being_removed(name.number()) {
         None => Known::No,
         Some(false) => Known::Queued,
         Some(true) => Known::Leaving,

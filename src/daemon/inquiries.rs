@@ -13,7 +13,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
-use zsched_format::control_file::{contents, parse};
+use zsched_format::control_file::{parse, read_all};
 use zsched_mailq_server::v2::{Addresses, Candidate, DiskSpace, HostFacts, Lookup, LookupResult};
 use zsched_spool::{Spool, SpoolName, error_address};
 use zsched_sys as sys;
@@ -115,7 +115,7 @@ impl Places {
         options.read(true).custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK);
         let mut file = options.open(self.spool.control_file(name))?;
         let size = file.metadata()?.len();
-        contents(&mut file, size)
+        read_all(&mut file, size)
     }
 }
 

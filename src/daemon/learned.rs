@@ -23,8 +23,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use zsched_core::Scheduler;
-use zsched_core::learned::{Learned, Lessons, Resting};
-use zsched_spool::replace::replace;
+use zsched_core::learned::{Learned, LearnedExport, PagedOutSource};
+use zsched_spool::atomic_write::write_atomically;
 
 /// Version of the format.
 const FORMAT: u64 = 1;
@@ -46,13 +46,13 @@ pub struct LearnedFile {
     /// True if the last write failed and must be repeated even without new state.
     has_failed: Arc<AtomicBool>,
     next: Instant,
-    /// Value of [`Scheduler::lessons`] at the last write.
+    /// Value of [`Scheduler::learned_revision`] at the last write.
     written: u64,
 }
 
 /// Export under way.
 struct Writing {
-    lessons: Lessons,
+    lessons: LearnedExport,
     pieces: Pieces,
     lines: u64,
     is_ended: bool,
@@ -93,13 +93,14 @@ impl LearnedFile {
 
     /// Time until the next write may be due.
     pub fn until_next(&self, core: &Scheduler) -> Option<Duration> {
-        let has_news = core.lessons() != self.written || self.has_failed.load(Ordering::Acquire);
+        let has_news =
+            core.learned_revision() != self.written || self.has_failed.load(Ordering::Acquire);
         let is_due = self.writing.is_none() && has_news;
         is_due.then(|| self.next.saturating_duration_since(Instant::now()))
     }
 
     /// Starts a write if one is due, and continues it.
-    pub fn write_on(&mut self, core: &Scheduler, resting: &dyn Resting) {
+    pub fn write_on(&mut self, core: &Scheduler, resting: &dyn PagedOutSource) {
         if self.until_next(core).is_some_and(|left| left.is_zero()) {
             self.begin(core);
         }
@@ -120,7 +121,7 @@ impl LearnedFile {
         let path = self.path.clone();
         let has_failed = self.has_failed.clone();
         let write = move |to_write: ToWrite| {
-            match replace(&path, |out| to_write.write_all(out)) {
+            match write_atomically(&path, |out| to_write.write_all(out)) {
                 Ok(()) => {}
                 // The scheduler is ending and writes the file itself.
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
@@ -133,9 +134,9 @@ impl LearnedFile {
         match Pieces::start("learned", self.waker.clone(), write) {
             Ok((pieces, writer)) => {
                 self.writer = Some(writer);
-                self.written = core.lessons();
+                self.written = core.learned_revision();
                 self.has_failed.store(false, Ordering::Release);
-                let lessons = Lessons::default();
+                let lessons = LearnedExport::default();
                 self.writing = Some(Writing { lessons, pieces, lines: 0, is_ended: false });
             }
             Err(error) => log::error!("{}: {error}", self.path.display()),
@@ -143,19 +144,19 @@ impl LearnedFile {
     }
 
     /// Writes the whole file at the end of the scheduler.
-    pub fn finish(&mut self, core: &Scheduler, resting: &dyn Resting) {
+    pub fn finish(&mut self, core: &Scheduler, resting: &dyn PagedOutSource) {
         self.writing = None;
         if let Some(writer) = self.writer.take() {
             // The worker has logged any error.
             drop(writer.join());
         }
-        if core.lessons() == 0 && self.path.try_exists().is_ok_and(|there| !there) {
+        if core.learned_revision() == 0 && self.path.try_exists().is_ok_and(|there| !there) {
             return;
         }
-        let written = replace(&self.path, |out| {
-            let (mut lessons, mut lines) = (Lessons::default(), 0);
+        let written = write_atomically(&self.path, |out| {
+            let (mut lessons, mut lines) = (LearnedExport::default(), 0);
             let mut text = begin_text();
-            while !lessons.are_over() {
+            while !lessons.is_done() {
                 lines += add_lines(core, resting, &mut lessons, &mut text);
                 out.write_all(&text)?;
                 text.clear();
@@ -170,17 +171,17 @@ impl LearnedFile {
 
 impl Writing {
     /// Passes more text to the worker. Returns true once all is passed.
-    fn write_on(&mut self, core: &Scheduler, resting: &dyn Resting) -> bool {
+    fn write_on(&mut self, core: &Scheduler, resting: &dyn PagedOutSource) -> bool {
         let Writing { lessons, pieces, lines, is_ended } = self;
         pieces.give(|| {
             if *is_ended {
                 return None;
             }
             let mut text = if *lines == 0 { begin_text() } else { Vec::with_capacity(PIECE) };
-            while text.len() < PIECE && !lessons.are_over() {
+            while text.len() < PIECE && !lessons.is_done() {
                 *lines += add_lines(core, resting, lessons, &mut text);
             }
-            if lessons.are_over() {
+            if lessons.is_done() {
                 text.extend_from_slice(&end_text(*lines));
                 *is_ended = true;
             }
@@ -200,8 +201,8 @@ fn end_text(lines: u64) -> Vec<u8> {
 /// Adds lines about more threads or messages. Returns their number.
 fn add_lines(
     core: &Scheduler,
-    resting: &dyn Resting,
-    lessons: &mut Lessons,
+    resting: &dyn PagedOutSource,
+    lessons: &mut LearnedExport,
     text: &mut Vec<u8>,
 ) -> u64 {
     let mut lines = 0;

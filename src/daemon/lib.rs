@@ -83,9 +83,9 @@ use std::time::{Duration, Instant};
 use timeouts::Timeouts;
 use tokens::Source;
 use watched::Watched;
-use zsched_config::{Config, Context};
+use zsched_config::{Config, ConfigContext};
 use zsched_core::intake::{Intake, Room};
-use zsched_core::standing::Standing;
+use zsched_core::overrides::Override;
 use zsched_core::{AgentId, Event};
 use zsched_format::time::Timestamp;
 use zsched_spool::SpoolName;
@@ -133,7 +133,7 @@ pub struct Daemon {
     /// Log level to set when loading is complete.
     level_after_load: log::LevelFilter,
     config_path: PathBuf,
-    context: Context,
+    context: ConfigContext,
     config: Rc<Config>,
     log_file: Option<LogFile>,
     statistics: Option<StatisticsLog>,
@@ -255,8 +255,8 @@ impl Daemon {
         }
         let crowd = self.intake.crowd(now, &self.room());
         let reading = u32::try_from(self.intake.under_way()).unwrap_or(u32::MAX);
-        if (crowd, reading) != self.core.outside() {
-            self.core.handle(now, Event::Outside { crowd, reading });
+        if (crowd, reading) != self.core.backlog() {
+            self.core.handle(now, Event::BacklogChanged { crowd, reading });
         }
     }
 
@@ -267,9 +267,9 @@ impl Daemon {
     /// Passes overrides and learned state of the former scheduler to the core.
     ///
     /// Must come before any other event.
-    fn recall(&mut self, now: Timestamp, orders: Vec<Standing>) {
+    fn recall(&mut self, now: Timestamp, orders: Vec<Override>) {
         for order in orders {
-            self.core.handle(now, Event::Standing(order));
+            self.core.handle(now, Event::Override(order));
         }
         let core = &mut self.core;
         self.learned.read(|learned| core.handle(now, Event::Learned(learned)));

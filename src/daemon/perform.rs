@@ -34,7 +34,7 @@ impl Daemon {
                 }
             }
             Action::Feed { agent, job } => self.agents.tell(agent, &job),
-            Action::SayIdle(agent) => self.agents.tell_idle(agent),
+            Action::SendIdle(agent) => self.agents.tell_idle(agent),
             Action::StopAgent { agent, manner } => {
                 if let Err(error) = self.agents.stop(agent, manner) {
                     log::error!("an agent cannot be stopped: {error}");
@@ -46,11 +46,13 @@ impl Daemon {
             Action::ReadAgain(name) => self.files.read_again(name),
             Action::Note(note) => self.files.write(WriteRequest::Note(Box::new(note.into()))),
             Action::Remove { name, aside } => self.files.write(WriteRequest::Remove(name, aside)),
-            Action::Rest { name, until, rested } => self.intake.rest(name, until, *rested),
+            Action::PageOut { name, until, record: rested } => {
+                self.intake.rest(name, until, *rested)
+            }
             Action::ReadMore { name, portion } => self.files.read_more(name, portion),
-            Action::Awaken(wanted) => self.intake.awaken(&wanted),
-            Action::KeepStanding { ticket, changes } => self.orders.keep(ticket, changes),
-            Action::Obeyed { ticket, effect } => self.clients.order_done(ticket, &effect),
+            Action::RequestPagedHosts(wanted) => self.intake.awaken(&wanted),
+            Action::StoreOverrides { ticket, changes } => self.orders.keep(ticket, changes),
+            Action::OrderDone { ticket, effect } => self.clients.order_done(ticket, &effect),
             Action::Statistics(record) => {
                 if let Some(statistics) = &mut self.statistics {
                     statistics.add(now, &record);
@@ -88,7 +90,7 @@ impl Daemon {
             AdminCommand::Load(number) => {
                 let under_way = self.intake.under_way();
                 let capacity = self.core.capacity();
-                let batch = capacity.map(|room| room.first_batch(under_way).max(1));
+                let batch = capacity.map(|room| room.first_chunk(under_way).max(1));
                 if let Some(name) = self.intake.fetch(*number, batch) {
                     self.files.read_soon(name, batch);
                 }

@@ -12,7 +12,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
 use std::thread;
-use zsched_config::{self as config, Config, Context, Diagnostic};
+use zsched_config::{self as config, Config, ConfigContext, Diagnostic};
 use zsched_core::Event;
 use zsched_format::printable;
 use zsched_format::time::Timestamp;
@@ -165,7 +165,7 @@ impl Daemon {
 }
 
 /// Reads and checks a configuration. Does all lookups that may take long.
-fn read(path: &Path, context: &Context, programs: &[PathBuf]) -> Found {
+fn read(path: &Path, context: &ConfigContext, programs: &[PathBuf]) -> Found {
     let text = config::read(path).map_err(|error| in_lines(&[error]))?;
     let loaded = Config::parse(path, &text, &account_names::looked_up(context));
     let loaded = loaded.map_err(|errors| in_lines(&errors))?;

@@ -46,7 +46,7 @@ impl Daemon {
                     "agent {pid} has ended in the middle of a job, but not what it has started"
                 );
                 self.agents.linger(agent, pid, end);
-                self.core.handle(now, Event::AgentLingers { agent });
+                self.core.handle(now, Event::AgentExitedMidJob { agent });
             } else {
                 self.take_end(now, agent, pid, end);
             }

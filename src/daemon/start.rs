@@ -27,13 +27,13 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Instant;
-use zsched_config::{Config, Context, Diagnostic, Loaded, Niceness, Zenv};
+use zsched_config::{Config, ConfigContext, Diagnostic, LoadedConfig, Niceness, Zenv};
 use zsched_core::Settings;
 use zsched_core::intake::Intake;
 use zsched_format::printable::{self, print_to_stderr as say};
 use zsched_format::time::Timestamp;
 use zsched_mailq_server::v2::events::Subscribers;
-use zsched_recorder::{Limits, Recorded, Recorder};
+use zsched_recorder::{RecordedCore, Recorder, RotationLimits};
 use zsched_spool::processes;
 use zsched_spool::scan::ScanLimits;
 use zsched_spool::{HashLevel, Spool};
@@ -129,14 +129,14 @@ fn config_path(options: &Options, zenv: &Zenv) -> PathBuf {
     if is_missing && original.exists() { original } else { documented }
 }
 
-fn load_config(path: &Path, context: &Context, note: &str) -> Result<Config, Refusal> {
+fn load_config(path: &Path, context: &ConfigContext, note: &str) -> Result<Config, Refusal> {
     let in_lines = |all: &[Diagnostic]| {
         all.iter().map(Diagnostic::to_string).collect::<Vec<String>>().join("\n")
     };
-    let misses_variable = |all: &[Diagnostic]| all.iter().any(Diagnostic::misses_variable);
+    let has_unknown_variable = |all: &[Diagnostic]| all.iter().any(Diagnostic::is_unknown_variable);
     let loaded = Config::load(path, context);
-    let (Ok(Loaded { warnings: said, .. }) | Err(said)) = &loaded;
-    if misses_variable(said) {
+    let (Ok(LoadedConfig { warnings: said, .. }) | Err(said)) = &loaded;
+    if has_unknown_variable(said) {
         say(note);
     }
     match loaded {
@@ -159,7 +159,7 @@ fn absolute(path: &Path) -> Result<PathBuf, Refusal> {
 struct Plan {
     options: Options,
     config_path: PathBuf,
-    context: Context,
+    context: ConfigContext,
     config: Config,
     spool: Spool,
     log: Option<PathBuf>,
@@ -176,7 +176,7 @@ impl Plan {
     fn new(
         options: Options,
         config_path: PathBuf,
-        context: Context,
+        context: ConfigContext,
         config: Config,
     ) -> Result<Plan, Refusal> {
         let zenv = &context.zenv;
@@ -312,7 +312,7 @@ impl Plan {
             ignore_hangup: log_file.is_none(),
             timeouts,
         })?;
-        let core = Recorded::new(
+        let core = RecordedCore::new(
             Settings {
                 status_log: has_status_log,
                 failed_write: timeouts.failed_write,
@@ -386,7 +386,8 @@ struct Logs {
 
 impl Plan {
     fn recorder(&self) -> io::Result<Option<Recorder>> {
-        let limits = Limits { size: self.options.record_size, keep: self.options.record_keep };
+        let limits =
+            RotationLimits { size: self.options.record_size, keep_files: self.options.record_keep };
         let create = |path: &PathBuf| Recorder::create(path, limits, self.context.clone());
         self.recording.as_ref().map(create).transpose()
     }

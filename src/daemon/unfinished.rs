@@ -4,7 +4,7 @@ use std::fs;
 use std::io;
 use std::thread;
 use std::time::Duration;
-use zsched_spool::outbox::{self, Recovered};
+use zsched_spool::outbox::{self, OutboxRecovery};
 use zsched_spool::processes;
 use zsched_spool::{HashLevel, Spool, removals};
 
@@ -21,7 +21,7 @@ pub fn remember_former_scheduler(spool: &Spool) {
 
 /// Removes the message files whose control files the former scheduler has removed.
 pub fn finish_removals(spool: &Spool) {
-    for list in [spool.removals_file(), spool.removals_of_reader_file()] {
+    for list in [spool.removals_file(), spool.reader_removals_file()] {
         match removals::finish(spool, &list) {
             Ok(0) => {}
             Ok(count) => {
@@ -37,8 +37,8 @@ pub fn finish_removals(spool: &Spool) {
 /// Must come before any mail is read.
 pub fn finish_outbox(spool: &Spool, level: HashLevel) -> io::Result<()> {
     let recovered = outbox::recover_folder(spool, level)?;
-    let Recovered { published, discarded, aside, ready } = recovered;
-    if recovered != Recovered::default() {
+    let OutboxRecovery { published, discarded, aside, ready } = recovered;
+    if recovered != OutboxRecovery::default() {
         log::warn!(
             "outbox of the former scheduler: {published} submissions published, {discarded} discarded, {aside} moved \
              to postman/, {ready} to be published later"
@@ -72,7 +72,7 @@ fn publish_later(spool: &Spool) {
 /// Logs an error at the end if submissions are left: ZMailer's scheduler does not handle the
 /// outbox.
 pub fn tell_what_is_left(spool: &Spool) {
-    match outbox::waiting(spool) {
+    match outbox::pending_submissions(spool) {
         Ok(0) => {}
         Ok(count) => log::error!(
             "{count} submissions are left in {}: start this scheduler again before another one",

@@ -6,29 +6,29 @@
 use std::borrow::Cow;
 use std::ops::{Deref, DerefMut};
 use std::rc::Rc;
-use zsched_core::survey::AgentRow;
+use zsched_core::thread_survey::AgentRow;
 use zsched_core::{
-    Action, AgentEnd, AgentId, Destination, Event, Reread, Scheduler, StatusRecord, Verdict,
+    Action, AgentEnd, AgentId, Destination, Event, RereadResult, Scheduler, StatusRecord, Verdict,
 };
-use zsched_format::agent_protocol::Status;
+use zsched_format::agent_protocol::ReportStatus;
 use zsched_format::time::Timestamp;
 use zsched_mailq_server::v2::events::{EventSubject, Subscribers};
 use zsched_mailq_server::v2::json::events::FeedEvent;
 use zsched_mailq_server::v2::json::seconds;
-use zsched_recorder::Recorded;
+use zsched_recorder::RecordedCore;
 use zsched_spool::{Arrival, SpoolId};
 
 /// The core, and the subscribers.
 pub struct Watched {
-    core: Recorded,
+    core: RecordedCore,
     watch: Rc<Subscribers>,
-    /// Value of the last `Event::Watched` passed to the core.
+    /// Value of the last `Event::Subscribed` passed to the core.
     is_watched: bool,
 }
 
 impl Watched {
     /// Wraps a core. There are no subscribers yet.
-    pub fn new(core: Recorded, watch: Rc<Subscribers>) -> Watched {
+    pub fn new(core: RecordedCore, watch: Rc<Subscribers>) -> Watched {
         Watched { core, watch, is_watched: false }
     }
 
@@ -38,7 +38,7 @@ impl Watched {
         let is_watched = self.watch.has_subscribers();
         if is_watched != self.is_watched {
             self.is_watched = is_watched;
-            self.core.handle(now, Event::Watched(is_watched));
+            self.core.handle(now, Event::Subscribed(is_watched));
         }
     }
 
@@ -61,15 +61,15 @@ impl Watched {
 }
 
 impl Deref for Watched {
-    type Target = Recorded;
+    type Target = RecordedCore;
 
-    fn deref(&self) -> &Recorded {
+    fn deref(&self) -> &RecordedCore {
         &self.core
     }
 }
 
 impl DerefMut for Watched {
-    fn deref_mut(&mut self) -> &mut Recorded {
+    fn deref_mut(&mut self) -> &mut RecordedCore {
         &mut self.core
     }
 }
@@ -87,7 +87,7 @@ impl Witness<'_> {
         match event {
             Event::Arrived(arrival) => self.arrived(arrival),
             Event::Removed { number, outcome: Ok(()) }
-            | Event::ReadAgain { number, outcome: Reread::Gone } => self.left(*number),
+            | Event::ReadAgain { number, outcome: RereadResult::Gone } => self.left(*number),
             Event::AgentStarted { agent, pid } => self.started(*agent, *pid),
             Event::AgentEnded { agent, end } => self.ended(*agent, end),
             Event::Configured(_) => {
@@ -105,7 +105,7 @@ impl Witness<'_> {
 
     fn arrived(&self, arrival: &Arrival) {
         let number = arrival.name.number();
-        if self.core.is_leaving(number).is_some() || self.core.comes_back(number) {
+        if self.core.is_being_removed(number).is_some() || self.core.is_being_restored(number) {
             return;
         }
         let (number, modified) = (arrival.name.number(), arrival.modified);
@@ -216,13 +216,15 @@ impl Witness<'_> {
 /// Result for recipients in the words of the event feed, and true if it is final.
 fn outcome(verdict: Verdict) -> (&'static str, bool) {
     match verdict {
-        Verdict::Report(Status::Ok | Status::Ok2 | Status::Ok3) => ("delivered", true),
-        Verdict::Report(Status::Error | Status::Error2) => ("failed", true),
-        Verdict::Report(_) | Verdict::Silence => ("deferred", false),
+        Verdict::Report(ReportStatus::Ok | ReportStatus::Ok2 | ReportStatus::Ok3) => {
+            ("delivered", true)
+        }
+        Verdict::Report(ReportStatus::Error | ReportStatus::Error2) => ("failed", true),
+        Verdict::Report(_) | Verdict::Unreported => ("deferred", false),
         Verdict::Expired => ("expired", true),
         Verdict::Deleted => ("deleted", true),
         Verdict::Rerouted => ("rerouted", true),
-        Verdict::Found => ("found", true),
+        Verdict::FinishedElsewhere => ("found", true),
     }
 }
 

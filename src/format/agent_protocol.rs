@@ -27,7 +27,7 @@ pub const RESYNC: &str = "#resync";
 
 /// A line from the scheduler to an agent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Order<'a> {
+pub enum AgentCommand<'a> {
     /// Deliver the recipients of this control file for your channel and, if given, this host.
     Job {
         /// Path of the control file below `transport/`.
@@ -43,18 +43,18 @@ pub enum Order<'a> {
     Exit,
 }
 
-impl<'a> Order<'a> {
+impl<'a> AgentCommand<'a> {
     /// Parses a line, given without its line end.
-    pub fn parse(line: &'a [u8]) -> Order<'a> {
+    pub fn parse(line: &'a [u8]) -> AgentCommand<'a> {
         if line.is_empty() {
-            return Order::Exit;
+            return AgentCommand::Exit;
         }
         if line == IDLE.as_bytes() {
-            return Order::Idle;
+            return AgentCommand::Idle;
         }
         let mut fields = line.split(|byte| *byte == b'\t');
         let (path, host) = (fields.next().unwrap_or_default(), fields.next());
-        Order::Job { path, host, only: fields.next().and_then(Offsets::parse) }
+        AgentCommand::Job { path, host, only: fields.next().and_then(Offsets::parse) }
     }
 }
 
@@ -84,22 +84,22 @@ impl<'a> Offsets<'a> {
 
 /// A line from an agent to the scheduler.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Answer<'a> {
+pub enum AgentLine<'a> {
     /// Ready for the next job. Sent once at the start, after each job, and after `#idle`.
     Hungry,
     /// The control file with this path has nothing left to do for the agent.
     Resync(&'a [u8]),
     /// The outcome of one recipient.
-    Report(Report<'a>),
+    Report(RecipientReport<'a>),
     /// Any other line that begins with `#`, which is logged.
     Comment(&'a [u8]),
     /// A malformed line, and what it lacks, which is logged.
-    Misformed(&'static str, &'a [u8]),
+    Malformed(&'static str, &'a [u8]),
 }
 
 /// The outcome of one recipient.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Report<'a> {
+pub struct RecipientReport<'a> {
     /// Number that the name of the control file begins with.
     pub number: u64,
     /// Offset of the recipient's line in the control file.
@@ -107,14 +107,14 @@ pub struct Report<'a> {
     /// Notary data (`control_file::diagnostic`), which may be empty.
     pub notary: &'a [u8],
     /// The status.
-    pub status: Status,
+    pub status: ReportStatus,
     /// Text after the status word, which may be empty.
     pub message: &'a [u8],
 }
 
 /// The status word of a report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Status {
+pub enum ReportStatus {
     /// Delivered. The scheduler writes the `d` line if the sender requested a success report.
     Ok,
     /// Delivered. The agent has written the `d` line for the sender.
@@ -137,66 +137,66 @@ pub enum Status {
     Unknown,
 }
 
-impl Status {
-    const WORDS: [(&'static str, Status); 9] = [
-        ("ok", Status::Ok),
-        ("ok2", Status::Ok2),
-        ("ok3", Status::Ok3),
-        ("error", Status::Error),
-        ("error2", Status::Error2),
-        ("deferred", Status::Deferred),
-        ("deferback", Status::DeferBack),
-        ("retryat", Status::RetryAt),
-        ("deferall", Status::DeferAll),
+impl ReportStatus {
+    const WORDS: [(&'static str, ReportStatus); 9] = [
+        ("ok", ReportStatus::Ok),
+        ("ok2", ReportStatus::Ok2),
+        ("ok3", ReportStatus::Ok3),
+        ("error", ReportStatus::Error),
+        ("error2", ReportStatus::Error2),
+        ("deferred", ReportStatus::Deferred),
+        ("deferback", ReportStatus::DeferBack),
+        ("retryat", ReportStatus::RetryAt),
+        ("deferall", ReportStatus::DeferAll),
     ];
 
     /// The status for a word.
-    pub fn from_word(word: &[u8]) -> Status {
-        let known = Status::WORDS.iter().find(|(name, _)| name.as_bytes() == word);
-        known.map_or(Status::Unknown, |(_, status)| *status)
+    pub fn from_word(word: &[u8]) -> ReportStatus {
+        let known = ReportStatus::WORDS.iter().find(|(name, _)| name.as_bytes() == word);
+        known.map_or(ReportStatus::Unknown, |(_, status)| *status)
     }
 
     /// The word for this status.
     pub fn word(self) -> &'static str {
-        let known = Status::WORDS.iter().find(|(_, status)| *status == self);
+        let known = ReportStatus::WORDS.iter().find(|(_, status)| *status == self);
         known.map_or("?", |(word, _)| word)
     }
 }
 
-impl<'a> Answer<'a> {
+impl<'a> AgentLine<'a> {
     /// Parses a line, given without its line end. Any line is accepted.
-    pub fn parse(line: &'a [u8]) -> Answer<'a> {
+    pub fn parse(line: &'a [u8]) -> AgentLine<'a> {
         if line.starts_with(b"#") || line.is_empty() {
             return parse_comment(line);
         }
         let Some(slash) = memchr::memchr(b'/', line) else {
-            return Answer::Misformed("no / behind the number", line);
+            return AgentLine::Malformed("no / after the number", line);
         };
         if !line[slash..].contains(&b'\t') {
-            return Answer::Misformed("no TAB behind the offset", line);
+            return AgentLine::Malformed("no TAB after the offset", line);
         }
         match report(line) {
-            Ok((_, report)) => Answer::Report(report),
+            Ok((_, report)) => AgentLine::Report(report),
             Err(_) if line.iter().filter(|byte| **byte == b'\t').count() < 2 => {
-                Answer::Misformed("no TAB behind the notary data", line)
+                AgentLine::Malformed("no TAB after the notary data", line)
             }
-            Err(_) => Answer::Misformed("no number and offset", line),
+            Err(_) => AgentLine::Malformed("no number and offset", line),
         }
     }
 }
 
-fn parse_comment(line: &[u8]) -> Answer<'_> {
+fn parse_comment(line: &[u8]) -> AgentLine<'_> {
     if line.starts_with(HUNGRY.as_bytes()) {
-        return Answer::Hungry;
+        return AgentLine::Hungry;
     }
     match line.strip_prefix(RESYNC.as_bytes()) {
-        Some(path) => Answer::Resync(path.trim_ascii()),
-        None => Answer::Comment(line),
+        Some(path) => AgentLine::Resync(path.trim_ascii()),
+        None => AgentLine::Comment(line),
     }
 }
 
 /// `<number>[-rest]/<offset>TAB<notary>TAB<status>[blank<message>]`
-fn report(line: &[u8]) -> IResult<&[u8], Report<'_>> {
+fn report(line: &[u8]) -> IResult<&[u8], RecipientReport<'_>> {
     let (input, number) = decimal(line)?;
     // The name may continue after the number, which alone is used.
     let (input, _) = nom::bytes::complete::take_while(|byte| byte != b'/' && byte != b'\t')(input)?;
@@ -204,11 +204,11 @@ fn report(line: &[u8]) -> IResult<&[u8], Report<'_>> {
     let (input, notary) = preceded(tag("\t"), terminated(field, tag("\t"))).parse(input)?;
     let (input, status) = rest(input)?;
     let word_end = status.iter().position(u8::is_ascii_whitespace).unwrap_or(status.len());
-    let report = Report {
+    let report = RecipientReport {
         number,
         offset,
         notary,
-        status: Status::from_word(&status[..word_end]),
+        status: ReportStatus::from_word(&status[..word_end]),
         message: status.get(word_end + 1..).unwrap_or_default(),
     };
     Ok((input, report))
@@ -223,7 +223,7 @@ fn decimal<N: std::str::FromStr>(input: &[u8]) -> IResult<&[u8], N> {
     map_opt(digits, |digits| std::str::from_utf8(digits).ok()?.parse().ok()).parse(input)
 }
 
-impl Report<'_> {
+impl RecipientReport<'_> {
     /// The time at the beginning of a `retryat` message, in seconds.
     ///
     /// It is relative to now, or absolute if it is more than 100,000. The sign is ignored, as by
@@ -235,7 +235,7 @@ impl Report<'_> {
 
     /// The message without the time at the beginning of a `retryat`.
     pub fn text(&self) -> &[u8] {
-        if self.status != Status::RetryAt || self.retry_seconds().is_none() {
+        if self.status != ReportStatus::RetryAt || self.retry_seconds().is_none() {
             return self.message;
         }
         let digits = |byte: &u8| byte.is_ascii_digit() || *byte == b'+';
@@ -264,47 +264,47 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn parsed(line: &str) -> Answer<'_> {
-        Answer::parse(line.as_bytes())
+    fn parsed(line: &str) -> AgentLine<'_> {
+        AgentLine::parse(line.as_bytes())
     }
 
     #[test]
     fn recorded_reports_are_parsed() {
         let line =
             "10101234/215\tdefer1@x\x01delayed\x014.4.1\x01smtp; 466\x01sim\tdeferred host busy";
-        let Answer::Report(report) = parsed(line) else { panic!("not a report: {line}") };
+        let AgentLine::Report(report) = parsed(line) else { panic!("not a report: {line}") };
         assert_eq!((report.number, report.offset), (10_101_234, 215));
         assert_eq!(report.notary, b"defer1@x\x01delayed\x014.4.1\x01smtp; 466\x01sim");
-        assert_eq!((report.status, report.message), (Status::Deferred, &b"host busy"[..]));
+        assert_eq!((report.status, report.message), (ReportStatus::Deferred, &b"host busy"[..]));
     }
 
     #[test]
     fn control_file_names_beginning_with_number_are_parsed() {
-        let Answer::Report(report) = parsed("701-abc/79\t\tok3") else { panic!("not a report") };
-        assert_eq!((report.number, report.offset, report.status), (701, 79, Status::Ok3));
+        let AgentLine::Report(report) = parsed("701-abc/79\t\tok3") else { panic!("not a report") };
+        assert_eq!((report.number, report.offset, report.status), (701, 79, ReportStatus::Ok3));
         assert_eq!(report.message, b"");
     }
 
     #[test]
     fn lines_beginning_with_hash_are_distinguished() {
-        assert_eq!(parsed("#hungry"), Answer::Hungry);
-        assert_eq!(parsed("#resync  Z/H/4713-2343"), Answer::Resync(b"Z/H/4713-2343"));
-        assert_eq!(parsed("# prog:1: text"), Answer::Comment(b"# prog:1: text"));
-        assert_eq!(parsed(""), Answer::Comment(b""));
+        assert_eq!(parsed("#hungry"), AgentLine::Hungry);
+        assert_eq!(parsed("#resync  Z/H/4713-2343"), AgentLine::Resync(b"Z/H/4713-2343"));
+        assert_eq!(parsed("# prog:1: text"), AgentLine::Comment(b"# prog:1: text"));
+        assert_eq!(parsed(""), AgentLine::Comment(b""));
     }
 
     #[test]
     fn malformed_lines_report_missing_part() {
         for (line, missing) in [
-            ("this is some noise", "no / behind the number"),
-            ("  File \"/opt/vta.py\", line 53", "no TAB behind the offset"),
-            ("1/67\tdeferred later", "no TAB behind the notary data"),
+            ("this is some noise", "no / after the number"),
+            ("  File \"/opt/vta.py\", line 53", "no TAB after the offset"),
+            ("1/67\tdeferred later", "no TAB after the notary data"),
             ("a/67\t\tok", "no number and offset"),
             ("1/x\t\tok", "no number and offset"),
             ("99999999999999999999/1\t\tok", "no number and offset"),
             ("1/-1\t\tok", "no number and offset"),
         ] {
-            assert_eq!(parsed(line), Answer::Misformed(missing, line.as_bytes()), "{line}");
+            assert_eq!(parsed(line), AgentLine::Malformed(missing, line.as_bytes()), "{line}");
         }
     }
 
@@ -318,11 +318,11 @@ mod tests {
             ("soon", None, "soon"),
             ("", None, ""),
         ] {
-            let report = Report {
+            let report = RecipientReport {
                 number: 1,
                 offset: 2,
                 notary: b"",
-                status: Status::RetryAt,
+                status: ReportStatus::RetryAt,
                 message: message.as_bytes(),
             };
             assert_eq!(report.retry_seconds(), seconds, "{message}");
@@ -332,11 +332,12 @@ mod tests {
 
     #[test]
     fn orders_are_parsed() {
-        let job = |path, host| Order::Job { path, host, only: None };
-        assert_eq!(Order::parse(b"Z/F/4711\tmx"), job(b"Z/F/4711", Some(b"mx")));
-        assert_eq!(Order::parse(b"4711"), job(b"4711", None));
-        assert_eq!(Order::parse(b"4711\tmx\tmore"), job(b"4711", Some(b"mx")));
-        let Order::Job { only: Some(only), .. } = Order::parse(b"4711\tmx\t107,4294967295\tmore")
+        let job = |path, host| AgentCommand::Job { path, host, only: None };
+        assert_eq!(AgentCommand::parse(b"Z/F/4711\tmx"), job(b"Z/F/4711", Some(b"mx")));
+        assert_eq!(AgentCommand::parse(b"4711"), job(b"4711", None));
+        assert_eq!(AgentCommand::parse(b"4711\tmx\tmore"), job(b"4711", Some(b"mx")));
+        let AgentCommand::Job { only: Some(only), .. } =
+            AgentCommand::parse(b"4711\tmx\t107,4294967295\tmore")
         else {
             panic!("a job with offsets");
         };
@@ -344,34 +345,38 @@ mod tests {
         assert!(only.contains(107) && !only.contains(10));
         for reserved in ["107,", "107,x", "", "-1", "4294967296"] {
             let line = format!("4711\tmx\t{reserved}");
-            assert_eq!(Order::parse(line.as_bytes()), job(b"4711", Some(b"mx")), "{reserved}");
+            assert_eq!(
+                AgentCommand::parse(line.as_bytes()),
+                job(b"4711", Some(b"mx")),
+                "{reserved}"
+            );
         }
-        assert_eq!(Order::parse(b"#idle"), Order::Idle);
-        assert_eq!(Order::parse(b""), Order::Exit);
+        assert_eq!(AgentCommand::parse(b"#idle"), AgentCommand::Idle);
+        assert_eq!(AgentCommand::parse(b""), AgentCommand::Exit);
     }
 
     proptest! {
         #[test]
         fn written_report_parses_back(number: u64, offset: u32, notary: Vec<u8>, message: Vec<u8>) {
-            let report = Report {
-                number, offset, notary: &notary, status: Status::Error2, message: &message,
+            let report = RecipientReport {
+                number, offset, notary: &notary, status: ReportStatus::Error2, message: &message,
             };
             let mut line = Vec::new();
             report.write_to(&mut line);
             prop_assert_eq!(line.pop(), Some(b'\n'));
             prop_assert!(!line.contains(&b'\n'));
-            let Answer::Report(read) = Answer::parse(&line) else {
+            let AgentLine::Report(read) = AgentLine::parse(&line) else {
                 return Err(TestCaseError::fail("not a report"));
             };
             prop_assert_eq!((read.number, read.offset), (number, offset));
-            prop_assert_eq!(read.status, Status::Error2);
+            prop_assert_eq!(read.status, ReportStatus::Error2);
             prop_assert_eq!(read.message.len(), message.len());
         }
 
         #[test]
         fn arbitrary_bytes_do_not_panic(line: Vec<u8>) {
-            Answer::parse(&line);
-            Order::parse(&line);
+            AgentLine::parse(&line);
+            AgentCommand::parse(&line);
         }
     }
 }

@@ -5,31 +5,31 @@ use memchr::memchr;
 /// Maximum length of a line, in bytes. The rest of a longer line is skipped.
 ///
 /// Real agents write lines of up to about 8 kB.
-pub const LONGEST_LINE: usize = 64 * 1024;
+pub const MAX_LINE_LEN: usize = 64 * 1024;
 
 /// Collects bytes and emits complete lines.
 #[derive(Default)]
-pub struct Lines {
-    /// Beginning of an incomplete line, at most [`LONGEST_LINE`] bytes.
-    begun: Vec<u8>,
+pub struct LineBuffer {
+    /// Beginning of an incomplete line, at most [`MAX_LINE_LEN`] bytes.
+    partial_line: Vec<u8>,
     /// Number of skipped bytes of that line.
-    passed_over: usize,
+    skipped: usize,
 }
 
-impl Lines {
+impl LineBuffer {
     /// Adds bytes, and calls `line` for each complete line, without its line end.
     ///
     /// Returns the number of skipped bytes of overlong lines.
-    pub fn take_in(&mut self, mut bytes: &[u8], mut line: impl FnMut(&[u8])) -> usize {
+    pub fn push(&mut self, mut bytes: &[u8], mut line: impl FnMut(&[u8])) -> usize {
         let mut passed_over = 0;
         while let Some(end) = memchr(b'\n', bytes) {
-            if self.begun.is_empty() && end <= LONGEST_LINE {
+            if self.partial_line.is_empty() && end <= MAX_LINE_LEN {
                 line(&bytes[..end]);
             } else {
                 self.keep(&bytes[..end]);
-                line(&self.begun);
-                passed_over += std::mem::take(&mut self.passed_over);
-                self.begun.clear();
+                line(&self.partial_line);
+                passed_over += std::mem::take(&mut self.skipped);
+                self.partial_line.clear();
             }
             bytes = &bytes[end + 1..];
         }
@@ -38,15 +38,15 @@ impl Lines {
     }
 
     fn keep(&mut self, bytes: &[u8]) {
-        let room = LONGEST_LINE - self.begun.len();
+        let room = MAX_LINE_LEN - self.partial_line.len();
         let kept = bytes.len().min(room);
-        self.begun.extend_from_slice(&bytes[..kept]);
-        self.passed_over += bytes.len() - kept;
+        self.partial_line.extend_from_slice(&bytes[..kept]);
+        self.skipped += bytes.len() - kept;
     }
 
     /// Number of bytes of an incomplete line.
-    pub fn unfinished(&self) -> usize {
-        self.begun.len() + self.passed_over
+    pub fn incomplete_len(&self) -> usize {
+        self.partial_line.len() + self.skipped
     }
 }
 
@@ -55,11 +55,11 @@ mod tests {
     use super::*;
 
     fn cut(pieces: &[&[u8]]) -> (Vec<Vec<u8>>, usize, usize) {
-        let mut lines = Lines::default();
+        let mut lines = LineBuffer::default();
         let mut all = Vec::new();
         let passed_over =
-            pieces.iter().map(|piece| lines.take_in(piece, |line| all.push(line.to_vec()))).sum();
-        (all, passed_over, lines.unfinished())
+            pieces.iter().map(|piece| lines.push(piece, |line| all.push(line.to_vec()))).sum();
+        (all, passed_over, lines.incomplete_len())
     }
 
     #[test]
@@ -80,8 +80,8 @@ mod tests {
         for size in [text.len(), 4096] {
             let pieces: Vec<&[u8]> = text.chunks(size).collect();
             let (lines, passed_over, unfinished) = cut(&pieces);
-            assert_eq!(lines.iter().map(Vec::len).collect::<Vec<_>>(), [LONGEST_LINE, 4]);
-            assert_eq!(passed_over, 10_000_000 - LONGEST_LINE);
+            assert_eq!(lines.iter().map(Vec::len).collect::<Vec<_>>(), [MAX_LINE_LEN, 4]);
+            assert_eq!(passed_over, 10_000_000 - MAX_LINE_LEN);
             assert_eq!(unfinished, 0);
         }
     }

@@ -21,7 +21,7 @@ use std::fmt::{self, Write as _};
 use std::io::{self, Write};
 
 /// Maximum length of a UTF-8 sequence, in bytes.
-const MAX_SEQUENCE: usize = 4;
+const MAX_UTF8_LEN: usize = 4;
 
 /// Returns true for a character without control functions. TAB and LF are not printable.
 pub fn is_printable(c: char) -> bool {
@@ -69,7 +69,7 @@ pub fn json<T: AsRef<[u8]> + ?Sized>(text: &T) -> String {
 /// Prints a message of a program to standard error.
 ///
 /// Failure to print is ignored: only the exit status reports the error then.
-pub fn complain(program: &str, message: impl fmt::Display) {
+pub fn print_error(program: &str, message: impl fmt::Display) {
     print_to_stderr(format_args!("{program}: {message}"));
 }
 
@@ -88,7 +88,7 @@ pub struct PrintableWriter<W> {
 impl<W: Write> PrintableWriter<W> {
     /// Creates a writer to `out`.
     pub fn new(out: W) -> PrintableWriter<W> {
-        PrintableWriter { out, rest: Vec::with_capacity(MAX_SEQUENCE) }
+        PrintableWriter { out, rest: Vec::with_capacity(MAX_UTF8_LEN) }
     }
 }
 
@@ -114,7 +114,7 @@ impl<W: Write> Write for PrintableWriter<W> {
 
 /// Length of the incomplete UTF-8 sequence at the end of a text.
 fn incomplete(text: &[u8]) -> usize {
-    let tail = &text[text.len().saturating_sub(MAX_SEQUENCE - 1)..];
+    let tail = &text[text.len().saturating_sub(MAX_UTF8_LEN - 1)..];
     let start = tail.iter().rposition(|byte| *byte >= 0xc0);
     let is_begun = |start: &usize| {
         std::str::from_utf8(&tail[*start..]).is_err_and(|error| error.error_len().is_none())

@@ -1,10 +1,12 @@
 //! A pattern for destinations, `channel/host`, where either may be `*`.
 
+#[cfg(feature = "serde")]
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
 /// A pattern for destinations, as the option `-p channel/host` of the scheduler has it.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(Serialize, Deserialize))]
 pub struct Selection {
     /// The channel; `None` is any.
     pub channel: Option<Box<[u8]>>,

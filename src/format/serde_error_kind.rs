@@ -7,7 +7,7 @@ use serde::{Deserialize, Deserializer, Serializer};
 use std::io::{Error, ErrorKind};
 
 /// The kinds that do not come from the system.
-const NAMED: [ErrorKind; 6] = [
+const NAMED_KINDS: [ErrorKind; 6] = [
     ErrorKind::Other,
     ErrorKind::UnexpectedEof,
     ErrorKind::WriteZero,
@@ -16,24 +16,24 @@ const NAMED: [ErrorKind; 6] = [
     ErrorKind::Unsupported,
 ];
 /// Error numbers of the system. Smaller numbers are for the named kinds.
-const SYSTEM: std::ops::Range<u16> = 32..300;
+const SYSTEM_NUMBERS: std::ops::Range<u16> = 32..300;
 
 fn to_number(kind: ErrorKind) -> u16 {
-    if let Some(index) = NAMED.iter().position(|named| *named == kind) {
+    if let Some(index) = NAMED_KINDS.iter().position(|named| *named == kind) {
         return index as u16;
     }
-    SYSTEM.into_iter().find(|number| of_system(*number) == kind).unwrap_or_default()
+    SYSTEM_NUMBERS.into_iter().find(|number| system_kind(*number) == kind).unwrap_or_default()
 }
 
-fn of_system(number: u16) -> ErrorKind {
-    Error::from_raw_os_error(i32::from(number - SYSTEM.start)).kind()
+fn system_kind(number: u16) -> ErrorKind {
+    Error::from_raw_os_error(i32::from(number - SYSTEM_NUMBERS.start)).kind()
 }
 
 fn from_number(number: u16) -> ErrorKind {
-    if SYSTEM.contains(&number) {
-        return of_system(number);
+    if SYSTEM_NUMBERS.contains(&number) {
+        return system_kind(number);
     }
-    NAMED.get(usize::from(number)).copied().unwrap_or(ErrorKind::Other)
+    NAMED_KINDS.get(usize::from(number)).copied().unwrap_or(ErrorKind::Other)
 }
 
 /// Writes a kind.
@@ -93,7 +93,7 @@ mod tests {
             let kind = Error::from_raw_os_error(number).kind();
             assert_eq!(from_number(to_number(kind)), kind, "{number}");
         }
-        for kind in NAMED {
+        for kind in NAMED_KINDS {
             assert_eq!(from_number(to_number(kind)), kind);
         }
     }

@@ -4,6 +4,7 @@
 //! with modification times on disk. Only [`Timestamp::now`] reads a clock, and only the shell may
 //! call that. The core receives the time with each event.
 
+#[cfg(feature = "serde")]
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::ops::{Add, AddAssign, Sub};
@@ -14,7 +15,8 @@ const NANOS_PER_SECOND: i64 = 1_000_000_000;
 /// A point in wall-clock time: nanoseconds since 1970-01-01 00:00:00 UTC.
 ///
 /// Covers the years 1678 to 2262; arithmetic saturates at both ends.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+#[cfg_attr(feature = "serde", derive(Serialize, Deserialize))]
 pub struct Timestamp(i64);
 
 impl Timestamp {
@@ -70,7 +72,8 @@ impl Timestamp {
 }
 
 /// Length and direction of a step of the clock.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(Serialize, Deserialize))]
 pub enum ClockStep {
     /// The clock was set to a later time.
     Forward(Duration),

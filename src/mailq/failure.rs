@@ -1,12 +1,12 @@
 //! Failures of `mailq`, and their exit statuses.
 
-use super::denial::Denial;
+use crate::connect::denial::Denial;
 use std::io;
 use zsched_command_line::USAGE;
 
 /// No mail was found.
 const NOTHING: i32 = 1;
-/// No scheduler can be asked (`EX_UNAVAILABLE`).
+/// No scheduler can be asked, or it cannot do what is asked (`EX_UNAVAILABLE`).
 const UNAVAILABLE: i32 = 69;
 /// The spool or the ZENV file is missing or cannot be read (`EX_OSFILE`).
 const NO_FILE: i32 = 72;
@@ -26,13 +26,16 @@ pub enum Failure {
     Usage(String),
     /// No mail was found.
     #[error("{0}")]
-    Nothing(String),
+    NotFound(String),
     /// No scheduler can be reached, or it refuses the connection.
     #[error("{0}")]
     Unavailable(String),
-    /// A scheduler refuses the login or the request.
+    /// A scheduler does not permit the login or the request.
     #[error("{0}")]
     Denied(Denial),
+    /// A scheduler cannot fulfil the request. The session continues.
+    #[error("{0}")]
+    Refused(String),
     /// Something is wrong with the spool or the ZENV file.
     #[error("{0}")]
     Installation(String),
@@ -41,7 +44,7 @@ pub enum Failure {
     Protocol(String),
     /// The answer violates the protocol, and the warnings are printed already.
     #[error("the answer was damaged")]
-    Damage,
+    Damaged,
     /// Standard output cannot be written.
     #[error("standard output: {0}")]
     Output(io::Error),
@@ -52,24 +55,29 @@ impl Failure {
     pub fn status(&self) -> i32 {
         match self {
             Failure::Usage(_) => USAGE,
-            Failure::Nothing(_) => NOTHING,
-            Failure::Unavailable(_) => UNAVAILABLE,
+            Failure::NotFound(_) => NOTHING,
+            Failure::Unavailable(_) | Failure::Refused(_) => UNAVAILABLE,
             Failure::Denied(_) => DENIED,
             Failure::Installation(_) => NO_FILE,
-            Failure::Protocol(_) | Failure::Damage => PROTOCOL,
+            Failure::Protocol(_) | Failure::Damaged => PROTOCOL,
             Failure::Output(error) if error.kind() == io::ErrorKind::BrokenPipe => 0,
             Failure::Output(_) => OUTPUT,
         }
+    }
+
+    /// Returns true if the session with the scheduler can be used no longer.
+    pub fn ends_session(&self) -> bool {
+        !matches!(self, Failure::Usage(_) | Failure::Denied(_) | Failure::Refused(_))
     }
 
     /// Returns true if the failure has to be reported.
     ///
     /// A closed pipe is not an error: a reader such as `head` has read enough. A damaged
     /// answer is reported already.
-    pub fn is_worth_a_word(&self) -> bool {
+    pub fn must_be_reported(&self) -> bool {
         match self {
             Failure::Output(error) => error.kind() != io::ErrorKind::BrokenPipe,
-            Failure::Damage => false,
+            Failure::Damaged => false,
             _ => true,
         }
     }

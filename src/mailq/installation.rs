@@ -1,6 +1,6 @@
 //! The variables of the ZENV file that `mailq` uses.
 
-use super::failure::Failure;
+use crate::failure::Failure;
 use std::io;
 use std::path::Path;
 use zsched_config::Zenv;
@@ -47,11 +47,6 @@ impl Installation {
     /// The port of the scheduler: `MAILQPORT`.
     pub fn mailq_port(&self) -> Option<&str> {
         self.variable("MAILQPORT")
-    }
-
-    /// The file with the counters of all programs: `SNMPSHAREDFILE`.
-    pub fn shared_memory(&self) -> Option<&Path> {
-        self.variable("SNMPSHAREDFILE").map(Path::new)
     }
 
     /// The status log of the scheduler: `STATUSLOG`.

@@ -1,5 +1,5 @@
 //! Shows the queue of a running scheduler.
 
 fn main() {
-    std::process::exit(zsched_mailq::main(zsched_mailq::Options::of_process()));
+    std::process::exit(zsched_mailq::main(zsched_mailq::MailqOptions::from_command_line()));
 }

@@ -4,10 +4,10 @@
 //! made from these definitions. `--help` shows the first paragraph of a comment, the manual page
 //! all of it.
 
-use super::console::{Command, check_in_vain};
-use super::credentials::Credentials;
-use super::failure::Failure;
-use super::installation::Installation;
+use crate::connect::credentials::Credentials;
+use crate::console::{Command, print_failed_check};
+use crate::failure::Failure;
+use crate::installation::Installation;
 use clap::{ArgAction, Args, CommandFactory, Parser};
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -23,16 +23,16 @@ use zsched_command_line as command_line;
     subcommand_value_name = "COMMAND",
     max_term_width = 100
 )]
-pub struct Options {
+pub struct MailqOptions {
     /// Server to ask, and login.
     #[command(flatten)]
-    pub reach: Reach,
+    pub server_options: ServerOptions,
 
     /// Output without a command.
     #[command(flatten)]
-    pub classic: Classic,
+    pub classic: ClassicOptions,
 
-    /// The host whose scheduler is asked
+    /// Host of the scheduler
     #[arg(value_name = "SERVER")]
     pub operand: Option<String>,
 
@@ -43,8 +43,8 @@ pub struct Options {
 
 /// Server to ask, and login.
 #[derive(Args, Clone, Debug, Default)]
-#[command(next_help_heading = "Whom to ask")]
-pub struct Reach {
+#[command(next_help_heading = "Server")]
+pub struct ServerOptions {
     /// Use IPv4 addresses of the server only
     ///
     /// Of -4 and -6, the last one counts.
@@ -61,36 +61,34 @@ pub struct Reach {
     #[arg(short = 'd', long, global = true)]
     pub debug: bool,
 
-    /// Where the server is reached
+    /// Port or socket of the scheduler
     ///
-    /// A TCP port by its number, or by the name of its service; or the path of a UNIX socket, which
-    /// begins with "/" or "UNIX:/", and is always one on this host.
+    /// A TCP port by its number, or by the name of its service; or a UNIX socket on this host by
+    /// its path, with "/" or "UNIX:/" at the beginning.
     #[arg(short = 'p', long, value_name = "PORT|PATH", global = true)]
     pub port: Option<String>,
 
-    /// The host whose scheduler is asked
+    /// Host of the scheduler
     ///
-    /// It can also be given without an option. With a name that is a command as well, only this
-    /// will do.
+    /// It can also be given without an option, unless its name is that of a command.
     #[arg(long, value_name = "HOST", global = true)]
     pub server: Option<String>,
 
-    /// Who asks, for servers that want to know
+    /// User and password, for servers that require a login
     ///
-    /// That is for version 2 of the protocol. The separator may be "/", ":" or ",", whichever is
-    /// found first in this order; without any, the password is "nobody". By default it is
-    /// "nobody/nobody". Everybody on this host can see the password while the program runs;
-    /// --login-file is better.
+    /// For version 2 of the protocol. The separator is the first "/", or else the first ":", or
+    /// else the first ",". Without any, the password is "nobody". The default is "nobody/nobody".
+    /// All users of this host can see the password while the program runs; --login-file is better.
     #[arg(short = 'U', long, value_name = "USER/PASSWORD", global = true)]
     pub login: Option<String>,
 
-    /// A file whose first line says who asks
+    /// File whose first line has user and password
     ///
-    /// It has the form of -U, and should be for nobody else to read.
+    /// It has the form of -U. Only its owner should be able to read it.
     #[arg(long, value_name = "FILE", conflicts_with = "login", global = true)]
     pub login_file: Option<PathBuf>,
 
-    /// The ZENV file of the installation, which says where everything is
+    /// ZENV file of the installation, which names its spool and logs
     ///
     /// By default it is /etc/zmailer.conf, which need not exist.
     #[arg(short = 'Z', long, value_name = "FILE", global = true)]
@@ -101,7 +99,7 @@ pub struct Reach {
     help: Option<bool>,
 }
 
-impl Reach {
+impl ServerOptions {
     /// Returns true if this installation's scheduler is asked, on this host.
     pub fn is_local(&self, installation: &Installation) -> bool {
         self.server.is_none() && self.port.is_none() && installation.mail_server().is_none()
@@ -110,56 +108,54 @@ impl Reach {
 
 /// Arguments for output without a command: those of ZMailer's `mailq`.
 #[derive(Args, Clone, Debug, Default)]
-pub struct Classic {
-    /// Show only what goes by this channel
+pub struct ClassicOptions {
+    /// Show only mail for this channel
     #[arg(short = 'c', long, value_name = "CHANNEL")]
     pub channel: Option<String>,
 
-    /// Accepted, and not used
+    /// Accepted without effect
     #[arg(short = 'E', long = "expand", value_name = "TEXT")]
     pub expand: Option<String>,
 
-    /// Show only what goes to this host
+    /// Show only mail for this host
     #[arg(short = 'h', long, value_name = "HOST")]
     pub host: Option<String>,
 
-    /// Show only messages whose control files belong to the user who asks, with -v
+    /// Show only messages whose control files belong to the calling user; implies -v
     #[arg(short = 'i', long, overrides_with = "user")]
     pub mine: bool,
 
     /// Remove a message from the queue
     ///
-    /// The message is named by its spool id, or by the name of its control file without folders.
-    /// Its senders are not told. That is for version 2 of the protocol; the server says the same
-    /// where there is no such message.
+    /// The message is named by its spool id, or by the name of its control file without folders. No
+    /// report is sent to its sender. It requires version 2 of the protocol, whose answer is the
+    /// same if there is no such message.
     #[arg(short = 'K', long, value_name = "ID", conflicts_with_all = ["report", "sizes", "summary", "status", "why"])]
     pub kill: Option<String>,
 
-    /// Show the counters in the segment of shared memory on this host
+    /// Accepted from ZMailer's mailq: shared memory is not supported
     ///
-    /// All programs of ZMailer count there, and SNMPSHAREDFILE of the ZENV file names it. If there
-    /// is none, go on without it. What a server counts is shown by -QQQQ.
+    /// The scheduler is asked instead. -QQQQ shows its counters.
     #[arg(short = 'M', long = "shared-memory")]
     pub shared_memory: bool,
 
-    /// Show the report on threads and agents instead of the messages
+    /// Show the report on destinations and agents instead of the messages
     ///
-    /// See below. Given twice, leave out the lines of single threads; three times, show only the
-    /// totals; four times, the counters of the server. Version 1 of the protocol has no more than
-    /// the second. Of a scheduler that hides its messages (its option -Q), there is nothing else to
-    /// be seen.
+    /// See below. Given twice, omit the lines of single destinations; three times, show only the
+    /// totals; four times, the counters of the server. Version 1 of the protocol has only the first
+    /// two. For a scheduler with the option -Q this is the only view.
     #[arg(short = 'Q', long, action = ArgAction::Count)]
     pub report: u8,
 
-    /// Count the files in the folders of the spool first, and tell whether router and scheduler run
+    /// Count the files in the folders of the spool first, and show if router and scheduler run
     ///
     /// Given twice, do only that, unless -S is given, too.
     #[arg(short = 's', long, action = ArgAction::Count)]
     pub status: u8,
 
-    /// Show for each channel and host only how many messages there are, and how large
+    /// Show only the number and size of messages for each channel and host
     ///
-    /// The size is that of all, and the average. Given twice, show only how many there are.
+    /// It shows the total and the average size. Given twice, it shows only the number.
     #[arg(short = 'S', long, action = ArgAction::Count)]
     pub sizes: u8,
 
@@ -171,11 +167,11 @@ pub struct Classic {
     #[arg(long, conflicts_with_all = ["report", "sizes"])]
     pub summary: bool,
 
-    /// Show no details, whatever -v, -i or -u ask for; a -v behind it counts again
+    /// Show no details, even with -v, -i or -u; a later -v takes effect again
     #[arg(short = 't', long, overrides_with = "verbose")]
     pub terse: bool,
 
-    /// Show only messages whose control files belong to this user, with -v
+    /// Show only messages whose control files belong to this user; implies -v
     #[arg(short = 'u', long, value_name = "USER", overrides_with = "mine")]
     pub user: Option<String>,
 
@@ -186,13 +182,13 @@ pub struct Classic {
     #[arg(short = 'v', long, action = ArgAction::Count, overrides_with = "terse")]
     pub verbose: u8,
 
-    /// Say why something waits: a channel/host, a spool id, or a control file
+    /// Explain why something waits: a channel/host, a spool id, or a control file
     ///
     /// There is a sentence for each reason, with the name of the limit and the line of the
-    /// configuration that sets it. Where work goes by messages (job-order, slot-cost) it says, of a
-    /// message, how many others are before it, whose turn it is, and what it takes to preempt that
-    /// one. The scheduler of this host is asked, over the socket .scheduler.control in POSTOFFICE,
-    /// which only its own user and root may use.
+    /// configuration that sets it. With scheduling by messages (job-order, slot-cost) it shows, for
+    /// a message, how many others are before it, which one has its turn, and what it takes to
+    /// preempt that one. It asks the scheduler of this host over the socket .scheduler.control in
+    /// POSTOFFICE, which only the scheduler's user and root may use.
     #[arg(long, value_name = "SUBJECT", conflicts_with_all = ["report", "sizes", "summary", "status"])]
     pub why: Option<String>,
 }
@@ -208,17 +204,17 @@ pub enum Family {
     V6,
 }
 
-impl Options {
+impl MailqOptions {
     /// Parses the command line of this process.
     ///
     /// Prints help or an error, and exits, if the command line asks for that or is wrong.
-    pub fn of_process() -> Options {
-        Options::try_parse().unwrap_or_else(|error| {
-            if error.use_stderr() && Options::means_check(std::env::args_os()) {
+    pub fn from_command_line() -> MailqOptions {
+        MailqOptions::try_parse().unwrap_or_else(|error| {
+            if error.use_stderr() && MailqOptions::is_check_command(std::env::args_os()) {
                 let text = error.to_string();
                 let first = text.lines().next().unwrap_or_default();
                 let failure = Failure::Usage(first.replacen("error: ", "", 1));
-                std::process::exit(check_in_vain(&failure));
+                std::process::exit(print_failed_check(&failure));
             }
             command_line::refuse(&error)
         })
@@ -227,26 +223,26 @@ impl Options {
     /// Returns true if a wrong command line is one of `mailq check`.
     ///
     /// The callers of that read exit statuses of their own.
-    fn means_check(arguments: impl Iterator<Item = OsString>) -> bool {
-        let matches = Options::command().ignore_errors(true).try_get_matches_from(arguments);
+    fn is_check_command(arguments: impl Iterator<Item = OsString>) -> bool {
+        let matches = MailqOptions::command().ignore_errors(true).try_get_matches_from(arguments);
         matches.is_ok_and(|matches| matches.subcommand_name() == Some("check"))
     }
 
-    /// Checks what the parser does not. Moves the operand to `reach.server`.
-    pub fn check(mut self) -> Result<Options, Failure> {
+    /// Checks what the parser does not. Moves the operand to `server_options.server`.
+    pub fn check(mut self) -> Result<MailqOptions, Failure> {
         let wrong = |what: &str| Err(Failure::Usage(what.to_string()));
-        if self.command.is_some() && self.classic.is_given() {
-            return wrong("the options that show the queue do not go with a command");
+        if self.command.is_some() && self.classic.has_options() {
+            return wrong("options of the classic output cannot be combined with a command");
         }
-        if self.operand.is_some() && self.reach.server.is_some() {
-            return wrong("two servers are named");
+        if self.operand.is_some() && self.server_options.server.is_some() {
+            return wrong("more than one server is named");
         }
-        self.reach.server = self.operand.take().or(self.reach.server);
+        self.server_options.server = self.operand.take().or(self.server_options.server);
         Ok(self)
     }
 }
 
-impl Reach {
+impl ServerOptions {
     /// Address families to try.
     pub fn family(&self) -> Family {
         match (self.ipv4, self.ipv6) {
@@ -257,8 +253,8 @@ impl Reach {
     }
 
     /// Returns true if the options select a server, or a way to it.
-    pub fn names_a_server(&self) -> bool {
-        let Reach { ipv4, ipv6, port, server, login, login_file, .. } = self;
+    pub fn selects_server(&self) -> bool {
+        let ServerOptions { ipv4, ipv6, port, server, login, login_file, .. } = self;
         let is_chosen = *ipv4 || *ipv6 || login_file.is_some();
         is_chosen || [port, server, login].iter().any(|text| text.is_some())
     }
@@ -273,7 +269,7 @@ impl Reach {
     }
 }
 
-impl Classic {
+impl ClassicOptions {
     /// Level of detail of each message: 0, 1 or 2.
     pub fn verbosity(&self) -> u8 {
         let implied = u8::from(!self.terse && (self.mine || self.user.is_some()));
@@ -281,7 +277,7 @@ impl Classic {
     }
 
     /// Returns true if any of the options is given.
-    pub fn is_given(&self) -> bool {
+    pub fn has_options(&self) -> bool {
         let texts = [&self.channel, &self.expand, &self.host, &self.kill, &self.user, &self.why];
         let flags = [self.mine, self.shared_memory, self.summary, self.terse];
         let counts = [self.report, self.status, self.sizes, self.verbose];
@@ -295,20 +291,20 @@ impl Classic {
 mod tests {
     use super::*;
 
-    fn parse(arguments: &str) -> Result<Options, clap::Error> {
+    fn parse(arguments: &str) -> Result<MailqOptions, clap::Error> {
         let words = std::iter::once("mailq").chain(arguments.split_ascii_whitespace());
-        Options::try_parse_from(words)
+        MailqOptions::try_parse_from(words)
     }
 
-    fn options(arguments: &str) -> Options {
+    fn options(arguments: &str) -> MailqOptions {
         parse(arguments).expect(arguments).check().expect(arguments)
     }
 
     #[test]
     fn command_line_definition_is_consistent() {
-        Options::command().debug_assert();
+        MailqOptions::command().debug_assert();
         let without_long_name =
-            Options::command().get_opts().filter(|option| option.get_long().is_none()).count();
+            MailqOptions::command().get_opts().filter(|option| option.get_long().is_none()).count();
         assert_eq!(without_long_name, 0);
     }
 
@@ -325,20 +321,27 @@ mod tests {
         ] {
             let words = std::iter::once("mailq").chain(arguments.split(' '));
             assert!(parse(arguments).is_err(), "{arguments}");
-            assert_eq!(Options::means_check(words.map(OsString::from)), expected, "{arguments}");
+            assert_eq!(
+                MailqOptions::is_check_command(words.map(OsString::from)),
+                expected,
+                "{arguments}"
+            );
         }
     }
 
     #[test]
     fn short_options_can_be_bundled() {
-        let Options { reach, classic, .. } =
+        let MailqOptions { server_options, classic, .. } =
             options("-sQQ -cd -hx -p174 -ufred -SSvv mail.example.org");
         let counts = (classic.status, classic.report, classic.sizes, classic.verbose);
         assert_eq!(counts, (1, 2, 2, 2));
         assert_eq!((classic.channel.as_deref(), classic.host.as_deref()), (Some("d"), Some("x")));
-        assert_eq!((reach.port.as_deref(), classic.user.as_deref()), (Some("174"), Some("fred")));
-        assert_eq!(reach.server.as_deref(), Some("mail.example.org"));
-        assert!(!reach.debug);
+        assert_eq!(
+            (server_options.port.as_deref(), classic.user.as_deref()),
+            (Some("174"), Some("fred"))
+        );
+        assert_eq!(server_options.server.as_deref(), Some("mail.example.org"));
+        assert!(!server_options.debug);
     }
 
     #[test]
@@ -356,9 +359,9 @@ mod tests {
         ] {
             assert_eq!(options(arguments).classic.verbosity(), verbosity, "{arguments}");
         }
-        assert_eq!(options("-4").reach.family(), Family::V4);
-        assert_eq!(options("-46").reach.family(), Family::V6);
-        assert_eq!(options("-64").reach.family(), Family::V4);
+        assert_eq!(options("-4").server_options.family(), Family::V4);
+        assert_eq!(options("-46").server_options.family(), Family::V6);
+        assert_eq!(options("-64").server_options.family(), Family::V4);
         assert_eq!(options("-i -u root").classic.user.as_deref(), Some("root"));
         assert_eq!(options("-u root -i").classic.user, None);
     }
@@ -379,11 +382,11 @@ mod tests {
             ["-p 5 --server a etrn x", "etrn x -p 5 --server a", "-p 5 etrn --server a x"]
         {
             let options = options(arguments);
-            assert_eq!(options.reach.server.as_deref(), Some("a"), "{arguments}");
-            assert_eq!(options.reach.port.as_deref(), Some("5"), "{arguments}");
+            assert_eq!(options.server_options.server.as_deref(), Some("a"), "{arguments}");
+            assert_eq!(options.server_options.port.as_deref(), Some("5"), "{arguments}");
             assert!(matches!(options.command, Some(Command::Etrn { host }) if host == "x"));
         }
-        assert_eq!(options("-- etrn").reach.server.as_deref(), Some("etrn"));
+        assert_eq!(options("-- etrn").server_options.server.as_deref(), Some("etrn"));
         for arguments in ["-v etrn x", "-K 5 etrn x", "-h a etrn x", "--server a b"] {
             let refused = parse(arguments).expect(arguments).check();
             assert_eq!(refused.expect_err(arguments).status(), 64);

@@ -9,7 +9,7 @@ use zsched_spool::processes::Process;
 /// The file is only read. Trying its lock could keep a scheduler that is just starting from taking
 /// it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum DaemonState {
+pub(crate) enum DaemonState {
     /// There is no pid file.
     NoFile,
     /// The pid file has no pid in it, or cannot be read.
@@ -21,7 +21,7 @@ pub enum DaemonState {
 }
 
 /// Reads the pid file at `path`.
-pub fn daemon_state(path: &Path) -> DaemonState {
+pub(crate) fn daemon_state(path: &Path) -> DaemonState {
     let text = match std::fs::read(path) {
         Ok(text) => text,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return DaemonState::NoFile,

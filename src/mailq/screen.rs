@@ -8,29 +8,29 @@ use zsched_format::printable;
 ///
 /// Addresses and texts of agents can contain anything. A pipe gets the same form as a terminal,
 /// since it can end in one.
-pub struct Screen<W> {
+pub(crate) struct Screen<W> {
     out: W,
 }
 
 impl<W: Write> Screen<W> {
     /// Prints on `out`.
-    pub fn new(out: W) -> Screen<W> {
+    pub(crate) fn new(out: W) -> Screen<W> {
         Screen { out }
     }
 
     /// The writer that was printed on.
     #[cfg(test)]
-    pub fn into_inner(self) -> W {
+    pub(crate) fn into_inner(self) -> W {
         self.out
     }
 
     /// Prints text within a line.
-    pub fn text(&mut self, text: &[u8]) -> io::Result<()> {
+    pub(crate) fn text(&mut self, text: &[u8]) -> io::Result<()> {
         self.out.write_all(printable::line(text).as_bytes())
     }
 
     /// Prints a line of several parts.
-    pub fn line(&mut self, parts: &[&[u8]]) -> io::Result<()> {
+    pub(crate) fn line(&mut self, parts: &[&[u8]]) -> io::Result<()> {
         for part in parts {
             self.text(part)?;
         }
@@ -38,26 +38,26 @@ impl<W: Write> Screen<W> {
     }
 
     /// Prints what `write!` formats.
-    pub fn write_fmt(&mut self, text: fmt::Arguments<'_>) -> io::Result<()> {
+    pub(crate) fn write_fmt(&mut self, text: fmt::Arguments<'_>) -> io::Result<()> {
         self.out.write_all(printable::lines(&text.to_string()).as_bytes())
     }
 
     /// Prints held-back output, and empties it.
-    pub fn release(&mut self, held: &mut Screen<Vec<u8>>) -> io::Result<()> {
+    pub(crate) fn release(&mut self, held: &mut Screen<Vec<u8>>) -> io::Result<()> {
         self.out.write_all(&held.out)?;
         held.out.clear();
         Ok(())
     }
 
     /// Flushes the output.
-    pub fn flush(&mut self) -> io::Result<()> {
+    pub(crate) fn flush(&mut self) -> io::Result<()> {
         self.out.flush()
     }
 }
 
 impl Screen<Vec<u8>> {
     /// Length of the output, in bytes.
-    pub fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.out.len()
     }
 }
@@ -65,20 +65,20 @@ impl Screen<Vec<u8>> {
 /// Prints a message on standard error.
 ///
 /// If standard error is closed, the exit status has to do.
-pub fn complain(message: impl fmt::Display) {
-    printable::complain("mailq", message);
+pub(crate) fn warn(message: impl fmt::Display) {
+    printable::print_error("mailq", message);
 }
 
 /// Makes text printable, on one line.
-pub fn visible(text: &[u8]) -> String {
+pub(crate) fn visible(text: &[u8]) -> String {
     printable::line(text).into_owned()
 }
 
 /// Quotes the beginning of a foreign text, for a message about it.
-pub fn quote(text: &[u8]) -> String {
-    const LONGEST: usize = 60;
+pub(crate) fn quote(text: &[u8]) -> String {
+    const MAX_QUOTE_LEN: usize = 60;
     let shown = visible(text).replace('\t', " ");
-    match shown.char_indices().nth(LONGEST) {
+    match shown.char_indices().nth(MAX_QUOTE_LEN) {
         Some((end, _)) => format!("\"{}...\"", &shown[..end]),
         None => format!("\"{shown}\""),
     }

@@ -3,9 +3,9 @@
 //! A sentence names the limit that applies, and the file and line that set it.
 
 use std::vec;
-use zsched_core::entries::VertexId;
-use zsched_core::intake::backlog::Location;
-use zsched_core::standing::{Author, Hold, Scope};
+use zsched_core::intake::backlog_view::Location;
+use zsched_core::overrides::{Author, Hold, Scope};
+use zsched_core::vertex_rows::VertexId;
 use zsched_core::why::{Limit, Origin, Wait, Why};
 use zsched_core::{Destination, RING_TURN, Refusal, Scheduler, StartFailure};
 use zsched_format::printable;
@@ -123,7 +123,7 @@ fn predicate(
                 "{waits} for the agent of process {pid}, which was started and has not asked for work yet"
             )
         }
-        Why::InLine { agents, most, origin, before } => {
+        Why::InLine { agents, max, origin, before } => {
             let line = set_by(origin, now);
             let before = match before {
                 None => String::new(),
@@ -131,7 +131,7 @@ fn predicate(
                 Some(before) => format!(", behind {before} others"),
             };
             format!(
-                "{waits} in line{before}: {agents} of at most {most} agents are working on this destination (maxthr, {line})"
+                "{waits} in line{before}: {agents} of at most {max} agents are working on this destination (maxthr, {line})"
             )
         }
         Why::Retry { at, unreachable, line } => {
@@ -174,13 +174,13 @@ fn predicate(
             });
             format!("{waits} for an agent: {reason}{turn}")
         }
-        Why::Window { used, most, name, keyword, line } => {
+        Why::Window { used, max, name, keyword, line } => {
             let of = match name {
                 Some(name) => format!(" of {}, which it shares", one_line(name)),
                 None => String::new(),
             };
             format!(
-                "{waits} for its window{of}: {used} of at most {most} agents are at work now ({keyword}, {line})"
+                "{waits} for its window{of}: {used} of at most {max} agents are at work now ({keyword}, {line})"
             )
         }
         Why::Pace { at: Some(at), keyword, line } => {
@@ -227,10 +227,10 @@ fn held(hold: &Hold, is_one: bool, now: Timestamp) -> String {
 }
 
 fn refused(scheduler: &Scheduler, refusal: Refusal, limit: Option<Limit>, line: &str) -> String {
-    let Limit { most, used, is_of_process } = limit.unwrap_or_default();
+    let Limit { max, used, is_of_process } = limit.unwrap_or_default();
     let of_limit = |name: &str, whose: &str| match is_of_process {
-        true => format!("the process has descriptors for {most} agents, and {used} run"),
-        false => format!("{used} of at most {most} agents {whose} run ({name}, {line})"),
+        true => format!("the process has descriptors for {max} agents, and {used} run"),
+        false => format!("{used} of at most {max} agents {whose} run ({name}, {line})"),
     };
     match refusal {
         Refusal::MaxAgents => of_limit("maxta", "in all"),
@@ -240,7 +240,7 @@ fn refused(scheduler: &Scheduler, refusal: Refusal, limit: Option<Limit>, line: 
             "another ring has no agent yet, and may start one only when fewer of them run"
                 .to_string()
         }
-        Refusal::ForkRate => format!("at most {most} are started per second (option -R)"),
+        Refusal::ForkRate => format!("at most {max} are started per second (option -R)"),
         Refusal::Frozen => "the scheduler starts no agents (option -F)".to_string(),
         Refusal::Loading => "the spool is still being loaded (option -S)".to_string(),
         Refusal::Ending => "the scheduler is ending".to_string(),

@@ -12,7 +12,7 @@
 
 use std::collections::VecDeque;
 use zsched_core::Scheduler;
-use zsched_core::view::{AgentView, RingId, RingView, Slot, ThreadId, ThreadView, Totals};
+use zsched_core::view::{AgentView, LimitKind, RingId, RingView, ThreadId, ThreadView, Totals};
 use zsched_format::time::{ShortDuration, Timestamp};
 
 /// Column at which the details of a thread begin.
@@ -200,9 +200,9 @@ fn write_detail(view: &ThreadView<'_>, out: &mut Vec<u8>) {
     // A thread without vertices has age -1s.
     push(out, format_args!(" QA={}", ShortDuration(view.oldest)));
     match view.refusal.and_then(|refused| refused.slot) {
-        Some(Slot::Channel) => out.extend_from_slice(b" channelwait"),
-        Some(Slot::Ring) => out.extend_from_slice(b" threadwait"),
-        Some(Slot::General) | None => {}
+        Some(LimitKind::Channel) => out.extend_from_slice(b" channelwait"),
+        Some(LimitKind::Ring) => out.extend_from_slice(b" threadwait"),
+        Some(LimitKind::General) | None => {}
     }
     out.push(b'\n');
 }

@@ -19,7 +19,7 @@
 
 use super::report::{Progress, ReportForm, ThreadReport, push};
 use std::collections::BTreeMap;
-use zsched_core::view::{Slot, Standing, Totals, VertexView};
+use zsched_core::view::{LimitKind, Totals, VertexView, WaitState};
 use zsched_core::{Destination, Scheduler};
 use zsched_format::time::{ShortDuration, Timestamp};
 
@@ -280,17 +280,17 @@ impl KeyLists {
 fn write_notes(vertex: &VertexView<'_>, out: &mut Vec<u8>) {
     out.push(b'(');
     match vertex.standing {
-        Standing::Retry(seconds) => {
+        WaitState::Retry(seconds) => {
             push(out, format_args!("retry in {}", ShortDuration(seconds)));
         }
-        Standing::Slot(Slot::General) => out.extend_from_slice(b"waiting for slot"),
-        Standing::Slot(Slot::Channel) => out.extend_from_slice(b"waiting for channel slot"),
-        Standing::Slot(Slot::Ring) => out.extend_from_slice(b"waiting for thread slot"),
-        Standing::Running { pid, next } => {
+        WaitState::Limit(LimitKind::General) => out.extend_from_slice(b"waiting for slot"),
+        WaitState::Limit(LimitKind::Channel) => out.extend_from_slice(b"waiting for channel slot"),
+        WaitState::Limit(LimitKind::Ring) => out.extend_from_slice(b"waiting for thread slot"),
+        WaitState::Running { pid, next } => {
             let next = if next { " NextFeed" } else { "" };
             push(out, format_args!("running now, pid={pid}{next}"));
         }
-        Standing::Inactive => out.extend_from_slice(b"activation pending, thread inactive"),
+        WaitState::Inactive => out.extend_from_slice(b"activation pending, thread inactive"),
     }
     if let Some(seconds) = vertex.expires_in {
         let (left, tries) = (ShortDuration(seconds), vertex.tries);

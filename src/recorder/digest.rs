@@ -1,7 +1,7 @@
 //! Check values of parts of a recording, and of the core's decisions.
 
-use zsched_core::{Action, Manner, Note, Statistics, StatusRecord, Verdict};
-use zsched_spool::note::Occasion;
+use zsched_core::{Action, Note, Statistics, StatusRecord, StopMode, Verdict};
+use zsched_spool::note::OutcomeKind;
 use zsched_spool::{HashFolder, SpoolName};
 
 /// A running check value.
@@ -58,7 +58,7 @@ impl Digest {
                 self.number(1);
                 self.number(agent.0);
                 self.number(u64::from(clause.id.0));
-                self.number(u64::from(clause.place.line));
+                self.number(u64::from(clause.location.line));
                 let command = clause.command.as_ref().map(ToString::to_string);
                 self.bytes(command.unwrap_or_default().as_bytes());
                 self.bytes(format!("{:?}", (clause.user, clause.group, clause.nice)).as_bytes());
@@ -70,15 +70,15 @@ impl Digest {
                 self.number(agent.0);
                 self.bytes(job);
             }
-            Action::SayIdle(agent) => {
+            Action::SendIdle(agent) => {
                 self.number(3);
                 self.number(agent.0);
             }
             Action::StopAgent { agent, manner } => {
                 self.number(match manner {
-                    Manner::Retire => 4,
-                    Manner::Quit => 5,
-                    Manner::Kill => 6,
+                    StopMode::Retire => 4,
+                    StopMode::Quit => 5,
+                    StopMode::Kill => 6,
                 });
                 self.number(agent.0);
             }
@@ -96,7 +96,7 @@ impl Digest {
                 self.number(9 + u64::from(*aside));
                 self.name(name);
             }
-            Action::Rest { name, until, rested } => {
+            Action::PageOut { name, until, record: rested } => {
                 self.number(16);
                 self.name(name);
                 self.number(until.map_or(0, |until| until.nanoseconds() as u64));
@@ -106,17 +106,17 @@ impl Digest {
                 self.number(18);
                 self.name(name);
                 self.number(u64::from(portion.from));
-                self.number(u64::from(portion.at_most));
+                self.number(u64::from(portion.max_recipients));
             }
-            Action::Awaken(wanted) => {
+            Action::RequestPagedHosts(wanted) => {
                 self.number(17);
                 self.bytes(format!("{wanted:?}").as_bytes());
             }
-            Action::KeepStanding { ticket, .. } => {
+            Action::StoreOverrides { ticket, .. } => {
                 self.number(14);
                 self.number(ticket.unwrap_or_default());
             }
-            Action::Obeyed { ticket, effect } => {
+            Action::OrderDone { ticket, effect } => {
                 self.number(15);
                 self.number(*ticket);
                 self.bytes(format!("{effect:?}").as_bytes());
@@ -134,7 +134,7 @@ impl Digest {
     fn name(&mut self, name: &SpoolName) {
         self.number(name.number());
         // Most names are just their number.
-        match name.odd_base() {
+        match name.nonnumeric_base() {
             None if name.folder() == HashFolder::TOP => {}
             _ => self.bytes(name.path().as_bytes()),
         }
@@ -147,11 +147,11 @@ impl Digest {
         self.number(note.offsets.len() as u64);
         note.offsets.iter().for_each(|offset| self.number(u64::from(*offset)));
         self.number(match note.occasion {
-            Occasion::Success => 1,
-            Occasion::Failure => 2,
-            Occasion::Expiry => 3,
-            Occasion::Deletion => 4,
-            Occasion::Reroute => 5,
+            OutcomeKind::Success => 1,
+            OutcomeKind::Failure => 2,
+            OutcomeKind::Expiry => 3,
+            OutcomeKind::Deletion => 4,
+            OutcomeKind::Reroute => 5,
         });
         self.number(note.time.nanoseconds() as u64);
         self.bytes(&note.notary);
@@ -180,9 +180,9 @@ impl Digest {
         record.offsets.iter().for_each(|offset| self.number(u64::from(*offset)));
         self.number(match record.verdict {
             Verdict::Report(status) => 16 + status as u64,
-            Verdict::Silence => 1,
+            Verdict::Unreported => 1,
             Verdict::Expired => 2,
-            Verdict::Found => 3,
+            Verdict::FinishedElsewhere => 3,
             Verdict::Deleted => 4,
             Verdict::Rerouted => 5,
         });

@@ -9,7 +9,7 @@
 //! ```
 
 use super::digest::Digest;
-use super::source::Source;
+use super::source::ConfigSource;
 use postcard::{from_bytes, take_from_bytes, to_extend};
 use zsched_core::{Action, Event};
 use zsched_format::time::Timestamp;
@@ -21,31 +21,31 @@ const CONFIGURED: u8 = 1;
 
 /// The input of the core.
 #[derive(Debug)]
-pub enum What<'f> {
+pub enum Input<'f> {
     /// Any event other than a new configuration.
     Event(Event<'f>),
     /// A new configuration.
-    Configured(Source),
+    Configured(ConfigSource),
 }
 
 /// The decisions of the core after an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Verdict {
+pub struct DecisionCheck {
     /// Number of decisions.
     pub count: u32,
     /// Their check value; 0 if there are none.
     pub check: u32,
 }
 
-impl Verdict {
+impl DecisionCheck {
     /// The verdict for these decisions.
-    pub fn of<'a>(actions: impl Iterator<Item = &'a Action>) -> Verdict {
+    pub fn of<'a>(actions: impl Iterator<Item = &'a Action>) -> DecisionCheck {
         let (mut count, mut digest) = (0, Digest::new());
         for action in actions {
             count += 1;
             digest.action(action);
         }
-        Verdict { count, check: if count > 0 { digest.short() } else { 0 } }
+        DecisionCheck { count, check: if count > 0 { digest.short() } else { 0 } }
     }
 
     /// Appends the verdict to a block.
@@ -57,14 +57,14 @@ impl Verdict {
         Ok(block)
     }
 
-    fn read(input: &[u8]) -> postcard::Result<(Verdict, &[u8])> {
+    fn read(input: &[u8]) -> postcard::Result<(DecisionCheck, &[u8])> {
         let (count, rest) = take_from_bytes(input)?;
         if count == 0 {
-            return Ok((Verdict { count, check: 0 }, rest));
+            return Ok((DecisionCheck { count, check: 0 }, rest));
         }
         let (check, rest) =
             rest.split_first_chunk().ok_or(postcard::Error::DeserializeUnexpectedEnd)?;
-        Ok((Verdict { count, check: u32::from_le_bytes(*check) }, rest))
+        Ok((DecisionCheck { count, check: u32::from_le_bytes(*check) }, rest))
     }
 }
 
@@ -83,7 +83,7 @@ pub fn write_configured(
     block: Vec<u8>,
     before: Timestamp,
     now: Timestamp,
-    source: &Source,
+    source: &ConfigSource,
 ) -> postcard::Result<Vec<u8>> {
     to_extend(source, write_head(block, CONFIGURED, before, now)?)
 }
@@ -102,22 +102,22 @@ fn write_head(
 pub fn read(
     input: &[u8],
     before: Timestamp,
-) -> postcard::Result<(Timestamp, What<'_>, Verdict, &[u8])> {
+) -> postcard::Result<(Timestamp, Input<'_>, DecisionCheck, &[u8])> {
     let (kind, rest) = input.split_first().ok_or(postcard::Error::DeserializeUnexpectedEnd)?;
     let (passed, rest) = take_from_bytes::<i64>(rest)?;
     let now = Timestamp::from_nanoseconds(before.nanoseconds().wrapping_add(passed));
     let (what, rest) = match *kind {
         EVENT => {
             let (event, rest) = take_from_bytes(rest)?;
-            (What::Event(event), rest)
+            (Input::Event(event), rest)
         }
         CONFIGURED => {
             let (source, rest) = take_from_bytes(rest)?;
-            (What::Configured(source), rest)
+            (Input::Configured(source), rest)
         }
         _ => return Err(postcard::Error::DeserializeBadEnum),
     };
-    let (verdict, rest) = Verdict::read(rest)?;
+    let (verdict, rest) = DecisionCheck::read(rest)?;
     Ok((now, what, verdict, rest))
 }
 

@@ -49,7 +49,7 @@ pub fn write(out: &mut impl Write, contents: &[u8]) -> io::Result<()> {
 
 /// The result of reading a frame.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Found {
+pub enum FrameRead {
     /// A frame, with its contents.
     Frame(Vec<u8>),
     /// The end of the recording.
@@ -61,21 +61,21 @@ pub enum Found {
 }
 
 /// Reads a frame, which with its head has at most `left` bytes.
-pub fn read(input: &mut impl Read, left: u64) -> io::Result<Found> {
+pub fn read(input: &mut impl Read, left: u64) -> io::Result<FrameRead> {
     if left < HEAD {
-        return Ok(if left == 0 { Found::End } else { Found::Torn(left) });
+        return Ok(if left == 0 { FrameRead::End } else { FrameRead::Torn(left) });
     }
     let mut head = [0; HEAD as usize];
     input.read_exact(&mut head)?;
     let (length, sum) = head.split_at(4);
     let length = u64::from(u32::from_le_bytes(length.try_into().expect("four bytes")));
     if length > left - HEAD {
-        return Ok(Found::Torn(left));
+        return Ok(FrameRead::Torn(left));
     }
     let mut contents = vec![0; length as usize];
     input.read_exact(&mut contents)?;
     let is_whole = check(&contents).to_le_bytes() == sum;
-    Ok(if is_whole { Found::Frame(contents) } else { Found::Damaged })
+    Ok(if is_whole { FrameRead::Frame(contents) } else { FrameRead::Damaged })
 }
 
 fn check(contents: &[u8]) -> u64 {

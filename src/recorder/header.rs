@@ -1,6 +1,6 @@
 //! The first frame of a recording: the environment of the core.
 
-use super::source::Source;
+use super::source::ConfigSource;
 use serde::{Deserialize, Serialize};
 use zsched_format::time::Timestamp;
 
@@ -10,9 +10,9 @@ pub struct Header {
     /// Version of the scheduler.
     pub version: String,
     /// Start time of this file. The times of entries are relative to it.
-    pub begun: Timestamp,
+    pub started: Timestamp,
     /// Number of unrecorded events between the previous file and this one.
     pub lost: u64,
     /// The configuration in force.
-    pub source: Source,
+    pub source: ConfigSource,
 }

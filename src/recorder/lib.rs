@@ -32,12 +32,15 @@ mod writer;
 #[cfg(test)]
 mod tests;
 
-pub use entry::What;
+pub use entry::Input;
 pub use header::Header;
-pub use reader::{Ending, Entry, ReadError, Recording};
-pub use recorder::{Limits, Recorded, Recorder};
-pub use replay::{Difference, Failure, Observer, Played, Replay, Told, moment};
-pub use source::Source;
+pub use reader::{ReadError, RecordedEntry, Recording, RecordingEnd};
+pub use recorder::{RecordedCore, Recorder, RotationLimits};
+pub use replay::{
+    Replay, ReplayDifference, ReplayError, ReplayObserver, ReplaySummary, ReplayedEvent,
+    format_time,
+};
+pub use source::ConfigSource;
 
 /// Version of the format.
 ///

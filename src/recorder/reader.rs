@@ -1,14 +1,14 @@
 //! Reads a recording, frame by frame and entry by entry.
 
-use super::entry::{self, Verdict, What};
-use super::frame::{self, Found};
+use super::entry::{self, DecisionCheck, Input};
+use super::frame::{self, FrameRead};
 use super::header::Header;
-use super::{FORMAT, Source};
+use super::{ConfigSource, FORMAT};
 use std::fs::File;
 use std::io::{self, BufReader, Read};
 use std::path::Path;
 use std::rc::Rc;
-use zsched_core::{Kept, Scheduler};
+use zsched_core::{SavedState, Scheduler};
 use zsched_format::time::Timestamp;
 
 /// The reason why a recording cannot be read at all.
@@ -18,25 +18,25 @@ pub enum ReadError {
     #[error("{0}")]
     Io(#[from] io::Error),
     /// The file is not a recording.
-    #[error("it is no recording")]
-    NoRecording,
+    #[error("not a recording")]
+    NotARecording,
     /// A recording with another version of the format.
-    #[error("it has format {0}, and this program reads format {FORMAT} only")]
+    #[error("recording format {0} is not supported; this program reads format {FORMAT}")]
     OtherFormat(u32),
     /// Its first frames are truncated or damaged.
-    #[error("its begin is not whole, so nothing of it can be used")]
-    NoBegin,
+    #[error("the beginning of the recording is damaged")]
+    DamagedStart,
     /// The checkpoint is not a valid state of the core.
-    #[error("its checkpoint does not belong to its configuration")]
+    #[error("the checkpoint of the recording is invalid")]
     BadCheckpoint,
     /// The configuration in it cannot be used.
-    #[error("the configuration in it cannot be read again: {0}")]
+    #[error("the recorded configuration is invalid: {0}")]
     BadConfiguration(String),
 }
 
 /// The state of a recording's end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Ending {
+pub enum RecordingEnd {
     /// It ends with a complete frame.
     Whole,
     /// It ends within a frame, because the recorder was stopped while it wrote.
@@ -69,20 +69,20 @@ pub struct Recording<R> {
     /// Offset of the last entry in it.
     last: usize,
     time: Timestamp,
-    ending: Option<Ending>,
+    ending: Option<RecordingEnd>,
 }
 
 /// An entry of a recording.
 #[derive(Debug)]
-pub struct Entry<'f> {
+pub struct RecordedEntry<'f> {
     /// Offset in the file, in bytes.
     pub offset: u64,
     /// Time of the event.
     pub time: Timestamp,
     /// The input of the core.
-    pub what: What<'f>,
+    pub what: Input<'f>,
     /// The decisions of the core.
-    pub verdict: Verdict,
+    pub verdict: DecisionCheck,
 }
 
 impl Recording<BufReader<File>> {
@@ -100,21 +100,21 @@ impl<R: Read> Recording<R> {
         match frame::read_start(&mut input)? {
             Some(FORMAT) => {}
             Some(other) => return Err(ReadError::OtherFormat(other)),
-            None => return Err(ReadError::NoRecording),
+            None => return Err(ReadError::NotARecording),
         }
         let mut offset = frame::START;
         let mut next = || match frame::read(&mut input, length.saturating_sub(offset))? {
-            Found::Frame(contents) => {
+            FrameRead::Frame(contents) => {
                 offset += frame::HEAD + contents.len() as u64;
                 Ok(contents)
             }
-            _ => Err(ReadError::NoBegin),
+            _ => Err(ReadError::DamagedStart),
         };
         let (header, checkpoint) = (next()?, next()?);
-        let header: Header = entry::read_whole(&header).map_err(|_| ReadError::NoBegin)?;
+        let header: Header = entry::read_whole(&header).map_err(|_| ReadError::DamagedStart)?;
         Ok(Recording {
             input,
-            time: header.begun,
+            time: header.started,
             header,
             checkpoint: Some(checkpoint),
             offset,
@@ -130,13 +130,14 @@ impl<R: Read> Recording<R> {
     /// The state of the core at the beginning of the file.
     pub fn core(&mut self) -> Result<Scheduler, ReadError> {
         let checkpoint = self.checkpoint.take().ok_or(ReadError::BadCheckpoint)?;
-        let kept: Kept = entry::read_whole(&checkpoint).map_err(|_| ReadError::BadCheckpoint)?;
+        let kept: SavedState =
+            entry::read_whole(&checkpoint).map_err(|_| ReadError::BadCheckpoint)?;
         let config = read_source(&self.header.source)?;
         Scheduler::restore(kept, config).ok_or(ReadError::BadCheckpoint)
     }
 
     /// The next entry; `None` at the end.
-    pub fn next_entry(&mut self) -> io::Result<Option<Entry<'_>>> {
+    pub fn next_entry(&mut self) -> io::Result<Option<RecordedEntry<'_>>> {
         if self.read == self.block.len() && !self.next_block()? {
             return Ok(None);
         }
@@ -147,10 +148,10 @@ impl<R: Read> Recording<R> {
                 self.time = time;
                 self.last = self.read;
                 self.read = self.block.len() - rest.len();
-                Ok(Some(Entry { offset, time, what, verdict }))
+                Ok(Some(RecordedEntry { offset, time, what, verdict }))
             }
             Err(_) => {
-                self.ending = Some(Ending::Damaged { offset });
+                self.ending = Some(RecordingEnd::Damaged { offset });
                 self.read = self.block.len();
                 Ok(None)
             }
@@ -158,7 +159,7 @@ impl<R: Read> Recording<R> {
     }
 
     /// The contents of the last entry again.
-    pub fn last_entry(&self) -> Option<What<'_>> {
+    pub fn last_entry(&self) -> Option<Input<'_>> {
         // The time would be relative to the previous entry, but it is not used.
         let read = entry::read(self.block.get(self.last..)?, self.time);
         read.ok().map(|(_, what, _, _)| what)
@@ -168,7 +169,7 @@ impl<R: Read> Recording<R> {
         while self.ending.is_none() {
             let offset = self.offset;
             match frame::read(&mut self.input, self.length.saturating_sub(offset))? {
-                Found::Frame(contents) => {
+                FrameRead::Frame(contents) => {
                     self.block_offset = offset + frame::HEAD;
                     self.offset = self.block_offset + contents.len() as u64;
                     self.block = contents;
@@ -177,22 +178,22 @@ impl<R: Read> Recording<R> {
                         return Ok(true);
                     }
                 }
-                Found::End => self.ending = Some(Ending::Whole),
-                Found::Torn(bytes) => self.ending = Some(Ending::Torn { offset, bytes }),
-                Found::Damaged => self.ending = Some(Ending::Damaged { offset }),
+                FrameRead::End => self.ending = Some(RecordingEnd::Whole),
+                FrameRead::Torn(bytes) => self.ending = Some(RecordingEnd::Torn { offset, bytes }),
+                FrameRead::Damaged => self.ending = Some(RecordingEnd::Damaged { offset }),
             }
         }
         Ok(false)
     }
 
     /// The state of the end, after the last entry has been read.
-    pub fn ending(&self) -> Ending {
-        self.ending.unwrap_or(Ending::Whole)
+    pub fn ending(&self) -> RecordingEnd {
+        self.ending.unwrap_or(RecordingEnd::Whole)
     }
 }
 
 /// The configuration of a source.
-pub fn read_source(source: &Source) -> Result<Rc<zsched_config::Config>, ReadError> {
+pub fn read_source(source: &ConfigSource) -> Result<Rc<zsched_config::Config>, ReadError> {
     source.read().map_err(|errors| {
         let lines: Vec<String> = errors.iter().map(ToString::to_string).collect();
         ReadError::BadConfiguration(lines.join("\n"))

@@ -4,56 +4,56 @@
 //! its queue has no room, the disk is too slow. Recording then pauses until a new file can begin,
 //! and lost events are counted. So recording neither delays the loop nor uses unlimited memory.
 
-use super::entry::{self, Verdict};
+use super::entry::{self, DecisionCheck};
 use super::header::Header;
-use super::source::Source;
-use super::writer::{Files, Order, Writer};
+use super::source::ConfigSource;
+use super::writer::{Files, Writer, WriterRequest};
 use std::io;
 use std::path::Path;
 use std::rc::Rc;
 use std::time::Duration;
-use zsched_config::{Config, Context};
+use zsched_config::{Config, ConfigContext};
 use zsched_core::{Action, Event, Scheduler, Settings};
 use zsched_format::time::Timestamp;
 
 /// Size at which a block is passed to the writer, in bytes.
-const BLOCK: usize = 64 * 1024;
+const MAX_BLOCK_SIZE: usize = 64 * 1024;
 /// Maximum age of the first entry of a block.
-const BLOCK_AGE: Duration = Duration::from_millis(250);
+const MAX_BLOCK_AGE: Duration = Duration::from_millis(250);
 /// Maximum number of messages and vertices at which a new file is begun at once.
 ///
 /// Its checkpoint then takes some milliseconds.
-const SMALL_QUEUE: usize = 20_000;
+const MAX_CHEAP_QUEUE: usize = 20_000;
 /// Multiple of the size limit at which a new file is always begun.
 ///
 /// Below that size, a new file is begun only when the queue is small.
-const PATIENCE: u64 = 2;
+const MAX_SIZE_FACTOR: u64 = 2;
 /// Interval of checks for resuming while recording is paused.
-const LOOK_AGAIN: Duration = Duration::from_secs(1);
+const PAUSED_CHECK_INTERVAL: Duration = Duration::from_secs(1);
 /// Minimum pause of recording after a failure.
-const RESUME_AFTER: Duration = Duration::from_secs(10);
+const MIN_PAUSE: Duration = Duration::from_secs(10);
 /// Minimum pause of recording after a failure, with a larger queue.
-const RESUME_ANYWAY: Duration = Duration::from_secs(300);
+const MIN_PAUSE_LARGE_QUEUE: Duration = Duration::from_secs(300);
 
 /// Limits of the files.
 #[derive(Clone, Copy, Debug)]
-pub struct Limits {
+pub struct RotationLimits {
     /// Size at which a new file is begun, in bytes.
     pub size: u64,
     /// Number of older files to keep.
-    pub keep: u32,
+    pub keep_files: u32,
 }
 
 /// The core with an optional recorder of its input.
-pub struct Recorded {
+pub struct RecordedCore {
     core: Scheduler,
     recorder: Option<Recorder>,
 }
 
 /// Records the input of the core.
 pub struct Recorder {
-    context: Context,
-    limits: Limits,
+    context: ConfigContext,
+    limits: RotationLimits,
     writer: Writer,
     /// Entries that have not been passed to the writer.
     block: Vec<u8>,
@@ -66,7 +66,7 @@ pub struct Recorder {
     /// Number of bytes written to the present file.
     written: u64,
     /// The configuration in force.
-    source: Source,
+    source: ConfigSource,
     /// Start of the pause, if recording is paused.
     paused: Option<Timestamp>,
     /// Number of events that were not recorded in the pause.
@@ -74,11 +74,15 @@ pub struct Recorder {
 }
 
 impl Recorder {
-    /// Creates the file. Recording begins with [`Recorded::new`].
-    pub fn create(path: &Path, limits: Limits, context: Context) -> io::Result<Recorder> {
-        let writer = Writer::start(Files::create(path, limits.keep)?)?;
+    /// Creates the file. Recording begins with [`RecordedCore::new`].
+    pub fn create(
+        path: &Path,
+        limits: RotationLimits,
+        context: ConfigContext,
+    ) -> io::Result<Recorder> {
+        let writer = Writer::start(Files::create(path, limits.keep_files)?)?;
         Ok(Recorder {
-            source: Source::of(&Config::none(), &context),
+            source: ConfigSource::of(&Config::empty(), &context),
             context,
             limits,
             writer,
@@ -96,7 +100,7 @@ impl Recorder {
         let is_idle_tick =
             matches!(event, Event::Tick) && core.next_wakeup().is_none_or(|wakeup| wakeup > now);
         if let Event::Configured(config) = &event {
-            self.source = Source::of(config, &self.context);
+            self.source = ConfigSource::of(config, &self.context);
         }
         if self.paused.is_some() || is_idle_tick {
             self.lost += u64::from(!is_idle_tick);
@@ -110,9 +114,9 @@ impl Recorder {
             Event::Configured(_) => entry::write_configured(block, self.before, now, &self.source),
             _ => entry::write_event(block, self.before, now, &event),
         };
-        let decided_before = core.decided().len();
+        let decided_before = core.pending_actions().len();
         core.handle(now, event);
-        let verdict = Verdict::of(core.decided().range(decided_before..));
+        let verdict = DecisionCheck::of(core.pending_actions().range(decided_before..));
         match written.and_then(|block| verdict.write(block)) {
             Ok(block) => self.block = block,
             // The event is lost. Later ones would be useless without it, so recording pauses.
@@ -123,7 +127,7 @@ impl Recorder {
         }
         self.events += 1;
         self.before = now;
-        if self.block.len() >= BLOCK {
+        if self.block.len() >= MAX_BLOCK_SIZE {
             self.hand_over(now);
         }
     }
@@ -133,19 +137,24 @@ impl Recorder {
         if self.block.is_empty() {
             return;
         }
-        let block = std::mem::replace(&mut self.block, Vec::with_capacity(BLOCK + BLOCK / 4));
+        let block = std::mem::replace(
+            &mut self.block,
+            Vec::with_capacity(MAX_BLOCK_SIZE + MAX_BLOCK_SIZE / 4),
+        );
         self.written += block.len() as u64;
         let events = std::mem::take(&mut self.events);
-        if let Err(Order::Block { events, .. }) = self.writer.give(Order::Block { block, events }) {
+        if let Err(WriterRequest::Block { events, .. }) =
+            self.writer.send(WriterRequest::Block { block, events })
+        {
             self.lost += events;
-            self.pause(now, "the disk does not keep up");
+            self.pause(now, "the disk is too slow");
         }
     }
 
     /// Pauses recording.
     fn pause(&mut self, now: Timestamp, why: &str) {
         if self.paused.is_none() {
-            log::error!("recording: {why}; nothing is recorded for now");
+            log::error!("recording: {why}; recording is paused");
             self.paused = Some(now);
         }
         self.lost += std::mem::take(&mut self.events);
@@ -154,10 +163,10 @@ impl Recorder {
 
     /// Begins a file with a checkpoint of the core.
     fn begin(&mut self, core: &Scheduler, now: Timestamp) {
-        self.lost += self.writer.lost();
+        self.lost += self.writer.take_lost();
         let header = Header {
             version: env!("CARGO_PKG_VERSION").to_string(),
-            begun: now,
+            started: now,
             lost: self.lost,
             source: self.source.clone(),
         };
@@ -168,11 +177,11 @@ impl Recorder {
             Err(error) => return self.pause(now, &format!("no checkpoint can be made: {error}")),
         };
         let length = (header.len() + checkpoint.len()) as u64;
-        if self.writer.give(Order::Begin { header, checkpoint }).is_err() {
-            return self.pause(now, "the disk does not keep up");
+        if self.writer.send(WriterRequest::Begin { header, checkpoint }).is_err() {
+            return self.pause(now, "the disk is too slow");
         }
         if self.paused.take().is_some() {
-            log::warn!("recording goes on in a new file; {} events are missing", self.lost);
+            log::warn!("recording resumed in a new file; {} events were not recorded", self.lost);
         }
         self.lost = 0;
         self.before = now;
@@ -183,23 +192,23 @@ impl Recorder {
 
     /// Passes on an old block, and begins a new file if it is time to.
     fn end_turn(&mut self, core: &Scheduler, now: Timestamp) {
-        if let Some(error) = self.writer.fault() {
+        if let Some(error) = self.writer.take_error() {
             self.pause(now, &error);
         }
         if let Some(paused) = self.paused {
-            let waited = passed(paused, now);
-            let is_small = core.size() <= SMALL_QUEUE;
-            let may_resume = waited >= RESUME_AFTER && (is_small || waited >= RESUME_ANYWAY);
+            let waited = elapsed(paused, now);
+            let is_small = core.size() <= MAX_CHEAP_QUEUE;
+            let may_resume = waited >= MIN_PAUSE && (is_small || waited >= MIN_PAUSE_LARGE_QUEUE);
             if may_resume && self.writer.is_idle() {
                 self.begin(core, now);
             }
             return;
         }
-        if passed(self.block_begun, now) >= BLOCK_AGE {
+        if elapsed(self.block_begun, now) >= MAX_BLOCK_AGE {
             self.hand_over(now);
         }
-        let is_full = self.written >= self.limits.size && core.size() <= SMALL_QUEUE
-            || self.written >= self.limits.size.saturating_mul(PATIENCE);
+        let is_full = self.written >= self.limits.size && core.size() <= MAX_CHEAP_QUEUE
+            || self.written >= self.limits.size.saturating_mul(MAX_SIZE_FACTOR);
         if is_full && self.writer.has_room() {
             self.hand_over(now);
             self.begin(core, now);
@@ -215,25 +224,25 @@ impl Recorder {
 }
 
 /// The time since `then`; if the clock was set back, its absolute value.
-fn passed(then: Timestamp, now: Timestamp) -> Duration {
+fn elapsed(then: Timestamp, now: Timestamp) -> Duration {
     now.since(then).max(then.since(now))
 }
 
-impl Recorded {
+impl RecordedCore {
     /// Creates a core with an empty queue. The recorder, if there is one, begins to record.
     pub fn new(
         settings: Settings,
         config: Rc<Config>,
         now: Timestamp,
         recorder: Option<Recorder>,
-    ) -> Recorded {
+    ) -> RecordedCore {
         let core = Scheduler::new(settings, config.clone());
         let recorder = recorder.map(|mut recorder| {
-            recorder.source = Source::of(&config, &recorder.context);
+            recorder.source = ConfigSource::of(&config, &recorder.context);
             recorder.begin(&core, now);
             recorder
         });
-        Recorded { core, recorder }
+        RecordedCore { core, recorder }
     }
 
     /// Passes an event to the core.
@@ -260,8 +269,8 @@ impl Recorded {
     pub fn until_turn(&self) -> Option<Duration> {
         let recorder = self.recorder.as_ref()?;
         match recorder.paused {
-            Some(_) => Some(LOOK_AGAIN),
-            None => (!recorder.block.is_empty()).then_some(BLOCK_AGE),
+            Some(_) => Some(PAUSED_CHECK_INTERVAL),
+            None => (!recorder.block.is_empty()).then_some(MAX_BLOCK_AGE),
         }
     }
 
@@ -278,7 +287,7 @@ impl Recorded {
     }
 }
 
-impl std::ops::Deref for Recorded {
+impl std::ops::Deref for RecordedCore {
     type Target = Scheduler;
 
     fn deref(&self) -> &Scheduler {

@@ -1,8 +1,8 @@
 //! Replays a recording: the core decides again, and its decisions are compared.
 
-use super::Source;
-use super::entry::{Verdict, What};
-use super::reader::{Ending, ReadError, Recording, read_source};
+use super::ConfigSource;
+use super::entry::{DecisionCheck, Input};
+use super::reader::{ReadError, Recording, RecordingEnd, read_source};
 use std::fmt;
 use std::io::Read;
 use zsched_core::{Action, Event, Scheduler};
@@ -10,7 +10,7 @@ use zsched_format::time::Timestamp;
 
 /// An event of the recording.
 #[derive(Clone, Copy, Debug)]
-pub struct Told {
+pub struct ReplayedEvent {
     /// Number of the event in the file, from 1.
     pub number: u64,
     /// Offset in the file, in bytes.
@@ -20,19 +20,19 @@ pub struct Told {
 }
 
 /// Observes a replay.
-pub trait Observer {
+pub trait ReplayObserver {
     /// Called before the core handles an event.
-    fn before(&mut self, _told: &Told, _event: &Event<'_>, _core: &Scheduler) {}
+    fn before(&mut self, _told: &ReplayedEvent, _event: &Event<'_>, _core: &Scheduler) {}
 
     /// Called after the core has decided.
-    fn after(&mut self, _told: &Told, _decided: &[Action], _core: &Scheduler) {}
+    fn after(&mut self, _told: &ReplayedEvent, _decided: &[Action], _core: &Scheduler) {}
 }
 
-impl Observer for () {}
+impl ReplayObserver for () {}
 
 /// The result of a replay.
 #[derive(Clone, Copy, Debug)]
-pub struct Played {
+pub struct ReplaySummary {
     /// Number of events.
     pub events: u64,
     /// Number of decisions, all of which were as recorded.
@@ -40,14 +40,14 @@ pub struct Played {
     /// Time of the last event.
     pub last: Timestamp,
     /// The state of the recording's end.
-    pub ending: Ending,
+    pub ending: RecordingEnd,
 }
 
 /// The first event after which the decisions differ from the recorded ones.
 #[derive(Debug)]
-pub struct Difference {
+pub struct ReplayDifference {
     /// The event.
-    pub told: Told,
+    pub replayed: ReplayedEvent,
     /// The event as text.
     pub event: String,
     /// Number of recorded decisions.
@@ -56,18 +56,18 @@ pub struct Difference {
     pub now: Vec<Action>,
 }
 
-impl fmt::Display for Difference {
+impl fmt::Display for ReplayDifference {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Difference { told, event, then, now } = self;
-        let Told { number, offset, time } = told;
-        writeln!(f, "event {number}, at offset {offset}, at {}: {event}", moment(*time))?;
-        write!(f, "then it decided {then} things, now these {}:", now.len())?;
+        let ReplayDifference { replayed: told, event, then, now } = self;
+        let ReplayedEvent { number, offset, time } = told;
+        writeln!(f, "event {number}, at offset {offset}, at {}: {event}", format_time(*time))?;
+        write!(f, "recorded decisions: {then}; replayed decisions: {}:", now.len())?;
         now.iter().try_for_each(|action| write!(f, "\n    {action:?}"))
     }
 }
 
 /// Formats a time in UTC.
-pub fn moment(time: Timestamp) -> String {
+pub fn format_time(time: Timestamp) -> String {
     let instant = jiff::Timestamp::from_nanosecond(i128::from(time.nanoseconds()));
     let written = instant.map(|instant| format!("{instant:.3}"));
     written.unwrap_or_else(|_| format!("{time:?}"))
@@ -75,13 +75,13 @@ pub fn moment(time: Timestamp) -> String {
 
 /// The reason why a replay stopped before the end of its recording.
 #[derive(Debug, thiserror::Error)]
-pub enum Failure {
+pub enum ReplayError {
     /// The recording cannot be read.
     #[error("{0}")]
     Read(#[from] ReadError),
     /// The decisions differ.
     #[error("{0}")]
-    Different(Box<Difference>),
+    Different(Box<ReplayDifference>),
 }
 
 /// A recording, and the core that replays it.
@@ -108,27 +108,35 @@ impl<R: Read> Replay<R> {
     }
 
     /// Replays to the end, or to the first difference.
-    pub fn run(&mut self, observer: &mut impl Observer) -> Result<Played, Failure> {
+    pub fn run(
+        &mut self,
+        observer: &mut impl ReplayObserver,
+    ) -> Result<ReplaySummary, ReplayError> {
         let Replay { recording, core } = self;
-        let mut played =
-            Played { events: 0, decisions: 0, last: recording.header.begun, ending: Ending::Whole };
+        let mut played = ReplaySummary {
+            events: 0,
+            decisions: 0,
+            last: recording.header.started,
+            ending: RecordingEnd::Whole,
+        };
         let mut decided = Vec::new();
         while let Some(entry) = recording.next_entry().map_err(ReadError::from)? {
             played.events += 1;
-            let told = Told { number: played.events, offset: entry.offset, time: entry.time };
+            let told =
+                ReplayedEvent { number: played.events, offset: entry.offset, time: entry.time };
             let expected = entry.verdict;
             let event = match entry.what {
-                What::Event(event) => event,
-                What::Configured(source) => configured(&source)?,
+                Input::Event(event) => event,
+                Input::Configured(source) => configured(&source)?,
             };
             observer.before(&told, &event, core);
             core.handle(entry.time, event);
             decided.clear();
             decided.extend(std::iter::from_fn(|| core.poll()));
-            let verdict = Verdict::of(decided.iter());
+            let verdict = DecisionCheck::of(decided.iter());
             if verdict != expected {
-                return Err(Failure::Different(Box::new(Difference {
-                    told,
+                return Err(ReplayError::Different(Box::new(ReplayDifference {
+                    replayed: told,
                     event: recording.last_entry().as_ref().map(describe).unwrap_or_default(),
                     then: expected.count,
                     now: decided,
@@ -143,17 +151,17 @@ impl<R: Read> Replay<R> {
     }
 }
 
-fn configured(source: &Source) -> Result<Event<'static>, ReadError> {
+fn configured(source: &ConfigSource) -> Result<Event<'static>, ReadError> {
     Ok(Event::Configured(read_source(source)?))
 }
 
 /// Formats an event as text.
-fn describe(what: &What<'_>) -> String {
+fn describe(what: &Input<'_>) -> String {
     match what {
-        What::Event(Event::AgentSaid { agent, line }) => {
+        Input::Event(Event::AgentSaid { agent, line }) => {
             format!("agent {} says: {}", agent.0, String::from_utf8_lossy(line))
         }
-        What::Event(event) => format!("{event:?}"),
-        What::Configured(source) => format!("new configuration {}", source.file().display()),
+        Input::Event(event) => format!("{event:?}"),
+        Input::Configured(source) => format!("new configuration {}", source.file().display()),
     }
 }

@@ -11,12 +11,12 @@ use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::rc::Rc;
-use zsched_config::{Config, Context, Diagnostic, FindId, Zenv};
+use zsched_config::{Config, ConfigContext, Diagnostic, FindId, Zenv};
 use zsched_sys::users;
 
 /// A configuration that can be read again on any system.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Source {
+pub struct ConfigSource {
     /// Path of the file.
     file: Vec<u8>,
     /// Text of the file.
@@ -35,16 +35,16 @@ struct Accounts {
     groups: BTreeMap<String, Option<u32>>,
 }
 
-impl Source {
+impl ConfigSource {
     /// Creates the source of a configuration that was read in this context.
-    pub fn of(config: &Config, context: &Context) -> Source {
+    pub fn of(config: &Config, context: &ConfigContext) -> ConfigSource {
         let (file, text) = (config.file(), config.text());
         // It is parsed again to find the accounts that it looks up.
-        let beyond = [context.user_id, context.group_id];
-        let (_, accounts) = Asked::during(Accounts::default(), Some(beyond), || {
-            drop(Config::parse(file, text, &Asked::context(context)));
+        let fallback = [context.user_id, context.group_id];
+        let (_, accounts) = AccountLookups::during(Accounts::default(), Some(fallback), || {
+            drop(Config::parse(file, text, &AccountLookups::context(context)));
         });
-        Source {
+        ConfigSource {
             file: file.as_os_str().as_bytes().to_vec(),
             text: text.to_vec(),
             zenv: context.zenv.pairs(),
@@ -69,98 +69,102 @@ impl Source {
     ///
     /// Accounts that were not looked up for this source are those of the present system. Unknown
     /// ones are accepted.
-    pub fn read_other(&self, file: &Path) -> Result<Rc<Config>, Vec<Diagnostic>> {
+    pub fn read_with_context(&self, file: &Path) -> Result<Rc<Config>, Vec<Diagnostic>> {
         let text = std::fs::read(file).map_err(|error| {
             vec![Diagnostic::of_file(file, format!("the file cannot be read: {error}"))]
         })?;
-        let beyond: [FindId; 2] = [
-            |name| Ok(users::user_id(name)?.or(Some(UNKNOWN))),
-            |name| Ok(users::group_id(name)?.or(Some(UNKNOWN))),
+        let fallback: [FindId; 2] = [
+            |name| Ok(users::user_id(name)?.or(Some(UNKNOWN_ACCOUNT_ID))),
+            |name| Ok(users::group_id(name)?.or(Some(UNKNOWN_ACCOUNT_ID))),
         ];
-        self.parse(file, &text, Some(beyond))
+        self.parse(file, &text, Some(fallback))
     }
 
     fn parse(
         &self,
         file: &Path,
         text: &[u8],
-        beyond: Option<[FindId; 2]>,
+        fallback: Option<[FindId; 2]>,
     ) -> Result<Rc<Config>, Vec<Diagnostic>> {
-        let context = Context {
+        let context = ConfigContext {
             zenv: Zenv::from_pairs(self.zenv.clone()),
             is_root: self.is_root,
             effective_user: self.effective_user,
             effective_group: self.effective_group,
-            user_id: Asked::user,
-            group_id: Asked::group,
+            user_id: AccountLookups::user,
+            group_id: AccountLookups::group,
         };
         let read = || Config::parse(file, text, &context);
-        let (loaded, _) = Asked::during(self.accounts.clone(), beyond, read);
+        let (loaded, _) = AccountLookups::during(self.accounts.clone(), fallback, read);
         loaded.map(|loaded| Rc::new(loaded.config))
     }
 }
 
 /// The id of unknown accounts in a simulation: that of `nobody`.
-const UNKNOWN: u32 = 65534;
+const UNKNOWN_ACCOUNT_ID: u32 = 65534;
 
 /// The accounts looked up while a configuration is parsed.
 ///
-/// A [`Context`] has plain function pointers, which cannot carry data, so this is stored per
+/// A [`ConfigContext`] has plain function pointers, which cannot carry data, so this is stored per
 /// worker.
 #[derive(Default)]
-struct Asked {
+struct AccountLookups {
     accounts: Accounts,
     /// Functions that look up users and groups that are not among the accounts.
-    beyond: Option<[FindId; 2]>,
+    fallback: Option<[FindId; 2]>,
 }
 
 thread_local! {
-    static ASKED: RefCell<Asked> = RefCell::default();
+    static ASKED: RefCell<AccountLookups> = RefCell::default();
 }
 
-impl Asked {
-    /// Runs `read` with these accounts, and with the functions in `beyond`.
+impl AccountLookups {
+    /// Runs `read` with these accounts, and with the functions in `fallback`.
     ///
     /// Returns its result, and all accounts known afterwards.
     fn during<T>(
         accounts: Accounts,
-        beyond: Option<[FindId; 2]>,
+        fallback: Option<[FindId; 2]>,
         read: impl FnOnce() -> T,
     ) -> (T, Accounts) {
-        ASKED.set(Asked { accounts, beyond });
+        ASKED.set(AccountLookups { accounts, fallback: fallback });
         let result = read();
         (result, ASKED.take().accounts)
     }
 
     /// The same context, with functions that record the accounts looked up.
-    fn context(context: &Context) -> Context {
-        Context { user_id: Asked::user, group_id: Asked::group, ..context.clone() }
+    fn context(context: &ConfigContext) -> ConfigContext {
+        ConfigContext {
+            user_id: AccountLookups::user,
+            group_id: AccountLookups::group,
+            ..context.clone()
+        }
     }
 
     fn user(name: &str) -> io::Result<Option<u32>> {
         ASKED.with_borrow_mut(|asked| {
-            let beyond = asked.beyond.map(|[user, _]| user);
-            find(&mut asked.accounts.users, beyond, name)
+            let fallback = asked.fallback.map(|[user, _]| user);
+            find(&mut asked.accounts.users, fallback, name)
         })
     }
 
     fn group(name: &str) -> io::Result<Option<u32>> {
         ASKED.with_borrow_mut(|asked| {
-            let beyond = asked.beyond.map(|[_, group]| group);
-            find(&mut asked.accounts.groups, beyond, name)
+            let fallback = asked.fallback.map(|[_, group]| group);
+            find(&mut asked.accounts.groups, fallback, name)
         })
     }
 }
 
 fn find(
     known: &mut BTreeMap<String, Option<u32>>,
-    beyond: Option<FindId>,
+    fallback: Option<FindId>,
     name: &str,
 ) -> io::Result<Option<u32>> {
     if let Some(id) = known.get(name) {
         return Ok(*id);
     }
-    let id = beyond.map_or(Ok(None), |beyond| beyond(name))?;
+    let id = fallback.map_or(Ok(None), |fallback| fallback(name))?;
     known.insert(name.to_string(), id);
     Ok(id)
 }

@@ -11,10 +11,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 
 /// Maximum number of blocks that wait for the disk.
-const ROOM: usize = 64;
+const MAX_WAITING_BLOCKS: usize = 64;
 
 /// A request to the worker.
-pub enum Order {
+pub enum WriterRequest {
     /// Begin a new file.
     Begin {
         /// Its first frame.
@@ -33,7 +33,7 @@ pub enum Order {
 
 /// The loop's handle of the worker.
 pub struct Writer {
-    orders: Option<SyncSender<Order>>,
+    orders: Option<SyncSender<WriterRequest>>,
     state: Arc<State>,
     thread: Option<JoinHandle<()>>,
 }
@@ -52,7 +52,7 @@ struct State {
 impl Writer {
     /// Starts the worker.
     pub fn start(files: Files) -> io::Result<Writer> {
-        let (orders, received) = sync_channel(ROOM);
+        let (orders, received) = sync_channel(MAX_WAITING_BLOCKS);
         let state = Arc::new(State::default());
         let shared = state.clone();
         let run = move || Worker { files, state: shared, has_failed: false }.run(&received);
@@ -61,7 +61,7 @@ impl Writer {
     }
 
     /// Sends a request. Returns it if the queue is full.
-    pub fn give(&self, order: Order) -> Result<(), Order> {
+    pub fn send(&self, order: WriterRequest) -> Result<(), WriterRequest> {
         let Some(orders) = &self.orders else {
             return Err(order);
         };
@@ -76,7 +76,7 @@ impl Writer {
 
     /// Returns true if two more requests fit into the queue.
     pub fn has_room(&self) -> bool {
-        self.state.waiting.load(Ordering::Relaxed) + 2 <= ROOM
+        self.state.waiting.load(Ordering::Relaxed) + 2 <= MAX_WAITING_BLOCKS
     }
 
     /// Returns true if all requests have been processed.
@@ -85,13 +85,13 @@ impl Writer {
     }
 
     /// Takes the last error.
-    pub fn fault(&self) -> Option<String> {
+    pub fn take_error(&self) -> Option<String> {
         // A worker that panicked while it held the lock has left a complete value or none.
         self.state.fault.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
     /// Takes the number of lost events.
-    pub fn lost(&self) -> u64 {
+    pub fn take_lost(&self) -> u64 {
         self.state.lost.swap(0, Ordering::Relaxed)
     }
 
@@ -99,8 +99,8 @@ impl Writer {
     pub fn finish(&mut self) -> Option<String> {
         self.orders = None;
         let ended = self.thread.take().map_or(Ok(()), JoinHandle::join);
-        let panicked = ended.is_err().then(|| "its thread has panicked".to_string());
-        self.fault().or(panicked)
+        let panicked = ended.is_err().then(|| "the recording worker has panicked".to_string());
+        self.take_error().or(panicked)
     }
 }
 
@@ -115,21 +115,23 @@ struct Worker {
 }
 
 impl Worker {
-    fn run(mut self, orders: &Receiver<Order>) {
+    fn run(mut self, orders: &Receiver<WriterRequest>) {
         for order in orders {
             self.carry_out(order);
             self.state.waiting.fetch_sub(1, Ordering::Relaxed);
         }
     }
 
-    fn carry_out(&mut self, order: Order) {
+    fn carry_out(&mut self, order: WriterRequest) {
         let (result, events) = match order {
-            Order::Begin { header, checkpoint } => (self.files.begin(&header, &checkpoint), 0),
-            Order::Block { events, .. } if self.has_failed => {
+            WriterRequest::Begin { header, checkpoint } => {
+                (self.files.begin(&header, &checkpoint), 0)
+            }
+            WriterRequest::Block { events, .. } if self.has_failed => {
                 self.state.lost.fetch_add(events, Ordering::Relaxed);
                 return;
             }
-            Order::Block { block, events } => (self.files.add(&block), events),
+            WriterRequest::Block { block, events } => (self.files.add(&block), events),
         };
         self.has_failed = result.is_err();
         if let Err(error) = result {
@@ -143,7 +145,7 @@ impl Worker {
 /// The files: `FILE`, and the older `FILE.1`, `FILE.2` and so on.
 pub struct Files {
     path: PathBuf,
-    keep: u32,
+    keep_files: u32,
     present: File,
     /// True if the present file is still empty.
     is_new: bool,
@@ -153,13 +155,13 @@ impl Files {
     /// Creates a new file, and renames an existing one.
     pub fn create(path: &Path, keep: u32) -> io::Result<Files> {
         let present = create(path, keep).map_err(|error| at(path, &error))?;
-        Ok(Files { path: path.to_path_buf(), keep, present, is_new: true })
+        Ok(Files { path: path.to_path_buf(), keep_files: keep, present, is_new: true })
     }
 
     fn begin(&mut self, header: &[u8], checkpoint: &[u8]) -> io::Result<()> {
         let at_path = |error| at(&self.path, &error);
         if !self.is_new {
-            self.present = create(&self.path, self.keep).map_err(at_path)?;
+            self.present = create(&self.path, self.keep_files).map_err(at_path)?;
         }
         // After a failure the same file is used for the next attempt. Otherwise attempts on a full
         // disk would remove the older files one by one.
@@ -204,7 +206,7 @@ fn create(path: &Path, keep: u32) -> io::Result<File> {
     if fs::symlink_metadata(path).is_ok_and(|found| !found.is_file()) {
         return Err(io::Error::new(
             ErrorKind::AlreadyExists,
-            "it is there, but not a regular file",
+            "the file exists and is not a regular file",
         ));
     }
     let exists = |path: &Path| match fs::symlink_metadata(path) {

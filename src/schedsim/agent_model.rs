@@ -7,9 +7,9 @@
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::time::Duration;
 use zsched_core::{Action, AgentEnd, AgentId, Destination, Event, Scheduler};
-use zsched_format::agent_protocol::{Answer, Status};
+use zsched_format::agent_protocol::{AgentLine, ReportStatus};
 use zsched_format::time::Timestamp;
-use zsched_recorder::{Observer, Told};
+use zsched_recorder::{ReplayObserver, ReplayedEvent};
 use zsched_spool::{Arrival, HashFolder, SpoolName};
 
 /// The outcome of an attempt.
@@ -102,8 +102,8 @@ impl AgentModel {
     fn said(&mut self, now: Timestamp, agent: AgentId, line: &[u8]) {
         let agent = self.agents.entry(agent).or_insert_with(|| Agent::new(now));
         let took = now.since(std::mem::replace(&mut agent.since, now));
-        match Answer::parse(line) {
-            Answer::Hungry => {
+        match AgentLine::parse(line) {
+            AgentLine::Hungry => {
                 let mean = if agent.is_new { &mut self.start } else { &mut self.between };
                 if std::mem::take(&mut agent.is_new) || matches!(agent.owed.front(), Some(Some(_)))
                 {
@@ -111,7 +111,7 @@ impl AgentModel {
                 }
                 agent.owed.pop_front();
             }
-            Answer::Report(report) => {
+            AgentLine::Report(report) => {
                 self.attempt.add(took);
                 let Some(index) = self.present.get(&report.number) else { return };
                 let mut text = report.notary.to_vec();
@@ -119,7 +119,8 @@ impl AgentModel {
                 text.extend_from_slice(report.status.word().as_bytes());
                 text.push(b' ');
                 // An absolute time would mean another wait in the simulation.
-                let seconds = report.retry_seconds().filter(|_| report.status == Status::RetryAt);
+                let seconds =
+                    report.retry_seconds().filter(|_| report.status == ReportStatus::RetryAt);
                 if let Some(seconds) = seconds.filter(|seconds| *seconds > 100_000) {
                     let wait = (seconds - now.seconds()).max(0);
                     text.extend_from_slice(format!("+{wait} ").as_bytes());
@@ -179,8 +180,8 @@ fn name_of(index: usize) -> SpoolName {
     SpoolName::new(HashFolder::TOP, number.as_bytes()).expect("a number is a name")
 }
 
-impl Observer for AgentModel {
-    fn before(&mut self, told: &Told, event: &Event<'_>, core: &Scheduler) {
+impl ReplayObserver for AgentModel {
+    fn before(&mut self, told: &ReplayedEvent, event: &Event<'_>, core: &Scheduler) {
         let now = told.time;
         match event {
             Event::Arrived(arrival) if core.is_new(arrival.name.number()) => {
@@ -188,12 +189,12 @@ impl Observer for AgentModel {
             }
             Event::AgentSaid { agent, line } => self.said(now, *agent, line),
             Event::AgentEnded { agent, end } => self.ended(now, *agent, end, core),
-            Event::Turn(host) => self.etrn_requests.push((now, (*host).into())),
+            Event::Etrn(host) => self.etrn_requests.push((now, (*host).into())),
             _ => {}
         }
     }
 
-    fn after(&mut self, told: &Told, decided: &[Action], core: &Scheduler) {
+    fn after(&mut self, told: &ReplayedEvent, decided: &[Action], core: &Scheduler) {
         let now = told.time;
         for action in decided {
             match action {
@@ -202,7 +203,7 @@ impl Observer for AgentModel {
                     self.agents.insert(*agent, Agent { since: now, is_new: true, owed });
                 }
                 Action::Feed { agent, job } => self.fed(now, *agent, job, core),
-                Action::SayIdle(agent) => {
+                Action::SendIdle(agent) => {
                     if let Some(agent) = self.agents.get_mut(agent) {
                         agent.owed.push_back(None);
                     }

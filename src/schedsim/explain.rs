@@ -5,7 +5,7 @@ use super::timeline::{MessageFilter, Timeline, TimelineEntry};
 use std::io::{self, Write};
 use std::path::PathBuf;
 use zsched_format::printable;
-use zsched_recorder::{Recording, Replay, moment};
+use zsched_recorder::{Recording, Replay, format_time};
 
 /// The command line of `schedsim explain`.
 #[derive(clap::Args, Clone, Debug)]
@@ -36,7 +36,7 @@ pub fn run(options: &ExplainOptions, out: &mut impl Write) -> Result<(), Schedsi
             SchedsimError::Other(format!("{}: {problem}", file.display()))
         };
         let recording = Recording::open(file).map_err(|error| at(&error))?;
-        let begun = recording.header.begun;
+        let begun = recording.header.started;
         let mut replay = Replay::new(recording).map_err(|error| at(&error))?;
         timeline.begin(begun, replay.core());
         // The part of the timeline up to the failure is printed, too.
@@ -65,7 +65,7 @@ fn write_table(entries: &[TimelineEntry], out: &mut impl Write) -> io::Result<()
     for (entry, since) in entries.iter().zip(since) {
         let subject = subject(entry);
         let colon = if subject.is_empty() || entry.text.is_empty() { "" } else { ": " };
-        let (time, what, text) = (self::moment(entry.time), entry.what, &entry.text);
+        let (time, what, text) = (self::format_time(entry.time), entry.what, &entry.text);
         writeln!(out, "{time}  {since:>width$}  {what:<9}  {subject}{colon}{text}")?;
     }
     Ok(())
@@ -87,7 +87,7 @@ fn age(entry: &TimelineEntry) -> f64 {
 
 fn write_json(entry: &TimelineEntry, out: &mut impl Write) -> io::Result<()> {
     let value = serde_json::json!({
-        "time": self::moment(entry.time),
+        "time": self::format_time(entry.time),
         "since_arrival": age(entry),
         "what": entry.what,
         "destination": entry.destination,

@@ -1,8 +1,8 @@
 //! `schedsim`: runs the core on virtual time, to explain the past and to compare configurations.
 //!
-//! This crate decides what to print about a recording and which world to simulate; the core decides what happens in it.
-//! It must not know the daemon, sockets or real spools. Begin with [`SchedsimOptions`], then with the file of the
-//! subcommand:
+//! This crate decides what to print about a recording and which world to simulate; the core decides
+//! what happens in it. It must not know the daemon, sockets or real spools. Begin with
+//! [`SchedsimOptions`], then with the file of the subcommand:
 //!
 //! | file | subcommand |
 //! |---|---|
@@ -65,7 +65,7 @@ pub fn main(options: SchedsimOptions) -> i32 {
         Err(error) => {
             // Print the results so far first. If that fails, standard error may still work.
             drop(out.flush());
-            printable::complain("schedsim", error);
+            printable::print_error("schedsim", error);
             1
         }
     }

@@ -10,10 +10,10 @@ use std::collections::{BTreeMap, BinaryHeap, HashMap, VecDeque};
 use std::rc::Rc;
 use std::time::Duration;
 use zsched_config::Config;
-use zsched_core::{Action, AgentEnd, AgentId, Event, Manner, Reread, Scheduler, Settings};
+use zsched_core::{Action, AgentEnd, AgentId, Event, RereadResult, Scheduler, Settings, StopMode};
 use zsched_format::agent_protocol::HUNGRY;
 use zsched_format::time::Timestamp;
-use zsched_recorder::{Observer, Told};
+use zsched_recorder::{ReplayObserver, ReplayedEvent};
 
 /// Duration of a disk operation.
 const DISK_DELAY: Duration = Duration::from_millis(1);
@@ -24,7 +24,7 @@ enum PlannedEvent {
     /// The message of this index arrives.
     Mail(usize),
     /// The host of this index has its mail requested (ETRN).
-    Turn(usize),
+    Etrn(usize),
     /// An agent has completed its current step.
     Agent(AgentId),
     /// A stopped agent has ended.
@@ -34,7 +34,7 @@ enum PlannedEvent {
     /// A note is on disk.
     Noted(u64),
     /// A control file was read again.
-    Reread(u64),
+    RereadResult(u64),
 }
 
 /// A simulated agent.
@@ -99,7 +99,7 @@ pub(crate) fn run(
         run.plan(mail.time, PlannedEvent::Mail(index));
     }
     for (index, (time, _)) in model.etrn_requests.iter().enumerate() {
-        run.plan(*time, PlannedEvent::Turn(index));
+        run.plan(*time, PlannedEvent::Etrn(index));
     }
     run.run_until(end);
     run.counters.end(&run.core);
@@ -138,7 +138,7 @@ impl ModelRun<'_> {
 
     fn handle(&mut self, event: Event<'_>) {
         self.events += 1;
-        let told = Told { number: self.events, offset: 0, time: self.now };
+        let told = ReplayedEvent { number: self.events, offset: 0, time: self.now };
         self.counters.before(&told, &event, &self.core);
         self.core.handle(self.now, event);
         let decided: Vec<Action> = std::iter::from_fn(|| self.core.poll()).collect();
@@ -152,9 +152,9 @@ impl ModelRun<'_> {
                 let arrival = self.model.mail[index].arrival.clone();
                 self.handle(Event::Arrived(arrival));
             }
-            PlannedEvent::Turn(index) => {
+            PlannedEvent::Etrn(index) => {
                 let host = self.model.etrn_requests[index].1.clone();
-                self.handle(Event::Turn(&host));
+                self.handle(Event::Etrn(&host));
             }
             PlannedEvent::Agent(agent) => self.agent_is_done(agent),
             PlannedEvent::End(agent) => self.end_agent(agent, AgentEnd::Exited(0)),
@@ -162,9 +162,9 @@ impl ModelRun<'_> {
                 self.handle(Event::Removed { number, outcome: Ok(()) })
             }
             PlannedEvent::Noted(ticket) => self.handle(Event::Noted { ticket, outcome: Ok(false) }),
-            PlannedEvent::Reread(number) => {
+            PlannedEvent::RereadResult(number) => {
                 let found = self.core.arrivals().find(|arrival| arrival.name.number() == number);
-                let outcome = found.map_or(Reread::Gone, Reread::Read);
+                let outcome = found.map_or(RereadResult::Gone, RereadResult::Read);
                 self.handle(Event::ReadAgain { number, outcome });
             }
         }
@@ -188,9 +188,9 @@ impl ModelRun<'_> {
                     Some((number, host.unwrap_or_else(|| agent.host.to_vec())))
                 });
             }
-            Action::SayIdle(agent) => self.order(agent, |_| None),
+            Action::SendIdle(agent) => self.order(agent, |_| None),
             Action::StopAgent { agent, manner } => {
-                if manner == Manner::Kill {
+                if manner == StopMode::Kill {
                     self.plan_in(DISK_DELAY, PlannedEvent::End(agent));
                 } else if let Some(known) = self.agents.get_mut(&agent) {
                     known.stops = true;
@@ -204,14 +204,14 @@ impl ModelRun<'_> {
             }
             Action::Note(note) => self.plan_in(DISK_DELAY, PlannedEvent::Noted(note.ticket)),
             Action::ReadAgain(name) => {
-                self.plan_in(DISK_DELAY, PlannedEvent::Reread(name.number()))
+                self.plan_in(DISK_DELAY, PlannedEvent::RereadResult(name.number()))
             }
-            Action::KeepStanding { ticket, .. } => {
-                self.handle(Event::StandingKept { ticket, outcome: Ok(()) });
+            Action::StoreOverrides { ticket, .. } => {
+                self.handle(Event::OverridesStored { ticket, outcome: Ok(()) });
             }
             // There is room for all messages: the core is not told that it lacks memory.
-            Action::Rest { .. } | Action::Awaken(_) | Action::ReadMore { .. } => {}
-            Action::Obeyed { .. } => {}
+            Action::PageOut { .. } | Action::RequestPagedHosts(_) | Action::ReadMore { .. } => {}
+            Action::OrderDone { .. } => {}
             Action::ClearLocks { .. }
             | Action::Statistics(_)
             | Action::Status(_)
@@ -242,8 +242,9 @@ impl ModelRun<'_> {
             Some(Some((number, host))) => {
                 let channel = agent.channel.clone();
                 let vertices = self.core.inspect(number).unwrap_or_default();
-                let is_it =
-                    |v: &&zsched_core::Inspected| v.channel == channel && *v.host == host[..];
+                let is_it = |v: &&zsched_core::VertexInspection| {
+                    v.channel == channel && *v.host == host[..]
+                };
                 let offsets = vertices.iter().find(is_it).map(|vertex| vertex.offsets.clone());
                 self.attempt_next(id, number, offsets.unwrap_or_default().into());
             }

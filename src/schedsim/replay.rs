@@ -7,7 +7,10 @@ use std::time::{Duration, Instant};
 use zsched_core::{Action, Event, Scheduler};
 use zsched_format::printable;
 use zsched_format::time::LongDuration;
-use zsched_recorder::{Ending, Failure, Observer, Played, Recording, Replay, Told, moment};
+use zsched_recorder::{
+    Recording, RecordingEnd, Replay, ReplayError, ReplayObserver, ReplaySummary, ReplayedEvent,
+    format_time,
+};
 
 /// The command line of `schedsim replay`.
 #[derive(clap::Args, Clone, Debug)]
@@ -47,8 +50,8 @@ struct Counts {
     removals: u64,
 }
 
-impl Observer for Counts {
-    fn before(&mut self, _: &Told, event: &Event<'_>, _: &Scheduler) {
+impl ReplayObserver for Counts {
+    fn before(&mut self, _: &ReplayedEvent, event: &Event<'_>, _: &Scheduler) {
         match event {
             Event::Arrived(_) => self.arrivals += 1,
             Event::AgentSaid { .. } => self.lines += 1,
@@ -57,7 +60,7 @@ impl Observer for Counts {
         }
     }
 
-    fn after(&mut self, _: &Told, decided: &[Action], _: &Scheduler) {
+    fn after(&mut self, _: &ReplayedEvent, decided: &[Action], _: &Scheduler) {
         for action in decided {
             match action {
                 Action::StartAgent { .. } => self.agents += 1,
@@ -79,7 +82,7 @@ fn verify(path: &Path, json: bool, out: &mut impl Write) -> Result<(), SchedsimE
     let started = Instant::now();
     let played = match replay.run(&mut counts) {
         Ok(played) => played,
-        Err(Failure::Different(difference)) => {
+        Err(ReplayError::Different(difference)) => {
             let (then, now) = (&replay.recording().header.version, env!("CARGO_PKG_VERSION"));
             let versions = if then == now {
                 String::new()
@@ -92,13 +95,13 @@ fn verify(path: &Path, json: bool, out: &mut impl Write) -> Result<(), SchedsimE
     };
     let took = started.elapsed();
     let header = &replay.recording().header;
-    let span = played.last.since(header.begun);
+    let span = played.last.since(header.started);
     if json {
         let value = serde_json::json!({
             "file": path.to_string_lossy(),
             "version": header.version,
-            "begun": moment(header.begun),
-            "last": moment(played.last),
+            "begun": format_time(header.started),
+            "last": format_time(played.last),
             "seconds": span.as_secs_f64(),
             "lost_before": header.lost,
             "queued_at_begin": queued,
@@ -114,7 +117,7 @@ fn verify(path: &Path, json: bool, out: &mut impl Write) -> Result<(), SchedsimE
         });
         writeln!(out, "{}", printable::json(&value.to_string()))?;
     } else {
-        let (begun, last) = (moment(header.begun), moment(played.last));
+        let (begun, last) = (format_time(header.started), format_time(played.last));
         let long = LongDuration(span.as_secs() as i64);
         writeln!(out, "{}: scheduler {}", path.display(), header.version)?;
         writeln!(out, "  time        {begun} to {last}, {long}")?;
@@ -123,7 +126,7 @@ fn verify(path: &Path, json: bool, out: &mut impl Write) -> Result<(), SchedsimE
         }
         writeln!(out, "  at first    {queued} messages queued")?;
         let Counts { arrivals, lines, reloads, agents, jobs, removals } = counts;
-        let Played { events, decisions, .. } = played;
+        let ReplaySummary { events, decisions, .. } = played;
         writeln!(
             out,
             "  events      {events}: {arrivals} arrivals, {lines} lines of agents, {reloads} new \
@@ -138,22 +141,22 @@ fn verify(path: &Path, json: bool, out: &mut impl Write) -> Result<(), SchedsimE
         writeln!(out, "  speed       {}", speed(events, span, took))?;
     }
     match played.ending {
-        Ending::Damaged { offset } => {
+        RecordingEnd::Damaged { offset } => {
             Err(at(&format!("it is damaged at offset {offset}, and was not read further")))
         }
         _ => Ok(()),
     }
 }
 
-fn ending(ending: Ending) -> String {
+fn ending(ending: RecordingEnd) -> String {
     match ending {
-        Ending::Whole => "whole".to_string(),
-        Ending::Torn { offset, bytes } => {
+        RecordingEnd::Whole => "whole".to_string(),
+        RecordingEnd::Torn { offset, bytes } => {
             format!(
                 "cut off while it was written: the last {bytes} bytes, from {offset}, are unused"
             )
         }
-        Ending::Damaged { offset } => format!("damaged at offset {offset}"),
+        RecordingEnd::Damaged { offset } => format!("damaged at offset {offset}"),
     }
 }
 

@@ -2,9 +2,9 @@
 
 use std::collections::HashMap;
 use zsched_core::{Action, Event, Scheduler};
-use zsched_format::agent_protocol::{Answer, Status};
+use zsched_format::agent_protocol::{AgentLine, ReportStatus};
 use zsched_format::time::Timestamp;
-use zsched_recorder::{Observer, Told};
+use zsched_recorder::{ReplayObserver, ReplayedEvent};
 
 /// Counters of a run.
 #[derive(Default)]
@@ -52,18 +52,18 @@ impl RunCounters {
     }
 }
 
-impl Observer for RunCounters {
-    fn before(&mut self, told: &Told, event: &Event<'_>, core: &Scheduler) {
+impl ReplayObserver for RunCounters {
+    fn before(&mut self, told: &ReplayedEvent, event: &Event<'_>, core: &Scheduler) {
         match event {
             Event::Arrived(arrival) if core.is_new(arrival.name.number()) => {
                 self.arrived.insert(arrival.name.number(), told.time);
             }
             Event::AgentSaid { line, .. } => {
                 let leaves_waiting = |status| {
-                    use Status::{DeferAll, DeferBack, Deferred, RetryAt, Unknown};
+                    use ReportStatus::{DeferAll, DeferBack, Deferred, RetryAt, Unknown};
                     matches!(status, Deferred | DeferBack | RetryAt | DeferAll | Unknown)
                 };
-                if let Answer::Report(report) = Answer::parse(line) {
+                if let AgentLine::Report(report) = AgentLine::parse(line) {
                     self.deferred += u64::from(leaves_waiting(report.status));
                 }
             }
@@ -72,7 +72,7 @@ impl Observer for RunCounters {
         }
     }
 
-    fn after(&mut self, told: &Told, decided: &[Action], _: &Scheduler) {
+    fn after(&mut self, told: &ReplayedEvent, decided: &[Action], _: &Scheduler) {
         for action in decided {
             match action {
                 Action::StartAgent { .. } => {

@@ -5,11 +5,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
-use zsched_core::{Action, AgentEnd, AgentId, Event, Inspected, NoteTicket, Rest, Scheduler};
-use zsched_format::agent_protocol::{Answer, Report};
+use zsched_core::{
+    Action, AgentEnd, AgentId, Event, NoteTicket, Scheduler, VertexInspection, VertexStatus,
+};
+use zsched_format::agent_protocol::{AgentLine, RecipientReport};
 use zsched_format::time::Timestamp;
-use zsched_recorder::{Observer, Told, moment};
-use zsched_spool::note::Occasion;
+use zsched_recorder::{ReplayObserver, ReplayedEvent, format_time};
+use zsched_spool::note::OutcomeKind;
 use zsched_spool::{Arrival, SpoolId};
 
 /// The message to explain.
@@ -62,7 +64,7 @@ pub(crate) struct Timeline {
     /// When the message arrived, while it is queued.
     arrived: Option<Timestamp>,
     /// The last known state of its vertices, by destination.
-    vertices: BTreeMap<String, Inspected>,
+    vertices: BTreeMap<String, VertexInspection>,
     /// The agent that was fed each destination last.
     fed: BTreeMap<String, (AgentId, Option<u32>)>,
     /// Notes about the message that are not known to be on disk.
@@ -139,8 +141,8 @@ impl Timeline {
         self.add(now, "arrived", text);
     }
 
-    fn reported(&mut self, now: Timestamp, pid: Option<u32>, report: &Report<'_>) {
-        let of = |vertex: &Inspected| vertex.offsets.contains(&report.offset);
+    fn reported(&mut self, now: Timestamp, pid: Option<u32>, report: &RecipientReport<'_>) {
+        let of = |vertex: &VertexInspection| vertex.offsets.contains(&report.offset);
         let name =
             self.vertices.iter().find(|(_, vertex)| of(vertex)).map(|(name, _)| name.clone());
         let unknown = if name.is_none() { " (no such recipient is to do)" } else { "" };
@@ -156,7 +158,8 @@ impl Timeline {
             .fed
             .iter()
             .filter(|(name, (by, _))| {
-                *by == agent && self.vertices.get(*name).is_some_and(|v| v.rest == Rest::Fed)
+                *by == agent
+                    && self.vertices.get(*name).is_some_and(|v| v.rest == VertexStatus::Fed)
             })
             .map(|(name, (_, pid))| (name.clone(), *pid))
             .collect();
@@ -213,7 +216,7 @@ impl Timeline {
     /// Adds the changes in the state of its vertices.
     fn compare_vertices(&mut self, now: Timestamp, core: &Scheduler) {
         let Some(vertices) = core.inspect(self.wanted.number) else { return };
-        let present: BTreeMap<String, Inspected> =
+        let present: BTreeMap<String, VertexInspection> =
             vertices.into_iter().map(|vertex| (name_of(&vertex), vertex)).collect();
         let former = std::mem::replace(&mut self.vertices, present.clone());
         for (name, vertex) in present {
@@ -221,7 +224,7 @@ impl Timeline {
             if before.is_none_or(|before| !Rc::ptr_eq(&before.clause, &vertex.clause)) {
                 let clause = &vertex.clause;
                 let (channel, host) = (&clause.channel_pattern, &clause.host_pattern);
-                let text = format!("by clause {channel}/{host}, {}", clause.place);
+                let text = format!("by clause {channel}/{host}, {}", clause.location);
                 self.add_for(now, "queued", &name, text);
             }
             if before.is_none_or(|before| !is_same(&before.rest, &vertex.rest)) {
@@ -234,30 +237,32 @@ impl Timeline {
         &mut self,
         now: Timestamp,
         name: &str,
-        before: Option<&Rest>,
-        vertex: &Inspected,
+        before: Option<&VertexStatus>,
+        vertex: &VertexInspection,
     ) {
-        let has_waited = matches!(before, Some(Rest::Waiting { .. }));
-        if has_waited && !matches!(vertex.rest, Rest::Waiting { .. }) {
+        let has_waited = matches!(before, Some(VertexStatus::Waiting { .. }));
+        if has_waited && !matches!(vertex.rest, VertexStatus::Waiting { .. }) {
             self.add_for(now, "due", name, self.cause.to_string());
         }
         let tries = vertex.attempts;
-        let place = &vertex.clause.place;
+        let place = &vertex.clause.location;
         let text = match &vertex.rest {
             // Reported as `fed`, with the agent.
-            Rest::Fed | Rest::Due => return,
-            Rest::Waiting { until: Some(until), blocked } => {
-                let (at, wait) = (moment(*until), until.since(now).as_secs_f64());
+            VertexStatus::Fed | VertexStatus::Due => return,
+            VertexStatus::Waiting { until: Some(until), blocked } => {
+                let (at, wait) = (format_time(*until), until.since(now).as_secs_f64());
                 let whom =
                     if *blocked { ", as its destination is known to be unreachable" } else { "" };
                 format!("until {at}, {wait:.3} s from now{whom}; tries so far: {tries}")
             }
-            Rest::Held => "for an operator to release it".to_string(),
-            Rest::Waiting { until: None, .. } => {
+            VertexStatus::Held => "for an operator to release it".to_string(),
+            VertexStatus::Waiting { until: None, .. } => {
                 format!("until the host's mail is requested (queueonly, {place})")
             }
-            Rest::InLine { pid } => format!("in line for the agents of its host, newest {pid}"),
-            Rest::Refused(reason) => format!("for an agent. {reason} ({place})"),
+            VertexStatus::InLine { pid } => {
+                format!("in line for the agents of its host, newest {pid}")
+            }
+            VertexStatus::Refused(reason) => format!("for an agent. {reason} ({place})"),
         };
         self.add_for(now, "waits", name, text);
     }
@@ -268,11 +273,11 @@ impl Timeline {
             Action::Note(note) if note.name.number() == number => {
                 self.notes.insert(note.ticket);
                 let why = match note.occasion {
-                    Occasion::Success => "success report, if the sender requested one",
-                    Occasion::Failure => "failure report to the sender",
-                    Occasion::Expiry => "expired; failure report to the sender",
-                    Occasion::Deletion => "deleted by an operator",
-                    Occasion::Reroute => "rerouted by an operator",
+                    OutcomeKind::Success => "success report, if the sender requested one",
+                    OutcomeKind::Failure => "failure report to the sender",
+                    OutcomeKind::Expiry => "expired; failure report to the sender",
+                    OutcomeKind::Deletion => "deleted by an operator",
+                    OutcomeKind::Reroute => "rerouted by an operator",
                 };
                 let words = String::from_utf8_lossy(&note.message).replace('\r', " ");
                 let entry = self.entry(now, "note", format!("{why}: {}", words.trim()));
@@ -290,7 +295,7 @@ impl Timeline {
                 self.add(now, "locks", "locks of the dead agent are to be cleared".to_string());
                 self.set_agent(Some(*pid));
             }
-            Action::Rest { name, .. } if name.number() == number => {
+            Action::PageOut { name, .. } if name.number() == number => {
                 let text = "paged out to make room in memory";
                 self.add(now, "rests", text.to_string());
             }
@@ -307,12 +312,14 @@ impl Timeline {
     }
 }
 
-impl Observer for Timeline {
-    fn before(&mut self, told: &Told, event: &Event<'_>, core: &Scheduler) {
+impl ReplayObserver for Timeline {
+    fn before(&mut self, told: &ReplayedEvent, event: &Event<'_>, core: &Scheduler) {
         let (now, number) = (told.time, self.wanted.number);
         self.cause = match event {
-            Event::Turn(_) => "the host's mail was asked for",
-            Event::Arrived(arrival) if !arrival.turns.is_empty() => "the host's mail was asked for",
+            Event::Etrn(_) => "the host's mail was asked for",
+            Event::Arrived(arrival) if !arrival.etrn_hosts.is_empty() => {
+                "the host's mail was asked for"
+            }
             Event::Configured(_) => "a new configuration",
             _ => "the wait is over",
         };
@@ -327,7 +334,7 @@ impl Observer for Timeline {
         }
         match event {
             Event::AgentSaid { agent, line } => {
-                if let Answer::Report(report) = Answer::parse(line)
+                if let AgentLine::Report(report) = AgentLine::parse(line)
                     && report.number == number
                 {
                     self.reported(now, core.process_of(*agent), &report);
@@ -353,7 +360,7 @@ impl Observer for Timeline {
         }
     }
 
-    fn after(&mut self, told: &Told, decided: &[Action], core: &Scheduler) {
+    fn after(&mut self, told: &ReplayedEvent, decided: &[Action], core: &Scheduler) {
         if self.arrived.is_none() {
             return;
         }
@@ -368,7 +375,7 @@ impl Observer for Timeline {
     }
 }
 
-fn name_of(vertex: &Inspected) -> String {
+fn name_of(vertex: &VertexInspection) -> String {
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     format!("{}/{}", text(&vertex.channel), text(&vertex.host))
 }
@@ -376,6 +383,7 @@ fn name_of(vertex: &Inspected) -> String {
 /// Returns true if the state has not changed.
 ///
 /// The agent that a vertex is in line for does not matter.
-fn is_same(before: &Rest, now: &Rest) -> bool {
-    matches!((before, now), (Rest::InLine { .. }, Rest::InLine { .. })) || before == now
+fn is_same(before: &VertexStatus, now: &VertexStatus) -> bool {
+    matches!((before, now), (VertexStatus::InLine { .. }, VertexStatus::InLine { .. }))
+        || before == now
 }

@@ -12,7 +12,7 @@ use std::io::Write;
 use std::path::Path;
 use zsched_core::{Action, Event, Scheduler};
 use zsched_format::printable;
-use zsched_recorder::{Failure, Observer, Recording, Replay, Told};
+use zsched_recorder::{Recording, Replay, ReplayError, ReplayObserver, ReplayedEvent};
 
 /// Learns the model and counts in the same pass.
 #[derive(Default)]
@@ -21,13 +21,13 @@ struct ModelAndCounters {
     counters: RunCounters,
 }
 
-impl Observer for ModelAndCounters {
-    fn before(&mut self, told: &Told, event: &Event<'_>, core: &Scheduler) {
+impl ReplayObserver for ModelAndCounters {
+    fn before(&mut self, told: &ReplayedEvent, event: &Event<'_>, core: &Scheduler) {
         self.model.before(told, event, core);
         self.counters.before(told, event, core);
     }
 
-    fn after(&mut self, told: &Told, decided: &[Action], core: &Scheduler) {
+    fn after(&mut self, told: &ReplayedEvent, decided: &[Action], core: &Scheduler) {
         self.model.after(told, decided, core);
         self.counters.after(told, decided, core);
     }
@@ -50,8 +50,8 @@ pub(crate) fn run(
         SchedsimError::Other(lines.join("\n"))
     };
     let config = source.read().map_err(lines)?;
-    let other_config = source.read_other(other).map_err(lines)?;
-    let begun = recording.header.begun;
+    let other_config = source.read_with_context(other).map_err(lines)?;
+    let begun = recording.header.started;
     let mut replay = Replay::new(recording).map_err(|error| at(&error))?;
     let settings = replay.core().settings().clone();
     let mut observers = ModelAndCounters::default();
@@ -59,7 +59,7 @@ pub(crate) fn run(
     let there: Vec<u64> = replay.core().arrivals().map(|arrival| arrival.name.number()).collect();
     there.into_iter().for_each(|number| observers.counters.known(number, begun));
     let played = replay.run(&mut observers).map_err(|failure| match failure {
-        Failure::Different(difference) => at(&format!("a decision differs\n{difference}")),
+        ReplayError::Different(difference) => at(&format!("a decision differs\n{difference}")),
         other => at(&other),
     })?;
     let ModelAndCounters { model, counters: mut recorded } = observers;

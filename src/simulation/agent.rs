@@ -3,26 +3,28 @@
 //! It locks and marks recipients in control files as a real agent does.
 
 use super::disk::Disk;
-use super::habits::{Death, Habits, Mishap};
-use super::hosts::{HostId, Hosts, Welcome};
-use super::observer::{At, Observer};
+use super::faults::{AgentFaults, Death, Fault};
+use super::hosts::{ConnectResult, HostId, Hosts};
+use super::observer::{SimTime, SimulationObserver};
 use std::collections::VecDeque;
 use std::rc::Rc;
 use std::time::Duration;
-use zsched_agent::Scope;
-use zsched_agent::parsed::{Parsed, tag_now};
+use zsched_format::job_recipients::{IndexedControlFile, Scope, tag_now};
+
 use zsched_core::{AgentEnd, AgentId};
-use zsched_format::agent_protocol::{HUNGRY, Offsets, Order, RESYNC, Report, Status};
+use zsched_format::agent_protocol::{
+    AgentCommand, HUNGRY, Offsets, RESYNC, RecipientReport, ReportStatus,
+};
 use zsched_format::control_file::{Recipient, Tag, mark};
-use zsched_format::line_buffer::Lines;
+use zsched_format::line_buffer::LineBuffer;
 use zsched_spool::SpoolName;
 use zsched_spool::memory_file::MemoryFile;
-use zsched_spool::note::{self, Occasion, Remark};
+use zsched_spool::note::{self, OutcomeKind, OutcomeNote};
 
 /// The signal that kills agents: SIGKILL.
-const KILLED: i32 = 9;
+const KILL_SIGNAL: i32 = 9;
 /// Maximum time from now that `retryat` asks for, in seconds.
-const LONGEST_RETRY: u32 = 600;
+const MAX_RETRY_SECONDS: u32 = 600;
 
 /// A simulated agent.
 pub struct Agent {
@@ -35,9 +37,9 @@ pub struct Agent {
     /// Its output that has not been read.
     pub outbox: Vec<u8>,
     /// The scheduler's side: output that has been read, split into lines.
-    pub lines: Lines,
+    pub lines: LineBuffer,
     /// True if reading `outbox` is planned.
-    pub is_being_heard: bool,
+    pub is_read_planned: bool,
     /// True if its next turn is planned.
     pub is_planned: bool,
     /// Its exit status, once it has ended.
@@ -76,29 +78,29 @@ enum State {
 struct Work {
     name: SpoolName,
     file: Rc<MemoryFile>,
-    parsed: Rc<Parsed>,
+    parsed: Rc<IndexedControlFile>,
     /// The open recipients. The first is locked, or all if the agent locks all at once.
     open: Vec<Recipient>,
     host: HostId,
     /// The reason why there is no connection, if there is none.
     refusal: Option<&'static str>,
-    mishap: Mishap,
+    fault: Fault,
 }
 
 /// The time of an agent's next turn.
-pub enum Next {
+pub enum NextTurn {
     /// After some time.
     After(Duration),
     /// When it receives an order.
-    WhenTold,
+    OnOrder,
     /// Never, since it has ended.
     Ended(AgentEnd),
 }
 
 /// The environment of an agent.
-pub struct Around<'a> {
+pub struct AgentEnvironment<'a> {
     /// The present time.
-    pub at: At,
+    pub at: SimTime,
     /// The spool.
     pub disk: &'a mut Disk,
     /// The hosts.
@@ -106,9 +108,9 @@ pub struct Around<'a> {
     /// The source of randomness.
     pub random: &'a mut fastrand::Rng,
     /// The faults of agents.
-    pub habits: &'a Habits,
+    pub agent_faults: &'a AgentFaults,
     /// The observer.
-    pub observer: &'a mut dyn Observer,
+    pub observer: &'a mut dyn SimulationObserver,
 }
 
 /// The result of a delivery.
@@ -132,8 +134,8 @@ impl Agent {
             life,
             id,
             outbox: Vec::new(),
-            lines: Lines::default(),
-            is_being_heard: false,
+            lines: LineBuffer::default(),
+            is_read_planned: false,
             is_planned: false,
             end: None,
             inbox: VecDeque::new(),
@@ -151,7 +153,7 @@ impl Agent {
     }
 
     /// Receives a line from the scheduler. Returns true if it was waiting for that.
-    pub fn tell(&mut self, text: &[u8]) -> bool {
+    pub fn send(&mut self, text: &[u8]) -> bool {
         let text = text.strip_suffix(b"\n").unwrap_or(text);
         self.inbox.push_back(text.into());
         matches!(self.state, State::Waiting)
@@ -167,18 +169,18 @@ impl Agent {
     }
 
     /// Kills the agent.
-    pub fn die(&mut self, around: &mut Around<'_>) {
+    pub fn die(&mut self, around: &mut AgentEnvironment<'_>) {
         self.disconnect(around);
     }
 
     /// Continues its work.
-    pub fn turn(&mut self, around: &mut Around<'_>) -> Next {
+    pub fn step(&mut self, around: &mut AgentEnvironment<'_>) -> NextTurn {
         match std::mem::replace(&mut self.state, State::Waiting) {
             State::Starting => {
-                if around.random.f64() < around.habits.stillborn {
+                if around.random.f64() < around.agent_faults.dies_at_start {
                     return self.ends(around, AgentEnd::Exited(78));
                 }
-                self.say(HUNGRY);
+                self.write_line(HUNGRY);
                 self.follow_orders(around)
             }
             State::Waiting => self.follow_orders(around),
@@ -189,17 +191,17 @@ impl Agent {
         }
     }
 
-    fn ends(&mut self, around: &mut Around<'_>, end: AgentEnd) -> Next {
+    fn ends(&mut self, around: &mut AgentEnvironment<'_>, end: AgentEnd) -> NextTurn {
         self.disconnect(around);
-        Next::Ended(end)
+        NextTurn::Ended(end)
     }
 
-    fn say(&mut self, line: &str) {
+    fn write_line(&mut self, line: &str) {
         self.outbox.extend_from_slice(line.as_bytes());
         self.outbox.push(b'\n');
     }
 
-    fn follow_orders(&mut self, around: &mut Around<'_>) -> Next {
+    fn follow_orders(&mut self, around: &mut AgentEnvironment<'_>) -> NextTurn {
         loop {
             if self.quits {
                 return self.ends(around, AgentEnd::Exited(0));
@@ -208,19 +210,19 @@ impl Agent {
                 if self.hung_up {
                     return self.ends(around, AgentEnd::Exited(0));
                 }
-                return Next::WhenTold;
+                return NextTurn::OnOrder;
             };
-            match Order::parse(&line) {
-                Order::Exit => return self.ends(around, AgentEnd::Exited(0)),
-                Order::Idle => {
+            match AgentCommand::parse(&line) {
+                AgentCommand::Exit => return self.ends(around, AgentEnd::Exited(0)),
+                AgentCommand::Idle => {
                     self.disconnect(around);
-                    self.say(HUNGRY);
+                    self.write_line(HUNGRY);
                 }
-                Order::Job { path, host, only } => {
+                AgentCommand::Job { path, host, only } => {
                     if let Some(next) = self.begin((path, host, only), around) {
                         return next;
                     }
-                    self.say(HUNGRY);
+                    self.write_line(HUNGRY);
                 }
             }
         }
@@ -230,15 +232,15 @@ impl Agent {
     fn begin(
         &mut self,
         (path, host, only): (&[u8], Option<&[u8]>, Option<Offsets<'_>>),
-        around: &mut Around<'_>,
-    ) -> Option<Next> {
-        let mishap = around.habits.mishap(around.random);
-        if mishap == Mishap::Death(Death::Unlocked) {
-            return Some(self.ends(around, AgentEnd::Signalled(KILLED)));
+        around: &mut AgentEnvironment<'_>,
+    ) -> Option<NextTurn> {
+        let fault = around.agent_faults.draw_fault(around.random);
+        if fault == Fault::Death(Death::Unlocked) {
+            return Some(self.ends(around, AgentEnd::Signalled(KILL_SIGNAL)));
         }
         let resync = |path: &[u8]| format!("{RESYNC} {}", String::from_utf8_lossy(path));
         let Some((name, file, parsed)) = open(path, around.disk) else {
-            self.say(&resync(path));
+            self.write_line(&resync(path));
             return None;
         };
         let mut open = parsed.select(&self.scope, host, only, |r| tag_now(&*file, r));
@@ -250,20 +252,28 @@ impl Agent {
             false => open.retain(|recipient| self.lock(&file, recipient)),
         }
         let Some(first) = open.first() else {
-            self.say(&resync(path));
+            self.write_line(&resync(path));
             return None;
         };
         let host = parsed.control.get(first.quad.host).to_ascii_lowercase();
         let host = around.hosts.find(&host);
         let (wait, refusal) = self.connect(host, around);
-        self.state =
-            State::Working(Box::new(Work { name, file, parsed, open, host, refusal, mishap }));
-        if mishap == Mishap::Death(Death::Locked) {
-            return Some(self.ends(around, AgentEnd::Signalled(KILLED)));
+        self.state = State::Working(Box::new(Work {
+            name,
+            file,
+            parsed,
+            open,
+            host,
+            refusal,
+            fault: fault,
+        }));
+        if fault == Fault::Death(Death::Locked) {
+            return Some(self.ends(around, AgentEnd::Signalled(KILL_SIGNAL)));
         }
-        let stalls = around.habits.stalls > 0.0 && around.random.f64() < around.habits.stalls;
-        let stall = if stalls { around.habits.stall } else { Duration::ZERO };
-        Some(Next::After(wait + stall))
+        let stalls =
+            around.agent_faults.stalls > 0.0 && around.random.f64() < around.agent_faults.stalls;
+        let stall = if stalls { around.agent_faults.stall } else { Duration::ZERO };
+        Some(NextTurn::After(wait + stall))
     }
 
     /// Locks a recipient. Returns true on success.
@@ -277,10 +287,10 @@ impl Agent {
     fn connect(
         &mut self,
         host: HostId,
-        around: &mut Around<'_>,
+        around: &mut AgentEnvironment<'_>,
     ) -> (Duration, Option<&'static str>) {
-        let nature = around.hosts.nature(host);
-        let keeps = nature.keeps;
+        let nature = around.hosts.behaviour(host);
+        let keeps = nature.keeps_connections;
         let share = if nature.spread.is_zero() { 0.0 } else { around.random.f64() };
         let duration = nature.latency + nature.spread.mul_f64(share);
         if self.connection == Some(host) {
@@ -289,35 +299,35 @@ impl Agent {
         self.disconnect(around);
         let welcome = match keeps {
             true => around.hosts.connect(around.at.now, host),
-            false => around.hosts.visit(around.at.now, host, duration),
+            false => around.hosts.deliver_one(around.at.now, host, duration),
         };
         match welcome {
-            Welcome::Open(wait) => {
+            ConnectResult::Open(wait) => {
                 self.connection = keeps.then_some(host);
                 (wait + duration, None)
             }
-            Welcome::Full(wait) => (wait, Some("421 too many connections")),
-            Welcome::Down(wait) => (wait, Some("cannot connect")),
+            ConnectResult::Full(wait) => (wait, Some("421 too many connections")),
+            ConnectResult::Down(wait) => (wait, Some("cannot connect")),
         }
     }
 
-    fn disconnect(&mut self, around: &mut Around<'_>) {
+    fn disconnect(&mut self, around: &mut AgentEnvironment<'_>) {
         if let Some(host) = self.connection.take() {
             around.hosts.disconnect(host);
         }
     }
 
     /// Ends a job, unless the agent dies during it.
-    fn finish(&mut self, work: &Work, around: &mut Around<'_>) -> Option<AgentEnd> {
+    fn finish(&mut self, work: &Work, around: &mut AgentEnvironment<'_>) -> Option<AgentEnd> {
         let refusal = match work.refusal {
-            None if around.hosts.nature(work.host).outage(around.at.now).is_some() => {
+            None if around.hosts.behaviour(work.host).outage(around.at.now).is_some() => {
                 self.disconnect(around);
                 Some("lost connection")
             }
             other => other,
         };
         let fatal = around.random.usize(0..work.open.len());
-        let stops_at = (self.quits || work.mishap == Mishap::Stop).then_some(fatal);
+        let stops_at = (self.quits || work.fault == Fault::Stop).then_some(fatal);
         let mut taken_by_others = false;
         for (index, recipient) in work.open.iter().enumerate() {
             if stops_at == Some(index) {
@@ -339,22 +349,22 @@ impl Agent {
             if matches!(outcome, Outcome::Delivered) {
                 around.observer.accepted(around.at, &work.file, recipient.offset);
             }
-            let death = match work.mishap {
-                Mishap::Death(death) if index == fatal => Some(death),
+            let death = match work.fault {
+                Fault::Death(death) if index == fatal => Some(death),
                 _ => None,
             };
             if self.conclude(work, recipient, &outcome, refusal.is_some(), death, around) {
-                return Some(AgentEnd::Signalled(KILLED));
+                return Some(AgentEnd::Signalled(KILL_SIGNAL));
             }
         }
-        if work.mishap == Mishap::Death(Death::Reported) {
+        if work.fault == Fault::Death(Death::Reported) {
             return Some(AgentEnd::Exited(1));
         }
         if taken_by_others {
-            self.say(&format!("{RESYNC} {}", work.name));
+            self.write_line(&format!("{RESYNC} {}", work.name));
         }
         self.misbehave(work, around);
-        self.say(HUNGRY);
+        self.write_line(HUNGRY);
         None
     }
 
@@ -366,15 +376,15 @@ impl Agent {
         outcome: &Outcome,
         is_host_down: bool,
         death: Option<Death>,
-        around: &mut Around<'_>,
+        around: &mut AgentEnvironment<'_>,
     ) -> bool {
         let offset = recipient.offset;
         let (tag, occasion) = match outcome {
-            Outcome::Delivered => (Tag::Done, Some(Occasion::Success)),
-            Outcome::Failed => (Tag::Failed, Some(Occasion::Failure)),
+            Outcome::Delivered => (Tag::Done, Some(OutcomeKind::Success)),
+            Outcome::Failed => (Tag::Failed, Some(OutcomeKind::Failure)),
             Outcome::Deferred(_) => (Tag::Pending, None),
         };
-        let abandon = |around: &mut Around<'_>, is_marked: bool| {
+        let abandon = |around: &mut AgentEnvironment<'_>, is_marked: bool| {
             let secret = tag == Tag::Done && !is_marked;
             around.observer.abandoned(around.at, &work.file, offset, secret);
             true
@@ -384,12 +394,14 @@ impl Agent {
         }
         let noted = occasion.map(|occasion| self.note(work, offset, occasion, around));
         let (tag, status) = match (outcome, noted) {
-            (Outcome::Delivered, Some(Noted::Written)) => (tag, Status::Ok2),
-            (Outcome::Delivered, Some(Noted::Needless)) => (tag, Status::Ok3),
-            (Outcome::Delivered, _) => (tag, Status::Ok),
-            (Outcome::Failed, Some(Noted::Written | Noted::Needless)) => (tag, Status::Error2),
-            (Outcome::Failed, Some(Noted::Failed)) => (Tag::Pending, Status::Deferred),
-            (Outcome::Failed, _) => (tag, Status::Error),
+            (Outcome::Delivered, Some(NoteResult::Written)) => (tag, ReportStatus::Ok2),
+            (Outcome::Delivered, Some(NoteResult::NotNeeded)) => (tag, ReportStatus::Ok3),
+            (Outcome::Delivered, _) => (tag, ReportStatus::Ok),
+            (Outcome::Failed, Some(NoteResult::Written | NoteResult::NotNeeded)) => {
+                (tag, ReportStatus::Error2)
+            }
+            (Outcome::Failed, Some(NoteResult::Failed)) => (Tag::Pending, ReportStatus::Deferred),
+            (Outcome::Failed, _) => (tag, ReportStatus::Error),
             (Outcome::Deferred(_), _) => (tag, self.deferral(work, is_host_down, around)),
         };
         around.observer.concluded(around.at, &work.file, offset, status);
@@ -406,12 +418,12 @@ impl Agent {
             }
             return abandon(around, self.style.marks_first);
         }
-        if work.mishap == Mishap::Silence && tag == Tag::Pending {
+        if work.fault == Fault::Silence && tag == Tag::Pending {
             marks(&work.file);
             return false;
         }
         self.report(work, offset, status, outcome, around);
-        if work.mishap == Mishap::Repetition {
+        if work.fault == Fault::Repetition {
             self.report(work, offset, status, outcome, around);
         }
         if !self.style.marks_first {
@@ -420,11 +432,17 @@ impl Agent {
         false
     }
 
-    fn note(&self, work: &Work, offset: u32, occasion: Occasion, around: &mut Around<'_>) -> Noted {
+    fn note(
+        &self,
+        work: &Work,
+        offset: u32,
+        occasion: OutcomeKind,
+        around: &mut AgentEnvironment<'_>,
+    ) -> NoteResult {
         if !self.style.notes {
-            return Noted::Left;
+            return NoteResult::LeftToScheduler;
         }
-        let remark = Remark {
+        let remark = OutcomeNote {
             offsets: &[offset],
             occasion,
             time: around.at.wall,
@@ -433,35 +451,40 @@ impl Agent {
         };
         let lines = note::lines(&work.parsed.control, &remark);
         if lines.is_empty() {
-            return Noted::Needless;
+            return NoteResult::NotNeeded;
         }
         match around.disk.append(&work.file, &lines) {
-            Ok(()) => Noted::Written,
-            Err(_) if occasion == Occasion::Success => Noted::Left,
-            Err(_) => Noted::Failed,
+            Ok(()) => NoteResult::Written,
+            Err(_) if occasion == OutcomeKind::Success => NoteResult::LeftToScheduler,
+            Err(_) => NoteResult::Failed,
         }
     }
 
     /// The status word of a deferral.
-    fn deferral(&self, work: &Work, is_host_down: bool, around: &mut Around<'_>) -> Status {
-        if around.random.f64() < around.habits.retry_at {
-            return Status::RetryAt;
+    fn deferral(
+        &self,
+        work: &Work,
+        is_host_down: bool,
+        around: &mut AgentEnvironment<'_>,
+    ) -> ReportStatus {
+        if around.random.f64() < around.agent_faults.retry_at {
+            return ReportStatus::RetryAt;
         }
-        if work.mishap == Mishap::DeferAll {
-            return Status::DeferAll;
+        if work.fault == Fault::DeferAll {
+            return ReportStatus::DeferAll;
         }
-        let only_deferred = around.habits.only_deferred;
+        let only_deferred = around.agent_faults.only_deferred;
         let says_all = only_deferred == 0.0 || around.random.f64() >= only_deferred;
-        if is_host_down && says_all { Status::DeferAll } else { Status::Deferred }
+        if is_host_down && says_all { ReportStatus::DeferAll } else { ReportStatus::Deferred }
     }
 
     fn report(
         &mut self,
         work: &Work,
         offset: u32,
-        status: Status,
+        status: ReportStatus,
         outcome: &Outcome,
-        around: &mut Around<'_>,
+        around: &mut AgentEnvironment<'_>,
     ) {
         let text = match outcome {
             Outcome::Delivered => "250 taken",
@@ -469,14 +492,16 @@ impl Agent {
             Outcome::Deferred(reason) => reason,
         };
         let message = match status {
-            Status::RetryAt => format!("{} {text}", around.random.u32(0..LONGEST_RETRY)),
+            ReportStatus::RetryAt => format!("{} {text}", around.random.u32(0..MAX_RETRY_SECONDS)),
             _ => String::new(),
         };
         let message = if message.is_empty() { text.as_bytes() } else { message.as_bytes() };
         let notary = match status {
-            Status::Ok => notary(Occasion::Success),
-            Status::Error => notary(Occasion::Failure),
-            Status::Deferred if around.habits.only_deferred > 0.0 && around.random.bool() => {
+            ReportStatus::Ok => notary(OutcomeKind::Success),
+            ReportStatus::Error => notary(OutcomeKind::Failure),
+            ReportStatus::Deferred
+                if around.agent_faults.only_deferred > 0.0 && around.random.bool() =>
+            {
                 // The reasons of recipients begin with a code, those of hosts do not.
                 let is_of_host =
                     matches!(outcome, Outcome::Deferred(reason) if !reason.starts_with("45"));
@@ -484,24 +509,25 @@ impl Agent {
             }
             _ => b"",
         };
-        let report = Report { number: work.name.number(), offset, notary, status, message };
+        let report =
+            RecipientReport { number: work.name.number(), offset, notary, status, message };
         report.write_to(&mut self.outbox);
     }
 
     /// Sends wrong lines.
-    fn misbehave(&mut self, work: &Work, around: &mut Around<'_>) {
+    fn misbehave(&mut self, work: &Work, around: &mut AgentEnvironment<'_>) {
         let random = &mut *around.random;
-        match work.mishap {
-            Mishap::Lie => self.lie(work, random),
-            Mishap::Babble => {
+        match work.fault {
+            Fault::Lie => self.report_wrongly(work, random),
+            Fault::Babble => {
                 let count = random.usize(0..300);
                 self.outbox.extend((0..count).map(|_| random.u8(..)).filter(|byte| *byte != b'#'));
                 self.outbox.extend_from_slice(b"\n1/\t\n/\t\t\n99999999999999999999/1\t\tok\n");
             }
-            Mishap::Greed => self.say(HUNGRY),
-            Mishap::Resync => {
-                self.say(&format!("{RESYNC} {}", work.name));
-                self.say(&format!("{RESYNC} A/B/{}", random.u64(..100)));
+            Fault::Greed => self.write_line(HUNGRY),
+            Fault::Resync => {
+                self.write_line(&format!("{RESYNC} {}", work.name));
+                self.write_line(&format!("{RESYNC} A/B/{}", random.u64(..100)));
             }
             _ => {}
         }
@@ -510,21 +536,28 @@ impl Agent {
     /// Reports other recipients of the same message, and some that do not exist.
     ///
     /// It never reports others as finished, because the scheduler would believe it.
-    fn lie(&mut self, work: &Work, random: &mut fastrand::Rng) {
-        let words = [Status::Deferred, Status::DeferBack, Status::DeferAll, Status::RetryAt];
+    fn report_wrongly(&mut self, work: &Work, random: &mut fastrand::Rng) {
+        let words = [
+            ReportStatus::Deferred,
+            ReportStatus::DeferBack,
+            ReportStatus::DeferAll,
+            ReportStatus::RetryAt,
+        ];
         let status = words[random.usize(0..words.len())];
         for recipient in &work.parsed.control.recipients {
             let (number, offset) = (work.name.number(), recipient.offset);
-            let report = Report { number, offset, notary: b"", status, message: b"7 a lie" };
+            let report =
+                RecipientReport { number, offset, notary: b"", status, message: b"7 a lie" };
             report.write_to(&mut self.outbox);
         }
-        for (number, offset, status) in
-            [(work.name.number(), 1, Status::Ok), (work.name.number() ^ 1 << 40, 9, Status::Error)]
-        {
-            let report = Report { number, offset, notary: b"", status, message: b"a lie" };
+        for (number, offset, status) in [
+            (work.name.number(), 1, ReportStatus::Ok),
+            (work.name.number() ^ 1 << 40, 9, ReportStatus::Error),
+        ] {
+            let report = RecipientReport { number, offset, notary: b"", status, message: b"a lie" };
             report.write_to(&mut self.outbox);
         }
-        self.say(&format!("{}/{}\t\twhatever", work.name.number(), work.open[0].offset));
+        self.write_line(&format!("{}/{}\t\twhatever", work.name.number(), work.open[0].offset));
     }
 }
 
@@ -539,26 +572,29 @@ fn stop(file: &MemoryFile, locked: &[Recipient]) -> AgentEnd {
 
 /// The state of a diagnostic.
 #[derive(Clone, Copy)]
-enum Noted {
+enum NoteResult {
     /// Not requested.
-    Needless,
+    NotNeeded,
     /// Written to the control file.
     Written,
     /// Left to the scheduler.
-    Left,
+    LeftToScheduler,
     /// It could not be written.
     Failed,
 }
 
-fn open(path: &[u8], disk: &mut Disk) -> Option<(SpoolName, Rc<MemoryFile>, Rc<Parsed>)> {
+fn open(
+    path: &[u8],
+    disk: &mut Disk,
+) -> Option<(SpoolName, Rc<MemoryFile>, Rc<IndexedControlFile>)> {
     let name = SpoolName::from_notified(path)?;
     let file = disk.control_file(&name)?.clone();
     let parsed = disk.parsed(&file).ok()?;
     Some((name, file, parsed))
 }
 
-fn drawn_outcome(work: &Work, around: &mut Around<'_>) -> Outcome {
-    let nature = around.hosts.nature(work.host);
+fn drawn_outcome(work: &Work, around: &mut AgentEnvironment<'_>) -> Outcome {
+    let nature = around.hosts.behaviour(work.host);
     if nature.defer_rate <= 0.0 && nature.fail_rate <= 0.0 {
         return Outcome::Delivered;
     }
@@ -578,9 +614,9 @@ const NO_ANSWER: &[u8] = b"\x03\x01delayed\x014.4.1\x01smtp; 466\x01";
 const LATER: &[u8] = b"\x03\x01delayed\x014.2.1\x01smtp; 450 try again later\x01";
 
 /// Minimal notary data.
-fn notary(occasion: Occasion) -> &'static [u8] {
+fn notary(occasion: OutcomeKind) -> &'static [u8] {
     match occasion {
-        Occasion::Success => b"\x03\x01delivered\x012.0.0\x01smtp; 250 taken\x01",
+        OutcomeKind::Success => b"\x03\x01delivered\x012.0.0\x01smtp; 250 taken\x01",
         _ => b"\x03\x01failed\x015.1.1\x01smtp; 550 no such user\x01",
     }
 }

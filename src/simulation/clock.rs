@@ -29,12 +29,12 @@ impl Clock {
     }
 
     /// The monotonic time at which the wall clock will show `wall`, but not before now.
-    pub fn when(&self, wall: Timestamp) -> Timestamp {
+    pub fn monotonic_time_of(&self, wall: Timestamp) -> Timestamp {
         (wall + self.back - self.forward).max(self.now)
     }
 
     /// Advances the time.
-    pub fn go_on_to(&mut self, now: Timestamp) {
+    pub fn advance_to(&mut self, now: Timestamp) {
         self.now = self.now.max(now);
     }
 

@@ -3,34 +3,34 @@
 //! Its control files have real bytes, for the real parser and the real marks.
 //!
 //! The disk can be full, fail, and lose files. It may have hash folders. Routers that do not use
-//! them put files in the top folder, and the reader moves them down ([`settle`](Disk::settle)).
+//! them put files in the top folder, and the reader moves them down ([`move_to_folder`](Disk::move_to_folder)).
 //! There is at most one message of each number, in whatever folders its two files are.
 
-use super::outbox::{Boxed, OpenFile, OpenOutbox, Steps};
+use super::outbox::{OpenFile, OpenOutbox, OutboxContents, WriteSteps};
 use super::parsed::ParsedFiles;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::io::{self, ErrorKind};
 use std::path::PathBuf;
 use std::rc::Rc;
-use zsched_agent::parsed::Parsed;
-use zsched_core::change::Change;
-use zsched_core::standing::{Standing, StandingOrders};
+use zsched_core::override_changes::Change;
+use zsched_core::overrides::{Override, Overrides};
 use zsched_core::{Note, OrderTicket};
 use zsched_format::control_file::{self, ControlFile, ControlFileError, PidField, mark};
+use zsched_format::job_recipients::IndexedControlFile;
 use zsched_format::time::Timestamp;
-use zsched_spool::ending::Locker;
+use zsched_spool::finalize::RecipientLocker;
+use zsched_spool::load::{self, LoadResult};
 use zsched_spool::memory_file::MemoryFile;
-use zsched_spool::note::{self, Occasion, Remark};
-use zsched_spool::outbox::{self, Identity};
-use zsched_spool::read::{self, Found};
+use zsched_spool::note::{self, OutcomeKind, OutcomeNote};
+use zsched_spool::outbox::{self, MessageIdentity};
 use zsched_spool::remove;
 use zsched_spool::{
-    Arrival, Doubt, HashFolder, HashLevel, LockOwner, Portion, SpoolName, owner_among,
+    Arrival, HashFolder, HashLevel, LockOwner, Portion, PossibleDuplicates, SpoolName, owner_if,
 };
 
 /// The pid of all schedulers, which no agent has.
-const SCHEDULER: u32 = 998;
+const SCHEDULER_PID: u32 = 998;
 
 /// Disk faults. Changing tags in place never fails, since it needs no space.
 #[derive(Clone, Copy, Debug, Default)]
@@ -45,30 +45,30 @@ pub struct DiskFaults {
 
 /// The files of a POSTOFFICE.
 pub struct Disk {
-    messages: BTreeMap<u64, Files>,
+    messages: BTreeMap<u64, MessageFiles>,
     level: HashLevel,
     postman: Vec<Rc<MemoryFile>>,
-    orders: StandingOrders,
+    orders: Overrides,
     /// Changes of the orders in force that could not be stored yet.
     unstored: Vec<Change>,
-    outbox: RefCell<Boxed>,
+    outbox: RefCell<OutboxContents>,
     /// The message whose removal was interrupted by a kill of the scheduler.
     removal: Option<u64>,
     /// The present faults.
     pub faults: DiskFaults,
     serial: u64,
     /// Recipients that may have been delivered to already.
-    doubts: Vec<(u64, u32)>,
+    duplicates: Vec<(u64, u32)>,
     parsed: ParsedFiles,
     random: fastrand::Rng,
 }
 
-fn note_doubt(doubts: &mut Vec<(u64, u32)>, serial: u64, doubt: &Doubt) {
-    doubts.extend(doubt.recipients.iter().map(|recipient| (serial, recipient.offset)));
+fn record_duplicates(found: &mut Vec<(u64, u32)>, serial: u64, reported: &PossibleDuplicates) {
+    found.extend(reported.recipients.iter().map(|recipient| (serial, recipient.offset)));
 }
 
 /// The files of one message.
-struct Files {
+struct MessageFiles {
     control: Option<(HashFolder, Rc<MemoryFile>)>,
     /// Time when the control file arrived.
     changed: Timestamp,
@@ -77,7 +77,7 @@ struct Files {
 }
 
 /// The reason why a control file yields no arrival.
-enum Problem {
+enum LoadError {
     Gone,
     Failed(io::Error),
     Malformed(ControlFileError),
@@ -86,13 +86,13 @@ enum Problem {
 /// The owner of a lock. The scheduler's own locks count only for loaded messages.
 fn owner(field: PidField, is_loaded: bool, is_alive: impl Fn(u32) -> bool) -> LockOwner {
     match field.pid() {
-        Some(SCHEDULER) if is_loaded => LockOwner::Alive(SCHEDULER),
-        Some(SCHEDULER) => LockOwner::FormerScheduler,
-        _ => owner_among(field, is_alive),
+        Some(SCHEDULER_PID) if is_loaded => LockOwner::Alive(SCHEDULER_PID),
+        Some(SCHEDULER_PID) => LockOwner::FormerScheduler,
+        _ => owner_if(field, is_alive),
     }
 }
 
-impl Files {
+impl MessageFiles {
     fn control(&self, folder: HashFolder) -> Option<&Rc<MemoryFile>> {
         self.control.as_ref().filter(|(of, _)| *of == folder).map(|(_, file)| file)
     }
@@ -106,7 +106,7 @@ impl Files {
         if file.name().is_none() {
             return Ok(None);
         }
-        read::check_name(name, file)?;
+        load::check_name(name, file)?;
         let missing = || ControlFileError::new(0, "there is no message file");
         let message = self.message.filter(|(folder, _)| *folder == name.folder());
         message.ok_or_else(missing).map(|(_, written)| Some(written))
@@ -127,7 +127,7 @@ pub enum WriteRequest {
 
 /// The way in which a message left the spool.
 #[derive(Clone, Debug)]
-pub enum Left {
+pub enum Departure {
     /// Its files were removed.
     Removed(Rc<MemoryFile>),
     /// It was moved to `postman/`.
@@ -149,13 +149,13 @@ impl Disk {
             messages: BTreeMap::new(),
             level,
             postman: Vec::new(),
-            orders: StandingOrders::default(),
+            orders: Overrides::default(),
             unstored: Vec::new(),
             outbox: RefCell::default(),
             removal: None,
             faults: DiskFaults::default(),
             serial: 0,
-            doubts: Vec::new(),
+            duplicates: Vec::new(),
             parsed: ParsedFiles::default(),
             random: fastrand::Rng::with_seed(seed),
         }
@@ -173,7 +173,7 @@ impl Disk {
         let file = Rc::new(MemoryFile::new(self.serial, text));
         let message = has_message.then_some((name.folder(), wall));
         let control = Some((name.folder(), file.clone()));
-        self.messages.insert(name.number(), Files { control, changed: wall, message });
+        self.messages.insert(name.number(), MessageFiles { control, changed: wall, message });
         file
     }
 
@@ -188,13 +188,16 @@ impl Disk {
     }
 
     /// A parsed control file, whose tags may be out of date.
-    pub fn parsed(&mut self, file: &MemoryFile) -> Result<Rc<Parsed>, ControlFileError> {
+    pub fn parsed(
+        &mut self,
+        file: &MemoryFile,
+    ) -> Result<Rc<IndexedControlFile>, ControlFileError> {
         self.parsed.get(file)
     }
 
     /// Names of all control files, in ascending order of number.
     pub fn names(&self) -> impl Iterator<Item = SpoolName> {
-        let name_of = |(number, files): (&u64, &Files)| {
+        let name_of = |(number, files): (&u64, &MessageFiles)| {
             files.control.as_ref().map(|(folder, _)| name(*number, *folder))
         };
         self.messages.iter().filter_map(name_of)
@@ -211,46 +214,46 @@ impl Disk {
     }
 
     /// Deletes both files of a message. Returns the control file.
-    pub fn lose(&mut self, number: u64) -> Option<Rc<MemoryFile>> {
+    pub fn delete_message(&mut self, number: u64) -> Option<Rc<MemoryFile>> {
         self.messages.remove(&number)?.control.map(|(_, file)| file)
     }
 
-    /// Loads a control file as `spool::read::read` does.
-    pub fn read(
+    /// Loads a control file as `spool::load::load` does.
+    pub fn load(
         &mut self,
         name: &SpoolName,
         at_most: Option<u32>,
         is_alive: impl Fn(u32) -> bool,
-    ) -> Found {
+    ) -> LoadResult {
         if self.control_file(name).is_none() {
-            return Found::Nothing;
+            return LoadResult::Nothing;
         }
-        let name = match self.settle(name) {
+        let name = match self.move_to_folder(name) {
             Ok(name) => name,
-            Err(error) => return Found::Failed(error),
+            Err(error) => return LoadResult::Failed(error),
         };
         match self.parse(&name, false, is_alive) {
             Ok((file, mut arrival)) => {
                 if let Some(at_most) = at_most {
-                    arrival.cut(Portion { from: 0, at_most });
+                    arrival.cut(Portion { from: 0, max_recipients: at_most });
                 }
-                read::holder(&file).map_or(Found::Arrival(arrival), Found::Locked)
+                load::holder(&file).map_or(LoadResult::Arrival(arrival), LoadResult::Locked)
             }
             Err(problem) => self.found(&name, problem),
         }
     }
 
-    /// Loads the control file of a loaded message as `spool::read::read_again` does.
-    pub fn read_again(
+    /// Loads the control file of a loaded message as `spool::load::reload` does.
+    pub fn reload(
         &mut self,
         name: &SpoolName,
         portion: Option<Portion>,
         is_alive: impl Fn(u32) -> bool,
-    ) -> Found {
+    ) -> LoadResult {
         match self.parse(name, true, is_alive) {
             Ok((_, mut arrival)) => {
                 portion.into_iter().for_each(|portion| arrival.cut(portion));
-                Found::Arrival(arrival)
+                LoadResult::Arrival(arrival)
             }
             Err(problem) => self.found(name, problem),
         }
@@ -261,7 +264,7 @@ impl Disk {
     /// Also finishes such a move.
     ///
     /// The control file is moved first. Returns where it is to be used.
-    fn settle(&mut self, name: &SpoolName) -> io::Result<SpoolName> {
+    fn move_to_folder(&mut self, name: &SpoolName) -> io::Result<SpoolName> {
         let below = HashFolder::of(name.number(), self.level);
         let moves = name.folder() == HashFolder::TOP && below != HashFolder::TOP;
         if moves && (self.folder_is_missing() || self.fails().is_err()) {
@@ -290,8 +293,8 @@ impl Disk {
     /// Moves a message down by the first step only.
     ///
     /// The scheduler is killed then.
-    pub fn half_settle(&mut self) {
-        let is_at_top = |files: &Files| matches!(files.control, Some((HashFolder::TOP, _)));
+    pub fn move_down_partially(&mut self) {
+        let is_at_top = |files: &MessageFiles| matches!(files.control, Some((HashFolder::TOP, _)));
         let level = self.level;
         if let Some((number, files)) = self.messages.iter_mut().find(|(_, files)| is_at_top(files))
             && let Some(control) = &mut files.control
@@ -310,32 +313,32 @@ impl Disk {
         name: &SpoolName,
         is_loaded: bool,
         is_alive: impl Fn(u32) -> bool,
-    ) -> Result<(ControlFile, Arrival), Problem> {
+    ) -> Result<(ControlFile, Arrival), LoadError> {
         let fails = self.faults.reads > 0.0 && self.random.f64() < self.faults.reads;
-        let files = self.messages.get(&name.number()).ok_or(Problem::Gone)?;
-        let on_disk = files.control(name.folder()).ok_or(Problem::Gone)?;
+        let files = self.messages.get(&name.number()).ok_or(LoadError::Gone)?;
+        let on_disk = files.control(name.folder()).ok_or(LoadError::Gone)?;
         if fails {
-            return Err(Problem::Failed(ErrorKind::PermissionDenied.into()));
+            return Err(LoadError::Failed(ErrorKind::PermissionDenied.into()));
         }
         let text = on_disk.text().clone();
-        let mut file = control_file::parse(text).map_err(Problem::Malformed)?;
-        read::check_headers(&file).map_err(Problem::Malformed)?;
-        let received = files.check_message(name, &file).map_err(Problem::Malformed)?;
+        let mut file = control_file::parse(text).map_err(LoadError::Malformed)?;
+        load::check_headers(&file).map_err(LoadError::Malformed)?;
+        let received = files.check_message(name, &file).map_err(LoadError::Malformed)?;
         let owner = |field| owner(field, is_loaded, &is_alive);
         let received = received.unwrap_or(files.changed);
-        let (doubts, serial) = (&mut self.doubts, on_disk.serial());
-        let tell = &mut |doubt: &Doubt| note_doubt(doubts, serial, doubt);
-        read::unlock_dead(&**on_disk, (name, received), &mut file, owner, tell)
-            .map_err(Problem::Failed)?;
+        let (found, serial) = (&mut self.duplicates, on_disk.serial());
+        let tell = &mut |reported: &PossibleDuplicates| record_duplicates(found, serial, reported);
+        load::unlock_dead(&**on_disk, (name, received), &mut file, owner, tell)
+            .map_err(LoadError::Failed)?;
         let arrival = Arrival::new(name.clone(), &file, received, files.changed);
         Ok((file, arrival))
     }
 
-    fn found(&mut self, name: &SpoolName, problem: Problem) -> Found {
+    fn found(&mut self, name: &SpoolName, problem: LoadError) -> LoadResult {
         match problem {
-            Problem::Gone => Found::Nothing,
-            Problem::Failed(error) => Found::Failed(error),
-            Problem::Malformed(error) => self.malformed(name, error),
+            LoadError::Gone => LoadResult::Nothing,
+            LoadError::Failed(error) => LoadResult::Failed(error),
+            LoadError::Malformed(error) => self.malformed(name, error),
         }
     }
 
@@ -343,10 +346,10 @@ impl Disk {
     ///
     /// If the disk is full it stays where it is. The real reader can hide it there, unless the
     /// folder is read-only.
-    fn malformed(&mut self, name: &SpoolName, error: ControlFileError) -> Found {
+    fn malformed(&mut self, name: &SpoolName, error: ControlFileError) -> LoadResult {
         let path = PathBuf::from(format!("postman/{}", name.number()));
         let moved = self.move_aside(name).map(|_| path);
-        Found::Malformed { error, moved }
+        LoadResult::Malformed { error, moved }
     }
 
     fn fails(&mut self) -> io::Result<()> {
@@ -375,11 +378,11 @@ impl Disk {
         last_step: Option<u32>,
     ) -> io::Result<(Rc<MemoryFile>, bool)> {
         let on_disk = self.control_file(&note.name).cloned().ok_or(ErrorKind::NotFound)?;
-        let steps = Steps::new(self.faults, last_step, self.random.u64(..));
+        let steps = WriteSteps::new(self.faults, last_step, self.random.u64(..));
         let parsed = self.parsed.get(&on_disk);
         let owner = |field| owner(field, false, &is_alive);
-        let locker = Locker { pid: SCHEDULER, owner: &owner };
-        let remark = Remark {
+        let locker = RecipientLocker { pid: SCHEDULER_PID, owner: &owner };
+        let remark = OutcomeNote {
             offsets: &note.offsets,
             occasion: note.occasion,
             time: note.time,
@@ -389,11 +392,11 @@ impl Disk {
         let file = OpenFile { file: on_disk.clone(), steps: &steps };
         let outbox = OpenOutbox { outbox: &self.outbox, steps: &steps };
         let identity = self.identity(&note.name, &on_disk);
-        if note.occasion == Occasion::Reroute {
+        if note.occasion == OutcomeKind::Reroute {
             outbox::resume(&file, &outbox, &identity)?;
         }
         let invalid = |error| io::Error::new(ErrorKind::InvalidData, error);
-        if matches!(note.occasion, Occasion::Success | Occasion::Failure) {
+        if matches!(note.occasion, OutcomeKind::Success | OutcomeKind::Failure) {
             // Only the lines of recipients are used, not their tags.
             let candidates = note::candidates(&parsed.map_err(invalid)?.control, &remark);
             let has_lines = note::conclude(&file, &candidates, note.occasion, &locker)?;
@@ -401,11 +404,11 @@ impl Disk {
         }
         let parsed = control_file::parse(on_disk.text().clone()).map_err(invalid)?;
         let candidates = note::candidates(&parsed, &remark);
-        if note.occasion != Occasion::Reroute {
+        if note.occasion != OutcomeKind::Reroute {
             let has_lines = note::conclude(&file, &candidates, note.occasion, &locker)?;
             return Ok((on_disk, has_lines));
         }
-        let (taken, is_busy) = locker.take_all(&file, candidates.iter())?;
+        let (taken, is_busy) = locker.lock_all(&file, candidates.iter())?;
         let mut kinds: BTreeMap<_, Vec<u32>> = BTreeMap::new();
         for recipient in taken.iter().filter_map(|one| parsed.recipient_at(one.candidate.offset)) {
             let kind = (recipient.sender, recipient.headers);
@@ -416,13 +419,13 @@ impl Disk {
         if is_busy { Err(ErrorKind::ResourceBusy.into()) } else { Ok((on_disk, false)) }
     }
 
-    fn identity(&self, name: &SpoolName, file: &MemoryFile) -> Identity {
-        Identity { name: name.clone(), control: file.serial(), modified: Timestamp::EPOCH }
+    fn identity(&self, name: &SpoolName, file: &MemoryFile) -> MessageIdentity {
+        MessageIdentity { name: name.clone(), control: file.serial(), modified: Timestamp::EPOCH }
     }
 
     /// Recovers the outbox after a kill of the scheduler.
     pub fn recover_outbox(&mut self) -> io::Result<()> {
-        let steps = Steps::new(self.faults, None, self.random.u64(..));
+        let steps = WriteSteps::new(self.faults, None, self.random.u64(..));
         let outbox = OpenOutbox { outbox: &self.outbox, steps: &steps };
         let messages = &self.messages;
         outbox::recover(&outbox, |message| {
@@ -452,7 +455,7 @@ impl Disk {
     }
 
     /// The stored orders. Changes that could not be stored are dropped, as the scheduler restarts.
-    pub fn take_orders(&mut self) -> Vec<Standing> {
+    pub fn take_orders(&mut self) -> Vec<Override> {
         self.unstored.clear();
         self.orders.iter().collect()
     }
@@ -463,35 +466,35 @@ impl Disk {
             return Err(ErrorKind::StorageFull.into());
         }
         let length = file.text().len() as u64;
-        file.append(&mark::after_whole_line(file, length, lines)?);
+        file.append(&mark::on_new_line(file, length, lines)?);
         Ok(())
     }
 
     /// Removes a message from the spool as `spool::remove` does.
-    pub fn remove(&mut self, name: &SpoolName, aside: bool) -> io::Result<Left> {
+    pub fn remove(&mut self, name: &SpoolName, aside: bool) -> io::Result<Departure> {
         self.fails()?;
         let Some(file) = self.control_file(name).cloned() else {
             let number = name.number();
             if self.messages.get(&number).is_some_and(|files| files.control.is_none()) {
                 self.messages.remove(&number);
             }
-            return Ok(Left::Gone);
+            return Ok(Departure::Gone);
         };
-        if aside && remove::has_something_to_see(file.text().clone()) {
+        if aside && remove::text_needs_attention(file.text().clone()) {
             return self.move_aside(name);
         }
         self.messages.remove(&name.number());
-        Ok(Left::Removed(file))
+        Ok(Departure::Removed(file))
     }
 
     /// Executes the first half of [`remove`](Self::remove), as if the scheduler were killed then.
     ///
     /// Returns the control file, if it is removed now.
-    pub fn half_remove(&mut self, name: &SpoolName, aside: bool) -> Option<Rc<MemoryFile>> {
+    pub fn remove_partially(&mut self, name: &SpoolName, aside: bool) -> Option<Rc<MemoryFile>> {
         let files = self.messages.get_mut(&name.number())?;
         let file = files.control(name.folder())?;
         // The first step of moving aside is a second name, which changes nothing here.
-        if aside && remove::has_something_to_see(file.text().clone()) {
+        if aside && remove::text_needs_attention(file.text().clone()) {
             return None;
         }
         let control = files.control.take().map(|(_, file)| file);
@@ -501,7 +504,7 @@ impl Disk {
 
     /// Finishes the removal that a killed scheduler had listed.
     pub fn finish_removal(&mut self) {
-        let is_left = |files: &Files| files.control.is_none();
+        let is_left = |files: &MessageFiles| files.control.is_none();
         if let Some(number) = self.removal.take()
             && self.messages.get(&number).is_some_and(is_left)
         {
@@ -514,17 +517,17 @@ impl Disk {
         self.messages.values().filter(|files| files.control.is_none()).count()
     }
 
-    fn move_aside(&mut self, name: &SpoolName) -> io::Result<Left> {
+    fn move_aside(&mut self, name: &SpoolName) -> io::Result<Departure> {
         if self.faults.is_full {
             return Err(ErrorKind::StorageFull.into());
         }
         let file = self.control_file(name).cloned().ok_or(ErrorKind::NotFound)?;
         self.messages.remove(&name.number());
         self.postman.push(file.clone());
-        Ok(Left::Aside(file))
+        Ok(Departure::Aside(file))
     }
 
-    /// Clears the locks of dead processes, among them the given one, as `spool::read` does.
+    /// Clears the locks of dead processes, among them the given one, as `spool::load` does.
     pub fn clear_locks(
         &mut self,
         name: &SpoolName,
@@ -541,13 +544,13 @@ impl Disk {
             Some(pid) if pid == dead => LockOwner::Dead,
             _ => owner(field, true, &is_alive),
         };
-        let (doubts, serial) = (&mut self.doubts, on_disk.serial());
-        let tell = &mut |doubt: &Doubt| note_doubt(doubts, serial, doubt);
-        read::unlock_dead(&*on_disk, (name, Timestamp::EPOCH), &mut file, owner, tell)
+        let (found, serial) = (&mut self.duplicates, on_disk.serial());
+        let tell = &mut |reported: &PossibleDuplicates| record_duplicates(found, serial, reported);
+        load::unlock_dead(&*on_disk, (name, Timestamp::EPOCH), &mut file, owner, tell)
     }
 
     /// Takes the recipients that were found left locked, by file.
-    pub fn take_doubts(&mut self) -> Vec<(u64, u32)> {
-        std::mem::take(&mut self.doubts)
+    pub fn take_duplicates(&mut self) -> Vec<(u64, u32)> {
+        std::mem::take(&mut self.duplicates)
     }
 }

@@ -7,7 +7,7 @@ use zsched_format::time::Timestamp;
 
 /// The behaviour of a host.
 #[derive(Clone, Debug)]
-pub struct Nature {
+pub struct HostBehaviour {
     /// Time until a connection is open.
     pub connect: Duration,
     /// Time for a message, for any number of recipients.
@@ -17,7 +17,7 @@ pub struct Nature {
     /// Maximum number of simultaneous connections; more are refused.
     pub connections: usize,
     /// True if connections stay open for the next message.
-    pub keeps: bool,
+    pub keeps_connections: bool,
     /// If connections are not kept: maximum number of connections that wait to be accepted.
     pub queue: usize,
     /// Time until a refusal for lack of room, if longer than `connect`.
@@ -41,17 +41,17 @@ pub struct Outage {
     pub timeout: Duration,
 }
 
-impl Default for Nature {
+impl Default for HostBehaviour {
     /// A host that is always up.
     ///
     /// It accepts every message in a quarter of a second.
-    fn default() -> Nature {
-        Nature {
+    fn default() -> HostBehaviour {
+        HostBehaviour {
             connect: Duration::from_millis(50),
             latency: Duration::from_millis(200),
             spread: Duration::ZERO,
             connections: usize::MAX,
-            keeps: true,
+            keeps_connections: true,
             queue: 0,
             full_timeout: Duration::ZERO,
             defer_rate: 0.0,
@@ -61,7 +61,7 @@ impl Default for Nature {
     }
 }
 
-impl Nature {
+impl HostBehaviour {
     /// The outage at a given time, if there is one.
     pub fn outage(&self, now: Timestamp) -> Option<&Outage> {
         self.outages.iter().find(|outage| outage.from <= now && now < outage.until)
@@ -73,14 +73,14 @@ pub type HostId = usize;
 
 /// All hosts. Each name has the behaviour of the first pattern that matches it.
 pub struct Hosts {
-    rules: Vec<(glob::Pattern, Rc<Nature>)>,
-    default: Rc<Nature>,
+    rules: Vec<(glob::Pattern, Rc<HostBehaviour>)>,
+    default: Rc<HostBehaviour>,
     known: HashMap<Box<[u8]>, HostId>,
     hosts: Vec<Host>,
 }
 
 struct Host {
-    nature: Rc<Nature>,
+    behaviour: Rc<HostBehaviour>,
     connections: usize,
     /// End times of connections that are open or wait, if connections are not kept.
     ends: Vec<Timestamp>,
@@ -88,7 +88,7 @@ struct Host {
 
 /// The result of a connection attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Welcome {
+pub enum ConnectResult {
     /// A connection, opened after this time.
     Open(Duration),
     /// The host accepts no more connections, which is known after this time.
@@ -99,7 +99,7 @@ pub enum Welcome {
 
 impl Hosts {
     /// Creates hosts by pattern; `default` is for those that match none.
-    pub fn new(rules: Vec<(glob::Pattern, Nature)>, default: Nature) -> Hosts {
+    pub fn new(rules: Vec<(glob::Pattern, HostBehaviour)>, default: HostBehaviour) -> Hosts {
         Hosts {
             rules: rules.into_iter().map(|(pattern, nature)| (pattern, Rc::new(nature))).collect(),
             default: Rc::new(default),
@@ -117,56 +117,61 @@ impl Hosts {
         let rule = self.rules.iter().find(|(pattern, _)| pattern.matches(&text));
         let nature = rule.map_or(&self.default, |(_, nature)| nature).clone();
         let id = self.hosts.len();
-        self.hosts.push(Host { nature, connections: 0, ends: Vec::new() });
+        self.hosts.push(Host { behaviour: nature, connections: 0, ends: Vec::new() });
         self.known.insert(name.into(), id);
         id
     }
 
     /// Ends all faults and outages of hosts.
-    pub fn heal(&mut self) {
+    pub fn end_faults(&mut self) {
         for host in &mut self.hosts {
-            host.nature = Rc::new(Nature::default());
+            host.behaviour = Rc::new(HostBehaviour::default());
         }
         self.rules.clear();
-        self.default = Rc::new(Nature::default());
+        self.default = Rc::new(HostBehaviour::default());
     }
 
     /// The behaviour of a host.
-    pub fn nature(&self, host: HostId) -> &Nature {
-        &self.hosts[host].nature
+    pub fn behaviour(&self, host: HostId) -> &HostBehaviour {
+        &self.hosts[host].behaviour
     }
 
     /// Opens a connection, which the caller must [close](Self::disconnect).
-    pub fn connect(&mut self, now: Timestamp, host: HostId) -> Welcome {
-        let Host { nature, connections, .. } = &mut self.hosts[host];
+    pub fn connect(&mut self, now: Timestamp, host: HostId) -> ConnectResult {
+        let Host { behaviour: nature, connections, .. } = &mut self.hosts[host];
         if let Some(outage) = nature.outage(now) {
-            Welcome::Down(nature.connect.max(outage.timeout))
+            ConnectResult::Down(nature.connect.max(outage.timeout))
         } else if *connections >= nature.connections {
-            Welcome::Full(nature.connect.max(nature.full_timeout))
+            ConnectResult::Full(nature.connect.max(nature.full_timeout))
         } else {
             *connections += 1;
-            Welcome::Open(nature.connect)
+            ConnectResult::Open(nature.connect)
         }
     }
 
     /// Delivers one message of this duration to a host that closes the connection after it.
-    pub fn visit(&mut self, now: Timestamp, host: HostId, duration: Duration) -> Welcome {
-        let Host { nature, ends, .. } = &mut self.hosts[host];
+    pub fn deliver_one(
+        &mut self,
+        now: Timestamp,
+        host: HostId,
+        duration: Duration,
+    ) -> ConnectResult {
+        let Host { behaviour: nature, ends, .. } = &mut self.hosts[host];
         if let Some(outage) = nature.outage(now) {
-            return Welcome::Down(nature.connect.max(outage.timeout));
+            return ConnectResult::Down(nature.connect.max(outage.timeout));
         }
         ends.retain(|end| *end > now);
         ends.sort_unstable();
         let most = nature.connections.saturating_add(nature.queue);
         if ends.len() >= most {
-            return Welcome::Full(nature.connect.max(nature.full_timeout));
+            return ConnectResult::Full(nature.connect.max(nature.full_timeout));
         }
         // A waiting connection is accepted when enough earlier ones have ended.
         let before =
             ends.len().checked_sub(nature.connections).map_or(now, |too_many| ends[too_many]);
         let open = before.max(now + nature.connect);
         ends.push(open + duration);
-        Welcome::Open(open.since(now))
+        ConnectResult::Open(open.since(now))
     }
 
     /// Closes a connection.
@@ -182,42 +187,44 @@ mod tests {
     #[test]
     fn excess_connections_wait_while_queue_has_room() {
         let second = Duration::from_secs(1);
-        let nature = Nature {
+        let nature = HostBehaviour {
             connect: Duration::ZERO,
             connections: 2,
-            keeps: false,
+            keeps_connections: false,
             queue: 2,
             full_timeout: 30 * second,
-            ..Nature::default()
+            ..HostBehaviour::default()
         };
         let mut hosts = Hosts::new(Vec::new(), nature);
         let host = hosts.find(b"a.x");
         let start = Timestamp::from_seconds(100);
-        let mut visit = |seconds: u32| hosts.visit(start + seconds * second, host, 10 * second);
-        assert_eq!(visit(0), Welcome::Open(Duration::ZERO));
-        assert_eq!(visit(4), Welcome::Open(Duration::ZERO));
-        assert_eq!(visit(5), Welcome::Open(5 * second));
-        assert_eq!(visit(5), Welcome::Open(9 * second));
-        assert_eq!(visit(5), Welcome::Full(30 * second));
+        let mut visit =
+            |seconds: u32| hosts.deliver_one(start + seconds * second, host, 10 * second);
+        assert_eq!(visit(0), ConnectResult::Open(Duration::ZERO));
+        assert_eq!(visit(4), ConnectResult::Open(Duration::ZERO));
+        assert_eq!(visit(5), ConnectResult::Open(5 * second));
+        assert_eq!(visit(5), ConnectResult::Open(9 * second));
+        assert_eq!(visit(5), ConnectResult::Full(30 * second));
         // The first has ended, and the third has its place.
-        assert_eq!(visit(11), Welcome::Open(9 * second));
-        assert_eq!(visit(11), Welcome::Full(30 * second));
+        assert_eq!(visit(11), ConnectResult::Open(9 * second));
+        assert_eq!(visit(11), ConnectResult::Full(30 * second));
     }
 
     #[test]
     fn host_accepts_connections_up_to_limit() {
         let at = Timestamp::from_seconds;
         let outage = Outage { from: at(10), until: at(20), timeout: Duration::from_secs(30) };
-        let nature = Nature { connections: 1, outages: vec![outage], ..Nature::default() };
+        let nature =
+            HostBehaviour { connections: 1, outages: vec![outage], ..HostBehaviour::default() };
         let pattern = glob::Pattern::new("*.x").expect("a pattern");
-        let mut hosts = Hosts::new(vec![(pattern, nature)], Nature::default());
+        let mut hosts = Hosts::new(vec![(pattern, nature)], HostBehaviour::default());
         let (host, other) = (hosts.find(b"a.x"), hosts.find(b"b.y"));
-        let connect = Nature::default().connect;
-        assert_eq!(hosts.connect(at(1), host), Welcome::Open(connect));
-        assert_eq!(hosts.connect(at(1), host), Welcome::Full(connect));
+        let connect = HostBehaviour::default().connect;
+        assert_eq!(hosts.connect(at(1), host), ConnectResult::Open(connect));
+        assert_eq!(hosts.connect(at(1), host), ConnectResult::Full(connect));
         hosts.disconnect(host);
-        assert_eq!(hosts.connect(at(9), host), Welcome::Open(connect));
-        assert_eq!(hosts.connect(at(10), host), Welcome::Down(Duration::from_secs(30)));
-        assert_eq!(hosts.connect(at(10), other), Welcome::Open(connect));
+        assert_eq!(hosts.connect(at(9), host), ConnectResult::Open(connect));
+        assert_eq!(hosts.connect(at(10), host), ConnectResult::Down(Duration::from_secs(30)));
+        assert_eq!(hosts.connect(at(10), other), ConnectResult::Open(connect));
     }
 }

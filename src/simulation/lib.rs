@@ -10,47 +10,47 @@
 //! |---|---|
 //! | this one | the loop that runs the next event |
 //! | [`shell`] | a running scheduler: the core, and the parts of the daemon around it |
-//! | [`agent`], [`habits`] | agents and their faults |
+//! | [`agent`], [`agent_faults`] | agents and their faults |
 //! | [`hosts`] | the hosts that they deliver to |
 //! | [`disk`], [`memory_file`], [`outbox`], [`parsed`] | the spool |
-//! | [`agenda`], [`clock`] | event queue and virtual time |
+//! | [`events`], [`clock`] | event queue and virtual time |
 //! | [`observer`] | the observer of a simulation |
 //!
 //! The caller drives it: it [submits](Simulation::submit) messages, lets time
 //! [pass](Simulation::run_until), kills, restarts and reloads. `tests/simulation/` does so with an
 //! oracle as the observer, `schedsim run` with a collector of statistics.
 
-mod agenda;
 mod agent;
 mod clock;
 pub mod disk;
-pub mod habits;
+mod event_queue;
+pub mod faults;
 pub mod hosts;
 pub mod observer;
 mod outbox;
 pub mod parsed;
 mod shell;
 
-use agenda::Agenda;
-use agent::{Agent, Around, Next};
+use agent::{Agent, AgentEnvironment, NextTurn};
 use clock::Clock;
 use disk::Disk;
-use habits::Habits;
+use event_queue::EventQueue;
+use faults::AgentFaults;
 use hosts::Hosts;
-use observer::{At, Observer};
-use shell::{How, Shell};
+use observer::{SimTime, SimulationObserver};
+use shell::{ReadMode, Shell};
 use std::collections::VecDeque;
 use std::rc::Rc;
 use std::time::Duration;
 use zsched_config::Config;
-use zsched_core::learned::{Learned, Lessons, Resting};
-use zsched_core::{AgentEnd, Event, Manner, Order, OrderTicket, Scheduler, Settings};
+use zsched_core::learned::{Learned, LearnedExport, PagedOutSource};
+use zsched_core::{AgentEnd, Event, Order, OrderTicket, Scheduler, Settings, StopMode};
 use zsched_format::time::{ClockStep, Timestamp};
-use zsched_spool::read::Found;
+use zsched_spool::load::LoadResult;
 use zsched_spool::{HashLevel, SpoolName};
 
 /// Maximum number of steps at one time. More of them indicate an endless loop.
-const STEPS_AT_ONE_TIME: u64 = 3_000_000;
+const MAX_STEPS_AT_ONE_TIME: u64 = 3_000_000;
 
 /// Durations. Each is multiplied by a random factor of up to two, unless it is zero.
 #[derive(Clone, Copy, Debug, Default)]
@@ -71,7 +71,7 @@ pub struct Delays {
 
 /// The parameters of a simulation.
 #[derive(Clone, Debug)]
-pub struct Setup {
+pub struct SimulationSetup {
     /// Seed of all randomness.
     pub seed: u64,
     /// Start time of the wall clock.
@@ -85,9 +85,9 @@ pub struct Setup {
     /// How long things take.
     pub delays: Delays,
     /// Faults of agents.
-    pub habits: Habits,
+    pub agent_faults: AgentFaults,
     /// Share of turns of the scheduler's loop with more than one event, 0 to 1.
-    pub crowded_turns: f64,
+    pub multi_event_turns: f64,
     /// True if agents' output is read in pieces.
     pub pieces: bool,
     /// True if the spool is scanned repeatedly, not only at the start.
@@ -95,15 +95,15 @@ pub struct Setup {
 }
 
 /// A planned event.
-enum Happening {
+enum SimEvent {
     /// A router's notice arrives.
     Notice(SpoolName),
     /// The scanner lists the spool.
     Scan { life: u64 },
     /// The reader reads a control file.
-    Read { life: u64, name: SpoolName, how: How },
+    Read { life: u64, name: SpoolName, how: ReadMode },
     /// The loop receives the result of a read.
-    Found { life: u64, name: SpoolName, found: Box<Found>, how: How },
+    Loaded { life: u64, name: SpoolName, found: Box<LoadResult>, how: ReadMode },
     /// The writer processes its first request.
     Write { life: u64 },
     /// The loop receives the result of a write.
@@ -111,7 +111,7 @@ enum Happening {
     /// An agent continues its work.
     Agent(u32),
     /// The scheduler reads an agent's output.
-    Hear(u32),
+    ReadOutput(u32),
     /// The scheduler notices that an agent has ended.
     Reap(u32),
     /// Time passes.
@@ -130,11 +130,11 @@ pub struct Simulation<O> {
     /// The file of learned state.
     learned: Vec<Learned>,
     clock: Clock,
-    agenda: Agenda<Happening>,
+    events: EventQueue<SimEvent>,
     /// Events that happen immediately, in this order.
-    soon: VecDeque<Happening>,
+    immediate: VecDeque<SimEvent>,
     random: fastrand::Rng,
-    setup: Setup,
+    setup: SimulationSetup,
     config: Rc<Config>,
     /// The spool.
     pub disk: Disk,
@@ -145,24 +145,29 @@ pub struct Simulation<O> {
     shell: Option<Shell>,
     lives: u64,
     /// Number of decisions after which the scheduler is killed.
-    fuse: Option<u32>,
+    decisions_until_kill: Option<u32>,
     /// True if the scheduler is killed while it writes the end of recipients.
-    dies_ending: bool,
+    kill_while_finishing: bool,
     steps: u64,
     steps_at_this_time: u64,
     /// The observer.
     pub observer: O,
 }
 
-impl<O: Observer> Simulation<O> {
+impl<O: SimulationObserver> Simulation<O> {
     /// Creates a system with an empty spool and without a scheduler.
-    pub fn new(setup: Setup, hosts: Hosts, config: Rc<Config>, observer: O) -> Simulation<O> {
+    pub fn new(
+        setup: SimulationSetup,
+        hosts: Hosts,
+        config: Rc<Config>,
+        observer: O,
+    ) -> Simulation<O> {
         let mut random = fastrand::Rng::with_seed(setup.seed);
         Simulation {
             learned: Vec::new(),
             clock: Clock::new(setup.start),
-            agenda: Agenda::new(),
-            soon: VecDeque::new(),
+            events: EventQueue::new(),
+            immediate: VecDeque::new(),
             disk: Disk::new(random.u64(..), setup.level),
             random,
             setup,
@@ -171,8 +176,8 @@ impl<O: Observer> Simulation<O> {
             agents: Vec::new(),
             shell: None,
             lives: 0,
-            fuse: None,
-            dies_ending: false,
+            decisions_until_kill: None,
+            kill_while_finishing: false,
             steps: 0,
             steps_at_this_time: 0,
             observer,
@@ -180,8 +185,8 @@ impl<O: Observer> Simulation<O> {
     }
 
     /// The present time.
-    pub fn at(&self) -> At {
-        At { now: self.clock.now(), wall: self.clock.wall(), step: self.steps }
+    pub fn at(&self) -> SimTime {
+        SimTime { now: self.clock.now(), wall: self.clock.wall(), step: self.steps }
     }
 
     /// The core of the running scheduler.
@@ -190,8 +195,8 @@ impl<O: Observer> Simulation<O> {
     }
 
     /// The faults of agents.
-    pub fn habits_mut(&mut self) -> &mut Habits {
-        &mut self.setup.habits
+    pub fn agent_faults_mut(&mut self) -> &mut AgentFaults {
+        &mut self.setup.agent_faults
     }
 
     /// The settings of schedulers started from now on, except for the seed.
@@ -214,7 +219,7 @@ impl<O: Observer> Simulation<O> {
         let at = self.at();
         self.observer.submitted(at, name.number(), &file);
         if notice && self.shell.is_some() {
-            self.after(self.setup.delays.notice, Happening::Notice(name));
+            self.after(self.setup.delays.notice, SimEvent::Notice(name));
         }
     }
 
@@ -225,7 +230,7 @@ impl<O: Observer> Simulation<O> {
         }
         self.disk.finish_removal();
         let recovered = self.disk.recover_outbox();
-        self.tell_rerouted();
+        self.report_rerouted();
         if recovered.is_err() {
             // The scheduler does not start.
             return;
@@ -239,23 +244,23 @@ impl<O: Observer> Simulation<O> {
             if let Some(shell) = &mut self.shell {
                 shell.orders.apply(order.clone().into());
             }
-            self.tell(Event::Standing(order));
+            self.send(Event::Override(order));
         }
         for learned in self.learned.clone() {
-            self.tell(Event::Learned(learned));
+            self.send(Event::Learned(learned));
         }
-        self.soon.push_back(Happening::Tick);
+        self.immediate.push_back(SimEvent::Tick);
     }
 
     /// Stores the learned state of a scheduler that ends.
     ///
     /// It is complete, or that of an earlier time, or only a part as in a damaged file.
-    pub(crate) fn keep_lessons(&mut self, core: &Scheduler, resting: &dyn Resting) {
+    pub(crate) fn store_learned_state(&mut self, core: &Scheduler, resting: &dyn PagedOutSource) {
         let is_written = self.random.bool();
         if is_written {
             self.learned.clear();
-            let mut lessons = Lessons::default();
-            while !lessons.are_over() {
+            let mut lessons = LearnedExport::default();
+            while !lessons.is_done() {
                 lessons.tell(core, resting, 100, |learned| self.learned.push(learned));
             }
         }
@@ -272,25 +277,25 @@ impl<O: Observer> Simulation<O> {
     }
 
     fn kill_while(&mut self, is_writing: bool) {
-        (self.fuse, self.dies_ending) = (None, false);
+        (self.decisions_until_kill, self.kill_while_finishing) = (None, false);
         let Some(shell) = self.shell.take() else {
             return;
         };
-        self.keep_lessons(&shell.core, &shell.intake);
+        self.store_learned_state(&shell.core, &shell.intake);
         if is_writing {
-            self.write_half(shell);
+            self.write_partially(shell);
         }
         self.orphan_agents();
     }
 
     /// Kills the scheduler during its next write that finishes recipients without an agent.
-    pub fn kill_when_it_ends_recipients(&mut self) {
-        self.dies_ending = true;
+    pub fn kill_during_expiry_or_reroute(&mut self) {
+        self.kill_while_finishing = true;
     }
 
     /// Kills the scheduler after it has executed this number of further decisions.
     pub fn kill_after(&mut self, decisions: u32) {
-        self.fuse = Some(decisions);
+        self.decisions_until_kill = Some(decisions);
     }
 
     fn orphan_agents(&mut self) {
@@ -306,14 +311,14 @@ impl<O: Observer> Simulation<O> {
     }
 
     /// Requests a host's mail (ETRN).
-    pub fn turn(&mut self, host: &[u8]) {
-        self.tell(Event::Turn(host));
+    pub fn etrn(&mut self, host: &[u8]) {
+        self.send(Event::Etrn(host));
         self.end_turn();
     }
 
     /// Gives an operator's order. The observer is notified when it is executed.
     pub fn order(&mut self, ticket: OrderTicket, order: Order) {
-        self.tell(Event::Ordered { ticket, by: "operator".to_string(), order });
+        self.send(Event::Ordered { ticket, by: "operator".to_string(), order });
         self.end_turn();
     }
 
@@ -323,7 +328,7 @@ impl<O: Observer> Simulation<O> {
         if let Some(shell) = &mut self.shell {
             shell.configured(&config);
         }
-        self.tell(Event::Configured(config));
+        self.send(Event::Configured(config));
         self.end_turn();
     }
 
@@ -332,7 +337,7 @@ impl<O: Observer> Simulation<O> {
         if let Some(shell) = &mut self.shell {
             shell.is_draining = true;
         }
-        self.tell(Event::Drain);
+        self.send(Event::Drain);
         self.end_turn();
     }
 
@@ -354,7 +359,7 @@ impl<O: Observer> Simulation<O> {
         if let Some(shell) = &mut self.shell {
             shell.clock_set(step);
         }
-        self.tell(Event::ClockSet(step));
+        self.send(Event::ClockSet(step));
     }
 
     /// Kills all living agents.
@@ -367,22 +372,25 @@ impl<O: Observer> Simulation<O> {
     /// Runs until `until` by the monotonic clock.
     pub fn run_until(&mut self, until: Timestamp) {
         while self.step(until) {}
-        self.clock.go_on_to(until);
+        self.clock.advance_to(until);
     }
 
     /// Runs the next event, if it is not later than `until`. Returns true if there was one.
     pub fn step(&mut self, until: Timestamp) -> bool {
-        let Some(happening) = self.next_happening(until) else {
+        let Some(happening) = self.next_event(until) else {
             return false;
         };
         self.steps += 1;
         self.steps_at_this_time += 1;
-        assert!(self.steps_at_this_time < STEPS_AT_ONE_TIME, "time stands still");
-        self.happen(happening);
-        let crowded = self.setup.crowded_turns;
+        assert!(
+            self.steps_at_this_time < MAX_STEPS_AT_ONE_TIME,
+            "too many steps without progress of time"
+        );
+        self.process_event(happening);
+        let crowded = self.setup.multi_event_turns;
         let goes_on = crowded > 0.0 && self.random.f64() < crowded;
         if goes_on {
-            self.soon.push_back(Happening::Tick);
+            self.immediate.push_back(SimEvent::Tick);
         } else {
             self.end_turn();
         }
@@ -392,13 +400,13 @@ impl<O: Observer> Simulation<O> {
         true
     }
 
-    fn next_happening(&mut self, until: Timestamp) -> Option<Happening> {
-        if let Some(happening) = self.soon.pop_front() {
+    fn next_event(&mut self, until: Timestamp) -> Option<SimEvent> {
+        if let Some(happening) = self.immediate.pop_front() {
             return Some(happening);
         }
         let wakeup = self.shell.as_ref().and_then(|shell| shell.next_wakeup(&self.setup));
-        let wakeup = wakeup.map(|wall| self.clock.when(wall));
-        let planned = self.agenda.next();
+        let wakeup = wakeup.map(|wall| self.clock.monotonic_time_of(wall));
+        let planned = self.events.next();
         let time = match (wakeup, planned) {
             (Some(wakeup), Some(planned)) => wakeup.min(planned),
             (wakeup, planned) => wakeup.or(planned)?,
@@ -409,44 +417,46 @@ impl<O: Observer> Simulation<O> {
         if time > self.clock.now() {
             self.steps_at_this_time = 0;
         }
-        self.clock.go_on_to(time);
+        self.clock.advance_to(time);
         if planned.is_some_and(|planned| planned <= time) {
-            self.agenda.pop()
+            self.events.pop()
         } else {
-            Some(Happening::Tick)
+            Some(SimEvent::Tick)
         }
     }
 
     /// Plans an event after a delay, which randomness may double.
-    fn after(&mut self, delay: Duration, happening: Happening) {
+    fn after(&mut self, delay: Duration, happening: SimEvent) {
         self.after_time(self.clock.now(), delay, happening);
     }
 
     /// The same, but not before a certain time. Returns the time.
-    fn after_time(&mut self, from: Timestamp, delay: Duration, happening: Happening) -> Timestamp {
+    fn after_time(&mut self, from: Timestamp, delay: Duration, happening: SimEvent) -> Timestamp {
         if delay.is_zero() {
-            self.soon.push_back(happening);
+            self.immediate.push_back(happening);
             return self.clock.now();
         }
         let time = from.max(self.clock.now()) + delay.mul_f64(1.0 + self.random.f64());
-        self.agenda.add(time, happening);
+        self.events.add(time, happening);
         time
     }
 
-    fn happen(&mut self, happening: Happening) {
+    fn process_event(&mut self, happening: SimEvent) {
         let life = self.lives;
         match happening {
-            Happening::Notice(name) => self.hear_notice(name),
-            Happening::Scan { life: of } if of == life => self.scan(),
-            Happening::Read { life: of, name, how } if of == life => self.read(name, how),
-            Happening::Found { life: of, name, found, how } if of == life => {
-                self.hear_found(name, *found, how);
+            SimEvent::Notice(name) => self.receive_notice(name),
+            SimEvent::Scan { life: of } if of == life => self.scan(),
+            SimEvent::Read { life: of, name, how } if of == life => self.read(name, how),
+            SimEvent::Loaded { life: of, name, found, how } if of == life => {
+                self.receive_load_result(name, *found, how);
             }
-            Happening::Write { life: of } if of == life => self.write(),
-            Happening::Written { life: of, event } if of == life => self.hear_written(&event),
-            Happening::Agent(pid) => self.agent_turn(pid),
-            Happening::Hear(pid) => self.hear_agent(pid),
-            Happening::Reap(pid) => self.reap(pid),
+            SimEvent::Write { life: of } if of == life => self.write(),
+            SimEvent::Written { life: of, event } if of == life => {
+                self.receive_write_result(&event)
+            }
+            SimEvent::Agent(pid) => self.agent_turn(pid),
+            SimEvent::ReadOutput(pid) => self.read_agent_output(pid),
+            SimEvent::Reap(pid) => self.reap(pid),
             // A tick is passed on at the end of each turn. The others belong to a scheduler that
             // has ended.
             _ => {}
@@ -481,9 +491,9 @@ impl<O: Observer> Simulation<O> {
 
     fn plan_agent_at(&mut self, pid: u32, delay: Duration) {
         if delay.is_zero() {
-            self.soon.push_back(Happening::Agent(pid));
+            self.immediate.push_back(SimEvent::Agent(pid));
         } else {
-            self.agenda.add(self.clock.now() + delay, Happening::Agent(pid));
+            self.events.add(self.clock.now() + delay, SimEvent::Agent(pid));
         }
     }
 
@@ -493,16 +503,16 @@ impl<O: Observer> Simulation<O> {
         };
         agent.is_planned = false;
         if agent.end.is_none() {
-            let next = agent.turn(&mut self.around());
+            let next = agent.step(&mut self.environment());
             match next {
-                Next::After(delay) => {
+                NextTurn::After(delay) => {
                     agent.is_planned = true;
                     self.plan_agent_at(pid, delay);
                 }
-                Next::WhenTold => {}
-                Next::Ended(end) => self.mark_ended(&mut agent, end),
+                NextTurn::OnOrder => {}
+                NextTurn::Ended(end) => self.mark_ended(&mut agent, end),
             }
-            self.plan_hearing(&mut agent);
+            self.plan_agent_read(&mut agent);
         }
         self.put_back(agent);
     }
@@ -514,20 +524,20 @@ impl<O: Observer> Simulation<O> {
         }
     }
 
-    fn around(&mut self) -> Around<'_> {
-        Around {
-            at: At { now: self.clock.now(), wall: self.clock.wall(), step: self.steps },
+    fn environment(&mut self) -> AgentEnvironment<'_> {
+        AgentEnvironment {
+            at: SimTime { now: self.clock.now(), wall: self.clock.wall(), step: self.steps },
             disk: &mut self.disk,
             hosts: &mut self.hosts,
             random: &mut self.random,
-            habits: &self.setup.habits,
+            agent_faults: &self.setup.agent_faults,
             observer: &mut self.observer,
         }
     }
 
     fn mark_ended(&mut self, agent: &mut Agent, end: AgentEnd) {
         agent.end = Some(end);
-        self.after(self.setup.delays.reap, Happening::Reap(agent.pid));
+        self.after(self.setup.delays.reap, SimEvent::Reap(agent.pid));
     }
 
     fn kill_agent(&mut self, pid: u32) {
@@ -535,33 +545,33 @@ impl<O: Observer> Simulation<O> {
             return;
         };
         if agent.end.is_none() {
-            agent.die(&mut self.around());
+            agent.die(&mut self.environment());
             self.mark_ended(&mut agent, AgentEnd::Signalled(9));
         }
         self.put_back(agent);
     }
 
     /// Plans the reading of an agent's output.
-    fn plan_hearing(&mut self, agent: &mut Agent) {
-        if !agent.outbox.is_empty() && !std::mem::replace(&mut agent.is_being_heard, true) {
-            self.after(self.setup.delays.pipe, Happening::Hear(agent.pid));
+    fn plan_agent_read(&mut self, agent: &mut Agent) {
+        if !agent.outbox.is_empty() && !std::mem::replace(&mut agent.is_read_planned, true) {
+            self.after(self.setup.delays.pipe, SimEvent::ReadOutput(agent.pid));
         }
     }
 
     /// Reads an agent's output, or a piece of it.
-    fn hear_agent(&mut self, pid: u32) {
+    fn read_agent_output(&mut self, pid: u32) {
         let Some(mut agent) = self.slot(pid).and_then(Option::take) else {
             return;
         };
-        agent.is_being_heard = false;
+        agent.is_read_planned = false;
         let length = agent.outbox.len();
         let piece = if self.setup.pieces { self.random.usize(0..=length) } else { length };
-        self.hear_bytes(&mut agent, piece);
-        self.plan_hearing(&mut agent);
+        self.read_agent_bytes(&mut agent, piece);
+        self.plan_agent_read(&mut agent);
         self.put_back(agent);
     }
 
-    fn hear_bytes(&mut self, agent: &mut Agent, count: usize) {
+    fn read_agent_bytes(&mut self, agent: &mut Agent, count: usize) {
         let rest = agent.outbox.split_off(count);
         let said = std::mem::replace(&mut agent.outbox, rest);
         let at = self.at();
@@ -569,13 +579,13 @@ impl<O: Observer> Simulation<O> {
             return;
         };
         let (id, observer) = (agent.id, &mut self.observer);
-        let too_long = agent.lines.take_in(&said, |line| {
+        let too_long = agent.lines.push(&said, |line| {
             let event = Event::AgentSaid { agent: id, line };
-            observer.told(at, &event);
+            observer.event_sent(at, &event);
             shell.core.handle(at.wall, event);
         });
         if too_long > 0 {
-            self.tell(Event::LinePassedOver { agent: id, bytes: too_long });
+            self.send(Event::LineSkipped { agent: id, bytes: too_long });
         }
     }
 
@@ -585,39 +595,39 @@ impl<O: Observer> Simulation<O> {
             return;
         };
         let everything = agent.outbox.len();
-        self.hear_bytes(&mut agent, everything);
+        self.read_agent_bytes(&mut agent, everything);
         if self.shell.as_ref().is_some_and(|shell| shell.life == agent.life)
             && let Some(end) = agent.end.clone()
         {
             if let Some(shell) = &mut self.shell {
                 shell.pids.remove(&agent.id);
             }
-            self.tell(Event::AgentEnded { agent: agent.id, end });
+            self.send(Event::AgentEnded { agent: agent.id, end });
         }
     }
 
     /// Sends a line to an agent.
-    fn tell_agent(&mut self, pid: u32, text: &[u8]) {
-        if self.living(pid).is_some_and(|agent| agent.tell(text)) {
+    fn send_to_agent(&mut self, pid: u32, text: &[u8]) {
+        if self.living(pid).is_some_and(|agent| agent.send(text)) {
             self.plan_agent(pid, Duration::ZERO);
         }
     }
 
-    fn stop_agent(&mut self, pid: u32, manner: Manner) {
-        if manner == Manner::Kill {
+    fn stop_agent(&mut self, pid: u32, manner: StopMode) {
+        if manner == StopMode::Kill {
             return self.kill_agent(pid);
         }
-        self.tell_agent(pid, b"\n");
-        let waits = self.living(pid).is_some_and(|agent| agent.hang_up(manner == Manner::Quit));
+        self.send_to_agent(pid, b"\n");
+        let waits = self.living(pid).is_some_and(|agent| agent.hang_up(manner == StopMode::Quit));
         if waits {
             self.plan_agent(pid, Duration::ZERO);
         }
     }
 
-    fn tell(&mut self, event: Event<'_>) {
+    fn send(&mut self, event: Event<'_>) {
         let at = self.at();
         if let Some(shell) = &mut self.shell {
-            self.observer.told(at, &event);
+            self.observer.event_sent(at, &event);
             shell.core.handle(at.wall, event);
         }
     }

@@ -8,23 +8,23 @@ use std::io::{self, ErrorKind};
 use std::os::unix::fs::FileExt;
 use std::rc::Rc;
 use zsched_format::control_file::mark;
-use zsched_spool::ending::OpenControlFile;
+use zsched_spool::finalize::OpenControlFile;
 use zsched_spool::memory_file::MemoryFile;
-use zsched_spool::outbox::{Entry, Identity, Outbox};
+use zsched_spool::outbox::{MessageIdentity, Outbox, OutboxEntry};
 
 /// The effects of one write on the disk, step by step.
-pub struct Steps {
+pub struct WriteSteps {
     faults: DiskFaults,
     /// Number of steps until the scheduler is killed.
     left: Cell<Option<u32>>,
     random: RefCell<fastrand::Rng>,
 }
 
-impl Steps {
+impl WriteSteps {
     /// Creates a write that is interrupted after its last step, if that is given.
-    pub fn new(faults: DiskFaults, last: Option<u32>, seed: u64) -> Steps {
+    pub fn new(faults: DiskFaults, last: Option<u32>, seed: u64) -> WriteSteps {
         let random = RefCell::new(fastrand::Rng::with_seed(seed));
-        Steps { faults, left: Cell::new(last), random }
+        WriteSteps { faults, left: Cell::new(last), random }
     }
 
     /// A step that cannot fail. An error means that the scheduler is killed.
@@ -53,7 +53,7 @@ impl Steps {
 /// A control file that the scheduler writes to.
 pub struct OpenFile<'s> {
     pub file: Rc<MemoryFile>,
-    pub steps: &'s Steps,
+    pub steps: &'s WriteSteps,
 }
 
 impl FileExt for OpenFile<'_> {
@@ -72,7 +72,7 @@ impl OpenControlFile for OpenFile<'_> {
     fn append(&self, lines: &[u8]) -> io::Result<()> {
         self.steps.needs_room()?;
         let length = self.file.text().len() as u64;
-        let lines = mark::after_whole_line(&*self.file, length, lines)?;
+        let lines = mark::on_new_line(&*self.file, length, lines)?;
         if self.steps.left.get() == Some(0) {
             // The kill interrupts the write.
             let written = self.steps.random.borrow_mut().usize(0..=lines.len());
@@ -90,20 +90,20 @@ impl OpenControlFile for OpenFile<'_> {
 
 /// The contents of the outbox.
 #[derive(Default)]
-pub struct Boxed {
-    entries: Vec<Entry>,
-    ready: Vec<Entry>,
+pub struct OutboxContents {
+    entries: Vec<OutboxEntry>,
+    ready: Vec<OutboxEntry>,
     ids: u64,
     /// Recipients given to the router, by file, until they are taken.
     pub published: Vec<(u64, u32)>,
 }
 
-impl Boxed {
-    fn remove(&mut self, entry: &Entry) {
+impl OutboxContents {
+    fn remove(&mut self, entry: &OutboxEntry) {
         self.entries.retain(|one| one.id != entry.id);
     }
 
-    fn publish(&mut self, entry: &Entry) {
+    fn publish(&mut self, entry: &OutboxEntry) {
         let serial = entry.message.control;
         self.published.extend(entry.lines.iter().map(|line| (serial, *line)));
     }
@@ -111,8 +111,8 @@ impl Boxed {
 
 /// The outbox, as the scheduler uses it.
 pub struct OpenOutbox<'s> {
-    pub outbox: &'s RefCell<Boxed>,
-    pub steps: &'s Steps,
+    pub outbox: &'s RefCell<OutboxContents>,
+    pub steps: &'s WriteSteps,
 }
 
 impl OpenOutbox<'_> {
@@ -129,20 +129,21 @@ impl OpenOutbox<'_> {
 }
 
 impl Outbox for OpenOutbox<'_> {
-    type Draft = ();
+    type SubmissionDraft = ();
 
-    fn entries(&self, message: Option<&Identity>) -> io::Result<Vec<Entry>> {
+    fn entries(&self, message: Option<&MessageIdentity>) -> io::Result<Vec<OutboxEntry>> {
         let outbox = self.outbox.borrow();
-        let is_meant = |entry: &&Entry| message.is_none_or(|message| *message == entry.message);
+        let is_meant =
+            |entry: &&OutboxEntry| message.is_none_or(|message| *message == entry.message);
         Ok(outbox.entries.iter().filter(is_meant).cloned().collect())
     }
 
-    fn add(&self, message: &Identity, lines: Vec<u32>, (): &()) -> io::Result<Entry> {
+    fn add(&self, message: &MessageIdentity, lines: Vec<u32>, (): &()) -> io::Result<OutboxEntry> {
         self.steps.needs_room()?;
         self.steps.try_step()?;
         let mut outbox = self.outbox.borrow_mut();
         outbox.ids += 1;
-        let entry = Entry { id: outbox.ids, message: message.clone(), lines };
+        let entry = OutboxEntry { id: outbox.ids, message: message.clone(), lines };
         outbox.entries.push(entry.clone());
         Ok(entry)
     }
@@ -151,7 +152,7 @@ impl Outbox for OpenOutbox<'_> {
         self.steps.try_step()
     }
 
-    fn publish(&self, entry: &Entry) -> io::Result<()> {
+    fn publish(&self, entry: &OutboxEntry) -> io::Result<()> {
         self.steps.try_step()?;
         let mut outbox = self.outbox.borrow_mut();
         outbox.remove(entry);
@@ -159,15 +160,15 @@ impl Outbox for OpenOutbox<'_> {
         Ok(())
     }
 
-    fn forget(&self, _entry: &Entry) {}
+    fn remove_published(&self, _entry: &OutboxEntry) {}
 
-    fn discard(&self, entry: &Entry) -> io::Result<()> {
+    fn discard(&self, entry: &OutboxEntry) -> io::Result<()> {
         self.steps.try_step()?;
         self.outbox.borrow_mut().remove(entry);
         Ok(())
     }
 
-    fn keep_ready(&self, entry: &Entry) -> io::Result<()> {
+    fn mark_ready(&self, entry: &OutboxEntry) -> io::Result<()> {
         self.steps.try_step()?;
         let mut outbox = self.outbox.borrow_mut();
         outbox.remove(entry);
@@ -175,7 +176,7 @@ impl Outbox for OpenOutbox<'_> {
         Ok(())
     }
 
-    fn set_aside(&self, entry: &Entry) -> io::Result<()> {
+    fn move_to_postman(&self, entry: &OutboxEntry) -> io::Result<()> {
         self.steps.try_step()?;
         self.outbox.borrow_mut().remove(entry);
         Ok(())

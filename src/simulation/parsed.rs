@@ -5,35 +5,35 @@
 
 use std::collections::VecDeque;
 use std::rc::Rc;
-use zsched_agent::parsed::Parsed;
 use zsched_format::control_file::{self, ControlFileError};
+use zsched_format::job_recipients::IndexedControlFile;
 use zsched_spool::memory_file::MemoryFile;
 
 /// Maximum number of large files in the cache.
-const KEPT: usize = 16;
+const MAX_CACHED_FILES: usize = 16;
 
 /// The large files that were used last.
 #[derive(Default)]
 pub struct ParsedFiles {
     /// By serial number, the most recently used one in front.
-    latest: VecDeque<(u64, Rc<Parsed>)>,
+    latest: VecDeque<(u64, Rc<IndexedControlFile>)>,
 }
 
 impl ParsedFiles {
     /// The parsed contents of a file.
-    pub fn get(&mut self, file: &MemoryFile) -> Result<Rc<Parsed>, ControlFileError> {
+    pub fn get(&mut self, file: &MemoryFile) -> Result<Rc<IndexedControlFile>, ControlFileError> {
         let at = self.latest.iter().position(|(serial, _)| *serial == file.serial());
         if let Some(found) = at.and_then(|at| self.latest.remove(at)) {
             let parsed = found.1.clone();
             self.latest.push_front(found);
             return Ok(parsed);
         }
-        let parsed = Parsed::new(control_file::parse(file.text().clone())?);
+        let parsed = IndexedControlFile::new(control_file::parse(file.text().clone())?);
         if !parsed.is_worth_keeping() {
             return Ok(Rc::new(parsed));
         }
         let parsed = Rc::new(parsed.with_index());
-        self.latest.truncate(KEPT - 1);
+        self.latest.truncate(MAX_CACHED_FILES - 1);
         self.latest.push_front((file.serial(), parsed.clone()));
         Ok(parsed)
     }
@@ -65,7 +65,7 @@ mod tests {
             files.get(&file(serial, 1000)).expect("a good file");
             files.get(&file(1000 + serial, 3)).expect("a good file");
         }
-        assert_eq!(files.latest.len(), KEPT);
+        assert_eq!(files.latest.len(), MAX_CACHED_FILES);
         assert!(files.latest.iter().all(|(serial, _)| (84..100).contains(serial)));
     }
 }

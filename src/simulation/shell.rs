@@ -3,26 +3,26 @@
 //! Data that it has not written is lost when it is killed.
 
 use super::agent::Agent;
-use super::disk::{Left, WriteRequest};
-use super::observer::Observer;
-use super::{Delays, Happening, Setup, Simulation, Written};
+use super::disk::{Departure, WriteRequest};
+use super::observer::SimulationObserver;
+use super::{Delays, SimEvent, Simulation, SimulationSetup, Written};
 use std::collections::{BTreeMap, VecDeque};
 use std::io::ErrorKind;
 use std::rc::Rc;
-use zsched_agent::Scope;
 use zsched_config::Config;
-use zsched_core::change::Change;
 use zsched_core::intake::{self, Intake, Known, Room, Verdict};
-use zsched_core::standing::StandingOrders;
-use zsched_core::{Action, AgentEnd, AgentId, Event, Reread, Scheduler, Settings};
+use zsched_core::override_changes::Change;
+use zsched_core::overrides::Overrides;
+use zsched_core::{Action, AgentEnd, AgentId, Event, RereadResult, Scheduler, Settings};
+use zsched_format::job_recipients::Scope;
 use zsched_format::time::{ClockStep, Timestamp};
-use zsched_spool::note::Occasion;
-use zsched_spool::read::Found;
+use zsched_spool::load::LoadResult;
+use zsched_spool::note::OutcomeKind;
 use zsched_spool::{Portion, SpoolName};
 
 /// The way in which a control file is read.
 #[derive(Clone, Copy, Debug)]
-pub enum How {
+pub enum ReadMode {
     /// As a new one, with an optional maximum number of recipients.
     New(Option<u32>),
     /// As that of a loaded message.
@@ -51,7 +51,7 @@ pub struct Shell {
     writer_free: Timestamp,
     to_write: VecDeque<WriteRequest>,
     /// The orders in force, from the core's changes.
-    pub(super) orders: StandingOrders,
+    pub(super) orders: Overrides,
 }
 
 impl Shell {
@@ -70,7 +70,7 @@ impl Shell {
             reader_free: Timestamp::EPOCH,
             writer_free: Timestamp::EPOCH,
             to_write: VecDeque::new(),
-            orders: StandingOrders::default(),
+            orders: Overrides::default(),
         }
     }
 
@@ -78,15 +78,15 @@ impl Shell {
     /// core.
     fn take_changes(&mut self, changes: &[Change]) {
         changes.iter().for_each(|change| self.orders.apply(change.clone()));
-        let has_more = |action: &Action| matches!(action, Action::KeepStanding { .. });
-        if !self.core.decided().iter().any(has_more) {
-            let is_all = self.orders.iter().eq(self.core.standing_orders().iter());
-            assert!(is_all, "changes of the orders in force are not told: {changes:?}");
+        let has_more = |action: &Action| matches!(action, Action::StoreOverrides { .. });
+        if !self.core.pending_actions().iter().any(has_more) {
+            let is_all = self.orders.iter().eq(self.core.overrides().iter());
+            assert!(is_all, "changes of the overrides were not reported: {changes:?}");
         }
     }
 
     /// Next time at which it must be called if nothing happens, by the wall clock.
-    pub fn next_wakeup(&self, setup: &Setup) -> Option<Timestamp> {
+    pub fn next_wakeup(&self, setup: &SimulationSetup) -> Option<Timestamp> {
         let core = self.core.next_wakeup();
         if self.has_scanned && !setup.scans {
             return core;
@@ -110,7 +110,7 @@ impl Shell {
     }
 
     fn known(&self, name: &SpoolName) -> Known {
-        match self.core.is_leaving(name.number()) {
+        match self.core.is_being_removed(name.number()) {
             None => Known::No,
             Some(false) => Known::Queued,
             Some(true) => Known::Leaving,
@@ -123,17 +123,17 @@ fn memory_limit(config: &Config) -> Option<usize> {
     config.parameters.memory().map(|limits| limits.messages)
 }
 
-impl<O: Observer> Simulation<O> {
+impl<O: SimulationObserver> Simulation<O> {
     /// The end of a turn of the daemon's loop, after its events have been handled.
     ///
     /// Checks the intake, passes the time to the core, and executes the decisions.
     pub(super) fn end_turn(&mut self) {
-        self.look_around();
+        self.check_intake();
         let wall = self.clock.wall();
         if let Some(shell) = &mut self.shell
             && shell.core.next_wakeup().is_some_and(|wakeup| wakeup <= wall)
         {
-            self.tell(Event::Tick);
+            self.send(Event::Tick);
         }
         self.perform_all();
         let is_over = |shell: &Shell| shell.is_draining && !shell.core.has_agents();
@@ -142,12 +142,12 @@ impl<O: Observer> Simulation<O> {
         }
     }
 
-    fn look_around(&mut self) {
+    fn check_intake(&mut self) {
         let wall = self.clock.wall();
         while let Some(held) = self.shell.as_mut().and_then(|shell| shell.intake.next_held(wall)) {
             self.request_read(held, false);
         }
-        self.fill_up(wall);
+        self.load_backlog(wall);
         let Some(shell) = &mut self.shell else {
             return;
         };
@@ -155,30 +155,30 @@ impl<O: Observer> Simulation<O> {
         if may_scan && shell.intake.begin_scan(wall) {
             shell.has_scanned = true;
             let (life, delay) = (shell.life, self.setup.delays.read);
-            self.after(delay, Happening::Scan { life });
+            self.after(delay, SimEvent::Scan { life });
         }
         if let Some(shell) = &mut self.shell
             && shell.is_loading
             && shell.intake.is_settled()
         {
             shell.is_loading = false;
-            self.tell(Event::InitialScanDone);
+            self.send(Event::InitialScanDone);
         }
     }
 
     /// Reads files of the backlog, as far as there is room in memory now.
-    fn fill_up(&mut self, wall: Timestamp) {
+    fn load_backlog(&mut self, wall: Timestamp) {
         while let Some(shell) = &mut self.shell
             && let room = shell.room()
             && let Some((name, at_most)) = shell.intake.next_outside(wall, &room)
         {
-            self.request(name, How::New(at_most));
+            self.request(name, ReadMode::New(at_most));
         }
         if let Some(shell) = &mut self.shell {
             let crowd = shell.intake.crowd(wall, &shell.room());
             let reading = shell.intake.under_way() as u32;
-            if (crowd, reading) != shell.core.outside() {
-                self.tell(Event::Outside { crowd, reading });
+            if (crowd, reading) != shell.core.backlog() {
+                self.send(Event::BacklogChanged { crowd, reading });
             }
         }
     }
@@ -189,7 +189,7 @@ impl<O: Observer> Simulation<O> {
             self.write();
         }
         if let Some(shell) = self.shell.take() {
-            self.keep_lessons(&shell.core, &shell.intake);
+            self.store_learned_state(&shell.core, &shell.intake);
         }
         self.orphan_agents();
     }
@@ -198,7 +198,7 @@ impl<O: Observer> Simulation<O> {
         while let Some(shell) = &mut self.shell
             && let Some(action) = shell.core.poll()
         {
-            if let Some(left) = &mut self.fuse {
+            if let Some(left) = &mut self.decisions_until_kill {
                 if *left == 0 {
                     self.kill();
                     return;
@@ -206,7 +206,7 @@ impl<O: Observer> Simulation<O> {
                 *left -= 1;
             }
             let at = self.at();
-            self.observer.decided(at, &action);
+            self.observer.action_taken(at, &action);
             self.perform(action);
         }
     }
@@ -214,17 +214,18 @@ impl<O: Observer> Simulation<O> {
     fn perform(&mut self, action: Action) {
         match action {
             Action::StartAgent { agent, clause, channel, host } => {
-                let with_host = clause.command.as_ref().is_some_and(|command| command.with_host());
+                let with_host =
+                    clause.command.as_ref().is_some_and(|command| command.serves_one_host());
                 self.start_agent(agent, &channel, with_host.then_some(&host[..]));
             }
             Action::Feed { agent, job } => {
                 if let Some(pid) = self.pid(agent) {
-                    self.tell_agent(pid, &job);
+                    self.send_to_agent(pid, &job);
                 }
             }
-            Action::SayIdle(agent) => {
+            Action::SendIdle(agent) => {
                 if let Some(pid) = self.pid(agent) {
-                    self.tell_agent(pid, b"#idle\n");
+                    self.send_to_agent(pid, b"#idle\n");
                 }
             }
             Action::StopAgent { agent, manner } => {
@@ -240,25 +241,27 @@ impl<O: Observer> Simulation<O> {
             Action::Remove { name, aside } => {
                 self.request_write(WriteRequest::Remove(name, aside));
             }
-            Action::Rest { name, until, rested } => {
+            Action::PageOut { name, until, record: rested } => {
                 if let Some(shell) = &mut self.shell {
                     shell.intake.rest(name, until, *rested);
                 }
             }
-            Action::ReadMore { name, portion } => self.request(name, How::More(portion)),
-            Action::Awaken(wanted) => {
+            Action::ReadMore { name, portion } => self.request(name, ReadMode::More(portion)),
+            Action::RequestPagedHosts(wanted) => {
                 if let Some(shell) = &mut self.shell {
                     shell.intake.awaken(&wanted);
                 }
             }
-            Action::KeepStanding { ticket, changes } => {
+            Action::StoreOverrides { ticket, changes } => {
                 if let Some(shell) = &mut self.shell {
                     shell.take_changes(&changes);
                 }
                 self.request_write(WriteRequest::KeepOrders(ticket, changes));
             }
-            Action::Obeyed { .. } | Action::Statistics(_) | Action::Status(_) | Action::Log(..) => {
-            }
+            Action::OrderDone { .. }
+            | Action::Statistics(_)
+            | Action::Status(_)
+            | Action::Log(..) => {}
         }
     }
 
@@ -267,10 +270,10 @@ impl<O: Observer> Simulation<O> {
     }
 
     fn start_agent(&mut self, agent: AgentId, channel: &[u8], host: Option<&[u8]>) {
-        let fails = self.setup.habits.start_fails;
+        let fails = self.setup.agent_faults.start_fails;
         if fails > 0.0 && self.random.f64() < fails {
-            let end = AgentEnd::NotStarted("no process to be had".to_string());
-            return self.tell(Event::AgentEnded { agent, end });
+            let end = AgentEnd::NotStarted("cannot start a process".to_string());
+            return self.send(Event::AgentEnded { agent, end });
         }
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
         let pid = self.setup.first_pid + self.agents.len() as u32;
@@ -280,11 +283,11 @@ impl<O: Observer> Simulation<O> {
         if let Some(shell) = &mut self.shell {
             shell.pids.insert(agent, pid);
         }
-        self.tell(Event::AgentStarted { agent, pid });
+        self.send(Event::AgentStarted { agent, pid });
         self.plan_agent(pid, self.setup.delays.start);
     }
 
-    pub(super) fn hear_notice(&mut self, name: SpoolName) {
+    pub(super) fn receive_notice(&mut self, name: SpoolName) {
         let Some(shell) = &mut self.shell else {
             return;
         };
@@ -314,80 +317,88 @@ impl<O: Observer> Simulation<O> {
     }
 
     fn request_read(&mut self, name: SpoolName, again: bool) {
-        self.request(name, if again { How::Again } else { How::New(None) });
+        self.request(name, if again { ReadMode::Again } else { ReadMode::New(None) });
     }
 
-    fn request(&mut self, name: SpoolName, how: How) {
+    fn request(&mut self, name: SpoolName, how: ReadMode) {
         let delay = self.setup.delays.read;
         if let Some(shell) = &self.shell {
             let (life, free) = (shell.life, shell.reader_free);
-            let time = self.after_time(free, delay, Happening::Read { life, name, how });
+            let time = self.after_time(free, delay, SimEvent::Read { life, name, how });
             if let Some(shell) = &mut self.shell {
                 shell.reader_free = time;
             }
         }
     }
 
-    pub(super) fn read(&mut self, name: SpoolName, how: How) {
+    pub(super) fn read(&mut self, name: SpoolName, how: ReadMode) {
         let is_alive = |pid: u32| is_alive(&self.agents, self.setup.first_pid, pid);
         let found = match how {
-            How::New(at_most) => self.disk.read(&name, at_most, is_alive),
-            How::Again => self.disk.read_again(&name, None, is_alive),
-            How::More(portion) => self.disk.read_again(&name, Some(portion), is_alive),
+            ReadMode::New(at_most) => self.disk.load(&name, at_most, is_alive),
+            ReadMode::Again => self.disk.reload(&name, None, is_alive),
+            ReadMode::More(portion) => self.disk.reload(&name, Some(portion), is_alive),
         };
-        self.tell_doubts();
+        self.report_duplicates();
         let (life, found) = (self.lives, Box::new(found));
         let delay = self.setup.delays.read;
-        if let Found::Malformed { moved: Ok(_), .. } = &*found
+        if let LoadResult::Malformed { moved: Ok(_), .. } = &*found
             && let Some(file) = self.disk.postman().last().cloned()
         {
             let at = self.at();
-            self.observer.left(at, name.number(), &Left::Aside(file));
+            self.observer.departed(at, name.number(), &Departure::Aside(file));
         }
-        self.after(delay, Happening::Found { life, name, found, how });
+        self.after(delay, SimEvent::Loaded { life, name, found, how });
     }
 
-    pub(super) fn hear_found(&mut self, name: SpoolName, found: Found, how: How) {
+    pub(super) fn receive_load_result(
+        &mut self,
+        name: SpoolName,
+        found: LoadResult,
+        how: ReadMode,
+    ) {
         let wall = self.clock.wall();
         let Some(shell) = &mut self.shell else {
             return;
         };
         let number = name.number();
-        if !matches!(how, How::New(_)) {
+        if !matches!(how, ReadMode::New(_)) {
             let outcome = match found {
-                Found::Arrival(arrival) => Reread::Read(arrival),
-                Found::Nothing => Reread::Gone,
-                Found::Locked(_) | Found::NoQueue => Reread::Failed(ErrorKind::WouldBlock),
-                Found::Failed(error) => Reread::Failed(error.kind()),
-                Found::Malformed { error, moved } => {
+                LoadResult::Arrival(arrival) => RereadResult::Read(arrival),
+                LoadResult::Nothing => RereadResult::Gone,
+                LoadResult::Locked(_) | LoadResult::NoQueue => {
+                    RereadResult::Failed(ErrorKind::WouldBlock)
+                }
+                LoadResult::Failed(error) => RereadResult::Failed(error.kind()),
+                LoadResult::Malformed { error, moved } => {
                     if moved.is_err() {
                         shell.intake.refuse(wall, number);
                     }
-                    Reread::Malformed(error)
+                    RereadResult::Malformed(error)
                 }
             };
             return match how {
-                How::More(_) => self.tell(Event::MoreRead { number, outcome }),
-                _ => self.tell(Event::ReadAgain { number, outcome }),
+                ReadMode::More(_) => self.send(Event::MoreRead { number, outcome }),
+                _ => self.send(Event::ReadAgain { number, outcome }),
             };
         }
         shell.intake.read(number);
-        let is_held = matches!(found, Found::Locked(_) | Found::Failed(_) | Found::NoQueue);
+        let is_held =
+            matches!(found, LoadResult::Locked(_) | LoadResult::Failed(_) | LoadResult::NoQueue);
         if !is_held && let Some((rested, wanted)) = shell.intake.recall(number) {
-            self.tell(Event::Recalled { number, rested, wanted });
+            self.send(Event::Restored { number, rested, wanted });
         }
         let Some(shell) = &mut self.shell else {
             return;
         };
         match found {
-            Found::Arrival(arrival) => self.tell(Event::Arrived(arrival)),
-            Found::Nothing => {}
-            Found::Locked(_) | Found::NoQueue => {
+            LoadResult::Arrival(arrival) => self.send(Event::Arrived(arrival)),
+            LoadResult::Nothing => {}
+            LoadResult::Locked(_) | LoadResult::NoQueue => {
                 shell.intake.locked(wall, name);
             }
-            Found::Failed(_) => shell.intake.failed(wall, name),
-            Found::Malformed { moved: Ok(_), .. } => {}
-            Found::Malformed { .. } => shell.intake.refuse(wall, number),
+            LoadResult::Failed(_) => shell.intake.failed(wall, name),
+            LoadResult::Malformed { moved: Ok(_), .. } => {}
+            LoadResult::Malformed { .. } => shell.intake.refuse(wall, number),
         }
     }
 
@@ -396,7 +407,7 @@ impl<O: Observer> Simulation<O> {
         if let Some(shell) = &mut self.shell {
             shell.to_write.push_back(request);
             let (life, free) = (shell.life, shell.writer_free);
-            let time = self.after_time(free, delay, Happening::Write { life });
+            let time = self.after_time(free, delay, SimEvent::Write { life });
             if let Some(shell) = &mut self.shell {
                 shell.writer_free = time;
             }
@@ -405,7 +416,7 @@ impl<O: Observer> Simulation<O> {
 
     pub(super) fn write(&mut self) {
         let next = self.shell.as_ref().and_then(|shell| shell.to_write.front());
-        if self.dies_ending && next.is_some_and(ends_recipients) {
+        if self.kill_while_finishing && next.is_some_and(finishes_recipients) {
             return self.kill_while(true);
         }
         let Some(request) = self.shell.as_mut().and_then(|shell| shell.to_write.pop_front()) else {
@@ -419,14 +430,14 @@ impl<O: Observer> Simulation<O> {
                 if let Some(file) = self.disk.control_file(&note.name) {
                     self.observer.noted(at, file);
                 }
-                self.tell_rerouted();
+                self.report_rerouted();
                 let outcome = noted.map(|(_, wrote)| wrote).map_err(|error| error.kind());
                 Written::Noted { ticket: note.ticket, outcome }
             }
             WriteRequest::Remove(name, aside) => {
                 let removed = self.disk.remove(&name, aside);
                 if let Ok(left) = &removed {
-                    self.observer.left(at, name.number(), left);
+                    self.observer.departed(at, name.number(), left);
                 }
                 let outcome = removed.map(|_| ()).map_err(|error| error.kind());
                 Written::Removed { number: name.number(), outcome }
@@ -438,36 +449,38 @@ impl<O: Observer> Simulation<O> {
             WriteRequest::ClearLocks(name, pid) => return self.clear_locks(&name, pid),
         };
         let (life, event, delay) = (self.lives, Box::new(event), self.setup.delays.write);
-        self.after(delay, Happening::Written { life, event });
+        self.after(delay, SimEvent::Written { life, event });
     }
 
     fn clear_locks(&mut self, name: &SpoolName, pid: u32) {
         let is_alive = |pid: u32| is_alive(&self.agents, self.setup.first_pid, pid);
         // Clearing locks in memory cannot fail.
         self.disk.clear_locks(name, pid, is_alive).ok();
-        self.tell_doubts();
+        self.report_duplicates();
     }
 
-    fn tell_doubts(&mut self) {
+    fn report_duplicates(&mut self) {
         let at = self.at();
-        for (serial, offset) in self.disk.take_doubts() {
-            self.observer.doubted(at, serial, offset);
+        for (serial, offset) in self.disk.take_duplicates() {
+            self.observer.duplicate_reported(at, serial, offset);
         }
     }
 
-    pub(super) fn tell_rerouted(&mut self) {
+    pub(super) fn report_rerouted(&mut self) {
         let at = self.at();
         for (serial, offset) in self.disk.take_rerouted() {
             self.observer.rerouted(at, serial, offset);
         }
     }
 
-    pub(super) fn hear_written(&mut self, written: &Written) {
+    pub(super) fn receive_write_result(&mut self, written: &Written) {
         match *written {
-            Written::Kept { ticket, outcome } => self.tell(Event::StandingKept { ticket, outcome }),
-            Written::Noted { ticket, outcome } => self.tell(Event::Noted { ticket, outcome }),
+            Written::Kept { ticket, outcome } => {
+                self.send(Event::OverridesStored { ticket, outcome })
+            }
+            Written::Noted { ticket, outcome } => self.send(Event::Noted { ticket, outcome }),
             Written::Removed { number, outcome } => {
-                self.tell(Event::Removed { number, outcome });
+                self.send(Event::Removed { number, outcome });
                 let Some(shell) = self.shell.as_mut().filter(|_| outcome.is_ok()) else {
                     return;
                 };
@@ -479,9 +492,9 @@ impl<O: Observer> Simulation<O> {
     }
 
     /// Interrupts the current write of a scheduler that was killed.
-    pub(super) fn write_half(&mut self, mut shell: Shell) {
+    pub(super) fn write_partially(&mut self, mut shell: Shell) {
         let at = self.at();
-        self.disk.half_settle();
+        self.disk.move_down_partially();
         match shell.to_write.pop_front() {
             Some(WriteRequest::Note(note)) => {
                 // A killed scheduler gets no result, whatever became of the write.
@@ -491,11 +504,11 @@ impl<O: Observer> Simulation<O> {
                 if let Some(file) = self.disk.control_file(&note.name) {
                     self.observer.noted(at, file);
                 }
-                self.tell_rerouted();
+                self.report_rerouted();
             }
             Some(WriteRequest::Remove(name, aside)) => {
-                if let Some(file) = self.disk.half_remove(&name, aside) {
-                    self.observer.left(at, name.number(), &Left::Removed(file));
+                if let Some(file) = self.disk.remove_partially(&name, aside) {
+                    self.observer.departed(at, name.number(), &Departure::Removed(file));
                 }
             }
             // Changes are stored together, or not at all.
@@ -505,11 +518,11 @@ impl<O: Observer> Simulation<O> {
 }
 
 /// Returns true if the request finishes recipients without an agent.
-fn ends_recipients(request: &WriteRequest) -> bool {
+fn finishes_recipients(request: &WriteRequest) -> bool {
     let WriteRequest::Note(note) = request else {
         return false;
     };
-    matches!(note.occasion, Occasion::Expiry | Occasion::Deletion | Occasion::Reroute)
+    matches!(note.occasion, OutcomeKind::Expiry | OutcomeKind::Deletion | OutcomeKind::Reroute)
 }
 
 /// Returns true if the agent with this pid is alive.

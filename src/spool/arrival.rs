@@ -1,13 +1,15 @@
 //! The scheduler's view of a control file: the pending recipients and their destinations.
 
 use super::{SpoolName, note};
+#[cfg(feature = "serde")]
 use serde::{Deserialize, Serialize};
 use zsched_format::control_file::{ControlFile, ControlFileError, Recipient, Tag};
-use zsched_format::priority::USUAL;
+use zsched_format::priority::DEFAULT_PRIORITY;
 use zsched_format::time::Timestamp;
 
 /// The data of a control file that scheduling needs.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug)]
+#[cfg_attr(feature = "serde", derive(Serialize, Deserialize))]
 pub struct Arrival {
     /// Name of the message.
     pub name: SpoolName,
@@ -22,11 +24,11 @@ pub struct Arrival {
     /// True if a report is due.
     ///
     /// That is so if a `d` line has not been reported, or a failure has no `d` line.
-    pub owes_report: bool,
+    pub report_due: bool,
     /// The first line that cannot be delivered, but must not be lost.
-    pub leftover: Option<ControlFileError>,
+    pub first_undeliverable: Option<ControlFileError>,
     /// Hosts whose threads are to be started, in lower case (`T` lines, ETRN).
-    pub turns: Vec<Box<[u8]>>,
+    pub etrn_hosts: Vec<Box<[u8]>>,
     /// Number of recipients in the file, including finished ones.
     pub recipients: u32,
     /// Number of recipients that have already failed.
@@ -36,32 +38,34 @@ pub struct Arrival {
     /// Offsets of recipients that an agent has locked, in ascending order.
     pub locked: Vec<u32>,
     /// Offset of the unread remainder, if not all of the file has been read.
-    pub unread: Option<u32>,
+    pub next_offset: Option<u32>,
     /// Upper bound of the number of pending recipients in the remainder.
-    pub unread_at_most: u32,
+    pub max_unread: u32,
     /// True if this is the data of a part of the file only.
     ///
     /// It applies to the numbers of recipients and to the report that is due.
-    pub is_part: bool,
+    pub is_chunk: bool,
 }
 
 /// The part of a control file that is to be read.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(Serialize, Deserialize))]
 pub struct Portion {
     /// Offset of the first line to read; 0 is the beginning.
     pub from: u32,
     /// Maximum number of pending recipients, at least one.
-    pub at_most: u32,
+    pub max_recipients: u32,
 }
 
 /// The recipients of one message with the same destination.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(Serialize, Deserialize))]
 pub struct Group {
     /// Delivery channel, in lower case.
-    #[serde(with = "zsched_format::serde_bytes")]
+    #[cfg_attr(feature = "serde", serde(with = "zsched_format::serde_bytes"))]
     pub channel: Box<[u8]>,
     /// Next host, in lower case.
-    #[serde(with = "zsched_format::serde_bytes")]
+    #[cfg_attr(feature = "serde", serde(with = "zsched_format::serde_bytes"))]
     pub host: Box<[u8]>,
     /// Offsets of the recipients' lines, in descending order of the lines' text.
     ///
@@ -82,18 +86,18 @@ impl Arrival {
             name,
             modified,
             created,
-            priority: file.priority.unwrap_or(USUAL),
-            owes_report: note::owes_report(file)
-                || note::hides_failure(file, |tag| tag == Tag::Failed),
-            leftover: file.undeliverable.first().cloned(),
-            turns: file.turns.iter().map(|host| lower_case(file.get(*host))).collect(),
+            priority: file.priority.unwrap_or(DEFAULT_PRIORITY),
+            report_due: note::has_report_due(file)
+                || note::has_unnoted_failure(file, |tag| tag == Tag::Failed),
+            first_undeliverable: file.undeliverable_lines.first().cloned(),
+            etrn_hosts: file.etrn_hosts.iter().map(|host| lower_case(file.get(*host))).collect(),
             recipients: file.recipients.len() as u32,
             failed: with_tag(Tag::Failed).count() as u32,
             groups: group(file),
             locked: with_tag(Tag::Locked).map(|recipient| recipient.offset).collect(),
-            unread: None,
-            unread_at_most: 0,
-            is_part: false,
+            next_offset: None,
+            max_unread: 0,
+            is_chunk: false,
         }
     }
 
@@ -103,9 +107,9 @@ impl Arrival {
         let mut offsets: Vec<u32> = of_groups.chain(&self.locked).copied().collect();
         offsets.retain(|offset| *offset >= portion.from);
         offsets.sort_unstable();
-        self.unread = offsets.get(portion.at_most as usize).copied();
-        self.unread_at_most = offsets.len().saturating_sub(portion.at_most as usize) as u32;
-        let end = self.unread.unwrap_or(u32::MAX);
+        self.next_offset = offsets.get(portion.max_recipients as usize).copied();
+        self.max_unread = offsets.len().saturating_sub(portion.max_recipients as usize) as u32;
+        let end = self.next_offset.unwrap_or(u32::MAX);
         let is_meant = |offset: &u32| (portion.from..end).contains(offset);
         for group in &mut self.groups {
             group.offsets.retain(is_meant);
@@ -113,19 +117,19 @@ impl Arrival {
         self.groups.retain(|group| !group.offsets.is_empty());
         self.locked.retain(is_meant);
         if portion.from > 0 {
-            self.turns.clear();
+            self.etrn_hosts.clear();
         }
     }
 
     /// Adds the data of the following part of the file.
     pub fn add(&mut self, part: Arrival) {
-        self.owes_report |= part.owes_report;
-        self.leftover = self.leftover.take().or(part.leftover);
+        self.report_due |= part.report_due;
+        self.first_undeliverable = self.first_undeliverable.take().or(part.first_undeliverable);
         self.recipients += part.recipients;
         self.failed += part.failed;
         self.groups.extend(part.groups);
         self.locked.extend(part.locked);
-        (self.unread, self.unread_at_most) = (part.unread, part.unread_at_most);
+        (self.next_offset, self.max_unread) = (part.next_offset, part.max_unread);
     }
 
     /// Number of pending recipients, without locked ones.

@@ -7,7 +7,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use zsched_format::control_file::{ControlFile, parse};
 
 /// Number of bytes of a control file that are read. Senders come first.
-const HEAD: u64 = 256 * 1024;
+const MAX_READ_BYTES: u64 = 256 * 1024;
 
 /// The address for error reports.
 ///
@@ -18,7 +18,7 @@ pub fn error_address(spool: &Spool, name: &SpoolName) -> io::Result<Option<Box<[
     let mut options = File::options();
     options.read(true).custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK);
     let mut head = Vec::new();
-    options.open(spool.control_file(name))?.take(HEAD).read_to_end(&mut head)?;
+    options.open(spool.control_file(name))?.take(MAX_READ_BYTES).read_to_end(&mut head)?;
     // The text after the last line end may be an incomplete line.
     head.truncate(memchr::memrchr(b'\n', &head).map_or(0, |end| end + 1));
     Ok(parse(head).ok().and_then(|file| address_in(&file)))

@@ -8,9 +8,9 @@ use std::path::{Path, PathBuf};
 use zsched_sys as sys;
 
 /// Mode of a folder that only the mail system writes to. Files in it get the folder's group.
-pub const OURS: u32 = 0o2750;
+pub const MAIL_FOLDER_MODE: u32 = 0o2750;
 /// Mode of a folder that any user may put files into.
-pub const FOR_ALL: u32 = 0o3777;
+pub const PUBLIC_FOLDER_MODE: u32 = 0o3777;
 
 /// Returns true if a file of any kind has this name. An error means that it is unknown.
 pub fn exists(path: &Path) -> io::Result<bool> {
@@ -104,7 +104,9 @@ mod tests {
     #[test]
     fn new_folder_has_mode_of_parent() {
         let top = tempfile::tempdir().expect("a folder");
-        for (name, mode) in [("ours", OURS), ("for-all", FOR_ALL), ("other", 0o711)] {
+        for (name, mode) in
+            [("ours", MAIL_FOLDER_MODE), ("for-all", PUBLIC_FOLDER_MODE), ("other", 0o711)]
+        {
             let top = top.path().join(name);
             assert!(make(&top, mode).expect("made"));
             assert!(!make(&top, 0o777).expect("there already"));

@@ -1,6 +1,7 @@
 //! Spool ids: the short text that identifies a message in logs and reports.
 
 use jiff::tz::Offset;
+#[cfg(feature = "serde")]
 use serde::{Deserialize, Serialize};
 use std::fmt::{self, Write};
 use zsched_format::time::Timestamp;
@@ -16,7 +17,8 @@ const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZ0123abcdefghijklmnopqrst
 /// The time is the modification time of its message file in UTC.
 ///
 /// Source: ZMailer `taspoolid()`. Nanoseconds are added only if the file has them.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(Serialize, Deserialize))]
 pub struct SpoolId {
     /// The number at the beginning of the message's name.
     pub number: u64,

@@ -12,37 +12,37 @@
 //! that could be delivered again without its message ([`remove`]).
 
 mod arrival;
-mod decided;
-mod doubt;
-pub mod ending;
+pub mod atomic_write;
+pub mod chunk;
+mod decisions;
+mod duplicates;
 mod error_address;
+pub mod finalize;
 pub mod folder;
 mod id;
+pub mod load;
 mod lock;
 pub mod memory_file;
 mod name;
 pub mod note;
 pub mod orphans;
 pub mod outbox;
-pub mod part;
 pub mod processes;
-pub mod read;
 pub mod removals;
 pub mod remove;
-pub mod replace;
 mod reroute;
 pub mod resubmit;
 pub mod scan;
-pub mod scratch;
 pub mod submit;
+pub mod temp_file;
 pub mod verbose;
 
 pub use arrival::{Arrival, Group, Portion};
-pub use doubt::{Doubt, Doubtful, Tell};
+pub use duplicates::{DuplicateSink, PossibleDuplicate, PossibleDuplicates};
 pub use error_address::error_address;
 pub use id::SpoolId;
 pub use lock::{LockOwner, owner_of};
-pub use lock::{owner_among, owner_at_load};
+pub use lock::{owner_if, owner_when_unloaded};
 pub use name::{HashFolder, HashLevel, SpoolName};
 
 use std::io;
@@ -58,13 +58,13 @@ pub struct Spool {
 
 /// Folders of a complete POSTOFFICE, with their modes; the scheduler needs the first three.
 const FOLDERS: [(&str, u32); 7] = [
-    ("transport", folder::OURS),
-    ("queue", folder::OURS),
-    (POSTMAN, folder::OURS),
-    ("router", folder::FOR_ALL),
-    ("public", folder::FOR_ALL),
-    ("deferred", folder::OURS),
-    ("freezer", folder::OURS),
+    ("transport", folder::MAIL_FOLDER_MODE),
+    ("queue", folder::MAIL_FOLDER_MODE),
+    (POSTMAN, folder::MAIL_FOLDER_MODE),
+    ("router", folder::PUBLIC_FOLDER_MODE),
+    ("public", folder::PUBLIC_FOLDER_MODE),
+    ("deferred", folder::MAIL_FOLDER_MODE),
+    ("freezer", folder::MAIL_FOLDER_MODE),
 ];
 
 /// The folder for mail that a person must look at.
@@ -143,7 +143,7 @@ impl Spool {
     }
 
     /// The list of the malformed message that the reader is about to move aside.
-    pub fn removals_of_reader_file(&self) -> PathBuf {
+    pub fn reader_removals_file(&self) -> PathBuf {
         self.postoffice.join(".scheduler.removals.reader")
     }
 

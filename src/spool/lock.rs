@@ -23,26 +23,30 @@ impl LockOwner {
 }
 
 /// Largest pid that fits into the pid column.
-const MAX_WHOLE_PID: u32 = 999_999;
+const MAX_UNTRUNCATED_PID: u32 = 999_999;
 
 /// Returns true if a lock certainly belongs to a process. Longer pids share their first digits.
-pub fn is_of(field: PidField, pid: u32) -> bool {
-    pid <= MAX_WHOLE_PID && field == PidField::of(pid)
+pub fn is_pid_of(field: PidField, pid: u32) -> bool {
+    pid <= MAX_UNTRUNCATED_PID && field == PidField::from_pid(pid)
 }
 
 /// Determines the owner of a lock in a control file that is not loaded.
 ///
 /// It cannot be this process, which locks recipients of loaded messages only. A scheduler in a
 /// container often has the pid of its predecessor.
-pub fn owner_at_load(field: PidField, modified: Timestamp) -> LockOwner {
+pub fn owner_when_unloaded(field: PidField, modified: Timestamp) -> LockOwner {
     let us = std::process::id();
-    let owner = owner_among(field, |pid| pid != us && may_hold(pid, modified));
-    if is_of(field, us) { LockOwner::FormerScheduler } else { of_former_scheduler(field, owner) }
+    let owner = owner_if(field, |pid| pid != us && may_hold(pid, modified));
+    if is_pid_of(field, us) {
+        LockOwner::FormerScheduler
+    } else {
+        as_former_scheduler(field, owner)
+    }
 }
 
 /// Distinguishes the lock of the former scheduler from those of dead agents.
-fn of_former_scheduler(field: PidField, owner: LockOwner) -> LockOwner {
-    let former = processes::former_scheduler().is_some_and(|pid| is_of(field, pid));
+fn as_former_scheduler(field: PidField, owner: LockOwner) -> LockOwner {
+    let former = processes::former_scheduler().is_some_and(|pid| is_pid_of(field, pid));
     if former && owner.is_gone() { LockOwner::FormerScheduler } else { owner }
 }
 
@@ -53,11 +57,11 @@ fn of_former_scheduler(field: PidField, owner: LockOwner) -> LockOwner {
 /// Another process may have the pid now. Six digits may be the beginning of a longer pid, so all of
 /// these are checked.
 pub fn owner_of(field: PidField, modified: Timestamp) -> LockOwner {
-    of_former_scheduler(field, owner_among(field, |pid| may_hold(pid, modified)))
+    as_former_scheduler(field, owner_if(field, |pid| may_hold(pid, modified)))
 }
 
 /// The same; `may_hold` returns true for a process that may be the owner.
-pub fn owner_among(field: PidField, may_hold: impl Fn(u32) -> bool) -> LockOwner {
+pub fn owner_if(field: PidField, may_hold: impl Fn(u32) -> bool) -> LockOwner {
     let Some(pid) = field.pid().filter(|pid| *pid > 0) else {
         return LockOwner::Dead;
     };
@@ -90,13 +94,13 @@ mod tests {
 
     #[test]
     fn lock_of_this_process_is_alive() {
-        let us = PidField::of(std::process::id());
+        let us = PidField::from_pid(std::process::id());
         assert_eq!(owner_of(us, Timestamp::now()), LockOwner::Alive(std::process::id()));
     }
 
     #[test]
     fn a_lock_older_than_its_process_is_dead() {
-        let us = PidField::of(std::process::id());
+        let us = PidField::from_pid(std::process::id());
         let long_ago = Timestamp::from_seconds(1_000_000_000);
         assert_eq!(owner_of(us, long_ago), LockOwner::Dead);
     }
@@ -111,7 +115,7 @@ mod tests {
     #[test]
     fn lock_of_ended_process_is_dead() {
         let mut child = std::process::Command::new("true").spawn().expect("true starts");
-        let field = PidField::of(child.id());
+        let field = PidField::from_pid(child.id());
         // At first the process is a zombie, then it is gone.
         let deadline = Instant::now() + Duration::from_secs(30);
         while owner_of(field, Timestamp::now()) != LockOwner::Dead {
@@ -142,7 +146,7 @@ mod tests {
     #[test]
     fn agent_of_earlier_scheduler_is_recognized_by_folder() {
         let long_ago = Timestamp::from_seconds(1_000_000_000);
-        let owner = |pid| owner_of(PidField::of(pid), long_ago);
+        let owner = |pid| owner_of(PidField::from_pid(pid), long_ago);
         let (pid, found) = with_orphan(Path::new("."), |pid| (pid, owner(pid)));
         assert_eq!(found, LockOwner::Alive(pid));
         assert_eq!(with_orphan(Path::new("/"), owner), LockOwner::Dead);

@@ -1,5 +1,6 @@
 //! Names of messages in the spool, and the hash folders that contain them.
 
+#[cfg(feature = "serde")]
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
@@ -16,7 +17,8 @@ pub enum HashLevel {
 }
 
 /// The folder of a file below `transport/` or `queue/`: none, one or two capital letters.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Hash)]
+#[cfg_attr(feature = "serde", derive(Serialize, Deserialize))]
 pub struct HashFolder([u8; 2]);
 
 impl HashFolder {
@@ -60,18 +62,19 @@ impl fmt::Display for HashFolder {
 /// The scheduler identifies a message by the [number](SpoolName::number) at the beginning of its
 /// name, by custom the inode number of the message file. Two messages with the same number cannot
 /// be loaded together.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(Serialize, Deserialize))]
 pub struct SpoolName {
     number: u64,
     folder: HashFolder,
     /// The base name, if it is not just the number in decimal.
     ///
     /// A thin pointer: hardly any message has one, and there may be millions of names in memory.
-    odd: Option<Box<Box<str>>>,
+    custom_base: Option<Box<Box<str>>>,
 }
 
 /// Maximum length of a base name, in bytes; agents have buffers of this order.
-const LONGEST_BASE_NAME: usize = 48;
+const MAX_BASE_NAME_LEN: usize = 48;
 
 impl SpoolName {
     /// The name for a base name found in a folder; `None` if it is not that of a control file.
@@ -80,19 +83,19 @@ impl SpoolName {
     pub fn new(folder: HashFolder, base: &[u8]) -> Option<SpoolName> {
         let base = std::str::from_utf8(base).ok()?;
         let acceptable = base.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'/');
-        if !acceptable || base.len() > LONGEST_BASE_NAME {
+        if !acceptable || base.len() > MAX_BASE_NAME_LEN {
             return None;
         }
         let digits = base.bytes().take_while(u8::is_ascii_digit).count();
         let number = base[..digits].parse().ok()?;
         let plain = digits == base.len() && (digits == 1 || !base.starts_with('0'));
         let odd = if plain { None } else { Some(Box::new(base.into())) };
-        Some(SpoolName { number, folder, odd })
+        Some(SpoolName { number, folder, custom_base: odd })
     }
 
     /// A name that is just a number.
     pub fn plain(folder: HashFolder, number: u64) -> SpoolName {
-        SpoolName { number, folder, odd: None }
+        SpoolName { number, folder, custom_base: None }
     }
 
     /// The name for a path below `transport/`, as sent to the notify socket.
@@ -132,15 +135,15 @@ impl SpoolName {
 
     /// The name without its folder.
     pub fn base(&self) -> String {
-        match &self.odd {
+        match &self.custom_base {
             Some(odd) => odd.to_string(),
             None => self.number.to_string(),
         }
     }
 
     /// The name without its folder, if it is not just the number in decimal.
-    pub fn odd_base(&self) -> Option<&str> {
-        self.odd.as_deref().map(|base| &**base)
+    pub fn nonnumeric_base(&self) -> Option<&str> {
+        self.custom_base.as_deref().map(|base| &**base)
     }
 
     /// The path below `transport/` and `queue/`, as in job lines and MAILQ.
@@ -151,7 +154,7 @@ impl SpoolName {
 
 impl fmt::Display for SpoolName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.odd {
+        match &self.custom_base {
             Some(odd) => write!(f, "{}{odd}", self.folder),
             None => write!(f, "{}{}", self.folder, self.number),
         }

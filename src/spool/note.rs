@@ -2,28 +2,29 @@
 //!
 //! Agents leave that to the scheduler in some cases.
 
-use super::ending::{Candidate, Locker, OpenControlFile};
+use super::chunk::{self, ChunkError};
+use super::finalize::{OpenControlFile, RecipientLocker, UnfinishedRecipient};
 use super::outbox::OnDisk;
-use super::part::{self, NoPart};
 use super::reroute::reroute;
-use super::{Spool, SpoolName, decided, owner_at_load};
+use super::{Spool, SpoolName, decisions, owner_when_unloaded};
+#[cfg(feature = "serde")]
 use serde::{Deserialize, Serialize};
 use std::collections::{HashMap, HashSet};
 use std::fs::OpenOptions;
 use std::io::{self, ErrorKind};
 use std::os::unix::fs::MetadataExt;
-use zsched_format::control_file::diagnostic::Diagnostic;
+use zsched_format::control_file::diagnostic::DiagnosticRecord;
 use zsched_format::control_file::notify::{Events, Notify};
 use zsched_format::control_file::{self, ControlFile, Recipient, Tag};
 use zsched_format::time::Timestamp;
 
 /// The outcome of some recipients of one message.
 #[derive(Clone, Copy, Debug)]
-pub struct Remark<'a> {
+pub struct OutcomeNote<'a> {
     /// Offsets of the recipients' lines.
     pub offsets: &'a [u32],
     /// The kind of outcome, which determines the senders that requested a report.
-    pub occasion: Occasion,
+    pub occasion: OutcomeKind,
     /// Time of the outcome.
     pub time: Timestamp,
     /// Notary data.
@@ -33,8 +34,9 @@ pub struct Remark<'a> {
 }
 
 /// The kind of an outcome.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Occasion {
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(Serialize, Deserialize))]
+pub enum OutcomeKind {
     /// Delivered (`ok`): noted if NOTIFY has SUCCESS.
     Success,
     /// Failed (`error`): noted if NOTIFY has FAILURE.
@@ -49,36 +51,36 @@ pub enum Occasion {
     Reroute,
 }
 
-impl Occasion {
-    fn is_wanted(self, events: Events) -> bool {
+impl OutcomeKind {
+    fn is_requested_by(self, events: Events) -> bool {
         match self {
-            Occasion::Success => events.success,
-            Occasion::Failure | Occasion::Expiry => events.failure,
-            Occasion::Deletion | Occasion::Reroute => false,
+            OutcomeKind::Success => events.success,
+            OutcomeKind::Failure | OutcomeKind::Expiry => events.failure,
+            OutcomeKind::Deletion | OutcomeKind::Reroute => false,
         }
     }
 }
 
 /// Writes the outcome of recipients, and returns when it is on disk.
 ///
-/// Recipients that no agent has finished are finished here ([`ending`](super::ending)). Returns
+/// Recipients that no agent has finished are finished here ([`finalize`](super::finalize)). Returns
 /// true if the file has a `d` line for a sender who requested it.
-pub fn write(spool: &Spool, name: &SpoolName, remark: &Remark<'_>) -> io::Result<bool> {
+pub fn write(spool: &Spool, name: &SpoolName, remark: &OutcomeNote<'_>) -> io::Result<bool> {
     let path = spool.control_file(name);
     let file = OpenOptions::new().read(true).write(true).open(&path)?;
     let metadata = file.metadata()?;
     let modified = Timestamp::from_parts(metadata.mtime(), metadata.mtime_nsec());
-    let owner = |field| owner_at_load(field, modified);
-    let locker = Locker { pid: std::process::id(), owner: &owner };
+    let owner = |field| owner_when_unloaded(field, modified);
+    let locker = RecipientLocker { pid: std::process::id(), owner: &owner };
     let mut on_disk = OnDisk { file, path };
-    if remark.occasion == Occasion::Reroute {
+    if remark.occasion == OutcomeKind::Reroute {
         reroute(spool, name, &mut on_disk, remark.offsets, &locker)?;
         return Ok(false);
     }
     let candidates = match metadata.len() {
-        size if size > control_file::LARGE => candidates_of_large(&on_disk, size, remark)?,
+        size if size > control_file::MAX_QUERY_SIZE => candidates_of_large(&on_disk, size, remark)?,
         size => {
-            let file = control_file::parse(control_file::contents(&mut on_disk.file, size)?)
+            let file = control_file::parse(control_file::read_all(&mut on_disk.file, size)?)
                 .map_err(|error| io::Error::new(ErrorKind::InvalidData, error))?;
             candidates(&file, remark)
         }
@@ -89,29 +91,29 @@ pub fn write(spool: &Spool, name: &SpoolName, remark: &Remark<'_>) -> io::Result
 /// Executes a remark. Returns true if a `d` line was written, or is there already.
 pub fn conclude(
     on_disk: &impl OpenControlFile,
-    candidates: &[Candidate],
-    occasion: Occasion,
-    locker: &Locker<'_>,
+    candidates: &[UnfinishedRecipient],
+    occasion: OutcomeKind,
+    locker: &RecipientLocker<'_>,
 ) -> io::Result<bool> {
     let tag = match occasion {
-        Occasion::Success | Occasion::Failure => {
+        OutcomeKind::Success | OutcomeKind::Failure => {
             let lines: Vec<u8> = candidates.iter().flat_map(|one| &one.line).copied().collect();
             if !lines.is_empty() {
                 on_disk.append(&lines)?;
             }
             return Ok(!lines.is_empty());
         }
-        Occasion::Expiry => Tag::Failed,
-        Occasion::Deletion | Occasion::Reroute => Tag::Done,
+        OutcomeKind::Expiry => Tag::Failed,
+        OutcomeKind::Deletion | OutcomeKind::Reroute => Tag::Done,
     };
-    locker.end(on_disk, candidates, tag)
+    locker.finish_recipients(on_disk, candidates, tag)
 }
 
 /// The recipients of a remark, with their `d` lines.
-pub fn candidates(file: &ControlFile, remark: &Remark<'_>) -> Vec<Candidate> {
+pub fn candidates(file: &ControlFile, remark: &OutcomeNote<'_>) -> Vec<UnfinishedRecipient> {
     let verdicts = match remark.occasion {
-        Occasion::Success | Occasion::Failure => HashMap::new(),
-        _ => decided::verdicts(file),
+        OutcomeKind::Success | OutcomeKind::Failure => HashMap::new(),
+        _ => decisions::verdicts(file),
     };
     let recipients = remark.offsets.iter().filter_map(|offset| file.recipient_at(*offset));
     recipients.map(|recipient| candidate(file, recipient, None, (remark, &verdicts))).collect()
@@ -123,17 +125,17 @@ pub fn candidates(file: &ControlFile, remark: &Remark<'_>) -> Vec<Candidate> {
 fn candidates_of_large(
     on_disk: &OnDisk,
     size: u64,
-    remark: &Remark<'_>,
-) -> io::Result<Vec<Candidate>> {
+    remark: &OutcomeNote<'_>,
+) -> io::Result<Vec<UnfinishedRecipient>> {
     let verdicts = match remark.occasion {
-        Occasion::Success | Occasion::Failure => HashMap::new(),
-        _ => decided::verdicts_of_large(on_disk, size)?,
+        OutcomeKind::Success | OutcomeKind::Failure => HashMap::new(),
+        _ => decisions::verdicts_of_large(on_disk, size)?,
     };
     let mut candidates = Vec::new();
     for offset in remark.offsets {
-        let part = part::read(on_disk, *offset, 1).map_err(|error| match error {
-            NoPart::Failed(error) => error,
-            NoPart::Malformed(error) => io::Error::new(ErrorKind::InvalidData, error),
+        let part = chunk::read(on_disk, *offset, 1).map_err(|error| match error {
+            ChunkError::Failed(error) => error,
+            ChunkError::Malformed(error) => io::Error::new(ErrorKind::InvalidData, error),
         })?;
         let recipient = part.file.recipient_at(*offset);
         let with_line = |r| candidate(&part.file, r, Some(part.shift), (remark, &verdicts));
@@ -150,12 +152,12 @@ fn candidate(
     file: &ControlFile,
     recipient: &Recipient,
     shift: Option<u64>,
-    (remark, verdicts): (&Remark<'_>, &HashMap<u32, Tag>),
-) -> Candidate {
+    (remark, verdicts): (&OutcomeNote<'_>, &HashMap<u32, Tag>),
+) -> UnfinishedRecipient {
     let Recipient { offset, tag, lock, .. } = *recipient;
     let mut text = Vec::new();
     let events = events(file, recipient);
-    let is_wanted = remark.occasion.is_wanted(events);
+    let is_wanted = remark.occasion.is_requested_by(events);
     let decided = verdicts.get(&offset).copied();
     if is_wanted && decided.is_none() {
         let mut line = line(file, recipient, remark);
@@ -170,22 +172,33 @@ fn candidate(
         Some(_) => events.success,
         None => false,
     };
-    Candidate { offset, tag, lock, line: text, decided, is_owed }
+    UnfinishedRecipient {
+        offset,
+        tag,
+        lock,
+        line: text,
+        decided_tag: decided,
+        is_requested: is_owed,
+    }
 }
 
 /// The `d` lines of a remark, for recipients whose senders requested them.
-pub fn lines(file: &ControlFile, remark: &Remark<'_>) -> Vec<u8> {
+pub fn lines(file: &ControlFile, remark: &OutcomeNote<'_>) -> Vec<u8> {
     let mut lines = Vec::new();
     for recipient in remark.offsets.iter().filter_map(|offset| file.recipient_at(*offset)) {
-        if remark.occasion.is_wanted(events(file, recipient)) {
+        if remark.occasion.is_requested_by(events(file, recipient)) {
             line(file, recipient, remark).write_to(&mut lines);
         }
     }
     lines
 }
 
-fn line<'a>(file: &ControlFile, recipient: &Recipient, remark: &Remark<'a>) -> Diagnostic<'a> {
-    Diagnostic {
+fn line<'a>(
+    file: &ControlFile,
+    recipient: &Recipient,
+    remark: &OutcomeNote<'a>,
+) -> DiagnosticRecord<'a> {
+    DiagnosticRecord {
         recipient: recipient.offset,
         headers: file.headers_of(recipient).map(|headers| headers.text.start),
         // The original's scheduler writes the offset after id and tag here, agents that of the
@@ -201,13 +214,13 @@ fn line<'a>(file: &ControlFile, recipient: &Recipient, remark: &Remark<'a>) -> D
 ///
 /// That is so if a `d` line that was not reported is about an event that the recipient's NOTIFY
 /// requests (RFC 3461 4.1), or cannot be parsed.
-pub fn owes_report(file: &ControlFile) -> bool {
+pub fn has_report_due(file: &ControlFile) -> bool {
     file.diagnostics.iter().filter(|diagnostic| !diagnostic.reported).any(|diagnostic| {
-        let diagnostic = Diagnostic::parse(file.get(diagnostic.value));
+        let diagnostic = DiagnosticRecord::parse(file.get(diagnostic.value));
         let recipient = diagnostic.as_ref().and_then(|d| file.recipient_at(d.recipient));
         match (diagnostic, recipient) {
             (Some(diagnostic), Some(recipient)) => {
-                is_asked_for(&diagnostic, events(file, recipient))
+                is_requested(&diagnostic, events(file, recipient))
             }
             _ => true,
         }
@@ -217,7 +230,7 @@ pub fn owes_report(file: &ControlFile) -> bool {
 /// Returns true if NOTIFY requests the event of a `d` line.
 ///
 /// A line with an unknown action matches any event.
-fn is_asked_for(diagnostic: &Diagnostic<'_>, events: Events) -> bool {
+fn is_requested(diagnostic: &DiagnosticRecord<'_>, events: Events) -> bool {
     match diagnostic.action().to_ascii_lowercase().as_slice() {
         b"failed" => events.failure,
         b"delivered" | b"relayed" | b"expanded" => events.success,
@@ -231,7 +244,7 @@ fn is_asked_for(diagnostic: &Diagnostic<'_>, events: Events) -> bool {
 ///
 /// `has_failed` tells by the tag if a recipient has failed. The cause is that the scheduler was
 /// killed too early, or that an agent did not do what it reported.
-pub fn hides_failure(file: &ControlFile, has_failed: impl Fn(Tag) -> bool) -> bool {
+pub fn has_unnoted_failure(file: &ControlFile, has_failed: impl Fn(Tag) -> bool) -> bool {
     let mut failed =
         file.recipients.iter().filter(|recipient| has_failed(recipient.tag)).peekable();
     if failed.peek().is_none() {
@@ -240,7 +253,9 @@ pub fn hides_failure(file: &ControlFile, has_failed: impl Fn(Tag) -> bool) -> bo
     let noted: HashSet<u32> = file
         .diagnostics
         .iter()
-        .filter_map(|diagnostic| Some(Diagnostic::parse(file.get(diagnostic.value))?.recipient))
+        .filter_map(|diagnostic| {
+            Some(DiagnosticRecord::parse(file.get(diagnostic.value))?.recipient)
+        })
         .collect();
     failed.any(|recipient| !noted.contains(&recipient.offset) && events(file, recipient).failure)
 }
@@ -263,13 +278,13 @@ mod tests {
                         r           c h u2 0\nN NOTIFY=NEVER\n\
                         r           c h u3 0\nN NOTIFY=SUCCESS,FAILURE\nm\nA: 1\n\n";
 
-    fn after(occasion: Occasion) -> (bool, String) {
+    fn after(occasion: OutcomeKind) -> (bool, String) {
         let folder = tempfile::tempdir().expect("a temporary folder");
         let spool = Spool::new(folder.path());
         spool.create().expect("a spool");
         let name = SpoolName::new(HashFolder::TOP, b"1").expect("a name");
         fs::write(spool.control_file(&name), TEXT).expect("a control file");
-        let remark = Remark {
+        let remark = OutcomeNote {
             offsets: &[31, 52, 88],
             occasion,
             time: Timestamp::from_seconds(1_795_259_643),
@@ -283,17 +298,17 @@ mod tests {
     #[test]
     fn write_adds_line_only_if_sender_requests_it() {
         let line = |offset, notify| format!("d {offset}:136:{notify}::1795259643\tn\ttext\n");
-        let (wrote, text) = after(Occasion::Success);
+        let (wrote, text) = after(OutcomeKind::Success);
         assert!(wrote);
         assert_eq!(text, format!("{TEXT}{}", line(88, "111")));
-        let (wrote, text) = after(Occasion::Failure);
+        let (wrote, text) = after(OutcomeKind::Failure);
         assert!(wrote);
         assert_eq!(text, format!("{TEXT}{}{}", line(31, "-1"), line(88, "111")));
     }
 
     #[test]
     fn expiry_marks_all_recipients_as_failed() {
-        let (_, text) = after(Occasion::Expiry);
+        let (_, text) = after(OutcomeKind::Expiry);
         assert_eq!(text.matches("\nr-          c").count(), 3, "{text}");
     }
 
@@ -304,7 +319,7 @@ mod tests {
             let text = text.replace("r           c h u3", "r+          c h u3");
             let text = format!("{text}{lines}");
             let file = control_file::parse(text.into_bytes()).expect("a file");
-            hides_failure(&file, |tag| tag == Tag::Failed)
+            has_unnoted_failure(&file, |tag| tag == Tag::Failed)
         };
         assert!(hides("", "-"));
         assert!(!hides("", "+"));
@@ -315,7 +330,7 @@ mod tests {
     fn owes_report_unless_notify_is_never() {
         let owes = |lines: &str| {
             let file = control_file::parse(format!("{TEXT}{lines}").into_bytes()).expect("a file");
-            owes_report(&file)
+            has_report_due(&file)
         };
         assert!(!owes(""));
         assert!(owes("d 31:0:-1::1\tn\tm\n"));
@@ -337,7 +352,7 @@ mod tests {
             let owes = |action: &&str| {
                 let line = format!("d 88:0:109::1\tu\x01{action}\x015.0.0\x01\x01\tm\n");
                 let text = TEXT.replace("SUCCESS,FAILURE", notify) + &line;
-                owes_report(&control_file::parse(text.into_bytes()).expect("a file"))
+                has_report_due(&control_file::parse(text.into_bytes()).expect("a file"))
             };
             let found: Vec<&str> = all.into_iter().filter(owes).collect();
             let expected: Vec<&str> =

@@ -24,7 +24,7 @@ const MIN_AGE: Duration = Duration::from_secs(600);
 
 /// Limits of a search.
 #[derive(Clone, Copy, Debug)]
-pub struct Limits {
+pub struct OrphanSearchLimits {
     /// Maximum number of files.
     pub files: usize,
     /// Maximum time.
@@ -43,7 +43,11 @@ pub struct Orphans {
 }
 
 /// Finds message files without a control file. Changes nothing.
-pub fn look(spool: &Spool, limits: Limits, now: Timestamp) -> io::Result<Orphans> {
+pub fn find_orphans(
+    spool: &Spool,
+    limits: OrphanSearchLimits,
+    now: Timestamp,
+) -> io::Result<Orphans> {
     let begun = Instant::now();
     let (mut suspects, mut files, mut is_cut) = (Vec::new(), 0, false);
     let mut folders = vec![HashFolder::TOP];
@@ -93,7 +97,7 @@ mod tests {
     use super::*;
     use crate::HashLevel;
 
-    const ALL: Limits = Limits { files: usize::MAX, time: Duration::MAX };
+    const ALL: OrphanSearchLimits = OrphanSearchLimits { files: usize::MAX, time: Duration::MAX };
 
     #[test]
     fn old_message_files_without_control_file_are_listed() {
@@ -116,9 +120,9 @@ mod tests {
         fs::write(spool.transport().join("1"), "x").expect("a control file");
         fs::write(spool.transport().join(".2"), "x").expect("one in the making");
         let now = Timestamp::now();
-        assert_eq!(look(&spool, ALL, now).expect("looked"), Orphans::default());
+        assert_eq!(find_orphans(&spool, ALL, now).expect("looked"), Orphans::default());
         let later = now + MIN_AGE + Duration::from_secs(5);
-        let found = look(&spool, ALL, later).expect("looked");
+        let found = find_orphans(&spool, ALL, later).expect("looked");
         let mut names: Vec<String> = found.names.iter().map(SpoolName::path).collect();
         names.sort();
         assert_eq!(
@@ -126,7 +130,8 @@ mod tests {
             (2, false, vec!["3".into(), "Z/F/4711".into()])
         );
         assert_eq!(spool.queue().read_dir().expect("listed").count(), 4, "nothing is removed");
-        let some = look(&spool, Limits { files: 2, ..ALL }, later).expect("looked");
+        let some =
+            find_orphans(&spool, OrphanSearchLimits { files: 2, ..ALL }, later).expect("looked");
         assert!(some.is_cut && some.count <= 2, "{some:?}");
     }
 }

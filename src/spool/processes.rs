@@ -22,11 +22,11 @@ const START_TIME_SLACK: Duration = Duration::from_secs(2);
 pub struct Process {
     pid: u32,
     /// Contents of `/proc/PID/stat`. `None` where these are not available.
-    status: Option<Status>,
+    status: Option<ProcStat>,
 }
 
 #[derive(Debug)]
-struct Status {
+struct ProcStat {
     /// True for a zombie.
     ///
     /// Agents of a scheduler that was killed stay zombies where the first process of a container
@@ -43,7 +43,7 @@ impl Process {
             return None;
         }
         let status = fs::read_to_string(format!("/proc/{pid}/stat")).ok();
-        let status = status.as_deref().and_then(Status::parse);
+        let status = status.as_deref().and_then(ProcStat::parse);
         let has_ended = status.as_ref().is_some_and(|status| status.has_ended);
         (!has_ended).then_some(Process { pid, status })
     }
@@ -80,7 +80,7 @@ impl Process {
 }
 
 /// Pids of processes in our working folder that are not ours. Empty without `/proc`.
-pub fn others_in_our_folder() -> Vec<u32> {
+pub fn foreign_processes_in_folder() -> Vec<u32> {
     let entries = fs::read_dir("/proc").into_iter().flatten().filter_map(Result::ok);
     let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
     let is_other =
@@ -88,16 +88,16 @@ pub fn others_in_our_folder() -> Vec<u32> {
     pids.filter(is_other).collect()
 }
 
-impl Status {
+impl ProcStat {
     /// Parses `/proc/PID/stat`: fields 3, 4 and 22 are state, parent and start.
-    fn parse(text: &str) -> Option<Status> {
+    fn parse(text: &str) -> Option<ProcStat> {
         // The command, field 2, is in parentheses and may hold any characters.
         let (_, after_command) = text.rsplit_once(')')?;
         let mut fields = after_command.split_ascii_whitespace();
         let has_ended = matches!(fields.next()?, "Z" | "X");
         let parent = fields.next().and_then(|pid| pid.parse().ok());
         let started = fields.nth(22 - 5).and_then(|ticks| since_boot(ticks.parse().ok()?));
-        Some(Status { has_ended, parent, started })
+        Some(ProcStat { has_ended, parent, started })
     }
 }
 
@@ -168,9 +168,9 @@ mod tests {
     #[test]
     fn process_status_with_odd_command_is_parsed() {
         let text = "7 (a) Z 9) S 42 7 7 0 -1 4194560 1 2 3 4 5 6 7 8 20 0 1 0 100 0 0";
-        let status = Status::parse(text).expect("a status");
+        let status = ProcStat::parse(text).expect("a status");
         assert!(!status.has_ended && status.started.is_some());
         assert_eq!(status.parent, Some(42));
-        assert!(Status::parse("7 (a) Z 9").expect("a status").has_ended);
+        assert!(ProcStat::parse("7 (a) Z 9").expect("a status").has_ended);
     }
 }

@@ -20,7 +20,7 @@ use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 /// Size of a new list, in bytes. Writing in place needs no space on a full disk.
-const SIZE: usize = 64 * 1024;
+const LIST_FILE_SIZE: usize = 64 * 1024;
 /// The last line.
 const END: &str = "end";
 
@@ -76,10 +76,10 @@ fn open(path: &Path) -> io::Result<File> {
     let mut file = options.custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK).open(path)?;
     let metadata = file.metadata()?;
     if !metadata.is_file() {
-        return Err(io::Error::new(ErrorKind::InvalidInput, "this is no regular file"));
+        return Err(io::Error::new(ErrorKind::InvalidInput, "not a regular file"));
     }
     if metadata.len() == 0 {
-        file.write_all(&[b'\n'; SIZE])?;
+        file.write_all(&[b'\n'; LIST_FILE_SIZE])?;
     }
     Ok(file)
 }
@@ -153,7 +153,7 @@ mod tests {
     use crate::HashLevel;
     use std::time::{Duration, SystemTime};
 
-    struct Place {
+    struct TestSpool {
         _folder: tempfile::TempDir,
         spool: Spool,
         names: Vec<SpoolName>,
@@ -161,7 +161,7 @@ mod tests {
     }
 
     /// A spool with listed messages that have lost their control files.
-    fn killed() -> Place {
+    fn killed() -> TestSpool {
         let folder = tempfile::tempdir().expect("a folder");
         let spool = Spool::new(folder.path());
         spool.create().expect("a spool");
@@ -177,10 +177,10 @@ mod tests {
         let mut removals = RemovalList::new(list.clone());
         removals.write(&spool, names.iter().cycle().take(100)).expect("a longer batch before");
         removals.write(&spool, names.iter()).expect("listed");
-        Place { _folder: folder, spool, names, list }
+        TestSpool { _folder: folder, spool, names, list }
     }
 
-    fn left(place: &Place) -> Vec<String> {
+    fn left(place: &TestSpool) -> Vec<String> {
         let is_left = |name: &&SpoolName| place.spool.message_file(name).exists();
         place.names.iter().filter(is_left).map(SpoolName::path).collect()
     }

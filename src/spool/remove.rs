@@ -49,32 +49,32 @@ impl Reason {
 /// That is a report that is due, a failure without a `d` line, or a line that could not be
 /// delivered. A malformed control file counts as well. So does a very large one, which is not
 /// searched.
-pub fn must_be_kept(spool: &Spool, name: &SpoolName) -> io::Result<bool> {
+pub fn needs_attention(spool: &Spool, name: &SpoolName) -> io::Result<bool> {
     let text = match read(&spool.control_file(name)) {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(false),
         Err(error) if error.kind() == ErrorKind::FileTooLarge => return Ok(true),
         other => other?,
     };
-    Ok(has_something_to_see(text))
+    Ok(text_needs_attention(text))
 }
 
 /// The same for the text of the control file.
-pub fn has_something_to_see(text: Vec<u8>) -> bool {
+pub fn text_needs_attention(text: Vec<u8>) -> bool {
     // All recipients are finished, so any that is not marked as delivered has failed.
     control_file::parse(text).map_or(true, |file| {
-        note::owes_report(&file)
-            || note::hides_failure(&file, |tag| tag != Tag::Done)
-            || !file.undeliverable.is_empty()
+        note::has_report_due(&file)
+            || note::has_unnoted_failure(&file, |tag| tag != Tag::Done)
+            || !file.undeliverable_lines.is_empty()
     })
 }
 
 fn read(path: &Path) -> io::Result<Vec<u8>> {
     let mut file = File::open(path)?;
     let size = file.metadata()?.len();
-    if size > control_file::LARGE {
+    if size > control_file::MAX_QUERY_SIZE {
         return Err(ErrorKind::FileTooLarge.into());
     }
-    control_file::contents(&mut file, size)
+    control_file::read_all(&mut file, size)
 }
 
 /// Moves both files of a message to `postman/`.
@@ -88,7 +88,7 @@ fn read(path: &Path) -> io::Result<Vec<u8>> {
 /// after that. So a crash in between leaves a message in the queue as it was, or an extra name.
 pub fn move_aside(spool: &Spool, name: &SpoolName, reason: Reason) -> io::Result<PathBuf> {
     let postman = spool.postman();
-    folder::make(&postman, folder::OURS)?;
+    folder::make(&postman, folder::MAIL_FOLDER_MODE)?;
     let wanted = postman.join(reason.name_of(name));
     let original = spool.message_file(name);
     let control = free_name(&wanted, |path| Ok(!exists(path)? && !exists(&message_of(path))?))?;

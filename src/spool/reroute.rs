@@ -1,7 +1,7 @@
 //! Gives recipients of a queued message back to the router, on an operator's order.
 
-use super::ending::{Candidate, Locker};
-use super::outbox::{self, Draft, Identity, OnDisk, OutboxFolder};
+use super::finalize::{RecipientLocker, UnfinishedRecipient};
+use super::outbox::{self, MessageIdentity, OnDisk, OutboxFolder, SubmissionDraft};
 use super::resubmit::Submission;
 use super::{Spool, SpoolName};
 use std::collections::BTreeMap;
@@ -11,7 +11,7 @@ use std::os::unix::fs::MetadataExt;
 use zsched_format::control_file::{self, ControlFile, Recipient};
 
 /// Recipients with the same offsets of sender and headers share a submission.
-type Kind = (Option<u32>, Option<u32>);
+type SubmissionKey = (Option<u32>, Option<u32>);
 
 /// Hands over the unfinished recipients at `offsets`, and marks them as done.
 ///
@@ -25,20 +25,20 @@ pub(super) fn reroute(
     name: &SpoolName,
     on_disk: &mut OnDisk,
     offsets: &[u32],
-    locker: &Locker<'_>,
+    locker: &RecipientLocker<'_>,
 ) -> io::Result<()> {
     let outbox = OutboxFolder::open(spool)?;
-    let identity = Identity::of(spool, name, &on_disk.file)?;
+    let identity = MessageIdentity::of(spool, name, &on_disk.file)?;
     outbox::resume(on_disk, &outbox, &identity)?;
     let size = on_disk.file.metadata()?.len();
-    let file = control_file::parse(control_file::contents(&mut on_disk.file, size)?)
+    let file = control_file::parse(control_file::read_all(&mut on_disk.file, size)?)
         .map_err(|error| io::Error::new(ErrorKind::InvalidData, error))?;
     let message = File::open(spool.message_file(name))?;
     let metadata = message.metadata()?;
     let body_offset = file.body_offset.ok_or(ErrorKind::InvalidData)?;
     let candidates = candidates(&file, offsets);
-    let (taken, is_busy) = locker.take_all(on_disk, candidates.iter())?;
-    let mut kinds: BTreeMap<Kind, Vec<&Recipient>> = BTreeMap::new();
+    let (taken, is_busy) = locker.lock_all(on_disk, candidates.iter())?;
+    let mut kinds: BTreeMap<SubmissionKey, Vec<&Recipient>> = BTreeMap::new();
     for recipient in taken.iter().filter_map(|taken| file.recipient_at(taken.candidate.offset)) {
         kinds.entry((recipient.sender, recipient.headers)).or_default().push(recipient);
     }
@@ -46,20 +46,20 @@ pub(super) fn reroute(
     let submissions = kinds.values().filter_map(|recipients| {
         let lines = recipients.iter().map(|recipient| recipient.offset).collect();
         let submission = submission(&file, recipients)?;
-        Some((lines, Draft { submission, message: &message, body_offset, owner }))
+        Some((lines, SubmissionDraft { submission, message: &message, body_offset, owner }))
     });
     outbox::hand_over(on_disk, &outbox, &identity, submissions.collect())?;
     if is_busy { Err(ErrorKind::ResourceBusy.into()) } else { Ok(()) }
 }
 
-fn candidates(file: &ControlFile, offsets: &[u32]) -> Vec<Candidate> {
-    let candidate = |recipient: &Recipient| Candidate {
+fn candidates(file: &ControlFile, offsets: &[u32]) -> Vec<UnfinishedRecipient> {
+    let candidate = |recipient: &Recipient| UnfinishedRecipient {
         offset: recipient.offset,
         tag: recipient.tag,
         lock: recipient.lock,
         line: Vec::new(),
-        decided: None,
-        is_owed: false,
+        decided_tag: None,
+        is_requested: false,
     };
     offsets.iter().filter_map(|offset| file.recipient_at(*offset)).map(candidate).collect()
 }

@@ -10,7 +10,7 @@
 //! Received: ...                               headers and body, as the recipients were to get them
 //! ```
 
-use super::scratch::Scratch;
+use super::temp_file::TempFile;
 use std::fs::File;
 use std::io::{self, BufWriter, ErrorKind, Read, Write};
 use std::os::unix::fs::{MetadataExt, fchown};
@@ -49,7 +49,7 @@ impl Submission<'_> {
         static COUNTER: AtomicU64 = AtomicU64::new(0);
         let count = COUNTER.fetch_add(1, Ordering::Relaxed);
         let name = format!("resubmit:{}:{count}", std::process::id());
-        let scratch = Scratch::create(postoffice.join("public").join(name))?;
+        let scratch = TempFile::create(postoffice.join("public").join(name))?;
         self.write_to(scratch.file(), body, owner)?;
         move_to(scratch, &postoffice.join("router"))
     }
@@ -68,7 +68,7 @@ impl Submission<'_> {
         io::copy(body, &mut writer)?;
         writer.flush()?;
         drop(writer);
-        give_to(file, owner)?;
+        change_owner(file, owner)?;
         file.sync_all()
     }
 
@@ -104,7 +104,7 @@ fn in_brackets(address: &[u8]) -> Vec<u8> {
     [b"<", address, b">"].concat()
 }
 
-fn give_to(file: &File, (user, group): (u32, u32)) -> io::Result<()> {
+fn change_owner(file: &File, (user, group): (u32, u32)) -> io::Result<()> {
     let metadata = file.metadata()?;
     if (metadata.uid(), metadata.gid()) == (user, group) {
         return Ok(());
@@ -118,7 +118,7 @@ fn give_to(file: &File, (user, group): (u32, u32)) -> io::Result<()> {
 /// Moves the file into `folder`, named after the number of its inode.
 ///
 /// Existing files are not replaced. The number is unique, but a misnamed file may be in the way.
-fn move_to(mut scratch: Scratch, folder: &Path) -> io::Result<u64> {
+fn move_to(mut scratch: TempFile, folder: &Path) -> io::Result<u64> {
     let number = scratch.number()?;
     let opened = File::open(folder)?;
     scratch.rename(folder.join(number.to_string()))?;

@@ -34,14 +34,14 @@ pub struct ScanEnd {
     /// Paths below `transport/` that resemble a control file or folder, but are not valid.
     ///
     /// Limited in number.
-    pub passed_over: Vec<String>,
+    pub invalid_names: Vec<String>,
 }
 
 /// Maximum number of invalid names that are reported.
-const MOST_PASSED_OVER: usize = 100;
+const MAX_INVALID_NAMES: usize = 100;
 
 /// Maximum number of names in one call of `portion`.
-const PORTION: usize = 1000;
+const MAX_NAMES_PER_BATCH: usize = 1000;
 
 /// Lists the control files below `transport/`, folder by folder, in the file system's order.
 ///
@@ -67,7 +67,7 @@ pub fn scan(
         let mut new_names = 0;
         loop {
             let started = Instant::now();
-            let names: Vec<SpoolName> = entries.by_ref().take(PORTION).collect();
+            let names: Vec<SpoolName> = entries.by_ref().take(MAX_NAMES_PER_BATCH).collect();
             if names.is_empty() {
                 break;
             }
@@ -100,14 +100,14 @@ struct Entries<'e> {
 
 impl Entries<'_> {
     /// Records a skipped name if it was probably meant to be valid.
-    fn pass_over(&mut self, name: &[u8], is_folder: bool) {
+    fn record_invalid(&mut self, name: &[u8], is_folder: bool) {
         let is_meant = match (name, is_folder) {
             ([b'A'..=b'Z'], is_folder) => is_folder,
             ([b'0'..=b'9', ..], is_folder) => !is_folder,
             _ => false,
         };
-        if is_meant && self.end.passed_over.len() < MOST_PASSED_OVER {
-            self.end.passed_over.push(format!("{}{}", self.folder, printable::line(name)));
+        if is_meant && self.end.invalid_names.len() < MAX_INVALID_NAMES {
+            self.end.invalid_names.push(format!("{}{}", self.folder, printable::line(name)));
         }
     }
 }
@@ -139,7 +139,7 @@ impl Iterator for Entries<'_> {
             };
             match self.folder.below(name.as_bytes()) {
                 Some(below) if is_folder => self.below.push(below),
-                _ => self.pass_over(name.as_bytes(), is_folder),
+                _ => self.record_invalid(name.as_bytes(), is_folder),
             }
         }
     }
@@ -189,13 +189,13 @@ mod tests {
         let files = ["4711", "47 11", "99999999999999999999", &long, "A/B/C/4716", ".12", "x12"];
         let (_folder, spool) = spool_with(&files);
         let mut end = scan(&spool, ScanLimits::NONE, |names| Some(names.len()));
-        end.passed_over.sort();
-        assert_eq!(end.passed_over, [&long, "47 11", "99999999999999999999", "A/B/C"]);
-        for number in 0..2 * MOST_PASSED_OVER {
+        end.invalid_names.sort();
+        assert_eq!(end.invalid_names, [&long, "47 11", "99999999999999999999", "A/B/C"]);
+        for number in 0..2 * MAX_INVALID_NAMES {
             fs::write(spool.transport().join(format!("{number}\n")), "").expect("a file");
         }
         let end = scan(&spool, ScanLimits::NONE, |names| Some(names.len()));
-        assert_eq!(end.passed_over.len(), MOST_PASSED_OVER);
+        assert_eq!(end.invalid_names.len(), MAX_INVALID_NAMES);
     }
 
     #[test]

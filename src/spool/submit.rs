@@ -4,14 +4,14 @@
 //! name and synced. Then the message is renamed into `queue/`, and only then does the control file
 //! get its name. So at any moment a crash leaves either nothing visible or a complete message.
 
-use super::scratch::Scratch;
+use super::temp_file::TempFile;
 use super::{HashFolder, HashLevel, Spool, SpoolName, folder};
 use std::fs::File;
 use std::io::{self, ErrorKind, Write};
 use std::os::unix::net::UnixDatagram;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
-use zsched_format::control_file::compose::{Draft, Group};
+use zsched_format::control_file::compose::{ControlFileDraft, Group};
 
 /// Submits messages to one spool.
 #[derive(Clone, Debug)]
@@ -27,7 +27,7 @@ pub struct Submitter {
 /// Maximum number of taken message numbers that are skipped.
 ///
 /// Normally there are none, since the number is that of an inode. A copied spool may have some.
-const TRIES: u32 = 100;
+const MAX_TAKEN_NUMBERS: u32 = 100;
 
 impl Submitter {
     /// Submits `message` (headers, empty line, body) for the recipients in `groups`.
@@ -39,11 +39,11 @@ impl Submitter {
         log_id: &str,
         groups: Vec<Group>,
     ) -> io::Result<SpoolName> {
-        self.submit_urgent(message, log_id, groups, None)
+        self.submit_with_priority(message, log_id, groups, None)
     }
 
     /// The same for a message with a priority, from 0 (first) to 9.
-    pub fn submit_urgent(
+    pub fn submit_with_priority(
         &self,
         message: &[u8],
         log_id: &str,
@@ -52,13 +52,14 @@ impl Submitter {
     ) -> io::Result<SpoolName> {
         let body_offset = body_offset(message) as u64;
         let log_id = log_id.to_string();
-        let mut draft = Draft { name: String::new(), body_offset, log_id, priority, groups };
+        let mut draft =
+            ControlFileDraft { name: String::new(), body_offset, log_id, priority, groups };
         // Files whose number is taken are kept, so that the next one gets another inode.
         let mut passed_over = Vec::new();
-        for _ in 0..TRIES {
+        for _ in 0..MAX_TAKEN_NUMBERS {
             let mut scratch = self.scratch_file()?;
             self.fill(&scratch, self.spool.queue(), message)?;
-            match self.place(&mut scratch, &mut draft) {
+            match self.publish(&mut scratch, &mut draft) {
                 Ok(name) => {
                     scratch.keep();
                     return Ok(name);
@@ -77,7 +78,11 @@ impl Submitter {
     ///
     /// Existing files are never replaced. If there is a file with this number, the error is
     /// [`ErrorKind::AlreadyExists`].
-    fn place(&self, message: &mut Scratch, draft: &mut Draft) -> io::Result<SpoolName> {
+    fn publish(
+        &self,
+        message: &mut TempFile,
+        draft: &mut ControlFileDraft,
+    ) -> io::Result<SpoolName> {
         let number = message.number()?;
         let name =
             SpoolName::new(HashFolder::of(number, self.level), number.to_string().as_bytes())
@@ -93,7 +98,8 @@ impl Submitter {
         let message_folder = below(self.spool.queue())?;
         let control_folder = below(self.spool.transport())?;
         // Only a crash can have left a file of this name, since the number is unique.
-        let mut control = Scratch::create_again(control_folder.join(format!(".{}", name.base())))?;
+        let mut control =
+            TempFile::create_replacing(control_folder.join(format!(".{}", name.base())))?;
         self.fill(&control, self.spool.transport(), &text)?;
         message.rename(self.spool.message_file(&name))?;
         self.sync_folder(&message_folder)?;
@@ -120,12 +126,12 @@ impl Submitter {
     /// Creates a file under a free name.
     ///
     /// A crash may have left a file with a name of the same pid.
-    fn scratch_file(&self) -> io::Result<Scratch> {
+    fn scratch_file(&self) -> io::Result<TempFile> {
         static COUNTER: AtomicU64 = AtomicU64::new(0);
         loop {
             let count = COUNTER.fetch_add(1, Ordering::Relaxed);
             let name = format!("message:{}:{count}", std::process::id());
-            match Scratch::create(self.spool.postoffice().join("public").join(name)) {
+            match TempFile::create(self.spool.postoffice().join("public").join(name)) {
                 Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
                 other => return other,
             }
@@ -133,7 +139,7 @@ impl Submitter {
     }
 
     /// Writes all of a file, which is given to the owner of `folder`.
-    fn fill(&self, scratch: &Scratch, folder: &Path, contents: &[u8]) -> io::Result<()> {
+    fn fill(&self, scratch: &TempFile, folder: &Path, contents: &[u8]) -> io::Result<()> {
         scratch.give_to_owner_of(folder)?;
         let mut file = scratch.file();
         file.write_all(contents)?;
@@ -224,8 +230,9 @@ mod tests {
             let path = place.expect("a folder").join(number.to_string());
             fs::write(&path, "somebody's").expect("written");
             let before = files(folder.path());
-            let mut draft = Draft { groups: vec![group("")], ..Draft::default() };
-            let refused = submitter.place(&mut scratch, &mut draft).expect_err("taken");
+            let mut draft =
+                ControlFileDraft { groups: vec![group("")], ..ControlFileDraft::default() };
+            let refused = submitter.publish(&mut scratch, &mut draft).expect_err("taken");
             assert_eq!(refused.kind(), ErrorKind::AlreadyExists);
             assert_eq!(files(folder.path()), before);
             assert_eq!(fs::read_to_string(&path).expect("it is there"), "somebody's");
@@ -244,8 +251,8 @@ mod tests {
         let mut scratch = submitter.scratch_file().expect("a scratch file");
         let hidden = format!(".{}", scratch.number().expect("a number"));
         fs::write(submitter.spool.transport().join(&hidden), "half of a li").expect("written");
-        let mut draft = Draft { groups: vec![group("")], ..Draft::default() };
-        let name = submitter.place(&mut scratch, &mut draft).expect("placed");
+        let mut draft = ControlFileDraft { groups: vec![group("")], ..ControlFileDraft::default() };
+        let name = submitter.publish(&mut scratch, &mut draft).expect("placed");
         scratch.keep();
         assert_eq!(files(folder.path()), [format!("queue/{name}"), format!("transport/{name}")]);
     }

@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use zsched_format::printable;
 
 /// Number of bytes of a control file that are searched for a `v` line. Routers write it second.
-const HEAD: u64 = 4096;
+const MAX_SEARCHED_BYTES: u64 = 4096;
 
 /// The verbose file of one message, and the user who follows it.
 pub struct VerboseFile {
@@ -31,7 +31,7 @@ impl VerboseFile {
             File::options().read(true).custom_flags(flags).open(spool.control_file(name)).ok()?;
         let owner = file.metadata().ok()?.uid();
         let mut head = Vec::new();
-        file.take(HEAD).read_to_end(&mut head).ok()?;
+        file.take(MAX_SEARCHED_BYTES).read_to_end(&mut head).ok()?;
         // A line that is cut at the end of the head has no LF.
         let lines = head.split_inclusive(|byte| *byte == b'\n');
         let mut before_addresses =

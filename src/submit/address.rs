@@ -5,12 +5,12 @@
 /// A syntax error in an address list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
-pub struct BadList(&'static str);
+pub struct AddressListError(&'static str);
 
 /// Returns the addresses of a list.
 ///
 /// Quotes are kept, since they are part of an address.
-pub fn addresses(list: &[u8]) -> Result<Vec<String>, BadList> {
+pub(crate) fn addresses(list: &[u8]) -> Result<Vec<String>, AddressListError> {
     let mut reader = Reader::default();
     for &byte in list {
         reader.take(byte)?;
@@ -20,7 +20,7 @@ pub fn addresses(list: &[u8]) -> Result<Vec<String>, BadList> {
 
 /// The context of the next byte.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum Within {
+enum ParseContext {
     #[default]
     Words,
     Quotes,
@@ -33,7 +33,7 @@ enum Within {
 #[derive(Default)]
 struct Reader {
     found: Vec<String>,
-    within: Within,
+    within: ParseContext,
     /// True after a backslash in quotes or in a comment.
     is_escaped: bool,
     /// True if there was a blank since the last word.
@@ -51,34 +51,34 @@ struct Text {
     /// True if two words lack a dot or `@` between them.
     ///
     /// The text is then no address.
-    is_torn: bool,
+    has_gap: bool,
 }
 
 impl Text {
     fn push(&mut self, byte: u8, is_apart: bool) {
         let joins = |byte: &u8| matches!(byte, b'.' | b'@');
         let is_joined = joins(&byte) || self.bytes.last().is_none_or(joins);
-        self.is_torn |= is_apart && !is_joined;
+        self.has_gap |= is_apart && !is_joined;
         self.bytes.push(byte);
     }
 }
 
 impl Reader {
-    fn take(&mut self, byte: u8) -> Result<(), BadList> {
+    fn take(&mut self, byte: u8) -> Result<(), AddressListError> {
         match self.within {
-            Within::Words => return self.take_word(byte),
-            Within::Comment(depth) => self.take_comment(byte, depth),
-            Within::Quotes => {
+            ParseContext::Words => return self.take_word(byte),
+            ParseContext::Comment(depth) => self.take_comment(byte, depth),
+            ParseContext::Quotes => {
                 self.push(byte);
                 if byte == b'"' && !self.is_escaped {
-                    self.within = Within::Words;
+                    self.within = ParseContext::Words;
                 }
                 self.is_escaped = byte == b'\\' && !self.is_escaped;
             }
-            Within::Literal => {
+            ParseContext::Literal => {
                 self.push(byte);
                 if byte == b']' {
-                    self.within = Within::Words;
+                    self.within = ParseContext::Words;
                 }
             }
         }
@@ -90,40 +90,40 @@ impl Reader {
         match byte {
             _ if was_escaped => {}
             b'\\' => self.is_escaped = true,
-            b'(' => self.within = Within::Comment(depth + 1),
-            b')' if depth == 1 => self.within = Within::Words,
-            b')' => self.within = Within::Comment(depth - 1),
+            b'(' => self.within = ParseContext::Comment(depth + 1),
+            b')' if depth == 1 => self.within = ParseContext::Words,
+            b')' => self.within = ParseContext::Comment(depth - 1),
             _ => {}
         }
     }
 
-    fn take_word(&mut self, byte: u8) -> Result<(), BadList> {
+    fn take_word(&mut self, byte: u8) -> Result<(), AddressListError> {
         let is_in_brackets = matches!(self.inside, Some((_, false)));
         match byte {
             b' ' | b'\t' | b'\n' | b'\r' => self.is_apart = true,
             b'(' => {
-                self.within = Within::Comment(1);
+                self.within = ParseContext::Comment(1);
                 self.is_apart = true;
             }
-            b'<' if self.inside.is_some() => return Err(BadList("one < behind another")),
+            b'<' if self.inside.is_some() => return Err(AddressListError("a second <")),
             b'<' => self.inside = Some((Text::default(), false)),
             b'>' => match &mut self.inside {
                 Some((_, is_closed)) if !*is_closed => *is_closed = true,
-                _ => return Err(BadList("a > without <")),
+                _ => return Err(AddressListError("a > without <")),
             },
             b',' | b';' if !is_in_brackets => self.end_address()?,
             // Neither the name of a group nor the hosts of a route are an address.
             b':' if is_in_brackets => self.inside = Some((Text::default(), false)),
             b':' => self.outside = Text::default(),
-            0..0x20 | 0x7f => return Err(BadList("a control character")),
+            0..0x20 | 0x7f => return Err(AddressListError("a control character")),
             _ if matches!(self.inside, Some((_, true))) => {
-                return Err(BadList("text behind the > of an address"));
+                return Err(AddressListError("text after the > of an address"));
             }
             _ => {
                 self.within = match byte {
-                    b'"' => Within::Quotes,
-                    b'[' => Within::Literal,
-                    _ => Within::Words,
+                    b'"' => ParseContext::Quotes,
+                    b'[' => ParseContext::Literal,
+                    _ => ParseContext::Words,
                 };
                 self.push(byte);
             }
@@ -140,32 +140,32 @@ impl Reader {
         text.push(byte, is_apart);
     }
 
-    fn end_address(&mut self) -> Result<(), BadList> {
+    fn end_address(&mut self) -> Result<(), AddressListError> {
         let outside = std::mem::take(&mut self.outside);
         let address = match self.inside.take() {
-            Some((_, false)) => return Err(BadList("a < without >")),
+            Some((_, false)) => return Err(AddressListError("a < without >")),
             Some((inside, true)) if inside.bytes.is_empty() => {
-                return Err(BadList("nobody between < and >"));
+                return Err(AddressListError("no address between < and >"));
             }
             Some((inside, true)) => inside,
             None => outside,
         };
-        if address.is_torn {
-            return Err(BadList("words without a comma between"));
+        if address.has_gap {
+            return Err(AddressListError("missing comma between words"));
         }
         if address.bytes.iter().any(u8::is_ascii_control) {
-            return Err(BadList("a control character"));
+            return Err(AddressListError("a control character"));
         }
         if !address.bytes.is_empty() {
             let text = String::from_utf8(address.bytes);
-            self.found.push(text.map_err(|_| BadList("an address that is not in UTF-8"))?);
+            self.found.push(text.map_err(|_| AddressListError("an address that is not in UTF-8"))?);
         }
         Ok(())
     }
 
-    fn finish(mut self) -> Result<Vec<String>, BadList> {
-        if self.within != Within::Words {
-            return Err(BadList("quotes, brackets or a comment without an end"));
+    fn finish(mut self) -> Result<Vec<String>, AddressListError> {
+        if self.within != ParseContext::Words {
+            return Err(AddressListError("unclosed quote, bracket or comment"));
         }
         self.end_address()?;
         Ok(self.found)

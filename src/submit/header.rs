@@ -2,7 +2,7 @@
 
 /// A header field: name and value as written, including folded lines and line ends.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Field {
+pub(crate) struct Field {
     lines: Vec<u8>,
     /// Offset of the colon.
     colon: usize,
@@ -10,7 +10,7 @@ pub struct Field {
 
 impl Field {
     /// Creates a field; name and value must not contain line ends.
-    pub fn new(name: &str, value: &str) -> Field {
+    pub(crate) fn new(name: &str, value: &str) -> Field {
         Field { lines: format!("{name}: {value}\n").into_bytes(), colon: name.len() }
     }
 
@@ -23,17 +23,17 @@ impl Field {
     }
 
     /// Returns true if the field has this name, ignoring case.
-    pub fn is(&self, name: &str) -> bool {
+    pub(crate) fn is(&self, name: &str) -> bool {
         self.lines[..self.colon].trim_ascii_end().eq_ignore_ascii_case(name.as_bytes())
     }
 
     /// Returns the value without surrounding white space.
-    pub fn value(&self) -> &[u8] {
+    pub(crate) fn value(&self) -> &[u8] {
         self.lines[self.colon + 1..].trim_ascii()
     }
 
     /// Returns its lines, with line ends.
-    pub fn lines(&self) -> &[u8] {
+    pub(crate) fn lines(&self) -> &[u8] {
         &self.lines
     }
 }
@@ -46,14 +46,14 @@ fn whole(line: &[u8]) -> Vec<u8> {
 /// Splits a text into header fields and body.
 ///
 /// The body begins at the first line that belongs to no field. An empty line before it is skipped.
-pub fn split(text: &[u8]) -> (Vec<Field>, &[u8]) {
+pub(crate) fn split(text: &[u8]) -> (Vec<Field>, &[u8]) {
     let mut fields: Vec<Field> = Vec::new();
     let mut rest = text;
     while !rest.is_empty() {
         let end = memchr::memchr(b'\n', rest).map_or(rest.len(), |at| at + 1);
-        let (line, behind) = rest.split_at(end);
+        let (line, rest_after) = rest.split_at(end);
         if line == b"\n" {
-            return (fields, behind);
+            return (fields, rest_after);
         }
         match (line[0], fields.last_mut()) {
             (b' ' | b'\t', Some(field)) => field.lines.extend(whole(line)),
@@ -62,7 +62,7 @@ pub fn split(text: &[u8]) -> (Vec<Field>, &[u8]) {
                 None => break,
             },
         }
-        rest = behind;
+        rest = rest_after;
     }
     (fields, rest)
 }

@@ -1,16 +1,27 @@
 //! The program `submit`: writes one message to the spool, as a router does.
 //!
-//! It does not route the message: the caller chooses the channel and, if needed, the host.
+//! This crate decides which header lines a message lacks, which addresses it is for, and how both
+//! become a control file. It does not route: the caller chooses the channel and, if needed, the
+//! host. How files get into the spool safely is the spool's matter.
+//!
+//! It must not know the scheduler or its configuration: it sends the name of the message to a
+//! socket, and the scheduler finds the message without that, too.
+//!
+//! Begin with [`Submission::compose`].
+
+#![warn(unreachable_pub)]
+
+mod options;
+
+mod message;
 
 mod address;
 mod header;
-mod message;
-mod options;
 
-pub use options::Options;
+pub use message::SubmitError;
+pub use options::SubmitOptions;
 
 use message::Message;
-pub use message::Unsendable;
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 use zsched_command_line::USAGE;
@@ -22,11 +33,11 @@ use zsched_spool::{HashLevel, Spool, SpoolName};
 use zsched_sys as sys;
 
 /// Exit status for a message that cannot be used (`EX_DATAERR`).
-const BAD_MESSAGE: i32 = 65;
+const EXIT_BAD_MESSAGE: i32 = 65;
 /// Exit status for other errors, which may be temporary.
-const TROUBLE: i32 = 1;
+const EXIT_FAILURE: i32 = 1;
 /// User id of `nobody`, with whose rights recipients are delivered to.
-const NOBODY: i64 = 65534;
+const NOBODY_UID: i64 = 65534;
 
 /// Why the message was not submitted.
 #[derive(Debug)]
@@ -43,33 +54,33 @@ impl Failure {
 
 impl From<io::Error> for Failure {
     fn from(error: io::Error) -> Failure {
-        Failure::new(TROUBLE, error.to_string())
+        Failure::new(EXIT_FAILURE, error.to_string())
     }
 }
 
 /// Runs the program. Returns the exit status.
-pub fn main(options: &Options) -> i32 {
+pub fn main(options: &SubmitOptions) -> i32 {
     match run(options) {
         Ok(()) => 0,
         Err(Failure { status, reason }) => {
-            say(&reason);
+            print_error(&reason);
             status
         }
     }
 }
 
 /// Prints a message on standard error.
-fn say(text: &str) {
-    printable::complain("submit", text);
+fn print_error(text: &str) {
+    printable::print_error("submit", text);
 }
 
-fn run(options: &Options) -> Result<(), Failure> {
+fn run(options: &SubmitOptions) -> Result<(), Failure> {
     options.check().map_err(|reason| Failure::new(USAGE, reason))?;
     let zenv = options.zenv.as_ref().map(|path| Zenv::read(path)).transpose()?.unwrap_or_default();
     let postoffice = options.postoffice.clone();
     let postoffice = postoffice.or_else(|| zenv.get("POSTOFFICE").map(PathBuf::from));
     let postoffice =
-        postoffice.ok_or_else(|| Failure::new(USAGE, "where is the spool? -P or -Z"))?;
+        postoffice.ok_or_else(|| Failure::new(USAGE, "no spool given: use -P or -Z"))?;
     let submitter = Submitter {
         spool: Spool::new(&postoffice),
         level: level(zenv.get("SCHEDULERDIRHASH"), options.hash),
@@ -77,21 +88,25 @@ fn run(options: &Options) -> Result<(), Failure> {
     };
     let mut text = Vec::new();
     io::stdin().read_to_end(&mut text)?;
-    let letter = Letter::compose(&text, options)
-        .map_err(|reason| Failure::new(BAD_MESSAGE, reason.to_string()))?;
-    let in_spool = |error| Failure::new(TROUBLE, format!("{}: {error}", postoffice.display()));
-    let submitted =
-        submitter.submit_urgent(&letter.text, &letter.id, vec![letter.group], options.priority);
+    let submission = Submission::compose(&text, options)
+        .map_err(|reason| Failure::new(EXIT_BAD_MESSAGE, reason.to_string()))?;
+    let in_spool = |error| Failure::new(EXIT_FAILURE, format!("{}: {error}", postoffice.display()));
+    let submitted = submitter.submit_with_priority(
+        &submission.text,
+        &submission.id,
+        vec![submission.group],
+        options.priority,
+    );
     let name = submitted.map_err(in_spool)?;
     // The message is in the spool and will be delivered. Errors from here on must not make the
     // caller submit it again.
-    tell(&submitter, &notify_socket(&zenv, &postoffice), &name);
+    announce(&submitter, &notify_socket(&zenv, &postoffice), &name);
     Ok(())
 }
 
 /// The parts of a message for the spool.
 #[derive(Debug)]
-pub struct Letter {
+pub struct Submission {
     /// The message: headers, empty line, body.
     pub text: Vec<u8>,
     /// Its Message-ID.
@@ -100,13 +115,13 @@ pub struct Letter {
     pub group: Group,
 }
 
-impl Letter {
+impl Submission {
     /// Composes the message from standard input and the command line.
     ///
-    /// The options must have been [checked](Options::check).
-    pub fn compose(text: &[u8], options: &Options) -> Result<Letter, Unsendable> {
+    /// The options must have been [checked](SubmitOptions::check).
+    pub fn compose(text: &[u8], options: &SubmitOptions) -> Result<Submission, SubmitError> {
         let message = Message::new(text, options)?;
-        Ok(Letter {
+        Ok(Submission {
             text: message.text(),
             id: message.id(),
             group: Group {
@@ -123,13 +138,13 @@ impl Letter {
 }
 
 /// Notifies the scheduler, and prints the name of the message for the caller.
-fn tell(submitter: &Submitter, socket: &Path, name: &SpoolName) {
+fn announce(submitter: &Submitter, socket: &Path, name: &SpoolName) {
     if let Err(error) = submitter.notify(socket, name) {
-        say(&format!("{name} is queued; the scheduler will find it by itself: {error}"));
+        print_error(&format!("{name} is queued; the scheduler will find it by itself: {error}"));
     }
     let mut output = io::stdout();
     if let Err(error) = writeln!(output, "{name}").and_then(|()| output.flush()) {
-        say(&format!("{name} is queued, but its name cannot be printed: {error}"));
+        print_error(&format!("{name} is queued, but its name cannot be printed: {error}"));
     }
 }
 
@@ -162,13 +177,13 @@ fn error_sender() -> Address {
     Address::new("error", "<>", "<>", i64::from(sys::users::real_user()))
 }
 
-fn recipient(options: &Options, user: &str) -> Recipient {
+fn recipient(options: &SubmitOptions, user: &str) -> Recipient {
     let domain = user.rsplit_once('@').map_or("", |(_, domain)| domain);
     let default = if options.channel == "local" { "" } else { domain };
     let host = options.host.as_deref().unwrap_or(default);
     let notify = options.notify.as_ref().map(|when| format!("NOTIFY={}", when.to_uppercase()));
     Recipient {
-        address: Address::new(&options.channel, host, user, NOBODY),
+        address: Address::new(&options.channel, host, user, NOBODY_UID),
         notify: notify.unwrap_or_default(),
     }
 }

@@ -2,18 +2,18 @@
 //!
 //! Required headers are added, and Bcc headers are removed.
 
-use super::address::{BadList, addresses};
+use super::address::{AddressListError, addresses};
 use super::header::{Field, split};
-use super::options::Options;
+use super::options::SubmitOptions;
 use jiff::Zoned;
 use std::collections::HashSet;
 
 /// Sender in the From header of a message with a null sender.
-const NOBODY: &str = "MAILER-DAEMON";
+const NULL_SENDER: &str = "MAILER-DAEMON";
 
 /// A message and its recipients.
 #[derive(Debug)]
-pub struct Message {
+pub(crate) struct Message {
     fields: Vec<Field>,
     body: Vec<u8>,
     /// Envelope recipients, without duplicates.
@@ -22,20 +22,20 @@ pub struct Message {
 
 /// Why a message cannot be submitted.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Unsendable {
+pub enum SubmitError {
     /// A header that lists recipients cannot be parsed.
     #[error("the {0} header cannot be read: {1}")]
-    Header(String, BadList),
+    Header(String, AddressListError),
     /// Neither the command line nor a header names a recipient.
-    #[error("it is for nobody")]
+    #[error("it has no recipients")]
     NoRecipient,
 }
 
 impl Message {
     /// Creates a message from the text on standard input.
-    pub fn new(text: &[u8], options: &Options) -> Result<Message, Unsendable> {
+    pub(crate) fn new(text: &[u8], options: &SubmitOptions) -> Result<Message, SubmitError> {
         let text = with_line_feeds(text);
-        let (mut fields, body) = split(behind_mbox_line(&text));
+        let (mut fields, body) = split(skip_mbox_line(&text));
         let mut recipients: Vec<String> = options.recipients().map(str::to_string).collect();
         let shown = recipients.join(", ");
         if options.recipients_in_headers {
@@ -44,7 +44,7 @@ impl Message {
         let mut known = HashSet::new();
         recipients.retain(|recipient| known.insert(recipient.clone()));
         if recipients.is_empty() {
-            return Err(Unsendable::NoRecipient);
+            return Err(SubmitError::NoRecipient);
         }
         let count = fields.len();
         fields.retain(|field| !field.is("Bcc") && !field.is("Resent-Bcc"));
@@ -55,43 +55,43 @@ impl Message {
     }
 
     /// Adds required headers that are missing.
-    fn complete(&mut self, options: &Options, shown_recipients: &str) {
+    fn complete(&mut self, options: &SubmitOptions, shown_recipients: &str) {
         let now = Zoned::now();
         let unique = format!("{}.{}", now.strftime("%Y%m%d%H%M%S%f"), std::process::id());
-        self.add_unless_there("From", &from(options));
+        self.add_if_missing("From", &from(options));
         if !self.has("Cc") {
-            self.add_unless_there("To", shown_recipients);
+            self.add_if_missing("To", shown_recipients);
         }
         if let Ok(date) = jiff::fmt::rfc2822::to_string(&now) {
-            self.add_unless_there("Date", &date);
+            self.add_if_missing("Date", &date);
         }
-        self.add_unless_there("Message-ID", &format!("<{unique}@localhost>"));
+        self.add_if_missing("Message-ID", &format!("<{unique}@localhost>"));
     }
 
     fn has(&self, name: &str) -> bool {
         self.fields.iter().any(|field| field.is(name))
     }
 
-    fn add_unless_there(&mut self, name: &str, value: &str) {
+    fn add_if_missing(&mut self, name: &str, value: &str) {
         if !self.has(name) {
             self.fields.push(Field::new(name, value));
         }
     }
 
     /// Returns its id in logs: the Message-ID, on one line.
-    pub fn id(&self) -> String {
+    pub(crate) fn id(&self) -> String {
         let field = self.fields.iter().find(|field| field.is("Message-ID"));
         let value = String::from_utf8_lossy(field.map_or(b"", Field::value));
         value.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
     }
 
     /// Returns the header lines.
-    pub fn headers(&self) -> Vec<u8> {
+    pub(crate) fn headers(&self) -> Vec<u8> {
         self.fields.iter().flat_map(Field::lines).copied().collect()
     }
 
     /// Returns the whole message.
-    pub fn text(&self) -> Vec<u8> {
+    pub(crate) fn text(&self) -> Vec<u8> {
         [&self.headers(), &b"\n"[..], &self.body].concat()
     }
 }
@@ -109,7 +109,7 @@ fn with_line_feeds(text: &[u8]) -> Vec<u8> {
 }
 
 /// Skips the `From ` line of a message that was copied from an mbox file.
-fn behind_mbox_line(text: &[u8]) -> &[u8] {
+fn skip_mbox_line(text: &[u8]) -> &[u8] {
     let is_line = text.starts_with(b"From ") || text.starts_with(b">From ");
     match memchr::memchr(b'\n', text) {
         Some(end) if is_line => &text[end + 1..],
@@ -120,7 +120,7 @@ fn behind_mbox_line(text: &[u8]) -> &[u8] {
 /// Returns the recipients in the headers.
 ///
 /// If there are Resent- headers, only those are used.
-fn recipients_in(fields: &[Field]) -> Result<Vec<String>, Unsendable> {
+fn recipients_in(fields: &[Field]) -> Result<Vec<String>, SubmitError> {
     const FIRST: [&str; 3] = ["To", "Cc", "Bcc"];
     const RESENT: [&str; 3] = ["Resent-To", "Resent-Cc", "Resent-Bcc"];
     let is_one = |names: [&str; 3], field: &Field| names.iter().any(|name| field.is(name));
@@ -129,15 +129,15 @@ fn recipients_in(fields: &[Field]) -> Result<Vec<String>, Unsendable> {
     let mut found = Vec::new();
     for name in names {
         for field in fields.iter().filter(|field| field.is(name)) {
-            let unreadable = |why| Unsendable::Header(name.to_string(), why);
+            let unreadable = |why| SubmitError::Header(name.to_string(), why);
             found.append(&mut addresses(field.value()).map_err(unreadable)?);
         }
     }
     Ok(found)
 }
 
-fn from(options: &Options) -> String {
-    let sender = options.sender().unwrap_or(NOBODY);
+fn from(options: &SubmitOptions) -> String {
+    let sender = options.sender().unwrap_or(NULL_SENDER);
     match options.full_name.as_deref() {
         None | Some("") => sender.to_string(),
         Some(name) => format!("{} <{sender}>", phrase(name)),
@@ -158,8 +158,8 @@ mod tests {
     use super::*;
     use clap::Parser;
 
-    fn message(arguments: &[&str], text: &[u8]) -> Result<Message, Unsendable> {
-        let options = Options::parse_from([&["submit"], arguments].concat());
+    fn message(arguments: &[&str], text: &[u8]) -> Result<Message, SubmitError> {
+        let options = SubmitOptions::parse_from([&["submit"], arguments].concat());
         Message::new(text, &options)
     }
 
@@ -234,7 +234,7 @@ mod tests {
     #[test]
     fn message_without_recipient_is_refused() {
         for text in [&b"Subject: x\n\nTo: a@x\n"[..], b"To: undisclosed-recipients:;\n\n", b""] {
-            assert_eq!(message(&["-t"], text).expect_err("nobody"), Unsendable::NoRecipient);
+            assert_eq!(message(&["-t"], text).expect_err("nobody"), SubmitError::NoRecipient);
         }
         let torn = message(&["-t"], b"To: alice bob\n\n").expect_err("no list");
         assert!(torn.to_string().starts_with("the To header cannot be read: "), "{torn}");

@@ -6,8 +6,8 @@ use std::path::PathBuf;
 /// Put a message, read from standard input, into the scheduler's spool
 #[derive(Parser, Clone, Debug)]
 #[command(name = "submit", version)]
-pub struct Options {
-    /// Who it is from; `<>` or nothing for nobody
+pub struct SubmitOptions {
+    /// Sender address; `<>` or empty for the null sender
     #[arg(short = 'f', long = "from", value_name = "ADDRESS", default_value = "postmaster")]
     from: String,
 
@@ -19,24 +19,24 @@ pub struct Options {
     #[arg(short = 'c', long = "channel", default_value = "local")]
     pub channel: String,
 
-    /// The next host; by default none for the channel local, else what is behind the @ of each
+    /// The next host; by default none for the channel local, else what follows the @ of each
     /// recipient
     #[arg(short = 'n', long = "next-host", value_name = "HOST")]
     pub host: Option<String>,
 
-    /// When the sender wants to hear of it: NEVER, or of SUCCESS, FAILURE, DELAY
+    /// Reports to the sender: NEVER, or any of SUCCESS, FAILURE, DELAY
     #[arg(short = 'N', long = "notify", value_name = "WHEN")]
     pub notify: Option<String>,
 
-    /// How urgent it is: 0 first, 9 last
+    /// Priority: 0 first, 9 last
     #[arg(long = "priority", value_name = "0-9", value_parser = clap::value_parser!(u8).range(0..=9))]
     pub priority: Option<u8>,
 
-    /// Also send it to those in its To, Cc and Bcc headers
+    /// Also send it to the addresses in its To, Cc and Bcc headers
     #[arg(short = 't')]
     pub recipients_in_headers: bool,
 
-    /// A line with only a dot does not end the message; it never does
+    /// Ignored: a line with only a dot never ends the message
     #[arg(short = 'i')]
     _dots: bool,
 
@@ -48,7 +48,7 @@ pub struct Options {
     #[arg(short = 'b', value_name = "MODE", value_parser = ["m"])]
     _mode: Option<String>,
 
-    /// The ZENV file that says where the spool is
+    /// ZENV file, which names the spool
     #[arg(short = 'Z', long = "zenv", value_name = "FILE")]
     pub zenv: Option<PathBuf>,
 
@@ -60,13 +60,13 @@ pub struct Options {
     #[arg(short = 'H', long = "hash", action = ArgAction::Count)]
     pub hash: u8,
 
-    /// Who it is for
+    /// Recipient addresses
     #[arg(required_unless_present = "recipients_in_headers", value_name = "RECIPIENT")]
     recipients: Vec<String>,
 }
 
-impl Options {
-    /// Returns the envelope sender; `None` if nobody gets error reports.
+impl SubmitOptions {
+    /// Returns the envelope sender; `None` for the null sender.
     pub fn sender(&self) -> Option<&str> {
         Some(without_brackets(&self.from)).filter(|sender| !sender.is_empty())
     }
@@ -86,12 +86,12 @@ impl Options {
             ("name", self.full_name.as_ref()),
             ("channel", Some(&self.channel)),
             ("host", self.host.as_ref()),
-            ("notification wish", self.notify.as_ref()),
+            ("notify value", self.notify.as_ref()),
         ];
         let recipients = self.recipients.iter().map(|recipient| ("recipient", Some(recipient)));
         for (what, text) in texts.into_iter().chain(recipients) {
             if let Some(text) = text.filter(|text| text.contains(char::is_control)) {
-                return Err(format!("the {what} {text:?} has control characters in it"));
+                return Err(format!("the {what} {text:?} contains control characters"));
             }
         }
         if self.channel.is_empty() || self.recipients().any(str::is_empty) {
@@ -99,10 +99,10 @@ impl Options {
         }
         // Agents compare channels byte by byte, and the scheduler keeps them in lower case.
         if self.channel.chars().any(|c| c.is_whitespace() || c.is_uppercase()) {
-            return Err(format!("the channel {:?} is no word in lower case", self.channel));
+            return Err(format!("the channel {:?} is not a word in lower case", self.channel));
         }
         match &self.notify {
-            Some(when) if !is_wish(when) => Err(format!(
+            Some(when) if !is_notify_value(when) => Err(format!(
                 "-N {when}: NEVER, or some of SUCCESS, FAILURE and DELAY with commas between"
             )),
             _ => Ok(()),
@@ -115,7 +115,7 @@ fn without_brackets(address: &str) -> &str {
 }
 
 /// Returns true if the text is a valid value for `NOTIFY=` (RFC 3461, 4.1).
-fn is_wish(text: &str) -> bool {
+fn is_notify_value(text: &str) -> bool {
     let is_event = |word: &str| {
         ["SUCCESS", "FAILURE", "DELAY"].iter().any(|event| word.eq_ignore_ascii_case(event))
     };
@@ -126,8 +126,8 @@ fn is_wish(text: &str) -> bool {
 mod tests {
     use super::*;
 
-    fn options(arguments: &[&str]) -> Options {
-        Options::try_parse_from([&["submit"], arguments].concat()).expect("options")
+    fn options(arguments: &[&str]) -> SubmitOptions {
+        SubmitOptions::try_parse_from([&["submit"], arguments].concat()).expect("options")
     }
 
     #[test]
@@ -140,7 +140,7 @@ mod tests {
         assert!(options(&["-t"]).recipients().next().is_none());
         for wrong in [&["-bs", "x"][..], &["-x", "y"], &[]] {
             let arguments = [&["submit"], wrong].concat();
-            assert!(Options::try_parse_from(arguments).is_err(), "{wrong:?}");
+            assert!(SubmitOptions::try_parse_from(arguments).is_err(), "{wrong:?}");
         }
     }
 

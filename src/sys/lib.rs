@@ -15,6 +15,7 @@ mod peer;
 mod process;
 mod rename;
 mod same_file;
+#[cfg(feature = "signals")]
 mod signals;
 pub mod users;
 
@@ -34,6 +35,7 @@ pub use process::{
 };
 pub use rename::rename_new;
 pub use same_file::{file_identity, leads_to};
+#[cfg(feature = "signals")]
 pub use signals::Signals;
 pub use users::{Account, find_account};
 

@@ -6,11 +6,11 @@ pub enum Destination {
     /// The mailbox of this user, if there is one.
     User(String),
     /// `/dev/null`, which routers use for recipients that get nothing.
-    Nowhere,
+    Discard,
     /// A file or a program, to which this agent does not deliver.
     Unsupported,
     /// A name that no user can have.
-    Nobody,
+    NoSuchName,
 }
 
 /// Parses an address: `user`, `user@domain`, `user+detail@domain` or `"user"@domain`.
@@ -18,15 +18,19 @@ pub enum Destination {
 /// Also accepts what a router makes of an alias: `/a/file`, `|a program`.
 pub fn destination(address: &[u8]) -> Destination {
     let Ok(address) = std::str::from_utf8(address) else {
-        return Destination::Nobody;
+        return Destination::NoSuchName;
     };
     let local = unquote(local_part(address));
     match local.as_bytes() {
-        b"/dev/null" => Destination::Nowhere,
+        b"/dev/null" => Destination::Discard,
         [b'/' | b'|' | b':', ..] => Destination::Unsupported,
         _ => {
             let user = local.split_once('+').map_or(&*local, |(user, _detail)| user);
-            if is_file_name(user) { Destination::User(user.into()) } else { Destination::Nobody }
+            if is_file_name(user) {
+                Destination::User(user.into())
+            } else {
+                Destination::NoSuchName
+            }
         }
     }
 }
@@ -114,9 +118,9 @@ mod tests {
             "a\tb",
             "a\x7fb",
         ] {
-            assert_eq!(destination(address.as_bytes()), Destination::Nobody, "{address:?}");
+            assert_eq!(destination(address.as_bytes()), Destination::NoSuchName, "{address:?}");
         }
-        assert_eq!(destination(b"b\xe9b"), Destination::Nobody);
+        assert_eq!(destination(b"b\xe9b"), Destination::NoSuchName);
     }
 
     #[test]
@@ -134,7 +138,7 @@ mod tests {
 
     #[test]
     fn files_and_programs_are_unsupported() {
-        assert_eq!(destination(b"/dev/null"), Destination::Nowhere);
+        assert_eq!(destination(b"/dev/null"), Destination::Discard);
         for address in
             ["/tmp/file", "\"|/bin/prog -x\"@host", "|prog", ":include:/list", "/dev/null2"]
         {

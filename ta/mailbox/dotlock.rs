@@ -3,9 +3,9 @@
 //! The lock is made by giving a complete file a second name, which is atomic. A lock that a crash
 //! has left behind is broken, see [`stale`](crate::stale).
 
-use crate::lock_text::{Append, Here};
+use crate::lock_text::{Append, SystemId};
+use crate::mailbox_error::MailboxError;
 use crate::stale::break_lock;
-use crate::trouble::Trouble;
 use crate::wait::Wait;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, ErrorKind, Write};
@@ -18,7 +18,7 @@ use zsched_sys as sys;
 ///
 /// A delivery takes some milliseconds, a reader that rewrites a large mailbox seconds.
 const FIRST_PAUSE: Duration = Duration::from_millis(5);
-const LONGEST_PAUSE: Duration = Duration::from_millis(200);
+const MAX_PAUSE: Duration = Duration::from_millis(200);
 
 /// A lock held by this agent, which is released when the value is dropped.
 #[derive(Debug)]
@@ -33,14 +33,14 @@ pub struct DotLock {
 
 impl DotLock {
     /// Locks `mailbox`, waiting for other programs as long as `wait` lasts.
-    pub fn take(mailbox: &Path, wait: Wait<'_>) -> Result<DotLock, Trouble> {
+    pub fn take(mailbox: &Path, wait: Wait<'_>) -> Result<DotLock, MailboxError> {
         let mut path = mailbox.to_path_buf().into_os_string();
         path.push(".lock");
         let path = PathBuf::from(path);
         match lock(&path, mailbox, wait) {
             Ok(Some(lock)) => Ok(lock),
-            Ok(None) => Err(Trouble::Locked(path)),
-            Err(error) => Err(Trouble::System("cannot lock the mailbox", error)),
+            Ok(None) => Err(MailboxError::Locked(path)),
+            Err(error) => Err(MailboxError::System("cannot lock the mailbox", error)),
         }
     }
 
@@ -68,8 +68,8 @@ impl Drop for DotLock {
 }
 
 fn lock(path: &Path, mailbox: &Path, wait: Wait<'_>) -> io::Result<Option<DotLock>> {
-    let here = Here::find();
-    let ours = Candidate::create(path, &here)?;
+    let system = SystemId::find();
+    let ours = Candidate::create(path, &system)?;
     let mut pause = FIRST_PAUSE;
     loop {
         let linked = fs::hard_link(&ours.path, path);
@@ -85,13 +85,13 @@ fn lock(path: &Path, mailbox: &Path, wait: Wait<'_>) -> io::Result<Option<DotLoc
             Err(error) if error.kind() != ErrorKind::AlreadyExists => return Err(error),
             _ => {}
         }
-        if break_lock(path, mailbox, &here)? {
+        if break_lock(path, mailbox, &system)? {
             continue;
         }
-        if !wait.goes_on(pause) {
+        if !wait.sleep_unless_over(pause) {
             return Ok(None);
         }
-        pause = (pause * 2).min(LONGEST_PAUSE);
+        pause = (pause * 2).min(MAX_PAUSE);
     }
 }
 
@@ -104,14 +104,14 @@ struct Candidate {
 impl Candidate {
     /// The name cannot be guessed. In a world-writable folder any user could create it first
     /// otherwise.
-    fn create(lock: &Path, here: &Here) -> io::Result<Candidate> {
+    fn create(lock: &Path, system: &SystemId) -> io::Result<Candidate> {
         let host = sys::host_name()?.replace('/', "_");
         let unique = fastrand::u64(..);
         let name = format!(".lock.{}.{unique:016x}.{host}", std::process::id());
         let path = lock.with_file_name(name);
         let file = OpenOptions::new().write(true).create_new(true).mode(0o644).open(&path)?;
         let mut candidate = Candidate { path, file };
-        candidate.file.write_all(here.new_lock().as_bytes())?;
+        candidate.file.write_all(system.new_lock().as_bytes())?;
         Ok(candidate)
     }
 }
@@ -143,7 +143,7 @@ mod tests {
         let mailbox = folder.path().join("bob");
         let lock = DotLock::take(&mailbox, soon()).expect("a lock");
         assert_eq!(names(folder.path()), ["bob.lock"]);
-        let Err(Trouble::Locked(path)) = DotLock::take(&mailbox, soon()) else {
+        let Err(MailboxError::Locked(path)) = DotLock::take(&mailbox, soon()) else {
             panic!("two locks");
         };
         assert_eq!(path, folder.path().join("bob.lock"));
@@ -159,7 +159,7 @@ mod tests {
         let append = || Append { old_length: 7, opening_line: b"From a@x Sat\n".to_vec() };
         let read = || {
             let text = fs::read(folder.path().join("bob.lock")).expect("read");
-            Here::find().read(&text).append
+            SystemId::find().read(&text).append
         };
         lock.record(&append()).expect("it can be written");
         assert_eq!(read(), Some(append()));

@@ -8,8 +8,8 @@
 //! - In one that only root can write to, locks and new mailboxes are made as root. No other user
 //!   can have prepared anything there.
 
+use crate::mailbox_error::MailboxError;
 use crate::owner::Owner;
-use crate::trouble::Trouble;
 use std::fs::{self, File, Metadata};
 use std::io::{self, ErrorKind};
 use std::os::unix::fs::{MetadataExt, lchown};
@@ -39,7 +39,7 @@ impl Folder {
 
     /// Begins to act as `owner` where locks and mailboxes are made. `None` means with its own
     /// rights.
-    pub fn act_in(&self, owner: &Owner) -> Result<Option<Impersonation>, Trouble> {
+    pub fn act_in_folder(&self, owner: &Owner) -> Result<Option<Impersonation>, MailboxError> {
         let Some(account) = actor(owner).filter(|_| !self.is_for_root_only()) else {
             return Ok(None);
         };
@@ -49,7 +49,7 @@ impl Folder {
     }
 
     /// Begins to act as `owner` inside the mailbox.
-    pub fn act_inside(&self, owner: &Owner) -> Result<Option<Impersonation>, Trouble> {
+    pub fn act_in_mailbox(&self, owner: &Owner) -> Result<Option<Impersonation>, MailboxError> {
         actor(owner).map(|account| begin(account, account.gid)).transpose()
     }
 
@@ -57,16 +57,19 @@ impl Folder {
     ///
     /// A folder that the agent may not read cannot be synced. Mail is delivered anyway, since most
     /// file systems write the name of a new file when the file is synced.
-    pub fn settle(&self, mailbox: &Path, owner: &Owner) -> Result<(), Trouble> {
+    pub fn give_and_sync(&self, mailbox: &Path, owner: &Owner) -> Result<(), MailboxError> {
         if let Some(account) = actor(owner).filter(|_| self.is_for_root_only()) {
             let given = lchown(mailbox, Some(account.uid), Some(account.gid));
             given.map_err(|error| match remove(mailbox) {
-                Ok(()) => Trouble::System("cannot give the mailbox to its user", error),
-                Err(_) => Trouble::System("cannot give the mailbox to its user, nor undo", error),
+                Ok(()) => MailboxError::System("cannot give the mailbox to its user", error),
+                Err(_) => MailboxError::System(
+                    "cannot give the mailbox to its user or remove it again",
+                    error,
+                ),
             })?;
         }
         let synced = self.handle.as_ref().map_or(Ok(()), File::sync_all);
-        synced.map_err(Trouble::with("cannot sync the folder of mailboxes"))
+        synced.map_err(MailboxError::with("cannot sync the folder of mailboxes"))
     }
 
     fn is_for_root_only(&self) -> bool {
@@ -80,8 +83,8 @@ fn actor(owner: &Owner) -> Option<&Account> {
     account.filter(|_| sys::users::is_root())
 }
 
-fn begin(account: &Account, group: u32) -> Result<Impersonation, Trouble> {
-    Impersonation::begin(account, group).map_err(Trouble::with("cannot act as the user"))
+fn begin(account: &Account, group: u32) -> Result<Impersonation, MailboxError> {
+    Impersonation::begin(account, group).map_err(MailboxError::with("cannot act as the user"))
 }
 
 fn remove(mailbox: &Path) -> io::Result<()> {

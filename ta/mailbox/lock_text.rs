@@ -16,14 +16,14 @@ use std::fs;
 use zsched_sys as sys;
 
 /// Maximum number of bytes read of a lock file. An opening line contains a sender.
-pub const LONGEST: u64 = 16 * 1024;
+pub const MAX_LOCK_TEXT_LEN: u64 = 16 * 1024;
 
 /// First word of the second line.
 const MARK: &str = "zsched";
 
 /// The maker of a lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Maker {
+pub enum LockMaker {
     /// A `mailbox` agent on this host.
     Agent(u32),
     /// Another program, probably on this host.
@@ -44,7 +44,7 @@ pub struct Append {
 /// The contents of a lock file.
 #[derive(Debug, PartialEq, Eq)]
 pub struct LockText {
-    pub maker: Maker,
+    pub maker: LockMaker,
     /// The append in progress.
     ///
     /// It is used only if the maker was an agent on this host since its boot.
@@ -53,19 +53,19 @@ pub struct LockText {
 
 /// The identity of this system and of its boot: the second line of its locks.
 #[derive(Clone, Debug)]
-pub struct Here {
+pub struct SystemId {
     line: Option<String>,
 }
 
-impl Here {
+impl SystemId {
     /// Determines the identity. Without one, locks name only the pid of their makers.
-    pub fn find() -> Here {
+    pub fn find() -> SystemId {
         let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").ok();
         let line = boot.and_then(|boot| {
             let host = sys::host_name().ok()?;
             Some(format!("{MARK} {host} {}", boot.trim()))
         });
-        Here { line }
+        SystemId { line }
     }
 
     /// The text of a new lock.
@@ -87,9 +87,9 @@ impl Here {
         let second = next().unwrap_or_default().trim_end();
         let (is_agents, is_here, is_now) = self.compare(second);
         let maker = match pid {
-            Some(pid) if is_here => Maker::Agent(pid),
-            Some(pid) if !is_agents => Maker::Program(pid),
-            _ => Maker::Unknown,
+            Some(pid) if is_here => LockMaker::Agent(pid),
+            Some(pid) if !is_agents => LockMaker::Program(pid),
+            _ => LockMaker::Unknown,
         };
         let append = lines.next().filter(|_| is_now).and_then(Append::parse);
         LockText { maker, append }
@@ -128,26 +128,30 @@ impl Append {
 mod tests {
     use super::*;
 
-    fn here() -> Here {
-        Here { line: Some("zsched a.test 2a8f".to_string()) }
+    fn system() -> SystemId {
+        SystemId { line: Some("zsched a.test 2a8f".to_string()) }
     }
 
     #[test]
     fn makers_of_locks_are_distinguished() {
         for (text, maker) in [
-            ("", Maker::Unknown),
-            ("0", Maker::Unknown),
-            ("nonsense\n", Maker::Unknown),
-            ("-7\n", Maker::Unknown),
-            ("7", Maker::Program(7)),
-            ("  7 host\n", Maker::Program(7)),
-            ("7\nmore\n", Maker::Program(7)),
-            ("7\nzsched a.test 2a8f\n", Maker::Agent(7)),
-            ("7\nzsched a.test before\n", Maker::Agent(7)),
-            ("7\nzsched b.test 2a8f\n", Maker::Unknown),
-            ("0\nzsched a.test 2a8f\n", Maker::Unknown),
+            ("", LockMaker::Unknown),
+            ("0", LockMaker::Unknown),
+            ("nonsense\n", LockMaker::Unknown),
+            ("-7\n", LockMaker::Unknown),
+            ("7", LockMaker::Program(7)),
+            ("  7 host\n", LockMaker::Program(7)),
+            ("7\nmore\n", LockMaker::Program(7)),
+            ("7\nzsched a.test 2a8f\n", LockMaker::Agent(7)),
+            ("7\nzsched a.test before\n", LockMaker::Agent(7)),
+            ("7\nzsched b.test 2a8f\n", LockMaker::Unknown),
+            ("0\nzsched a.test 2a8f\n", LockMaker::Unknown),
         ] {
-            assert_eq!(here().read(text.as_bytes()), LockText { maker, append: None }, "{text:?}");
+            assert_eq!(
+                system().read(text.as_bytes()),
+                LockText { maker, append: None },
+                "{text:?}"
+            );
         }
     }
 
@@ -158,7 +162,7 @@ mod tests {
             let line = append.line();
             [b"7\n", second.as_bytes(), b"\n", &line[..line.len() - end]].concat()
         };
-        let read = |text: Vec<u8>| here().read(&text).append;
+        let read = |text: Vec<u8>| system().read(&text).append;
         assert_eq!(read(text("zsched a.test 2a8f", 0)).as_ref(), Some(&append));
         assert_eq!(read(text("zsched a.test 2a8f", 1)), None);
         assert_eq!(read(text("zsched a.test before", 0)), None);
@@ -168,10 +172,10 @@ mod tests {
 
     #[test]
     fn written_lock_is_parsed_unchanged() {
-        let here = Here::find();
-        let ours = here.read(here.new_lock().as_bytes()).maker;
+        let system = SystemId::find();
+        let ours = system.read(system.new_lock().as_bytes()).maker;
         assert!(
-            matches!(ours, Maker::Agent(pid) | Maker::Program(pid) if pid == std::process::id())
+            matches!(ours, LockMaker::Agent(pid) | LockMaker::Program(pid) if pid == std::process::id())
         );
     }
 }

@@ -4,8 +4,8 @@
 //! see all of it or nothing.
 
 use crate::letter::Letter;
+use crate::mailbox_error::MailboxError;
 use crate::owner::Owner;
-use crate::trouble::Trouble;
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, BufWriter, ErrorKind, Write};
 use std::os::fd::AsRawFd;
@@ -18,7 +18,7 @@ use zsched_sys as sys;
 const BUFFER: usize = 64 * 1024;
 
 /// Creates an empty mailbox, unless it exists.
-pub fn create(path: &Path) -> Result<(), Trouble> {
+pub fn create(path: &Path) -> Result<(), MailboxError> {
     make_folder(path).map(drop)
 }
 
@@ -33,13 +33,14 @@ pub struct Maildir {
 
 impl Maildir {
     /// Opens the mailbox of `owner`.
-    pub fn open(path: &Path, owner: &Owner) -> Result<Maildir, Trouble> {
+    pub fn open(path: &Path, owner: &Owner) -> Result<Maildir, MailboxError> {
         let flags = libc::O_DIRECTORY | libc::O_NOFOLLOW | libc::O_NONBLOCK;
         let folder = OpenOptions::new().read(true).custom_flags(flags).open(path);
-        let folder = folder.map_err(Trouble::with("cannot open the mailbox"))?;
-        let metadata = folder.metadata().map_err(Trouble::with("cannot examine the mailbox"))?;
+        let folder = folder.map_err(MailboxError::with("cannot open the mailbox"))?;
+        let metadata =
+            folder.metadata().map_err(MailboxError::with("cannot examine the mailbox"))?;
         if !owner.may_own(metadata.uid()) {
-            return Err(Trouble::Unusable("the mailbox belongs to somebody else"));
+            return Err(MailboxError::Unusable("the mailbox belongs to another user"));
         }
         let by_descriptor = PathBuf::from(format!("/proc/self/fd/{}", folder.as_raw_fd()));
         let path = if by_descriptor.exists() { by_descriptor } else { path.to_path_buf() };
@@ -47,15 +48,15 @@ impl Maildir {
     }
 
     /// Delivers `letter`. Missing folders in the mailbox are created.
-    pub fn deliver(&self, letter: &Letter<'_>) -> Result<(), Trouble> {
+    pub fn deliver(&self, letter: &Letter<'_>) -> Result<(), MailboxError> {
         let mut has_new_folders = false;
         for name in ["tmp", "new", "cur"] {
             has_new_folders |= make_folder(&self.path.join(name))?;
         }
         if has_new_folders {
-            self.folder.sync_all().map_err(Trouble::with("cannot sync the mailbox"))?;
+            self.folder.sync_all().map_err(MailboxError::with("cannot sync the mailbox"))?;
         }
-        self.write(letter).map_err(Trouble::with("cannot copy the message to the mailbox"))
+        self.write(letter).map_err(MailboxError::with("cannot copy the message to the mailbox"))
     }
 
     fn write(&self, letter: &Letter<'_>) -> io::Result<()> {
@@ -82,11 +83,11 @@ impl Maildir {
 }
 
 /// Creates a folder, unless it exists. Returns true if it was created.
-fn make_folder(path: &Path) -> Result<bool, Trouble> {
+fn make_folder(path: &Path) -> Result<bool, MailboxError> {
     match DirBuilder::new().mode(0o700).create(path) {
         Ok(()) => Ok(true),
         Err(error) if error.kind() == ErrorKind::AlreadyExists => Ok(false),
-        Err(error) => Err(Trouble::System("cannot create the mailbox", error)),
+        Err(error) => Err(MailboxError::System("cannot create the mailbox", error)),
     }
 }
 

@@ -2,31 +2,36 @@
 //!
 //! The steps for one recipient are: find the user ([`address`]), find the owner of the mailbox
 //! ([`owner`], [`accounts`]), compose the letter ([`letter`]), and store it. [`store`] uses the
-//! [`folder`] of all mailboxes and remembers [`busy`] ones. It delivers to a [`maildir`], or to an
-//! [`mbox`] with [`quoting`] and a [`dotlock`]. After any error the letter is not in the mailbox
-//! and the recipient is deferred. Only a recipient that cannot exist fails.
+//! [`folder`] of all mailboxes, and does not wait long for one that was locked a moment ago
+//! ([`lock_backoff`]). It delivers to a [`maildir`], or to an [`mbox`] with [`quoting`] and a
+//! [`dotlock`]. After any error the letter is not in the mailbox and the recipient is deferred. Only
+//! a recipient that cannot exist fails.
 //!
 //! An agent that is killed while appending to an mbox file leaves a lock that says so
 //! ([`lock_text`]). The next agent breaks the lock ([`stale`]), and removes the partial letter
-//! ([`remains`]).
+//! ([`undo_partial`]).
+
+mod options;
 
 mod accounts;
 mod address;
-mod busy;
-mod dotlock;
+mod owner;
+
 mod folder;
 mod letter;
-mod lock_text;
+mod lock_backoff;
+mod mailbox_error;
+mod store;
+mod wait;
+
 mod maildir;
 mod mbox;
-mod options;
-mod owner;
 mod quoting;
-mod remains;
+
+mod dotlock;
+mod lock_text;
 mod stale;
-mod store;
-mod trouble;
-mod wait;
+mod undo_partial;
 
 use address::Destination;
 use letter::Letter;
@@ -34,11 +39,11 @@ use options::Options;
 use owner::{NotFound, Users};
 use std::process::ExitCode;
 use store::Store;
-use zsched_agent::{Delivery, Message, Outcome, Verdict};
+use zsched_agent::{Delivery, Halt, Job, Message, Outcome, Verdict};
 use zsched_spool::processes;
 
 /// Exit status for invalid options (`EX_USAGE` of `sysexits.h`).
-const USAGE: u8 = 64;
+const EX_USAGE: u8 = 64;
 
 fn main() -> ExitCode {
     let options: Options = zsched_command_line::parse();
@@ -47,14 +52,18 @@ fn main() -> ExitCode {
         Ok(store) => store,
         Err(why) => {
             eprintln!("mailbox: {why}");
-            return ExitCode::from(USAGE);
+            return ExitCode::from(EX_USAGE);
         }
     };
     processes::remember_boot_time();
     zsched_agent::serve("mailbox", &options.scope.scope("local"), |job| {
-        let message = job.message()?;
-        job.each(|delivery| deliver(delivery, &message, &users, &mut store))
+        deliver_all(job, &users, &mut store)
     })
+}
+
+fn deliver_all(job: &mut Job<'_>, users: &Users, store: &mut Store) -> Result<(), Halt> {
+    let message = job.message()?;
+    job.deliver_each(|delivery| deliver(delivery, &message, users, store))
 }
 
 fn deliver(
@@ -64,25 +73,26 @@ fn deliver(
     store: &mut Store,
 ) -> Outcome {
     let name = match address::destination(delivery.user()) {
-        Destination::Nowhere => return delivered("discarded"),
+        Destination::Discard => return delivered("discarded"),
         Destination::Unsupported => {
             return failed("5.3.3", "cannot deliver to files and programs");
         }
-        Destination::Nobody => return failed("5.1.1", "no such user"),
+        Destination::NoSuchName => return failed("5.1.1", "no such user"),
         Destination::User(name) => name,
     };
     let owner = match users.find(&name, store) {
         Ok(owner) => owner,
         Err(NotFound::NoSuchUser) => {
-            return failed("5.1.1", "no such user").says(format!("there is no user {name} here"));
+            return failed("5.1.1", "no such user")
+                .with_text(format!("there is no user {name} here"));
         }
         Err(NotFound::Unknown(error)) => {
-            return Outcome::system_trouble("cannot look up the user", &error);
+            return Outcome::system_error("cannot look up the user", &error);
         }
     };
     match store.deliver(&owner, &Letter { delivery, message }) {
         Ok(()) => delivered("delivered to the mailbox"),
-        Err(trouble) => trouble.outcome(),
+        Err(error) => error.outcome(),
     }
 }
 
@@ -92,4 +102,48 @@ fn delivered(comment: &'static str) -> Outcome {
 
 fn failed(status: &'static str, comment: &'static str) -> Outcome {
     Outcome::new(Verdict::Failed, status, 550, comment)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::Parser;
+    use std::fs;
+    use zsched_agent::Scope;
+    use zsched_agent::testing::TestJob;
+
+    const CONTROL_FILE: &str = "\
+@ 0x00000007
+i 7
+o 0
+s local - alice@x 0
+r           local - bob 0
+r           local - ../bob 0
+r           local - |program 0
+r           local - /dev/null 0
+m
+Subject: test
+
+";
+
+    #[test]
+    fn outcome_depends_on_address() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().to_str().expect("text");
+        let options = Options::parse_from(["mailbox", "-u", "-d", path]);
+        let (users, mut store) = (options.users(), options.store().expect("a store"));
+        let run = TestJob::new(CONTROL_FILE)
+            .with_body("body\n")
+            .run(&Scope::channel("local"), |job| deliver_all(job, &users, &mut store));
+        let status = |user: &str| run.report(user).status.as_str();
+        assert_eq!((status("bob"), status("/dev/null")), ("ok3", "ok3"));
+        assert_eq!((status("../bob"), status("|program")), ("error2", "error2"));
+        let statuses: Vec<&str> = run.notes.iter().map(|note| note.notary[2].as_str()).collect();
+        assert_eq!(
+            statuses,
+            ["5.3.3 (cannot deliver to files and programs)", "5.1.1 (no such user)"]
+        );
+        let mailbox = fs::read_to_string(folder.path().join("bob")).expect("a mailbox");
+        assert!(mailbox.ends_with("Subject: test\n\nbody\n\n"), "{mailbox}");
+    }
 }

@@ -1,15 +1,15 @@
 //! Appends to an mbox file, under two locks, completely or not at all.
 //!
 //! If the agent is killed meanwhile, the agent that breaks its lock removes the partial letter, see
-//! [`remains`](crate::remains).
+//! [`undo_partial`](crate::undo_partial).
 
 use crate::dotlock::DotLock;
 use crate::letter::Letter;
 use crate::lock_text::Append;
+use crate::mailbox_error::MailboxError;
 use crate::owner::Owner;
 use crate::quoting::Quoting;
-use crate::remains::missing_line_ends;
-use crate::trouble::Trouble;
+use crate::undo_partial::missing_line_ends;
 use crate::wait::Wait;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufWriter, ErrorKind, Write};
@@ -24,10 +24,10 @@ const PAUSE: Duration = Duration::from_millis(50);
 const BUFFER: usize = 64 * 1024;
 
 /// Creates an empty mailbox, unless it exists.
-pub fn create(path: &Path) -> Result<(), Trouble> {
+pub fn create(path: &Path) -> Result<(), MailboxError> {
     match OpenOptions::new().write(true).create_new(true).mode(0o600).open(path) {
         Err(error) if error.kind() != ErrorKind::AlreadyExists => {
-            Err(Trouble::System("cannot create the mailbox", error))
+            Err(MailboxError::System("cannot create the mailbox", error))
         }
         _ => Ok(()),
     }
@@ -40,41 +40,45 @@ pub fn append(
     letter: &Letter<'_>,
     dot_lock: &DotLock,
     wait: Wait<'_>,
-) -> Result<(), Trouble> {
+) -> Result<(), MailboxError> {
     let file = open(path)?;
     lock(&file, path, wait)?;
     check(&file, path, owner)?;
-    let old_length = file.metadata().map_err(Trouble::with("cannot examine the mailbox"))?.len();
+    let old_length =
+        file.metadata().map_err(MailboxError::with("cannot examine the mailbox"))?.len();
     let opening_line = letter.opening_line(jiff::Timestamp::now());
     let append = Append { old_length, opening_line };
-    dot_lock.record(&append).map_err(Trouble::with("cannot write to the lock of the mailbox"))?;
+    dot_lock
+        .record(&append)
+        .map_err(MailboxError::with("cannot write to the lock of the mailbox"))?;
     let written = write(&file, &append, letter).and_then(|()| dot_lock.clear_record());
     written.map_err(|error| match file.set_len(old_length) {
-        Ok(()) => Trouble::System("cannot copy the message to the mailbox", error),
-        Err(_) => {
-            Trouble::System("cannot copy the message to the mailbox, nor undo the beginning", error)
-        }
+        Ok(()) => MailboxError::System("cannot copy the message to the mailbox", error),
+        Err(_) => MailboxError::System(
+            "cannot copy the message to the mailbox, and the partial letter cannot be removed",
+            error,
+        ),
     })
 }
 
 /// Opens the mailbox without following links and without blocking.
-fn open(path: &Path) -> Result<File, Trouble> {
+fn open(path: &Path) -> Result<File, MailboxError> {
     let flags = libc::O_NOFOLLOW | libc::O_NONBLOCK | libc::O_NOCTTY;
     let opened = OpenOptions::new().read(true).append(true).custom_flags(flags).open(path);
     opened.map_err(|error| match error.raw_os_error() {
-        Some(libc::ELOOP) => Trouble::Unusable("the mailbox is a symbolic link"),
-        _ => Trouble::System("cannot open the mailbox", error),
+        Some(libc::ELOOP) => MailboxError::Unusable("the mailbox is a symbolic link"),
+        _ => MailboxError::System("cannot open the mailbox", error),
     })
 }
 
 /// Takes the kernel's lock, for programs that do not use dot locks.
-fn lock(file: &File, path: &Path, wait: Wait<'_>) -> Result<(), Trouble> {
+fn lock(file: &File, path: &Path, wait: Wait<'_>) -> Result<(), MailboxError> {
     loop {
-        if sys::try_posix_lock(file).map_err(Trouble::with("cannot lock the mailbox"))? {
+        if sys::try_posix_lock(file).map_err(MailboxError::with("cannot lock the mailbox"))? {
             return Ok(());
         }
-        if !wait.goes_on(PAUSE) {
-            return Err(Trouble::Locked(path.to_path_buf()));
+        if !wait.sleep_unless_over(PAUSE) {
+            return Err(MailboxError::Locked(path.to_path_buf()));
         }
     }
 }
@@ -82,21 +86,21 @@ fn lock(file: &File, path: &Path, wait: Wait<'_>) -> Result<(), Trouble> {
 /// Checks that the open file is the owner's mailbox and nothing else.
 ///
 /// Programs that respect locks can no longer change it now.
-fn check(file: &File, path: &Path, owner: &Owner) -> Result<(), Trouble> {
-    let trouble = || Trouble::with("cannot examine the mailbox");
-    let opened = file.metadata().map_err(trouble())?;
-    let named = fs::symlink_metadata(path).map_err(trouble())?;
+fn check(file: &File, path: &Path, owner: &Owner) -> Result<(), MailboxError> {
+    let error = || MailboxError::with("cannot examine the mailbox");
+    let opened = file.metadata().map_err(error())?;
+    let named = fs::symlink_metadata(path).map_err(error())?;
     if !opened.is_file() {
-        return Err(Trouble::Unusable("the mailbox is not a file"));
+        return Err(MailboxError::Unusable("the mailbox is not a file"));
     }
     if opened.nlink() != 1 {
-        return Err(Trouble::Unusable("the mailbox has another name (a hard link)"));
+        return Err(MailboxError::Unusable("the mailbox has another name (a hard link)"));
     }
     if !owner.may_own(opened.uid()) {
-        return Err(Trouble::Unusable("the mailbox belongs to somebody else"));
+        return Err(MailboxError::Unusable("the mailbox belongs to another user"));
     }
     if sys::file_identity(&opened) != sys::file_identity(&named) {
-        return Err(Trouble::Unusable("the mailbox was replaced while we opened it"));
+        return Err(MailboxError::Unusable("the mailbox was replaced during the open"));
     }
     Ok(())
 }

@@ -3,7 +3,7 @@
 //! It has its own options, and those of ZMailer's program of this name.
 
 use crate::accounts::Accounts;
-use crate::busy::Busy;
+use crate::lock_backoff::LockBackoff;
 use crate::owner::Users;
 use crate::store::Store;
 use clap::{ArgAction, Args, Parser};
@@ -49,7 +49,7 @@ pub struct Options {
     #[arg(short = 'M', long)]
     maildir: bool,
 
-    /// Every sensible name has a mailbox, whether or not there is such a user; implied by -d where
+    /// Every sensible name has a mailbox, even if there is no such user; implied by -d where
     /// the agent does not run as root
     #[arg(short = 'u', long)]
     any_user: bool,
@@ -58,7 +58,7 @@ pub struct Options {
     #[arg(long, value_name = "NAME")]
     known_account: Vec<String>,
 
-    /// How long to wait for a mailbox that somebody else has locked
+    /// Maximum wait for a mailbox that is locked
     #[arg(short = 'w', long, value_name = "SECONDS", default_value_t = 15)]
     wait: u32,
 
@@ -113,7 +113,7 @@ impl Options {
             return Err("-P and -X, folders by a hash of the user, are not supported".to_string());
         }
         if self.dir_letters > MAX_DEPTH {
-            return Err(format!("-D can be given {MAX_DEPTH} times at most"));
+            return Err(format!("-D can be given at most {MAX_DEPTH} times"));
         }
         let folder = self.folder()?;
         // A path compares without its last slash, so the text must be examined.
@@ -121,9 +121,9 @@ impl Options {
         Ok(Store {
             folder,
             dir_letters: self.dir_letters.into(),
-            new_ones_are_folders: self.maildir || ends_with_slash,
-            patience: Duration::from_secs(self.wait.into()),
-            busy: Busy::default(),
+            creates_maildirs: self.maildir || ends_with_slash,
+            max_lock_wait: Duration::from_secs(self.wait.into()),
+            lock_backoff: LockBackoff::default(),
         })
     }
 
@@ -145,7 +145,7 @@ impl Options {
                 path.display()
             )),
             Some(folder) if !folder.starts_with('/') => {
-                Err(format!("{}: {MAILBOX}={folder}: no full path", path.display()))
+                Err(format!("{}: {MAILBOX}={folder}: not an absolute path", path.display()))
             }
             Some(folder) => Ok(PathBuf::from(folder)),
         }
@@ -155,9 +155,9 @@ impl Options {
     pub fn users(&self) -> Users {
         let anyone = self.any_user || (self.directory.is_some() && !sys::users::is_root());
         if anyone {
-            return Users::Anyone;
+            return Users::AnyName;
         }
-        Users::OfTheSystem(Accounts::new(self.known_account.clone()))
+        Users::SystemUsers(Accounts::new(self.known_account.clone()))
     }
 }
 
@@ -192,7 +192,7 @@ mod tests {
         for (arguments, expected) in [
             (&["-P"][..], "-P and -X"),
             (&["-XX"], "-P and -X"),
-            (&["-DDD"], "-D can be given 2 times at most"),
+            (&["-DDD"], "-D can be given at most 2 times"),
         ] {
             let why = options(&[arguments, &["-d", "/m"]].concat()).store().expect_err("refused");
             assert!(why.starts_with(expected), "{why}");
@@ -209,7 +209,7 @@ mod tests {
             ("MAILBOX=/a/b\n", Ok("/a/b")),
             ("MAILBIN=/x\n", Ok("/var/mail")),
             ("MAILBOX=\n", Ok("/var/mail")),
-            ("MAILBOX=mail\n", Err("no full path")),
+            ("MAILBOX=mail\n", Err("not an absolute path")),
             ("MAILBOX=/home/%s/mail\n", Err("with % in it")),
         ] {
             fs::write(&zenv, text).expect("written");

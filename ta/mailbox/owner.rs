@@ -10,9 +10,9 @@ use zsched_sys::{self as sys, Account};
 #[derive(Clone, Debug)]
 pub enum Users {
     /// The users of this system; each mailbox belongs to its user.
-    OfTheSystem(Accounts),
+    SystemUsers(Accounts),
     /// Every name; all mailboxes belong to the user who runs the agent.
-    Anyone,
+    AnyName,
 }
 
 /// The name and the owner of a mailbox.
@@ -40,7 +40,7 @@ impl Users {
     pub fn find(&self, name: &str, store: &Store) -> Result<Owner, NotFound> {
         let lower_case = name.to_ascii_lowercase();
         match self {
-            Users::Anyone => {
+            Users::AnyName => {
                 let exists = match store.folder_of(name).join(name).symlink_metadata() {
                     Ok(_) => true,
                     Err(error) if error.kind() == ErrorKind::NotFound => false,
@@ -53,7 +53,7 @@ impl Users {
                 }
                 Ok(Owner { name, account: None })
             }
-            Users::OfTheSystem(accounts) => {
+            Users::SystemUsers(accounts) => {
                 let names = [name, lower_case.as_str()];
                 let names = if lower_case == name { &names[..1] } else { &names };
                 let found = accounts.find(names).map_err(NotFound::Unknown)?;
@@ -75,22 +75,22 @@ impl Owner {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::busy::Busy;
+    use crate::lock_backoff::LockBackoff;
     use std::time::Duration;
 
     fn store(folder: std::path::PathBuf) -> Store {
-        let patience = Duration::ZERO;
-        let busy = Busy::default();
-        Store { folder, dir_letters: 0, new_ones_are_folders: false, patience, busy }
+        let max_lock_wait = Duration::ZERO;
+        let lock_backoff = LockBackoff::default();
+        Store { folder, dir_letters: 0, creates_maildirs: false, max_lock_wait, lock_backoff }
     }
 
     #[test]
     fn mailbox_that_cannot_be_examined_is_not_missing() {
         let folder = tempfile::tempdir().expect("a folder");
-        let found = Users::Anyone.find("Bob", &store(folder.path().into()));
+        let found = Users::AnyName.find("Bob", &store(folder.path().into()));
         assert_eq!(found.expect("no mailbox yet").name, "bob");
         std::os::unix::fs::symlink("loop", folder.path().join("loop")).expect("a link");
-        let found = Users::Anyone.find("Bob", &store(folder.path().join("loop")));
+        let found = Users::AnyName.find("Bob", &store(folder.path().join("loop")));
         assert!(matches!(found, Err(NotFound::Unknown(_))), "{found:?}");
     }
 }

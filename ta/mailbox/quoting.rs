@@ -16,12 +16,12 @@ const FROM: &[u8] = b"From ";
 /// A writer that quotes its input. A long line needs no more memory than a short one.
 pub struct Quoting<W> {
     inner: W,
-    place: Place,
+    position: LinePosition,
 }
 
 /// The position in a line.
 #[derive(Clone, Copy)]
-enum Place {
+enum LinePosition {
     /// Only this many `>` and the first bytes of `From ` so far.
     ///
     /// None of them has been written.
@@ -30,19 +30,19 @@ enum Place {
     Inside,
 }
 
-const LINE_START: Place = Place::Beginning { arrows: 0, matched: 0 };
+const LINE_START: LinePosition = LinePosition::Beginning { arrows: 0, matched: 0 };
 
 impl<W: Write> Quoting<W> {
     /// Quotes the text that goes to `inner`, starting at a new line.
     pub fn new(inner: W) -> Quoting<W> {
-        Quoting { inner, place: LINE_START }
+        Quoting { inner, position: LINE_START }
     }
 
     /// Ends the message.
     ///
     /// Completes its last line, and adds the empty line before the next message.
     pub fn finish(mut self) -> io::Result<W> {
-        if let Place::Beginning { arrows: 0, matched: 0 } = self.place {
+        if let LinePosition::Beginning { arrows: 0, matched: 0 } = self.position {
             self.inner.write_all(b"\n")?;
         } else {
             self.release()?;
@@ -53,8 +53,8 @@ impl<W: Write> Quoting<W> {
 
     /// Writes the bytes that were held back.
     fn release(&mut self) -> io::Result<()> {
-        if let Place::Beginning { arrows, matched } = self.place {
-            self.place = Place::Inside;
+        if let LinePosition::Beginning { arrows, matched } = self.position {
+            self.position = LinePosition::Inside;
             if matched == FROM.len() {
                 self.inner.write_all(b">")?;
             }
@@ -66,7 +66,7 @@ impl<W: Write> Quoting<W> {
 
     /// Takes one byte at the beginning of a line. Returns `false` if it does not belong there.
     fn take(&mut self, byte: u8) -> bool {
-        let Place::Beginning { arrows, matched } = &mut self.place else { return false };
+        let LinePosition::Beginning { arrows, matched } = &mut self.position else { return false };
         if byte == b'>' && *matched == 0 {
             *arrows += 1;
             return true;
@@ -92,7 +92,7 @@ impl<W: Write> Write for Quoting<W> {
             let (line, behind) = rest.split_at(end.unwrap_or(rest.len()));
             self.inner.write_all(line)?;
             if end.is_some() {
-                self.place = LINE_START;
+                self.position = LINE_START;
             }
             rest = behind;
         }

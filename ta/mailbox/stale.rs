@@ -9,8 +9,8 @@
 //! In all cases the kernel's lock on the mailbox must be obtained first. Nearly all programs hold
 //! it while they use a mailbox.
 
-use crate::lock_text::{Here, LONGEST, LockText, Maker};
-use crate::remains;
+use crate::lock_text::{LockMaker, LockText, MAX_LOCK_TEXT_LEN, SystemId};
+use crate::undo_partial;
 use std::fs::{self, File, Metadata, OpenOptions};
 use std::io::{self, ErrorKind, Read};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
@@ -21,9 +21,9 @@ use zsched_spool::processes::Process;
 use zsched_sys as sys;
 
 /// Minimum age of the lock of an ended program. Its pid may be one of another host.
-const AGE_OF_PROGRAMS: Duration = Duration::from_secs(5 * 60);
+const MIN_PROGRAM_LOCK_AGE: Duration = Duration::from_secs(5 * 60);
 /// Minimum age of a lock with an unknown maker.
-const AGE_OF_UNKNOWN: Duration = Duration::from_secs(15 * 60);
+const MIN_UNKNOWN_LOCK_AGE: Duration = Duration::from_secs(15 * 60);
 
 /// Removes the lock file `path` of `mailbox` if its maker has ended.
 ///
@@ -31,7 +31,7 @@ const AGE_OF_UNKNOWN: Duration = Duration::from_secs(15 * 60);
 ///
 /// Returns `true` if that lock no longer exists. Two agents may find the same stale lock. Only one
 /// of them gets the kernel's lock, and the other then finds another file, or none, under the name.
-pub fn break_lock(path: &Path, mailbox: &Path, here: &Here) -> io::Result<bool> {
+pub fn break_lock(path: &Path, mailbox: &Path, system: &SystemId) -> io::Result<bool> {
     let mut lock = match open(OpenOptions::new().read(true), path) {
         Ok(file) => file,
         Err(error) => return Ok(error.kind() == ErrorKind::NotFound),
@@ -41,30 +41,30 @@ pub fn break_lock(path: &Path, mailbox: &Path, here: &Here) -> io::Result<bool> 
         return Ok(false);
     }
     let mut text = Vec::new();
-    lock.by_ref().take(LONGEST).read_to_end(&mut text)?;
-    let text = here.read(&text);
+    lock.by_ref().take(MAX_LOCK_TEXT_LEN).read_to_end(&mut text)?;
+    let text = system.read(&text);
     if !is_stale(text.maker, &metadata) || lock.try_lock().is_err() {
         return Ok(false);
     }
     // Keeps the kernel's lock until the file is removed.
-    let Some(mailbox) = Mailbox::claim(mailbox)? else {
+    let Some(mailbox) = Mailbox::lock_unused(mailbox)? else {
         return Ok(false);
     };
     let now = fs::symlink_metadata(path);
     if now.is_ok_and(|now| sys::file_identity(&now) == sys::file_identity(&metadata)) {
-        mailbox.clean(&text, &metadata)?;
+        mailbox.undo_append(&text, &metadata)?;
         fs::remove_file(path)?;
     }
     Ok(true)
 }
 
-fn is_stale(maker: Maker, lock: &Metadata) -> bool {
+fn is_stale(maker: LockMaker, lock: &Metadata) -> bool {
     let modified = Timestamp::from_parts(lock.mtime(), lock.mtime_nsec());
     let is_gone = |pid| !Process::alive(pid).is_some_and(|it| it.may_have_written(modified));
     match maker {
-        Maker::Agent(pid) => is_gone(pid),
-        Maker::Program(pid) => is_older(lock, AGE_OF_PROGRAMS) && is_gone(pid),
-        Maker::Unknown => is_older(lock, AGE_OF_UNKNOWN),
+        LockMaker::Agent(pid) => is_gone(pid),
+        LockMaker::Program(pid) => is_older(lock, MIN_PROGRAM_LOCK_AGE) && is_gone(pid),
+        LockMaker::Unknown => is_older(lock, MIN_UNKNOWN_LOCK_AGE),
     }
 }
 
@@ -82,7 +82,7 @@ impl Mailbox {
     /// Locks the mailbox.
     ///
     /// Returns `None` if another process uses it, or if it is not a lockable file.
-    fn claim(path: &Path) -> io::Result<Option<Mailbox>> {
+    fn lock_unused(path: &Path) -> io::Result<Option<Mailbox>> {
         let file = match open(OpenOptions::new().read(true).write(true), path) {
             Ok(file) => file,
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Some(Mailbox(None))),
@@ -95,13 +95,13 @@ impl Mailbox {
     /// Undoes what the maker of a lock had begun.
     ///
     /// Only the user whose rights the agent has now can have made such a lock.
-    fn clean(&self, text: &LockText, lock: &Metadata) -> io::Result<()> {
+    fn undo_append(&self, text: &LockText, lock: &Metadata) -> io::Result<()> {
         let (Some(file), Some(append)) = (&self.0, &text.append) else {
             return Ok(());
         };
         let made_by_us = lock.uid() == sys::users::effective_user();
         match made_by_us && file.metadata()?.nlink() == 1 {
-            true => remains::take_back(file, append),
+            true => undo_partial::truncate_partial(file, append),
             false => Ok(()),
         }
     }
@@ -132,7 +132,7 @@ mod tests {
 
     fn break_in(folder: &Path) -> bool {
         let (lock, mailbox) = (folder.join("bob.lock"), folder.join("bob"));
-        let broken = break_lock(&lock, &mailbox, &Here::find()).expect("it can be looked at");
+        let broken = break_lock(&lock, &mailbox, &SystemId::find()).expect("it can be looked at");
         assert_eq!(lock.exists(), !broken);
         broken
     }
@@ -147,7 +147,7 @@ mod tests {
     fn lock_is_broken_by_age_and_maker() {
         let (dead, us) = (dead().to_string(), std::process::id().to_string());
         let agent = |pid: &str| {
-            let ours = Here::find().new_lock();
+            let ours = SystemId::find().new_lock();
             ours.replacen(&us, pid, 1)
         };
         for (text, age, broken) in [
@@ -179,7 +179,7 @@ mod tests {
         // The process may still run, but it started after this lock was made.
         assert!(break_in(folder.path()));
         let us = std::process::id().to_string();
-        let text = Here::find().new_lock().replacen(&us, &child.id().to_string(), 1);
+        let text = SystemId::find().new_lock().replacen(&us, &child.id().to_string(), 1);
         let folder = locked(&text, Duration::ZERO);
         while !break_in(folder.path()) {
             assert!(std::time::Instant::now() < deadline, "a zombie holds its lock");

@@ -1,11 +1,11 @@
 //! The mailboxes: their location, their kind, and the rights with which they are accessed.
 
-use crate::busy::Busy;
 use crate::dotlock::DotLock;
 use crate::folder::Folder;
 use crate::letter::Letter;
+use crate::lock_backoff::LockBackoff;
+use crate::mailbox_error::MailboxError;
 use crate::owner::Owner;
-use crate::trouble::Trouble;
 use crate::wait::Wait;
 use crate::{maildir, mbox};
 use std::fs;
@@ -21,11 +21,11 @@ pub struct Store {
     /// Number of letters of a user's name that are folders above the mailbox.
     pub dir_letters: usize,
     /// True if new mailboxes are made as Maildir folders.
-    pub new_ones_are_folders: bool,
+    pub creates_maildirs: bool,
     /// Maximum wait for a locked mailbox.
-    pub patience: Duration,
+    pub max_lock_wait: Duration,
     /// Mailboxes whose lock was not released while waiting.
-    pub busy: Busy,
+    pub lock_backoff: LockBackoff,
 }
 
 impl Store {
@@ -33,22 +33,22 @@ impl Store {
     ///
     /// Everything that can fail for reasons outside of the mailbox is done before the letter is
     /// written.
-    pub fn deliver(&mut self, owner: &Owner, letter: &Letter<'_>) -> Result<(), Trouble> {
+    pub fn deliver(&mut self, owner: &Owner, letter: &Letter<'_>) -> Result<(), MailboxError> {
         let folder = self.folder_of(&owner.name);
         let path = folder.join(&owner.name);
         let folder = Folder::open(&folder)
-            .map_err(Trouble::with("cannot examine the folder of mailboxes"))?;
+            .map_err(MailboxError::with("cannot examine the folder of mailboxes"))?;
         match self.kind(&path)? {
             Kind::File => self.append(&folder, &path, owner, letter),
             Kind::Folder { is_new } => {
-                let outside = folder.act_in(owner)?;
+                let outside = folder.act_in_folder(owner)?;
                 if is_new {
                     maildir::create(&path)?;
-                    folder.settle(&path, owner)?;
+                    folder.give_and_sync(&path, owner)?;
                 }
                 let mailbox = maildir::Maildir::open(&path, owner)?;
                 drop(outside);
-                let _inside = folder.act_inside(owner)?;
+                let _inside = folder.act_in_mailbox(owner)?;
                 mailbox.deliver(letter)
             }
         }
@@ -73,30 +73,31 @@ impl Store {
         path: &Path,
         owner: &Owner,
         letter: &Letter<'_>,
-    ) -> Result<(), Trouble> {
+    ) -> Result<(), MailboxError> {
         let now = Instant::now();
-        let deadline = if self.busy.contains(path, now) { now } else { now + self.patience };
+        let deadline =
+            if self.lock_backoff.contains(path, now) { now } else { now + self.max_lock_wait };
         let wait = Wait::during(letter.delivery, deadline);
         let result = append(folder, path, owner, letter, wait);
         match result {
-            Err(Trouble::Locked(_)) => self.busy.insert(path, Instant::now()),
-            _ => self.busy.remove(path),
+            Err(MailboxError::Locked(_)) => self.lock_backoff.insert(path, Instant::now()),
+            _ => self.lock_backoff.remove(path),
         }
         result
     }
 
-    fn kind(&self, path: &Path) -> Result<Kind, Trouble> {
+    fn kind(&self, path: &Path) -> Result<Kind, MailboxError> {
         match fs::symlink_metadata(path) {
             Ok(metadata) if metadata.is_symlink() => {
-                Err(Trouble::Unusable("the mailbox is a symbolic link"))
+                Err(MailboxError::Unusable("the mailbox is a symbolic link"))
             }
             Ok(metadata) if metadata.is_dir() => Ok(Kind::Folder { is_new: false }),
             Ok(_) => Ok(Kind::File),
-            Err(error) if error.kind() == ErrorKind::NotFound => match self.new_ones_are_folders {
+            Err(error) if error.kind() == ErrorKind::NotFound => match self.creates_maildirs {
                 true => Ok(Kind::Folder { is_new: true }),
                 false => Ok(Kind::File),
             },
-            Err(error) => Err(Trouble::System("cannot examine the mailbox", error)),
+            Err(error) => Err(MailboxError::System("cannot examine the mailbox", error)),
         }
     }
 }
@@ -107,17 +108,17 @@ fn append(
     owner: &Owner,
     letter: &Letter<'_>,
     wait: Wait<'_>,
-) -> Result<(), Trouble> {
-    let outside = folder.act_in(owner)?;
+) -> Result<(), MailboxError> {
+    let outside = folder.act_in_folder(owner)?;
     let lock = DotLock::take(path, wait)?;
     if path.symlink_metadata().is_err_and(|error| error.kind() == ErrorKind::NotFound) {
         mbox::create(path)?;
-        folder.settle(path, owner)?;
+        folder.give_and_sync(path, owner)?;
     }
     // Dropped before the lock, which is removed with the rights that it was made with.
     let _inside = match &outside {
         Some(_) => None,
-        None => folder.act_inside(owner)?,
+        None => folder.act_in_mailbox(owner)?,
     };
     mbox::append(path, owner, letter, &lock, wait)
 }

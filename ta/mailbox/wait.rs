@@ -25,7 +25,7 @@ impl<'a> Wait<'a> {
 
     /// Sleeps for `pause`, a fraction of a second. If the wait is over, returns `false` without
     /// sleeping.
-    pub fn goes_on(&self, pause: Duration) -> bool {
+    pub fn sleep_unless_over(&self, pause: Duration) -> bool {
         let is_over = Instant::now() >= self.deadline
             || self.delivery.is_some_and(|delivery| delivery.is_stopping());
         if !is_over {

@@ -180,7 +180,7 @@ fn lock_has_pid_of_agent() {
         let mut process = Agent::start(&spool, &agent, &["demo", &program]);
         process.send("7\th\n");
         process.read_until("7/");
-        let field = zsched_format::control_file::PidField::of(process.pid()).0;
+        let field = zsched_format::control_file::PidField::from_pid(process.pid()).0;
         let lock = format!("~{}\n", String::from_utf8_lossy(&field));
         process.end();
         assert_eq!(spool.read("transport/lock"), lock, "{agent}");

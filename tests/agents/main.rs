@@ -4,6 +4,7 @@
 mod accounts;
 mod discard;
 mod examples;
+mod full_disk;
 mod hold;
 mod maildir;
 mod mbox;
@@ -12,4 +13,3 @@ mod protocol;
 mod recordings;
 mod signals;
 mod support;
-mod trouble;

@@ -110,7 +110,7 @@ fn mailbox_of_other_user_is_refused() {
         allow(&path, 0o777);
         let answers = deliver(&spool, &user.name, 0o1777, 0, &[]);
         // Some kernels refuse even to open such a file.
-        let refused = ["belongs to somebody else", "cannot open the mailbox"];
+        let refused = ["belongs to another user", "cannot open the mailbox"];
         assert!(refused.iter().any(|text| answers.contains(text)), "{answers}");
         assert!(answers.contains("\tdeferred "), "{answers}");
     }

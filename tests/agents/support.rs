@@ -139,7 +139,7 @@ pub fn control_file(name: &str, sender: &str, recipients: &[&str]) -> String {
 /// Returns the offset of the recipient line number `index` in a control file.
 pub fn offset(control: &str, index: usize) -> usize {
     let places = control.match_indices("\nr").map(|(at, _)| at + 1);
-    places.into_iter().nth(index).expect("so many recipients")
+    places.into_iter().nth(index).expect("enough recipients")
 }
 
 pub fn allow(path: impl AsRef<Path>, mode: u32) {

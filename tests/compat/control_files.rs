@@ -1,17 +1,17 @@
 //! Control files of a real router, in all states while agents and the scheduler work on them: their
 //! parsed contents, and the check that reading does not change them.
 
-use crate::recording::{What, run};
+use crate::recording::{StepKind, run};
 use crate::support::{TestSpool, at, data, files_under, set_modified, spool_name};
 use expect_test::expect;
 use std::fmt::Write as _;
 use std::process::{self, Stdio};
 use std::sync::LazyLock;
 use std::time::SystemTime;
-use zsched_format::agent_protocol::Answer;
+use zsched_format::agent_protocol::AgentLine;
 use zsched_format::control_file::{PidField, Tag, parse};
 use zsched_format::time::Timestamp;
-use zsched_spool::read::Found;
+use zsched_spool::load::LoadResult;
 use zsched_spool::scan::{ScanLimits, scan};
 use zsched_spool::{Arrival, Group, HashLevel, SpoolId, note};
 
@@ -177,16 +177,16 @@ fn long_ago() -> SystemTime {
 }
 
 /// Writes a message into the spool and reads it, with the hash folders of its path.
-fn read_from_spool(spool: &TestSpool, path: &str, text: &[u8]) -> Found {
+fn read_from_spool(spool: &TestSpool, path: &str, text: &[u8]) -> LoadResult {
     let name = path.rsplit('/').next().expect("a split gives something");
     spool.message(path, text, &message_file(name), long_ago());
     set_modified(&spool.spool.transport().join(path), long_ago());
     spool.read(HashLevel::Flat, spool_name(path))
 }
 
-fn arrived(found: Found) -> Arrival {
+fn arrived(found: LoadResult) -> Arrival {
     match found {
-        Found::Arrival(arrival) => arrival,
+        LoadResult::Arrival(arrival) => arrival,
         other => panic!("{other:?}"),
     }
 }
@@ -214,9 +214,11 @@ fn parser_agrees_with_columns_in_all_states() {
         let failed = expected.recipients.iter().filter(|recipient| recipient.1 == b'-').count();
         assert_eq!(arrival.failed as usize, failed, "{}", file.file);
         let is_owed = expected.diagnostics.iter().any(|(_, reported)| !reported);
-        assert_eq!(arrival.owes_report, is_owed, "{}", file.file);
+        assert_eq!(arrival.report_due, is_owed, "{}", file.file);
         assert!(
-            arrival.leftover.is_none() && arrival.turns.is_empty() && arrival.locked.is_empty()
+            arrival.first_undeliverable.is_none()
+                && arrival.etrn_hosts.is_empty()
+                && arrival.locked.is_empty()
         );
 
         let path = format!("transport/{}", file.name);
@@ -359,7 +361,7 @@ fn later_states_give_expected_groups() {
         let reported = control.diagnostics.iter().filter(|d| d.reported).count();
         let unreported = control.diagnostics.len() - reported;
         let (state, _) = file.file.split_once(".t+").expect("files have the time in their name");
-        let owed = if note::owes_report(&control) { ", owed" } else { "" };
+        let owed = if note::has_report_due(&control) { ", owed" } else { "" };
         let [pending, locked, done, failed] = tags;
         writeln!(
             shown,
@@ -494,7 +496,7 @@ fn agent_reports_concern_recipients_of_group() {
     let mut reports = 0;
     for session in ["run1", "run2", "run3", "run4"].into_iter().flat_map(run) {
         for step in &session.steps {
-            let What::Jobs(jobs) = &step.what else { continue };
+            let StepKind::Jobs(jobs) = &step.what else { continue };
             for job in jobs {
                 let host = job.host().or(session.host.as_deref()).expect("a host");
                 let number = spool_name(job.path()).number();
@@ -503,7 +505,7 @@ fn agent_reports_concern_recipients_of_group() {
                     continue;
                 };
                 for answer in &job.answers {
-                    if let Answer::Report(report) = Answer::parse(&answer.line) {
+                    if let AgentLine::Report(report) = AgentLine::parse(&answer.line) {
                         assert_eq!(report.number, number, "{}", session.name);
                         let is_there = group.contains(&report.offset);
                         assert!(is_there, "{}: {}", session.name, job.line);
@@ -621,7 +623,7 @@ fn lock_holds_while_its_process_may_have_set_it() {
         let after = spool.contents("transport/1").expect("it is still there");
         match holder {
             Some(pid) => {
-                assert!(matches!(found, Found::Locked(by) if by == pid), "{found:?}");
+                assert!(matches!(found, LoadResult::Locked(by) if by == pid), "{found:?}");
                 assert_eq!(text(&after), text(&original));
             }
             None => {

@@ -5,13 +5,13 @@ use crate::support::{TestSpool, at, set_modified, spool_name};
 use expect_test::{Expect, expect};
 use std::fs;
 use std::os::unix::fs::symlink;
-use zsched_spool::read::Found;
+use zsched_spool::load::LoadResult;
 use zsched_spool::scan::{ScanLimits, scan};
 use zsched_spool::{Arrival, HashLevel};
 
 /// What ZMailer's scheduler did.
 #[derive(Debug)]
-enum Original {
+enum ZmailerResult {
     /// It unlinked the control file, and left the message file.
     Deleted,
     /// It treated the message as finished and removed both files.
@@ -19,7 +19,7 @@ enum Original {
     /// It loaded the message.
     Loaded,
 }
-use Original::{Deleted, Loaded, Removed};
+use ZmailerResult::{Deleted, Loaded, Removed};
 
 const GOOD: &str = "@ 0x00000007\ni 1\no 40\nl <1@x.test>\ne a@x.test\ns local - a@x.test 0\n\
                     r           c a.test u1@x 0\nm\nFrom: a@x.test\nSubject: t\n\n";
@@ -47,17 +47,17 @@ fn verdict(control: &str, has_message: bool) -> String {
     format!("{}; {}", shown(&found), files.join(" "))
 }
 
-fn shown(found: &Found) -> String {
+fn shown(found: &LoadResult) -> String {
     match found {
-        Found::Arrival(arrival) => format!("loaded {}", groups(arrival)),
-        Found::Nothing => "not looked at".to_string(),
-        Found::Locked(_) => "locked".to_string(),
-        Found::Malformed { error, moved } => {
+        LoadResult::Arrival(arrival) => format!("loaded {}", groups(arrival)),
+        LoadResult::Nothing => "not looked at".to_string(),
+        LoadResult::Locked(_) => "locked".to_string(),
+        LoadResult::Malformed { error, moved } => {
             assert!(moved.is_ok(), "{moved:?}");
             format!("refused: {error}")
         }
-        Found::Failed(error) => format!("failed: {error}"),
-        Found::NoQueue => "no message at all".to_string(),
+        LoadResult::Failed(error) => format!("failed: {error}"),
+        LoadResult::NoQueue => "no message at all".to_string(),
     }
 }
 
@@ -67,12 +67,13 @@ fn groups(arrival: &Arrival) -> String {
         let (channel, host) = (text(&group.channel), text(&group.host));
         format!("{channel}/{host} {:?}", group.offsets)
     });
-    let leftovers = arrival.leftover.as_ref().map(|_| "and lines nobody delivers".to_string());
+    let leftovers =
+        arrival.first_undeliverable.as_ref().map(|_| "and lines without a delivery".to_string());
     groups.chain(leftovers).collect::<Vec<String>>().join(", ")
 }
 
 /// A file: its defect, what ZMailer's scheduler did, and its text.
-type Case<'c> = (&'c str, Original, String);
+type Case<'c> = (&'c str, ZmailerResult, String);
 
 fn check(cases: &[Case<'_>], expected: Expect) {
     let lines = cases.iter().map(|(what, original, control)| {
@@ -164,7 +165,7 @@ fn files_that_zmailer_loads_are_loaded() {
             no columns (Loaded): loaded c/a.test [54]; queue/1 transport/1
             capitals (Loaded): loaded c/a.test [67]; queue/1 transport/1
             a host in quotes (Loaded): loaded c/"a b.test" [67]; queue/1 transport/1
-            an alternative, too (Loaded): loaded c/a.test [67], and lines nobody delivers; queue/1 transport/1
+            an alternative, too (Loaded): loaded c/a.test [67], and lines without a delivery; queue/1 transport/1
             no user (Loaded): refused: offset 67: recipient has no user; postman/malformed:1 postman/malformed:1:message
         "#]],
     );
@@ -192,7 +193,7 @@ fn files_that_zmailer_ignores_are_ignored() {
     assert_eq!(found.iter().map(ToString::to_string).collect::<Vec<_>>(), ["1", "2"]);
     for name in found {
         let found = spool.read(HashLevel::Flat, name);
-        assert!(matches!(found, Found::Nothing), "{found:?}");
+        assert!(matches!(found, LoadResult::Nothing), "{found:?}");
     }
     assert_eq!(spool.files(&["."]), before);
 }
@@ -203,15 +204,15 @@ fn odd_names_and_etrn_files_are_loaded() {
     let spool = TestSpool::new();
     let (path, control) = ("701-abc", GOOD.replace("i 1\n", "i 701-abc\n"));
     spool.message(path, control.as_bytes(), MESSAGE, at(1_000_000_000, 0));
-    let Found::Arrival(arrival) = spool.read(HashLevel::Flat, spool_name(path)) else {
+    let LoadResult::Arrival(arrival) = spool.read(HashLevel::Flat, spool_name(path)) else {
         panic!("it is good");
     };
     assert_eq!((arrival.name.number(), arrival.name.to_string().as_str()), (701, "701-abc"));
     assert_eq!(groups(&arrival), "c/a.test [73]");
     spool.write("transport/9002-etrn", b"T ETRN.TEST [127.0.0.1]\n");
-    let Found::Arrival(arrival) = spool.read(HashLevel::Flat, spool_name("9002-etrn")) else {
+    let LoadResult::Arrival(arrival) = spool.read(HashLevel::Flat, spool_name("9002-etrn")) else {
         panic!("it is good");
     };
-    assert_eq!(arrival.turns, [b"etrn.test".as_slice().into()]);
+    assert_eq!(arrival.etrn_hosts, [b"etrn.test".as_slice().into()]);
     assert_eq!((arrival.pending(), arrival.recipients), (0, 0));
 }

@@ -5,7 +5,7 @@ use crate::support::{START, TestSpool, spool_name};
 use crate::world::World;
 use std::time::Duration;
 use zsched_core::Event;
-use zsched_format::control_file::diagnostic::Diagnostic;
+use zsched_format::control_file::diagnostic::DiagnosticRecord;
 use zsched_format::control_file::{Tag, parse};
 use zsched_spool::{Arrival, note};
 
@@ -50,7 +50,7 @@ fn after_expiry() -> Vec<u8> {
     world.pass(Duration::from_secs(40));
     assert_eq!(world.notes.len(), 3);
     for written in &world.notes {
-        let remark = note::Remark {
+        let remark = note::OutcomeNote {
             offsets: &written.offsets,
             occasion: written.occasion,
             time: written.time,
@@ -65,16 +65,16 @@ fn after_expiry() -> Vec<u8> {
 #[test]
 fn expiry_notes_have_place_of_zmailer() {
     let file = parse(after_expiry()).expect("it is still good");
-    let mut ours: Vec<Diagnostic<'_>> = file
+    let mut ours: Vec<DiagnosticRecord<'_>> = file
         .diagnostics
         .iter()
-        .map(|line| Diagnostic::parse(file.get(line.value)).expect("our own line"))
+        .map(|line| DiagnosticRecord::parse(file.get(line.value)).expect("our own line"))
         .collect();
     ours.sort_by_key(|diagnostic| diagnostic.recipient);
     assert_eq!(ours.len(), RECORDED.len());
     for (ours, recorded) in ours.iter().zip(RECORDED) {
-        let recorded = Diagnostic::parse(recorded.as_bytes()).expect("a recorded line");
-        let place = |d: &Diagnostic<'_>| (d.recipient, d.headers, d.notify);
+        let recorded = DiagnosticRecord::parse(recorded.as_bytes()).expect("a recorded line");
+        let place = |d: &DiagnosticRecord<'_>| (d.recipient, d.headers, d.notify);
         assert_eq!(place(ours), place(&recorded));
         assert_eq!(ours.message, recorded.message);
         assert_eq!(ours.time, START.seconds() + 26);
@@ -93,5 +93,5 @@ fn expiry_notes_have_place_of_zmailer() {
 fn expired_recipients_are_marked_as_failed() {
     let file = parse(after_expiry()).expect("it is still good");
     assert!(file.recipients.iter().all(|recipient| recipient.tag == Tag::Failed));
-    assert!(note::owes_report(&file));
+    assert!(note::has_report_due(&file));
 }

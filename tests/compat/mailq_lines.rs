@@ -23,10 +23,10 @@ use crate::support::data;
 use std::collections::BTreeSet;
 
 /// The error, and the line that has it.
-type Wrong = String;
+type LineError = String;
 
 /// Checks a complete dump.
-pub fn check_dump(dump: &str) -> Result<(), Wrong> {
+pub fn check_dump(dump: &str) -> Result<(), LineError> {
     let mut lines = Lines::of(dump)?;
     lines.exactly("version zmailer 1.0")?;
     lines.exactly("Vertices:")?;
@@ -50,7 +50,7 @@ pub fn check_dump(dump: &str) -> Result<(), Wrong> {
 }
 
 /// Checks a thread report, which is also the end of a dump.
-pub fn check_report(text: &str) -> Result<(), Wrong> {
+pub fn check_report(text: &str) -> Result<(), LineError> {
     report(&mut Lines::of(text)?)
 }
 
@@ -60,7 +60,7 @@ struct Lines<'t> {
 }
 
 impl<'t> Lines<'t> {
-    fn of(text: &'t str) -> Result<Lines<'t>, Wrong> {
+    fn of(text: &'t str) -> Result<Lines<'t>, LineError> {
         let text = text.strip_suffix('\n').ok_or("the last line has no end")?;
         Ok(Lines { left: text.split('\n').rev().collect() })
     }
@@ -72,8 +72,8 @@ impl<'t> Lines<'t> {
     /// Parses a whole line.
     fn take<T>(
         &mut self,
-        read: impl FnOnce(&mut Line<'t>) -> Result<T, Wrong>,
-    ) -> Result<T, Wrong> {
+        read: impl FnOnce(&mut Line<'t>) -> Result<T, LineError>,
+    ) -> Result<T, LineError> {
         let text = self.left.pop().ok_or("a line is missing")?;
         let mut line = Line { left: text };
         let value = read(&mut line).map_err(|wrong| format!("{text:?}: {wrong}"))?;
@@ -83,7 +83,7 @@ impl<'t> Lines<'t> {
         }
     }
 
-    fn exactly(&mut self, text: &str) -> Result<(), Wrong> {
+    fn exactly(&mut self, text: &str) -> Result<(), LineError> {
         self.take(|line| line.skip(text))
     }
 }
@@ -94,7 +94,7 @@ struct Line<'t> {
 }
 
 impl<'t> Line<'t> {
-    fn skip(&mut self, text: &str) -> Result<(), Wrong> {
+    fn skip(&mut self, text: &str) -> Result<(), LineError> {
         match self.left.strip_prefix(text) {
             Some(left) => {
                 self.left = left;
@@ -109,7 +109,7 @@ impl<'t> Line<'t> {
     }
 
     /// Parses a number as `%d` prints it.
-    fn number(&mut self) -> Result<i64, Wrong> {
+    fn number(&mut self) -> Result<i64, LineError> {
         let negative = usize::from(self.left.starts_with('-'));
         let digits = self.left[negative..].bytes().take_while(u8::is_ascii_digit).count();
         let (text, left) = self.left.split_at(negative + digits);
@@ -123,7 +123,7 @@ impl<'t> Line<'t> {
     }
 
     /// Parses a number as `%4d` prints it.
-    fn right(&mut self, width: usize) -> Result<i64, Wrong> {
+    fn right(&mut self, width: usize) -> Result<i64, LineError> {
         let before = self.left;
         self.left = self.left.trim_start_matches(' ');
         let blanks = before.len() - self.left.len();
@@ -136,7 +136,7 @@ impl<'t> Line<'t> {
     }
 
     /// Parses a number as `%-4d` prints it.
-    fn left(&mut self, width: usize) -> Result<i64, Wrong> {
+    fn left(&mut self, width: usize) -> Result<i64, LineError> {
         let before = self.left;
         let number = self.number()?;
         let length = before.len() - self.left.len();
@@ -145,7 +145,7 @@ impl<'t> Line<'t> {
     }
 
     /// Parses a duration in the short form.
-    fn duration(&mut self) -> Result<(), Wrong> {
+    fn duration(&mut self) -> Result<(), LineError> {
         if self.skips("0s") {
             return Ok(());
         }
@@ -167,7 +167,7 @@ impl<'t> Line<'t> {
         if parts == 0 { Err(format!("no length of time at {:?}", self.left)) } else { Ok(()) }
     }
 
-    fn until(&mut self, end: char) -> Result<&'t str, Wrong> {
+    fn until(&mut self, end: char) -> Result<&'t str, LineError> {
         let (text, left) = self.left.split_once(end).ok_or(format!("no {end:?}"))?;
         self.left = left;
         Ok(text)
@@ -176,8 +176,8 @@ impl<'t> Line<'t> {
     /// Parses a list in braces, separated by commas. Returns its length.
     fn list(
         &mut self,
-        mut one: impl FnMut(&mut Self) -> Result<(), Wrong>,
-    ) -> Result<usize, Wrong> {
+        mut one: impl FnMut(&mut Self) -> Result<(), LineError>,
+    ) -> Result<usize, LineError> {
         self.skip("{")?;
         let mut count = 1;
         one(self)?;
@@ -191,7 +191,7 @@ impl<'t> Line<'t> {
 }
 
 /// Parses a vertex. Returns the number of its message.
-fn vertex(line: &mut Line<'_>, key: usize) -> Result<i64, Wrong> {
+fn vertex(line: &mut Line<'_>, key: usize) -> Result<i64, LineError> {
     line.skip(&format!("{key}:\t"))?;
     let file = line.until('\t')?;
     let base = file.rsplit('/').next().unwrap_or_default();
@@ -228,7 +228,7 @@ fn vertex(line: &mut Line<'_>, key: usize) -> Result<i64, Wrong> {
     Ok(number)
 }
 
-fn standing(line: &mut Line<'_>) -> Result<(), Wrong> {
+fn standing(line: &mut Line<'_>) -> Result<(), LineError> {
     if line.skips("retry in ") {
         return line.duration();
     }
@@ -248,7 +248,7 @@ fn standing(line: &mut Line<'_>) -> Result<(), Wrong> {
 }
 
 /// Parses the lines of channels or of hosts; each vertex is in one of them.
-fn webs(lines: &mut Lines<'_>, vertices: usize) -> Result<(), Wrong> {
+fn webs(lines: &mut Lines<'_>, vertices: usize) -> Result<(), LineError> {
     let mut seen = BTreeSet::new();
     while lines.peek().is_some_and(|line| line.contains(":\t")) {
         let keys = lines.take(|line| {
@@ -284,7 +284,7 @@ struct Sums {
     idle: i64,
 }
 
-fn report(lines: &mut Lines<'_>) -> Result<(), Wrong> {
+fn report(lines: &mut Lines<'_>) -> Result<(), LineError> {
     let mut all = Sums::default();
     while lines.peek().is_some_and(|line| !line.starts_with("Kids: ")) {
         let group = group(lines)?;
@@ -298,7 +298,7 @@ fn report(lines: &mut Lines<'_>) -> Result<(), Wrong> {
     if lines.left.is_empty() { Ok(()) } else { Err("more behind the totals".into()) }
 }
 
-fn group(lines: &mut Lines<'_>) -> Result<Sums, Wrong> {
+fn group(lines: &mut Lines<'_>) -> Result<Sums, LineError> {
     let with_host = lines.take(|line| {
         let (pattern, with_host) = line.left.rsplit_once('/').ok_or("no slash")?;
         line.left = "";
@@ -339,7 +339,7 @@ fn group(lines: &mut Lines<'_>) -> Result<Sums, Wrong> {
 }
 
 /// Parses a thread. Returns its numbers of vertices and agents.
-fn thread(line: &mut Line<'_>, with_host: &str) -> Result<(i64, i64), Wrong> {
+fn thread(line: &mut Line<'_>, with_host: &str) -> Result<(i64, i64), LineError> {
     let whole = line.left;
     let detail = whole.rfind("N=").ok_or("no N=")?;
     let name = whole[..detail].trim_end_matches(['\t', ' ']);
@@ -408,7 +408,7 @@ fn thread(line: &mut Line<'_>, with_host: &str) -> Result<(i64, i64), Wrong> {
     Ok((vertices, agents as i64))
 }
 
-fn totals(line: &mut Line<'_>, sums: &Sums) -> Result<(), Wrong> {
+fn totals(line: &mut Line<'_>, sums: &Sums) -> Result<(), LineError> {
     line.skip("Kids: ")?;
     let agents = line.number()?;
     line.skip("  Idle: ")?;
@@ -429,7 +429,7 @@ fn totals(line: &mut Line<'_>, sums: &Sums) -> Result<(), Wrong> {
     }
 }
 
-fn counters(line: &mut Line<'_>) -> Result<(), Wrong> {
+fn counters(line: &mut Line<'_>) -> Result<(), LineError> {
     for label in ["Msgs in ", " out ", " stored ", " Rcpnts in ", " out ", " stored "] {
         line.skip(label)?;
         line.number()?;

@@ -2,7 +2,7 @@
 //! dump has to be equal, except for a list of differences.
 
 use crate::mailq_lines::{check_dump, dump};
-use crate::recording::{Answer, End, What, run};
+use crate::recording::{Answer, End, StepKind, run};
 use crate::support::{START, data, files_under, spool_name};
 use crate::world::World;
 use std::collections::BTreeMap;
@@ -138,16 +138,16 @@ fn message(name: &str, groups: &[(&str, &[u32])]) -> Arrival {
         modified: START,
         created: START,
         priority: 5,
-        owes_report: false,
-        leftover: None,
-        turns: Vec::new(),
+        report_due: false,
+        first_undeliverable: None,
+        etrn_hosts: Vec::new(),
         recipients: groups.iter().map(|group| group.offsets.len() as u32).sum(),
         failed: 0,
         groups,
         locked: Vec::new(),
-        unread: None,
-        unread_at_most: 0,
-        is_part: false,
+        next_offset: None,
+        max_unread: 0,
+        is_chunk: false,
     }
 }
 
@@ -318,14 +318,14 @@ fn long_names_shift_details() {
 struct SecondRun {
     world: World,
     /// Answers of agents to each job, in the order of its tries.
-    answers: BTreeMap<String, Vec<Answered>>,
+    answers: BTreeMap<String, Vec<RecordedAnswer>>,
     /// Jobs that agents have not finished.
-    open: BTreeMap<AgentId, Answered>,
+    open: BTreeMap<AgentId, RecordedAnswer>,
 }
 
 /// Answers of an agent to a job, and its death during the job.
 #[derive(Clone)]
-struct Answered {
+struct RecordedAnswer {
     /// Time at which the job was fed.
     fed: Duration,
     answers: Vec<Answer>,
@@ -364,14 +364,14 @@ impl SecondRun {
                 End::SchedulerGone | End::Open => None,
             };
             for step in session.steps {
-                let What::Jobs(jobs) = step.what else { continue };
+                let StepKind::Jobs(jobs) = step.what else { continue };
                 for job in jobs {
                     let end = if job.is_over() { None } else { end.clone() };
                     let mut answers = job.answers;
                     answers.iter_mut().for_each(|answer| answer.at += began);
                     // This test does not concern the lock of a dead agent.
                     if !answers.iter().any(|answer| answer.line.starts_with(b"#resync")) {
-                        let answered = Answered { fed: began + step.at, answers, end };
+                        let answered = RecordedAnswer { fed: began + step.at, answers, end };
                         self.answers.entry(job.line).or_default().push(answered);
                     }
                 }
@@ -450,7 +450,7 @@ impl SecondRun {
     fn turn(&mut self, hosts: &[&str], until: Duration) {
         for host in hosts {
             let before = self.world.agents.len();
-            self.world.send_event(Event::Turn(host.as_bytes()));
+            self.world.send_event(Event::Etrn(host.as_bytes()));
             if self.world.agents.len() > before {
                 let newest = *self.world.agents.keys().next_back().expect("it is there");
                 self.world.agent_writes(newest, b"#hungry");
@@ -471,7 +471,7 @@ impl SecondRun {
 }
 
 /// Reasons for differences.
-const DEATH_IS_AN_ATTEMPT: &str = "the death of an agent is an attempt, and is said";
+const DEATH_IS_AN_ATTEMPT: &str = "the death of an agent is an attempt, and is shown";
 const SERVED_AT_ONCE: &str =
     "a thread that is due has its agent; the original comes round to it later";
 const STATE_NOT_RECORDED: &str =

@@ -1,8 +1,8 @@
 //! MAILQ version 2: recorded sessions are replayed.
 
 use crate::mailq_lines::check_report;
+use crate::mailq_session::{ACCOUNTS, MailqSession, challenge};
 use crate::support::{START, data, files_under, spool_name};
-use crate::talk::{ACCOUNTS, Talk, challenge};
 use crate::world::World;
 use zsched_core::{AgentId, Event};
 use zsched_format::control_file::parse;
@@ -17,7 +17,7 @@ fn recorded(name: &str) -> String {
 fn replay(name: &str, world: &mut World) -> (String, String) {
     let expected = recorded(&format!("{name}.s2c"));
     let line = expected.lines().nth(1).expect("a challenge");
-    let (mut talk, greeting) = Talk::open(ACCOUNTS, challenge(line));
+    let (mut talk, greeting) = MailqSession::open(ACCOUNTS, challenge(line));
     let answers = talk.say(world, recorded(&format!("{name}.c2s")));
     assert!(talk.session.is_over(), "{name}");
     (format!("{greeting}{answers}"), expected)
@@ -62,7 +62,7 @@ fn account_with_attribute_snmp_sees_only_totals() {
 #[test]
 fn counters_have_rows_of_zmailer() {
     let mut world = World::new("c/* command=x\n");
-    let mut talk = Talk::as_user("root", "sekret");
+    let mut talk = MailqSession::as_user("root", "sekret");
     let space =
         DiskSpace { free_kb: 82_325_292, used_kb: 12_960_596, free_files: 1, used_files: 2 };
     talk.host = HostFacts { pid: 5693, load: Some((0.44, 0.25)), disks: [space; 3] };
@@ -145,7 +145,7 @@ fn requests_have_replies_of_zmailer() {
         ("exit", "+Bye bye\n".to_string()),
         ("QuIt now", "+Bye bye\n".to_string()),
     ] {
-        let mut talk = Talk::as_user("root", "sekret");
+        let mut talk = MailqSession::as_user("root", "sekret");
         let answer = talk.say(&mut World::new("c/* command=x\n"), format!("{said}\n"));
         assert_eq!(answer, expected, "{said:?}");
         assert_eq!(talk.session.is_over(), answer.starts_with("+Bye"), "{said:?}");
@@ -157,7 +157,7 @@ fn logins_are_counted_and_end() {
     let mut world = World::new("c/* command=x\n");
     let line = "220 MAILQ-V2-CHALLENGE: 1795255951.209815.10";
     let good = "5c02bd806c204b81693a0cb92c112b31";
-    let (mut talk, _) = Talk::open(ACCOUNTS, challenge(line));
+    let (mut talk, _) = MailqSession::open(ACCOUNTS, challenge(line));
     for wrong in [good.to_uppercase(), format!("{good} "), good[1..].to_string()] {
         let answer = talk.say(&mut world, format!("AUTH root {wrong}\n"));
         assert_eq!(answer, "-BAD USER OR PASSWORD\n");
@@ -168,7 +168,7 @@ fn logins_are_counted_and_end() {
     assert!(talk.log_lines.iter().any(|r| r.contains("127.0.0.1 logged in as \\\"root\\\": ALL")));
     assert!(!talk.log_lines.iter().any(|r| r.contains(good)), "{:?}", talk.log_lines);
 
-    let (mut talk, _) = Talk::open(ACCOUNTS, challenge(line));
+    let (mut talk, _) = MailqSession::open(ACCOUNTS, challenge(line));
     let answer = talk.say(&mut world, "AUTH root x\n".repeat(20));
     assert_eq!(answer, "-BAD USER OR PASSWORD\n".repeat(10));
     assert!(talk.session.is_over());
@@ -177,12 +177,12 @@ fn logins_are_counted_and_end() {
     // A hash does not work as a password.
     let hash = "SCRAM-SHA-256$4096:W22ZaJ0SNY7soEsUEjb6gQ==$\
         WG5d8oPm3OtcPnkdi4Uo7BkeZkBFzpcXkuLmtbsT4qY=:wfPLwcE6nTWhTAmQ7tl2KeoiWGPlZqQxSrmfPwDl2dU=";
-    let (mut talk, _) = Talk::open(&format!("root:{hash}:ALL:\n"), challenge(line));
+    let (mut talk, _) = MailqSession::open(&format!("root:{hash}:ALL:\n"), challenge(line));
     let answer = challenge(line).answer(hash.as_bytes());
     let answer = talk.say(&mut world, format!("AUTH root {answer}\n"));
     assert_eq!(answer, "-BAD USER OR AUTHENTICATOR OR CONTACT ADDRESS\n", "as if there were none");
 
-    let (talk, greeting) = Talk::open("root:sekret:ALL:[10.0.0.0]/8\n", challenge(line));
+    let (talk, greeting) = MailqSession::open("root:sekret:ALL:[10.0.0.0]/8\n", challenge(line));
     assert_eq!(greeting, "version zmailer 2.0\n550 NO ACCESS FOR YOU\n");
     assert!(talk.session.is_over());
 }
@@ -191,12 +191,12 @@ fn logins_are_counted_and_end() {
 #[test]
 fn oversized_lines_end_session() {
     let mut world = World::new("c/* command=x\n");
-    let mut talk = Talk::as_user("root", "sekret");
+    let mut talk = MailqSession::as_user("root", "sekret");
     let long = "x".repeat(MAX_REQUEST_LEN - 4);
     assert!(talk.say(&mut world, format!("FOO {long}\n")).contains(&long), "just short enough");
     assert_eq!(talk.say(&mut world, "x".repeat(20_000)), "-the request is too long\n");
     let line = "220 MAILQ-V2-CHALLENGE: 1.2.3";
-    let (mut talk, _) = Talk::open(ACCOUNTS, challenge(line));
+    let (mut talk, _) = MailqSession::open(ACCOUNTS, challenge(line));
     assert_eq!(talk.say(&mut world, "x".repeat(20_000)), "-BAD; USER MUST AUTHENTICATE\n");
     assert!(talk.session.is_over());
 }
@@ -223,7 +223,7 @@ const REFUSED: &str = "smtp; 500 (connect to 127.0.0.66 [127.0.0.66|2525|127.0.0
 #[test]
 fn show_thread_has_lines_of_zmailer() {
     let mut world = dead_host();
-    world.send_event(Event::Turn(b"[127.0.0.66]"));
+    world.send_event(Event::Etrn(b"[127.0.0.66]"));
     let agent = *world.agents.keys().next().expect("it was started");
     world.agent_writes(agent, b"#hungry");
     assert_eq!(world.take_input(agent), "10101217\t[127.0.0.66]\n");
@@ -231,7 +231,7 @@ fn show_thread_has_lines_of_zmailer() {
         world.agent_writes(agent, format!("10101217/229\t\tdeferall {REFUSED}").as_bytes());
     }
     world.agent_writes(agent, b"#hungry");
-    let mut talk = Talk::as_user("nobody", "nobody");
+    let mut talk = MailqSession::as_user("nobody", "nobody");
     for number in ["10101217", "10101639", "10101206"] {
         talk.addresses.insert(number.to_string(), "games@zm.example.test");
     }
@@ -277,7 +277,7 @@ fn multiline_texts_stay_in_their_field() {
     let agent: AgentId = *world.agents.keys().next().expect("it was started");
     world.agent_writes(agent, b"#hungry");
     world.agent_writes(agent, b"7/21\t\tdeferred \r<<- MAIL\tFrom:<>\r->> 450 busy");
-    let mut talk = Talk::as_user("nobody", "nobody");
+    let mut talk = MailqSession::as_user("nobody", "nobody");
     let ours =
         talk.say(&mut world, "SHOW THREAD c h.test\nSHOW QUEUE THREADS2\nSHOW QUEUE THREADS\n");
     let head = "#c/h.test/0  N=1   R=1   A=1  P={5001} HA={0}s FA={0}s OF={1} S={STUFF} UF=0 QA=0s";
@@ -292,8 +292,8 @@ fn multiline_texts_stay_in_their_field() {
 #[test]
 fn reports_have_lines_of_zmailer() {
     let mut world = dead_host();
-    world.send_event(Event::Turn(b"[127.0.0.66]"));
-    let mut talk = Talk::as_user("root", "sekret");
+    world.send_event(Event::Etrn(b"[127.0.0.66]"));
+    let mut talk = MailqSession::as_user("root", "sekret");
     let answer = talk.say(&mut world, "SHOW QUEUE THREADS\n");
     let report = answer.strip_prefix("+OK until LF.LF\n").and_then(|text| text.strip_suffix(".\n"));
     assert_eq!(check_report(report.expect("a text")), Ok(()), "{answer}");
@@ -320,7 +320,7 @@ fn reports_have_lines_of_zmailer() {
 #[test]
 fn kill_removes_mail() {
     let mut world = dead_host();
-    let mut talk = Talk::as_user("root", "sekret");
+    let mut talk = MailqSession::as_user("root", "sekret");
     let killed = "+OK; KILLed something.\n\n";
     assert_eq!(talk.say(&mut world, "KILL MSG A/10101206\n"), killed);
     assert!(world.removed.is_empty(), "names have no folders here");
@@ -336,7 +336,7 @@ fn kill_removes_mail() {
 #[test]
 fn etrn_reports_if_mail_was_started() {
     let mut world = dead_host();
-    let mut talk = Talk::as_user("nobody", "nobody");
+    let mut talk = MailqSession::as_user("nobody", "nobody");
     assert_eq!(
         talk.say(&mut world, "ETRN [127.0.0.66]\nETRN [127.0.0.66]\nETRN nosuch.test\n"),
         "+OK; an ETRN started something.\n\
@@ -355,7 +355,7 @@ fn large_threads_are_shown_and_killed_in_steps() {
         let name = spool_name(&number.to_string());
         world.send_event(Event::Arrived(Arrival::new(name, &file, START, START)));
     }
-    let mut talk = Talk::as_user("root", "sekret");
+    let mut talk = MailqSession::as_user("root", "sekret");
     let shown = talk.say(&mut world, "SHOW THREAD c .h.test\nQUEUE\n");
     assert_eq!(shown.lines().filter(|line| line.matches('\t').count() == 9).count(), 1000);
     let killed = talk.say(&mut world, "KILL THREAD c .h.test\n");

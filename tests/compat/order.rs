@@ -34,21 +34,21 @@ fn orders(keyword: &str) -> [Vec<String>; 3] {
             modified,
             created: modified,
             priority: 5,
-            owes_report: false,
-            leftover: None,
-            turns: Vec::new(),
+            report_due: false,
+            first_undeliverable: None,
+            etrn_hosts: Vec::new(),
             recipients: 1,
             failed: 0,
             groups: vec![group],
             locked: Vec::new(),
-            unread: None,
-            unread_at_most: 0,
-            is_part: false,
+            next_offset: None,
+            max_unread: 0,
+            is_chunk: false,
         }));
     }
     world.cannot_start_agents = false;
     [(); 3].map(|()| {
-        world.send_event(Event::Turn(b"a.test"));
+        world.send_event(Event::Etrn(b"a.test"));
         let agent = *world.agents.keys().next().expect("it was started");
         let mut fed = Vec::new();
         let mut job = world.take_input(agent);

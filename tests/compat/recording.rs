@@ -33,16 +33,16 @@ pub struct Session {
 /// A single write of the scheduler, with the agent's answers.
 pub struct Step {
     pub at: Duration,
-    pub what: What,
+    pub what: StepKind,
 }
 
-pub enum What {
+pub enum StepKind {
     /// One or more jobs.
     Jobs(Vec<Job>),
     /// `#idle`, and the time of the agent's `#hungry`.
     Idle { hungry: Option<Duration> },
     /// The empty lines that end an agent.
-    Farewell(String),
+    EndLines(String),
 }
 
 /// A job, and the agent's lines until its end.
@@ -76,15 +76,15 @@ impl Step {
     /// Returns the scheduler's text.
     pub fn text(&self) -> String {
         match &self.what {
-            What::Jobs(jobs) => jobs.iter().map(|job| format!("{}\n", job.line)).collect(),
-            What::Idle { .. } => "#idle\n".to_string(),
-            What::Farewell(text) => text.clone(),
+            StepKind::Jobs(jobs) => jobs.iter().map(|job| format!("{}\n", job.line)).collect(),
+            StepKind::Idle { .. } => "#idle\n".to_string(),
+            StepKind::EndLines(text) => text.clone(),
         }
     }
 
     /// Returns true if it ends the agent because that was idle for too long.
     pub fn is_for_idleness(&self) -> bool {
-        matches!(&self.what, What::Farewell(text) if text == "\n")
+        matches!(&self.what, StepKind::EndLines(text) if text == "\n")
     }
 }
 
@@ -270,7 +270,7 @@ fn session(name: &str, channel: String, host: Option<String>, events: Vec<Event>
 
 impl Builder {
     fn has_farewell(&self) -> bool {
-        matches!(self.session.steps.last(), Some(Step { what: What::Farewell(_), .. }))
+        matches!(self.session.steps.last(), Some(Step { what: StepKind::EndLines(_), .. }))
     }
 
     fn agent_wrote(&mut self, at: Duration, bytes: &[u8]) {
@@ -292,14 +292,16 @@ impl Builder {
             return;
         }
         match self.session.steps.last_mut().map(|step| &mut step.what) {
-            Some(What::Jobs(jobs)) => {
+            Some(StepKind::Jobs(jobs)) => {
                 let job = self.open.front().unwrap_or_else(|| panic!("{name} speaks unasked"));
                 jobs[*job].answers.push(Answer { at, line: line.clone() });
                 if is_hungry(&line) {
                     self.open.pop_front();
                 }
             }
-            Some(What::Idle { hungry: hungry @ None }) if is_hungry(&line) => *hungry = Some(at),
+            Some(StepKind::Idle { hungry: hungry @ None }) if is_hungry(&line) => {
+                *hungry = Some(at)
+            }
             _ => panic!("{name} says {line:?} unasked"),
         }
     }
@@ -315,20 +317,20 @@ impl Builder {
         let goes_on = !std::mem::take(&mut self.has_spoken);
         let steps = &mut self.session.steps;
         match (line, steps.last_mut().map(|step| &mut step.what)) {
-            ("", Some(What::Farewell(text))) => text.push('\n'),
-            ("", _) => steps.push(Step { at, what: What::Farewell("\n".to_string()) }),
+            ("", Some(StepKind::EndLines(text))) => text.push('\n'),
+            ("", _) => steps.push(Step { at, what: StepKind::EndLines("\n".to_string()) }),
             ("#idle", _) => {
                 assert!(self.open.is_empty(), "{}: #idle to a busy agent", self.session.name);
-                steps.push(Step { at, what: What::Idle { hungry: None } });
+                steps.push(Step { at, what: StepKind::Idle { hungry: None } });
             }
-            (line, Some(What::Jobs(jobs))) if goes_on => {
+            (line, Some(StepKind::Jobs(jobs))) if goes_on => {
                 self.open.push_back(jobs.len());
                 jobs.push(Job { line: line.to_string(), answers: Vec::new() });
             }
             (line, _) => {
                 assert!(self.open.is_empty(), "{}: {line} to a busy agent", self.session.name);
                 let job = Job { line: line.to_string(), answers: Vec::new() };
-                steps.push(Step { at, what: What::Jobs(vec![job]) });
+                steps.push(Step { at, what: StepKind::Jobs(vec![job]) });
                 self.open.push_back(0);
             }
         }

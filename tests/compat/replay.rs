@@ -6,17 +6,17 @@
 //! ZMailer's scheduler begins with random threads, and plans wake-ups in another way, so the
 //! recording determines what is due. A *run* is a series of jobs for one thread. When it begins,
 //! the core has exactly its jobs, in their order: those that wait for a retry become due
-//! (`Event::Turn`), others arrive. Mail that ZMailer cannot have had at that time arrives later:
+//! (`Event::Etrn`), others arrive. Mail that ZMailer cannot have had at that time arrives later:
 //! after the first job, bursts contain everything that is due.
 
 use crate::control_files::recorded_groups;
-use crate::recording::{Answer, End, Job, Session, Step, What};
+use crate::recording::{Answer, End, Job, Session, Step, StepKind};
 use crate::support::{START, spool_name};
 use crate::world::World;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
-use zsched_core::{AgentEnd, AgentId, Event, Reread};
-use zsched_format::agent_protocol::{Answer as Line, Status};
+use zsched_core::{AgentEnd, AgentId, Event, RereadResult};
+use zsched_format::agent_protocol::{AgentLine as Line, ReportStatus};
 use zsched_spool::{Arrival, Group, SpoolName};
 
 /// The first output that differs from the recording, and its time.
@@ -24,7 +24,7 @@ type Difference = String;
 
 /// Settings that the recording does not contain.
 #[derive(Clone, Copy)]
-pub struct Circumstances {
+pub struct SessionSettings {
     /// `overfeed` of the clause.
     pub overfeed: u32,
     /// Further keywords of the clause.
@@ -36,7 +36,7 @@ pub struct Circumstances {
 }
 
 /// Replays a session. The error is the first difference.
-pub fn replay(session: &Session, circumstances: Circumstances) -> Result<(), Difference> {
+pub fn replay(session: &Session, circumstances: SessionSettings) -> Result<(), Difference> {
     let mut replay = Replay::new(session, circumstances);
     replay.load_what_is_there_at_first();
     replay.play()?;
@@ -67,7 +67,7 @@ struct Run {
 
 struct Replay<'s> {
     session: &'s Session,
-    circumstances: Circumstances,
+    circumstances: SessionSettings,
     world: World,
     vertices: BTreeMap<Key, Vertex>,
     runs: Vec<Run>,
@@ -77,7 +77,7 @@ struct Replay<'s> {
 }
 
 impl<'s> Replay<'s> {
-    fn new(session: &'s Session, circumstances: Circumstances) -> Replay<'s> {
+    fn new(session: &'s Session, circumstances: SessionSettings) -> Replay<'s> {
         let mut replay = Replay {
             session,
             circumstances,
@@ -99,7 +99,7 @@ impl<'s> Replay<'s> {
 
     fn job_steps(&self) -> impl Iterator<Item = (usize, &'s [Job])> + use<'s> {
         self.session.steps.iter().enumerate().filter_map(|(index, step)| match &step.what {
-            What::Jobs(jobs) => Some((index, &jobs[..])),
+            StepKind::Jobs(jobs) => Some((index, &jobs[..])),
             _ => None,
         })
     }
@@ -214,9 +214,9 @@ impl<'s> Replay<'s> {
         for (index, step) in self.session.steps.iter().enumerate() {
             self.expect(&step.text())?;
             match &step.what {
-                What::Jobs(jobs) => self.answer(index, jobs)?,
-                What::Idle { hungry: Some(at) } => self.idle(index, *at)?,
-                What::Idle { hungry: None } | What::Farewell(_) => {}
+                StepKind::Jobs(jobs) => self.answer(index, jobs)?,
+                StepKind::Idle { hungry: Some(at) } => self.idle(index, *at)?,
+                StepKind::Idle { hungry: None } | StepKind::EndLines(_) => {}
             }
         }
         self.expect("")?;
@@ -258,7 +258,7 @@ impl<'s> Replay<'s> {
         self.world.pass(next.at);
         self.expect("")?;
         match next.what {
-            What::Farewell(_) => self.send_to_core(Event::Drain),
+            StepKind::EndLines(_) => self.send_to_core(Event::Drain),
             _ => self.prepare(step + 1),
         }
         Ok(())
@@ -276,13 +276,13 @@ impl<'s> Replay<'s> {
         self.world.ends(self.agent(), end);
         self.compare_what_is_left();
         assert!(self.world.agents.is_empty(), "{}: a new agent for nothing", self.session.name);
-        let Some(Step { what: What::Jobs(jobs), .. }) = self.session.steps.last() else {
+        let Some(Step { what: StepKind::Jobs(jobs), .. }) = self.session.steps.last() else {
             return Ok(());
         };
         // The agent died during a job. That waits, and the next agent gets it.
         let job = jobs.iter().find(|job| !job.is_over()).expect("its death was no answer");
         let (_, host) = self.key(job);
-        self.send_to_core(Event::Turn(host.as_bytes()));
+        self.send_to_core(Event::Etrn(host.as_bytes()));
         self.world.agent_writes(self.agent(), b"#hungry");
         self.expect(&format!("{}\n", job.line))
     }
@@ -311,7 +311,7 @@ impl<'s> Replay<'s> {
 
     /// Loads the mail that a step needs.
     fn prepare(&mut self, step: usize) {
-        let Some(What::Jobs(jobs)) = self.session.steps.get(step).map(|step| &step.what) else {
+        let Some(StepKind::Jobs(jobs)) = self.session.steps.get(step).map(|step| &step.what) else {
             return;
         };
         match self.runs.iter().position(|run| run.first_step == step) {
@@ -337,7 +337,7 @@ impl<'s> Replay<'s> {
         let is_ordered = (*is_first && in_order.into_iter().eq(&known)) || known.len() == 1;
         let is_all = waiting.len() == known.len() && waiting.iter().all(|key| known.contains(key));
         if is_all && is_ordered {
-            self.send_to_core(Event::Turn(host.as_bytes()));
+            self.send_to_core(Event::Etrn(host.as_bytes()));
             return;
         }
         // ZMailer shuffles the waiting mail of a thread; here it gets the recorded order.
@@ -362,7 +362,7 @@ impl<'s> Replay<'s> {
             }
         }
         if was_loaded {
-            self.send_to_core(Event::ReadAgain { number, outcome: Reread::Gone });
+            self.send_to_core(Event::ReadAgain { number, outcome: RereadResult::Gone });
         }
     }
 
@@ -389,16 +389,16 @@ impl<'s> Replay<'s> {
             modified: START - self.circumstances.age,
             created: START,
             priority: 5,
-            owes_report: false,
-            leftover: None,
-            turns: Vec::new(),
+            report_due: false,
+            first_undeliverable: None,
+            etrn_hosts: Vec::new(),
             recipients: groups.iter().map(|group| group.offsets.len() as u32).sum(),
             failed: 0,
             groups,
             locked: Vec::new(),
-            unread: None,
-            unread_at_most: 0,
-            is_part: false,
+            next_offset: None,
+            max_unread: 0,
+            is_chunk: false,
         }
     }
 
@@ -409,7 +409,11 @@ impl<'s> Replay<'s> {
         if let Line::Report(report) = Line::parse(&answer.line) {
             let is_final = matches!(
                 report.status,
-                Status::Ok | Status::Ok2 | Status::Ok3 | Status::Error | Status::Error2
+                ReportStatus::Ok
+                    | ReportStatus::Ok2
+                    | ReportStatus::Ok3
+                    | ReportStatus::Error
+                    | ReportStatus::Error2
             );
             for ((number, _), vertex) in &mut self.vertices {
                 if is_final && *number == report.number && vertex.pending.remove(&report.offset) {
@@ -438,7 +442,7 @@ impl<'s> Replay<'s> {
             let loaded = self.vertices.iter().filter(|(key, _)| key.0 == number);
             let loaded = loaded.filter(|(_, vertex)| vertex.is_loaded);
             let keys: Vec<Key> = loaded.map(|(key, _)| key.clone()).collect();
-            let outcome = Reread::Read(self.arrival(&keys));
+            let outcome = RereadResult::Read(self.arrival(&keys));
             self.world.send_event(Event::ReadAgain { number, outcome });
         }
     }
@@ -456,7 +460,7 @@ impl<'s> Replay<'s> {
 }
 
 /// Returns a session's clause: one agent, and no timer but that of idle agents.
-fn clause(session: &Session, circumstances: Circumstances) -> String {
+fn clause(session: &Session, circumstances: SessionSettings) -> String {
     let host = if session.host.is_some() { " $host" } else { "" };
     let idle = |is_last: bool| {
         let times = idle_times(session).filter(|(_, next)| next.is_for_idleness() == is_last);
@@ -464,7 +468,7 @@ fn clause(session: &Session, circumstances: Circumstances) -> String {
     };
     assert!(idle(true).is_none_or(|last| Some(last) > idle(false)), "{}", session.name);
     let idle_max = idle(true).map_or("30d".to_string(), |seconds| format!("{seconds}s"));
-    let Circumstances { overfeed, keywords, .. } = circumstances;
+    let SessionSettings { overfeed, keywords, .. } = circumstances;
     format!(
         "{}/*\n\tmaxring=1 overfeed={overfeed} interval=30d retries=1 {keywords}\n\
          \tidlemax={idle_max} agent-timeout=30d command=\"agent{host}\"\n",
@@ -475,7 +479,7 @@ fn clause(session: &Session, circumstances: Circumstances) -> String {
 /// Returns the agent's idle times, each with the step that followed.
 fn idle_times(session: &Session) -> impl Iterator<Item = (Duration, &Step)> {
     session.steps.windows(2).filter_map(|pair| match pair[0].what {
-        What::Idle { hungry: Some(hungry) } => Some((pair[1].at - hungry, &pair[1])),
+        StepKind::Idle { hungry: Some(hungry) } => Some((pair[1].at - hungry, &pair[1])),
         _ => None,
     })
 }

@@ -11,7 +11,7 @@ use crate::support::{START, data, spool_name};
 use crate::world::World;
 use std::collections::BTreeMap;
 use std::time::Duration;
-use zsched_core::view::Standing;
+use zsched_core::view::WaitState;
 use zsched_core::{AgentId, Event};
 use zsched_format::time::Timestamp;
 use zsched_spool::{Arrival, Group};
@@ -57,15 +57,15 @@ fn recording(name: &str) -> Recording {
 }
 
 /// A world in which one agent always gives the same answer.
-struct Deferring {
+struct DeferringWorld {
     world: World,
     recipients: u32,
     answer: String,
     agent: Option<AgentId>,
 }
 
-impl Deferring {
-    fn new(keywords: &str, past_boundary: u64, recipients: u32, answer: &str) -> Deferring {
+impl DeferringWorld {
+    fn new(keywords: &str, past_boundary: u64, recipients: u32, answer: &str) -> DeferringWorld {
         let mut world = World::new(&format!("c/*\n\t{keywords} idlemax=1h\n\tcommand=x\n"));
         world.now = START + Duration::from_secs(past_boundary);
         let offsets = (0..recipients).map(|index| 67 + 30 * index).collect();
@@ -75,19 +75,19 @@ impl Deferring {
             modified: world.now,
             created: world.now,
             priority: 5,
-            owes_report: false,
-            leftover: None,
-            turns: Vec::new(),
+            report_due: false,
+            first_undeliverable: None,
+            etrn_hosts: Vec::new(),
             recipients,
             failed: 0,
             groups: vec![group],
             locked: Vec::new(),
-            unread: None,
-            unread_at_most: 0,
-            is_part: false,
+            next_offset: None,
+            max_unread: 0,
+            is_chunk: false,
         };
         world.send_event(Event::Arrived(arrival));
-        Deferring { world, recipients, answer: answer.to_string(), agent: None }
+        DeferringWorld { world, recipients, answer: answer.to_string(), agent: None }
     }
 
     /// Makes the agent work until it is idle. Returns the plan, in seconds since the first feed.
@@ -106,7 +106,7 @@ impl Deferring {
         self.world.agent_writes(agent, b"#hungry");
         let now = self.world.now;
         let (_, views) = self.world.core.message_at_or_after(now, 1).expect("it is not finished");
-        let Standing::Retry(seconds) = views[0].standing else { panic!("it waits for nothing") };
+        let WaitState::Retry(seconds) = views[0].standing else { panic!("it waits for nothing") };
         Planned { tries: views[0].tries, wakeup: (now.seconds_since(first_fed)) + seconds }
     }
 
@@ -149,7 +149,7 @@ fn retry_distances_equal_recorded_ones() {
         for (message, recorded) in planned {
             let recipients = recorded[0].tries;
             let mut deferring =
-                Deferring::new(&keywords, past_boundary, recipients, "deferred later");
+                DeferringWorld::new(&keywords, past_boundary, recipients, "deferred later");
             let ours = deferring.wakeups(recorded.len());
             let tries = |planned: &[Planned]| -> Vec<u32> {
                 planned.iter().map(|planned| planned.tries).collect()
@@ -189,7 +189,7 @@ fn retryat_and_deferall_times_are_used() {
         (&[1, 2], "retryat 1795255226 come back", [25, 44, 64]),
         (&[3, 4], "deferall all later", [60, 120, 180]),
     ] {
-        let mut deferring = Deferring::new(&keywords, 1, 1, answer);
+        let mut deferring = DeferringWorld::new(&keywords, 1, 1, answer);
         let ours: Vec<i64> = deferring.wakeups(3).iter().map(|planned| planned.wakeup).collect();
         assert_eq!(ours, expected, "{answer}");
         for message in messages {

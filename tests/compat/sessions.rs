@@ -1,17 +1,17 @@
 //! Complete sessions of agents with ZMailer's scheduler, replayed; see [`crate::replay`].
 
-use crate::recording::{End, Session, What, agent_log, run};
-use crate::replay::{Circumstances, replay};
+use crate::recording::{End, Session, StepKind, agent_log, run};
+use crate::replay::{SessionSettings, replay};
 use std::time::Duration;
 
 /// Intended differences: the session, the first one in it, and the reason.
 const DIFFERENCES: [(&str, &str, &str); 0] = [];
 
 /// Settings of the runs. In most sessions the age of the mail is unknown and does not matter.
-const RUNS: Circumstances =
-    Circumstances { overfeed: 150, keywords: "", age: Duration::ZERO, is_last_chance: false };
+const RUNS: SessionSettings =
+    SessionSettings { overfeed: 150, keywords: "", age: Duration::ZERO, is_last_chance: false };
 /// Settings of sessions in which some mail was past its expiry.
-const RUN_WITH_OLD_MAIL: Circumstances = Circumstances {
+const RUN_WITH_OLD_MAIL: SessionSettings = SessionSettings {
     overfeed: 150,
     keywords: "expiry=4m",
     age: Duration::from_secs(370),
@@ -37,7 +37,7 @@ const AGENT_LOGS: [(&str, usize); 15] = [
     ("status-words-and-misformed", 12),
 ];
 
-fn check(sessions: &[Session], circumstances: impl Fn(&Session) -> Circumstances) {
+fn check(sessions: &[Session], circumstances: impl Fn(&Session) -> SessionSettings) {
     let heard = sessions.iter().filter_map(|session| {
         let difference = replay(session, circumstances(session)).err()?;
         Some((session.name.as_str(), difference))
@@ -85,9 +85,11 @@ fn sessions_in_agent_logs_are_reproduced() {
         let sessions = agent_log(name);
         assert_eq!(sessions.len(), expected, "{name}");
         check(&sessions, |session| match (name, session.channel.as_str()) {
-            ("overfeed-0-3-default", "of3") => Circumstances { overfeed: 3, ..RUNS },
-            ("queueonly-etrn", "c") => Circumstances { overfeed: 0, keywords: "queueonly", ..RUNS },
-            _ => Circumstances { overfeed: 0, ..RUNS },
+            ("overfeed-0-3-default", "of3") => SessionSettings { overfeed: 3, ..RUNS },
+            ("queueonly-etrn", "c") => {
+                SessionSettings { overfeed: 0, keywords: "queueonly", ..RUNS }
+            }
+            _ => SessionSettings { overfeed: 0, ..RUNS },
         });
     }
 }
@@ -96,19 +98,21 @@ fn sessions_in_agent_logs_are_reproduced() {
 fn recordings_have_expected_counts() {
     let runs = ["run1", "run2", "run3", "run4"];
     let sessions: Vec<Session> = runs.iter().flat_map(|name| run(name)).collect();
-    let count = |counts: &dyn Fn(&What) -> usize| {
+    let count = |counts: &dyn Fn(&StepKind) -> usize| {
         let steps = sessions.iter().flat_map(|session| &session.steps);
         steps.map(|step| counts(&step.what)).sum::<usize>()
     };
     let jobs = |with_host: bool| {
         count(&|what| match what {
-            What::Jobs(jobs) => jobs.iter().filter(|job| job.host().is_some() == with_host).count(),
+            StepKind::Jobs(jobs) => {
+                jobs.iter().filter(|job| job.host().is_some() == with_host).count()
+            }
             _ => 0,
         })
     };
-    let idle = count(&|what| usize::from(matches!(what, What::Idle { .. })));
+    let idle = count(&|what| usize::from(matches!(what, StepKind::Idle { .. })));
     let farewells = |text: &str| {
-        count(&|what| usize::from(matches!(what, What::Farewell(said) if said == text)))
+        count(&|what| usize::from(matches!(what, StepKind::EndLines(said) if said == text)))
     };
     let ends = |end: fn(End) -> bool| sessions.iter().filter(|session| end(session.end)).count();
     assert_eq!((jobs(true), jobs(false), idle), (257, 7, 77));

@@ -3,9 +3,9 @@
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
-use zsched_config::{Config, Context, Zenv};
+use zsched_config::{Config, ConfigContext, Zenv};
 use zsched_format::time::Timestamp;
-use zsched_spool::read::{Found, read};
+use zsched_spool::load::{LoadResult, load};
 use zsched_spool::{HashFolder, HashLevel, Spool, SpoolName};
 
 /// Start time of worlds: a multiple of all recorded intervals.
@@ -43,7 +43,7 @@ pub fn files_under(folder: &str) -> Vec<String> {
 
 /// Parses a configuration without access to the system.
 pub fn config(text: &str) -> Config {
-    let context = Context::without_rights(Zenv::default());
+    let context = ConfigContext::unprivileged(Zenv::default());
     let loaded = Config::parse(Path::new("scheduler.cf"), text.as_bytes(), &context);
     loaded.unwrap_or_else(|errors| panic!("{text}\n{errors:?}")).config
 }
@@ -85,8 +85,8 @@ impl TestSpool {
     }
 
     /// Reads a message as a scheduler does that has just found it.
-    pub fn read(&self, level: HashLevel, name: SpoolName) -> Found {
-        read(&self.spool, level, name, None, &mut |_| {})
+    pub fn read(&self, level: HashLevel, name: SpoolName) -> LoadResult {
+        load(&self.spool, level, name, None, &mut |_| {})
     }
 
     /// Returns the contents of a file, or `None` if there is none.

@@ -6,8 +6,8 @@ use std::rc::Rc;
 use std::time::Duration;
 use zsched_config::Config;
 use zsched_core::{
-    Action, AgentEnd, AgentId, Effect, Event, Manner, Note, OrderTicket, Scheduler, Settings,
-    Statistics,
+    Action, AgentEnd, AgentId, Effect, Event, Note, OrderTicket, Scheduler, Settings, Statistics,
+    StopMode,
 };
 use zsched_format::time::Timestamp;
 use zsched_spool::SpoolName;
@@ -19,7 +19,7 @@ pub struct World {
     /// Agents cannot be started at present, so arriving mail waits.
     pub cannot_start_agents: bool,
     /// The running agents, and the input of each since the last look.
-    pub agents: BTreeMap<AgentId, Told>,
+    pub agents: BTreeMap<AgentId, AgentInput>,
     /// Control files that the core wants to read again.
     pub to_read_again: Vec<SpoolName>,
     /// Notes that the core has requested. To the core they are written.
@@ -33,7 +33,7 @@ pub struct World {
 
 /// Clause and input of an agent.
 #[derive(Debug)]
-pub struct Told {
+pub struct AgentInput {
     pub channel: String,
     pub text: String,
 }
@@ -84,7 +84,7 @@ impl World {
             }
             Action::StartAgent { agent, channel, .. } => {
                 let channel = String::from_utf8(channel.to_vec()).expect("channels are text");
-                self.agents.insert(agent, Told { channel, text: String::new() });
+                self.agents.insert(agent, AgentInput { channel, text: String::new() });
                 let pid = FIRST_PID + agent.0 as u32;
                 self.send_event(Event::AgentStarted { agent, pid });
             }
@@ -94,14 +94,14 @@ impl World {
                     std::str::from_utf8(&job).expect("recorded jobs are text"),
                 );
             }
-            Action::SayIdle(agent) => self.write_to_agent(agent, "#idle\n"),
+            Action::SendIdle(agent) => self.write_to_agent(agent, "#idle\n"),
             // Tests with the real programs check the lines that the shell writes.
             Action::StopAgent { agent, manner } => self.write_to_agent(
                 agent,
                 match manner {
-                    Manner::Retire => "\n",
-                    Manner::Quit => "\n\n",
-                    Manner::Kill => "(killed)",
+                    StopMode::Retire => "\n",
+                    StopMode::Quit => "\n\n",
+                    StopMode::Kill => "(killed)",
                 },
             ),
             Action::ReadAgain(name) => self.to_read_again.push(name),
@@ -116,12 +116,12 @@ impl World {
                 self.send_event(Event::Removed { number, outcome: Ok(()) });
             }
             // Memory is not limited.
-            Action::Rest { .. } | Action::ReadMore { .. } | Action::Awaken(_) => {}
+            Action::PageOut { .. } | Action::ReadMore { .. } | Action::RequestPagedHosts(_) => {}
             Action::Statistics(statistics) => self.statistics.push(statistics),
-            Action::KeepStanding { ticket, .. } => {
-                self.send_event(Event::StandingKept { ticket, outcome: Ok(()) });
+            Action::StoreOverrides { ticket, .. } => {
+                self.send_event(Event::OverridesStored { ticket, outcome: Ok(()) });
             }
-            Action::Obeyed { ticket, effect } => self.obeyed.push((ticket, effect)),
+            Action::OrderDone { ticket, effect } => self.obeyed.push((ticket, effect)),
             Action::ClearLocks { .. } | Action::Status(_) | Action::Log(..) => {}
         }
     }

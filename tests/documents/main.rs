@@ -37,9 +37,9 @@ fn missing_options(command: &clap::Command, page: &str) -> Vec<String> {
 fn manual_pages_have_every_option() {
     let scheduler = zsched_daemon::Options::command();
     assert_eq!(missing_options(&scheduler, "man/scheduler.8"), [""; 0], "scheduler.8");
-    let mailq = zsched_mailq::Options::command();
+    let mailq = zsched_mailq::MailqOptions::command();
     assert_eq!(missing_options(&mailq, "man/mailq.1"), [""; 0], "mailq.1");
-    let submit = zsched_submit::Options::command();
+    let submit = zsched_submit::SubmitOptions::command();
     let missing = missing_options(&submit, "man/submit.1");
     assert_eq!(missing, [""; 0], "submit.1");
     let schedsim = zsched_schedsim::SchedsimOptions::command();
@@ -54,7 +54,7 @@ fn manual_pages_have_every_option() {
 /// With `UPDATE_EXPECT=1` in the environment, the test updates the page.
 #[test]
 fn mailq_manual_is_generated_from_options() {
-    let mut command = zsched_mailq::Options::command();
+    let mut command = zsched_mailq::MailqOptions::command();
     command.build();
     let page = read("man/mailq.1");
     let made = mdoc::replaced(&page, "options of mailq", &mdoc::options(&command));
@@ -130,7 +130,7 @@ fn first_column(text: &str, head: &str) -> Vec<String> {
 
 #[test]
 fn status_log_document_has_all_fields() {
-    use zsched_format::status_log::{Entry, Gap, Status};
+    use zsched_format::status_log::{DeliveryStatus, LostLines, StatusLine};
     let text = read("docs/status-log.md");
     let examples: Vec<&str> =
         text.split("```json\n").skip(1).filter_map(|rest| rest.lines().next()).collect();
@@ -141,8 +141,8 @@ fn status_log_document_has_all_fields() {
         names.sort();
         names
     };
-    let entry: Entry<'_> = serde_json::from_str(examples[0]).expect("an entry");
-    let gap: Gap<'_> = serde_json::from_str(examples[1]).expect("a gap");
+    let entry: StatusLine<'_> = serde_json::from_str(examples[0]).expect("an entry");
+    let gap: LostLines<'_> = serde_json::from_str(examples[1]).expect("a gap");
     assert_eq!(serde_json::to_string(&entry).expect("JSON"), examples[0]);
     assert_eq!(serde_json::to_string(&gap).expect("JSON"), examples[1]);
     let (entry, gap) = (serde_json::json!(entry), serde_json::json!(gap));
@@ -150,10 +150,10 @@ fn status_log_document_has_all_fields() {
     assert_eq!(sorted(first_column(first, "field")), keys(&entry));
     assert_eq!(sorted(first_column(first, "part of `delays`")), sorted(keys(&entry["delays"])));
     assert_eq!(sorted(first_column(second, "field")), sorted(keys(&gap)));
-    assert_eq!(first_column(first, "status | what"), Status::ALL.map(Status::word));
+    assert_eq!(first_column(first, "status | what"), DeliveryStatus::ALL.map(DeliveryStatus::word));
     for row in first.lines().filter(|line| line.ends_with("| yes |") || line.ends_with("| no |")) {
         let word = row.split('`').nth(1).expect("a status");
-        let status = Status::ALL.into_iter().find(|status| status.word() == word);
+        let status = DeliveryStatus::ALL.into_iter().find(|status| status.word() == word);
         assert_eq!(status.expect("known").is_final(), row.ends_with("| yes |"), "{row}");
     }
 }

@@ -99,7 +99,7 @@ fn sighup_without_log_file_is_ignored() {
 #[test]
 fn agents_run_as_user_and_group_of_clause() {
     if !is_root() {
-        return not_run("user= and group=: only root can start agents as somebody else");
+        return not_run("user= and group=: only root can start agents as another user");
     }
     let site = Site::new(
         "c/*\n\tuser=nobody group=65534 priority=3 command=\"${AGENTS}/environment.sh c\"\n\
@@ -289,7 +289,7 @@ fn sigterm_after_sigquit_ends_scheduler_at_once() {
     daemon.signal(libc::SIGUSR1);
     until("the configuration is read", || site.logged("in force from now on") == 1);
     daemon.assert_runs();
-    assert_eq!(site.events().count("signal"), 1, "it is told once");
+    assert_eq!(site.events().count("signal"), 1, "it gets one signal");
     assert_eq!(daemon.end(libc::SIGTERM).code(), Some(0));
     assert!(!site.path("postoffice/.pid.scheduler").exists());
 }

@@ -98,9 +98,9 @@ fn hostile_datagrams_are_harmless() {
     site.put(&["c b.test u"]);
     until("the good one is delivered", || site.events().count("count") == 1);
     until("only the other is left", || site.files("transport") == ["600"]);
-    assert_eq!(site.events().count("job"), 1, "nobody has named it properly");
+    assert_eq!(site.events().count("job"), 1, "no datagram with a valid name");
     site.notify("NEW 600");
-    until("now somebody has", || site.events().count("count") == 2);
+    until("the datagram is valid", || site.events().count("count") == 2);
     // Of twenty thousand names no file exists; one existing file is announced a hundred times.
     let name = site.put_quietly(&["c wait.test wait!u"]);
     for number in 0..20_000 {

@@ -45,7 +45,7 @@ fn request_starts_mail_that_is_queued() {
     until("it is loaded", || site.mailq().vertices.len() == 3);
     daemon.scan();
     // This is longer than the interval of one second.
-    crate::support::hold_for(std::time::Duration::from_millis(2500), "nobody is served", || {
+    crate::support::hold_for(std::time::Duration::from_millis(2500), "no mail is tried", || {
         site.events().count("take") == 3
     });
     site.write("open", "");

@@ -152,7 +152,7 @@ fn clients_that_never_read_are_disconnected() {
         until("it is delivered", || site.events().count("count") == number + 1);
         assert!(started.elapsed() < Duration::from_secs(3), "{:?}", started.elapsed());
     }
-    assert_eq!(site.mailq().vertices.len(), 800, "whoever reads gets everything");
+    assert_eq!(site.mailq().vertices.len(), 800, "a client that reads gets everything");
     let grown = processes::memory(daemon.pid()).saturating_sub(memory);
     assert!(grown < 40_000_000, "100 clients cost {grown} bytes");
     // A client that reads a little at times keeps its connection.
@@ -214,7 +214,7 @@ fn client_input_is_ignored() {
     drop(stream.write(b"SHOW QUEUE\n"));
     Dump::from(stream);
     drop(talkers);
-    until("nobody is left", || processes::sockets(daemon.pid()) <= sockets + 1);
+    until("no client is left", || processes::sockets(daemon.pid()) <= sockets + 1);
     daemon.assert_runs();
     assert_eq!(site.logged("error"), 0, "{}", site.log());
 }
@@ -234,7 +234,7 @@ fn client_that_writes_without_end_is_disconnected() {
     let mut said = 0;
     while let Ok(count) = stream.write(&[b'x'; 4096]) {
         said += count;
-        assert!(said < 10_000_000, "it is heard for ever");
+        assert!(said < 10_000_000, "its input is read without limit");
     }
     assert!(started.elapsed() < Duration::from_secs(20), "{:?}", started.elapsed());
     daemon.assert_runs();

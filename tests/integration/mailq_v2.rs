@@ -1,6 +1,6 @@
 //! MAILQ version 2 with the real scheduler: sockets, accounts, orders, and hostile clients.
 
-use crate::support::dialogue::address;
+use crate::support::mailq_client::address;
 use crate::support::{
     Client, DEADLINE, Site, allow, hold_for, not_run, processes, timeout, until, until_within,
 };
@@ -108,7 +108,7 @@ fn orders_are_answered_after_execution() {
     assert_eq!(client.line(), "\n");
     assert_eq!(client.ask("SHOW QUEUE THREADS2"), "");
     site.until_empty();
-    assert_eq!(site.files("postman").len(), 0, "nobody is told");
+    assert_eq!(site.files("postman").len(), 0, "no report is owed");
     until("they are logged", || site.logged("request by root from 127.0.0.1") == 4);
     daemon.assert_runs();
 }
@@ -139,7 +139,7 @@ fn account_edits_take_effect_at_once() {
     );
     allow(site.path("auth"), 0o600);
     site.write("auth", "root:secret word:ALL:[foo]\n");
-    assert_eq!(greeting(), "550 NO ACCESS FOR YOU\n", "a mistake lets nobody in");
+    assert_eq!(greeting(), "550 NO ACCESS FOR YOU\n", "a malformed file admits no user");
     assert!(site.logged("auth: line 1: text in brackets must be") >= 1, "{}", site.log());
     assert!(!site.log().contains("secret word"));
     std::fs::remove_file(site.path("auth")).expect("removed");
@@ -284,7 +284,7 @@ fn failed_logins_and_endless_lines_end_the_session() {
                 break;
             }
         }
-        assert!(said < 50_000_000, "it is heard for ever");
+        assert!(said < 50_000_000, "its input is read without limit");
     }
     daemon.assert_runs();
 }

@@ -127,7 +127,7 @@ fn control_file_without_message_file_is_malformed() {
     fs::create_dir(queue.join("202")).expect("a folder");
     let daemon = site.start();
     for (name, reason) in
-        [("201", "there is no message file"), ("202", "the message file is no regular file")]
+        [("201", "there is no message file"), ("202", "the message file is not a regular file")]
     {
         assert_eq!(site.logged(&format!("{name}: malformed control file, offset 13: {reason}")), 1);
     }

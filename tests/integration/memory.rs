@@ -171,5 +171,5 @@ fn deleted_partial_message_stays_deleted_after_kill() {
     until("the order is over", || {
         Client::local(&site, "postoffice/.scheduler.control").ask("SHOW JSON ORDERS").is_empty()
     });
-    assert_eq!(site.files("postman"), [""; 0], "nobody is told: {}", site.log());
+    assert_eq!(site.files("postman"), [""; 0], "no report is owed: {}", site.log());
 }

@@ -7,9 +7,9 @@ use std::process::{Child, Command, Stdio};
 use zsched_tests::program;
 
 /// Kills a program when it is dropped.
-struct Killed(Child);
+struct KillOnDrop(Child);
 
-impl Drop for Killed {
+impl Drop for KillOnDrop {
     fn drop(&mut self) {
         drop(self.0.kill());
         drop(self.0.wait());
@@ -17,7 +17,7 @@ impl Drop for Killed {
 }
 
 /// Starts the scheduler for `folder`; `run` starts programs.
-fn start(folder: &Path, run: &impl Fn(&str) -> Command) -> Killed {
+fn start(folder: &Path, run: &impl Fn(&str) -> Command) -> KillOnDrop {
     // This writes the files without a start. The port is the only thing that we change.
     let check = run("scheduler").arg("--quick-start").arg(folder).arg("-t").output();
     let check = check.expect("the scheduler starts");
@@ -31,7 +31,7 @@ fn start(folder: &Path, run: &impl Fn(&str) -> Command) -> Killed {
     let errors = log.try_clone().expect("another descriptor");
     let mut scheduler = run("scheduler");
     scheduler.arg("--quick-start").arg(folder).stdin(Stdio::null()).stdout(log).stderr(errors);
-    let scheduler = Killed(scheduler.spawn().expect("the scheduler starts"));
+    let scheduler = KillOnDrop(scheduler.spawn().expect("the scheduler starts"));
     let log = || fs::read_to_string(folder.join("log")).unwrap_or_default();
     until("it serves MAILQ", || log().contains("MAILQ is served on TCP 127.0.0.1:"));
     scheduler

@@ -235,7 +235,7 @@ fn cut_recording_is_accepted_and_changed_one_refused() {
     std::fs::write(&copy, "PARAMmailqsock\n").expect("written");
     let output = schedsim(&["replay", &option]);
     let error = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(error.ends_with(": it is no recording\n"), "{error}");
+    assert!(error.ends_with(": not a recording\n"), "{error}");
 }
 
 #[test]
@@ -262,7 +262,7 @@ fn full_disk_stops_recording_not_delivery() {
     until("the log says so", || {
         site.put(&[&format!("c a.test {sent}")]);
         sent += 1;
-        site.logged("nothing is recorded for now") == 1
+        site.logged("recording is paused") == 1
     });
     site.until_empty();
     assert_eq!(site.events().count("count"), sent);

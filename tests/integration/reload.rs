@@ -150,7 +150,7 @@ fn renamed_logs_are_reopened_without_signal() {
         site.write(name, "");
     }
     until("the log goes on under its name", || site.logged("this one was opened") == 1);
-    until("nobody has made a new status log, but the scheduler", || site.path("status").exists());
+    until("only the scheduler made a new status log", || site.path("status").exists());
     site.put(&["c a.test 2"]);
     until("both are used", || {
         site.read("statistics").lines().count() == 1 && site.read("status").lines().count() == 1

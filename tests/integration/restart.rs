@@ -270,7 +270,7 @@ fn kills_during_removals_leave_no_partial_messages() {
         kills += 1;
         let queue = site.files("queue");
         for name in site.files("transport") {
-            assert!(queue.binary_search(&name).is_ok(), "{name} has no message any more");
+            assert!(queue.binary_search(&name).is_ok(), "{name} has no message file");
         }
     }
     let daemon = site.start();

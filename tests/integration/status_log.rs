@@ -156,13 +156,13 @@ fn trace_shows_all_attempts_of_message() {
         &site,
         &id,
         expect![[r#"
-            ID <id@x> from sender@x, came in DATE TIME
+            ID <id@x> from sender@x, arrived DATE TIME
               to deferred!Bob@a.test
                 DATE TIME deferred 4.0.0, c/a.test, agent PID, took N s: as told: deferred
                 queued for c/a.test
               to wait!carol
                 DATE TIME delivered, c/b.test, agent PID, took N s: as told: ok3
-                  N s after it came in: N s in the router, N s in the queue, N s in the attempt
+                  N s after arrival: N s in the router, N s in the queue, N s in the attempt
               to later@b.test
                 queued for q/b.test
               next: c/a.test waits until TIME, in SPAN, to be tried again (retries, SITE/scheduler.cf:3) (tried once; last: as told: deferred)
@@ -173,7 +173,7 @@ fn trace_shows_all_attempts_of_message() {
         &site,
         "DEFERRED!bob@A.test",
         expect![[r#"
-            ID <id@x> from sender@x, came in DATE TIME
+            ID <id@x> from sender@x, arrived DATE TIME
               to deferred!Bob@a.test
                 DATE TIME deferred 4.0.0, c/a.test, agent PID, took N s: as told: deferred
                 queued for c/a.test
@@ -184,7 +184,7 @@ fn trace_shows_all_attempts_of_message() {
         &site,
         "later@b.test",
         expect![[r#"
-            ID <id@x> from sender@x, came in DATE TIME
+            ID <id@x> from sender@x, arrived DATE TIME
               to later@b.test
                 queued for q/b.test
               next: q/b.test waits for a request for the host's mail, such as ETRN (queueonly, SITE/scheduler.cf:7) (not tried yet)
@@ -207,24 +207,24 @@ fn trace_shows_all_attempts_of_message() {
         &site,
         &id,
         expect![[r#"
-            ID <id@x> from sender@x, came in DATE TIME
+            ID <id@x> from sender@x, arrived DATE TIME
               to deferred!Bob@a.test
                 DATE TIME deferred 4.0.0, c/a.test, agent PID, took N s: as told: deferred
                 DATE TIME delivered, c/a.test, agent PID, took N s: as told: ok3
-                  N s after it came in: N s in the router, N s in the queue, N s in the attempt
+                  N s after arrival: N s in the router, N s in the queue, N s in the attempt
               to wait!carol
                 DATE TIME delivered, c/b.test, agent PID, took N s: as told: ok3
-                  N s after it came in: N s in the router, N s in the queue, N s in the attempt
+                  N s after arrival: N s in the router, N s in the queue, N s in the attempt
               to later@b.test
                 DATE TIME delivered, q/b.test, agent PID, took N s: discarded
-                  N s after it came in: N s in the router, N s in the queue, N s in the attempt
+                  N s after arrival: N s in the router, N s in the queue, N s in the attempt
               not in the queue
         "#]],
     );
     let unknown = trace(&site, &["nobody@a.test"]);
     assert_eq!(unknown.status.code(), Some(1));
     let said = String::from_utf8_lossy(&unknown.stderr).into_owned();
-    assert_eq!(said, "mailq: nothing is known of nobody@a.test\n");
+    assert_eq!(said, "mailq: nothing found for nobody@a.test\n");
 }
 
 #[test]
@@ -252,12 +252,12 @@ fn unreachable_hosts_and_expiry_are_logged() {
     site.until_empty();
     let shown = traced(&site, &[untried]).replace(untried, "deferall!untried");
     expect![[r#"
-        ID <id@x> from sender@x, came in DATE TIME
+        ID <id@x> from sender@x, arrived DATE TIME
           to deferall!untried
             DATE TIME expired 5.4.7, short/down.test, no agent: expired after N secs, problem was: as told: deferall
-              N s after it came in: N s in the router, N s in the queue
-          while it was there, because of other messages for the same host:
-            DATE TIME short/down.test, 1 message put off, because of ID: as told: deferall
+              N s after arrival: N s in the router, N s in the queue
+          deferred because of other messages for the same host:
+            DATE TIME short/down.test, 1 message deferred, because of ID: as told: deferall
           not in the queue
     "#]].assert_eq(&shown);
 }
@@ -384,7 +384,7 @@ fn trace_works_without_log_or_scheduler() {
     // There is neither a log nor a scheduler.
     let output = trace(&site, &["later@x"]);
     assert_eq!(output.status.code(), Some(69));
-    assert!(said(&output).contains("no status log is known"), "{}", said(&output));
+    assert!(said(&output).contains("no status log: name it"), "{}", said(&output));
     let shown = String::from_utf8_lossy(&output.stdout).into_owned();
     assert!(shown.contains("queued for hold/timeout:2100000000"), "{shown}");
     assert!(shown.contains(&format!("S{}A", name.number())), "{shown}");

@@ -169,7 +169,7 @@ fn scheduler_options_are_shown_as_reasons() {
         assert_eq!(daemon.end(libc::SIGTERM).code(), Some(0));
     }
     let (said, is_answer) = why(&site, "c/a.test");
-    assert!(!is_answer && said.contains("the scheduler has to be started"), "{said}");
+    assert!(!is_answer && said.contains("the scheduler is not running"), "{said}");
 }
 
 /// The control socket is for the scheduler's own user; malformed requests have no effect.

@@ -1,7 +1,7 @@
 //! The commands with a simulated scheduler: their requests, and their output.
 
-use super::played::{control, full, json};
-use super::player::{Player, text};
+use super::fake_scheduler::{control, full, json};
+use super::fake_server::{FakeServer, text};
 use super::support::{Site, recorded};
 use expect_test::{Expect, expect};
 use std::fs;
@@ -33,9 +33,9 @@ fn summary_fits_terminal_width() {
             smtp/a-host-with-a-rather-long-na…      2      3     59s       1  at work
             hold/x                                  1      1      1h       0  on hold
 
-            MOST TROUBLED  TRIES  LAST TEXT
-            hold/x            58  5\u{9b}2J
-            smtp/mx.test       6  ->> 451 4.4.1 ^[[31mnot now, please come back later when …
+            MOST TRIED    TRIES  LAST TEXT
+            hold/x           58  5\u{9b}2J
+            smtp/mx.test      6  ->> 451 4.4.1 ^[[31mnot now, please come back later when t…
 
             RING     MSGS  DESTS  AGENTS  IDLE  MAXRING  MAXTHR  OVERFEED
             smtp/*  1,202      2      10     0       10       1         0
@@ -55,9 +55,9 @@ fn summary_fits_terminal_width() {
             smtp/a-host-with-a-rather-long-name.mail.example.org      2      3     59s       1  at work
             hold/x                                                    1      1      1h       0  on hold
 
-            MOST TROUBLED  TRIES  LAST TEXT
-            hold/x            58  5\u{9b}2J
-            smtp/mx.test       6  ->> 451 4.4.1 ^[[31mnot now, please come back later when there is more room
+            MOST TRIED    TRIES  LAST TEXT
+            hold/x           58  5\u{9b}2J
+            smtp/mx.test      6  ->> 451 4.4.1 ^[[31mnot now, please come back later when there is more room
 
             RING     MSGS  DESTS  AGENTS  IDLE  MAXRING  MAXTHR  OVERFEED
             smtp/*  1,202      2      10     0       10       1         0
@@ -94,7 +94,7 @@ fn lists_fit_terminal_width() {
         &site,
         "list -m smtp/* --width 80",
         &expect![[r#"
-        ID                  DESTINATION   RCPTS  AGE  TRIES  PLACE    EXPIRES  LAST TEXT
+        ID                  DESTINATION   RCPTS  AGE  TRIES  STATE    EXPIRES  LAST TEXT
         S4711AbmKUKEJuveqC  smtp/mx.test      2   1d      6  waiting        -  451 busy
         S4712AbmKUKEJuveqD  smtp/mx.test      1   5s      0  held           -
     "#]],
@@ -146,7 +146,7 @@ fn show_prints_all_fields() {
             last text    <<- MAIL From:<a@b>
             last text    ->> 451 4.4.1 ^[[31mnot now, please come back later when there is more room
 
-            ID                  DESTINATION   RCPTS  AGE  TRIES  PLACE    EXPIRES  LAST TEXT
+            ID                  DESTINATION   RCPTS  AGE  TRIES  STATE    EXPIRES  LAST TEXT
             S4711AbmKUKEJuveqC  smtp/mx.test      2   1d      6  waiting        -  451 busy
             S4712AbmKUKEJuveqD  smtp/mx.test      1   5s      0  held           -
         "#]],
@@ -196,6 +196,61 @@ fn json_option_prints_answers_unchanged() {
 }
 
 #[test]
+fn lists_say_if_there_are_more_rows() {
+    let site = Site::new();
+    let (messages, threads) = (json("messages"), json("threads"));
+    let repeated = threads.repeat(7);
+    let _control = control(
+        &site,
+        &[
+            ("SHOW JSON MESSAGES smtp/* limit=2", &messages),
+            ("SHOW JSON MESSAGES smtp/* limit=3", &messages),
+            ("SHOW JSON THREADS smtp/* limit=3 sort=backlog", &threads),
+            ("SHOW JSON THREADS smtp/* limit=4 sort=backlog", &threads),
+            ("SHOW JSON THREADS smtp/* limit=21 sort=backlog", &repeated),
+        ],
+    );
+    for (arguments, lines, end) in [
+        ("list -m smtp/* --limit 1", 3, Some("... and more; option --limit sets")),
+        ("list -m smtp/* --limit 2", 3, None),
+        ("list smtp/* --limit 2", 4, Some("... and more; option --limit sets")),
+        ("list smtp/* --limit 3", 4, None),
+        ("show smtp/*", 22, Some("... and more; list shows all")),
+    ] {
+        let shown = site.mailq(arguments).good();
+        assert_eq!(shown.lines().count(), lines, "{arguments}: {shown}");
+        let last = shown.lines().last().expect("a line");
+        assert_eq!(last.starts_with("... and more"), end.is_some(), "{arguments}: {shown}");
+        assert!(end.is_none_or(|end| last.starts_with(end)), "{arguments}: {shown}");
+    }
+}
+
+#[test]
+fn show_prints_json_of_each_matching_destination() {
+    let site = Site::new();
+    let one = "{\"channel\":\"smtp\",\"host\":\"a\"}\n";
+    let _control = control(
+        &site,
+        &[
+            ("SHOW JSON THREADS */a limit=1001 sort=backlog", &one.repeat(2)),
+            ("SHOW JSON THREADS smtp/* limit=1001 sort=backlog", &one.repeat(1001)),
+        ],
+    );
+    assert_eq!(site.mailq("show a --json").good(), one.repeat(2));
+    let run = site.mailq("show smtp/* --json");
+    assert_eq!((run.status, run.text()), (0, one.repeat(1000)));
+    assert!(run.err.contains("more than 1000 destinations match"), "{run:?}");
+}
+
+#[test]
+fn trace_ends_session_after_failure() {
+    let site = Site::new();
+    let control = control(&site, &[("SHOW WHY S4711AbmKUKEJuveqC", "-No permission\n")]);
+    site.mailq("trace S4711AbmKUKEJuveqC").failed(77, "does not support SHOW WHY");
+    assert_eq!(control.take_requests(), ["SHOW WHY S4711AbmKUKEJuveqC", "QUIT"]);
+}
+
+#[test]
 fn orders_report_affected_mail() {
     let site = Site::new();
     let outcome =
@@ -203,28 +258,28 @@ fn orders_report_affected_mail() {
     let outcome = format!("{outcome}\n");
     let nothing = "+OK {\"messages\":0}\n".to_string();
     let done = "Put on hold: 12 messages, 40 recipients, 1 destination\n\
-        2 recipients are with agents just now: that comes when they have ended, unless they deliver\n";
+        2 recipients are with agents now: the order applies to what they leave undelivered\n";
     let cases = [
         ("hold SMTP/Mx.test --reason moving", "HOLD smtp/mx.test reason=moving", &outcome, done),
-        ("hold ring=smtp/*", "HOLD ring=smtp/*", &nothing, "Nothing fits.\n"),
-        ("release --all", "RELEASE ALL", &nothing, "Nothing fits.\n"),
-        ("retry mx.test", "RETRY */mx.test", &nothing, "Nothing fits.\n"),
-        ("expire 4711 -y", "EXPIRE id=4711", &nothing, "Nothing fits.\n"),
+        ("hold ring=smtp/*", "HOLD ring=smtp/*", &nothing, "No matching mail.\n"),
+        ("release --all", "RELEASE ALL", &nothing, "No matching mail.\n"),
+        ("retry mx.test", "RETRY */mx.test", &nothing, "No matching mail.\n"),
+        ("expire 4711 -y", "EXPIRE id=4711", &nothing, "No matching mail.\n"),
         (
             "delete --sender <> --older 5d --dry-run",
             "DELETE sender=<> older=5d dry-run=yes",
             &nothing,
-            "Nothing fits.\n",
+            "No matching mail.\n",
         ),
-        ("reroute --recipient *@a.test", "REROUTE recipient=*@a.test", &nothing, "Nothing fits.\n"),
+        ("reroute --recipient *@a", "REROUTE recipient=*@a", &nothing, "No matching mail.\n"),
     ];
     let other = [
-        ("set ring=smtp/* maxring=5 --for 2h", "SET ring=smtp/* maxring=5 for=2h", "Set.\n"),
-        ("set maxta=7", "SET ring=*/* maxta=7", "Set.\n"),
-        ("unset smtp/a maxthr", "UNSET smtp/a maxthr", "As the configuration says.\n"),
-        ("retire 4712", "RETIRE 4712", "It ends after its present job.\n"),
-        ("reload", "RELOAD", "The configuration was read again.\n"),
-        ("log debug", "LOG debug", "It logs debug.\n"),
+        ("set ring=smtp/* maxring=5 --for 2h", "SET ring=smtp/* maxring=5 for=2h", "Limit set.\n"),
+        ("set maxta=7", "SET ring=*/* maxta=7", "Limit set.\n"),
+        ("unset smtp/a maxthr", "UNSET smtp/a maxthr", "Limit reset to configuration.\n"),
+        ("retire 4712", "RETIRE 4712", "Agent ends after its current job.\n"),
+        ("reload", "RELOAD", "Configuration reloaded.\n"),
+        ("log debug", "LOG debug", "Log level: debug.\n"),
     ];
     let mut answers: Vec<(&str, &str)> =
         cases.iter().map(|(_, request, answer, _)| (*request, answer.as_str())).collect();
@@ -319,7 +374,7 @@ fn commands_work_with_zmailer_schedulers() {
         smtp-sim/db.ta.test         1      1     14s       0  retry TT:TT:TT
         smtp-sim/die.ta.test        1      2     14s       0  retry TT:TT:TT
 
-        MOST TROUBLED            TRIES  LAST TEXT
+        MOST TRIED               TRIES  LAST TEXT
         smtp-sim/host5.ta.test      11  sim deferred: host busy
         smtpx/[127.0.0.1]            5  ->> 450 4.2.1 mailbox busy
         hold/timeout:2100000000      4  deferred
@@ -353,9 +408,9 @@ fn commands_work_with_zmailer_schedulers() {
         ("SHOW THREAD hold timeout:2100000000", text(b"")),
     ];
     let ask = |arguments: &str| {
-        let player = Player::with_answers(&answers);
-        let run = site.mailq(&format!("{arguments} -p {} --server 127.0.0.1", player.port));
-        player.end();
+        let fake_server = FakeServer::with_answers(&answers);
+        let run = site.mailq(&format!("{arguments} -p {} --server 127.0.0.1", fake_server.port));
+        fake_server.end();
         run
     };
     expect![[r#"
@@ -370,7 +425,7 @@ fn commands_work_with_zmailer_schedulers() {
         smtp-sim/da.ta.test         1      1    1m3s       0  its turn
         smtp-sim/db.ta.test         1      1    1m3s       0  retry TT:TT:TT
 
-        MOST TROUBLED           TRIES  LAST TEXT
+        MOST TRIED              TRIES  LAST TEXT
         smtp-sim/host5.ta.test     12  451 busy
         smtpx/[127.0.0.66]          4  451 busy
 
@@ -387,7 +442,7 @@ fn commands_work_with_zmailer_schedulers() {
         smtp-sim/host5.ta.test     1      1     12    1m3s       0  its turn
         smtpx/[127.0.0.1]          1      1      8    1m3s       0  retry TT:TT:TT
         smtp-sim/mix.ta.test       1      1      6    1m3s       0  retry TT:TT:TT
-        ... and more: option --limit says how many are shown
+        ... and more; option --limit sets how many are shown
     "#]]
     .assert_eq(&without_times(&ask("list --width 80 --sort attempts --limit 3").good()));
     expect![[r#"
@@ -402,8 +457,8 @@ fn commands_work_with_zmailer_schedulers() {
     "#]]
     .assert_eq(&ask("rings --width 80").good());
     assert!(ask("check").text().contains("11 messages, 19 recipients, oldest 1m3s"));
-    ask("hold smtp/x").failed(77, "HOLD smtp/x is refused to user nobody");
-    ask("list -m smtp/x").failed(77, "it takes TT or ALL");
+    ask("hold smtp/x").failed(77, "HOLD smtp/x was refused for user nobody");
+    ask("list -m smtp/x").failed(77, "it requires TT or ALL");
 }
 
 /// Returns the text without times of day, which depend on the clock.

@@ -1,6 +1,6 @@
 //! Hostile and broken servers.
 
-use super::played::{control, json};
+use super::fake_scheduler::{control, json};
 use super::support::{Run, Server, Site, recorded, run};
 use super::terminal::on_terminal;
 use serde_json::Value;
@@ -26,14 +26,14 @@ fn cut_answer_is_not_shown() {
     for cut in [20, 30, 100, 1500, end - 1, end, end + 3] {
         for options in ["", "-Q", "--summary"] {
             let run = site.ask(&full[..cut], options);
-            run.failed(76, "breaks off");
+            run.failed(76, "is incomplete");
             assert_eq!(run.text(), "", "{cut} {options}");
         }
     }
     // The listing does not need the report. With -Q the received part is shown.
     assert_eq!(site.ask(&full[..end + 5], "").status, 0);
     let run = site.ask(&full[..full.len() - 10], "-Q");
-    run.failed(76, "the report breaks off");
+    run.failed(76, "the report is incomplete");
     assert!(run.text().starts_with("smtp-sim/*/0\n"));
 }
 
@@ -76,7 +76,7 @@ fn malformed_lines_are_reported() {
         2:\t8\t2; 1,2,3,4\t#(x)\n3:\t9\t99999999999; 1\t#(x)\n4:\tx\t0; \t#(x)\n\
         Channels:\nc:\t>1>2>3>77\nChannels:\nnothing\nHosts:\nh:\t>1>2\nEnd:\n";
     let run = site.ask(answer, "");
-    run.failed(76, "mailq: line 4: no entry of a message in \"nonsense ^[[2J\"\n");
+    run.failed(76, "mailq: line 4: not a message entry in \"nonsense ^[[2J\"\n");
     run.failed(76, "mailq: line 5: 4 offsets for 2 recipients in ");
     run.failed(76, "such as 77,");
     let expected = "c/?:\n\t9/99999999999:\t(x)\nc/h:\n\t8/2:\t(x)\n\t7:\ttext (x)\n";
@@ -115,7 +115,7 @@ fn file_names_cannot_leave_spool() {
     for file in ["../10101206", "/etc/passwd", "..", "A/../10101206"] {
         let run = site.ask(one_message(file, "x").as_bytes(), "-v");
         assert_eq!(run.text(), format!("c/h:\n\t{file}:\tx\n"));
-        assert!(run.err.contains("is no name in a spool"), "{run:?}");
+        assert!(run.err.contains("is not a spool file name"), "{run:?}");
     }
     let run = site.ask(one_message("10101206", "x").as_bytes(), "-v");
     assert!(run.good().contains("\t  id\t"));
@@ -200,7 +200,7 @@ fn hostile_answers_to_all_commands_are_printed_without_control_characters() {
         ("SHOW JSON RINGS".to_string(), spoil("rings")),
         ("SHOW JSON AGENTS".to_string(), spoil("agents")),
         ("SHOW JSON ORDERS".to_string(), spoil("orders")),
-        ("SHOW JSON MESSAGES smtp/* limit=1000".to_string(), spoil("messages")),
+        ("SHOW JSON MESSAGES smtp/* limit=1001".to_string(), spoil("messages")),
         ("SHOW JSON MESSAGE 4711".to_string(), lines.clone()),
         ("SUBSCRIBE".to_string(), spoil("messages")),
         ("RELOAD".to_string(), format!("-{hostile}\t{hostile}\n")),
@@ -228,7 +228,7 @@ fn hostile_answers_to_all_commands_are_printed_without_control_characters() {
         "list",
         "list --json --limit 1001",
         "list -m smtp/*",
-        "list -m smtp/* --json",
+        "list -m smtp/* --json --limit 1001",
         "rings",
         "rings --json",
         "agents",

@@ -1,7 +1,7 @@
 //! Password hashes, and logins that do not reveal a password.
 
-use super::played::json;
-use super::player::{Player, text};
+use super::fake_scheduler::json;
+use super::fake_server::{FakeServer, text};
 use super::support::Site;
 use zsched_mailq_protocol::scram::StoredPassword;
 
@@ -20,24 +20,24 @@ fn passwords_are_stored_as_hashes() {
     let again = StoredPassword::with_salt("secret", salt.expect("base64"), 40_000).to_string();
     assert_eq!(stored, again);
     site.mailq_with_input("passwd fred", "\n").failed(64, "the password is empty");
-    site.mailq_with_input("passwd a:b", "x\n").failed(64, "no colons");
+    site.mailq_with_input("passwd a:b", "x\n").failed(64, "not have colons");
 }
 
 #[test]
 fn scram_login_succeeds() {
     let site = Site::new();
-    let player = Player::with_scram(
+    let fake_server = FakeServer::with_scram(
         "fred",
         "secret",
         &[("SHOW JSON RINGS", text(json("rings").as_bytes()))],
     );
-    let options = format!("-p {} --server 127.0.0.1", player.port);
+    let options = format!("-p {} --server 127.0.0.1", fake_server.port);
     let run = site.mailq(&format!("{options} -U fred/secret rings --json"));
     assert_eq!(run.good(), json("rings"));
-    assert!(player.end().iter().all(|line| !line.starts_with("AUTH ")));
-    let player = Player::with_scram("fred", "secret", &[]);
-    let options = format!("-p {} --server 127.0.0.1", player.port);
+    assert!(fake_server.end().iter().all(|line| !line.starts_with("AUTH ")));
+    let fake_server = FakeServer::with_scram("fred", "secret", &[]);
+    let options = format!("-p {} --server 127.0.0.1", fake_server.port);
     site.mailq(&format!("{options} -U fred/wrong rings"))
         .failed(77, "does not accept the password of user fred");
-    player.end();
+    fake_server.end();
 }

@@ -2,13 +2,13 @@
 //! with a running scheduler.
 
 mod console;
+mod fake_scheduler;
+mod fake_server;
 mod hostile;
-mod live;
 mod logins;
-mod played;
-mod player;
+mod real_scheduler;
 mod recordings;
-mod refusals;
 mod support;
 mod terminal;
+mod unreachable_server;
 mod version_2;

@@ -7,6 +7,7 @@
 //!
 //! | request | ZMailer | ours | why |
 //! |---|---|---|---|
+//! | `-M` | the counters in shared memory | says so, and the queue | we have no shared memory |
 //! | `-Q`, `-QQ`, `-QQQ` | nothing (by UNIX socket: crashes) | the report | its manual says so |
 //! | `-c`, `-h` | no effect in version 1 | show only that | otherwise they have no use |
 //! | two channels, one host | both under one heading | each under its own | it is wrong |
@@ -196,7 +197,7 @@ fn summary_shows_totals_of_threads() {
     let site = Site::new();
     let shown = site.ask(&recorded("full.s2c"), "--summary").good();
     expect_test::expect![[r#"
-        THREAD                    MSGS  RCPTS  RUN  RETRY  WAIT  OLDEST  LAST TEXT
+        DESTINATION               MSGS  RCPTS  RUN  RETRY  WAIT  OLDEST  LAST TEXT
         smtpx/[127.0.0.1]            1      1    0      1     0     14s  ->> 450 4.2.1 mailbox busy
         smtpx/[127.0.0.66]           3      4    0      3     0     14s  smtp; 500 (connect to 127.0.0.66 [127.0.0.66|2525|127.0.0.1|...
         smtpx/[127.0.0.67]           1      1    0      1     0     14s  smtp; 500 (connect to 127.0.0.67 [127.0.0.67|2525|127.0.0.1|...
@@ -214,9 +215,9 @@ fn summary_shows_totals_of_threads() {
     .assert_eq(&shown);
     let shown = site.ask(&recorded("tcp.s2c"), "--summary -h g0.test").good();
     expect_test::expect![[r#"
-        THREAD     MSGS  RCPTS  RUN  RETRY  WAIT  OLDEST  LAST TEXT
-        c/g0.test     1      1    0      0     1      5s
-        total         1      1    0      0     1
+        DESTINATION  MSGS  RCPTS  RUN  RETRY  WAIT  OLDEST  LAST TEXT
+        c/g0.test       1      1    0      0     1      5s
+        total           1      1    0      0     1
     "#]]
     .assert_eq(&shown);
 }
@@ -229,73 +230,10 @@ fn option_d_shows_received_lines() {
     assert_eq!(run.status, 0);
 }
 
-/// Returns a counter file with the numbers of a recorded output.
-fn segment_of(shown: &str) -> Vec<u8> {
-    // The rows of some blocks are at these places; the others are between them.
-    let mut segment = vec![0; 4096];
-    segment[..4].copy_from_slice(&0x3312_0006_u32.to_ne_bytes());
-    for (label, offset, is_long) in [
-        ("Block_creation_time", 8, true),
-        ("SYS.RouterMasterPID", 48, false),
-        ("SYS.RouterMasterStartTime", 56, true),
-        ("SYS.SchedulerMasterStarts", 80, false),
-        ("SYS.SpoolFreeSpace-kB-G", 112, false),
-        ("RT.TransmittedRecipients", 696, false),
-        ("SC.ReceivedMessages", 864, false),
-        ("SC.StoredRecipients-G", 892, false),
-        ("SC.MQ2CommandShowCounters", 1028, false),
-        ("TA-SMTP.RcptsRetry", 1368, false),
-        ("TA-RERT.RcptsFail", 2452, false),
-    ] {
-        let row = shown.lines().find(|line| line.split(' ').next() == Some(label)).expect(label);
-        let value = row.split_ascii_whitespace().nth(1).expect("a value");
-        let value: u64 = value.parse().expect("a number");
-        let bytes = value.to_ne_bytes();
-        let length = if is_long { 8 } else { 4 };
-        segment[offset..offset + length].copy_from_slice(&bytes[..length]);
-    }
-    segment
-}
-
 #[test]
-fn shared_memory_counters_equal_recording() {
-    let site = Site::new();
-    let expected = String::from_utf8(recorded("v2/client/opt-M.out")).expect("ASCII");
-    let file = site.path("snmp");
-    site.write_zenv(&format!("SNMPSHAREDFILE={}\n", file.display()));
-    std::fs::write(&file, segment_of(&expected)).expect("written");
-    let shown = site.mailq("-M").good();
-    assert_eq!(shown.lines().count(), expected.lines().count());
-    let mut same = 0;
-    for (shown, expected) in shown.lines().zip(expected.lines()) {
-        let label = |line: &str| line.split(' ').next().map(str::to_string);
-        assert_eq!(label(shown), label(expected));
-        if !shown.is_empty() && !shown.starts_with("ZMailer") {
-            assert_eq!(shown.find(" NOT PRESENT!").unwrap_or(shown.len()), 42, "{shown}");
-        }
-        same += u32::from(shown == expected);
-    }
-    // Most counters were 0 when it was recorded.
-    assert!(same > 150, "{same}");
-    for row in ["SYS.RouterMasterPID", "SC.ReceivedMessages", "TA-SMTP.RcptsRetry", "ZMailer SHM"] {
-        let of =
-            |text: &str| text.lines().find(|l| l.starts_with(row)).map(|l| l[..42].to_string());
-        assert_eq!(of(&shown), of(&expected));
-    }
-    for (bytes, words) in
-        [(vec![0; 4096], "it begins with 0x00000000"), (vec![], "it is too short")]
-    {
-        std::fs::write(&file, bytes).expect("written");
-        let run = site.ask(&recorded("tcp.s2c"), "-M");
-        assert_eq!(run.status, 0);
-        assert!(run.err.contains(words), "{run:?}");
-    }
-}
-
-#[test]
-fn missing_shared_memory_is_reported() {
+fn shared_memory_option_asks_scheduler() {
     let run = Site::new().ask(&recorded("tcp.s2c"), "-M");
-    assert!(run.err.contains("no shared memory segment"), "{run:?}");
+    assert!(run.err.contains("shared memory (-M) is not supported"), "{run:?}");
     assert_eq!((run.status, run.text()), (0, Site::new().ask(&recorded("tcp.s2c"), "").good()));
 }
 

@@ -1,6 +1,6 @@
 //! The commands on a terminal: colour, width, keys, and questions.
 
-use super::played::{control, full, json};
+use super::fake_scheduler::{control, full, json};
 use super::support::{Run, Site};
 
 /// Runs `mailq` on a terminal with this number of columns.
@@ -89,9 +89,9 @@ fn top_shows_queue_and_obeys_keys() {
         [("a-host-with", "e"), ("smtp/mx.test:", "xr"), ("tried", "jjh"), ("FORBIDDEN", "q")];
     let run = on_terminal(&site, 100, "", "top --interval 60", &steps);
     let shown = run.good();
-    let heard = control.take_requests();
+    let requests = control.take_requests();
     for request in ["SHOW WHY smtp/mx.test", "RETRY smtp/mx.test", "HOLD hold/x"] {
-        assert!(heard.iter().any(|line| line == request), "{heard:?}");
+        assert!(requests.iter().any(|line| line == request), "{requests:?}");
     }
     // Escape sequences in answers are not interpreted.
     assert!(shown.contains("^[[31mnot now") && !shown.contains('\u{9b}'), "{shown}");
@@ -106,7 +106,7 @@ fn irreversible_orders_ask_for_confirmation() {
     let answers = [("DELETE id=5 dry-run=yes", counted), ("DELETE id=5", done)];
     let control = control(&site, &answers);
     let ask = |answer| on_terminal(&site, 80, "", "delete 5", &[("[y/N]", answer)]).good();
-    assert!(ask("n\n").contains("Nothing was done."));
+    assert!(ask("n\n").contains("No changes made."));
     assert_eq!(control.take_requests(), ["DELETE id=5 dry-run=yes", "QUIT"]);
     assert!(ask("y\n").contains("Deleted, without a report\u{1b}[0m: 12 messages, 40 recipients"));
     // No session waits while the user decides.
@@ -131,5 +131,5 @@ fn watch_repeats_output() {
     }
     child.kill().expect("it runs");
     child.wait().expect("it is our child");
-    site.mailq("rings --watch=0").failed(64, "every 0.1 to 86400 seconds");
+    site.mailq("rings --watch=0").failed(64, "0.1 to 86400 seconds");
 }

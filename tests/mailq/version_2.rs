@@ -15,13 +15,13 @@
 //! | a refused login or request | status 0 | status 77, and advice | scripts need it |
 //! | a refused login or request | status 0 | status 77, and advice | scripts want to know |
 
-use super::player::{Dialogue, Player, text};
+use super::fake_server::{FakeServer, RecordedSession, text};
 use super::support::{Run, Site, printed, recorded};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-fn ask(site: &Site, player: Player, options: &str) -> (Run, Vec<String>) {
-    let run = site.mailq(&format!("-p {} {options} 127.0.0.1", player.port));
-    (run, player.end())
+fn ask(site: &Site, fake_server: FakeServer, options: &str) -> (Run, Vec<String>) {
+    let run = site.mailq(&format!("-p {} {options} 127.0.0.1", fake_server.port));
+    (run, fake_server.end())
 }
 
 fn client_output(name: &str) -> String {
@@ -79,10 +79,10 @@ fn answers(listing: &str, dialect: Dialect) -> Vec<(String, Vec<u8>)> {
     answers
 }
 
-fn player(answers: &[(String, Vec<u8>)]) -> Player {
+fn fake_server(answers: &[(String, Vec<u8>)]) -> FakeServer {
     let answers: Vec<(&str, Vec<u8>)> =
         answers.iter().map(|(request, answer)| (request.as_str(), answer.clone())).collect();
-    Player::with_answers(&answers)
+    FakeServer::with_answers(&answers)
 }
 
 /// Returns the listing with one time in all lines: some seconds may pass.
@@ -100,12 +100,12 @@ fn listing_equals_recording_in_all_dialects() {
     let expected = client_output("opt");
     for dialect in [Dialect::New, Dialect::Classic, Dialect::Ancient] {
         for (options, at) in [("", 0), ("-t -E x -U nobody/nobody -4", 1)] {
-            let (run, heard) = ask(&site, player(&answers(&expected, dialect)), options);
+            let (run, requests) = ask(&site, fake_server(&answers(&expected, dialect)), options);
             assert_eq!(with_one_time(&run.good()), printed(&expected));
-            assert_eq!(heard.len(), 17 + at, "{heard:?}");
-            assert_eq!(heard.last().map(String::as_str), Some("QUIT"));
-            // MD5 of the player's challenge and of "nobody".
-            assert_eq!(heard[at], "AUTH nobody 88bbbc3cdd69786f76501fe4c30de4c1");
+            assert_eq!(requests.len(), 17 + at, "{requests:?}");
+            assert_eq!(requests.last().map(String::as_str), Some("QUIT"));
+            // MD5 of the server's challenge and of "nobody".
+            assert_eq!(requests[at], "AUTH nobody 88bbbc3cdd69786f76501fe4c30de4c1");
         }
     }
 }
@@ -115,10 +115,10 @@ fn one_thread_is_requested_and_shown() {
     let site = Site::new();
     let expected = client_output("opt-c-h");
     let answers = answers(&expected, Dialect::New);
-    let (run, heard) = ask(&site, player(&answers), "-c smtpx -h [127.0.0.66]");
+    let (run, requests) = ask(&site, fake_server(&answers), "-c smtpx -h [127.0.0.66]");
     let seconds = expected.replace("2m50s", "2m59s");
     assert_eq!(with_one_time(&run.good()), printed(&seconds));
-    assert_eq!(heard[1..], ["SHOW THREAD smtpx [127.0.0.66]", "QUIT"]);
+    assert_eq!(requests[1..], ["SHOW THREAD smtpx [127.0.0.66]", "QUIT"]);
 }
 
 #[test]
@@ -137,7 +137,7 @@ fn status_lines_equal_recording_in_version_2() {
     let expected = client_output("opt-s").replace("/opt/zm/spool/postoffice", &here);
     let (status, listing) = expected.split_once("smtp-sim/mix").expect("a listing");
     let answers = answers(&format!("smtp-sim/mix{listing}"), Dialect::New);
-    let (run, _) = ask(&site, player(&answers), "-s");
+    let (run, _) = ask(&site, fake_server(&answers), "-s");
     let shown = run.good();
     assert_eq!(with_one_time(&shown), with_one_time(&printed(&expected)));
     assert!(shown.starts_with(status));
@@ -153,13 +153,13 @@ fn reports_are_printed_unchanged() {
         ("-QQQQ", "SHOW COUNTERS", "opt-QQQQ"),
     ] {
         let expected = client_output(output);
-        let player = Player::with_answers(&[(request, text(expected.as_bytes()))]);
-        let (run, heard) = ask(&site, player, options);
+        let fake_server = FakeServer::with_answers(&[(request, text(expected.as_bytes()))]);
+        let (run, requests) = ask(&site, fake_server, options);
         assert_eq!(run.good(), expected, "{options}");
-        assert_eq!(heard[1..], [request, "QUIT"]);
+        assert_eq!(requests[1..], [request, "QUIT"]);
     }
     let threads = client_output("opt-Q");
-    let answer = || Player::with_answers(&[("SHOW QUEUE THREADS", text(threads.as_bytes()))]);
+    let answer = || FakeServer::with_answers(&[("SHOW QUEUE THREADS", text(threads.as_bytes()))]);
     let (run, _) = ask(&site, answer(), "-QQ -c hold");
     let expected = "hold/*/0\n\tThreads:    1 Msgs:     2 Procs:   1 Idle:   1 Plim:  20 Flim: 150 \
         Tlim: 1\nKids: 9  Idle:  9  Msgs:  11  Thrds:  14  Rcpnts:   17  Uptime: 1m2s\n\
@@ -173,22 +173,25 @@ fn reports_are_printed_unchanged() {
 #[test]
 fn recorded_sessions_are_accepted() {
     let site = Site::new();
-    for (name, options, requests) in [
+    for (name, options, count) in [
         ("02-auth-ok-show-snmp", "-QQQ", 3),
         ("03-show-queue-short", "-QQ", 3),
         ("04-show-queue-threads", "-Q", 3),
         ("13-counters", "-QQQQ -U root:sekret", 4),
     ] {
-        let dialogue = Dialogue::recorded(name);
-        let answer = String::from_utf8(dialogue.answers[1].1.clone()).expect("ASCII");
+        let session = RecordedSession::recorded(name);
+        let answer = String::from_utf8(session.answers[1].1.clone()).expect("ASCII");
         let body = answer.strip_prefix("+OK until LF.LF\n").and_then(|a| a.strip_suffix(".\n"));
         let body = body.expect("a text").to_string();
-        let (run, heard) = ask(&site, Player::of(dialogue), options);
+        let (run, requests) = ask(&site, FakeServer::of(session), options);
         assert_eq!(run.good(), body, "{name}");
-        assert_eq!(heard.len(), requests, "{heard:?}");
+        assert_eq!(requests.len(), count, "{requests:?}");
     }
-    let (run, _) =
-        ask(&site, Player::of(Dialogue::recorded("06-show-thread")), "-c smtpx -h [127.0.0.66]");
+    let (run, _) = ask(
+        &site,
+        FakeServer::of(RecordedSession::recorded("06-show-thread")),
+        "-c smtpx -h [127.0.0.66]",
+    );
     let refused = "smtp; 500 (connect to 127.0.0.66 [127.0.0.66|2525|127.0.0.1|39941]: Connection \
         refused)";
     let lines: Vec<String> =
@@ -199,7 +202,7 @@ fn recorded_sessions_are_accepted() {
     assert_eq!(lines, expected);
     let (run, _) = ask(
         &site,
-        Player::of(Dialogue::recorded("14-show-thread-multiline-diag")),
+        FakeServer::of(RecordedSession::recorded("14-show-thread-multiline-diag")),
         "-c smtpx -h [127.0.0.1]",
     );
     let shown = run.good();
@@ -207,8 +210,11 @@ fn recorded_sessions_are_accepted() {
         shown.contains(")  <<- MAIL From:") && shown.ends_with(" ->> 450 4.2.1 mailbox busy\n")
     );
     // The answer about an unknown thread is empty.
-    let (run, _) =
-        ask(&site, Player::of(Dialogue::recorded("06-show-thread")), "-c nosuch -h host");
+    let (run, _) = ask(
+        &site,
+        FakeServer::of(RecordedSession::recorded("06-show-thread")),
+        "-c nosuch -h host",
+    );
     assert_eq!(run.good(), "Nothing in the queue for nosuch/host\n");
 }
 
@@ -240,8 +246,8 @@ fn message_details_are_shown_in_version_2() {
         )
     };
     for options in ["-v", "-vv", "-i"] {
-        let player = Player::with_answers(&[("SHOW THREAD c h", answer(offset))]);
-        let (run, _) = ask(&site, player, &format!("-c c -h h {options}"));
+        let fake_server = FakeServer::with_answers(&[("SHOW THREAD c h", answer(offset))]);
+        let (run, _) = ask(&site, fake_server, &format!("-c c -h h {options}"));
         let shown = run.good();
         let sizes = format!("{}+{} bytes", size("transport/10101639"), size("queue/10101639"));
         let mut expected = format!(
@@ -262,16 +268,16 @@ fn message_details_are_shown_in_version_2() {
 fn summary_shows_totals_of_threads_in_version_2() {
     let site = Site::with_messages();
     let answers = answers(&client_output("opt-c-h"), Dialect::New);
-    let (run, _) = ask(&site, player(&answers), "--summary");
+    let (run, _) = ask(&site, fake_server(&answers), "--summary");
     expect_test::expect![[r#"
-        THREAD              MSGS  RCPTS  RUN  RETRY  WAIT  OLDEST  LAST TEXT
+        DESTINATION         MSGS  RCPTS  RUN  RETRY  WAIT  OLDEST  LAST TEXT
         smtpx/[127.0.0.66]     3      6    0      3     0     54s  smtp; 500 (connect to 127.0.0.66 [127.0.0.66|2525|127.0.0.1|...
         total                  3      6    0      3     0
     "#]]
     .assert_eq(&run.good());
-    let (run, _) = ask(&site, player(&answers), "-SS");
+    let (run, _) = ask(&site, fake_server(&answers), "-SS");
     assert_eq!(run.good(), "smtpx/[127.0.0.66]:\n\t  3 files\n");
-    let (run, _) = ask(&site, player(&answers), "-S -c smtpx");
+    let (run, _) = ask(&site, fake_server(&answers), "-S -c smtpx");
     assert!(run.good().contains("3 files, 1735 bytes total"), "{run:?}");
 }
 
@@ -284,19 +290,19 @@ fn channel_and_host_options_filter_requests() {
         ("-h Kill.ta.test", &["smtp-sim/kill.ta.test:"]),
         ("-c SMTPX", &["smtpx/[127.0.0.67]:", "smtpx/[127.0.0.66]:", "smtpx/[127.0.0.1]:"]),
     ] {
-        let (run, heard) = ask(&site, player(&answers), options);
+        let (run, requests) = ask(&site, fake_server(&answers), options);
         let shown = run.good();
         let found: Vec<&str> = shown.lines().filter(|line| !line.starts_with('\t')).collect();
         assert_eq!(found, headings, "{options}");
-        assert_eq!(heard.len(), 3 + headings.len(), "{heard:?}");
+        assert_eq!(requests.len(), 3 + headings.len(), "{requests:?}");
     }
 }
 
 #[test]
 fn empty_queue_has_text_of_version_1() {
     let site = Site::new();
-    let player = Player::with_answers(&[("SHOW QUEUE THREADS2", text(b""))]);
-    let (run, _) = ask(&site, player, "");
+    let fake_server = FakeServer::with_answers(&[("SHOW QUEUE THREADS2", text(b""))]);
+    let (run, _) = ask(&site, fake_server, "");
     assert_eq!(run.good(), "Transport queue is empty -- or scheduler uses -Q -mode\n");
 }
 
@@ -309,11 +315,11 @@ fn etrn_and_kill_print_reply() {
         ("16-kill-msg-notfound", "-K nosuchid", "KILLed something.\n"),
         ("17-kill-msg-byfile", "--kill 10101219", "KILLed something.\n"),
     ] {
-        let player = Player::of(Dialogue::recorded(name));
-        let port = player.port;
+        let fake_server = FakeServer::of(RecordedSession::recorded(name));
+        let port = fake_server.port;
         let run = site.mailq(&format!("-p {port} -U root/sekret --server 127.0.0.1 {command}"));
         assert_eq!(run.good(), said, "{command}");
-        player.end();
+        fake_server.end();
     }
     let run = site.ask(&recorded("full.s2c"), "-K 5");
     run.failed(69, "speaks MAILQ version 1, and takes no requests");
@@ -327,16 +333,19 @@ fn failed_logins_are_explained() {
         (
             "07-auth-fail-badpw",
             "nobody/wrong",
-            "the password of user nobody\nmailq: option --login",
+            "the password of user nobody\nmailq: put user/password",
         ),
         (
             "08-auth-fail-baduser",
             "fred/wrong",
-            "does not accept user fred from here: BAD USER OR AUTH",
+            "does not accept user fred from this host: BAD USER OR AUTH",
         ),
     ] {
-        let (run, _) =
-            ask(&site, Player::of(Dialogue::recorded(name)), &format!("-QQQ -U {login}"));
+        let (run, _) = ask(
+            &site,
+            FakeServer::of(RecordedSession::recorded(name)),
+            &format!("-QQQ -U {login}"),
+        );
         run.failed(77, words);
         assert_eq!(run.text(), "");
     }
@@ -348,10 +357,10 @@ fn login_file_is_used() {
     let path = site.path("login");
     std::fs::write(&path, "root/sekret\nmore\n").expect("written");
     let options = format!("--login-file {} etrn [127.0.0.66]", path.display());
-    let player = Player::of(Dialogue::recorded("12-etrn"));
-    let run = site.mailq(&format!("-p {} --server 127.0.0.1 {options}", player.port));
+    let fake_server = FakeServer::of(RecordedSession::recorded("12-etrn"));
+    let run = site.mailq(&format!("-p {} --server 127.0.0.1 {options}", fake_server.port));
     assert_eq!(run.good(), "an ETRN started something.\n");
-    player.end();
+    fake_server.end();
     site.mailq("--login-file /no/such/file").failed(64, "/no/such/file: No such file");
 }
 
@@ -359,16 +368,16 @@ fn login_file_is_used() {
 fn refused_requests_are_explained() {
     let site = Site::new();
     for (options, needs) in [("", "TT"), ("-Q", "TT"), ("-QQ", "QQ"), ("-QQQ", "SNMP")] {
-        let (run, _) = ask(&site, Player::with_answers(&[]), options);
-        run.failed(77, "is refused to user nobody: MAILQ2 Unknown command");
-        run.failed(77, &format!("it takes {needs} or ALL"));
+        let (run, _) = ask(&site, FakeServer::with_answers(&[]), options);
+        run.failed(77, "was refused for user nobody: MAILQ2 Unknown command");
+        run.failed(77, &format!("it requires {needs} or ALL"));
         assert_eq!(run.text(), "");
     }
     let refused = b"-No ETRN allowed for you.\n".to_vec();
-    let player = Player::with_answers(&[("ETRN a.test", refused)]);
-    let run = site.mailq(&format!("-p {} --server 127.0.0.1 etrn a.test", player.port));
-    run.failed(77, "ETRN a.test is refused to user nobody: No ETRN allowed for you.");
-    player.end();
+    let fake_server = FakeServer::with_answers(&[("ETRN a.test", refused)]);
+    let run = site.mailq(&format!("-p {} --server 127.0.0.1 etrn a.test", fake_server.port));
+    run.failed(77, "ETRN a.test was refused for user nobody: No ETRN allowed for you.");
+    fake_server.end();
 }
 
 #[test]
@@ -397,10 +406,12 @@ fn cut_answer_fails() {
 fn malformed_lines_are_reported_in_version_2() {
     let site = Site::new();
     let answer = text(b"#\nx\n7\t0\ta\tb\t0\t0\t0\t0\t\tz\n7\t0\ta\t5\t0\t0\t0\t0\t\t\x1b[2J\n");
-    let (run, _) = ask(&site, Player::with_answers(&[("SHOW THREAD c h", answer)]), "-c c -h h");
-    run.failed(76, "not all that belongs to a recipient in \"x\"");
-    run.failed(76, "no number where there should be one in \"7 0 a b");
+    let (run, _) =
+        ask(&site, FakeServer::with_answers(&[("SHOW THREAD c h", answer)]), "-c c -h h");
+    run.failed(76, "incomplete line of a recipient in \"x\"");
+    run.failed(76, "a number is missing in \"7 0 a b");
     assert_eq!(run.text(), "c/h:\n\t7: (0 tries) ^[[2J\n");
-    let (run, _) = ask(&site, Player::with_answers(&[("SHOW QUEUE THREADS2", text(b"x\n"))]), "");
-    run.failed(76, "no thread in \"x\"");
+    let (run, _) =
+        ask(&site, FakeServer::with_answers(&[("SHOW QUEUE THREADS2", text(b"x\n"))]), "");
+    run.failed(76, "no destination in \"x\"");
 }

@@ -5,41 +5,42 @@
 //! | file | what |
 //! |---|---|
 //! | this one | seeds of the runs |
-//! | [`life`] | what happens in a world, and the check that all mail leaves in the end |
+//! | [`world_run`] | what happens in a world, and the check that all mail leaves in the end |
 //! | [`world`] | random configurations, hosts, agents and mail |
 //! | [`operator`] | orders of operators, and the invariants that they add |
 //! | [`oracle`] | invariants that must hold after every step |
 //! | [`memory`] | invariants about limited memory |
-//! | [`mode`] | invariants about options of the command line |
+//! | [`options`] | invariants about options of the command line |
 //! | [`rivals`] | worlds in which rings with endless mail compete with others for agents |
-//! | [`shares`] | invariants about how long a ring waits for an agent |
-//! | [`waits`] | invariants about new mail and retry times |
-//! | [`book`], [`dump`] | the expected contents of the queue; the contents that MAILQ shows |
+//! | [`agent_waits`] | invariants about how long a ring waits for an agent |
+//! | [`retry_waits`] | invariants about new mail and retry times |
+//! | [`expected_queue`], [`dump_client`] | the expected contents of the queue; the contents that MAILQ shows |
 //! | [`trace`] | a log of what happened |
 
-mod book;
-mod dump;
-mod life;
+mod agent_waits;
+mod dump_client;
+mod expected_queue;
 mod memory;
-mod mode;
 mod operator;
+mod options;
 mod oracle;
+mod retry_waits;
 mod rivals;
-mod shares;
 mod trace;
-mod waits;
 mod world;
+mod world_run;
 
-use life::{Size, live};
 use oracle::Totals;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
 use trace::Trace;
+use world_run::{WorldSize, live};
 
 /// Size of a small world; all of it is checked after every step.
-const SMALL: Size = Size { actions: 30, burst: 4, look_every: 1, recovery: 6 * 3600 };
+const SMALL: WorldSize = WorldSize { actions: 30, burst: 4, look_every: 1, recovery: 6 * 3600 };
 /// Size of a large world, with thousands of messages.
-const LARGE: Size = Size { actions: 25, burst: 300, look_every: 1000, recovery: 48 * 3600 };
+const LARGE: WorldSize =
+    WorldSize { actions: 25, burst: 300, look_every: 1000, recovery: 48 * 3600 };
 /// Default number of small worlds.
 const SEEDS: u64 = 200;
 /// Default number of large worlds.

@@ -3,14 +3,14 @@
 
 use std::collections::BTreeMap;
 use zsched_config::{ClauseId, Config};
-use zsched_core::{Event, Reread, Scheduler};
+use zsched_core::{Event, RereadResult, Scheduler};
 use zsched_spool::Arrival;
 
 /// Key of a ring: clause, channel, and the host if the agents are for one host.
 type RingKey = (ClauseId, Box<[u8]>, Option<Box<[u8]>>);
 
 /// Limits that the configurations of a scheduler set.
-pub struct Memory {
+pub struct MemoryChecks {
     messages: usize,
     /// Maximum number of recipients: the minimum of each message, and the first chunks.
     minima: usize,
@@ -21,18 +21,24 @@ pub struct Memory {
     is_reloaded: bool,
 }
 
-impl Default for Memory {
+impl Default for MemoryChecks {
     /// Returns the limits of a scheduler without any.
-    fn default() -> Memory {
+    fn default() -> MemoryChecks {
         let pools = BTreeMap::new();
-        Memory { messages: usize::MAX, minima: usize::MAX, first: 0, pools, is_reloaded: false }
+        MemoryChecks {
+            messages: usize::MAX,
+            minima: usize::MAX,
+            first: 0,
+            pools,
+            is_reloaded: false,
+        }
     }
 }
 
-impl Memory {
+impl MemoryChecks {
     /// Returns the limits of a scheduler that starts with this configuration.
-    pub fn new(config: &Config) -> Memory {
-        let mut memory = Memory { messages: 0, minima: 0, ..Memory::default() };
+    pub fn new(config: &Config) -> MemoryChecks {
+        let mut memory = MemoryChecks { messages: 0, minima: 0, ..MemoryChecks::default() };
         memory.allow(config);
         memory
     }
@@ -45,7 +51,7 @@ impl Memory {
 
     fn allow(&mut self, config: &Config) {
         let Some(limits) = config.parameters.memory() else {
-            *self = Memory::default();
+            *self = MemoryChecks::default();
             return;
         };
         self.messages = self.messages.max(limits.messages);
@@ -57,8 +63,10 @@ impl Memory {
     pub fn record_event(&mut self, event: &Event<'_>, config: &Config) {
         match event {
             Event::Arrived(arrival)
-            | Event::MoreRead { outcome: Reread::Read(arrival), .. }
-            | Event::ReadAgain { outcome: Reread::Read(arrival), .. } => self.used(arrival, config),
+            | Event::MoreRead { outcome: RereadResult::Read(arrival), .. }
+            | Event::ReadAgain { outcome: RereadResult::Read(arrival), .. } => {
+                self.used(arrival, config)
+            }
             _ => {}
         }
     }
@@ -66,7 +74,7 @@ impl Memory {
     fn used(&mut self, arrival: &Arrival, config: &Config) {
         for group in &arrival.groups {
             let clause = config.select_or_default(&group.channel, &group.host);
-            let for_one = clause.command.as_ref().is_some_and(|command| command.with_host());
+            let for_one = clause.command.as_ref().is_some_and(|command| command.serves_one_host());
             let host = for_one.then(|| group.host[..].into());
             let key = (clause.id, group.channel[..].into(), host);
             let extra = if clause.slot_cost > 0 { clause.extra_recipient_limit } else { 0 };
@@ -83,7 +91,7 @@ impl Memory {
         let found = core.recipients();
         assert!(found <= most, "{found} recipients are in memory, and not {most}");
         for ring in core.ring_ids().into_iter().filter(|_| !self.is_reloaded) {
-            let most = core.most_recipients_of(ring).unwrap_or(usize::MAX);
+            let most = core.max_recipients_of(ring).unwrap_or(usize::MAX);
             let found = core.recipients_of(ring).unwrap_or_default();
             assert!(found <= most, "{found} recipients of a ring are in memory, and not {most}");
         }

@@ -6,8 +6,8 @@ use fastrand::Rng;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 use zsched_config::Config;
-use zsched_core::select::{Cursor, Selector};
-use zsched_core::standing::{Destinations, LimitName, Scope, Standing};
+use zsched_core::overrides::{DestinationPattern, LimitName, Override, Scope};
+use zsched_core::select::{Cursor, MailFilter};
 use zsched_core::{Destination, Effect, Order, OrderTicket, Scheduler, Target};
 use zsched_format::time::Timestamp;
 use zsched_spool::SpoolId;
@@ -17,11 +17,11 @@ const LIMITS: [LimitName; 3] = [LimitName::MaxRing, LimitName::MaxThr, LimitName
 
 /// Orders and overrides, as operators know them.
 #[derive(Default)]
-pub struct Operators {
+pub struct OperatorChecks {
     /// Orders without an answer so far.
-    given: BTreeMap<OrderTicket, Order>,
+    unanswered: BTreeMap<OrderTicket, Order>,
     /// Holds among them that were released, or whose message left, before the answer.
-    overtaken: BTreeSet<OrderTicket>,
+    overtaken_holds: BTreeSet<OrderTicket>,
     /// Holds that are certainly in force.
     held: Vec<Scope>,
     /// Holds that were answered as stored; they must survive a kill.
@@ -32,7 +32,7 @@ pub struct Operators {
     max_thread: u32,
 }
 
-impl Operators {
+impl OperatorChecks {
     /// Records a new order.
     pub fn record_order(&mut self, ticket: OrderTicket, order: &Order) {
         match order {
@@ -45,16 +45,17 @@ impl Operators {
             }
             _ => {}
         }
-        let former = self.given.insert(ticket, order.clone());
+        let former = self.unanswered.insert(ticket, order.clone());
         assert!(former.is_none(), "a ticket is given twice");
     }
 
     /// Records the answer to an order. Returns the numbers of the messages that the order removed.
     pub fn order_answered(&mut self, ticket: OrderTicket, effect: &Effect) -> Vec<u64> {
-        let order = self.given.remove(&ticket);
-        let order = order.unwrap_or_else(|| panic!("order {ticket} is obeyed, and nobody gave it"));
+        let order = self.unanswered.remove(&ticket);
+        let order =
+            order.unwrap_or_else(|| panic!("order {ticket} is answered, but was never given"));
         match order {
-            Order::Hold { .. } if self.overtaken.remove(&ticket) => {}
+            Order::Hold { .. } if self.overtaken_holds.remove(&ticket) => {}
             Order::Hold { scope, .. } if effect.refusal.is_none() => {
                 if effect.unstored.is_none() {
                     self.stored.push(scope.clone());
@@ -88,9 +89,9 @@ impl Operators {
     fn forget_ordered(&mut self, is_meant: impl Fn(&Scope) -> bool) {
         let is_overtaken =
             |order: &Order| matches!(order, Order::Hold { scope, .. } if is_meant(scope));
-        let overtaken = self.given.iter().filter(|(_, order)| is_overtaken(order));
-        self.overtaken.extend(overtaken.map(|(ticket, _)| *ticket));
-        for order in self.given.values_mut() {
+        let overtaken = self.unanswered.iter().filter(|(_, order)| is_overtaken(order));
+        self.overtaken_holds.extend(overtaken.map(|(ticket, _)| *ticket));
+        for order in self.unanswered.values_mut() {
             if let Order::HoldMessages { messages, .. } = order {
                 messages.retain(|id| !is_meant(&Scope::Message(*id)));
             }
@@ -118,8 +119,8 @@ impl Operators {
 
     /// Drops everything that the scheduler had not stored when it ended.
     pub fn scheduler_ended(&mut self) {
-        self.given.clear();
-        self.overtaken.clear();
+        self.unanswered.clear();
+        self.overtaken_holds.clear();
         self.held.clear();
         self.restored = None;
     }
@@ -130,8 +131,8 @@ impl Operators {
     }
 
     /// Records an override that a new scheduler has read from disk.
-    pub fn restore(&mut self, order: &Standing) {
-        if let (Some(restored), Standing::Hold(hold)) = (&mut self.restored, order) {
+    pub fn restore(&mut self, order: &Override) {
+        if let (Some(restored), Override::Hold(hold)) = (&mut self.restored, order) {
             restored.push(hold.scope.clone());
         }
     }
@@ -180,17 +181,17 @@ impl Operators {
                     | Order::ReleaseMessages(_)
             )
         };
-        !self.held.is_empty() || self.given.values().any(is_about_holds)
+        !self.held.is_empty() || self.unanswered.values().any(is_about_holds)
     }
 
     /// Checks that all orders were answered.
     pub fn check_all_answered(&self) {
-        assert!(self.all_answered(), "nobody was told of {:?}", self.given);
+        assert!(self.all_answered(), "orders without an answer: {:?}", self.unanswered);
     }
 
     /// Returns true if all orders were answered.
     pub fn all_answered(&self) -> bool {
-        self.given.is_empty()
+        self.unanswered.is_empty()
     }
 }
 
@@ -234,11 +235,11 @@ fn is_one_of(scope: &Scope, ids: &[SpoolId]) -> bool {
 
 /// Returns the orders that undo all overrides.
 pub fn undo(core: &Scheduler) -> Vec<Order> {
-    if core.standing_orders().is_empty() {
+    if core.overrides().is_empty() {
         return Vec::new();
     }
-    let limits = core.standing_orders().limits.iter();
-    let unset = |set: &zsched_core::standing::SetLimit| Order::Unset {
+    let limits = core.overrides().limits.iter();
+    let unset = |set: &zsched_core::overrides::LimitOverride| Order::Unset {
         scope: set.scope.clone(),
         limit: set.limit,
     };
@@ -246,7 +247,7 @@ pub fn undo(core: &Scheduler) -> Vec<Order> {
 }
 
 fn release(random: &mut Rng, core: &Scheduler) -> Order {
-    let orders = core.standing_orders();
+    let orders = core.overrides();
     let held: Vec<Scope> =
         orders.holds.iter().chain(orders.messages.values()).map(|h| h.scope.clone()).collect();
     match held.len() {
@@ -269,7 +270,7 @@ fn scope(random: &mut Rng, core: &Scheduler) -> Scope {
     }
 }
 
-fn pattern(random: &mut Rng) -> Destinations {
+fn pattern(random: &mut Rng) -> DestinationPattern {
     let one = destination(random);
     let text = one.to_string();
     let text = match random.u8(0..8) {
@@ -278,7 +279,7 @@ fn pattern(random: &mut Rng) -> Destinations {
         2 => format!("*/{}", String::from_utf8_lossy(one.host())),
         _ => text,
     };
-    Destinations::parse(&text).expect("a pattern")
+    DestinationPattern::parse(&text).expect("a pattern")
 }
 
 fn limit(random: &mut Rng) -> (Scope, LimitName) {
@@ -298,7 +299,7 @@ fn some_messages(random: &mut Rng, core: &Scheduler) -> Vec<zsched_core::select:
     let mut all = Vec::new();
     let mut cursor = Cursor::default();
     while !cursor.is_over() {
-        all.extend(core.select(&Selector::default(), &mut cursor, 100));
+        all.extend(core.select(&MailFilter::default(), &mut cursor, 100));
     }
     random.shuffle(&mut all);
     all.truncate(random.usize(0..5));

@@ -1,32 +1,32 @@
 //! Invariants, tracked independently of the core: the jobs of agents, actual deliveries, and all
 //! limits.
 
-use crate::book::Book;
-use crate::dump::Client;
-use crate::memory::Memory;
-use crate::mode::Mode;
-use crate::operator::Operators;
-use crate::shares::Shares;
+use crate::agent_waits::AgentWaitChecks;
+use crate::dump_client::DumpClient;
+use crate::expected_queue::ExpectedQueue;
+use crate::memory::MemoryChecks;
+use crate::operator::OperatorChecks;
+use crate::options::OptionChecks;
+use crate::retry_waits::RetryChecks;
 use crate::trace::Trace;
-use crate::waits::Waits;
 use fastrand::Rng;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::rc::Rc;
 use std::time::Duration;
 use zsched_config::{Clause, Config};
-use zsched_core::view::Slot;
+use zsched_core::view::LimitKind;
 use zsched_core::{
-    Action, AgentId, Destination, Effect, Event, OrderTicket, Reread, Scheduler, Settings,
+    Action, AgentId, Destination, Effect, Event, OrderTicket, RereadResult, Scheduler, Settings,
 };
-use zsched_format::agent_protocol::{Answer, Order, Status};
-use zsched_format::control_file::diagnostic::Diagnostic;
+use zsched_format::agent_protocol::{AgentCommand, AgentLine, ReportStatus};
+use zsched_format::control_file::diagnostic::DiagnosticRecord;
 use zsched_format::control_file::notify::{Events, Notify};
 use zsched_format::control_file::{self, ControlFile, Recipient};
 use zsched_format::time::Timestamp;
-use zsched_simulation::disk::{Disk, Left};
-use zsched_simulation::observer::{At, Observer};
+use zsched_simulation::disk::{Departure, Disk};
+use zsched_simulation::observer::{SimTime, SimulationObserver};
 use zsched_spool::memory_file::MemoryFile;
-use zsched_spool::note::Occasion;
+use zsched_spool::note::OutcomeKind;
 use zsched_spool::{SpoolId, SpoolName};
 
 /// Maximum `look_every` at which short-lived states are still seen.
@@ -40,7 +40,7 @@ pub struct Oracle {
     pub trace: Rc<Trace>,
     /// Number of steps between two checks of the core's own invariants and all threads.
     pub look_every: u64,
-    mode: Mode,
+    options: OptionChecks,
     config: Rc<Config>,
     /// Some configuration had a clause with packets.
     has_packets: bool,
@@ -55,21 +55,21 @@ pub struct Oracle {
     /// Agents of the running scheduler.
     agents: BTreeMap<AgentId, Agent>,
     /// How long rings wait for agents.
-    shares: Shares,
+    agent_waits: AgentWaitChecks,
     /// Operators and their orders.
-    pub operators: Operators,
+    pub operators: OperatorChecks,
     /// Expected contents of the queue.
-    book: Book,
+    expected: ExpectedQueue,
     /// Expected waits for retries.
-    waits: Waits,
+    retry_waits: RetryChecks,
     /// A client that reads a dump.
-    client: Option<Box<Client>>,
+    dump_client: Option<Box<DumpClient>>,
     /// Random numbers for clients.
     random: Rng,
     /// Limits on memory.
-    memory: Memory,
+    memory: MemoryChecks,
     /// Wall clock at the last event of the core.
-    told_at: Timestamp,
+    last_event_at: Timestamp,
     pub totals: Totals,
 }
 
@@ -98,7 +98,7 @@ pub struct Totals {
     pub new_waited: u64,
     pub new_went: u64,
     /// Messages that were paged out.
-    pub rested: u64,
+    pub paged_out: u64,
     /// The longest time that a ring without agents waited for one.
     pub longest_wait: Duration,
 }
@@ -121,45 +121,45 @@ impl Totals {
         self.orders += other.orders;
         self.new_waited += other.new_waited;
         self.new_went += other.new_went;
-        self.rested += other.rested;
+        self.paged_out += other.paged_out;
         self.longest_wait = self.longest_wait.max(other.longest_wait);
     }
 }
 
 struct Message {
-    recipients: BTreeMap<u32, Ledger>,
+    recipients: BTreeMap<u32, RecipientState>,
     /// The control file or the message file is useless.
     is_malformed: bool,
     /// A scheduler was killed or an agent died while the message existed.
-    is_troubled: bool,
+    was_disturbed: bool,
     /// Recipients that were unfinished when the present scheduler loaded it, and those finished
     /// since.
     to_do: usize,
     finished: usize,
     notes: BTreeMap<(u32, bool), u64>,
     /// The order to the present scheduler that removes the whole message.
-    ending: Option<OrderTicket>,
+    removal_order: Option<OrderTicket>,
     /// That order was answered as stored.
-    is_ending: bool,
+    removal_is_stored: bool,
 }
 
 /// What actually happened to a recipient.
 #[derive(Default)]
-struct Ledger {
+struct RecipientState {
     wishes: Option<Events>,
     deliveries: u32,
     /// Deliveries that no agent has marked or reported.
     unmarked: u32,
     /// Number of reports that a delivery may be a duplicate.
-    doubts: u32,
+    duplicate_warnings: u32,
     failed: bool,
     expired: bool,
     /// An operator's order removed it.
-    put_away: bool,
+    removed_by_order: bool,
     /// The order for which the present scheduler removed it at once.
-    put_away_by: Option<OrderTicket>,
+    removing_order: Option<OrderTicket>,
     /// That order was answered as stored.
-    sealed: bool,
+    removal_is_stored: bool,
     /// Number of times that it was given to the router.
     rerouted: u32,
     /// The control file has a `d` line of its expiry.
@@ -173,22 +173,22 @@ struct Agent {
     /// The configuration at its start.
     era: u64,
     /// Jobs and commands that it has not answered.
-    owed: VecDeque<Owed>,
+    pending_input: VecDeque<PendingInput>,
     /// It has asked for work and has no answer.
     is_waiting: bool,
     is_stopping: bool,
     /// It has said `#hungry` too often.
     ///
     /// An observer cannot tell which jobs it has answered.
-    is_greedy: bool,
+    is_ambiguous: bool,
     /// It has said something since its last `#hungry`.
-    has_spoken: bool,
+    has_written: bool,
     /// Destination of its last job, and the era of the first job for it.
     at: Option<(Box<[u8]>, u64)>,
 }
 
 #[derive(PartialEq)]
-enum Owed {
+enum PendingInput {
     Start,
     /// `only` are the recipients, if not all.
     Job {
@@ -200,13 +200,13 @@ enum Owed {
     Idle,
 }
 
-impl Owed {
+impl PendingInput {
     /// Returns true if two agents would have common recipients.
-    fn overlaps(&self, other: &Owed) -> bool {
+    fn overlaps(&self, other: &PendingInput) -> bool {
         match (self, other) {
             (
-                Owed::Job { number, serial, host, only },
-                Owed::Job { number: number2, serial: serial2, host: host2, only: only2 },
+                PendingInput::Job { number, serial, host, only },
+                PendingInput::Job { number: number2, serial: serial2, host: host2, only: only2 },
             ) => {
                 let is_same = (number, serial, host) == (number2, serial2, host2);
                 is_same
@@ -225,7 +225,7 @@ impl Oracle {
         Oracle {
             trace,
             look_every: 1,
-            mode: Mode::new(Settings::default()),
+            options: OptionChecks::new(Settings::default()),
             has_packets: config.show().contains("\tpacket="),
             config,
             era: 0,
@@ -233,14 +233,14 @@ impl Oracle {
             order: None,
             present: BTreeMap::new(),
             agents: BTreeMap::new(),
-            shares: Shares::default(),
-            operators: Operators::default(),
-            book: Book::default(),
-            waits: Waits::default(),
-            client: None,
+            agent_waits: AgentWaitChecks::default(),
+            operators: OperatorChecks::default(),
+            expected: ExpectedQueue::default(),
+            retry_waits: RetryChecks::default(),
+            dump_client: None,
             random: Rng::with_seed(seed),
-            memory: Memory::default(),
-            told_at: Timestamp::EPOCH,
+            memory: MemoryChecks::default(),
+            last_event_at: Timestamp::EPOCH,
             totals: Totals::default(),
         }
     }
@@ -267,7 +267,7 @@ impl Oracle {
         self.messages.get_mut(self.present.get(&number)?)
     }
 
-    fn ledger(&mut self, file: &MemoryFile, offset: u32) -> &mut Ledger {
+    fn ledger(&mut self, file: &MemoryFile, offset: u32) -> &mut RecipientState {
         let message = self.messages.get_mut(&file.serial()).expect("each file was submitted");
         message.recipients.get_mut(&offset).expect("agents deliver to recipients")
     }
@@ -276,38 +276,39 @@ impl Oracle {
         let Some(agent) = self.agents.get_mut(&agent) else {
             return;
         };
-        if let Answer::Hungry = Answer::parse(line) {
-            let answered = agent.owed.pop_front();
-            if let Some(Owed::Job { number, host, .. }) = &answered {
+        if let AgentLine::Hungry = AgentLine::parse(line) {
+            let answered = agent.pending_input.pop_front();
+            if let Some(PendingInput::Job { number, host, .. }) = &answered {
                 let to = Destination::new(&agent.channel, host);
-                self.waits.job_ended(*number, &to, &self.book);
+                self.retry_waits.job_ended(*number, &to, &self.expected);
             }
-            let parks = answered == Some(Owed::Idle);
+            let parks = answered == Some(PendingInput::Idle);
             // An agent that ends a job without a report may still be at work on it.
-            if let Some(Owed::Job { serial, .. }) = &answered
-                && !agent.has_spoken
+            if let Some(PendingInput::Job { serial, .. }) = &answered
+                && !agent.has_written
             {
-                agent.is_greedy = true;
+                agent.is_ambiguous = true;
                 // Its later reports may concern recipients that are unloaded by then.
                 let message = serial.and_then(|serial| self.messages.get_mut(&serial));
-                message.into_iter().for_each(|message| message.is_troubled = true);
+                message.into_iter().for_each(|message| message.was_disturbed = true);
             }
-            agent.is_greedy |= answered.is_none();
-            if agent.is_greedy {
+            agent.is_ambiguous |= answered.is_none();
+            if agent.is_ambiguous {
                 // Any of its jobs may be unfinished, and its marks may count before its reports.
-                for owed in &agent.owed {
-                    if let Owed::Job { serial: Some(serial), .. } = owed
+                for owed in &agent.pending_input {
+                    if let PendingInput::Job { serial: Some(serial), .. } = owed
                         && let Some(message) = self.messages.get_mut(serial)
                     {
-                        message.is_troubled = true;
+                        message.was_disturbed = true;
                     }
                 }
             }
-            agent.has_spoken = false;
-            let has_asked = answered.is_some() && agent.owed.is_empty() && !agent.is_stopping;
+            agent.has_written = false;
+            let has_asked =
+                answered.is_some() && agent.pending_input.is_empty() && !agent.is_stopping;
             agent.is_waiting = has_asked && !parks;
         } else {
-            agent.has_spoken = true;
+            agent.has_written = true;
         }
     }
 
@@ -317,7 +318,7 @@ impl Oracle {
             1 + self.agents.values().filter(|agent| counts(agent)).count()
         };
         let all = count(&|_| true);
-        assert!(all <= self.mode.settings.max_agents, "max_agents: {all} agents");
+        assert!(all <= self.options.settings.max_agents, "max_agents: {all} agents");
         assert!(all <= limit(clause.max_agents), "maxta: {all} agents");
         let of_channel = count(&|agent| *agent.channel == *channel);
         assert!(of_channel <= limit(clause.max_channel), "maxchannel: {of_channel} agents");
@@ -343,30 +344,30 @@ impl Oracle {
             None => agent.host.clone().expect("an agent for one host knows it"),
         };
         let channel = agent.channel.clone();
-        self.mode.check_selected(&channel, &host);
+        self.options.check_selected(&channel, &host);
         self.operators.check_feed(&self.config, number, &channel, &host);
-        let is_ending = serial.is_some_and(|serial| self.messages[&serial].is_ending);
+        let is_ending = serial.is_some_and(|serial| self.messages[&serial].removal_is_stored);
         assert!(!is_ending, "{number} is given to an agent, but was to end");
-        let Order::Job { only, .. } = Order::parse(line) else {
+        let AgentCommand::Job { only, .. } = AgentCommand::parse(line) else {
             panic!("{line:?} is no job");
         };
         let only: Option<BTreeSet<u32>> = only.map(|only| only.iter().collect());
-        let job = Owed::Job { number, serial, host: host.clone(), only };
+        let job = PendingInput::Job { number, serial, host: host.clone(), only };
         for (other, agent) in &self.agents {
-            let can_tell = serial.is_some() && !agent.is_greedy;
+            let can_tell = serial.is_some() && !agent.is_ambiguous;
             let has_it = can_tell
                 && agent.channel == channel
-                && agent.owed.iter().any(|owed| owed.overlaps(&job));
+                && agent.pending_input.iter().any(|owed| owed.overlaps(&job));
             assert!(!has_it, "double feed: {number} for {other:?}, then for {id:?}");
         }
         let era = self.era;
         let agent = self.agents.get_mut(&id).expect("it was there above");
-        agent.owed.push_back(job);
+        agent.pending_input.push_back(job);
         agent.is_waiting = false;
-        if agent.is_greedy
+        if agent.is_ambiguous
             && let Some(message) = serial.and_then(|serial| self.messages.get_mut(&serial))
         {
-            message.is_troubled = true;
+            message.was_disturbed = true;
         }
         let is_new_here = agent.at.as_ref().is_none_or(|(at, _)| *at != host);
         if is_new_here {
@@ -378,8 +379,9 @@ impl Oracle {
         // After a reload, agents from before may go on.
         let is_here = |agent: &&Agent| {
             let here = agent.at.as_ref() == Some(&(host.clone(), era));
-            let works = agent.owed.iter().any(|owed| matches!(owed, Owed::Job { .. }));
-            here && works && !agent.is_greedy && agent.channel == channel
+            let works =
+                agent.pending_input.iter().any(|owed| matches!(owed, PendingInput::Job { .. }));
+            here && works && !agent.is_ambiguous && agent.channel == channel
         };
         let here = self.agents.values().filter(is_here).count();
         let most = self.operators.max_agents_at_destination(clause.max_thread) as usize;
@@ -393,15 +395,15 @@ impl Oracle {
         };
         let mut expired = 0;
         for offset in &note.offsets {
-            let key = (*offset, note.occasion == Occasion::Success);
+            let key = (*offset, note.occasion == OutcomeKind::Success);
             let ticket = *message.notes.entry(key).or_insert(note.ticket);
             assert_eq!(ticket, note.ticket, "offset {offset} is noted twice");
-            let is_put_away = matches!(note.occasion, Occasion::Deletion | Occasion::Reroute);
+            let is_put_away = matches!(note.occasion, OutcomeKind::Deletion | OutcomeKind::Reroute);
             if let Some(ledger) = message.recipients.get_mut(offset).filter(|_| is_put_away) {
-                ledger.put_away = true;
-                ledger.put_away_by = order.or(ledger.put_away_by);
+                ledger.removed_by_order = true;
+                ledger.removing_order = order.or(ledger.removing_order);
             }
-            if note.occasion == Occasion::Expiry
+            if note.occasion == OutcomeKind::Expiry
                 && let Some(ledger) = message.recipients.get_mut(offset)
                 && !std::mem::replace(&mut ledger.expired, true)
             {
@@ -416,40 +418,40 @@ impl Oracle {
     /// An agent that says `#hungry` too often may go on with a job whose recipients, or whose whole
     /// message, were paged out. The scheduler ignores such reports, so a success is not noted.
     fn report_about_unloaded(&mut self, agent: AgentId, line: &[u8]) {
-        let Answer::Report(report) = Answer::parse(line) else {
+        let AgentLine::Report(report) = AgentLine::parse(line) else {
             return;
         };
-        let is_greedy = self.agents.get(&agent).is_some_and(|agent| agent.is_greedy);
+        let is_greedy = self.agents.get(&agent).is_some_and(|agent| agent.is_ambiguous);
         let may_be_absent = is_greedy && self.config.parameters.memory().is_some();
-        let rests = self.book.path(report.number).is_none();
+        let rests = self.expected.path(report.number).is_none();
         if (rests || may_be_absent)
             && let Some(message) = self.message_of(report.number)
         {
-            message.is_troubled = true;
+            message.was_disturbed = true;
         }
     }
 
     fn order_answered(&mut self, ticket: OrderTicket, effect: &Effect) {
         self.totals.orders += 1;
         if effect.unstored.is_none() {
-            let of_order = |message: &&mut Message| message.ending == Some(ticket);
+            let of_order = |message: &&mut Message| message.removal_order == Some(ticket);
             // The mark or the note of a finished recipient may be lost; then it is unfinished
             // again.
             let is_clear = |message: &&mut Message| {
                 let has_expired = message.recipients.values().any(|ledger| ledger.expired);
-                !message.is_troubled && !has_expired
+                !message.was_disturbed && !has_expired
             };
             let meant = self.messages.values_mut().filter(of_order).filter(is_clear);
-            meant.for_each(|message| message.is_ending = true);
+            meant.for_each(|message| message.removal_is_stored = true);
         }
         // An agent that says `#hungry` too often may still have a job that counts as ended.
-        let is_clear = !self.agents.values().any(|agent| agent.is_greedy);
+        let is_clear = !self.agents.values().any(|agent| agent.is_ambiguous);
         for number in self.operators.order_answered(ticket, effect) {
             if is_clear && let Some(message) = self.message_of(number) {
                 // Recipients that an agent had at that time are removed later.
-                let is_meant = |ledger: &&mut Ledger| ledger.put_away_by == Some(ticket);
+                let is_meant = |ledger: &&mut RecipientState| ledger.removing_order == Some(ticket);
                 let put_away = message.recipients.values_mut().filter(is_meant);
-                put_away.for_each(|ledger| ledger.sealed = true);
+                put_away.for_each(|ledger| ledger.removal_is_stored = true);
             }
         }
     }
@@ -465,10 +467,10 @@ impl Oracle {
         let is_all =
             |target: &&zsched_core::Target| target.is_whole && target.destination.is_none();
         for target in targets.iter().filter(is_all) {
-            if self.book.path(target.number).is_some()
+            if self.expected.path(target.number).is_some()
                 && let Some(message) = self.message_of(target.number)
             {
-                message.ending = Some(ticket);
+                message.removal_order = Some(ticket);
             }
         }
     }
@@ -484,47 +486,47 @@ impl Oracle {
         for (offset, ledger) in &message.recipients {
             let failed = ledger.failed || ledger.expired;
             let delivered = ledger.deliveries > 0;
-            let is_final = delivered || failed || ledger.put_away;
+            let is_final = delivered || failed || ledger.removed_by_order;
             assert!(is_final, "{number}/{offset} leaves, but is not final");
-            if ledger.put_away {
+            if ledger.removed_by_order {
                 continue;
             }
             let wishes = ledger.wishes.unwrap_or(Events::NONE);
             let hears = (!delivered && wishes.failure)
-                || (!failed && wishes.success && !message.is_troubled);
-            assert!(!hears || is_aside, "{number}/{offset} is final, and nobody will hear of it");
+                || (!failed && wishes.success && !message.was_disturbed);
+            assert!(!hears || is_aside, "{number}/{offset} is final, and its report is lost");
             let count = notes.iter().filter(|noted| *noted == offset).count();
-            assert!(!hears || count > 0 || message.is_troubled, "{number}/{offset} is not noted");
+            assert!(!hears || count > 0 || message.was_disturbed, "{number}/{offset} is not noted");
             // An agent that says `#hungry` too often may go on with jobs that count as ended.
             let expired_at_work = ledger.expired && (delivered || ledger.failed);
-            let may_repeat = message.is_troubled || expired_at_work;
+            let may_repeat = message.was_disturbed || expired_at_work;
             assert!(count <= 1 || may_repeat, "{number}/{offset} is noted {count} times");
         }
     }
 
     /// Lets a client connect, or read more.
-    fn show_queue(&mut self, at: At, core: &Scheduler) {
-        if self.client.is_none() && self.random.u32(0..STEPS_PER_CLIENT) == 0 {
-            let client = Client::new(at, core, &mut self.book, &mut self.random);
+    fn show_queue(&mut self, at: SimTime, core: &Scheduler) {
+        if self.dump_client.is_none() && self.random.u32(0..STEPS_PER_CLIENT) == 0 {
+            let client = DumpClient::new(at, core, &mut self.expected, &mut self.random);
             self.trace.add(at, || "a client asks for the queue".to_string());
-            self.client = Some(Box::new(client));
+            self.dump_client = Some(Box::new(client));
         }
-        if let Some(client) = &mut self.client
-            && client.step(at, core, &self.book, &mut self.random)
+        if let Some(client) = &mut self.dump_client
+            && client.step(at, core, &self.expected, &mut self.random)
         {
-            self.client = None;
+            self.dump_client = None;
             self.totals.dumps += 1;
         }
     }
 
     fn check_agents(&self) {
         for (id, agent) in &self.agents {
-            assert!(!agent.is_waiting, "{id:?} asked for work, and was told nothing");
+            assert!(!agent.is_waiting, "{id:?} asked for work and got no answer");
         }
     }
 
     /// Checks the shown reason of each thread that waits for an agent.
-    fn check_threads(&mut self, at: At, core: &Scheduler) {
+    fn check_threads(&mut self, at: SimTime, core: &Scheduler) {
         for id in core.ring_ids() {
             let ring = core.ring_view(id).expect("a ring that is listed is there");
             for thread in &ring.threads {
@@ -538,20 +540,20 @@ impl Oracle {
                 });
                 let (channel, host) = (destination.channel(), destination.host());
                 if refused.pending == Some("Held") {
-                    assert!(self.operators.may_hold(), "{destination} is held by nobody");
+                    assert!(self.operators.may_hold(), "{destination} is held without an order");
                     self.totals.held += 1;
                     continue;
                 }
                 if matches!(refused.pending, Some("Window" | "Rate")) {
-                    self.mode.check_flow(core, channel, host);
+                    self.options.check_flow(core, channel, host);
                     continue;
                 }
-                if refused.pending.is_none() && self.mode.is_put_off(at, core, channel, host) {
+                if refused.pending.is_none() && self.options.is_put_off(at, core, channel, host) {
                     continue;
                 }
-                let may_idle = ring.idle == 0 || !self.mode.selects(channel, host);
+                let may_idle = ring.idle == 0 || !self.options.selects(channel, host);
                 assert!(may_idle, "{destination} waits, and an agent of its ring is idle");
-                if self.mode.check_reason(core, &self.config, channel, host) {
+                if self.options.check_reason(core, &self.config, channel, host) {
                     self.totals.held_back += 1;
                     continue;
                 }
@@ -559,27 +561,27 @@ impl Oracle {
                 let of_channel = self.agents.values().filter(|agent| *agent.channel == *channel);
                 let limit = |limit: Option<u32>| limit.map_or(usize::MAX, |limit| limit as usize);
                 let (count, limit) = match refused.slot {
-                    Some(Slot::General) => (
+                    Some(LimitKind::General) => (
                         self.agents.len(),
-                        limit(clause.max_agents).min(self.mode.settings.max_agents),
+                        limit(clause.max_agents).min(self.options.settings.max_agents),
                     ),
-                    Some(Slot::Channel) => (of_channel.count(), limit(clause.max_channel)),
+                    Some(LimitKind::Channel) => (of_channel.count(), limit(clause.max_channel)),
                     // An operator may have set a limit.
-                    Some(Slot::Ring) => (ring.agents, ring.max_ring),
+                    Some(LimitKind::Ring) => (ring.agents, ring.max_ring),
                     None if refused.pending == Some("ForkRateLimit") => {
                         let wakeup = core.next_wakeup().expect("the next second");
                         let wait = wakeup.seconds_since(at.wall);
                         // The core has had no event since the clock was set back.
-                        let knows = self.told_at <= at.wall;
+                        let knows = self.last_event_at <= at.wall;
                         assert!(
                             wait <= 1 || !knows,
                             "{destination} waits {wait} s for the fork rate"
                         );
                         continue;
                     }
-                    // Another ring is ahead; `shares` checks for how long.
+                    // Another ring is ahead; `agent_waits` checks for how long.
                     None if refused.pending == Some(">MaxTA") => continue,
-                    None => panic!("{destination} is refused an agent, and nobody sees why"),
+                    None => panic!("{destination} is refused an agent without a reason"),
                 };
                 let why = refused.pending;
                 // New limits are applied in steps.
@@ -593,15 +595,15 @@ impl Oracle {
     }
 }
 
-impl Observer for Oracle {
-    fn submitted(&mut self, at: At, number: u64, file: &MemoryFile) {
+impl SimulationObserver for Oracle {
+    fn submitted(&mut self, at: SimTime, number: u64, file: &MemoryFile) {
         self.trace.add(at, || format!("submitted {number}"));
         self.totals.messages += 1;
         let parsed = control_file::parse(file.text().clone());
         let is_usable = |file: &ControlFile| file.name() == Some(number.to_string().as_bytes());
         let (recipients, is_malformed) = match &parsed {
             Ok(file) => {
-                let ledger = |r: &Recipient| (r.offset, Ledger::new(wishes(file, r)));
+                let ledger = |r: &Recipient| (r.offset, RecipientState::new(wishes(file, r)));
                 (file.recipients.iter().map(ledger).collect(), !is_usable(file))
             }
             Err(_) => (BTreeMap::new(), true),
@@ -609,12 +611,12 @@ impl Observer for Oracle {
         let message = Message {
             recipients,
             is_malformed,
-            is_troubled: false,
+            was_disturbed: false,
             to_do: 0,
             finished: 0,
             notes: BTreeMap::new(),
-            ending: None,
-            is_ending: false,
+            removal_order: None,
+            removal_is_stored: false,
         };
         // With a full disk, a hold of the former message of this number may still be stored.
         self.operators.message_left(number);
@@ -623,11 +625,11 @@ impl Observer for Oracle {
         self.messages.insert(file.serial(), message);
     }
 
-    fn told(&mut self, at: At, event: &Event<'_>) {
+    fn event_sent(&mut self, at: SimTime, event: &Event<'_>) {
         self.trace.add(at, || format!("told {}", shown(event)));
-        self.told_at = at.wall;
+        self.last_event_at = at.wall;
         match event {
-            Event::Standing(order) => self.operators.restore(order),
+            Event::Override(order) => self.operators.restore(order),
             _ => self.operators.check_restored(),
         }
         self.order = None;
@@ -636,27 +638,27 @@ impl Observer for Oracle {
             self.order = Some(*ticket);
             self.record_removal_order(*ticket, order);
         }
-        self.mode.record_event(event);
-        self.waits.record_event(at.wall, event, &self.config, &self.book);
-        self.shares.record_event(at, event);
-        let lags = |agent| self.agents.get(agent).is_some_and(|agent: &Agent| agent.is_greedy);
+        self.options.record_event(event);
+        self.retry_waits.record_event(at.wall, event, &self.config, &self.expected);
+        self.agent_waits.record_event(at, event);
+        let lags = |agent| self.agents.get(agent).is_some_and(|agent: &Agent| agent.is_ambiguous);
         let lags = matches!(event, Event::AgentSaid { agent, .. } if lags(agent));
-        self.book.record_event(event, lags);
+        self.expected.record_event(event, lags);
         self.memory.record_event(event, &self.config);
         match event {
             Event::Arrived(arrival) => {
                 let number = arrival.name.number();
                 self.operators.message_arrived(SpoolId { number, modified: arrival.modified });
                 if let Some(message) = self.message_of(arrival.name.number()) {
-                    let is_whole = arrival.unread.is_none() && !arrival.is_part;
+                    let is_whole = arrival.next_offset.is_none() && !arrival.is_chunk;
                     message.to_do = if is_whole { arrival.pending() } else { usize::MAX };
                     message.finished = 0;
                     message.notes.clear();
                 }
             }
             // The message may have been held when its files were already deleted.
-            Event::ReadAgain { number, outcome: Reread::Gone }
-            | Event::MoreRead { number, outcome: Reread::Gone } => {
+            Event::ReadAgain { number, outcome: RereadResult::Gone }
+            | Event::MoreRead { number, outcome: RereadResult::Gone } => {
                 self.operators.message_left(*number);
             }
             Event::AgentSaid { agent, line } => {
@@ -667,7 +669,7 @@ impl Observer for Oracle {
                 if let Some(agent) = self.agents.remove(agent)
                     && let Some((host, _)) = agent.at
                 {
-                    self.waits.agent_ended(&Destination::new(&agent.channel, &host));
+                    self.retry_waits.agent_ended(&Destination::new(&agent.channel, &host));
                 }
             }
             Event::Configured(config) => {
@@ -680,15 +682,16 @@ impl Observer for Oracle {
         }
     }
 
-    fn decided(&mut self, at: At, action: &Action) {
+    fn action_taken(&mut self, at: SimTime, action: &Action) {
         self.trace.add(at, || format!("decided {}", shown_action(action)));
-        self.book.record_action(action);
-        self.shares.record_action(at, action);
+        self.expected.record_action(action);
+        self.agent_waits.record_action(at, action);
         match action {
             Action::StartAgent { agent, clause, channel, host: for_host } => {
-                let with_host = clause.command.as_ref().is_some_and(|command| command.with_host());
+                let with_host =
+                    clause.command.as_ref().is_some_and(|command| command.serves_one_host());
                 let host = with_host.then_some(&for_host[..]);
-                self.mode.check_start(at.wall, channel, for_host);
+                self.options.check_start(at.wall, channel, for_host);
                 self.check_limits(clause, channel, host);
                 let for_host = for_host[..].into();
                 self.totals.agents += 1;
@@ -697,19 +700,19 @@ impl Observer for Oracle {
                     channel: channel[..].into(),
                     host: host.map(Box::from),
                     era: self.era,
-                    owed: VecDeque::from([Owed::Start]),
+                    pending_input: VecDeque::from([PendingInput::Start]),
                     is_waiting: false,
                     is_stopping: false,
-                    is_greedy: false,
-                    has_spoken: false,
+                    is_ambiguous: false,
+                    has_written: false,
                     at: Some((for_host, self.era)),
                 };
                 self.agents.insert(*agent, new);
             }
             Action::Feed { agent, job } => self.check_feed(*agent, job),
-            Action::SayIdle(agent) => {
+            Action::SendIdle(agent) => {
                 if let Some(agent) = self.agents.get_mut(agent) {
-                    agent.owed.push_back(Owed::Idle);
+                    agent.pending_input.push_back(PendingInput::Idle);
                     agent.is_waiting = false;
                     agent.at = None;
                 }
@@ -721,8 +724,8 @@ impl Observer for Oracle {
                 }
             }
             Action::Note(note) => self.check_note(note),
-            Action::Rest { .. } => self.totals.rested += 1,
-            Action::Obeyed { ticket, effect } => self.order_answered(*ticket, effect),
+            Action::PageOut { .. } => self.totals.paged_out += 1,
+            Action::OrderDone { ticket, effect } => self.order_answered(*ticket, effect),
             Action::Statistics(statistics) => {
                 if let Some(message) = self.message_of(statistics.spool_id.number) {
                     message.finished += 1;
@@ -735,28 +738,31 @@ impl Observer for Oracle {
         }
     }
 
-    fn accepted(&mut self, at: At, file: &MemoryFile, offset: u32) {
+    fn accepted(&mut self, at: SimTime, file: &MemoryFile, offset: u32) {
         let serial = file.serial();
         self.trace.add(at, || format!("delivered file {serial} offset {offset}"));
         self.totals.delivered += 1;
         let ledger = self.ledger(file, offset);
-        assert!(!ledger.sealed, "file {serial} offset {offset} is delivered, but was deleted");
+        assert!(
+            !ledger.removal_is_stored,
+            "file {serial} offset {offset} is delivered, but was deleted"
+        );
         ledger.deliveries += 1;
         let (deliveries, unmarked) = (ledger.deliveries, ledger.unmarked);
         assert!(
             deliveries <= 1 + unmarked,
             "file {serial} offset {offset}: delivered {deliveries} times, {unmarked} unknown"
         );
-        let doubts = ledger.doubts;
+        let doubts = ledger.duplicate_warnings;
         assert!(
             deliveries <= 1 + doubts,
-            "file {serial} offset {offset}: twice, and nobody says so"
+            "file {serial} offset {offset}: duplicate without a warning"
         );
         self.totals.delivered_twice += u64::from(deliveries > 1);
         self.ledger(file, offset).check_never_both(serial, offset);
     }
 
-    fn rerouted(&mut self, at: At, serial: u64, offset: u32) {
+    fn rerouted(&mut self, at: SimTime, serial: u64, offset: u32) {
         self.trace.add(at, || format!("rerouted file {serial} offset {offset}"));
         self.totals.rerouted += 1;
         let message = self.messages.get_mut(&serial).expect("each file was submitted");
@@ -765,7 +771,7 @@ impl Observer for Oracle {
         ledger.check_never_both(serial, offset);
     }
 
-    fn noted(&mut self, at: At, file: &MemoryFile) {
+    fn noted(&mut self, at: SimTime, file: &MemoryFile) {
         let serial = file.serial();
         self.trace.add(at, || format!("noted in file {serial}"));
         let message = self.messages.get_mut(&serial).expect("each file was submitted");
@@ -781,73 +787,73 @@ impl Observer for Oracle {
         }
     }
 
-    fn abandoned(&mut self, at: At, file: &MemoryFile, offset: u32, secret: bool) {
+    fn abandoned(&mut self, at: SimTime, file: &MemoryFile, offset: u32, secret: bool) {
         self.trace.add(at, || format!("abandoned file {} offset {offset}", file.serial()));
-        self.messages.get_mut(&file.serial()).expect("submitted").is_troubled = true;
+        self.messages.get_mut(&file.serial()).expect("submitted").was_disturbed = true;
         self.ledger(file, offset).unmarked += u32::from(secret);
     }
 
-    fn doubted(&mut self, at: At, serial: u64, offset: u32) {
+    fn duplicate_reported(&mut self, at: SimTime, serial: u64, offset: u32) {
         self.trace.add(at, || format!("doubted file {serial} offset {offset}"));
         let message = self.messages.get_mut(&serial).expect("each file was submitted");
         if let Some(ledger) = message.recipients.get_mut(&offset) {
-            ledger.doubts += 1;
+            ledger.duplicate_warnings += 1;
         }
     }
 
-    fn concluded(&mut self, _at: At, file: &MemoryFile, offset: u32, status: Status) {
-        if matches!(status, Status::Error | Status::Error2) {
+    fn concluded(&mut self, _at: SimTime, file: &MemoryFile, offset: u32, status: ReportStatus) {
+        if matches!(status, ReportStatus::Error | ReportStatus::Error2) {
             self.totals.failed += 1;
             self.ledger(file, offset).failed = true;
         }
     }
 
-    fn left(&mut self, at: At, number: u64, left: &Left) {
+    fn departed(&mut self, at: SimTime, number: u64, left: &Departure) {
         self.trace.add(at, || format!("left {number} {}", shown_left(left)));
         match left {
-            Left::Removed(file) => {
+            Departure::Removed(file) => {
                 self.totals.removed += 1;
                 self.check_left(number, file, false);
             }
-            Left::Aside(file) => {
+            Departure::Aside(file) => {
                 self.totals.aside += 1;
                 self.check_left(number, file, true);
             }
-            Left::Gone => {}
+            Departure::Gone => {}
         }
         self.present.remove(&number);
         self.operators.message_left(number);
     }
 
-    fn stopped(&mut self, at: At) {
+    fn stopped(&mut self, at: SimTime) {
         self.trace.add(at, || "the scheduler is gone".to_string());
         self.totals.kills += 1;
         self.agents.clear();
         let of_message = |message: &mut Message| {
-            message.is_troubled = true;
-            message.ending = None;
-            message.recipients.values_mut().for_each(|ledger| ledger.put_away_by = None);
+            message.was_disturbed = true;
+            message.removal_order = None;
+            message.recipients.values_mut().for_each(|ledger| ledger.removing_order = None);
         };
         self.operators.scheduler_ended();
-        self.book = Book::default();
-        self.client = None;
+        self.expected = ExpectedQueue::default();
+        self.dump_client = None;
         self.messages.values_mut().for_each(of_message);
     }
 
-    fn started(&mut self, at: At, config: &Rc<Config>, settings: &Settings) {
+    fn started(&mut self, at: SimTime, config: &Rc<Config>, settings: &Settings) {
         self.trace.add(at, || "a scheduler starts".to_string());
         self.config = config.clone();
-        self.memory = Memory::new(config);
+        self.memory = MemoryChecks::new(config);
         self.has_packets |= config.show().contains("\tpacket=");
         self.era += 1;
-        self.mode = Mode::new(settings.clone());
+        self.options = OptionChecks::new(settings.clone());
         self.operators.scheduler_started();
-        self.waits.started();
-        self.shares = Shares::default();
-        self.shares.configured(config);
+        self.retry_waits.started();
+        self.agent_waits = AgentWaitChecks::default();
+        self.agent_waits.configured(config);
     }
 
-    fn step_over(&mut self, at: At, core: Option<&Scheduler>, _disk: &Disk, is_settled: bool) {
+    fn step_over(&mut self, at: SimTime, core: Option<&Scheduler>, _disk: &Disk, is_settled: bool) {
         let Some(core) = core else {
             return;
         };
@@ -856,14 +862,15 @@ impl Observer for Oracle {
             self.memory.check(core);
             if is_settled {
                 self.check_threads(at, core);
-                self.book.check(&core.totals(), self.has_packets);
+                self.expected.check(&core.totals(), self.has_packets);
                 if self.look_every <= MAX_CLOSE_LOOK_EVERY {
-                    self.shares.check_all(at, core);
-                    self.totals.longest_wait = self.totals.longest_wait.max(self.shares.longest);
+                    self.agent_waits.check_all(at, core);
+                    self.totals.longest_wait =
+                        self.totals.longest_wait.max(self.agent_waits.longest);
                 }
                 if self.look_every == 1 {
-                    self.waits.check_all(at, core, &self.config, &self.book);
-                    (self.totals.new_waited, self.totals.new_went) = self.waits.counts;
+                    self.retry_waits.check_all(at, core, &self.config, &self.expected);
+                    (self.totals.new_waited, self.totals.new_went) = self.retry_waits.counts;
                 }
             }
         }
@@ -874,7 +881,7 @@ impl Observer for Oracle {
     }
 }
 
-impl Ledger {
+impl RecipientState {
     /// Checks that a recipient has at most one end: delivery, reroute, or reported expiry.
     ///
     /// Deliveries that an agent did not mark or report are exceptions.
@@ -890,8 +897,8 @@ impl Ledger {
         assert!(self.rerouted <= 1, "file {serial} offset {offset}: given to the router twice");
     }
 
-    fn new(wishes: Events) -> Ledger {
-        Ledger { wishes: Some(wishes), ..Ledger::default() }
+    fn new(wishes: Events) -> RecipientState {
+        RecipientState { wishes: Some(wishes), ..RecipientState::default() }
     }
 }
 
@@ -910,12 +917,12 @@ fn expired_offsets(text: &[u8]) -> Vec<u32> {
     offsets_of_lines(text, |line| line.notary.windows(5).any(|status| status == b"5.4.7"))
 }
 
-fn offsets_of_lines(text: &[u8], is_meant: impl Fn(&Diagnostic<'_>) -> bool) -> Vec<u32> {
+fn offsets_of_lines(text: &[u8], is_meant: impl Fn(&DiagnosticRecord<'_>) -> bool) -> Vec<u32> {
     let Ok(file) = control_file::parse(text.to_vec()) else {
         return Vec::new();
     };
     let parsed = file.diagnostics.iter().map(|line| file.get(line.value));
-    let meant = parsed.filter_map(Diagnostic::parse).filter(is_meant);
+    let meant = parsed.filter_map(DiagnosticRecord::parse).filter(is_meant);
     meant.map(|diagnostic| diagnostic.recipient).collect()
 }
 
@@ -925,7 +932,7 @@ fn shown(event: &Event<'_>) -> String {
             format!("{} says {:?}", agent.0, String::from_utf8_lossy(line))
         }
         Event::Configured(_) => "a configuration".to_string(),
-        Event::Turn(host) => format!("turn {}", String::from_utf8_lossy(host)),
+        Event::Etrn(host) => format!("turn {}", String::from_utf8_lossy(host)),
         Event::Arrived(arrival) => {
             format!("arrived {} with {} to do", arrival.name, arrival.pending())
         }
@@ -937,7 +944,7 @@ fn shown_action(action: &Action) -> String {
     match action {
         Action::StartAgent { agent, channel, host, clause } => {
             let (channel, host) = (String::from_utf8_lossy(channel), String::from_utf8_lossy(host));
-            format!("start {} for {channel}/{host} of {}", agent.0, clause.place)
+            format!("start {} for {channel}/{host} of {}", agent.0, clause.location)
         }
         Action::Feed { agent, job } => {
             format!("feed {} {:?}", agent.0, String::from_utf8_lossy(job))
@@ -954,10 +961,10 @@ fn shown_action(action: &Action) -> String {
     }
 }
 
-fn shown_left(left: &Left) -> &'static str {
+fn shown_left(left: &Departure) -> &'static str {
     match left {
-        Left::Removed(_) => "removed",
-        Left::Aside(_) => "to postman/",
-        Left::Gone => "gone already",
+        Departure::Removed(_) => "removed",
+        Departure::Aside(_) => "to postman/",
+        Departure::Gone => "gone already",
     }
 }

@@ -8,13 +8,13 @@ use fastrand::Rng;
 use std::path::Path;
 use std::rc::Rc;
 use std::time::Duration;
-use zsched_config::{Config, Context, Zenv};
+use zsched_config::{Config, ConfigContext, Zenv};
 use zsched_core::Settings;
-use zsched_format::control_file::compose::{Address, Draft, Group, Recipient};
+use zsched_format::control_file::compose::{Address, ControlFileDraft, Group, Recipient};
 use zsched_simulation::disk;
-use zsched_simulation::habits::Habits;
-use zsched_simulation::hosts::{Hosts, Nature};
-use zsched_simulation::{Delays, Setup, Simulation};
+use zsched_simulation::faults::AgentFaults;
+use zsched_simulation::hosts::{HostBehaviour, Hosts};
+use zsched_simulation::{Delays, Simulation, SimulationSetup};
 use zsched_spool::{HashFolder, HashLevel};
 
 /// Number of steps between two full checks.
@@ -33,7 +33,7 @@ pub fn live(seed: u64, trace: &Rc<Trace>) -> Totals {
     let busy = random.usize(1..3);
     let config = config(rings, &mut random);
     let latency = Duration::from_millis(random.u64(100..3000));
-    let nature = Nature { latency, spread: latency, ..Nature::default() };
+    let nature = HostBehaviour { latency, spread: latency, ..HostBehaviour::default() };
     let mut oracle = Oracle::new(trace.clone(), config.clone(), seed);
     oracle.look_every = LOOK_EVERY;
     let setup = setup(seed, &mut random);
@@ -64,17 +64,17 @@ pub fn live(seed: u64, trace: &Rc<Trace>) -> Totals {
     std::mem::take(&mut world.observer.totals)
 }
 
-fn setup(seed: u64, random: &mut Rng) -> Setup {
+fn setup(seed: u64, random: &mut Rng) -> SimulationSetup {
     let settings = Settings { fork_rate: [1, 3, 30][random.usize(0..3)], ..Settings::default() };
-    Setup {
+    SimulationSetup {
         seed,
         start: world::START,
         settings,
         first_pid: 1000,
         level: HashLevel::Flat,
         delays: if random.bool() { Delays::default() } else { Delays::usual() },
-        habits: Habits::default(),
-        crowded_turns: 0.3,
+        agent_faults: AgentFaults::default(),
+        multi_event_turns: 0.3,
         pieces: false,
         scans: false,
     }
@@ -99,7 +99,7 @@ fn config(rings: usize, random: &mut Rng) -> Rc<Config> {
         let (channel, settings) = (channel(ring), settings.join(" "));
         text += &format!("{channel}/*.r{ring}.x\n\t{settings}\n\tcommand=\"r{ring}\"\n");
     }
-    let context = Context::without_rights(Zenv::default());
+    let context = ConfigContext::unprivileged(Zenv::default());
     let loaded = Config::parse(Path::new("scheduler.cf"), text.as_bytes(), &context);
     Rc::new(loaded.unwrap_or_else(|errors| panic!("{text}\n{errors:?}")).config)
 }
@@ -121,7 +121,7 @@ fn mail(number: u64, ring: usize, random: &mut Rng) -> Vec<u8> {
         recipients: vec![recipient],
         headers: b"Subject: simulated\n".to_vec(),
     };
-    let draft = Draft {
+    let draft = ControlFileDraft {
         name: number.to_string(),
         body_offset: 100,
         priority: None,

@@ -4,7 +4,7 @@ use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use zsched_format::time::Timestamp;
-use zsched_simulation::observer::At;
+use zsched_simulation::observer::SimTime;
 
 /// Maximum number of lines that are kept.
 const MAX_LINES: usize = 60;
@@ -15,7 +15,7 @@ pub struct Trace {
     is_kept: bool,
     lines: RefCell<VecDeque<String>>,
     sum: Cell<u64>,
-    at: Cell<Option<At>>,
+    at: Cell<Option<SimTime>>,
 }
 
 impl Trace {
@@ -26,7 +26,7 @@ impl Trace {
     }
 
     /// Adds an entry.
-    pub fn add(&self, at: At, text: impl FnOnce() -> String) {
+    pub fn add(&self, at: SimTime, text: impl FnOnce() -> String) {
         self.at.set(Some(at));
         if !self.is_kept {
             return;
@@ -42,7 +42,7 @@ impl Trace {
         lines.push_back(line);
     }
 
-    fn when(&self, at: At) -> String {
+    fn when(&self, at: SimTime) -> String {
         let now = at.now.since(self.start).as_secs_f64();
         let wall = at.wall.seconds_since(at.now);
         format!("step {} at {now:.6} s (wall {wall:+} s)", at.step)

@@ -4,15 +4,15 @@ use fastrand::Rng;
 use std::path::Path;
 use std::rc::Rc;
 use std::time::Duration;
-use zsched_config::{Config, Context, Zenv};
+use zsched_config::{Config, ConfigContext, Zenv};
 use zsched_core::Settings;
 use zsched_format::control_file;
-use zsched_format::control_file::compose::{Address, Draft, Group, Recipient};
+use zsched_format::control_file::compose::{Address, ControlFileDraft, Group, Recipient};
 use zsched_format::selection::Selection;
 use zsched_format::time::Timestamp;
-use zsched_simulation::habits::Habits;
-use zsched_simulation::hosts::{Hosts, Nature, Outage};
-use zsched_simulation::{Delays, Setup};
+use zsched_simulation::faults::AgentFaults;
+use zsched_simulation::hosts::{HostBehaviour, Hosts, Outage};
+use zsched_simulation::{Delays, SimulationSetup};
 use zsched_spool::{HashFolder, HashLevel};
 
 pub const START: Timestamp = Timestamp::from_seconds(1_795_255_200);
@@ -23,9 +23,9 @@ pub const HOSTS: [&str; 8] = ["a.x", "b.x", "c.x", "down.x", "busy.x", "picky.x"
 /// The host of the channel `later`, which is tried on request only.
 pub const ON_REQUEST: &str = "later.x";
 
-pub fn setup(seed: u64, random: &mut Rng) -> Setup {
+pub fn setup(seed: u64, random: &mut Rng) -> SimulationSetup {
     let is_fast = random.u8(0..4) == 0;
-    Setup {
+    SimulationSetup {
         seed,
         start: START,
         settings: settings(random),
@@ -34,8 +34,8 @@ pub fn setup(seed: u64, random: &mut Rng) -> Setup {
         first_pid: [1000, 600_000][random.usize(0..2)],
         level: [HashLevel::Flat, HashLevel::Once, HashLevel::Twice][random.usize(0..3)],
         delays: if is_fast { Delays::default() } else { slow(random) },
-        habits: Habits::default(),
-        crowded_turns: if random.bool() { 0.3 } else { 0.0 },
+        agent_faults: AgentFaults::default(),
+        multi_event_turns: if random.bool() { 0.3 } else { 0.0 },
         pieces: !is_fast && random.bool(),
         scans: true,
     }
@@ -80,22 +80,22 @@ fn slow(random: &mut Rng) -> Delays {
     }
 }
 
-pub fn habits(random: &mut Rng) -> Habits {
+pub fn faults(random: &mut Rng) -> AgentFaults {
     if random.u8(0..3) == 0 {
-        return Habits::default();
+        return AgentFaults::default();
     }
     let choice = random.usize(0..3);
     let mut part = || if random.bool() { 0.0 } else { random.f64() * 0.1 };
-    Habits {
+    AgentFaults {
         start_fails: part(),
-        stillborn: part(),
+        dies_at_start: part(),
         dies: part(),
         stops: part(),
         stalls: part(),
-        lies: part(),
+        reports_others: part(),
         repeats: part(),
-        babbles: part(),
-        greedy: part(),
+        writes_garbage: part(),
+        extra_hungry: part(),
         resyncs: part(),
         silent: part(),
         retry_at: part(),
@@ -112,13 +112,13 @@ pub fn hosts(random: &mut Rng) -> Hosts {
         timeout: Duration::from_secs(timeout),
     };
     let latency = Duration::from_millis(1 << random.u32(0..14));
-    let usual = Nature { latency, spread: latency, ..Nature::default() };
-    let down = Nature {
+    let usual = HostBehaviour { latency, spread: latency, ..HostBehaviour::default() };
+    let down = HostBehaviour {
         outages: (0..4).map(|n| outage(n * 3000, random.u64(60..2500), n * 10)).collect(),
         ..usual.clone()
     };
-    let busy = Nature { connections: random.usize(1..3), ..usual.clone() };
-    let picky = Nature {
+    let busy = HostBehaviour { connections: random.usize(1..3), ..usual.clone() };
+    let picky = HostBehaviour {
         defer_rate: 0.2,
         fail_rate: 0.1,
         outages: (0..40).map(|n| outage(n * 300, random.u64(1..100), 0)).collect(),
@@ -126,7 +126,7 @@ pub fn hosts(random: &mut Rng) -> Hosts {
     };
     let rules = [("down.x", down), ("busy.x", busy), ("picky.x", picky)];
     let rules = rules.map(|(name, nature)| (glob::Pattern::new(name).expect("a name"), nature));
-    Hosts::new(rules.into(), Nature { fail_rate: 0.01, ..usual })
+    Hosts::new(rules.into(), HostBehaviour { fail_rate: 0.01, ..usual })
 }
 
 /// Returns parameters that limit memory; in half of all worlds the limits are very low.
@@ -146,7 +146,7 @@ pub fn memory(random: &mut Rng) -> String {
 /// Returns a configuration whose limits are reached.
 pub fn config(memory: &str, random: &mut Rng) -> Rc<Config> {
     let text = memory.to_string() + &config_text(random);
-    let context = Context::without_rights(Zenv::default());
+    let context = ConfigContext::unprivileged(Zenv::default());
     let loaded = Config::parse(Path::new("scheduler.cf"), text.as_bytes(), &context);
     Rc::new(loaded.unwrap_or_else(|errors| panic!("{text}\n{errors:?}")).config)
 }
@@ -236,7 +236,7 @@ pub fn mail(number: u64, random: &mut Rng) -> (Vec<u8>, bool) {
         recipients: (0..count).map(recipient).collect(),
         headers: b"Subject: simulated\n".to_vec(),
     };
-    let draft = Draft {
+    let draft = ControlFileDraft {
         name: number.to_string(),
         body_offset: 100,
         priority: (random.u8(0..4) == 0).then(|| random.u8(0..10)),

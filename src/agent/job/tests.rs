@@ -1,13 +1,10 @@
-use crate::job_file::Place;
-use crate::replies::Replies;
-use crate::session::Session;
-use crate::stop::Stop;
-use crate::{Halt, Job, Outcome, Scope, Verdict};
+use crate::{Agent, Halt, Job, Outcome, Scope, StopFlag, Verdict};
 use expect_test::{Expect, expect};
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::time::Duration;
+use tempfile::TempDir;
 use zsched_format::control_file::{Tag, mark};
 
 const FILE: &str = "\
@@ -27,37 +24,36 @@ H: x
 /// Gives one job to an agent that does `work`. Checks its answers, then the recipients' lines and
 /// the lines appended.
 fn check(work: impl FnMut(&mut Job<'_>) -> Result<(), Halt>, expected: &Expect) {
-    check_stop(&Stop::default(), work, expected);
+    check_stop(&StopFlag::default(), work, expected);
 }
 
 /// The same, for an agent that is stopped by `stop`.
-fn check_stop(stop: &Stop, work: impl FnMut(&mut Job<'_>) -> Result<(), Halt>, expected: &Expect) {
-    let spool = tempfile::tempdir().expect("a folder");
-    let place = Place { transport: spool.path().join("t"), queue: spool.path().join("q") };
-    for folder in [&place.transport, &place.queue] {
-        fs::create_dir(folder).expect("create");
-    }
-    let control = place.transport.join("7");
-    fs::write(&control, FILE).expect("write");
-    fs::write(place.queue.join("7"), "body\n").expect("write");
-    let answers = spool.path().join("answers");
-    let output = Box::new(File::create(&answers).expect("create"));
-    let mut session = Session {
-        orders: &b"7\th\n"[..],
-        replies: Replies::new("test", output),
-        stop: stop.clone(),
-        place,
-        scope: &Scope::channel("smtp"),
-        kept: None,
-    };
-    session.run(work);
-    let after = fs::read_to_string(&control).expect("read");
+fn check_stop(
+    stop: &StopFlag,
+    work: impl FnMut(&mut Job<'_>) -> Result<(), Halt>,
+    expected: &Expect,
+) {
+    let spool = spool(FILE);
+    let mut answers = Vec::new();
+    let agent = Agent::new("test", Scope::channel("smtp")).with_postoffice(spool.path());
+    agent.with_stop_flag(stop.clone()).run(&b"7\th\n"[..], &mut answers, work);
+    let answers = String::from_utf8(answers).expect("text");
+    let after = fs::read_to_string(spool.path().join("transport/7")).expect("read");
     let lines: Vec<&str> =
         after.lines().filter(|line| line.starts_with(['r', 'd'])).map(hide_time).collect();
-    let answers = fs::read_to_string(&answers).expect("read");
     let text = format!("{answers}--\n{}\n", lines.join("\n")).replace('\x01', "^");
     let text = text.replace(&format!("test:{}:", std::process::id()), "test:PID:");
     expected.assert_eq(&text.replace('\t', " | "));
+}
+
+/// A POSTOFFICE with a message.
+fn spool(control_file: &str) -> TempDir {
+    let spool = tempfile::tempdir().expect("a folder");
+    for (folder, text) in [("transport", control_file), ("queue", "body\n")] {
+        fs::create_dir(spool.path().join(folder)).expect("create");
+        fs::write(spool.path().join(folder).join("7"), text).expect("write");
+    }
+    spool
 }
 
 /// A `d` line from its notary data on.
@@ -78,7 +74,7 @@ fn each_reports_in_reverse_order() {
     check(
         |job| {
             job.message()?;
-            job.each(|_| outcome(verdicts.next().expect("three recipients")))
+            job.deliver_each(|_| outcome(verdicts.next().expect("three recipients")))
         },
         &expect![[r#"
             #hungry
@@ -100,7 +96,7 @@ fn each_reports_in_reverse_order() {
 fn settle_writes_the_same_without_locks() {
     check(
         |job| {
-            job.settle(|delivery| match delivery.user() {
+            job.report_together(|delivery| match delivery.user() {
                 b"one" => outcome(Verdict::Relayed),
                 b"two" => outcome(Verdict::FailedUnexplained),
                 _ => outcome(Verdict::RetryAfter(Duration::from_secs(30))),
@@ -135,8 +131,8 @@ fn recipients_without_outcome_are_deferred() {
         &expect![[r#"
             #hungry
             7/79 | two^delayed^1.2.3 (why)^x-local; 4 (why)^ | deferall why
-            7/104 | three^delayed^4.3.0 (the agent has not decided about this recipient)^x-local; 451 (the agent has not decided about this recipient)^ | deferred the agent has not decided about this recipient
-            7/37 | one^delayed^4.3.0 (the agent has not decided about this recipient)^x-local; 451 (the agent has not decided about this recipient)^ | deferred the agent has not decided about this recipient
+            7/104 | three^delayed^4.3.0 (the agent reported no outcome for this recipient)^x-local; 451 (the agent reported no outcome for this recipient)^ | deferred the agent reported no outcome for this recipient
+            7/37 | one^delayed^4.3.0 (the agent reported no outcome for this recipient)^x-local; 451 (the agent reported no outcome for this recipient)^ | deferred the agent reported no outcome for this recipient
             #hungry
             --
             r           smtp h one 0
@@ -165,7 +161,7 @@ fn job_without_work_leaves_no_locks() {
 fn unexplained_failure_is_noted_by_scheduler() {
     check(
         |job| {
-            job.each(|delivery| match delivery.user() {
+            job.deliver_each(|delivery| match delivery.user() {
                 b"two" => outcome(Verdict::FailedUnexplained),
                 _ => outcome(Verdict::DeferBack),
             })
@@ -202,7 +198,7 @@ fn each_locks_recipient_just_before_delivery() {
             job.message()?;
             let file = job.file.file.try_clone().expect("a descriptor");
             assert_eq!(tags(&file), "   ");
-            job.each(|_| {
+            job.deliver_each(|_| {
                 seen.push(tags(&file));
                 outcome(Verdict::Delivered)
             })
@@ -229,13 +225,13 @@ fn each_skips_recipient_locked_by_other_agent_and_sends_resync() {
         |job| {
             let file = job.file.file.try_clone().expect("a descriptor");
             mark::change_tag(&file, 79, Tag::Pending, Tag::Locked, 1).expect("writable");
-            job.each(|_| outcome(Verdict::Delivered))
+            job.deliver_each(|_| outcome(Verdict::Delivered))
         },
         &expect![[r#"
             #hungry
             7/104 |  | ok3 why
             7/37 |  | ok2 why
-            # test:PID: 7: others have taken some of the recipients
+            # test:PID: 7: other agents have locked some recipients
             #resync 7
             #hungry
             --
@@ -249,11 +245,11 @@ fn each_skips_recipient_locked_by_other_agent_and_sends_resync() {
 
 #[test]
 fn stop_between_recipients_leaves_rest_unreported_and_unlocked() {
-    let stop = Stop::default();
+    let stop = StopFlag::default();
     check_stop(
         &stop,
         |job| {
-            job.each(|_| {
+            job.deliver_each(|_| {
                 stop.request();
                 outcome(Verdict::Delivered)
             })
@@ -271,11 +267,11 @@ fn stop_between_recipients_leaves_rest_unreported_and_unlocked() {
 
 #[test]
 fn stop_during_wait_leaves_recipient_unreported() {
-    let stop = Stop::default();
+    let stop = StopFlag::default();
     check_stop(
         &stop,
         |job| {
-            job.each(|delivery| {
+            job.deliver_each(|delivery| {
                 stop.request();
                 assert!(delivery.is_stopping());
                 outcome(Verdict::Deferred)
@@ -293,7 +289,7 @@ fn stop_during_wait_leaves_recipient_unreported() {
 
 #[test]
 fn stop_after_lock_of_all_unlocks_unreported() {
-    let stop = Stop::default();
+    let stop = StopFlag::default();
     check_stop(
         &stop,
         |job| {
@@ -318,11 +314,11 @@ fn stop_after_lock_of_all_unlocks_unreported() {
 
 #[test]
 fn stop_during_settle_leaves_rest_unreported() {
-    let stop = Stop::default();
+    let stop = StopFlag::default();
     check_stop(
         &stop,
         |job| {
-            job.settle(|_| {
+            job.report_together(|_| {
                 stop.request();
                 outcome(Verdict::Delivered)
             });
@@ -341,30 +337,17 @@ fn stop_during_settle_leaves_rest_unreported() {
 
 /// The answers to jobs for one large file; `between` runs during the first job.
 fn answers_to(jobs: &'static str, between: impl Fn(&Path)) -> String {
-    let spool = tempfile::tempdir().expect("a folder");
-    let place = Place { transport: spool.path().join("t"), queue: spool.path().join("q") };
-    for folder in [&place.transport, &place.queue] {
-        fs::create_dir(folder).expect("create");
-    }
-    let control = place.transport.join("7");
-    fs::write(&control, large_file("h")).expect("write");
-    let answers = spool.path().join("answers");
-    let output = Box::new(File::create(&answers).expect("create"));
-    let mut session = Session {
-        orders: jobs.as_bytes(),
-        replies: Replies::new("test", output),
-        stop: Stop::default(),
-        place,
-        scope: &Scope::channel("smtp"),
-        kept: None,
-    };
-    session.run(|job| {
-        let delivered = job.each(|_| Outcome::new(Verdict::Delivered, "2.0.0", 250, "taken"));
+    let spool = spool(&large_file("h"));
+    let control = spool.path().join("transport/7");
+    let mut answers = Vec::new();
+    let agent = Agent::new("test", Scope::channel("smtp")).with_postoffice(spool.path());
+    agent.run(jobs.as_bytes(), &mut answers, |job| {
+        let taken = || Outcome::new(Verdict::Delivered, "2.0.0", 250, "taken");
+        let delivered = job.deliver_each(|_| taken());
         between(&control);
         delivered
     });
-    let answers = fs::read_to_string(&answers).expect("read");
-    answers.lines().map(|line| line.replace('\t', " ") + "\n").collect()
+    String::from_utf8(answers).expect("text").replace('\t', " ")
 }
 
 /// Three recipients with the hosts `h` and `other`, and headers that make the file large.

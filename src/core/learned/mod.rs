@@ -6,22 +6,22 @@
 //!
 //! None of it is needed: what is missing or does not match counts as never tried.
 
-mod lessons;
-mod rests;
+mod export;
+mod paged_out;
 
-pub use lessons::Lessons;
-pub use rests::{LearnedRest, LearnedText, Resting};
+pub use export::LearnedExport;
+pub use paged_out::{LearnedMessage, LearnedText, PagedOutSource};
 
-use super::Scheduler;
-use super::destination::Destination;
-use super::event::Crowd;
-use super::message::MessageId;
-use super::rest::Recall;
-use super::retry::{Steps, max_wait, seconds_of};
-use super::thread::{Retry, ThreadId};
-use super::timers::Timer;
-use super::unreachable::{Block, Cause, Unreachable};
-use super::vertex::{Diagnosis, Vertex, VertexId};
+use crate::Scheduler;
+use crate::admission::paging::RestoreAction;
+use crate::event::Backlog;
+use crate::queue::destination::Destination;
+use crate::queue::message::MessageId;
+use crate::queue::retry::{RetryPosition, max_wait, seconds_of};
+use crate::queue::thread::{Retry, ThreadId};
+use crate::queue::unreachable::{Unreachable, UnreachableReason, UnreachableReport};
+use crate::queue::vertex::{Diagnosis, Vertex, VertexId};
+use crate::timers::Timer;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, HashMap};
 use std::rc::Rc;
@@ -33,7 +33,7 @@ use zsched_spool::SpoolId;
 ///
 /// Files may be held back for a while, because an agent of the former scheduler works on them, or
 /// because `queue/` is not mounted yet.
-const MEMORY_LASTS: Duration = Duration::from_secs(600);
+const UNCLAIMED_LIFETIME: Duration = Duration::from_secs(600);
 
 /// One item of learned state.
 ///
@@ -48,7 +48,7 @@ pub enum Learned {
     /// A text about paged-out messages.
     Text(LearnedText),
     /// State of a paged-out message.
-    Rest(LearnedRest),
+    Rest(LearnedMessage),
 }
 
 /// State of a destination as a whole.
@@ -63,7 +63,7 @@ pub struct LearnedThread {
     /// Until when it is unreachable, in nanoseconds since the epoch.
     pub wakeup: Option<Timestamp>,
     /// How it is known to be unreachable.
-    pub block: Option<Block>,
+    pub block: Option<UnreachableReason>,
     /// The report that has shown it.
     #[serde(default)]
     pub cause: Option<LearnedCause>,
@@ -113,16 +113,16 @@ pub struct LearnedVertex {
 
 /// State reported at the start and not claimed yet.
 #[derive(Default, Serialize, Deserialize)]
-pub struct Memory {
+pub struct Unclaimed {
     threads: BTreeMap<Destination, LearnedThread>,
-    vertices: BTreeMap<(u64, Destination), Remembered>,
+    vertices: BTreeMap<(u64, Destination), UnclaimedVertex>,
     /// A text that many vertices share is kept once.
     texts: HashMap<String, Rc<Diagnosis>>,
-    rests: rests::RememberedRests,
+    rests: paged_out::UnclaimedMessages,
 }
 
 #[derive(Clone, Serialize, Deserialize)]
-struct Remembered {
+struct UnclaimedVertex {
     modified: Timestamp,
     attempts: u32,
     diagnosis: Option<Rc<Diagnosis>>,
@@ -131,11 +131,11 @@ struct Remembered {
 }
 
 impl Scheduler {
-    pub(super) fn remember(&mut self, learned: Learned) {
-        let memory = self.memory.get_or_insert_default();
+    pub(super) fn import_learned(&mut self, learned: Learned) {
+        let memory = self.unclaimed.get_or_insert_default();
         match learned {
-            Learned::Text(text) => memory.rests.remember_text(text, &mut self.rests),
-            Learned::Rest(rest) => memory.rests.remember(rest),
+            Learned::Text(text) => memory.rests.import_text(text, &mut self.paging),
+            Learned::Rest(rest) => memory.rests.import_learned(rest),
             Learned::Thread(thread) => {
                 let key = Destination::new(thread.channel.as_bytes(), thread.host.as_bytes());
                 memory.threads.insert(key, thread);
@@ -148,7 +148,7 @@ impl Scheduler {
                     let new = || Diagnosis::new(b"", text.as_bytes());
                     memory.texts.entry(text.clone()).or_insert_with(new).clone()
                 });
-                let remembered = Remembered { modified, attempts, diagnosis, due, step };
+                let remembered = UnclaimedVertex { modified, attempts, diagnosis, due, step };
                 memory.vertices.insert(key, remembered);
             }
         }
@@ -158,48 +158,48 @@ impl Scheduler {
     ///
     /// The mail that was there at the start is loaded, but files that were held back may still
     /// come.
-    pub(super) fn begin_to_forget(&mut self, now: Timestamp) {
-        if self.memory.is_some() {
-            self.timers.add(now + MEMORY_LASTS, Timer::Memory);
+    pub(super) fn schedule_drop_of_unclaimed(&mut self, now: Timestamp) {
+        if self.unclaimed.is_some() {
+            self.timers.add(now + UNCLAIMED_LIFETIME, Timer::Unclaimed);
         }
     }
 
     /// Restores the state of a new thread, unless its wake-up is past.
-    pub(super) fn recall_thread(&mut self, now: Timestamp, thread: ThreadId) {
+    pub(super) fn restore_thread(&mut self, now: Timestamp, thread: ThreadId) {
         let thread_ref = &mut self.threads[thread];
-        let memory = self.memory.as_mut();
+        let memory = self.unclaimed.as_mut();
         let Some(learned) =
             memory.and_then(|memory| memory.threads.remove(&thread_ref.destination))
         else {
             return;
         };
         if let Some(relay) = &learned.relay {
-            self.relay_is_known(now, thread, relay.as_bytes());
+            self.set_relay(now, thread, relay.as_bytes());
         }
         if let Some(size) = learned.window {
-            self.recall_window(thread, size);
+            self.restore_window(thread, size);
         }
         let thread_ref = &mut self.threads[thread];
         let clause = &self.rings[thread_ref.ring].clause;
-        let on_request = clause.waits_for_request();
+        let on_request = clause.is_etrn_only();
         let wakeup = learned.wakeup.filter(|wakeup| *wakeup > now && !on_request);
         // The clock may have been wrong when this was written, or the clause may have changed.
         let wakeup = wakeup.map(|wakeup| wakeup.min(now + max_wait(clause)));
-        let is_dead = wakeup.is_none() && learned.block == Some(Block::Dead);
+        let is_dead = wakeup.is_none() && learned.block == Some(UnreachableReason::Dead);
         let until = wakeup.or(is_dead.then_some(now));
-        let steps = Steps {
+        let steps = RetryPosition {
             index: u8::try_from(learned.index).unwrap_or(u8::MAX),
             planned: wakeup.map_or(0, seconds_of),
         };
         thread_ref.retry = Retry { steps, ..Retry::default() };
         thread_ref.retry.unreachable = until.map(|until| {
             // Files of an earlier version do not say how it was known.
-            let block = learned.block.unwrap_or(Block::AllDeferred);
+            let block = learned.block.unwrap_or(UnreachableReason::AllDeferred);
             let cause = learned.cause.as_ref().map(|cause| Rc::new(cause.recall()));
             Box::new(Unreachable { until, block, cause })
         });
         if is_dead {
-            self.probe_if_dead(thread);
+            self.probe_dead_window(thread);
             self.threads[thread].retry.unreachable = None;
         }
         self.set_thread_timer(thread);
@@ -208,19 +208,19 @@ impl Scheduler {
     /// Drops unclaimed state.
     ///
     /// The state stays while the backlog has files that may claim it.
-    pub(super) fn memory_timer(&mut self, now: Timestamp) {
-        match self.outside().0 {
-            Crowd::New | Crowd::Rested => self.begin_to_forget(now),
-            Crowd::None => self.memory = None,
+    pub(super) fn drop_unclaimed(&mut self, now: Timestamp) {
+        match self.backlog().0 {
+            Backlog::New | Backlog::PagedOut => self.schedule_drop_of_unclaimed(now),
+            Backlog::None => self.unclaimed = None,
         }
     }
 
     /// Restores a vertex from before this scheduler's start.
     ///
     /// Its attempts are counted on.
-    pub(super) fn recall_vertex(&mut self, message: MessageId, vertex: VertexId) -> Recall {
-        let Some(memory) = &mut self.memory else {
-            return Recall::Unknown;
+    pub(super) fn restore_vertex(&mut self, message: MessageId, vertex: VertexId) -> RestoreAction {
+        let Some(memory) = &mut self.unclaimed else {
+            return RestoreAction::Unknown;
         };
         let vertex_ref = &mut self.vertices[vertex];
         let (number, modified) =
@@ -228,15 +228,19 @@ impl Scheduler {
         let destination = self.threads[vertex_ref.thread].destination.clone();
         let learned = memory.vertices.remove(&(number, destination));
         let Some(learned) = learned.filter(|learned| learned.modified == modified) else {
-            return Recall::Unknown;
+            return RestoreAction::Unknown;
         };
         (vertex_ref.attempts, vertex_ref.step) = (learned.attempts, learned.step);
         vertex_ref.diagnosis = learned.diagnosis;
-        Recall::of(learned.attempts, learned.due)
+        RestoreAction::of(learned.attempts, learned.due)
     }
 
     /// Restores another vertex of a message and thread like the first.
-    pub(super) fn recall_like(&mut self, vertex: VertexId, first: (VertexId, Recall)) -> Recall {
+    pub(super) fn restore_like(
+        &mut self,
+        vertex: VertexId,
+        first: (VertexId, RestoreAction),
+    ) -> RestoreAction {
         let (first, recall) = first;
         let Vertex { attempts, step, .. } = self.vertices[first];
         let diagnosis = self.vertices[first].diagnosis.clone();
@@ -246,15 +250,15 @@ impl Scheduler {
     }
 
     /// Revision of the learned state: it grows with each change.
-    pub fn lessons(&self) -> u64 {
-        self.lessons
+    pub fn learned_revision(&self) -> u64 {
+        self.learned_revision
     }
 
     fn learned_thread(&self, id: ThreadId) -> Option<LearnedThread> {
         let thread = self.threads.get(id)?;
         let (window, relay) = (self.learned_window(id), self.learned_relay(id));
         let mut learned = LearnedThread::new(&thread.destination, &thread.retry, window, relay)?;
-        learned.wakeup = learned.wakeup.map(|wakeup| self.by_clock(thread, wakeup));
+        learned.wakeup = learned.wakeup.map(|wakeup| self.to_present_clock(thread, wakeup));
         Some(learned)
     }
 
@@ -292,23 +296,23 @@ impl LearnedThread {
 }
 
 impl LearnedCause {
-    fn of(cause: &Cause) -> LearnedCause {
-        let Cause { pid, id, at, .. } = *cause;
+    fn of(cause: &UnreachableReport) -> LearnedCause {
+        let UnreachableReport { pid, id, at, .. } = *cause;
         LearnedCause { pid, id, at, text: text_of(cause.diagnosis.as_ref()) }
     }
 
-    fn recall(&self) -> Cause {
+    fn recall(&self) -> UnreachableReport {
         let LearnedCause { pid, id, at, ref text } = *self;
         let diagnosis = (!text.is_empty()).then(|| Diagnosis::new(b"", text.as_bytes()));
-        Cause { pid, id, at, diagnosis }
+        UnreachableReport { pid, id, at, diagnosis }
     }
 }
 
-impl Remembered {
+impl UnclaimedVertex {
     fn learned(&self, (number, destination): &(u64, Destination)) -> Option<LearnedVertex> {
         let (channel, host) = names(destination)?;
         let text = text_of(self.diagnosis.as_ref());
-        let Remembered { modified, attempts, due, step, .. } = *self;
+        let UnclaimedVertex { modified, attempts, due, step, .. } = *self;
         let number = *number;
         Some(LearnedVertex { number, modified, channel, host, attempts, text, due, step })
     }

@@ -384,11 +384,11 @@ fn many_hosts(hosts: u64) -> World {
 
 /// Ends all agents that have not asked for work yet in the given way. Returns their number.
 fn newborns_end(world: &mut World, end: &AgentEnd) -> usize {
-    let is_newborn = |agent: &&AgentId| {
+    let has_never_asked = |agent: &&AgentId| {
         let agent = world.core.agents.get(agent);
-        agent.is_some_and(|agent| agent.owed.front() == Some(&agent::Owed::Start))
+        agent.is_some_and(|agent| agent.owed.front() == Some(&crate::dispatch::agent::Owed::Start))
     };
-    let newborns: Vec<AgentId> = world.started.iter().filter(is_newborn).copied().collect();
+    let newborns: Vec<AgentId> = world.started.iter().filter(has_never_asked).copied().collect();
     newborns.iter().for_each(|agent| world.dies(*agent, end.clone()));
     newborns.len()
 }
@@ -445,7 +445,7 @@ fn etrn_starts_agent_of_suspended_ring_at_once() {
     let failed = world.started.len();
     world.message(4, &["c/h4"]);
     assert_eq!(world.started.len(), failed);
-    world.tell(Event::Turn(b"h4"));
+    world.tell(Event::Etrn(b"h4"));
     assert_eq!(world.started.len(), failed + 1);
 }
 

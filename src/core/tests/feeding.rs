@@ -86,7 +86,7 @@ fn idle_agent_is_reused_preferring_its_last_host() {
         assert_eq!(world.works(agent, jobs, "deferred later").last(), Some(&vec!["#idle".into()]));
         world.hungry(agent);
     }
-    world.tell(Event::Turn(b"a.test"));
+    world.tell(Event::Etrn(b"a.test"));
     assert_eq!(world.heard_by(first), ["1\ta.test"]);
     assert_eq!(world.heard_by(second), [""; 0]);
     world.message(3, &["c/new.test"]);

@@ -1,7 +1,7 @@
 //! Rings that choose work by message.
 
 use super::*;
-use zsched_format::priority::{LOWEST, STEP};
+use zsched_format::priority::{LOWEST_PRIORITY, PRIORITY_STEP};
 
 const RING: &str = "interval=1m retries=1 skew=1 maxring=1 maxthr=2 overfeed=20";
 
@@ -177,11 +177,11 @@ fn urgent_messages_go_first() {
 fn urgent_messages_do_not_starve_others() {
     let mut world = world("job-order");
     let now = world.now;
-    world.tell(Event::Arrived(urgent(1, LOWEST, now)));
+    world.tell(Event::Arrived(urgent(1, LOWEST_PRIORITY, now)));
     let (agent, mut jobs) = world.newborn();
     // The agent has another job when the flood begins.
     assert_eq!(jobs, ["1\tp1"]);
-    world.tell(Event::Arrived(urgent(2, LOWEST, now)));
+    world.tell(Event::Arrived(urgent(2, LOWEST_PRIORITY, now)));
     let mut number = 2;
     loop {
         // Two urgent messages arrive for each delivery, so their queue never empties.
@@ -200,7 +200,7 @@ fn urgent_messages_do_not_starve_others() {
         jobs = world.heard_by(agent);
     }
     let waited = world.now.since(now);
-    let bound = STEP * u32::from(LOWEST);
+    let bound = PRIORITY_STEP * u32::from(LOWEST_PRIORITY);
     // Messages within the bound go first: two arrive during each delivery.
     assert!(waited >= bound && waited <= bound * 2 + TIME_EACH * 2, "{waited:?}");
 }
@@ -320,7 +320,7 @@ fn large_wave_becomes_due_in_steps() {
     world.says(agent, "1/100\t\tdeferall 421 too many connections");
     world.hungry(agent);
     let retry = || Order::RetryThreads(vec![Destination::new(b"smtp", b"a")]);
-    while !world.core.putting_off.is_empty() {
+    while !world.core.deferrals.is_empty() {
         world.tell(Event::Tick);
     }
     world.tell(Event::Ordered { ticket: 7, by: "root".to_string(), order: retry() });

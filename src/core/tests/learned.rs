@@ -1,15 +1,15 @@
 //! Learned state: what outlives the process.
 
 use super::*;
-use crate::learned::{Learned, Lessons};
+use crate::learned::{Learned, LearnedExport};
 
 const CF: &str =
     "c/*\n\tmaxring=1 interval=60s retries=\"1 2 3\" skew=1 expiry=1h expiry2=1d\n\tcommand=x\n";
 
 /// The learned state that a world exports.
 fn lessons(world: &World) -> Vec<Learned> {
-    let (mut lessons, mut all) = (Lessons::default(), Vec::new());
-    while !lessons.are_over() {
+    let (mut lessons, mut all) = (LearnedExport::default(), Vec::new());
+    while !lessons.is_done() {
         lessons.tell(&world.core, &(), 1, |learned| all.push(learned));
     }
     all
@@ -87,7 +87,7 @@ fn restart_keeps_unreachable_destination_and_cause() {
         }
     };
     let known = cause(&world);
-    assert_eq!(known.block, Block::HostDown);
+    assert_eq!(known.block, UnreachableReason::HostDown);
     assert_eq!(known.cause.as_ref().and_then(|cause| cause.pid), Some(1001));
     let mut heir = heir(&world, 10);
     assert_eq!(cause(&heir), known);
@@ -138,8 +138,8 @@ fn learned_state_without_matching_message_is_dropped() {
 fn new_scheduler_exports_no_learned_state() {
     let mut world = World::new(CF);
     world.messages(1..=5, "c/a.test");
-    assert_eq!((lessons(&world), world.core.lessons()), (vec![], 0));
-    assert_eq!(experienced().core.lessons(), 2);
+    assert_eq!((lessons(&world), world.core.learned_revision()), (vec![], 0));
+    assert_eq!(experienced().core.learned_revision(), 2);
 }
 
 /// A scheduler that ends before everything is loaded exports all that it imported.

@@ -19,10 +19,10 @@ fn deferred(config: &str) -> (World, AgentId) {
 fn message_without_recipients_is_removed_at_once() {
     let mut world = World::new(ONE);
     world.tell(Event::Arrived(arrival(1, Vec::new(), START, START)));
-    let owing = Arrival { owes_report: true, ..arrival(2, Vec::new(), START, START) };
+    let owing = Arrival { report_due: true, ..arrival(2, Vec::new(), START, START) };
     world.tell(Event::Arrived(owing));
     let undeliverable = Arrival {
-        leftover: Some(ControlFileError::new(9, "an X line")),
+        first_undeliverable: Some(ControlFileError::new(9, "an X line")),
         ..arrival(3, Vec::new(), START, START)
     };
     world.tell(Event::Arrived(undeliverable));
@@ -68,9 +68,9 @@ fn etrn_ends_wait_and_starts_queueonly_mail() {
     let (agent, jobs) = world.newborn();
     world.works(agent, jobs, "deferred later");
     world.hungry(agent);
-    world.tell(Event::Turn(b"other.test"));
+    world.tell(Event::Etrn(b"other.test"));
     assert_eq!(world.started.len(), 1);
-    world.tell(Event::Turn(b"a.test"));
+    world.tell(Event::Etrn(b"a.test"));
     assert_eq!(world.started.len(), 2);
     assert_eq!(world.heard_by(agent), ["2\ta.test"]);
     // After a deferral another request is needed.
@@ -87,7 +87,7 @@ fn etrn_ends_wait_and_starts_queueonly_mail() {
 fn turn_line_in_control_file_triggers_etrn() {
     let (mut world, agent) = deferred(ONE);
     let mut request = arrival(9, Vec::new(), START, START);
-    request.turns = vec![b"a.test"[..].into()];
+    request.etrn_hosts = vec![b"a.test"[..].into()];
     world.tell(Event::Arrived(request));
     assert_eq!(world.heard_by(agent), ["1\ta.test"]);
     assert_eq!(world.removed(), ["9"]);
@@ -104,7 +104,7 @@ fn resync_finishes_recipients_finished_on_disk() {
     assert!(matches!(&world.done[..], [Action::ReadAgain(name)] if name.number() == 1));
     // Another program has finished a.test and c.test; another process has a lock on b.test.
     let now_there = Arrival { locked: vec![200], ..arrival(1, Vec::new(), START, START) };
-    world.tell(Event::ReadAgain { number: 1, outcome: Reread::Read(now_there) });
+    world.tell(Event::ReadAgain { number: 1, outcome: RereadResult::Read(now_there) });
     let left: Vec<String> = world.shows(1);
     assert_eq!(left.len(), 1);
     assert!(left[0].starts_with("c/b.test"), "{left:?}");
@@ -113,8 +113,8 @@ fn resync_finishes_recipients_finished_on_disk() {
 #[test]
 fn resync_without_control_file_forgets_message() {
     for outcome in [
-        Reread::Gone,
-        Reread::Malformed(zsched_format::control_file::ControlFileError::new(0, "torn")),
+        RereadResult::Gone,
+        RereadResult::Malformed(zsched_format::control_file::ControlFileError::new(0, "torn")),
     ] {
         let mut world = World::new(ONE);
         world.message(1, &["c/a.test", "c/b.test"]);
@@ -138,9 +138,9 @@ fn resync_with_reused_number_forgets_old_message_only() {
     world.says(agent, "#resync 1");
     world.hungry(agent);
     let other = arrival(1, Vec::new(), START + Duration::from_secs(9), START);
-    world.tell(Event::ReadAgain { number: 1, outcome: Reread::Read(other) });
+    world.tell(Event::ReadAgain { number: 1, outcome: RereadResult::Read(other) });
     assert_eq!(world.removed(), [""; 0], "it is not ours to remove");
-    assert_eq!(world.core.is_leaving(1), None, "so that a scan finds it");
+    assert_eq!(world.core.is_being_removed(1), None, "so that a scan finds it");
 }
 
 #[test]
@@ -154,7 +154,7 @@ fn repeated_resync_waits_for_retries() {
         let group =
             Group { channel: b"c"[..].into(), host: b"a.test"[..].into(), offsets: vec![100] };
         let same = arrival(1, vec![group], START, START);
-        world.tell(Event::ReadAgain { number: 1, outcome: Reread::Read(same) });
+        world.tell(Event::ReadAgain { number: 1, outcome: RereadResult::Read(same) });
         assert_eq!(world.heard_by(agent), ["#idle"], "round {round}");
         world.hungry(agent);
         world.pass_seconds(61);
@@ -292,10 +292,10 @@ fn message_with_undeliverable_line_is_moved_aside() {
     world.says(agent, "#resync 1");
     world.hungry(agent);
     let reread = Arrival {
-        leftover: Some(ControlFileError::new(100, "recipient has an unknown tag")),
+        first_undeliverable: Some(ControlFileError::new(100, "recipient has an unknown tag")),
         ..arrival(1, Vec::new(), START, START)
     };
-    world.tell(Event::ReadAgain { number: 1, outcome: Reread::Read(reread) });
+    world.tell(Event::ReadAgain { number: 1, outcome: RereadResult::Read(reread) });
     assert_eq!(world.removed(), ["1*"]);
 }
 
@@ -306,7 +306,7 @@ fn report_about_forgotten_message_does_not_apply_to_reused_number() {
     world.message(1, &["c/a.test"]);
     let (agent, jobs) = world.newborn();
     assert_eq!(jobs, ["1\ta.test"]);
-    world.tell(Event::ReadAgain { number: 1, outcome: Reread::Gone });
+    world.tell(Event::ReadAgain { number: 1, outcome: RereadResult::Gone });
     world.message(1, &["c/b.test"]);
     world.says(agent, "1/100\t\tok3 delivered the old one");
     assert_eq!(world.removed(), [""; 0]);

@@ -10,8 +10,8 @@ fn maxring_limits_agents_of_ring() {
         world.message(number, &[&format!("c/h{number}.test")]);
     }
     assert_eq!(world.started.len(), 2);
-    assert_eq!(world.shows(3), ["c/h3.test Slot(Ring) tries=0 "]);
-    assert_eq!(world.shows(4), ["c/h4.test Slot(Ring) tries=0 "]);
+    assert_eq!(world.shows(3), ["c/h3.test Limit(Ring) tries=0 "]);
+    assert_eq!(world.shows(4), ["c/h4.test Limit(Ring) tries=0 "]);
     // Its own agents come to serve the other threads.
     let (agent, jobs) = world.newborn();
     let all = world.works(agent, jobs, "ok3").concat();
@@ -26,7 +26,7 @@ fn maxchannel_limits_agents_of_channel_over_clauses() {
     world.message(2, &["c/b.test"]);
     world.message(3, &["c/c.test"]);
     assert_eq!(world.started.len(), 2);
-    assert_eq!(world.shows(3), ["c/c.test Slot(Channel) tries=0 "]);
+    assert_eq!(world.shows(3), ["c/c.test Limit(Channel) tries=0 "]);
     // The agent of a.test, of another ring, ends, which makes room.
     world.says(world.started[0], "1/100\t\tok3");
     world.dies(world.started[0], AgentEnd::Exited(0));
@@ -39,7 +39,7 @@ fn maxta_limits_all_agents() {
     world.message(1, &["c/a.test"]);
     world.message(2, &["c/b.test"]);
     world.message(3, &["d/a.test"]);
-    assert_eq!(world.shows(3), ["d/a.test Slot(General) tries=0 "]);
+    assert_eq!(world.shows(3), ["d/a.test Limit(General) tries=0 "]);
     // Only the clause that has the limit is checked against it.
     world.message(4, &["c/c.test"]);
     assert_eq!(world.started.len(), 3);
@@ -95,7 +95,7 @@ fn wakeup_restart_only_arrival_starts_no_second_agent() {
     let mut world = World::new("c/*\n\tmaxthr=3 overfeed=0 wakeuprestartonly command=x\n");
     world.messages(1..=6, "c/a.test");
     assert_eq!(world.started.len(), 1);
-    world.tell(Event::Turn(b"a.test"));
+    world.tell(Event::Etrn(b"a.test"));
     assert_eq!(world.started.len(), 3);
 }
 
@@ -173,7 +173,9 @@ fn waitlists_of_all_resources_get_turns() {
     }
     let started = |world: &World, channel: &str| {
         let threads = world.core.why_thread(channel.as_bytes(), b"h0.test");
-        threads.is_some_and(|waits| matches!(waits[0].why, crate::why::Why::AgentStarting { .. }))
+        threads.is_some_and(|waits| {
+            matches!(waits[0].why, crate::query::why::Why::AgentStarting { .. })
+        })
     };
     world.pass_seconds(6);
     for channel in ["a", "b", "c"] {
@@ -193,7 +195,7 @@ fn busy_ring_does_not_overtake_waiting_ring() {
         world.message(number, &[&format!("c/h{number}.test")]);
     }
     let waits = world.core.why_thread(b"d", b"quiet.test").expect("it is queued");
-    assert!(matches!(waits[0].why, crate::why::Why::AgentStarting { .. }), "{waits:?}");
+    assert!(matches!(waits[0].why, crate::query::why::Why::AgentStarting { .. }), "{waits:?}");
 }
 
 #[test]

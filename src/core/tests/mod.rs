@@ -1,9 +1,9 @@
 //! Unit tests of the core in a world without processes, files or real clocks.
 
 mod agents;
-mod batch;
-mod clock;
-mod extra;
+mod clock_step;
+mod etrn;
+mod fair_share;
 mod feeding;
 mod jobs;
 mod learned;
@@ -11,19 +11,19 @@ mod lifecycle;
 mod limits;
 mod orders;
 mod outcomes;
+mod paged_threads;
+mod paging;
+mod partial;
+mod preemption_reserve;
 mod reload;
-mod rest;
-mod resting_threads;
-mod sharing;
 mod status;
-mod turn;
 mod windows;
 
 use super::*;
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Duration;
-use zsched_config::{Clause, Context, Zenv};
+use zsched_config::{Clause, ConfigContext, Zenv};
 use zsched_spool::{Arrival, Group, HashFolder, SpoolName};
 
 /// The clause that results from settings.
@@ -33,7 +33,7 @@ pub fn clause(settings: &str) -> Clause {
 }
 
 pub fn config(text: &str) -> Config {
-    let context = Context::without_rights(Zenv::default());
+    let context = ConfigContext::unprivileged(Zenv::default());
     let loaded = Config::parse(Path::new("scheduler.cf"), text.as_bytes(), &context);
     loaded.unwrap_or_else(|errors| panic!("{errors:?}")).config
 }
@@ -91,7 +91,7 @@ impl World {
                     let job = String::from_utf8(job.into()).expect("test names are text");
                     self.said.entry(agent).or_default().push(job.trim_end().to_string());
                 }
-                Action::SayIdle(agent) => {
+                Action::SendIdle(agent) => {
                     self.said.entry(agent).or_default().push("#idle".to_string());
                 }
                 Action::StopAgent { agent, manner } => {
@@ -242,15 +242,15 @@ pub fn arrival(
         modified,
         created,
         priority: 5,
-        owes_report: false,
-        leftover: None,
-        turns: Vec::new(),
+        report_due: false,
+        first_undeliverable: None,
+        etrn_hosts: Vec::new(),
         recipients: groups.iter().map(|group| group.offsets.len() as u32).sum(),
         failed: 0,
         groups,
         locked: Vec::new(),
-        unread: None,
-        unread_at_most: 0,
-        is_part: false,
+        next_offset: None,
+        max_unread: 0,
+        is_chunk: false,
     }
 }

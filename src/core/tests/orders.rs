@@ -1,19 +1,19 @@
 //! Orders of operators.
 
-use super::super::select::{Cursor, Selector};
-use super::super::standing::{
-    Author, Destinations, Hold, LimitName, MOST_HELD_MESSAGES, Scope, Standing,
-};
-use super::super::why::Why;
 use super::*;
+use crate::operator::overrides::{
+    Author, DestinationPattern, Hold, LimitName, MAX_HELD_MESSAGES, Override, Scope,
+};
+use crate::operator::select::{Cursor, MailFilter};
+use crate::query::why::Why;
 use zsched_spool::SpoolId;
-use zsched_spool::note::Occasion;
+use zsched_spool::note::OutcomeKind;
 
 const ONE: &str = "c/*\n\tmaxring=1 interval=60s retries=1 skew=1\n\tcommand=x\n";
 const EXPIRING: &str = "c/*\n\tinterval=60s retries=1 skew=1 expiry=1h expiry2=1h command=x\n";
 
 fn destinations(text: &str) -> Scope {
-    Scope::Destinations(Destinations::parse(text).expect("a pattern"))
+    Scope::Destinations(DestinationPattern::parse(text).expect("a pattern"))
 }
 
 fn id(number: u64) -> SpoolId {
@@ -37,9 +37,9 @@ impl World {
     fn order(&mut self, order: Order) -> Effect {
         self.tell(Event::Ordered { ticket: 7, by: "root".to_string(), order });
         self.store(Ok(()));
-        let obeyed = self.done.iter().position(|action| matches!(action, Action::Obeyed { .. }));
+        let obeyed = self.done.iter().position(|action| matches!(action, Action::OrderDone { .. }));
         match self.done.remove(obeyed.expect("it is obeyed")) {
-            Action::Obeyed { ticket: 7, effect } => effect,
+            Action::OrderDone { ticket: 7, effect } => effect,
             other => panic!("{other:?}"),
         }
     }
@@ -47,8 +47,8 @@ impl World {
     fn store(&mut self, outcome: Result<(), std::io::ErrorKind>) {
         for action in std::mem::take(&mut self.done) {
             match action {
-                Action::KeepStanding { ticket, .. } => {
-                    self.tell(Event::StandingKept { ticket, outcome });
+                Action::StoreOverrides { ticket, .. } => {
+                    self.tell(Event::OverridesStored { ticket, outcome });
                 }
                 Action::Note(note) => {
                     self.tell(Event::Noted { ticket: note.ticket, outcome: Ok(true) });
@@ -171,10 +171,10 @@ fn restart_keeps_overrides() {
     world.messages(1..=2, "c/a.test");
     world.order(hold(message(2)));
     world.order(hold(destinations("c/b.test")));
-    let orders: Vec<Standing> = world.core.standing_orders().iter().collect();
+    let orders: Vec<Override> = world.core.overrides().iter().collect();
     let mut next = World::new(ONE);
     for order in orders {
-        next.tell(Event::Standing(order));
+        next.tell(Event::Override(order));
     }
     next.messages(1..=2, "c/a.test");
     next.message(3, &["c/b.test"]);
@@ -193,18 +193,18 @@ fn pending_removal_of_fed_message_survives_restart() {
     world.newborn();
     assert_eq!(world.order(Order::Delete(whole(1))).busy, 1);
     world.order(Order::Delete(whole(2)));
-    let orders: Vec<Standing> = world.core.standing_orders().iter().collect();
+    let orders: Vec<Override> = world.core.overrides().iter().collect();
     assert_eq!(orders.len(), 1, "the other has ended at once: {orders:?}");
     let mut next = World::new(ONE);
-    orders.into_iter().for_each(|order| next.tell(Event::Standing(order)));
+    orders.into_iter().for_each(|order| next.tell(Event::Override(order)));
     next.messages(1..=1, "c/a.test");
     next.tell(Event::InitialScanDone);
     assert_eq!(next.core.totals().recipients, 0);
     assert!(next.started.is_empty());
     next.store(Ok(()));
     assert_eq!(next.removed(), ["1*"]);
-    assert!(next.core.standing_orders().is_empty());
-    let is_kept = |action: &Action| matches!(action, Action::KeepStanding { ticket: None, .. });
+    assert!(next.core.overrides().is_empty());
+    let is_kept = |action: &Action| matches!(action, Action::StoreOverrides { ticket: None, .. });
     assert!(next.done.iter().any(is_kept));
     // It does not apply to another message with the same number.
     next.message_of_age(1, &["c/a.test"], Duration::from_secs(5));
@@ -216,13 +216,13 @@ fn message_hold_ends_when_number_is_reused() {
     let author = Author { name: "root".to_string(), since: START };
     let held = Hold { scope: message(5), author, reason: String::new() };
     let mut world = World::new(ONE);
-    world.tell(Event::Standing(Standing::Hold(held)));
+    world.tell(Event::Override(Override::Hold(held)));
     world.tell(Event::InitialScanDone);
     world.pass_seconds(3600);
-    assert_eq!(world.core.standing_orders().len(), 1, "it may still come");
+    assert_eq!(world.core.overrides().len(), 1, "it may still come");
     world.message(5, &["c/a.test"]);
-    assert!(world.core.standing_orders().is_empty());
-    assert!(matches!(world.done[..], [Action::KeepStanding { ticket: None, .. }]));
+    assert!(world.core.overrides().is_empty());
+    assert!(matches!(world.done[..], [Action::StoreOverrides { ticket: None, .. }]));
     assert_eq!(world.started.len(), 1);
 }
 
@@ -231,15 +231,18 @@ fn unstored_override_is_in_force_and_reported() {
     let mut world = World::new(ONE);
     let order = hold(destinations("c/a.test"));
     world.tell(Event::Ordered { ticket: 1, by: "root".to_string(), order });
-    assert!(!world.done.iter().any(|action| matches!(action, Action::Obeyed { .. })), "too early");
+    assert!(
+        !world.done.iter().any(|action| matches!(action, Action::OrderDone { .. })),
+        "too early"
+    );
     world.store(Err(std::io::ErrorKind::StorageFull));
-    let [Action::Obeyed { ticket: 1, effect }] = &world.done[..] else {
+    let [Action::OrderDone { ticket: 1, effect }] = &world.done[..] else {
         panic!("{:?}", world.done);
     };
     assert_eq!(effect.unstored, Some(std::io::ErrorKind::StorageFull));
     world.done.clear();
     world.pass_seconds(31);
-    assert!(matches!(world.done[..], [Action::KeepStanding { ticket: None, .. }]), "again");
+    assert!(matches!(world.done[..], [Action::StoreOverrides { ticket: None, .. }]), "again");
     world.message(1, &["c/a.test"]);
     assert!(world.started.is_empty());
 }
@@ -253,9 +256,9 @@ fn unstored_holds_are_stored_with_next_order() {
     world.store(Err(std::io::ErrorKind::StorageFull));
     world.done.clear();
     world.tell(Event::Ordered { ticket: 2, by: "root".to_string(), order });
-    assert!(matches!(world.done[..], [Action::KeepStanding { ticket: Some(2), .. }]), "not yet");
+    assert!(matches!(world.done[..], [Action::StoreOverrides { ticket: Some(2), .. }]), "not yet");
     world.store(Err(std::io::ErrorKind::StorageFull));
-    let unstored = |action: &Action| matches!(action, Action::Obeyed { ticket: 2, effect } if effect.unstored.is_some());
+    let unstored = |action: &Action| matches!(action, Action::OrderDone { ticket: 2, effect } if effect.unstored.is_some());
     assert!(world.done.iter().any(unstored), "{:?}", world.done);
 }
 
@@ -300,12 +303,12 @@ fn expire_order_fails_mail_and_notifies_sender() {
         by: "root".to_string(),
         order: Order::Expire([whole(1), whole(2)].concat()),
     });
-    let [Action::KeepStanding { .. }, Action::Note(note), Action::Statistics(end)] =
+    let [Action::StoreOverrides { .. }, Action::Note(note), Action::Statistics(end)] =
         &world.done[..3]
     else {
         panic!("{:?}", world.done);
     };
-    assert_eq!((end.state, note.occasion), ("expire", Occasion::Expiry));
+    assert_eq!((end.state, note.occasion), ("expire", OutcomeKind::Expiry));
     let text = String::from_utf8_lossy(&note.message).into_owned();
     assert_eq!(text, "was given up by root after 0 sec");
     world.store(Ok(()));
@@ -325,13 +328,13 @@ fn delete_is_answered_after_tags_are_written() {
     world.tell(Event::Ordered { ticket: 1, by: "root".into(), order: Order::Delete(vec![only]) });
     let deletion = |action: &Action| {
         matches!(action, Action::Note(note)
-        if note.occasion == Occasion::Deletion && note.offsets == [200])
+        if note.occasion == OutcomeKind::Deletion && note.offsets == [200])
     };
     assert!(world.done.iter().any(deletion), "{:?}", world.done);
-    assert!(!world.done.iter().any(|action| matches!(action, Action::Obeyed { .. })));
+    assert!(!world.done.iter().any(|action| matches!(action, Action::OrderDone { .. })));
     world.store(Ok(()));
     let obeyed = |action: &Action| {
-        matches!(action, Action::Obeyed { effect, .. }
+        matches!(action, Action::OrderDone { effect, .. }
         if (effect.messages, effect.recipients) == (1, 1))
     };
     assert!(world.done.iter().any(obeyed), "{:?}", world.done);
@@ -351,8 +354,8 @@ fn delete_with_duplicate_target_counts_once() {
 #[test]
 fn delete_and_reroute_of_fed_mail_wait_for_job_end() {
     for (order, occasion) in [
-        (Order::Delete(whole(1)), Occasion::Deletion),
-        (Order::Reroute(whole(1)), Occasion::Reroute),
+        (Order::Delete(whole(1)), OutcomeKind::Deletion),
+        (Order::Reroute(whole(1)), OutcomeKind::Reroute),
     ] {
         let mut world = World::new(ONE);
         world.message(1, &["c/a.test"]);
@@ -386,7 +389,7 @@ fn limit_override_ends_at_its_time() {
     let of_thread = world.order(set(destinations("c/a.test"), LimitName::MaxRing, 2));
     assert_eq!(of_thread.refusal, Some(OrderRefusal::OfRings));
     world.pass_seconds(61);
-    assert!(world.core.standing_orders().is_empty());
+    assert!(world.core.overrides().is_empty());
     for agent in world.started.clone() {
         world.dies(agent, AgentEnd::Exited(0));
     }
@@ -404,7 +407,7 @@ fn maxthr_override_allows_more_agents() {
     world.order(Order::Set { scope: scope.clone(), limit, value: 3, until: None });
     assert_eq!(world.started.len(), 3);
     world.order(Order::Unset { scope, limit });
-    assert!(world.core.standing_orders().is_empty());
+    assert!(world.core.overrides().is_empty());
 }
 
 #[test]
@@ -424,7 +427,7 @@ fn selection_proceeds_in_steps() {
     for number in 1..=10 {
         world.message_of_age(number, &["c/a.test", "c/b.test"], Duration::from_secs(number * 60));
     }
-    let find = |selector: &Selector| {
+    let find = |selector: &MailFilter| {
         let (mut cursor, mut found) = (Cursor::default(), Vec::new());
         while !cursor.is_over() {
             let selected = world.core.select(selector, &mut cursor, 3);
@@ -433,14 +436,15 @@ fn selection_proceeds_in_steps() {
         }
         found
     };
-    assert_eq!(find(&Selector::default()).len(), 20);
-    let a = Destinations::parse("c/a*").expect("a pattern");
+    assert_eq!(find(&MailFilter::default()).len(), 20);
+    let a = DestinationPattern::parse("c/a*").expect("a pattern");
     let old = START - Duration::from_secs(8 * 60);
-    let selector = Selector { destinations: Some(a), older_than: Some(old), ..Selector::default() };
+    let selector =
+        MailFilter { destinations: Some(a), older_than: Some(old), ..MailFilter::default() };
     assert_eq!(find(&selector), [9, 10]);
     let number = Some(4);
-    assert_eq!(find(&Selector { number, ..Selector::default() }), [4, 4]);
-    assert!(find(&Selector { number: Some(99), ..Selector::default() }).is_empty());
+    assert_eq!(find(&MailFilter { number, ..MailFilter::default() }), [4, 4]);
+    assert!(find(&MailFilter { number: Some(99), ..MailFilter::default() }).is_empty());
 }
 
 /// With many threads, some are examined in each turn.
@@ -457,7 +461,7 @@ fn holds_and_limits_are_applied_to_threads_in_steps() {
     let set = |scope| Order::Set { scope, limit: LimitName::MaxThr, value: 2, until: None };
     let answers = |world: &mut World| {
         world.store(Ok(()));
-        let is_answer = |action: &Action| matches!(action, Action::Obeyed { .. });
+        let is_answer = |action: &Action| matches!(action, Action::OrderDone { .. });
         world.done.extract_if(.., |action| is_answer(action)).collect::<Vec<Action>>()
     };
     for (order, changed) in [
@@ -483,7 +487,7 @@ fn holds_and_limits_are_applied_to_threads_in_steps() {
             turns += 1;
         };
         assert!((5..=6).contains(&turns), "{turns}");
-        let Action::Obeyed { effect, .. } = answer else { panic!("{answer:?}") };
+        let Action::OrderDone { effect, .. } = answer else { panic!("{answer:?}") };
         assert_eq!(effect.threads, changed, "{effect:?}");
     }
 }
@@ -504,7 +508,7 @@ fn concurrent_orders_are_answered_after_own_pass() {
     while answered.len() < 2 {
         world.store(Ok(()));
         for action in std::mem::take(&mut world.done) {
-            if let Action::Obeyed { ticket, .. } = action {
+            if let Action::OrderDone { ticket, .. } = action {
                 answered.push(ticket);
             }
         }
@@ -524,14 +528,14 @@ fn hold_messages_holds_and_releases_several() {
     let messages = vec![id(2), id(3), id(99), id(3)];
     let effect = world.order(Order::HoldMessages { messages, reason: String::new() });
     assert_eq!((effect.messages, effect.recipients, effect.refusal), (2, 2, None));
-    assert_eq!(world.core.foresee_release(id(2)).recipients, 1);
-    assert_eq!(world.core.foresee_release(id(4)), Effect::default());
-    let selector = Selector { held: true, ..Selector::default() };
+    assert_eq!(world.core.dry_run_release(id(2)).recipients, 1);
+    assert_eq!(world.core.dry_run_release(id(4)), Effect::default());
+    let selector = MailFilter { held: true, ..MailFilter::default() };
     let found = world.core.select(&selector, &mut Cursor::default(), 100);
     assert_eq!(found.iter().map(|found| found.id.number).collect::<Vec<_>>(), [2, 3]);
     let effect = world.order(Order::ReleaseMessages(vec![id(3), id(4)]));
     assert_eq!((effect.messages, effect.recipients), (1, 1));
-    assert_eq!(world.core.standing_orders().len(), 1);
+    assert_eq!(world.core.overrides().len(), 1);
 }
 
 /// Each individually held message takes room in the file of orders.
@@ -541,10 +545,10 @@ fn held_messages_are_limited() {
     world.messages(1..=3, "c/a.test");
     let author = Author { name: "root".to_string(), since: START };
     // Held before, and not loaded yet.
-    for number in 10..10 + MOST_HELD_MESSAGES as u64 - 2 {
+    for number in 10..10 + MAX_HELD_MESSAGES as u64 - 2 {
         let (scope, author) = (Scope::Message(id(number)), author.clone());
         let hold = Hold { scope, author, reason: String::new() };
-        world.core.handle(world.now, Event::Standing(Standing::Hold(hold)));
+        world.core.handle(world.now, Event::Override(Override::Hold(hold)));
     }
     let messages = vec![id(1), id(2), id(3)];
     let effect = world.order(Order::HoldMessages { messages, reason: String::new() });
@@ -573,7 +577,7 @@ fn order_with_failed_note_is_answered() {
     let ticket = note.expect("it is to be noted");
     let full = std::io::ErrorKind::StorageFull;
     world.tell(Event::Noted { ticket, outcome: Err(full) });
-    let obeyed = |action: &Action| matches!(action, Action::Obeyed { effect, .. } if effect.unstored == Some(full));
+    let obeyed = |action: &Action| matches!(action, Action::OrderDone { effect, .. } if effect.unstored == Some(full));
     assert!(world.done.iter().any(obeyed), "{:?}", world.done);
     world.tell(Event::Noted { ticket, outcome: Ok(false) });
 }
@@ -589,7 +593,7 @@ fn selection_continues_within_message() {
     world.message(2, &hosts[..3]);
     let (mut cursor, mut found, mut steps) = (Cursor::default(), Vec::new(), 0);
     while !cursor.is_over() {
-        let selected = world.core.select(&Selector::default(), &mut cursor, 7);
+        let selected = world.core.select(&MailFilter::default(), &mut cursor, 7);
         assert!(selected.len() <= 7);
         let targets: Vec<Target> = selected.into_iter().map(|found| found.target).collect();
         let effect = world.order(Order::Delete(targets.clone()));

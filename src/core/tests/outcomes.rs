@@ -1,7 +1,7 @@
 //! Effects of reports.
 
 use super::*;
-use zsched_spool::note::Occasion;
+use zsched_spool::note::OutcomeKind;
 
 const ONE: &str = "c/*\n\tmaxring=1 interval=60s retries=\"1 2\" skew=1\n\tcommand=x\n";
 
@@ -14,7 +14,7 @@ fn at_work(config: &str) -> (World, AgentId) {
     (world, agent)
 }
 
-fn notes(world: &World) -> Vec<(Occasion, Vec<u32>)> {
+fn notes(world: &World) -> Vec<(OutcomeKind, Vec<u32>)> {
     let note = |action: &Action| match action {
         Action::Note(note) => Some((note.occasion, note.offsets.clone())),
         _ => None,
@@ -46,7 +46,7 @@ fn final_status_finishes_recipient_and_message() {
 
 #[test]
 fn ok_and_error_are_noted_before_removal() {
-    for (word, occasion) in [("ok", Occasion::Success), ("error", Occasion::Failure)] {
+    for (word, occasion) in [("ok", OutcomeKind::Success), ("error", OutcomeKind::Failure)] {
         for wrote in [false, true] {
             let (mut world, agent) = at_work(ONE);
             world.says(agent, &format!("1/100\tnotary\t{word} some text"));
@@ -80,10 +80,10 @@ fn failed_removal_is_tried_again() {
     world.done.clear();
     let outcome = Err(std::io::ErrorKind::ReadOnlyFilesystem);
     world.tell(Event::Removed { number: 1, outcome });
-    assert_eq!(world.core.is_leaving(1), Some(true), "it must not be read again");
+    assert_eq!(world.core.is_being_removed(1), Some(true), "it must not be read again");
     world.pass_seconds(40);
     assert_eq!(world.removed(), ["1"]);
-    assert_eq!(world.core.is_leaving(1), None);
+    assert_eq!(world.core.is_being_removed(1), None);
 }
 
 #[test]
@@ -128,7 +128,7 @@ fn etrn_for_unreachable_host_makes_everything_due() {
     world.message(2, &["c/a.test"]);
     assert_eq!(world.shows(2), ["c/a.test Retry(60) tries=0 "]);
     world.heard_by(agent);
-    world.tell(Event::Turn(b"a.test"));
+    world.tell(Event::Etrn(b"a.test"));
     assert_eq!(world.heard_by(agent), ["1\ta.test"]);
     assert!(!world.shows(2)[0].contains("Retry"), "{:?}", world.shows(2));
 }
@@ -367,7 +367,7 @@ fn three_failed_jobs_make_host_unreachable() {
         assert_eq!(world.shows(2), world.shows(tried + 1));
         world.hungry(agent);
         world.heard_by(agent);
-        world.tell(Event::Turn(b"a.test"));
+        world.tell(Event::Etrn(b"a.test"));
         assert_eq!(world.heard_by(agent), ["2\ta.test"], "who asks for the host does not wait");
         let waits = |number| world.shows(number)[0].contains("Retry");
         assert!(!(2..=tried + 1).any(waits), "nor does anything else");
@@ -447,8 +447,8 @@ fn etrn_cancels_deferral_in_steps() {
     let mut world = large_thread("");
     let (agent, _) = world.newborn();
     world.says(agent, "1/100\t\tdeferall cannot connect");
-    world.tell(Event::Turn(b"a.test"));
-    assert!(world.core.putting_off.is_empty());
+    world.tell(Event::Etrn(b"a.test"));
+    assert!(world.core.deferrals.is_empty());
     world.hungry(agent);
     assert_eq!(world.heard_by(agent).len(), 99);
 }

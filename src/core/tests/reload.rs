@@ -1,7 +1,7 @@
 //! Reloads while agents are at work.
 
 use super::*;
-use crate::put_off::Lesson;
+use crate::queue::deferral::DeferralNote;
 
 fn reload(world: &mut World, text: &str) {
     world.tell(Event::Configured(Rc::new(config(text))));
@@ -143,7 +143,7 @@ fn crowded(text: &str) -> World {
 }
 
 fn is_sweeping(world: &World) -> bool {
-    world.core.swept.is_some()
+    world.core.reload_cursor.is_some()
 }
 
 fn is_settled(world: &World, number: u64) -> bool {
@@ -179,11 +179,11 @@ fn agents_deliver_while_threads_move() {
     assert!(matches!(why, why::Why::Refused { refusal: Refusal::Reloading, .. }), "{why:?}");
     world.message(MANY + 1, &["c/h80.test"]);
     assert!(is_settled(&world, LATE) && !is_settled(&world, LATE + 1));
-    assert_eq!(world.shows(LATE), ["c/h80.test Slot(Ring) tries=0 "]);
+    assert_eq!(world.shows(LATE), ["c/h80.test Limit(Ring) tries=0 "]);
     world.pass_seconds(0);
     assert!(!is_sweeping(&world));
     assert_eq!(world.core.ring_ids().len(), 1);
-    assert_eq!(world.shows(LATE + 1), ["c/h81.test Slot(Ring) tries=0 "]);
+    assert_eq!(world.shows(LATE + 1), ["c/h81.test Limit(Ring) tries=0 "]);
     assert_eq!(world.started.len(), 2);
 }
 
@@ -243,8 +243,8 @@ fn wakeup_moves_thread_to_new_clause() {
     let (agent, _) = world.newborn();
     let threads: Vec<_> = world.core.threads.iter().map(|(id, _)| id).collect();
     for thread in threads.into_iter().skip(1) {
-        let block = (world.now, Block::HostDown);
-        world.core.block_thread(world.now, thread, block, None, Lesson::None);
+        let block = (world.now, UnreachableReason::HostDown);
+        world.core.block_thread(world.now, thread, block, None, DeferralNote::None);
     }
     // All wake up at the same time, before the threads have moved.
     world.now += Duration::from_secs(60);

@@ -61,7 +61,7 @@ fn each_job_of_burst_has_own_start_time() {
     assert_eq!(told[1], "2:[100] Report(RetryAt) Some(2)..12 0 later");
     assert_eq!(
         told[2],
-        "3:[100] Silence Some(12)..22 0 the agent ended the job without a word about this recipient"
+        "3:[100] Unreported Some(12)..22 0 the agent ended the job without a word about this recipient"
     );
 }
 
@@ -81,7 +81,7 @@ fn records_without_attempt_precede_removal() {
     let (agent, _) = world.newborn();
     world.tell(Event::AgentEnded { agent, end: AgentEnd::Signalled(9) });
     let expected = "the transport agent was ended by signal 9 while it had this job";
-    assert_eq!(told(&mut world), [format!("1:[100] Silence Some(0)..0 0 {expected}")]);
+    assert_eq!(told(&mut world), [format!("1:[100] Unreported Some(0)..0 0 {expected}")]);
     world.now += Duration::from_secs(5 * 86_400);
     world.tell(Event::Tick);
     let at = |what: fn(&Action) -> bool, world: &World| world.done.iter().position(what);

@@ -321,9 +321,9 @@ fn reload_keeps_needed_windows_only() {
 #[test]
 fn restart_keeps_windows() {
     let world = begun();
-    let mut lessons = crate::learned::Lessons::default();
+    let mut lessons = crate::learned::LearnedExport::default();
     let mut all = Vec::new();
-    while !lessons.are_over() {
+    while !lessons.is_done() {
         lessons.tell(&world.core, &(), 10, |learned| all.push(learned));
     }
     let mut world = World::new(STEERED);
@@ -340,7 +340,7 @@ fn dead_domains(world: &World) -> usize {
     threads
         .filter(|(_, thread)| {
             let known = thread.retry.unreachable.as_ref();
-            known.is_some_and(|known| known.block == Block::Dead)
+            known.is_some_and(|known| known.block == UnreachableReason::Dead)
         })
         .count()
 }
@@ -444,9 +444,9 @@ fn retryat_does_not_keep_window_from_dying_again() {
         let last = job(&mut world, agents[0]);
         ends(&mut world, agents[0], &last, "deferall cannot connect");
     }
-    assert_eq!(block(&world), Some(Block::Dead));
+    assert_eq!(block(&world), Some(UnreachableReason::Dead));
     ends(&mut world, agents[1], &slow, "retryat +900 busy");
-    assert_eq!(block(&world), Some(Block::AgentAsked));
+    assert_eq!(block(&world), Some(UnreachableReason::RetryAt));
     world.pass_seconds(1200);
     wake_up(&mut world);
     assert_eq!(block(&world), None);
@@ -456,5 +456,5 @@ fn retryat_does_not_keep_window_from_dying_again() {
         let last = job(&mut world, agent);
         ends(&mut world, agent, &last, "deferall cannot connect");
     }
-    assert_eq!(block(&world), Some(Block::Dead));
+    assert_eq!(block(&world), Some(UnreachableReason::Dead));
 }

@@ -26,7 +26,7 @@ use std::io::{self, ErrorKind};
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 use turn::{Class, Slots};
-use zsched_core::intake::backlog::BacklogView;
+use zsched_core::intake::backlog_view::BacklogView;
 use zsched_core::{Effect, OrderTicket, Scheduler};
 use zsched_format::time::Timestamp;
 use zsched_mailq_protocol::scram::Secret;

@@ -8,8 +8,8 @@ use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::rc::Rc;
-use zsched_config::{Config, Context, Parameters, Zenv};
-use zsched_core::intake::backlog::{BacklogCounts, Location};
+use zsched_config::{Config, ConfigContext, Parameters, Zenv};
+use zsched_core::intake::backlog_view::{BacklogCounts, Location};
 use zsched_core::{Event, Order, Settings, Target};
 use zsched_mailq_server::v2::AdminCommand;
 use zsched_spool::{Arrival, Group, HashFolder, SpoolName};
@@ -25,7 +25,7 @@ struct World {
 impl World {
     /// Creates a world with a limit of dumps at a time.
     fn new(most_dumps: usize) -> World {
-        let context = Context::without_rights(Zenv::default());
+        let context = ConfigContext::unprivileged(Zenv::default());
         let text = b"c/*\n\tcommand=x\n";
         let config = Config::parse(Path::new("scheduler.cf"), text, &context);
         let config = Rc::new(config.unwrap_or_else(|errors| panic!("{errors:?}")).config);
@@ -405,16 +405,16 @@ fn arrival(number: u64) -> Arrival {
         modified: NOW,
         created: NOW,
         priority: 5,
-        owes_report: false,
-        leftover: None,
-        turns: Vec::new(),
+        report_due: false,
+        first_undeliverable: None,
+        etrn_hosts: Vec::new(),
         recipients: 1,
         failed: 0,
         groups: vec![Group { channel: b"c"[..].into(), host: b"h"[..].into(), offsets: vec![100] }],
         locked: Vec::new(),
-        unread: None,
-        unread_at_most: 0,
-        is_part: false,
+        next_offset: None,
+        max_unread: 0,
+        is_chunk: false,
     }
 }
 

@@ -19,7 +19,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
-use zsched_spool::{Doubt, Doubtful};
+use zsched_spool::{PossibleDuplicate, PossibleDuplicates};
 
 /// Maximum size of the file, in bytes.
 const LARGEST: u64 = 10_000_000;
@@ -87,7 +87,7 @@ impl Duplicates {
     }
 
     /// Records recipients that may get a message twice.
-    pub fn tell(&self, doubt: &Doubt) {
+    pub fn tell(&self, doubt: &PossibleDuplicates) {
         self.messages.fetch_add(1, Ordering::Relaxed);
         self.recipients.fetch_add(doubt.recipients.len() as u64, Ordering::Relaxed);
         // Counters stay valid after a panic elsewhere. The lock also keeps lines of the file apart.
@@ -127,9 +127,9 @@ impl Budget {
 }
 
 /// Number of recipients of each destination, and the process of the first.
-fn by_destination(doubt: &Doubt) -> BTreeMap<String, (usize, String)> {
+fn by_destination(doubt: &PossibleDuplicates) -> BTreeMap<String, (usize, String)> {
     let mut all = BTreeMap::new();
-    for Doubtful { channel, host, pid, .. } in &doubt.recipients {
+    for PossibleDuplicate { channel, host, pid, .. } in &doubt.recipients {
         let destination = format!("{}/{}", text(channel), text(host));
         let pid = || pid.map_or("?".to_string(), |pid| pid.to_string());
         all.entry(destination).or_insert_with(|| (0, pid())).0 += 1;
@@ -141,12 +141,12 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-fn lines(doubt: &Doubt) -> Vec<u8> {
+fn lines(doubt: &PossibleDuplicates) -> Vec<u8> {
     let now = jiff::Timestamp::now();
     // Cuts off fractions of a second.
     let now = jiff::Timestamp::from_second(now.as_second()).unwrap_or(now);
     let mut lines = Vec::new();
-    for Doubtful { offset, channel, host, address, pid } in &doubt.recipients {
+    for PossibleDuplicate { offset, channel, host, address, pid } in &doubt.recipients {
         let line = Line {
             time: now.to_string(),
             spool_id: doubt.spool_id.to_string(),
@@ -202,8 +202,8 @@ mod tests {
     use zsched_format::time::Timestamp;
     use zsched_spool::SpoolId;
 
-    fn doubt(address: &[u8]) -> Doubt {
-        let doubtful = |offset, pid| Doubtful {
+    fn doubt(address: &[u8]) -> PossibleDuplicates {
+        let doubtful = |offset, pid| PossibleDuplicate {
             offset,
             channel: b"smtp".to_vec(),
             host: b"a.test".to_vec(),
@@ -212,7 +212,7 @@ mod tests {
         };
         let recipients = vec![doubtful(107, Some(23456)), doubtful(140, None)];
         let modified = Timestamp::from_seconds(1_795_259_643);
-        Doubt { spool_id: SpoolId { number: 4711, modified }, recipients }
+        PossibleDuplicates { spool_id: SpoolId { number: 4711, modified }, recipients }
     }
 
     #[test]

@@ -36,7 +36,7 @@ use std::time::Duration;
 use std::vec;
 use write_queue::{WriteQueue, write_queue};
 use zsched_core::{NoteTicket, StatusRecord};
-use zsched_spool::read::Found;
+use zsched_spool::load::LoadResult;
 use zsched_spool::scan::{ScanEnd, ScanLimits};
 use zsched_spool::{HashLevel, Portion, Spool, SpoolName};
 
@@ -55,11 +55,11 @@ pub enum Done {
     /// The scan has ended.
     ScanEnded(ScanEnd),
     /// A control file was read.
-    Read(SpoolName, Box<Found>),
+    Read(SpoolName, Box<LoadResult>),
     /// The control file of a loaded message was read again.
-    ReadAgain(SpoolName, Box<Found>),
+    ReadAgain(SpoolName, Box<LoadResult>),
     /// More recipients of a control file were read.
-    MoreRead(SpoolName, Box<Found>),
+    MoreRead(SpoolName, Box<LoadResult>),
     /// Result of writing a note.
     Noted(NoteTicket, io::Result<bool>),
     /// Result of removing a message, with its new path if moved aside.

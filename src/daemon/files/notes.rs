@@ -8,7 +8,7 @@ use std::sync::{Mutex, PoisonError};
 use std::thread;
 use zsched_core::{Note, NoteTicket};
 use zsched_format::time::Timestamp;
-use zsched_spool::note::{self, Remark};
+use zsched_spool::note::{self, OutcomeNote};
 use zsched_spool::{Spool, SpoolName};
 
 /// Maximum number of workers that write notes. With more, ext4 does not get faster.
@@ -21,7 +21,7 @@ pub struct NoteRequest {
     ticket: NoteTicket,
     name: SpoolName,
     offsets: Vec<u32>,
-    occasion: note::Occasion,
+    occasion: note::OutcomeKind,
     time: Timestamp,
     notary: Vec<u8>,
     message: Vec<u8>,
@@ -76,7 +76,7 @@ pub fn write_all(spool: &Spool, mut notes: Vec<NoteRequest>, put: &Results) {
 }
 
 fn write(spool: &Spool, note: &NoteRequest) -> Done {
-    let remark = Remark {
+    let remark = OutcomeNote {
         offsets: &note.offsets,
         occasion: note.occasion,
         time: note.time,

@@ -25,7 +25,7 @@ const COARSENESS: Duration = Duration::from_secs(1);
 ///
 /// These are processes that work in our folder and are not our children.
 pub fn agents() -> Vec<u32> {
-    processes::others_in_our_folder()
+    processes::foreign_processes_in_folder()
 }
 
 /// Follows agents to their end.

@@ -4,8 +4,8 @@ use super::duplicates::Duplicates;
 use super::{Done, Results};
 use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use zsched_spool::read::{self, Found, Look};
-use zsched_spool::{Doubt, HashLevel, Portion, Spool, SpoolName};
+use zsched_spool::load::{self, FileStat, LoadResult};
+use zsched_spool::{HashLevel, Portion, PossibleDuplicates, Spool, SpoolName};
 
 /// Requests for the reader.
 #[derive(Default)]
@@ -126,20 +126,20 @@ impl Reader {
     fn read_urgent(&mut self, urgent: Urgent) -> Result<(), Unheard> {
         let mut next = Some(urgent);
         let duplicates = self.duplicates.clone();
-        let mut tell = |doubt: &Doubt| duplicates.tell(doubt);
+        let mut tell = |doubt: &PossibleDuplicates| duplicates.tell(doubt);
         while let Some(urgent) = next {
             let done = match urgent {
                 Urgent::Read((name, at_most)) => {
                     let (spool, level) = (&self.spool, self.level);
-                    let found = read::read(spool, level, name.clone(), at_most, &mut tell);
+                    let found = load::load(spool, level, name.clone(), at_most, &mut tell);
                     Done::Read(name, Box::new(found))
                 }
                 Urgent::More(name, portion) => {
-                    let found = read::read_more(&self.spool, name.clone(), portion, &mut tell);
+                    let found = load::load_more(&self.spool, name.clone(), portion, &mut tell);
                     Done::MoreRead(name, Box::new(found))
                 }
                 Urgent::Again(name) => {
-                    let found = read::read_again(&self.spool, name.clone(), &mut tell);
+                    let found = load::reload(&self.spool, name.clone(), &mut tell);
                     Done::ReadAgain(name, Box::new(found))
                 }
             };
@@ -154,18 +154,18 @@ impl Reader {
         let mut files = Vec::with_capacity(names.len());
         for (name, at_most) in names {
             self.read_what_is_urgent()?;
-            match Look::at(&self.spool, &name) {
+            match FileStat::at(&self.spool, &name) {
                 Ok(Some(look)) => files.push((look, name, at_most)),
-                Ok(None) => self.gather(Done::Read(name, Box::new(Found::Nothing)))?,
-                Err(error) => self.gather(Done::Read(name, Box::new(Found::Failed(error))))?,
+                Ok(None) => self.gather(Done::Read(name, Box::new(LoadResult::Nothing)))?,
+                Err(error) => self.gather(Done::Read(name, Box::new(LoadResult::Failed(error))))?,
             }
         }
         files.sort_by_key(|(look, name, _)| (look.changed, name.number()));
         for (look, name, at_most) in files {
             self.read_what_is_urgent()?;
-            let tell = &mut |doubt: &Doubt| self.duplicates.tell(doubt);
+            let tell = &mut |doubt: &PossibleDuplicates| self.duplicates.tell(doubt);
             let (spool, level) = (&self.spool, self.level);
-            let found = read::read_looked_at(spool, level, name.clone(), &look, at_most, tell);
+            let found = load::load_examined(spool, level, name.clone(), &look, at_most, tell);
             self.gather(Done::Read(name, Box::new(found)))?;
         }
         self.put_rest()

@@ -8,11 +8,11 @@ use crate::orders::Journal;
 use crate::status_log::{Composer, StatusRequest};
 use std::io;
 use std::path::PathBuf;
-use zsched_core::change::Change;
+use zsched_core::override_changes::Change;
 use zsched_spool::removals::RemovalList;
 use zsched_spool::remove::{self, Reason};
 use zsched_spool::verbose::VerboseFile;
-use zsched_spool::{Doubt, Spool, SpoolName, read};
+use zsched_spool::{PossibleDuplicates, Spool, SpoolName, load};
 
 /// Request to the writer.
 pub enum WriteRequest {
@@ -130,8 +130,8 @@ impl Writer<'_> {
             }
             WriteRequest::KeepOrders(changes) => Done::OrdersKept(self.orders.store(changes)),
             WriteRequest::ClearLocks(name, pid) => {
-                let tell = &mut |doubt: &Doubt| self.duplicates.tell(doubt);
-                match read::clear_locks(self.spool, &name, pid, tell) {
+                let tell = &mut |doubt: &PossibleDuplicates| self.duplicates.tell(doubt);
+                match load::clear_locks(self.spool, &name, pid, tell) {
                     Ok(_) => return,
                     Err(error) => Done::LocksNotCleared(name, error),
                 }
@@ -155,7 +155,7 @@ impl Writer<'_> {
 
 fn take_out(spool: &Spool, name: &SpoolName, aside: bool) -> io::Result<Option<PathBuf>> {
     let verbose = VerboseFile::of(spool, name);
-    let moved = if aside && remove::must_be_kept(spool, name)? {
+    let moved = if aside && remove::needs_attention(spool, name)? {
         Some(remove::move_aside(spool, name, Reason::OwedReport)?)
     } else {
         remove::remove(spool, name)?;

@@ -22,10 +22,10 @@ use serde_json::json;
 use std::fs::{self, File};
 use std::io::{self, ErrorKind, Write};
 use std::path::{Path, PathBuf};
-use zsched_core::change::Change;
-use zsched_core::standing::{Author, Destinations, Hold, Scope, Standing, StandingOrders};
+use zsched_core::override_changes::Change;
+use zsched_core::overrides::{Author, DestinationPattern, Hold, Override, Overrides, Scope};
 use zsched_format::time::Timestamp;
-use zsched_spool::replace::replace;
+use zsched_spool::atomic_write::write_atomically;
 use zsched_sys as sys;
 
 /// Version of the format.
@@ -41,7 +41,7 @@ const NOBODY: &str = "the scheduler";
 pub struct Journal {
     path: PathBuf,
     /// Overrides in force, including changes that could not be stored yet.
-    orders: StandingOrders,
+    orders: Overrides,
     /// File open for appending; `None` if it must be rewritten first.
     file: Option<File>,
     /// Number of changes appended since the file was rewritten.
@@ -54,7 +54,7 @@ impl Journal {
     /// Damage is logged. An unusable file is copied aside, and everything is held.
     pub fn open(path: PathBuf, now: Timestamp) -> Journal {
         let orders = match fs::read(&path) {
-            Err(error) if error.kind() == ErrorKind::NotFound => Ok(StandingOrders::default()),
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(Overrides::default()),
             Err(error) => Err(error.to_string()),
             Ok(text) => parse(&text).map(|(orders, cut_off)| {
                 if cut_off > 0 {
@@ -67,7 +67,7 @@ impl Journal {
             let shown = path.display();
             log::error!("{shown}: {error}; everything is held until somebody releases it");
             put_aside(&path);
-            let mut orders = StandingOrders::default();
+            let mut orders = Overrides::default();
             orders.apply(hold_everything(now, format!("{shown}: {error}")).into());
             orders
         });
@@ -75,7 +75,7 @@ impl Journal {
     }
 
     /// Overrides in force.
-    pub fn orders(&self) -> Vec<Standing> {
+    pub fn orders(&self) -> Vec<Override> {
         self.orders.iter().collect()
     }
 
@@ -104,7 +104,7 @@ impl Journal {
     }
 
     fn write_anew(&mut self) -> io::Result<()> {
-        replace(&self.path, |out| {
+        write_atomically(&self.path, |out| {
             write_line(out, &json!({ "zsched-orders": FORMAT }))?;
             for order in self.orders.iter() {
                 write_line(out, &order)?;
@@ -136,14 +136,14 @@ fn put_aside(path: &Path) {
     }
 }
 
-fn hold_everything(now: Timestamp, reason: String) -> Standing {
-    let everything = Destinations::parse("*/*").expect("a pattern");
+fn hold_everything(now: Timestamp, reason: String) -> Override {
+    let everything = DestinationPattern::parse("*/*").expect("a pattern");
     let author = Author { name: NOBODY.to_string(), since: now };
-    Standing::Hold(Hold { scope: Scope::Destinations(everything), author, reason })
+    Override::Hold(Hold { scope: Scope::Destinations(everything), author, reason })
 }
 
 /// Parses a file: the overrides in force, and the number of bytes cut off at the end.
-fn parse(text: &[u8]) -> Result<(StandingOrders, usize), String> {
+fn parse(text: &[u8]) -> Result<(Overrides, usize), String> {
     let first = text.split(|byte| *byte == b'\n').next().unwrap_or_default();
     let rest = text.get(first.len() + 1..).unwrap_or_default();
     match serde_json::from_slice::<serde_json::Value>(first) {
@@ -155,10 +155,10 @@ fn parse(text: &[u8]) -> Result<(StandingOrders, usize), String> {
     }
 }
 
-fn parse_changes(text: &[u8]) -> Result<(StandingOrders, usize), String> {
+fn parse_changes(text: &[u8]) -> Result<(Overrides, usize), String> {
     // After a power failure the file may have its new length, with zeros at the end.
     let end = text.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1);
-    let mut orders = StandingOrders::default();
+    let mut orders = Overrides::default();
     let (mut open, mut stored) = (Vec::new(), None);
     let mut place = 0;
     for (line, number) in text[..end].split_inclusive(|byte| *byte == b'\n').zip(2..) {
@@ -179,14 +179,14 @@ fn parse_changes(text: &[u8]) -> Result<(StandingOrders, usize), String> {
 }
 
 /// Parses the body of a file of version 1.
-fn parse_former(text: &[u8]) -> Result<StandingOrders, String> {
-    let mut orders = StandingOrders::default();
+fn parse_former(text: &[u8]) -> Result<Overrides, String> {
+    let mut orders = Overrides::default();
     let lines = text.split(|byte| *byte == b'\n').zip(2..).filter(|(line, _)| !line.is_empty());
     for ((line, number), read) in lines.zip(0..) {
         if count(line, "end") == Some(read) {
             return Ok(orders);
         }
-        let order = serde_json::from_slice::<Standing>(line);
+        let order = serde_json::from_slice::<Override>(line);
         orders.apply(order.map_err(|error| format!("line {number}: {error}"))?.into());
     }
     Err("it has no end".to_string())

@@ -10,7 +10,7 @@ pub use journal::Journal;
 
 use super::files::{Files, WriteRequest};
 use zsched_core::OrderTicket;
-use zsched_core::change::Change;
+use zsched_core::override_changes::Change;
 
 /// Changes to be stored, and the orders waiting for them.
 #[derive(Default)]

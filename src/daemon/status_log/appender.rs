@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::Receiver;
 use std::time::Instant;
-use zsched_format::status_log::{Gap, shown};
+use zsched_format::status_log::{LostLines, format_time};
 use zsched_format::time::Timestamp;
 
 /// Maximum number of bytes written at a time, approximately.
@@ -85,7 +85,7 @@ impl Appender {
         }
         let added = text.len();
         if lost > 0 {
-            let gap = Gap { time: shown(Timestamp::now()).into(), lost };
+            let gap = LostLines { time: format_time(Timestamp::now()).into(), lost };
             serde_json::to_writer(&mut text, &gap).expect("a number and a text are JSON");
             text.push(b'\n');
         }
@@ -161,7 +161,7 @@ mod tests {
         let lines: Vec<&str> = written.lines().collect();
         assert_eq!((&lines[..2], lines[3]), (&["a", "b"][..], "c"));
         for (line, lost) in [(lines[2], 7), (lines[4], 2)] {
-            let gap: Gap<'_> = serde_json::from_str(line).expect("a line about a gap");
+            let gap: LostLines<'_> = serde_json::from_str(line).expect("a line about a gap");
             assert_eq!(gap.lost, lost);
         }
     }

@@ -7,10 +7,12 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::Sender;
 use zsched_core::Verdict;
-use zsched_format::agent_protocol::Status as Word;
+use zsched_format::agent_protocol::ReportStatus as Word;
 use zsched_format::control_file::diagnostic::NOTARY_SEPARATOR;
 use zsched_format::control_file::{ControlFile, Tag};
-use zsched_format::status_log::{Delays, Entry, Status, enhanced_code, seconds, shown};
+use zsched_format::status_log::{
+    DeliveryStatus, StatusDelays, StatusLine, enhanced_code, format_time, seconds,
+};
 use zsched_spool::{Spool, SpoolId, SpoolName};
 
 /// Size of composed lines at which they are passed to the appender, in bytes.
@@ -77,21 +79,21 @@ struct Common<'r> {
     time: String,
     spool_id: String,
     delay: f64,
-    delays: Delays,
+    delays: StatusDelays,
 }
 
 impl<'r> Common<'r> {
     fn of(request: &'r StatusRequest) -> Common<'r> {
         let StatusRequest { time, modified, created, attempt, .. } = *request;
         let queued_until = attempt.map_or(time, |attempt| attempt.began);
-        let delays = Delays {
+        let delays = StatusDelays {
             router: seconds(modified, created),
             queue: seconds(created, queued_until),
             attempt: attempt.map(|attempt| seconds(attempt.began, time)),
         };
         Common {
             request,
-            time: shown(time),
+            time: format_time(time),
             spool_id: SpoolId { number: request.name.number(), modified }.to_string(),
             delay: seconds(modified, time),
             delays,
@@ -104,7 +106,7 @@ impl<'r> Common<'r> {
         let mut notary = Cow::Borrowed(&request.notary[..]);
         let (mut addresses, mut message_id) = (Addresses::default(), None);
         if let Some(known) = known {
-            if request.has_note_on_disk() || request.verdict == Verdict::Found {
+            if request.has_note_on_disk() || request.verdict == Verdict::FinishedElsewhere {
                 let note = known.note(spool, offset);
                 notary = Cow::Owned(note.unwrap_or_default().to_vec());
             }
@@ -115,7 +117,7 @@ impl<'r> Common<'r> {
             let field = notary.split(|byte| *byte == NOTARY_SEPARATOR).nth(index)?;
             (!field.is_empty()).then(|| String::from_utf8_lossy(field))
         };
-        let entry = Entry {
+        let entry = StatusLine {
             time: (&self.time).into(),
             spool_id: (&self.spool_id).into(),
             message_id: message_id.map(Cow::Borrowed),
@@ -156,17 +158,17 @@ impl<'f> Addresses<'f> {
     }
 }
 
-fn status(verdict: Verdict, tag: impl FnOnce() -> Option<Tag>) -> Status {
+fn status(verdict: Verdict, tag: impl FnOnce() -> Option<Tag>) -> DeliveryStatus {
     match verdict {
-        Verdict::Report(Word::Ok | Word::Ok2 | Word::Ok3) => Status::Delivered,
-        Verdict::Report(Word::Error | Word::Error2) => Status::Failed,
-        Verdict::Report(_) | Verdict::Silence => Status::Deferred,
-        Verdict::Expired => Status::Expired,
-        Verdict::Deleted => Status::Deleted,
-        Verdict::Rerouted => Status::Rerouted,
-        Verdict::Found => match tag() {
-            Some(Tag::Failed) => Status::Failed,
-            _ => Status::Delivered,
+        Verdict::Report(Word::Ok | Word::Ok2 | Word::Ok3) => DeliveryStatus::Delivered,
+        Verdict::Report(Word::Error | Word::Error2) => DeliveryStatus::Failed,
+        Verdict::Report(_) | Verdict::Unreported => DeliveryStatus::Deferred,
+        Verdict::Expired => DeliveryStatus::Expired,
+        Verdict::Deleted => DeliveryStatus::Deleted,
+        Verdict::Rerouted => DeliveryStatus::Rerouted,
+        Verdict::FinishedElsewhere => match tag() {
+            Some(Tag::Failed) => DeliveryStatus::Failed,
+            _ => DeliveryStatus::Delivered,
         },
     }
 }
@@ -181,9 +183,9 @@ fn word(verdict: Verdict) -> Option<&'static str> {
 /// Status code from the notary data, else from the text of the report.
 ///
 /// Of the notary data it takes the status field, or the answer of the remote system.
-fn code<'t>(status: Status, notary: &'t [u8], text: &'t [u8]) -> Option<&'t str> {
+fn code<'t>(status: DeliveryStatus, notary: &'t [u8], text: &'t [u8]) -> Option<&'t str> {
     let classes: &[u8] = match status {
-        Status::Delivered => b"2",
+        DeliveryStatus::Delivered => b"2",
         _ => b"45",
     };
     let fields = notary.split(|byte| *byte == NOTARY_SEPARATOR).skip(2).take(2);
@@ -274,7 +276,7 @@ pub(super) mod tests {
         "#]],
         );
         let found = StatusRecord {
-            verdict: Verdict::Found,
+            verdict: Verdict::FinishedElsewhere,
             attempt: None,
             notary: Box::default(),
             text: b"found".as_slice().into(),
@@ -291,7 +293,7 @@ pub(super) mod tests {
     #[test]
     fn status_line_without_agent_report_has_no_report_word() {
         let record = StatusRecord {
-            verdict: Verdict::Silence,
+            verdict: Verdict::Unreported,
             notary: Box::default(),
             text: b"it died\r\x1b".as_slice().into(),
             ..record(&[BOB])
@@ -309,18 +311,18 @@ pub(super) mod tests {
         let lines = lines(b"", record(&[BOB, 3]));
         assert_eq!(lines.lines().count(), 2);
         for line in lines.lines() {
-            let entry: Entry<'_> = serde_json::from_str(line).expect("a line");
+            let entry: StatusLine<'_> = serde_json::from_str(line).expect("a line");
             assert_eq!((entry.recipient, entry.sender, entry.message_id), (None, None, None));
-            assert_eq!(entry.status, Status::Delivered);
+            assert_eq!(entry.status, DeliveryStatus::Delivered);
         }
     }
 
     #[test]
     fn status_code_matches_class_of_status() {
         let notary = b"a\x01delayed\x01\x01smtp; 450 4.7.1 later\x01";
-        assert_eq!(code(Status::Deferred, notary, b"5.0.0"), Some("4.7.1"));
-        assert_eq!(code(Status::Delivered, notary, b"2.0.0 queued"), Some("2.0.0"));
-        assert_eq!(code(Status::Failed, b"", b"550 5.1.1 no"), Some("5.1.1"));
-        assert_eq!(code(Status::Failed, b"", b"no"), None);
+        assert_eq!(code(DeliveryStatus::Deferred, notary, b"5.0.0"), Some("4.7.1"));
+        assert_eq!(code(DeliveryStatus::Delivered, notary, b"2.0.0 queued"), Some("2.0.0"));
+        assert_eq!(code(DeliveryStatus::Failed, b"", b"550 5.1.1 no"), Some("5.1.1"));
+        assert_eq!(code(DeliveryStatus::Failed, b"", b"no"), None);
     }
 }

@@ -7,7 +7,7 @@ use std::collections::{HashMap, VecDeque};
 use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
-use zsched_format::control_file::diagnostic::Diagnostic;
+use zsched_format::control_file::diagnostic::DiagnosticRecord;
 use zsched_format::control_file::{self, ControlFile, Tag};
 use zsched_format::time::Timestamp;
 use zsched_spool::{Spool, SpoolName};
@@ -114,7 +114,7 @@ impl Known {
             };
             for line in text[..end].split(|byte| *byte == b'\n') {
                 let value = line.strip_prefix(b"d").and_then(|rest| rest.get(1..));
-                if let Some(diagnostic) = value.and_then(Diagnostic::parse) {
+                if let Some(diagnostic) = value.and_then(DiagnosticRecord::parse) {
                     self.notes.insert(diagnostic.recipient, diagnostic.notary.into());
                 }
             }
@@ -139,7 +139,7 @@ fn open(spool: &Spool, name: &SpoolName) -> io::Result<File> {
 fn read(spool: &Spool, name: &SpoolName) -> io::Result<ControlFile> {
     let mut file = open(spool, name)?;
     let size = file.metadata()?.len();
-    let text = control_file::contents(&mut file, size)?;
+    let text = control_file::read_all(&mut file, size)?;
     control_file::parse(text).map_err(io::Error::other)
 }
 

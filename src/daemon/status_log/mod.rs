@@ -30,7 +30,7 @@ use std::sync::mpsc::{Sender, channel};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 use zsched_core::{Attempt, StatusRecord, Verdict};
-use zsched_format::agent_protocol::Status;
+use zsched_format::agent_protocol::ReportStatus;
 use zsched_format::time::Timestamp;
 use zsched_spool::SpoolName;
 
@@ -113,7 +113,8 @@ impl StatusRequest {
 
     /// Returns true if the agent has written the notary data into the control file.
     fn has_note_on_disk(&self) -> bool {
-        let by_agent = matches!(self.verdict, Verdict::Report(Status::Ok2 | Status::Error2));
+        let by_agent =
+            matches!(self.verdict, Verdict::Report(ReportStatus::Ok2 | ReportStatus::Error2));
         by_agent && self.notary.is_empty()
     }
 }

@@ -1,10 +1,12 @@
 //! Composes a control file as a router does.
 
 use super::Span;
+use std::error::Error;
+use std::fmt;
 
 /// The contents of a new message's control file.
 #[derive(Clone, Debug, Default)]
-pub struct Draft {
+pub struct ControlFileDraft {
     /// Name of both files: by custom the inode number of the message file.
     pub name: String,
     /// Offset of the body in the message file, in bytes.
@@ -29,15 +31,26 @@ pub struct Group {
 }
 
 /// Error for a draft whose values would break the lines of the file.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Unwritable {
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ComposeError {
     /// The value contains a line feed, carriage return or NUL.
-    #[error("the {0} has a line end or NUL in it")]
     Field(&'static str),
     /// The header block would end too early, or not at all.
-    #[error("the headers have an empty line, or do not end with a line end")]
     Headers,
 }
+
+impl fmt::Display for ComposeError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            ComposeError::Field(what) => write!(f, "the {what} has a line end or NUL in it"),
+            ComposeError::Headers => {
+                f.write_str("the headers have an empty line, or do not end with a line end")
+            }
+        }
+    }
+}
+
+impl Error for ComposeError {}
 
 /// A recipient and its DSN parameters.
 #[derive(Clone, Debug, Default)]
@@ -67,11 +80,11 @@ impl Address {
         Address { channel: channel.into(), host: host.into(), user: user.into(), privilege }
     }
 
-    fn write_to(&self, out: &mut Vec<u8>) -> Result<(), Unwritable> {
+    fn write_to(&self, out: &mut Vec<u8>) -> Result<(), ComposeError> {
         for (what, word) in
             [("channel", &self.channel), ("host", &self.host), ("address", &self.user)]
         {
-            push_word(out, one_line(what, word)?);
+            push_word(out, check_one_line(what, word)?);
             out.push(b' ');
         }
         out.extend_from_slice(self.privilege.to_string().as_bytes());
@@ -79,15 +92,15 @@ impl Address {
     }
 }
 
-impl Draft {
+impl ControlFileDraft {
     /// The text of the control file: the format line, then the groups.
     ///
     /// Returns an error if a value would add lines to the file.
-    pub fn to_text(&self) -> Result<Vec<u8>, Unwritable> {
+    pub fn to_text(&self) -> Result<Vec<u8>, ComposeError> {
         let mut out = b"@ 0x00000007\n".to_vec();
-        push_line(&mut out, "i ", one_line("name", &self.name)?);
+        push_line(&mut out, "i ", check_one_line("name", &self.name)?);
         push_line(&mut out, "o ", &self.body_offset.to_string());
-        push_line(&mut out, "l ", one_line("log id", &self.log_id)?);
+        push_line(&mut out, "l ", check_one_line("log id", &self.log_id)?);
         if let Some(priority) = self.priority {
             push_line(&mut out, "p ", &priority.to_string());
         }
@@ -99,7 +112,7 @@ impl Draft {
 }
 
 impl Group {
-    fn write_to(&self, out: &mut Vec<u8>) -> Result<(), Unwritable> {
+    fn write_to(&self, out: &mut Vec<u8>) -> Result<(), ComposeError> {
         out.extend_from_slice(b"s ");
         self.sender.write_to(out)?;
         out.push(b'\n');
@@ -108,11 +121,11 @@ impl Group {
             recipient.address.write_to(out)?;
             out.push(b'\n');
             if !recipient.notify.is_empty() {
-                push_line(out, "N ", one_line("notification wish", &recipient.notify)?);
+                push_line(out, "N ", check_one_line("notification wish", &recipient.notify)?);
             }
         }
         push_line(out, "m", "");
-        out.extend_from_slice(block(&self.headers)?);
+        out.extend_from_slice(check_headers(&self.headers)?);
         out.push(b'\n');
         Ok(())
     }
@@ -125,15 +138,15 @@ fn push_line(out: &mut Vec<u8>, start: &str, value: &str) {
 }
 
 /// Checks that the text is one line. CR is not a line end here, but is one for agents and reports.
-fn one_line<'a>(what: &'static str, text: &'a str) -> Result<&'a str, Unwritable> {
-    if text.contains(['\n', '\r', '\0']) { Err(Unwritable::Field(what)) } else { Ok(text) }
+fn check_one_line<'a>(what: &'static str, text: &'a str) -> Result<&'a str, ComposeError> {
+    if text.contains(['\n', '\r', '\0']) { Err(ComposeError::Field(what)) } else { Ok(text) }
 }
 
 /// Checks that the headers end where the block ends.
-fn block(headers: &[u8]) -> Result<&[u8], Unwritable> {
+fn check_headers(headers: &[u8]) -> Result<&[u8], ComposeError> {
     let is_whole = headers.is_empty() || headers.ends_with(b"\n");
     let goes_on = !headers.starts_with(b"\n") && memchr::memmem::find(headers, b"\n\n").is_none();
-    if is_whole && goes_on { Ok(headers) } else { Err(Unwritable::Headers) }
+    if is_whole && goes_on { Ok(headers) } else { Err(ComposeError::Headers) }
 }
 
 /// Quotes a word that would not be parsed as one word.
@@ -167,12 +180,12 @@ mod tests {
     use crate::control_file::parse;
     use proptest::prelude::*;
 
-    fn draft(users: &[String]) -> Draft {
+    fn draft(users: &[String]) -> ControlFileDraft {
         let recipient = |user: &String| Recipient {
             address: Address::new("smtp", "mx.example", user, 65534),
             notify: String::from("NOTIFY=NEVER"),
         };
-        Draft {
+        ControlFileDraft {
             name: "4711".into(),
             body_offset: 212,
             priority: None,
@@ -202,7 +215,7 @@ mod tests {
         .assert_eq(&text(&draft(&["bob@y".into()])));
     }
 
-    fn text(draft: &Draft) -> String {
+    fn text(draft: &ControlFileDraft) -> String {
         String::from_utf8(draft.to_text().expect("written")).expect("text")
     }
 
@@ -212,14 +225,14 @@ mod tests {
     fn values_with_line_ends_are_refused() {
         const LINES: &str = "a@b\n\nr           prog - \"|touch /tmp/x\" 0\nm";
         let good = draft(&["bob@y".into()]);
-        let refused = |change: fn(&mut Draft, String)| {
+        let refused = |change: fn(&mut ControlFileDraft, String)| {
             [LINES, "a\nb", "a\n", "a\rb", "a\0b"].map(|evil| {
                 let mut draft = good.clone();
                 change(&mut draft, evil.to_string());
                 draft.to_text().expect_err(evil)
             })
         };
-        let all = |what| [Unwritable::Field(what); 5];
+        let all = |what| [ComposeError::Field(what); 5];
         assert_eq!(refused(|draft, evil| draft.name = evil), all("name"));
         assert_eq!(refused(|draft, evil| draft.log_id = evil), all("log id"));
         assert_eq!(refused(|draft, evil| draft.groups[0].sender.user = evil), all("address"));
@@ -232,7 +245,7 @@ mod tests {
         for (what, change) in of_recipient {
             let mut draft = good.clone();
             change(&mut draft.groups[0].recipients[0], LINES.to_string());
-            assert_eq!(draft.to_text(), Err(Unwritable::Field(what)));
+            assert_eq!(draft.to_text(), Err(ComposeError::Field(what)));
         }
     }
 

@@ -7,17 +7,17 @@ use std::io::{self, ErrorKind, Read};
 ///
 /// A million recipients with their `N` lines need about half of it. A limit is needed since a
 /// sparse file can have any size.
-pub const LARGEST: u64 = 256 << 20;
+pub const MAX_CONTROL_FILE_SIZE: u64 = 256 << 20;
 
 /// Maximum size of a file that programs read as a whole for a query, in bytes.
-pub const LARGE: u64 = 8 << 20;
+pub const MAX_QUERY_SIZE: u64 = 8 << 20;
 
 /// Reads all of a file that had this `size` a moment ago.
 ///
-/// A file beyond [`LARGEST`] is not read; the error is then [`ErrorKind::FileTooLarge`].
-pub fn contents(file: &mut File, size: u64) -> io::Result<Vec<u8>> {
+/// A file beyond [`MAX_CONTROL_FILE_SIZE`] is not read; the error is then [`ErrorKind::FileTooLarge`].
+pub fn read_all(file: &mut File, size: u64) -> io::Result<Vec<u8>> {
     let size = usize::try_from(size).map_err(|_| ErrorKind::FileTooLarge)?;
-    if size as u64 > LARGEST {
+    if size as u64 > MAX_CONTROL_FILE_SIZE {
         return Err(ErrorKind::FileTooLarge.into());
     }
     // One byte more than expected: if it remains unused, the end has been reached.
@@ -34,9 +34,13 @@ pub fn contents(file: &mut File, size: u64) -> io::Result<Vec<u8>> {
     let has_grown = count == text.len();
     text.truncate(count);
     if has_grown {
-        file.take(LARGEST - size as u64).read_to_end(&mut text)?;
+        file.take(MAX_CONTROL_FILE_SIZE - size as u64).read_to_end(&mut text)?;
     }
-    if text.len() as u64 > LARGEST { Err(ErrorKind::FileTooLarge.into()) } else { Ok(text) }
+    if text.len() as u64 > MAX_CONTROL_FILE_SIZE {
+        Err(ErrorKind::FileTooLarge.into())
+    } else {
+        Ok(text)
+    }
 }
 
 #[cfg(test)]
@@ -54,15 +58,15 @@ mod tests {
     #[test]
     fn contents_reads_whole_file_of_wrong_expected_size() {
         for size in [0, 3, 6, 7, 100] {
-            assert_eq!(contents(&mut file(b"i 4711"), size).expect("read"), b"i 4711", "{size}");
+            assert_eq!(read_all(&mut file(b"i 4711"), size).expect("read"), b"i 4711", "{size}");
         }
     }
 
     #[test]
     fn contents_of_too_large_file_is_refused() {
         let mut sparse = file(b"i 4711\n");
-        for size in [LARGEST + 1, 15 << 40, u64::MAX] {
-            let refused = contents(&mut sparse, size);
+        for size in [MAX_CONTROL_FILE_SIZE + 1, 15 << 40, u64::MAX] {
+            let refused = read_all(&mut sparse, size);
             assert_eq!(refused.expect_err("too large").kind(), ErrorKind::FileTooLarge);
         }
     }
@@ -70,8 +74,8 @@ mod tests {
     #[test]
     fn contents_of_file_growing_beyond_limit_is_refused() {
         let mut growing = file(b"i 4711\n");
-        growing.set_len(LARGEST + 1).expect("a sparse file");
-        let refused = contents(&mut growing, 7).expect_err("too large");
+        growing.set_len(MAX_CONTROL_FILE_SIZE + 1).expect("a sparse file");
+        let refused = read_all(&mut growing, 7).expect_err("too large");
         assert_eq!(refused.kind(), ErrorKind::FileTooLarge);
     }
 }

@@ -25,7 +25,7 @@ pub const ADDRESS_OF_RECIPIENT: u8 = 0x03;
 
 /// A `d` line.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Diagnostic<'a> {
+pub struct DiagnosticRecord<'a> {
     /// Offset of the recipient's `r` line.
     pub recipient: u32,
     /// Offset of the first byte of the recipient's headers.
@@ -43,7 +43,7 @@ pub struct Diagnostic<'a> {
     pub message: &'a [u8],
 }
 
-impl<'a> Diagnostic<'a> {
+impl<'a> DiagnosticRecord<'a> {
     /// Appends the line to `out`, in the form of the control file.
     pub fn write_to(&self, out: &mut Vec<u8>) {
         let or_minus_one = |offset: Option<u32>| offset.map_or(-1, i64::from);
@@ -66,7 +66,7 @@ impl<'a> Diagnostic<'a> {
     /// Parses the value of a `d` line: the text after id and tag.
     ///
     /// Returns `None` for a malformed line, such as one that a crash has cut short.
-    pub fn parse(value: &'a [u8]) -> Option<Diagnostic<'a>> {
+    pub fn parse(value: &'a [u8]) -> Option<DiagnosticRecord<'a>> {
         diagnostic(value).ok().map(|(_, diagnostic)| diagnostic)
     }
 }
@@ -76,7 +76,7 @@ fn one_line(byte: u8) -> u8 {
     if byte == b'\n' { b'\r' } else { byte }
 }
 
-fn diagnostic(input: &[u8]) -> IResult<&[u8], Diagnostic<'_>> {
+fn diagnostic(input: &[u8]) -> IResult<&[u8], DiagnosticRecord<'_>> {
     let (input, recipient) = terminated(number, char(':')).parse(input)?;
     let (input, headers) = terminated(number, char(':')).parse(input)?;
     let (input, notify) = terminated(number, char(':')).parse(input)?;
@@ -91,7 +91,7 @@ fn diagnostic(input: &[u8]) -> IResult<&[u8], Diagnostic<'_>> {
     let Some(recipient) = offset(recipient) else {
         return Err(nom::Err::Error(nom::error::Error::new(input, nom::error::ErrorKind::Digit)));
     };
-    let diagnostic = Diagnostic {
+    let diagnostic = DiagnosticRecord {
         recipient,
         headers: offset(headers),
         notify: offset(notify),
@@ -118,7 +118,7 @@ mod tests {
     fn recorded_line_is_parsed_and_written_unchanged() {
         let line =
             b"131:165:-1::1795259643\t\x03\x01failed\x015.4.7 (x)\x01smtp; 500 (y)\x01\t\rexpired";
-        let diagnostic = Diagnostic::parse(line).expect("a recorded line");
+        let diagnostic = DiagnosticRecord::parse(line).expect("a recorded line");
         assert_eq!((diagnostic.recipient, diagnostic.headers), (131, Some(165)));
         assert_eq!((diagnostic.notify, diagnostic.time), (None, 1_795_259_643));
         assert_eq!(diagnostic.notary, b"\x03\x01failed\x015.4.7 (x)\x01smtp; 500 (y)\x01");
@@ -130,8 +130,11 @@ mod tests {
 
     #[test]
     fn empty_notary_and_extra_fields_are_accepted() {
-        assert_eq!(Diagnostic::parse(b"1:2:3::4\t\t").map(|d| d.notary.len()), Some(0));
-        assert_eq!(Diagnostic::parse(b"1:2:3:9:4:5:6\ta\tb").map(|d| d.message), Some(&b"b"[..]));
+        assert_eq!(DiagnosticRecord::parse(b"1:2:3::4\t\t").map(|d| d.notary.len()), Some(0));
+        assert_eq!(
+            DiagnosticRecord::parse(b"1:2:3:9:4:5:6\ta\tb").map(|d| d.message),
+            Some(&b"b"[..])
+        );
     }
 
     #[test]
@@ -139,7 +142,7 @@ mod tests {
         for line in
             ["", "1", "1:2:3", "1:2:3::4", "1:2:3::4\tnotary", "-1:2:3::4\t\t", "x:1:2::3\t\t"]
         {
-            assert_eq!(Diagnostic::parse(line.as_bytes()), None, "{line}");
+            assert_eq!(DiagnosticRecord::parse(line.as_bytes()), None, "{line}");
         }
     }
 
@@ -149,13 +152,13 @@ mod tests {
             recipient: u32, headers: Option<u32>, time: i64,
             notary: Vec<u8>, message: Vec<u8>,
         ) {
-            let diagnostic = Diagnostic {
+            let diagnostic = DiagnosticRecord {
                 recipient, headers, notify: None, time, notary: &notary, message: &message,
             };
             let mut line = Vec::new();
             diagnostic.write_to(&mut line);
             prop_assert_eq!(line.iter().filter(|&&byte| byte == b'\n').count(), 1);
-            let read = Diagnostic::parse(&line[2..line.len() - 1]).expect("our own line");
+            let read = DiagnosticRecord::parse(&line[2..line.len() - 1]).expect("our own line");
             prop_assert_eq!((read.recipient, read.headers, read.time), (recipient, headers, time));
             prop_assert_eq!(read.message.len(), message.len());
         }

@@ -43,7 +43,7 @@ pub fn change_tag(
     if !has_pid_column(old[1]) {
         return Ok(true);
     }
-    let field = if new == Tag::Locked { PidField::of(pid) } else { PidField::BLANK };
+    let field = if new == Tag::Locked { PidField::from_pid(pid) } else { PidField::BLANK };
     let mut bytes = [new.byte(); 1 + PidField::WIDTH];
     bytes[1..].copy_from_slice(&field.0);
     file.write_all_at(&bytes, position)?;
@@ -67,7 +67,11 @@ pub fn set_tag(file: &impl FileExt, offset: u32, tag: Tag) -> io::Result<()> {
 /// `owner` is the content of the pid column, if there is one, when the process was found to be
 /// dead. If the line has changed since, the process finished the recipient before it died. Then
 /// nothing is written, and the present tag is returned.
-pub fn unlock(file: &impl FileExt, offset: u32, owner: Option<PidField>) -> io::Result<Tag> {
+pub fn clear_dead_lock(
+    file: &impl FileExt,
+    offset: u32,
+    owner: Option<PidField>,
+) -> io::Result<Tag> {
     let mut lock = vec![Tag::Locked.byte()];
     lock.extend(owner.iter().flat_map(|field| field.0));
     let position = u64::from(offset) + 1;
@@ -87,7 +91,7 @@ pub fn unlock(file: &impl FileExt, offset: u32, owner: Option<PidField>) -> io::
 /// `was` and `lock` are the tag and the pid column at the time of reading. If the line has changed
 /// since, by another process, nothing is written and the present tag is returned. Without a pid
 /// column only the tag is written.
-pub fn finish(
+pub fn write_final_tag(
     file: &impl FileExt,
     offset: u32,
     was: Tag,
@@ -136,9 +140,9 @@ fn append_and_sync(
     let mut file = OpenOptions::new().read(true).append(true).open(path)?;
     // Programs of zsched append only while holding this lock, so the truncation removes nothing of
     // theirs. Closing the file releases it.
-    hold_briefly(&file);
+    try_lock_file(&file);
     let length = file.metadata()?.len();
-    let lines = after_whole_line(&file, length, lines)?;
+    let lines = on_new_line(&file, length, lines)?;
     let written = file.write(&lines);
     let appended = *written.as_ref().unwrap_or(&0);
     let result = match written {
@@ -155,8 +159,8 @@ fn append_and_sync(
 /// Number of attempts to lock a control file, and the pause between them.
 ///
 /// Other processes hold the lock only while they write a few lines.
-const LOCKING_TRIES: u32 = 50;
-const LOCKING_PAUSE: Duration = Duration::from_millis(2);
+const MAX_LOCK_ATTEMPTS: u32 = 50;
+const LOCK_RETRY_PAUSE: Duration = Duration::from_millis(2);
 
 /// Takes the lock (`flock`) of a control file.
 ///
@@ -164,11 +168,11 @@ const LOCKING_PAUSE: Duration = Duration::from_millis(2);
 ///
 /// Returns false if it cannot be had. A process that keeps it for long has been stopped, and some
 /// file systems have no locks. Neither may keep other processes from their work.
-pub fn hold_briefly(file: &File) -> bool {
-    for _ in 0..LOCKING_TRIES {
+pub fn try_lock_file(file: &File) -> bool {
+    for _ in 0..MAX_LOCK_ATTEMPTS {
         match file.try_lock() {
             Ok(()) => return true,
-            Err(TryLockError::WouldBlock) => thread::sleep(LOCKING_PAUSE),
+            Err(TryLockError::WouldBlock) => thread::sleep(LOCK_RETRY_PAUSE),
             Err(TryLockError::Error(_)) => return false,
         }
     }
@@ -178,7 +182,7 @@ pub fn hold_briefly(file: &File) -> bool {
 /// Puts a line end before the lines, if the last line is incomplete.
 ///
 /// A crash may have cut it short.
-pub fn after_whole_line(file: &impl FileExt, length: u64, lines: &[u8]) -> io::Result<Vec<u8>> {
+pub fn on_new_line(file: &impl FileExt, length: u64, lines: &[u8]) -> io::Result<Vec<u8>> {
     let mut last = [b'\n'];
     if length > 0 {
         file.read_exact_at(&mut last, length - 1)?;
@@ -259,7 +263,7 @@ mod tests {
             let path = folder.path().join("1");
             fs::write(&path, found).expect("write");
             let file = OpenOptions::new().read(true).write(true).open(&path).expect("open");
-            assert_eq!(unlock(&file, 4, owner).expect("unlocked"), tag, "{found}");
+            assert_eq!(clear_dead_lock(&file, 4, owner).expect("unlocked"), tag, "{found}");
             assert_eq!(fs::read_to_string(&path).expect("read"), left);
         }
     }

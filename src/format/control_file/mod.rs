@@ -32,13 +32,16 @@ mod parse;
 mod quad;
 mod tag;
 
-pub use contents::{LARGE, LARGEST, contents};
+pub use contents::{MAX_CONTROL_FILE_SIZE, MAX_QUERY_SIZE, read_all};
 pub use message_id::message_id;
 pub use parse::{parse, parse_part};
 pub use quad::Quad;
 pub use tag::{PidField, Tag};
 
+#[cfg(feature = "serde")]
 use serde::{Deserialize, Serialize};
+use std::error::Error;
+use std::fmt;
 
 /// Bits of the `@` line: the columns that recipient lines have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -86,7 +89,7 @@ pub struct ControlFile {
     /// `x`: older messages that this one supersedes.
     pub obsoletes: Vec<Span>,
     /// `T`: hosts whose threads are to be started (ETRN).
-    pub turns: Vec<Span>,
+    pub etrn_hosts: Vec<Span>,
     /// `s` lines, in file order.
     pub senders: Vec<Sender>,
     /// `r` lines, in file order, with any tag.
@@ -94,13 +97,13 @@ pub struct ControlFile {
     /// `m` blocks, in file order.
     pub headers: Vec<HeaderBlock>,
     /// Offset of an `m` or `M` block that no empty line ends.
-    pub block_without_end: Option<u32>,
+    pub unterminated_block: Option<u32>,
     /// `d` lines, in file order.
     pub diagnostics: Vec<DiagnosticLine>,
     /// Lines that cannot be delivered, but must not be lost.
     ///
     /// They are `X` alternatives, malformed recipients, and recipients with an unknown tag.
-    pub undeliverable: Vec<ControlFileError>,
+    pub undeliverable_lines: Vec<ControlFileError>,
 }
 
 /// An `s` line.
@@ -161,8 +164,8 @@ pub struct DiagnosticLine {
 }
 
 /// An error in a control file, and its position.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error, Serialize, Deserialize)]
-#[error("offset {offset}: {reason}")]
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(Serialize, Deserialize))]
 pub struct ControlFileError {
     /// Offset of the line, in bytes.
     pub offset: usize,
@@ -171,6 +174,14 @@ pub struct ControlFileError {
     /// True for an `@` line with unknown format bits: a newer program wrote it.
     pub unknown_format: bool,
 }
+
+impl fmt::Display for ControlFileError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "offset {}: {}", self.offset, self.reason)
+    }
+}
+
+impl Error for ControlFileError {}
 
 impl ControlFileError {
     /// Creates an error at an offset.

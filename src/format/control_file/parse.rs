@@ -9,7 +9,7 @@ use memchr::{memchr, memmem};
 use nom::Offset;
 
 /// Width of the reserved column after the pid column, in bytes.
-const DELAY_COLUMN: usize = 4;
+const DELAY_COLUMN_WIDTH: usize = 4;
 /// The `@` bits that are supported: pid column, delay column, `M` blocks.
 const KNOWN_FORMAT_BITS: u64 = 0b111;
 
@@ -61,7 +61,7 @@ pub fn parse_part(text: Vec<u8>) -> Result<ControlFile, ControlFileError> {
     while let Some(line) = reader.next_line() {
         reader.take_field(line)?;
     }
-    for turn in &mut reader.file.turns {
+    for turn in &mut reader.file.etrn_hosts {
         *turn = narrow_to_first_word(&reader.file.text, *turn);
     }
     match reader.file.name {
@@ -85,7 +85,7 @@ struct Reader {
 ///
 /// Agents read job lines into buffers of little more than a thousand bytes, and treat a longer line
 /// as two jobs.
-const LONGEST_HOST: usize = 900;
+const MAX_HOST_LEN: usize = 900;
 
 impl Reader {
     fn new(text: Vec<u8>) -> Reader {
@@ -101,13 +101,13 @@ impl Reader {
                 return_mode: None,
                 priority: None,
                 obsoletes: Vec::new(),
-                turns: Vec::new(),
+                etrn_hosts: Vec::new(),
                 senders: Vec::new(),
                 recipients: Vec::new(),
                 headers: Vec::new(),
-                block_without_end: None,
+                unterminated_block: None,
                 diagnostics: Vec::new(),
-                undeliverable: Vec::new(),
+                undeliverable_lines: Vec::new(),
             },
             position: 0,
             format: None,
@@ -125,7 +125,7 @@ impl Reader {
             let end = block.map_or(text.len(), |at| at + 1);
             self.position = block.map_or(text.len(), |at| at + 2);
             if block.is_none() {
-                self.file.block_without_end = Some(offset as u32);
+                self.file.unterminated_block = Some(offset as u32);
             }
             return Some(Line { id, tag: b'\n', offset, end });
         }
@@ -152,10 +152,10 @@ impl Reader {
             b'R' => self.file.return_mode = Some(line.value()),
             b'p' => self.take_priority(line),
             b'x' => self.file.obsoletes.push(line.value()),
-            b'T' => self.file.turns.push(line.value()),
+            b'T' => self.file.etrn_hosts.push(line.value()),
             b's' => return self.take_sender(line),
             b'N' => self.take_notify(line),
-            b'X' => self.file.undeliverable.push(error(line.offset, "an X line")),
+            b'X' => self.file.undeliverable_lines.push(error(line.offset, "an X line")),
             _ => {}
         }
         Ok(())
@@ -215,7 +215,7 @@ impl Reader {
                 self.last_recipient = Some(self.file.recipients.len());
                 self.file.recipients.push(recipient);
             }
-            Err(error) => self.file.undeliverable.push(error),
+            Err(error) => self.file.undeliverable_lines.push(error),
         }
     }
 
@@ -235,10 +235,10 @@ impl Reader {
             lock = Some(PidField(bytes.ok_or_else(|| error(line.offset, "recipient cut short"))?));
         }
         if format.delay_column {
-            quad_from += DELAY_COLUMN;
+            quad_from += DELAY_COLUMN_WIDTH;
         }
         let quad = self.quad(line, quad_from, "recipient")?;
-        if self.file.get(quad.host).len() > LONGEST_HOST {
+        if self.file.get(quad.host).len() > MAX_HOST_LEN {
             return Err(error(line.offset, "recipient has a host that is too long for a job line"));
         }
         Ok(Recipient {
@@ -297,10 +297,10 @@ impl Reader {
     }
 
     fn finish(mut self) -> Result<ControlFile, ControlFileError> {
-        for turn in &mut self.file.turns {
+        for turn in &mut self.file.etrn_hosts {
             *turn = narrow_to_first_word(&self.file.text, *turn);
         }
-        let only_turns = !self.file.turns.is_empty() && self.file.recipients.is_empty();
+        let only_turns = !self.file.etrn_hosts.is_empty() && self.file.recipients.is_empty();
         if only_turns && self.file.name.is_none() {
             return Ok(self.file);
         }
@@ -308,7 +308,7 @@ impl Reader {
             return Err(error(0, "no i line"));
         }
         if self.file.recipients.is_empty() && !only_turns {
-            let first = self.file.undeliverable.into_iter().next();
+            let first = self.file.undeliverable_lines.into_iter().next();
             return Err(first.unwrap_or_else(|| error(0, "no recipient")));
         }
         Ok(self.file)

@@ -53,7 +53,7 @@ impl PidField {
     ///
     /// Ids above 999,999 lose their last digits: the original prints them with `%6d` and keeps six
     /// bytes.
-    pub fn of(pid: u32) -> PidField {
+    pub fn from_pid(pid: u32) -> PidField {
         let digits = format!("{pid:6}");
         let mut field = [b' '; PidField::WIDTH];
         field.copy_from_slice(&digits.as_bytes()[..PidField::WIDTH]);
@@ -77,11 +77,11 @@ mod tests {
 
     #[test]
     fn pid_field_is_right_aligned_and_cut_at_six_digits() {
-        assert_eq!(&PidField::of(31337).0, b" 31337");
-        assert_eq!(PidField::of(31337).pid(), Some(31337));
-        assert!(!PidField::of(31337).may_be_truncated());
-        assert_eq!(&PidField::of(4_194_304).0, b"419430");
-        assert!(PidField::of(4_194_304).may_be_truncated());
+        assert_eq!(&PidField::from_pid(31337).0, b" 31337");
+        assert_eq!(PidField::from_pid(31337).pid(), Some(31337));
+        assert!(!PidField::from_pid(31337).may_be_truncated());
+        assert_eq!(&PidField::from_pid(4_194_304).0, b"419430");
+        assert!(PidField::from_pid(4_194_304).may_be_truncated());
         assert_eq!(PidField::BLANK.pid(), None);
         assert_eq!(PidField(*b"a12345").pid(), None);
     }

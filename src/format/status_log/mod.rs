@@ -20,11 +20,11 @@ use std::borrow::Cow;
 /// Maximum length of a line that a reader must expect, in bytes.
 ///
 /// A line has some texts of 2 kB, each byte of which may need six, and addresses.
-pub const LONGEST_LINE: usize = 256 * 1024;
+pub const MAX_LINE_LEN: usize = 256 * 1024;
 
 /// Line about a recipient.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Entry<'a> {
+pub struct StatusLine<'a> {
     /// Time of the result, RFC 3339 in UTC, with milliseconds.
     #[serde(borrow)]
     pub time: Cow<'a, str>,
@@ -46,7 +46,7 @@ pub struct Entry<'a> {
     /// Pid of the agent that made the attempt.
     pub agent: Option<u32>,
     /// Result for the recipient.
-    pub status: Status,
+    pub status: DeliveryStatus,
     /// Status word of the agent's report.
     pub report: Option<Cow<'a, str>>,
     /// Status code of RFC 3463.
@@ -65,14 +65,14 @@ pub struct Entry<'a> {
     /// Time from the arrival of the message to `time`, in seconds.
     pub delay: f64,
     /// Parts of `delay`.
-    pub delays: Delays,
+    pub delays: StatusDelays,
 }
 
-impl Entry<'_> {
+impl StatusLine<'_> {
     /// Copies borrowed texts.
-    pub fn into_owned(self) -> Entry<'static> {
+    pub fn into_owned(self) -> StatusLine<'static> {
         let own = |text: Cow<'_, str>| Cow::Owned(text.into_owned());
-        Entry {
+        StatusLine {
             time: own(self.time),
             spool_id: own(self.spool_id),
             message_id: self.message_id.map(own),
@@ -94,7 +94,7 @@ impl Entry<'_> {
     }
 
     /// Arrival of the message, in milliseconds since the epoch.
-    pub fn came(&self) -> Option<i64> {
+    pub fn arrived_at(&self) -> Option<i64> {
         let time: jiff::Timestamp = self.time.parse().ok()?;
         Some(time.as_millisecond().saturating_sub((self.delay * 1000.0) as i64))
     }
@@ -102,7 +102,7 @@ impl Entry<'_> {
 
 /// Parts of the delay, in seconds.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Delays {
+pub struct StatusDelays {
     /// From the arrival of the message until it was routed.
     pub router: f64,
     /// From then until this attempt began, or until `time` without an attempt.
@@ -114,7 +114,7 @@ pub struct Delays {
 /// Result for a recipient.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Status {
+pub enum DeliveryStatus {
     /// Delivered. Final.
     Delivered,
     /// Failed for now; it will be tried again.
@@ -129,39 +129,39 @@ pub enum Status {
     Rerouted,
 }
 
-impl Status {
+impl DeliveryStatus {
     /// All results.
-    pub const ALL: [Status; 6] = [
-        Status::Delivered,
-        Status::Deferred,
-        Status::Failed,
-        Status::Expired,
-        Status::Deleted,
-        Status::Rerouted,
+    pub const ALL: [DeliveryStatus; 6] = [
+        DeliveryStatus::Delivered,
+        DeliveryStatus::Deferred,
+        DeliveryStatus::Failed,
+        DeliveryStatus::Expired,
+        DeliveryStatus::Deleted,
+        DeliveryStatus::Rerouted,
     ];
 
     /// Word for the result in the log.
     pub fn word(self) -> &'static str {
         match self {
-            Status::Delivered => "delivered",
-            Status::Deferred => "deferred",
-            Status::Failed => "failed",
-            Status::Expired => "expired",
-            Status::Deleted => "deleted",
-            Status::Rerouted => "rerouted",
+            DeliveryStatus::Delivered => "delivered",
+            DeliveryStatus::Deferred => "deferred",
+            DeliveryStatus::Failed => "failed",
+            DeliveryStatus::Expired => "expired",
+            DeliveryStatus::Deleted => "deleted",
+            DeliveryStatus::Rerouted => "rerouted",
         }
     }
 
     /// Returns true if there will be no more attempts.
     pub fn is_final(self) -> bool {
-        self != Status::Deferred
+        self != DeliveryStatus::Deferred
     }
 }
 
 /// Line in place of lines that could not be written.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Gap<'a> {
-    /// Time at which writing was possible again, as in [`Entry::time`].
+pub struct LostLines<'a> {
+    /// Time at which writing was possible again, as in [`StatusLine::time`].
     #[serde(borrow)]
     pub time: Cow<'a, str>,
     /// Number of missing lines.
@@ -169,7 +169,7 @@ pub struct Gap<'a> {
 }
 
 /// A time in the form of the log: `2026-11-21T10:04:09.852Z`.
-pub fn shown(time: Timestamp) -> String {
+pub fn format_time(time: Timestamp) -> String {
     let nanoseconds = time.subsec_nanoseconds() as i32;
     let instant = jiff::Timestamp::new(time.seconds(), nanoseconds).unwrap_or_default();
     instant.strftime("%Y-%m-%dT%H:%M:%S.%3fZ").to_string()
@@ -187,15 +187,15 @@ mod tests {
     #[test]
     fn times_have_milliseconds() {
         let time = Timestamp::from_parts(1_795_255_449, 852_372_354);
-        assert_eq!(shown(time), "2026-11-21T10:04:09.852Z");
-        assert_eq!(shown(Timestamp::EPOCH), "1970-01-01T00:00:00.000Z");
+        assert_eq!(format_time(time), "2026-11-21T10:04:09.852Z");
+        assert_eq!(format_time(Timestamp::EPOCH), "1970-01-01T00:00:00.000Z");
         let later = Timestamp::from_parts(1_795_255_450, 0);
         assert_eq!((seconds(time, later), seconds(later, time)), (0.147, 0.0));
     }
 
     #[test]
     fn status_words_match_serialized_names() {
-        for status in Status::ALL {
+        for status in DeliveryStatus::ALL {
             let written = serde_json::to_value(status).expect("written");
             assert_eq!(written, status.word());
         }

@@ -1,43 +1,42 @@
 //! Arguments of commands, other than those that select the server.
 
-use super::words::read_span;
+use super::format::{not_a_span, read_span};
 use crate::failure::Failure;
 use clap::{Args, ValueEnum};
 use zsched_mailq_protocol::subject::Subject;
 
 /// Output options.
 #[derive(Args, Clone, Debug, Default)]
-pub struct Display {
-    /// Print what the scheduler sends: JSON, one object a line
+pub struct OutputOptions {
+    /// Print the scheduler's JSON, one object per line
     #[arg(long)]
     pub json: bool,
 
-    /// Show it again and again, every two seconds or as often as is said
+    /// Repeat every two seconds, or at this interval
     #[arg(long, value_name = "SECONDS", num_args = 0..=1, default_missing_value = "2", require_equals = true)]
     pub watch: Option<f64>,
 
-    /// Make no line longer than this
+    /// Maximum line length
     ///
-    /// By default, lines fit the terminal; elsewhere they may have any length.
+    /// By default, lines fit the terminal. Elsewhere their length has no limit.
     #[arg(long, value_name = "COLUMNS")]
     pub width: Option<usize>,
 }
 
 /// Selected part of the queue.
 #[derive(Args, Clone, Debug, Default)]
-pub struct Selection {
+pub struct SelectionArgs {
     /// A destination, such as smtp/mx.test or smtp/*; a host alone; or the id of a message
     ///
-    /// In a destination there may be "*" and whatever else patterns in scheduler.cf have. An id is
-    /// a spool id, or the name of a control file. What scheduler.cf calls a ring is named as
-    /// "ring=smtp/*".
+    /// A destination may contain "*" and the other wildcards of scheduler.cf. An id is a spool id,
+    /// or the name of a control file. A ring of scheduler.cf is named as "ring=smtp/*".
     pub what: Option<String>,
 
-    /// Only messages of this sender; there may be * and ? in it
+    /// Only messages of this sender; * and ? are wildcards
     #[arg(long, value_name = "PATTERN")]
     pub sender: Option<String>,
 
-    /// Only messages for this recipient; there may be * and ? in it
+    /// Only messages for this recipient; * and ? are wildcards
     #[arg(long, value_name = "PATTERN")]
     pub recipient: Option<String>,
 
@@ -48,19 +47,19 @@ pub struct Selection {
 
 /// Options of an order.
 #[derive(Args, Clone, Debug, Default)]
-pub struct Manner {
-    /// Only tell what it would be about
+pub struct OrderOptions {
+    /// Only show what the order would affect
     #[arg(long)]
     pub dry_run: bool,
 
-    /// Do not ask whether that is meant
+    /// Do not ask for confirmation
     ///
-    /// What cannot be undone is asked on a terminal, once it is known how many messages it is
-    /// about.
+    /// On a terminal, an order that cannot be undone has to be confirmed, after the number of
+    /// messages is shown.
     #[arg(long, short = 'y')]
     pub yes: bool,
 
-    /// Print what the scheduler sends: JSON, one object a line
+    /// Print the scheduler's JSON, one object per line
     #[arg(long)]
     pub json: bool,
 }
@@ -88,7 +87,7 @@ impl Sort {
     }
 }
 
-impl Selection {
+impl SelectionArgs {
     /// Returns true if the selection has no condition.
     pub fn is_everything(&self) -> bool {
         self.what.is_none()
@@ -110,9 +109,7 @@ impl Selection {
         {
             if let Some(value) = value {
                 if name == "older" && read_span(value).is_none() {
-                    return Err(Failure::Usage(format!(
-                        "{value} is no span; 90s, 30m, 2h and 5d are"
-                    )));
+                    return Err(Failure::Usage(not_a_span(value)));
                 }
                 words.push(quoted(&format!("{name}={value}")));
             }
@@ -122,7 +119,7 @@ impl Selection {
 }
 
 /// Converts a destination or an id to the form of requests.
-pub fn target(what: &str) -> String {
+pub(super) fn target(what: &str) -> String {
     if ["id=", "ring="].iter().any(|kind| what.starts_with(kind)) {
         return what.to_string();
     }
@@ -136,13 +133,13 @@ pub fn target(what: &str) -> String {
 /// Converts a destination or an id for requests that take either.
 ///
 /// In these, an id has no `id=` before it.
-pub fn subject(what: &str) -> String {
+pub(super) fn subject(what: &str) -> String {
     let target = target(what);
     quoted(target.strip_prefix("id=").unwrap_or(&target))
 }
 
 /// Quotes a word of a request if needed.
-pub fn quoted(word: &str) -> String {
+pub(super) fn quoted(word: &str) -> String {
     let is_plain =
         |character: char| !character.is_whitespace() && character != '"' && character != '\\';
     if !word.is_empty() && word.chars().all(is_plain) {
@@ -178,14 +175,15 @@ mod tests {
             ("id=4711", "id=4711"),
             ("hold/a b", "\"hold/a b\""),
         ] {
-            let selection = Selection { what: Some(what.to_string()), ..Selection::default() };
+            let selection =
+                SelectionArgs { what: Some(what.to_string()), ..SelectionArgs::default() };
             assert_eq!(selection.words().expect(what), [word], "{what}");
         }
         assert_eq!(
             (subject("4711"), subject("SMTP/a")),
             ("4711".to_string(), "smtp/a".to_string())
         );
-        let selection = Selection {
+        let selection = SelectionArgs {
             what: None,
             sender: Some("<>".to_string()),
             recipient: Some("a \"b\\\"@c".to_string()),
@@ -193,8 +191,9 @@ mod tests {
         };
         let expected = ["sender=<>", r#"recipient="a \"b\\\"@c""#, "older=2h"];
         assert_eq!(selection.words().expect("good words"), expected);
-        let selection = Selection { older: Some("soon".to_string()), ..Selection::default() };
+        let selection =
+            SelectionArgs { older: Some("soon".to_string()), ..SelectionArgs::default() };
         assert!(selection.words().is_err());
-        assert!(!selection.is_everything() && Selection::default().is_everything());
+        assert!(!selection.is_everything() && SelectionArgs::default().is_everything());
     }
 }

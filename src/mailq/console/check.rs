@@ -4,13 +4,13 @@
 //! MAILQ WARNING - oldest 2h12m (more than 1h); 312 messages, 401 recipients | messages=312;; ...
 //! ```
 
-use super::arguments::Selection;
+use super::arguments::SelectionArgs;
+use super::client;
+use super::format::{count, not_a_span, read_span, span};
 use super::overview;
-use super::source;
 use super::views::View;
-use super::words::{count, read_span, span};
-use crate::console::model::Thread;
-use crate::dial::Scheduler;
+use crate::connect::dial::Scheduler;
+use crate::console::model::ThreadStatus;
 use crate::failure::Failure;
 use clap::Args;
 use std::time::Duration;
@@ -19,7 +19,7 @@ use zsched_spool::Spool;
 use zsched_spool::orphans::{self, Orphans};
 
 /// Maximum number of destinations that are added up for a selection.
-const MOST_THREADS: usize = 1_000_000;
+const MAX_DESTINATIONS: usize = 1_000_000;
 
 /// Thresholds for warnings.
 #[derive(Args, Clone, Debug, Default)]
@@ -28,7 +28,7 @@ pub struct Thresholds {
     #[arg(long, value_name = "SPAN", value_parser = parse_span)]
     pub warn_age: Option<f64>,
 
-    /// It is critical if the oldest message is older than this
+    /// Report critical if the oldest message is older than this
     #[arg(long, value_name = "SPAN", value_parser = parse_span)]
     pub crit_age: Option<f64>,
 
@@ -36,20 +36,18 @@ pub struct Thresholds {
     #[arg(long, value_name = "NUMBER")]
     pub warn_count: Option<u64>,
 
-    /// It is critical if there are more messages than this
+    /// Report critical if there are more messages than this
     #[arg(long, value_name = "NUMBER")]
     pub crit_count: Option<u64>,
 }
 
 fn parse_span(text: &str) -> Result<f64, String> {
-    read_span(text)
-        .filter(|span| *span >= 0.0)
-        .ok_or_else(|| "it is no span; 90s, 30m, 2h and 5d are".to_string())
+    read_span(text).filter(|span| *span >= 0.0).ok_or_else(|| not_a_span("it"))
 }
 
 /// Result of a check. The numbers are exit statuses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum State {
+pub enum CheckState {
     /// No threshold is exceeded.
     Ok = 0,
     /// A warning threshold is exceeded, or there are orphans.
@@ -72,20 +70,20 @@ pub struct Measures {
     /// Agents; `None` if only part of the queue is measured.
     pub agents: Option<u64>,
     /// Unusual states of the scheduler itself.
-    pub remarks: Vec<&'static str>,
+    pub notices: Vec<&'static str>,
     /// Message files without a control file; none if the spool cannot be read.
     pub orphans: Orphans,
 }
 
 /// Limits of the search for orphans in `queue/`.
-const ORPHAN_LIMITS: orphans::Limits =
-    orphans::Limits { files: 200_000, time: Duration::from_secs(2) };
+const ORPHAN_LIMITS: orphans::OrphanSearchLimits =
+    orphans::OrphanSearchLimits { files: 200_000, time: Duration::from_secs(2) };
 
 /// Finds message files without a control file.
 ///
 /// Returns none if this user may not read the folder.
-pub fn find_orphans(spool: &Spool) -> Orphans {
-    orphans::look(spool, ORPHAN_LIMITS, Timestamp::now()).unwrap_or_default()
+pub(super) fn find_orphans(spool: &Spool) -> Orphans {
+    orphans::find_orphans(spool, ORPHAN_LIMITS, Timestamp::now()).unwrap_or_default()
 }
 
 /// Describes orphans, with the names that are known.
@@ -94,46 +92,54 @@ fn shown(orphans: &Orphans) -> String {
     let more = if names.len() < orphans.count { ", ..." } else { "" };
     let at_least = if orphans.is_cut { "at least " } else { "" };
     let files = count(orphans.count as u64, "message file");
-    format!("{at_least}{files} without control file in queue/ ({}{more})", names.join(", "))
+    format!("{at_least}{files} without a control file in queue/ ({}{more})", names.join(", "))
 }
 
 /// Measures the whole queue, or the selected part of it.
-pub fn measure(scheduler: &mut Scheduler, selection: &Selection) -> Result<Measures, Failure> {
+pub(super) fn measure(
+    scheduler: &mut Scheduler,
+    selection: &SelectionArgs,
+) -> Result<Measures, Failure> {
     if !selection.is_everything() {
         return measure_part(scheduler, selection);
     }
     let summary = match scheduler {
-        Scheduler::Session(session) => match source::one(session, View::Summary.request()?) {
+        Scheduler::Session(session) => match client::fetch_one(session, View::Summary.request()?) {
             Err(Failure::Denied(_)) => overview::ask(scheduler, 0)?.summary,
             other => other?,
         },
         Scheduler::Dump(_) => overview::ask(scheduler, 0)?.summary,
     };
-    let remarks = [
-        (summary.loading, "the spool is still being read"),
-        (summary.draining, "the scheduler is about to end"),
-        (summary.frozen, "no agents are started"),
+    let notices = [
+        (summary.loading, "the spool is being loaded"),
+        (summary.draining, "the scheduler is shutting down"),
+        (summary.frozen, "agent starts are disabled"),
     ];
     Ok(Measures {
         messages: summary.messages,
         recipients: summary.recipients,
         oldest: summary.oldest,
         agents: Some(summary.agents),
-        remarks: remarks.into_iter().filter(|(is_so, _)| *is_so).map(|(_, words)| words).collect(),
+        notices: notices.into_iter().filter(|(is_so, _)| *is_so).map(|(_, words)| words).collect(),
         orphans: Orphans::default(),
     })
 }
 
-fn measure_part(scheduler: &mut Scheduler, selection: &Selection) -> Result<Measures, Failure> {
-    let request = View::Threads(selection.clone(), Default::default(), MOST_THREADS).request()?;
+fn measure_part(scheduler: &mut Scheduler, selection: &SelectionArgs) -> Result<Measures, Failure> {
+    let request =
+        View::Threads(selection.clone(), Default::default(), MAX_DESTINATIONS).request()?;
     let mut measures = Measures::default();
-    source::each(super::views::requests(scheduler)?, request, |thread: Thread| {
-        measures.messages += thread.messages;
-        measures.recipients += thread.recipients;
-        measures.oldest =
-            [measures.oldest, thread.oldest].into_iter().flatten().max_by(f64::total_cmp);
-        Ok(())
-    })?;
+    client::for_each_object(
+        super::views::requests(scheduler)?,
+        request,
+        |thread: ThreadStatus| {
+            measures.messages += thread.messages;
+            measures.recipients += thread.recipients;
+            measures.oldest =
+                [measures.oldest, thread.oldest].into_iter().flatten().max_by(f64::total_cmp);
+            Ok(())
+        },
+    )?;
     Ok(measures)
 }
 
@@ -141,30 +147,30 @@ impl Thresholds {
     /// Compares the measures with the thresholds.
     ///
     /// Returns the state and the output line.
-    pub fn judge(&self, measures: &Measures) -> (State, String) {
-        let mut state = State::Ok;
-        let mut troubles = Vec::new();
+    pub fn evaluate(&self, measures: &Measures) -> (CheckState, String) {
+        let mut state = CheckState::Ok;
+        let mut problems = Vec::new();
         if let Some(age) = measures.oldest {
-            let (verdict, most) = exceeded(age, self.warn_age, self.crit_age);
-            if let Some(most) = most {
-                troubles.push(format!("oldest {} (more than {})", span(age), span(most)));
+            let (verdict, max) = exceeded(age, self.warn_age, self.crit_age);
+            if let Some(max) = max {
+                problems.push(format!("oldest {} (more than {})", span(age), span(max)));
             }
             state = state.max(verdict);
         }
         let limit = |limit: Option<u64>| limit.map(|limit| limit as f64);
         let messages = measures.messages as f64;
-        let (verdict, most) = exceeded(messages, limit(self.warn_count), limit(self.crit_count));
-        if let Some(most) = most {
-            troubles.push(format!("more than {most} messages"));
+        let (verdict, max) = exceeded(messages, limit(self.warn_count), limit(self.crit_count));
+        if let Some(max) = max {
+            problems.push(format!("more than {max} messages"));
         }
         state = state.max(verdict);
         if measures.orphans.count > 0 {
-            troubles.push(shown(&measures.orphans));
-            state = state.max(State::Warning);
+            problems.push(shown(&measures.orphans));
+            state = state.max(CheckState::Warning);
         }
         let mut line = format!("MAILQ {} - ", state.word());
-        if !troubles.is_empty() {
-            line.push_str(&format!("{}; ", troubles.join(", ")));
+        if !problems.is_empty() {
+            line.push_str(&format!("{}; ", problems.join(", ")));
         }
         line.push_str(&format!(
             "{}, {}",
@@ -174,7 +180,7 @@ impl Thresholds {
         if let Some(age) = measures.oldest.filter(|_| measures.messages > 0) {
             line.push_str(&format!(", oldest {}", span(age)));
         }
-        for remark in &measures.remarks {
+        for remark in &measures.notices {
             line.push_str(&format!(", {remark}"));
         }
         (state, format!("{line} | {}", self.performance(measures)))
@@ -202,21 +208,21 @@ impl Thresholds {
 /// Compares a value with two limits.
 ///
 /// Returns the state and the limit that is exceeded.
-fn exceeded(value: f64, warning: Option<f64>, critical: Option<f64>) -> (State, Option<f64>) {
-    match (critical.filter(|most| value > *most), warning.filter(|most| value > *most)) {
-        (Some(most), _) => (State::Critical, Some(most)),
-        (None, Some(most)) => (State::Warning, Some(most)),
-        (None, None) => (State::Ok, None),
+fn exceeded(value: f64, warning: Option<f64>, critical: Option<f64>) -> (CheckState, Option<f64>) {
+    match (critical.filter(|max| value > *max), warning.filter(|max| value > *max)) {
+        (Some(max), _) => (CheckState::Critical, Some(max)),
+        (None, Some(max)) => (CheckState::Warning, Some(max)),
+        (None, None) => (CheckState::Ok, None),
     }
 }
 
-impl State {
+impl CheckState {
     fn word(self) -> &'static str {
         match self {
-            State::Ok => "OK",
-            State::Warning => "WARNING",
-            State::Critical => "CRITICAL",
-            State::Unknown => "UNKNOWN",
+            CheckState::Ok => "OK",
+            CheckState::Warning => "WARNING",
+            CheckState::Critical => "CRITICAL",
+            CheckState::Unknown => "UNKNOWN",
         }
     }
 }
@@ -225,10 +231,10 @@ impl State {
 ///
 /// Without a scheduler no mail moves, which is critical. Any other failure leaves the state of the
 /// queue unknown.
-pub fn of_failure(failure: &Failure) -> (State, String) {
+pub(super) fn of_failure(failure: &Failure) -> (CheckState, String) {
     let state = match failure {
-        Failure::Unavailable(_) => State::Critical,
-        _ => State::Unknown,
+        Failure::Unavailable(_) | Failure::Refused(_) => CheckState::Critical,
+        _ => CheckState::Unknown,
     };
     let words = failure.to_string();
     // The lines after the first are advice.
@@ -255,37 +261,37 @@ mod tests {
             recipients: messages + 1,
             oldest,
             agents: Some(2),
-            remarks: Vec::new(),
+            notices: Vec::new(),
             orphans: Orphans::default(),
         };
         for (measures, state, line) in [
             (
                 measures(0, None),
-                State::Ok,
+                CheckState::Ok,
                 "MAILQ OK - 0 messages, 1 recipient | messages=0;10;100;0 recipients=1;;;0 \
                  oldest=0s;3600;;0 agents=2;;;0",
             ),
             (
                 measures(10, Some(3_600.0)),
-                State::Ok,
+                CheckState::Ok,
                 "MAILQ OK - 10 messages, 11 recipients, oldest 1h | messages=10;10;100;0 \
                  recipients=11;;;0 oldest=3600s;3600;;0 agents=2;;;0",
             ),
             (
                 measures(11, Some(7_925.0)),
-                State::Warning,
+                CheckState::Warning,
                 "MAILQ WARNING - oldest 2h12m (more than 1h), more than 10 messages; 11 messages, \
                  12 recipients, oldest 2h12m | messages=11;10;100;0 recipients=12;;;0 \
                  oldest=7925s;3600;;0 agents=2;;;0",
             ),
             (
                 measures(101, Some(1.0)),
-                State::Critical,
+                CheckState::Critical,
                 "MAILQ CRITICAL - more than 100 messages; 101 messages, 102 recipients, oldest 1s | \
                  messages=101;10;100;0 recipients=102;;;0 oldest=1s;3600;;0 agents=2;;;0",
             ),
         ] {
-            assert_eq!(thresholds.judge(&measures), (state, line.to_string()));
+            assert_eq!(thresholds.evaluate(&measures), (state, line.to_string()));
         }
     }
 
@@ -294,10 +300,10 @@ mod tests {
         let name = |base: &[u8]| SpoolName::new(HashFolder::TOP, base).expect("a name");
         let orphans = Orphans { count: 3, names: vec![name(b"1"), name(b"4711")], is_cut: false };
         let measures = Measures { orphans, ..Measures::default() };
-        let (state, line) = Thresholds::default().judge(&measures);
-        assert_eq!(state, State::Warning);
+        let (state, line) = Thresholds::default().evaluate(&measures);
+        assert_eq!(state, CheckState::Warning);
         let start =
-            "MAILQ WARNING - 3 message files without control file in queue/ (1, 4711, ...); 0 ";
+            "MAILQ WARNING - 3 message files without a control file in queue/ (1, 4711, ...); 0 ";
         assert!(line.starts_with(start), "{line}");
     }
 
@@ -306,9 +312,9 @@ mod tests {
         let gone = Failure::Unavailable("cannot connect | x\nmailq: start it".to_string());
         assert_eq!(
             of_failure(&gone),
-            (State::Critical, "MAILQ CRITICAL - cannot connect / x".into())
+            (CheckState::Critical, "MAILQ CRITICAL - cannot connect / x".into())
         );
-        let odd = Failure::Protocol("no MAILQ".to_string());
-        assert_eq!(of_failure(&odd).0, State::Unknown);
+        let failure = Failure::Protocol("no MAILQ".to_string());
+        assert_eq!(of_failure(&failure).0, CheckState::Unknown);
     }
 }

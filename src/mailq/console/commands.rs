@@ -1,6 +1,6 @@
 //! The commands of the command line.
 
-use super::arguments::{Display, Manner, Selection, Sort};
+use super::arguments::{OrderOptions, OutputOptions, SelectionArgs, Sort};
 use super::check::Thresholds;
 use super::views::View;
 use crate::trace;
@@ -10,172 +10,173 @@ use clap_complete::Shell;
 /// Commands, besides the output of ZMailer's `mailq`.
 #[derive(Subcommand, Clone, Debug)]
 pub enum Command {
-    /// Show on one screen what there is to do, and what is wrong
+    /// Show the queue and its problems on one screen
     ///
-    /// That is what mailq shows on a terminal, too, if it is given no options on what to show.
-    /// Schedulers of the original are understood as well, as far as they tell.
-    Summary(Display),
+    /// It is the default on a terminal, if no option selects other output. ZMailer's schedulers are
+    /// understood, too, as far as they report.
+    Summary(OutputOptions),
     /// List destinations, or messages
     ///
-    /// Without a selection, that is everything.
+    /// Without a selection, it lists everything.
     List {
-        /// List messages, each with each of its destinations
+        /// List messages, one line per destination
         #[arg(long, short = 'm')]
         messages: bool,
-        /// The order of destinations
+        /// Sort order of destinations
         #[arg(long, value_enum, default_value_t)]
         sort: Sort,
-        /// List no more than this
+        /// Maximum number of lines
         #[arg(long, value_name = "NUMBER", default_value_t = 1000)]
         limit: usize,
         /// Selected part of the queue.
         #[command(flatten)]
-        selection: Selection,
+        selection: SelectionArgs,
         /// Output options.
         #[command(flatten)]
-        display: Display,
+        display: OutputOptions,
     },
-    /// Show everything that is known of a message, or of a destination and its messages
+    /// Show all details of a message, or of a destination and its messages
     Show {
         /// A destination, such as smtp/mx.test; a host alone; or the id of a message
         what: String,
         /// Output options.
         #[command(flatten)]
-        display: Display,
+        display: OutputOptions,
     },
-    /// Say why something waits, in sentences
+    /// Explain why something waits
     Why {
         /// A destination, such as smtp/mx.test, or the id of a message
         what: String,
         /// Output options.
         #[command(flatten)]
-        display: Display,
+        display: OutputOptions,
     },
     /// List rings with their agents and limits
-    Rings(Display),
+    Rings(OutputOptions),
     /// List agents
-    Agents(Display),
-    /// List what is on hold, limits that were set, and messages that are to end
-    Orders(Display),
+    Agents(OutputOptions),
+    /// List holds, limits that were set, and messages to be removed
+    Orders(OutputOptions),
     /// Show counters
-    Counters(Display),
-    /// Show the queue all the time, with keys to look into it and to hold and retry
+    Counters(OutputOptions),
+    /// Show the queue live, with keys to explain, hold, release and retry
     Top {
-        /// Look again after so many seconds
+        /// Seconds between refreshes
         #[arg(long, value_name = "SECONDS", default_value_t = 2.0)]
         interval: f64,
     },
-    /// Show what happens, as it happens
+    /// Show events as they happen
     Events {
         /// Selected part of the queue.
         #[command(flatten)]
-        selection: Selection,
-        /// Print what the scheduler sends: JSON, one object a line
+        selection: SelectionArgs,
+        /// Print the scheduler's JSON, one object per line
         #[arg(long)]
         json: bool,
-        /// Make no line longer than this
+        /// Maximum line length
         #[arg(long, value_name = "COLUMNS")]
         width: Option<usize>,
     },
-    /// Tell in one line and an exit status whether somebody has to look
+    /// Check the queue for a monitoring program: one line and an exit status
     ///
-    /// The exit status is 0 if all is well, 1 for a warning, 2 if it is critical or there is no
-    /// scheduler, 3 if nobody knows, as with a command line that cannot be used. The line has
-    /// performance data, as programs that watch systems read it. On the host of the scheduler it
-    /// names message files in queue/ that have had no control file for ten minutes. The first
-    /// 200,000 files are looked at, for two seconds.
-    Check(Check),
-    /// Put something on hold: it is not tried any more until it is released
+    /// The exit status is 0 if no threshold is exceeded, 1 for a warning, 2 if it is critical or no
+    /// scheduler can be reached, 3 if the state is unknown, as with a wrong command line. The line
+    /// has performance data for monitoring programs. On the host of the scheduler it names message
+    /// files in queue/ without a control file for ten minutes. That search ends after 200,000 files
+    /// or two seconds.
+    Check(CheckArgs),
+    /// Put mail on hold: it is not tried until it is released
     ///
-    /// A destination is on hold with all that comes for it. Messages are chosen by an id, --sender,
-    /// --recipient or --older; only those that are there now are put on hold.
+    /// A hold on a destination includes mail that arrives later. Messages are chosen by an id,
+    /// --sender, --recipient or --older; only messages that are in the queue now are held.
     Hold {
         /// Selected part of the queue, and options.
         #[command(flatten)]
-        agreement: Agreement,
-        /// Why, for those who find it on hold
+        args: OrderArgs,
+        /// Reason, shown with the hold
         #[arg(long, value_name = "TEXT")]
         reason: Option<String>,
     },
-    /// Release what is on hold
+    /// Release mail from hold
     ///
-    /// What is named must be what was named to put it on hold; orders lists it.
+    /// The selection must be that of the hold; orders lists holds.
     Release {
         /// Selected part of the queue, and options.
         #[command(flatten)]
-        agreement: Agreement,
+        args: OrderArgs,
         /// Release everything
         #[arg(long)]
         all: bool,
     },
-    /// Try something now, whatever it waits for, unless it is on hold
-    Retry(Agreement),
-    /// Give something up: the senders get a report
-    Expire(Agreement),
-    /// Forget something, without a report
-    Delete(Agreement),
-    /// Give something back to the router
-    Reroute(Agreement),
-    /// Set a limit for as long as the scheduler runs and after, or for a time
+    /// Retry mail now, whatever it waits for, unless it is on hold
+    Retry(OrderArgs),
+    /// Expire mail now, with reports to the senders
+    Expire(OrderArgs),
+    /// Delete mail, without reports
+    Delete(OrderArgs),
+    /// Return mail to the router
+    Reroute(OrderArgs),
+    /// Set a limit, permanently or for a time
     ///
-    /// LIMIT is maxta, maxchannel, maxring, maxthr or overfeed, with a number behind "=". WHAT is a
-    /// ring, as in "ring=smtp/*", or a destination for maxthr; for maxta it can be left out.
+    /// LIMIT is maxta, maxchannel, maxring, maxthr or overfeed, followed by "=" and a number. WHAT
+    /// is a ring, as in "ring=smtp/*", or a destination for maxthr; for maxta it can be omitted.
+    /// The limit survives a restart of the scheduler.
     Set {
-        /// What it is about, and the limit, as in ring=smtp/* maxring=5
+        /// Ring or destination, and the limit, as in ring=smtp/* maxring=5
         #[arg(value_name = "WHAT LIMIT=NUMBER", required = true, num_args = 1..=2)]
         setting: Vec<String>,
-        /// As the configuration says after this time, such as 2h
+        /// Reset the limit to the configuration after this time, such as 2h
         #[arg(long = "for", value_name = "SPAN")]
         until: Option<String>,
     },
-    /// Take back a limit: what the configuration says counts again
+    /// Reset a limit to the configuration
     Unset {
-        /// What it is about, and the limit, as in ring=smtp/* maxring
+        /// Ring or destination, and the limit, as in ring=smtp/* maxring
         #[arg(value_name = "WHAT LIMIT", required = true, num_args = 1..=2)]
         setting: Vec<String>,
     },
-    /// Let an agent end after its present job
+    /// End an agent after its current job
     Retire {
         /// Its process id
         pid: u32,
     },
-    /// Have the configuration read again
+    /// Reload the configuration
     ///
-    /// If anything is wrong with it, that is told, and the old one stays.
+    /// An error in it is reported, and the old configuration stays in force.
     Reload,
-    /// Choose how much the scheduler logs
+    /// Set the log level of the scheduler
     Log {
-        /// From this level on
+        /// Log level
         #[arg(value_enum)]
         level: Level,
     },
-    /// Try everything for a host now
+    /// Retry all mail for a host now
     ///
-    /// That is what ETRN asks for: the original's schedulers know it, too. Destinations with an
-    /// agent at work are left alone. The scheduler says whether it has started something.
+    /// It sends ETRN, which ZMailer's schedulers know, too. Destinations with an agent at work are
+    /// left alone. The answer says if anything was started.
     Etrn {
-        /// The host, of any channel
+        /// Host, of any channel
         host: String,
     },
-    /// Write a line for the file of accounts, with a password that nobody can read in it
+    /// Print a line for the file of accounts, with a hashed password
     ///
-    /// The password is asked for on a terminal, and is the first line of standard input otherwise.
-    /// A user with such a line can only log in with SCRAM-SHA-256, as this mailq does; the
-    /// original's cannot.
+    /// On a terminal the password is prompted for; otherwise it is the first line of standard
+    /// input. A user with such a line can only log in with SCRAM-SHA-256, as this mailq does;
+    /// ZMailer's mailq cannot.
     Passwd {
         /// The user
         user: String,
-        /// What is permitted, in words
+        /// Permissions, separated by blanks
         #[arg(long, value_name = "WORDS", default_value = "ALL")]
         permissions: String,
-        /// From where, such as "[192.0.2.0]/24"; by default from anywhere
+        /// Addresses of clients, such as "[192.0.2.0]/24"; by default all
         #[arg(long, value_name = "ADDRESSES", default_value = "")]
         addresses: String,
     },
-    /// Tell the life of a message, or of everything for a recipient
+    /// Show the history of a message, or of all mail for a recipient
     ///
-    /// What it shows, and where it has that from, is told below.
-    Trace(trace::Options),
+    /// Its output and its sources are described below.
+    Trace(trace::TraceOptions),
     /// Print completions of the command line for a shell
     Completions {
         /// The shell
@@ -185,36 +186,36 @@ pub enum Command {
 
 /// Selected part of the queue, and options of an order.
 #[derive(Args, Clone, Debug, Default)]
-pub struct Agreement {
+pub struct OrderArgs {
     /// Selected part of the queue.
     #[command(flatten)]
-    pub selection: Selection,
+    pub selection: SelectionArgs,
     /// Options of the order.
     #[command(flatten)]
-    pub manner: Manner,
+    pub options: OrderOptions,
 }
 
 /// Arguments of a check.
 #[derive(Args, Clone, Debug, Default)]
-pub struct Check {
+pub struct CheckArgs {
     /// Thresholds for warnings.
     #[command(flatten)]
     pub thresholds: Thresholds,
     /// Selected part of the queue.
     #[command(flatten)]
-    pub selection: Selection,
+    pub selection: SelectionArgs,
 }
 
 /// Log level.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Level {
-    /// Trouble only
+    /// Errors only
     Error,
-    /// What is odd, too
+    /// Warnings, too
     Warn,
-    /// What happens
+    /// Normal events, too
     Info,
-    /// Much more
+    /// Details for debugging, too
     Debug,
     /// Everything
     Trace,
@@ -235,7 +236,7 @@ impl Level {
 
 impl Command {
     /// The view and its output options, if the command is a view.
-    pub fn view(&self) -> Option<(View, &Display)> {
+    pub fn view(&self) -> Option<(View, &OutputOptions)> {
         Some(match self {
             Command::Summary(display) => (View::Summary, display),
             Command::List { messages: true, limit, selection, display, .. } => {

@@ -4,55 +4,55 @@
 //! 14:02:10  attempt   S4711AbmKUKEJuveqC  smtp/mx.test  deferred: 451 4.4.1 ...
 //! ```
 
-use super::model::Happening;
-use super::paper::{Paper, Style};
-use super::source::object;
-use super::words::{clock, count, cut, last_line, one_line};
-use crate::connection::Connection;
+use super::client::parse_object;
+use super::format::{clock, count, cut, last_line, one_line};
+use super::model::QueueEvent;
+use super::output::{Style, StyledWriter};
+use crate::connect::connection::Connection;
+use crate::connect::lines::LineSource;
+use crate::connect::session::{Request, Session};
 use crate::failure::Failure;
-use crate::lines::LineSource;
-use crate::session::{Request, Session};
 use std::io::Write;
 use zsched_format::printable;
 
 /// Prints events until the scheduler ends the text or the connection.
-pub fn follow<W: Write>(
+pub(super) fn follow<W: Write>(
     session: &mut Session<Connection>,
     request: Request,
     is_json: bool,
-    paper: &mut Paper<W>,
+    output: &mut StyledWriter<W>,
 ) -> Result<(), Failure> {
-    session.wait_for_ever();
+    session.disable_timeouts();
     let mut text = session.ask_for_text(request)?;
     while let Some(line) = text.next()? {
         match is_json {
-            true => paper.line(&printable::json(line))?,
-            false => print(&object(line)?, paper)?,
+            true => output.line(&printable::json(line))?,
+            false => print(&parse_object(line)?, output)?,
         }
         // The output is read live.
-        paper.flush()?;
+        output.flush()?;
     }
     Ok(())
 }
 
-fn print<W: Write>(event: &Happening, paper: &mut Paper<W>) -> Result<(), Failure> {
+fn print<W: Write>(event: &QueueEvent, output: &mut StyledWriter<W>) -> Result<(), Failure> {
     let time = event.time.map_or(" ".repeat(8), |time| clock(time, time));
-    paper.styled(&time, Style::Faint)?;
+    output.styled(&time, Style::Dim)?;
     let name = one_line(&event.event);
     let words = words(event);
     let line = format!("  {name:<13}  {words}");
     let style = match (name.as_str(), event.status.as_deref().or(event.state.as_deref())) {
-        ("dropped", _) => Style::Odd,
+        ("dropped", _) => Style::Warning,
         (_, Some(status)) if is_good(status) => Style::Good,
-        (_, Some(status)) if is_bad(status) => Style::Bad,
+        (_, Some(status)) if is_bad(status) => Style::Error,
         _ => Style::Plain,
     };
-    let shown = match paper.columns() {
+    let shown = match output.columns() {
         Some(columns) => cut(&line, columns.saturating_sub(time.len())),
         None => line,
     };
-    paper.styled(shown.trim_end(), style)?;
-    Ok(paper.end_line()?)
+    output.styled(shown.trim_end(), style)?;
+    Ok(output.end_line()?)
 }
 
 fn is_good(status: &str) -> bool {
@@ -64,7 +64,7 @@ fn is_bad(status: &str) -> bool {
 }
 
 /// Describes an event in one line.
-fn words(event: &Happening) -> String {
+fn words(event: &QueueEvent) -> String {
     let mut parts: Vec<String> = event.id.iter().map(|id| one_line(id)).collect();
     if let (Some(channel), Some(host)) = (&event.channel, &event.host) {
         parts.push(one_line(&format!("{channel}/{host}")));
@@ -100,8 +100,8 @@ mod tests {
             (r#"{"event":"order","by":"root","order":"RELOAD"}"#, "order          RELOAD  by root"),
         ] {
             let mut out = Vec::new();
-            let event: Happening = object(event.as_bytes()).expect(event);
-            print(&event, &mut Paper::new(&mut out, None, false)).expect("printed");
+            let event: QueueEvent = parse_object(event.as_bytes()).expect(event);
+            print(&event, &mut StyledWriter::new(&mut out, None, false)).expect("printed");
             let out = String::from_utf8(out).expect("text");
             assert_eq!(out[10..].trim_end(), expected);
         }

@@ -1,15 +1,15 @@
 //! The objects that a scheduler sends; see [`zsched_mailq_protocol::schema`].
 
 use serde::Deserialize;
-pub use zsched_mailq_protocol::schema::{
-    ActiveAgent as AtWork, AgentStatus as Agent, OrderResult as Outcome, OverrideStatus as Order,
-    QueuedMessage as Message, RingStatus as Ring, Summary, ThreadStatus as Thread, Wait,
+pub(super) use zsched_mailq_protocol::schema::{
+    ActiveAgent, AgentStatus, OrderResult, OverrideStatus, QueuedMessage, RingStatus, Summary,
+    ThreadStatus, Wait,
 };
 
 /// An event: a line of the answer to `SUBSCRIBE`.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq)]
 #[serde(default)]
-pub struct Happening {
+pub(super) struct QueueEvent {
     /// Time, in seconds since 1970.
     pub time: Option<f64>,
     /// Kind of event.

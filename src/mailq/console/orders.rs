@@ -1,18 +1,18 @@
 //! Orders to the scheduler, with a dry run before those that are final.
 
-use super::arguments::{Manner, Selection, quoted, target};
-use super::model::Outcome;
-use super::paper::{Paper, Style};
-use super::source::object;
-use super::words::{count, one_line, read_span};
+use super::arguments::{OrderOptions, SelectionArgs, quoted, target};
+use super::client::parse_object;
+use super::format::{count, not_a_span, one_line, read_span};
+use super::model::OrderResult;
+use super::output::{Style, StyledWriter};
+use crate::connect::session::{Request, Session};
 use crate::failure::Failure;
-use crate::session::{Request, Session};
 use std::io::{self, BufRead, IsTerminal, Read, Write};
 use zsched_format::printable;
 
 /// Verb of an order, as the protocol names it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Verb {
+pub(super) enum Verb {
     /// Do not try until released.
     Hold,
     /// Try again.
@@ -52,86 +52,86 @@ impl Verb {
         match self {
             Verb::Hold => "put on hold",
             Verb::Release => "released",
-            Verb::Retry => "tried now",
-            Verb::Expire => "given up, with reports to the senders",
+            Verb::Retry => "retried now",
+            Verb::Expire => "expired, with reports to the senders",
             Verb::Delete => "deleted, without a report",
-            Verb::Reroute => "given back to the router",
+            Verb::Reroute => "returned to the router",
         }
     }
 
     /// Returns true if the order cannot be undone.
-    fn is_final(self) -> bool {
+    fn is_irreversible(self) -> bool {
         matches!(self, Verb::Expire | Verb::Delete | Verb::Reroute)
     }
 }
 
 /// An order about messages or destinations.
 #[derive(Clone, Debug)]
-pub struct Order {
+pub(super) struct OrderCommand {
     /// What to do.
     pub verb: Verb,
     /// Selected part of the queue.
-    pub selection: Selection,
+    pub selection: SelectionArgs,
     /// True to release everything that is on hold.
     pub all: bool,
     /// Reason, for a hold.
     pub reason: Option<String>,
     /// Options of the order.
-    pub manner: Manner,
+    pub options: OrderOptions,
 }
 
-impl Order {
+impl OrderCommand {
     /// Returns true if the user has to confirm the order.
-    pub fn needs_a_yes(&self) -> bool {
-        let asks = self.verb.is_final() && !self.manner.yes && !self.manner.dry_run;
+    pub(super) fn needs_confirmation(&self) -> bool {
+        let asks = self.verb.is_irreversible() && !self.options.yes && !self.options.dry_run;
         asks && io::stdin().is_terminal() && io::stdout().is_terminal()
     }
 
     /// Prints the result of a dry run. Returns true if any mail matches.
-    pub fn count<S: Read + Write, W: Write>(
+    pub(super) fn count<S: Read + Write, W: Write>(
         &self,
         session: &mut Session<S>,
-        paper: &mut Paper<W>,
+        output: &mut StyledWriter<W>,
     ) -> Result<bool, Failure> {
-        let outcome: Outcome = outcome_of(&session.ask_for_line(self.request(true)?)?)?;
-        self.tell(&outcome, paper)?;
+        let outcome: OrderResult = outcome_of(&session.ask_for_line(self.request(true)?)?)?;
+        self.print_result(&outcome, output)?;
         Ok(outcome.messages > 0 || outcome.busy > 0)
     }
 
     /// Asks the user to confirm, without a timeout.
-    pub fn is_meant<W: Write>(&self, paper: &mut Paper<W>) -> Result<bool, Failure> {
-        paper.plain("Go on? [y/N] ")?;
-        paper.flush()?;
-        let is_meant = is_yes();
+    pub(super) fn confirm<W: Write>(&self, output: &mut StyledWriter<W>) -> Result<bool, Failure> {
+        output.plain("Continue? [y/N] ")?;
+        output.flush()?;
+        let is_meant = read_yes();
         if !is_meant {
-            paper.line("Nothing was done.")?;
+            output.line("No changes made.")?;
         }
         Ok(is_meant)
     }
 
     /// Gives the order and prints its result.
-    pub fn give<S: Read + Write, W: Write>(
+    pub(super) fn execute<S: Read + Write, W: Write>(
         &self,
         session: &mut Session<S>,
-        paper: &mut Paper<W>,
+        output: &mut StyledWriter<W>,
     ) -> Result<(), Failure> {
-        let said = session.ask_for_line(self.request(self.manner.dry_run)?)?;
-        if self.manner.json {
-            return Ok(paper.line(&printable::json(without_ok(&said)))?);
+        let reply = session.ask_for_line(self.request(self.options.dry_run)?)?;
+        if self.options.json {
+            return Ok(output.line(&printable::json(without_ok(&reply)))?);
         }
-        self.tell(&outcome_of(&said)?, paper)
+        self.print_result(&outcome_of(&reply)?, output)
     }
 
     /// Builds the request, with `is_dry` for a dry run.
-    pub fn request(&self, is_dry: bool) -> Result<Request, Failure> {
+    pub(super) fn request(&self, is_dry: bool) -> Result<Request, Failure> {
         let mut words = self.selection.words()?;
         if self.all {
             words.push("ALL".to_string());
         }
         if words.is_empty() {
             return Err(Failure::Usage(
-                "what is it about? Name a channel/host or an id, or use --sender, --recipient or \
-                 --older; '*/*' is everything"
+                "nothing is selected: name a channel/host or an id, or use --sender, --recipient \
+                 or --older; '*/*' selects everything"
                     .to_string(),
             ));
         }
@@ -145,10 +145,14 @@ impl Order {
         Ok(Request::new(line, self.verb.needs()))
     }
 
-    fn tell<W: Write>(&self, outcome: &Outcome, paper: &mut Paper<W>) -> Result<(), Failure> {
-        let Outcome { messages, recipients, threads, busy, held, dry_run, .. } = *outcome;
+    fn print_result<W: Write>(
+        &self,
+        outcome: &OrderResult,
+        output: &mut StyledWriter<W>,
+    ) -> Result<(), Failure> {
+        let OrderResult { messages, recipients, threads, busy, held, dry_run, .. } = *outcome;
         if messages == 0 && threads == 0 && busy == 0 {
-            return Ok(paper.line("Nothing fits.")?);
+            return Ok(output.line("No matching mail.")?);
         }
         let parts: Vec<String> =
             [(messages, "message"), (recipients, "recipient"), (threads, "destination")]
@@ -160,17 +164,17 @@ impl Order {
             true => format!("would be {}", self.verb.done()),
             false => self.verb.done().to_string(),
         };
-        paper.styled(&capitalized(&done), Style::Title)?;
-        paper.line(&format!(": {}", parts.join(", ")))?;
+        output.styled(&capitalized(&done), Style::Title)?;
+        output.line(&format!(": {}", parts.join(", ")))?;
         if busy > 0 {
             let are = if busy == 1 { "is" } else { "are" };
-            paper.line(&format!(
-                "{} {are} with agents just now: that comes when they have ended, unless they deliver",
+            output.line(&format!(
+                "{} {are} with agents now: the order applies to what they leave undelivered",
                 count(busy, "recipient")
             ))?;
         }
         if held > 0 && self.verb != Verb::Hold {
-            paper.line(&format!("{} on hold, and stay so", capitalized(&held.to_string())))?;
+            output.line(&format!("{} stay on hold", capitalized(&held.to_string())))?;
         }
         Ok(())
     }
@@ -182,38 +186,38 @@ fn capitalized(text: &str) -> String {
     first + characters.as_str()
 }
 
-fn is_yes() -> bool {
+fn read_yes() -> bool {
     let mut answer = String::new();
     let read = io::stdin().lock().read_line(&mut answer);
     read.is_ok() && matches!(answer.trim(), "y" | "Y" | "yes")
 }
 
 /// The answer without `OK`.
-fn without_ok(said: &[u8]) -> &[u8] {
-    said.strip_prefix(b"OK").unwrap_or(said).trim_ascii()
+fn without_ok(reply: &[u8]) -> &[u8] {
+    reply.strip_prefix(b"OK").unwrap_or(reply).trim_ascii()
 }
 
 /// The object after `OK`, or the default if there is none.
-fn outcome_of(said: &[u8]) -> Result<Outcome, Failure> {
-    match without_ok(said) {
-        b"" => Ok(Outcome::default()),
-        text => object(text),
+fn outcome_of(reply: &[u8]) -> Result<OrderResult, Failure> {
+    match without_ok(reply) {
+        b"" => Ok(OrderResult::default()),
+        text => parse_object(text),
     }
 }
 
 /// Builds `SET`: the last word is `limit=value`, another one the scope.
-pub fn set(words: &[String], until: Option<&str>) -> Result<Request, Failure> {
-    let wrong = || Failure::Usage("it is: set [WHAT] LIMIT=NUMBER, as in maxring=5".to_string());
+pub(super) fn set(words: &[String], until: Option<&str>) -> Result<Request, Failure> {
+    let wrong = || Failure::Usage("usage: set [WHAT] LIMIT=NUMBER, as in maxring=5".to_string());
     let (setting, what) = words.split_last().ok_or_else(wrong)?;
     let (limit, value) = setting.split_once('=').ok_or_else(wrong)?;
     let is_number = !value.is_empty() && value.bytes().all(|byte| byte.is_ascii_digit());
-    if !LIMITS.contains(&limit) || !is_number {
+    if !SETTABLE_LIMITS.contains(&limit) || !is_number {
         return Err(wrong());
     }
     let mut line = format!("SET {} {setting}", scope(what, limit)?);
     if let Some(span) = until {
         if read_span(span).is_none_or(|span| span <= 0.0) {
-            return Err(Failure::Usage(format!("{span} is no span; 90s, 30m, 2h and 5d are")));
+            return Err(Failure::Usage(not_a_span(span)));
         }
         line.push_str(&format!(" for={span}"));
     }
@@ -221,63 +225,71 @@ pub fn set(words: &[String], until: Option<&str>) -> Result<Request, Failure> {
 }
 
 /// Builds `UNSET`: the last word is the limit, another one the scope.
-pub fn unset(words: &[String]) -> Result<Request, Failure> {
-    let wrong =
-        || Failure::Usage(format!("it is: unset [WHAT] LIMIT, one of {}", LIMITS.join(", ")));
+pub(super) fn unset(words: &[String]) -> Result<Request, Failure> {
+    let wrong = || {
+        let limits = SETTABLE_LIMITS.join(", ");
+        Failure::Usage(format!("usage: unset [WHAT] LIMIT, where LIMIT is one of {limits}"))
+    };
     let (limit, what) = words.split_last().ok_or_else(wrong)?;
-    if !LIMITS.contains(&limit.as_str()) {
+    if !SETTABLE_LIMITS.contains(&limit.as_str()) {
         return Err(wrong());
     }
     Ok(Request::new(format!("UNSET {} {limit}", scope(what, limit)?), "SET"))
 }
 
 /// Limits that can be set.
-const LIMITS: [&str; 5] = ["maxta", "maxchannel", "maxring", "maxthr", "overfeed"];
+const SETTABLE_LIMITS: [&str; 5] = ["maxta", "maxchannel", "maxring", "maxthr", "overfeed"];
 
 fn scope(what: &[String], limit: &str) -> Result<String, Failure> {
     match what {
         // The limit is that of all rings, but the request has to name one.
         [] if limit == "maxta" => Ok("ring=*/*".to_string()),
         [] => Err(Failure::Usage(format!(
-            "{limit} of which ring? Name it, as in ring=smtp/* (rings lists them), or for maxthr a \
+            "{limit} needs a ring, as in ring=smtp/* (rings lists them), or for maxthr a \
              destination"
         ))),
         [what] => Ok(quoted(&target(what))),
-        _ => Err(Failure::Usage("it can be about one thing only".to_string())),
+        _ => Err(Failure::Usage("only one ring or destination can be named".to_string())),
     }
 }
 
 /// Sends an order that is answered with a line.
 ///
 /// Prints the text after `OK`, or `done` if there is none.
-pub fn send<S: Read + Write, W: Write>(
+pub(super) fn send<S: Read + Write, W: Write>(
     session: &mut Session<S>,
     request: Request,
     done: &str,
-    paper: &mut Paper<W>,
+    output: &mut StyledWriter<W>,
 ) -> Result<(), Failure> {
-    let said = session.ask_for_line(request)?;
-    let said = String::from_utf8_lossy(without_ok(&said)).into_owned();
-    // An object is for programs. The user knows from the command line what is in it.
-    let shown =
-        if said.is_empty() || said.starts_with('{') { done.to_string() } else { one_line(&said) };
-    Ok(paper.line(&shown)?)
+    let reply = session.ask_for_line(request)?;
+    let reply = String::from_utf8_lossy(without_ok(&reply)).into_owned();
+    // An object is for programs. For people the command line says the same.
+    let shown = if reply.is_empty() || reply.starts_with('{') {
+        done.to_string()
+    } else {
+        one_line(&reply)
+    };
+    Ok(output.line(&shown)?)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn order(verb: Verb, what: Option<&str>) -> Order {
-        let selection = Selection { what: what.map(str::to_string), ..Selection::default() };
-        Order { verb, selection, all: false, reason: None, manner: Manner::default() }
+    fn order(verb: Verb, what: Option<&str>) -> OrderCommand {
+        let selection =
+            SelectionArgs { what: what.map(str::to_string), ..SelectionArgs::default() };
+        OrderCommand { verb, selection, all: false, reason: None, options: OrderOptions::default() }
     }
 
     #[test]
     fn order_becomes_request_line() {
-        let hold =
-            Order { reason: Some("too slow".to_string()), ..order(Verb::Hold, Some("SMTP/A")) };
-        let release = Order { all: true, ..order(Verb::Release, None) };
+        let hold = OrderCommand {
+            reason: Some("too slow".to_string()),
+            ..order(Verb::Hold, Some("SMTP/A"))
+        };
+        let release = OrderCommand { all: true, ..order(Verb::Release, None) };
         for (order, is_dry, line, needs) in [
             (hold, false, "HOLD smtp/a reason=\"too slow\"", "HOLD"),
             (release, false, "RELEASE ALL", "HOLD"),
@@ -315,7 +327,7 @@ mod tests {
 
     #[test]
     fn tell_prints_result_of_order() {
-        for (verb, said, told) in [
+        for (verb, reply, told) in [
             (
                 Verb::Hold,
                 r#"OK {"messages":1,"recipients":2,"threads":1}"#,
@@ -326,12 +338,12 @@ mod tests {
                 r#"OK {"messages":12,"recipients":40,"dry_run":true}"#,
                 "Would be deleted, without a report: 12 messages, 40 recipients\n",
             ),
-            (Verb::Retry, "OK {}", "Nothing fits.\n"),
+            (Verb::Retry, "OK {}", "No matching mail.\n"),
         ] {
             let mut out = Vec::new();
-            let outcome = outcome_of(said.as_bytes()).expect(said);
+            let outcome = outcome_of(reply.as_bytes()).expect(reply);
             order(verb, None)
-                .tell(&outcome, &mut Paper::new(&mut out, None, false))
+                .print_result(&outcome, &mut StyledWriter::new(&mut out, None, false))
                 .expect("printed");
             assert_eq!(String::from_utf8(out).expect("text"), told);
         }

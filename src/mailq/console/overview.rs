@@ -1,85 +1,87 @@
 //! Data for the summary: totals, destinations, rings, agents.
 
 use super::arguments::Sort;
-use super::classic;
-use super::model::{Agent, Ring, Summary, Thread};
-use super::source;
-use crate::dial::Scheduler;
+use super::client;
+use super::model::{AgentStatus, RingStatus, Summary, ThreadStatus};
+use super::zmailer;
+use crate::connect::dial::Scheduler;
+use crate::connect::session::{Request, Session};
 use crate::failure::Failure;
-use crate::session::{Request, Session};
 use std::io::{Read, Write};
 
 /// Overview of the queue of a scheduler.
 #[derive(Clone, Debug, Default)]
-pub struct Overview {
+pub(super) struct Overview {
     /// The totals.
     pub summary: Summary,
     /// Destinations: all, or those with most messages or most attempts.
-    pub threads: Vec<Thread>,
+    pub threads: Vec<ThreadStatus>,
     /// Rings.
-    pub rings: Vec<Ring>,
+    pub rings: Vec<RingStatus>,
     /// Agents.
-    pub agents: Vec<Agent>,
+    pub agents: Vec<AgentStatus>,
 }
 
 /// Asks a scheduler of any kind.
 ///
 /// `limit` is the maximum number of destinations per sort order. ZMailer's schedulers ignore it.
-pub fn ask(scheduler: &mut Scheduler, limit: usize) -> Result<Overview, Failure> {
+pub(super) fn ask(scheduler: &mut Scheduler, limit: usize) -> Result<Overview, Failure> {
     match scheduler {
-        Scheduler::Dump(lines) => classic::of_dump(lines),
+        Scheduler::Dump(lines) => zmailer::read_dump(lines),
         Scheduler::Session(session) => match of_session(session, limit) {
             // A scheduler that does not know the request denies it.
-            Err(Failure::Denied(_)) => classic::of_session(session),
+            Err(Failure::Denied(_)) => zmailer::of_session(session),
             other => other,
         },
     }
 }
 
-/// Asks a scheduler that knows the JSON requests.
-pub fn of_session<S: Read + Write>(
+/// Asks a scheduler that supports the JSON requests.
+pub(super) fn of_session<S: Read + Write>(
     session: &mut Session<S>,
     limit: usize,
 ) -> Result<Overview, Failure> {
-    let summary = source::one(session, Request::new("SHOW JSON SUMMARY", "QQ"))?;
+    let summary = client::fetch_one(session, Request::new("SHOW JSON SUMMARY", "QQ"))?;
     let mut threads = Vec::new();
     for sort in [Sort::Backlog, Sort::Attempts] {
         let request = format!("SHOW JSON THREADS limit={limit} sort={}", sort.word());
-        let found: Vec<Thread> = source::all(session, Request::new(request, "TT"))?;
-        let is_new =
-            |thread: &Thread| !threads.iter().any(|old: &Thread| old.name() == thread.name());
-        let new: Vec<Thread> = found.into_iter().filter(is_new).collect();
+        let found: Vec<ThreadStatus> = client::fetch_all(session, Request::new(request, "TT"))?;
+        let is_new = |thread: &ThreadStatus| {
+            !threads.iter().any(|old: &ThreadStatus| old.name() == thread.name())
+        };
+        let new: Vec<ThreadStatus> = found.into_iter().filter(is_new).collect();
         threads.extend(new);
     }
-    let rings = source::all(session, Request::new("SHOW JSON RINGS", "TT"))?;
-    let agents = source::all(session, Request::new("SHOW JSON AGENTS", "TT"))?;
+    let rings = client::fetch_all(session, Request::new("SHOW JSON RINGS", "TT"))?;
+    let agents = client::fetch_all(session, Request::new("SHOW JSON AGENTS", "TT"))?;
     Ok(Overview { summary, threads, rings, agents })
 }
 
 impl Overview {
-    /// At most `most` destinations, those with most messages first.
-    pub fn busiest(&self, most: usize) -> Vec<&Thread> {
-        self.sorted(most, |thread| thread.messages, |thread| thread.messages > 0)
+    /// At most `max` destinations, those with most messages first.
+    pub(super) fn busiest(&self, max: usize) -> Vec<&ThreadStatus> {
+        self.sorted(max, |thread| thread.messages, |thread| thread.messages > 0)
     }
 
-    /// At most `most` destinations with a last text, most attempts first.
-    pub fn most_troubled(&self, most: usize) -> Vec<&Thread> {
-        let has_trouble = |thread: &Thread| {
+    /// At most `max` destinations with a last text, most attempts first.
+    pub(super) fn most_tried(&self, max: usize) -> Vec<&ThreadStatus> {
+        let has_failed = |thread: &ThreadStatus| {
             thread.attempts > 0 && thread.text().is_some_and(|text| !text.is_empty())
         };
-        self.sorted(most, |thread| thread.attempts, has_trouble)
+        self.sorted(max, |thread| thread.attempts, has_failed)
     }
 
     fn sorted(
         &self,
-        most: usize,
-        key: impl Fn(&Thread) -> u64,
-        is_wanted: impl Fn(&Thread) -> bool,
-    ) -> Vec<&Thread> {
-        let mut threads: Vec<&Thread> = self.threads.iter().filter(|t| is_wanted(t)).collect();
+        max: usize,
+        key: impl Fn(&ThreadStatus) -> u64,
+        is_wanted: impl Fn(&ThreadStatus) -> bool,
+    ) -> Vec<&ThreadStatus> {
+        let mut threads: Vec<&ThreadStatus> =
+            self.threads.iter().filter(|t| is_wanted(t)).collect();
         // The name breaks ties, so that rows keep their places from one refresh to the next.
         threads.sort_by(|a, b| key(b).cmp(&key(a)).then_with(|| a.name().cmp(&b.name())));
-        threads.truncate(most);
+        threads.truncate(max);
         threads
     }
 }

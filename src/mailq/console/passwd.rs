@@ -2,7 +2,7 @@
 //!
 //! The password cannot be read from it.
 
-use super::paper::Paper;
+use super::output::StyledWriter;
 use crate::failure::Failure;
 use crossterm::event::{self, Event, KeyCode, KeyEventKind, KeyModifiers};
 use crossterm::terminal::{disable_raw_mode, enable_raw_mode};
@@ -11,11 +11,11 @@ use zsched_format::printable;
 use zsched_mailq_protocol::scram::{StoredPassword, normalize_password};
 
 /// Asks for a password and prints the line.
-pub fn print<W: Write>(
+pub(super) fn print<W: Write>(
     user: &str,
     permissions: &str,
     addresses: &str,
-    paper: &mut Paper<W>,
+    output: &mut StyledWriter<W>,
 ) -> Result<(), Failure> {
     check(user, permissions, addresses)?;
     let password = read_password(user)?;
@@ -26,7 +26,7 @@ pub fn print<W: Write>(
         normalize_password(&password).map_err(|wrong| Failure::Usage(wrong.to_string()))?;
     let stored = StoredPassword::from_password(&password)
         .map_err(|error| Failure::Installation(format!("/dev/urandom: {error}")))?;
-    Ok(paper.line(&format!("{user}:{stored}:{permissions}:{addresses}"))?)
+    Ok(output.line(&format!("{user}:{stored}:{permissions}:{addresses}"))?)
 }
 
 /// Rejects texts that would break the format of the file.
@@ -37,13 +37,13 @@ fn check(user: &str, permissions: &str, addresses: &str) -> Result<(), Failure> 
     let wrong = |what: &str| Err(Failure::Usage(what.to_string()));
     let is_separator = |c: char| c == ':' || c.is_whitespace() || c.is_control();
     if user.is_empty() || user.contains(is_separator) || user.starts_with(['#', '*']) {
-        return wrong("a user's name has no colons or blanks, and does not begin with # or *");
+        return wrong("a user's name must not have colons or blanks, or begin with # or *");
     }
     if permissions.contains(|c: char| c == ':' || c.is_control()) {
-        return wrong("permissions are words, with blanks between them");
+        return wrong("permissions are words separated by blanks");
     }
     match addresses.contains(char::is_control) {
-        true => wrong("addresses look like [192.0.2.0]/24, with blanks between them"),
+        true => wrong("addresses have the form [192.0.2.0]/24, separated by blanks"),
         false => Ok(()),
     }
 }
@@ -60,10 +60,10 @@ fn read_password(user: &str) -> Result<String, Failure> {
         return Ok(line.trim_end_matches(['\n', '\r']).to_string());
     }
     let first = ask(&format!("Password of {user}: ")).map_err(failed)?;
-    let second = ask("Once more: ").map_err(failed)?;
+    let second = ask("Repeat password: ").map_err(failed)?;
     match first == second {
         true => Ok(first),
-        false => Err(Failure::Usage("the two are not the same".to_string())),
+        false => Err(Failure::Usage("the passwords differ".to_string())),
     }
 }
 

@@ -8,64 +8,64 @@
 //! BUSIEST        MSGS  RCPTS  OLDEST  AGENTS  STATE
 //! smtp/mx.test      3      4      1d       0  retry 14:02:10
 //!
-//! MOST TROUBLED  TRIES  LAST TEXT
+//! MOST TRIED  TRIES  LAST TEXT
 //! smtp/mx.test       6  451 4.4.1 connection timed out
 //! ```
 
-use super::model::{Ring, Summary, Thread};
+use super::format::{clock, count, cut, grouped, last_line, one_line, rate, span, span_or_dash};
+use super::model::{RingStatus, Summary, ThreadStatus};
+use super::output::{Style, StyledWriter};
 use super::overview::Overview;
-use super::paper::{Paper, Style};
 use super::table::{Column, Table};
-use super::words::{clock, count, cut, grouped, last_line, one_line, rate, span, span_or_dash};
 use std::io::{self, Write};
 
 /// Maximum number of rows of a table: the summary fits on one screen.
-const SHOWN: usize = 5;
+const MAX_ROWS: usize = 5;
 
 /// Prints the summary.
-pub fn print<W: Write>(overview: &Overview, paper: &mut Paper<W>) -> io::Result<()> {
+pub(super) fn print<W: Write>(overview: &Overview, output: &mut StyledWriter<W>) -> io::Result<()> {
     let summary = &overview.summary;
-    print_totals(summary, paper)?;
-    print_counts(summary, paper)?;
-    print_state(summary, paper)?;
+    print_totals(summary, output)?;
+    print_counts(summary, output)?;
+    print_state(summary, output)?;
     if summary.messages == 0 {
         return Ok(());
     }
-    let busiest = overview.busiest(SHOWN);
+    let busiest = overview.busiest(MAX_ROWS);
     if !busiest.is_empty() {
-        paper.end_line()?;
-        busy(&busiest, summary.time).print(paper)?;
+        output.end_line()?;
+        busy(&busiest, summary.time).print(output)?;
     }
-    let troubled = overview.most_troubled(SHOWN);
-    if !troubled.is_empty() {
-        paper.end_line()?;
-        trouble(&troubled).print(paper)?;
+    let most_tried = overview.most_tried(MAX_ROWS);
+    if !most_tried.is_empty() {
+        output.end_line()?;
+        tried_table(&most_tried).print(output)?;
     }
-    let mut rings: Vec<&Ring> =
+    let mut rings: Vec<&RingStatus> =
         overview.rings.iter().filter(|ring| ring.messages > 0 || ring.agents > 0).collect();
     rings.sort_by(|a, b| b.messages.cmp(&a.messages).then_with(|| a.pattern.cmp(&b.pattern)));
     if rings.len() > 1 {
-        paper.end_line()?;
-        ring_table(&rings[..rings.len().min(SHOWN)]).print(paper)?;
+        output.end_line()?;
+        ring_table(&rings[..rings.len().min(MAX_ROWS)]).print(output)?;
     }
     Ok(())
 }
 
-fn print_totals<W: Write>(summary: &Summary, paper: &mut Paper<W>) -> io::Result<()> {
+fn print_totals<W: Write>(summary: &Summary, output: &mut StyledWriter<W>) -> io::Result<()> {
     if summary.messages == 0 {
-        return paper.line("The queue is empty.");
+        return output.line("The queue is empty.");
     }
-    paper.styled(&count(summary.messages, "message"), Style::Title)?;
+    output.styled(&count(summary.messages, "message"), Style::Title)?;
     let recipients = count(summary.recipients, "recipient");
     let threads = count(summary.threads, "destination");
-    paper.plain(&format!(" for {recipients}, {threads}"))?;
+    output.plain(&format!(" for {recipients}, {threads}"))?;
     match summary.oldest {
-        Some(age) => paper.line(&format!("; the oldest is {} old", span(age))),
-        None => paper.end_line(),
+        Some(age) => output.line(&format!("; the oldest is {} old", span(age))),
+        None => output.end_line(),
     }
 }
 
-fn print_counts<W: Write>(summary: &Summary, paper: &mut Paper<W>) -> io::Result<()> {
+fn print_counts<W: Write>(summary: &Summary, output: &mut StyledWriter<W>) -> io::Result<()> {
     let uptime = (summary.time - summary.started).max(0.0);
     let rate = match summary.recipients_out {
         0 => String::new(),
@@ -75,7 +75,7 @@ fn print_counts<W: Write>(summary: &Summary, paper: &mut Paper<W>) -> io::Result
         true => format!("up {}: ", span(uptime)),
         false => String::new(),
     };
-    paper.line(&format!(
+    output.line(&format!(
         "{since}{} in, {} out; {} in, {} out{rate}",
         count(summary.messages_in, "message"),
         grouped(summary.messages_out),
@@ -84,37 +84,37 @@ fn print_counts<W: Write>(summary: &Summary, paper: &mut Paper<W>) -> io::Result
     ))
 }
 
-fn print_state<W: Write>(summary: &Summary, paper: &mut Paper<W>) -> io::Result<()> {
-    paper.plain(&format!("{}, {} idle", count(summary.agents, "agent"), grouped(summary.idle)))?;
+fn print_state<W: Write>(summary: &Summary, output: &mut StyledWriter<W>) -> io::Result<()> {
+    output.plain(&format!("{}, {} idle", count(summary.agents, "agent"), grouped(summary.idle)))?;
     let held = [(summary.held_threads, "destination"), (summary.held_messages, "message")];
     for (number, thing) in held.into_iter().filter(|(number, _)| *number > 0) {
-        paper.plain("; ")?;
-        paper.styled(&format!("{} on hold", count(number, thing)), Style::Odd)?;
+        output.plain("; ")?;
+        output.styled(&format!("{} on hold", count(number, thing)), Style::Warning)?;
     }
     let on_disk = summary.waiting + summary.resting;
     if on_disk > 0 {
         let (messages, rest) = (count(on_disk, "message"), grouped(summary.resting));
         let recipients = count(summary.resting_recipients, "recipient");
-        paper.plain("; ")?;
-        paper.styled(
-            &format!("{messages} more on disk, of which {rest} rest ({recipients})"),
-            Style::Odd,
+        output.plain("; ")?;
+        output.styled(
+            &format!("{messages} more on disk, of which {rest} are paged out ({recipients})"),
+            Style::Warning,
         )?;
     }
     for (is_so, words) in [
-        (summary.loading, "the spool is still being read"),
-        (summary.draining, "it is about to end"),
-        (summary.frozen, "no agents are started (option -F)"),
+        (summary.loading, "the spool is being loaded"),
+        (summary.draining, "shutting down"),
+        (summary.frozen, "agent starts are disabled (option -F)"),
     ] {
         if is_so {
-            paper.plain("; ")?;
-            paper.styled(words, Style::Bad)?;
+            output.plain("; ")?;
+            output.styled(words, Style::Error)?;
         }
     }
-    paper.end_line()
+    output.end_line()
 }
 
-fn busy(threads: &[&Thread], now: f64) -> Table {
+fn busy(threads: &[&ThreadStatus], now: f64) -> Table {
     let mut table = Table::new(&[
         ("BUSIEST", Column::Name),
         ("MSGS", Column::Number),
@@ -124,7 +124,7 @@ fn busy(threads: &[&Thread], now: f64) -> Table {
         ("STATE", Column::Word),
     ]);
     for thread in threads {
-        let (state, style) = standing(thread, now);
+        let (state, style) = destination_state(thread, now);
         table.row(vec![
             (one_line(&thread.name()), Style::Plain),
             (grouped(thread.messages), Style::Plain),
@@ -137,9 +137,9 @@ fn busy(threads: &[&Thread], now: f64) -> Table {
     table
 }
 
-fn trouble(threads: &[&Thread]) -> Table {
+fn tried_table(threads: &[&ThreadStatus]) -> Table {
     let mut table = Table::new(&[
-        ("MOST TROUBLED", Column::Name),
+        ("MOST TRIED", Column::Name),
         ("TRIES", Column::Number),
         ("LAST TEXT", Column::Text),
     ]);
@@ -147,14 +147,14 @@ fn trouble(threads: &[&Thread]) -> Table {
         table.row(vec![
             (one_line(&thread.name()), Style::Plain),
             (grouped(thread.attempts), Style::Plain),
-            (last_line(thread.text().unwrap_or_default()), Style::Bad),
+            (last_line(thread.text().unwrap_or_default()), Style::Error),
         ]);
     }
     table
 }
 
 /// The table of rings.
-pub fn ring_table(rings: &[&Ring]) -> Table {
+pub(super) fn ring_table(rings: &[&RingStatus]) -> Table {
     let mut table = Table::new(&[
         ("RING", Column::Name),
         ("MSGS", Column::Number),
@@ -167,8 +167,8 @@ pub fn ring_table(rings: &[&Ring]) -> Table {
     ]);
     let number = |number: Option<u64>| number.map_or("-".to_string(), grouped);
     for ring in rings {
-        let is_full = ring.maxring.is_some_and(|most| ring.agents >= most);
-        let style = if is_full { Style::Odd } else { Style::Plain };
+        let is_full = ring.maxring.is_some_and(|max| ring.agents >= max);
+        let style = if is_full { Style::Warning } else { Style::Plain };
         table.row(vec![
             (one_line(&ring.pattern), Style::Plain),
             (grouped(ring.messages), Style::Plain),
@@ -184,31 +184,31 @@ pub fn ring_table(rings: &[&Ring]) -> Table {
 }
 
 /// Shortens a keyword of a scheduler to 20 columns.
-pub fn short(word: &str) -> String {
+pub(super) fn short(word: &str) -> String {
     cut(&one_line(word), 20)
 }
 
 /// State of a destination in a word or two, with its style.
-pub fn standing(thread: &Thread, now: f64) -> (String, Style) {
+pub(super) fn destination_state(thread: &ThreadStatus, now: f64) -> (String, Style) {
     let reason = short(thread.reason());
     let (words, style) = match reason.as_str() {
         "at-work" => ("at work", Style::Good),
-        "agent-starting" => ("agent starts", Style::Good),
+        "agent-starting" => ("agent starting", Style::Good),
         "retry" => {
             let time = thread.wakeup.map_or(String::new(), |at| format!(" {}", clock(at, now)));
-            return (format!("retry{time}"), Style::Odd);
+            return (format!("retry{time}"), Style::Warning);
         }
-        "held" => ("on hold", Style::Odd),
+        "held" => ("on hold", Style::Warning),
         "request" => ("queueonly", Style::Plain),
         "turn" => ("its turn", Style::Plain),
         "in-line" => ("in line", Style::Plain),
         "window" => ("window full", Style::Plain),
-        "pace" => ("paced", Style::Plain),
-        "suspended" => ("cannot start", Style::Bad),
-        "no-command" => ("no command", Style::Bad),
-        "kept" => ("kept back", Style::Odd),
+        "pace" => ("rate limited", Style::Plain),
+        "suspended" => ("cannot start", Style::Error),
+        "no-command" => ("no command", Style::Error),
+        "kept" => ("kept back", Style::Warning),
         // The name of a limit.
-        other => (other, Style::Odd),
+        other => (other, Style::Warning),
     };
     (words.to_string(), style)
 }
@@ -216,8 +216,8 @@ pub fn standing(thread: &Thread, now: f64) -> (String, Style) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::console::format::width;
     use crate::console::model::Wait;
-    use crate::console::words::width;
     use proptest::prelude::*;
 
     proptest! {
@@ -230,7 +230,7 @@ mod tests {
             time in any::<f64>(),
             columns in 70usize..200,
         ) {
-            let thread = Thread {
+            let thread = ThreadStatus {
                 channel: "smtp".to_string(),
                 host: host.clone(),
                 messages: count,
@@ -238,14 +238,14 @@ mod tests {
                 wakeup: Some(time),
                 oldest: Some(time),
                 wait: Some(Wait { why: why.unwrap_or_default(), text, ..Wait::default() }),
-                ..Thread::default()
+                ..ThreadStatus::default()
             };
             let summary = Summary { messages: 1, time, oldest: Some(time), ..Summary::default() };
-            let ring = Ring { pattern: host, messages: count, ..Ring::default() };
+            let ring = RingStatus { pattern: host, messages: count, ..RingStatus::default() };
             let overview =
                 Overview { summary, threads: vec![thread], rings: vec![ring.clone(), ring], agents: vec![] };
             let mut out = Vec::new();
-            print(&overview, &mut Paper::new(&mut out, Some(columns), false)).expect("printed");
+            print(&overview, &mut StyledWriter::new(&mut out, Some(columns), false)).expect("printed");
             let out = String::from_utf8(out).expect("text");
             prop_assert!(out.chars().all(|c| c == '\n' || zsched_format::printable::is_printable(c)), "{:?}", out);
             for line in out.lines().skip(3) {

@@ -4,22 +4,22 @@
 //! first. If that is not enough, texts are left out, so that names can be read: an operator types
 //! them in the next command. Names are cut last.
 
-use super::paper::{Paper, Style};
-use super::words::{cut, width};
+use super::format::{cut, width};
+use super::output::{Style, StyledWriter};
 use std::io::{self, Write};
 
 /// Blanks between columns.
 const GAP: usize = 2;
 /// Minimum width of a column that is cut.
-const NARROWEST: usize = 8;
+const MIN_CUT_WIDTH: usize = 8;
 /// Maximum width that cells are padded to without a line width.
 ///
 /// Otherwise one very long name would make all other lines as long.
-const WIDEST: usize = 80;
+const MAX_PADDED_WIDTH: usize = 80;
 
 /// Alignment of a column, and how it is cut.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Column {
+pub(super) enum Column {
     /// Numbers: aligned right.
     Number,
     /// Short words: aligned left.
@@ -31,32 +31,32 @@ pub enum Column {
 }
 
 /// A table that is being built.
-pub struct Table {
+pub(super) struct Table {
     columns: Vec<(&'static str, Column)>,
     rows: Vec<Vec<(String, Style)>>,
 }
 
 impl Table {
     /// Creates a table with these columns.
-    pub fn new(columns: &[(&'static str, Column)]) -> Table {
+    pub(super) fn new(columns: &[(&'static str, Column)]) -> Table {
         Table { columns: columns.to_vec(), rows: Vec::new() }
     }
 
     /// Adds a row with a cell for each column.
     ///
     /// The cells must be printable already.
-    pub fn row(&mut self, cells: Vec<(String, Style)>) {
+    pub(super) fn row(&mut self, cells: Vec<(String, Style)>) {
         debug_assert_eq!(cells.len(), self.columns.len());
         self.rows.push(cells);
     }
 
     /// Prints the table.
-    pub fn print<W: Write>(&self, paper: &mut Paper<W>) -> io::Result<()> {
-        let widths = self.widths(paper.columns());
+    pub(super) fn print<W: Write>(&self, output: &mut StyledWriter<W>) -> io::Result<()> {
+        let widths = self.widths(output.columns());
         let titles: Vec<(String, Style)> =
             self.columns.iter().map(|(title, _)| (title.to_string(), Style::Title)).collect();
         for row in std::iter::once(&titles).chain(&self.rows) {
-            self.print_row(row, &widths, paper)?;
+            self.print_row(row, &widths, output)?;
         }
         Ok(())
     }
@@ -65,12 +65,12 @@ impl Table {
         &self,
         row: &[(String, Style)],
         widths: &[usize],
-        paper: &mut Paper<W>,
+        output: &mut StyledWriter<W>,
     ) -> io::Result<()> {
         // Blanks are only printed before text, so that no line ends in blanks.
         let mut blanks = 0;
         for (((text, style), (_, column)), room) in row.iter().zip(&self.columns).zip(widths) {
-            let shown = match paper.columns() {
+            let shown = match output.columns() {
                 Some(_) => cut(text, *room),
                 None => text.clone(),
             };
@@ -82,13 +82,13 @@ impl Table {
                 continue;
             }
             if !shown.is_empty() {
-                paper.plain(&" ".repeat(blanks))?;
-                paper.styled(&shown, *style)?;
+                output.plain(&" ".repeat(blanks))?;
+                output.styled(&shown, *style)?;
                 blanks = 0;
             }
             blanks += GAP + if *column == Column::Number { 0 } else { missing };
         }
-        paper.end_line()
+        output.end_line()
     }
 
     fn widths(&self, columns: Option<usize>) -> Vec<usize> {
@@ -98,7 +98,7 @@ impl Table {
         };
         let mut widths: Vec<usize> = self.columns.iter().enumerate().map(natural).collect();
         let Some(columns) = columns else {
-            return widths.into_iter().map(|width| width.min(WIDEST)).collect();
+            return widths.into_iter().map(|width| width.min(MAX_PADDED_WIDTH)).collect();
         };
         self.narrow(Column::Text, &mut widths, columns);
         let texts: Vec<usize> = self.places(Column::Text).collect();
@@ -123,15 +123,15 @@ impl Table {
         loop {
             let excess = excess(widths, columns);
             let can_give =
-                |place: &usize| self.columns[*place].1 == kind && widths[*place] > NARROWEST;
+                |place: &usize| self.columns[*place].1 == kind && widths[*place] > MIN_CUT_WIDTH;
             let widest = (0..widths.len()).filter(can_give).max_by_key(|place| widths[*place]);
             match widest {
                 Some(place) if excess > 0 => {
                     // Down to the width of the next column, and then both.
                     let others =
                         (0..widths.len()).filter(|other| can_give(other) && *other != place);
-                    let next = others.map(|other| widths[other]).max().unwrap_or(NARROWEST);
-                    let step = excess.min((widths[place] - next.max(NARROWEST)).max(1));
+                    let next = others.map(|other| widths[other]).max().unwrap_or(MIN_CUT_WIDTH);
+                    let step = excess.min((widths[place] - next.max(MIN_CUT_WIDTH)).max(1));
                     widths[place] -= step;
                 }
                 _ => return,
@@ -167,7 +167,9 @@ mod tests {
 
     fn printed(table: &Table, columns: Option<usize>) -> String {
         let mut out = Vec::new();
-        table.print(&mut Paper::new(&mut out, columns, false)).expect("a Vec takes everything");
+        table
+            .print(&mut StyledWriter::new(&mut out, columns, false))
+            .expect("a Vec takes everything");
         String::from_utf8(out).expect("text")
     }
 

@@ -1,25 +1,29 @@
 //! Commands that show something: destinations, messages, rings, agents, overrides.
 
-use super::arguments::{Selection, Sort, subject};
-use super::classic;
-use super::model::{Agent, Message, Order, Ring, Thread};
+use super::arguments::{SelectionArgs, Sort, subject};
+use super::client;
+use super::format::{clock, cut, grouped, last_line, now, one_line, span_or_dash};
+use super::model::{AgentStatus, OverrideStatus, QueuedMessage, RingStatus, ThreadStatus};
+use super::output::{Style, StyledWriter};
 use super::overview;
-use super::paper::{Paper, Style};
-use super::source;
-use super::summary::{self, ring_table, short, standing};
+use super::summary::{self, destination_state, ring_table, short};
 use super::table::{Column, Table};
-use super::words::{clock, cut, grouped, last_line, now, one_line, span_or_dash};
-use crate::dial::Scheduler;
+use super::zmailer;
+use crate::classic;
+use crate::connect::dial::Scheduler;
+use crate::connect::lines::LineSource;
+use crate::connect::session::{Request, Session};
 use crate::failure::Failure;
-use crate::lines::LineSource;
-use crate::screen::visible;
-use crate::session::{Request, Session};
-use crate::show;
+use crate::screen::{visible, warn};
 use std::io::{Read, Write};
 use zsched_format::printable;
 
 /// Maximum number of destinations the summary requests per sort order.
-const SUMMARY_LIMIT: usize = 20;
+const MAX_SUMMARY_DESTINATIONS: usize = 20;
+/// Maximum number of destinations that `show --json` prints.
+const MAX_JSON_DESTINATIONS: usize = 1000;
+/// How to see more rows of a list.
+const LIMIT_HINT: &str = "option --limit sets how many are shown";
 
 /// A view of the queue.
 #[derive(Clone, Debug)]
@@ -27,9 +31,9 @@ pub enum View {
     /// Everything on one screen.
     Summary,
     /// Destinations.
-    Threads(Selection, Sort, usize),
+    Threads(SelectionArgs, Sort, usize),
     /// Messages, each with its destinations.
-    Messages(Selection, usize),
+    Messages(SelectionArgs, usize),
     /// All details of a message or a destination.
     Show(String),
     /// Reason why something waits.
@@ -66,13 +70,16 @@ impl View {
             }
             View::Show(what) => match message_id(what) {
                 Some(id) => Request::new(format!("SHOW JSON MESSAGE {id}"), "TT"),
-                None => View::Threads(of(what), Sort::default(), 1).request()?,
+                None => {
+                    let limit = MAX_JSON_DESTINATIONS + 1;
+                    View::Threads(of(what), Sort::default(), limit).request()?
+                }
             },
             View::Why(what) => Request::new(format!("SHOW JSON WHY {}", subject(what)), "TT"),
             View::Rings => Request::new("SHOW JSON RINGS", "TT"),
             View::Agents => Request::new("SHOW JSON AGENTS", "TT"),
             View::Orders => Request::new("SHOW JSON ORDERS", "TT"),
-            View::Counters => Request::free("SHOW JSON COUNTERS"),
+            View::Counters => Request::without_permission("SHOW JSON COUNTERS"),
         })
     }
 
@@ -80,12 +87,21 @@ impl View {
     pub fn print_json<W: Write>(
         &self,
         scheduler: &mut Scheduler,
-        paper: &mut Paper<W>,
+        output: &mut StyledWriter<W>,
     ) -> Result<(), Failure> {
         let session = requests(scheduler)?;
         let mut text = session.ask_for_text(self.request()?)?;
+        let is_limited = matches!(self, View::Show(_));
+        let mut count = 0;
         while let Some(line) = text.next()? {
-            paper.line(&printable::json(line))?;
+            count += 1;
+            if is_limited && count > MAX_JSON_DESTINATIONS {
+                warn(format_args!(
+                    "more than {MAX_JSON_DESTINATIONS} destinations match; list --json shows more"
+                ));
+                break;
+            }
+            output.line(&printable::json(line))?;
         }
         Ok(())
     }
@@ -94,60 +110,62 @@ impl View {
     pub fn print<W: Write>(
         &self,
         scheduler: &mut Scheduler,
-        paper: &mut Paper<W>,
+        output: &mut StyledWriter<W>,
     ) -> Result<(), Failure> {
         match self {
             View::Summary => {
-                let overview = overview::ask(scheduler, SUMMARY_LIMIT)?;
-                Ok(summary::print(&overview, paper)?)
+                let overview = overview::ask(scheduler, MAX_SUMMARY_DESTINATIONS)?;
+                Ok(summary::print(&overview, output)?)
             }
             View::Threads(selection, sort, limit) => {
                 let threads = threads(scheduler, selection, *sort, *limit)?;
-                print_threads(&threads, *limit, paper)
+                print_threads(&threads, *limit, LIMIT_HINT, output)
             }
-            View::Messages(_, limit) => {
-                let messages = source::all(requests(scheduler)?, self.request()?)?;
-                print_messages(&messages, *limit, paper)
+            View::Messages(selection, limit) => {
+                let messages = messages(requests(scheduler)?, selection, *limit)?;
+                print_messages(&messages, *limit, LIMIT_HINT, output)
             }
             View::Show(what) => {
                 let session = requests(scheduler)?;
                 match message_id(what) {
-                    Some(id) => copy(session, format!("SHOW MESSAGE {id}"), paper),
-                    None => print_thread(session, what, paper),
+                    Some(id) => copy(session, format!("SHOW MESSAGE {id}"), output),
+                    None => print_thread(session, what, output),
                 }
             }
             View::Why(what) => {
-                copy(requests(scheduler)?, format!("SHOW WHY {}", subject(what)), paper)
+                copy(requests(scheduler)?, format!("SHOW WHY {}", subject(what)), output)
             }
             View::Rings => match overview_of_rings(scheduler)? {
-                rings if rings.is_empty() => Ok(paper.line("There are no rings.")?),
-                rings => Ok(ring_table(&rings.iter().collect::<Vec<_>>()).print(paper)?),
+                rings if rings.is_empty() => Ok(output.line("There are no rings.")?),
+                rings => Ok(ring_table(&rings.iter().collect::<Vec<_>>()).print(output)?),
             },
             View::Agents => {
-                let agents: Vec<Agent> = source::all(requests(scheduler)?, self.request()?)?;
-                print_agents(&agents, paper)
+                let agents: Vec<AgentStatus> =
+                    client::fetch_all(requests(scheduler)?, self.request()?)?;
+                print_agents(&agents, output)
             }
             View::Orders => {
-                let orders: Vec<Order> = source::all(requests(scheduler)?, self.request()?)?;
-                print_orders(&orders, paper)
+                let orders: Vec<OverrideStatus> =
+                    client::fetch_all(requests(scheduler)?, self.request()?)?;
+                print_orders(&orders, output)
             }
-            View::Counters => copy(requests(scheduler)?, "SHOW COUNTERS".to_string(), paper),
+            View::Counters => copy(requests(scheduler)?, "SHOW COUNTERS".to_string(), output),
         }
     }
 }
 
 /// The session with a scheduler that takes requests.
-pub fn requests(
+pub(super) fn requests(
     scheduler: &mut Scheduler,
-) -> Result<&mut Session<crate::connection::Connection>, Failure> {
+) -> Result<&mut Session<crate::connect::connection::Connection>, Failure> {
     match scheduler {
         Scheduler::Session(session) => Ok(session),
-        Scheduler::Dump(_) => Err(show::no_requests()),
+        Scheduler::Dump(_) => Err(classic::no_requests()),
     }
 }
 
-fn of(what: &str) -> Selection {
-    Selection { what: Some(what.to_string()), ..Selection::default() }
+fn of(what: &str) -> SelectionArgs {
+    SelectionArgs { what: Some(what.to_string()), ..SelectionArgs::default() }
 }
 
 /// The id of a message as requests have it; `None` for a destination.
@@ -157,21 +175,21 @@ fn message_id(what: &str) -> Option<String> {
 
 fn threads(
     scheduler: &mut Scheduler,
-    selection: &Selection,
+    selection: &SelectionArgs,
     sort: Sort,
     limit: usize,
-) -> Result<Vec<Thread>, Failure> {
+) -> Result<Vec<ThreadStatus>, Failure> {
     // One more than the limit, to find out if there are more.
     let request = View::Threads(selection.clone(), sort, limit.saturating_add(1)).request()?;
     let classic = match scheduler {
-        Scheduler::Dump(lines) => classic::of_dump(lines)?,
-        Scheduler::Session(session) => match source::all(session, request) {
-            Err(Failure::Denied(_)) if selection.is_everything() => classic::of_session(session)?,
+        Scheduler::Dump(lines) => zmailer::read_dump(lines)?,
+        Scheduler::Session(session) => match client::fetch_all(session, request) {
+            Err(Failure::Denied(_)) if selection.is_everything() => zmailer::of_session(session)?,
             other => return other,
         },
     };
     if !selection.is_everything() {
-        return Err(show::no_requests());
+        return Err(classic::no_requests());
     }
     let mut threads = classic.threads;
     threads.sort_by(|a, b| match sort {
@@ -182,11 +200,21 @@ fn threads(
     Ok(threads)
 }
 
-fn overview_of_rings(scheduler: &mut Scheduler) -> Result<Vec<Ring>, Failure> {
+/// Up to one more message than the limit, to find out if there are more.
+fn messages<S: Read + Write>(
+    session: &mut Session<S>,
+    selection: &SelectionArgs,
+    limit: usize,
+) -> Result<Vec<QueuedMessage>, Failure> {
+    let request = View::Messages(selection.clone(), limit.saturating_add(1)).request()?;
+    client::fetch_all(session, request)
+}
+
+fn overview_of_rings(scheduler: &mut Scheduler) -> Result<Vec<RingStatus>, Failure> {
     match scheduler {
-        Scheduler::Dump(lines) => Ok(classic::of_dump(lines)?.rings),
-        Scheduler::Session(session) => match source::all(session, View::Rings.request()?) {
-            Err(Failure::Denied(_)) => Ok(classic::of_session(session)?.rings),
+        Scheduler::Dump(lines) => Ok(zmailer::read_dump(lines)?.rings),
+        Scheduler::Session(session) => match client::fetch_all(session, View::Rings.request()?) {
+            Err(Failure::Denied(_)) => Ok(zmailer::of_session(session)?.rings),
             other => other,
         },
     }
@@ -196,23 +224,24 @@ fn overview_of_rings(scheduler: &mut Scheduler) -> Result<Vec<Ring>, Failure> {
 fn copy<S: Read + Write, W: Write>(
     session: &mut Session<S>,
     line: String,
-    paper: &mut Paper<W>,
+    output: &mut StyledWriter<W>,
 ) -> Result<(), Failure> {
     let needs = if line.ends_with("COUNTERS") { None } else { Some("TT") };
     let mut text = session.ask_for_text(Request { line, needs })?;
     while let Some(line) = text.next()? {
-        paper.line(&visible(line))?;
+        output.line(&visible(line))?;
     }
     Ok(())
 }
 
 fn print_threads<W: Write>(
-    threads: &[Thread],
+    threads: &[ThreadStatus],
     limit: usize,
-    paper: &mut Paper<W>,
+    hint: &str,
+    output: &mut StyledWriter<W>,
 ) -> Result<(), Failure> {
     if threads.is_empty() {
-        return Ok(paper.line("Nothing is queued.")?);
+        return Ok(output.line("No matching mail.")?);
     }
     let now = now();
     let mut table = Table::new(&[
@@ -226,7 +255,7 @@ fn print_threads<W: Write>(
         ("LAST TEXT", Column::Text),
     ]);
     for thread in &threads[..threads.len().min(limit)] {
-        let (state, style) = standing(thread, now);
+        let (state, style) = destination_state(thread, now);
         table.row(vec![
             (one_line(&thread.name()), Style::Plain),
             (grouped(thread.messages), Style::Plain),
@@ -235,34 +264,40 @@ fn print_threads<W: Write>(
             (span_or_dash(thread.oldest), Style::Plain),
             (grouped(thread.agents.len() as u64), Style::Plain),
             (state, style),
-            (last_line(thread.text().unwrap_or_default()), Style::Faint),
+            (last_line(thread.text().unwrap_or_default()), Style::Dim),
         ]);
     }
-    table.print(paper)?;
-    print_rest(threads.len(), limit, paper)
+    table.print(output)?;
+    print_rest(threads.len(), limit, hint, output)
 }
 
-fn print_rest<W: Write>(found: usize, limit: usize, paper: &mut Paper<W>) -> Result<(), Failure> {
+/// Says that there are more rows, and how to see them.
+fn print_rest<W: Write>(
+    found: usize,
+    limit: usize,
+    hint: &str,
+    output: &mut StyledWriter<W>,
+) -> Result<(), Failure> {
     match found > limit {
-        true => Ok(paper.line("... and more: option --limit says how many are shown")?),
+        true => Ok(output.line(&format!("... and more; {hint}"))?),
         false => Ok(()),
     }
 }
 
 fn print_messages<W: Write>(
-    messages: &[Message],
+    messages: &[QueuedMessage],
     limit: usize,
-    paper: &mut Paper<W>,
+    hint: &str,
+    output: &mut StyledWriter<W>,
 ) -> Result<(), Failure> {
     if messages.is_empty() {
-        return Ok(paper.line("Nothing is queued.")?);
+        return Ok(output.line("No matching mail.")?);
     }
-    message_table(messages).print(paper)?;
-    // With as many as the limit, there may be more.
-    print_rest(messages.len() + usize::from(messages.len() == limit), limit, paper)
+    message_table(&messages[..messages.len().min(limit)]).print(output)?;
+    print_rest(messages.len(), limit, hint, output)
 }
 
-fn message_table(messages: &[Message]) -> Table {
+fn message_table(messages: &[QueuedMessage]) -> Table {
     let now = now();
     let mut table = Table::new(&[
         ("ID", Column::Word),
@@ -270,14 +305,14 @@ fn message_table(messages: &[Message]) -> Table {
         ("RCPTS", Column::Number),
         ("AGE", Column::Number),
         ("TRIES", Column::Number),
-        ("PLACE", Column::Word),
+        ("STATE", Column::Word),
         ("EXPIRES", Column::Number),
         ("LAST TEXT", Column::Text),
     ]);
     for message in messages {
         let place = short(message.place.as_deref().unwrap_or_default());
         let style = match place.as_str() {
-            "held" => Style::Odd,
+            "held" => Style::Warning,
             "with-agent" => Style::Good,
             _ => Style::Plain,
         };
@@ -290,24 +325,24 @@ fn message_table(messages: &[Message]) -> Table {
             (grouped(message.attempts), Style::Plain),
             (place, style),
             (span_or_dash(expires), Style::Plain),
-            (last_line(message.text.as_deref().unwrap_or_default()), Style::Faint),
+            (last_line(message.text.as_deref().unwrap_or_default()), Style::Dim),
         ]);
     }
     table
 }
 
 /// Maximum number of rows that `show` prints for a destination.
-const SHOWN_MESSAGES: usize = 20;
+const MAX_SHOWN_ROWS: usize = 20;
 
 fn print_thread<S: Read + Write, W: Write>(
     session: &mut Session<S>,
     what: &str,
-    paper: &mut Paper<W>,
+    output: &mut StyledWriter<W>,
 ) -> Result<(), Failure> {
-    let request = View::Threads(of(what), Sort::default(), SHOWN_MESSAGES).request()?;
-    let found: Vec<Thread> = source::all(session, request)?;
+    let request = View::Threads(of(what), Sort::default(), MAX_SHOWN_ROWS + 1).request()?;
+    let found: Vec<ThreadStatus> = client::fetch_all(session, request)?;
     let [thread] = found.as_slice() else {
-        return print_threads(&found, SHOWN_MESSAGES, paper);
+        return print_threads(&found, MAX_SHOWN_ROWS, "list shows all", output);
     };
     let mut lines = vec![
         ("destination", one_line(&thread.name())),
@@ -317,7 +352,7 @@ fn print_thread<S: Read + Write, W: Write>(
         ),
         ("recipients", grouped(thread.recipients)),
         ("tries", grouped(thread.attempts)),
-        ("state", standing(thread, now()).0),
+        ("state", destination_state(thread, now()).0),
     ];
     if let Some(sentence) = thread.sentence() {
         lines.push(("why", one_line(sentence)));
@@ -335,21 +370,23 @@ fn print_thread<S: Read + Write, W: Write>(
         }
     }
     for (title, value) in lines {
-        paper.styled(&format!("{title:<13}"), Style::Title)?;
-        paper.line(&value)?;
+        output.styled(&format!("{title:<13}"), Style::Title)?;
+        output.line(&value)?;
     }
-    let request = View::Messages(of(&thread.name()), SHOWN_MESSAGES).request()?;
-    let messages: Vec<Message> = source::all(session, request)?;
-    if !messages.is_empty() {
-        paper.end_line()?;
-        message_table(&messages).print(paper)?;
+    let messages = messages(session, &of(&thread.name()), MAX_SHOWN_ROWS)?;
+    if messages.is_empty() {
+        return Ok(());
     }
-    Ok(())
+    output.end_line()?;
+    print_messages(&messages, MAX_SHOWN_ROWS, "list -m shows all", output)
 }
 
-fn print_agents<W: Write>(agents: &[Agent], paper: &mut Paper<W>) -> Result<(), Failure> {
+fn print_agents<W: Write>(
+    agents: &[AgentStatus],
+    output: &mut StyledWriter<W>,
+) -> Result<(), Failure> {
     if agents.is_empty() {
-        return Ok(paper.line("No agent runs.")?);
+        return Ok(output.line("No agents running.")?);
     }
     let mut table = Table::new(&[
         ("PID", Column::Number),
@@ -365,8 +402,8 @@ fn print_agents<W: Write>(agents: &[Agent], paper: &mut Paper<W>) -> Result<(), 
     for agent in agents {
         let state = short(&agent.state);
         let style = match state.as_str() {
-            "ERROR" => Style::Bad,
-            "IDLE" => Style::Faint,
+            "ERROR" => Style::Error,
+            "IDLE" => Style::Dim,
             _ => Style::Good,
         };
         let ring = agent.ring.as_ref().or(agent.channel.as_ref());
@@ -381,12 +418,15 @@ fn print_agents<W: Write>(agents: &[Agent], paper: &mut Paper<W>) -> Result<(), 
             (span_or_dash(agent.fed), Style::Plain),
         ]);
     }
-    Ok(table.print(paper)?)
+    Ok(table.print(output)?)
 }
 
-fn print_orders<W: Write>(orders: &[Order], paper: &mut Paper<W>) -> Result<(), Failure> {
+fn print_orders<W: Write>(
+    orders: &[OverrideStatus],
+    output: &mut StyledWriter<W>,
+) -> Result<(), Failure> {
     if orders.is_empty() {
-        return Ok(paper.line("Nothing is on hold, no limit was set, and no message is to end.")?);
+        return Ok(output.line("No holds, limits or removals in force.")?);
     }
     let now = now();
     let mut table = Table::new(&[
@@ -404,7 +444,7 @@ fn print_orders<W: Write>(orders: &[Order], paper: &mut Paper<W>) -> Result<(), 
         };
         let time = |time: Option<f64>| time.map_or("-".to_string(), |time| clock(time, now));
         table.row(vec![
-            (short(&what), Style::Odd),
+            (short(&what), Style::Warning),
             (one_line(&order.scope), Style::Plain),
             (short(order.by.as_deref().unwrap_or("-")), Style::Plain),
             (time(order.since), Style::Plain),
@@ -412,5 +452,5 @@ fn print_orders<W: Write>(orders: &[Order], paper: &mut Paper<W>) -> Result<(), 
             (one_line(order.reason.as_deref().unwrap_or_default()), Style::Plain),
         ]);
     }
-    Ok(table.print(paper)?)
+    Ok(table.print(output)?)
 }

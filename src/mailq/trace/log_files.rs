@@ -2,42 +2,45 @@
 //!
 //! Those are `FILE.1`, `FILE.2.gz` and so on.
 
-use super::super::failure::Failure;
-use super::super::screen::complain;
+use crate::failure::Failure;
+use crate::screen::warn;
 use flate2::read::MultiGzDecoder;
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, ErrorKind, Read};
 use std::path::{Path, PathBuf};
-use zsched_format::status_log::{Entry, Gap, LONGEST_LINE};
+use zsched_format::status_log::{LostLines, MAX_LINE_LEN, StatusLine};
 
 /// Maximum number of older parts.
-const MOST_PARTS: usize = 1000;
+const MAX_OLDER_PARTS: usize = 1000;
 
 /// Problems of a log.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Damage {
+pub(super) struct LogDamage {
     /// Lines that the scheduler could not write.
     lost: u64,
     /// Lines that cannot be parsed.
     unreadable: u64,
 }
 
-impl Damage {
+impl LogDamage {
     /// Prints warnings about missing lines.
-    pub fn complain(self, path: &Path) {
+    pub(super) fn warn(self, path: &Path) {
         let path = path.display();
         if self.lost > 0 {
-            complain(format_args!("{path}: {} lines could not be written", self.lost));
+            warn(format_args!("{path}: {} lines could not be written", self.lost));
         }
         if self.unreadable > 0 {
-            complain(format_args!("{path}: {} lines cannot be read", self.unreadable));
+            warn(format_args!("{path}: {} lines cannot be read", self.unreadable));
         }
     }
 }
 
 /// Reads a log and its older parts, oldest first.
-pub fn read(path: &Path, mut take: impl FnMut(Entry<'_>)) -> Result<Damage, Failure> {
-    let mut damage = Damage::default();
+pub(super) fn read(
+    path: &Path,
+    mut take: impl FnMut(StatusLine<'_>),
+) -> Result<LogDamage, Failure> {
+    let mut damage = LogDamage::default();
     for part in older_parts(path).iter().rev().map(PathBuf::as_path).chain([path]) {
         let file = File::open(part)
             .map_err(|error| Failure::Installation(format!("{}: {error}", part.display())))?;
@@ -48,7 +51,7 @@ pub fn read(path: &Path, mut take: impl FnMut(Entry<'_>)) -> Result<Damage, Fail
         };
         // A part that breaks off is used up to the error.
         if let Err(error) = read {
-            complain(format_args!("{}: {error}", part.display()));
+            warn(format_args!("{}: {error}", part.display()));
         }
     }
     Ok(damage)
@@ -64,43 +67,43 @@ fn older_parts(path: &Path) -> Vec<PathBuf> {
         };
         ["", ".gz"].into_iter().map(named).find(|path| path.is_file())
     };
-    (1..=MOST_PARTS).map_while(part).collect()
+    (1..=MAX_OLDER_PARTS).map_while(part).collect()
 }
 
 fn read_lines(
     input: impl Read,
-    damage: &mut Damage,
-    take: &mut impl FnMut(Entry<'_>),
+    damage: &mut LogDamage,
+    take: &mut impl FnMut(StatusLine<'_>),
 ) -> io::Result<()> {
-    let mut input = BufReader::with_capacity(LONGEST_LINE, input);
+    let mut input = BufReader::with_capacity(MAX_LINE_LEN, input);
     let mut line = Vec::new();
     loop {
         line.clear();
-        let count = (&mut input).take(LONGEST_LINE as u64).read_until(b'\n', &mut line)?;
+        let count = (&mut input).take(MAX_LINE_LEN as u64).read_until(b'\n', &mut line)?;
         if count == 0 {
             return Ok(());
         }
         if line.last() == Some(&b'\n') {
             take_line(&line, damage, take);
-        } else if count == LONGEST_LINE {
+        } else if count == MAX_LINE_LEN {
             damage.unreadable += 1;
-            pass_over_line(&mut input)?;
+            skip_line(&mut input)?;
         }
         // A last line without LF may be in the middle of being written.
     }
 }
 
-fn take_line(line: &[u8], damage: &mut Damage, take: &mut impl FnMut(Entry<'_>)) {
-    if let Ok(entry) = serde_json::from_slice::<Entry<'_>>(line) {
+fn take_line(line: &[u8], damage: &mut LogDamage, take: &mut impl FnMut(StatusLine<'_>)) {
+    if let Ok(entry) = serde_json::from_slice::<StatusLine<'_>>(line) {
         take(entry);
-    } else if let Ok(gap) = serde_json::from_slice::<Gap<'_>>(line) {
+    } else if let Ok(gap) = serde_json::from_slice::<LostLines<'_>>(line) {
         damage.lost = damage.lost.saturating_add(gap.lost);
     } else if !line.trim_ascii().is_empty() {
         damage.unreadable += 1;
     }
 }
 
-fn pass_over_line(input: &mut impl BufRead) -> io::Result<()> {
+fn skip_line(input: &mut impl BufRead) -> io::Result<()> {
     loop {
         let buffer = match input.fill_buf() {
             Err(error) if error.kind() == ErrorKind::Interrupted => continue,
@@ -130,7 +133,7 @@ mod tests {
         )
     }
 
-    fn texts(path: &Path) -> (Vec<String>, Damage) {
+    fn texts(path: &Path) -> (Vec<String>, LogDamage) {
         let mut texts = Vec::new();
         let damage = read(path, |entry| texts.push(entry.text.into_owned())).expect("read");
         (texts, damage)
@@ -158,12 +161,12 @@ mod tests {
     fn read_counts_and_skips_damaged_lines() {
         let folder = tempfile::tempdir().expect("a temporary folder");
         let path = folder.path().join("log");
-        let long = line(&"x".repeat(LONGEST_LINE));
+        let long = line(&"x".repeat(MAX_LINE_LEN));
         let gap = r#"{"time":"2026-11-21T10:00:00.000Z","lost":3}"#;
         let one = line("one");
         let text = format!("{long}{one}\n{gap}\nnonsense\n\u{e9}\n{gap}\n{one}{}", &one[..40]);
         fs::write(&path, text).expect("written");
-        let expected = Damage { lost: 6, unreadable: 3 };
+        let expected = LogDamage { lost: 6, unreadable: 3 };
         assert_eq!(texts(&path), (vec!["one".to_string(); 2], expected));
     }
 }

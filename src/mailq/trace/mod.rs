@@ -1,41 +1,43 @@
 //! `mailq trace`: the history of a message, from log and live queue.
 //!
 //! ```text
-//! STATUSLOG, its older parts ──► log_files ──┐
-//! control files in the spool ──► in_spool ───┼──► stories ──► print, as text or JSON
-//! SHOW WHY over the control socket ──────────┘
+//! STATUSLOG, its older parts ──► log_files ─────┐
+//! control files in the spool ──► spool_search ──┼──► histories ──► print, as text or JSON
+//! SHOW WHY over the control socket ─────────────┘
 //! ```
 //!
 //! The log has the past attempts, the spool the recipients that are left, the scheduler the next
 //! attempt. If one of them is missing, the others are shown. Only lines that match are kept of the
 //! log, and only the newest if there are very many.
 
-mod in_spool;
-mod log_files;
-mod print;
-mod stories;
 mod subject;
 
-use super::connection::Connection;
-use super::dial::dial_control_socket;
-use super::failure::Failure;
-use super::installation::Installation;
-use super::lines::LineSource;
-use super::screen::{Screen, complain};
-use super::session::{Request, Text};
+mod log_files;
+mod spool_search;
+
+mod histories;
+mod print;
+
+use crate::connect::connection::Connection;
+use crate::connect::dial::dial_control_socket;
+use crate::connect::lines::LineSource;
+use crate::connect::session::{Request, Session, Text};
+use crate::failure::Failure;
+use crate::installation::Installation;
+use crate::screen::{Screen, warn};
 use clap::Args;
+use histories::{History, HistorySearch, NextStep};
 use jiff::tz::TimeZone;
 use std::io::Write;
 use std::path::{Path, PathBuf};
-use stories::{Next, Stories, Story};
-use subject::Subject;
+use subject::TraceSubject;
 
 /// Maximum number of messages per batch of questions to the scheduler.
-const QUESTIONS: usize = 50;
+const MAX_PIPELINED_REQUESTS: usize = 50;
 
 /// Arguments of `mailq trace`.
 #[derive(Args, Clone, Debug)]
-pub struct Options {
+pub struct TraceOptions {
     /// A spool id, a Message-ID, or the address of a recipient
     #[arg(value_name = "WHAT")]
     pub what: String,
@@ -47,41 +49,41 @@ pub struct Options {
     #[arg(long, value_name = "FILE")]
     pub status_log: Option<PathBuf>,
 
-    /// Print a JSON object for each message, one a line
+    /// Print one JSON object per message, each on a line
     #[arg(long)]
     pub json: bool,
 }
 
 /// Traces a message or a recipient.
-pub fn run<W: Write>(
-    options: &Options,
+pub(crate) fn run<W: Write>(
+    options: &TraceOptions,
     installation: &Installation,
     screen: &mut Screen<W>,
 ) -> Result<(), Failure> {
-    let mut stories = Stories::about(Subject::parse(&options.what));
+    let mut histories = HistorySearch::about(TraceSubject::parse(&options.what));
     let log = options.status_log.as_deref().or(installation.status_log());
-    let in_spool = in_spool::find(installation.spool(), &mut stories);
-    let in_log = read_log(log, &mut stories);
-    let mut found = stories.tell();
-    if let (Some(id), true) = (stories.spool_id(), found.is_empty()) {
+    let in_spool = spool_search::find(installation.spool(), &mut histories);
+    let in_log = read_log(log, &mut histories);
+    let mut found = histories.finish();
+    if let (Some(id), true) = (histories.spool_id(), found.is_empty()) {
         // It may be untried, and in a spool that this user may not read.
-        found.push(Story::new(id.to_string(), None, None));
+        found.push(History::new(id.to_string(), None, None));
     }
     let asked = ask(installation, &mut found);
-    found.retain(|story| !story.is_empty());
+    found.retain(|history| !history.is_empty());
     let traced = if found.is_empty() {
-        Err(Failure::Nothing(format!("nothing is known of {}", options.what)))
+        Err(Failure::NotFound(format!("nothing found for {}", options.what)))
     } else {
         print::print(screen, &found, options.json, &TimeZone::system()).map_err(Failure::Output)
     };
     screen.flush()?;
-    stories.complain();
+    histories.warn();
     // All failures are reported. The first one sets the exit status.
     let mut failures = [in_spool, in_log, asked, traced].into_iter().filter_map(Result::err);
     let Some(first) = failures.next() else {
         return Ok(());
     };
-    failures.filter(Failure::is_worth_a_word).for_each(complain);
+    failures.filter(Failure::must_be_reported).for_each(warn);
     Err(first)
 }
 
@@ -89,45 +91,51 @@ pub fn run<W: Write>(
 ///
 /// Failures that concern a host as a whole are in lines about other messages. Only after the first
 /// reading is it known which of those matter.
-fn read_log(log: Option<&Path>, stories: &mut Stories) -> Result<(), Failure> {
+fn read_log(log: Option<&Path>, histories: &mut HistorySearch) -> Result<(), Failure> {
     let Some(path) = log else {
-        complain(
-            "no status log is known: option --status-log or STATUSLOG in the ZENV file names it",
-        );
+        warn("no status log: name it with option --status-log, or with STATUSLOG in the ZENV file");
         return Ok(());
     };
-    let damage = log_files::read(path, |line| stories.take(line))?;
-    damage.complain(path);
-    if stories.expects_more() {
-        log_files::read(path, |line| stories.take_others(line))?;
+    let damage = log_files::read(path, |line| histories.take(line))?;
+    damage.warn(path);
+    if histories.needs_second_pass() {
+        log_files::read(path, |line| histories.add_host_entry(line))?;
     }
     Ok(())
 }
 
 /// Asks the scheduler what each message waits for.
-fn ask(installation: &Installation, stories: &mut [Story]) -> Result<(), Failure> {
-    if stories.is_empty() {
+fn ask(installation: &Installation, histories: &mut [History]) -> Result<(), Failure> {
+    if histories.is_empty() {
         return Ok(());
     }
     let mut session = dial_control_socket(installation, false)?;
-    for some in stories.chunks_mut(QUESTIONS) {
-        for story in &*some {
-            session.send(Request::free(format!("SHOW WHY {}", story.spool_id)))?;
+    let result = ask_session(&mut session, histories);
+    session.quit();
+    result
+}
+
+fn ask_session(
+    session: &mut Session<Connection>,
+    histories: &mut [History],
+) -> Result<(), Failure> {
+    for some in histories.chunks_mut(MAX_PIPELINED_REQUESTS) {
+        for history in &*some {
+            session.send(Request::without_permission(format!("SHOW WHY {}", history.spool_id)))?;
         }
-        for story in some {
-            story.next = match session.text() {
-                Ok(text) => story.next_of(lines_of(text)?),
-                // The scheduler refuses the request so if the message is not queued.
-                Err(Failure::Unavailable(_)) => Next::NotQueued,
+        for history in some {
+            history.next = match session.text() {
+                Ok(text) => history.next_of(collect_lines(text)?),
+                // The message is not queued.
+                Err(Failure::Refused(_)) => NextStep::NotQueued,
                 Err(other) => return Err(other),
             };
         }
     }
-    session.quit();
     Ok(())
 }
 
-fn lines_of(mut text: Text<'_, Connection>) -> Result<Vec<String>, Failure> {
+fn collect_lines(mut text: Text<'_, Connection>) -> Result<Vec<String>, Failure> {
     let mut lines = Vec::new();
     while let Some(line) = text.next()? {
         lines.push(String::from_utf8_lossy(line).into_owned());

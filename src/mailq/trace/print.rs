@@ -1,94 +1,99 @@
 //! Output of message histories, for people and as JSON.
 
-use super::super::screen::Screen;
-use super::stories::{Next, Queued, Story};
+use super::histories::{History, NextStep, QueuedRecipient};
+use crate::screen::Screen;
 use jiff::tz::TimeZone;
 use std::collections::HashMap;
 use std::io::{self, Write};
 use zsched_format::printable;
-use zsched_format::status_log::Entry;
+use zsched_format::status_log::StatusLine;
 
 /// Prints histories.
-pub fn print<W: Write>(
+pub(super) fn print<W: Write>(
     screen: &mut Screen<W>,
-    stories: &[Story],
+    histories: &[History],
     as_json: bool,
     zone: &TimeZone,
 ) -> io::Result<()> {
-    for (index, story) in stories.iter().enumerate() {
+    for (index, history) in histories.iter().enumerate() {
         if as_json {
-            writeln!(screen, "{}", printable::json(&serde_json::to_vec(story)?))?;
+            writeln!(screen, "{}", printable::json(&serde_json::to_vec(history)?))?;
             continue;
         }
         if index > 0 {
             writeln!(screen)?;
         }
-        print_story(screen, story, zone)?;
+        print_history(screen, history, zone)?;
     }
     Ok(())
 }
 
-fn print_story<W: Write>(screen: &mut Screen<W>, story: &Story, zone: &TimeZone) -> io::Result<()> {
-    let mut head = story.spool_id.clone();
-    if let Some(message_id) = &story.message_id {
+fn print_history<W: Write>(
+    screen: &mut Screen<W>,
+    history: &History,
+    zone: &TimeZone,
+) -> io::Result<()> {
+    let mut head = history.spool_id.clone();
+    if let Some(message_id) = &history.message_id {
         head.push_str(&format!(" {message_id}"));
     }
-    if let Some(sender) = &story.sender {
+    if let Some(sender) = &history.sender {
         head.push_str(&format!(" from {sender}"));
     }
-    let came = story.came.and_then(|came| jiff::Timestamp::from_millisecond(came).ok());
+    let came = history.came.and_then(|came| jiff::Timestamp::from_millisecond(came).ok());
     if let Some(came) = came {
-        head.push_str(&format!(", came in {}", clock(came, zone)));
+        head.push_str(&format!(", arrived {}", clock(came, zone)));
     }
     screen.line(&[head.as_bytes()])?;
-    for recipient in recipients(story) {
+    for recipient in recipients(history) {
         print_recipient(screen, &recipient, zone)?;
     }
-    if !story.put_off.is_empty() {
-        writeln!(screen, "  while it was there, because of other messages for the same host:")?;
+    if !history.put_off.is_empty() {
+        writeln!(screen, "  deferred because of other messages for the same host:")?;
     }
-    for entry in &story.put_off {
-        let (time, others, said) = (time(entry, zone), others(entry), said(entry));
-        let Entry { channel, host, spool_id, .. } = entry;
-        let line = format!("    {time} {channel}/{host}, {others}, because of {spool_id}{said}");
+    for entry in &history.put_off {
+        let (time, others, agent_answer) = (time(entry, zone), others(entry), agent_answer(entry));
+        let StatusLine { channel, host, spool_id, .. } = entry;
+        let line =
+            format!("    {time} {channel}/{host}, {others}, because of {spool_id}{agent_answer}");
         screen.line(&[line.as_bytes()])?;
     }
-    match &story.next {
-        Next::Unknown => writeln!(screen, "  next: unknown, the scheduler could not be asked"),
-        Next::NotQueued if story.queued.is_empty() => writeln!(screen, "  not in the queue"),
-        Next::NotQueued => writeln!(screen, "  next: the scheduler has not loaded it"),
-        Next::Waits(sentences) if sentences.is_empty() => {
-            writeln!(screen, "  next: nothing, other recipients are still in the queue")
+    match &history.next {
+        NextStep::Unknown => writeln!(screen, "  next: unknown, the scheduler did not answer"),
+        NextStep::NotQueued if history.queued.is_empty() => writeln!(screen, "  not in the queue"),
+        NextStep::NotQueued => writeln!(screen, "  next: not loaded by the scheduler yet"),
+        NextStep::Waits(sentences) if sentences.is_empty() => {
+            writeln!(screen, "  next: nothing for these recipients; others are still queued")
         }
-        Next::Waits(sentences) => {
+        NextStep::Waits(sentences) => {
             sentences.iter().try_for_each(|line| screen.line(&[b"  next: ", line.as_bytes()]))
         }
     }
 }
 
 /// A recipient, with its attempts and its state in the spool.
-struct Recipient<'s> {
+struct RecipientHistory<'s> {
     address: Option<&'s str>,
-    attempts: Vec<&'s Entry<'static>>,
-    queued: Vec<&'s Queued>,
+    attempts: Vec<&'s StatusLine<'static>>,
+    queued: Vec<&'s QueuedRecipient>,
 }
 
 /// Recipients in the order in which they first occur.
-fn recipients(story: &Story) -> Vec<Recipient<'_>> {
-    let tried = story.attempts.iter().map(|entry| entry.recipient.as_deref());
-    let in_spool = story.queued.iter().map(|queued| Some(&*queued.recipient));
-    let mut all: Vec<Recipient<'_>> = Vec::new();
+fn recipients(history: &History) -> Vec<RecipientHistory<'_>> {
+    let tried = history.attempts.iter().map(|entry| entry.recipient.as_deref());
+    let in_spool = history.queued.iter().map(|queued| Some(&*queued.recipient));
+    let mut all: Vec<RecipientHistory<'_>> = Vec::new();
     let mut index_of: HashMap<Option<&str>, usize> = HashMap::new();
     for address in tried.chain(in_spool) {
         index_of.entry(address).or_insert_with(|| {
-            all.push(Recipient { address, attempts: Vec::new(), queued: Vec::new() });
+            all.push(RecipientHistory { address, attempts: Vec::new(), queued: Vec::new() });
             all.len() - 1
         });
     }
-    for entry in &story.attempts {
+    for entry in &history.attempts {
         all[index_of[&entry.recipient.as_deref()]].attempts.push(entry);
     }
-    for queued in &story.queued {
+    for queued in &history.queued {
         all[index_of[&Some(&*queued.recipient)]].queued.push(queued);
     }
     all
@@ -96,7 +101,7 @@ fn recipients(story: &Story) -> Vec<Recipient<'_>> {
 
 fn print_recipient<W: Write>(
     screen: &mut Screen<W>,
-    recipient: &Recipient<'_>,
+    recipient: &RecipientHistory<'_>,
     zone: &TimeZone,
 ) -> io::Result<()> {
     let address = recipient.address.unwrap_or("an unknown recipient");
@@ -114,7 +119,7 @@ fn print_recipient<W: Write>(
 
 fn print_attempt<W: Write>(
     screen: &mut Screen<W>,
-    entry: &Entry<'_>,
+    entry: &StatusLine<'_>,
     zone: &TimeZone,
 ) -> io::Result<()> {
     let mut line = format!("    {} {}", time(entry, zone), entry.status.word());
@@ -137,7 +142,7 @@ fn print_attempt<W: Write>(
     if entry.others > 0 {
         line.push_str(&format!(", with {}", others(entry)));
     }
-    line.push_str(&said(entry));
+    line.push_str(&agent_answer(entry));
     screen.line(&[line.as_bytes()])?;
     if !entry.status.is_final() {
         return Ok(());
@@ -148,18 +153,19 @@ fn print_attempt<W: Write>(
         delays.attempt.map_or(String::new(), |took| format!(", {took:.3} s in the attempt"));
     writeln!(
         screen,
-        "      {delay:.3} s after it came in: {router:.3} s in the router, {queue:.3} s in the queue{attempt}"
+        "      {delay:.3} s after arrival: {router:.3} s in the router, {queue:.3} s in the \
+         queue{attempt}"
     )
 }
 
 /// Number of messages that wait because of an attempt at another one.
-fn others(entry: &Entry<'_>) -> String {
+fn others(entry: &StatusLine<'_>) -> String {
     let plural = if entry.others == 1 { "" } else { "s" };
-    format!("{} message{plural} put off", entry.others)
+    format!("{} message{plural} deferred", entry.others)
 }
 
 /// Text of the attempt on one line, after a colon, if any.
-fn said(entry: &Entry<'_>) -> String {
+fn agent_answer(entry: &StatusLine<'_>) -> String {
     let text = match entry.text.trim() {
         "" => entry.reply.as_deref().unwrap_or_default(),
         text => text,
@@ -171,7 +177,7 @@ fn said(entry: &Entry<'_>) -> String {
     }
 }
 
-fn time(entry: &Entry<'_>, zone: &TimeZone) -> String {
+fn time(entry: &StatusLine<'_>, zone: &TimeZone) -> String {
     match entry.time.parse() {
         Ok(time) => clock(time, zone),
         Err(_) => entry.time.to_string(),
@@ -184,15 +190,20 @@ fn clock(time: jiff::Timestamp, zone: &TimeZone) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::stories::Stories;
-    use super::super::subject::Subject;
+    use super::super::histories::HistorySearch;
+    use super::super::subject::TraceSubject;
     use super::*;
     use expect_test::{Expect, expect};
-    use zsched_format::status_log::{Delays, Status};
+    use zsched_format::status_log::{DeliveryStatus, StatusDelays};
 
-    fn entry(second: u32, id: &str, recipient: &str, status: Status) -> Entry<'static> {
+    fn entry(
+        second: u32,
+        id: &str,
+        recipient: &str,
+        status: DeliveryStatus,
+    ) -> StatusLine<'static> {
         let delay = f64::from(second) + 0.5;
-        Entry {
+        StatusLine {
             time: format!("2026-11-21T10:00:{second:02}.500Z").into(),
             spool_id: id.to_string().into(),
             message_id: Some("<1@x>".into()),
@@ -209,98 +220,101 @@ mod tests {
             text: "\rcannot connect:\rtimed out\x1b[2J".into(),
             others: 0,
             delay,
-            delays: Delays { router: 0.148, queue: delay - 1.648, attempt: Some(1.5) },
+            delays: StatusDelays { router: 0.148, queue: delay - 1.648, attempt: Some(1.5) },
         }
     }
 
     const ID: &str = "S4711AbmKUKEJuuHwA";
     const OTHER: &str = "S4712AbmKUKEJuuHwA";
 
-    fn log() -> Vec<Entry<'static>> {
-        let delivered = Entry {
+    fn log() -> Vec<StatusLine<'static>> {
+        let delivered = StatusLine {
             code: Some("2.0.0".into()),
             text: "".into(),
             reply: Some("smtp; 250 2.0.0 queued".into()),
-            ..entry(59, ID, "Bob@mx.test", Status::Delivered)
+            ..entry(59, ID, "Bob@mx.test", DeliveryStatus::Delivered)
         };
-        let down =
-            Entry { others: 7, message_id: None, ..entry(3, OTHER, "x@y", Status::Deferred) };
-        let expired = Entry {
+        let down = StatusLine {
+            others: 7,
+            message_id: None,
+            ..entry(3, OTHER, "x@y", DeliveryStatus::Deferred)
+        };
+        let expired = StatusLine {
             agent: None,
             remote: None,
-            delays: Delays { router: 0.0, queue: 30.0, attempt: None },
-            ..entry(30, ID, "carol@mx.test", Status::Expired)
+            delays: StatusDelays { router: 0.0, queue: 30.0, attempt: None },
+            ..entry(30, ID, "carol@mx.test", DeliveryStatus::Expired)
         };
         vec![
-            entry(2, ID, "Bob@mx.test", Status::Deferred),
+            entry(2, ID, "Bob@mx.test", DeliveryStatus::Deferred),
             down.clone(),
             expired,
             delivered,
             // After the message has left.
-            Entry { time: "2026-11-21T11:00:00.000Z".into(), ..down },
+            StatusLine { time: "2026-11-21T11:00:00.000Z".into(), ..down },
         ]
     }
 
-    fn told(what: &str) -> Vec<Story> {
-        let mut stories = Stories::about(Subject::parse(what));
-        log().into_iter().for_each(|entry| stories.take(entry));
-        if stories.expects_more() {
-            log().into_iter().for_each(|entry| stories.take_others(entry));
+    fn traced(what: &str) -> Vec<History> {
+        let mut histories = HistorySearch::about(TraceSubject::parse(what));
+        log().into_iter().for_each(|entry| histories.take(entry));
+        if histories.needs_second_pass() {
+            log().into_iter().for_each(|entry| histories.add_host_entry(entry));
         }
-        stories.tell()
+        histories.finish()
     }
 
-    fn check(stories: &[Story], as_json: bool, expected: Expect) {
+    fn check(histories: &[History], as_json: bool, expected: Expect) {
         let mut screen = Screen::new(Vec::new());
-        print(&mut screen, stories, as_json, &TimeZone::UTC).expect("a Vec takes everything");
+        print(&mut screen, histories, as_json, &TimeZone::UTC).expect("a Vec takes everything");
         expected.assert_eq(&String::from_utf8(screen.into_inner()).expect("text"));
     }
 
     #[test]
     fn print_groups_attempts_by_recipient() {
-        let mut stories = told(ID);
-        stories[0].next = Next::NotQueued;
+        let mut histories = traced(ID);
+        histories[0].next = NextStep::NotQueued;
         check(
-            &stories,
+            &histories,
             false,
             expect![[r#"
-                S4711AbmKUKEJuuHwA <1@x> from alice@x, came in 2026-11-21 10:00:00
+                S4711AbmKUKEJuuHwA <1@x> from alice@x, arrived 2026-11-21 10:00:00
                   to Bob@mx.test
                     2026-11-21 10:00:02 deferred 4.4.1, smtp/mx.test at mx.test (192.0.2.1), agent 812, took 1.500 s: cannot connect: timed out^[[2J
                     2026-11-21 10:00:59 delivered 2.0.0, smtp/mx.test at mx.test (192.0.2.1), agent 812, took 1.500 s: smtp; 250 2.0.0 queued
-                      59.500 s after it came in: 0.148 s in the router, 57.852 s in the queue, 1.500 s in the attempt
+                      59.500 s after arrival: 0.148 s in the router, 57.852 s in the queue, 1.500 s in the attempt
                   to carol@mx.test
                     2026-11-21 10:00:30 expired 4.4.1, smtp/mx.test, no agent: cannot connect: timed out^[[2J
-                      30.500 s after it came in: 0.000 s in the router, 30.000 s in the queue
-                  while it was there, because of other messages for the same host:
-                    2026-11-21 10:00:03 smtp/mx.test, 7 messages put off, because of S4712AbmKUKEJuuHwA: cannot connect: timed out^[[2J
+                      30.500 s after arrival: 0.000 s in the router, 30.000 s in the queue
+                  deferred because of other messages for the same host:
+                    2026-11-21 10:00:03 smtp/mx.test, 7 messages deferred, because of S4712AbmKUKEJuuHwA: cannot connect: timed out^[[2J
                   not in the queue
             "#]],
         );
-        assert_eq!(told("<1@x>"), told(ID));
+        assert_eq!(traced("<1@x>"), traced(ID));
     }
 
     #[test]
     fn print_of_one_recipient_leaves_out_others() {
-        let mut stories = told("bob@MX.test");
-        let queued = |recipient: &str, state: &str| Queued {
+        let mut histories = traced("bob@MX.test");
+        let queued = |recipient: &str, state: &str| QueuedRecipient {
             recipient: recipient.to_string(),
             channel: "smtp".to_string(),
             host: "mx.test".to_string(),
             state: state.to_string(),
         };
-        stories[0].attempts.pop();
-        stories[0].put_off.clear();
-        stories[0].queued = vec![queued("Bob@mx.test", "queued")];
-        stories[0].next = Next::Waits(vec!["smtp/mx.test waits until 10:35:00".to_string()]);
-        let mut untried = Story::new(OTHER.to_string(), None, None);
+        histories[0].attempts.pop();
+        histories[0].put_off.clear();
+        histories[0].queued = vec![queued("Bob@mx.test", "queued")];
+        histories[0].next = NextStep::Waits(vec!["smtp/mx.test waits until 10:35:00".to_string()]);
+        let mut untried = History::new(OTHER.to_string(), None, None);
         untried.queued = vec![queued("bob@mx.test", "with agent 7")];
-        stories.push(untried);
+        histories.push(untried);
         check(
-            &stories,
+            &histories,
             false,
             expect![[r#"
-                S4711AbmKUKEJuuHwA <1@x> from alice@x, came in 2026-11-21 10:00:00
+                S4711AbmKUKEJuuHwA <1@x> from alice@x, arrived 2026-11-21 10:00:00
                   to Bob@mx.test
                     2026-11-21 10:00:02 deferred 4.4.1, smtp/mx.test at mx.test (192.0.2.1), agent 812, took 1.500 s: cannot connect: timed out^[[2J
                     queued for smtp/mx.test
@@ -309,11 +323,11 @@ mod tests {
                 S4712AbmKUKEJuuHwA
                   to bob@mx.test
                     with agent 7 for smtp/mx.test
-                  next: unknown, the scheduler could not be asked
+                  next: unknown, the scheduler did not answer
             "#]],
         );
         check(
-            &stories,
+            &histories,
             true,
             expect![[r#"
             {"spool_id":"S4711AbmKUKEJuuHwA","message_id":"<1@x>","sender":"alice@x","queued":[{"recipient":"Bob@mx.test","channel":"smtp","host":"mx.test","state":"queued"}],"attempts":[{"time":"2026-11-21T10:00:02.500Z","spool_id":"S4711AbmKUKEJuuHwA","message_id":"<1@x>","sender":"alice@x","recipient":"Bob@mx.test","channel":"smtp","host":"mx.test","agent":812,"status":"deferred","report":"deferred","code":"4.4.1","reply":null,"remote":"dns; mx.test (192.0.2.1)","text":"\rcannot connect:\rtimed out\u001b[2J","others":0,"delay":2.5,"delays":{"router":0.148,"queue":0.8520000000000001,"attempt":1.5}}],"put_off":[],"next":{"waits":["smtp/mx.test waits until 10:35:00"]}}
@@ -324,7 +338,7 @@ mod tests {
 
     #[test]
     fn tell_of_unknown_subject_is_empty() {
-        assert_eq!(told("dave@mx.test"), []);
-        assert_eq!(told("S4713AbmKUKEJuuHwA"), []);
+        assert_eq!(traced("dave@mx.test"), []);
+        assert_eq!(traced("S4713AbmKUKEJuuHwA"), []);
     }
 }

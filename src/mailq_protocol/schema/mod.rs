@@ -1,7 +1,8 @@
 //! The JSON objects of MAILQ version 2, as `docs/mailq-protocol.md` describes them.
 //!
-//! The server writes them, the client reads them. Fields that are missing have default values: older schedulers send
-//! fewer fields, and the reports of ZMailer's schedulers have only part of them. Unknown fields are ignored.
+//! The server writes them, the client reads them. Fields that are missing have default values:
+//! older schedulers send fewer fields, and the reports of ZMailer's schedulers have only part of
+//! them. Unknown fields are ignored.
 //!
 //! Times are seconds since 1970; ages are whole seconds on the wire.
 

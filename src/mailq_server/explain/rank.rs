@@ -1,12 +1,12 @@
 //! The rank of a message among the jobs of its ring, as clauses of a sentence.
 
-use zsched_core::rank::{COUNTED, Current, Rank};
-use zsched_format::priority::USUAL;
+use zsched_core::rank::{Current, JobRank, MAX_COUNTED_JOBS};
+use zsched_format::priority::DEFAULT_PRIORITY;
 use zsched_spool::SpoolId;
 
 /// Returns the clauses to append to the sentence about a due vertex.
-pub(super) fn clauses(rank: &Rank) -> String {
-    let Rank { id, keyword, line, job, .. } = rank;
+pub(super) fn clauses(rank: &JobRank) -> String {
+    let JobRank { id, keyword, line, job, .. } = rank;
     let mut sentence = match &job.current {
         Some(current) if current.message == *id => {
             format!("; its message is the current one ({keyword}, {line})")
@@ -31,7 +31,7 @@ pub(super) fn clauses(rank: &Rank) -> String {
     if job.is_blocked {
         add("none of its destinations may get an agent now".to_string());
     }
-    if rank.priority != USUAL {
+    if rank.priority != DEFAULT_PRIORITY {
         add(format!("its priority is {}", rank.priority));
     }
     sentence
@@ -41,7 +41,9 @@ fn before(count: usize) -> String {
     match count {
         0 => "no message is before it".to_string(),
         1 => "1 message is before it".to_string(),
-        count if count > COUNTED => format!("more than {COUNTED} messages are before it"),
+        count if count > MAX_COUNTED_JOBS => {
+            format!("more than {MAX_COUNTED_JOBS} messages are before it")
+        }
         count => format!("{count} messages are before it"),
     }
 }

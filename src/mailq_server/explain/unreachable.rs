@@ -1,7 +1,7 @@
 //! Why a destination is known to be unreachable, and which report says so.
 
 use super::{clock, one_line};
-use zsched_core::unreachable::{Block, Cause, Unreachable};
+use zsched_core::unreachable::{Unreachable, UnreachableReason, UnreachableReport};
 use zsched_format::time::Timestamp;
 
 /// Returns the text that follows "is known to be unreachable: ".
@@ -9,15 +9,17 @@ pub(super) fn clause(known: &Unreachable, now: Timestamp) -> String {
     let cause = known.cause.as_deref();
     let agent = cause.map_or(String::new(), agent);
     let how = match known.block {
-        Block::HostDown => format!("deferall{agent}"),
-        Block::AgentAsked => format!("retryat{agent}"),
-        Block::AgentsDie => match cause.and_then(|cause| cause.pid) {
+        UnreachableReason::HostDown => format!("deferall{agent}"),
+        UnreachableReason::RetryAt => format!("retryat{agent}"),
+        UnreachableReason::AgentsDie => match cause.and_then(|cause| cause.pid) {
             Some(pid) => format!("agents died while working on it, the last one {pid}"),
             None => "agents died while working on it".to_string(),
         },
-        Block::Dead => format!("failed-cohort-limit, the last report{agent}"),
-        Block::Blamed => format!("a status code that blames the host, reported{agent}"),
-        Block::AllDeferred => {
+        UnreachableReason::Dead => format!("failed-cohort-limit, the last report{agent}"),
+        UnreachableReason::HostBlamed => {
+            format!("a status code that blames the host, reported{agent}")
+        }
+        UnreachableReason::AllDeferred => {
             format!(
                 "its last jobs, of three messages or more, were all deferred without a status code, the last one{agent}"
             )
@@ -31,7 +33,7 @@ pub(super) fn clause(known: &Unreachable, now: Timestamp) -> String {
     format!("{how} at {}{text}", clock(cause.at, now))
 }
 
-fn agent(cause: &Cause) -> String {
+fn agent(cause: &UnreachableReport) -> String {
     let by = cause.pid.map_or(String::new(), |pid| format!(" by agent {pid}"));
     let about = cause.id.map_or(String::new(), |id| format!(" for {id}"));
     format!("{by}{about}")

@@ -8,7 +8,7 @@ use crate::acl::Peer;
 use crate::auth_file::AuthFile;
 use serde::Serialize;
 use std::rc::Rc;
-use zsched_core::intake::backlog::BacklogView;
+use zsched_core::intake::backlog_view::BacklogView;
 use zsched_core::{Effect, Order, Scheduler};
 use zsched_format::time::Timestamp;
 use zsched_mailq_protocol::scram::Secret;

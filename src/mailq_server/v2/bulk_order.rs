@@ -131,8 +131,8 @@ impl BulkOrder {
             let is_new = self.last != Some(found.target.number);
             self.last = Some(found.target.number);
             let effect = match self.verb {
-                Verb::Hold(_) if is_new => context.scheduler.foresee_hold(found.id),
-                Verb::Release if is_new => context.scheduler.foresee_release(found.id),
+                Verb::Hold(_) if is_new => context.scheduler.dry_run_hold(found.id),
+                Verb::Release if is_new => context.scheduler.dry_run_release(found.id),
                 Verb::Hold(_) | Verb::Release => Effect::default(),
                 Verb::Retry => effect_of_retry(found, is_new),
                 Verb::Expire | Verb::Delete | Verb::Reroute => effect_of_removal(found, is_new),

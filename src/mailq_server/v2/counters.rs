@@ -1,8 +1,9 @@
 //! `SHOW COUNTERS`: counters and gauges, one per line.
 //!
-//! All counters of ZMailer are there, in its order, as monitoring programs find them by their labels. Most count
-//! other programs, which use a shared memory segment: smtpserver, router and agents of ZMailer. These are 0.
-//! Values are right-justified in a column that monitoring programs cut out.
+//! All counters of ZMailer are there, in its order, as monitoring programs find them by their
+//! labels. Most count other programs, which use a shared memory segment: smtpserver, router and
+//! agents of ZMailer. These are 0. Values are right-justified in a column that monitoring programs
+//! cut out.
 //!
 //! ```text
 //! ZMailer SHM segment dump; Magic=0x00000000

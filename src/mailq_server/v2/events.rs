@@ -1,8 +1,8 @@
 //! The event feed: subscribers, and the lines that wait for each of them.
 //!
-//! A publisher first asks [`Subscribers::has_subscribers`], so that an event without subscribers costs nothing.
-//! Events that a subscriber does not read in time are dropped and counted; nothing waits for a
-//! subscriber.
+//! A publisher first asks [`Subscribers::has_subscribers`], so that an event without subscribers
+//! costs nothing. Events that a subscriber does not read in time are dropped and counted; nothing
+//! waits for a subscriber.
 
 use super::arguments::{Arguments, SyntaxError};
 use super::json;
@@ -11,7 +11,7 @@ use super::selection::{MessageName, Selection};
 use std::cell::RefCell;
 use std::rc::{Rc, Weak};
 use zsched_core::Destination;
-use zsched_core::standing::Destinations;
+use zsched_core::overrides::DestinationPattern;
 use zsched_spool::{SpoolId, SpoolName};
 
 /// Maximum number of bytes that wait for one subscriber.
@@ -26,7 +26,7 @@ pub struct Subscribers {
 /// The criteria of a subscriber. An event must match all of them.
 #[derive(Clone, Debug, Default)]
 pub struct SubscriptionFilter {
-    destinations: Option<Destinations>,
+    destinations: Option<DestinationPattern>,
     message: Option<MessageName>,
 }
 
@@ -104,7 +104,7 @@ impl SubscriptionFilter {
 
     fn matches(&self, about: &EventSubject<'_>) -> bool {
         let goes_there =
-            |wanted: &Destinations| about.destinations.iter().any(|d| wanted.matches(d));
+            |wanted: &DestinationPattern| about.destinations.iter().any(|d| wanted.matches(d));
         let is_it =
             |wanted: &MessageName| about.message.is_some_and(|(id, name)| wanted.matches(id, name));
         self.destinations.as_ref().is_none_or(goes_there) && self.message.as_ref().is_none_or(is_it)

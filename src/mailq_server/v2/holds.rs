@@ -9,9 +9,9 @@ use super::bulk_order::{BulkOrder, Verb};
 use super::outcome::{self, OrderKind};
 use super::selection::{MessageName, Selection};
 use super::simple_order::SimpleOrder;
-use zsched_core::foresee::HoldChange;
+use zsched_core::dry_run::HoldChange;
+use zsched_core::overrides::Scope;
 use zsched_core::select::Cursor;
-use zsched_core::standing::Scope;
 use zsched_core::{Effect, Order, OrderRefusal, Scheduler};
 use zsched_spool::SpoolId;
 
@@ -64,8 +64,8 @@ fn begin_hold(
         HoldTarget::Message(name) => match find_message(core, &name) {
             None => SimpleOrder::completed(OrderKind::Hold, refuse(OrderRefusal::NotFound)),
             Some(id) if dry_run => {
-                let is_held = core.standing_orders().hold_of_message(id).is_some();
-                let foreseen = core.foresee_hold(id);
+                let is_held = core.overrides().hold_of_message(id).is_some();
+                let foreseen = core.dry_run_hold(id);
                 let effect = if is_held { refuse(OrderRefusal::Already) } else { foreseen };
                 SimpleOrder::completed(OrderKind::Hold, effect)
             }
@@ -110,7 +110,7 @@ fn begin_release(what: HoldTarget, dry_run: bool, context: &SessionContext<'_>) 
         HoldTarget::Message(name) => match find_held_message(core, &name) {
             None => SimpleOrder::completed(OrderKind::Release, not_held()),
             Some(id) if dry_run => {
-                SimpleOrder::completed(OrderKind::Release, core.foresee_release(id))
+                SimpleOrder::completed(OrderKind::Release, core.dry_run_release(id))
             }
             Some(id) => SimpleOrder::order(OrderKind::Release, Order::Release(Scope::Message(id))),
         },
@@ -163,7 +163,7 @@ fn what(
 }
 
 fn is_held(core: &Scheduler, scope: &Scope) -> bool {
-    core.standing_orders().holds.iter().any(|hold| hold.scope == *scope)
+    core.overrides().holds.iter().any(|hold| hold.scope == *scope)
 }
 
 /// Returns the queued message with this name.
@@ -178,7 +178,7 @@ fn find_message(core: &Scheduler, name: &MessageName) -> Option<SpoolId> {
 ///
 /// It need not be queued: its control file may be temporarily unreadable.
 fn find_held_message(core: &Scheduler, name: &MessageName) -> Option<SpoolId> {
-    let hold = core.standing_orders().messages.get(&name.number)?;
+    let hold = core.overrides().messages.get(&name.number)?;
     match hold.scope {
         Scope::Message(id) if find_message(core, name) == Some(id) || name.matches_id(id) => {
             Some(id)
@@ -197,7 +197,7 @@ struct ReleaseAll {
 
 impl ReleaseAll {
     fn new(dry_run: bool, context: &SessionContext<'_>) -> ReleaseAll {
-        let orders = context.scheduler.standing_orders();
+        let orders = context.scheduler.overrides();
         let rest = match dry_run {
             _ if orders.holds.is_empty() && orders.messages.is_empty() => {
                 let refusal = Some(OrderRefusal::NotFound);
@@ -226,7 +226,7 @@ impl Task for ReleaseAll {
                 Next::Over => self.messages_done = true,
                 other => return other,
             }
-            let orders = context.scheduler.standing_orders();
+            let orders = context.scheduler.overrides();
             // If only messages were held, nothing is left to release.
             let is_empty = orders.holds.is_empty() && orders.messages.is_empty();
             if is_empty && self.messages.sum().messages > 0 {

@@ -5,7 +5,7 @@ use super::arguments::{Arguments, SyntaxError, Word};
 use super::outcome::OrderKind;
 use super::selection::{destinations, span};
 use super::simple_order::SimpleOrder;
-use zsched_core::standing::{LimitName, Scope};
+use zsched_core::overrides::{LimitName, Scope};
 use zsched_core::{Order, Scheduler};
 use zsched_format::time::Timestamp;
 

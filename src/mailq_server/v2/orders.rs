@@ -69,7 +69,7 @@ impl Task for KillMessage {
         if let Some(step) = self.fetch.next(context) {
             return step;
         }
-        let number = self.id.take().and_then(|id| context.scheduler.message_called(&id));
+        let number = self.id.take().and_then(|id| context.scheduler.message_named(&id));
         let order = |number| Order::Delete(vec![Target::whole(number)]);
         next_order(number.map(order))
     }

@@ -1,6 +1,6 @@
 //! The answer of an operator's order.
 
-use zsched_core::standing::{MOST_HELD_MESSAGES, MOST_STANDING};
+use zsched_core::overrides::{MAX_HELD_MESSAGES, MAX_OVERRIDES};
 use zsched_core::{Effect, OrderRefusal};
 use zsched_format::printable;
 use zsched_mailq_protocol::schema::OrderResult;
@@ -72,12 +72,12 @@ fn refused(kind: OrderKind, refusal: OrderRefusal, effect: &Effect) -> String {
         (OrderRefusal::Already, _) => "already held".to_string(),
         (OrderRefusal::TooMany, OrderKind::HoldMessages) => {
             let far = effect_counts(effect);
-            format!("at most {MOST_HELD_MESSAGES} messages can be held one by one ({far})")
+            format!("at most {MAX_HELD_MESSAGES} messages can be held one by one ({far})")
         }
         (OrderRefusal::TooMany, OrderKind::Set) => {
-            format!("at most {MOST_STANDING} limits can be set")
+            format!("at most {MAX_OVERRIDES} limits can be set")
         }
-        (OrderRefusal::TooMany, _) => format!("at most {MOST_STANDING} holds are possible"),
+        (OrderRefusal::TooMany, _) => format!("at most {MAX_OVERRIDES} holds are possible"),
         (OrderRefusal::OfRings, _) => {
             "this limit applies to rings (ring=channel/host); only maxthr also applies to destinations"
                 .to_string()

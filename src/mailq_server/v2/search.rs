@@ -2,7 +2,7 @@
 
 use super::answer::{Candidate, Lookup, LookupResult, SessionContext};
 use super::selection::Selection;
-use zsched_core::select::{Cursor, Selected, Selector};
+use zsched_core::select::{Cursor, MailFilter, Selected};
 use zsched_format::time::Timestamp;
 
 /// Maximum number of entries examined per step, and in one order.
@@ -15,7 +15,7 @@ const MAX_FILES_PER_STEP: usize = 64;
 /// A search and its progress.
 pub(super) struct Search {
     selection: Selection,
-    selector: Selector,
+    selector: MailFilter,
     cursor: Cursor,
     /// Entries that are being compared with their control files.
     asked: Vec<Selected>,
@@ -40,7 +40,7 @@ impl Search {
     ///
     /// `held` restricts it to messages that are held one by one.
     pub(super) fn new(selection: Selection, now: Timestamp, held: bool) -> Search {
-        let selector = Selector { held, ..selection.selector(now) };
+        let selector = MailFilter { held, ..selection.selector(now) };
         let cursor = Cursor::default();
         Search { selection, selector, cursor, asked: Vec::new(), matching: Vec::new() }
     }

@@ -8,8 +8,8 @@ use super::address_pattern::AddressPattern;
 use super::arguments::{Arguments, SyntaxError, Word};
 use std::time::Duration;
 use zsched_config::parse_interval;
-use zsched_core::select::{Selected, Selector};
-use zsched_core::standing::Destinations;
+use zsched_core::overrides::DestinationPattern;
+use zsched_core::select::{MailFilter, Selected};
 use zsched_format::time::Timestamp;
 use zsched_mailq_protocol::subject::message_number;
 use zsched_spool::{SpoolId, SpoolName};
@@ -18,7 +18,7 @@ use zsched_spool::{SpoolId, SpoolName};
 #[derive(Clone, Debug, Default)]
 pub struct Selection {
     /// The destination matches this.
-    pub destinations: Option<Destinations>,
+    pub destinations: Option<DestinationPattern>,
     /// The message is this one.
     pub message: Option<MessageName>,
     /// The message is older than this.
@@ -107,17 +107,18 @@ impl Selection {
     ///
     /// Address criteria do, because a message may have several senders.
     pub fn means_whole_messages(&self) -> bool {
-        self.destinations.as_ref().is_none_or(Destinations::are_all) && !self.addresses.is_given()
+        self.destinations.as_ref().is_none_or(DestinationPattern::matches_all)
+            && !self.addresses.is_given()
     }
 
     /// Returns the criteria that the core can check.
     ///
     /// What the core finds must also match the name ([`matches_name`](Self::matches_name)) and the
     /// addresses.
-    pub fn selector(&self, now: Timestamp) -> Selector {
+    pub fn selector(&self, now: Timestamp) -> MailFilter {
         let since = |age: Duration| i64::try_from(age.as_nanos()).unwrap_or(i64::MAX);
         let time = |age| Timestamp::from_nanoseconds(now.nanoseconds().saturating_sub(since(age)));
-        Selector {
+        MailFilter {
             destinations: self.destinations.clone(),
             number: self.message.as_ref().map(|message| message.number),
             older_than: self.older.map(time),
@@ -132,11 +133,11 @@ impl Selection {
 }
 
 /// Parses a pattern of destinations.
-pub(super) fn destinations(word: &Word) -> Result<Destinations, SyntaxError> {
+pub(super) fn destinations(word: &Word) -> Result<DestinationPattern, SyntaxError> {
     if !word.text.contains('/') {
         return Err(word.error("expected a pattern channel/host; */* is everything"));
     }
-    Destinations::parse(&word.text).map_err(|what| word.error(what))
+    DestinationPattern::parse(&word.text).map_err(|what| word.error(what))
 }
 
 /// Parses the name of a message.
@@ -169,7 +170,7 @@ mod tests {
     #[test]
     fn selection_parses_all_criteria() {
         let all = take("SMTP/*.test sender=<> recipient=*@x older=2h id=4711").expect("fine");
-        assert_eq!(all.destinations.as_ref().map(Destinations::text), Some("smtp/*.test"));
+        assert_eq!(all.destinations.as_ref().map(DestinationPattern::text), Some("smtp/*.test"));
         assert_eq!(all.older, Some(Duration::from_secs(7200)));
         assert!(!all.is_empty() && !all.is_pattern_only() && all.addresses.is_given());
         let now = Timestamp::from_seconds(10_000);

@@ -14,8 +14,8 @@ use super::requests::next_word;
 use crate::report::{push, write_head};
 use std::collections::VecDeque;
 use std::vec;
-use zsched_core::records::{Record, VertexId};
-use zsched_core::view::{Slot, Standing};
+use zsched_core::records::{VertexId, VertexRecord};
+use zsched_core::view::{LimitKind, WaitState};
 use zsched_format::time::ShortDuration;
 use zsched_spool::SpoolName;
 
@@ -110,7 +110,7 @@ impl Text for ThreadText {
 
 impl PartialVertex {
     /// Writes some recipients. Returns true if there are more.
-    fn write(&mut self, record: &Record<'_>, out: &mut Vec<u8>) -> bool {
+    fn write(&mut self, record: &VertexRecord<'_>, out: &mut Vec<u8>) -> bool {
         for offset in self.offsets.by_ref().take(MAX_LINES_PER_STEP) {
             push(out, format_args!("{}\t{}\t", record.name, self.index));
             out.extend_from_slice(&self.address);
@@ -136,13 +136,13 @@ impl PartialVertex {
 /// Writes why it waits.
 ///
 /// ZMailer writes `thread` also if there is no reason.
-fn write_reason(record: &Record<'_>, out: &mut Vec<u8>) {
+fn write_reason(record: &VertexRecord<'_>, out: &mut Vec<u8>) {
     match (record.standing, record.slot()) {
-        (Standing::Retry(seconds @ 1..), _) => {
+        (WaitState::Retry(seconds @ 1..), _) => {
             push(out, format_args!("retry in {}", ShortDuration(seconds)));
         }
-        (_, Some(Slot::General)) => {}
-        (_, Some(Slot::Channel)) => out.extend_from_slice(b"channel"),
+        (_, Some(LimitKind::General)) => {}
+        (_, Some(LimitKind::Channel)) => out.extend_from_slice(b"channel"),
         _ => out.extend_from_slice(b"thread"),
     }
 }

@@ -2,7 +2,7 @@
 
 use super::answer::{Next, SessionContext, Task};
 use super::outcome::{self, OrderKind};
-use zsched_core::foresee::HoldChange;
+use zsched_core::dry_run::HoldChange;
 use zsched_core::{Effect, Order};
 
 /// Maximum number of threads examined per step of a dry run.
@@ -56,7 +56,7 @@ impl Task for SimpleOrder {
             Plan::DryRun(_, None) => Next::Over,
             Plan::DryRun(change, mut next) => {
                 let effect =
-                    context.scheduler.foresee_review(&change, &mut next, MAX_THREADS_PER_STEP);
+                    context.scheduler.dry_run_reapply(&change, &mut next, MAX_THREADS_PER_STEP);
                 self.effect.add(&effect);
                 self.plan = Plan::DryRun(change, next);
                 Next::More

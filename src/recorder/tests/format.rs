@@ -2,13 +2,13 @@
 
 use super::*;
 use crate::digest::Digest;
-use crate::entry::{self, Verdict};
+use crate::entry::{self, DecisionCheck};
 use expect_test::expect;
 use std::io::ErrorKind;
-use zsched_core::standing::{Author, Hold, Scope, Standing};
+use zsched_core::overrides::{Author, Hold, Override, Scope};
 use zsched_core::{
-    AgentEnd, AgentId, Crowd, Destination, Event, Order, Reread, Rested, RestedVertex, Scheduler,
-    Target, Wanted,
+    AgentEnd, AgentId, Backlog, Destination, Event, HostFilter, Order, PagedMessage, PagedVertex,
+    RereadResult, Scheduler, Target,
 };
 use zsched_format::control_file::ControlFileError;
 use zsched_spool::{Arrival, Group, HashFolder, SpoolId, SpoolName};
@@ -20,9 +20,9 @@ fn arrival(base: &str) -> Arrival {
         modified: Timestamp::from_parts(1_795_255_449, 852_372_354),
         created: Timestamp::from_parts(-1, 5),
         priority: 5,
-        owes_report: true,
-        leftover: Some(ControlFileError::new(17, "strange")),
-        turns: vec![b"a.test".as_slice().into()],
+        report_due: true,
+        first_undeliverable: Some(ControlFileError::new(17, "strange")),
+        etrn_hosts: vec![b"a.test".as_slice().into()],
         recipients: 5,
         failed: 1,
         groups: vec![Group {
@@ -31,9 +31,9 @@ fn arrival(base: &str) -> Arrival {
             offsets: vec![300, 100, 70_000],
         }],
         locked: vec![9, 10],
-        unread: None,
-        unread_at_most: 0,
-        is_part: false,
+        next_offset: None,
+        max_unread: 0,
+        is_chunk: false,
     }
 }
 
@@ -52,10 +52,10 @@ fn ordered(order: Order) -> Event<'static> {
     Event::Ordered { ticket: 7, by: "root".to_string(), order }
 }
 
-fn rested() -> Rested {
+fn rested() -> PagedMessage {
     let to = Destination::new(b"c", b"a.test");
-    let vertices = [RestedVertex::new(&to, 3, true, 7)].into();
-    Rested { modified: START, recipients: 2, vertices }
+    let vertices = [PagedVertex::new(&to, 3, true, 7)].into();
+    PagedMessage { modified: START, recipients: 2, vertices }
 }
 
 /// One event of every kind, except new configurations.
@@ -68,10 +68,10 @@ fn events() -> Vec<Event<'static>> {
         Event::Arrived(arrival("4711")),
         Event::Arrived(arrival("04711-x")),
         Event::InitialScanDone,
-        again(Reread::Read(arrival("4711"))),
-        again(Reread::Gone),
-        again(Reread::Malformed(ControlFileError::new(3, "spoilt"))),
-        again(Reread::Failed(ErrorKind::WouldBlock)),
+        again(RereadResult::Read(arrival("4711"))),
+        again(RereadResult::Gone),
+        again(RereadResult::Malformed(ControlFileError::new(3, "spoilt"))),
+        again(RereadResult::Failed(ErrorKind::WouldBlock)),
         Event::Noted { ticket: 1 << 40, outcome: Ok(true) },
         Event::Noted { ticket: 2, outcome: Err(ErrorKind::StorageFull) },
         Event::Removed { number, outcome: Ok(()) },
@@ -79,12 +79,12 @@ fn events() -> Vec<Event<'static>> {
         Event::AgentStarted { agent, pid: u32::MAX },
         Event::AgentSaid { agent, line: b"4711/100\tn\x01\xff\tok3 \0" },
         Event::AgentSaid { agent, line: b"" },
-        Event::LinePassedOver { agent, bytes: 1_000_000 },
+        Event::LineSkipped { agent, bytes: 1_000_000 },
         ended(AgentEnd::Exited(-1)),
         ended(AgentEnd::Signalled(9)),
         ended(AgentEnd::NotStarted("no".to_string())),
-        Event::Turn(b"a.test"),
-        Event::Standing(Standing::Hold(hold())),
+        Event::Etrn(b"a.test"),
+        Event::Override(Override::Hold(hold())),
         ordered(Order::Hold { scope: hold().scope, reason: String::new() }),
         ordered(Order::Release(Scope::Ring("c/*".to_string()))),
         ordered(Order::ReleaseAll),
@@ -95,25 +95,26 @@ fn events() -> Vec<Event<'static>> {
         ordered(Order::ReleaseMessages(vec![id()])),
         ordered(Order::RetireAgent(77)),
         ordered(Order::LogOutcomes(true)),
-        Event::StandingKept { ticket: Some(7), outcome: Err(ErrorKind::StorageFull) },
+        Event::OverridesStored { ticket: Some(7), outcome: Err(ErrorKind::StorageFull) },
         Event::Drain,
         Event::Tick,
-        Event::Watched(true),
-        Event::Recalled { number, rested: rested(), wanted: vec![Wanted::of_host(b"a.test")] },
-        Event::Outside { crowd: Crowd::Rested, reading: 0 },
+        Event::Subscribed(true),
+        Event::Restored { number, rested: rested(), wanted: vec![HostFilter::of_host(b"a.test")] },
+        Event::BacklogChanged { crowd: Backlog::PagedOut, reading: 0 },
     ]
 }
 
 #[test]
 fn every_event_is_restored() {
-    let verdicts = [Verdict { count: 0, check: 0 }, Verdict { count: 300, check: 0xdead_beef }];
+    let verdicts =
+        [DecisionCheck { count: 0, check: 0 }, DecisionCheck { count: 300, check: 0xdead_beef }];
     for (event, verdict) in events().iter().flat_map(|event| verdicts.map(|v| (event, v))) {
         for now in [START, START + Duration::from_nanos(1), START - Duration::from_secs(1 << 32)] {
             let block = entry::write_event(Vec::new(), START, now, event).expect("written");
             let mut block = verdict.write(block).expect("written");
             block.extend_from_slice(b"next");
             let (time, what, read, rest) = entry::read(&block, START).expect("read");
-            let What::Event(again) = what else { panic!("not an event") };
+            let Input::Event(again) = what else { panic!("not an event") };
             assert_eq!(format!("{again:?}"), format!("{event:?}"));
             assert_eq!((time, read, rest), (now, verdict, &b"next"[..]));
         }
@@ -150,16 +151,16 @@ fn truncated_recording_is_read_up_to_last_complete_frame() {
                 assert!(played.events >= most && played.events < whole.events);
                 most = played.events;
                 let left = match played.ending {
-                    Ending::Whole => 0,
-                    Ending::Torn { offset, bytes } => {
+                    RecordingEnd::Whole => 0,
+                    RecordingEnd::Torn { offset, bytes } => {
                         assert_eq!(offset + bytes, length as u64);
                         bytes
                     }
-                    Ending::Damaged { .. } => panic!("cut off at {length}, but not changed"),
+                    RecordingEnd::Damaged { .. } => panic!("cut off at {length}, but not changed"),
                 };
                 assert!(left <= length as u64);
             }
-            Err(Failure::Read(ReadError::NoRecording | ReadError::NoBegin)) => {
+            Err(ReplayError::Read(ReadError::NotARecording | ReadError::DamagedStart)) => {
                 assert_eq!(most, 0, "cut off at {length}");
             }
             Err(other) => panic!("cut off at {length}: {other}"),
@@ -178,10 +179,10 @@ fn every_changed_byte_is_detected() {
         changed[index] ^= change;
         match replay(&changed) {
             Ok(played) => {
-                let noticed = played.ending != Ending::Whole && played.events < whole;
+                let noticed = played.ending != RecordingEnd::Whole && played.events < whole;
                 assert!(noticed, "byte {index} ^ {change}: {played:?}");
             }
-            Err(Failure::Read(_)) => {}
+            Err(ReplayError::Read(_)) => {}
             Err(other) => panic!("byte {index} ^ {change}: {other}"),
         }
     }

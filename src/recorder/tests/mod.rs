@@ -10,15 +10,15 @@ use std::io::Cursor;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::time::Duration;
-use zsched_config::{Config, Context, Zenv};
+use zsched_config::{Config, ConfigContext, Zenv};
 use zsched_core::Settings;
 use zsched_format::time::Timestamp;
 
 const START: Timestamp = Timestamp::from_seconds(1_795_255_200);
 
 /// The accounts of a system with one user and one group.
-fn context() -> Context {
-    Context {
+fn context() -> ConfigContext {
+    ConfigContext {
         zenv: Zenv::from_pairs([("AGENTS", "/agents"), ("B", "2")]),
         is_root: true,
         effective_user: 0,
@@ -46,17 +46,19 @@ fn settings(seed: u64) -> Settings {
 }
 
 /// Records a rehearsal. Returns the folder and the files, oldest first.
-fn record(seed: u64, steps: usize, limits: Limits) -> (tempfile::TempDir, Vec<PathBuf>) {
+fn record(seed: u64, steps: usize, limits: RotationLimits) -> (tempfile::TempDir, Vec<PathBuf>) {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let path = folder.path().join("recording");
     let recorder = Recorder::create(&path, limits, context()).expect("a file");
-    let core = Recorded::new(settings(seed), config(rehearsal::CONFIGS[0]), START, Some(recorder));
+    let core =
+        RecordedCore::new(settings(seed), config(rehearsal::CONFIGS[0]), START, Some(recorder));
     let mut rehearsal = Rehearsal::new(core, seed);
     for _ in 0..steps {
         rehearsal.step();
     }
     rehearsal.finish();
-    let older = (1..=limits.keep).map(|number| folder.path().join(format!("recording.{number}")));
+    let older =
+        (1..=limits.keep_files).map(|number| folder.path().join(format!("recording.{number}")));
     let mut files: Vec<PathBuf> = std::iter::once(path).chain(older).collect();
     files.retain(|file| file.exists());
     files.reverse();
@@ -65,12 +67,12 @@ fn record(seed: u64, steps: usize, limits: Limits) -> (tempfile::TempDir, Vec<Pa
 
 /// Records a rehearsal in a single file.
 fn record_whole(seed: u64, steps: usize) -> Vec<u8> {
-    let (_folder, files) = record(seed, steps, Limits { size: u64::MAX, keep: 0 });
+    let (_folder, files) = record(seed, steps, RotationLimits { size: u64::MAX, keep_files: 0 });
     assert_eq!(files.len(), 1);
     std::fs::read(&files[0]).expect("read")
 }
 
-fn replay(recording: &[u8]) -> Result<Played, Failure> {
+fn replay(recording: &[u8]) -> Result<ReplaySummary, ReplayError> {
     let recording = Recording::new(Cursor::new(recording), recording.len() as u64)?;
     Replay::new(recording)?.run(&mut ())
 }
@@ -81,7 +83,7 @@ fn replay_repeats_all_decisions() {
         let recording = record_whole(seed, 2000);
         let played = replay(&recording).unwrap_or_else(|error| panic!("seed {seed}: {error}"));
         assert!(played.events > 1000 && played.decisions > 500, "{played:?}");
-        assert_eq!(played.ending, Ending::Whole);
+        assert_eq!(played.ending, RecordingEnd::Whole);
     }
 }
 
@@ -92,9 +94,9 @@ fn frames(mut recording: &[u8]) -> Vec<Vec<u8>> {
     loop {
         let left = recording.len() as u64;
         match frame::read(&mut recording, left).expect("read") {
-            frame::Found::Frame(contents) => frames.push(contents),
+            frame::FrameRead::Frame(contents) => frames.push(contents),
             other => {
-                assert_eq!(other, frame::Found::End);
+                assert_eq!(other, frame::FrameRead::End);
                 return frames;
             }
         }
@@ -124,14 +126,14 @@ fn replay_detects_changed_decision() {
         }
     }
     block[read - 1] ^= 1;
-    let Err(Failure::Different(difference)) = replay(&of_frames(&frames)) else {
+    let Err(ReplayError::Different(difference)) = replay(&of_frames(&frames)) else {
         panic!("not noticed")
     };
-    assert!(difference.told.number > 500);
+    assert!(difference.replayed.number > 500);
     let text = difference.to_string();
-    let begin = format!("event {}, at offset ", difference.told.number);
+    let begin = format!("event {}, at offset ", difference.replayed.number);
     assert!(text.starts_with(&begin), "{text}");
-    assert!(text.contains(", now these "), "{text}");
+    assert!(text.contains("; replayed decisions: "), "{text}");
 }
 
 /// Another seed is another core: the next entry of `retries` is a decision.
@@ -139,7 +141,7 @@ fn replay_detects_changed_decision() {
 fn replay_detects_other_seed() {
     let mut recorded = frames(&record_whole(5, 4000));
     recorded[1] = frames(&record_whole(4, 0)).swap_remove(1);
-    assert!(matches!(replay(&of_frames(&recorded)), Err(Failure::Different(_))));
+    assert!(matches!(replay(&of_frames(&recorded)), Err(ReplayError::Different(_))));
 }
 
 #[test]
@@ -147,9 +149,9 @@ fn recorded_configuration_is_read_on_other_system() {
     let text =
         "*/*\n\tuser=somebody group=people interval=1m\nc/*\n\tcommand=\"${AGENTS}/x ${B}\"\n";
     let config = config(text);
-    let source = Source::of(&config, &context());
+    let source = ConfigSource::of(&config, &context());
     let bytes = postcard::to_stdvec(&source).expect("written");
-    let again: Source = postcard::from_bytes(&bytes).expect("read");
+    let again: ConfigSource = postcard::from_bytes(&bytes).expect("read");
     assert_eq!(again, source);
     let read = again.read().expect("nobody knows these users here, but that does not matter");
     let clause = |config: &Config| config.select(b"c", b"h").expect("it matches");

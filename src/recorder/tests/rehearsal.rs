@@ -1,11 +1,11 @@
 //! Random behaviour of agents, spool and clock, from a seed: the conditions for a recorder.
 
 use super::{START, config};
-use crate::Recorded;
+use crate::RecordedCore;
 use std::collections::BTreeMap;
 use std::io::{Error, ErrorKind};
 use std::time::Duration;
-use zsched_core::{Action, AgentEnd, AgentId, Event, NoteTicket, Reread};
+use zsched_core::{Action, AgentEnd, AgentId, Event, NoteTicket, RereadResult};
 use zsched_format::time::Timestamp;
 use zsched_spool::{Arrival, Group, HashFolder, SpoolName};
 
@@ -20,7 +20,7 @@ pub const CONFIGS: [&str; 3] = [
 ];
 
 pub struct Rehearsal {
-    core: Recorded,
+    core: RecordedCore,
     random: fastrand::Rng,
     now: Timestamp,
     /// Jobs of the living agents, as text; an empty one stands for a due `#hungry`.
@@ -33,7 +33,7 @@ pub struct Rehearsal {
 }
 
 impl Rehearsal {
-    pub fn new(core: Recorded, seed: u64) -> Rehearsal {
+    pub fn new(core: RecordedCore, seed: u64) -> Rehearsal {
         Rehearsal {
             core,
             random: fastrand::Rng::with_seed(seed),
@@ -57,12 +57,12 @@ impl Rehearsal {
             90..95 => self.removed(),
             95 => self.reread(),
             96 => self.now += Duration::from_secs(self.random.u64(0..60)),
-            97 => self.core.handle(self.now, Event::Turn(b"h1")),
+            97 => self.core.handle(self.now, Event::Etrn(b"h1")),
             98 => {
                 let text = CONFIGS[self.random.usize(0..CONFIGS.len())];
                 self.core.handle(self.now, Event::Configured(config(text)));
             }
-            99 if self.random.bool() => self.core.handle(self.now, Event::Watched(true)),
+            99 if self.random.bool() => self.core.handle(self.now, Event::Subscribed(true)),
             _ => self.core.handle(self.now, Event::InitialScanDone),
         }
         self.core.handle(self.now, Event::Tick);
@@ -97,7 +97,7 @@ impl Rehearsal {
                     let job = String::from_utf8_lossy(&job).into_owned();
                     self.agents.get_mut(&agent).expect("the living are fed").push(job);
                 }
-                Action::SayIdle(agent) => {
+                Action::SendIdle(agent) => {
                     self.agents.get_mut(&agent).expect("it lives").push(String::new());
                 }
                 Action::Note(note) => self.notes.push(note.ticket),
@@ -131,16 +131,16 @@ impl Rehearsal {
             modified: self.now - Duration::from_secs(self.random.u64(0..100)),
             created: self.now,
             priority: 5,
-            owes_report: self.random.u32(0..10) == 0,
-            leftover: None,
-            turns: Vec::new(),
+            report_due: self.random.u32(0..10) == 0,
+            first_undeliverable: None,
+            etrn_hosts: Vec::new(),
             recipients: all.len() as u32,
             failed: 0,
             groups: groups.into_iter().map(group).collect(),
             locked: Vec::new(),
-            unread: None,
-            unread_at_most: 0,
-            is_part: false,
+            next_offset: None,
+            max_unread: 0,
+            is_chunk: false,
         }
     }
 
@@ -192,7 +192,7 @@ impl Rehearsal {
         }
         self.core.handle(self.now, Event::AgentSaid { agent, line: b"#hungry" });
         if self.random.u32(0..100) == 0 {
-            self.core.handle(self.now, Event::LinePassedOver { agent, bytes: 70_000 });
+            self.core.handle(self.now, Event::LineSkipped { agent, bytes: 70_000 });
         }
     }
 
@@ -229,11 +229,11 @@ impl Rehearsal {
     fn reread(&mut self) {
         let Some(number) = self.rereads.pop() else { return };
         let outcome = match self.random.u32(0..4) {
-            0 => Reread::Gone,
-            1 => Reread::Failed(Error::from_raw_os_error(libc::EIO).kind()),
+            0 => RereadResult::Gone,
+            1 => RereadResult::Failed(Error::from_raw_os_error(libc::EIO).kind()),
             _ => {
                 let arrival = self.arrival(number);
-                Reread::Read(arrival)
+                RereadResult::Read(arrival)
             }
         };
         self.core.handle(self.now, Event::ReadAgain { number, outcome });

@@ -6,17 +6,17 @@ use std::os::unix::fs::PermissionsExt;
 #[test]
 fn each_file_is_replayed_on_its_own() {
     for seed in 100..104 {
-        let (_folder, files) = record(seed, 3000, Limits { size: 15_000, keep: 100 });
+        let (_folder, files) = record(seed, 3000, RotationLimits { size: 15_000, keep_files: 100 });
         assert!(files.len() > 5, "{} files", files.len());
         let mut last = START;
         for file in &files {
             let recording = Recording::open(file).expect("a recording");
-            assert!(recording.header.begun >= last, "one begins where the other ends");
+            assert!(recording.header.started >= last, "one begins where the other ends");
             let mut replay = Replay::new(recording).expect("its begin is good");
             let played = replay
                 .run(&mut ())
                 .unwrap_or_else(|error| panic!("seed {seed}, {}: {error}", file.display()));
-            assert_eq!(played.ending, Ending::Whole);
+            assert_eq!(played.ending, RecordingEnd::Whole);
             last = played.last;
         }
     }
@@ -24,7 +24,7 @@ fn each_file_is_replayed_on_its_own() {
 
 #[test]
 fn rotation_keeps_limited_number_of_private_files() {
-    let (folder, files) = record(7, 3000, Limits { size: 15_000, keep: 2 });
+    let (folder, files) = record(7, 3000, RotationLimits { size: 15_000, keep_files: 2 });
     assert_eq!(files.len(), 3);
     assert_eq!(std::fs::read_dir(folder.path()).expect("a folder").count(), 3);
     for file in files {
@@ -39,7 +39,9 @@ fn existing_regular_file_is_renamed() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let path = folder.path().join("r");
     std::fs::write(folder.path().join("r.1"), "oldest").expect("written");
-    let create = |keep| Recorder::create(&path, Limits { size: 1, keep }, context()).map(drop);
+    let create = |keep| {
+        Recorder::create(&path, RotationLimits { size: 1, keep_files: keep }, context()).map(drop)
+    };
     create(2).expect("a file");
     assert!(!folder.path().join("r.2").exists(), "nothing had to make room");
     std::fs::remove_file(folder.path().join("r.1")).expect("removed");
@@ -58,9 +60,9 @@ fn existing_regular_file_is_renamed() {
 fn recording_resumes_when_disk_has_room() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let path = folder.path().join("r");
-    let limits = Limits { size: 15_000, keep: 100 };
+    let limits = RotationLimits { size: 15_000, keep_files: 100 };
     let recorder = Recorder::create(&path, limits, context()).expect("a file");
-    let core = Recorded::new(settings(5), config(rehearsal::CONFIGS[0]), START, Some(recorder));
+    let core = RecordedCore::new(settings(5), config(rehearsal::CONFIGS[0]), START, Some(recorder));
     let mut rehearsal = Rehearsal::new(core, 5);
     // No file can be created in a missing folder.
     let elsewhere = folder.path().with_extension("elsewhere");

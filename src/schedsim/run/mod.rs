@@ -26,11 +26,11 @@ use std::time::{Duration, Instant};
 use summary::Summary;
 use traffic::Traffic;
 use world::World;
-use zsched_config::{Config, Context, Zenv};
+use zsched_config::{Config, ConfigContext, Zenv};
 use zsched_core::Settings;
 use zsched_format::printable;
 use zsched_format::time::Timestamp;
-use zsched_simulation::{Setup, Simulation, disk};
+use zsched_simulation::{Simulation, SimulationSetup, disk};
 use zsched_spool::{HashFolder, HashLevel};
 
 /// Start of every simulation: midnight, 1 January 2027, UTC.
@@ -122,8 +122,8 @@ fn length(options: &RunOptions, world: &World) -> Result<Duration, String> {
 }
 
 /// No agents are started, so the configuration's users and groups need not exist here.
-fn context(zenv: Zenv) -> Context {
-    Context {
+fn context(zenv: Zenv) -> ConfigContext {
+    ConfigContext {
         zenv,
         is_root: true,
         effective_user: 0,
@@ -133,7 +133,7 @@ fn context(zenv: Zenv) -> Context {
     }
 }
 
-fn load(path: &Path, context: &Context) -> Result<Rc<Config>, String> {
+fn load(path: &Path, context: &ConfigContext) -> Result<Rc<Config>, String> {
     let loaded = Config::load(path, context).map_err(|diagnostics| {
         let lines: Vec<String> = diagnostics.iter().map(|d| d.to_string()).collect();
         format!("the configuration cannot be used\n{}", lines.join("\n"))
@@ -148,15 +148,15 @@ fn simulate(
     world: &World,
     length: Duration,
 ) -> Summary {
-    let setup = Setup {
+    let setup = SimulationSetup {
         seed: options.seed,
         start: START,
         settings: Settings { fork_rate: options.fork_rate.max(1), ..Settings::default() },
         first_pid: 1000,
         level: HashLevel::Flat,
         delays: world.agents.delays(),
-        habits: world.agents.habits(),
-        crowded_turns: 0.0,
+        agent_faults: world.agents.faults(),
+        multi_event_turns: 0.0,
         pieces: false,
         scans: false,
     };

@@ -4,9 +4,9 @@ use std::collections::{HashMap, VecDeque};
 use std::rc::Rc;
 use std::time::Duration;
 use zsched_core::{Action, AgentId, Destination, Event, Scheduler};
-use zsched_format::agent_protocol::{Answer, Status};
+use zsched_format::agent_protocol::{AgentLine, ReportStatus};
 use zsched_format::time::Timestamp;
-use zsched_simulation::observer::{At, Observer};
+use zsched_simulation::observer::{SimTime, SimulationObserver};
 use zsched_spool::SpoolName;
 use zsched_spool::memory_file::MemoryFile;
 
@@ -175,7 +175,7 @@ impl Statistics {
         self.samples.push(sample);
     }
 
-    fn fed(&mut self, at: At, agent: AgentId, job: &[u8]) {
+    fn fed(&mut self, at: SimTime, agent: AgentId, job: &[u8]) {
         let Some(agent) = self.agents.get_mut(&agent) else {
             return;
         };
@@ -199,9 +199,9 @@ impl Statistics {
         let Some(agent) = self.agents.get_mut(&agent) else {
             return;
         };
-        match Answer::parse(line) {
-            Answer::Report(report) => agent.host_lost |= report.status == Status::DeferAll,
-            Answer::Hungry => {
+        match AgentLine::parse(line) {
+            AgentLine::Report(report) => agent.host_lost |= report.status == ReportStatus::DeferAll,
+            AgentLine::Hungry => {
                 let was_reached = !std::mem::take(&mut agent.host_lost);
                 if let Some(destination) = agent.jobs.pop_front() {
                     self.results_of(destination).jobs.end(was_reached);
@@ -245,13 +245,13 @@ impl Sample {
     }
 }
 
-impl Observer for Statistics {
-    fn submitted(&mut self, _at: At, _number: u64, _file: &MemoryFile) {
+impl SimulationObserver for Statistics {
+    fn submitted(&mut self, _at: SimTime, _number: u64, _file: &MemoryFile) {
         self.messages += 1;
     }
 
-    fn told(&mut self, at: At, event: &Event<'_>) {
-        if let Event::Recalled { number, .. } = event {
+    fn event_sent(&mut self, at: SimTime, event: &Event<'_>) {
+        if let Event::Restored { number, .. } = event {
             self.returning = Some(*number);
         }
         match event {
@@ -273,7 +273,7 @@ impl Observer for Statistics {
         }
     }
 
-    fn decided(&mut self, at: At, action: &Action) {
+    fn action_taken(&mut self, at: SimTime, action: &Action) {
         match action {
             Action::StartAgent { agent, channel, host, .. } => {
                 self.agents_started += 1;
@@ -296,10 +296,13 @@ impl Observer for Statistics {
         }
     }
 
-    fn concluded(&mut self, _at: At, _file: &MemoryFile, _offset: u32, status: Status) {
+    fn concluded(&mut self, _at: SimTime, _file: &MemoryFile, _offset: u32, status: ReportStatus) {
         let is_deferral = matches!(
             status,
-            Status::Deferred | Status::DeferBack | Status::DeferAll | Status::RetryAt
+            ReportStatus::Deferred
+                | ReportStatus::DeferBack
+                | ReportStatus::DeferAll
+                | ReportStatus::RetryAt
         );
         self.deferrals += u64::from(is_deferral);
     }

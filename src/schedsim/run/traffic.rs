@@ -2,7 +2,7 @@
 
 use super::world::{Mail, World};
 use std::time::Duration;
-use zsched_format::control_file::compose::{Address, Draft, Group, Recipient};
+use zsched_format::control_file::compose::{Address, ControlFileDraft, Group, Recipient};
 use zsched_format::time::Timestamp;
 
 /// The mail still to come.
@@ -92,7 +92,7 @@ impl Stream {
             recipients: (0..count).map(recipient).collect(),
             headers: b"Subject: simulated\n".to_vec(),
         };
-        let draft = Draft {
+        let draft = ControlFileDraft {
             name: number.to_string(),
             body_offset: 0,
             priority: self.mail.priority,

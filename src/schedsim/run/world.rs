@@ -9,8 +9,8 @@ use std::time::Duration;
 use zsched_config::parse_interval;
 use zsched_format::time::Timestamp;
 use zsched_simulation::Delays;
-use zsched_simulation::habits::Habits;
-use zsched_simulation::hosts::{Hosts, Nature, Outage};
+use zsched_simulation::faults::AgentFaults;
+use zsched_simulation::hosts::{HostBehaviour, Hosts, Outage};
 
 /// The environment of the scheduler.
 #[derive(Deserialize, Clone, Debug)]
@@ -193,7 +193,7 @@ impl World {
     /// Returns the hosts in a simulation that begins at `start`.
     pub(super) fn hosts(&self, start: Timestamp) -> Hosts {
         let rules = self.host.iter().map(|host| (host.name.0.clone(), host.nature(start)));
-        Hosts::new(rules.collect(), Nature::default())
+        Hosts::new(rules.collect(), HostBehaviour::default())
     }
 }
 
@@ -206,15 +206,15 @@ fn place(text: &str, at: usize) -> String {
 }
 
 impl Host {
-    fn nature(&self, start: Timestamp) -> Nature {
-        let usual = Nature::default();
+    fn nature(&self, start: Timestamp) -> HostBehaviour {
+        let usual = HostBehaviour::default();
         let span = |given: Option<Span>, usual| given.map_or(usual, |span| span.0);
-        Nature {
+        HostBehaviour {
             connect: span(self.connect, usual.connect),
             latency: span(self.latency, usual.latency),
             spread: span(self.spread, usual.spread),
             connections: self.connections.unwrap_or(usual.connections),
-            keeps: self.keeps,
+            keeps_connections: self.keeps,
             queue: self.queue,
             full_timeout: self.full_timeout.0,
             defer_rate: self.defer.0,
@@ -249,9 +249,9 @@ impl Agents {
     }
 
     /// Returns the faults of agents.
-    pub(super) fn habits(&self) -> Habits {
+    pub(super) fn faults(&self) -> AgentFaults {
         let stall = self.stall.0;
-        Habits { dies: self.dies.0, stalls: self.stalls.0, stall, ..Habits::default() }
+        AgentFaults { dies: self.dies.0, stalls: self.stalls.0, stall, ..AgentFaults::default() }
     }
 }
 

@@ -7,10 +7,10 @@
 //! <id>.ready              a submission that is to be published even without its message
 //! ```
 
-use super::{Entry, Identity, Outbox, Outcome};
-use crate::ending::OpenControlFile;
+use super::{MessageIdentity, Outbox, OutboxEntry, OutboxOutcome};
+use crate::finalize::OpenControlFile;
 use crate::resubmit::Submission;
-use crate::scratch::Scratch;
+use crate::temp_file::TempFile;
 use crate::{HashFolder, HashLevel, Spool, SpoolName, folder};
 use std::fmt::Write as _;
 use std::fs::{self, File, OpenOptions};
@@ -35,7 +35,7 @@ pub struct OutboxFolder<'s> {
 
 /// The contents of the outbox at startup, by what became of them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Recovered {
+pub struct OutboxRecovery {
     /// Submissions that were given to the router.
     pub published: usize,
     /// Submissions that were not decided: their recipients are tried as before.
@@ -47,17 +47,17 @@ pub struct Recovered {
 }
 
 /// Finishes the entries that the former scheduler has left, before any mail is read.
-pub fn recover_folder(spool: &Spool, level: HashLevel) -> io::Result<Recovered> {
+pub fn recover_folder(spool: &Spool, level: HashLevel) -> io::Result<OutboxRecovery> {
     let outbox = OutboxFolder::at(spool);
     if outbox.names()?.is_empty() {
-        return Ok(Recovered::default());
+        return Ok(OutboxRecovery::default());
     }
-    outbox.remove_remains()?;
-    let Outcome { published, discarded, aside, .. } =
+    outbox.remove_incomplete()?;
+    let OutboxOutcome { published, discarded, aside, .. } =
         super::recover(&outbox, |message| open_control_file(spool, level, message))?;
     // Those that could not be published are among the ready ones.
     let ready = outbox.ready()?.len();
-    Ok(Recovered { published, discarded, aside, ready })
+    Ok(OutboxRecovery { published, discarded, aside, ready })
 }
 
 /// Publishes ready submissions. Returns the number of failures, and the last reason.
@@ -73,7 +73,7 @@ pub fn publish_ready(spool: &Spool) -> io::Result<(usize, Option<io::Error>)> {
 }
 
 /// Number of submissions that the router does not have yet.
-pub fn waiting(spool: &Spool) -> io::Result<usize> {
+pub fn pending_submissions(spool: &Spool) -> io::Result<usize> {
     let names = OutboxFolder::at(spool).names()?;
     let is_submission = |name: &&String| name.ends_with(".draft") || name.ends_with(".ready");
     Ok(names.iter().filter(is_submission).count())
@@ -104,9 +104,9 @@ impl OpenControlFile for OnDisk {
         self.file.sync_data()
     }
 
-    fn alone<T>(&self, deed: impl FnOnce() -> T) -> T {
-        let is_alone = mark::hold_briefly(&self.file);
-        let result = deed();
+    fn with_file_lock<T>(&self, work: impl FnOnce() -> T) -> T {
+        let is_alone = mark::try_lock_file(&self.file);
+        let result = work();
         if is_alone && let Err(error) = self.file.unlock() {
             log::warn!("{}: cannot be unlocked: {error}", self.path.display());
         }
@@ -114,12 +114,12 @@ impl OpenControlFile for OnDisk {
     }
 }
 
-impl Identity {
+impl MessageIdentity {
     /// The identity of a message whose control file is open.
-    pub fn of(spool: &Spool, name: &SpoolName, control: &File) -> io::Result<Identity> {
+    pub fn of(spool: &Spool, name: &SpoolName, control: &File) -> io::Result<MessageIdentity> {
         let message = fs::metadata(spool.message_file(name))?;
         let modified = Timestamp::from_parts(message.mtime(), message.mtime_nsec());
-        Ok(Identity { name: name.clone(), control: control.metadata()?.ino(), modified })
+        Ok(MessageIdentity { name: name.clone(), control: control.metadata()?.ino(), modified })
     }
 }
 
@@ -129,7 +129,7 @@ impl Identity {
 fn open_control_file(
     spool: &Spool,
     level: HashLevel,
-    message: &Identity,
+    message: &MessageIdentity,
 ) -> io::Result<Option<OnDisk>> {
     let name = &message.name;
     let folders = [name.folder(), HashFolder::of(name.number(), level), HashFolder::TOP];
@@ -190,7 +190,7 @@ impl<'s> OutboxFolder<'s> {
         self.path.join(format!("{id}.draft"))
     }
 
-    fn list(&self, entry: &Entry) -> PathBuf {
+    fn list(&self, entry: &OutboxEntry) -> PathBuf {
         self.path.join(format!("{}:{}.lines", entry.message.name.number(), entry.id))
     }
 
@@ -204,7 +204,7 @@ impl<'s> OutboxFolder<'s> {
     /// Removes incomplete entries, and the remains of published ones.
     ///
     /// They are submissions without a list, and lists without a submission.
-    fn remove_remains(&self) -> io::Result<()> {
+    fn remove_incomplete(&self) -> io::Result<()> {
         let names = self.names()?;
         let list = |name: &String| Some(list_name(name)?.1);
         let is_listed =
@@ -223,11 +223,11 @@ impl<'s> OutboxFolder<'s> {
     }
 
     /// Writes a submission so that it survives a power failure. Returns its id.
-    fn write_draft(&self, draft: &Draft<'_>) -> io::Result<u64> {
+    fn write_draft(&self, draft: &SubmissionDraft<'_>) -> io::Result<u64> {
         static COUNTER: AtomicU64 = AtomicU64::new(0);
         let count = COUNTER.fetch_add(1, Ordering::Relaxed);
         let name = format!("new:{}:{count}", std::process::id());
-        let mut scratch = Scratch::create(self.path.join(name))?;
+        let mut scratch = TempFile::create(self.path.join(name))?;
         let mut body = draft.message.try_clone()?;
         body.seek(SeekFrom::Start(draft.body_offset))?;
         draft.submission.write_to(scratch.file(), &mut body, draft.owner)?;
@@ -237,7 +237,7 @@ impl<'s> OutboxFolder<'s> {
         Ok(id)
     }
 
-    fn write_list(&self, entry: &Entry) -> io::Result<()> {
+    fn write_list(&self, entry: &OutboxEntry) -> io::Result<()> {
         let path = self.list(entry);
         let mut file =
             OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(path)?;
@@ -276,7 +276,7 @@ fn list_name(name: &str) -> Option<(u64, u64)> {
 }
 
 /// The contents of a submission.
-pub struct Draft<'d> {
+pub struct SubmissionDraft<'d> {
     pub submission: Submission<'d>,
     /// The message file, and the offset of its body.
     pub message: &'d File,
@@ -286,9 +286,9 @@ pub struct Draft<'d> {
 }
 
 impl<'s> Outbox for OutboxFolder<'s> {
-    type Draft = Draft<'s>;
+    type SubmissionDraft = SubmissionDraft<'s>;
 
-    fn entries(&self, message: Option<&Identity>) -> io::Result<Vec<Entry>> {
+    fn entries(&self, message: Option<&MessageIdentity>) -> io::Result<Vec<OutboxEntry>> {
         let mut entries = Vec::new();
         for name in self.names()? {
             let Some((number, id)) = list_name(&name) else {
@@ -306,7 +306,7 @@ impl<'s> Outbox for OutboxFolder<'s> {
                 Err(error) if error.kind() == ErrorKind::NotFound => false,
                 Err(error) => return Err(error),
             };
-            match Entry::parse(&text, id) {
+            match OutboxEntry::parse(&text, id) {
                 Some(entry) if is_there && message.is_none_or(|of| *of == entry.message) => {
                     entries.push(entry);
                 }
@@ -321,8 +321,13 @@ impl<'s> Outbox for OutboxFolder<'s> {
         Ok(entries)
     }
 
-    fn add(&self, message: &Identity, lines: Vec<u32>, draft: &Draft<'s>) -> io::Result<Entry> {
-        let entry = Entry { id: self.write_draft(draft)?, message: message.clone(), lines };
+    fn add(
+        &self,
+        message: &MessageIdentity,
+        lines: Vec<u32>,
+        draft: &SubmissionDraft<'s>,
+    ) -> io::Result<OutboxEntry> {
+        let entry = OutboxEntry { id: self.write_draft(draft)?, message: message.clone(), lines };
         if let Err(error) = self.write_list(&entry) {
             self.discard(&entry)?;
             return Err(error);
@@ -334,33 +339,33 @@ impl<'s> Outbox for OutboxFolder<'s> {
         File::open(&self.path)?.sync_all()
     }
 
-    fn publish(&self, entry: &Entry) -> io::Result<()> {
+    fn publish(&self, entry: &OutboxEntry) -> io::Result<()> {
         self.move_to_router(&self.draft(entry.id), entry.id)
     }
 
-    fn forget(&self, entry: &Entry) {
+    fn remove_published(&self, entry: &OutboxEntry) {
         // A list without a submission is removed at the next start.
         fs::remove_file(self.list(entry)).ok();
     }
 
-    fn discard(&self, entry: &Entry) -> io::Result<()> {
+    fn discard(&self, entry: &OutboxEntry) -> io::Result<()> {
         remove_if_there(&self.draft(entry.id))?;
         remove_if_there(&self.list(entry))
     }
 
-    fn keep_ready(&self, entry: &Entry) -> io::Result<()> {
+    fn mark_ready(&self, entry: &OutboxEntry) -> io::Result<()> {
         fs::rename(self.draft(entry.id), self.path.join(format!("{}.ready", entry.id)))?;
         self.sync()?;
-        self.forget(entry);
+        self.remove_published(entry);
         Ok(())
     }
 
-    fn set_aside(&self, entry: &Entry) -> io::Result<()> {
+    fn move_to_postman(&self, entry: &OutboxEntry) -> io::Result<()> {
         let postman = self.spool.postman();
-        folder::make(&postman, folder::OURS)?;
+        folder::make(&postman, folder::MAIL_FOLDER_MODE)?;
         let to = postman.join(format!("reroute:{}:{}", entry.message.name.base(), entry.id));
         sys::rename_new(&self.draft(entry.id), &to)?;
-        self.forget(entry);
+        self.remove_published(entry);
         log::error!(
             "{}: was being given back to the router, and its control file is gone; see {}",
             entry.message.name,
@@ -377,10 +382,10 @@ fn remove_if_there(path: &Path) -> io::Result<()> {
     }
 }
 
-impl Entry {
+impl OutboxEntry {
     /// The text of the list of lines.
     fn to_text(&self) -> String {
-        let Identity { name, control, modified } = &self.message;
+        let MessageIdentity { name, control, modified } = &self.message;
         let (seconds, nanoseconds) = (modified.seconds(), modified.subsec_nanoseconds());
         let mut text = format!("{TITLE}\nmessage {name} {control} {seconds} {nanoseconds}\n");
         for line in &self.lines {
@@ -391,7 +396,7 @@ impl Entry {
     }
 
     /// Parses the text of a list. Returns `None` if it is incomplete.
-    fn parse(text: &[u8], id: u64) -> Option<Entry> {
+    fn parse(text: &[u8], id: u64) -> Option<OutboxEntry> {
         let text = std::str::from_utf8(text).ok()?.strip_suffix("end\n")?;
         let mut all = text.lines();
         if all.next()? != TITLE {
@@ -404,6 +409,6 @@ impl Entry {
         let modified = Timestamp::from_parts(seconds, nanoseconds);
         let line = |line: &str| line.strip_prefix("line ")?.parse().ok();
         let lines = all.map(line).collect::<Option<Vec<u32>>>()?;
-        Some(Entry { id, message: Identity { name, control, modified }, lines })
+        Some(OutboxEntry { id, message: MessageIdentity { name, control, modified }, lines })
     }
 }

@@ -22,11 +22,11 @@ mod folder;
 #[cfg(test)]
 mod tests;
 
-pub(super) use folder::{Draft, OnDisk, OutboxFolder};
-pub use folder::{Recovered, publish_ready, recover_folder, waiting};
+pub(super) use folder::{OnDisk, OutboxFolder, SubmissionDraft};
+pub use folder::{OutboxRecovery, pending_submissions, publish_ready, recover_folder};
 
 use super::SpoolName;
-use super::ending::OpenControlFile;
+use super::finalize::OpenControlFile;
 use std::io;
 use std::os::unix::fs::FileExt;
 use zsched_format::control_file::{Tag, mark};
@@ -34,7 +34,7 @@ use zsched_format::time::Timestamp;
 
 /// Identifies a message permanently: numbers are reused, and its files may be moved.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Identity {
+pub struct MessageIdentity {
     /// Its name when the entry was created.
     pub name: SpoolName,
     /// The inode of its control file.
@@ -45,11 +45,11 @@ pub struct Identity {
 
 /// A submission, and the lines that it replaces.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Entry {
+pub struct OutboxEntry {
     /// The inode of the submission, which is also its name in `router/`.
     pub id: u64,
     /// The message that it is taken from.
-    pub message: Identity,
+    pub message: MessageIdentity,
     /// Offsets of lines of its control file.
     pub lines: Vec<u32>,
 }
@@ -57,23 +57,28 @@ pub struct Entry {
 /// The storage of entries, on disk or simulated.
 pub trait Outbox {
     /// The contents of a submission.
-    type Draft;
+    type SubmissionDraft;
     /// Entries that an earlier attempt has left, of one message or of all.
-    fn entries(&self, message: Option<&Identity>) -> io::Result<Vec<Entry>>;
+    fn entries(&self, message: Option<&MessageIdentity>) -> io::Result<Vec<OutboxEntry>>;
     /// Creates an entry. It may be lost after a power failure until [`Outbox::sync`].
-    fn add(&self, message: &Identity, lines: Vec<u32>, draft: &Self::Draft) -> io::Result<Entry>;
+    fn add(
+        &self,
+        message: &MessageIdentity,
+        lines: Vec<u32>,
+        draft: &Self::SubmissionDraft,
+    ) -> io::Result<OutboxEntry>;
     /// Syncs all entries.
     fn sync(&self) -> io::Result<()>;
     /// Gives the submission to the router.
-    fn publish(&self, entry: &Entry) -> io::Result<()>;
+    fn publish(&self, entry: &OutboxEntry) -> io::Result<()>;
     /// Removes the remains of a published entry.
-    fn forget(&self, entry: &Entry);
+    fn remove_published(&self, entry: &OutboxEntry);
     /// Removes an entry, the submission first.
-    fn discard(&self, entry: &Entry) -> io::Result<()>;
+    fn discard(&self, entry: &OutboxEntry) -> io::Result<()>;
     /// Makes sure that a submission will be published, even if its message disappears.
-    fn keep_ready(&self, entry: &Entry) -> io::Result<()>;
+    fn mark_ready(&self, entry: &OutboxEntry) -> io::Result<()>;
     /// Moves an entry whose message is gone to `postman/`.
-    fn set_aside(&self, entry: &Entry) -> io::Result<()>;
+    fn move_to_postman(&self, entry: &OutboxEntry) -> io::Result<()>;
 }
 
 /// Hands submissions to the router, each replacing some lines, which must be locked.
@@ -82,8 +87,8 @@ pub trait Outbox {
 pub fn hand_over<O: Outbox>(
     file: &impl OpenControlFile,
     outbox: &O,
-    message: &Identity,
-    submissions: Vec<(Vec<u32>, O::Draft)>,
+    message: &MessageIdentity,
+    submissions: Vec<(Vec<u32>, O::SubmissionDraft)>,
 ) -> io::Result<()> {
     let mut entries = Vec::new();
     for (lines, draft) in submissions {
@@ -102,7 +107,7 @@ pub fn hand_over<O: Outbox>(
     complete(file, &entries)?;
     for entry in &entries {
         outbox.publish(entry)?;
-        outbox.forget(entry);
+        outbox.remove_published(entry);
     }
     Ok(())
 }
@@ -111,13 +116,13 @@ pub fn hand_over<O: Outbox>(
 pub fn resume(
     file: &impl OpenControlFile,
     outbox: &impl Outbox,
-    message: &Identity,
+    message: &MessageIdentity,
 ) -> io::Result<()> {
     for entry in outbox.entries(Some(message))? {
         if is_decided(file, &entry)? {
             complete(file, std::slice::from_ref(&entry))?;
             outbox.publish(&entry)?;
-            outbox.forget(&entry);
+            outbox.remove_published(&entry);
         } else {
             outbox.discard(&entry)?;
         }
@@ -127,7 +132,7 @@ pub fn resume(
 
 /// The numbers of entries left by the former scheduler, by what became of them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Outcome {
+pub struct OutboxOutcome {
     /// Files that were made visible.
     pub published: usize,
     /// Files that were removed.
@@ -144,12 +149,12 @@ pub struct Outcome {
 /// router gets could be delivered, too.
 pub fn recover<F: OpenControlFile>(
     outbox: &impl Outbox,
-    mut open: impl FnMut(&Identity) -> io::Result<Option<F>>,
-) -> io::Result<Outcome> {
-    let mut outcome = Outcome::default();
+    mut open: impl FnMut(&MessageIdentity) -> io::Result<Option<F>>,
+) -> io::Result<OutboxOutcome> {
+    let mut outcome = OutboxOutcome::default();
     for entry in outbox.entries(None)? {
         let Some(file) = open(&entry.message)? else {
-            outbox.set_aside(&entry)?;
+            outbox.move_to_postman(&entry)?;
             outcome.aside += 1;
             continue;
         };
@@ -161,11 +166,11 @@ pub fn recover<F: OpenControlFile>(
         complete(&file, std::slice::from_ref(&entry))?;
         match outbox.publish(&entry) {
             Ok(()) => {
-                outbox.forget(&entry);
+                outbox.remove_published(&entry);
                 outcome.published += 1;
             }
             Err(_) => {
-                outbox.keep_ready(&entry)?;
+                outbox.mark_ready(&entry)?;
                 outcome.ready += 1;
             }
         }
@@ -173,7 +178,7 @@ pub fn recover<F: OpenControlFile>(
     Ok(outcome)
 }
 
-fn is_decided(file: &impl FileExt, entry: &Entry) -> io::Result<bool> {
+fn is_decided(file: &impl FileExt, entry: &OutboxEntry) -> io::Result<bool> {
     for line in &entry.lines {
         if mark::read_tag(file, *line)?.0 == Tag::Done {
             return Ok(true);
@@ -183,12 +188,12 @@ fn is_decided(file: &impl FileExt, entry: &Entry) -> io::Result<bool> {
 }
 
 /// Tags all lines as done, and syncs the tags.
-fn complete(file: &impl OpenControlFile, entries: &[Entry]) -> io::Result<()> {
+fn complete(file: &impl OpenControlFile, entries: &[OutboxEntry]) -> io::Result<()> {
     for line in entries.iter().flat_map(|entry| &entry.lines) {
         let (tag, lock) = mark::read_tag(file, *line)?;
         if tag != Tag::Done {
             let lock = Some(lock).filter(|_| tag == Tag::Locked);
-            mark::finish(file, *line, tag, lock, Tag::Done)?;
+            mark::write_final_tag(file, *line, tag, lock, Tag::Done)?;
         }
     }
     file.sync()

@@ -1,8 +1,8 @@
 //! The outbox on disk, with a crash between any two steps.
 
-use super::super::ending::{Candidate, Locker, OpenControlFile};
+use super::super::finalize::{OpenControlFile, RecipientLocker, UnfinishedRecipient};
 use super::super::resubmit::Submission;
-use super::super::{HashFolder, HashLevel, LockOwner, Spool, owner_at_load};
+use super::super::{HashFolder, HashLevel, LockOwner, Spool, owner_when_unloaded};
 use super::*;
 use std::cell::Cell;
 use std::fs::{self, File, OpenOptions};
@@ -52,13 +52,18 @@ impl OpenControlFile for CutFile<'_> {
 struct CutOutbox<'s>(OutboxFolder<'s>, &'s Steps);
 
 impl<'s> Outbox for CutOutbox<'s> {
-    type Draft = Draft<'s>;
+    type SubmissionDraft = SubmissionDraft<'s>;
 
-    fn entries(&self, message: Option<&Identity>) -> io::Result<Vec<Entry>> {
+    fn entries(&self, message: Option<&MessageIdentity>) -> io::Result<Vec<OutboxEntry>> {
         self.0.entries(message)
     }
 
-    fn add(&self, message: &Identity, lines: Vec<u32>, draft: &Draft<'s>) -> io::Result<Entry> {
+    fn add(
+        &self,
+        message: &MessageIdentity,
+        lines: Vec<u32>,
+        draft: &SubmissionDraft<'s>,
+    ) -> io::Result<OutboxEntry> {
         self.1.step()?;
         self.0.add(message, lines, draft)
     }
@@ -68,30 +73,30 @@ impl<'s> Outbox for CutOutbox<'s> {
         self.0.sync()
     }
 
-    fn publish(&self, entry: &Entry) -> io::Result<()> {
+    fn publish(&self, entry: &OutboxEntry) -> io::Result<()> {
         self.1.step()?;
         self.0.publish(entry)
     }
 
-    fn forget(&self, entry: &Entry) {
+    fn remove_published(&self, entry: &OutboxEntry) {
         if self.1.step().is_ok() {
-            self.0.forget(entry);
+            self.0.remove_published(entry);
         }
     }
 
-    fn discard(&self, entry: &Entry) -> io::Result<()> {
+    fn discard(&self, entry: &OutboxEntry) -> io::Result<()> {
         self.1.step()?;
         self.0.discard(entry)
     }
 
-    fn keep_ready(&self, entry: &Entry) -> io::Result<()> {
+    fn mark_ready(&self, entry: &OutboxEntry) -> io::Result<()> {
         self.1.step()?;
-        self.0.keep_ready(entry)
+        self.0.mark_ready(entry)
     }
 
-    fn set_aside(&self, entry: &Entry) -> io::Result<()> {
+    fn move_to_postman(&self, entry: &OutboxEntry) -> io::Result<()> {
         self.1.step()?;
-        self.0.set_aside(entry)
+        self.0.move_to_postman(entry)
     }
 }
 
@@ -115,21 +120,21 @@ fn on_disk(spool: &Spool, name: &SpoolName) -> OnDisk {
 fn reroute(spool: &Spool, name: &SpoolName, steps: &Steps) -> io::Result<()> {
     let file = CutFile(on_disk(spool, name), steps);
     let outbox = CutOutbox(OutboxFolder::open(spool)?, steps);
-    let identity = Identity::of(spool, name, &file.0.file)?;
+    let identity = MessageIdentity::of(spool, name, &file.0.file)?;
     resume(&file, &outbox, &identity)?;
     let parsed = control_file::parse(fs::read(spool.control_file(name))?).expect("a file");
-    let candidate = |r: &control_file::Recipient| Candidate {
+    let candidate = |r: &control_file::Recipient| UnfinishedRecipient {
         offset: r.offset,
         tag: r.tag,
         lock: r.lock,
         line: Vec::new(),
-        decided: None,
-        is_owed: false,
+        decided_tag: None,
+        is_requested: false,
     };
-    let candidates: Vec<Candidate> = parsed.recipients.iter().map(candidate).collect();
-    let owner = |field: PidField| owner_at_load(field, Timestamp::now());
-    let locker = Locker { pid: std::process::id(), owner: &owner };
-    let (taken, _) = locker.take_all(&file, candidates.iter())?;
+    let candidates: Vec<UnfinishedRecipient> = parsed.recipients.iter().map(candidate).collect();
+    let owner = |field: PidField| owner_when_unloaded(field, Timestamp::now());
+    let locker = RecipientLocker { pid: std::process::id(), owner: &owner };
+    let (taken, _) = locker.lock_all(&file, candidates.iter())?;
     let message = File::open(spool.message_file(name))?;
     let of = |headers| {
         let lines: Vec<u32> = taken.iter().map(|one| one.candidate.offset).collect();
@@ -137,7 +142,8 @@ fn reroute(spool: &Spool, name: &SpoolName, steps: &Steps) -> io::Result<()> {
         let lines: Vec<u32> = lines.into_iter().filter(is_of).collect();
         let submission =
             Submission { file: &parsed, sender: None, recipients: vec![], headers: b"" };
-        let draft = Draft { submission, message: &message, body_offset: 6, owner: (0, 0) };
+        let draft =
+            SubmissionDraft { submission, message: &message, body_offset: 6, owner: (0, 0) };
         (!lines.is_empty()).then_some((lines, draft))
     };
     hand_over(&file, &outbox, &identity, [of(Some(0)), of(Some(1))].into_iter().flatten().collect())
@@ -219,7 +225,7 @@ fn submission_that_cannot_be_published_waits_without_message() {
     assert_eq!(recovered.ready, 2, "{recovered:?}");
     assert_eq!(state(&spool, &name).1, "+++");
     fs::remove_file(spool.control_file(&name)).expect("removed");
-    assert_eq!(waiting(&spool).expect("counted"), 2);
+    assert_eq!(pending_submissions(&spool).expect("counted"), 2);
     assert_eq!(publish_ready(&spool).expect("tried").0, 2);
     fs::remove_file(spool.router()).expect("removed");
     fs::create_dir(spool.router()).expect("made");
@@ -230,13 +236,13 @@ fn submission_that_cannot_be_published_waits_without_message() {
         let number = entry.metadata().expect("a file").ino().to_string();
         assert_eq!(entry.file_name().to_string_lossy(), number, "its own inode");
     }
-    assert_eq!(waiting(&spool).expect("counted"), 0);
+    assert_eq!(pending_submissions(&spool).expect("counted"), 0);
 }
 
 #[test]
 fn own_lock_is_free_to_next_attempt_only() {
-    let field = PidField::of(std::process::id());
+    let field = PidField::from_pid(std::process::id());
     let now = Timestamp::now();
-    assert_eq!(owner_at_load(field, now), LockOwner::FormerScheduler);
+    assert_eq!(owner_when_unloaded(field, now), LockOwner::FormerScheduler);
     assert_eq!(crate::owner_of(field, now), LockOwner::Alive(std::process::id()));
 }

@@ -1,7 +1,7 @@
 //! Output of agents is cut into the same lines, however the system cuts it into pieces.
 
-use super::draw::Draw;
-use zsched_format::line_buffer::{LONGEST_LINE, Lines};
+use super::byte_source::ByteSource;
+use zsched_format::line_buffer::{LineBuffer, MAX_LINE_LEN};
 
 /// Marks a run of bytes; the next byte is its length in kB.
 const RUN_MARKER: u8 = 0xfe;
@@ -12,22 +12,22 @@ const MAX_OUTPUT_LEN: usize = 512 * 1024;
 
 /// The input has the lengths of the pieces up to the first 0, then the output.
 pub fn run(bytes: &[u8]) {
-    let mut draw = Draw::new(bytes);
+    let mut draw = ByteSource::new(bytes);
     let lengths: Vec<usize> = draw.until(0).iter().map(|length| piece_length(*length)).collect();
     let written = written(draw);
     let mut lengths = lengths.iter().copied().cycle();
-    let mut lines = Lines::default();
+    let mut lines = LineBuffer::default();
     let mut found: Vec<Vec<u8>> = Vec::new();
     let (mut passed_over, mut rest) = (0, &written[..]);
     while !rest.is_empty() {
         let length = lengths.next().unwrap_or(MAX_PIECE_LEN).min(rest.len());
         let (piece, behind) = rest.split_at(length);
-        passed_over += lines.take_in(piece, |line| found.push(line.to_vec()));
+        passed_over += lines.push(piece, |line| found.push(line.to_vec()));
         rest = behind;
     }
     let (expected, too_much, unfinished) = cut_at_once(&written);
     assert!(found == expected, "{} lines instead of {}", found.len(), expected.len());
-    assert_eq!((passed_over, lines.unfinished()), (too_much, unfinished));
+    assert_eq!((passed_over, lines.incomplete_len()), (too_much, unfinished));
 }
 
 /// Returns a length between 1 byte and the maximum.
@@ -38,7 +38,7 @@ fn piece_length(byte: u8) -> usize {
     }
 }
 
-fn written(mut draw: Draw<'_>) -> Vec<u8> {
+fn written(mut draw: ByteSource<'_>) -> Vec<u8> {
     let mut written = Vec::new();
     while !draw.is_over() && written.len() < MAX_OUTPUT_LEN {
         match draw.byte() {
@@ -55,7 +55,7 @@ fn written(mut draw: Draw<'_>) -> Vec<u8> {
 fn cut_at_once(written: &[u8]) -> (Vec<Vec<u8>>, usize, usize) {
     let mut lines: Vec<&[u8]> = written.split(|byte| *byte == b'\n').collect();
     let unfinished = lines.pop().map_or(0, <[u8]>::len);
-    let too_much = lines.iter().map(|line| line.len().saturating_sub(LONGEST_LINE)).sum();
-    let cut = |line: &&[u8]| line[..line.len().min(LONGEST_LINE)].to_vec();
+    let too_much = lines.iter().map(|line| line.len().saturating_sub(MAX_LINE_LEN)).sum();
+    let cut = |line: &&[u8]| line[..line.len().min(MAX_LINE_LEN)].to_vec();
     (lines.iter().map(cut).collect(), too_much, unfinished)
 }

@@ -1,7 +1,7 @@
 //! `scheduler.cf`: the printed form of a configuration is one with the same meaning.
 
 use std::path::Path;
-use zsched_config::{Clause, ClauseId, Config, Context, Zenv};
+use zsched_config::{Clause, ClauseId, Config, ConfigContext, Zenv};
 
 /// Destinations that are looked up in both, in addition to those from words of the file.
 const DESTINATIONS: [(&str, &str); 6] = [
@@ -42,7 +42,7 @@ pub fn run(bytes: &[u8]) {
 }
 
 fn parse(text: &[u8]) -> Result<Config, Vec<String>> {
-    let context = Context {
+    let context = ConfigContext {
         zenv: Zenv::from_pairs([("LOGDIR", "/var/log/my mail"), ("N", "5"), ("EMPTY", "")]),
         is_root: true,
         effective_user: 0,
@@ -72,7 +72,7 @@ fn destinations(bytes: &[u8]) -> Vec<(&str, &str)> {
 /// Returns the clause of a destination, without its source lines and its number in memory.
 fn effective(config: &Config, channel: &str, host: &str) -> Option<Clause> {
     let mut clause = Clause::clone(&*config.select(channel.as_bytes(), host.as_bytes())?);
-    clause.place.line = 0;
+    clause.location.line = 0;
     clause.lines.clear();
     clause.id = ClauseId(0);
     Some(clause)

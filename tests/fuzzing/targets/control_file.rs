@@ -1,10 +1,10 @@
 //! Control files: parsed values are in the file, and stay there when agents mark its recipients.
 
-use super::draw::Draw;
+use super::byte_source::ByteSource;
 use std::cell::RefCell;
 use std::fs::File;
 use std::os::unix::fs::FileExt;
-use zsched_format::control_file::diagnostic::Diagnostic;
+use zsched_format::control_file::diagnostic::DiagnosticRecord;
 use zsched_format::control_file::notify::Notify;
 use zsched_format::control_file::{ControlFile, PidField, Recipient, Span, Tag, mark, parse};
 use zsched_format::time::Timestamp;
@@ -37,7 +37,7 @@ fn check_places(file: &ControlFile) {
         file.envelope_id,
         file.return_mode,
     ];
-    let lists = file.obsoletes.iter().chain(&file.turns).copied();
+    let lists = file.obsoletes.iter().chain(&file.etrn_hosts).copied();
     let headers = file.headers.iter().map(|block| block.text);
     let diagnostics = file.diagnostics.iter().map(|line| line.value);
     let notify = file.recipients.iter().filter_map(|r| Some(r.notify?.value));
@@ -72,7 +72,7 @@ fn check_places(file: &ControlFile) {
         check_line(file, block.offset, b'm');
     }
     assert!(file.recipients.is_sorted_by_key(|recipient| recipient.offset));
-    assert!(!file.recipients.is_empty() || !file.turns.is_empty(), "nothing to do");
+    assert!(!file.recipients.is_empty() || !file.etrn_hosts.is_empty(), "nothing to do");
 }
 
 fn check_span(file: &ControlFile, span: Span) {
@@ -100,11 +100,11 @@ fn check_values(file: &ControlFile) {
         }
     }
     for line in &file.diagnostics {
-        let Some(diagnostic) = Diagnostic::parse(file.get(line.value)) else { continue };
+        let Some(diagnostic) = DiagnosticRecord::parse(file.get(line.value)) else { continue };
         let mut written = Vec::new();
         diagnostic.write_to(&mut written);
         let value = written.strip_prefix(b"d ").and_then(|line| line.strip_suffix(b"\n"));
-        let again = Diagnostic::parse(value.expect("one whole line"));
+        let again = DiagnosticRecord::parse(value.expect("one whole line"));
         assert_eq!(again.as_ref(), Some(&diagnostic));
     }
 }
@@ -126,14 +126,14 @@ fn check_arrival(file: &ControlFile) {
     assert_eq!(offsets, expected);
     let destinations = arrival.groups.iter().map(|group| (&group.channel, &group.host));
     assert!(destinations.is_sorted_by(|a, b| a < b), "a destination is there twice");
-    if note::owes_report(file) {
-        assert!(arrival.owes_report);
+    if note::has_report_due(file) {
+        assert!(arrival.report_due);
     }
 }
 
 /// Marks some recipients in the file. All other recipients and all addresses must stay the same.
 fn check_marks(file: &ControlFile, bytes: &[u8]) {
-    let mut draw = Draw::new(bytes);
+    let mut draw = ByteSource::new(bytes);
     let on_disk = OnDisk::with(&file.text);
     let mut tags: Vec<Tag> = file.recipients.iter().map(|recipient| recipient.tag).collect();
     let has_column = file.recipients.iter().enumerate().filter(|(_, r)| r.lock.is_some());
@@ -158,7 +158,7 @@ fn check_marks(file: &ControlFile, bytes: &[u8]) {
             _ => {
                 let owner = recipient.lock.filter(|_| was == Tag::Locked);
                 let owner = owner.or(Some(PidField(*b"nobody")));
-                let tag = on_disk.mark(|file| mark::unlock(file, offset, owner));
+                let tag = on_disk.mark(|file| mark::clear_dead_lock(file, offset, owner));
                 tags[index] = tag;
                 assert!(tag == was || was == Tag::Locked);
             }

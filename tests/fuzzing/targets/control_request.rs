@@ -1,17 +1,17 @@
 //! Requests over the control socket, in pieces of any length: clients can parse all answers, and no
 //! text in an answer can look like another answer.
 
-use super::draw::Draw;
-use super::listener::{Listener, core};
+use super::byte_source::ByteSource;
+use super::session_with_core::{SessionWithCore, core};
 use zsched_mailq_server::acl::Peer;
 use zsched_mailq_server::v2::{Session, UNTIL_DOT};
 
 /// The input has the length of a piece, then a client's text.
 pub fn run(bytes: &[u8]) {
-    let mut draw = Draw::new(bytes);
+    let mut draw = ByteSource::new(bytes);
     let piece = usize::from(draw.byte()).max(1);
     let (session, _) = Session::privileged(Peer::Local(Some(0)));
-    let mut listener = Listener { session, core: core(), accounts: String::new() };
+    let mut listener = SessionWithCore { session, core: core(), accounts: String::new() };
     check(&listener.converse(draw.rest(), piece));
 }
 

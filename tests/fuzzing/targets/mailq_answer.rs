@@ -2,11 +2,11 @@
 //! answers of a scheduler of version 2. The output must be printable and not much longer than the
 //! input.
 
-use super::draw::Draw;
+use super::byte_source::ByteSource;
 use clap::Parser;
 use std::path::Path;
 use zsched_format::printable::is_printable;
-use zsched_mailq::{Failure, Options, show_answer, show_answers};
+use zsched_mailq::{Failure, MailqOptions, show_answer, show_answers};
 use zsched_spool::Spool;
 
 /// Possible options of the user.
@@ -31,7 +31,7 @@ const MAX_EMPTY_LEN: usize = 1000;
 
 /// The input has the options in the first byte, then the answer without its greeting.
 pub fn run(bytes: &[u8]) {
-    let mut draw = Draw::new(bytes);
+    let mut draw = ByteSource::new(bytes);
     let wish = OPTIONS[draw.below(OPTIONS.len())];
     let answer = draw.rest();
     check(wish, answer, dump);
@@ -39,10 +39,10 @@ pub fn run(bytes: &[u8]) {
 }
 
 /// Prints the answer with these options.
-type Show = fn(&Options, &Spool, &[u8], &mut Vec<u8>) -> Result<u64, Failure>;
+type Show = fn(&MailqOptions, &Spool, &[u8], &mut Vec<u8>) -> Result<u64, Failure>;
 
 fn dump(
-    options: &Options,
+    options: &MailqOptions,
     spool: &Spool,
     answer: &[u8],
     out: &mut Vec<u8>,
@@ -51,7 +51,7 @@ fn dump(
 }
 
 fn dialogue(
-    options: &Options,
+    options: &MailqOptions,
     spool: &Spool,
     answer: &[u8],
     out: &mut Vec<u8>,
@@ -70,7 +70,7 @@ fn check(wish: &[&str], answer: &[u8], how: Show) {
 
 /// Returns the output until the answer ends or fails.
 fn show(wish: &[&str], answer: &[u8], how: Show) -> Vec<u8> {
-    let options = Options::parse_from([&["mailq"], wish].concat());
+    let options = MailqOptions::parse_from([&["mailq"], wish].concat());
     // Files that a server names must not be opened, and none exists.
     let spool = Spool::new(Path::new("/dev/null/no/spool"));
     let mut out = Vec::new();

@@ -8,13 +8,13 @@
 mod agent_line;
 mod agent_output;
 mod auth_file;
+mod byte_source;
 mod configuration;
 mod control_file;
 mod control_request;
-mod draw;
 mod events;
-mod listener;
 mod mailq_answer;
+mod session_with_core;
 mod spool_name;
 mod submission;
 mod v2_request;

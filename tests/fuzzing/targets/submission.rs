@@ -1,17 +1,17 @@
 //! `submit`: with any addresses and text, the written file is one message with exactly these
 //! recipients.
 
-use super::draw::Draw;
+use super::byte_source::ByteSource;
 use clap::Parser;
-use zsched_format::control_file::compose::Draft;
+use zsched_format::control_file::compose::ControlFileDraft;
 use zsched_format::control_file::{ControlFile, parse};
-use zsched_submit::{Letter, Options};
+use zsched_submit::{Submission, SubmitOptions};
 
 /// The input has sender, channel, host, wishes and recipients, each with a NUL behind it.
 ///
 /// Two are behind the last one, and then comes the message.
 pub fn run(bytes: &[u8]) {
-    let mut draw = Draw::new(bytes);
+    let mut draw = ByteSource::new(bytes);
     let mut word = || String::from_utf8_lossy(draw.until(0)).into_owned();
     let mut arguments = vec!["submit".to_string()];
     for option in ["from", "channel", "next-host", "notify"] {
@@ -28,32 +28,33 @@ pub fn run(bytes: &[u8]) {
         }
     }
     // Without recipients, or with an empty channel, the command line is refused.
-    let Some(options) = Options::try_parse_from(&arguments).ok().filter(|all| all.check().is_ok())
+    let Some(options) =
+        SubmitOptions::try_parse_from(&arguments).ok().filter(|all| all.check().is_ok())
     else {
         return;
     };
-    if let Ok(letter) = Letter::compose(draw.rest(), &options) {
-        check(letter);
+    if let Ok(submission) = Submission::compose(draw.rest(), &options) {
+        check(submission);
     }
 }
 
-fn check(letter: Letter) {
+fn check(submission: Submission) {
     let recipients: Vec<String> =
-        letter.group.recipients.iter().map(|one| one.address.user.clone()).collect();
-    let has_wishes = letter.group.recipients.iter().any(|one| !one.notify.is_empty());
-    let headers = letter.group.headers.clone();
-    assert!(letter.text.starts_with(&headers));
-    let draft = Draft {
+        submission.group.recipients.iter().map(|one| one.address.user.clone()).collect();
+    let has_wishes = submission.group.recipients.iter().any(|one| !one.notify.is_empty());
+    let headers = submission.group.headers.clone();
+    assert!(submission.text.starts_with(&headers));
+    let draft = ControlFileDraft {
         name: "4711".to_string(),
         body_offset: 0,
         priority: None,
-        log_id: letter.id,
-        groups: vec![letter.group],
+        log_id: submission.id,
+        groups: vec![submission.group],
     };
     let bytes = draft.to_text().expect("what is checked can be written");
     let text = String::from_utf8_lossy(&bytes).into_owned();
     let file = parse(bytes).unwrap_or_else(|error| panic!("{error}:\n{text}"));
-    assert!(file.undeliverable.is_empty(), "{:?} in\n{text}", file.undeliverable);
+    assert!(file.undeliverable_lines.is_empty(), "{:?} in\n{text}", file.undeliverable_lines);
     assert_eq!((file.senders.len(), file.headers.len()), (1, 1), "{text}");
     assert_eq!(file.recipients.len(), recipients.len(), "{text}");
     assert_eq!(file.get(file.headers[0].text), headers);

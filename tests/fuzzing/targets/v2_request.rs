@@ -1,9 +1,9 @@
 //! A client of MAILQ version 2. Before a login it learns nothing and changes nothing; after a login
 //! it can parse all answers.
 
+use super::byte_source::ByteSource;
 use super::control_request::check;
-use super::draw::Draw;
-use super::listener::{Listener, NOW, core};
+use super::session_with_core::{NOW, SessionWithCore, core};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use zsched_mailq_server::acl::Peer;
@@ -23,7 +23,7 @@ const BEFORE_LOGIN: [&str; 6] = [
 
 /// The input: a flag for a login, the length of a piece, a client's text.
 pub fn run(bytes: &[u8]) {
-    let mut draw = Draw::new(bytes);
+    let mut draw = ByteSource::new(bytes);
     let logs_in = draw.byte().is_multiple_of(2);
     let piece = usize::from(draw.byte()).max(1);
     let challenge = Challenge::new(NOW, 4711, 1);
@@ -32,7 +32,7 @@ pub fn run(bytes: &[u8]) {
     let (file, _) = zsched_mailq_server::auth_file::AuthFile::parse(accounts.as_bytes());
     let (session, greeting) = Session::open(Peer::Local(None), challenge, &file);
     assert!(greeting.ends_with("220 MAILQ-V2-CHALLENGE: 1795255200.4711.1\n"));
-    let mut listener = Listener { session, core: core(), accounts };
+    let mut listener = SessionWithCore { session, core: core(), accounts };
     let said = draw.rest();
     if logs_in {
         let mut all = login.into_bytes();
@@ -47,7 +47,7 @@ pub fn run(bytes: &[u8]) {
             assert!(BEFORE_LOGIN.contains(&line) || is_scram_challenge(line), "{line:?}");
         }
         assert!(!listener.session.is_trusted());
-        assert_eq!(listener.core.is_leaving(7), Some(false), "nothing has happened");
+        assert_eq!(listener.core.is_being_removed(7), Some(false), "nothing has happened");
     }
 }
 

@@ -1,11 +1,11 @@
 //! ZENV files, and texts in which their variables are replaced.
 
-use super::draw::Draw;
+use super::byte_source::ByteSource;
 use zsched_config::Zenv;
 
 /// The input has a text with variables up to the first NUL, then the file.
 pub fn run(bytes: &[u8]) {
-    let mut draw = Draw::new(bytes);
+    let mut draw = ByteSource::new(bytes);
     let text = String::from_utf8_lossy(draw.until(0));
     let file = draw.rest();
     let Ok(zenv) = Zenv::parse(file) else {

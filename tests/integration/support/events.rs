@@ -58,7 +58,7 @@ impl Events {
         let missing: Vec<_> = expected.difference(&delivered).collect();
         let unexpected: Vec<_> = delivered.difference(&expected).collect();
         assert!(missing.is_empty(), "not delivered: {missing:?}");
-        assert!(unexpected.is_empty(), "delivered to somebody else: {unexpected:?}");
+        assert!(unexpected.is_empty(), "delivered to other addresses: {unexpected:?}");
     }
 
     /// Returns deliveries by agents that exited before they tagged the recipient.

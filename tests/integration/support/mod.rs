@@ -6,22 +6,22 @@
 //! | [`daemon`] | a running scheduler, and its end |
 //! | [`events`] | the log that the agent `count.py` writes |
 //! | [`mailq`] | a parser of the queue that MAILQ shows |
-//! | [`dialogue`] | requests of MAILQ version 2 |
+//! | [`mailq_client`] | requests of MAILQ version 2 |
 //! | [`processes`] | processes, as the system shows them |
 //! | [`wait`] | waits for conditions, never for a time |
 
 pub mod daemon;
-pub mod dialogue;
 pub mod events;
 pub mod mailq;
+pub mod mailq_client;
 pub mod processes;
 pub mod site;
 pub mod wait;
 
 pub use daemon::Daemon;
-pub use dialogue::Client;
 pub use events::Event;
 pub use mailq::Dump;
+pub use mailq_client::Client;
 pub use site::{Site, control_file};
 pub use wait::{
     DEADLINE, hold_for, holds_before_deadline, timeout, until, until_some, until_within,

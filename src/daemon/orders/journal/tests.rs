@@ -1,7 +1,7 @@
 //! Tests of the journal: contents after damage of all kinds.
 
 use super::*;
-use zsched_core::standing::{LimitName, SetLimit};
+use zsched_core::overrides::{LimitName, LimitOverride};
 use zsched_spool::SpoolId;
 
 const NOW: Timestamp = Timestamp::from_seconds(1_795_259_643);
@@ -19,7 +19,7 @@ fn hold(scope: Scope) -> Change {
 }
 
 fn destinations(pattern: &str) -> Scope {
-    Scope::Destinations(Destinations::parse(pattern).expect("a pattern"))
+    Scope::Destinations(DestinationPattern::parse(pattern).expect("a pattern"))
 }
 
 fn shown(path: &Path) -> Vec<String> {
@@ -29,7 +29,7 @@ fn shown(path: &Path) -> Vec<String> {
 
 fn is_all_held(path: &Path) -> bool {
     let orders = Journal::open(path.to_path_buf(), NOW).orders();
-    matches!(&orders[..], [Standing::Hold(hold)] if hold.scope.to_string() == "*/*")
+    matches!(&orders[..], [Override::Hold(hold)] if hold.scope.to_string() == "*/*")
 }
 
 #[test]
@@ -40,7 +40,7 @@ fn journal_with_all_kinds_of_changes_is_read_back() {
     let ring = Scope::Ring("smtp/*".to_string());
     let limit = |value| {
         let (scope, limit) = (ring.clone(), LimitName::MaxRing);
-        Change::Limit(SetLimit { scope, limit, value, until: None, author: author() })
+        Change::Limit(LimitOverride { scope, limit, value, until: None, author: author() })
     };
     let unset = Change::Unset { scope: ring.clone(), limit: LimitName::MaxRing };
     for (changes, left) in [

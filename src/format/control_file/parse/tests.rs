@@ -14,7 +14,7 @@ fn dump(text: &str) -> String {
             writeln!(out, "{id} {}", show(span)).expect("a String takes everything");
         }
     }
-    for turn in &file.turns {
+    for turn in &file.etrn_hosts {
         writeln!(out, "T {}", show(*turn)).expect("a String takes everything");
     }
     for r in &file.recipients {
@@ -28,7 +28,7 @@ fn dump(text: &str) -> String {
     for d in &file.diagnostics {
         writeln!(out, "d@{} reported={}", d.offset, d.reported).expect("a String takes everything");
     }
-    for line in &file.undeliverable {
+    for line in &file.undeliverable_lines {
         writeln!(out, "undeliverable: {line}").expect("a String takes everything");
     }
     out
@@ -111,14 +111,14 @@ fn header_block_ends_at_empty_line_or_file_end() {
     let start = "i 1\nl x\ns l - a 0\nr           c h u1 0\nm\n";
     let whole = file(&format!("{start}A: 1\n\tmore\n\nd 1:2:3::4\t\t\n"));
     assert_eq!(whole.get(whole.headers[0].text), b"A: 1\n\tmore\n");
-    assert_eq!(whole.block_without_end, None);
+    assert_eq!(whole.unterminated_block, None);
     assert_eq!(whole.diagnostics.len(), 1);
     let empty = file(&format!("{start}\nd 1:2:3::4\t\t\n"));
     assert_eq!(empty.get(empty.headers[0].text), b"");
     assert_eq!(empty.diagnostics.len(), 1);
     let cut = file(&format!("{start}A: 1\n\tmore"));
     assert_eq!(cut.get(cut.headers[0].text), b"A: 1\n\tmore");
-    assert_eq!(cut.block_without_end, Some(cut.headers[0].offset));
+    assert_eq!(cut.unterminated_block, Some(cut.headers[0].offset));
 }
 
 #[test]
@@ -154,7 +154,7 @@ fn etrn_host_ends_with_its_line() {
     for text in ["T \r", "T \r\n", "T \t \x0c\n"] {
         let file = parse(text.as_bytes().to_vec()).expect("a file of turns");
         let control = text.trim_matches(['T', ' ', '\t', '\n']);
-        assert_eq!(file.get(file.turns[0]), control.as_bytes(), "{text:?}");
+        assert_eq!(file.get(file.etrn_hosts[0]), control.as_bytes(), "{text:?}");
     }
 }
 

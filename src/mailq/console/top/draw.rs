@@ -1,11 +1,11 @@
 //! Drawing of `mailq top`.
 
-use super::state::State;
+use super::state::TopState;
 use crate::console::arguments::Sort;
-use crate::console::model::{Agent, Thread};
-use crate::console::paper::Style as Mood;
-use crate::console::summary::standing;
-use crate::console::words::{count, cut, grouped, last_line, one_line, rate, span, span_or_dash};
+use crate::console::format::{count, cut, grouped, last_line, one_line, rate, span, span_or_dash};
+use crate::console::model::{AgentStatus, ThreadStatus};
+use crate::console::output::Style as OutputStyle;
+use crate::console::summary::destination_state;
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::style::{Color, Modifier, Style};
@@ -13,9 +13,9 @@ use ratatui::text::{Line, Span};
 use ratatui::widgets::{Block, Clear, Paragraph, Row, Sparkline, Table, TableState, Wrap};
 
 /// Minimum width for the last text beside a destination, in columns.
-const WIDE: u16 = 110;
+const MIN_WIDTH_WITH_TEXT: u16 = 110;
 /// Maximum number of agents shown.
-const AGENTS: usize = 5;
+const MAX_SHOWN_AGENTS: usize = 5;
 /// Summary of the keys, in the bottom line.
 const KEYS: &str =
     "q leave  ↑↓ move  e explain  h hold  u release  r retry  s sort  p pause  ? help";
@@ -26,17 +26,17 @@ const HELP: [&str; 10] = [
     "e, Enter    explain why it waits",
     "h           put it on hold",
     "u           release it",
-    "r           try it now",
+    "r           retry it now",
     "s           sort by messages, by age, by attempts",
-    "p           pause, and go on",
-    "blank       look at once",
-    "any key     goes back from here",
+    "p           pause or resume",
+    "blank       refresh now",
+    "any key     closes this box",
 ];
 
 /// Draws the screen.
-pub fn draw(frame: &mut Frame<'_>, state: &mut State, has_colour: bool) {
+pub(super) fn draw(frame: &mut Frame<'_>, state: &mut TopState, has_colour: bool) {
     let palette = Palette { has_colour };
-    let agents = state.overview.agents.len().min(AGENTS) as u16;
+    let agents = state.overview.agents.len().min(MAX_SHOWN_AGENTS) as u16;
     let agents_height = if agents > 0 && frame.area().height >= 20 { agents + 1 } else { 0 };
     let [head, curve, threads, agents, last, keys] = Layout::vertical([
         Constraint::Length(2),
@@ -52,7 +52,7 @@ pub fn draw(frame: &mut Frame<'_>, state: &mut State, has_colour: bool) {
     draw_threads(frame, threads, state, palette);
     draw_agents(frame, agents, state, palette);
     draw_last(frame, last, state, palette);
-    frame.render_widget(Line::styled(KEYS, palette.of(Mood::Faint)), keys);
+    frame.render_widget(Line::styled(KEYS, palette.of(OutputStyle::Dim)), keys);
     if let Some(reason) = &state.reason {
         let lines: Vec<String> = reason.iter().map(|line| one_line(line)).collect();
         draw_box(frame, "Why it waits", &lines);
@@ -68,28 +68,28 @@ struct Palette {
 }
 
 impl Palette {
-    fn of(self, mood: Mood) -> Style {
-        let style = Style::default();
-        match mood {
-            Mood::Plain => style,
-            Mood::Title => style.add_modifier(Modifier::BOLD),
-            Mood::Faint => style.add_modifier(Modifier::DIM),
-            _ if !self.has_colour => style,
-            Mood::Good => style.fg(Color::Green),
-            Mood::Odd => style.fg(Color::Yellow),
-            Mood::Bad => style.fg(Color::Red),
+    fn of(self, style: OutputStyle) -> Style {
+        let plain = Style::default();
+        match style {
+            OutputStyle::Plain => plain,
+            OutputStyle::Title => plain.add_modifier(Modifier::BOLD),
+            OutputStyle::Dim => plain.add_modifier(Modifier::DIM),
+            _ if !self.has_colour => plain,
+            OutputStyle::Good => plain.fg(Color::Green),
+            OutputStyle::Warning => plain.fg(Color::Yellow),
+            OutputStyle::Error => plain.fg(Color::Red),
         }
     }
 }
 
-fn draw_head(frame: &mut Frame<'_>, area: Rect, state: &State, palette: Palette) {
+fn draw_head(frame: &mut Frame<'_>, area: Rect, state: &TopState, palette: Palette) {
     let summary = &state.overview.summary;
-    if !state.has_come {
-        frame.render_widget(Line::raw("The scheduler is being asked ..."), area);
+    if !state.has_snapshot {
+        frame.render_widget(Line::raw("Connecting to the scheduler ..."), area);
         return;
     }
     let mut first = vec![
-        Span::styled(count(summary.messages, "message"), palette.of(Mood::Title)),
+        Span::styled(count(summary.messages, "message"), palette.of(OutputStyle::Title)),
         Span::raw(format!(
             " for {}, {}",
             count(summary.recipients, "recipient"),
@@ -110,39 +110,42 @@ fn draw_head(frame: &mut Frame<'_>, area: Rect, state: &State, palette: Palette)
     {
         if number > 0 {
             let held = format!("; {} on hold", count(number, thing));
-            second.push(Span::styled(held, palette.of(Mood::Odd)));
+            second.push(Span::styled(held, palette.of(OutputStyle::Warning)));
         }
     }
     for (is_so, words) in [
-        (summary.loading, "; reading the spool"),
-        (summary.draining, "; about to end"),
-        (summary.frozen, "; starts no agents"),
+        (summary.loading, "; loading the spool"),
+        (summary.draining, "; shutting down"),
+        (summary.frozen, "; agent starts disabled"),
         (state.is_paused, "; paused"),
     ] {
         if is_so {
-            second.push(Span::styled(words, palette.of(Mood::Bad)));
+            second.push(Span::styled(words, palette.of(OutputStyle::Error)));
         }
     }
     frame.render_widget(Paragraph::new(vec![Line::from(first), Line::from(second)]), area);
 }
 
-fn draw_curve(frame: &mut Frame<'_>, area: Rect, state: &State, palette: Palette) {
+fn draw_curve(frame: &mut Frame<'_>, area: Rect, state: &TopState, palette: Palette) {
     let last = |rates: &std::collections::VecDeque<f64>| rate(rates.back().copied().unwrap_or(0.0));
     let label = format!("in {}  out {}  ", last(&state.rates_in), last(&state.rates_out));
     let [words, curve] =
         Layout::horizontal([Constraint::Length(28), Constraint::Min(0)]).areas(area);
-    frame.render_widget(Line::styled(label, palette.of(Mood::Title)), words);
+    frame.render_widget(Line::styled(label, palette.of(OutputStyle::Title)), words);
     let room = usize::from(curve.width);
     let skipped = state.rates_out.len().saturating_sub(room);
     // In tenths, so that small rates are visible.
     let rates: Vec<u64> =
         state.rates_out.iter().skip(skipped).map(|rate| (rate * 10.0) as u64).collect();
-    frame.render_widget(Sparkline::default().data(&rates).style(palette.of(Mood::Good)), curve);
+    frame.render_widget(
+        Sparkline::default().data(&rates).style(palette.of(OutputStyle::Good)),
+        curve,
+    );
 }
 
-fn draw_threads(frame: &mut Frame<'_>, area: Rect, state: &mut State, palette: Palette) {
+fn draw_threads(frame: &mut Frame<'_>, area: Rect, state: &mut TopState, palette: Palette) {
     let threads = state.threads();
-    let is_wide = area.width >= WIDE;
+    let is_wide = area.width >= MIN_WIDTH_WITH_TEXT;
     let now = state.overview.summary.time;
     // Without the last text, names get the width that the other columns leave.
     let room = if is_wide { usize::MAX } else { usize::from(area.width.saturating_sub(58)) };
@@ -170,8 +173,8 @@ fn draw_threads(frame: &mut Frame<'_>, area: Rect, state: &mut State, palette: P
         titles.push("LAST TEXT".to_string());
         widths.push(Constraint::Fill(3));
     }
-    let row = |thread: &&Thread| {
-        let (state, mood) = standing(thread, now);
+    let row = |thread: &&ThreadStatus| {
+        let (state, style) = destination_state(thread, now);
         let mut cells = vec![
             Span::raw(cut(&one_line(&thread.name()), room)),
             Span::raw(right(&grouped(thread.messages), 9)),
@@ -179,18 +182,18 @@ fn draw_threads(frame: &mut Frame<'_>, area: Rect, state: &mut State, palette: P
             Span::raw(right(&grouped(thread.attempts), 7)),
             Span::raw(right(&span_or_dash(thread.oldest), 7)),
             Span::raw(right(&grouped(thread.agents.len() as u64), 3)),
-            Span::styled(state, palette.of(mood)),
+            Span::styled(state, palette.of(style)),
         ];
         if is_wide {
             let text = last_line(thread.text().unwrap_or_default());
-            cells.push(Span::styled(text, palette.of(Mood::Faint)));
+            cells.push(Span::styled(text, palette.of(OutputStyle::Dim)));
         }
         Row::new(cells)
     };
     let rows: Vec<Row<'_>> = threads.iter().map(row).collect();
     let mut selection = TableState::default().with_selected(Some(state.place(&threads)));
     let table = Table::new(rows, widths)
-        .header(Row::new(titles).style(palette.of(Mood::Title)))
+        .header(Row::new(titles).style(palette.of(OutputStyle::Title)))
         .row_highlight_style(Style::default().add_modifier(Modifier::REVERSED));
     frame.render_stateful_widget(table, area, &mut selection);
 }
@@ -200,15 +203,15 @@ fn right(text: &str, columns: usize) -> String {
     format!("{}{text}", " ".repeat(missing))
 }
 
-fn draw_agents(frame: &mut Frame<'_>, area: Rect, state: &State, palette: Palette) {
+fn draw_agents(frame: &mut Frame<'_>, area: Rect, state: &TopState, palette: Palette) {
     let mut agents: Vec<_> = state.overview.agents.iter().collect();
     // Working agents first, and of them those whose last job is oldest.
     agents.sort_by(|a, b| {
-        let silent = |agent: &&Agent| agent.fed.unwrap_or(0.0);
+        let silent = |agent: &&AgentStatus| agent.fed.unwrap_or(0.0);
         (a.thread.is_none()).cmp(&b.thread.is_none()).then(silent(b).total_cmp(&silent(a)))
     });
-    let mut lines = vec![Line::styled("AGENTS", palette.of(Mood::Title))];
-    for agent in agents.into_iter().take(AGENTS) {
+    let mut lines = vec![Line::styled("AGENTS", palette.of(OutputStyle::Title))];
+    for agent in agents.into_iter().take(MAX_SHOWN_AGENTS) {
         let place = agent.thread.as_deref().or(agent.ring.as_deref()).unwrap_or("-");
         let fed = match agent.fed {
             Some(fed) => format!("fed {} ago", span(fed)),
@@ -223,24 +226,26 @@ fn draw_agents(frame: &mut Frame<'_>, area: Rect, state: &State, palette: Palett
 }
 
 /// Draws the last text of the destination, and the last message.
-fn draw_last(frame: &mut Frame<'_>, area: Rect, state: &State, palette: Palette) {
+fn draw_last(frame: &mut Frame<'_>, area: Rect, state: &TopState, palette: Palette) {
     let threads = state.threads();
     let text = threads.get(state.place(&threads)).and_then(|thread| thread.text());
     let columns = usize::from(area.width);
-    let said = match text.map(last_line).filter(|text| !text.is_empty()) {
-        Some(text) => Line::styled(cut(&format!("Last: {text}"), columns), palette.of(Mood::Odd)),
+    let reply = match text.map(last_line).filter(|text| !text.is_empty()) {
+        Some(text) => {
+            Line::styled(cut(&format!("Last: {text}"), columns), palette.of(OutputStyle::Warning))
+        }
         None => Line::raw(""),
     };
     let message = match &state.message {
         Some(message) => {
-            let mood = if message.is_bad { Mood::Bad } else { Mood::Good };
+            let style = if message.is_bad { OutputStyle::Error } else { OutputStyle::Good };
             // The lines after the first are advice, for which there is no room.
             let first = message.text.lines().next().unwrap_or_default();
-            Line::styled(cut(&one_line(first), columns), palette.of(mood))
+            Line::styled(cut(&one_line(first), columns), palette.of(style))
         }
         None => Line::raw(""),
     };
-    frame.render_widget(Paragraph::new(vec![said, message]), area);
+    frame.render_widget(Paragraph::new(vec![reply, message]), area);
 }
 
 fn draw_box(frame: &mut Frame<'_>, title: &str, lines: &[String]) {
@@ -261,7 +266,7 @@ fn draw_box(frame: &mut Frame<'_>, title: &str, lines: &[String]) {
 mod tests {
     use super::*;
     use crate::console::overview::Overview;
-    use crate::console::top::worker::Report;
+    use crate::console::top::worker::WorkerReport;
     use expect_test::{Expect, expect};
     use ratatui::Terminal;
     use ratatui::backend::TestBackend;
@@ -274,8 +279,8 @@ mod tests {
     }
 
     /// The state after two snapshots, so that there is a rate.
-    fn state() -> State {
-        let mut state = State::default();
+    fn state() -> TopState {
+        let mut state = TopState::default();
         for seconds in [0.0, 2.0] {
             let mut overview = Overview {
                 summary: recorded("summary").remove(0),
@@ -287,12 +292,12 @@ mod tests {
             overview.threads[0].wakeup = None;
             overview.summary.time += seconds;
             overview.summary.recipients_out += seconds as u64 * 10;
-            state.take(Report::Snapshot(Box::new(overview)));
+            state.take(WorkerReport::Snapshot(Box::new(overview)));
         }
         state
     }
 
-    fn drawn(state: &mut State, width: u16, height: u16, expected: &Expect) {
+    fn drawn(state: &mut TopState, width: u16, height: u16, expected: &Expect) {
         let mut terminal = Terminal::new(TestBackend::new(width, height)).expect("a terminal");
         terminal.draw(|frame| draw(frame, state, true)).expect("drawn");
         let buffer = terminal.backend().buffer();
@@ -372,8 +377,9 @@ mod tests {
         let mut state = state();
         let sentence = "smtp/mx.test: 1200 messages wait until 11:45:03, in 31m, to be tried again \
             (retries, scheduler.cf:12) (tried once; last: 451 \u{1b}[31mx)";
-        state.take(Report::Reason(vec![sentence.to_string()]));
-        state.take(Report::Trouble("HOLD is refused: no\nmailq: advice".to_string()));
+        state.take(WorkerReport::Reason(vec![sentence.to_string()]));
+        let text = "HOLD is refused: no\nmailq: advice".to_string();
+        state.take(WorkerReport::Error { text, ends_session: false });
         drawn(
             &mut state,
             60,
@@ -403,7 +409,7 @@ mod tests {
     fn draw_at_any_size_does_not_panic() {
         for (width, height) in [(1, 1), (3, 2), (10, 5), (20, 40), (300, 3)] {
             for has_help in [false, true] {
-                let mut state = State { has_help, ..state() };
+                let mut state = TopState { has_help, ..state() };
                 let mut terminal = Terminal::new(TestBackend::new(width, height)).expect("one");
                 terminal.draw(|frame| draw(frame, &mut state, false)).expect("drawn");
             }

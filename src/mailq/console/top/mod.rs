@@ -4,48 +4,49 @@
 //! keys ──► state ──► draw ──► terminal
 //!            ▲ │ orders
 //!  snapshots │ ▼
-//!           worker: an OS thread of its own, the session with the scheduler
+//!           worker: the session with the scheduler
 //! ```
 //!
 //! Keys work even while the scheduler is slow to answer, or gone.
 
-mod draw;
 mod state;
+
+mod draw;
 mod worker;
 
-use super::paper::Terminal;
+use super::output::Terminal;
 use crate::failure::Failure;
 use crate::installation::Installation;
-use crate::options::Reach;
+use crate::options::ServerOptions;
 use crossterm::event::{self, Event, KeyEventKind};
-use state::{State, Wish};
+use state::{KeyAction, TopState};
 use std::io;
 use std::sync::mpsc;
 use std::time::Duration;
-use worker::{Order, Report};
+use worker::{WorkerCommand, WorkerReport};
 
 /// Time to wait for a key before looking for a new snapshot.
-const TURN: Duration = Duration::from_millis(100);
+const KEY_POLL_INTERVAL: Duration = Duration::from_millis(100);
 
 /// Runs until the user leaves.
-pub fn run(
-    reach: &Reach,
+pub(super) fn run(
+    server_options: &ServerOptions,
     installation: Installation,
     interval: Duration,
     terminal: Terminal,
 ) -> Result<(), Failure> {
-    if !terminal.is_one {
+    if !terminal.is_terminal {
         let message = "mailq top needs a terminal; mailq summary --watch does not";
         return Err(Failure::Usage(message.to_string()));
     }
     // A failure to connect is reported before the screen is taken over.
-    let session = super::source::session(reach, &installation)?;
+    let session = super::client::session(server_options, &installation)?;
     let (orders, for_worker) = mpsc::channel();
     let (to_us, reports) = mpsc::channel();
-    let reach = reach.clone();
+    let server_options = server_options.clone();
     // The worker ends when its channel is closed, or with the process.
     std::thread::spawn(move || {
-        worker::run(session, &reach, &installation, interval, &for_worker, &to_us);
+        worker::run(session, &server_options, &installation, interval, &for_worker, &to_us);
     });
     let mut screen = ratatui::try_init().map_err(Failure::Output)?;
     let result = follow(&mut screen, &orders, &reports, terminal.has_colour);
@@ -55,11 +56,11 @@ pub fn run(
 
 fn follow(
     screen: &mut ratatui::DefaultTerminal,
-    orders: &mpsc::Sender<Order>,
-    reports: &mpsc::Receiver<Report>,
+    orders: &mpsc::Sender<WorkerCommand>,
+    reports: &mpsc::Receiver<WorkerReport>,
     has_colour: bool,
 ) -> Result<(), Failure> {
-    let mut state = State::default();
+    let mut state = TopState::default();
     let mut has_changed = true;
     loop {
         while let Ok(report) = reports.try_recv() {
@@ -71,21 +72,21 @@ fn follow(
             drawn.map_err(Failure::Output)?;
         }
         // Keys, and a new size of the terminal, change the screen.
-        has_changed = event::poll(TURN).map_err(Failure::Output)?;
+        has_changed = event::poll(KEY_POLL_INTERVAL).map_err(Failure::Output)?;
         if !has_changed {
             continue;
         }
-        let wish = match event::read() {
+        let action = match event::read() {
             Ok(Event::Key(key)) if key.kind != KeyEventKind::Release => state.key(key),
             Ok(_) => continue,
             // A signal has interrupted the call.
             Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
             Err(error) => return Err(Failure::Output(error)),
         };
-        match wish {
-            Wish::Nothing => {}
-            Wish::Leave => return Ok(()),
-            Wish::Give(order) => {
+        match action {
+            KeyAction::Nothing => {}
+            KeyAction::Leave => return Ok(()),
+            KeyAction::Give(order) => {
                 // The send fails if the worker has ended.
                 drop(orders.send(order));
             }

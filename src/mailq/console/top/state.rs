@@ -1,33 +1,33 @@
 //! The state of `mailq top`, and its changes by keys. Does no input or output.
 
-use super::worker::{Order, Report};
+use super::worker::{WorkerCommand, WorkerReport};
 use crate::console::arguments::Sort;
-use crate::console::model::{Summary, Thread};
+use crate::console::model::{Summary, ThreadStatus};
 use crate::console::overview::Overview;
 use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 use std::collections::VecDeque;
 
 /// Maximum number of rates that are kept for the curve.
-const HISTORY: usize = 200;
+const MAX_RATES: usize = 200;
 
 /// What the caller has to do after a key.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Wish {
+pub(super) enum KeyAction {
     /// Nothing.
     Nothing,
     /// Leave the program.
     Leave,
     /// Give an order to the worker.
-    Give(Order),
+    Give(WorkerCommand),
 }
 
 /// The state of the screen.
 #[derive(Debug, Default)]
-pub struct State {
+pub(super) struct TopState {
     /// Last snapshot.
     pub overview: Overview,
     /// True after the first snapshot.
-    pub has_come: bool,
+    pub has_snapshot: bool,
     /// Recipients that became final per second, oldest rate first.
     pub rates_out: VecDeque<f64>,
     /// Recipients that arrived per second, oldest rate first.
@@ -37,7 +37,7 @@ pub struct State {
     /// Name of the selected destination, which keys act on.
     pub selected: Option<String>,
     /// Result or error of the last action.
-    pub message: Option<Message>,
+    pub message: Option<StatusLine>,
     /// Reason why something waits, while it is shown.
     pub reason: Option<Vec<String>>,
     /// True while the keys are explained.
@@ -48,46 +48,40 @@ pub struct State {
 
 /// A message at the bottom of the screen.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Message {
+pub(super) struct StatusLine {
     /// Text.
     pub text: String,
     /// True for an error.
     pub is_bad: bool,
+    /// True if a snapshot proves that the error is over.
+    pub ends_with_snapshot: bool,
 }
 
-impl State {
+impl TopState {
     /// Applies a report of the worker.
-    pub fn take(&mut self, report: Report) {
-        let say = |text, is_bad| Some(Message { text, is_bad });
+    pub(super) fn take(&mut self, report: WorkerReport) {
         match report {
-            Report::Snapshot(overview) => {
-                let was_trouble = self.message.as_ref().is_some_and(|message| message.is_bad);
-                if was_trouble && self.is_gone_over() {
-                    self.message = None;
-                }
+            WorkerReport::Snapshot(overview) => {
+                self.message.take_if(|message| message.ends_with_snapshot);
                 if !self.is_paused {
                     self.show(*overview);
                 }
             }
-            Report::Done(text) => self.message = say(text, false),
-            Report::Reason(sentences) => self.reason = Some(sentences),
-            Report::Trouble(text) => self.message = say(text, true),
+            WorkerReport::Done(text) => {
+                self.message = Some(StatusLine { text, is_bad: false, ends_with_snapshot: false });
+            }
+            WorkerReport::Reason(sentences) => self.reason = Some(sentences),
+            WorkerReport::Error { text, ends_session } => {
+                let ends_with_snapshot = ends_session;
+                self.message = Some(StatusLine { text, is_bad: true, ends_with_snapshot });
+            }
         }
-    }
-
-    /// Returns true if the message is about a lost connection.
-    ///
-    /// Such a message is removed when a snapshot arrives. The texts compared here are written in
-    /// `connection.rs`, `greeting.rs` and `session.rs`.
-    fn is_gone_over(&self) -> bool {
-        let text = self.message.as_ref().map_or("", |message| message.text.as_str());
-        text.starts_with("cannot connect") || text.contains("closes the connection")
     }
 
     fn show(&mut self, overview: Overview) {
         let (old, new) = (&self.overview.summary, &overview.summary);
         // The counters of another scheduler begin at 0.
-        if self.has_come && same_life(old, new) && new.time > old.time {
+        if self.has_snapshot && is_same_process(old, new) && new.time > old.time {
             let rate = |old: u64, new: u64, seconds: f64| new.saturating_sub(old) as f64 / seconds;
             let seconds = new.time - old.time;
             let rates = [
@@ -96,18 +90,18 @@ impl State {
             ];
             for (rates, rate) in rates {
                 rates.push_back(rate);
-                if rates.len() > HISTORY {
+                if rates.len() > MAX_RATES {
                     rates.pop_front();
                 }
             }
         }
         self.overview = overview;
-        self.has_come = true;
+        self.has_snapshot = true;
     }
 
     /// Destinations in their sort order.
-    pub fn threads(&self) -> Vec<&Thread> {
-        let mut threads: Vec<&Thread> = self.overview.threads.iter().collect();
+    pub(super) fn threads(&self) -> Vec<&ThreadStatus> {
+        let mut threads: Vec<&ThreadStatus> = self.overview.threads.iter().collect();
         threads.sort_by(|a, b| {
             let order = match self.sort {
                 Sort::Backlog => b.messages.cmp(&a.messages),
@@ -120,23 +114,23 @@ impl State {
     }
 
     /// Index of the selected destination, or 0 if it is gone.
-    pub fn place(&self, threads: &[&Thread]) -> usize {
-        let is_selected = |thread: &&Thread| Some(thread.name()) == self.selected;
+    pub(super) fn place(&self, threads: &[&ThreadStatus]) -> usize {
+        let is_selected = |thread: &&ThreadStatus| Some(thread.name()) == self.selected;
         threads.iter().position(is_selected).unwrap_or(0)
     }
 
     /// Handles a key.
-    pub fn key(&mut self, key: KeyEvent) -> Wish {
+    pub(super) fn key(&mut self, key: KeyEvent) -> KeyAction {
         let with_control = key.modifiers.contains(KeyModifiers::CONTROL);
         if with_control && key.code == KeyCode::Char('c') {
-            return Wish::Leave;
+            return KeyAction::Leave;
         }
         // Any key closes a box that covers the screen.
         if self.reason.take().is_some() || std::mem::take(&mut self.has_help) {
-            return Wish::Nothing;
+            return KeyAction::Nothing;
         }
         match key.code {
-            KeyCode::Char('q') | KeyCode::Esc => return Wish::Leave,
+            KeyCode::Char('q') | KeyCode::Esc => return KeyAction::Leave,
             KeyCode::Down | KeyCode::Char('j') => self.go(1),
             KeyCode::Up | KeyCode::Char('k') => self.go(-1),
             KeyCode::PageDown => self.go(10),
@@ -152,21 +146,21 @@ impl State {
             }
             KeyCode::Char('p') => self.is_paused = !self.is_paused,
             KeyCode::Char('?') => self.has_help = true,
-            KeyCode::Char(' ') => return Wish::Give(Order::Look),
-            KeyCode::Char('h') => return self.order(Order::Hold),
-            KeyCode::Char('u') => return self.order(Order::Release),
-            KeyCode::Char('r') => return self.order(Order::Retry),
-            KeyCode::Char('e') | KeyCode::Enter => return self.order(Order::Why),
+            KeyCode::Char(' ') => return KeyAction::Give(WorkerCommand::Refresh),
+            KeyCode::Char('h') => return self.order(WorkerCommand::Hold),
+            KeyCode::Char('u') => return self.order(WorkerCommand::Release),
+            KeyCode::Char('r') => return self.order(WorkerCommand::Retry),
+            KeyCode::Char('e') | KeyCode::Enter => return self.order(WorkerCommand::Why),
             _ => {}
         }
-        Wish::Nothing
+        KeyAction::Nothing
     }
 
-    fn order(&mut self, order: impl Fn(String) -> Order) -> Wish {
+    fn order(&mut self, order: impl Fn(String) -> WorkerCommand) -> KeyAction {
         let threads = self.threads();
         match threads.get(self.place(&threads)) {
-            Some(thread) => Wish::Give(order(thread.name())),
-            None => Wish::Nothing,
+            Some(thread) => KeyAction::Give(order(thread.name())),
+            None => KeyAction::Nothing,
         }
     }
 
@@ -178,7 +172,7 @@ impl State {
     }
 }
 
-fn same_life(old: &Summary, new: &Summary) -> bool {
+fn is_same_process(old: &Summary, new: &Summary) -> bool {
     old.pid == new.pid && new.recipients_out >= old.recipients_out
 }
 
@@ -186,31 +180,31 @@ fn same_life(old: &Summary, new: &Summary) -> bool {
 mod tests {
     use super::*;
 
-    fn overview(time: f64, out: u64, threads: &[(&str, u64, u64)]) -> Report {
-        let thread = |(host, messages, attempts): &(&str, u64, u64)| Thread {
+    fn overview(time: f64, out: u64, threads: &[(&str, u64, u64)]) -> WorkerReport {
+        let thread = |(host, messages, attempts): &(&str, u64, u64)| ThreadStatus {
             channel: "smtp".to_string(),
             host: host.to_string(),
             messages: *messages,
             attempts: *attempts,
-            ..Thread::default()
+            ..ThreadStatus::default()
         };
         let summary = Summary { time, recipients_out: out, ..Summary::default() };
         let threads = threads.iter().map(thread).collect();
-        Report::Snapshot(Box::new(Overview { summary, threads, ..Overview::default() }))
+        WorkerReport::Snapshot(Box::new(Overview { summary, threads, ..Overview::default() }))
     }
 
-    fn press(state: &mut State, keys: &str) -> Wish {
-        let mut wish = Wish::Nothing;
+    fn press(state: &mut TopState, keys: &str) -> KeyAction {
+        let mut action = KeyAction::Nothing;
         for key in keys.chars() {
             let code = if key == '\n' { KeyCode::Enter } else { KeyCode::Char(key) };
-            wish = state.key(KeyEvent::new(code, KeyModifiers::NONE));
+            action = state.key(KeyEvent::new(code, KeyModifiers::NONE));
         }
-        wish
+        action
     }
 
     #[test]
     fn rates_are_differences_between_snapshots() {
-        let mut state = State::default();
+        let mut state = TopState::default();
         state.take(overview(10.0, 100, &[]));
         assert!(state.rates_out.is_empty());
         state.take(overview(12.0, 110, &[]));
@@ -222,38 +216,58 @@ mod tests {
 
     #[test]
     fn keys_act_on_selected_destination() {
-        let mut state = State::default();
-        assert_eq!(press(&mut state, "h"), Wish::Nothing);
+        let mut state = TopState::default();
+        assert_eq!(press(&mut state, "h"), KeyAction::Nothing);
         state.take(overview(1.0, 0, &[("a", 1, 9), ("b", 3, 1), ("c", 2, 1)]));
-        assert_eq!(press(&mut state, "h"), Wish::Give(Order::Hold("smtp/b".to_string())));
-        assert_eq!(press(&mut state, "jr"), Wish::Give(Order::Retry("smtp/c".to_string())));
+        assert_eq!(
+            press(&mut state, "h"),
+            KeyAction::Give(WorkerCommand::Hold("smtp/b".to_string()))
+        );
+        assert_eq!(
+            press(&mut state, "jr"),
+            KeyAction::Give(WorkerCommand::Retry("smtp/c".to_string()))
+        );
         // The selection follows the destination.
         state.take(overview(2.0, 0, &[("a", 1, 9), ("b", 3, 1), ("c", 7, 1)]));
-        assert_eq!(press(&mut state, "e"), Wish::Give(Order::Why("smtp/c".to_string())));
-        assert_eq!(press(&mut state, "kkkssu"), Wish::Give(Order::Release("smtp/c".to_string())));
-        assert_eq!(press(&mut state, "kkkk\n"), Wish::Give(Order::Why("smtp/a".to_string())));
+        assert_eq!(
+            press(&mut state, "e"),
+            KeyAction::Give(WorkerCommand::Why("smtp/c".to_string()))
+        );
+        assert_eq!(
+            press(&mut state, "kkkssu"),
+            KeyAction::Give(WorkerCommand::Release("smtp/c".to_string()))
+        );
+        assert_eq!(
+            press(&mut state, "kkkk\n"),
+            KeyAction::Give(WorkerCommand::Why("smtp/a".to_string()))
+        );
         // Once it is gone, the first one is selected.
         state.take(overview(3.0, 0, &[("b", 3, 1)]));
-        assert_eq!(press(&mut state, "h"), Wish::Give(Order::Hold("smtp/b".to_string())));
-        assert_eq!(press(&mut state, "q"), Wish::Leave);
+        assert_eq!(
+            press(&mut state, "h"),
+            KeyAction::Give(WorkerCommand::Hold("smtp/b".to_string()))
+        );
+        assert_eq!(press(&mut state, "q"), KeyAction::Leave);
     }
 
     #[test]
     fn box_is_closed_by_any_key() {
-        let mut state = State::default();
-        state.take(Report::Reason(vec!["it waits".to_string()]));
-        assert_eq!((press(&mut state, "q"), state.reason.clone()), (Wish::Nothing, None));
-        assert_eq!(press(&mut state, "?q"), Wish::Nothing);
-        assert_eq!(press(&mut state, "q"), Wish::Leave);
+        let mut state = TopState::default();
+        state.take(WorkerReport::Reason(vec!["it waits".to_string()]));
+        assert_eq!((press(&mut state, "q"), state.reason.clone()), (KeyAction::Nothing, None));
+        assert_eq!(press(&mut state, "?q"), KeyAction::Nothing);
+        assert_eq!(press(&mut state, "q"), KeyAction::Leave);
     }
 
     #[test]
     fn connection_error_is_cleared_by_snapshot() {
-        let mut state = State::default();
-        state.take(Report::Trouble("cannot connect to x".to_string()));
+        let mut state = TopState::default();
+        let error = |ends_session| WorkerReport::Error { text: "x".to_string(), ends_session };
+        state.take(error(true));
+        assert!(state.message.as_ref().is_some_and(|message| message.is_bad));
         state.take(overview(1.0, 0, &[]));
         assert_eq!(state.message, None);
-        state.take(Report::Trouble("HOLD is refused".to_string()));
+        state.take(error(false));
         state.take(overview(2.0, 0, &[]));
         assert!(state.message.is_some());
         press(&mut state, "p");

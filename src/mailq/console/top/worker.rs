@@ -1,24 +1,24 @@
 //! Session of `mailq top` with the scheduler: periodic snapshots, and orders.
 
-use crate::connection::Connection;
+use crate::connect::connection::Connection;
+use crate::connect::lines::LineSource;
+use crate::connect::session::{Request, Session};
 use crate::console::arguments::subject;
-use crate::console::classic;
+use crate::console::client;
 use crate::console::overview::{self, Overview};
-use crate::console::source;
+use crate::console::zmailer;
 use crate::failure::Failure;
 use crate::installation::Installation;
-use crate::lines::LineSource;
-use crate::options::Reach;
-use crate::session::{Request, Session};
+use crate::options::ServerOptions;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
 use std::time::{Duration, Instant};
 
 /// Maximum number of destinations requested per sort order.
-const LIMIT: usize = 200;
+const MAX_DESTINATIONS: usize = 200;
 
 /// An order to the worker, with the name of the destination.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Order {
+pub(super) enum WorkerCommand {
     /// Put it on hold.
     Hold(String),
     /// Release it.
@@ -28,12 +28,12 @@ pub enum Order {
     /// Explain why it waits.
     Why(String),
     /// Take a snapshot at once.
-    Look,
+    Refresh,
 }
 
 /// A report of the worker.
 #[derive(Clone, Debug)]
-pub enum Report {
+pub(super) enum WorkerReport {
     /// A snapshot of the queue.
     Snapshot(Box<Overview>),
     /// Result of an order.
@@ -41,39 +41,44 @@ pub enum Report {
     /// Sentences on why something waits.
     Reason(Vec<String>),
     /// An error.
-    Trouble(String),
+    Error {
+        /// Its text.
+        text: String,
+        /// True if the session is over. The next one begins with the next snapshot.
+        ends_session: bool,
+    },
 }
 
 /// Runs until the channel of orders or of reports is closed.
-pub fn run(
+pub(super) fn run(
     session: Session<Connection>,
-    reach: &Reach,
+    server_options: &ServerOptions,
     installation: &Installation,
     interval: Duration,
-    orders: &Receiver<Order>,
-    reports: &Sender<Report>,
+    orders: &Receiver<WorkerCommand>,
+    reports: &Sender<WorkerReport>,
 ) {
     let mut session = Some(session);
     let mut next = Instant::now();
     loop {
         let order = match orders.recv_timeout(next.saturating_duration_since(Instant::now())) {
             Ok(order) => order,
-            Err(RecvTimeoutError::Timeout) => Order::Look,
+            Err(RecvTimeoutError::Timeout) => WorkerCommand::Refresh,
             Err(RecvTimeoutError::Disconnected) => return,
         };
-        let result = connected(&mut session, reach, installation)
-            .and_then(|session| carry_out(session, &order));
+        let result = connected(&mut session, server_options, installation)
+            .and_then(|session| execute(session, &order));
         let report = match result {
             Ok(report) => report,
             Err(failure) => {
-                // A refused request leaves the session as it was.
-                if !matches!(failure, Failure::Denied(_) | Failure::Usage(_)) {
+                let ends_session = failure.ends_session();
+                if ends_session {
                     session = None;
                 }
-                Report::Trouble(failure.to_string())
+                WorkerReport::Error { text: failure.to_string(), ends_session }
             }
         };
-        let is_look = order == Order::Look;
+        let is_look = order == WorkerCommand::Refresh;
         if reports.send(report).is_err() {
             return;
         }
@@ -85,36 +90,41 @@ pub fn run(
 /// The session; opens a new one if the last has ended.
 fn connected<'s>(
     session: &'s mut Option<Session<Connection>>,
-    reach: &Reach,
+    server_options: &ServerOptions,
     installation: &Installation,
 ) -> Result<&'s mut Session<Connection>, Failure> {
     Ok(match session {
         Some(session) => session,
-        None => session.insert(source::session(reach, installation)?),
+        None => session.insert(client::session(server_options, installation)?),
     })
 }
 
-fn carry_out(session: &mut Session<Connection>, order: &Order) -> Result<Report, Failure> {
+fn execute(
+    session: &mut Session<Connection>,
+    order: &WorkerCommand,
+) -> Result<WorkerReport, Failure> {
     let (request, needs, done, name) = match order {
-        Order::Look => {
-            return Ok(Report::Snapshot(Box::new(match overview::of_session(session, LIMIT) {
-                Err(Failure::Denied(_)) => classic::of_session(session)?,
-                other => other?,
-            })));
+        WorkerCommand::Refresh => {
+            return Ok(WorkerReport::Snapshot(Box::new(
+                match overview::of_session(session, MAX_DESTINATIONS) {
+                    Err(Failure::Denied(_)) => zmailer::of_session(session)?,
+                    other => other?,
+                },
+            )));
         }
-        Order::Why(name) => {
+        WorkerCommand::Why(name) => {
             let request = Request::new(format!("SHOW WHY {}", subject(name)), "TT");
             let mut text = session.ask_for_text(request)?;
             let mut sentences = Vec::new();
             while let Some(line) = text.next()? {
                 sentences.push(String::from_utf8_lossy(line).into_owned());
             }
-            return Ok(Report::Reason(sentences));
+            return Ok(WorkerReport::Reason(sentences));
         }
-        Order::Hold(name) => ("HOLD", "HOLD", "is on hold", name),
-        Order::Release(name) => ("RELEASE", "HOLD", "is released", name),
-        Order::Retry(name) => ("RETRY", "RETRY", "is tried now", name),
+        WorkerCommand::Hold(name) => ("HOLD", "HOLD", "is on hold", name),
+        WorkerCommand::Release(name) => ("RELEASE", "HOLD", "is released", name),
+        WorkerCommand::Retry(name) => ("RETRY", "RETRY", "is retried now", name),
     };
     session.ask_for_line(Request::new(format!("{request} {}", subject(name)), needs))?;
-    Ok(Report::Done(format!("{name} {done}")))
+    Ok(WorkerReport::Done(format!("{name} {done}")))
 }

@@ -3,7 +3,7 @@
 use super::{MAX_OBJECTS_PER_STEP, ago, line, pair, seconds, text};
 use crate::v2::answer::{LookupResult, Reply, SessionContext, Step, Text};
 use zsched_core::AgentId;
-use zsched_core::survey::AgentRow;
+use zsched_core::thread_survey::AgentRow;
 use zsched_format::time::Timestamp;
 use zsched_mailq_protocol::schema::AgentStatus;
 

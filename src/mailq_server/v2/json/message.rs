@@ -8,8 +8,8 @@ use crate::v2::answer::{LookupResult, Reply, SessionContext, Step, Text};
 use crate::v2::selection::MessageName;
 use serde::Serialize;
 use std::vec;
-use zsched_core::entries::{Entry, MessageRow, VertexId};
-use zsched_format::priority::USUAL;
+use zsched_core::vertex_rows::{MessageRow, VertexId, VertexRow};
+use zsched_format::priority::DEFAULT_PRIORITY;
 use zsched_format::time::{ShortDuration, Timestamp};
 use zsched_mailq_protocol::schema::Wait;
 
@@ -75,7 +75,7 @@ impl MessageJson {
             recipients_in_all: row.recipients,
             failed: row.failed,
             held: row.is_held,
-            leaving: row.is_leaving,
+            leaving: row.is_being_removed,
         }
     }
 }
@@ -174,7 +174,7 @@ fn write_object(
     context: &SessionContext<'_>,
     number: u64,
     vertex: VertexId,
-    entry: &Entry<'_>,
+    entry: &VertexRow<'_>,
     out: &mut Vec<u8>,
 ) {
     let (scheduler, now) = (context.scheduler, context.now);
@@ -202,11 +202,11 @@ fn write_head(row: &MessageRow<'_>, now: Timestamp, out: &mut Vec<u8>) {
     if row.failed > 0 {
         push(out, format_args!(", {} failed", row.failed));
     }
-    if row.priority != USUAL {
+    if row.priority != DEFAULT_PRIORITY {
         push(out, format_args!(", priority {}", row.priority));
     }
     out.extend_from_slice(match row {
-        MessageRow { is_leaving: true, .. } => b"; it is leaving the spool\n",
+        MessageRow { is_being_removed: true, .. } => b"; it is leaving the spool\n",
         MessageRow { is_held: true, .. } => b"; it is held\n",
         _ => b"\n",
     });
@@ -216,7 +216,7 @@ fn write_sentence(
     context: &SessionContext<'_>,
     number: u64,
     vertex: VertexId,
-    entry: &Entry<'_>,
+    entry: &VertexRow<'_>,
     out: &mut Vec<u8>,
 ) {
     let (scheduler, now) = (context.scheduler, context.now);

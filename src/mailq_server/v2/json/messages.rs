@@ -6,15 +6,15 @@ use crate::v2::arguments::{Arguments, SyntaxError};
 use crate::v2::search::{Found, Search};
 use crate::v2::selection::Selection;
 use std::vec;
-use zsched_core::entries::Entry;
 use zsched_core::select::Selected;
+use zsched_core::vertex_rows::VertexRow;
 use zsched_format::time::Timestamp;
 use zsched_mailq_protocol::schema::QueuedMessage;
 
 /// Maximum number of steps without a match per turn.
 const MAX_EMPTY_STEPS_PER_TURN: usize = 20;
 
-fn queued_message(entry: &Entry<'_>, now: Timestamp) -> QueuedMessage {
+fn queued_message(entry: &VertexRow<'_>, now: Timestamp) -> QueuedMessage {
     QueuedMessage {
         id: entry.id.to_string(),
         name: Some(entry.name.to_string()),

@@ -3,8 +3,8 @@
 use super::{MAX_OBJECTS_PER_STEP, line, seconds};
 use crate::v2::answer::{LookupResult, Reply, SessionContext, Step, Text};
 use std::collections::BTreeMap;
-use zsched_core::Fate;
-use zsched_core::standing::{Author, Ending, Hold, Scope, SetLimit};
+use zsched_core::AfterJob;
+use zsched_core::overrides::{Author, Hold, LimitOverride, PendingRemoval, Scope};
 use zsched_mailq_protocol::schema::OverrideStatus;
 
 fn hold(hold: &Hold) -> OverrideStatus {
@@ -14,7 +14,7 @@ fn hold(hold: &Hold) -> OverrideStatus {
     }
 }
 
-fn limit(set: &SetLimit) -> OverrideStatus {
+fn limit(set: &LimitOverride) -> OverrideStatus {
     OverrideStatus {
         limit: Some(set.limit.keyword().to_string()),
         value: Some(u64::from(set.value)),
@@ -23,11 +23,11 @@ fn limit(set: &SetLimit) -> OverrideStatus {
     }
 }
 
-fn removal(ending: &Ending) -> OverrideStatus {
+fn removal(ending: &PendingRemoval) -> OverrideStatus {
     let kind = match ending.fate {
-        Fate::Expire => "expire",
-        Fate::Reroute => "reroute",
-        Fate::Usual | Fate::OneMoreTry | Fate::Delete => "delete",
+        AfterJob::Expire => "expire",
+        AfterJob::Reroute => "reroute",
+        AfterJob::Usual | AfterJob::OneMoreTry | AfterJob::Delete => "delete",
     };
     status(kind, &Scope::Message(ending.message), &ending.author)
 }
@@ -96,23 +96,25 @@ enum Next {
     /// Limits from this index on.
     Limit(usize),
     /// Removals from this message number on.
-    Ending(u64),
+    Removal(u64),
 }
 
 impl Text for OrdersText {
     fn write(&mut self, context: &mut SessionContext<'_>, out: &mut Vec<u8>) -> Step {
-        let standing = context.scheduler.standing_orders();
+        let overrides = context.scheduler.overrides();
         let next = match self.next {
             Next::Hold(index) => {
-                Some(list(&standing.holds, index, hold, out).map_or(Next::Message(0), Next::Hold))
+                Some(list(&overrides.holds, index, hold, out).map_or(Next::Message(0), Next::Hold))
             }
             Next::Message(number) => Some(
-                map(&standing.messages, number, hold, out).map_or(Next::Limit(0), Next::Message),
+                map(&overrides.messages, number, hold, out).map_or(Next::Limit(0), Next::Message),
             ),
-            Next::Limit(index) => {
-                Some(list(&standing.limits, index, limit, out).map_or(Next::Ending(0), Next::Limit))
+            Next::Limit(index) => Some(
+                list(&overrides.limits, index, limit, out).map_or(Next::Removal(0), Next::Limit),
+            ),
+            Next::Removal(number) => {
+                map(&overrides.endings, number, removal, out).map(Next::Removal)
             }
-            Next::Ending(number) => map(&standing.endings, number, removal, out).map(Next::Ending),
         };
         let Some(next) = next else {
             return Step::Over;

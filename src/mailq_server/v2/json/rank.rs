@@ -1,16 +1,16 @@
 //! The rank of a message among the jobs of its ring.
 
-use zsched_core::rank::{COUNTED, Current, Rank};
+use zsched_core::rank::{Current, JobRank, MAX_COUNTED_JOBS};
 use zsched_mailq_protocol::schema;
 use zsched_spool::SpoolId;
 
 /// Returns the rank as it is sent.
-pub(super) fn rank(rank: &Rank) -> schema::Rank {
+pub(super) fn rank(rank: &JobRank) -> schema::Rank {
     let job = &rank.job;
     let parent = job.has_preempted;
     schema::Rank {
         line: rank.line.to_string(),
-        before: job.before.min(COUNTED) as u64,
+        before: job.before.min(MAX_COUNTED_JOBS) as u64,
         priority: rank.priority,
         due: job.due,
         slots: job.slots,

@@ -3,7 +3,7 @@
 use super::{MAX_THREADS_PER_TURN, line, pair, text};
 use crate::v2::answer::{LookupResult, Reply, SessionContext, Step, Text};
 use std::vec;
-use zsched_core::survey::RingRow;
+use zsched_core::thread_survey::RingRow;
 use zsched_core::view::RingId;
 use zsched_mailq_protocol::schema::RingStatus;
 
@@ -16,7 +16,7 @@ fn status(row: &RingRow<'_>, messages: usize) -> RingStatus {
         pattern: pair(&clause.channel_pattern, &clause.host_pattern),
         channel: Some(text(row.channel)),
         host: row.host.map(text),
-        line: Some(clause.place.to_string()),
+        line: Some(clause.location.to_string()),
         threads: row.threads as u64,
         messages: messages as u64,
         agents: row.agents as u64,

@@ -7,9 +7,9 @@ use crate::v2::arguments::{Arguments, SyntaxError};
 use crate::v2::selection::Selection;
 use std::vec;
 use zsched_core::Scheduler;
+use zsched_core::overrides::DestinationPattern;
 use zsched_core::records::ThreadId;
-use zsched_core::standing::Destinations;
-use zsched_core::survey::{AgentRow, Rank, Survey, ThreadRow};
+use zsched_core::thread_survey::{AgentRow, SurveyOrder, ThreadRow, ThreadSurvey};
 use zsched_format::time::Timestamp;
 use zsched_mailq_protocol::schema::{ActiveAgent, ThreadStatus};
 
@@ -57,9 +57,9 @@ pub fn answer(rest: &[u8], _context: &mut SessionContext<'_>) -> Reply {
 }
 
 struct Request {
-    destinations: Option<Destinations>,
+    destinations: Option<DestinationPattern>,
     limit: Option<usize>,
-    rank: Option<Rank>,
+    rank: Option<SurveyOrder>,
 }
 
 impl Request {
@@ -67,9 +67,9 @@ impl Request {
         let mut words = Arguments::parse(rest)?;
         let limit = limit(&mut words)?;
         let rank = words.option("sort").map(|word| match word.text.as_str() {
-            "backlog" => Ok(Rank::Backlog),
-            "attempts" => Ok(Rank::Attempts),
-            "oldest" => Ok(Rank::Oldest),
+            "backlog" => Ok(SurveyOrder::Backlog),
+            "attempts" => Ok(SurveyOrder::Attempts),
+            "oldest" => Ok(SurveyOrder::Oldest),
             _ => Err(word.error("sort= is backlog, oldest or attempts")),
         });
         let selection = Selection::take(&mut words)?;
@@ -86,9 +86,11 @@ impl Request {
         let left = limit.unwrap_or(usize::MAX);
         let source = match rank {
             None => Source::Places { next: 0, destinations },
-            Some(rank) => {
-                Source::Survey(Survey::new(rank, left.min(MAX_SORTED_THREADS), destinations))
-            }
+            Some(rank) => Source::ThreadSurvey(ThreadSurvey::new(
+                rank,
+                left.min(MAX_SORTED_THREADS),
+                destinations,
+            )),
         };
         ThreadsText { source, left, looked_at: 0, indexes_examined: 0 }
     }
@@ -115,9 +117,9 @@ struct ThreadsText {
 /// The source of the threads to show.
 enum Source {
     /// All threads from this index on.
-    Places { next: usize, destinations: Option<Destinations> },
+    Places { next: usize, destinations: Option<DestinationPattern> },
     /// The search for the top threads, not complete yet.
-    Survey(Survey),
+    ThreadSurvey(ThreadSurvey),
     /// The top threads that were found.
     Found(vec::IntoIter<ThreadId>),
 }
@@ -134,12 +136,12 @@ impl Source {
     fn next(&mut self, scheduler: &Scheduler, indexes_examined: &mut usize) -> Next {
         match self {
             Source::Found(threads) => threads.next().map_or(Next::Over, Next::Thread),
-            Source::Survey(survey) => {
-                if !survey.go_on(scheduler, MAX_SEARCHED_PER_TURN) {
+            Source::ThreadSurvey(thread_survey) => {
+                if !thread_survey.advance(scheduler, MAX_SEARCHED_PER_TURN) {
                     return Next::Pause;
                 }
-                let none = Survey::new(Rank::Backlog, 0, None);
-                *self = Source::Found(std::mem::replace(survey, none).found().into_iter());
+                let none = ThreadSurvey::new(SurveyOrder::Backlog, 0, None);
+                *self = Source::Found(std::mem::replace(thread_survey, none).found().into_iter());
                 Next::Nothing
             }
             Source::Places { next, destinations } => {

@@ -6,11 +6,11 @@ use crate::explain::{ExplainCursor, location, sentence};
 use crate::v2::answer::{LookupResult, Reply, SessionContext, Step, Text};
 use crate::v2::show::message_number;
 use serde::Serialize;
-use zsched_core::intake::backlog::Location;
-use zsched_core::standing::{Author, Hold};
+use zsched_core::intake::backlog_view::Location;
+use zsched_core::overrides::{Author, Hold};
 use zsched_core::unreachable;
 use zsched_core::why::{self as core, Origin, Why};
-use zsched_core::{Block, Scheduler};
+use zsched_core::{Scheduler, UnreachableReason};
 use zsched_format::time::Timestamp;
 use zsched_mailq_protocol::schema::{Cause, HoldAuthor, LimitAuthor, Wait};
 use zsched_mailq_protocol::subject::Subject;
@@ -43,8 +43,8 @@ fn add_details(wait: &mut Wait, why: &Why) {
             wait.jobs = Some(*jobs as u64);
         }
         Why::AgentStarting { pid } => wait.pid = Some(*pid),
-        Why::InLine { agents, most, origin, before } => {
-            (wait.used, wait.most) = (Some(*agents as u64), Some(*most as u64));
+        Why::InLine { agents, max, origin, before } => {
+            (wait.used, wait.most) = (Some(*agents as u64), Some(*max as u64));
             wait.before = before.map(|before| before as u64);
             wait.set_by = set_by(origin);
         }
@@ -57,12 +57,12 @@ fn add_details(wait: &mut Wait, why: &Why) {
         Why::Refused { refusal, limit, origin, before } => {
             wait.refusal = Some(refusal.word().to_string());
             wait.before = before.map(|before| before as u64);
-            wait.most = limit.map(|limit| limit.most as u64);
+            wait.most = limit.map(|limit| limit.max as u64);
             wait.used = limit.map(|limit| limit.used as u64);
             wait.set_by = set_by(origin);
         }
-        Why::Window { used, most, name, .. } => {
-            (wait.used, wait.most) = (Some(*used as u64), Some(*most as u64));
+        Why::Window { used, max, name, .. } => {
+            (wait.used, wait.most) = (Some(*used as u64), Some(*max as u64));
             wait.of_window = name.as_deref().map(text);
         }
         Why::Pace { at, .. } => wait.at = at.map(seconds),
@@ -76,7 +76,7 @@ fn add_details(wait: &mut Wait, why: &Why) {
 }
 
 /// Returns the report that a destination is unreachable as it is sent.
-fn cause(cause: &unreachable::Cause) -> Cause {
+fn cause(cause: &unreachable::UnreachableReport) -> Cause {
     Cause {
         agent: cause.pid,
         message: cause.id.map(|id| id.to_string()),
@@ -91,14 +91,14 @@ fn held_by(hold: &Hold) -> HoldAuthor {
     HoldAuthor { scope, by: name, since: seconds(since), reason }
 }
 
-fn block_word(block: Block) -> &'static str {
+fn block_word(block: UnreachableReason) -> &'static str {
     match block {
-        Block::HostDown => "host-down",
-        Block::AgentAsked => "agent-asked",
-        Block::AgentsDie => "agents-die",
-        Block::Dead => "dead",
-        Block::Blamed => "blamed",
-        Block::AllDeferred => "all-deferred",
+        UnreachableReason::HostDown => "host-down",
+        UnreachableReason::RetryAt => "agent-asked",
+        UnreachableReason::AgentsDie => "agents-die",
+        UnreachableReason::Dead => "dead",
+        UnreachableReason::HostBlamed => "blamed",
+        UnreachableReason::AllDeferred => "all-deferred",
     }
 }
 

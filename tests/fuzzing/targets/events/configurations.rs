@@ -1,9 +1,9 @@
 //! Configurations and settings with extreme values.
 
-use super::super::draw::Draw;
+use super::super::byte_source::ByteSource;
 use std::path::Path;
 use std::rc::Rc;
-use zsched_config::{Config, Context, Zenv};
+use zsched_config::{Config, ConfigContext, Zenv};
 use zsched_core::Settings;
 use zsched_format::selection::Selection;
 
@@ -48,13 +48,13 @@ pub fn configuration(number: usize) -> Rc<Config> {
 }
 
 fn parse(text: &str) -> Rc<Config> {
-    let context = Context::without_rights(Zenv::default());
+    let context = ConfigContext::unprivileged(Zenv::default());
     let loaded = Config::parse(Path::new("cf"), text.as_bytes(), &context);
     Rc::new(loaded.unwrap_or_else(|errors| panic!("{errors:?} in\n{text}")).config)
 }
 
 /// Returns settings of the scheduler.
-pub fn settings(draw: &mut Draw<'_>) -> Settings {
+pub fn settings(draw: &mut ByteSource<'_>) -> Settings {
     let flags = draw.byte();
     Settings {
         // This is rare, as little happens then.

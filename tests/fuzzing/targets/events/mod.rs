@@ -8,12 +8,12 @@
 //! ```
 
 mod configurations;
+mod finish_run;
 mod model;
 mod script;
-mod settle;
 mod world;
 
-use super::draw::Draw;
+use super::byte_source::ByteSource;
 use script::Script;
 use world::World;
 
@@ -22,14 +22,14 @@ const MAX_EVENTS: usize = 1500;
 
 /// The input has the settings in the first bytes, then the events.
 pub fn run(bytes: &[u8]) {
-    let mut draw = Draw::new(bytes);
+    let mut draw = ByteSource::new(bytes);
     let world = World::new(configurations::settings(&mut draw), draw.below(4));
     let mut script = Script { world, draw };
     for _ in 0..MAX_EVENTS {
         if script.draw.is_over() {
             break;
         }
-        script.happen();
+        script.perform_event();
     }
-    settle::settle(script.world);
+    finish_run::finish_run(script.world);
 }

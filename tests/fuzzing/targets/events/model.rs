@@ -6,17 +6,17 @@ use zsched_format::time::Timestamp;
 use zsched_spool::{Arrival, Group, SpoolName};
 
 /// A message in the spool of which the core has been notified.
-pub struct Spooled {
+pub struct ModelMessage {
     /// The message in that notification.
     pub arrival: Arrival,
     /// Unfinished recipients, by their offset.
     pub open: BTreeSet<u32>,
 }
 
-impl Spooled {
-    pub fn new(arrival: Arrival) -> Spooled {
+impl ModelMessage {
+    pub fn new(arrival: Arrival) -> ModelMessage {
         let open = arrival.groups.iter().flat_map(|group| &group.offsets).copied().collect();
-        Spooled { arrival, open }
+        ModelMessage { arrival, open }
     }
 
     /// Returns the message when it is read again; recipients with `is_marked` are finished.
@@ -38,7 +38,7 @@ impl Spooled {
 
 /// Input that an agent answers with `#hungry`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Told {
+pub enum AgentInput {
     /// Its start.
     Start,
     /// A job: number of the message, and its host.
@@ -48,7 +48,7 @@ pub enum Told {
 }
 
 /// An agent.
-pub struct Puppet {
+pub struct ModelAgent {
     /// The channel it was started for.
     pub channel: Box<[u8]>,
     /// The host it was started for, if its command names the host.
@@ -58,9 +58,9 @@ pub struct Puppet {
     /// It was told to exit.
     pub is_ending: bool,
     /// It has answered `#idle`, and has had no job since.
-    pub is_parked: bool,
+    pub is_idle: bool,
     /// Input without an answer, oldest first.
-    pub told: VecDeque<Told>,
+    pub pending_input: VecDeque<AgentInput>,
 }
 
 /// State of the spool, of agents, and of unanswered actions.
@@ -71,11 +71,11 @@ pub struct Model {
     /// Orders without an answer.
     pub orders: BTreeSet<u64>,
     /// Tickets of requests to store the overrides.
-    pub to_keep: Vec<Option<u64>>,
+    pub unstored_overrides: Vec<Option<u64>>,
     /// Messages, by number.
-    pub messages: BTreeMap<u64, Spooled>,
+    pub messages: BTreeMap<u64, ModelMessage>,
     /// Agents that have not exited.
-    pub agents: BTreeMap<AgentId, Puppet>,
+    pub agents: BTreeMap<AgentId, ModelAgent>,
     /// Tickets of unanswered notes.
     pub notes: Vec<u64>,
     /// The ticket of the latest note.
@@ -83,7 +83,7 @@ pub struct Model {
     /// Numbers of messages with an unanswered removal.
     pub removals: Vec<u64>,
     /// Finished recipients that are in the status log and not yet in the statistics log.
-    pub ends_told: usize,
+    pub ends_in_status_log_only: usize,
     /// Messages with an unanswered request to be read again.
     pub rereads: Vec<SpoolName>,
     /// The present second, and the number of agents started in it.
@@ -95,9 +95,9 @@ impl Model {
     pub fn forget(&mut self, number: u64) {
         self.messages.remove(&number);
         for agent in self.agents.values_mut() {
-            for told in &mut agent.told {
-                if matches!(told, Told::Job(other, _) if *other == number) {
-                    *told = Told::Job(0, Box::default());
+            for told in &mut agent.pending_input {
+                if matches!(told, AgentInput::Job(other, _) if *other == number) {
+                    *told = AgentInput::Job(0, Box::default());
                 }
             }
         }
@@ -113,14 +113,14 @@ impl Model {
     }
 
     /// Returns true if another agent has a job for the same recipients, and some are unfinished.
-    pub fn is_with_another(&self, agent: AgentId, job: &Told) -> bool {
-        let Told::Job(number, host) = job else {
+    pub fn is_with_another(&self, agent: AgentId, job: &AgentInput) -> bool {
+        let AgentInput::Job(number, host) = job else {
             return false;
         };
         let channel = &self.agents[&agent].channel;
         let others =
             self.agents.iter().filter(|(id, other)| **id != agent && other.channel == *channel);
-        let is_theirs = others.into_iter().any(|(_, other)| other.told.contains(job));
+        let is_theirs = others.into_iter().any(|(_, other)| other.pending_input.contains(job));
         let group = self.messages.get(number).and_then(|message| message.group(channel, host));
         let is_open = |offset: &u32| self.messages[number].open.contains(offset);
         is_theirs && group.is_some_and(|group| group.offsets.iter().any(is_open))

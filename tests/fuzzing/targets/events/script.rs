@@ -1,22 +1,22 @@
 //! Events, as the bytes select them.
 
-use super::super::draw::Draw;
+use super::super::byte_source::ByteSource;
 use super::configurations::configuration;
-use super::model::Told;
+use super::model::AgentInput;
 use super::world::{START, World};
 use clap::Parser;
 use std::io::ErrorKind;
 use std::path::Path;
 use std::time::Duration;
-use zsched_core::standing::{Destinations, LimitName, Scope};
-use zsched_core::{AgentEnd, AgentId, Destination, Event, Order, Reread, Target};
+use zsched_core::overrides::{DestinationPattern, LimitName, Scope};
+use zsched_core::{AgentEnd, AgentId, Destination, Event, Order, RereadResult, Target};
 use zsched_format::control_file::ControlFileError;
 use zsched_format::time::Timestamp;
-use zsched_mailq::{Options, show_answer};
+use zsched_mailq::{MailqOptions, show_answer};
 use zsched_mailq_server::v1::GREETING;
 use zsched_spool::{Arrival, Group, HashFolder, Spool, SpoolId, SpoolName};
 
-/// Destinations of recipients.
+/// DestinationPattern of recipients.
 const DESTINATIONS: [(&str, &str); 8] = [
     ("smtp", "a.test"),
     ("smtp", "b.test"),
@@ -51,7 +51,7 @@ const ERRORS: [ErrorKind; 4] = [
     ErrorKind::PermissionDenied,
     ErrorKind::WouldBlock,
 ];
-/// Destinations of holds and releases.
+/// DestinationPattern of holds and releases.
 const SCOPES: [&str; 4] = ["*/*", "smtp/*", "*/a.test", "local/-"];
 /// Limits that orders set.
 const LIMITS: [LimitName; 3] = [LimitName::MaxRing, LimitName::MaxThr, LimitName::Overfeed];
@@ -67,12 +67,12 @@ const TIMES: (i64, i64) = (0, 4_000_000_000);
 /// The world, and the bytes that select its events.
 pub struct Script<'a> {
     pub world: World,
-    pub draw: Draw<'a>,
+    pub draw: ByteSource<'a>,
 }
 
 impl Script<'_> {
     /// Performs one event.
-    pub fn happen(&mut self) {
+    pub fn perform_event(&mut self) {
         let choice = self.draw.byte();
         match if choice < 0xe0 { choice % 32 } else { 32 + choice % 4 } {
             0..=3 => self.arrive(),
@@ -93,7 +93,7 @@ impl Script<'_> {
             }
             26 => {
                 let (_, host) = DESTINATIONS[self.draw.below(DESTINATIONS.len())];
-                self.world.send_event(Event::Turn(host.as_bytes()));
+                self.world.send_event(Event::Etrn(host.as_bytes()));
             }
             27 => self.look(),
             28 => self.send_impossible_event(),
@@ -103,11 +103,11 @@ impl Script<'_> {
             35 => {
                 let error = ERRORS[self.draw.below(ERRORS.len())];
                 let stored = if self.draw.below(3) > 0 { Ok(()) } else { Err(error) };
-                self.world.kept(stored);
+                self.world.report_stored(stored);
             }
             31 if self.draw.byte() > 0xe0 => {
                 let is_watched = self.draw.below(2) > 0;
-                self.world.send_event(Event::Watched(is_watched));
+                self.world.send_event(Event::Subscribed(is_watched));
             }
             // This is rare, as not much happens afterwards.
             _ if self.draw.byte() == 0xd0 => self.world.send_event(Event::Drain),
@@ -150,7 +150,9 @@ impl Script<'_> {
     fn scope(&mut self) -> Scope {
         let choice = self.draw.below(SCOPES.len() + 5);
         match SCOPES.get(choice) {
-            Some(pattern) => Scope::Destinations(Destinations::parse(pattern).expect("a pattern")),
+            Some(pattern) => {
+                Scope::Destinations(DestinationPattern::parse(pattern).expect("a pattern"))
+            }
             None if choice == SCOPES.len() => Scope::Ring("smtp/*".to_string()),
             None => Scope::Message(self.id()),
         }
@@ -208,16 +210,16 @@ impl Script<'_> {
             modified,
             created: self.world.now,
             priority: 5,
-            owes_report: is_odd,
-            leftover: is_odd.then(|| ControlFileError::new(7, "an X line")),
-            turns: if is_odd { vec![b"a.test"[..].into()] } else { Vec::new() },
+            report_due: is_odd,
+            first_undeliverable: is_odd.then(|| ControlFileError::new(7, "an X line")),
+            etrn_hosts: if is_odd { vec![b"a.test"[..].into()] } else { Vec::new() },
             recipients: groups.iter().map(|group| group.offsets.len() as u32).sum(),
             failed: 0,
             groups,
             locked: Vec::new(),
-            unread: None,
-            unread_at_most: 0,
-            is_part: false,
+            next_offset: None,
+            max_unread: 0,
+            is_chunk: false,
         });
     }
 
@@ -244,7 +246,7 @@ impl Script<'_> {
             5 => {
                 let bytes = 1 << self.draw.below(40);
                 self.world.agent_writes(agent, &[b'x'; 3000]);
-                self.world.send_event(Event::LinePassedOver { agent, bytes });
+                self.world.send_event(Event::LineSkipped { agent, bytes });
             }
             6 => self.flood(agent, b"# noise", 105),
             7..=10 => self.agent_reports_another(agent),
@@ -342,15 +344,15 @@ impl Script<'_> {
         }
     }
 
-    fn reread(&mut self, number: u64) -> Reread {
+    fn reread(&mut self, number: u64) -> RereadResult {
         let choice = self.draw.below(6);
         let error = ERRORS[self.draw.below(ERRORS.len())];
         match (self.world.model.messages.get(&number), choice) {
-            (Some(message), 0 | 1) => Reread::Read(message.again(|_| false)),
-            (Some(message), 2) => Reread::Read(message.again(|offset| offset % 200 == 0)),
-            (_, 3) => Reread::Gone,
-            (_, 4) => Reread::Malformed(ControlFileError::new(0, "spoilt")),
-            _ => Reread::Failed(error),
+            (Some(message), 0 | 1) => RereadResult::Read(message.again(|_| false)),
+            (Some(message), 2) => RereadResult::Read(message.again(|offset| offset % 200 == 0)),
+            (_, 3) => RereadResult::Gone,
+            (_, 4) => RereadResult::Malformed(ControlFileError::new(0, "spoilt")),
+            _ => RereadResult::Failed(error),
         }
     }
 
@@ -380,7 +382,7 @@ impl Script<'_> {
         let wish = [&["mailq"][..], &["mailq", "-Q"], &["mailq", "--summary"]][self.draw.below(3)];
         let spool = Spool::new(Path::new("/dev/null/no/spool"));
         let mut shown = Vec::new();
-        let complaints = show_answer(&Options::parse_from(wish), &spool, answer, &mut shown);
+        let complaints = show_answer(&MailqOptions::parse_from(wish), &spool, answer, &mut shown);
         let dump = String::from_utf8_lossy(&dump);
         assert!(matches!(complaints, Ok(0)), "{complaints:?} about\n{dump}");
         assert!(!shown.is_empty());
@@ -394,13 +396,13 @@ impl Script<'_> {
         match self.draw.below(7) {
             0 => self.world.noted(number, Ok(true)),
             1 => self.world.noted(number + 100_000, Err(ErrorKind::StorageFull)),
-            2 if self.world.core.is_leaving(number) != Some(true) => {
+            2 if self.world.core.is_being_removed(number) != Some(true) => {
                 self.world.removed(number, Ok(()));
             }
             3 if !self.world.model.rereads.iter().any(|name| name.number() == number) => {
                 self.world.send_event(Event::ReadAgain {
                     number: number + 100_000,
-                    outcome: Reread::Gone,
+                    outcome: RereadResult::Gone,
                 });
             }
             4 if !is_known => self.world.ends(agent, AgentEnd::Exited(0)),
@@ -417,7 +419,7 @@ impl World {
         let Some(puppet) = self.model.agents.get(&agent) else {
             return;
         };
-        if let Some(Told::Job(number, host)) = puppet.told.front() {
+        if let Some(AgentInput::Job(number, host)) = puppet.pending_input.front() {
             let number = *number;
             let open: Vec<u32> = self.model.messages.get(&number).map_or(Vec::new(), |message| {
                 let group = message.group(&puppet.channel, host);

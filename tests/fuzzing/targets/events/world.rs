@@ -1,16 +1,16 @@
 //! The world around the core: it sends events, takes the actions, and checks them.
 
 use super::configurations::configuration;
-use super::model::{Model, Puppet, Spooled, Told};
+use super::model::{AgentInput, Model, ModelAgent, ModelMessage};
 use zsched_config::Clause;
 use zsched_core::{
-    Action, AgentEnd, AgentId, Event, Note, Order, Reread, Scheduler, Settings, StatusRecord,
+    Action, AgentEnd, AgentId, Event, Note, Order, RereadResult, Scheduler, Settings, StatusRecord,
     Verdict,
 };
-use zsched_format::agent_protocol::{Answer, Status};
+use zsched_format::agent_protocol::{AgentLine, ReportStatus};
 use zsched_format::time::Timestamp;
 use zsched_mailq_server::v1::Dump;
-use zsched_spool::note::Occasion;
+use zsched_spool::note::OutcomeKind;
 use zsched_spool::{Arrival, SpoolName};
 
 /// Maximum number of consecutive wake-ups at one time.
@@ -28,12 +28,12 @@ pub struct World {
     /// The core is checked after each event, which costs far more than the event.
     pub checks_each: bool,
     /// How agents start.
-    birth: Birth,
+    start_behaviour: StartBehaviour,
 }
 
 /// How agents start.
 #[derive(Clone, Copy)]
-enum Birth {
+enum StartBehaviour {
     /// At once, as in the daemon.
     AtOnce,
     /// Every second agent cannot be started.
@@ -57,14 +57,19 @@ impl World {
             is_draining: false,
             is_watched: false,
             checks_each: true,
-            birth: [Birth::AtOnce, Birth::EachOther, Birth::Later, Birth::Never][birth],
+            start_behaviour: [
+                StartBehaviour::AtOnce,
+                StartBehaviour::EachOther,
+                StartBehaviour::Later,
+                StartBehaviour::Never,
+            ][birth],
         }
     }
 
     /// Sends an event, and carries out the core's actions.
     pub fn send_event(&mut self, event: Event<'_>) {
         self.is_draining |= matches!(event, Event::Drain);
-        if let Event::Watched(is_watched) = event {
+        if let Event::Subscribed(is_watched) = event {
             self.is_watched = is_watched;
         }
         self.core.handle(self.now, event);
@@ -75,17 +80,17 @@ impl World {
             self.perform(action);
         }
         for (agent, puppet) in &self.model.agents {
-            let waits = puppet.told.is_empty() && !puppet.is_ending && !puppet.is_parked;
+            let waits = puppet.pending_input.is_empty() && !puppet.is_ending && !puppet.is_idle;
             assert!(!waits, "{agent:?} is not idle, but has nothing to do");
         }
-        let is_idle = |puppet: &&Puppet| puppet.is_parked && !puppet.is_ending;
+        let is_idle = |puppet: &&ModelAgent| puppet.is_idle && !puppet.is_ending;
         let idle = self.model.agents.values().filter(is_idle).count();
         assert_eq!(self.core.totals().idle, idle, "idle agents, some of whom wait for nothing");
     }
 
     /// Makes agents start at once from now on.
     pub fn end_trouble(&mut self) {
-        self.birth = Birth::AtOnce;
+        self.start_behaviour = StartBehaviour::AtOnce;
     }
 
     /// Runs `act`, which sends many events, and checks the core once.
@@ -112,24 +117,28 @@ impl World {
 
     pub fn arrive(&mut self, arrival: Arrival) {
         let number = arrival.name.number();
-        if self.core.is_leaving(number).is_none() {
-            self.model.messages.insert(number, Spooled::new(arrival.clone()));
+        if self.core.is_being_removed(number).is_none() {
+            self.model.messages.insert(number, ModelMessage::new(arrival.clone()));
         }
         self.send_event(Event::Arrived(arrival));
     }
 
     /// Sends a line of an agent, and applies its effect to the model.
     pub fn agent_writes(&mut self, agent: AgentId, line: &[u8]) {
-        match Answer::parse(line) {
-            Answer::Hungry => {
+        match AgentLine::parse(line) {
+            AgentLine::Hungry => {
                 if let Some(puppet) = self.model.agents.get_mut(&agent) {
-                    puppet.is_parked |= puppet.told.pop_front() == Some(Told::Idle);
+                    puppet.is_idle |= puppet.pending_input.pop_front() == Some(AgentInput::Idle);
                 }
             }
-            Answer::Report(report) if self.model.agents.contains_key(&agent) => {
+            AgentLine::Report(report) if self.model.agents.contains_key(&agent) => {
                 let is_final = matches!(
                     report.status,
-                    Status::Ok | Status::Ok2 | Status::Ok3 | Status::Error | Status::Error2
+                    ReportStatus::Ok
+                        | ReportStatus::Ok2
+                        | ReportStatus::Ok3
+                        | ReportStatus::Error
+                        | ReportStatus::Error2
                 );
                 if let Some(message) =
                     self.model.messages.get_mut(&report.number).filter(|_| is_final)
@@ -167,23 +176,23 @@ impl World {
     }
 
     /// Reports the result of all requests to store overrides.
-    pub fn kept(&mut self, outcome: Result<(), std::io::ErrorKind>) {
-        for ticket in std::mem::take(&mut self.model.to_keep) {
-            self.send_event(Event::StandingKept { ticket, outcome });
+    pub fn report_stored(&mut self, outcome: Result<(), std::io::ErrorKind>) {
+        for ticket in std::mem::take(&mut self.model.unstored_overrides) {
+            self.send_event(Event::OverridesStored { ticket, outcome });
         }
     }
 
     pub fn removed(&mut self, number: u64, outcome: Result<(), std::io::ErrorKind>) {
         self.model.removals.retain(|other| *other != number);
-        if outcome.is_ok() && self.core.is_leaving(number) == Some(true) {
+        if outcome.is_ok() && self.core.is_being_removed(number) == Some(true) {
             self.model.forget(number);
         }
         self.send_event(Event::Removed { number, outcome });
     }
 
-    pub fn read_again(&mut self, number: u64, outcome: Reread) {
+    pub fn read_again(&mut self, number: u64, outcome: RereadResult) {
         self.model.rereads.retain(|name| name.number() != number);
-        if matches!(outcome, Reread::Gone | Reread::Malformed(_)) {
+        if matches!(outcome, RereadResult::Gone | RereadResult::Malformed(_)) {
             self.model.forget(number);
             self.model.removals.retain(|other| *other != number);
         }
@@ -201,12 +210,12 @@ impl World {
     fn perform(&mut self, action: Action) {
         match action {
             // Memory is not limited.
-            Action::Rest { .. } | Action::ReadMore { .. } | Action::Awaken(_) => {}
+            Action::PageOut { .. } | Action::ReadMore { .. } | Action::RequestPagedHosts(_) => {}
             Action::StartAgent { agent, clause, channel, host } => {
                 self.start(agent, &clause, &channel, &host);
             }
             Action::Feed { agent, job } => self.feed(agent, &job),
-            Action::SayIdle(agent) => self.puppet(agent).told.push_back(Told::Idle),
+            Action::SendIdle(agent) => self.puppet(agent).pending_input.push_back(AgentInput::Idle),
             Action::StopAgent { agent, .. } => self.puppet(agent).is_ending = true,
             Action::ClearLocks { name, .. } => self.expect_message(&name),
             Action::ReadAgain(name) => {
@@ -220,16 +229,17 @@ impl World {
                 assert!(!self.model.removals.contains(&number), "{name} is removed twice");
                 self.model.removals.push(number);
             }
-            Action::KeepStanding { ticket, .. } => self.model.to_keep.push(ticket),
-            Action::Obeyed { ticket, .. } => {
+            Action::StoreOverrides { ticket, .. } => self.model.unstored_overrides.push(ticket),
+            Action::OrderDone { ticket, .. } => {
                 let was_given = self.model.orders.remove(&ticket);
-                assert!(was_given, "order {ticket} is obeyed, but nobody gave it");
+                assert!(was_given, "order {ticket} is answered, but was never given");
             }
             Action::Statistics(record) => {
                 assert!(!record.state.is_empty());
                 if self.core.settings().status_log {
-                    let untold = "the status log is told of an end before the statistics log";
-                    self.model.ends_told = self.model.ends_told.checked_sub(1).expect(untold);
+                    let untold = "an end is in the statistics log, but not in the status log";
+                    self.model.ends_in_status_log_only =
+                        self.model.ends_in_status_log_only.checked_sub(1).expect(untold);
                 }
             }
             Action::Status(record) => {
@@ -237,7 +247,7 @@ impl World {
                 assert!((is_logged || self.is_watched) && !record.offsets.is_empty());
                 self.expect_message(&record.name);
                 if is_logged && is_counted_end(&record) {
-                    self.model.ends_told += record.offsets.len();
+                    self.model.ends_in_status_log_only += record.offsets.len();
                 }
             }
             Action::Log(_, text) => assert!(text.len() < 10_000, "a log line of {}", text.len()),
@@ -246,22 +256,22 @@ impl World {
 
     fn start(&mut self, agent: AgentId, clause: &Clause, channel: &[u8], host: &[u8]) {
         let command = clause.command.as_ref().expect("a clause with a command");
-        let with_host = command.with_host();
-        let puppet = Puppet {
+        let with_host = command.serves_one_host();
+        let puppet = ModelAgent {
             channel: channel.into(),
             host: with_host.then(|| host.into()),
             is_running: false,
             is_ending: false,
-            is_parked: false,
-            told: [Told::Start].into(),
+            is_idle: false,
+            pending_input: [AgentInput::Start].into(),
         };
         assert!(self.model.agents.insert(agent, puppet).is_none(), "an agent is born twice");
         self.check_limits(clause, channel);
-        match self.birth {
-            Birth::AtOnce => {}
-            Birth::EachOther if agent.0.is_multiple_of(2) => {}
-            Birth::Later => return,
-            Birth::EachOther | Birth::Never => {
+        match self.start_behaviour {
+            StartBehaviour::AtOnce => {}
+            StartBehaviour::EachOther if agent.0.is_multiple_of(2) => {}
+            StartBehaviour::Later => return,
+            StartBehaviour::EachOther | StartBehaviour::Never => {
                 self.model.agents.remove(&agent);
                 let end = AgentEnd::NotStarted("no such file".to_string());
                 // As in the daemon, the event comes while other actions are pending; none may be
@@ -296,25 +306,25 @@ impl World {
         let host = puppet.host.as_deref().or(fields.next()).expect("a host");
         assert!(!puppet.is_ending, "a job for an agent that was told to end");
         let number = name.number();
-        let told = Told::Job(number, host.into());
+        let told = AgentInput::Job(number, host.into());
         assert!(!self.model.is_with_another(agent, &told), "{name} is with two agents");
         let message = self.model.messages.get(&number).expect("a known message");
         let group = message.group(&puppet.channel, host).expect("a known destination");
         assert!(group.offsets.iter().any(|offset| message.open.contains(offset)), "{name} is over");
         let puppet = self.puppet(agent);
-        puppet.is_parked = false;
-        puppet.told.push_back(told);
+        puppet.is_idle = false;
+        puppet.pending_input.push_back(told);
     }
 
     fn note(&mut self, note: &Note) {
         self.expect_message(&note.name);
-        assert!(!note.offsets.is_empty(), "a note about nobody");
+        assert!(!note.offsets.is_empty(), "a note without recipients");
         assert!(!self.model.notes.contains(&note.ticket), "a note is written twice");
         self.model.notes.push(note.ticket);
         let is_new = note.ticket > self.model.last_ticket;
         self.model.last_ticket = note.ticket.max(self.model.last_ticket);
         let number = note.name.number();
-        let by_agent = matches!(note.occasion, Occasion::Success | Occasion::Failure);
+        let by_agent = matches!(note.occasion, OutcomeKind::Success | OutcomeKind::Failure);
         if is_new && !by_agent {
             let message = self.model.messages.get_mut(&number).expect("it is known");
             for offset in &note.offsets {
@@ -323,7 +333,7 @@ impl World {
         }
     }
 
-    fn puppet(&mut self, agent: AgentId) -> &mut Puppet {
+    fn puppet(&mut self, agent: AgentId) -> &mut ModelAgent {
         self.model.agents.get_mut(&agent).expect("a living agent")
     }
 
@@ -336,9 +346,16 @@ impl World {
 fn is_counted_end(record: &StatusRecord) -> bool {
     match record.verdict {
         Verdict::Report(word) => {
-            matches!(word, Status::Ok | Status::Ok2 | Status::Ok3 | Status::Error | Status::Error2)
+            matches!(
+                word,
+                ReportStatus::Ok
+                    | ReportStatus::Ok2
+                    | ReportStatus::Ok3
+                    | ReportStatus::Error
+                    | ReportStatus::Error2
+            )
         }
         Verdict::Expired | Verdict::Deleted | Verdict::Rerouted => true,
-        Verdict::Silence | Verdict::Found => false,
+        Verdict::Unreported | Verdict::FinishedElsewhere => false,
     }
 }

@@ -1,0 +1,177 @@
+//! Retry state of destinations whose mail is all paged out.
+
+use crate::Scheduler;
+use crate::admission::paging::PagingState;
+use crate::learned::{Learned, LearnedThread};
+use crate::queue::destination::Destination;
+use crate::queue::thread::{Retry, ThreadId};
+use crate::queue::unreachable::{UnreachableReason, UnreachableReport};
+use serde::{Deserialize, Serialize};
+use std::ops::Bound;
+use std::rc::Rc;
+use std::time::Duration;
+use zsched_format::time::{ClockStep, Timestamp};
+
+/// Maximum number of threads whose state is kept for paged-out messages.
+const MAX_PAGED_THREADS: usize = 100_000;
+/// Minimum number of kept threads at which expired ones are dropped.
+const MIN_THREADS_TO_PRUNE: usize = 1000;
+/// Time that the state of a thread is kept.
+///
+/// It begins when the last of its messages should have been loaded.
+const THREAD_RETENTION: Duration = Duration::from_secs(3600);
+
+/// What is known about a thread that has paged-out messages.
+#[derive(Serialize, Deserialize)]
+pub struct PagedThread {
+    retry: Retry,
+    /// Its window, in agents, if that differs from the initial one.
+    window: Option<u32>,
+    /// When the last of its messages is to be loaded.
+    until: Timestamp,
+}
+
+impl PagedThread {
+    /// Ends the wait, because the host was requested.
+    ///
+    /// If the host was dead, one agent still tries it first.
+    pub(super) fn wake(&mut self) {
+        match &mut self.retry.unreachable {
+            Some(known) if known.block == UnreachableReason::Dead => known.until = Timestamp::EPOCH,
+            unreachable => *unreachable = None,
+        }
+    }
+}
+
+/// A copy of the state without the report's text.
+///
+/// The text may be long.
+fn without_text(retry: &Retry) -> Retry {
+    let mut retry = retry.clone();
+    if let Some(known) = &mut retry.unreachable
+        && let Some(cause) = &known.cause
+    {
+        known.cause = Some(Rc::new(UnreachableReport { diagnosis: None, ..**cause }));
+    }
+    retry
+}
+
+impl Scheduler {
+    /// Keeps the state of the thread of a paged-out message.
+    pub(crate) fn keep_retry(
+        &mut self,
+        now: Timestamp,
+        thread: ThreadId,
+        until: Option<Timestamp>,
+    ) {
+        self.apply_clock_step(thread);
+        let (retry, window) =
+            (without_text(&self.threads[thread].retry), self.learned_window(thread));
+        let (until, destination) = (until.unwrap_or(now), &self.threads[thread].destination);
+        if let Some(kept) = self.paging.threads.get_mut(destination) {
+            let until = kept.until.max(until);
+            *kept = PagedThread { retry, window, until };
+            return;
+        }
+        self.paging.prune_threads(now);
+        if self.paging.threads.len() < MAX_PAGED_THREADS {
+            let kept = PagedThread { retry, window, until };
+            self.paging.threads.insert(destination.clone(), kept);
+        }
+    }
+
+    /// Updates the kept state of a thread that is removed.
+    pub(crate) fn keep_removed_thread(&mut self, thread: ThreadId) {
+        if self.paging.threads.is_empty() {
+            return;
+        }
+        self.apply_clock_step(thread);
+        let (retry, window) =
+            (without_text(&self.threads[thread].retry), self.learned_window(thread));
+        if let Some(kept) = self.paging.threads.get_mut(&self.threads[thread].destination) {
+            (kept.retry, kept.window) = (retry, window);
+        }
+    }
+
+    /// Restores the state of a new thread, if it has paged-out messages.
+    pub(crate) fn restore_paged_thread(&mut self, now: Timestamp, thread: ThreadId) {
+        let Some(kept) = self.paging.threads.get(&self.threads[thread].destination) else {
+            return;
+        };
+        let (retry, window) = (kept.retry.clone(), kept.window);
+        // Other threads in the window have newer knowledge of its size.
+        if let Some(size) = window.filter(|_| self.is_alone_in_window(thread)) {
+            self.restore_window(thread, size);
+        }
+        let on_request = self.rings[self.threads[thread].ring].clause.is_etrn_only();
+        let is_over = retry.unreachable.as_ref().is_none_or(|known| known.until <= now);
+        self.threads[thread].retry = retry;
+        if is_over || on_request {
+            self.probe_dead_window(thread);
+            self.threads[thread].retry.unreachable = None;
+        }
+        self.set_thread_timer(thread);
+    }
+
+    /// Exports the state of kept threads: up to `count`, after `after`.
+    ///
+    /// Returns the last of them, if there were any.
+    pub(crate) fn export_paged_threads(
+        &self,
+        after: Option<&Destination>,
+        count: usize,
+        tell: &mut impl FnMut(Learned),
+    ) -> Option<Destination> {
+        let from = after.map_or(Bound::Unbounded, Bound::Excluded);
+        let some =
+            self.paging.threads.range::<Destination, _>((from, Bound::Unbounded)).take(count);
+        let mut last = None;
+        for (destination, PagedThread { retry, window, .. }) in some {
+            last = Some(destination.clone());
+            // Threads in memory are exported elsewhere.
+            let (channel, host) = (destination.channel(), destination.host());
+            if self.threads.find_existing(channel, host).is_none() {
+                let relay = self.windows.relays.of(destination);
+                LearnedThread::new(destination, retry, *window, relay)
+                    .map(Learned::Thread)
+                    .into_iter()
+                    .for_each(&mut *tell);
+            }
+        }
+        last
+    }
+
+    /// Moves all times, because the clock was set.
+    pub(crate) fn shift_rests(&mut self, step: ClockStep) {
+        for kept in self.paging.threads.values_mut() {
+            kept.until = kept.until + step;
+            kept.retry.shift(step);
+        }
+    }
+}
+
+impl PagingState {
+    /// Ends the wait of the threads of a host.
+    ///
+    /// The map is ordered by channel, of which there are few, so this takes one look-up for each.
+    pub(super) fn wake_host(&mut self, host: &[u8]) {
+        let mut key = Vec::new();
+        let mut from = Vec::new();
+        while let Some((first, _)) =
+            self.threads.range::<[u8], _>((Bound::Included(&*from), Bound::Unbounded)).next()
+        {
+            let channel = first.channel().to_vec();
+            if let Some(kept) = self.threads.get_mut(Destination::key(&channel, host, &mut key)) {
+                kept.wake();
+            }
+            from = Destination::end_of_channel(&channel);
+        }
+    }
+
+    fn prune_threads(&mut self, now: Timestamp) {
+        if self.threads.len() >= self.prune_at {
+            self.threads.retain(|_, kept| kept.until + THREAD_RETENTION > now);
+            self.prune_at = (2 * self.threads.len()).max(MIN_THREADS_TO_PRUNE);
+        }
+    }
+}

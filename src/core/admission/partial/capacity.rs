@@ -1,0 +1,85 @@
+//! Limits of recipients in memory, and the room that is left.
+
+use crate::Scheduler;
+use crate::admission::partial::preemption_reserve::slots;
+use crate::dispatch::ring::{Ring, RingId};
+use zsched_config::MemoryLimits;
+
+/// Room for recipients in memory.
+#[derive(Clone, Copy, Debug)]
+pub struct RecipientRoom {
+    limits: MemoryLimits,
+    /// Recipients in memory, and those that the core has requested.
+    present: usize,
+    /// Number of further recipients that fit, wherever they go.
+    pub(super) room: usize,
+}
+
+impl RecipientRoom {
+    /// Maximum number of recipients for a first chunk; 0 means no room.
+    ///
+    /// `under_way` is the number of recipients in other chunks that the shell is reading.
+    pub fn first_chunk(&self, under_way: usize) -> u32 {
+        let RecipientRoom { limits, present, room } = *self;
+        let room = room.saturating_sub(under_way);
+        let left = limits.recipients.saturating_sub(present + under_way);
+        // Leaves room for messages that arrive at the same time.
+        let wanted = limits.minimum.max(left.div_ceil(2));
+        if room >= limits.minimum { wanted.min(room) as u32 } else { 0 }
+    }
+}
+
+impl Scheduler {
+    pub(super) fn limits(&self) -> Option<MemoryLimits> {
+        self.config.parameters.memory()
+    }
+
+    /// Maximum number of recipients in memory; `None` means unlimited.
+    pub fn max_recipients(&self) -> Option<usize> {
+        let limits = self.limits()?;
+        let of_rings = self.rings.iter().map(|(_, ring)| slots(&ring.clause));
+        let pools = limits.minimum.saturating_mul(limits.messages).saturating_add(of_rings.sum());
+        Some(pools.max(limits.recipients))
+    }
+
+    /// Maximum number of recipients of a ring in memory; `None` means unlimited.
+    pub fn max_recipients_of(&self, ring: RingId) -> Option<usize> {
+        let limits = self.limits()?;
+        let pool = slots(&self.rings.get(ring)?.clause);
+        let pools = limits.minimum.saturating_mul(limits.messages).saturating_add(pool);
+        Some(pools.max(limits.recipients))
+    }
+
+    /// Number of recipients of a ring in memory.
+    pub fn recipients_of(&self, ring: RingId) -> Option<usize> {
+        Some(self.rings.get(ring)?.recipients as usize)
+    }
+
+    /// Returns the room for recipients; `None` means unlimited.
+    ///
+    /// Visits all rings.
+    pub fn capacity(&self) -> Option<RecipientRoom> {
+        let limits = self.limits()?;
+        let present = self.recipients() as usize + self.partials.reserved;
+        let of_all = self.max_recipients()?.saturating_sub(present);
+        let of_ring = |(id, ring): (RingId, &Ring)| {
+            let taken = ring.recipients as usize + self.partials.reserved;
+            self.max_recipients_of(id).map(|most| most.saturating_sub(taken))
+        };
+        let of_rings = self.rings.iter().filter_map(of_ring).min().unwrap_or(usize::MAX);
+        // All recipients of a chunk may go to a ring that does not exist yet.
+        let of_new = limits.recipients.max(limits.minimum.saturating_mul(limits.messages));
+        let of_new = of_new.saturating_sub(self.partials.reserved);
+        Some(RecipientRoom { limits, present, room: of_all.min(of_rings).min(of_new) })
+    }
+
+    /// Maximum number of recipients in first chunks, as the shell reported.
+    pub(crate) fn reserved(&self) -> u32 {
+        self.partials.inflight_first_chunks as u32
+    }
+
+    /// Sets the maximum number of recipients in first chunks being read.
+    pub(crate) fn reserve(&mut self, recipients: u32) {
+        self.partials.inflight_first_chunks = recipients as usize;
+    }
+}

@@ -1,0 +1,266 @@
+//! PartialMessage messages, which are loaded in chunks of recipients.
+//!
+//! A message is read in chunks if it has more recipients than there is room for
+//! (`PARAMmessage-recipient-limit` and related parameters).
+//!
+//! The shell reads the first chunk of a message and reports where the unread part begins. More is
+//! read when recipients leave memory: they are finished, or they are deferred and unloaded at once.
+//! If any recipient was unloaded, the whole message is [paged out](crate::admission::paging) at the end of the
+//! file, until the first of them is to be tried again. It is then read from the beginning. The tags
+//! in the file mark the finished recipients.
+//!
+//! An agent with a job delivers to all recipients in the file for its host, loaded or not. Its
+//! reports on unloaded recipients count as well. So, except with `packet=`, a message has one
+//! vertex for a destination at a time. A chunk adds to it, even while an agent has it.
+//!
+//! The number of recipients in memory never exceeds the bound in Postfix's document on its
+//! scheduler: `minimum * messages + limits of the rings`, or the limit of the first chunks,
+//! whichever is more. The limits of the rings include [`extra`] room. The bound of one ring counts
+//! the limits of that ring only. A chunk is read only if it fits.
+//!
+//! | file | what |
+//! |---|---|
+//! | [`capacity`] | these bounds, and the room that is left |
+//! | [`extra`] | room for messages that preempt others |
+//! | [`look`] | which messages are checked for more to read, and when |
+//! | [`reading`], [`joining`] | more of a message is requested; its recipients join their threads |
+//! | [`behind`] | deferred recipients are unloaded; the end of the file |
+//! | [`absent`] | reports on unloaded recipients |
+
+mod add_chunk;
+mod capacity;
+mod preemption_reserve;
+mod read_chunk;
+mod schedule;
+mod unload;
+mod unloaded_reports;
+
+pub use capacity::RecipientRoom;
+
+pub(crate) use unload::Unloaded;
+
+use crate::Scheduler;
+use crate::admission::paged_message::{HostFilter, PagedVertex};
+use crate::admission::paging::RestoredMessage;
+use crate::dispatch::ring::RingId;
+use crate::queue::message::MessageId;
+use serde::{Deserialize, Serialize};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::time::Duration;
+use zsched_format::time::{ClockStep, Timestamp};
+use zsched_spool::Arrival;
+
+/// Time until recipients that a foreign agent has locked are read again.
+const LOCKED_RETRY_INTERVAL: Duration = Duration::from_secs(32);
+
+/// All partial messages.
+#[derive(Default, Serialize, Deserialize)]
+pub struct PartialMessages {
+    partial: BTreeMap<MessageId, PartialMessage>,
+    /// Messages with an unread part, by ring of the last chunk, then arrival.
+    jobs: BTreeSet<(RingId, u64, MessageId)>,
+    /// Messages with extra room for preemption, by ring.
+    with_reserve: BTreeSet<(RingId, MessageId)>,
+    /// Maximum number of recipients in the chunks that are being read.
+    reserved: usize,
+    /// Maximum number of recipients in the first chunks that the shell reads.
+    inflight_first_chunks: usize,
+    /// Messages to be checked.
+    queue: VecDeque<MessageId>,
+    /// When they are checked.
+    timer: Option<Timestamp>,
+    next: u64,
+}
+
+/// How far a message has been read.
+#[derive(Serialize, Deserialize)]
+struct PartialMessage {
+    /// Order of arrival.
+    serial: u64,
+    /// Offset of the unread part; `None` at the end of the file.
+    unread: Option<u32>,
+    /// Maximum number of recipients in the unread part.
+    max_unread: u32,
+    /// Maximum number of recipients in the chunk that is being read.
+    reading: Option<u32>,
+    /// When the last chunk was read.
+    read_at: Timestamp,
+    rings: Vec<RingId>,
+    /// Extra room for preemption, by ring.
+    extra: Vec<(RingId, u32)>,
+    /// When the file must be read again, because recipients were unloaded.
+    left: Option<Timestamp>,
+    /// Retry state of unloaded recipients, by destination key.
+    ///
+    /// The flag is true if they were unloaded in this pass over the file.
+    learned: BTreeMap<u32, (PagedVertex, bool)>,
+    /// Requests for recipients of this message.
+    wanted: Vec<HostFilter>,
+    /// Offsets of recipients that a later chunk must not queue again.
+    ///
+    /// They were finished while unloaded, or expired or removed while loaded. Those finished while
+    /// unloaded are kept only if a chunk was being read or a note was written.
+    finals: BTreeSet<u32>,
+    /// The file must be read again from the beginning.
+    restarts: bool,
+    is_queued: bool,
+}
+
+impl PartialMessages {
+    /// Returns the first message of a ring that has an unread part.
+    fn first_of(&self, ring: RingId) -> Option<MessageId> {
+        let (of, _, message) = self.jobs.range((ring, 0, MessageId::first())..).next()?;
+        (*of == ring).then_some(*message)
+    }
+
+    /// Returns true if no message is partial.
+    pub fn is_empty(&self) -> bool {
+        self.partial.is_empty()
+    }
+}
+
+impl Scheduler {
+    /// Returns true if a message is partial.
+    fn is_partial(&self, message: MessageId) -> bool {
+        self.messages[message].is_partial
+    }
+
+    /// Registers a partial message when its first chunk arrives.
+    pub(crate) fn begin_partial(
+        &mut self,
+        now: Timestamp,
+        message: MessageId,
+        arrival: &Arrival,
+        recalled: Option<&RestoredMessage>,
+    ) {
+        self.partials.next += 1;
+        let learned = recalled.map(|recalled| recalled.learned()).unwrap_or_default();
+        let learned = learned.into_iter().map(|vertex| (vertex.key(), (vertex, false))).collect();
+        let partial = PartialMessage {
+            serial: self.partials.next,
+            unread: arrival.next_offset,
+            max_unread: arrival.max_unread,
+            reading: None,
+            read_at: now,
+            rings: Vec::new(),
+            extra: Vec::new(),
+            left: (!arrival.locked.is_empty()).then_some(now + LOCKED_RETRY_INTERVAL),
+            learned,
+            wanted: recalled.map(RestoredMessage::wanted).unwrap_or_default(),
+            finals: BTreeSet::new(),
+            restarts: false,
+            is_queued: false,
+        };
+        self.partials.partial.insert(message, partial);
+        self.messages[message].is_partial = true;
+    }
+
+    /// Completes the arrival of a chunk: registers the message with its rings.
+    pub(crate) fn end_chunk(&mut self, now: Timestamp, message: MessageId) {
+        let vertices = self.messages[message].vertices.iter(&self.vertices);
+        let rings: BTreeSet<RingId> =
+            vertices.map(|vertex| self.threads[self.vertices[vertex].thread].ring).collect();
+        self.remove_from_readers(message);
+        if let Some(partial) = self.partials.partial.get_mut(&message) {
+            partial.rings = rings.into_iter().collect();
+            if partial.unread.is_some() {
+                let jobs = partial.rings.iter().map(|ring| (*ring, partial.serial, message));
+                self.partials.jobs.extend(jobs);
+            }
+        }
+        self.expect_entries(message);
+        self.apply_removal_order(now, message);
+        self.check_partial_soon(message);
+    }
+
+    /// Sets the number of unread recipients in a message's jobs.
+    fn expect_entries(&mut self, message: MessageId) {
+        let unread = self.max_unread_of(message);
+        let Some(partial) = self.partials.partial.get(&message) else {
+            return;
+        };
+        let rings = partial.rings.iter().chain(partial.extra.iter().map(|(ring, _)| ring));
+        for ring in rings {
+            if let Some(jobs) = &mut self.rings[*ring].jobs {
+                jobs.expect(message, unread);
+            }
+        }
+    }
+
+    fn remove_from_readers(&mut self, message: MessageId) {
+        if let Some(partial) = self.partials.partial.get(&message) {
+            for ring in &partial.rings {
+                self.partials.jobs.remove(&(*ring, partial.serial, message));
+            }
+        }
+    }
+
+    /// Ends partial loading: the message is whole, or gone.
+    pub(crate) fn end_partial(&mut self, message: MessageId) {
+        self.remove_from_readers(message);
+        self.messages[message].is_partial = false;
+        if let Some(partial) = self.partials.partial.remove(&message) {
+            self.partials.reserved -= partial.reading.unwrap_or_default() as usize;
+            self.return_reserve(message, &partial.extra);
+        }
+    }
+
+    /// Causes the rest of a message to be read for its removal.
+    ///
+    /// No recipient may stay unloaded.
+    pub(crate) fn read_rest_for_removal(&mut self, message: MessageId) {
+        if let Some(partial) = self.partials.partial.get_mut(&message) {
+            // Recipients that were unloaded in this pass must be read again, too.
+            partial.restarts |= partial.left.is_some();
+        }
+        self.check_partial_soon(message);
+    }
+
+    /// Causes a partial message to be read again from the beginning.
+    ///
+    /// Called when its file is not as expected. Returns false if the message is not partial.
+    pub(crate) fn restart_reading(&mut self, message: MessageId) -> bool {
+        if !self.is_partial(message) {
+            return false;
+        }
+        if let Some(partial) = self.partials.partial.get_mut(&message) {
+            partial.restarts = true;
+        }
+        self.check_partial_soon(message);
+        true
+    }
+
+    /// Shifts all times by a step of the clock.
+    pub(crate) fn shift_partials(&mut self, step: ClockStep) {
+        for partial in self.partials.partial.values_mut() {
+            partial.learned.values_mut().for_each(|(vertex, _)| vertex.shift(step));
+            partial.read_at = partial.read_at + step;
+            partial.left = partial.left.map(|left| match left.nanoseconds() {
+                i64::MAX => left,
+                _ => left + step,
+            });
+        }
+    }
+
+    /// Panics if the state of partial messages is inconsistent.
+    pub(crate) fn check_partial_messages(&self) {
+        let reserved: usize =
+            self.partials.partial.values().filter_map(|p| p.reading).map(|n| n as usize).sum();
+        assert_eq!(self.partials.reserved, reserved, "recipients that are being read");
+        self.partials.check_extra();
+        for (id, message) in self.messages.iter() {
+            assert_eq!(
+                message.is_partial,
+                self.partials.partial.contains_key(&id),
+                "partial or not"
+            );
+        }
+        let queued = self.partials.queue.len() + usize::from(self.partials.timer.is_some());
+        for (id, partial) in &self.partials.partial {
+            let message = &self.messages[*id];
+            let is_at_work = message.pending > 0 || message.jobs > 0 || message.notes > 0;
+            let waits = partial.reading.is_some() || message.held || is_at_work;
+            assert!(waits || partial.is_queued && queued > 1, "{}: nobody reads on", message.name);
+        }
+    }
+}

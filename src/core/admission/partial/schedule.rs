@@ -1,0 +1,106 @@
+//! Which partial messages are checked for more to read, and when.
+
+use crate::Scheduler;
+use crate::queue::message::MessageId;
+use crate::queue::thread::ThreadId;
+use crate::timers::Timer;
+use std::time::Duration;
+use zsched_format::time::Timestamp;
+
+/// Interval between checks of a message that waits for room.
+const RECHECK_INTERVAL: Duration = Duration::from_millis(200);
+/// At the end of this turn.
+const NEXT_TURN: Timestamp = Timestamp::EPOCH;
+/// Maximum number of messages checked per turn.
+const MAX_CHECKED_PER_TURN: usize = 256;
+
+impl Scheduler {
+    /// Queues checks after a recipient has left memory.
+    pub(crate) fn recipient_unloaded(&mut self, message: MessageId, thread: ThreadId) {
+        self.check_partial_soon(message);
+        self.check_first_partial_of_ring(thread);
+    }
+
+    /// Queues a check of a changed message, if it is partial.
+    pub(crate) fn check_partial_soon(&mut self, message: MessageId) {
+        if self.is_partial(message) {
+            self.queue_partial_check(message);
+            self.check_partials_at(NEXT_TURN);
+        }
+    }
+
+    pub(super) fn queue_partial_check(&mut self, message: MessageId) {
+        if let Some(partial) = self.partials.partial.get_mut(&message)
+            && !std::mem::replace(&mut partial.is_queued, true)
+        {
+            self.partials.queue.push_back(message);
+        }
+    }
+
+    pub(super) fn check_partials_at(&mut self, time: Timestamp) {
+        if self.partials.timer.is_none_or(|timer| time < timer) {
+            if let Some(timer) = self.partials.timer.replace(time) {
+                self.timers.cancel(timer, Timer::ReadMore);
+            }
+            self.timers.add(time, Timer::ReadMore);
+        }
+    }
+
+    /// Queues a check of a ring's first partial message, which has room again.
+    fn check_first_partial_of_ring(&mut self, thread: ThreadId) {
+        if let Some(message) = self.partials.first_of(self.threads[thread].ring) {
+            self.check_partial_soon(message);
+        }
+    }
+
+    /// Checks the queued messages.
+    pub(crate) fn continue_partial_checks(&mut self, now: Timestamp) {
+        self.partials.timer = None;
+        let mut again = Vec::new();
+        for _ in 0..self.partials.queue.len().min(MAX_CHECKED_PER_TURN) {
+            let Some(message) = self.partials.queue.pop_front() else {
+                break;
+            };
+            // The number may belong to another message by now. A needless check does no harm.
+            let Some(partial) = self.partials.partial.get_mut(&message) else {
+                continue;
+            };
+            partial.is_queued = false;
+            if self.check_partial(now, message) {
+                again.push(message);
+            }
+        }
+        let has_more = !self.partials.queue.is_empty();
+        let is_waiting = !again.is_empty();
+        again.into_iter().for_each(|message| self.queue_partial_check(message));
+        if has_more || is_waiting {
+            self.check_partials_at(if has_more { NEXT_TURN } else { now + RECHECK_INTERVAL });
+        }
+    }
+
+    /// Checks a message: unloads, reads on, or ends the pass.
+    ///
+    /// Returns true if it must be checked again although nothing changes.
+    fn check_partial(&mut self, now: Timestamp, message: MessageId) -> bool {
+        let message_ref = &self.messages[message];
+        let partial = &self.partials.partial[&message];
+        // Nothing of a held message is delivered, but its removal may be ordered.
+        let is_held = message_ref.held && !self.has_removal_order(message);
+        if partial.reading.is_some() || is_held || message_ref.is_removing {
+            return false;
+        }
+        let (unread, restarts) = (partial.unread, partial.restarts);
+        self.unload_waiting(now, message);
+        let is_idle = self.messages[message].vertices.is_empty()
+            && self.messages[message].jobs == 0
+            && self.messages[message].notes == 0;
+        match unread.filter(|_| !restarts) {
+            None if is_idle => {
+                self.end_pass(now, message);
+                false
+            }
+            None => false,
+            Some(from) => self.read_on(now, message, from),
+        }
+    }
+}

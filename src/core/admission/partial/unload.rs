@@ -1,0 +1,98 @@
+//! Unloading of deferred recipients, and the end of the file.
+//!
+//! At the end of the file the message is paged out, or done.
+
+use crate::Scheduler;
+use crate::action::Action;
+use crate::admission::paged_message::{PagedMessage, PagedVertex};
+use crate::admission::partial::LOCKED_RETRY_INTERVAL;
+use crate::queue::message::MessageId;
+use crate::queue::vertex::{AfterJob, VertexId, VertexState};
+use zsched_format::time::Timestamp;
+
+/// Maximum number of destinations of a message whose retry state is kept.
+const MAX_UNLOADED_DESTINATIONS: usize = 200_000;
+
+/// Retry state of recipients that were unloaded earlier.
+pub(crate) struct Unloaded {
+    pub learned: PagedVertex,
+    /// They were tried in this pass over the file: they wait.
+    pub in_this_pass: bool,
+    /// A request asks for them.
+    pub is_wanted: bool,
+}
+
+impl Scheduler {
+    /// Unloads the waiting recipients of a message.
+    pub(super) fn unload_waiting(&mut self, now: Timestamp, message: MessageId) {
+        for vertex in self.messages[message].vertices.to_vec(&self.vertices) {
+            let vertex_ref = &self.vertices[vertex];
+            if vertex_ref.place == VertexState::Waiting && vertex_ref.fate == AfterJob::Usual {
+                self.unload_waiting_vertex(now, vertex);
+            }
+        }
+    }
+
+    fn unload_waiting_vertex(&mut self, now: Timestamp, vertex: VertexId) {
+        let until = self.next_work_time(vertex);
+        let (rested, message) = (self.paged_record(vertex), self.vertices[vertex].message);
+        // The recipients are counted again when they are read again.
+        self.counters.recipients_in -= u64::from(self.vertices[vertex].pending);
+        self.evict_vertex(now, vertex, until);
+        self.keep_unloaded_state(message, rested, until);
+    }
+
+    pub(super) fn keep_unloaded_state(
+        &mut self,
+        message: MessageId,
+        of: PagedVertex,
+        until: Option<Timestamp>,
+    ) {
+        let Some(partial) = self.partials.partial.get_mut(&message) else {
+            return;
+        };
+        let until = until.unwrap_or(Timestamp::from_nanoseconds(i64::MAX));
+        partial.left = Some(partial.left.map_or(until, |left| left.min(until)));
+        if partial.learned.len() < MAX_UNLOADED_DESTINATIONS
+            || partial.learned.contains_key(&of.key())
+        {
+            partial.learned.insert(of.key(), (of, true));
+        }
+    }
+
+    /// Returns the retry state of recipients that were unloaded earlier.
+    pub(crate) fn unloaded_state(&self, message: MessageId, vertex: VertexId) -> Option<Unloaded> {
+        let partial = self.partials.partial.get(&message).filter(|_| self.is_partial(message))?;
+        let to = &self.threads[self.vertices[vertex].thread].destination;
+        let (learned, in_this_pass) = *partial.learned.get(&PagedVertex::key_of(to))?;
+        let is_wanted = partial.wanted.iter().any(|wanted| wanted.selects(learned));
+        Some(Unloaded { learned, in_this_pass, is_wanted })
+    }
+
+    /// Ends a pass over the file. Nothing of the message is in progress.
+    pub(super) fn end_pass(&mut self, now: Timestamp, message: MessageId) {
+        let partial = &self.partials.partial[&message];
+        let until = match (partial.restarts, partial.left) {
+            (true, _) => Some(now),
+            (false, None) => {
+                self.end_partial(message);
+                return self.remove_if_complete(message);
+            }
+            // A removal ends deferred recipients when they are read again. Recipients that other
+            // processes have locked are not read yet.
+            (false, Some(left)) if self.has_removal_order(message) => {
+                Some(left.min(now + LOCKED_RETRY_INTERVAL))
+            }
+            (false, Some(left)) => Some(left).filter(|left| left.nanoseconds() < i64::MAX),
+        };
+        let rested = PagedMessage {
+            modified: self.messages[message].modified,
+            recipients: 0,
+            vertices: partial.learned.values().map(|(vertex, _)| *vertex).collect(),
+        };
+        self.end_partial(message);
+        let name = self.messages[message].name.clone();
+        self.messages.remove(message);
+        self.act(Action::PageOut { name, until, record: Box::new(rested) });
+    }
+}

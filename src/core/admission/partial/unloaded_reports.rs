@@ -1,0 +1,164 @@
+//! Reports on unloaded recipients: agents read the control file themselves.
+
+use crate::Scheduler;
+use crate::action::{Action, Statistics};
+use crate::admission::paged_message::PagedVertex;
+use crate::admission::partial::PartialMessage;
+use crate::dispatch::agent::AgentId;
+use crate::queue::host_health::FailureScope;
+use crate::queue::message::MessageId;
+use crate::queue::vertex::{Diagnosis, VertexId};
+use zsched_format::agent_protocol::{RecipientReport, ReportStatus};
+use zsched_format::time::Timestamp;
+use zsched_spool::note::OutcomeKind;
+
+/// Maximum number of finished offsets kept for a message.
+///
+/// Beyond it all of them are dropped. If a chunk is being read, the file is then read again from
+/// the beginning.
+const MAX_FINISHED_OFFSETS: usize = 10_000;
+
+impl PartialMessage {
+    /// Records that an agent has finished an unloaded recipient.
+    fn finish(&mut self, report: &RecipientReport<'_>) {
+        if self.reading.is_some() || matches!(report.status, ReportStatus::Ok | ReportStatus::Error)
+        {
+            self.record_finished(report.offset);
+        }
+    }
+
+    fn record_finished(&mut self, offset: u32) {
+        if self.finals.len() >= MAX_FINISHED_OFFSETS {
+            self.restarts |= self.reading.is_some();
+            self.finals.clear();
+        }
+        self.finals.insert(offset);
+    }
+}
+
+impl Scheduler {
+    /// Returns the agent's present job if it covers unloaded recipients.
+    ///
+    /// It does if it is a job of this partial message, but not a packet: a packet names all its
+    /// recipients.
+    pub(crate) fn job_covering_unloaded(
+        &self,
+        agent: AgentId,
+        message: MessageId,
+    ) -> Option<VertexId> {
+        let present = self.agents[&agent].jobs().next()?;
+        let job = &self.vertices[present];
+        let is_it = job.message == message && !job.is_part && self.is_partial(message);
+        is_it.then_some(present)
+    }
+
+    /// Records recipients that left memory with a note.
+    ///
+    /// An agent whose reports lag behind may still report on them. Without the record they would
+    /// pass for unloaded recipients.
+    pub(crate) fn record_unloaded_finals(&mut self, message: MessageId, offsets: &[u32]) {
+        if self.is_partial(message)
+            && let Some(partial) = self.partials.partial.get_mut(&message)
+        {
+            offsets.iter().for_each(|offset| partial.record_finished(*offset));
+        }
+    }
+
+    /// Handles a report on an unloaded recipient of the present job.
+    ///
+    /// Returns false if the recipient cannot be an unloaded one.
+    pub(crate) fn report_on_unloaded(
+        &mut self,
+        now: Timestamp,
+        agent: AgentId,
+        message: MessageId,
+        report: &RecipientReport<'_>,
+    ) -> bool {
+        let Some(vertex) = self.job_covering_unloaded(agent, message) else {
+            return false;
+        };
+        let partial = &self.partials.partial[&message];
+        if partial.finals.contains(&report.offset)
+            || self.vertices[vertex].recipients.has(report.offset)
+        {
+            // The agent repeats its report.
+            return false;
+        }
+        let agent_ref = self.agents.get_mut(&agent).expect("agent_said has found it");
+        agent_ref.progress_at = now;
+        let thread = self.vertices[vertex].thread;
+        self.apply_clock_step(thread);
+        self.threads[thread].consecutive_deaths = 0;
+        self.threads[thread].attempts = self.threads[thread].attempts.saturating_add(1);
+        self.status_of_report(now, agent, vertex, report);
+        match report.status {
+            ReportStatus::Ok
+            | ReportStatus::Ok2
+            | ReportStatus::Ok3
+            | ReportStatus::Error
+            | ReportStatus::Error2 => {
+                self.unloaded_finished(now, message, vertex, report);
+            }
+            status => {
+                self.unloaded_deferred(now, agent, vertex, report);
+                match status {
+                    ReportStatus::RetryAt => self.block_until(now, agent, vertex, report),
+                    ReportStatus::DeferAll => self.defer_all(now, agent, vertex, report),
+                    _ => {}
+                }
+            }
+        }
+        true
+    }
+
+    fn unloaded_finished(
+        &mut self,
+        now: Timestamp,
+        message: MessageId,
+        vertex: VertexId,
+        report: &RecipientReport<'_>,
+    ) {
+        match report.status {
+            ReportStatus::Ok => self.note_report(now, message, report, OutcomeKind::Success),
+            ReportStatus::Error => self.note_report(now, message, report, OutcomeKind::Failure),
+            ReportStatus::Ok2 | ReportStatus::Error2 => self.messages[message].owes_report = true,
+            _ => {}
+        }
+        self.host_answered(now, self.vertices[vertex].thread);
+        let failed = matches!(report.status, ReportStatus::Error | ReportStatus::Error2);
+        let message_ref = &mut self.messages[message];
+        message_ref.failed += u32::from(failed);
+        self.counters.recipients_in += 1;
+        self.counters.recipients_out += 1;
+        let (spool_id, created) = (message_ref.spool_id(), message_ref.created);
+        let destination = self.threads[self.vertices[vertex].thread].destination.clone();
+        let state = report.status.word();
+        self.act(Action::Statistics(Statistics { spool_id, created, state, destination }));
+        if let Some(partial) = self.partials.partial.get_mut(&message) {
+            partial.finish(report);
+        }
+    }
+
+    fn unloaded_deferred(
+        &mut self,
+        now: Timestamp,
+        agent: AgentId,
+        vertex: VertexId,
+        report: &RecipientReport<'_>,
+    ) {
+        let (message, thread) = (self.vertices[vertex].message, self.vertices[vertex].thread);
+        let diagnosis = Diagnosis::new(report.notary, report.text());
+        self.recipient_deferred(now, agent, vertex, &diagnosis);
+        let (step, planned) = (self.vertices[vertex].step, self.vertices[vertex].planned);
+        let (due, _) = self.next_due(now, vertex, FailureScope::of(&diagnosis.notary));
+        self.keep_retry(now, thread, due);
+        let text = self.keep_text(&diagnosis);
+        let vertex = &mut self.vertices[vertex];
+        let to = &self.threads[thread].destination;
+        let learned = PagedVertex::new(to, vertex.attempts.max(1), true, text);
+        let learned = learned.due_at(due, vertex.step);
+        // The loaded recipients take this step when the job is over.
+        (vertex.step, vertex.planned) = (step, planned);
+        self.keep_unloaded_state(message, learned, due);
+    }
+}

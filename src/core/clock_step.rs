@@ -1,0 +1,126 @@
+//! RetryPosition of the clock.
+//!
+//! A step changes no durations: agents do not seem silent for hours because of it, and nothing
+//! waits for hours. Only expiry follows the clock, because the age of a message does.
+//!
+//! With a million threads, moving all their times at once would stop delivery. So
+//! [`Scheduler::apply_clock_step`] moves the times of a thread before anything else changes in it. Each
+//! turn moves those of some further threads.
+
+use crate::Scheduler;
+use crate::dispatch::agent::{Agent, State};
+use crate::queue::thread::{Thread, ThreadId};
+use crate::timers::Timer;
+use serde::{Deserialize, Serialize};
+use zsched_format::time::{ClockStep, Timestamp};
+
+/// The last step of the clock.
+#[derive(Default, Serialize, Deserialize)]
+pub struct LastClockStep {
+    /// Its number, modulo 256.
+    ///
+    /// A thread with another number has not applied the step yet.
+    pub number: u8,
+    step: Option<ClockStep>,
+    /// First slot of the threads that may not have applied it yet.
+    next: Option<usize>,
+}
+
+impl Scheduler {
+    pub(super) fn clock_set(&mut self, now: Timestamp, step: ClockStep) {
+        // Rarely needed: it means that the last step was a few turns ago.
+        while self.last_step.next.is_some() {
+            self.apply_clock_step_to_some();
+        }
+        self.last_step.number = self.last_step.number.wrapping_add(1);
+        (self.last_step.step, self.last_step.next) = (Some(step), Some(0));
+        self.timers.shift(step);
+        self.agents.values_mut().for_each(|agent| agent.shift(step));
+        self.shift_rests(step);
+        self.shift_partials(step);
+        for window in self.windows.iter_mut() {
+            window.pace.shift(step);
+            window.resume = window.resume.map(|time| time + step);
+        }
+        self.shift_waitlists(step);
+        self.deferrals.shift(step);
+        self.continue_clock_step(now);
+        // The end of a limit is a time of the clock.
+        self.timers.add(now, Timer::Limits);
+        let ends = self.standing.limits.iter().filter_map(|set| set.until);
+        ends.collect::<Vec<_>>().into_iter().for_each(|end| self.timers.add(end, Timer::Limits));
+        self.retry_waitlists(now);
+    }
+
+    /// Applies the step to further threads, as many as one turn allows.
+    pub(super) fn continue_clock_step(&mut self, now: Timestamp) {
+        self.apply_clock_step_to_some();
+        if self.last_step.next.is_some() {
+            self.timers.add(now, Timer::Clock);
+        }
+    }
+
+    fn apply_clock_step_to_some(&mut self) {
+        let slots = self.threads.pool().slots();
+        let Some(first) = self.last_step.next.filter(|first| *first < slots) else {
+            self.last_step.next = None;
+            return;
+        };
+        let behind = slots.min(first + self.settings.step());
+        for place in first..behind {
+            if let Some(thread) = self.threads.pool().at(place) {
+                self.apply_clock_step(thread);
+            }
+        }
+        self.last_step.next = (behind < slots).then_some(behind);
+    }
+
+    /// Applies the last step to a thread, if not done yet.
+    ///
+    /// Moves its times, and schedules a check for expiry. It must be called before any other time
+    /// of the thread is set.
+    pub(super) fn apply_clock_step(&mut self, thread: ThreadId) {
+        let Some(step) = self.pending_clock_step(&self.threads[thread]) else {
+            return;
+        };
+        let now = self.last_event_at;
+        let thread_ref = &mut self.threads[thread];
+        thread_ref.last_step = self.last_step.number;
+        thread_ref.waiting.shift(step);
+        thread_ref.retry.shift(step);
+        thread_ref.expiry_check = thread_ref.expiry_check.map(|_| now);
+        let former = thread_ref.timer.take();
+        self.timers.change_thread(thread, false, [former, None]);
+        self.set_thread_timer(thread);
+    }
+
+    /// The step of the clock that a thread has not applied yet.
+    fn pending_clock_step(&self, thread: &Thread) -> Option<ClockStep> {
+        self.last_step.step.filter(|_| thread.last_step != self.last_step.number)
+    }
+
+    /// Returns true if a thread has applied the last step.
+    pub(super) fn is_shifted(&self, thread: ThreadId) -> bool {
+        self.threads[thread].last_step == self.last_step.number
+    }
+
+    /// Converts a time of a thread to the present clock.
+    pub(super) fn to_present_clock(&self, thread: &Thread, time: Timestamp) -> Timestamp {
+        self.pending_clock_step(thread).map_or(time, |step| time + step)
+    }
+}
+
+impl Agent {
+    fn shift(&mut self, step: ClockStep) {
+        for time in
+            [&mut self.born, &mut self.thread_since, &mut self.hungry_at, &mut self.progress_at]
+        {
+            *time = *time + step;
+        }
+        self.fed_at = self.fed_at.map(|time| time + step);
+        self.timer = self.timer.map(|time| time + step);
+        if let State::Idle(since) | State::Stopping(since) = &mut self.state {
+            *since = *since + step;
+        }
+    }
+}

@@ -1,0 +1,115 @@
+//! Limited log lines about agents.
+//!
+//! What an agent writes outside or against the protocol goes to the log. The number of lines is
+//! limited, so that one agent cannot fill the disk.
+
+use crate::Scheduler;
+use crate::dispatch::agent::AgentId;
+use log::Level;
+use serde::{Deserialize, Serialize};
+use std::time::Duration;
+use zsched_format::time::Timestamp;
+
+/// Maximum number of log lines about an agent in each [`LOG_PERIOD`].
+const MAX_LINES_PER_PERIOD: u32 = 100;
+/// Period of the limit on log lines about an agent.
+const LOG_PERIOD: Duration = Duration::from_secs(60);
+/// Maximum length of a stray line that is kept, in bytes.
+const MAX_STRAY_LINE_LEN: usize = 200;
+
+/// Counts the log lines about one agent.
+#[derive(Serialize, Deserialize)]
+pub struct AgentLogLimiter {
+    period_began: Timestamp,
+    count: u32,
+}
+
+impl AgentLogLimiter {
+    /// Starts with no lines.
+    pub fn new(now: Timestamp) -> AgentLogLimiter {
+        AgentLogLimiter { period_began: now, count: 0 }
+    }
+
+    /// Begins a new period if it is time.
+    ///
+    /// Returns the number of lines left out in the last one.
+    fn begin_period(&mut self, now: Timestamp) -> u32 {
+        if now.since(self.period_began) < LOG_PERIOD {
+            return 0;
+        }
+        std::mem::replace(self, AgentLogLimiter::new(now)).suppressed()
+    }
+
+    /// Number of lines left out in this period.
+    pub fn suppressed(&self) -> u32 {
+        self.count.saturating_sub(MAX_LINES_PER_PERIOD)
+    }
+}
+
+impl Scheduler {
+    /// Logs a line about an agent, up to the limit.
+    pub(crate) fn log_about_agent(
+        &mut self,
+        now: Timestamp,
+        agent: AgentId,
+        level: Level,
+        text: String,
+    ) {
+        let agent = self.agents.get_mut(&agent).expect("remarks are made about living agents");
+        let pid = agent.pid.unwrap_or_default();
+        let suppressed = agent.log_limiter.begin_period(now);
+        agent.log_limiter.count = agent.log_limiter.count.saturating_add(1);
+        let count = agent.log_limiter.count;
+        if suppressed > 0 {
+            self.log_suppressed(pid, suppressed);
+        }
+        if count <= MAX_LINES_PER_PERIOD {
+            self.log(level, text);
+        }
+        if count == MAX_LINES_PER_PERIOD {
+            let minutes = LOG_PERIOD.as_secs() / 60;
+            let text = format!("agent {pid}: no more remarks about it for {minutes} min");
+            self.log(Level::Warn, text);
+        }
+    }
+
+    /// Logs the number of lines that were left out.
+    pub(crate) fn log_suppressed(&mut self, pid: u32, count: u32) {
+        self.log(Level::Warn, format!("agent {pid}: {count} remarks about it were left out"));
+    }
+
+    /// Logs a line that is no part of the protocol.
+    ///
+    /// It is an agent's comment, or output of its child processes. `missing` names what a valid
+    /// report would have.
+    pub(crate) fn log_stray_line(
+        &mut self,
+        now: Timestamp,
+        agent: AgentId,
+        missing: Option<&str>,
+        line: &[u8],
+    ) {
+        let agent_ref = self.agents.get_mut(&agent).expect("agent_said has found it");
+        let shown =
+            String::from_utf8_lossy(&line[..line.len().min(MAX_STRAY_LINE_LEN)]).into_owned();
+        let pid = agent_ref.pid.unwrap_or_default();
+        if !line.is_empty() {
+            agent_ref.last_line = shown.as_bytes().into();
+        }
+        let text = match missing {
+            None => format!("agent {pid} says: {shown}"),
+            Some(missing) => format!("agent {pid} says what is no report ({missing}): {shown}"),
+        };
+        self.log_about_agent(now, agent, Level::Info, text);
+    }
+
+    /// Logs that an agent wrote a line that was `bytes` too long.
+    pub(crate) fn long_line_skipped(&mut self, now: Timestamp, agent: AgentId, bytes: usize) {
+        let Some(agent_ref) = self.agents.get(&agent) else {
+            return;
+        };
+        let pid = agent_ref.pid.unwrap_or_default();
+        let text = format!("agent {pid} wrote a line too long by {bytes} bytes, passed over");
+        self.log_about_agent(now, agent, Level::Warn, text);
+    }
+}

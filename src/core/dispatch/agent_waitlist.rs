@@ -1,0 +1,222 @@
+//! Waitlists of rings that were refused an agent.
+//!
+//! Limits that they share with others leave too few.
+//!
+//! There is a waitlist for each scarce resource, and its rings try again in turn.
+//!
+//! A ring without any agent comes before all rings that have one and could use another. Otherwise a
+//! ring's place is the time at which it was first refused, moved by a turn ([`RING_TURN`]) for each
+//! step between its priority and the usual one. It keeps that place on every waitlist until it gets
+//! an agent. So a ring is overtaken only by rings that were refused less than nine turns after it.
+
+use crate::Scheduler;
+use crate::dispatch::fair_share::RING_TURN;
+use crate::dispatch::ring::{Ring, RingId};
+use crate::query::why::MAX_COUNTED;
+use crate::timers::Timer;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::rc::Rc;
+use std::time::Duration;
+use zsched_format::priority;
+use zsched_format::time::{ClockStep, Timestamp};
+
+/// Maximum number of rings that try again in one call.
+///
+/// More are needed only if rings move from one waitlist to another.
+const MAX_RINGS_PER_CALL: usize = 1000;
+
+/// The resource that the rings of a waitlist need.
+///
+/// If the first ring is served with it, the others could be served with it, too.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub enum Resource {
+    /// Agent starts, which are possible again in the next second.
+    ForkRate,
+    /// A place for an agent under this `maxta`.
+    Agents(Option<u32>),
+    /// A place for an agent of a channel under this `maxchannel`.
+    Channel(Rc<[u8]>, Option<u32>),
+}
+
+/// A ring's place on its waitlist; the smallest is first.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct WaitlistPosition {
+    /// The ring has agents already.
+    pub has_agents: bool,
+    /// Its turn.
+    pub turn: Timestamp,
+    /// Orders rings with the same turn.
+    sequence: u64,
+}
+
+/// One waitlist, in order.
+pub type Waitlist = BTreeMap<WaitlistPosition, RingId>;
+
+/// All waitlists.
+#[derive(Default, Serialize, Deserialize)]
+pub struct AgentWaitlists {
+    lines: BTreeMap<Resource, Waitlist>,
+    next: u64,
+}
+
+impl AgentWaitlists {
+    /// Number of rings on waitlists.
+    pub fn len(&self) -> usize {
+        self.lines.values().map(BTreeMap::len).sum()
+    }
+
+    /// Returns true if no ring is on a waitlist.
+    pub fn is_empty(&self) -> bool {
+        self.lines.is_empty()
+    }
+
+    /// Returns true if a ring is on this waitlist.
+    pub fn has_line(&self, waitlist: &Resource) -> bool {
+        self.lines.contains_key(waitlist)
+    }
+
+    /// All waitlists that are not empty.
+    pub fn lines(&self) -> impl Iterator<Item = (&Resource, &Waitlist)> {
+        self.lines.iter()
+    }
+
+    /// Number of entries of a ring on a waitlist.
+    pub fn count_in_waitlist(&self, ring: RingId, waitlist: Option<&Resource>) -> usize {
+        let rings = waitlist.and_then(|waitlist| self.lines.get(waitlist));
+        rings.map_or(0, |rings| rings.values().filter(|other| **other == ring).count())
+    }
+
+    /// Takes the first ring of all waitlists.
+    ///
+    /// Waitlists in `passed_over` are ignored.
+    fn pop(&mut self, passed_over: &[Resource]) -> Option<(Resource, RingId)> {
+        let counts = |(waitlist, _): &(&Resource, &Waitlist)| !passed_over.contains(waitlist);
+        let first =
+            self.lines.iter().filter(counts).min_by_key(|(_, rings)| rings.keys().next())?;
+        let waitlist = first.0.clone();
+        let rings = self.lines.get_mut(&waitlist)?;
+        let (_, ring) = rings.pop_first()?;
+        if rings.is_empty() {
+            self.lines.remove(&waitlist);
+        }
+        Some((waitlist, ring))
+    }
+
+    fn remove(&mut self, waitlist: &Resource, place: WaitlistPosition) {
+        if let Some(rings) = self.lines.get_mut(waitlist) {
+            rings.remove(&place);
+            if rings.is_empty() {
+                self.lines.remove(waitlist);
+            }
+        }
+    }
+}
+
+/// The turn of a ring that has waited since `since`.
+pub(crate) fn turn_of(ring: &Ring, since: Timestamp) -> Timestamp {
+    priority::sort_key_with_step(since, ring.clause.mail_priority.level(), RING_TURN)
+}
+
+impl Scheduler {
+    /// Adds a ring to a waitlist, unless it is on it already.
+    pub(crate) fn join_waitlist(&mut self, now: Timestamp, ring: RingId, waitlist: Resource) {
+        // It must leave the waitlist of another resource, where it would stay behind rings that
+        // still need that.
+        if self.rings[ring].waitlist.as_ref() == Some(&waitlist) {
+            return;
+        }
+        self.leave_waitlist(ring);
+        let ring_ref = &mut self.rings[ring];
+        ring_ref.waiting_since.get_or_insert(now);
+        let place = self.place_of(now, ring);
+        self.rings[ring].waitlist = Some(waitlist.clone());
+        self.rings[ring].waitlist_position = place;
+        self.waitlists.next += 1;
+        self.waitlists.lines.entry(waitlist).or_default().insert(place, ring);
+    }
+
+    /// The place of a ring on its waitlist.
+    ///
+    /// If it is on none, the place it would get.
+    pub(crate) fn place_of(&self, now: Timestamp, ring: RingId) -> WaitlistPosition {
+        let ring = &self.rings[ring];
+        if ring.waitlist.is_some() {
+            return ring.waitlist_position;
+        }
+        let since = ring.waiting_since.unwrap_or(now);
+        let turn = turn_of(ring, since);
+        WaitlistPosition { has_agents: ring.agents > 0, turn, sequence: self.waitlists.next }
+    }
+
+    /// Tries again to serve rings on waitlists, in turn.
+    ///
+    /// Each list continues until one of its rings is refused again.
+    pub(crate) fn retry_waitlists(&mut self, now: Timestamp) {
+        let mut left = MAX_RINGS_PER_CALL;
+        let mut refused = Vec::new();
+        while left > 0
+            && let Some((waitlist, ring)) = self.waitlists.pop(&refused)
+        {
+            left -= 1;
+            self.rings[ring].waitlist = None;
+            self.serve(now, ring);
+            if self.rings[ring].waitlist.as_ref() == Some(&waitlist) {
+                refused.push(waitlist);
+            }
+        }
+        if left == 0 {
+            self.timers.add(now + Duration::from_millis(1), Timer::ForkRate);
+        }
+    }
+
+    /// Restarts the wait of a ring that has lost its last agent.
+    pub(crate) fn restart_ring_wait(&mut self, now: Timestamp, ring: RingId) {
+        self.rings[ring].waiting_since = None;
+        if let Some(waitlist) = self.rings[ring].waitlist.clone() {
+            self.leave_waitlist(ring);
+            self.join_waitlist(now, ring, waitlist);
+        }
+    }
+
+    /// Takes a ring off its waitlist, because it gets an agent.
+    pub(crate) fn end_ring_wait(&mut self, ring: RingId) {
+        self.rings[ring].waiting_since = None;
+        self.leave_waitlist(ring);
+    }
+
+    /// Moves the places, which are times, because the clock was set.
+    pub(crate) fn shift_waitlists(&mut self, step: ClockStep) {
+        for ring in self.rings.iter_mut() {
+            ring.starts.shift(step);
+            ring.waiting_since = ring.waiting_since.map(|since| since + step);
+            ring.waitlist_position.turn = ring.waitlist_position.turn + step;
+        }
+        for rings in self.waitlists.lines.values_mut() {
+            let members = std::mem::take(rings).into_values();
+            *rings = members.map(|ring| (self.rings[ring].waitlist_position, ring)).collect();
+        }
+    }
+
+    /// Takes a ring off its waitlist.
+    pub(crate) fn leave_waitlist(&mut self, ring: RingId) {
+        let place = self.rings[ring].waitlist_position;
+        if let Some(waitlist) = self.rings[ring].waitlist.take() {
+            self.waitlists.remove(&waitlist, place);
+        }
+    }
+
+    /// Number of rings before a ring on its waitlist, up to [`MAX_COUNTED`].
+    pub(crate) fn rings_before(&self, ring: &Ring) -> Option<usize> {
+        let waitlist = self.waitlists.lines.get(ring.waitlist.as_ref()?)?;
+        Some(waitlist.range(..ring.waitlist_position).take(MAX_COUNTED).count())
+    }
+
+    /// Empties all waitlists, before all rings try again.
+    pub(crate) fn clear_waitlists(&mut self) {
+        let lines = std::mem::take(&mut self.waitlists).lines;
+        for ring in lines.into_values().flat_map(BTreeMap::into_values) {
+            self.rings[ring].waitlist = None;
+        }
+    }
+}

@@ -1,0 +1,251 @@
+//! Sharing of agents between rings under `maxta` and `maxchannel`.
+//!
+//! It applies when the limits leave too few agents for all.
+//!
+//! Idle agents end first ([`Scheduler::retire_idle_for`]). If all are busy, an agent that has worked for
+//! [`RING_TURN`] ends instead of taking more work, if a ring without agents waits for its place, or
+//! a ring with fewer agents than its own. An agent is never interrupted in its work. So a ring
+//! waits at most for a turn and the longest job for each ring before it, divided by the number of
+//! agents (`docs/scheduling.md`). If the limit of the waiting ring is lower than that of others,
+//! they start no further agents until it has one. The turn also bounds the number of processes that
+//! are started: one for each agent in each turn.
+
+use crate::Scheduler;
+use crate::dispatch::agent::{Agent, AgentId, State};
+use crate::dispatch::agent_waitlist::{Resource, Waitlist, turn_of};
+use crate::dispatch::ring::{Ring, RingId};
+use crate::timers::Timer;
+use serde::{Deserialize, Serialize};
+use std::collections::{BTreeSet, HashMap};
+use std::rc::Rc;
+use std::time::Duration;
+use zsched_format::time::Timestamp;
+
+/// Time that an agent works before it ends for a ring that waits.
+///
+/// A burst of jobs should take as long: an agent ends only when it has finished all jobs it has.
+pub const RING_TURN: Duration = Duration::from_secs(5);
+
+/// Time after which a stopping agent counts as slow to end.
+const SLOW_STOP_TIME: Duration = Duration::from_secs(10);
+
+/// Agents that count for one limit.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AgentCount {
+    /// Number of agents, idle ones included.
+    pub agents: usize,
+    /// Number of rings that have any of the agents.
+    pub rings: usize,
+}
+
+/// Numbers of agents, as limits count them.
+#[derive(Default, Serialize, Deserialize)]
+pub struct AgentCounts {
+    pub all: AgentCount,
+    channels: HashMap<Rc<[u8]>, AgentCount>,
+    /// Agents that were told to end.
+    pub ending: BTreeSet<AgentId>,
+}
+
+impl AgentCounts {
+    /// Agents of a channel, under all clauses.
+    pub fn of_channel(&self, channel: &[u8]) -> AgentCount {
+        self.channels.get(channel).copied().unwrap_or_default()
+    }
+
+    /// Numbers for all channels that have agents.
+    pub fn channels(&self) -> &HashMap<Rc<[u8]>, AgentCount> {
+        &self.channels
+    }
+
+    /// Counts an agent that a ring starts.
+    pub fn add(&mut self, ring: &mut Ring) {
+        let is_first = ring.agents == 0;
+        ring.agents += 1;
+        for population in [&mut self.all, self.channels.entry(ring.channel.clone()).or_default()] {
+            population.agents += 1;
+            population.rings += usize::from(is_first);
+        }
+    }
+
+    /// Counts an agent of a ring that has ended.
+    pub fn remove(&mut self, agent: AgentId, ring: &mut Ring) {
+        ring.agents -= 1;
+        let was_last = ring.agents == 0;
+        for population in [&mut self.all, self.channels.entry(ring.channel.clone()).or_default()] {
+            population.agents -= 1;
+            population.rings -= usize::from(was_last);
+        }
+        if self.of_channel(&ring.channel).agents == 0 {
+            self.channels.remove(&ring.channel);
+        }
+        self.ending.remove(&agent);
+    }
+}
+
+impl Resource {
+    /// Returns true if an agent of a ring counts for the limit.
+    fn counts(&self, ring: &Ring) -> bool {
+        match self {
+            Resource::ForkRate => false,
+            Resource::Agents(_) => true,
+            Resource::Channel(channel, _) => *channel == ring.channel,
+        }
+    }
+}
+
+impl Scheduler {
+    /// The limit of a waitlist, and the agents that count for it.
+    fn limit_of_line(&self, line: &Resource) -> (usize, AgentCount) {
+        let limit = |limit: Option<u32>| limit.map_or(usize::MAX, |limit| limit as usize);
+        match line {
+            Resource::ForkRate => (usize::MAX, AgentCount::default()),
+            Resource::Agents(most) => {
+                (limit(*most).min(self.settings.max_agents), self.agent_counts.all)
+            }
+            Resource::Channel(channel, most) => {
+                (limit(*most), self.agent_counts.of_channel(channel))
+            }
+        }
+    }
+
+    /// Number of agents under a limit that should end soon.
+    fn ending_soon(&self, now: Timestamp, line: &Resource) -> usize {
+        let ends_soon = |agent: &Agent| match agent.state {
+            State::Stopping(since) => now.since(since) < SLOW_STOP_TIME,
+            _ => false,
+        };
+        let agents = self.agent_counts.ending.iter().map(|agent| &self.agents[agent]);
+        agents.filter(|agent| ends_soon(agent) && line.counts(&self.rings[agent.ring])).count()
+    }
+
+    /// Returns true if an agent ends for a waiting ring.
+    ///
+    /// It has asked for work.
+    pub(crate) fn yields_place(&self, now: Timestamp, agent: AgentId) -> bool {
+        if self.waitlists.is_empty() {
+            return false;
+        }
+        let agent = &self.agents[&agent];
+        let has_had_turn = agent.fed_at.is_some() && now.since(agent.born) >= RING_TURN;
+        let mut lines = self.waitlists.lines();
+        has_had_turn && lines.any(|(line, rings)| self.is_wanted(now, agent.ring, line, rings))
+    }
+
+    /// Returns true if a waitlist needs a place from this ring.
+    fn is_wanted(&self, now: Timestamp, ring: RingId, line: &Resource, waiting: &Waitlist) -> bool {
+        let ring_ref = &self.rings[ring];
+        let Some((place, first)) = waiting.first_key_value().filter(|_| line.counts(ring_ref))
+        else {
+            return false;
+        };
+        if self.next_ready(*first).is_none() {
+            return false;
+        }
+        let (limit, population) = self.limit_of_line(line);
+        let staying = population.agents.saturating_sub(self.ending_soon(now, line));
+        if place.has_agents {
+            // The numbers of agents are balanced, unless that takes one from a more urgent ring.
+            let (mine, other) = (ring_ref, &self.rings[*first]);
+            let level = |ring: &Ring| ring.clause.mail_priority.level();
+            let has_less = other.agents + 1 < mine.agents && level(other) <= level(mine);
+            return has_less && staying == limit;
+        }
+        if ring_ref.agents == 1 {
+            // While some ring has two agents, no ring loses its only one. The same holds if it
+            // would come first again.
+            let some_have_two = population.agents > population.rings;
+            if some_have_two || turn_of(ring_ref, now) < place.turn {
+                return false;
+            }
+        }
+        let without = waiting.keys().take_while(|place| !place.has_agents);
+        match limit.checked_sub(staying) {
+            // The number of places that become free soon.
+            Some(coming) => without.take(limit).nth(coming).is_some(),
+            // Other rings may have more agents than this limit: it waits a while before taking a
+            // place from them.
+            None => self.has_waited(now, *first),
+        }
+    }
+
+    /// Returns true if a ring has waited for an agent for a turn.
+    fn has_waited(&self, now: Timestamp, ring: RingId) -> bool {
+        self.rings[ring].waiting_since.is_some_and(|since| now.since(since) >= RING_TURN)
+    }
+
+    /// Waitlist of a ring that keeps `ring` from starting an agent.
+    ///
+    /// It would otherwise wait indefinitely.
+    ///
+    /// That ring has no agents, has waited for a turn for the number of agents to drop, and comes
+    /// before `ring`, whose limit may be higher.
+    pub(crate) fn claiming_waitlist(&self, now: Timestamp, ring: RingId) -> Option<Resource> {
+        let ring_ref = &self.rings[ring];
+        let own = self.place_of(now, ring);
+        let comes_first = |(line, waiting): &(&Resource, &Waitlist)| {
+            let first = waiting.first_key_value().filter(|_| line.counts(ring_ref));
+            first.is_some_and(|(place, first)| {
+                let (limit, population) = self.limit_of_line(line);
+                let waits = !place.has_agents && self.next_ready(*first).is_some();
+                let waits = waits && self.has_waited(now, *first);
+                waits && *first != ring && *place < own && population.agents >= limit
+            })
+        };
+        self.waitlists.lines().find(comes_first).map(|(line, _)| line.clone())
+    }
+
+    /// Ends the agent that is idle longest under a limit.
+    ///
+    /// Another ring gets its place. No more agents end than rings are on waitlists.
+    pub(crate) fn retire_idle_for(&mut self, now: Timestamp, line: &Resource) {
+        if self.idle_agents == 0 {
+            return;
+        }
+        // An agent that is slow to end must not keep the waiting rings from the place of another
+        // one, so this is repeated. The time is a whole second, so that all requests of a second
+        // use one timer.
+        let again = Timestamp::from_seconds((now + SLOW_STOP_TIME).seconds() + 1);
+        self.timers.add(again, Timer::ForkRate);
+        if self.ending_soon(now, line) >= self.waitlists.len() {
+            return;
+        }
+        let idle_since = |agent: &Agent| match agent.state {
+            State::Idle(since) if line.counts(&self.rings[agent.ring]) => Some(since),
+            _ => None,
+        };
+        let longest_idle =
+            self.agents.iter().filter_map(|(id, agent)| Some((idle_since(agent)?, *id))).min();
+        if let Some((_, agent)) = longest_idle {
+            self.retire_agent(now, agent);
+        }
+    }
+}
+
+/// Number of jobs in an agent's next burst.
+///
+/// The agent has ended `jobs` in the time `taken`.
+///
+/// It is what the agent should end in a turn, at least one and at most `most`.
+pub fn next_burst(jobs: u32, taken: Duration, most: usize) -> usize {
+    if most <= 1 {
+        return 1;
+    }
+    let in_turn = u128::from(jobs) * RING_TURN.as_millis() / taken.as_millis().max(1);
+    usize::try_from(in_turn).unwrap_or(most).clamp(1, most)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn next_burst_fits_into_ring_turn() {
+        for (jobs, millis, expected) in
+            [(1, 0, 151), (1, 200, 25), (25, 5_000, 25), (10, 100_000, 1), (1, 1, 151), (0, 9, 1)]
+        {
+            let taken = Duration::from_millis(millis);
+            assert_eq!(next_burst(jobs, taken, 151), expected, "{jobs} in {millis} ms");
+        }
+    }
+}

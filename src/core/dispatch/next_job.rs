@@ -1,0 +1,368 @@
+//! What a hungry agent gets: jobs, another thread, or a pool place.
+//!
+//! An agent that says `#hungry` gets the next jobs of its own thread. If there are none, it gets
+//! another thread of its ring, else a place in the pool of its ring.
+
+use crate::Scheduler;
+use crate::action::{Action, StopMode};
+use crate::dispatch::agent::{AgentId, Owed, State};
+use crate::dispatch::fair_share::next_burst;
+use crate::dispatch::window::DeliverySignal;
+use crate::outcome::agent_exit::last_line;
+use crate::queue::attempt_records::present_attempt;
+use crate::queue::thread::ThreadId;
+use crate::queue::vertex::{Diagnosis, VertexId, VertexState};
+use log::Level;
+use std::time::Duration;
+use zsched_config::MailPriority;
+use zsched_format::agent_protocol::AgentLine;
+use zsched_format::time::Timestamp;
+
+/// Maximum time on one thread while others of the ring wait.
+///
+/// Without it, a thread that never runs dry would starve the others. A shorter time would waste
+/// connections.
+const MAX_TIME_ON_THREAD: Duration = Duration::from_secs(10);
+
+impl Scheduler {
+    pub(crate) fn agent_started(&mut self, agent: AgentId, pid: u32) {
+        if let Some(agent) = self.agents.get_mut(&agent) {
+            agent.pid = Some(pid);
+        }
+    }
+
+    pub(crate) fn agent_said(&mut self, now: Timestamp, agent: AgentId, line: &[u8]) {
+        if !self.agents.contains_key(&agent) {
+            return;
+        }
+        match AgentLine::parse(line) {
+            AgentLine::Hungry => self.agent_is_hungry(now, agent),
+            AgentLine::Resync(path) => self.agent_resync(agent, path),
+            AgentLine::Report(report) => self.report(now, agent, &report),
+            AgentLine::Comment(text) => self.log_stray_line(now, agent, None, text),
+            AgentLine::Malformed(missing, text) => {
+                self.log_stray_line(now, agent, Some(missing), text)
+            }
+        }
+    }
+
+    fn agent_is_hungry(&mut self, now: Timestamp, agent: AgentId) {
+        let agent_ref = self.agents.get_mut(&agent).expect("agent_said has found it");
+        let Some(answered) = agent_ref.owed.pop_front() else {
+            let pid = agent_ref.pid.unwrap_or_default();
+            let text = format!("agent {pid} says #hungry once too often");
+            return self.log_about_agent(now, agent, Level::Warn, text);
+        };
+        agent_ref.progress_at = now;
+        agent_ref.deferrals = 0;
+        match answered {
+            Owed::Start => self.agent_proven(agent),
+            Owed::Job(vertex) => self.end_job(now, agent, vertex),
+            Owed::Idle => {}
+        }
+        if let Some(agent) = self.agents.get_mut(&agent) {
+            agent.hungry_at = now;
+            agent.last_line = Box::default();
+        }
+        let agent_ref = &self.agents[&agent];
+        // It is fed again when it has answered everything that it was given.
+        if agent_ref.owed.is_empty() && agent_ref.is_alive() {
+            match agent_ref.state {
+                State::Parking => self.park(now, agent),
+                _ => self.give_work(now, agent),
+            }
+        }
+    }
+
+    /// Ends a job: what is not finished waits for its next try.
+    fn end_job(&mut self, now: Timestamp, agent: AgentId, vertex: VertexId) {
+        self.update_window(now, agent, vertex);
+        let found_nothing =
+            self.agents.get_mut(&agent).is_some_and(|a| std::mem::take(&mut a.resync));
+        if !self.release_job(vertex) {
+            return;
+        }
+        if found_nothing {
+            let said = last_line(&self.agents[&agent]);
+            let text = format!(
+                "the agent found nothing to do in the control file, which is read again{said}"
+            );
+            let attempt = present_attempt(&self.agents[&agent]);
+            self.status_of_missing_report(now, attempt, vertex, &text);
+            self.vertices[vertex].diagnosis = Some(Diagnosis::of_scheduler(&text));
+            self.request_reread(self.vertices[vertex].message);
+        } else if !self.vertices[vertex].reported {
+            self.count_attempt(vertex);
+            let said = last_line(&self.agents[&agent]);
+            let text = format!("the agent ended the job without a word about this recipient{said}");
+            let attempt = present_attempt(&self.agents[&agent]);
+            self.status_of_missing_report(now, attempt, vertex, &text);
+            self.vertices[vertex].diagnosis = Some(Diagnosis::of_scheduler(&text));
+        }
+        if !found_nothing {
+            self.record_failed_job(now, agent, vertex);
+        }
+        self.defer(now, vertex, Scheduler::wait_after_try);
+    }
+
+    /// Reports the outcome of a delivery to the window of its thread.
+    fn update_window(&mut self, now: Timestamp, agent: AgentId, vertex: VertexId) {
+        let agent_ref = self.agents.get_mut(&agent).expect("agent_said has found it");
+        let heard = std::mem::take(&mut agent_ref.signal);
+        let has_window = |thread: &ThreadId| self.threads[*thread].window.is_some();
+        if let Some(thread) = agent_ref.thread.filter(has_window) {
+            let diagnosis = self.vertices[vertex].diagnosis.clone();
+            let has_failed = heard == DeliverySignal::Failure;
+            let cause =
+                has_failed.then(|| self.cause(now, Some(agent), vertex, diagnosis.as_ref()));
+            self.delivery_ended(now, thread, heard, cause);
+        }
+    }
+
+    /// Takes a job from an agent. Returns true if recipients are left.
+    ///
+    /// A finished vertex was kept only for the job: it is freed, and perhaps its message ends.
+    pub(crate) fn release_job(&mut self, vertex: VertexId) -> bool {
+        let message = self.vertices[vertex].message;
+        self.messages[message].jobs -= 1;
+        let is_finished = self.vertices[vertex].place == VertexState::Finished;
+        if is_finished {
+            self.vertices.remove(vertex);
+            self.remove_if_complete(message);
+        }
+        if !self.partials.is_empty() && self.messages.exists(message) {
+            self.check_partial_soon(message);
+        }
+        !is_finished
+    }
+
+    /// Makes a vertex wait that an agent has given back, by `wait`.
+    pub(crate) fn defer(
+        &mut self,
+        now: Timestamp,
+        vertex: VertexId,
+        wait: impl FnOnce(&mut Scheduler, Timestamp, VertexId),
+    ) {
+        match self.messages[self.vertices[vertex].message].held {
+            true => self.set_state(vertex, VertexState::Held),
+            false => wait(self, now, vertex),
+        }
+        self.learned_revision += 1;
+        if !self.apply_after_job(now, vertex) {
+            self.expire_or_watch(now, vertex);
+        }
+    }
+
+    /// Gives work to a hungry agent: its next job is chosen here.
+    fn give_work(&mut self, now: Timestamp, agent: AgentId) {
+        if self.gets_no_more_work(now, agent) || self.yields_place(now, agent) {
+            self.detach(now, agent);
+            self.retire_agent(now, agent);
+            return;
+        }
+        let agent_ref = &self.agents[&agent];
+        let ring = agent_ref.ring;
+        // Its own thread first: the connection is open. A new agent gets a single job, to show that
+        // it works; then it gets bursts.
+        let burst = match (agent_ref.state, agent_ref.fed_at) {
+            (State::Stuffing, Some(fed_at)) => {
+                let most = self.rings[ring].clause.overfeed as usize + 1;
+                next_burst(agent_ref.burst, now.since(fed_at), most)
+            }
+            _ => 1,
+        };
+        if self.rings[ring].jobs.is_some() {
+            let former = agent_ref.thread;
+            self.detach(now, agent);
+            if !self.feed_next(now, agent, former, burst) {
+                self.send_idle(agent);
+            }
+            return;
+        }
+        if let Some(thread) = agent_ref.thread {
+            let stays = self.may_keep_thread(now, agent, thread);
+            if stays && self.feed(now, agent, thread, burst) {
+                return;
+            }
+            self.detach(now, agent);
+        }
+        match self.next_ready(ring) {
+            Some(thread) if !self.rings[ring].clause.queue_only => {
+                self.attach(now, agent, thread);
+                self.feed(now, agent, thread, 1);
+            }
+            _ => self.send_idle(agent),
+        }
+    }
+
+    /// Parks an agent for which there is no work.
+    fn send_idle(&mut self, agent: AgentId) {
+        let agent_ref = self.agents.get_mut(&agent).expect("whoever asks for work is known");
+        agent_ref.state = State::Parking;
+        agent_ref.owed.push_back(Owed::Idle);
+        self.act(Action::SendIdle(agent));
+    }
+
+    /// Returns true if an agent gets no more work.
+    fn gets_no_more_work(&self, now: Timestamp, agent: AgentId) -> bool {
+        let agent = &self.agents[&agent];
+        let ring = &self.rings[agent.ring];
+        let lived = now.since(agent.born);
+        let is_old = ring.clause.agent_life.is_some_and(|life| lived >= life);
+        let is_kept = ring.clause.mail_priority == MailPriority::Held;
+        ring.is_retired || self.is_draining || is_old || is_kept
+    }
+
+    /// Returns true if an agent may continue with its thread.
+    ///
+    /// It may not if a new configuration has moved the thread to another ring, if an operator holds
+    /// the thread, if the thread is being put off, or if its window has more agents than it allows.
+    /// It also may not if its turn is over while other threads of the ring wait.
+    fn may_keep_thread(&self, now: Timestamp, agent: AgentId, thread: ThreadId) -> bool {
+        let agent = &self.agents[&agent];
+        let is_ours = self.threads[thread].ring == agent.ring;
+        let others_wait = || {
+            let next = self.next_ready(agent.ring).filter(|next| *next != thread);
+            next.is_some() && !self.rings[agent.ring].clause.queue_only
+        };
+        is_ours
+            && !self.threads[thread].held
+            && !self.deferrals.contains(thread)
+            && !self.window_exceeds_size(thread)
+            && (now.since(agent.thread_since) < MAX_TIME_ON_THREAD || !others_wait())
+    }
+
+    /// Gives an agent up to `burst` jobs of a thread.
+    ///
+    /// Returns true if there was at least one.
+    fn feed(&mut self, now: Timestamp, agent: AgentId, thread: ThreadId, burst: usize) -> bool {
+        let mut fed = 0;
+        while fed < burst
+            && let Some(vertex) = self.threads[thread].due.first()
+            && self.may_start_delivery(now, agent, thread)
+        {
+            self.feed_one(now, agent, thread, vertex);
+            fed += 1;
+        }
+        if fed > 0 {
+            let agent_ref = self.agents.get_mut(&agent).expect("whoever is fed is known");
+            agent_ref.state = State::Stuffing;
+            agent_ref.fed_at = Some(now);
+            agent_ref.burst = fed as u32;
+            self.update_readiness(thread);
+        }
+        fed > 0
+    }
+
+    pub(crate) fn feed_one(
+        &mut self,
+        now: Timestamp,
+        agent: AgentId,
+        thread: ThreadId,
+        vertex: VertexId,
+    ) {
+        self.threads[thread].move_vertex(&mut self.vertices, vertex, VertexState::Fed);
+        self.vertices[vertex].fed_at(now);
+        self.messages[self.vertices[vertex].message].jobs += 1;
+        let agent_ref = self.agents.get_mut(&agent).expect("whoever is fed is known");
+        agent_ref.owed.push_back(Owed::Job(vertex));
+        let mut job = self.messages[self.vertices[vertex].message].name.path().into_bytes();
+        let ring = &self.rings[agent_ref.ring];
+        // A new `packet=` does not divide or join vertices: a part stays a part, and a whole that is
+        // too large for a packet stays whole.
+        let vertex = &mut self.vertices[vertex];
+        let has_packets = vertex.is_part || vertex.pending <= ring.clause.packet;
+        vertex.is_part = has_packets;
+        if ring.host.is_none() || has_packets {
+            job.push(b'\t');
+            job.extend_from_slice(self.threads[thread].destination.host());
+        }
+        if has_packets {
+            let offsets = vertex.recipients.pending();
+            let offsets: Vec<String> = offsets.iter().map(u32::to_string).collect();
+            job.push(b'\t');
+            job.extend_from_slice(offsets.join(",").as_bytes());
+        }
+        job.push(b'\n');
+        self.act(Action::Feed { agent, job: job.into() });
+    }
+
+    /// Puts an agent that has answered `#idle` into the pool.
+    fn park(&mut self, now: Timestamp, agent: AgentId) {
+        if self.gets_no_more_work(now, agent) {
+            self.retire_agent(now, agent);
+            return;
+        }
+        let agent_ref = self.agents.get_mut(&agent).expect("agent_said has found it");
+        agent_ref.state = State::Idle(now);
+        let ring = agent_ref.ring;
+        self.rings[ring].idle.push(agent);
+        self.idle_agents += 1;
+        self.arm_agent(agent);
+        self.serve_later(ring);
+        // If its own ring has no use for it, it may have to make room for an agent of another ring.
+        self.retry_waitlists(now);
+    }
+
+    /// Gives work to an idle agent.
+    pub(crate) fn reuse_agent(&mut self, now: Timestamp, agent: AgentId, thread: ThreadId) {
+        let agent_ref = self.agents.get_mut(&agent).expect("idle agents are known");
+        agent_ref.progress_at = now;
+        agent_ref.state = State::Larva;
+        if self.rings[agent_ref.ring].jobs.is_some() {
+            self.feed_next(now, agent, Some(thread), 1);
+        } else {
+            self.attach(now, agent, thread);
+            self.feed(now, agent, thread, 1);
+        }
+        self.arm_agent(agent);
+    }
+
+    /// Sorts a thread's due vertices by age, if its clause has `ageorder`.
+    ///
+    /// Called when the thread gets its first agent.
+    pub(crate) fn order_due(&mut self, thread: ThreadId) {
+        let ring = &self.rings[self.threads[thread].ring];
+        if !ring.clause.age_order || ring.jobs.is_some() {
+            return;
+        }
+        let age = |vertex: &VertexId| self.messages[self.vertices[*vertex].message].modified;
+        let mut due = self.threads[thread].due.to_vec(&self.vertices);
+        if due.is_sorted_by_key(age) {
+            return;
+        }
+        due.sort_by_key(age);
+        for vertex in due {
+            self.threads[thread].move_vertex(&mut self.vertices, vertex, VertexState::Due);
+        }
+    }
+
+    /// Tells an agent to end when it has no jobs left.
+    pub(crate) fn retire_agent(&mut self, now: Timestamp, agent: AgentId) {
+        self.stop_agent(now, agent, StopMode::Retire);
+    }
+
+    pub(crate) fn stop_agent(&mut self, now: Timestamp, agent: AgentId, manner: StopMode) {
+        let agent_ref = self.agents.get_mut(&agent).expect("whoever is stopped is known");
+        if let State::Idle(_) = agent_ref.state {
+            self.rings[agent_ref.ring].idle.retain(|other| *other != agent);
+            self.idle_agents -= 1;
+        }
+        agent_ref.state = match manner {
+            StopMode::Kill => State::Killed,
+            _ => State::Stopping(now),
+        };
+        self.agent_counts.ending.insert(agent);
+        self.arm_agent(agent);
+        self.act(Action::StopAgent { agent, manner });
+    }
+
+    pub(crate) fn drain(&mut self, now: Timestamp) {
+        if std::mem::replace(&mut self.is_draining, true) {
+            return;
+        }
+        let alive = self.agents.iter().filter(|(_, agent)| agent.is_alive());
+        let alive: Vec<AgentId> = alive.map(|(id, _)| *id).collect();
+        alive.into_iter().for_each(|agent| self.stop_agent(now, agent, StopMode::Quit));
+    }
+}

@@ -1,0 +1,216 @@
+//! Assignment of work in rings that choose by message ([`crate::dispatch::jobs`]).
+//!
+//! This keeps their jobs consistent with the lists of the threads, and feeds their agents. In such
+//! a ring a hungry agent belongs to no thread: it gets the next entry of the ring, and belongs to
+//! that thread until it is hungry again. It gets several entries at once only if they are the
+//! ring's next anyway.
+
+use crate::Scheduler;
+use crate::dispatch::agent::{AgentId, State};
+use crate::dispatch::jobs::{Jobs, NewJob};
+use crate::dispatch::ring::RingId;
+use crate::queue::message::MessageId;
+use crate::queue::thread::ThreadId;
+use crate::queue::vertex::{VertexId, VertexState};
+use std::collections::BTreeMap;
+use zsched_format::priority;
+use zsched_format::time::Timestamp;
+
+impl Scheduler {
+    /// Moves a vertex to another list of its thread, or none.
+    ///
+    /// It comes to the end of the list.
+    pub(crate) fn set_state(&mut self, vertex: VertexId, to: VertexState) {
+        self.dequeue_vertex(vertex);
+        let thread = self.vertices[vertex].thread;
+        self.threads[thread].move_vertex(&mut self.vertices, vertex, to);
+        self.enqueue_vertex(vertex);
+    }
+
+    /// Moves a vertex to the head of its thread's due list.
+    pub(crate) fn set_due_first(&mut self, vertex: VertexId) {
+        self.dequeue_vertex(vertex);
+        let thread = self.vertices[vertex].thread;
+        self.threads[thread].move_vertex_to_head(&mut self.vertices, vertex);
+        self.enqueue_vertex(vertex);
+    }
+
+    fn jobs_of(&mut self, thread: ThreadId) -> Option<&mut Jobs> {
+        let ring = self.threads[thread].ring;
+        self.rings[ring].jobs.as_deref_mut()
+    }
+
+    /// Removes a vertex from its job, if it is due.
+    fn dequeue_vertex(&mut self, vertex: VertexId) {
+        let vertex_ref = &self.vertices[vertex];
+        let (message, thread) = (vertex_ref.message, vertex_ref.thread);
+        if vertex_ref.place == VertexState::Due
+            && self.jobs_of(thread).is_some()
+            && !self.leaves_before_backfill(vertex)
+            && let Some(jobs) = self.jobs_of(thread)
+        {
+            jobs.leave(message, thread, vertex);
+        }
+    }
+
+    /// Adds a vertex to a job, if it is due.
+    pub(crate) fn enqueue_vertex(&mut self, vertex: VertexId) {
+        let vertex_ref = &self.vertices[vertex];
+        if vertex_ref.place == VertexState::Due && self.rings.have_jobs() {
+            let (message, thread) = (vertex_ref.message, vertex_ref.thread);
+            self.enqueue_entries(message, self.threads[thread].ring, &[(thread, vertex)]);
+        }
+    }
+
+    fn enqueue_entries(
+        &mut self,
+        message: MessageId,
+        ring: RingId,
+        entries: &[(ThreadId, VertexId)],
+    ) {
+        if self.rings[ring].jobs.is_some() {
+            let new_job = self.new_job(message, ring, entries);
+            if let Some(jobs) = &mut self.rings[ring].jobs {
+                jobs.join(message, new_job, entries);
+            }
+        }
+    }
+
+    /// Adds the due vertices of a message that has arrived.
+    ///
+    /// They are one job in each ring.
+    pub(crate) fn enqueue_message(&mut self, message: MessageId) {
+        if !self.rings.have_jobs() {
+            return;
+        }
+        let mut entries: BTreeMap<RingId, Vec<(ThreadId, VertexId)>> = BTreeMap::new();
+        for vertex in self.messages[message].vertices.iter(&self.vertices) {
+            let thread = self.vertices[vertex].thread;
+            let ring = self.threads[thread].ring;
+            if self.vertices[vertex].place == VertexState::Due && self.rings[ring].jobs.is_some() {
+                entries.entry(ring).or_default().push((thread, vertex));
+            }
+        }
+        for (ring, entries) in entries {
+            self.enqueue_entries(message, ring, &entries);
+        }
+    }
+
+    /// The sort key of a message.
+    ///
+    /// It is the time when its entries arrived, and its number.
+    ///
+    /// Vertices that were tried before count as arriving now. Otherwise old mail for hosts that do
+    /// not answer would come before all new mail.
+    fn new_job(
+        &self,
+        message: MessageId,
+        ring: RingId,
+        entries: &[(ThreadId, VertexId)],
+    ) -> NewJob {
+        let unread = self.max_unread_of(message);
+        let message = &self.messages[message];
+        let was_tried = entries.iter().all(|(_, vertex)| self.vertices[*vertex].attempts > 0);
+        let came = match self.rings[ring].clause.age_order {
+            true => message.modified,
+            false if was_tried => self.last_event_at,
+            false => message.created.min(self.last_event_at),
+        };
+        let arrival = priority::sort_key(came, message.priority);
+        NewJob { arrival, sequence: message.name.number(), unread }
+    }
+
+    /// Feeds an agent without a thread the next entry of its ring.
+    ///
+    /// Returns true if there was one.
+    ///
+    /// It gets up to `burst` entries if the following ones are in the same thread. An entry in the
+    /// `former` thread is preferred if the job has one, because the agent's connection may still be
+    /// open.
+    pub(crate) fn feed_next(
+        &mut self,
+        now: Timestamp,
+        agent: AgentId,
+        former: Option<ThreadId>,
+        burst: usize,
+    ) -> bool {
+        let ring = self.agents[&agent].ring;
+        let Some((thread, first)) = self.select_next(now, ring, former, None) else {
+            return false;
+        };
+        let flow = self.flow(thread);
+        let burst = if flow.rate.is_some() || flow.delay.is_some() { 1 } else { burst };
+        let mut chosen = vec![first];
+        while chosen.len() < burst
+            && let Some((_, next)) = self.select_next(now, ring, Some(thread), Some(thread))
+        {
+            chosen.push(next);
+        }
+        let agent_ref = self.agents.get_mut(&agent).expect("whoever is fed is known");
+        agent_ref.state = State::Stuffing;
+        agent_ref.fed_at = Some(now);
+        agent_ref.burst = chosen.len() as u32;
+        self.attach(now, agent, thread);
+        for vertex in chosen {
+            if self.may_start_delivery(now, agent, thread) {
+                self.feed_one(now, agent, thread, vertex);
+            } else {
+                debug_assert!(false, "a thread is ready, but may start no delivery");
+                self.enqueue_vertex(vertex);
+            }
+        }
+        self.update_readiness(thread);
+        true
+    }
+
+    /// Takes the next entry of a ring.
+    ///
+    /// If `must` names a thread, the entry must be in it.
+    fn select_next(
+        &mut self,
+        now: Timestamp,
+        ring: RingId,
+        preferred: Option<ThreadId>,
+        must: Option<ThreadId>,
+    ) -> Option<(ThreadId, VertexId)> {
+        let jobs = self.rings[ring].jobs.as_deref_mut()?;
+        let (thread, vertex) = jobs.choose(now, preferred)?;
+        if let Some(message) = jobs.take_preempting() {
+            self.has_preempted(ring, message);
+        }
+        if must.is_some_and(|must| must != thread) {
+            return None;
+        }
+        let message = self.vertices[vertex].message;
+        let jobs = self.rings[ring].jobs.as_deref_mut()?;
+        jobs.select(message, thread, vertex);
+        Some((thread, vertex))
+    }
+
+    /// Panics if a ring's jobs differ from its due lists.
+    pub(crate) fn check_jobs(&self, ring: RingId) {
+        let ring = &self.rings[ring];
+        let Some(jobs) = &ring.jobs else {
+            return;
+        };
+        // Threads that left a retired ring did not remove their entries.
+        if ring.is_retired {
+            return;
+        }
+        jobs.check();
+        let mut entries = 0;
+        for thread in &ring.threads {
+            let due = self.threads[*thread].due.iter(&self.vertices);
+            let is_in_job = |vertex: &VertexId| {
+                jobs.contains(self.vertices[*vertex].message, (*thread, *vertex))
+            };
+            let in_jobs = due.filter(is_in_job).count();
+            assert_eq!(in_jobs, self.due_in_jobs(*thread), "due, but in no job");
+            entries += in_jobs;
+        }
+        assert_eq!(jobs.len(), entries, "entries of jobs");
+        let mut ready = ring.ready.to_vec(self.threads.pool());
+        ready.sort();
+        assert_eq!(jobs.ready(), ready, "threads with window to spare");
+    }
+}

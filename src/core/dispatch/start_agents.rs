@@ -1,0 +1,336 @@
+//! Assignment of agents to threads.
+//!
+//! A thread gets an idle agent of its ring, a new one, or a refusal with the reason.
+
+use crate::Scheduler;
+use crate::action::Action;
+use crate::dispatch::agent::{Agent, AgentId, State};
+use crate::dispatch::agent_waitlist::Resource;
+use crate::dispatch::ring::{Refusal, Ring, RingId};
+use crate::list::List;
+use crate::queue::thread::{ReadyChain, ThreadId};
+use crate::timers::Timer;
+use log::Level;
+use serde::{Deserialize, Serialize};
+use zsched_config::MailPriority;
+use zsched_format::time::Timestamp;
+
+/// Maximum number of idle agents examined for a known host.
+const MAX_IDLE_EXAMINED: usize = 64;
+
+/// Number of agents started in the present second.
+#[derive(Default, Serialize, Deserialize)]
+pub struct ForkRate {
+    second: i64,
+    started: u32,
+}
+
+impl Scheduler {
+    /// Adds a thread to the ready threads of its ring, or removes it.
+    pub(crate) fn update_readiness(&mut self, thread: ThreadId) {
+        let clause = &self.rings[self.threads[thread].ring].clause;
+        // A second agent is then added only at a wake-up.
+        let restart_only = clause.wakeup_restart_only && !self.threads[thread].agents.is_empty();
+        let has_asked = self.threads[thread].is_ready || self.waits_for_window(thread);
+        if restart_only && !has_asked {
+            return;
+        }
+        self.update_readiness_at_wakeup(thread);
+    }
+
+    pub(crate) fn update_readiness_at_wakeup(&mut self, thread: ThreadId) {
+        let wants = self.needs_agent(thread);
+        match self.threads[thread].window {
+            Some(window) => self.update_window_demand(window, thread, wants),
+            None if wants => self.make_ready(thread),
+            None => self.unready(thread),
+        }
+    }
+
+    /// Returns true if a thread could use an agent, or one more.
+    pub(crate) fn needs_agent(&self, thread: ThreadId) -> bool {
+        let due = self.due_for_agents(thread);
+        let thread = &self.threads[thread];
+        let maximum = self.max_thread(thread) as usize;
+        let has_jobs = self.rings[thread.ring].jobs.is_some();
+        // An agent that is ending takes no more work, but it still counts. In a ring with jobs,
+        // only an agent that was started for the thread and has not asked for work yet is sure to
+        // take more of it.
+        let comes = |agent: &&AgentId| match self.agents[agent].state {
+            State::Larva => true,
+            _ => !has_jobs && self.agents[agent].is_alive(),
+        };
+        let at_work = thread.agents.iter().filter(comes).count();
+        let has_unshared_work = due > at_work;
+        has_unshared_work
+            && !thread.held
+            && thread.agents.len() < maximum
+            && self.is_selected(thread.destination.channel(), thread.destination.host())
+    }
+
+    /// Returns true if `-p` selects a destination.
+    pub(crate) fn is_selected(&self, channel: &[u8], host: &[u8]) -> bool {
+        let selection = self.settings.selection.as_ref();
+        selection.is_none_or(|selection| selection.matches(channel, host))
+    }
+
+    pub(crate) fn make_ready(&mut self, thread: ThreadId) {
+        if self.threads[thread].is_ready {
+            return;
+        }
+        let ring = self.threads[thread].ring;
+        self.threads[thread].is_ready = true;
+        self.with_ready_list(ring, |ready, pool| ready.push_back(pool, thread));
+        if let Some(jobs) = &mut self.rings[ring].jobs {
+            jobs.set_ready(thread, true);
+        }
+        self.serve_later(ring);
+    }
+
+    pub(crate) fn unready(&mut self, thread: ThreadId) {
+        if !self.threads[thread].is_ready {
+            return;
+        }
+        let ring = self.threads[thread].ring;
+        self.threads[thread].is_ready = false;
+        self.remove_ready_in_window(thread);
+        self.with_ready_list(ring, |ready, pool| ready.remove(pool, thread));
+        if let Some(jobs) = &mut self.rings[ring].jobs {
+            jobs.set_ready(thread, false);
+        }
+    }
+
+    fn with_ready_list(
+        &mut self,
+        ring: RingId,
+        change: impl FnOnce(&mut List<ReadyChain>, &mut crate::pool::Pool<crate::queue::thread::Thread>),
+    ) {
+        change(&mut self.rings[ring].ready, self.threads.pool_mut());
+    }
+
+    /// The thread of a ring that gets the next agent.
+    pub(crate) fn next_ready(&self, ring: RingId) -> Option<ThreadId> {
+        let ring = &self.rings[ring];
+        match &ring.jobs {
+            // An arrival is enqueued in the jobs a little later.
+            Some(jobs) => jobs.peek().or(ring.ready.first()),
+            None => ring.ready.first(),
+        }
+    }
+
+    pub(crate) fn serve_later(&mut self, ring: RingId) {
+        if !std::mem::replace(&mut self.rings[ring].is_queued_to_serve, true) {
+            self.rings_to_serve.push_back(ring);
+        }
+    }
+
+    pub(crate) fn serve_all_rings(&mut self) {
+        let all: Vec<RingId> = self.rings.iter().map(|(ring, _)| ring).collect();
+        all.into_iter().for_each(|ring| self.serve_later(ring));
+    }
+
+    /// Assigns agents to the ready threads, as far as the limits allow.
+    pub(crate) fn serve_all(&mut self, now: Timestamp) {
+        // In a new second, rings that had to wait for it come first.
+        let waits = self.waitlists.has_line(&Resource::ForkRate);
+        if waits && !self.rings_to_serve.is_empty() && self.fork_rate.is_over(now) {
+            self.retry_waitlists(now);
+        }
+        while let Some(ring) = self.rings_to_serve.pop_front() {
+            self.rings[ring].is_queued_to_serve = false;
+            self.serve(now, ring);
+        }
+    }
+
+    pub(crate) fn serve(&mut self, now: Timestamp, ring: RingId) {
+        if self.rings[ring].is_retired {
+            return;
+        }
+        self.rings[ring].refusal = None;
+        if self.rings[ring].clause.mail_priority == MailPriority::Held {
+            self.rings[ring].refusal = Some(Refusal::Kept);
+            return;
+        }
+        while let Some(thread) = self.next_ready(ring) {
+            if let Some(agent) = self.take_idle(ring, thread) {
+                self.reuse_agent(now, agent, thread);
+            } else if let Err(refusal) = self.may_start(now, ring) {
+                self.record_refusal(now, ring, refusal);
+                return;
+            } else {
+                self.start_agent(now, ring, thread);
+                // One at a time, so that rings take turns.
+                if self.next_ready(ring).is_some() {
+                    self.serve_later(ring);
+                }
+                return;
+            }
+        }
+    }
+
+    /// Takes an agent out of the ring's pool.
+    ///
+    /// It is the one that served this thread last, if it is there, else the one that was busy last.
+    fn take_idle(&mut self, ring: RingId, thread: ThreadId) -> Option<AgentId> {
+        let idle = &self.rings[ring].idle;
+        let newest = idle.len().checked_sub(1)?;
+        let destination = Some(&self.threads[thread].destination);
+        let knows_it =
+            |index: &usize| self.agents[&idle[*index]].last_destination.as_ref() == destination;
+        let looked_at = idle.len().saturating_sub(MAX_IDLE_EXAMINED)..idle.len();
+        let index = looked_at.rev().find(knows_it).unwrap_or(newest);
+        self.idle_agents -= 1;
+        let agent = self.rings[ring].idle.remove(index);
+        self.end_ring_wait(ring);
+        Some(agent)
+    }
+
+    fn start_agent(&mut self, now: Timestamp, ring: RingId, thread: ThreadId) {
+        let agent = AgentId(self.next_agent);
+        self.next_agent += 1;
+        self.counters.agents_started += 1;
+        self.fork_rate.started += 1;
+        self.agents.insert(agent, Agent::new(ring, thread, now));
+        self.end_ring_wait(ring);
+        self.agent_counts.add(&mut self.rings[ring]);
+        self.rings[ring].starts.unproven += 1;
+        let Ring { clause, channel, .. } = &self.rings[ring];
+        let (clause, channel) = (clause.clone(), channel.clone());
+        let host = self.threads[thread].destination.host().into();
+        self.attach(now, agent, thread);
+        self.arm_agent(agent);
+        self.act(Action::StartAgent { agent, clause, channel, host });
+    }
+
+    /// Binds an agent to a thread.
+    pub(crate) fn attach(&mut self, now: Timestamp, agent: AgentId, thread: ThreadId) {
+        if self.threads[thread].agents.is_empty() {
+            self.order_due(thread);
+        }
+        self.threads[thread].agents.push(agent);
+        let agent_ref = self.agents.get_mut(&agent).expect("only living agents are attached");
+        agent_ref.thread = Some(thread);
+        agent_ref.thread_since = now;
+        agent_ref.last_destination = Some(self.threads[thread].destination.clone());
+        // The other threads come first before it gets another agent. Jobs have an order of their
+        // own.
+        let ring = self.threads[thread].ring;
+        if self.rings[ring].jobs.is_none() || self.threads[thread].window.is_some() {
+            self.unready(thread);
+        }
+        self.enter_window(now, agent, thread);
+        self.update_readiness_at_wakeup(thread);
+    }
+
+    /// Takes an agent away from its thread, if it has one.
+    pub(crate) fn detach(&mut self, now: Timestamp, agent: AgentId) {
+        let agent_ref = self.agents.get_mut(&agent).expect("only known agents are detached");
+        let may_start = std::mem::take(&mut agent_ref.may_start);
+        let Some(thread) = agent_ref.thread.take() else {
+            return;
+        };
+        self.threads[thread].agents.retain(|other| *other != agent);
+        self.leave_window_with_agent(now, thread, may_start);
+        self.update_readiness(thread);
+        self.drop_thread_if_unused(thread);
+    }
+
+    /// Checks all limits on starting an agent in a ring now.
+    fn may_start(&mut self, now: Timestamp, ring: RingId) -> Result<(), Refusal> {
+        let Ring { clause, channel, agents, .. } = &self.rings[ring];
+        let limit = |limit: Option<u32>| limit.map_or(usize::MAX, |limit| limit as usize);
+        let of_channel = self.agent_counts.of_channel(channel).agents;
+        if self.settings.frozen {
+            Err(Refusal::Frozen)
+        } else if self.awaits_initial_scan {
+            Err(Refusal::Loading)
+        } else if self.is_draining {
+            Err(Refusal::Ending)
+        } else if clause.command.is_none() {
+            Err(Refusal::NoCommand)
+        } else if let Some(refusal) = self.rings[ring].starts.refusal(now) {
+            Err(refusal)
+        } else if self.agents.len() >= limit(clause.max_agents).min(self.settings.max_agents) {
+            Err(Refusal::MaxAgents)
+        } else if of_channel >= limit(clause.max_channel) {
+            Err(Refusal::MaxChannel)
+        } else if *agents >= limit(clause.max_ring) {
+            Err(Refusal::MaxRing)
+        } else if self.claiming_waitlist(now, ring).is_some() {
+            Err(Refusal::Claimed)
+        } else if !self.fork_rate.allows(now, self.settings.fork_rate) {
+            Err(Refusal::ForkRate)
+        } else {
+            Ok(())
+        }
+    }
+
+    /// Records why a ring gets no agent.
+    ///
+    /// Ensures that the ring tries again when that may change.
+    fn record_refusal(&mut self, now: Timestamp, ring: RingId, refusal: Refusal) {
+        self.rings[ring].refusal = Some(refusal);
+        match refusal {
+            // The ring's own agents come to serve the thread.
+            Refusal::MaxRing => {}
+            // The configuration or the mode must change first.
+            Refusal::NoCommand => self.warn_no_command(ring),
+            Refusal::Frozen | Refusal::Loading | Refusal::Ending | Refusal::NotSelected => {}
+            // A timer, or an agent that is being started, triggers the next try.
+            Refusal::Suspended | Refusal::Unproven => {}
+            // These rings are not served.
+            Refusal::Reloading | Refusal::Kept => {}
+            Refusal::MaxAgents => {
+                let line = Resource::Agents(self.rings[ring].clause.max_agents);
+                self.join_waitlist(now, ring, line.clone());
+                self.retire_idle_for(now, &line);
+            }
+            Refusal::MaxChannel => {
+                let Ring { channel, clause, .. } = &self.rings[ring];
+                let line = Resource::Channel(channel.clone(), clause.max_channel);
+                self.join_waitlist(now, ring, line.clone());
+                self.retire_idle_for(now, &line);
+            }
+            Refusal::Claimed => {
+                if let Some(line) = self.claiming_waitlist(now, ring) {
+                    self.join_waitlist(now, ring, line.clone());
+                    self.retire_idle_for(now, &line);
+                }
+            }
+            Refusal::ForkRate => {
+                self.join_waitlist(now, ring, Resource::ForkRate);
+                self.timers.add(Timestamp::from_seconds(now.seconds() + 1), Timer::ForkRate);
+            }
+        }
+    }
+
+    /// Logs once that a ring has mail that cannot be delivered.
+    fn warn_no_command(&mut self, ring: RingId) {
+        if std::mem::replace(&mut self.rings[ring].logged_no_command, true) {
+            return;
+        }
+        if let Some(thread) = self.next_ready(ring) {
+            let destination = &self.threads[thread].destination;
+            let text = format!("{destination}: no clause has a command for it; its mail stays");
+            self.log(Level::Warn, text);
+        }
+    }
+
+    pub(crate) fn fork_rate_timer(&mut self, now: Timestamp) {
+        self.retry_waitlists(now);
+    }
+}
+
+impl ForkRate {
+    /// Returns true if the counted second is over.
+    fn is_over(&self, now: Timestamp) -> bool {
+        now.seconds() != self.second
+    }
+
+    fn allows(&mut self, now: Timestamp, per_second: u32) -> bool {
+        if now.seconds() != self.second {
+            *self = ForkRate { second: now.seconds(), started: 0 };
+        }
+        self.started < per_second.max(1)
+    }
+}

@@ -1,0 +1,124 @@
+//! Actions for all members of a window.
+//!
+//! The members are suspended together when their destination is dead, and woken together when it
+//! answers again. A window may have a hundred thousand members, and delivery must not stop
+//! meanwhile. So some of them are processed in each turn. Until the end, a window whose members are
+//! being suspended makes none ready, and one whose members are being woken makes those ready that
+//! are awake.
+
+use crate::Scheduler;
+use crate::dispatch::window::WindowId;
+use crate::queue::thread::ThreadId;
+use crate::queue::unreachable::UnreachableReason;
+use crate::timers::Timer;
+use serde::{Deserialize, Serialize};
+use std::ops::Bound;
+use zsched_format::time::Timestamp;
+
+/// Action for each member.
+#[derive(Clone, Serialize, Deserialize)]
+pub enum MemberAction {
+    /// Wait until the window is tried again.
+    ///
+    /// It counts as tried, with the result of the window's cause.
+    Suspend,
+    /// Become due, if it was suspended.
+    Wake,
+}
+
+/// An action, with its progress.
+#[derive(Serialize, Deserialize)]
+pub struct MemberRound {
+    pub(super) deed: MemberAction,
+    /// The last member that was processed.
+    last: Option<ThreadId>,
+}
+
+impl Scheduler {
+    /// Starts an action for all members of a window.
+    ///
+    /// The first of them are processed at once.
+    ///
+    /// An action that was under way is dropped.
+    pub(super) fn start_round(&mut self, now: Timestamp, window: WindowId, deed: MemberAction) {
+        self.windows[window].round = Some(Box::new(MemberRound { deed, last: None }));
+        self.windows.rounds.insert(window);
+        let left = self.settings.step();
+        self.continue_round(now, window, left);
+        self.plan_rounds(now);
+    }
+
+    /// Continues all actions, as far as one turn allows.
+    pub(crate) fn continue_rounds(&mut self, now: Timestamp) {
+        let mut left = self.settings.step();
+        while left > 0
+            && let Some(window) = self.windows.rounds.first().copied()
+        {
+            left = self.continue_round(now, window, left);
+        }
+        self.plan_rounds(now);
+    }
+
+    fn plan_rounds(&mut self, now: Timestamp) {
+        if !self.windows.rounds.is_empty() {
+            self.timers.add(now, Timer::WindowRounds);
+        }
+    }
+
+    /// Continues the action of a window until `left` is used up.
+    ///
+    /// Returns the unused part.
+    fn continue_round(&mut self, now: Timestamp, window: WindowId, mut left: usize) -> usize {
+        // A member that is woken may come under a new clause, and leave the window as its last one.
+        while self.windows.rounds.contains(&window)
+            && let Some(MemberRound { deed, last }) = self.windows[window].round.as_deref()
+        {
+            let behind = last.map_or(Bound::Unbounded, Bound::Excluded);
+            let mut members = self.windows[window].members.range((behind, Bound::Unbounded));
+            let Some(member) = members.next().map(|(member, _)| *member) else {
+                self.end_round(window);
+                break;
+            };
+            if left == 0 {
+                return 0;
+            }
+            left = left.saturating_sub(self.threads[member].step_cost());
+            let deed = deed.clone();
+            if let Some(round) = &mut self.windows[window].round {
+                round.last = Some(member);
+            }
+            self.apply_to_member(now, window, member, &deed);
+        }
+        left
+    }
+
+    fn apply_to_member(
+        &mut self,
+        now: Timestamp,
+        window: WindowId,
+        member: ThreadId,
+        deed: &MemberAction,
+    ) {
+        match deed {
+            MemberAction::Suspend => {
+                if let Some(until) = self.windows[window].resume {
+                    let cause = self.windows[window].cause.clone();
+                    self.defer_thread(now, member, (until, UnreachableReason::Dead), cause);
+                }
+            }
+            MemberAction::Wake => {
+                let known = self.threads[member].retry.unreachable.as_ref();
+                if known.is_some_and(|known| known.block == UnreachableReason::Dead) {
+                    self.wake_thread(now, member);
+                }
+            }
+        }
+    }
+
+    /// Ends the action of a window, complete or not.
+    pub(super) fn end_round(&mut self, window: WindowId) {
+        self.windows[window].round = None;
+        self.windows.rounds.remove(&window);
+        self.admit(window);
+    }
+}

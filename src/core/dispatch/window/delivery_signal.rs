@@ -1,0 +1,215 @@
+//! The results of deliveries, and dead destinations.
+//!
+//! A delivery that ends with `deferall` has not reached the host; one with any other report has.
+//! One without a report shows nothing. A classic clause makes a thread wait after the first
+//! `deferall`. With feedback or `failed-cohort-limit` it takes as many as the clause says. Then
+//! everything queued for the destination waits, as if it had been tried, and after that time one
+//! agent tries again.
+
+use crate::Scheduler;
+use crate::dispatch::window::broadcast::MemberAction;
+use crate::dispatch::window::feedback::{Feedback, Health};
+use crate::dispatch::window::{Window, WindowId};
+use crate::queue::deferral::DeferralNote;
+use crate::queue::retry::MIN_HOST_DOWN_WAIT;
+use crate::queue::thread::ThreadId;
+use crate::queue::unreachable::{UnreachableReason, UnreachableReport};
+use log::Level;
+use serde::{Deserialize, Serialize};
+use std::rc::Rc;
+use std::time::Duration;
+use zsched_format::time::Timestamp;
+
+/// Maximum random delay of the next try of a dead destination.
+///
+/// Destinations that died together are then not tried together.
+const MAX_PROBE_JITTER: Duration = Duration::from_secs(10);
+
+/// What an agent's reports about its present job show about the host.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum DeliverySignal {
+    /// No report.
+    #[default]
+    Nothing,
+    /// The host has answered.
+    Answer,
+    /// The host could not be reached.
+    Failure,
+}
+
+impl DeliverySignal {
+    /// Adds a report.
+    ///
+    /// A host that fails in the middle of a job has failed.
+    pub fn and(self, other: DeliverySignal) -> DeliverySignal {
+        match (self, other) {
+            (DeliverySignal::Failure, _) | (_, DeliverySignal::Failure) => DeliverySignal::Failure,
+            (DeliverySignal::Answer, _) | (_, DeliverySignal::Answer) => DeliverySignal::Answer,
+            (DeliverySignal::Nothing, DeliverySignal::Nothing) => DeliverySignal::Nothing,
+        }
+    }
+}
+
+impl Scheduler {
+    /// Processes the end of a delivery.
+    ///
+    /// `cause` is the last report if it failed.
+    pub(crate) fn delivery_ended(
+        &mut self,
+        now: Timestamp,
+        thread: ThreadId,
+        signal: DeliverySignal,
+        cause: Option<Rc<UnreachableReport>>,
+    ) {
+        let Some(window) = self.threads[thread].window else {
+            return;
+        };
+        self.pause_after_delivery(now, thread);
+        let before = self.windows[window].feedback.clone();
+        match signal {
+            DeliverySignal::Nothing => {}
+            DeliverySignal::Answer => self.window_host_answered(now, thread, window),
+            DeliverySignal::Failure => self.host_failed(now, thread, window, cause),
+        }
+        self.log_feedback(thread, window, signal, &before);
+    }
+
+    fn window_host_answered(&mut self, now: Timestamp, thread: ThreadId, window: WindowId) {
+        let (initial, limit) =
+            (self.initial_window(thread), self.max_thread(&self.threads[thread]));
+        let flow = &self.rings[self.threads[thread].ring].clause.flow;
+        let Window { feedback, is_probing, agents, .. } = &mut self.windows[window];
+        if std::mem::take(is_probing) {
+            // The host answers. The window starts at its initial size, so that the host is not
+            // flooded.
+            *feedback = Feedback::new(initial);
+            // The other threads that were suspended need not wait for their own time.
+            self.start_round(now, window, MemberAction::Wake);
+        } else {
+            feedback.answered(flow, initial, limit, *agents);
+        }
+        self.admit(window);
+    }
+
+    fn host_failed(
+        &mut self,
+        now: Timestamp,
+        thread: ThreadId,
+        window: WindowId,
+        cause: Option<Rc<UnreachableReport>>,
+    ) {
+        let flow = &self.rings[self.threads[thread].ring].clause.flow;
+        // In a classic thread the report itself has made it wait.
+        if !flow.tolerates_deferall() {
+            return;
+        }
+        let Window { feedback, is_probing, resume, .. } = &mut self.windows[window];
+        if resume.is_some_and(|resume| resume > now) {
+            // A delivery that was under way when the others had already failed.
+            return;
+        }
+        let health = if *is_probing { Health::Dead } else { feedback.failed(flow) };
+        match health {
+            Health::Alive => self.admit(window),
+            Health::Dead => self.suspend(now, thread, window, cause),
+        }
+    }
+
+    /// Makes all threads of a window wait.
+    ///
+    /// What is due in them counts as tried, without an agent for each message.
+    fn suspend(
+        &mut self,
+        now: Timestamp,
+        thread: ThreadId,
+        window: WindowId,
+        cause: Option<Rc<UnreachableReport>>,
+    ) {
+        let jitter =
+            Duration::from_millis(self.random.u64(0..=MAX_PROBE_JITTER.as_millis() as u64));
+        let until = now + MIN_HOST_DOWN_WAIT + jitter;
+        let initial = self.initial_window(thread);
+        self.windows[window].is_probing = true;
+        self.windows[window].feedback = Feedback::new(initial);
+        self.defer_thread(now, thread, (until, UnreachableReason::Dead), cause.clone());
+        // The others are tried at the time of the thread that was tried.
+        let known = self.threads[thread].retry.unreachable.as_ref();
+        let until = known.map_or(until, |known| known.until);
+        self.windows[window].resume = Some(until);
+        self.windows[window].cause = cause;
+        self.start_round(now, window, MemberAction::Suspend);
+        let destination = &self.threads[thread].destination;
+        let seconds = until.since(now).as_secs();
+        let text = format!("{destination} is dead, and is left alone for {seconds} s");
+        self.log(Level::Info, text);
+        self.admit(window);
+    }
+
+    /// Makes a thread that enters a dead window wait with it.
+    pub(crate) fn wait_with_window(&mut self, now: Timestamp, thread: ThreadId) {
+        let window = self.threads[thread].window.map(|window| &self.windows[window]);
+        if let Some(resume) = window.and_then(|window| window.resume).filter(|time| *time > now) {
+            let cause = self.threads[thread].window.and_then(|id| self.windows[id].cause.clone());
+            self.block_thread(
+                now,
+                thread,
+                (resume, UnreachableReason::Dead),
+                cause,
+                DeferralNote::None,
+            );
+        }
+    }
+
+    /// Ends the suspension of a window whose thread is tried again.
+    ///
+    /// It is not known yet if the host answers, so one agent tries it first.
+    pub(crate) fn resume_window(&mut self, thread: ThreadId) {
+        let known = self.threads[thread].retry.unreachable.as_ref();
+        let was_dead = known.is_some_and(|known| known.block == UnreachableReason::Dead);
+        if let Some(window) = self.threads[thread].window.filter(|_| was_dead) {
+            let window_ref = &mut self.windows[window];
+            window_ref.resume = None;
+            // After a restart only the threads have this state.
+            window_ref.is_probing |= window_ref.agents == 0 && !window_ref.is_waking();
+            if window_ref.is_suspending() {
+                self.end_round(window);
+            }
+        }
+    }
+
+    /// Makes the window of a new thread probe a dead host.
+    ///
+    /// If other threads share the window, they have newer knowledge.
+    pub(crate) fn probe_dead_window(&mut self, thread: ThreadId) {
+        if self.is_alone_in_window(thread) {
+            self.resume_window(thread);
+        }
+    }
+
+    fn log_feedback(
+        &mut self,
+        thread: ThreadId,
+        window: WindowId,
+        signal: DeliverySignal,
+        before: &Feedback,
+    ) {
+        if !self.flow(thread).debug {
+            return;
+        }
+        let window = &self.windows[window];
+        let destination = &self.threads[thread].destination;
+        let (word, agents, after) = (signal.word(), window.agents, &window.feedback);
+        let text = format!("{destination}: {word}: window {before} -> {after}, {agents} agents");
+        self.log(Level::Info, text);
+    }
+}
+
+impl DeliverySignal {
+    fn word(self) -> &'static str {
+        match self {
+            DeliverySignal::Nothing => "no report",
+            DeliverySignal::Answer => "answered",
+            DeliverySignal::Failure => "not reached",
+        }
+    }
+}

@@ -1,0 +1,467 @@
+//! Windows: limits on agents and delivery starts of a destination.
+//!
+//! A thread has a window if its clause needs more than the fixed `maxthr` of a classic one:
+//! feedback, dead destinations, a rate, or a window that threads share. A thread that could use an
+//! agent asks its window. If there is room, it joins the ready threads of its ring; otherwise it
+//! waits here until there is.
+//!
+//! ```text
+//!             wants an agent          room               gets an agent
+//!   thread ──────────────────► waiting ────► ready (ring) ─────────────► at work
+//! ```
+//!
+//! So the ready threads of a window and its agents together never exceed its size.
+
+mod broadcast;
+mod delivery_signal;
+mod feedback;
+mod pace;
+mod relay;
+mod why;
+
+use crate::Scheduler;
+use crate::dispatch::agent::AgentId;
+use crate::pool::{Id, Pool};
+use crate::queue::thread::{Thread, ThreadId};
+use crate::queue::unreachable::UnreachableReport;
+use crate::timers::Timer;
+use broadcast::{MemberAction, MemberRound};
+use feedback::Feedback;
+use serde::{Deserialize, Serialize};
+use std::collections::btree_map::Entry;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::rc::Rc;
+use zsched_config::Flow;
+use zsched_format::time::Timestamp;
+
+pub use delivery_signal::DeliverySignal;
+pub use relay::Relays;
+
+/// The number of a window in memory.
+pub type WindowId = Id<Window>;
+
+/// Limits for a destination, or for several that share one window.
+#[derive(Serialize, Deserialize)]
+pub struct Window {
+    /// Its name, if it may be shared.
+    pub name: Option<Rc<[u8]>>,
+    /// The size learned from deliveries.
+    pub feedback: Feedback,
+    /// Agents at work on its threads.
+    pub agents: u32,
+    /// It was dead: one agent checks if it still is.
+    pub is_probing: bool,
+    /// It is dead until this time.
+    pub resume: Option<Timestamp>,
+    /// The report that made it dead.
+    pub cause: Option<Rc<UnreachableReport>>,
+    /// Time at which the next delivery may start.
+    pub pace: pace::Pace,
+    /// Its size changes with feedback.
+    is_learned: bool,
+    /// Its threads, each with the limit of its clause.
+    members: BTreeMap<ThreadId, u32>,
+    /// Number of members with each limit: the lowest limit applies.
+    limits: BTreeMap<u32, u32>,
+    /// Threads that wait for room.
+    waiting: BTreeSet<ThreadId>,
+    /// Threads that are ready in their rings.
+    ready: BTreeSet<ThreadId>,
+    /// The thread that became ready last.
+    last_admitted: Option<ThreadId>,
+    /// The action for all members that is under way.
+    round: Option<Box<MemberRound>>,
+}
+
+impl Window {
+    fn new(name: Option<Rc<[u8]>>, concurrency: u32) -> Window {
+        Window {
+            name,
+            feedback: Feedback::new(concurrency),
+            agents: 0,
+            is_probing: false,
+            resume: None,
+            cause: None,
+            pace: pace::Pace::default(),
+            is_learned: false,
+            members: BTreeMap::new(),
+            limits: BTreeMap::new(),
+            waiting: BTreeSet::new(),
+            ready: BTreeSet::new(),
+            last_admitted: None,
+            round: None,
+        }
+    }
+
+    /// Maximum number of agents that may work in it now.
+    pub fn size(&self) -> usize {
+        if self.is_suspending() {
+            return 0;
+        }
+        let most = self.limits.first_key_value().map_or(1, |(limit, _)| *limit);
+        let most = if self.is_learned { most.min(self.feedback.concurrency) } else { most };
+        if self.is_probing { 1 } else { most as usize }
+    }
+
+    /// Returns true while its members are being suspended.
+    fn is_suspending(&self) -> bool {
+        matches!(self.round.as_deref(), Some(MemberRound { deed: MemberAction::Suspend, .. }))
+    }
+
+    /// Returns true while its members are being woken.
+    fn is_waking(&self) -> bool {
+        matches!(self.round.as_deref(), Some(MemberRound { deed: MemberAction::Wake, .. }))
+    }
+
+    /// Sets the limit of a member, or adds it.
+    fn set_limit(&mut self, thread: ThreadId, limit: u32) {
+        if let Some(former) = self.members.insert(thread, limit) {
+            self.forget_limit(former);
+        }
+        *self.limits.entry(limit).or_default() += 1;
+    }
+
+    fn drop_member(&mut self, thread: ThreadId) {
+        if let Some(limit) = self.members.remove(&thread) {
+            self.forget_limit(limit);
+        }
+    }
+
+    fn forget_limit(&mut self, limit: u32) {
+        if let Entry::Occupied(mut count) = self.limits.entry(limit) {
+            *count.get_mut() -= 1;
+            if *count.get() == 0 {
+                count.remove();
+            }
+        }
+    }
+
+    /// The thread that becomes ready next: members take turns.
+    fn next_waiting(&self) -> Option<ThreadId> {
+        let behind = self.last_admitted.and_then(|last_admitted| {
+            self.waiting.range(last_admitted..).find(|id| **id != last_admitted)
+        });
+        behind.or_else(|| self.waiting.first()).copied()
+    }
+
+    /// Number of agents at work or reserved for ready threads.
+    fn taken(&self) -> usize {
+        self.agents as usize + self.ready.len()
+    }
+
+    /// Returns true if a thread waits here for room.
+    pub fn is_waiting(&self, thread: ThreadId) -> bool {
+        self.waiting.contains(&thread)
+    }
+}
+
+/// All windows, with an index by name.
+#[derive(Serialize, Deserialize)]
+pub struct Windows {
+    pool: Pool<Window>,
+    by_name: HashMap<Rc<[u8]>, WindowId>,
+    /// Windows with an action for all members that is not complete.
+    rounds: BTreeSet<WindowId>,
+    /// The relay of each destination.
+    pub relays: Relays,
+}
+
+impl Windows {
+    pub fn new() -> Windows {
+        Windows {
+            pool: Pool::new(),
+            by_name: HashMap::new(),
+            rounds: BTreeSet::new(),
+            relays: Relays::default(),
+        }
+    }
+
+    /// Finds or creates the window of a name.
+    ///
+    /// Without a name, creates one.
+    fn find_or_insert(&mut self, name: Option<Vec<u8>>, concurrency: u32) -> WindowId {
+        let Some(name) = name else {
+            return self.pool.insert(Window::new(None, concurrency));
+        };
+        if let Some(window) = self.by_name.get(&name[..]) {
+            return *window;
+        }
+        let name: Rc<[u8]> = name.into();
+        let window = self.pool.insert(Window::new(Some(name.clone()), concurrency));
+        self.by_name.insert(name, window);
+        window
+    }
+
+    fn remove(&mut self, id: WindowId) -> Window {
+        let window = self.pool.remove(id);
+        self.rounds.remove(&id);
+        if let Some(name) = &window.name {
+            self.by_name.remove(name);
+        }
+        window
+    }
+
+    pub fn iter(&self) -> impl Iterator<Item = (WindowId, &Window)> {
+        self.pool.iter()
+    }
+
+    pub fn iter_mut(&mut self) -> impl Iterator<Item = &mut Window> {
+        self.pool.iter_mut()
+    }
+}
+
+impl std::ops::Index<WindowId> for Windows {
+    type Output = Window;
+
+    fn index(&self, id: WindowId) -> &Window {
+        &self.pool[id]
+    }
+}
+
+impl std::ops::IndexMut<WindowId> for Windows {
+    fn index_mut(&mut self, id: WindowId) -> &mut Window {
+        &mut self.pool[id]
+    }
+}
+
+impl Scheduler {
+    /// The flow settings in the clause of a thread.
+    pub(crate) fn flow(&self, thread: ThreadId) -> &Flow {
+        &self.rings[self.threads[thread].ring].clause.flow
+    }
+
+    /// Initial size of a thread's window, in agents.
+    pub(crate) fn initial_window(&self, thread: ThreadId) -> u32 {
+        let most = self.max_thread(&self.threads[thread]);
+        self.flow(thread).initial.map_or(most, |initial| initial.min(most))
+    }
+
+    /// Present size of a thread's window, in agents.
+    pub(crate) fn window_size(&self, thread: &Thread) -> usize {
+        let window = thread.window.map(|window| &self.windows[window]);
+        window.map_or_else(|| self.max_thread(thread) as usize, Window::size)
+    }
+
+    /// Updates the limit of a thread in its window from its clause.
+    fn refresh_limit(&mut self, id: WindowId, thread: ThreadId) {
+        let flow = self.flow(thread);
+        let is_learned = flow.has_feedback() || flow.initial.is_some();
+        let limit = if flow.delay.is_some() { 1 } else { self.max_thread(&self.threads[thread]) };
+        let window = &mut self.windows[id];
+        window.is_learned = is_learned;
+        if window.members.get(&thread) != Some(&limit) {
+            window.set_limit(thread, limit);
+        }
+    }
+
+    /// Learned size of a thread's window, in agents.
+    ///
+    /// `None` if it is the initial one.
+    pub(crate) fn learned_window(&self, thread: ThreadId) -> Option<u32> {
+        let window = &self.windows[self.threads[thread].window?];
+        let size = window.feedback.concurrency;
+        let is_learned = self.flow(thread).has_feedback() && size != self.initial_window(thread);
+        is_learned.then_some(size)
+    }
+
+    /// Restores the size of a window from learned state.
+    pub(crate) fn restore_window(&mut self, thread: ThreadId, size: u32) {
+        let most = self.max_thread(&self.threads[thread]);
+        let has_feedback = self.flow(thread).has_feedback();
+        if let Some(window) = self.threads[thread].window.filter(|_| has_feedback) {
+            self.windows[window].feedback = Feedback::new(size.min(most));
+            self.admit(window);
+        }
+    }
+
+    /// Returns true if a thread has a window that no other thread shares.
+    pub(crate) fn is_alone_in_window(&self, thread: ThreadId) -> bool {
+        let window = self.threads[thread].window.map(|window| &self.windows[window]);
+        window.is_some_and(|window| window.members.len() == 1)
+    }
+
+    /// Puts a thread into the window of its clause, if any.
+    pub(crate) fn settle_window(&mut self, now: Timestamp, thread: ThreadId) {
+        let flow = self.flow(thread);
+        if !flow.is_controlled() {
+            return self.leave_window(thread);
+        }
+        let destination = &self.threads[thread].destination;
+        let relay = self.windows.relays.of(destination);
+        let name = flow.key.as_ref().and_then(|key| key.name(destination.host(), relay));
+        let present = self.threads[thread].window.map(|window| &self.windows[window]);
+        if present.is_some_and(|window| window.name.as_deref() == name.as_deref()) {
+            return;
+        }
+        self.leave_window(thread);
+        let initial = self.initial_window(thread);
+        let window = self.windows.find_or_insert(name, initial);
+        let agents = self.threads[thread].agents.len() as u32;
+        self.windows[window].agents += agents;
+        self.threads[thread].window = Some(window);
+        self.refresh_limit(window, thread);
+        self.admit(window);
+        self.wait_with_window(now, thread);
+    }
+
+    /// Removes a thread from its window, if it has one.
+    pub(crate) fn leave_window(&mut self, thread: ThreadId) {
+        let Some(id) = self.threads[thread].window.take() else {
+            return;
+        };
+        let agents = self.threads[thread].agents.len() as u32;
+        let window = &mut self.windows[id];
+        window.drop_member(thread);
+        window.waiting.remove(&thread);
+        window.ready.remove(&thread);
+        window.agents -= agents;
+        if window.members.is_empty() {
+            let window = self.windows.remove(id);
+            if let Some(time) = window.pace.timer() {
+                self.timers.cancel(time, Timer::Window(id));
+            }
+        } else {
+            if window.agents == 0 {
+                window.pace.forget_delivery();
+            }
+            self.admit(id);
+        }
+    }
+
+    /// Updates the demand of a thread for agents in its window.
+    pub(crate) fn update_window_demand(&mut self, window: WindowId, thread: ThreadId, wants: bool) {
+        self.refresh_limit(window, thread);
+        if !wants {
+            self.windows[window].waiting.remove(&thread);
+            self.unready(thread);
+        } else if !self.windows[window].ready.contains(&thread) {
+            self.windows[window].waiting.insert(thread);
+        }
+        self.admit(window);
+    }
+
+    /// Makes threads of a window ready, as far as there is room.
+    ///
+    /// If there is too little room, makes ready threads wait again.
+    pub(crate) fn admit(&mut self, id: WindowId) {
+        while let Some(thread) = self.windows[id].ready.last().copied()
+            && (self.windows[id].pace.is_paused()
+                || self.windows[id].taken() > self.windows[id].size())
+        {
+            self.unready(thread);
+            self.windows[id].waiting.insert(thread);
+        }
+        while !self.windows[id].pace.is_paused()
+            && let Some(thread) = self.windows[id].next_waiting()
+            && self.windows[id].taken() < self.windows[id].size()
+        {
+            self.windows[id].last_admitted = Some(thread);
+            self.admit_thread(id, thread);
+        }
+    }
+
+    /// Makes a thread of a window ready.
+    fn admit_thread(&mut self, id: WindowId, thread: ThreadId) {
+        let window = &mut self.windows[id];
+        window.waiting.remove(&thread);
+        window.ready.insert(thread);
+        self.make_ready(thread);
+    }
+
+    /// Returns true if a thread waits for room in its window.
+    pub(crate) fn waits_for_window(&self, thread: ThreadId) -> bool {
+        let window = self.threads[thread].window.map(|window| &self.windows[window]);
+        window.is_some_and(|window| window.is_waiting(thread))
+    }
+
+    /// Removes a thread from the ready threads of its window.
+    pub(crate) fn remove_ready_in_window(&mut self, thread: ThreadId) {
+        if let Some(window) = self.threads[thread].window {
+            self.windows[window].ready.remove(&thread);
+        }
+    }
+
+    /// Counts an agent that begins to work on a thread.
+    pub(crate) fn enter_window(&mut self, now: Timestamp, agent: AgentId, thread: ThreadId) {
+        if let Some(window) = self.threads[thread].window {
+            self.windows[window].agents += 1;
+            let may_start = self.try_start_delivery(now, thread);
+            self.agents.get_mut(&agent).expect("whoever is attached is known").may_start =
+                may_start;
+        }
+    }
+
+    /// Counts an agent that no longer works on a thread.
+    ///
+    /// `may_start` is true if it was allowed to start a delivery, and has not started one.
+    pub(crate) fn leave_window_with_agent(
+        &mut self,
+        now: Timestamp,
+        thread: ThreadId,
+        may_start: bool,
+    ) {
+        if let Some(window) = self.threads[thread].window {
+            self.windows[window].agents -= 1;
+            if may_start {
+                self.cancel_start(window);
+                self.reserve_place(window, thread);
+            }
+            self.pause_after_delivery(now, thread);
+            self.admit(window);
+        }
+    }
+
+    /// Keeps a thread's place in the window.
+    ///
+    /// The agent was started for the thread, and gets the next entry of its ring instead. Otherwise
+    /// threads that share the window might start agents for each other indefinitely.
+    fn reserve_place(&mut self, id: WindowId, thread: ThreadId) {
+        let window = &self.windows[id];
+        if window.taken() < window.size()
+            && !window.ready.contains(&thread)
+            && self.needs_agent(thread)
+        {
+            self.admit_thread(id, thread);
+        }
+    }
+
+    /// Returns true if the window of a thread is over its size.
+    pub(crate) fn window_exceeds_size(&self, thread: ThreadId) -> bool {
+        let window = self.threads[thread].window.map(|window| &self.windows[window]);
+        window.is_some_and(|window| window.agents as usize > window.size())
+    }
+
+    pub(crate) fn check_windows(&self) {
+        for (id, window) in self.windows.iter() {
+            let of_window = |thread: &ThreadId| self.threads[*thread].window == Some(id);
+            assert!(window.members.keys().all(of_window) && !window.members.is_empty(), "members");
+            assert!(window.waiting.iter().all(of_window), "a stranger waits");
+            assert!(window.ready.iter().all(of_window), "a stranger is ready");
+            let is_in_round = self.windows.rounds.contains(&id);
+            assert_eq!(window.round.is_some(), is_in_round, "a round that nobody goes on with");
+            let limits: u32 = window.limits.values().sum();
+            assert_eq!(limits as usize, window.members.len(), "limits of members");
+            assert!(window.ready.is_disjoint(&window.waiting), "ready, and waits");
+            let agents: usize =
+                window.members.keys().map(|thread| self.threads[*thread].agents.len()).sum();
+            assert_eq!(window.agents as usize, agents, "agents of a window");
+            for thread in window.members.keys() {
+                let is_ready = self.threads[*thread].is_ready;
+                assert_eq!(is_ready, window.ready.contains(thread), "ready in its window");
+                assert!(!is_ready || window.taken() <= window.size(), "overfull");
+                let could = !window.pace.is_paused() && window.taken() < window.size();
+                assert!(!could || !window.waiting.contains(thread), "there is room, but it waits");
+            }
+            if let Some(time) = window.pace.timer() {
+                assert!(self.timers.contains(time, Timer::Window(id)), "a pace without a timer");
+            }
+            assert!(
+                !window.pace.is_paused() || window.pace.timer().is_some() || window.agents > 0,
+                "nobody ends the pause of a window"
+            );
+        }
+        let members: usize = self.windows.iter().map(|(_, window)| window.members.len()).sum();
+        let threads = self.threads.iter().filter(|(_, thread)| thread.window.is_some()).count();
+        assert_eq!(members, threads, "threads in windows");
+    }
+}

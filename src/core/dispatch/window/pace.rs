@@ -1,0 +1,160 @@
+//! Spacing of deliveries in a window (`rate`, `delivery-delay`).
+
+use crate::Scheduler;
+use crate::dispatch::agent::AgentId;
+use crate::dispatch::window::WindowId;
+use crate::queue::thread::ThreadId;
+use crate::timers::Timer;
+use serde::{Deserialize, Serialize};
+use std::time::Duration;
+use zsched_format::time::{ClockStep, Timestamp};
+
+/// Time at which the next delivery may start.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Pace {
+    /// Planned time of the next delivery.
+    ///
+    /// `None` before the first one with a rate.
+    slot: Option<Timestamp>,
+    pause: Pause,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+enum Pause {
+    /// No pause: the next delivery may start.
+    #[default]
+    None,
+    /// Pause until a delivery has ended.
+    Delivery,
+    /// Pause until a time, for which a timer is set.
+    Until(Timestamp),
+}
+
+impl Pace {
+    /// Returns true if no delivery may start now.
+    pub fn is_paused(self) -> bool {
+        self.pause != Pause::None
+    }
+
+    /// Time of the next delivery for which a timer is set.
+    pub fn timer(self) -> Option<Timestamp> {
+        match self.pause {
+            Pause::Until(time) => Some(time),
+            Pause::None | Pause::Delivery => None,
+        }
+    }
+
+    /// Plans the delivery after one that starts now, and returns its time.
+    ///
+    /// The times have even distances, even if a delivery starts late.
+    fn next_slot(&mut self, now: Timestamp, spacing: Duration) -> Timestamp {
+        let on_time = self.slot.filter(|slot| *slot <= now && now.since(*slot) < spacing);
+        let next = on_time.unwrap_or(now) + spacing;
+        self.slot = Some(next);
+        next
+    }
+
+    /// Ends a pause until the end of a delivery.
+    ///
+    /// The delivery no longer belongs to this window.
+    pub fn forget_delivery(&mut self) {
+        if self.pause == Pause::Delivery {
+            self.pause = Pause::None;
+        }
+    }
+
+    pub fn shift(&mut self, step: ClockStep) {
+        self.slot = self.slot.map(|slot| slot + step);
+        if let Pause::Until(time) = &mut self.pause {
+            *time = *time + step;
+        }
+    }
+}
+
+impl Scheduler {
+    /// Starts a delivery of a thread, if its window allows it.
+    ///
+    /// Returns true if it does.
+    pub(super) fn try_start_delivery(&mut self, now: Timestamp, thread: ThreadId) -> bool {
+        let Some(window) = self.threads[thread].window else {
+            return true;
+        };
+        if self.windows[window].pace.is_paused() {
+            return false;
+        }
+        let (rate, delay) = (self.flow(thread).rate, self.flow(thread).delay);
+        if delay.is_some() {
+            self.windows[window].pace.pause = Pause::Delivery;
+        } else if let Some(rate) = rate {
+            let next = self.windows[window].pace.next_slot(now, rate.spacing());
+            self.pause_until(window, next);
+        } else {
+            return true;
+        }
+        self.admit(window);
+        true
+    }
+
+    /// Returns true if an agent may get another job of a thread.
+    pub(crate) fn may_start_delivery(
+        &mut self,
+        now: Timestamp,
+        agent: AgentId,
+        thread: ThreadId,
+    ) -> bool {
+        let agent = self.agents.get_mut(&agent).expect("whoever is fed is known");
+        std::mem::take(&mut agent.may_start) || self.try_start_delivery(now, thread)
+    }
+
+    /// Starts the pause after a delivery of a thread.
+    ///
+    /// The delivery has ended or was not made.
+    pub(crate) fn pause_after_delivery(&mut self, now: Timestamp, thread: ThreadId) {
+        let delay = self.flow(thread).delay;
+        if let Some(window) = self.threads[thread].window
+            && self.windows[window].pace.pause == Pause::Delivery
+        {
+            self.pause_until(window, now + delay.unwrap_or_default());
+        }
+    }
+
+    /// Gives back the start of a delivery that was not made.
+    pub(super) fn cancel_start(&mut self, window: WindowId) {
+        let pause = std::mem::take(&mut self.windows[window].pace.pause);
+        if let Pause::Until(time) = pause {
+            self.timers.cancel(time, Timer::Window(window));
+        }
+    }
+
+    fn pause_until(&mut self, window: WindowId, time: Timestamp) {
+        let former = std::mem::replace(&mut self.windows[window].pace.pause, Pause::Until(time));
+        if let Pause::Until(former) = former {
+            self.timers.cancel(former, Timer::Window(window));
+        }
+        self.timers.add(time, Timer::Window(window));
+    }
+
+    /// Ends the pause of a window.
+    pub(crate) fn window_timer(&mut self, window: WindowId) {
+        self.windows[window].pace.pause = Pause::None;
+        self.admit(window);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn late_delivery_keeps_even_spacing_of_slots() {
+        let spacing = Duration::from_millis(600);
+        let start = Timestamp::from_seconds(1_000_000);
+        let at = |millis: u64| start + Duration::from_millis(millis);
+        let mut pace = Pace::default();
+        assert_eq!(pace.next_slot(start, spacing), at(600));
+        assert_eq!(pace.next_slot(at(610), spacing), at(1200));
+        assert_eq!(pace.next_slot(at(1799), spacing), at(1800));
+        // Unused slots are not made up for.
+        assert_eq!(pace.next_slot(at(10_000), spacing), at(10_600));
+    }
+}

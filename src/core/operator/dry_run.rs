@@ -1,0 +1,91 @@
+//! Dry run: what an order would change.
+
+use crate::Scheduler;
+use crate::operator::order::Effect;
+use crate::operator::overrides::Scope;
+use crate::queue::vertex::VertexState;
+use zsched_spool::SpoolId;
+
+/// A change of holds that is to be tried out.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum HoldChange {
+    /// A hold of destinations or of a ring.
+    Hold(Scope),
+    /// The release of such a hold.
+    Release(Scope),
+    /// The release of all holds of destinations and rings.
+    ReleaseAll,
+}
+
+impl Scheduler {
+    /// Returns what a hold of a message would change.
+    pub fn dry_run_hold(&self, id: SpoolId) -> Effect {
+        let Some(message) = self.message_of(id).map(|message| &self.messages[message]) else {
+            return Effect::default();
+        };
+        let mut effect = Effect::default();
+        if message.held {
+            return effect;
+        }
+        effect.messages = 1;
+        for vertex in message.vertices.iter(&self.vertices) {
+            let vertex = &self.vertices[vertex];
+            let sum = match vertex.place {
+                VertexState::Fed => &mut effect.busy,
+                _ => &mut effect.recipients,
+            };
+            *sum += vertex.pending;
+        }
+        effect
+    }
+
+    /// Returns what a release of a message would change.
+    pub fn dry_run_release(&self, id: SpoolId) -> Effect {
+        let message = self.message_of(id).map(|message| &self.messages[message]);
+        let Some(message) = message.filter(|message| message.held) else {
+            return Effect::default();
+        };
+        let vertices = message.vertices.iter(&self.vertices).map(|vertex| &self.vertices[vertex]);
+        let held = vertices.filter(|vertex| vertex.place == VertexState::Held);
+        let recipients = held.map(|vertex| vertex.pending).sum();
+        Effect { messages: 1, recipients, ..Effect::default() }
+    }
+
+    /// Returns what a change would do to the next `count` threads.
+    ///
+    /// `next` is the slot at which to continue, `None` at the end.
+    pub fn dry_run_reapply(
+        &self,
+        change: &HoldChange,
+        next: &mut Option<usize>,
+        count: usize,
+    ) -> Effect {
+        let mut effect = Effect::default();
+        let Some(start) = *next else {
+            return effect;
+        };
+        let end = start.saturating_add(count).min(self.threads.pool().slots());
+        *next = (end < self.threads.pool().slots()).then_some(end);
+        for thread in (start..end).filter_map(|slot| self.threads.pool().at(slot)) {
+            let thread = &self.threads[thread];
+            let ring = &self.rings[thread.ring];
+            let is_held = |scope: &Scope| scope.contains(&thread.destination, ring);
+            let others = |gone: &Scope| {
+                let holds = self.standing.holds.iter().map(|hold| &hold.scope);
+                holds.filter(|scope| *scope != gone).any(is_held)
+            };
+            let changes = match change {
+                HoldChange::Hold(scope) => !thread.held && is_held(scope),
+                HoldChange::Release(scope) => thread.held && is_held(scope) && !others(scope),
+                HoldChange::ReleaseAll => thread.held,
+            };
+            if changes {
+                effect.threads += 1;
+                effect.recipients += thread.recipients;
+                let fed = thread.fed.iter(&self.vertices);
+                effect.busy += fed.map(|vertex| self.vertices[vertex].pending).sum::<u32>();
+            }
+        }
+        effect
+    }
+}

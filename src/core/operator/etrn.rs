@@ -1,0 +1,33 @@
+//! ETRN: requests for a host's mail.
+//!
+//! They come from clients and from `T` lines of control files.
+
+use crate::Scheduler;
+use crate::queue::thread::ThreadId;
+use std::collections::BTreeSet;
+use zsched_format::time::Timestamp;
+
+impl Scheduler {
+    /// Makes everything due that is queued for some hosts, on any channel.
+    ///
+    /// This includes `queueonly`. The cost is that of the threads of these hosts. Returns those
+    /// threads that had no agent at work.
+    pub(crate) fn etrn(&mut self, now: Timestamp, hosts: &[impl AsRef<[u8]>]) -> Vec<ThreadId> {
+        let hosts: BTreeSet<&[u8]> = hosts.iter().map(AsRef::as_ref).collect();
+        let of_hosts = hosts.iter().flat_map(|host| self.threads.of_host(host));
+        let mut of_hosts: Vec<ThreadId> = of_hosts.collect();
+        of_hosts.sort_unstable();
+        let first = hosts.first().copied().unwrap_or_default();
+        let shown = match hosts.len() {
+            1 => String::from_utf8_lossy(first).into_owned(),
+            count => format!("{count} hosts"),
+        };
+        self.log(log::Level::Info, format!("ETRN {shown}: {} threads", of_hosts.len()));
+        for thread in &of_hosts {
+            self.wake_for_etrn(now, *thread);
+        }
+        self.request_paged_hosts(hosts.iter().copied());
+        let rested = |thread: &ThreadId| self.threads[*thread].agents.is_empty();
+        of_hosts.into_iter().filter(rested).collect()
+    }
+}

@@ -1,0 +1,222 @@
+//! Holds: mail that waits until an operator releases it.
+//!
+//! A thread that is held gets no agent, and agents at work on it get no more of its jobs. Otherwise
+//! it goes on as usual: what waits becomes due, and what is too old expires. The vertices of a
+//! message that is held are in the `held_back` lists of their threads. They do not expire, since
+//! the message is kept for inspection. Jobs that agents have when the order comes may be finished.
+//!
+//! A message that is released is tried at least once, whatever its age.
+
+use crate::Scheduler;
+use crate::operator::order::{Effect, OrderRefusal};
+use crate::operator::override_changes::Change;
+use crate::operator::overrides::{Author, Hold, MAX_HELD_MESSAGES, MAX_OVERRIDES, Scope};
+use crate::queue::message::MessageId;
+use crate::queue::thread::ThreadId;
+use crate::queue::vertex::{AfterJob, VertexId, VertexState};
+use zsched_format::time::Timestamp;
+use zsched_spool::SpoolId;
+
+impl Scheduler {
+    pub(crate) fn hold(
+        &mut self,
+        now: Timestamp,
+        scope: Scope,
+        author: Author,
+        reason: String,
+    ) -> Effect {
+        if let Scope::Message(id) = scope {
+            let effect = self.hold_message(id, Hold { scope, author, reason });
+            if effect.refusal.is_none() {
+                self.store_overrides();
+            }
+            return effect;
+        }
+        if self.standing.holds.iter().any(|hold| hold.scope == scope) {
+            return Effect::refused(OrderRefusal::Already);
+        }
+        if self.standing.holds.len() >= MAX_OVERRIDES {
+            return Effect::refused(OrderRefusal::TooMany);
+        }
+        self.standing.change(Change::Hold(Hold { scope, author, reason }));
+        self.store_overrides();
+        self.reapply_overrides(now);
+        Effect::default()
+    }
+
+    /// Holds messages, as many as the limit of holds allows.
+    ///
+    /// Messages that are held already do not change. They may not be on disk yet, but this order is
+    /// answered as stored, so they are stored with it.
+    pub(crate) fn hold_messages(
+        &mut self,
+        messages: &[SpoolId],
+        author: &Author,
+        reason: &str,
+    ) -> Effect {
+        let mut all = Effect::default();
+        let mut are_some_held = false;
+        for id in messages {
+            let scope = Scope::Message(*id);
+            let hold = Hold { scope, author: author.clone(), reason: reason.to_string() };
+            match self.hold_message(*id, hold) {
+                Effect { refusal: Some(OrderRefusal::TooMany), .. } => {
+                    all.refusal = Some(OrderRefusal::TooMany);
+                    break;
+                }
+                Effect { refusal: Some(OrderRefusal::Already), .. } => are_some_held = true,
+                Effect { refusal: Some(_), .. } => {}
+                effect => all.add(&effect),
+            }
+        }
+        if all.messages > 0 || are_some_held {
+            self.store_overrides();
+        }
+        all
+    }
+
+    /// Releases those of the messages that are held.
+    pub(crate) fn release_messages(&mut self, now: Timestamp, messages: &[SpoolId]) -> Effect {
+        let before = self.standing.messages.len();
+        let mut all = Effect::default();
+        for id in messages {
+            if self.standing.hold_of_message(*id).is_some() {
+                self.standing.change(Change::Released(Scope::Message(*id)));
+                let message = self.message_of(*id);
+                all.add(&message.map_or(Effect::default(), |m| self.release_message(now, m)));
+            }
+        }
+        if self.standing.messages.len() < before {
+            self.store_overrides();
+        }
+        all
+    }
+
+    fn hold_message(&mut self, id: SpoolId, hold: Hold) -> Effect {
+        let Some(message) = self.message_of(id) else {
+            return Effect::refused(OrderRefusal::NotFound);
+        };
+        if self.messages[message].held {
+            return Effect::refused(OrderRefusal::Already);
+        }
+        if self.standing.messages.len() >= MAX_HELD_MESSAGES {
+            return Effect::refused(OrderRefusal::TooMany);
+        }
+        self.standing.change(Change::Hold(hold));
+        self.messages[message].held = true;
+        let mut effect = Effect { messages: 1, ..Effect::default() };
+        for vertex in self.messages[message].vertices.to_vec(&self.vertices) {
+            let recipients = self.vertices[vertex].pending;
+            if self.vertices[vertex].place == VertexState::Fed {
+                effect.busy += recipients;
+                continue;
+            }
+            effect.recipients += recipients;
+            let thread = self.vertices[vertex].thread;
+            self.set_state(vertex, VertexState::Held);
+            self.update_readiness(thread);
+        }
+        effect
+    }
+
+    pub(crate) fn release(&mut self, now: Timestamp, scope: &Scope) -> Effect {
+        if let Scope::Message(id) = scope {
+            if self.standing.hold_of_message(*id).is_none() {
+                return Effect::refused(OrderRefusal::NotFound);
+            }
+            self.standing.change(Change::Released(scope.clone()));
+            self.store_overrides();
+            return self
+                .message_of(*id)
+                .map_or(Effect::default(), |message| self.release_message(now, message));
+        }
+        if !self.standing.holds.iter().any(|hold| hold.scope == *scope) {
+            return Effect::refused(OrderRefusal::NotFound);
+        }
+        self.standing.change(Change::Released(scope.clone()));
+        self.store_overrides();
+        self.reapply_overrides(now);
+        Effect::default()
+    }
+
+    pub(crate) fn release_all(&mut self, now: Timestamp) -> Effect {
+        if self.standing.holds.is_empty() && self.standing.messages.is_empty() {
+            return Effect::refused(OrderRefusal::NotFound);
+        }
+        let messages = std::mem::take(&mut self.standing.messages);
+        self.standing.change(Change::Cleared {});
+        self.store_overrides();
+        self.reapply_overrides(now);
+        let mut effect = Effect::default();
+        for hold in messages.into_values() {
+            if let Scope::Message(id) = hold.scope
+                && let Some(message) = self.message_of(id)
+            {
+                let released = self.release_message(now, message);
+                effect.messages += released.messages;
+                effect.recipients += released.recipients;
+            }
+        }
+        effect
+    }
+
+    fn release_message(&mut self, now: Timestamp, message: MessageId) -> Effect {
+        self.messages[message].held = false;
+        self.check_partial_soon(message);
+        let mut effect = Effect { messages: 1, ..Effect::default() };
+        for vertex in self.messages[message].vertices.to_vec(&self.vertices) {
+            if self.vertices[vertex].place == VertexState::Held {
+                effect.recipients += self.vertices[vertex].pending;
+                self.release_vertex(now, vertex);
+            }
+        }
+        effect
+    }
+
+    fn release_vertex(&mut self, now: Timestamp, vertex: VertexId) {
+        let thread = self.vertices[vertex].thread;
+        self.vertices[vertex].fate = AfterJob::OneMoreTry;
+        match self.arrivals_wait(thread) {
+            true => self.wait_for_destination(now, vertex),
+            false => self.set_state(vertex, VertexState::Due),
+        }
+        self.update_readiness(thread);
+    }
+
+    /// Updates the hold of a thread. Returns true if it has changed.
+    pub(crate) fn update_hold(&mut self, thread: ThreadId) -> bool {
+        let thread_ref = &self.threads[thread];
+        let ring = &self.rings[thread_ref.ring];
+        let held = self.standing.hold_of(&thread_ref.destination, ring).is_some();
+        self.threads.set_held(thread, held)
+    }
+
+    /// Applies the former scheduler's overrides to a message that arrives.
+    ///
+    /// An override for a missing message stays until another message gets its number: the control
+    /// file may be unreadable for a while.
+    pub(crate) fn restore_overrides(&mut self, message: MessageId) {
+        let id = self.messages[message].spool_id();
+        let is_held = self.standing.hold_of_message(id).is_some();
+        self.messages[message].held = is_held;
+        let is_known = is_held || self.standing.ending_of(id).is_some();
+        if !is_known && self.standing.drop_message(id.number) {
+            self.store_overrides();
+        }
+    }
+
+    /// Drops the overrides of a message that leaves.
+    pub(crate) fn drop_overrides(&mut self, message: MessageId) {
+        let id = self.messages[message].spool_id();
+        let is_known =
+            self.standing.hold_of_message(id).is_some() || self.standing.ending_of(id).is_some();
+        if is_known && self.standing.drop_message(id.number) {
+            self.store_overrides();
+        }
+    }
+
+    pub(crate) fn message_of(&self, id: SpoolId) -> Option<MessageId> {
+        let message = self.messages.find(id.number)?;
+        (self.messages[message].modified == id.modified).then_some(message)
+    }
+}

@@ -1,0 +1,325 @@
+//! Orders of operators: what they are and when they are answered.
+//!
+//! What they do is in [`crate::operator::hold`], [`crate::operator::limit`] and [`crate::operator::remove`].
+//!
+//! An order is answered when its changes are on disk: an operator's "+OK" means stored. An order
+//! about much mail comes in parts, so that none takes long: the session selects messages with
+//! [`crate::operator::select`] and sends an order for some at a time.
+
+use crate::Scheduler;
+use crate::action::{Action, NoteTicket};
+use crate::dispatch::agent::State;
+use crate::operator::overrides::{Author, LimitName, Scope};
+use crate::queue::destination::Destination;
+use crate::queue::thread::ThreadId;
+use crate::queue::vertex::AfterJob;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::io::ErrorKind;
+use zsched_format::time::Timestamp;
+use zsched_spool::SpoolId;
+
+/// Names an order until it is answered.
+pub type OrderTicket = u64;
+
+/// What an operator orders.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Order {
+    /// Give these no agent. Agents finish the jobs they have.
+    Hold {
+        /// What to hold.
+        scope: Scope,
+        /// Reason; may be empty.
+        reason: String,
+    },
+    /// Undo the hold with exactly this scope.
+    Release(Scope),
+    /// Undo all holds, those of single messages included.
+    ReleaseAll,
+    /// Hold each of these messages, unless it is held already.
+    HoldMessages {
+        /// The messages.
+        messages: Vec<SpoolId>,
+        /// Reason; may be empty.
+        reason: String,
+    },
+    /// Undo the holds of these messages.
+    ReleaseMessages(Vec<SpoolId>),
+    /// Try everything queued for a host now (ETRN).
+    ///
+    /// The host is in lower case.
+    Turn(#[serde(with = "zsched_format::serde_bytes")] Box<[u8]>),
+    /// Try these threads now.
+    RetryThreads(Vec<Destination>),
+    /// Try these now.
+    Retry(Vec<Target>),
+    /// Give these up: they fail, and their senders get a report.
+    Expire(Vec<Target>),
+    /// Remove these without a report.
+    Delete(Vec<Target>),
+    /// Return these to the router.
+    Reroute(Vec<Target>),
+    /// Override a limit.
+    Set {
+        /// Where it applies.
+        scope: Scope,
+        /// Which.
+        limit: LimitName,
+        /// The new value.
+        value: u32,
+        /// End of the override; `None` is until it is undone.
+        until: Option<Timestamp>,
+    },
+    /// Use the limit of the configuration again.
+    Unset {
+        /// Where the override applies.
+        scope: Scope,
+        /// Which.
+        limit: LimitName,
+    },
+    /// End the agent with this process id.
+    ///
+    /// It finishes its present job.
+    RetireAgent(u32),
+    /// Log the results of recipients and messages, or not.
+    LogOutcomes(bool),
+}
+
+/// Recipients of one message: those for one destination, or all.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Target {
+    /// Number of the message.
+    pub number: u64,
+    /// The destination; `None` is all.
+    pub destination: Option<Destination>,
+    /// Part of an order about the whole message.
+    ///
+    /// The order includes recipients that are not loaded.
+    pub is_whole: bool,
+}
+
+impl Target {
+    /// Creates a target for a whole message.
+    pub fn whole(number: u64) -> Target {
+        Target { number, destination: None, is_whole: true }
+    }
+}
+
+/// What an order has changed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Effect {
+    /// Threads that it applied to.
+    pub threads: u32,
+    /// Messages that it applied to.
+    pub messages: u32,
+    /// Recipients that it changed.
+    pub recipients: u32,
+    /// Recipients that agents have.
+    ///
+    /// The order is carried out for them when the agent has ended the job, unless they were
+    /// finished in it.
+    pub busy: u32,
+    /// Recipients and threads that are held.
+    ///
+    /// Their next try has to wait.
+    pub held: u32,
+    /// A thread got an agent at once.
+    pub started: bool,
+    /// Agents that were told to end.
+    pub agents: u32,
+    /// Why it could not be stored.
+    ///
+    /// It is in force all the same, and the write is tried again.
+    #[serde(with = "zsched_format::serde_error_kind::of_option")]
+    pub unstored: Option<ErrorKind>,
+    /// Why nothing was done.
+    pub refusal: Option<OrderRefusal>,
+}
+
+/// Why an order is refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum OrderRefusal {
+    /// The thing that it names does not exist.
+    NotFound,
+    /// The state is already as ordered.
+    Already,
+    /// The maximum number of overrides is reached.
+    TooMany,
+    /// This limit applies to rings, not to threads.
+    OfRings,
+    /// The value is out of range.
+    BadValue,
+}
+
+/// Orders that are not stored on disk yet.
+#[derive(Default, Serialize, Deserialize)]
+pub struct PendingOrders {
+    orders: BTreeMap<OrderTicket, (Effect, u32)>,
+    notes: BTreeMap<NoteTicket, OrderTicket>,
+    /// The order that is being carried out.
+    pub(crate) current: Option<OrderTicket>,
+}
+
+impl Scheduler {
+    /// Carries out an order of `by`.
+    ///
+    /// It is answered when all of it is stored.
+    pub(crate) fn execute_order(
+        &mut self,
+        now: Timestamp,
+        ticket: OrderTicket,
+        by: String,
+        order: Order,
+    ) {
+        self.unstored_orders.current = Some(ticket);
+        // One part more than there are writes, so that the order is not answered before this
+        // returns.
+        self.unstored_orders.orders.insert(ticket, (Effect::default(), 1));
+        let by = Author { name: by, since: now };
+        let mut turned = Vec::new();
+        let effect = match order {
+            Order::Hold { scope, reason } => self.hold(now, scope, by, reason),
+            Order::HoldMessages { messages, reason } => self.hold_messages(&messages, &by, &reason),
+            Order::ReleaseMessages(messages) => self.release_messages(now, &messages),
+            Order::Release(scope) => self.release(now, &scope),
+            Order::ReleaseAll => self.release_all(now),
+            Order::Turn(host) => {
+                turned = self.etrn(now, &[host]);
+                Effect { threads: turned.len() as u32, ..Effect::default() }
+            }
+            Order::RetryThreads(threads) => {
+                turned = self.threads_of(&threads);
+                self.request_paged_hosts(threads.iter().map(Destination::host));
+                self.retry_threads(now, &turned)
+            }
+            Order::Retry(targets) => self.retry(now, &targets, &mut turned),
+            Order::Expire(targets) => self.end_targets(now, &targets, (AfterJob::Expire, &by)),
+            Order::Delete(targets) => self.end_targets(now, &targets, (AfterJob::Delete, &by)),
+            Order::Reroute(targets) => self.end_targets(now, &targets, (AfterJob::Reroute, &by)),
+            Order::Set { scope, limit, value, until } => {
+                self.set_limit(now, scope, limit, value, until, by)
+            }
+            Order::Unset { scope, limit } => self.unset_limit(now, &scope, limit),
+            Order::RetireAgent(pid) => self.retire_agent_of(now, pid),
+            Order::LogOutcomes(log) => {
+                self.settings.log_outcomes = log;
+                Effect::default()
+            }
+        };
+        self.unstored_orders.current = None;
+        self.serve_all(now);
+        let started = turned.iter().any(|thread| self.has_agents_now(*thread));
+        if let Some((kept, _)) = self.unstored_orders.orders.get_mut(&ticket) {
+            kept.add(&Effect { started, ..effect });
+        }
+        self.finish_order_part(ticket, None);
+    }
+
+    fn has_agents_now(&self, thread: ThreadId) -> bool {
+        self.threads.get(thread).is_some_and(|thread| !thread.agents.is_empty())
+    }
+
+    fn threads_of(&self, destinations: &[Destination]) -> Vec<ThreadId> {
+        let find = |destination: &Destination| {
+            self.threads.find_existing(destination.channel(), destination.host())
+        };
+        destinations.iter().filter_map(find).collect()
+    }
+
+    /// Makes the answer to the present order wait for this note.
+    pub(crate) fn attach_note_to_order(&mut self, note: NoteTicket) {
+        let Some(ticket) = self.unstored_orders.current else {
+            return;
+        };
+        if let Some((_, left)) = self.unstored_orders.orders.get_mut(&ticket) {
+            *left += 1;
+            self.unstored_orders.notes.insert(note, ticket);
+        }
+    }
+
+    /// Counts a note that is written, or never will be.
+    pub(crate) fn order_note_done(&mut self, note: NoteTicket) {
+        if let Some(ticket) = self.unstored_orders.notes.remove(&note) {
+            self.finish_order_part(ticket, None);
+        }
+    }
+
+    /// Answers the order of a note that cannot be written for now.
+    ///
+    /// The answer carries the error. The write is tried again.
+    pub(crate) fn order_note_failed(&mut self, note: NoteTicket, error: ErrorKind) {
+        if let Some(ticket) = self.unstored_orders.notes.remove(&note) {
+            self.finish_order_part(ticket, Some(error));
+        }
+    }
+
+    /// Adds a part to the present order, if there is one.
+    ///
+    /// Returns the order.
+    pub(crate) fn add_part(&mut self) -> Option<OrderTicket> {
+        let ticket = self.unstored_orders.current?;
+        let (_, left) = self.unstored_orders.orders.get_mut(&ticket)?;
+        *left += 1;
+        Some(ticket)
+    }
+
+    /// Adds to the effect of an order.
+    pub(crate) fn add_order_effect(&mut self, ticket: Option<OrderTicket>, effect: &Effect) {
+        let order = ticket.and_then(|ticket| self.unstored_orders.orders.get_mut(&ticket));
+        if let Some((sum, _)) = order {
+            sum.add(effect);
+        }
+    }
+
+    /// Stores the changed overrides; the present order is answered after that.
+    pub(crate) fn store_overrides(&mut self) {
+        let ticket = self.add_part();
+        let changes = std::mem::take(&mut self.standing.changes);
+        self.act(Action::StoreOverrides { ticket, changes });
+    }
+
+    pub(crate) fn finish_order_part(&mut self, ticket: OrderTicket, error: Option<ErrorKind>) {
+        let Some((effect, left)) = self.unstored_orders.orders.get_mut(&ticket) else {
+            return;
+        };
+        effect.unstored = effect.unstored.or(error);
+        *left -= 1;
+        if *left == 0 {
+            let effect = *effect;
+            self.unstored_orders.orders.remove(&ticket);
+            self.act(Action::OrderDone { ticket, effect });
+        }
+    }
+
+    fn retire_agent_of(&mut self, now: Timestamp, pid: u32) -> Effect {
+        let is_it =
+            |agent: &crate::dispatch::agent::Agent| agent.pid == Some(pid) && agent.is_alive();
+        let Some((id, agent)) = self.agents.iter().find(|(_, agent)| is_it(agent)) else {
+            return Effect::refused(OrderRefusal::NotFound);
+        };
+        let (id, is_idle) = (*id, matches!(agent.state, State::Idle(_)));
+        let manner = if is_idle { crate::StopMode::Retire } else { crate::StopMode::Quit };
+        self.stop_agent(now, id, manner);
+        Effect { agents: 1, ..Effect::default() }
+    }
+}
+
+impl Effect {
+    /// Adds the effect of another order, or of another part of it.
+    pub fn add(&mut self, other: &Effect) {
+        self.threads += other.threads;
+        self.messages += other.messages;
+        self.recipients += other.recipients;
+        self.busy += other.busy;
+        self.held += other.held;
+        self.started |= other.started;
+        self.agents += other.agents;
+        self.unstored = self.unstored.or(other.unstored);
+        self.refusal = self.refusal.or(other.refusal);
+    }
+
+    /// The effect of an order that is refused.
+    pub(crate) fn refused(refusal: OrderRefusal) -> Effect {
+        Effect { refusal: Some(refusal), ..Effect::default() }
+    }
+}

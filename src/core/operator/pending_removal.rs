@@ -1,0 +1,44 @@
+//! Removals of whole messages that cannot be completed at once.
+//!
+//! Some recipients are with agents, or unloaded. Such an order is an override until the message has
+//! left. It survives a restart, and applies to each part of the message that is loaded later.
+
+use crate::Scheduler;
+use crate::operator::override_changes::Change;
+use crate::operator::overrides::{Author, PendingRemoval};
+use crate::queue::message::MessageId;
+use crate::queue::vertex::AfterJob;
+use zsched_format::time::Timestamp;
+
+/// Maximum number of removals kept.
+///
+/// A removal is left over if its message leaves while the override cannot be stored.
+const MAX_REMOVALS: usize = 50_000;
+
+impl Scheduler {
+    /// Orders the removal of a message that cannot be completed yet.
+    pub(crate) fn order_removal(&mut self, message: MessageId, fate: AfterJob, author: &Author) {
+        let id = self.messages[message].spool_id();
+        if self.standing.endings.len() >= MAX_REMOVALS {
+            self.standing.drop_oldest_removal();
+        }
+        let ending = PendingRemoval { message: id, fate, author: author.clone() };
+        self.standing.change(Change::Removal(ending));
+        self.store_overrides();
+    }
+
+    /// Returns true if the removal of a whole message was ordered.
+    pub(crate) fn has_removal_order(&self, message: MessageId) -> bool {
+        self.standing.ending_of(self.messages[message].spool_id()).is_some()
+    }
+
+    /// Carries out an ordered removal on what has just been loaded.
+    pub(crate) fn apply_removal_order(&mut self, now: Timestamp, message: MessageId) {
+        let id = self.messages[message].spool_id();
+        let Some(PendingRemoval { fate, author, .. }) = self.standing.ending_of(id).cloned() else {
+            return;
+        };
+        let vertices = self.messages[message].vertices.to_vec(&self.vertices);
+        self.end_vertices(now, message, &vertices, (fate, &author));
+    }
+}

@@ -1,0 +1,214 @@
+//! Orders about queued mail: retry, expire, delete, reroute.
+//!
+//! An agent keeps the job that it has. The order is carried out when that job is over.
+
+use crate::Scheduler;
+use crate::action::Verdict;
+use crate::operator::order::{Effect, Target};
+use crate::operator::overrides::Author;
+use crate::outcome::report::FinalState;
+use crate::queue::message::MessageId;
+use crate::queue::thread::ThreadId;
+use crate::queue::vertex::{AfterJob, VertexId, VertexState};
+use std::collections::{BTreeMap, BTreeSet};
+use zsched_format::time::Timestamp;
+use zsched_spool::note::OutcomeKind;
+
+/// The part of a message that an order covers.
+enum MessagePart {
+    All,
+    /// Recipients of these threads.
+    Some(BTreeSet<ThreadId>),
+}
+
+impl Scheduler {
+    pub(crate) fn retry_threads(&mut self, now: Timestamp, threads: &[ThreadId]) -> Effect {
+        let mut effect = Effect { threads: threads.len() as u32, ..Effect::default() };
+        for thread in threads {
+            effect.recipients += self.threads[*thread].recipients;
+            effect.held += u32::from(self.threads[*thread].held);
+            self.wake_for_etrn(now, *thread);
+        }
+        effect
+    }
+
+    /// Makes waiting vertices due, and adds their threads to `turned`.
+    pub(crate) fn retry(
+        &mut self,
+        now: Timestamp,
+        targets: &[Target],
+        turned: &mut Vec<ThreadId>,
+    ) -> Effect {
+        let mut effect = Effect::default();
+        for (_, vertices) in self.meant(targets, &mut effect) {
+            for vertex in vertices {
+                let thread = self.vertices[vertex].thread;
+                let recipients = self.vertices[vertex].pending;
+                self.retry_start_now(now, self.threads[thread].ring);
+                if self.vertices[vertex].place == VertexState::Held || self.threads[thread].held {
+                    effect.held += recipients;
+                }
+                if self.vertices[vertex].place == VertexState::Waiting {
+                    self.set_state(vertex, VertexState::Due);
+                    effect.recipients += recipients;
+                    turned.push(thread);
+                    if self.threads[thread].waiting.is_empty() {
+                        // No vertex is left waiting: the host is tried as if its time had come.
+                        self.wake_thread(now, thread);
+                    }
+                    self.update_readiness_at_wakeup(thread);
+                }
+            }
+        }
+        effect
+    }
+
+    /// Ends the targeted recipients, now or when their jobs are over.
+    pub(crate) fn end_targets(
+        &mut self,
+        now: Timestamp,
+        targets: &[Target],
+        (fate, by): (AfterJob, &Author),
+    ) -> Effect {
+        let mut effect = Effect::default();
+        let whole: BTreeSet<u64> =
+            targets.iter().filter(|target| target.is_whole).map(|target| target.number).collect();
+        for (message, vertices) in self.meant(targets, &mut effect) {
+            let is_partial = self.messages[message].is_partial;
+            let is_whole = whole.contains(&self.messages[message].name.number());
+            let (recipients, busy) = self.end_vertices(now, message, &vertices, (fate, by));
+            effect.recipients += recipients;
+            effect.busy += busy;
+            if is_whole && (is_partial || busy > 0) {
+                self.order_removal(message, fate, by);
+            }
+            if is_whole && is_partial {
+                self.read_rest_for_removal(message);
+            }
+        }
+        effect
+    }
+
+    /// Ends recipients of a message, now or when their jobs are over.
+    ///
+    /// Returns how many recipients end now, and how many later.
+    pub(crate) fn end_vertices(
+        &mut self,
+        now: Timestamp,
+        message: MessageId,
+        vertices: &[VertexId],
+        (fate, by): (AfterJob, &Author),
+    ) -> (u32, u32) {
+        let is_fed = |vertex: &VertexId| self.vertices[*vertex].place == VertexState::Fed;
+        let (fed, resting): (Vec<VertexId>, Vec<VertexId>) =
+            vertices.iter().copied().partition(is_fed);
+        let count = |all: &[VertexId]| all.iter().map(|v| self.vertices[*v].pending).sum::<u32>();
+        let counts = (count(&resting), count(&fed));
+        for vertex in fed {
+            self.vertices[vertex].fate = fate;
+        }
+        match fate {
+            _ if resting.is_empty() => {}
+            AfterJob::Usual | AfterJob::OneMoreTry => {}
+            AfterJob::Expire => {
+                let why = format!("was given up by {}", by.name);
+                resting.iter().for_each(|vertex| self.expire_vertex(now, *vertex, &why));
+            }
+            AfterJob::Delete => {
+                self.end_without_report(now, message, &resting, OutcomeKind::Deletion)
+            }
+            AfterJob::Reroute => {
+                self.end_without_report(now, message, &resting, OutcomeKind::Reroute)
+            }
+        }
+        counts
+    }
+
+    /// Resolves targets to the vertices of each message.
+    ///
+    /// A vertex that is named twice counts once.
+    fn meant(&self, targets: &[Target], effect: &mut Effect) -> Vec<(MessageId, Vec<VertexId>)> {
+        let mut wanted: BTreeMap<u64, MessagePart> = BTreeMap::new();
+        for target in targets {
+            let part =
+                wanted.entry(target.number).or_insert_with(|| MessagePart::Some(BTreeSet::new()));
+            match (&target.destination, part) {
+                (None, part) => *part = MessagePart::All,
+                (Some(_), MessagePart::All) => {}
+                (Some(destination), MessagePart::Some(threads)) => {
+                    let (channel, host) = (destination.channel(), destination.host());
+                    threads.extend(self.threads.find_existing(channel, host));
+                }
+            }
+        }
+        let meant = wanted.iter().filter_map(|(number, part)| self.part_of(*number, part));
+        let meant: Vec<(MessageId, Vec<VertexId>)> = meant.collect();
+        effect.messages = meant.len() as u32;
+        meant
+    }
+
+    /// Returns the vertices of a message that are meant, if any.
+    ///
+    /// Visits the message once, however many destinations are named: it may have a hundred
+    /// thousand.
+    fn part_of(&self, number: u64, part: &MessagePart) -> Option<(MessageId, Vec<VertexId>)> {
+        let message = self.messages.find(number)?;
+        if self.messages[message].is_removing {
+            return None;
+        }
+        let is_meant = |vertex: &VertexId| match part {
+            MessagePart::All => true,
+            MessagePart::Some(threads) => threads.contains(&self.vertices[*vertex].thread),
+        };
+        let vertices = self.messages[message].vertices.iter(&self.vertices);
+        let vertices: Vec<VertexId> = vertices.filter(is_meant).collect();
+        // All of a partial message may be unread.
+        let is_unread = matches!(part, MessagePart::All) && self.messages[message].is_partial;
+        (is_unread || !vertices.is_empty()).then_some((message, vertices))
+    }
+
+    /// Ends recipients of a message without a delivery or a failure.
+    fn end_without_report(
+        &mut self,
+        now: Timestamp,
+        message: MessageId,
+        vertices: &[VertexId],
+        occasion: OutcomeKind,
+    ) {
+        let pending = |vertex: &VertexId| self.vertices[*vertex].recipients.pending();
+        let offsets: Vec<u32> = vertices.iter().flat_map(pending).collect();
+        self.record_unloaded_finals(message, &offsets);
+        self.note(now, message, offsets, occasion, [].into(), [].into());
+        let (state, verdict, text) = match occasion {
+            OutcomeKind::Reroute => ("reroute", Verdict::Rerouted, "given back to the router"),
+            _ => ("delete", Verdict::Deleted, "deleted"),
+        };
+        for vertex in vertices {
+            let offsets = self.vertices[*vertex].recipients.pending();
+            let text = format!("{text} by an operator");
+            self.status_of_end(now, *vertex, &offsets, verdict, b"", text.as_bytes());
+            for offset in self.vertices[*vertex].recipients.pending() {
+                self.finish_recipient(*vertex, offset, FinalState { state, failed: false });
+            }
+        }
+    }
+
+    /// Carries out an order that came while an agent had the vertex.
+    ///
+    /// Returns true if there was one. The vertex must have recipients left, and no agent may have
+    /// it.
+    pub(crate) fn apply_after_job(&mut self, now: Timestamp, vertex: VertexId) -> bool {
+        let message = self.vertices[vertex].message;
+        match std::mem::take(&mut self.vertices[vertex].fate) {
+            AfterJob::Usual | AfterJob::OneMoreTry => return false,
+            AfterJob::Expire => self.expire_vertex(now, vertex, "was given up by an operator"),
+            AfterJob::Delete => {
+                self.end_without_report(now, message, &[vertex], OutcomeKind::Deletion)
+            }
+            AfterJob::Reroute => {
+                self.end_without_report(now, message, &[vertex], OutcomeKind::Reroute)
+            }
+        }
+        true
+    }
+}

@@ -1,0 +1,199 @@
+//! Search for the mail that an operator selects.
+//!
+//! It proceeds in steps, while the queue changes.
+
+use crate::Scheduler;
+use crate::operator::order::Target;
+use crate::operator::overrides::DestinationPattern;
+use crate::queue::message::MessageId;
+use crate::queue::vertex::{VertexId, VertexState};
+use zsched_format::time::Timestamp;
+use zsched_spool::{SpoolId, SpoolName};
+
+/// Conditions on mail, all of which must match.
+#[derive(Clone, Debug, Default)]
+pub struct MailFilter {
+    /// Its destination.
+    pub destinations: Option<DestinationPattern>,
+    /// The number of its message.
+    pub number: Option<u64>,
+    /// Its message file was modified before this.
+    pub older_than: Option<Timestamp>,
+    /// Only messages that are held individually.
+    pub held: bool,
+}
+
+impl MailFilter {
+    fn means_whole_messages(&self) -> bool {
+        self.destinations.as_ref().is_none_or(DestinationPattern::matches_all)
+    }
+}
+
+/// A part of the mail that was found.
+#[derive(Clone, Debug)]
+pub struct Selected {
+    /// The message.
+    pub id: SpoolId,
+    /// The name of its files.
+    pub name: SpoolName,
+    /// The vertex, valid until something changes.
+    ///
+    /// `None` if no recipient of the message is in memory yet.
+    pub vertex: Option<VertexId>,
+    /// The recipients, as the target of an order.
+    pub target: Target,
+    /// Number of recipients.
+    pub recipients: u32,
+    /// An agent has them.
+    pub is_busy: bool,
+    /// They wait for a time.
+    pub is_waiting: bool,
+    /// The message is held.
+    pub is_held: bool,
+    /// They are not tried before a release of the message or its destination.
+    pub is_held_back: bool,
+}
+
+/// Position of a search.
+#[derive(Clone, Debug)]
+pub struct Cursor {
+    /// Number of the present message, or the minimum for the next.
+    number: Option<u64>,
+    /// Vertices of the present message still to be examined, in reverse.
+    ///
+    /// There may be very many destinations.
+    rest: Vec<VertexId>,
+}
+
+impl Default for Cursor {
+    fn default() -> Cursor {
+        Cursor { number: Some(0), rest: Vec::new() }
+    }
+}
+
+impl Cursor {
+    /// Returns true if everything was examined.
+    pub fn is_over(&self) -> bool {
+        self.number.is_none()
+    }
+}
+
+impl Scheduler {
+    /// Examines the next `count` vertices and returns those that match.
+    pub fn select(
+        &self,
+        selector: &MailFilter,
+        cursor: &mut Cursor,
+        count: usize,
+    ) -> Vec<Selected> {
+        let mut selected = Vec::new();
+        let mut left = count;
+        while left > 0
+            && let Some(number) = cursor.number
+        {
+            let Some(message) = self.next_message(selector, number) else {
+                *cursor = Cursor { number: None, rest: Vec::new() };
+                break;
+            };
+            let found = self.messages[message].name.number();
+            if cursor.rest.is_empty() || found != number {
+                cursor.rest = self.matching_vertices(selector, message);
+                selected.extend(self.unread_message(selector, message));
+            }
+            cursor.number = Some(found);
+            let behind = cursor.rest.len().saturating_sub(left);
+            let now = cursor.rest.split_off(behind);
+            left -= now.len().max(1);
+            let now = now.into_iter().rev();
+            selected.extend(now.filter_map(|vertex| self.selected(selector, message, vertex)));
+            if cursor.rest.is_empty() {
+                cursor.number = found.checked_add(1).filter(|_| selector.number.is_none());
+            }
+        }
+        selected
+    }
+
+    /// Returns true if a message is queued and not being removed.
+    pub fn has_message(&self, id: SpoolId) -> bool {
+        self.message_of(id).is_some_and(|message| !self.messages[message].is_removing)
+    }
+
+    /// The first message with this number or a higher one that may match.
+    fn next_message(&self, selector: &MailFilter, number: u64) -> Option<MessageId> {
+        if let Some(wanted) = selector.number {
+            return self.messages.find(wanted).filter(|_| number <= wanted);
+        }
+        if selector.held {
+            let mut held = self.standing.messages.range(number..);
+            return held.find_map(|(held, _)| self.messages.find(*held));
+        }
+        self.messages.at_or_after(number)
+    }
+
+    /// Returns true if a message matches all conditions but the destination.
+    fn matches_message(&self, selector: &MailFilter, message: MessageId) -> bool {
+        let message = &self.messages[message];
+        let is_young = selector.older_than.is_some_and(|time| message.modified >= time);
+        !message.is_removing && !is_young && (message.held || !selector.held)
+    }
+
+    /// Vertices of a message to be examined, in reverse.
+    fn matching_vertices(&self, selector: &MailFilter, message: MessageId) -> Vec<VertexId> {
+        if !self.matches_message(selector, message) {
+            return Vec::new();
+        }
+        let mut vertices = self.messages[message].vertices.to_vec(&self.vertices);
+        vertices.reverse();
+        vertices
+    }
+
+    /// A matching message of which no recipient is in memory.
+    fn unread_message(&self, selector: &MailFilter, message: MessageId) -> Option<Selected> {
+        let matches_message =
+            selector.means_whole_messages() && self.matches_message(selector, message);
+        let message = &self.messages[message];
+        if !matches_message || !message.is_partial || !message.vertices.is_empty() {
+            return None;
+        }
+        Some(Selected {
+            id: message.spool_id(),
+            name: message.name.clone(),
+            vertex: None,
+            target: Target { number: message.name.number(), destination: None, is_whole: false },
+            recipients: 0,
+            is_busy: false,
+            is_waiting: false,
+            is_held: message.held,
+            is_held_back: message.held,
+        })
+    }
+
+    fn selected(
+        &self,
+        selector: &MailFilter,
+        message: MessageId,
+        id: VertexId,
+    ) -> Option<Selected> {
+        // It may have been removed since it was found.
+        let vertex = self.vertices.get(id).filter(|vertex| vertex.message == message)?;
+        let (message, thread) = (&self.messages[message], &self.threads[vertex.thread]);
+        let matches_message = |wanted: &DestinationPattern| wanted.matches(&thread.destination);
+        if vertex.place == VertexState::Finished
+            || !selector.destinations.as_ref().is_none_or(matches_message)
+        {
+            return None;
+        }
+        let (number, destination) = (message.name.number(), Some(thread.destination.clone()));
+        Some(Selected {
+            id: message.spool_id(),
+            name: message.name.clone(),
+            vertex: Some(id),
+            target: Target { number, destination, is_whole: false },
+            recipients: vertex.pending,
+            is_busy: vertex.place == VertexState::Fed,
+            is_waiting: vertex.place == VertexState::Waiting,
+            is_held: message.held,
+            is_held_back: vertex.place == VertexState::Held || thread.held,
+        })
+    }
+}

@@ -1,0 +1,309 @@
+//! The end of agents: exits, deaths and timeouts.
+//!
+//! An agent that dies or is silent for too long costs its present job a deferral. The jobs that it
+//! had not begun go to another agent. A whole thread waits if several agents in a row die over it,
+//! or one before it asks for work.
+//!
+//! An agent that exits with status 0 has not died if it was told to end, or has finished a
+//! recipient before. What it has not reported is due at once.
+
+use crate::Scheduler;
+use crate::action::{Action, StopMode};
+use crate::dispatch::agent::{Agent, AgentId, Owed, State};
+use crate::event::AgentEnd;
+use crate::queue::attempt_records::present_attempt;
+use crate::queue::deferral::DeferralNote;
+use crate::queue::thread::ThreadId;
+use crate::queue::unreachable::{UnreachableReason, UnreachableReport};
+use crate::queue::vertex::{AfterJob, Diagnosis, VertexId, VertexState};
+use crate::timers::Timer;
+use log::Level;
+use std::rc::Rc;
+use std::time::Duration;
+use zsched_format::time::Timestamp;
+
+/// Maximum time that an agent may take to end.
+///
+/// It may have to close a connection to a slow host.
+const MAX_STOP_TIME: Duration = Duration::from_secs(300);
+/// Number of deaths in a row after which a whole thread waits.
+const MAX_DEATHS_IN_A_ROW: u8 = 3;
+
+impl Scheduler {
+    /// Returns when an agent must be checked, if it does nothing before.
+    fn agent_deadline(&self, agent: &Agent) -> Option<Timestamp> {
+        let clause = &self.rings[agent.ring].clause;
+        match agent.state {
+            State::Larva | State::Stuffing | State::Parking => {
+                Some(agent.progress_at + clause.agent_timeout)
+            }
+            State::Idle(since) => {
+                let end_of_life = clause.agent_life.map(|life| agent.born + life);
+                let enough = since + clause.idle_max;
+                Some(end_of_life.map_or(enough, |end| end.min(enough)))
+            }
+            State::Stopping(since) if agent.jobs().next().is_none() => Some(since + MAX_STOP_TIME),
+            // It may take long over its jobs while it makes progress.
+            State::Stopping(since) => {
+                Some(since.max(agent.progress_at) + clause.agent_timeout.max(MAX_STOP_TIME))
+            }
+            State::Killed | State::ExitedMidJob => None,
+        }
+    }
+
+    /// Sets the timer of an agent to its deadline.
+    ///
+    /// A timer that is too early stays, and is set again when it fires. So a job does not cost a
+    /// change of the timer.
+    pub(crate) fn arm_agent(&mut self, agent: AgentId) {
+        let deadline = self.agent_deadline(&self.agents[&agent]);
+        let agent_ref = self.agents.get_mut(&agent).expect("whoever is armed is known");
+        let Some(deadline) = deadline else {
+            return;
+        };
+        match agent_ref.timer {
+            Some(timer) if timer <= deadline => return,
+            Some(timer) => self.timers.cancel(timer, Timer::Agent(agent)),
+            None => {}
+        }
+        agent_ref.timer = Some(deadline);
+        self.timers.add(deadline, Timer::Agent(agent));
+    }
+
+    pub(crate) fn agent_timer(&mut self, now: Timestamp, agent: AgentId) {
+        let Some(agent_ref) = self.agents.get_mut(&agent) else {
+            return;
+        };
+        agent_ref.timer = None;
+        let state = agent_ref.state;
+        if self.agent_deadline(&self.agents[&agent]).is_none_or(|deadline| deadline > now) {
+            return self.arm_agent(agent);
+        }
+        match state {
+            State::Idle(_) => self.retire_agent(now, agent),
+            State::Killed | State::ExitedMidJob => {}
+            _ => self.kill_agent(now, agent),
+        }
+    }
+
+    /// Records that an agent's process has ended in mid-job.
+    ///
+    /// Its child processes may still finish the job.
+    pub(crate) fn agent_exited_mid_job(&mut self, agent: AgentId) {
+        if let Some(agent) = self.agents.get_mut(&agent).filter(|agent| agent.is_alive()) {
+            agent.state = State::ExitedMidJob;
+        }
+    }
+
+    fn kill_agent(&mut self, now: Timestamp, agent: AgentId) {
+        let silent = now.seconds_since(self.agents[&agent].progress_at);
+        let pid = self.agents[&agent].pid.unwrap_or_default();
+        let text = format!("agent {pid} has been silent for {silent} s, and is killed");
+        self.log(Level::Warn, text);
+        self.stop_agent(now, agent, StopMode::Kill);
+    }
+
+    pub(crate) fn agent_ended(&mut self, now: Timestamp, agent: AgentId, end: &AgentEnd) {
+        let Some(agent_ref) = self.agents.remove(&agent) else {
+            return;
+        };
+        if let Some(timer) = agent_ref.timer {
+            self.timers.cancel(timer, Timer::Agent(agent));
+        }
+        self.log_end(&agent_ref, end);
+        self.clear_locks(&agent_ref);
+        if let Some(thread) = agent_ref.thread {
+            self.threads[thread].agents.retain(|other| *other != agent);
+            self.leave_window_with_agent(now, thread, agent_ref.may_start);
+        }
+        self.reclaim_jobs(now, &agent_ref, end);
+        // The thread may be gone with the agent's last job, if an operator has removed that.
+        if let Some(thread) = agent_ref.thread.filter(|id| self.threads.get(*id).is_some()) {
+            self.delivery_ended(now, thread, agent_ref.signal, None);
+            let keep_dying = self.threads[thread].consecutive_deaths >= MAX_DEATHS_IN_A_ROW;
+            if ended_unasked(&agent_ref) && (has_never_asked(&agent_ref) || keep_dying) {
+                self.defer_due(now, thread, &agent_ref, end);
+            }
+            self.update_readiness(thread);
+            self.drop_thread_if_unused(thread);
+        }
+        self.subtract_agent(now, agent, &agent_ref);
+        if has_never_asked(&agent_ref) {
+            self.agent_start_failed(now, &agent_ref, end, ended_unasked(&agent_ref));
+        }
+        self.retry_waitlists(now);
+        self.serve_later(agent_ref.ring);
+        self.drop_ring_if_unused(agent_ref.ring);
+    }
+
+    fn subtract_agent(&mut self, now: Timestamp, id: AgentId, agent: &Agent) {
+        let ring = &mut self.rings[agent.ring];
+        if let State::Idle(_) = agent.state {
+            ring.idle.retain(|other| *other != id);
+            self.idle_agents -= 1;
+        }
+        self.agent_counts.remove(id, ring);
+        if ring.agents == 0 {
+            self.restart_ring_wait(now, agent.ring);
+        }
+    }
+
+    fn log_end(&mut self, agent: &Agent, end: &AgentEnd) {
+        let was_stopped = matches!(agent.state, State::Stopping(_));
+        let expected = !agent.is_alive() || *end == AgentEnd::Exited(0);
+        let level = match agent.jobs().count() {
+            0 if expected => Level::Debug,
+            // The unfinished jobs of an agent that was told to end go to another one.
+            1.. if was_stopped && *end == AgentEnd::Exited(0) => Level::Debug,
+            1.. if has_stopped(agent, end) => Level::Info,
+            _ => Level::Warn,
+        };
+        let channel = String::from_utf8_lossy(&self.rings[agent.ring].channel).into_owned();
+        let thread = agent.thread.map(|thread| self.threads[thread].destination.to_string());
+        let destination = thread.unwrap_or(channel);
+        let Some(pid) = agent.pid else {
+            return self.log(level, format!("an agent of {destination} {end}"));
+        };
+        if agent.log_limiter.suppressed() > 0 {
+            self.log_suppressed(pid, agent.log_limiter.suppressed());
+        }
+        self.log(level, format!("agent {pid} of {destination} {end}{}", last_line(agent)));
+    }
+
+    /// Clears the locks of a dead agent: they would exclude its successor.
+    fn clear_locks(&mut self, agent: &Agent) {
+        let Some(pid) = agent.pid else {
+            return;
+        };
+        for vertex in agent.jobs() {
+            let message = self.vertices[vertex].message;
+            if self.vertices[vertex].place == VertexState::Finished
+                && !self.messages[message].is_partial
+            {
+                continue;
+            }
+            let name = self.messages[self.vertices[vertex].message].name.clone();
+            self.act(Action::ClearLocks { name, pid });
+        }
+    }
+
+    /// Takes back the jobs of an agent that has ended.
+    ///
+    /// Jobs that it had not begun are due as before. So is its present job if the agent has
+    /// stopped. If the agent has died, its present job waits, with a diagnosis.
+    fn reclaim_jobs(&mut self, now: Timestamp, agent: &Agent, end: &AgentEnd) {
+        let present = match agent.owed.front() {
+            Some(Owed::Job(vertex)) => Some(*vertex),
+            _ => None,
+        };
+        // From the last to the first, so that they keep their order at the head of the queue.
+        let jobs: Vec<VertexId> = agent.jobs().collect();
+        for vertex in jobs.into_iter().rev() {
+            if !self.release_job(vertex) {
+                continue;
+            }
+            let is_present = Some(vertex) == present;
+            if is_present && !has_stopped(agent, end) {
+                self.defer_interrupted_job(now, vertex, agent, end);
+            } else if is_present && agent.deferrals >= self.vertices[vertex].pending {
+                self.defer(now, vertex, Scheduler::wait_after_try);
+            } else if self.must_wait_after_job(vertex) {
+                self.defer(now, vertex, Scheduler::wait_for_destination);
+            } else {
+                self.set_due_first(vertex);
+                self.watch_expiry(now, vertex);
+            }
+        }
+    }
+
+    /// Returns true if a job not begun must wait.
+    ///
+    /// It must if its host may not be tried, or an operator has held or removed it.
+    fn must_wait_after_job(&self, vertex: VertexId) -> bool {
+        let vertex = &self.vertices[vertex];
+        let known = self.threads[vertex.thread].retry.unreachable.as_ref();
+        let is_blocked = known.is_some_and(|known| known.block.is_firm());
+        let has_fate = !matches!(vertex.fate, AfterJob::Usual | AfterJob::OneMoreTry);
+        is_blocked || has_fate || self.messages[vertex.message].held
+    }
+
+    /// Defers a job because its agent has died.
+    fn defer_interrupted_job(
+        &mut self,
+        now: Timestamp,
+        vertex: VertexId,
+        agent: &Agent,
+        end: &AgentEnd,
+    ) {
+        let text = describe_end(agent, end, " while it had this job");
+        self.status_of_missing_report(now, present_attempt(agent), vertex, &text);
+        if ended_unasked(agent) {
+            let thread = self.vertices[vertex].thread;
+            self.threads[thread].consecutive_deaths =
+                self.threads[thread].consecutive_deaths.saturating_add(1);
+            // A report of the agent is worth more than this diagnosis.
+            if !self.vertices[vertex].reported {
+                self.count_attempt(vertex);
+                self.vertices[vertex].diagnosis = Some(Diagnosis::of_scheduler(&text));
+            }
+        }
+        self.defer(now, vertex, Scheduler::wait_after_try);
+    }
+
+    /// Defers everything due in a thread, because its agents die.
+    fn defer_due(&mut self, now: Timestamp, thread: ThreadId, agent: &Agent, end: &AgentEnd) {
+        let diagnosis = Diagnosis::of_scheduler(&describe_end(agent, end, ""));
+        self.threads[thread].consecutive_deaths = 0;
+        let cause = UnreachableReport {
+            pid: agent.pid,
+            id: None,
+            at: now,
+            diagnosis: Some(diagnosis.clone()),
+        };
+        let (block, lesson) =
+            ((now, UnreachableReason::AgentsDie), DeferralNote::AgentsDie(diagnosis));
+        self.block_thread(now, thread, block, Some(Rc::new(cause)), lesson);
+    }
+}
+
+/// Returns true if an agent has ended without being told to.
+fn ended_unasked(agent: &Agent) -> bool {
+    !matches!(agent.state, State::Stopping(_))
+}
+
+/// Returns true if an agent has stopped in an orderly way.
+///
+/// What it leaves then needs no diagnosis. It must exit with status 0, and must have been told to
+/// end or have finished a recipient before. Without the last condition a broken program that takes
+/// jobs and exits could be started again and again.
+fn has_stopped(agent: &Agent, end: &AgentEnd) -> bool {
+    let may_stop = match agent.state {
+        State::Stopping(_) => true,
+        State::Killed => false,
+        _ => agent.has_finished,
+    };
+    may_stop && *end == AgentEnd::Exited(0)
+}
+
+/// Returns true if an agent has never asked for work.
+fn has_never_asked(agent: &Agent) -> bool {
+    agent.owed.front() == Some(&Owed::Start)
+}
+
+fn describe_end(agent: &Agent, end: &AgentEnd, circumstance: &str) -> String {
+    let killed = if agent.state == State::Killed { " was silent for too long, and" } else { "" };
+    let circumstance = match end {
+        AgentEnd::NotStarted(_) => "",
+        _ if has_never_asked(agent) => " before it asked for work",
+        _ => circumstance,
+    };
+    format!("the transport agent{killed} {end}{circumstance}{}", last_line(agent))
+}
+
+/// The agent's last line outside the protocol, in parentheses.
+pub(crate) fn last_line(agent: &Agent) -> String {
+    match &agent.last_line[..] {
+        [] => String::new(),
+        words => format!(" (it said: {})", String::from_utf8_lossy(words)),
+    }
+}

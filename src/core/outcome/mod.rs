@@ -1,0 +1,6 @@
+//! What the reports of agents mean, and the end of an agent.
+
+pub mod report;
+
+pub mod agent_exit;
+mod resync;

@@ -1,0 +1,294 @@
+//! The meaning of an agent's report about a recipient (ZMailer `update.c`).
+//!
+//! The status words are those of `man/transport-agent.7`.
+
+use crate::Scheduler;
+use crate::dispatch::agent::AgentId;
+use crate::dispatch::window::DeliverySignal;
+use crate::queue::deferral::DeferralNote;
+use crate::queue::message::MessageId;
+use crate::queue::retry::MIN_HOST_DOWN_WAIT;
+use crate::queue::thread::ThreadId;
+use crate::queue::unreachable::{UnreachableReason, UnreachableReport};
+use crate::queue::vertex::{AfterJob, Diagnosis, VertexId, VertexState};
+use log::Level;
+use std::rc::Rc;
+use std::time::Duration;
+use zsched_format::agent_protocol::{RecipientReport, ReportStatus};
+use zsched_format::time::Timestamp;
+use zsched_spool::note::OutcomeKind;
+
+/// Largest `retryat` number that is relative to now.
+///
+/// A larger one is a time since the epoch. Both are in seconds.
+const MAX_RELATIVE_RETRY: i64 = 100_000;
+
+/// Maximum time for which a report can block a destination.
+///
+/// It also limits mistakes of agents.
+pub(crate) const MAX_BLOCK: Duration = Duration::from_secs(86_400);
+
+/// The final state of a recipient.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) struct FinalState {
+    /// Word for the statistics log.
+    pub state: &'static str,
+    /// It counts as a failure.
+    pub failed: bool,
+}
+
+impl Scheduler {
+    pub(crate) fn report(&mut self, now: Timestamp, agent: AgentId, report: &RecipientReport<'_>) {
+        if self.has_forgotten_job(agent, report.number) {
+            let text = format!("report about {}, which is gone from the spool", report.number);
+            return self.log_about_agent(now, agent, Level::Info, text);
+        }
+        let Some(message) = self.messages.find(report.number) else {
+            let text = format!("report about {}, which is not loaded", report.number);
+            return self.log_about_agent(now, agent, Level::Info, text);
+        };
+        let Some(vertex) = self.find_recipient(agent, message, report.offset) else {
+            if self.report_on_unloaded(now, agent, message, report) {
+                return;
+            }
+            let id = self.messages[message].spool_id();
+            let text = format!("{id}: report about offset {}: no such recipient", report.offset);
+            return self.log_about_agent(now, agent, Level::Info, text);
+        };
+        self.apply_clock_step(self.vertices[vertex].thread);
+        let agent_ref = self.agents.get_mut(&agent).expect("agent_said has found it");
+        agent_ref.progress_at = now;
+        agent_ref.signal = agent_ref.signal.and(match report.status {
+            ReportStatus::DeferAll => DeliverySignal::Failure,
+            ReportStatus::Unknown => DeliverySignal::Nothing,
+            _ => DeliverySignal::Answer,
+        });
+        match report.status {
+            ReportStatus::Ok
+            | ReportStatus::Ok2
+            | ReportStatus::Ok3
+            | ReportStatus::Error
+            | ReportStatus::Error2 => {
+                agent_ref.has_finished = true;
+            }
+            _ if agent_ref.jobs().next() == Some(vertex) => agent_ref.deferrals += 1,
+            _ => {}
+        }
+        self.learn_relay_of_report(now, self.vertices[vertex].thread, report.notary);
+        let thread = &mut self.threads[self.vertices[vertex].thread];
+        thread.consecutive_deaths = 0;
+        thread.attempts = thread.attempts.saturating_add(1);
+        self.count_attempt(vertex);
+        if self.vertices[vertex].place != VertexState::Fed {
+            self.watch_expiry(now, vertex);
+        }
+        self.log_outcome(vertex, report);
+        self.status_of_report(now, agent, vertex, report);
+        match report.status {
+            ReportStatus::Ok | ReportStatus::Ok2 | ReportStatus::Ok3 => {
+                self.delivered(now, vertex, report)
+            }
+            ReportStatus::Error | ReportStatus::Error2 => self.failed(now, vertex, report),
+            ReportStatus::Deferred | ReportStatus::DeferBack => {
+                self.deferred(now, agent, vertex, report)
+            }
+            ReportStatus::RetryAt => self.block_until(now, agent, vertex, report),
+            ReportStatus::DeferAll => self.defer_all(now, agent, vertex, report),
+            ReportStatus::Unknown => self.unknown_status(now, agent, vertex, report),
+        }
+    }
+
+    /// Returns true if an agent's report is about a forgotten message.
+    ///
+    /// Its reports about the number are then not about a message that was given the number since.
+    fn has_forgotten_job(&self, agent: AgentId, number: u64) -> bool {
+        self.agents[&agent].jobs().any(|vertex| {
+            let message = &self.messages[self.vertices[vertex].message];
+            message.is_forgotten && message.name.number() == number
+        })
+    }
+
+    /// The vertex of the pending recipient at `offset`.
+    ///
+    /// Usually it is the agent's present job, but agents may report about other recipients, too.
+    fn find_recipient(&self, agent: AgentId, message: MessageId, offset: u32) -> Option<VertexId> {
+        let is_it = |vertex: &VertexId| {
+            let vertex = &self.vertices[*vertex];
+            vertex.place != VertexState::Finished
+                && vertex.message == message
+                && vertex.recipients.is_pending(offset)
+        };
+        if let Some(job) = self.job_covering_unloaded(agent, message) {
+            // A recipient that is not loaded is in no other vertex, so thousands need not be
+            // searched.
+            return Some(job).filter(is_it);
+        }
+        let present_job = self.agents[&agent].jobs().next().filter(is_it);
+        present_job.or_else(|| self.messages[message].vertices.iter(&self.vertices).find(is_it))
+    }
+
+    fn log_outcome(&mut self, vertex: VertexId, report: &RecipientReport<'_>) {
+        if !self.settings.log_outcomes {
+            return;
+        }
+        let vertex = &self.vertices[vertex];
+        let id = self.messages[vertex.message].spool_id();
+        let destination = &self.threads[vertex.thread].destination;
+        let text = String::from_utf8_lossy(report.message);
+        let (offset, status) = (report.offset, report.status.word());
+        let line = format!("{id}: offset={offset} thread={destination} status={status} {text}");
+        self.log(Level::Debug, line);
+    }
+
+    fn delivered(&mut self, now: Timestamp, vertex: VertexId, report: &RecipientReport<'_>) {
+        let message = self.vertices[vertex].message;
+        match report.status {
+            // The agent has written the `d` line.
+            ReportStatus::Ok2 => self.messages[message].owes_report = true,
+            ReportStatus::Ok => self.note_report(now, message, report, OutcomeKind::Success),
+            _ => {}
+        }
+        self.host_answered(now, self.vertices[vertex].thread);
+        let outcome = FinalState { state: report.status.word(), failed: false };
+        self.finish_recipient(vertex, report.offset, outcome);
+    }
+
+    fn failed(&mut self, now: Timestamp, vertex: VertexId, report: &RecipientReport<'_>) {
+        let message = self.vertices[vertex].message;
+        match report.status {
+            ReportStatus::Error => self.note_report(now, message, report, OutcomeKind::Failure),
+            _ => self.messages[message].owes_report = true,
+        }
+        self.host_answered(now, self.vertices[vertex].thread);
+        let outcome = FinalState { state: report.status.word(), failed: true };
+        self.finish_recipient(vertex, report.offset, outcome);
+    }
+
+    /// Processes a deferral.
+    ///
+    /// The vertex waits as soon as the agent has ended the job.
+    fn deferred(
+        &mut self,
+        now: Timestamp,
+        agent: AgentId,
+        vertex: VertexId,
+        report: &RecipientReport<'_>,
+    ) {
+        let diagnosis = diagnosis_of(report);
+        self.recipient_deferred(now, agent, vertex, &diagnosis);
+        self.record(vertex, diagnosis);
+    }
+
+    pub(crate) fn note_report(
+        &mut self,
+        now: Timestamp,
+        message: MessageId,
+        report: &RecipientReport<'_>,
+        occasion: OutcomeKind,
+    ) {
+        let (notary, text) = (report.notary.into(), report.message.into());
+        self.note(now, message, vec![report.offset], occasion, notary, text);
+    }
+
+    pub(crate) fn count_attempt(&mut self, vertex: VertexId) {
+        let vertex = &mut self.vertices[vertex];
+        vertex.attempts = vertex.attempts.saturating_add(1);
+        vertex.tried = true;
+        if vertex.fate == AfterJob::OneMoreTry {
+            vertex.fate = AfterJob::Usual;
+        }
+    }
+
+    /// Stores the diagnosis of a recipient that is not finished.
+    pub(crate) fn record(&mut self, vertex: VertexId, diagnosis: Rc<Diagnosis>) {
+        let vertex = &mut self.vertices[vertex];
+        vertex.diagnosis = Some(diagnosis);
+        vertex.reported = true;
+    }
+
+    /// Blocks the destination until the time that the agent has named.
+    pub(crate) fn block_until(
+        &mut self,
+        now: Timestamp,
+        agent: AgentId,
+        vertex: VertexId,
+        report: &RecipientReport<'_>,
+    ) {
+        let thread = self.vertices[vertex].thread;
+        let diagnosis = diagnosis_of(report);
+        let cause = self.cause(now, Some(agent), vertex, Some(&diagnosis));
+        self.record(vertex, diagnosis);
+        let until = match report.retry_seconds() {
+            Some(seconds) if seconds > MAX_RELATIVE_RETRY => Timestamp::from_seconds(seconds),
+            Some(seconds) => now + Duration::from_secs(seconds.unsigned_abs()),
+            None => now,
+        };
+        let until = until.min(now + MAX_BLOCK);
+        self.block_thread(
+            now,
+            thread,
+            (until, UnreachableReason::RetryAt),
+            Some(cause),
+            DeferralNote::None,
+        );
+    }
+
+    /// Defers the whole thread with this diagnosis: the host cannot be reached.
+    pub(crate) fn defer_all(
+        &mut self,
+        now: Timestamp,
+        agent: AgentId,
+        vertex: VertexId,
+        report: &RecipientReport<'_>,
+    ) {
+        let thread = self.vertices[vertex].thread;
+        let diagnosis = diagnosis_of(report);
+        self.record(vertex, diagnosis.clone());
+        if self.flow(thread).tolerates_deferall() {
+            // The window decides if that applies to the other recipients.
+            return;
+        }
+        let cause = self.cause(now, Some(agent), vertex, Some(&diagnosis));
+        self.defer_thread(
+            now,
+            thread,
+            (now + MIN_HOST_DOWN_WAIT, UnreachableReason::HostDown),
+            Some(cause),
+        );
+    }
+
+    /// Makes a whole thread wait until at least the given time.
+    ///
+    /// What is due in it counts as tried, with the diagnosis of the one recipient.
+    pub(crate) fn defer_thread(
+        &mut self,
+        now: Timestamp,
+        thread: ThreadId,
+        (until, block): (Timestamp, UnreachableReason),
+        cause: Option<Rc<UnreachableReport>>,
+    ) {
+        let diagnosis = cause.as_ref().and_then(|cause| cause.diagnosis.clone());
+        self.block_thread(now, thread, (until, block), cause, DeferralNote::Tried(diagnosis));
+    }
+
+    /// Counts an attempt with an unknown result; an earlier diagnosis stays.
+    fn unknown_status(
+        &mut self,
+        now: Timestamp,
+        agent: AgentId,
+        vertex: VertexId,
+        report: &RecipientReport<'_>,
+    ) {
+        let vertex = &mut self.vertices[vertex];
+        vertex.reported = true;
+        let text = "the agent reported a status that nobody knows";
+        vertex.diagnosis.get_or_insert_with(|| Diagnosis::of_scheduler(text));
+        let id = self.messages[vertex.message].spool_id();
+        let text = format!("{id}: report about offset {}: unknown status word", report.offset);
+        self.log_about_agent(now, agent, Level::Warn, text);
+    }
+}
+
+fn diagnosis_of(report: &RecipientReport<'_>) -> Rc<Diagnosis> {
+    Diagnosis::new(report.notary, report.text())
+}

@@ -1,0 +1,130 @@
+//! Resync: comparison of the state in memory with a control file.
+//!
+//! Agents and tools mark recipients on disk. Recipients that are finished there become finished
+//! here. New recipients are ignored, since routers do not add any.
+
+use crate::Scheduler;
+use crate::action::{Action, Verdict};
+use crate::dispatch::agent::AgentId;
+use crate::event::RereadResult;
+use crate::queue::message::MessageId;
+use crate::queue::vertex::{VertexId, VertexState};
+use log::Level;
+use std::collections::HashSet;
+use std::io;
+use zsched_format::time::Timestamp;
+use zsched_spool::Arrival;
+
+impl Scheduler {
+    /// Requests another read of a message's control file.
+    ///
+    /// An agent has found something else in it.
+    pub(crate) fn request_reread(&mut self, message: MessageId) {
+        if self.restart_reading(message) {
+            return;
+        }
+        let message = &mut self.messages[message];
+        if !message.is_rereading && !message.is_removing {
+            message.is_rereading = true;
+            let name = message.name.clone();
+            self.act(Action::ReadAgain(name));
+        }
+    }
+
+    /// Processes `#resync` of an agent.
+    ///
+    /// If it is about the present job, the file is read when the job is over. Until then the
+    /// agent's reports count.
+    pub(crate) fn agent_resync(&mut self, agent: AgentId, path: &[u8]) {
+        let base = path.rsplit(|byte| *byte == b'/').next().unwrap_or_default();
+        let digits = base.iter().take_while(|byte| byte.is_ascii_digit()).count();
+        let number = std::str::from_utf8(&base[..digits]).ok().and_then(|text| text.parse().ok());
+        let Some(message) = number.and_then(|number| self.messages.find(number)) else {
+            return;
+        };
+        let present: Option<VertexId> = self.agents[&agent].jobs().next();
+        let is_present = present.is_some_and(|vertex| {
+            self.vertices[vertex].place != VertexState::Finished
+                && self.vertices[vertex].message == message
+        });
+        if is_present {
+            self.agents.get_mut(&agent).expect("agent_said has found it").resync = true;
+        } else {
+            self.request_reread(message);
+        }
+    }
+
+    pub(crate) fn read_again(&mut self, now: Timestamp, number: u64, outcome: RereadResult) {
+        let Some(message) = self.messages.find(number) else {
+            return;
+        };
+        self.messages[message].is_rereading = false;
+        match self.check_reread(message, outcome) {
+            None => {}
+            Some(Ok(arrival)) => self.reconcile_with_disk(now, message, &arrival),
+            Some(Err(error)) => {
+                let id = self.messages[message].spool_id();
+                let text = format!("{id}: cannot read the control file again: {error}");
+                self.log(Level::Error, text);
+                self.remove_if_complete(message);
+            }
+        }
+    }
+
+    /// Returns the new content of a message's control file.
+    ///
+    /// The error is why it cannot be read for now.
+    ///
+    /// If the message no longer exists, forgets it and returns `None`.
+    pub(crate) fn check_reread(
+        &mut self,
+        message: MessageId,
+        outcome: RereadResult,
+    ) -> Option<Result<Arrival, io::ErrorKind>> {
+        let (level, text) = match outcome {
+            // The files were deleted, and a router has used the number again.
+            RereadResult::Read(arrival) if arrival.modified != self.messages[message].modified => {
+                let text = "another message has its number now; forgotten, the other will be found";
+                (Level::Warn, text.to_string())
+            }
+            RereadResult::Read(arrival) => return Some(Ok(arrival)),
+            RereadResult::Gone => (Level::Warn, "the control file is gone; forgotten".to_string()),
+            RereadResult::Malformed(error) => {
+                (Level::Error, format!("the control file was spoilt: {error}"))
+            }
+            RereadResult::Failed(error) => return Some(Err(error)),
+        };
+        let id = self.messages[message].spool_id();
+        self.log(level, format!("{id}: {text}"));
+        self.forget(message);
+        None
+    }
+
+    fn reconcile_with_disk(&mut self, now: Timestamp, message: MessageId, arrival: &Arrival) {
+        self.messages[message].owes_report |= arrival.report_due;
+        self.messages[message].has_undeliverable_lines |= arrival.first_undeliverable.is_some();
+        self.messages[message].failed = arrival.failed;
+        let offsets = arrival.groups.iter().flat_map(|group| &group.offsets);
+        let unfinished: HashSet<u32> = offsets.chain(&arrival.locked).copied().collect();
+        let mut finished = 0;
+        for vertex in self.messages[message].vertices.to_vec(&self.vertices) {
+            // The agent that has it will report.
+            if self.vertices[vertex].place == VertexState::Fed {
+                continue;
+            }
+            let mut gone = self.vertices[vertex].recipients.pending();
+            gone.retain(|offset| !unfinished.contains(offset));
+            let text = b"found finished in the control file";
+            self.status_of_end(now, vertex, &gone, Verdict::FinishedElsewhere, b"", text);
+            finished += gone.len();
+            for offset in gone {
+                self.drop_recipient(vertex, offset);
+            }
+        }
+        let (id, left) = (self.messages[message].spool_id(), self.messages[message].pending);
+        let text = format!("{id}: read again: {finished} recipients are finished, {left} are left");
+        let level = if finished > 0 { Level::Info } else { Level::Debug };
+        self.log(level, text);
+        self.remove_if_complete(message);
+    }
+}

@@ -1,0 +1,10 @@
+//! Read-only views of the state, and the reason why mail waits.
+
+pub mod rank;
+pub mod why;
+
+pub mod inspect;
+pub mod records;
+pub mod thread_survey;
+pub mod vertex_rows;
+pub mod view;

@@ -1,0 +1,46 @@
+//! Order of due vertices in a ring with jobs, for `mailq why`.
+
+use crate::Scheduler;
+use crate::dispatch::jobs;
+use crate::queue::message::MessageId;
+use crate::queue::vertex::{VertexId, VertexState};
+use zsched_config::SourceLocation;
+use zsched_spool::SpoolId;
+
+pub use jobs::{Current, MAX_COUNTED_JOBS};
+
+/// Position of a message among the others of a ring.
+#[derive(Clone, Debug, PartialEq)]
+pub struct JobRank {
+    /// The message.
+    pub id: SpoolId,
+    /// Its priority, 0 to 9, 0 first.
+    pub priority: u8,
+    /// `slot-cost` or `job-order`.
+    pub keyword: &'static str,
+    /// Where the keyword is set.
+    pub line: SourceLocation,
+    /// Position of its job, and the job that is served now.
+    pub job: jobs::Rank<SpoolId>,
+}
+
+impl Scheduler {
+    /// The position of a vertex's message in its ring.
+    ///
+    /// `None` if the vertex is not due, or the threads of the ring take turns.
+    pub(crate) fn rank_of(&self, vertex: VertexId) -> Option<Box<JobRank>> {
+        let vertex = &self.vertices[vertex];
+        let ring = &self.rings[self.threads[vertex.thread].ring];
+        let jobs = ring.jobs.as_deref().filter(|_| vertex.place == VertexState::Due)?;
+        let rank = jobs.rank(self.last_event_at, vertex.message)?;
+        let id = |message: MessageId| self.messages[message].spool_id();
+        let keyword = if ring.clause.slot_cost > 0 { "slot-cost" } else { "job-order" };
+        Some(Box::new(JobRank {
+            id: id(vertex.message),
+            priority: self.messages[vertex.message].priority,
+            keyword,
+            line: ring.clause.location_of(keyword),
+            job: rank.named(id),
+        }))
+    }
+}

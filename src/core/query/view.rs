@@ -1,0 +1,366 @@
+//! Views of the queue for MAILQ version 1 (read-only).
+
+use crate::Scheduler;
+use crate::action::Note;
+use crate::dispatch::agent::{Agent, State};
+use crate::dispatch::ring::{Refusal, Ring};
+use crate::query::thread_survey::MAX_MESSAGES_EXAMINED;
+use crate::query::why::Why;
+use crate::queue::destination::Destination;
+use crate::queue::message::MessageId;
+use crate::queue::thread::Thread;
+use crate::queue::vertex::{VertexId, VertexState};
+use crate::{Counters, Settings};
+use zsched_format::time::Timestamp;
+use zsched_spool::SpoolName;
+
+pub use crate::dispatch::ring::RingId;
+pub use crate::queue::thread::ThreadId;
+
+/// A vertex, as MAILQ shows it.
+pub struct VertexView<'s> {
+    /// Name of the message.
+    pub name: &'s SpoolName,
+    /// Offsets of its pending recipients.
+    pub offsets: Vec<u32>,
+    /// Where its recipients go.
+    pub destination: &'s Destination,
+    /// Its last diagnosis.
+    pub text: Option<&'s [u8]>,
+    /// What it is waiting for.
+    pub standing: WaitState,
+    /// Seconds until it expires; negative if that time is past.
+    pub expires_in: Option<i64>,
+    /// Reports about it so far, and agents that died over it.
+    pub tries: u32,
+}
+
+/// What a vertex is waiting for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WaitState {
+    /// The wake-up of its thread, in this many seconds.
+    Retry(i64),
+    /// An agent, which a limit prevents.
+    Limit(LimitKind),
+    /// Nothing: an agent of this process works on its thread.
+    Running {
+        /// The agent's process.
+        pid: u32,
+        /// It is the next to be given to an agent.
+        next: bool,
+    },
+    /// A request, or the next turn of the scheduler.
+    Inactive,
+}
+
+/// A kind of limit on agents.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LimitKind {
+    /// All agents together.
+    General,
+    /// Agents of the channel.
+    Channel,
+    /// Agents of the ring.
+    Ring,
+}
+
+/// A ring, as MAILQ shows it.
+pub struct RingView<'s> {
+    /// Channel pattern of its clause.
+    pub channel_pattern: &'s str,
+    /// Host pattern of its clause.
+    pub host_pattern: &'s str,
+    /// Its command contains `$host`.
+    pub with_host: bool,
+    /// Its threads.
+    pub threads: Vec<ThreadId>,
+    /// Vertices in its threads.
+    pub vertices: usize,
+    /// Its agents, idle ones included.
+    pub agents: usize,
+    /// Agents in its pool.
+    pub idle: usize,
+    /// `maxring` in effect.
+    pub max_ring: usize,
+    /// `overfeed`.
+    pub overfeed: u32,
+    /// `maxthr`.
+    pub max_thread: u32,
+}
+
+/// A thread, as MAILQ shows it.
+pub struct ThreadView<'s> {
+    /// Where its recipients go.
+    pub destination: &'s Destination,
+    /// The command of its clause contains `$host`.
+    pub with_host: bool,
+    /// Number of its vertices.
+    pub vertices: usize,
+    /// Number of their recipients.
+    pub recipients: u32,
+    /// Reports about its recipients so far.
+    pub attempts: u32,
+    /// Agents at work on it, the newest first.
+    pub agents: Vec<AgentView>,
+    /// Vertices to be given to an agent.
+    pub unfed: usize,
+    /// Seconds until the first waiting vertex is due.
+    ///
+    /// `None` if that is past, or an agent is at work.
+    pub wakeup_in: Option<i64>,
+    /// Why it has no agent although a vertex is due.
+    pub refusal: Option<RefusalView>,
+    /// Age of its oldest examined message in seconds; -1 if it has none.
+    pub oldest: i64,
+    /// Number of messages examined for that.
+    ///
+    /// Only the first ones of a large thread.
+    pub looked_at: usize,
+}
+
+/// Why a thread has no agent, in terms of MAILQ version 1.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RefusalView {
+    /// The text after `pend=`, if the original shows one.
+    pub pending: Option<&'static str>,
+    /// The limit, if that is the reason.
+    pub slot: Option<LimitKind>,
+}
+
+/// An agent at work, as MAILQ shows it.
+pub struct AgentView {
+    /// Its process id; 0 before it has one.
+    pub pid: u32,
+    /// Seconds since it last reported `#hungry`, or was started.
+    pub hungry: i64,
+    /// Seconds since it was last given a job.
+    pub fed: Option<i64>,
+    /// Number of jobs that it has not answered yet.
+    pub owed: usize,
+    /// The keyword of its state.
+    pub state: &'static str,
+}
+
+/// Present totals.
+pub struct Totals {
+    /// Agents, idle ones included.
+    pub agents: usize,
+    /// Idle agents.
+    pub idle: usize,
+    /// Messages in memory.
+    pub messages: usize,
+    /// Threads.
+    pub threads: usize,
+    /// Vertices.
+    pub vertices: usize,
+    /// Pending recipients.
+    pub recipients: u64,
+    /// Totals since the start of the process.
+    pub counters: Counters,
+}
+
+/// Text after `pend=` for held threads, which the original does not have.
+const HELD: &str = "Held";
+
+impl Scheduler {
+    /// The first message with this number or a higher one.
+    ///
+    /// Returns its number and its vertices.
+    pub fn message_at_or_after(
+        &self,
+        now: Timestamp,
+        number: u64,
+    ) -> Option<(u64, Vec<VertexView<'_>>)> {
+        let message = self.messages.at_or_after(number)?;
+        let vertices = self.messages[message].vertices.iter(&self.vertices);
+        let views = vertices.map(|vertex| self.vertex_view(now, message, vertex)).collect();
+        Some((self.messages[message].name.number(), views))
+    }
+
+    pub(crate) fn vertex_view(
+        &self,
+        now: Timestamp,
+        message: MessageId,
+        vertex: VertexId,
+    ) -> VertexView<'_> {
+        let vertex_ref = &self.vertices[vertex];
+        let message = &self.messages[message];
+        VertexView {
+            name: &message.name,
+            offsets: vertex_ref.recipients.pending(),
+            destination: &self.threads[vertex_ref.thread].destination,
+            text: vertex_ref.diagnosis.as_ref().map(|diagnosis| &diagnosis.message[..]),
+            standing: self.standing(now, vertex),
+            expires_in: self.expiry(vertex).map(|expiry| expiry.seconds_since(now)),
+            tries: vertex_ref.attempts,
+        }
+    }
+
+    fn standing(&self, now: Timestamp, vertex: VertexId) -> WaitState {
+        let vertex_ref = &self.vertices[vertex];
+        let thread = &self.threads[vertex_ref.thread];
+        if vertex_ref.place == VertexState::Waiting {
+            let wakeup = thread.waiting.wakeup(vertex_ref.wave);
+            let wakeup = wakeup.map(|wakeup| self.to_present_clock(thread, wakeup));
+            let retry = |wakeup: Timestamp| WaitState::Retry(wakeup.seconds_since(now).max(0));
+            return wakeup.map_or(WaitState::Inactive, retry);
+        }
+        if let Some(newest) = thread.agents.last() {
+            let pid = self.agents[newest].pid.unwrap_or_default();
+            return WaitState::Running { pid, next: thread.due.first() == Some(vertex) };
+        }
+        match self.refusal(thread).and_then(|refused| refused.slot) {
+            Some(slot) => WaitState::Limit(slot),
+            None => WaitState::Inactive,
+        }
+    }
+
+    /// Recorded reason for which a thread has no agent.
+    fn refusal(&self, thread: &Thread) -> Option<RefusalView> {
+        let has_work = thread.agents.is_empty() && !thread.due.is_empty();
+        if has_work && thread.held {
+            return Some(RefusalView { pending: Some(HELD), slot: None });
+        }
+        if has_work && self.is_being_deferred(thread) {
+            return Some(RefusalView { pending: None, slot: None });
+        }
+        let (channel, host) = (thread.destination.channel(), thread.destination.host());
+        if has_work && !self.is_selected(channel, host) {
+            return Some(Refusal::NotSelected.shown());
+        }
+        if has_work && self.is_backfilling(thread) {
+            return Some(Refusal::Reloading.shown());
+        }
+        if has_work && let Some(why) = self.why_window(thread) {
+            // The original has neither, and no text for them.
+            let pending = if matches!(why, Why::Pace { .. }) { "Rate" } else { "Window" };
+            return Some(RefusalView { pending: Some(pending), slot: None });
+        }
+        self.rings[thread.ring].refusal.filter(|_| has_work && thread.is_ready).map(Refusal::shown)
+    }
+
+    /// All rings, in the order of their ids.
+    pub fn ring_ids(&self) -> Vec<RingId> {
+        self.rings.iter().map(|(ring, _)| ring).collect()
+    }
+
+    /// A ring; `None` if it is gone.
+    pub fn ring_view(&self, ring: RingId) -> Option<RingView<'_>> {
+        let ring: &Ring = self.rings.get(ring)?;
+        let clause = &ring.clause;
+        let max_ring = clause.max_ring.map_or(self.settings.max_agents, |limit| limit as usize);
+        Some(RingView {
+            channel_pattern: &clause.channel_pattern,
+            host_pattern: &clause.host_pattern,
+            with_host: ring.host.is_some(),
+            threads: ring.threads.clone(),
+            vertices: ring.threads.iter().map(|thread| self.threads[*thread].len()).sum(),
+            agents: ring.agents,
+            idle: ring.idle.len(),
+            max_ring,
+            overfeed: clause.overfeed,
+            max_thread: clause.max_thread,
+        })
+    }
+
+    /// A thread; `None` if it is gone.
+    pub fn thread_view(&self, now: Timestamp, thread: ThreadId) -> Option<ThreadView<'_>> {
+        let thread: &Thread = self.threads.get(thread)?;
+        let oldest = self.oldest_of(thread);
+        let wakeup = thread.waiting.next().filter(|_| thread.agents.is_empty());
+        let wakeup = wakeup.map(|wakeup| self.to_present_clock(thread, wakeup));
+        Some(ThreadView {
+            destination: &thread.destination,
+            with_host: self.rings[thread.ring].host.is_some(),
+            vertices: thread.len(),
+            recipients: thread.recipients,
+            attempts: thread.attempts,
+            agents: thread.agents.iter().rev().map(|id| self.agents[id].view(now)).collect(),
+            unfed: thread.due.len(),
+            wakeup_in: wakeup.map(|wakeup| wakeup.seconds_since(now)).filter(|left| *left > 0),
+            refusal: self.refusal(thread),
+            oldest: oldest.map_or(-1, |oldest| now.seconds_since(oldest)),
+            looked_at: thread.len().min(MAX_MESSAGES_EXAMINED),
+        })
+    }
+
+    /// Present totals.
+    ///
+    /// The cost depends on agents and their jobs only, not on the queue.
+    pub fn totals(&self) -> Totals {
+        let is_idle = |agent: &&Agent| matches!(agent.state, State::Idle(_));
+        let jobs = self.agents.values().flat_map(Agent::jobs);
+        let spent = jobs.filter(|job| self.vertices[*job].place == VertexState::Finished).count();
+        Totals {
+            agents: self.agents.len(),
+            idle: self.agents.values().filter(is_idle).count(),
+            messages: self.messages.len(),
+            threads: self.threads.len(),
+            vertices: self.vertices.len() - spent,
+            recipients: self.recipients(),
+            counters: self.counters,
+        }
+    }
+
+    /// Pending recipients of messages in memory.
+    pub fn recipients(&self) -> u64 {
+        let all = self.counters.recipients_in - self.counters.recipients_out;
+        all - self.paged_recipients()
+    }
+
+    /// The settings of this scheduler.
+    pub fn settings(&self) -> &Settings {
+        &self.settings
+    }
+
+    /// Notes that are not on disk yet.
+    pub fn unwritten_notes(&self) -> impl Iterator<Item = &Note> {
+        self.notes.values()
+    }
+}
+
+impl Agent {
+    fn view(&self, now: Timestamp) -> AgentView {
+        AgentView {
+            pid: self.pid.unwrap_or_default(),
+            hungry: now.seconds_since(self.hungry_at),
+            fed: self.fed_at.map(|fed| now.seconds_since(fed)),
+            owed: self.owed.len(),
+            state: self.state.word(),
+        }
+    }
+}
+
+impl State {
+    /// The keyword of the state in reports.
+    pub fn word(self) -> &'static str {
+        match self {
+            State::Larva => "LARVA",
+            State::Stuffing => "STUFF",
+            State::Parking | State::Idle(_) => "IDLE",
+            State::Stopping(_) => "FINISH",
+            State::Killed | State::ExitedMidJob => "ERROR",
+        }
+    }
+}
+
+impl Refusal {
+    fn shown(self) -> RefusalView {
+        let (pending, slot) = match self {
+            Refusal::MaxAgents => (Some(">MaxTA"), Some(LimitKind::General)),
+            Refusal::MaxChannel => (Some(">MaxChannel"), Some(LimitKind::Channel)),
+            Refusal::MaxRing => (Some(">MaxRing"), Some(LimitKind::Ring)),
+            // The original does not have these. The texts are its texts for the nearest reason.
+            Refusal::Claimed => (Some(">MaxTA"), None),
+            Refusal::ForkRate => (Some("ForkRateLimit"), None),
+            // The original has texts for these, but an earlier test hides them.
+            Refusal::Frozen | Refusal::Loading | Refusal::Ending => (None, None),
+            Refusal::Reloading | Refusal::Kept => (None, None),
+            Refusal::Suspended => (Some("AgentsCannotStart"), None),
+            Refusal::Unproven => (Some("AgentsStarting"), None),
+            Refusal::NotSelected => (Some("procsel-mismatch"), None),
+            Refusal::NoCommand => (Some("ConfBUG:NoCmdDefined!"), None),
+        };
+        RefusalView { pending, slot }
+    }
+}

@@ -1,0 +1,456 @@
+//! Reasons for which mail waits, with the deciding settings.
+//!
+//! Each reason is what led to the decision: a vertex waits where [`VertexState`] says, a thread until the
+//! wake-up of its retry state, a ring for the reason of its refusal.
+
+use crate::Scheduler;
+use crate::dispatch::agent::{AgentId, State};
+use crate::dispatch::ring::{Refusal, Ring};
+use crate::dispatch::suspended_ring::StartFailure;
+use crate::list::List;
+use crate::operator::overrides::{Hold, LimitName, LimitOverride, Scope};
+use crate::query::rank::JobRank;
+use crate::queue::destination::Destination;
+use crate::queue::thread::{Thread, ThreadId};
+use crate::queue::unreachable::Unreachable;
+use crate::queue::vertex::{ThreadChain, Vertex, VertexId, VertexState};
+use std::rc::Rc;
+use zsched_config::SourceLocation;
+use zsched_format::time::Timestamp;
+
+/// Maximum number of vertices or rings counted before one.
+///
+/// To count all would take too long.
+pub(crate) const MAX_COUNTED: usize = 1000;
+
+/// What a vertex or a list of vertices waits for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Why {
+    /// An agent has it.
+    AtWork {
+        /// Process id of the agent.
+        pid: u32,
+        /// When it was given to the agent.
+        ///
+        /// For a whole thread, when the agent was last given a job.
+        since: Option<Timestamp>,
+        /// Jobs that the agent has.
+        jobs: usize,
+    },
+    /// A new agent of its thread has not asked for work yet.
+    AgentStarting {
+        /// Process id of the agent.
+        pid: u32,
+    },
+    /// Agents are at work on its thread, and other vertices come first.
+    InLine {
+        /// Number of agents at work on the thread.
+        agents: usize,
+        /// The limit: `maxthr`.
+        max: usize,
+        /// The source of the limit.
+        origin: Origin,
+        /// Number of vertices that come first, up to [`MAX_COUNTED`].
+        ///
+        /// `None` for a whole thread, and in rings that choose work by message.
+        before: Option<usize>,
+    },
+    /// Its next try.
+    Retry {
+        /// Time of the try.
+        at: Timestamp,
+        /// What is known about the destination, if that is what it waits for.
+        unreachable: Option<Box<Unreachable>>,
+        /// Where `retries` is set.
+        line: SourceLocation,
+    },
+    /// A request for the host: `queueonly`.
+    Request {
+        /// Where `queueonly` is set.
+        line: SourceLocation,
+    },
+    /// An agent, which may not be started.
+    Refused {
+        /// The reason.
+        refusal: Refusal,
+        /// The limit, if there is one.
+        limit: Option<Limit>,
+        /// The source of the limit, or else the clause.
+        origin: Origin,
+        /// Number of rings that come first on the waitlist.
+        ///
+        /// Only if its ring has no agent and gets the place of another ring's agent.
+        before: Option<usize>,
+    },
+    /// An agent of its ring, of which none can be started.
+    Suspended {
+        /// The reason, and the time of the next attempt.
+        failure: Box<StartFailure>,
+        /// Where the command is set.
+        line: SourceLocation,
+    },
+    /// An operator, who holds the destination or the message.
+    Held {
+        /// The hold, with operator and reason.
+        hold: Hold,
+    },
+    /// Its window, which has no room for another agent.
+    Window {
+        /// Number of agents at work in it.
+        used: usize,
+        /// Maximum number of agents now.
+        max: usize,
+        /// Its name, if it may be shared with other threads.
+        name: Option<Rc<[u8]>>,
+        /// The keyword that determined its size.
+        keyword: &'static str,
+        /// Where the keyword is set.
+        line: SourceLocation,
+    },
+    /// The time at which its next delivery may start.
+    Pace {
+        /// The time.
+        ///
+        /// `None` if it depends on the end of the present delivery.
+        at: Option<Timestamp>,
+        /// `rate` or `delivery-delay`.
+        keyword: &'static str,
+        /// Where the keyword is set.
+        line: SourceLocation,
+    },
+    /// The next turn of the scheduler.
+    Turn,
+}
+
+/// Source of a limit.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Origin {
+    /// A line of the configuration.
+    Line(SourceLocation),
+    /// An override of an operator.
+    Order(Box<LimitOverride>),
+}
+
+/// A limit on agents that is reached.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Limit {
+    /// Maximum number.
+    pub max: usize,
+    /// Present number.
+    pub used: usize,
+    /// It is not a setting: the process has no more descriptors.
+    pub is_of_process: bool,
+}
+
+/// The reason for which some vertices of a thread wait.
+#[derive(Debug)]
+pub struct Wait<'s> {
+    /// Where they go.
+    pub destination: &'s Destination,
+    /// Number of vertices.
+    pub vertices: usize,
+    /// What they wait for.
+    pub why: Why,
+    /// Tries so far; for a whole thread, those of the first vertex.
+    pub tries: u32,
+    /// Last diagnosis of the first of them.
+    pub text: Option<&'s [u8]>,
+    /// Position of its message among the others of its ring.
+    ///
+    /// Only for one vertex that is due, in rings that choose work by message.
+    pub rank: Option<Box<JobRank>>,
+}
+
+impl Why {
+    /// The keyword in the formats that programs read.
+    pub fn word(&self) -> &'static str {
+        match self {
+            Why::AtWork { .. } => "at-work",
+            Why::AgentStarting { .. } => "agent-starting",
+            Why::InLine { .. } => "in-line",
+            Why::Retry { .. } => "retry",
+            Why::Request { .. } => "request",
+            Why::Refused { .. } => "refused",
+            Why::Suspended { .. } => "suspended",
+            Why::Held { .. } => "held",
+            Why::Window { .. } => "window",
+            Why::Pace { .. } => "pace",
+            Why::Turn => "turn",
+        }
+    }
+
+    /// The configuration line that sets the reason, if there is one.
+    pub fn line(&self) -> Option<&SourceLocation> {
+        match self {
+            Why::InLine { origin, .. } | Why::Refused { origin, .. } => match origin {
+                Origin::Line(line) => Some(line),
+                Origin::Order(_) => None,
+            },
+            Why::Retry { line, .. }
+            | Why::Request { line }
+            | Why::Suspended { line, .. }
+            | Why::Window { line, .. }
+            | Why::Pace { line, .. } => Some(line),
+            Why::AtWork { .. } | Why::AgentStarting { .. } | Why::Held { .. } | Why::Turn => None,
+        }
+    }
+}
+
+impl Scheduler {
+    /// Reasons for the vertices of a thread, those with agents first.
+    ///
+    /// `None` if nothing is queued for it. Channel and host are in lower case.
+    pub fn why_thread(&self, channel: &[u8], host: &[u8]) -> Option<Vec<Wait<'_>>> {
+        let thread = self.threads.find_existing(channel, host)?;
+        Some(self.waits_of(thread).collect())
+    }
+
+    /// The reasons for a thread in memory, one by one.
+    pub(crate) fn waits_of(&self, thread: ThreadId) -> impl Iterator<Item = Wait<'_>> {
+        let thread = &self.threads[thread];
+        let with_agents = thread.agents.iter().filter_map(|agent| self.why_agent(*agent));
+        let of_list = move |list: &'_ List<ThreadChain>,
+                            why: fn(&Scheduler, &Thread, VertexId) -> Why| {
+            let first = list.first()?;
+            let why = why(self, thread, first);
+            Some(self.wait(thread, list.len(), Some(&self.vertices[first]), why))
+        };
+        let due = of_list(&thread.due, |core, thread, _| core.why_due(thread, None));
+        let waiting = self.waits_of_waves(thread);
+        let held_back =
+            of_list(&thread.held_back, |core, _, first| core.why_held_back(&core.vertices[first]));
+        with_agents.chain(due).chain(waiting).chain(held_back)
+    }
+
+    /// Reasons for the waiting vertices of a thread, the next ones first.
+    ///
+    /// Waves with the same reason are combined.
+    fn waits_of_waves<'s>(&'s self, thread: &'s Thread) -> Vec<Wait<'s>> {
+        let mut waits: Vec<Wait<'_>> = Vec::new();
+        for (wave, vertices, first) in thread.waiting.waves() {
+            let why = self.why_waiting(thread, wave);
+            match waits.last_mut().filter(|last| last.why == why) {
+                Some(last) => last.vertices += vertices,
+                None => waits.push(self.wait(thread, vertices, Some(&self.vertices[first]), why)),
+            }
+        }
+        waits
+    }
+
+    /// Reasons for each vertex of a message.
+    ///
+    /// `None` if it is not queued.
+    pub fn why_message(&self, number: u64) -> Option<Vec<Wait<'_>>> {
+        let message = &self.messages[self.messages.find(number)?];
+        let vertices = message.vertices.iter(&self.vertices);
+        Some(vertices.map(|vertex| self.why_vertex(vertex)).collect())
+    }
+
+    /// The reason for a vertex of a message.
+    ///
+    /// `None` if it is gone.
+    pub fn why_in_message(&self, number: u64, vertex: VertexId) -> Option<Wait<'_>> {
+        self.vertex_in_message(number, vertex).map(|_| self.why_vertex(vertex))
+    }
+
+    fn why_vertex(&self, vertex: VertexId) -> Wait<'_> {
+        let vertex_ref = &self.vertices[vertex];
+        let thread = &self.threads[vertex_ref.thread];
+        let why = match vertex_ref.place {
+            VertexState::Due => self.why_due(thread, Some(vertex)),
+            VertexState::Waiting => self.why_waiting(thread, vertex_ref.wave),
+            VertexState::Held => self.why_held_back(vertex_ref),
+            VertexState::Fed | VertexState::Finished => self.why_fed(vertex),
+        };
+        let rank = if matches!(why, Why::Held { .. }) { None } else { self.rank_of(vertex) };
+        Wait { rank, ..self.wait(thread, 1, Some(vertex_ref), why) }
+    }
+
+    fn wait<'s>(
+        &'s self,
+        thread: &'s Thread,
+        vertices: usize,
+        first: Option<&'s Vertex>,
+        why: Why,
+    ) -> Wait<'s> {
+        let diagnosis = first.and_then(|vertex| vertex.diagnosis.as_ref());
+        Wait {
+            destination: &thread.destination,
+            vertices,
+            why,
+            tries: first.map_or(0, |vertex| vertex.attempts),
+            text: diagnosis.map(|diagnosis| &diagnosis.message[..]),
+            rank: None,
+        }
+    }
+
+    /// The jobs of an agent in its thread.
+    ///
+    /// `None` if it has none yet.
+    fn why_agent(&self, agent: AgentId) -> Option<Wait<'_>> {
+        let agent_ref = &self.agents[&agent];
+        let jobs =
+            agent_ref.jobs().filter(|job| self.vertices[*job].place == VertexState::Fed).count();
+        let first = agent_ref.jobs().next().map(|job| &self.vertices[job])?;
+        let (pid, since) = (agent_ref.pid.unwrap_or_default(), agent_ref.fed_at);
+        let thread = &self.threads[agent_ref.thread?];
+        (jobs > 0).then(|| self.wait(thread, jobs, Some(first), Why::AtWork { pid, since, jobs }))
+    }
+
+    fn why_fed(&self, vertex: VertexId) -> Why {
+        let mut agents = self.threads[self.vertices[vertex].thread].agents.iter();
+        let has_it = |agent: &&AgentId| self.agents[agent].jobs().any(|job| job == vertex);
+        // An agent that was told to end may no longer have a thread.
+        let Some(agent) = agents.find(has_it).map(|agent| &self.agents[agent]) else {
+            return Why::Turn;
+        };
+        let since = self.vertices[vertex].last_fed;
+        let since = (since > 0).then(|| Timestamp::from_seconds(i64::from(since)));
+        Why::AtWork { pid: agent.pid.unwrap_or_default(), since, jobs: agent.jobs().count() }
+    }
+
+    fn why_held_back(&self, vertex: &Vertex) -> Why {
+        let id = self.messages[vertex.message].spool_id();
+        let hold = self.standing.hold_of_message(id).cloned();
+        hold.map_or(Why::Turn, |hold| Why::Held { hold })
+    }
+
+    fn why_held(&self, thread: &Thread) -> Option<Why> {
+        let hold = self.standing.hold_of(&thread.destination, &self.rings[thread.ring]);
+        // Without a hold it is about to be released: releases go from thread to thread.
+        let why = || hold.map_or(Why::Turn, |hold| Why::Held { hold: hold.clone() });
+        thread.held.then(why)
+    }
+
+    fn why_waiting(&self, thread: &Thread, wave: u8) -> Why {
+        if let Some(why) = self.why_held(thread) {
+            return why;
+        }
+        self.why_until(thread, thread.waiting.wakeup(wave))
+    }
+
+    /// The reason for a wait until a time, or for a request.
+    fn why_until(&self, thread: &Thread, until: Option<Timestamp>) -> Why {
+        let clause = &self.rings[thread.ring].clause;
+        match until {
+            Some(at) => {
+                let known = thread.retry.unreachable.clone();
+                let unreachable = known.filter(|known| known.until == at);
+                let at = self.to_present_clock(thread, at);
+                Why::Retry { at, unreachable, line: clause.location_of("retries") }
+            }
+            None => Why::Request { line: clause.location_of("queueonly") },
+        }
+    }
+
+    fn why_due(&self, thread: &Thread, vertex: Option<VertexId>) -> Why {
+        if let Some(why) = self.why_held(thread) {
+            return why;
+        }
+        if self.is_being_deferred(thread) {
+            return self.why_until(thread, thread.wakeup());
+        }
+        let ring = &self.rings[thread.ring];
+        if !self.is_selected(thread.destination.channel(), thread.destination.host()) {
+            return self.refused(ring, Refusal::NotSelected);
+        }
+        if self.is_backfilling(thread) {
+            return self.refused(ring, Refusal::Reloading);
+        }
+        let why_window = self.why_window(thread);
+        // Vertices behind others of their thread have that as their reason, unless the window is
+        // small.
+        let is_classic_limit = |why: &Why| matches!(why, Why::Window { keyword: "maxthr", .. });
+        if let Some(why) =
+            why_window.filter(|why| thread.agents.is_empty() || !is_classic_limit(why))
+        {
+            return why;
+        }
+        // In rings that choose work by message, a thread with room for an agent waits for the
+        // ring's next agent. It has no line of its own.
+        let has_line = ring.jobs.is_none() || !thread.is_ready;
+        if let Some(agent) = thread.agents.last().filter(|_| has_line) {
+            let agent_ref = &self.agents[agent];
+            if agent_ref.state == State::Larva && agent_ref.fed_at.is_none() {
+                return Why::AgentStarting { pid: agent_ref.pid.unwrap_or_default() };
+            }
+            let before = vertex.filter(|_| ring.jobs.is_none()).map(|vertex| {
+                let mut due = thread.due.iter(&self.vertices).take(MAX_COUNTED);
+                due.position(|other| other == vertex).unwrap_or(MAX_COUNTED)
+            });
+            let max = self.max_thread(thread) as usize;
+            let origin = self.origin_of_thread_limit(thread);
+            return Why::InLine { agents: thread.agents.len(), max, origin, before };
+        }
+        match (ring.refusal, &ring.starts.failure) {
+            (Some(Refusal::Suspended), Some(failure)) => {
+                let line = ring.clause.location_of("command");
+                Why::Suspended { failure: failure.clone(), line }
+            }
+            (Some(refusal), _) => self.refused(ring, refusal),
+            (None, _) => Why::Turn,
+        }
+    }
+
+    fn origin(&self, ring: &Ring, limit: LimitName) -> Origin {
+        match self.standing.limit_of(ring, limit) {
+            Some(set) => Origin::Order(Box::new(set.clone())),
+            None => Origin::Line(ring.clause.location_of(limit.keyword())),
+        }
+    }
+
+    fn origin_of_thread_limit(&self, thread: &Thread) -> Origin {
+        let is_its = |set: &&LimitOverride| {
+            let of_thread = matches!(&set.scope, Scope::Destinations(all)
+                if all.matches(&thread.destination));
+            of_thread && set.limit == LimitName::MaxThr
+        };
+        match self.standing.limits.iter().rev().find(is_its) {
+            Some(set) => Origin::Order(Box::new(set.clone())),
+            None => self.origin(&self.rings[thread.ring], LimitName::MaxThr),
+        }
+    }
+
+    fn refused(&self, ring: &Ring, refusal: Refusal) -> Why {
+        let clause = &ring.clause;
+        let of_process = self.settings.max_agents;
+        let limit = |limit: Option<u32>, used: usize| {
+            let max = limit.map_or(of_process, |limit| limit as usize);
+            Some(Limit { max, used, is_of_process: limit.is_none() })
+        };
+        // The default of a limit is the limit on all agents.
+        let origin_of = |limit: LimitName| match clause.lines.contains_key(limit.keyword()) {
+            _ if self.standing.limit_of(ring, limit).is_some() => self.origin(ring, limit),
+            true => self.origin(ring, limit),
+            false => self.origin(ring, LimitName::MaxTa),
+        };
+        let of_clause = || Origin::Line(clause.location.clone());
+        let of_channel = || self.agent_counts.of_channel(&ring.channel).agents;
+        let (limit, origin) = match refusal {
+            Refusal::MaxRing => {
+                (limit(clause.max_ring, ring.agents), origin_of(LimitName::MaxRing))
+            }
+            Refusal::MaxChannel => {
+                (limit(clause.max_channel, of_channel()), origin_of(LimitName::MaxChannel))
+            }
+            Refusal::MaxAgents => {
+                let given = clause.max_agents.filter(|max| (*max as usize) < of_process);
+                (limit(given, self.agents.len()), origin_of(LimitName::MaxTa))
+            }
+            Refusal::ForkRate => {
+                let max = self.settings.fork_rate.max(1) as usize;
+                let rate = Limit { max, used: max, is_of_process: false };
+                (Some(rate), of_clause())
+            }
+            Refusal::Unproven => {
+                let used = ring.starts.unproven;
+                (Some(Limit { max: used, used, is_of_process: false }), of_clause())
+            }
+            _ => (None, of_clause()),
+        };
+        let gets_place =
+            matches!(refusal, Refusal::MaxAgents | Refusal::MaxChannel) && ring.agents == 0;
+        let before = self.rings_before(ring).filter(|_| gets_place);
+        Why::Refused { refusal, limit, origin, before }
+    }
+}

@@ -1,0 +1,144 @@
+//! Arrival of a control file: its recipients join their threads.
+
+use crate::Scheduler;
+use crate::admission::paging::{RestoreAction, RestoredMessage};
+use crate::list::List;
+use crate::queue::message::{Message, MessageId};
+use crate::queue::thread::ThreadId;
+use crate::queue::vertex::{MessageChain, Vertex, VertexId, VertexState};
+use log::Level;
+use zsched_format::time::Timestamp;
+use zsched_spool::{Arrival, Group};
+
+impl Scheduler {
+    pub(crate) fn arrive(&mut self, now: Timestamp, arrival: Arrival) {
+        let number = arrival.name.number();
+        if self.messages.find(number).is_some() {
+            self.log(Level::Debug, format!("{}: number {number} is loaded already", arrival.name));
+            return;
+        }
+        let recalled = self.take_restored(&arrival).or_else(|| self.restore_paged_out(&arrival));
+        let message = self.messages.insert(Message::new(&arrival));
+        self.counters.messages_in += 1;
+        if let Some(error) = &arrival.first_undeliverable {
+            let id = self.messages[message].spool_id();
+            let text =
+                format!("{id}: has a line that nobody can deliver, {error}; it will be kept");
+            self.log(Level::Warn, text);
+        }
+        self.restore_overrides(message);
+        let is_partial = arrival.next_offset.is_some() || arrival.is_chunk;
+        if is_partial {
+            self.begin_partial(now, message, &arrival, recalled.as_ref());
+            self.queue_chunk(now, message, &arrival);
+        } else {
+            for group in &arrival.groups {
+                self.queue_group(now, message, group, recalled.as_ref());
+            }
+        }
+        self.enqueue_message(message);
+        match is_partial {
+            true => self.end_chunk(now, message),
+            false => self.apply_removal_order(now, message),
+        }
+        if !arrival.etrn_hosts.is_empty() {
+            self.etrn(now, &arrival.etrn_hosts);
+        }
+        self.remove_if_complete(message);
+    }
+
+    pub(crate) fn queue_group(
+        &mut self,
+        now: Timestamp,
+        message: MessageId,
+        group: &Group,
+        recalled: Option<&RestoredMessage>,
+    ) -> VertexId {
+        let thread = self.thread_for(now, &group.channel, &group.host);
+        // A vertex is what an agent gets at once, so `packet=` splits a large group into several.
+        let packet = self.rings[self.threads[thread].ring].clause.packet as usize;
+        let packet_is_limited = packet > 0;
+        let packet = if packet_is_limited { packet } else { group.offsets.len().max(1) };
+        let mut first = None;
+        for offsets in group.offsets.chunks(packet) {
+            let vertex = self.queue_vertex(message, thread, offsets);
+            // Later chunks of a partial message may bring more of this group.
+            let is_open = self.messages[message].is_partial && packet_is_limited;
+            self.vertices[vertex].is_part = is_open || offsets.len() < group.offsets.len();
+            let left = self.unloaded_state(message, vertex);
+            let recall = match (recalled, first) {
+                _ if left.is_some() => self.restore_unloaded_vertex(left, vertex),
+                (Some(recalled), _) => self.restore_paged_vertex(recalled, vertex),
+                (None, None) => self.restore_vertex(message, vertex),
+                (None, Some(first)) => self.restore_like(vertex, first),
+            };
+            first = first.or(Some((vertex, recall)));
+            self.place_arrival(now, vertex, recall);
+        }
+        first.expect("a group has recipients").0
+    }
+
+    /// Adds a vertex to its message and thread, but to no list.
+    fn queue_vertex(&mut self, message: MessageId, thread: ThreadId, offsets: &[u32]) -> VertexId {
+        let vertex = self.vertices.insert(Vertex::new(message, thread, offsets));
+        let count = offsets.len() as u32;
+        self.counters.recipients_in += u64::from(count);
+        self.messages[message].pending += count;
+        let mut vertices: List<MessageChain> =
+            std::mem::replace(&mut self.messages[message].vertices, List::new());
+        vertices.push_back(&mut self.vertices, vertex);
+        self.messages[message].vertices = vertices;
+        self.adjust_recipients(thread, i64::from(count));
+        vertex
+    }
+
+    /// Puts a new vertex where its restored state requires it.
+    fn place_arrival(&mut self, now: Timestamp, vertex: VertexId, recall: RestoreAction) {
+        let (message, thread) = (self.vertices[vertex].message, self.vertices[vertex].thread);
+        match recall {
+            _ if self.messages[message].held => self.put_arrival(vertex, VertexState::Held),
+            RestoreAction::Requested => self.put_arrival(vertex, VertexState::Due),
+            RestoreAction::Unloaded { due: None } if self.vertices[vertex].attempts > 0 => {
+                self.wait_after_try(now, vertex);
+            }
+            RestoreAction::Waiting { due: Some(due) }
+            | RestoreAction::Unloaded { due: Some(due) }
+                if due > now =>
+            {
+                self.resume_wait(now, vertex, due);
+            }
+            // Its time has come: it is due even if its clause is `queueonly`.
+            RestoreAction::Waiting { due: Some(_) }
+                if self.threads[thread].retry.unreachable.is_none() =>
+            {
+                self.put_arrival(vertex, VertexState::Due);
+            }
+            _ if self.arrivals_wait(thread) => self.wait_for_destination(now, vertex),
+            _ => self.put_arrival(vertex, VertexState::Due),
+        }
+        self.watch_expiry(now, vertex);
+        self.update_readiness(thread);
+    }
+
+    /// Puts a vertex that has no job yet into a list.
+    fn put_arrival(&mut self, vertex: VertexId, place: VertexState) {
+        let thread = self.vertices[vertex].thread;
+        self.threads[thread].move_vertex(&mut self.vertices, vertex, place);
+    }
+
+    /// Returns true if untried arrivals for a thread must wait.
+    ///
+    /// They must if the destination is known to be unreachable. They also must if it is tried only
+    /// on request (`queueonly`) and no agent works on it.
+    pub(crate) fn arrivals_wait(&self, thread: ThreadId) -> bool {
+        let thread = &self.threads[thread];
+        let queue_only = self.rings[thread.ring].clause.queue_only;
+        thread.retry.unreachable.is_some() || (queue_only && thread.agents.is_empty())
+    }
+
+    pub(crate) fn initial_scan_done(&mut self, now: Timestamp) {
+        self.awaits_initial_scan = false;
+        self.schedule_drop_of_unclaimed(now);
+        self.serve_all_rings();
+    }
+}

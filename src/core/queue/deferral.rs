@@ -1,0 +1,183 @@
+//! Deferral of everything that is due in a thread.
+//!
+//! The reason is that its destination cannot be reached, or that agents die over it. A thread may
+//! have a million due vertices, and delivery must not stop while they are deferred. So some of them
+//! are deferred in each turn, and meanwhile agents get none of them.
+
+use crate::Scheduler;
+use crate::queue::thread::{Thread, ThreadId};
+use crate::queue::vertex::{Diagnosis, VertexId, VertexState};
+use crate::timers::Timer;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::rc::Rc;
+use std::time::Duration;
+use zsched_format::time::{ClockStep, Timestamp};
+
+/// Threads with due vertices that are still to be deferred.
+#[derive(Default, Serialize, Deserialize)]
+pub struct Deferrals {
+    threads: BTreeMap<ThreadId, PendingDeferral>,
+}
+
+/// What is left to do in a thread.
+#[derive(Clone, Serialize, Deserialize)]
+struct PendingDeferral {
+    /// Number of vertices to defer, from the head of the due list.
+    vertices: usize,
+    /// They wait until this time; `None` is until a request.
+    until: Option<Timestamp>,
+    what: DeferralNote,
+}
+
+/// What is recorded about a vertex that is deferred.
+#[derive(Clone, Serialize, Deserialize)]
+pub enum DeferralNote {
+    /// Nothing.
+    None,
+    /// It counts as tried, with this diagnosis.
+    Tried(Option<Rc<Diagnosis>>),
+    /// The agents of its thread die.
+    AgentsDie(Rc<Diagnosis>),
+}
+
+impl Deferrals {
+    /// Returns true if no thread is left.
+    pub fn is_empty(&self) -> bool {
+        self.threads.is_empty()
+    }
+
+    /// Returns true if due vertices of a thread are still to be deferred.
+    pub fn contains(&self, thread: ThreadId) -> bool {
+        self.threads.contains_key(&thread)
+    }
+
+    /// Keeps due what is still due in a thread.
+    pub fn cancel(&mut self, thread: ThreadId) {
+        self.threads.remove(&thread);
+    }
+
+    /// Moves the times, because the clock was set.
+    pub fn shift(&mut self, step: ClockStep) {
+        for rest in self.threads.values_mut() {
+            rest.until = rest.until.map(|until| until + step);
+        }
+    }
+
+    /// The threads.
+    pub fn threads(&self) -> impl Iterator<Item = ThreadId> {
+        self.threads.keys().copied()
+    }
+}
+
+impl Scheduler {
+    /// Number of due vertices of a thread that agents may be given.
+    pub(crate) fn due_for_agents(&self, thread: ThreadId) -> usize {
+        if self.deferrals.contains(thread) { 0 } else { self.due_in_jobs(thread) }
+    }
+
+    /// Returns true if the due vertices of a thread are being deferred.
+    pub(crate) fn is_being_deferred(&self, thread: &Thread) -> bool {
+        let id = || self.threads.id_of(thread);
+        !self.deferrals.is_empty() && id().is_some_and(|id| self.deferrals.contains(id))
+    }
+
+    /// Makes the due vertices of a thread wait until a time.
+    ///
+    /// The first of them wait at once.
+    ///
+    /// A vertex that is past its expiry stays due, because it would otherwise expire without an
+    /// attempt. If agents die it waits, too.
+    pub(crate) fn defer_due_vertices(
+        &mut self,
+        now: Timestamp,
+        thread: ThreadId,
+        until: Option<Timestamp>,
+        what: DeferralNote,
+    ) {
+        if let Some(rest) = self.deferrals.threads.get_mut(&thread) {
+            // Another agent, or one more recipient of the same job: the work continues as planned.
+            rest.until = until;
+            return;
+        }
+        let vertices = self.threads[thread].due.len();
+        self.deferrals.threads.insert(thread, PendingDeferral { vertices, until, what });
+        self.defer_some_of(now, thread, self.settings.step());
+        self.schedule_deferrals(now);
+    }
+
+    /// Continues in all threads, as far as one turn allows.
+    pub(crate) fn defer_some(&mut self, now: Timestamp) {
+        let mut left = self.settings.step();
+        while left > 0
+            && let Some(thread) = self.deferrals.threads.keys().next().copied()
+        {
+            left = self.defer_some_of(now, thread, left);
+        }
+        self.schedule_deferrals(now);
+    }
+
+    fn schedule_deferrals(&mut self, now: Timestamp) {
+        if !self.deferrals.is_empty() {
+            self.timers.add(now, Timer::Defer);
+        }
+    }
+
+    /// Defers up to `count` vertices of a thread.
+    ///
+    /// Returns the unused part of `count`.
+    fn defer_some_of(&mut self, now: Timestamp, thread: ThreadId, count: usize) -> usize {
+        self.apply_clock_step(thread);
+        let Some(rest) = self.deferrals.threads.get_mut(&thread) else {
+            return count;
+        };
+        let step = rest.vertices.min(count);
+        rest.vertices -= step;
+        let is_over = rest.vertices == 0;
+        let PendingDeferral { until, what, .. } = rest.clone();
+        for _ in 0..step {
+            if let Some(vertex) = self.threads[thread].due.first() {
+                self.defer_one(now, vertex, until, &what);
+            }
+        }
+        if is_over {
+            self.deferrals.cancel(thread);
+        }
+        self.set_thread_timer(thread);
+        self.update_readiness(thread);
+        count - step
+    }
+
+    fn defer_one(
+        &mut self,
+        now: Timestamp,
+        vertex: VertexId,
+        until: Option<Timestamp>,
+        what: &DeferralNote,
+    ) {
+        let is_late = self.expiry(vertex).is_some_and(|expiry| expiry <= now);
+        match what {
+            DeferralNote::None | DeferralNote::Tried(_) if is_late => {
+                let thread = self.vertices[vertex].thread;
+                return self.threads[thread].move_vertex(
+                    &mut self.vertices,
+                    vertex,
+                    VertexState::Due,
+                );
+            }
+            DeferralNote::None => {}
+            DeferralNote::Tried(diagnosis) => {
+                self.count_attempt(vertex);
+                if let Some(diagnosis) = diagnosis {
+                    self.record(vertex, diagnosis.clone());
+                }
+                // A vertex that has been tried expires earlier: `expiry2` no longer applies to it.
+                self.watch_expiry(now, vertex);
+            }
+            DeferralNote::AgentsDie(diagnosis) => {
+                self.vertices[vertex].diagnosis = Some(diagnosis.clone());
+            }
+        }
+        self.wait_until(vertex, until, Duration::ZERO);
+    }
+}

@@ -1,0 +1,202 @@
+//! Expiry of recipients that are too old: the sender is notified.
+//!
+//! A recipient expires when its message is `expiry` old and an attempt was made since this
+//! scheduler started. Without an attempt it expires `expiry2` later (ZMailer `scheduler(8)`). It
+//! has a deadline in every state but one: an attempt in progress is awaited. A message that an
+//! operator holds does not expire. Once released, it is tried before it may expire.
+
+use crate::Scheduler;
+use crate::action::Verdict;
+use crate::outcome::report::FinalState;
+use crate::queue::thread::ThreadId;
+use crate::queue::vertex::{AfterJob, VertexId, VertexState};
+use crate::timers::Timer;
+use serde::{Deserialize, Serialize};
+use std::collections::{BTreeMap, VecDeque};
+use std::time::Duration;
+use zsched_format::control_file::diagnostic::{ADDRESS_OF_RECIPIENT, NOTARY_SEPARATOR};
+use zsched_format::time::{LongDuration, Timestamp};
+use zsched_spool::note::OutcomeKind;
+
+/// `expiry2` if the configuration has none.
+pub const DEFAULT_EXPIRY2: Duration = Duration::from_secs(86_400);
+/// Minimum interval between two checks of a thread's vertices.
+const MIN_EXPIRY_CHECK_INTERVAL: Duration = Duration::from_secs(10);
+
+/// Threads with vertices that are still to be checked.
+#[derive(Default, Serialize, Deserialize)]
+pub struct Expiring {
+    threads: BTreeMap<ThreadId, Remaining>,
+}
+
+/// The vertices of a thread that are still to be checked.
+#[derive(Serialize, Deserialize)]
+struct Remaining {
+    vertices: VecDeque<VertexId>,
+    /// Earliest deadline of the vertices that were checked.
+    next: Option<Timestamp>,
+}
+
+impl Expiring {
+    /// Stops the check of a thread.
+    pub fn cancel(&mut self, thread: ThreadId) {
+        self.threads.remove(&thread);
+    }
+}
+
+impl Scheduler {
+    /// Returns when a vertex expires once it was tried; `None` is never.
+    pub(crate) fn expiry(&self, vertex: VertexId) -> Option<Timestamp> {
+        let vertex = &self.vertices[vertex];
+        let clause = &self.rings[self.threads[vertex.thread].ring].clause;
+        Some(self.messages[vertex.message].modified + clause.expiry?)
+    }
+
+    /// Returns when a vertex expires in its present state; `None` is never.
+    pub(crate) fn deadline(&self, vertex: VertexId) -> Option<Timestamp> {
+        let expiry = self.expiry(vertex)?;
+        let vertex = &self.vertices[vertex];
+        if vertex.tried {
+            return Some(expiry);
+        }
+        let expiry2 = self.rings[self.threads[vertex.thread].ring].clause.expiry2;
+        Some(expiry + expiry2.unwrap_or(DEFAULT_EXPIRY2))
+    }
+
+    /// Sets the timer of a thread no later than a vertex's deadline.
+    pub(crate) fn watch_expiry(&mut self, now: Timestamp, vertex: VertexId) {
+        let Some(deadline) = self.deadline(vertex) else {
+            return;
+        };
+        let thread = self.vertices[vertex].thread;
+        let check = &mut self.threads[thread].expiry_check;
+        let wanted = deadline.max(now);
+        if check.is_none_or(|check| wanted < check) {
+            *check = Some(wanted);
+            self.set_thread_timer(thread);
+        }
+    }
+
+    /// Ends a vertex if it has expired, else watches its deadline.
+    ///
+    /// For a vertex that an agent has just given back. A check of the whole thread for each of them
+    /// would take too long in a large one.
+    pub(crate) fn expire_or_watch(&mut self, now: Timestamp, vertex: VertexId) {
+        let is_over = self.deadline(vertex).is_some_and(|deadline| deadline <= now);
+        match is_over && self.may_expire(vertex) {
+            true => self.expire_vertex(now, vertex, "expired"),
+            false => self.watch_expiry(now, vertex),
+        }
+    }
+
+    /// Ends what has expired in a thread, and schedules the next check.
+    ///
+    /// Of very many vertices some are checked in each turn.
+    pub(crate) fn expire_thread(&mut self, now: Timestamp, thread: ThreadId) {
+        self.threads[thread].expiry_check = None;
+        let resting = self.threads[thread].vertices(&self.vertices);
+        let vertices = resting.filter(|vertex| self.may_expire(*vertex)).collect();
+        self.expirations.threads.insert(thread, Remaining { vertices, next: None });
+        self.expire_some(now, thread, self.settings.step());
+        self.schedule_expiry(now);
+    }
+
+    /// Continues the checks of all threads, as far as one turn allows.
+    pub(crate) fn continue_expiry(&mut self, now: Timestamp) {
+        let mut left = self.settings.step();
+        while left > 0
+            && let Some(thread) = self.expirations.threads.keys().next().copied()
+        {
+            left = self.expire_some(now, thread, left);
+        }
+        self.schedule_expiry(now);
+    }
+
+    fn schedule_expiry(&mut self, now: Timestamp) {
+        if !self.expirations.threads.is_empty() {
+            self.timers.add(now, Timer::Expiry);
+        }
+    }
+
+    /// Checks up to `count` vertices of a thread.
+    ///
+    /// Returns how many of that number are left.
+    fn expire_some(&mut self, now: Timestamp, thread: ThreadId, count: usize) -> usize {
+        let Some(Remaining { mut vertices, mut next }) = self.expirations.threads.remove(&thread)
+        else {
+            return count;
+        };
+        let step = vertices.len().min(count);
+        for vertex in vertices.drain(..step) {
+            // The number may belong to another vertex by now.
+            let is_of_thread =
+                self.vertices.get(vertex).is_some_and(|vertex| vertex.thread == thread);
+            if !is_of_thread || !self.may_expire(vertex) {
+                continue;
+            }
+            match self.deadline(vertex) {
+                Some(deadline) if deadline <= now => self.expire_vertex(now, vertex, "expired"),
+                Some(deadline) => next = Some(next.map_or(deadline, |next| next.min(deadline))),
+                None => {}
+            }
+        }
+        if self.threads.get(thread).is_none() {
+            return count - step;
+        }
+        if !vertices.is_empty() {
+            self.expirations.threads.insert(thread, Remaining { vertices, next });
+            return count - step;
+        }
+        let known = self.threads[thread].expiry_check;
+        let next = next.map(|next| next.max(now + MIN_EXPIRY_CHECK_INTERVAL));
+        self.threads[thread].expiry_check = next.into_iter().chain(known).min();
+        self.set_thread_timer(thread);
+        count - step
+    }
+
+    fn may_expire(&self, vertex: VertexId) -> bool {
+        let vertex = &self.vertices[vertex];
+        matches!(vertex.place, VertexState::Due | VertexState::Waiting)
+            && vertex.fate != AfterJob::OneMoreTry
+    }
+
+    /// Ends a vertex that no agent has: its recipients fail.
+    ///
+    /// `what` begins the text for the sender.
+    pub(crate) fn expire_vertex(&mut self, now: Timestamp, vertex: VertexId, what: &str) {
+        let message = self.vertices[vertex].message;
+        let offsets = self.vertices[vertex].recipients.pending();
+        let age = LongDuration(now.seconds_since(self.messages[message].modified));
+        let text = match &self.vertices[vertex].diagnosis {
+            None => format!("{what} after {age}").into_bytes(),
+            Some(diagnosis) => {
+                let mut text = format!("\r{what} after {age}, problem was:\r").into_bytes();
+                text.extend_from_slice(&diagnosis.message);
+                text
+            }
+        };
+        let notary = expiry_notary(&format!("{what} after {age}"));
+        self.status_of_end(now, vertex, &offsets, Verdict::Expired, &notary, &text);
+        self.record_unloaded_finals(message, &offsets);
+        let occasion = OutcomeKind::Expiry;
+        self.note(now, message, offsets.clone(), occasion, notary.into(), text.into());
+        for offset in offsets {
+            self.finish_recipient(vertex, offset, FinalState { state: "expire", failed: true });
+        }
+    }
+}
+
+/// Notary data of an expiry.
+///
+/// The action is always `failed`. The last report was a delay, but this is the end, and the sender
+/// has asked for reports of failures (RFC 3463, X.4.7).
+fn expiry_notary(what: &str) -> Vec<u8> {
+    let fields = [
+        &[ADDRESS_OF_RECIPIENT][..],
+        b"failed",
+        b"5.4.7 (delivery time expired)",
+        &format!("smtp; 500 ({what})").into_bytes(),
+        b"",
+    ];
+    fields.join(&NOTARY_SEPARATOR)
+}

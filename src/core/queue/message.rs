@@ -1,0 +1,204 @@
+//! Messages: a control file and its message file.
+
+use crate::list::List;
+use crate::pool::{Id, Pool};
+use crate::queue::vertex::MessageChain;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
+use zsched_format::time::Timestamp;
+use zsched_spool::{Arrival, SpoolId, SpoolName};
+
+/// The number of a message in memory.
+///
+/// It is not the number in its file name.
+pub type MessageId = Id<Message>;
+
+/// A message that is not finished yet.
+#[derive(Serialize, Deserialize)]
+pub struct Message {
+    /// Name of its files.
+    pub name: SpoolName,
+    /// When its message file was last modified.
+    pub modified: Timestamp,
+    /// When it was routed.
+    pub created: Timestamp,
+    /// Its recipients, by destination.
+    pub vertices: List<MessageChain>,
+    /// Recipients in its control file, finished ones included.
+    pub recipients: u32,
+    /// Recipients that are not finished.
+    pub pending: u32,
+    /// Recipients that have failed.
+    pub failed: u32,
+    /// Notes about it that are not on disk yet.
+    pub notes: u32,
+    /// Jobs of it that agents have not ended.
+    ///
+    /// An agent may write to the control file until then, even after its last report.
+    pub jobs: u32,
+    /// Priority, 0 (most urgent) to 9.
+    pub priority: u8,
+    /// The sender or another address is to get a report about it.
+    pub owes_report: bool,
+    /// Its control file has lines that cannot be delivered.
+    pub has_undeliverable_lines: bool,
+    /// An operator holds it.
+    pub held: bool,
+    /// Its control file is being read again.
+    pub is_rereading: bool,
+    /// It is being removed from the spool.
+    pub is_removing: bool,
+    /// Only some of its recipients are in memory: see [`crate::admission::partial`].
+    pub is_partial: bool,
+    /// It is no longer in the spool.
+    ///
+    /// Only its jobs keep it in memory.
+    pub is_forgotten: bool,
+}
+
+impl Message {
+    pub fn new(arrival: &Arrival) -> Message {
+        Message {
+            name: arrival.name.clone(),
+            modified: arrival.modified,
+            created: arrival.created,
+            vertices: List::new(),
+            recipients: arrival.recipients,
+            pending: 0,
+            failed: arrival.failed,
+            notes: 0,
+            jobs: 0,
+            priority: arrival.priority,
+            owes_report: arrival.report_due,
+            has_undeliverable_lines: arrival.first_undeliverable.is_some(),
+            held: false,
+            is_rereading: false,
+            is_removing: false,
+            is_partial: false,
+            is_forgotten: false,
+        }
+    }
+
+    /// The short text that names it in logs and reports.
+    pub fn spool_id(&self) -> SpoolId {
+        SpoolId { number: self.name.number(), modified: self.modified }
+    }
+
+    /// Returns true if nothing delays its removal from the spool.
+    pub fn is_complete(&self) -> bool {
+        self.pending == 0
+            && self.notes == 0
+            && self.jobs == 0
+            && !self.is_rereading
+            && !self.is_partial
+    }
+}
+
+/// All messages, with an index by number.
+///
+/// The number is that in their name, and the order is ascending.
+#[derive(Serialize, Deserialize)]
+pub struct Messages {
+    pool: Pool<Message>,
+    by_number: BTreeMap<u64, MessageId>,
+    /// Number of messages in `by_number` that were modified in each second.
+    ///
+    /// It gives the oldest message without a look at all of them.
+    by_second: BTreeMap<i64, u32>,
+}
+
+impl Messages {
+    pub fn new() -> Messages {
+        Messages { pool: Pool::new(), by_number: BTreeMap::new(), by_second: BTreeMap::new() }
+    }
+
+    pub fn insert(&mut self, message: Message) -> MessageId {
+        let number = message.name.number();
+        *self.by_second.entry(message.modified.seconds()).or_default() += 1;
+        let id = self.pool.insert(message);
+        let former = self.by_number.insert(number, id);
+        debug_assert!(former.is_none(), "message {number} is there twice");
+        id
+    }
+
+    pub fn remove(&mut self, id: MessageId) {
+        self.release_number(id);
+        self.pool.remove(id);
+    }
+
+    /// Makes the number of this message available to another one.
+    pub fn release_number(&mut self, id: MessageId) {
+        let number = self.pool[id].name.number();
+        if self.by_number.get(&number) == Some(&id) {
+            self.by_number.remove(&number);
+            self.forget_second(self.pool[id].modified.seconds());
+        }
+    }
+
+    fn forget_second(&mut self, second: i64) {
+        if let Entry::Occupied(mut count) = self.by_second.entry(second) {
+            *count.get_mut() -= 1;
+            if *count.get() == 0 {
+                count.remove();
+            }
+        }
+    }
+
+    /// Time of the oldest message, in seconds since the epoch.
+    pub fn oldest(&self) -> Option<i64> {
+        self.by_second.keys().next().copied()
+    }
+
+    /// Number of messages that were modified in each second.
+    pub fn by_second(&self) -> &BTreeMap<i64, u32> {
+        &self.by_second
+    }
+
+    pub fn find(&self, number: u64) -> Option<MessageId> {
+        self.by_number.get(&number).copied()
+    }
+
+    /// The first message whose number is `number` or higher.
+    pub fn at_or_after(&self, number: u64) -> Option<MessageId> {
+        self.by_number.range(number..).next().map(|(_, id)| *id)
+    }
+
+    /// Number of messages, without the forgotten ones.
+    pub fn len(&self) -> usize {
+        self.by_number.len()
+    }
+
+    /// Returns true if the message is in memory.
+    pub fn exists(&self, id: MessageId) -> bool {
+        self.pool.get(id).is_some()
+    }
+
+    /// Number of slots, free ones included.
+    pub fn slots(&self) -> usize {
+        self.pool.slots()
+    }
+
+    /// The message in a slot; `None` if it is free.
+    pub fn at(&self, slot: usize) -> Option<MessageId> {
+        self.pool.at(slot)
+    }
+
+    pub fn iter(&self) -> impl Iterator<Item = (MessageId, &Message)> {
+        self.pool.iter()
+    }
+}
+
+impl std::ops::Index<MessageId> for Messages {
+    type Output = Message;
+
+    fn index(&self, id: MessageId) -> &Message {
+        &self.pool[id]
+    }
+}
+
+impl std::ops::IndexMut<MessageId> for Messages {
+    fn index_mut(&mut self, id: MessageId) -> &mut Message {
+        &mut self.pool[id]
+    }
+}

@@ -1,0 +1,110 @@
+//! The thread and the ring of a destination.
+
+use crate::Scheduler;
+use crate::dispatch::ring::RingId;
+use crate::queue::destination::Destination;
+use crate::queue::thread::{Thread, ThreadId};
+use zsched_format::time::Timestamp;
+
+impl Scheduler {
+    /// Returns the thread of a destination, and creates it if necessary.
+    pub(crate) fn thread_for(&mut self, now: Timestamp, channel: &[u8], host: &[u8]) -> ThreadId {
+        if let Some(thread) = self.threads.find(channel, host) {
+            self.reassign_ring(now, thread);
+            return thread;
+        }
+        let destination = Destination::new(channel, host);
+        let ring = self.ring_for(channel, host);
+        let last_step = self.last_step.number;
+        let thread = self.threads.insert(Thread { last_step, ..Thread::new(destination, ring) });
+        self.join_ring(now, thread, ring);
+        self.restore_paged_thread(now, thread);
+        self.restore_thread(now, thread);
+        // The restored state does not include a window that has died since.
+        self.wait_with_window(now, thread);
+        thread
+    }
+
+    /// Returns the ring of a destination, and creates it if necessary.
+    ///
+    /// The ring is that of the present configuration.
+    pub(crate) fn ring_for(&mut self, channel: &[u8], host: &[u8]) -> RingId {
+        let clause = self.config.select_or_default(channel, host);
+        let (ring, is_new) = self.rings.find_or_insert(&clause, channel, host);
+        if is_new && !self.standing.limits.is_empty() {
+            self.apply_limits_to_ring(ring);
+        }
+        ring
+    }
+
+    pub(crate) fn join_ring(&mut self, now: Timestamp, thread: ThreadId, ring: RingId) {
+        let threads = &mut self.rings[ring].threads;
+        self.threads[thread].ring = ring;
+        self.threads[thread].ring_slot = threads.len();
+        threads.push(thread);
+        self.rings[ring].recipients += u64::from(self.threads[thread].recipients);
+        self.enqueue_due(now, thread);
+        self.reapply_limits_to_ring(ring);
+        // Overrides are rare.
+        if !self.standing.is_empty() {
+            self.update_hold(thread);
+            self.apply_limits_to_thread(thread);
+        }
+        self.settle_window(now, thread);
+    }
+
+    /// Changes the number of recipients of a thread and its ring.
+    pub(crate) fn adjust_recipients(&mut self, thread: ThreadId, more: i64) {
+        let thread = &mut self.threads[thread];
+        thread.recipients = (i64::from(thread.recipients) + more) as u32;
+        let ring = &mut self.rings[thread.ring];
+        ring.recipients = (ring.recipients as i64 + more) as u64;
+    }
+
+    pub(crate) fn leave_ring(&mut self, thread: ThreadId) {
+        self.unready(thread);
+        self.drop_entries(thread);
+        let (ring, slot) = (self.threads[thread].ring, self.threads[thread].ring_slot);
+        self.rings[ring].recipients -= u64::from(self.threads[thread].recipients);
+        let threads = &mut self.rings[ring].threads;
+        threads.swap_remove(slot);
+        if let Some(moved) = threads.get(slot) {
+            self.threads[*moved].ring_slot = slot;
+        }
+    }
+
+    /// Removes a thread that has neither vertices nor agents.
+    pub(crate) fn drop_thread_if_unused(&mut self, thread: ThreadId) {
+        let thread_ref = &self.threads[thread];
+        if !thread_ref.is_empty() || !thread_ref.agents.is_empty() {
+            return;
+        }
+        let ring = thread_ref.ring;
+        self.keep_removed_thread(thread);
+        let thread_ref = &self.threads[thread];
+        self.learned_revision += u64::from(thread_ref.retry.unreachable.is_some());
+        self.threads[thread].retry.unreachable = None;
+        self.deferrals.cancel(thread);
+        self.expirations.cancel(thread);
+        self.threads[thread].expiry_check = None;
+        self.set_thread_timer(thread);
+        self.leave_window(thread);
+        self.leave_ring(thread);
+        self.threads.remove(thread);
+        self.drop_ring_if_unused(ring);
+    }
+
+    /// Removes a ring that has neither threads nor agents.
+    pub(crate) fn drop_ring_if_unused(&mut self, ring: RingId) {
+        let ring_ref = &self.rings[ring];
+        if ring_ref.threads.is_empty() && ring_ref.agents == 0 {
+            if ring_ref.is_queued_to_serve {
+                self.rings_to_serve.retain(|other| *other != ring);
+            }
+            self.leave_waitlist(ring);
+            self.end_suspension(ring);
+            self.partials.drop_ring(ring);
+            self.rings.remove(ring);
+        }
+    }
+}

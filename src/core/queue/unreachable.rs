@@ -1,0 +1,133 @@
+//! Destinations that are known to be unreachable.
+//!
+//! The reports that are the reason are kept.
+//!
+//! New mail is tried at once unless its destination is known to be unreachable
+//! (`docs/architecture.md`, "What waits for a retry").
+
+use crate::Scheduler;
+use crate::dispatch::agent::AgentId;
+use crate::queue::retry::seconds_of;
+use crate::queue::thread::{Retry, ThreadId};
+use crate::queue::vertex::{Diagnosis, VertexId};
+use serde::{Deserialize, Serialize};
+use std::rc::Rc;
+use zsched_format::time::Timestamp;
+use zsched_spool::SpoolId;
+
+/// A destination that is known to be unreachable.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Unreachable {
+    /// When it is tried again.
+    pub until: Timestamp,
+    /// The reason.
+    pub block: UnreachableReason,
+    /// The report that is the reason, if it is known.
+    pub cause: Option<Rc<UnreachableReport>>,
+}
+
+/// Reason for which a destination is known to be unreachable.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum UnreachableReason {
+    /// An agent reported that it cannot be reached (`deferall`).
+    HostDown,
+    /// An agent reported when to try it again (`retryat`).
+    RetryAt,
+    /// Agents die over it.
+    AgentsDie,
+    /// Too many rounds of agents could not reach the host (`failed-cohort-limit`).
+    Dead,
+    /// The last report blames the host by its status code.
+    HostBlamed,
+    /// The last jobs were all deferred without a status code.
+    ///
+    /// They were of three messages or more.
+    AllDeferred,
+}
+
+impl UnreachableReason {
+    /// Returns true if nothing is tried before the time.
+    ///
+    /// Other reports do not change that.
+    pub fn is_firm(self) -> bool {
+        !matches!(self, UnreachableReason::HostBlamed | UnreachableReason::AllDeferred)
+    }
+}
+
+/// A report that made a destination unreachable.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct UnreachableReport {
+    /// Process id of the agent.
+    pub pid: Option<u32>,
+    /// The message that it was about.
+    pub id: Option<SpoolId>,
+    /// Time of the report.
+    pub at: Timestamp,
+    /// Its text.
+    pub diagnosis: Option<Rc<Diagnosis>>,
+}
+
+impl Scheduler {
+    /// Creates a cause from the report of an agent about a vertex.
+    pub(crate) fn cause(
+        &self,
+        now: Timestamp,
+        agent: Option<AgentId>,
+        vertex: VertexId,
+        diagnosis: Option<&Rc<Diagnosis>>,
+    ) -> Rc<UnreachableReport> {
+        let pid = agent.and_then(|agent| self.agents.get(&agent)?.pid);
+        let id = Some(self.messages[self.vertices[vertex].message].spool_id());
+        Rc::new(UnreachableReport { pid, id, at: now, diagnosis: diagnosis.cloned() })
+    }
+
+    /// Marks a destination as unreachable, at least until `at_least`.
+    ///
+    /// If its next try is later, until that.
+    ///
+    /// Returns that time. The clause must not be `queueonly`.
+    pub(crate) fn mark_unreachable(
+        &mut self,
+        now: Timestamp,
+        thread: ThreadId,
+        (at_least, block): (Timestamp, UnreachableReason),
+        cause: Option<Rc<UnreachableReport>>,
+    ) -> Timestamp {
+        self.apply_clock_step(thread);
+        let former = self.threads[thread].retry.unreachable.as_deref();
+        let is_firm = former.is_some_and(|former| former.block.is_firm());
+        let planned = former.map(|former| former.until).filter(|until| *until > now);
+        let until = planned.unwrap_or_else(|| self.next_try_of_host(now, thread)).max(at_least);
+        self.learned_revision += 1;
+        let Retry { unreachable, steps, .. } = &mut self.threads[thread].retry;
+        // The try after the next one is spaced from the next one.
+        steps.planned = seconds_of(until);
+        match unreachable {
+            // A firm reason is not replaced by one that is not.
+            Some(former) if is_firm && !block.is_firm() => former.until = until,
+            _ => *unreachable = Some(Box::new(Unreachable { until, block, cause })),
+        }
+        self.set_thread_timer(thread);
+        until
+    }
+
+    /// Ends a wait for the destination that is not firm.
+    ///
+    /// New mail for it is tried.
+    ///
+    /// The destination has answered, or its last report does not blame it.
+    pub(crate) fn mark_reachable(&mut self, now: Timestamp, thread: ThreadId) {
+        self.apply_clock_step(thread);
+        let retry = &mut self.threads[thread].retry;
+        if retry.unreachable.as_ref().is_none_or(|known| known.block.is_firm()) {
+            return;
+        }
+        retry.unreachable = None;
+        self.learned_revision += 1;
+        if self.threads[thread].waiting.wake_for_destination(now) {
+            self.make_some_due(now, thread);
+            self.update_readiness(thread);
+        }
+        self.set_thread_timer(thread);
+    }
+}

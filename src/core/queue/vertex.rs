@@ -1,0 +1,359 @@
+//! Vertices: the recipients of one message for one destination.
+//!
+//! A vertex is the unit of work: an agent is fed one vertex as one job.
+
+use crate::list::{Links, ListKind};
+use crate::pool::Id;
+use crate::queue::message::MessageId;
+use crate::queue::thread::ThreadId;
+use serde::{Deserialize, Serialize};
+use std::rc::Rc;
+use zsched_format::time::Timestamp;
+
+/// The number of a vertex in memory.
+pub type VertexId = Id<Vertex>;
+
+/// The recipients of one message for one channel and host.
+#[derive(Serialize, Deserialize)]
+pub struct Vertex {
+    /// The message of the recipients.
+    pub message: MessageId,
+    /// The thread of their destination.
+    pub thread: ThreadId,
+    /// Neighbours among the vertices of the message.
+    pub in_message: Links<Vertex>,
+    /// Neighbours in the list of the thread that `place` names.
+    pub in_thread: Links<Vertex>,
+    /// The recipients, finished ones included.
+    pub recipients: Recipients,
+    /// Recipients that are not finished.
+    pub pending: u32,
+    /// Reports about its recipients, plus agents that died over it.
+    pub attempts: u32,
+    /// When it was last given to an agent.
+    ///
+    /// In seconds since the epoch; 0 is never.
+    pub last_fed: u32,
+    /// Time last planned for its own next try.
+    ///
+    /// In seconds since the epoch; 0 is none.
+    ///
+    /// The time may be past.
+    pub planned: u32,
+    /// Index of the next entry of `retries` for its own next try.
+    pub step: u8,
+    /// Number of its wave in the thread, while it waits.
+    pub wave: u8,
+    /// Its state.
+    pub place: VertexState,
+    /// The agent has reported about a recipient since the vertex was fed.
+    pub reported: bool,
+    /// It was tried by this process.
+    pub tried: bool,
+    /// The message has other vertices for the same thread.
+    ///
+    /// Agents therefore need a list of its recipients.
+    pub is_part: bool,
+    /// What an operator has ordered for the time after its present job.
+    pub fate: AfterJob,
+    /// Last diagnosis of one of its recipients.
+    ///
+    /// It is shared by many vertices, so a checkpoint stores it once.
+    #[serde(skip)]
+    pub diagnosis: Option<Rc<Diagnosis>>,
+}
+
+/// The state of a vertex: its list in the thread, if any.
+///
+/// ```text
+///          fed            job over, recipients left
+///   Due ─────────► Fed ──────────────────────────────► Waiting
+///    ▲              │                                    │
+///    │              │ last recipient finished            │ its time has come
+///    │              ▼                                    │
+///    │            Finished ─► freed when the job is over    │
+///    └───────────────────────────────────────────────────┘
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum VertexState {
+    /// To be given to the next agent of the thread.
+    Due,
+    /// With an agent.
+    Fed,
+    /// It waits for its next try, or for its destination.
+    Waiting,
+    /// It waits until an operator releases its message.
+    Held,
+    /// It is finished, but an agent still has the job.
+    ///
+    /// Its number must not be used again yet.
+    Finished,
+}
+
+/// What happens to a vertex whose agent ends the job with recipients left.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum AfterJob {
+    /// It waits for the next try, or expires.
+    #[default]
+    Usual,
+    /// It was released, and is tried once more, whatever its age.
+    OneMoreTry,
+    /// It is given up.
+    Expire,
+    /// It is removed without a report.
+    Delete,
+    /// It returns to the router.
+    Reroute,
+}
+
+/// Maximum length of a diagnosis text in memory, in bytes.
+const MAX_DIAGNOSIS_LEN: usize = 2048;
+
+/// A diagnosis of a recipient, by an agent or the scheduler.
+#[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Diagnosis {
+    /// Notary data of the report, may be empty.
+    #[serde(with = "zsched_format::serde_bytes")]
+    pub notary: Box<[u8]>,
+    /// Text for people.
+    #[serde(with = "zsched_format::serde_bytes")]
+    pub message: Box<[u8]>,
+}
+
+impl Diagnosis {
+    /// Creates a diagnosis, with each text cut to [`MAX_DIAGNOSIS_LEN`].
+    ///
+    /// There may be one for each vertex, and MAILQ shows them all.
+    pub fn new(notary: &[u8], message: &[u8]) -> Rc<Diagnosis> {
+        let kept = |text: &[u8]| Box::from(&text[..text.len().min(MAX_DIAGNOSIS_LEN)]);
+        Rc::new(Diagnosis { notary: kept(notary), message: kept(message) })
+    }
+
+    /// A hash that is the same for the same texts.
+    pub fn hash(&self) -> u64 {
+        let bytes = self.notary.iter().chain(&[0]).chain(&self.message[..]);
+        bytes.fold(0xcbf2_9ce4_8422_2325, |hash: u64, byte| {
+            (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)
+        })
+    }
+
+    /// A diagnosis that the scheduler itself makes.
+    pub fn of_scheduler(message: &str) -> Rc<Diagnosis> {
+        Diagnosis::new(b"", message.as_bytes())
+    }
+}
+
+/// The links of the list of a message's vertices.
+pub enum MessageChain {}
+
+impl ListKind for MessageChain {
+    type Item = Vertex;
+
+    fn links(vertex: &Vertex) -> &Links<Vertex> {
+        &vertex.in_message
+    }
+
+    fn links_mut(vertex: &mut Vertex) -> &mut Links<Vertex> {
+        &mut vertex.in_message
+    }
+}
+
+/// The links of the lists of a thread's vertices.
+pub enum ThreadChain {}
+
+impl ListKind for ThreadChain {
+    type Item = Vertex;
+
+    fn links(vertex: &Vertex) -> &Links<Vertex> {
+        &vertex.in_thread
+    }
+
+    fn links_mut(vertex: &mut Vertex) -> &mut Links<Vertex> {
+        &mut vertex.in_thread
+    }
+}
+
+/// The recipients of a vertex.
+///
+/// Nearly all vertices have one recipient, which needs no memory of its own. Each further one needs
+/// eight bytes.
+#[derive(Serialize, Deserialize)]
+pub enum Recipients {
+    One(Recipient),
+    /// In ascending order of their offsets.
+    Many(Box<[Recipient]>),
+}
+
+/// One recipient of a vertex.
+#[derive(Clone, Copy, Serialize, Deserialize)]
+pub struct Recipient {
+    /// Offset of its line in the control file.
+    pub offset: u32,
+    /// Its position in lists for people.
+    ///
+    /// The highest bit marks it as finished.
+    rank_and_finished: u32,
+}
+
+const FINISHED: u32 = 1 << 31;
+
+impl Recipient {
+    fn new(offset: u32, rank: usize) -> Recipient {
+        Recipient { offset, rank_and_finished: rank as u32 & !FINISHED }
+    }
+
+    fn is_finished(self) -> bool {
+        self.rank_and_finished & FINISHED != 0
+    }
+
+    fn rank(self) -> u32 {
+        self.rank_and_finished & !FINISHED
+    }
+}
+
+impl Recipients {
+    /// Creates recipients for the lines at `offsets`.
+    ///
+    /// They are given in the order of lists for people.
+    pub fn new(offsets: &[u32]) -> Recipients {
+        if let [offset] = offsets {
+            return Recipients::One(Recipient::new(*offset, 0));
+        }
+        let mut all: Box<[Recipient]> = offsets
+            .iter()
+            .enumerate()
+            .map(|(rank, offset)| Recipient::new(*offset, rank))
+            .collect();
+        all.sort_unstable_by_key(|recipient| recipient.offset);
+        Recipients::Many(all)
+    }
+
+    fn all(&self) -> &[Recipient] {
+        match self {
+            Recipients::One(recipient) => std::slice::from_ref(recipient),
+            Recipients::Many(all) => all,
+        }
+    }
+
+    fn find(&mut self, offset: u32) -> Option<&mut Recipient> {
+        match self {
+            Recipients::One(recipient) => Some(recipient).filter(|r| r.offset == offset),
+            Recipients::Many(all) => {
+                let index = all.binary_search_by_key(&offset, |r| r.offset).ok()?;
+                Some(&mut all[index])
+            }
+        }
+    }
+
+    /// Returns true if the recipient at `offset` is pending here.
+    pub fn is_pending(&self, offset: u32) -> bool {
+        let all = self.all();
+        let index = all.binary_search_by_key(&offset, |recipient| recipient.offset);
+        index.is_ok_and(|index| !all[index].is_finished())
+    }
+
+    /// Adds the recipients at `offsets` and drops the finished ones.
+    ///
+    /// Offsets that are there already are left out. Returns the number of added ones.
+    pub fn extend(&mut self, offsets: &[u32]) -> u32 {
+        let mut all: Vec<Recipient> = self.all().to_vec();
+        all.retain(|recipient| !recipient.is_finished());
+        let (before, rank) = (all.len(), all.len());
+        let new =
+            offsets.iter().enumerate().filter(|(_, offset)| self.position(**offset).is_none());
+        all.extend(new.map(|(place, offset)| Recipient::new(*offset, rank + place)));
+        all.sort_unstable_by_key(|recipient| recipient.offset);
+        let added = all.len() - before;
+        if added > 0 {
+            *self = Recipients::Many(all.into());
+        }
+        added as u32
+    }
+
+    /// Returns true if the recipient at `offset` is here.
+    ///
+    /// It may be finished.
+    pub fn has(&self, offset: u32) -> bool {
+        self.position(offset).is_some()
+    }
+
+    fn position(&self, offset: u32) -> Option<usize> {
+        self.all().binary_search_by_key(&offset, |recipient| recipient.offset).ok()
+    }
+
+    /// Marks the recipient at `offset` as finished.
+    ///
+    /// Returns true if it was pending.
+    pub fn finish(&mut self, offset: u32) -> bool {
+        match self.find(offset) {
+            Some(recipient) if !recipient.is_finished() => {
+                recipient.rank_and_finished |= FINISHED;
+                true
+            }
+            _ => false,
+        }
+    }
+
+    /// Offsets of the pending recipients, in the order of lists for people.
+    pub fn pending(&self) -> Vec<u32> {
+        let mut pending: Vec<Recipient> =
+            self.all().iter().copied().filter(|recipient| !recipient.is_finished()).collect();
+        pending.sort_unstable_by_key(|recipient| recipient.rank());
+        pending.iter().map(|recipient| recipient.offset).collect()
+    }
+}
+
+impl Vertex {
+    pub fn new(message: MessageId, thread: ThreadId, offsets: &[u32]) -> Vertex {
+        Vertex {
+            message,
+            thread,
+            in_message: Links::default(),
+            in_thread: Links::default(),
+            recipients: Recipients::new(offsets),
+            pending: offsets.len() as u32,
+            attempts: 0,
+            last_fed: 0,
+            planned: 0,
+            step: 0,
+            wave: 0,
+            place: VertexState::Finished,
+            reported: false,
+            tried: false,
+            is_part: false,
+            fate: AfterJob::Usual,
+            diagnosis: None,
+        }
+    }
+
+    /// Sets the time at which it was given to an agent.
+    pub fn fed_at(&mut self, now: Timestamp) {
+        self.last_fed = u32::try_from(now.seconds()).unwrap_or(u32::MAX);
+        self.reported = false;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn recipients_finish_reports_first_time_and_keeps_order() {
+        let mut recipients = Recipients::new(&[472, 421, 523]);
+        assert_eq!(recipients.pending(), [472, 421, 523]);
+        assert!(recipients.is_pending(421));
+        assert!(recipients.finish(421));
+        assert!(!recipients.finish(421));
+        assert!(!recipients.finish(422));
+        assert!(!recipients.is_pending(421));
+        assert_eq!(recipients.pending(), [472, 523]);
+    }
+
+    #[test]
+    fn vertex_and_recipient_sizes_stay_small() {
+        assert!(size_of::<Vertex>() <= 72);
+        assert_eq!(size_of::<Recipient>(), 8);
+        assert!(size_of::<crate::queue::message::Message>() <= 80);
+    }
+}

@@ -1,0 +1,163 @@
+//! Backfill of the jobs of a ring.
+//!
+//! A new configuration may move a thread with very many due vertices to a ring whose work goes by
+//! messages. As each takes about a microsecond, some are added to their jobs in each turn. Until
+//! then such a vertex is due, but no agent gets it.
+
+use crate::Scheduler;
+use crate::queue::thread::{Thread, ThreadId};
+use crate::queue::vertex::{VertexId, VertexState};
+use crate::timers::Timer;
+use serde::{Deserialize, Serialize};
+use std::collections::{BTreeMap, VecDeque};
+use zsched_format::time::Timestamp;
+
+/// Number of skipped vertices that cost as much as one added.
+///
+/// Finding that there is nothing to do takes little.
+const SKIPPED_PER_ADDED: usize = 8;
+
+/// Threads with due vertices that are in no job yet.
+#[derive(Default, Serialize, Deserialize)]
+pub struct Backfill {
+    threads: BTreeMap<ThreadId, Remaining>,
+}
+
+/// What is left of a thread.
+#[derive(Default, Serialize, Deserialize)]
+struct Remaining {
+    /// Vertices that became due. Some may have changed their state since.
+    vertices: VecDeque<VertexId>,
+    /// Number of due vertices of the thread that are in no job.
+    unqueued: usize,
+}
+
+impl Backfill {
+    /// Returns true if no thread is left.
+    pub fn is_empty(&self) -> bool {
+        self.threads.is_empty()
+    }
+
+    /// Number of due vertices of a thread that are in no job.
+    pub fn unqueued(&self, thread: ThreadId) -> usize {
+        self.threads.get(&thread).map_or(0, |rest| rest.unqueued)
+    }
+}
+
+impl Scheduler {
+    /// Returns true if a due vertex leaves before it has a job.
+    ///
+    /// It is then no longer counted as one without a job.
+    pub(crate) fn leaves_before_backfill(&mut self, vertex: VertexId) -> bool {
+        if self.joining.threads.is_empty() || self.has_joined(vertex) {
+            return false;
+        }
+        let thread = self.vertices[vertex].thread;
+        let Some(rest) = self.joining.threads.get_mut(&thread) else {
+            return false;
+        };
+        rest.unqueued -= 1;
+        true
+    }
+
+    fn has_joined(&self, vertex: VertexId) -> bool {
+        let vertex_ref = &self.vertices[vertex];
+        let jobs = self.rings[self.threads[vertex_ref.thread].ring].jobs.as_deref();
+        jobs.is_some_and(|jobs| jobs.contains(vertex_ref.message, (vertex_ref.thread, vertex)))
+    }
+
+    /// Adds the due vertices of a thread that comes to its ring.
+    ///
+    /// If there are few, all are added at once.
+    pub(crate) fn enqueue_due(&mut self, now: Timestamp, thread: ThreadId) {
+        if self.rings[self.threads[thread].ring].jobs.is_none() {
+            return;
+        }
+        let due = self.threads[thread].due.to_vec(&self.vertices);
+        if !due.is_empty() {
+            self.begin_backfill(now, thread, due);
+        }
+    }
+
+    fn begin_backfill(&mut self, now: Timestamp, thread: ThreadId, vertices: Vec<VertexId>) {
+        let rest = self.joining.threads.entry(thread).or_default();
+        rest.unqueued += vertices.len();
+        rest.vertices.extend(vertices);
+        self.backfill_some(thread, self.settings.step());
+        if !self.joining.threads.is_empty() {
+            self.timers.add(now, Timer::Reload);
+        }
+    }
+
+    /// Drops the entries of a thread that leaves its ring.
+    pub(crate) fn drop_entries(&mut self, thread: ThreadId) {
+        self.joining.threads.remove(&thread);
+        // If the ring is not retired, the thread has no entries left.
+        let ring = &mut self.rings[self.threads[thread].ring];
+        if ring.is_retired
+            && let Some(jobs) = &mut ring.jobs
+        {
+            jobs.forget(thread);
+        }
+    }
+
+    /// Adds the next entries of all threads, as one turn allows.
+    pub(crate) fn continue_backfill(&mut self, now: Timestamp) {
+        let mut left = self.settings.step();
+        while left > 0
+            && let Some(thread) = self.joining.threads.keys().next().copied()
+        {
+            left = self.backfill_some(thread, left);
+            if self.threads.get(thread).is_some() {
+                self.update_readiness(thread);
+            }
+        }
+        // The sweep has waited for this, and continues.
+        if !self.joining.threads.is_empty() || self.reload_cursor.is_some() {
+            self.timers.add(now, Timer::Reload);
+        }
+    }
+
+    /// Adds up to `most` entries of a thread.
+    ///
+    /// Returns how many of that number are left.
+    fn backfill_some(&mut self, thread: ThreadId, most: usize) -> usize {
+        let mut left = most * SKIPPED_PER_ADDED;
+        while left > 0
+            && let Some(rest) = self.joining.threads.get_mut(&thread)
+        {
+            let next = rest.vertices.pop_front().filter(|_| rest.unqueued > 0);
+            let Some(vertex) = next else {
+                self.joining.threads.remove(&thread);
+                break;
+            };
+            // The number may belong to another vertex by now.
+            let is_left = self.vertices.get(vertex).is_some_and(|vertex_ref| {
+                vertex_ref.thread == thread && vertex_ref.place == VertexState::Due
+            });
+            if is_left && !self.has_joined(vertex) {
+                self.joining.threads.get_mut(&thread).expect("it was there above").unqueued -= 1;
+                self.enqueue_vertex(vertex);
+                left = left.saturating_sub(SKIPPED_PER_ADDED);
+            } else {
+                left -= 1;
+            }
+        }
+        left / SKIPPED_PER_ADDED
+    }
+
+    /// Returns true if a thread's due vertices are all without jobs.
+    ///
+    /// No agent can get any of them yet.
+    pub(crate) fn is_backfilling(&self, thread: &Thread) -> bool {
+        let id = || self.threads.id_of(thread);
+        !thread.due.is_empty()
+            && !self.joining.is_empty()
+            && id().is_some_and(|id| self.due_in_jobs(id) == 0)
+    }
+
+    /// Number of due vertices of a thread that are in jobs.
+    pub(crate) fn due_in_jobs(&self, thread: ThreadId) -> usize {
+        self.threads[thread].due.len() - self.joining.unqueued(thread)
+    }
+}

@@ -1,0 +1,185 @@
+//! Reload: the change to a new configuration.
+//!
+//! Agents of the old one may be at work.
+//!
+//! Each thread moves to the ring that the new configuration gives it. With many threads that takes
+//! longer than delivery may stop, so it is done in steps:
+//!
+//! 1. All rings are retired: their threads get no agent.
+//! 2. The agents are examined, of which there are never many. If their clause still runs the same
+//!   program in the same way, they continue under it: they move to its new ring, and the threads
+//!   they work on move with them. Of the others, idle agents end at once, and the rest when they
+//!   have finished what they have.
+//! 3. The sweep: the threads move, some with each turn. A thread that something arrives for, or
+//!   whose timer expires, moves at once.
+//!
+//! The many due vertices of a large thread are enqueued in a ring with jobs in several of these
+//! steps ([`crate::reload::backfill`]). They are removed from the jobs of the old ring at once.
+//!
+//! So a thread in a retired ring is one that has not moved yet. It has no agent, and until it
+//! moves, its retry and expiry follow its old clause.
+
+pub mod backfill;
+
+use crate::Scheduler;
+use crate::dispatch::agent::{Agent, AgentId, State};
+use crate::dispatch::ring::RingId;
+use crate::queue::thread::ThreadId;
+use crate::reload::backfill::Backfill;
+use crate::timers::Timer;
+use std::collections::BTreeMap;
+use std::rc::Rc;
+use zsched_config::{Clause, Config};
+use zsched_format::time::Timestamp;
+
+/// Maximum number of threads examined to find the successor of a ring.
+///
+/// Threads that agents work on are examined in addition. If only other threads would have led to a
+/// successor, the agents are merely replaced.
+const MAX_THREADS_EXAMINED: usize = 8;
+
+impl Scheduler {
+    pub(super) fn apply_config(&mut self, now: Timestamp, config: Rc<Config>) {
+        self.config = config;
+        self.rings.retire_all();
+        // Vertices still to be enqueued there are enqueued in the new ring.
+        self.joining = Backfill::default();
+        self.clear_waitlists();
+        for (ring, agents) in self.agents_of_rings() {
+            self.find_successor_ring(now, ring, &agents);
+        }
+        self.settle_threads_at_work(now);
+        self.end_retired(now);
+        self.sweep_from(now, 0);
+    }
+
+    fn agents_of_rings(&self) -> BTreeMap<RingId, Vec<AgentId>> {
+        let mut agents: BTreeMap<RingId, Vec<AgentId>> = BTreeMap::new();
+        for (id, agent) in &self.agents {
+            agents.entry(agent.ring).or_default().push(*id);
+        }
+        agents
+    }
+
+    /// Finds a new ring for the agents of a retired one.
+    fn find_successor_ring(&mut self, now: Timestamp, old: RingId, agents: &[AgentId]) {
+        let served = agents.iter().filter_map(|agent| self.agents[agent].thread);
+        let threads =
+            served.chain(self.rings[old].threads.iter().copied().take(MAX_THREADS_EXAMINED));
+        let of_ring = |thread: &ThreadId| self.threads[*thread].ring == old;
+        let threads: Vec<ThreadId> = threads.filter(of_ring).collect();
+        for thread in threads {
+            // This does not remove the old ring, because it has agents.
+            self.reassign_ring(now, thread);
+            let new = self.threads[thread].ring;
+            let is_free = self.rings[new].agents == 0;
+            if is_free && has_same_process(&self.rings[old].clause, &self.rings[new].clause) {
+                return self.move_agents(old, new, agents);
+            }
+        }
+    }
+
+    /// Moves all agents of a ring to another one that has none.
+    fn move_agents(&mut self, old: RingId, new: RingId, agents: &[AgentId]) {
+        self.rings[new].agents = std::mem::take(&mut self.rings[old].agents);
+        self.rings[new].idle = std::mem::take(&mut self.rings[old].idle);
+        // A new configuration ends a suspension.
+        self.end_suspension(old);
+        self.rings[new].starts = std::mem::take(&mut self.rings[old].starts);
+        for agent in agents {
+            self.agents.get_mut(agent).expect("it was there above").ring = new;
+            // The timeout of the new clause may be shorter.
+            self.arm_agent(*agent);
+        }
+        self.drop_ring_if_unused(old);
+    }
+
+    fn settle_threads_at_work(&mut self, now: Timestamp) {
+        let threads: Vec<ThreadId> =
+            self.agents.values().filter_map(|agent| agent.thread).collect();
+        threads.into_iter().for_each(|thread| self.reassign_ring(now, thread));
+    }
+
+    /// Ends the idle agents of retired rings.
+    fn end_retired(&mut self, now: Timestamp) {
+        let is_of_no_use = |agent: &Agent| {
+            matches!(agent.state, State::Idle(_)) && self.rings[agent.ring].is_retired
+        };
+        let agents = self.agents.iter().filter(|(_, agent)| is_of_no_use(agent));
+        let agents: Vec<AgentId> = agents.map(|(id, _)| *id).collect();
+        agents.into_iter().for_each(|agent| self.retire_agent(now, agent));
+    }
+
+    /// Moves the next threads to their new rings.
+    pub(super) fn sweep(&mut self, now: Timestamp) {
+        // First enqueue the vertices of the threads that moved last.
+        if !self.joining.is_empty() {
+            self.continue_backfill(now);
+        } else if let Some(next) = self.reload_cursor {
+            self.sweep_from(now, next);
+        }
+    }
+
+    fn sweep_from(&mut self, now: Timestamp, mut next: usize) {
+        let mut left = self.settings.step();
+        while left > 0 && next < self.threads.pool().slots() {
+            let mut cost = 1;
+            if let Some(thread) = self.threads.pool().at(next) {
+                cost = self.threads[thread].step_cost();
+                self.reassign_ring(now, thread);
+            }
+            left = left.saturating_sub(cost);
+            next += 1;
+            if !self.joining.is_empty() {
+                break;
+            }
+        }
+        self.reload_cursor = (next < self.threads.pool().slots()).then_some(next);
+        if self.reload_cursor.is_some() {
+            self.timers.add(now, Timer::Reload);
+        }
+    }
+
+    /// Applies the present configuration and clock to a thread.
+    ///
+    /// Does nothing if that was done before.
+    pub(super) fn reassign_ring(&mut self, now: Timestamp, thread: ThreadId) {
+        self.apply_clock_step(thread);
+        let old = self.threads[thread].ring;
+        if !self.rings[old].is_retired {
+            return;
+        }
+        let destination = self.threads[thread].destination.clone();
+        let new = self.ring_for(destination.channel(), destination.host());
+        self.leave_ring(thread);
+        self.join_ring(now, thread, new);
+        let clause = &self.rings[new].clause;
+        if has_other_expiry(&self.rings[old].clause, clause) {
+            self.threads[thread].expiry_check = Some(now);
+        }
+        if self.rings[old].clause.is_etrn_only() != clause.is_etrn_only() {
+            self.deferrals.cancel(thread);
+        }
+        let clause = &self.rings[new].clause;
+        if clause.is_etrn_only() {
+            self.threads[thread].retry.unreachable = None;
+            self.threads[thread].waiting.set_all(None);
+        } else if self.rings[old].clause.is_etrn_only() {
+            let next = self.next_try_of_host(now, thread);
+            self.threads[thread].waiting.set_all(Some(next));
+            self.threads[thread].waiting.wake_for_destination(now);
+        }
+        self.set_thread_timer(thread);
+        self.update_readiness(thread);
+        self.drop_ring_if_unused(old);
+    }
+}
+
+fn has_same_process(old: &Clause, new: &Clause) -> bool {
+    (&old.command, old.user, old.group, old.nice) == (&new.command, new.user, new.group, new.nice)
+}
+
+/// Returns true if a recipient's expiry differs between the clauses.
+fn has_other_expiry(old: &Clause, new: &Clause) -> bool {
+    (old.expiry, old.expiry2) != (new.expiry, new.expiry2)
+}

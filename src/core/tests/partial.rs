@@ -1,0 +1,220 @@
+//! Partial messages: only some of their recipients are in memory.
+
+use super::*;
+use crate::operator::overrides::Override;
+use zsched_spool::note::OutcomeKind;
+use zsched_spool::{Portion, SpoolId};
+
+const CF: &str = "PARAMmessage-active-limit=3\nPARAMmessage-recipient-limit=4\n\
+                  PARAMmessage-recipient-minimum=1\n\
+                  c/*\n\tmaxring=1 interval=60s retries=\"1 2 3\" skew=1 expiry=1h recipient-limit=3 \
+                  refill-limit=2 refill-delay=5s\n\tcommand=x\n";
+
+/// A chunk of message 1 with recipients at these offsets.
+fn part(world: &World, recipients: &[(&str, &[u32])], unread: Option<u32>) -> Arrival {
+    let groups = recipients.iter().map(|(host, offsets)| Group {
+        channel: b"c".as_slice().into(),
+        host: host.as_bytes().into(),
+        offsets: offsets.to_vec(),
+    });
+    let arrival = arrival(1, groups.collect(), START, world.now);
+    let max_unread = if unread.is_some() { 9 } else { 0 };
+    Arrival { next_offset: unread, max_unread: max_unread, recipients: 9, ..arrival }
+}
+
+fn asked(world: &mut World) -> Vec<Portion> {
+    let asked = world.done.extract_if(.., |action| matches!(action, Action::ReadMore { .. }));
+    let portion = |action| match action {
+        Action::ReadMore { portion, .. } => portion,
+        other => panic!("{other:?}"),
+    };
+    asked.map(portion).collect()
+}
+
+fn more(world: &mut World, recipients: &[(&str, &[u32])], unread: Option<u32>) {
+    let outcome = RereadResult::Read(part(world, recipients, unread));
+    world.tell(Event::MoreRead { number: 1, outcome });
+}
+
+fn count(world: &World, is_it: impl Fn(&Action) -> bool) -> usize {
+    world.done.iter().filter(|action| is_it(action)).count()
+}
+
+#[test]
+fn finished_recipients_make_room_for_next_chunk_and_unloaded_reports_count() {
+    let mut world = World::new(CF);
+    let first = part(&world, &[("a.test", &[100, 200, 300])], Some(400));
+    world.tell(Event::Arrived(first));
+    world.tell(Event::Tick);
+    assert_eq!(
+        asked(&mut world),
+        [],
+        "there is room for one: less than refill-limit, and too early"
+    );
+    let (agent, jobs) = world.newborn();
+    assert_eq!(jobs, ["1\ta.test"]);
+    world.says(agent, "1/100\t\tok3 x");
+    world.says(agent, "1/500\t\tok3 who is not in memory");
+    world.tell(Event::Tick);
+    assert_eq!(asked(&mut world), [Portion { from: 400, max_recipients: 2 }]);
+    // The agent still has the job, and they become part of it.
+    world.says(agent, "1/400\t\tok3 while the file is read");
+    more(&mut world, &[("a.test", &[400, 600])], None);
+    assert_eq!(world.core.recipients(), 3);
+    for offset in [200, 300, 600] {
+        world.says(agent, &format!("1/{offset}\t\tok3 x"));
+    }
+    assert_eq!(count(&world, |action| matches!(action, Action::Remove { .. })), 0);
+    world.hungry(agent);
+    world.tell(Event::Tick);
+    assert_eq!(count(&world, |action| matches!(action, Action::Remove { .. })), 1);
+    assert_eq!(count(&world, |action| matches!(action, Action::Statistics(_))), 6);
+}
+
+/// A packet lists all its recipients, so a report about others is no report about unloaded ones.
+#[test]
+fn packet_job_ignores_reports_about_other_recipients() {
+    let mut world = World::new(&CF.replace("c/*\n\t", "c/*\n\tpacket=1 "));
+    let first = part(&world, &[("a.test", &[100, 200])], Some(300));
+    world.tell(Event::Arrived(first));
+    let (agent, jobs) = world.newborn();
+    assert_eq!(jobs, ["1\ta.test\t100"]);
+    let counted = |action: &Action| matches!(action, Action::Statistics(_));
+    world.says(agent, "1/500\t\tok3 who is not in memory");
+    assert_eq!(count(&world, counted), 0);
+    world.says(agent, "1/200\t\tok3 who is, in another packet");
+    assert_eq!((count(&world, counted), world.core.recipients()), (1, 1));
+}
+
+#[test]
+fn deferred_recipients_of_partial_message_are_paged_out_and_reloaded() {
+    let mut world = World::new(CF);
+    let first = part(&world, &[("a.test", &[100, 200])], Some(300));
+    world.tell(Event::Arrived(first));
+    let (agent, jobs) = world.newborn();
+    assert_eq!(jobs, ["1\ta.test"]);
+    world.says(agent, "1/100\t\tdeferred busy");
+    world.says(agent, "1/200\t\tok3 x");
+    world.hungry(agent);
+    world.tell(Event::Tick);
+    assert_eq!(world.core.recipients(), 0);
+    let portions = asked(&mut world);
+    assert_eq!(portions, [Portion { from: 300, max_recipients: 4 }]);
+    // Recipients for the same host were tried by the same job.
+    more(&mut world, &[("a.test", &[300]), ("b.test", &[400])], None);
+    world.tell(Event::Tick);
+    assert_eq!(world.core.recipients(), 1);
+    assert_eq!(world.heard_by(agent), ["#idle"]);
+    world.hungry(agent);
+    assert_eq!(world.heard_by(agent), ["1\tb.test"]);
+    world.says(agent, "1/400\t\tok3 x");
+    world.hungry(agent);
+    world.tell(Event::Tick);
+    let rested = world.done.iter().find_map(|action| match action {
+        Action::PageOut { until, record: rested, .. } => Some((*until, rested.vertices.len())),
+        _ => None,
+    });
+    let (until, known) = rested.expect("it rests");
+    assert_eq!(until.map(|until| until.seconds_since(world.now)), Some(60));
+    assert_eq!(known, 1);
+    assert_eq!(count(&world, |action| matches!(action, Action::Remove { .. })), 0);
+}
+
+#[test]
+fn delete_of_partial_message_removes_all_of_it() {
+    let mut world = World::new(CF);
+    let first = part(&world, &[("a.test", &[100, 200, 300])], Some(400));
+    world.tell(Event::Arrived(first));
+    let order = Order::Delete(vec![Target::whole(1)]);
+    world.tell(Event::Ordered { ticket: 1, by: "root".to_string(), order });
+    let notes = |world: &World| {
+        let noted = world.done.iter().filter_map(|action| match action {
+            Action::Note(note) => Some((note.ticket, note.offsets.clone())),
+            _ => None,
+        });
+        noted.collect::<Vec<_>>()
+    };
+    assert_eq!(notes(&world).len(), 1);
+    world.tell(Event::Noted { ticket: notes(&world)[0].0, outcome: Ok(false) });
+    world.tell(Event::Tick);
+    assert_eq!(asked(&mut world).len(), 1);
+    more(&mut world, &[("a.test", &[400])], None);
+    assert_eq!(notes(&world)[1].1, [400]);
+    world.tell(Event::Noted { ticket: notes(&world)[1].0, outcome: Ok(false) });
+    world.tell(Event::Tick);
+    assert_eq!(count(&world, |action| matches!(action, Action::Remove { .. })), 1);
+}
+
+/// This holds with and without recipients in memory, and after a restart.
+#[test]
+fn removal_of_partial_message_survives_restart() {
+    let mut world = World::new(CF);
+    let first = part(&world, &[("a.test", &[100, 200])], Some(300));
+    world.tell(Event::Arrived(first.clone()));
+    let (agent, _) = world.newborn();
+    world.says(agent, "1/100\t\tdeferred busy");
+    world.says(agent, "1/200\t\tok3 x");
+    world.hungry(agent);
+    world.tell(Event::Tick);
+    assert_eq!((world.core.recipients(), asked(&mut world).len()), (0, 1));
+    let order = Order::Delete(vec![Target::whole(1)]);
+    world.tell(Event::Ordered { ticket: 1, by: "root".to_string(), order });
+    let obeyed = |action: &Action| matches!(action, Action::OrderDone { .. });
+    assert_eq!(count(&world, obeyed), 0, "it is not stored yet");
+    let orders: Vec<Override> = world.core.overrides().iter().collect();
+    assert_eq!(orders.len(), 1);
+    let mut next = World::new(CF);
+    orders.into_iter().for_each(|order| next.tell(Event::Override(order)));
+    next.tell(Event::Arrived(first));
+    next.tell(Event::InitialScanDone);
+    next.tell(Event::Tick);
+    more(&mut next, &[("a.test", &[300]), ("b.test", &[400])], None);
+    next.tell(Event::Tick);
+    assert_eq!(next.started.len(), 0, "nobody is delivered to");
+    let deletions = next.done.iter().filter_map(|action| match action {
+        Action::Note(note) if note.occasion == OutcomeKind::Deletion => Some(note.offsets.len()),
+        _ => None,
+    });
+    assert_eq!(deletions.sum::<usize>(), 4);
+}
+
+/// No more of a held message is read, unless it is to be deleted.
+#[test]
+fn held_partial_message_can_be_deleted() {
+    let mut world = World::new(CF);
+    let first = part(&world, &[("a.test", &[100, 200, 300])], Some(400));
+    let id = SpoolId { number: 1, modified: first.modified };
+    world.tell(Event::Arrived(first));
+    let order = |world: &mut World, order| {
+        world.tell(Event::Ordered { ticket: 1, by: "root".to_string(), order });
+        world.tell(Event::Tick);
+    };
+    order(&mut world, Order::HoldMessages { messages: vec![id], reason: String::new() });
+    assert_eq!(asked(&mut world), []);
+    order(&mut world, Order::Delete(vec![Target::whole(1)]));
+    let deleted = |world: &World| {
+        let notes = world.done.iter().filter_map(|action| match action {
+            Action::Note(note) => Some((note.ticket, note.offsets.clone())),
+            _ => None,
+        });
+        notes.collect::<Vec<_>>()
+    };
+    world.tell(Event::Noted { ticket: deleted(&world)[0].0, outcome: Ok(false) });
+    world.tell(Event::Tick);
+    assert_eq!(asked(&mut world).len(), 1);
+    more(&mut world, &[("a.test", &[400]), ("b.test", &[500, 600])], None);
+    assert_eq!(deleted(&world)[1].1, [400, 500, 600], "at once");
+    assert_eq!(world.core.recipients(), 0);
+}
+
+#[test]
+fn chunk_is_read_only_if_it_fits() {
+    let mut world = World::new(CF);
+    let capacity = |world: &World| world.core.capacity().expect("limits").first_chunk(0);
+    assert_eq!(capacity(&world), 2, "half of the limit, as others may come");
+    // The maximum is 1 * 3 + 3, for the only ring.
+    world.messages(1..=5, "c/a.test");
+    assert_eq!(capacity(&world), 1);
+    world.message(6, &["c/a.test"]);
+    assert_eq!(capacity(&world), 0);
+}

@@ -1,0 +1,227 @@
+//! The listing of a MAILQ version 2 server, in ZMailer's form.
+//!
+//! ```text
+//! smtp/mail.example.org:
+//! <TAB>10101639: (3 tries, expires in 2m59s) smtp; 451 busy
+//! ```
+//!
+//! and with details, which are read from the spool:
+//!
+//! ```text
+//! <TAB>10101639: (3 tries, age 1h2m, expires in 2m59s, 612+4096 bytes)
+//! <TAB>  id<TAB><two@example.org>
+//! <TAB>  from<TAB>alice@example.org
+//! <TAB>  to<TAB>bob@mail.example.org
+//! <TAB>  diag<TAB>smtp; 451 busy
+//! ```
+
+use super::details::{ControlFiles, MessageDetails};
+use super::v2::{ListedThread, RecipientRecord, RecordSink};
+use crate::failure::Failure;
+use crate::screen::Screen;
+use std::io::{self, Write};
+use zsched_format::time::{ShortDuration, Timestamp};
+
+/// Size of held-back output above which it is printed, in bytes.
+const MAX_HELD_OUTPUT: usize = 64 << 20;
+
+/// Maximum number of recipients gathered for one reading of a control file.
+const MAX_GATHERED_RECIPIENTS: usize = 10_000;
+
+/// Prints the contents of threads.
+///
+/// Output is held back until the dialogue is over, or there is much of it. A server has 90 seconds
+/// for a client, and the reader of the output may take longer.
+pub(super) struct Listing<'a, 's, W> {
+    screen: &'a mut Screen<W>,
+    held: Screen<Vec<u8>>,
+    files: &'a mut ControlFiles<'s>,
+    has_details: bool,
+    owner: Option<u32>,
+    now: Timestamp,
+    /// Heading of the thread, until it is printed.
+    heading: Option<Vec<u8>>,
+    /// Recipients of the current message that were read so far.
+    message: Vec<ListedRecipient>,
+    file: Vec<u8>,
+    is_empty: bool,
+}
+
+/// The fields of a record that are kept.
+struct ListedRecipient {
+    index: u64,
+    sender: Vec<u8>,
+    offset: u32,
+    expiry: i64,
+    tries: u64,
+    text: Vec<u8>,
+}
+
+impl<'a, 's, W: Write> Listing<'a, 's, W> {
+    /// Creates a listing that is printed on `screen`.
+    ///
+    /// `owner` is the user id of the owner of messages, if only these are shown.
+    pub(super) fn new(
+        screen: &'a mut Screen<W>,
+        files: &'a mut ControlFiles<'s>,
+        has_details: bool,
+        owner: Option<u32>,
+        now: Timestamp,
+    ) -> Listing<'a, 's, W> {
+        let held = Screen::new(Vec::new());
+        Listing {
+            screen,
+            held,
+            files,
+            has_details,
+            owner,
+            now,
+            heading: None,
+            message: Vec::new(),
+            file: Vec::new(),
+            is_empty: true,
+        }
+    }
+
+    /// Prints held-back output. Returns true if nothing was printed at all.
+    pub(super) fn finish(&mut self) -> io::Result<bool> {
+        self.screen.release(&mut self.held)?;
+        Ok(self.is_empty)
+    }
+
+    fn print_message(&mut self) -> io::Result<()> {
+        let recipients = std::mem::take(&mut self.message);
+        let Some(first) = recipients.first() else {
+            return Ok(());
+        };
+        if let Some(owner) = self.owner
+            && self.files.owner(&self.file) != Some(owner)
+        {
+            return Ok(());
+        }
+        if let Some(heading) = self.heading.take() {
+            self.held.line(&[&heading])?;
+            self.is_empty = false;
+        }
+        if self.has_details {
+            return self.print_details(&recipients);
+        }
+        if first.index == 0 {
+            self.print_file()?;
+            write!(self.held, "({}{}) ", Tries(first.tries), Expiry(first.expiry, self.now))?;
+            self.held.line(&[&first.text])?;
+        }
+        Ok(())
+    }
+
+    fn print_file(&mut self) -> io::Result<()> {
+        self.held.text(b"\t")?;
+        self.held.text(&self.file)?;
+        self.held.text(b": ")
+    }
+
+    fn print_details(&mut self, recipients: &[ListedRecipient]) -> io::Result<()> {
+        let offsets: Vec<u32> = recipients.iter().map(|recipient| recipient.offset).collect();
+        let details = self.files.describe(&self.file, &offsets);
+        for (place, recipient) in recipients.iter().enumerate() {
+            if recipient.index == 0 {
+                self.print_head(recipient, details.as_ref())?;
+            }
+            match details.as_ref().map(|details| details.to[place].as_deref()) {
+                Some(Some(to)) => self.held.line(&[b"\t  to\t", to])?,
+                Some(None) => writeln!(self.held, "\t  to-ptr bad: {}", recipient.offset)?,
+                None => {}
+            }
+            // Agents put CR between the lines of a dialogue.
+            for line in recipient.text.split(|byte| *byte == b'\r').filter(|line| !line.is_empty())
+            {
+                self.held.line(&[b"\t  diag\t", line])?;
+            }
+        }
+        Ok(())
+    }
+
+    fn print_head(
+        &mut self,
+        first: &ListedRecipient,
+        details: Option<&MessageDetails>,
+    ) -> io::Result<()> {
+        let control = details.and_then(|_| self.files.control_size(&self.file));
+        let message = control.and_then(|_| self.files.size_and_age(&self.file, self.now));
+        self.print_file()?;
+        let (tries, expiry) = (Tries(first.tries), Expiry(first.expiry, self.now));
+        match (control, message) {
+            (Some(control), Some((size, age))) => {
+                let age = ShortDuration(age);
+                writeln!(self.held, "({tries}, age {age}{expiry}, {control}+{size} bytes)")?;
+            }
+            _ => writeln!(self.held, "({tries}{expiry})")?,
+        }
+        if let Some(id) = details.and_then(|details| details.log_id.as_ref()) {
+            self.held.line(&[b"\t  id\t", id])?;
+        }
+        let sender: &[u8] = if first.sender.is_empty() { b"<>" } else { &first.sender };
+        self.held.line(&[b"\t  from\t", sender])
+    }
+}
+
+impl<W: Write> RecordSink for Listing<'_, '_, W> {
+    fn begin(&mut self, thread: &ListedThread, _is_running: bool) {
+        self.heading = Some([thread.channel.as_slice(), b"/", &thread.host, b":"].concat());
+    }
+
+    fn take(&mut self, record: &RecipientRecord<'_>) -> Result<(), Failure> {
+        // Without details, only the first recipient of a message is shown.
+        if !self.has_details && record.index > 0 {
+            return Ok(());
+        }
+        if record.index == 0
+            || record.file != self.file
+            || self.message.len() == MAX_GATHERED_RECIPIENTS
+        {
+            self.print_message()?;
+            self.file = record.file.to_vec();
+        }
+        self.message.push(ListedRecipient {
+            index: record.index,
+            sender: record.sender.to_vec(),
+            offset: record.offset,
+            expiry: record.expiry,
+            tries: record.tries,
+            text: record.text.to_vec(),
+        });
+        Ok(())
+    }
+
+    fn end(&mut self) -> Result<(), Failure> {
+        self.print_message()?;
+        self.file.clear();
+        if self.held.len() > MAX_HELD_OUTPUT {
+            self.screen.release(&mut self.held)?;
+        }
+        Ok(())
+    }
+}
+
+struct Tries(u64);
+
+impl std::fmt::Display for Tries {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        // ZMailer has no singular here.
+        write!(f, "{} tries", self.0)
+    }
+}
+
+struct Expiry(i64, Timestamp);
+
+impl std::fmt::Display for Expiry {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self.0 {
+            0 => Ok(()),
+            at => {
+                let left = at.saturating_sub(self.1.seconds());
+                write!(f, ", expires in {}", ShortDuration(left))
+            }
+        }
+    }
+}

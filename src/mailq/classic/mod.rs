@@ -1,0 +1,91 @@
+//! Output without a command: what ZMailer's `mailq` prints, and totals.
+//!
+//! ```text
+//! version 1: a dump ──► v1 ──► queue ──────────────┬──► listing, totals
+//! version 2: requests ──► v2 ──┬──► collector_v2 ──┘
+//!                              └──► listing_v2
+//! either version ──► report            spool ──► status, details
+//! ```
+
+mod show;
+
+pub(crate) mod v1;
+pub(crate) mod v2;
+
+pub(crate) mod notes;
+pub(crate) mod queue;
+
+mod collector_v2;
+mod details;
+mod listing;
+mod listing_v2;
+mod report;
+mod status;
+mod totals;
+mod why;
+
+pub(crate) use show::{ClassicOutput, answer_text, no_requests};
+
+use crate::connect::dial::{self, Scheduler};
+use crate::connect::server::Server;
+use crate::failure::Failure;
+use crate::installation::Installation;
+use crate::options::{ClassicOptions, ServerOptions};
+use crate::screen::{Screen, warn};
+use std::io::{self, Write};
+
+/// Prints what the options ask for on standard output.
+pub(crate) fn run(server_options: &ServerOptions, options: &ClassicOptions) -> Result<(), Failure> {
+    let mut screen = Screen::new(io::BufWriter::new(io::stdout().lock()));
+    let shown = print(server_options, options, &mut screen);
+    screen.flush()?;
+    shown
+}
+
+fn print<W: Write>(
+    server_options: &ServerOptions,
+    options: &ClassicOptions,
+    screen: &mut Screen<W>,
+) -> Result<(), Failure> {
+    let installation = Installation::read(server_options.zenv.as_deref())?;
+    if let Some(subject) = &options.why {
+        return why::print(subject, &installation, server_options.debug, screen);
+    }
+    let mut output = ClassicOutput::new(options, installation.spool())?;
+    if options.shared_memory {
+        warn(
+            "shared memory (-M) is not supported; asking the scheduler for its queue (-QQQQ shows \
+             its counters)",
+        );
+    }
+    let only_status = options.status > 1 && options.sizes == 0;
+    if only_status {
+        return status::print(screen, &installation, true);
+    }
+    let server = Server::find(server_options, &installation)?;
+    let addresses = server.addresses(server_options.family())?;
+    let is_local = addresses.are_local();
+    if !is_local {
+        screen.line(&[b"[", server.host().as_bytes(), b"]"])?;
+    }
+    // An error in the spool does not keep the scheduler from being asked.
+    let status = match options.status {
+        0 => Ok(()),
+        _ => status::print(screen, &installation, is_local),
+    };
+    screen.flush()?;
+    let credentials = server_options.credentials()?;
+    let shown =
+        match dial::dial(&server, &addresses, &installation, &credentials, server_options.debug)? {
+            Scheduler::Dump(mut lines) => output.dump(&mut lines, screen),
+            Scheduler::Session(mut session) => {
+                let shown = output.session(&mut session, screen);
+                session.quit();
+                shown
+            }
+        };
+    // Warnings follow the output, even where both go to the same place.
+    screen.flush()?;
+    let verdict = output.verdict();
+    shown.and(verdict).and(status)
+}

@@ -1,0 +1,58 @@
+//! Notes that a scheduler adds to the text of each vertex.
+//!
+//! They are in parentheses: `smtp; 451 busy (retry in 13s, expires in 2d23h, tries=4)`.
+
+/// Delivery state of a vertex.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum DeliveryState {
+    /// An agent works on its thread.
+    Running,
+    /// It is tried again at a known time.
+    Retry,
+    /// It is due, and waits for an agent.
+    Waiting,
+}
+
+/// Splits a text into that of the last agent and the state.
+///
+/// Without a note the vertex is being tried: older schedulers write none then.
+pub(crate) fn split(text: &[u8]) -> (&[u8], DeliveryState) {
+    let text = text.trim_ascii_end();
+    // There are no parentheses within the notes.
+    let open = text.iter().rposition(|byte| *byte == b'(').filter(|_| text.ends_with(b")"));
+    let Some(open) = open else {
+        return (text, DeliveryState::Running);
+    };
+    let (before, notes) = (text[..open].trim_ascii_end(), &text[open + 1..]);
+    let standings = [
+        (&b"running now"[..], DeliveryState::Running),
+        (b"retry in ", DeliveryState::Retry),
+        (b"waiting for ", DeliveryState::Waiting),
+        (b"activation pending", DeliveryState::Waiting),
+    ];
+    match standings.iter().find(|(start, _)| notes.starts_with(start)) {
+        Some((_, state)) => (before, *state),
+        None => (text, DeliveryState::Running),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn split_takes_last_parenthesis_as_notes() {
+        for (text, expected, state) in [
+            ("(retry in 13s, expires in 59m46s, tries=0)", "", DeliveryState::Retry),
+            ("later please (retry in 14s)", "later please", DeliveryState::Retry),
+            ("busy (a) (running now, pid=7 NextFeed)", "busy (a)", DeliveryState::Running),
+            ("x (waiting for thread slot)", "x", DeliveryState::Waiting),
+            ("(activation pending, thread inactive)", "", DeliveryState::Waiting),
+            ("connect (to b)", "connect (to b)", DeliveryState::Running),
+            ("(retry in 1s", "(retry in 1s", DeliveryState::Running),
+            ("", "", DeliveryState::Running),
+        ] {
+            assert_eq!(split(text.as_bytes()), (expected.as_bytes(), state), "{text}");
+        }
+    }
+}

@@ -1,0 +1,184 @@
+//! The thread report after the queue (its form: [`crate::mailq::report`]).
+
+use crate::connect::lines::LineSource;
+use crate::failure::Failure;
+use crate::screen::Screen;
+use memchr::memmem;
+use std::collections::HashMap;
+use std::io::Write;
+use zsched_format::selection::Selection;
+
+/// Age of the oldest message, by channel and host.
+pub(super) type Ages = HashMap<(Vec<u8>, Vec<u8>), Vec<u8>>;
+
+/// Kind of a line of the report.
+enum Line<'a> {
+    /// Head of a ring. The lines after it belong to the ring.
+    Head,
+    /// A thread: channel, host, and the rest of the line.
+    Thread(&'a [u8], &'a [u8], &'a [u8]),
+    /// Belongs to the ring or the thread before it.
+    Detail,
+    /// Totals of the scheduler.
+    Totals,
+}
+
+/// Copies the report, and returns the number of lines read.
+///
+/// From `level` 2 on, the lines of single threads are left out. With a selection, rings without a
+/// thread that matches are left out.
+pub(super) fn print<L: LineSource, W: Write>(
+    screen: &mut Screen<W>,
+    lines: &mut L,
+    selection: &Selection,
+    level: u8,
+) -> Result<u64, Failure> {
+    let wants_all = selection.channel.is_none() && selection.host.is_none();
+    let mut head: Option<Vec<u8>> = None;
+    let mut is_wanted = wants_all;
+    let mut count: u64 = 0;
+    while let Some(line) = lines.next()? {
+        count += 1;
+        let is_shown = match classify(line) {
+            Line::Head if !wants_all => {
+                head = Some(line.to_vec());
+                is_wanted = false;
+                false
+            }
+            Line::Thread(channel, host, _) if wants_all || selection.matches(channel, host) => {
+                if let Some(head) = head.take() {
+                    screen.line(&[&head])?;
+                }
+                is_wanted = true;
+                level < 2
+            }
+            Line::Thread(..) => false,
+            Line::Detail => is_wanted && !(level >= 2 && line.starts_with(b" ")),
+            Line::Head | Line::Totals => true,
+        };
+        if is_shown {
+            screen.line(&[line])?;
+        }
+    }
+    Ok(count)
+}
+
+/// Reads the ages in the report, up to the limit of the source.
+pub(super) fn oldest<L: LineSource>(lines: &mut L) -> Result<Ages, Failure> {
+    let max = lines.limit();
+    let mut ages = Ages::new();
+    while let Some(line) = lines.next()? {
+        if ages.len() < max
+            && let Line::Thread(channel, host, about) = classify(line)
+            && let Some(age) = age(about)
+        {
+            ages.insert((channel.to_vec(), host.to_vec()), age.to_vec());
+        }
+    }
+    Ok(ages)
+}
+
+/// Age of the oldest message, from the line of a thread.
+pub(super) fn age(about: &[u8]) -> Option<&[u8]> {
+    let at = memmem::find(about, b"QA=")?;
+    about[at + 3..].split(u8::is_ascii_whitespace).next()
+}
+
+fn classify(line: &[u8]) -> Line<'_> {
+    if let Some(thread) = line.strip_prefix(b"    ") {
+        return parse_thread(thread).unwrap_or(Line::Detail);
+    }
+    match line.first() {
+        Some(b' ' | b'\t') => Line::Detail,
+        _ if line.starts_with(b"Kids: ") || line.starts_with(b"Msgs in ") => Line::Totals,
+        _ => Line::Head,
+    }
+}
+
+/// Parses the line of a thread.
+///
+/// It is `channel/host/withhost`, TAB or blank, and items, of which `N=` is the first, or `R=` in
+/// older schedulers. The host may contain blanks.
+fn parse_thread(line: &[u8]) -> Option<Line<'_>> {
+    let is_label = |at: &usize| matches!(line.get(at + 1..at + 3), Some(b"N=" | b"R="));
+    let end = memchr::memchr2_iter(b'\t', b' ', line).find(is_label)?;
+    let name = line[..end].trim_ascii_end();
+    let (place, _) = split_at(name, name.iter().rposition(|byte| *byte == b'/')?);
+    let (channel, host) = split_at(place, place.iter().position(|byte| *byte == b'/')?);
+    Some(Line::Thread(channel, host, &line[end + 1..]))
+}
+
+fn split_at(text: &[u8], slash: usize) -> (&[u8], &[u8]) {
+    (&text[..slash], &text[slash + 1..])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::connect::lines::{LIMITS, Lines};
+    use proptest::prelude::*;
+
+    const REPORT: &str = "smtp/*/0\n    smtp/a.test/0\t\tN=1   R=1   A=1  W=3s QA=14s\n    \
+        smtp/a-very-long-host-name.example.org/0 N=1   R=1   A=0  pend=>MaxRing QA=12s threadwait\n\
+        \tThreads:    2 Msgs:     2 Procs:   0 Idle:   0 Plim:   3 Flim: 150 Tlim: 1\n\
+        hold/*/2\n    hold/\"a b\"/2\t\tN=2   R=2   A=0  QA=1d2h\n\
+        \tThreads:    1 Msgs:     2 Procs:   0 Idle:   0 Plim:  20 Flim: 150 Tlim: 1\n\
+        Kids: 0  Idle:  0  Msgs:   2  Thrds:   3  Rcpnts:    4  Uptime: 14s\n\
+        Msgs in 2 out 0 stored 2 Rcpnts in 4 out 0 stored 4\n";
+
+    fn shown(report: &str, selection: &str, level: u8) -> (String, u64) {
+        let selection = Selection::parse(selection).expect("channel/host");
+        let mut out = Vec::new();
+        let mut lines = Lines::new(report.as_bytes(), LIMITS);
+        let mut screen = Screen::new(&mut out);
+        let count = print(&mut screen, &mut lines, &selection, level).expect("short lines");
+        (String::from_utf8(out).expect("text"), count)
+    }
+
+    /// The lines of [`REPORT`] with these numbers, from 0.
+    fn excerpt(numbers: &[usize]) -> String {
+        let lines: Vec<&str> = REPORT.split_inclusive('\n').collect();
+        numbers.iter().map(|number| lines[*number]).collect()
+    }
+
+    #[test]
+    fn print_with_selection_leaves_out_other_threads() {
+        for (selection, level, numbers) in [
+            ("*/*", 1, &[0, 1, 2, 3, 4, 5, 6, 7, 8][..]),
+            ("*/*", 2, &[0, 3, 4, 6, 7, 8]),
+            ("*/*", 4, &[0, 3, 4, 6, 7, 8]),
+            ("smtp/*", 1, &[0, 1, 2, 3, 7, 8]),
+            ("smtp/a.test", 1, &[0, 1, 3, 7, 8]),
+            ("*/\"a b\"", 1, &[4, 5, 6, 7, 8]),
+            ("hold/*", 2, &[4, 6, 7, 8]),
+            ("x/*", 1, &[7, 8]),
+        ] {
+            let expected = (excerpt(numbers), 9);
+            assert_eq!(shown(REPORT, selection, level), expected, "{selection} {level}");
+        }
+    }
+
+    #[test]
+    fn oldest_reads_ages_of_threads() {
+        let ages = oldest(&mut Lines::new(REPORT.as_bytes(), LIMITS)).expect("a good report");
+        for (channel, host, age) in [
+            ("smtp", "a.test", "14s"),
+            ("smtp", "a-very-long-host-name.example.org", "12s"),
+            ("hold", "\"a b\"", "1d2h"),
+        ] {
+            let key = (channel.as_bytes().to_vec(), host.as_bytes().to_vec());
+            assert_eq!(ages.get(&key).map(Vec::as_slice), Some(age.as_bytes()), "{host}");
+        }
+        assert_eq!(ages.len(), 3);
+    }
+
+    proptest! {
+        #[test]
+        fn report_with_any_lines_does_not_panic(report in "([ \t]{0,4}[a-c/ =NRQA]{0,12}\n){0,8}") {
+            for selection in ["*/*", "a/b"] {
+                shown(&report, selection, 1);
+            }
+            prop_assert!(oldest(&mut Lines::new(report.as_bytes(), LIMITS)).is_ok());
+        }
+    }
+}

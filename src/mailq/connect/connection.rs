@@ -1,0 +1,270 @@
+//! A connection to a server, with timeouts.
+
+use super::server::{Addresses, Server, within};
+use crate::failure::Failure;
+use crate::installation::Installation;
+use crate::pid::{DaemonState, daemon_state};
+use std::io::{self, ErrorKind, Read, Write};
+use std::net::TcpStream;
+use std::os::unix::net::UnixStream;
+use std::time::{Duration, Instant};
+
+/// Timeouts of a connection.
+#[derive(Clone, Copy, Debug)]
+pub struct Timeouts {
+    /// For connecting to each address of the server, and for each write.
+    pub connect: Duration,
+    /// Without any data from the server.
+    pub idle: Duration,
+    /// From opening the connection to the end of the answer.
+    pub total: Duration,
+}
+
+/// Timeouts of every connection to a server.
+pub(crate) const TIMEOUTS: Timeouts = Timeouts {
+    connect: Duration::from_secs(10),
+    idle: Duration::from_secs(60),
+    total: Duration::from_secs(3600),
+};
+
+/// An open connection.
+#[derive(Debug)]
+pub struct Connection {
+    stream: Stream,
+    timeouts: Timeouts,
+    opened: Instant,
+}
+
+#[derive(Debug)]
+enum Stream {
+    Tcp(TcpStream),
+    Unix(UnixStream),
+}
+
+/// Failed attempts to connect: each address, and its error.
+#[derive(Debug)]
+pub struct ConnectFailure {
+    attempts: Vec<(String, io::Error)>,
+}
+
+impl Connection {
+    /// Connects to the first address that works.
+    pub fn open(
+        server: &Server,
+        addresses: &Addresses,
+        timeouts: Timeouts,
+    ) -> Result<Connection, ConnectFailure> {
+        let connection = |stream| Connection { stream, timeouts, opened: Instant::now() };
+        let mut attempts = Vec::new();
+        match addresses {
+            Addresses::Path(path) => {
+                let path = path.clone();
+                // `UnixStream` has no connect with a timeout.
+                let opened = within(timeouts.connect, move || UnixStream::connect(path));
+                match opened.unwrap_or_else(|| Err(ErrorKind::TimedOut.into())) {
+                    Ok(stream) => return Ok(connection(Stream::Unix(stream))),
+                    Err(error) => attempts.push((server.to_string(), error)),
+                }
+            }
+            Addresses::Internet(addresses) => {
+                for address in addresses {
+                    match TcpStream::connect_timeout(address, timeouts.connect) {
+                        Ok(stream) => {
+                            // Requests are short and sent one after the other. If this fails, they
+                            // are only slower.
+                            drop(stream.set_nodelay(true));
+                            return Ok(connection(Stream::Tcp(stream)));
+                        }
+                        Err(error) => attempts.push((address.to_string(), error)),
+                    }
+                }
+            }
+        }
+        Err(ConnectFailure { attempts })
+    }
+
+    /// Shortens the idle timeout to one second.
+    pub fn shorten_timeout(&mut self) {
+        self.timeouts.idle = Duration::from_secs(1);
+    }
+
+    /// Disables the timeouts.
+    pub fn disable_timeouts(&mut self) {
+        // The system accepts no longer timeout.
+        let years = Duration::from_secs(u64::from(u32::MAX));
+        self.timeouts = Timeouts { idle: years, total: years, ..self.timeouts };
+    }
+
+    fn set_read_timeout(&self, time: Duration) -> io::Result<()> {
+        match &self.stream {
+            Stream::Tcp(stream) => stream.set_read_timeout(Some(time)),
+            Stream::Unix(stream) => stream.set_read_timeout(Some(time)),
+        }
+    }
+}
+
+/// A write has the same timeout as a connect.
+impl Write for Connection {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        match &mut self.stream {
+            Stream::Tcp(stream) => {
+                stream.set_write_timeout(Some(self.timeouts.connect))?;
+                stream.write(bytes)
+            }
+            Stream::Unix(stream) => {
+                stream.set_write_timeout(Some(self.timeouts.connect))?;
+                stream.write(bytes)
+            }
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl Read for Connection {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let Timeouts { idle, total, .. } = self.timeouts;
+        let left = total.saturating_sub(self.opened.elapsed());
+        let timeout = |what: &str, time: Duration| {
+            let message = format!("{what} after {} seconds", time.as_secs());
+            io::Error::new(ErrorKind::TimedOut, message)
+        };
+        if left.is_zero() {
+            return Err(timeout("still not complete", total));
+        }
+        self.set_read_timeout(idle.min(left))?;
+        let count = match &mut self.stream {
+            Stream::Tcp(stream) => stream.read(buffer),
+            Stream::Unix(stream) => stream.read(buffer),
+        };
+        match count {
+            Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {
+                Err(match left < idle {
+                    true => timeout("still not complete", total),
+                    false => timeout("no more data", idle),
+                })
+            }
+            other => other,
+        }
+    }
+}
+
+impl ConnectFailure {
+    /// Describes the failed attempts, with advice on what to do.
+    pub fn explain(&self, server: &Server, is_local: bool, installation: &Installation) -> Failure {
+        let attempts: Vec<String> = match self.attempts.as_slice() {
+            [(name, error)] if *name == server.to_string() => vec![error.to_string()],
+            attempts => attempts.iter().map(|(name, error)| format!("{name}: {error}")).collect(),
+        };
+        let what = format!("cannot connect to {server}: {}", attempts.join("; "));
+        let advice = self.advice(server, is_local, installation);
+        Failure::Unavailable(format!("{what}\nmailq: {advice}"))
+    }
+
+    fn advice(&self, server: &Server, is_local: bool, installation: &Installation) -> String {
+        let is_all = |kind| self.attempts.iter().all(|(_, error)| error.kind() == kind);
+        if is_all(ErrorKind::PermissionDenied) {
+            return "permission denied for this user".to_string();
+        }
+        if !is_local {
+            return match is_all(ErrorKind::TimedOut) {
+                true => "is the host up, and does a firewall block this port?".to_string(),
+                false => "is a scheduler running there, and does its MAILQ port accept other \
+                          hosts? See PARAMmailqsock in its scheduler.cf; option -p names another \
+                          port"
+                    .to_string(),
+            };
+        }
+        let pid_file = installation.spool().pid_file();
+        let shown = pid_file.display();
+        let elsewhere = match server {
+            Server::Unix(_) => "another path or port",
+            Server::Tcp { .. } => "another port or path",
+        };
+        match daemon_state(&pid_file) {
+            DaemonState::Alive(pid) => format!(
+                "a scheduler is running as process {pid}, perhaps with {elsewhere}: see \
+                 PARAMmailqsock in its scheduler.cf, and option -p"
+            ),
+            DaemonState::Dead(pid) => format!(
+                "the scheduler is not running: {shown} names process {pid}, which has ended"
+            ),
+            DaemonState::NoFile if installation.spool().postoffice().is_dir() => {
+                format!("the scheduler is not running: there is no {shown}")
+            }
+            DaemonState::NoFile | DaemonState::Unknown => {
+                "is the scheduler running? Option -Z names the ZENV file of its installation, and \
+                 -p its port"
+                    .to_string()
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::connect::lines::{LIMITS, Lines};
+    use std::net::{SocketAddr, TcpListener};
+    use std::thread;
+
+    const SHORT: Timeouts = Timeouts {
+        connect: Duration::from_secs(10),
+        idle: Duration::from_millis(100),
+        total: Duration::from_millis(500),
+    };
+
+    fn listener() -> (TcpListener, SocketAddr) {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let address = listener.local_addr().expect("an address");
+        (listener, address)
+    }
+
+    fn open(addresses: Vec<SocketAddr>) -> Result<Connection, ConnectFailure> {
+        let server = Server::Tcp { host: "localhost".to_string(), port: 1 };
+        Connection::open(&server, &Addresses::Internet(addresses), SHORT)
+    }
+
+    #[test]
+    fn open_uses_first_address_that_accepts() {
+        let (gone, no_listener) = listener();
+        drop(gone);
+        let (first, first_address) = listener();
+        let (second, second_address) = listener();
+        second.set_nonblocking(true).expect("non-blocking");
+        let connection = open(vec![no_listener, first_address, second_address]);
+        assert!(connection.is_ok());
+        first.accept().expect("a connection");
+        assert!(second.accept().is_err(), "the others are left alone");
+        let refusal = open(vec![no_listener]).expect_err("no server listens");
+        assert_eq!(refusal.attempts.len(), 1);
+    }
+
+    #[test]
+    fn read_without_data_times_out() {
+        let (listener, address) = listener();
+        let mut connection = open(vec![address]).expect("a connection");
+        let (_peer, _) = listener.accept().expect("a connection");
+        let started = Instant::now();
+        let error = connection.read(&mut [0; 10]).expect_err("nothing comes");
+        assert_eq!(error.kind(), ErrorKind::TimedOut);
+        assert!(started.elapsed() < Duration::from_secs(30));
+    }
+
+    #[test]
+    fn read_of_slow_stream_times_out() {
+        let (listener, address) = listener();
+        let connection = open(vec![address]).expect("a connection");
+        let (mut peer, _) = listener.accept().expect("a connection");
+        let dripping = thread::spawn(move || {
+            while peer.write_all(b"x").is_ok() {
+                thread::sleep(Duration::from_millis(10));
+            }
+        });
+        let error = Lines::new(connection, LIMITS).next().expect_err("it never ends");
+        assert!(error.to_string().contains("still not complete"), "{error}");
+        dripping.join().expect("the other end has closed");
+    }
+}

@@ -1,0 +1,63 @@
+//! Connects to a scheduler, and detects the version of its protocol.
+
+use super::connection::{Connection, TIMEOUTS};
+use super::credentials::Credentials;
+use super::greeting::{self, Version};
+use super::lines::{LIMITS, Lines};
+use super::server::{Addresses, Server};
+use super::session::Session;
+use crate::failure::Failure;
+use crate::installation::Installation;
+
+/// A connected scheduler.
+pub enum Scheduler {
+    /// MAILQ version 1, after its greeting.
+    ///
+    /// It sends everything at once and takes no requests.
+    Dump(Lines<Connection>),
+    /// MAILQ version 2, after the login. It answers requests.
+    Session(Session<Connection>),
+}
+
+impl Scheduler {
+    /// Ends the session, if there is one.
+    pub fn close(self) {
+        if let Scheduler::Session(session) = self {
+            session.quit();
+        }
+    }
+}
+
+/// Connects to a server, and logs in if it requires that.
+pub(crate) fn dial(
+    server: &Server,
+    addresses: &Addresses,
+    installation: &Installation,
+    credentials: &Credentials,
+    is_echoed: bool,
+) -> Result<Scheduler, Failure> {
+    let connection = Connection::open(server, addresses, TIMEOUTS)
+        .map_err(|refusal| refusal.explain(server, addresses.are_local(), installation))?;
+    let mut lines = Lines::new(connection, LIMITS);
+    lines.is_echoed = is_echoed;
+    Ok(match greeting::read(&mut lines, server)? {
+        Version::One => Scheduler::Dump(lines),
+        Version::Two => Scheduler::Session(Session::log_in(lines, server, credentials)?),
+    })
+}
+
+/// Connects to the control socket of this installation's scheduler.
+///
+/// A user who may open the socket need not log in.
+pub(crate) fn dial_control_socket(
+    installation: &Installation,
+    is_echoed: bool,
+) -> Result<Session<Connection>, Failure> {
+    let path = installation.spool().control_socket();
+    let server = Server::Unix(path.clone());
+    let connection = Connection::open(&server, &Addresses::Path(path), TIMEOUTS)
+        .map_err(|refusal| refusal.explain(&server, true, installation))?;
+    let mut lines = Lines::new(connection, LIMITS);
+    lines.is_echoed = is_echoed;
+    Session::on_control_socket(lines, &server)
+}

@@ -1,0 +1,222 @@
+//! The lines of an answer, with limits.
+
+use crate::failure::Failure;
+use memchr::memchr;
+use std::io::{self, BufRead, BufReader, Read};
+use zsched_format::printable;
+
+/// Size of the read buffer, in bytes.
+const READ_BUFFER_LEN: usize = 64 * 1024;
+
+/// Limits on the size of an answer.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// Maximum length of a line, in bytes.
+    pub line: usize,
+    /// Maximum length of a list of recipients or messages, in bytes.
+    pub list: usize,
+    /// Maximum length of the whole answer, in bytes.
+    pub whole: u64,
+    /// Maximum number of messages, or of threads.
+    ///
+    /// A short line takes more memory than it has bytes.
+    pub entries: usize,
+}
+
+/// Limits on the answer of a scheduler.
+///
+/// The list of one channel may have all of several million messages.
+pub(crate) const LIMITS: Limits =
+    Limits { line: 1 << 20, list: 48 << 20, whole: 1 << 30, entries: 5_000_000 };
+
+/// A source of lines: a whole connection, or one text of many.
+pub(crate) trait LineSource {
+    /// The next line without its end, or `None` at the end.
+    fn next(&mut self) -> Result<Option<&[u8]>, Failure>;
+
+    /// Maximum number of messages, or of threads.
+    fn limit(&self) -> usize;
+}
+
+/// Reads lines that end with LF. Everything else is kept, CR included.
+pub struct Lines<R> {
+    input: BufReader<R>,
+    limits: Limits,
+    /// Maximum length of the next line, in bytes.
+    max_line_len: usize,
+    line: Vec<u8>,
+    number: u64,
+    bytes: u64,
+    is_complete: bool,
+    /// True if lines are copied to standard error (`-d`).
+    pub is_echoed: bool,
+}
+
+impl<R: Read> Lines<R> {
+    /// Creates a reader of the lines of `input`.
+    pub fn new(input: R, limits: Limits) -> Lines<R> {
+        let input = BufReader::with_capacity(READ_BUFFER_LEN, input);
+        Lines {
+            input,
+            limits,
+            max_line_len: limits.line,
+            line: Vec::new(),
+            number: 0,
+            bytes: 0,
+            is_complete: true,
+            is_echoed: false,
+        }
+    }
+
+    /// The next line without its end, or `None` at the end.
+    pub fn next(&mut self) -> Result<Option<&[u8]>, Failure> {
+        Ok(if self.advance()? { Some(&self.line) } else { None })
+    }
+
+    /// Reads the next line. Returns false at the end of the answer.
+    pub fn advance(&mut self) -> Result<bool, Failure> {
+        self.line.clear();
+        self.number += 1;
+        loop {
+            let buffer = match self.input.fill_buf() {
+                Ok(buffer) => buffer,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                Err(error) => {
+                    return Err(Failure::Protocol(format!("the answer is incomplete: {error}")));
+                }
+            };
+            if buffer.is_empty() && self.line.is_empty() {
+                return Ok(false);
+            }
+            let end = memchr(b'\n', buffer);
+            self.is_complete = end.is_some();
+            let is_last = self.is_complete || buffer.is_empty();
+            self.line.extend_from_slice(&buffer[..end.unwrap_or(buffer.len())]);
+            let taken = end.map_or(buffer.len(), |end| end + 1);
+            self.input.consume(taken);
+            self.bytes += taken as u64;
+            self.check()?;
+            if is_last {
+                break;
+            }
+        }
+        if self.is_echoed {
+            printable::print_to_stderr(format_args!("- {}", printable::line(&self.line)));
+        }
+        Ok(true)
+    }
+
+    /// The last line read.
+    pub fn current(&self) -> &[u8] {
+        &self.line
+    }
+
+    /// The input, for writing requests to it.
+    pub fn peer(&mut self) -> &mut R {
+        self.input.get_mut()
+    }
+
+    /// Number of the last line read, from 1.
+    pub fn number(&self) -> u64 {
+        self.number
+    }
+
+    /// Sets the maximum length of lines to that of lists, or back.
+    pub fn allow_lists(&mut self, is_list: bool) {
+        self.max_line_len = if is_list { self.limits.list } else { self.limits.line };
+    }
+
+    /// Removes the limit on the length of the whole answer.
+    pub fn remove_total_limit(&mut self) {
+        self.limits.whole = u64::MAX;
+    }
+
+    /// Limits on the size of the answer.
+    pub fn limits(&self) -> Limits {
+        self.limits
+    }
+
+    /// Returns true if the last line read ended with LF.
+    pub fn is_complete(&self) -> bool {
+        self.is_complete
+    }
+
+    fn check(&self) -> Result<(), Failure> {
+        let (number, max_line_len, whole) = (self.number, self.max_line_len, self.limits.whole);
+        if self.line.len() > max_line_len {
+            let message =
+                format!("line {number} of the answer is longer than {max_line_len} bytes");
+            return Err(Failure::Protocol(message));
+        }
+        if self.bytes > whole {
+            return Err(Failure::Protocol(format!("the answer is longer than {whole} bytes")));
+        }
+        Ok(())
+    }
+}
+
+impl<R: Read> LineSource for Lines<R> {
+    fn next(&mut self) -> Result<Option<&[u8]>, Failure> {
+        self.next()
+    }
+
+    fn limit(&self) -> usize {
+        self.limits.entries
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SMALL: Limits = Limits { line: 10, list: 20, whole: 100, entries: 10 };
+
+    fn lines(input: &[u8]) -> Result<Vec<Vec<u8>>, Failure> {
+        let mut lines = Lines::new(input, SMALL);
+        let mut all = Vec::new();
+        while let Some(line) = lines.next()? {
+            all.push(line.to_vec());
+        }
+        Ok(all)
+    }
+
+    #[test]
+    fn lines_end_at_line_feed_or_end_of_input() {
+        for (input, expected) in [
+            (&b""[..], &[][..]),
+            (b"\n", &[&b""[..]]),
+            (b"a\r\n\nb", &[b"a\r", b"", b"b"]),
+            (b"0123456789\n", &[b"0123456789"]),
+        ] {
+            assert_eq!(lines(input).expect("good input"), expected, "{input:?}");
+        }
+    }
+
+    #[test]
+    fn last_line_without_line_feed_is_incomplete() {
+        let mut lines = Lines::new(&b"a\nb"[..], SMALL);
+        for expected in [(&b"a"[..], true), (b"b", false)] {
+            let line = lines.next().expect("good input").expect("a line").to_vec();
+            assert_eq!((line.as_slice(), lines.is_complete()), expected);
+        }
+    }
+
+    #[test]
+    fn input_over_limits_fails() {
+        for input in [&b"0123456789a\n"[..], &[b'x'; 1000], &b"123456789\n".repeat(11)] {
+            let error = lines(input).expect_err("too much");
+            assert_eq!(error.status(), 76);
+        }
+        let long = b"0123456789\n012345678901234\n012345678901234\n";
+        let mut lines = Lines::new(&long[..], SMALL);
+        for (is_list, is_good) in [(false, true), (true, true), (false, false)] {
+            lines.allow_lists(is_list);
+            assert_eq!(lines.next().is_ok(), is_good);
+        }
+        // An endless input is not read forever.
+        for byte in [b'\n', b'x'] {
+            let mut lines = Lines::new(io::repeat(byte), SMALL);
+            assert!((0..1000).any(|_| lines.next().is_err()));
+        }
+    }
+}

@@ -1,0 +1,248 @@
+//! The server to ask, and its addresses.
+
+use crate::failure::Failure;
+use crate::installation::Installation;
+use crate::options::{Family, ServerOptions};
+use std::fmt;
+use std::net::{SocketAddr, ToSocketAddrs, UdpSocket};
+use std::path::PathBuf;
+use std::sync::mpsc;
+use std::thread;
+use std::time::Duration;
+use zsched_config::{BindAddress, MailqSocket, TcpPort};
+use zsched_mailq_protocol::port;
+
+/// Timeout for resolving the addresses of a host.
+const RESOLVE_TIMEOUT: Duration = Duration::from_secs(15);
+
+/// A server, as it was named.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Server {
+    /// A UNIX socket on this host.
+    Unix(PathBuf),
+    /// A TCP port of a host.
+    Tcp {
+        /// Name or address of the host.
+        host: String,
+        /// Port.
+        port: u16,
+    },
+}
+
+/// Addresses of a server.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Addresses {
+    /// Path of a UNIX socket.
+    Path(PathBuf),
+    /// Internet addresses, at least one.
+    Internet(Vec<SocketAddr>),
+}
+
+impl Server {
+    /// Finds the server that the options or the ZENV file name.
+    ///
+    /// The default is this host.
+    pub fn find(
+        server_options: &ServerOptions,
+        installation: &Installation,
+    ) -> Result<Server, Failure> {
+        let (port, bound) = match (&server_options.port, installation.mailq_port()) {
+            (Some(text), _) => match read_port(text).map_err(Failure::Usage)? {
+                MailqSocket::Unix(path) => return Ok(Server::Unix(path)),
+                MailqSocket::Tcp { port, address } => (port, address),
+            },
+            (None, Some(text)) => {
+                let wrong = |error| Failure::Installation(format!("MAILQPORT: {error}"));
+                match read_port(text).map_err(wrong)? {
+                    MailqSocket::Unix(_) => return Err(wrong(format!("{text} is not a TCP port"))),
+                    MailqSocket::Tcp { port, address } => (port, address),
+                }
+            }
+            (None, None) => (TcpPort::Service("mailq".to_string()), BindAddress::Loopback),
+        };
+        let port = port_number(&port).map_err(Failure::Usage)?;
+        let named = server_options.server.as_deref().or(installation.mail_server());
+        let host = match (named, bound) {
+            (Some(name), _) => without_brackets(name).to_string(),
+            (None, BindAddress::Address(address)) => address.to_string(),
+            (None, _) => "localhost".to_string(),
+        };
+        Ok(Server::Tcp { host, port })
+    }
+
+    /// Name of the host, as it was given.
+    pub fn host(&self) -> &str {
+        match self {
+            Server::Unix(_) => "localhost",
+            Server::Tcp { host, .. } => host,
+        }
+    }
+
+    /// Resolves the addresses, in the order in which the system tries them.
+    pub fn addresses(&self, family: Family) -> Result<Addresses, Failure> {
+        let (host, port) = match self {
+            Server::Unix(path) => return Ok(Addresses::Path(path.clone())),
+            Server::Tcp { host, port } => (host.clone(), *port),
+        };
+        let name = host.clone();
+        let resolved =
+            within(RESOLVE_TIMEOUT, move || (name, port).to_socket_addrs().map(Vec::from_iter));
+        let failed = |why: String| {
+            // A mistyped command is taken for the name of a host.
+            let advice = match host.contains('.') {
+                true => "",
+                false => "\nmailq: option --help lists the commands",
+            };
+            Failure::Unavailable(format!("cannot resolve {host}: {why}{advice}"))
+        };
+        let mut addresses = match resolved {
+            Some(Ok(addresses)) => addresses,
+            Some(Err(error)) => return Err(failed(error.to_string())),
+            None => return Err(failed("no answer from the name service".to_string())),
+        };
+        addresses.retain(|address| match family {
+            Family::Any => true,
+            Family::V4 => address.is_ipv4(),
+            Family::V6 => address.is_ipv6(),
+        });
+        if addresses.is_empty() {
+            let option = if family == Family::V4 { "-4" } else { "-6" };
+            return Err(failed(format!("it has no address of the kind that {option} selects")));
+        }
+        Ok(Addresses::Internet(addresses))
+    }
+}
+
+impl fmt::Display for Server {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Server::Unix(path) => write!(f, "{}", path.display()),
+            Server::Tcp { host, port } => write!(f, "{host} port {port}"),
+        }
+    }
+}
+
+impl Addresses {
+    /// Returns true if any of the addresses is one of this host.
+    pub fn are_local(&self) -> bool {
+        match self {
+            Addresses::Path(_) => true,
+            Addresses::Internet(addresses) => addresses.iter().any(is_own),
+        }
+    }
+}
+
+/// Returns true if an address is one of this host.
+///
+/// Only such an address can be bound to.
+fn is_own(address: &SocketAddr) -> bool {
+    let mut address = *address;
+    address.set_port(0);
+    address.ip().is_loopback() || UdpSocket::bind(address).is_ok()
+}
+
+fn read_port(text: &str) -> Result<MailqSocket, String> {
+    MailqSocket::parse(text).map_err(|error| error.message)
+}
+
+fn port_number(port: &TcpPort) -> Result<u16, String> {
+    match port {
+        TcpPort::Number(0) => Err("0 is not a valid port".to_string()),
+        TcpPort::Number(number) => Ok(*number),
+        TcpPort::Service(name) => match port::from_services(name) {
+            Some(port) => Ok(port),
+            None if name == "mailq" => Ok(port::DEFAULT_PORT),
+            None => Err(format!("unknown service {name}/tcp")),
+        },
+    }
+}
+
+fn without_brackets(host: &str) -> &str {
+    host.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).unwrap_or(host)
+}
+
+/// Returns the result of `work`, or `None` after the timeout.
+///
+/// The work continues in its worker, and its result is dropped.
+pub(crate) fn within<T: Send + 'static>(
+    time: Duration,
+    work: impl FnOnce() -> T + Send + 'static,
+) -> Option<T> {
+    let (sender, receiver) = mpsc::channel();
+    // The send fails if the timeout is over.
+    thread::spawn(move || drop(sender.send(work())));
+    receiver.recv_timeout(time).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::MailqOptions;
+    use clap::Parser;
+
+    fn find(arguments: &str, zenv: &str) -> Result<String, i32> {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let path = folder.path().join("zmailer.conf");
+        std::fs::write(&path, zenv).expect("written");
+        let words = std::iter::once("mailq").chain(arguments.split_ascii_whitespace());
+        let options = MailqOptions::try_parse_from(words).expect("good options");
+        let options = options.check().expect("good options");
+        let installation = Installation::read(Some(&path)).expect("a ZENV file");
+        let found = Server::find(&options.server_options, &installation);
+        found.map(|server| server.to_string()).map_err(|failure| failure.status())
+    }
+
+    #[test]
+    fn find_prefers_options_to_zenv_file() {
+        for (arguments, zenv, server) in [
+            ("-p 1174", "", "localhost port 1174"),
+            ("-p 1174 mail", "MAILSERVER=other\nMAILQPORT=5\n", "mail port 1174"),
+            ("-p TCP:1174", "MAILSERVER=other\n", "other port 1174"),
+            ("-p smtp", "", "localhost port 25"),
+            ("-p /run/mailq mail", "MAILQPORT=5\n", "/run/mailq"),
+            ("-p UNIX:/run/mailq", "", "/run/mailq"),
+            ("", "MAILQPORT=10174\n", "localhost port 10174"),
+            ("mail", "MAILQPORT=10174@any\n", "mail port 10174"),
+            ("", "MAILQPORT=10174@192.0.2.1\n", "192.0.2.1 port 10174"),
+            ("", "MAILQPORT=\nMAILSERVER=\n", "localhost port 174"),
+            ("[::1]", "", "::1 port 174"),
+        ] {
+            assert_eq!(find(arguments, zenv).as_deref(), Ok(server), "{arguments} {zenv}");
+        }
+        for (arguments, zenv, status) in [
+            ("-p 70000", "", 64),
+            ("-p 0", "", 64),
+            ("-p no-such-service", "", 64),
+            ("-p", "MAILQPORT=/run/mailq\n", 72),
+            ("-p", "MAILQPORT=1 2\n", 72),
+        ] {
+            let arguments = if arguments == "-p" { "" } else { arguments };
+            assert_eq!(find(arguments, zenv), Err(status), "{arguments} {zenv}");
+        }
+    }
+
+    #[test]
+    fn addresses_are_limited_to_family() {
+        let server = |host: &str| Server::Tcp { host: host.to_string(), port: 174 };
+        for (host, family, is_found) in [
+            ("127.0.0.1", Family::Any, true),
+            ("127.0.0.1", Family::V4, true),
+            ("127.0.0.1", Family::V6, false),
+            ("::1", Family::V6, true),
+            ("::1", Family::V4, false),
+        ] {
+            let addresses = server(host).addresses(family);
+            assert_eq!(addresses.is_ok(), is_found, "{host} {family:?}");
+            assert!(addresses.is_ok_and(|addresses| addresses.are_local()) == is_found);
+        }
+        let documented = server("192.0.2.1").addresses(Family::Any).expect("an address");
+        assert!(!documented.are_local());
+    }
+
+    #[test]
+    fn within_gives_up_after_timeout() {
+        let forever = || thread::sleep(Duration::from_secs(3600));
+        assert_eq!(within(Duration::from_millis(10), forever), None);
+        assert_eq!(within(Duration::from_secs(60), || 7), Some(7));
+    }
+}

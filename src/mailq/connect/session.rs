@@ -1,0 +1,424 @@
+//! A dialogue with a scheduler.
+//!
+//! A request is one line. The answer is one line or a text.
+//!
+//! MAILQ version 2 has this form, and so has the control socket of our own scheduler:
+//!
+//! ```text
+//! client  SHOW SNMP
+//! server  +OK until LF.LF          or  -Why not
+//! server  Kids: 9  Idle:  9 ...
+//! server  .
+//! ```
+//!
+//! A text is passed on line by line as it arrives; nothing of it is kept. Requests may be sent
+//! ahead of the answers to earlier ones. A server answers in order.
+
+use super::connection::Connection;
+use super::credentials::Credentials;
+use super::denial::Denial;
+use super::greeting;
+use super::lines::{LineSource, Lines};
+use super::server::Server;
+use crate::failure::Failure;
+use crate::screen::{quote, visible};
+use std::collections::VecDeque;
+use std::io::{self, Read, Write};
+use zsched_mailq_protocol::words::{CONTROL_GREETING, UNTIL_DOT};
+
+/// A dialogue after its login.
+pub struct Session<S> {
+    lines: Lines<S>,
+    server: Server,
+    /// User of the login; `None` over the control socket, which has none.
+    user: Option<String>,
+    /// Requests that are not answered yet, oldest first.
+    unanswered: VecDeque<Request>,
+    /// True if the last text has not been read to its end.
+    is_in_text: bool,
+}
+
+/// A request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Request {
+    /// The request line.
+    pub line: String,
+    /// Required permission, if known.
+    pub needs: Option<&'static str>,
+}
+
+/// The answer to a request that the server accepts.
+pub enum Answer<'a, S> {
+    /// A line, without its `+`.
+    Line(Vec<u8>),
+    /// A text.
+    Text(Text<'a, S>),
+}
+
+/// The text of an answer. Lines that are not read are skipped.
+pub struct Text<'a, S> {
+    session: &'a mut Session<S>,
+}
+
+impl Request {
+    /// Creates a request that requires a permission.
+    pub fn new(line: impl Into<String>, needs: &'static str) -> Request {
+        Request { line: line.into(), needs: Some(needs) }
+    }
+
+    /// Creates a request that requires no permission, or an unknown one.
+    pub fn without_permission(line: impl Into<String>) -> Request {
+        Request { line: line.into(), needs: None }
+    }
+
+    /// Fails on control characters: a line feed would begin another request.
+    pub fn check(&self) -> Result<(), Failure> {
+        match self.line.contains(char::is_control) {
+            true => {
+                let message = "a request must not contain control characters";
+                Err(Failure::Usage(message.to_string()))
+            }
+            false => Ok(()),
+        }
+    }
+}
+
+impl<S: Read + Write> Session<S> {
+    /// Logs in to a version 2 server, after its greeting.
+    pub fn log_in(
+        mut lines: Lines<S>,
+        server: &Server,
+        credentials: &Credentials,
+    ) -> Result<Session<S>, Failure> {
+        let challenge = greeting::read_challenge(&mut lines, server)?;
+        let user = credentials.user();
+        let mut session = Session::new(lines, server);
+        if credentials.are_explicit() && session.log_in_by_scram(credentials)? {
+            return Ok(Session { user: Some(user.to_string()), ..session });
+        }
+        session.write(&format!("AUTH {user} {}\n", credentials.digest(&challenge)));
+        let verdict = session.line("it answers the login")?;
+        match verdict.split_first() {
+            Some((b'+', _)) => Ok(Session { user: Some(user.to_string()), ..session }),
+            Some((_, reply)) => Err(Failure::Denied(Denial::of_login(server, user, reply))),
+            None => Err(Failure::Protocol(format!("{server} answers a login with an empty line"))),
+        }
+    }
+
+    /// Tries SCRAM, which reveals less of the password.
+    ///
+    /// Returns false if the server does not know SCRAM.
+    fn log_in_by_scram(&mut self, credentials: &Credentials) -> Result<bool, Failure> {
+        let client = credentials.scram().map_err(|error| {
+            Failure::Installation(format!("cannot read random numbers: {error}"))
+        })?;
+        self.write(&format!("AUTH2 SCRAM-SHA-256 {}\n", client.first()));
+        let first = self.line("it answers the login")?;
+        let Some(first) = first.strip_prefix(b"+") else {
+            return Ok(false);
+        };
+        let wrong = |server: &Server, fault| Failure::Protocol(format!("{server}: {fault}"));
+        let (last, proven) = client.prove(first).map_err(|fault| wrong(&self.server, fault))?;
+        self.write(&format!("{last}\n"));
+        let verdict = self.line("it answers the login")?;
+        match verdict.strip_prefix(b"+OK") {
+            Some(last) => {
+                proven.verify(last).map_err(|fault| wrong(&self.server, fault))?;
+                Ok(true)
+            }
+            None => {
+                let reply = verdict.strip_prefix(b"-").unwrap_or(&verdict);
+                let denial = Denial::of_login(&self.server, credentials.user(), reply);
+                Err(Failure::Denied(denial))
+            }
+        }
+    }
+
+    fn new(lines: Lines<S>, server: &Server) -> Session<S> {
+        let server = server.clone();
+        Session { lines, server, user: None, unanswered: VecDeque::new(), is_in_text: false }
+    }
+
+    /// Begins a dialogue on a control socket, and reads its greeting.
+    pub fn on_control_socket(lines: Lines<S>, server: &Server) -> Result<Session<S>, Failure> {
+        let mut session = Session::new(lines, server);
+        let greeting = session.line("its greeting")?;
+        match greeting == CONTROL_GREETING.trim_end().as_bytes() {
+            true => Ok(session),
+            false => Err(Failure::Protocol(format!(
+                "{server} is not a control socket: it begins with {}",
+                quote(&greeting)
+            ))),
+        }
+    }
+
+    /// Sends a request and waits for the answer.
+    pub fn ask(&mut self, request: Request) -> Result<Answer<'_, S>, Failure> {
+        self.send(request)?;
+        self.answer()
+    }
+
+    /// Sends a request without waiting for the answer.
+    pub fn send(&mut self, request: Request) -> Result<(), Failure> {
+        request.check()?;
+        self.write(&format!("{}\n", request.line));
+        self.unanswered.push_back(request);
+        Ok(())
+    }
+
+    /// Reads the answer to the oldest unanswered request.
+    pub fn answer(&mut self) -> Result<Answer<'_, S>, Failure> {
+        while self.is_in_text {
+            self.next_of_text()?;
+        }
+        let request = self.unanswered.pop_front().unwrap_or(Request::without_permission("nothing"));
+        let mut verdict = self.line("it answers")?;
+        // The answer to KILL is followed by an empty line.
+        if verdict.is_empty() {
+            verdict = self.line("it answers")?;
+        }
+        if verdict == UNTIL_DOT.as_bytes() {
+            self.is_in_text = true;
+            return Ok(Answer::Text(Text { session: self }));
+        }
+        match verdict.split_first() {
+            Some((b'+', reply)) => Ok(Answer::Line(reply.to_vec())),
+            Some((b'-', reply)) => Err(self.refusal(request, reply)),
+            _ => Err(Failure::Protocol(format!(
+                "{} answers {} with {}",
+                self.server,
+                request.line,
+                quote(&verdict)
+            ))),
+        }
+    }
+
+    /// Sends a request, and waits for an answer that is a text.
+    pub fn ask_for_text(&mut self, request: Request) -> Result<Text<'_, S>, Failure> {
+        self.send(request)?;
+        self.text()
+    }
+
+    /// Reads the answer to the oldest unanswered request, a text.
+    pub fn text(&mut self) -> Result<Text<'_, S>, Failure> {
+        let server = self.server.to_string();
+        match self.answer()? {
+            Answer::Text(text) => Ok(text),
+            Answer::Line(line) => Err(Failure::Protocol(format!(
+                "{server} answers with one line instead of a text: {}",
+                quote(&line)
+            ))),
+        }
+    }
+
+    /// Sends a request, and waits for an answer of one line.
+    pub fn ask_for_line(&mut self, request: Request) -> Result<Vec<u8>, Failure> {
+        let server = self.server.to_string();
+        match self.ask(request)? {
+            Answer::Line(line) => Ok(line),
+            Answer::Text(_) => {
+                Err(Failure::Protocol(format!("{server} answers with a text instead of one line")))
+            }
+        }
+    }
+
+    /// Maximum number of messages, or of threads, in an answer.
+    pub fn entries(&self) -> usize {
+        self.lines.limits().entries
+    }
+
+    /// Writes to the server.
+    ///
+    /// Errors are ignored: if the server is gone, its last answer is more useful.
+    fn write(&mut self, text: &str) {
+        drop(self.lines.peer().write_all(text.as_bytes()));
+    }
+
+    /// Reads a line. Fails if the server closes the connection.
+    fn line(&mut self, what_is_next: &str) -> Result<Vec<u8>, Failure> {
+        match self.lines.next()? {
+            Some(line) => Ok(line.to_vec()),
+            None => Err(self.cut(what_is_next)),
+        }
+    }
+
+    fn cut(&self, what_is_next: &str) -> Failure {
+        let server = &self.server;
+        Failure::Protocol(format!("{server} closes the connection before {what_is_next}"))
+    }
+
+    /// The next line of a text, or `None` at its end.
+    fn next_of_text(&mut self) -> Result<Option<&[u8]>, Failure> {
+        // With `next`, the borrow of the line would last too long.
+        if !self.lines.advance()? || !self.lines.is_complete() {
+            return Err(self.cut("the end of its answer"));
+        }
+        if self.lines.current() == b"." {
+            self.is_in_text = false;
+            return Ok(None);
+        }
+        let line = self.lines.current();
+        Ok(Some(line.strip_prefix(b".").unwrap_or(line)))
+    }
+
+    fn refusal(&self, request: Request, reply: &[u8]) -> Failure {
+        let Request { line: request, needs } = request;
+        // Other replies describe errors, with TABs between several of them.
+        let is_denial = [&b"MAILQ2 Unknown command"[..], b"No ", b"BAD"]
+            .iter()
+            .any(|start| reply.starts_with(start));
+        if !is_denial {
+            return Failure::Refused(visible(reply).replace('\t', "\n"));
+        }
+        let (user, reply) = (self.user.clone(), visible(reply));
+        Failure::Denied(Denial::Request { request, user, needs, reply })
+    }
+}
+
+impl Session<Connection> {
+    /// Sends QUIT, and waits up to a second for the answer.
+    ///
+    /// A server counts an answer that it cannot deliver as an error.
+    pub fn quit(mut self) {
+        self.write("QUIT\n");
+        self.lines.peer().shorten_timeout();
+        drop(self.lines.advance());
+    }
+
+    /// Removes the limits on the time and the size of answers.
+    pub fn disable_timeouts(&mut self) {
+        self.lines.remove_total_limit();
+        self.lines.peer().disable_timeouts();
+    }
+}
+
+impl<S: Read + Write> LineSource for Text<'_, S> {
+    fn next(&mut self) -> Result<Option<&[u8]>, Failure> {
+        match self.session.is_in_text {
+            true => self.session.next_of_text(),
+            false => Ok(None),
+        }
+    }
+
+    fn limit(&self) -> usize {
+        self.session.entries()
+    }
+}
+
+/// A recorded server, whose answers do not depend on the requests.
+pub(crate) struct RecordedPeer<'a> {
+    answers: &'a [u8],
+    /// Bytes that were written to it.
+    pub written: Vec<u8>,
+}
+
+impl<'a> RecordedPeer<'a> {
+    /// Creates a server with these answers.
+    pub(crate) fn new(answers: &'a [u8]) -> RecordedPeer<'a> {
+        RecordedPeer { answers, written: Vec::new() }
+    }
+}
+
+impl Read for RecordedPeer<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        self.answers.read(buffer)
+    }
+}
+
+impl Write for RecordedPeer<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.written.write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::connect::lines::LIMITS;
+
+    const HELLO: &str = "220 MAILQ-V2-CHALLENGE: 1795255943.68171.2\n+OK\n";
+
+    fn server() -> Server {
+        Server::Tcp { host: "x".to_string(), port: 174 }
+    }
+
+    fn session(answers: &[u8]) -> Result<Session<RecordedPeer<'_>>, Failure> {
+        let lines = Lines::new(RecordedPeer::new(answers), LIMITS);
+        Session::log_in(lines, &server(), &Credentials::default())
+    }
+
+    fn text(answers: &str) -> Result<Vec<String>, i32> {
+        let answers = [HELLO, answers].concat();
+        let mut session = session(answers.as_bytes()).expect("a login");
+        let mut all = Vec::new();
+        let mut text =
+            session.ask_for_text(Request::new("SHOW X", "X")).map_err(|error| error.status())?;
+        while let Some(line) = text.next().map_err(|error| error.status())? {
+            all.push(String::from_utf8_lossy(line).into_owned());
+        }
+        Ok(all)
+    }
+
+    #[test]
+    fn log_in_reports_refusals() {
+        let challenge = "220 MAILQ-V2-CHALLENGE: 1795255943.68171.2\n";
+        for (answer, status, words) in [
+            ("-BAD USER OR PASSWORD\n", 77, "the password of user nobody"),
+            ("-BAD USER OR AUTHENTICATOR OR CONTACT ADDRESS\n", 77, "user nobody from this host"),
+            ("-\x1b[2J\n", 77, "^[[2J"),
+            ("\n", 76, "empty line"),
+            ("", 76, "before it answers the login"),
+        ] {
+            let answers = [challenge, answer].concat();
+            let failure = session(answers.as_bytes()).err().expect(answer);
+            assert_eq!(failure.status(), status);
+            assert!(failure.to_string().contains(words), "{failure}");
+        }
+        let refusal = session(b"550 NO ACCESS FOR YOU\n").err().expect("a refusal");
+        assert!(matches!(refusal, Failure::Denied(Denial::Host { .. })), "{refusal}");
+        let mut session = session(HELLO.as_bytes()).expect("a login");
+        let expected = b"AUTH nobody 38a784a5473d5b661ad89e27f2c1fd0c\n";
+        assert_eq!(session.lines.peer().written, expected);
+    }
+
+    #[test]
+    fn text_ends_at_line_with_dot() {
+        for (answer, expected) in [
+            ("+OK until LF.LF\n.\n", Ok(vec![])),
+            ("+OK until LF.LF\na\n\n..b\n..\n.\nc\n", Ok(vec!["a", "", ".b", "."])),
+            ("+OK until LF.LF\na\n", Err(76)),
+            ("+OK until LF.LF\na\n.", Err(76)),
+            ("+OK\n", Err(76)),
+            ("-MAILQ2 Unknown command\n", Err(77)),
+            ("-No ETRN allowed for you.\n", Err(77)),
+            ("-nothing fits\n", Err(69)),
+            ("OK until LF.LF\n.\n", Err(76)),
+            ("", Err(76)),
+        ] {
+            let expected =
+                expected.map(|lines| lines.iter().map(|line| line.to_string()).collect());
+            assert_eq!(text(answer), expected, "{answer:?}");
+        }
+    }
+
+    #[test]
+    fn answers_follow_order_of_requests() {
+        let answers = [HELLO, "+OK; KILLed something.\n\n+OK until LF.LF\na\nb\n.\n+c\n"].concat();
+        let mut session = session(answers.as_bytes()).expect("a login");
+        for request in ["KILL MSG 1", "SHOW X", "Y"] {
+            session.send(Request::without_permission(request)).expect("it is sent");
+        }
+        assert!(
+            matches!(session.answer(), Ok(Answer::Line(reply)) if reply == b"OK; KILLed something.")
+        );
+        // Not all of it is read.
+        assert_eq!(session.text().expect("a text").next().expect("a line"), Some(&b"a"[..]));
+        assert!(matches!(session.answer(), Ok(Answer::Line(reply)) if reply == b"c"));
+        assert!(session.send(Request::without_permission("SHOW X\nKILL MSG 1")).is_err());
+        assert!(session.lines.peer().written.ends_with(b"KILL MSG 1\nSHOW X\nY\n"));
+    }
+}

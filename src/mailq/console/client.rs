@@ -1,0 +1,105 @@
+//! Connects commands to a scheduler: by the control socket, or by the network.
+
+use crate::classic;
+use crate::connect::connection::Connection;
+use crate::connect::dial::{Scheduler, dial, dial_control_socket};
+use crate::connect::lines::LineSource;
+use crate::connect::server::Server;
+use crate::connect::session::{Request, Session};
+use crate::failure::Failure;
+use crate::installation::Installation;
+use crate::options::ServerOptions;
+use crate::screen::quote;
+use serde::de::DeserializeOwned;
+use std::io::{Read, Write};
+
+/// Connects to the scheduler that the options name.
+///
+/// By default that is the one of this installation: by its control socket, or by its port if that
+/// fails, as it does for users who may not use the socket.
+pub(super) fn open(
+    server_options: &ServerOptions,
+    installation: &Installation,
+) -> Result<Scheduler, Failure> {
+    let is_elsewhere = server_options.selects_server() || installation.mail_server().is_some();
+    if !is_elsewhere && let Ok(session) = dial_control_socket(installation, server_options.debug) {
+        return Ok(Scheduler::Session(session));
+    }
+    let server = Server::find(server_options, installation)?;
+    let addresses = server.addresses(server_options.family())?;
+    dial(&server, &addresses, installation, &server_options.credentials()?, server_options.debug)
+}
+
+/// Connects to a scheduler that takes requests.
+pub(super) fn session(
+    server_options: &ServerOptions,
+    installation: &Installation,
+) -> Result<Session<Connection>, Failure> {
+    match open(server_options, installation)? {
+        Scheduler::Session(session) => Ok(session),
+        Scheduler::Dump(_) => Err(classic::no_requests()),
+    }
+}
+
+/// Sends a request and passes each object of the answer to `take`.
+pub(super) fn for_each_object<T: DeserializeOwned, S: Read + Write>(
+    session: &mut Session<S>,
+    request: Request,
+    mut take: impl FnMut(T) -> Result<(), Failure>,
+) -> Result<(), Failure> {
+    let mut text = session.ask_for_text(request)?;
+    while let Some(line) = text.next()? {
+        take(parse_object(line)?)?;
+    }
+    Ok(())
+}
+
+/// Sends a request and collects the objects of the answer.
+///
+/// Fails if there are more than the session's limit.
+pub(super) fn fetch_all<T: DeserializeOwned, S: Read + Write>(
+    session: &mut Session<S>,
+    request: Request,
+) -> Result<Vec<T>, Failure> {
+    let max = session.entries();
+    let mut objects = Vec::new();
+    for_each_object(session, request, |object| {
+        if objects.len() == max {
+            return Err(Failure::Protocol(format!("there are more than {max} objects")));
+        }
+        objects.push(object);
+        Ok(())
+    })?;
+    Ok(objects)
+}
+
+/// Sends a request and returns the first object of the answer.
+pub(super) fn fetch_one<T: DeserializeOwned, S: Read + Write>(
+    session: &mut Session<S>,
+    request: Request,
+) -> Result<T, Failure> {
+    let line = request.line.clone();
+    let mut found = None;
+    for_each_object(session, request, |object| {
+        found.get_or_insert(object);
+        Ok(())
+    })?;
+    found.ok_or_else(|| Failure::Protocol(format!("the answer to {line} is empty")))
+}
+
+/// Parses a JSON object.
+pub(super) fn parse_object<T: DeserializeOwned>(line: &[u8]) -> Result<T, Failure> {
+    serde_json::from_slice(line)
+        .map_err(|error| Failure::Protocol(format!("{error} in {}", quote(line))))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn object_that_is_no_json_is_quoted_printably() {
+        let failure = parse_object::<Vec<u8>>(b"\x1b[2J").expect_err("no JSON");
+        assert!(failure.to_string().ends_with("in \"^[[2J\""), "{failure}");
+    }
+}

@@ -1,0 +1,206 @@
+//! Formats of text, time spans, times and numbers for people.
+
+use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
+use zsched_format::printable;
+use zsched_format::time::{ShortDuration, Timestamp};
+
+/// Makes foreign text printable, on one line with single blanks.
+pub(super) fn one_line(text: &str) -> String {
+    printable::line(text).split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+/// The last line of the text of an agent.
+///
+/// Agents put CR between the lines of a dialogue. The last one is the answer that counts.
+pub(super) fn last_line(text: &str) -> String {
+    let line = text.split(['\r', '\n']).rev().map(str::trim).find(|line| !line.is_empty());
+    one_line(line.unwrap_or_default())
+}
+
+/// Width of a text in columns of a terminal.
+pub(super) fn width(text: &str) -> usize {
+    text.width()
+}
+
+/// Cuts a text to some columns, and marks the cut with `…`.
+pub(super) fn cut(text: &str, columns: usize) -> String {
+    if text.width() <= columns {
+        return text.to_string();
+    }
+    let mut left = columns.saturating_sub(1);
+    let fits = |character: &char| {
+        let width = character.width().unwrap_or(0);
+        let fits = width <= left;
+        left = left.saturating_sub(width);
+        fits
+    };
+    let mut shown: String = text.chars().take_while(fits).collect();
+    if columns > 0 {
+        shown.push('…');
+    }
+    shown
+}
+
+/// Formats seconds as a span of at most two parts.
+///
+/// For example `3s`, `12m34s`, `1h2m`, `1d18h`.
+pub(super) fn span(seconds: f64) -> String {
+    // About 317 years are enough for any value that is received.
+    let whole = seconds.clamp(-1e10, 1e10).round() as i64;
+    // Spans of an hour or more have no seconds, spans of a day or more no minutes.
+    let whole = match whole.abs() {
+        3_600..86_400 => whole / 60 * 60,
+        86_400.. => whole / 3_600 * 3_600,
+        _ => whole,
+    };
+    ShortDuration(whole).to_string()
+}
+
+/// Formats seconds as a span, or `None` as a dash.
+pub(super) fn span_or_dash(seconds: Option<f64>) -> String {
+    seconds.map_or("-".to_string(), span)
+}
+
+/// Formats a number with its digits in groups: `12,345`.
+pub(super) fn grouped(number: u64) -> String {
+    let digits = number.to_string();
+    let mut shown = String::new();
+    for (place, digit) in digits.chars().enumerate() {
+        if place > 0 && (digits.len() - place).is_multiple_of(3) {
+            shown.push(',');
+        }
+        shown.push(digit);
+    }
+    shown
+}
+
+/// Formats a number of things: `1 message`, `12 messages`.
+pub(super) fn count(number: u64, thing: &str) -> String {
+    let plural = if number == 1 { "" } else { "s" };
+    format!("{} {thing}{plural}", grouped(number))
+}
+
+/// Formats a rate, for tables: `12.3/s`, `0.4/min`.
+pub(super) fn rate(per_second: f64) -> String {
+    match per_second {
+        none if none <= 0.0 || !none.is_finite() => "0".to_string(),
+        slow if slow < 0.1 => format!("{:.1}/min", slow * 60.0),
+        fast if fast >= 100.0 => format!("{fast:.0}/s"),
+        other => format!("{other:.1}/s"),
+    }
+}
+
+/// Formats a time in the local time zone.
+///
+/// Within half a day of `now` it is the time of day. Otherwise there is a date, whose year is only
+/// shown beyond half a year.
+pub(super) fn clock(time: f64, now: f64) -> String {
+    const HALF_A_DAY: f64 = 43_200.0;
+    const HALF_A_YEAR: f64 = 182.0 * 86_400.0;
+    let format = match (time - now).abs() {
+        near if near < HALF_A_DAY => "%H:%M:%S",
+        far if far < HALF_A_YEAR => "%m-%d %H:%M",
+        _ => "%Y-%m-%d",
+    };
+    let time = jiff::Timestamp::from_second(time as i64).unwrap_or_default();
+    time.to_zoned(jiff::tz::TimeZone::system()).strftime(format).to_string()
+}
+
+/// Current time, in seconds since 1970.
+pub(super) fn now() -> f64 {
+    Timestamp::now().nanoseconds() as f64 / 1e9
+}
+
+/// The error text for a span that cannot be parsed.
+pub(super) fn not_a_span(text: &str) -> String {
+    format!("{text} is not a time span, such as 90s, 30m, 2h or 5d")
+}
+
+/// Parses a span: `90s`, `30m`, `1d2h`, `-1s`, or a number of seconds.
+pub(super) fn read_span(text: &str) -> Option<f64> {
+    let (sign, text) = match text.strip_prefix('-') {
+        Some(rest) => (-1.0, rest),
+        None => (1.0, text),
+    };
+    let (mut total, mut digits) = (0.0, String::new());
+    for character in text.chars() {
+        let unit = match character {
+            '0'..='9' => {
+                digits.push(character);
+                continue;
+            }
+            's' => 1.0,
+            'm' => 60.0,
+            'h' => 3_600.0,
+            'd' => 86_400.0,
+            'w' => 604_800.0,
+            _ => return None,
+        };
+        total += digits.parse::<f64>().ok()? * unit;
+        digits.clear();
+    }
+    match (digits.is_empty(), text.is_empty()) {
+        (_, true) => None,
+        (true, false) => Some(sign * total),
+        // A number without a unit must be the whole text.
+        (false, false) => (digits.len() == text.len()).then(|| digits.parse().ok())?,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn span_is_short_and_can_be_read_again() {
+        for (seconds, text) in [
+            (0.0, "0s"),
+            (59.6, "1m"),
+            (754.0, "12m34s"),
+            (3_725.0, "1h2m"),
+            (151_259.0, "1d18h"),
+            (-5.0, "-5s"),
+        ] {
+            assert_eq!(span(seconds), text);
+        }
+        for (text, seconds) in [
+            ("90s", Some(90.0)),
+            ("1d18h", Some(151_200.0)),
+            ("-1s", Some(-1.0)),
+            ("3600", Some(3_600.0)),
+            ("2w", Some(1_209_600.0)),
+            ("", None),
+            ("h", None),
+            ("1h2", None),
+            ("1y", None),
+        ] {
+            assert_eq!(read_span(text), seconds, "{text}");
+        }
+    }
+
+    #[test]
+    fn numbers_and_rates_are_formatted() {
+        for (number, text) in [(0, "0"), (999, "999"), (1_000, "1,000"), (1_234_567, "1,234,567")] {
+            assert_eq!(grouped(number), text);
+        }
+        assert_eq!(
+            (count(1, "message"), count(0, "message")),
+            ("1 message".into(), "0 messages".into())
+        );
+        for (number, text) in
+            [(0.0, "0"), (0.01, "0.6/min"), (12.34, "12.3/s"), (1234.5, "1234/s"), (f64::NAN, "0")]
+        {
+            assert_eq!(rate(number), text);
+        }
+    }
+
+    #[test]
+    fn cut_counts_columns_and_one_line_escapes() {
+        assert_eq!(cut("smtp", 4), "smtp");
+        assert_eq!(cut("smtp/x", 4), "smt…");
+        assert_eq!(cut("日本語", 4), "日…");
+        assert_eq!(cut("abc", 0), "");
+        assert_eq!(one_line("a\u{202e}b\tc \u{1b}[2J"), "a\\u{202e}b c ^[[2J");
+        assert_eq!(last_line("\r<<- RCPT\r->> 450 busy\r"), "->> 450 busy");
+    }
+}

@@ -1,0 +1,301 @@
+//! Reads the reports of ZMailer's schedulers into the types of [`super::model`].
+//!
+//! Both versions of the protocol have the same report on threads, rings and totals:
+//!
+//! ```text
+//! smtp/*/0
+//!     smtp/a.test/0   N=2   R=3   A=4  P={812} HA={1}s ... QA=2m
+//!     smtp/b.test/0   N=1   R=1   A=2  W=17s QA=1d18h
+//! <TAB>Threads:    2 Msgs:     3 Procs:   1 Idle:   0 Plim:  90 Flim: 150 Tlim: 1
+//! Kids: 1  Idle:  0  Msgs:   3  Thrds:   2  Rcpnts:    3  Uptime: 1d31m
+//! Msgs in 84 out 81 stored 3 Rcpnts in 189 out 185 stored 4
+//! ```
+
+use super::format::{now, read_span};
+use super::model::{ActiveAgent, RingStatus, Summary, ThreadStatus, Wait};
+use super::overview::Overview;
+use crate::classic::notes;
+use crate::classic::queue::Queue;
+use crate::classic::v1;
+use crate::classic::v2::RecipientRecord;
+use crate::connect::lines::{LineSource, Lines};
+use crate::connect::session::{Request, Session};
+use crate::failure::Failure;
+use crate::warnings::Warnings;
+use std::collections::HashMap;
+use std::io::{Read, Write};
+
+/// Maximum number of destinations per sort order whose last text is requested.
+///
+/// The sort orders are by messages and by attempts.
+const MAX_TEXT_REQUESTS: usize = 12;
+
+/// Reads a version 1 dump.
+pub(super) fn read_dump<R: Read>(lines: &mut Lines<R>) -> Result<Overview, Failure> {
+    let mut warnings = Warnings::default();
+    let queue = v1::read(lines, &mut warnings)?;
+    let mut overview = report(lines)?;
+    add_texts(&mut overview.threads, &queue);
+    Ok(overview)
+}
+
+/// Asks a version 2 scheduler.
+pub(super) fn of_session<S: Read + Write>(session: &mut Session<S>) -> Result<Overview, Failure> {
+    let mut text = session.ask_for_text(Request::new("SHOW QUEUE THREADS", "TT"))?;
+    let mut overview = report(&mut text)?;
+    ask_for_texts(session, &mut overview.threads)?;
+    Ok(overview)
+}
+
+/// Reads the report on threads, rings and totals.
+fn report(lines: &mut impl LineSource) -> Result<Overview, Failure> {
+    let max = lines.limit();
+    let mut overview = Overview::default();
+    overview.summary.time = now();
+    let (mut head, mut is_whole) = (String::new(), false);
+    while let Some(line) = lines.next()? {
+        let line = String::from_utf8_lossy(line);
+        if let Some(thread) = line.strip_prefix("    ") {
+            if overview.threads.len() < max {
+                overview.threads.extend(read_thread(thread, &head, overview.summary.time));
+            }
+        } else if let Some(sums) = line.strip_prefix('\t') {
+            if overview.rings.len() < max {
+                overview.rings.push(read_ring(&head, sums));
+            }
+        } else if line.starts_with("Kids:") {
+            read_totals(&line, &mut overview.summary);
+        } else if line.starts_with("Msgs in ") {
+            read_counts(&line, &mut overview.summary);
+            is_whole = true;
+        } else {
+            head = pattern(&line);
+        }
+    }
+    if !is_whole {
+        let message = "the report is incomplete: it ends before its totals";
+        return Err(Failure::Protocol(message.to_string()));
+    }
+    let ages = overview.threads.iter().filter_map(|thread| thread.oldest);
+    overview.summary.oldest = ages.max_by(f64::total_cmp);
+    Ok(overview)
+}
+
+/// Pattern of a head: `smtp/*` of `smtp/*/0`.
+fn pattern(head: &str) -> String {
+    head.rsplit_once('/').map_or(head, |(pattern, _)| pattern).to_string()
+}
+
+/// Parses the line of a thread: `channel/host/0`, blanks, and items.
+///
+/// Older schedulers have no `N=`; their `R=` counts messages.
+fn read_thread(line: &str, ring: &str, now: f64) -> Option<ThreadStatus> {
+    let at = ["N=", "R="].iter().filter_map(|label| {
+        line.match_indices(label).map(|(at, _)| at).find(|at| line[..*at].ends_with([' ', '\t']))
+    });
+    let (name, items) = line.split_at(at.min()?);
+    let (channel, host) = pattern(name.trim_end())
+        .split_once('/')
+        .map(|(channel, host)| (channel.to_string(), host.to_string()))?;
+    let items: HashMap<&str, &str> =
+        items.split_ascii_whitespace().filter_map(|item| item.split_once('=')).collect();
+    let number = |label: &str| items.get(label).and_then(|value| value.parse().ok());
+    let list = |label: &str| {
+        let value = items.get(label).map_or("", |value| value.trim_end_matches('s'));
+        value.trim_matches(['{', '}']).split(',').map(str::to_string).collect::<Vec<_>>()
+    };
+    let (states, jobs) = (list("S"), list("OF"));
+    let agents: Vec<ActiveAgent> = list("P")
+        .iter()
+        .enumerate()
+        .filter_map(|(place, pid)| {
+            Some(ActiveAgent {
+                pid: pid.trim_start_matches('-').parse().ok()?,
+                state: states.get(place).cloned().unwrap_or_default(),
+                jobs: jobs.get(place).and_then(|jobs| jobs.parse().ok()).unwrap_or_default(),
+            })
+        })
+        .collect();
+    let left = items.get("W").and_then(|left| read_span(left));
+    let pending = items.get("pend").copied();
+    let messages = number("N").or(number("R")).unwrap_or_default();
+    let why = match (agents.is_empty(), left, pending) {
+        (false, ..) => "at-work",
+        (_, Some(_), _) => "retry",
+        (_, None, Some(_)) => "refused",
+        _ => "turn",
+    };
+    Some(ThreadStatus {
+        channel,
+        host,
+        ring: Some(ring.to_string()),
+        messages,
+        recipients: if items.contains_key("N") { number("R").unwrap_or_default() } else { 0 },
+        attempts: number("A").unwrap_or_default(),
+        agents,
+        wakeup: left.map(|left| now + left),
+        oldest: items.get("QA").and_then(|age| read_span(age)).filter(|age| *age >= 0.0),
+        held: pending == Some("Held"),
+        wait: Some(Wait {
+            why: why.to_string(),
+            refusal: pending.map(|pending| pending.trim_start_matches('>').to_ascii_lowercase()),
+            ..Wait::default()
+        }),
+        ..ThreadStatus::default()
+    })
+}
+
+/// The number after a label. A second number after a slash is ignored.
+fn number_after(line: &str, label: &str) -> Option<u64> {
+    let rest = line.split_once(label)?.1.trim_start();
+    rest.split(|c: char| !c.is_ascii_digit()).next()?.parse().ok()
+}
+
+fn read_ring(head: &str, sums: &str) -> RingStatus {
+    let number = |label| number_after(sums, label);
+    RingStatus {
+        pattern: head.to_string(),
+        threads: number("Threads:").unwrap_or_default(),
+        messages: number("Msgs:").unwrap_or_default(),
+        agents: number("Procs:").unwrap_or_default(),
+        idle: number("Idle:").unwrap_or_default(),
+        maxring: number("Plim:"),
+        overfeed: number("Flim:"),
+        maxthr: number("Tlim:"),
+        ..RingStatus::default()
+    }
+}
+
+fn read_totals(line: &str, summary: &mut Summary) {
+    let number = |label| number_after(line, label).unwrap_or_default();
+    summary.agents = number("Kids:");
+    summary.idle = number("Idle:");
+    summary.messages = number("Msgs:");
+    summary.threads = number("Thrds:");
+    let uptime = line.split_once("Uptime:").map_or("", |(_, uptime)| uptime.trim());
+    let uptime = uptime.strip_suffix(" sec").unwrap_or(uptime);
+    summary.started = read_span(uptime).map_or(0.0, |uptime| summary.time - uptime);
+}
+
+fn read_counts(line: &str, summary: &mut Summary) {
+    let Some((messages, recipients)) = line.split_once("Rcpnts") else {
+        return;
+    };
+    let number = |part, label| number_after(part, label).unwrap_or_default();
+    summary.messages_in = number(messages, "in ");
+    summary.messages_out = number(messages, "out ");
+    summary.recipients_in = number(recipients, "in ");
+    summary.recipients_out = number(recipients, "out ");
+    summary.recipients = number(recipients, "stored ");
+}
+
+/// Adds the texts of agents, which version 1 sends with the messages.
+fn add_texts(threads: &mut [ThreadStatus], queue: &Queue) {
+    let mut texts = HashMap::new();
+    for thread in queue.threads() {
+        let spoken = thread.vertices.iter().filter_map(|vertex| vertex.text.as_deref());
+        let text = spoken.map(|text| notes::split(text).0).find(|text| !text.is_empty());
+        if let Some(text) = text {
+            texts.insert((thread.channel, thread.host), text);
+        }
+    }
+    for thread in threads {
+        let text = texts.get(&(thread.channel.as_bytes(), thread.host.as_bytes()));
+        thread.wait.get_or_insert_default().text =
+            text.map(|text| String::from_utf8_lossy(text).into_owned());
+    }
+}
+
+/// Adds the texts of agents, which version 2 sends thread by thread.
+fn ask_for_texts<S: Read + Write>(
+    session: &mut Session<S>,
+    threads: &mut [ThreadStatus],
+) -> Result<(), Failure> {
+    let mut places: Vec<usize> = (0..threads.len()).collect();
+    let mut asked = Vec::new();
+    for key in [|thread: &ThreadStatus| thread.messages, |thread: &ThreadStatus| thread.attempts] {
+        places.sort_by_key(|place| std::cmp::Reverse(key(&threads[*place])));
+        asked.extend(
+            places.iter().copied().filter(|p| threads[*p].attempts > 0).take(MAX_TEXT_REQUESTS),
+        );
+    }
+    asked.sort();
+    asked.dedup();
+    for place in asked {
+        let thread = &mut threads[place];
+        let line = format!("SHOW THREAD {} {}", thread.channel, thread.host);
+        let mut text = session.ask_for_text(Request::new(line, "TT"))?;
+        while let Some(line) = text.next()? {
+            if thread.text().is_none()
+                && let Ok(record) = RecipientRecord::parse(line)
+                && !record.text.is_empty()
+            {
+                let text = String::from_utf8_lossy(record.text).into_owned();
+                thread.wait.get_or_insert_default().text = Some(text);
+            }
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::connect::lines::LIMITS;
+
+    fn read(text: &str) -> Result<Overview, Failure> {
+        report(&mut Lines::new(text.as_bytes(), LIMITS))
+    }
+
+    const TOTALS: &str = "Kids: 9  Idle:  8  Msgs:  11  Thrds:  14  Rcpnts:   17  Uptime: 1m2s\n\
+        Msgs in 52 out 15 stored 11 (12) Rcpnts in 272 out 232 stored 19 (20)\n";
+
+    #[test]
+    fn report_yields_threads_rings_and_totals() {
+        let text = format!(
+            "smtp/*/0\n    smtp/[10.0.0.1]/0\tN=2   R=3   A=1  P={{20114,-7}} HA={{3,1}}s FA={{3,never}}s \
+             OF={{2,0}} S={{STUFF,LARVA}} UF=0 QA=1d18h\n    smtp/a/b/0 N=1   R=1   A=58 W=1860s \
+             QA=11h11m28s\n    smtp/c/0\t\tR=4   A=0  pend=>MaxRing QA=-1s threadwait\n\tThreads:    3/4 \
+             Msgs:     4 Procs:  12 Idle:  11 Plim:  90 Flim: 150 Tlim: 1\n{TOTALS}"
+        );
+        let Overview { summary, threads, rings, .. } = read(&text).expect("a report");
+        assert_eq!((summary.agents, summary.idle, summary.messages), (9, 8, 11));
+        assert_eq!(
+            (summary.messages_in, summary.recipients_out, summary.recipients),
+            (52, 232, 19)
+        );
+        assert_eq!((summary.time - summary.started).round(), 62.0);
+        assert_eq!(summary.oldest, Some(151_200.0));
+        let [first, second, third] = &threads[..] else { panic!("{threads:?}") };
+        assert_eq!(
+            (first.name().as_str(), first.messages, first.recipients),
+            ("smtp/[10.0.0.1]", 2, 3)
+        );
+        let agent = ActiveAgent { pid: 20_114, state: "STUFF".to_string(), jobs: 2 };
+        assert_eq!((&first.agents[0], first.agents[1].pid), (&agent, 7));
+        assert_eq!(first.reason(), "at-work");
+        assert_eq!(
+            (second.name().as_str(), second.reason(), second.attempts),
+            ("smtp/a/b", "retry", 58)
+        );
+        assert_eq!((third.messages, third.reason(), third.oldest), (4, "maxring", None));
+        assert_eq!(
+            (rings[0].pattern.as_str(), rings[0].threads, rings[0].maxring),
+            ("smtp/*", 3, Some(90))
+        );
+    }
+
+    #[test]
+    fn report_without_totals_fails() {
+        assert!(read(TOTALS).is_ok());
+        assert!(read("").is_err());
+        assert!(read("smtp/*/0\n").is_err());
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn any_report_does_not_panic(text in "([ \t]{0,4}[a-z/ =NRAWPQ{},0-9:é]{0,30}\n){0,8}") {
+            drop(read(&format!("{text}{TOTALS}")));
+        }
+    }
+}

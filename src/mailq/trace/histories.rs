@@ -1,0 +1,323 @@
+//! Histories of messages, built from the log and the spool.
+
+use super::subject::TraceSubject;
+use crate::screen::warn;
+use serde::Serialize;
+use std::borrow::Cow;
+use std::collections::{HashMap, HashSet, VecDeque};
+use zsched_format::status_log::StatusLine;
+
+/// Maximum size of the log entries that are kept, in bytes of memory.
+const MAX_KEPT_BYTES: usize = 16 << 20;
+/// Maximum number of matches whose waits are explained.
+///
+/// A match is a message and one of its destinations. An explanation takes a second reading of the
+/// log.
+const MAX_EXPLAINED_MATCHES: usize = 1000;
+/// Maximum number of messages of the spool that are kept.
+const MAX_SPOOL_MESSAGES: usize = 1000;
+
+/// History of a message, or of some of its recipients.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub(super) struct History {
+    /// Spool id.
+    pub spool_id: String,
+    /// Message-ID, if it has one.
+    pub message_id: Option<String>,
+    /// Sender.
+    pub sender: Option<String>,
+    /// Arrival, in milliseconds since the epoch.
+    #[serde(skip)]
+    pub came: Option<i64>,
+    /// Recipients in the spool; none if the message is not there.
+    pub queued: Vec<QueuedRecipient>,
+    /// Attempts at delivery.
+    pub attempts: Vec<StatusLine<'static>>,
+    /// Attempts at other messages that made this one wait.
+    ///
+    /// They concerned the host as a whole.
+    pub put_off: Vec<StatusLine<'static>>,
+    /// State in the scheduler.
+    pub next: NextStep,
+}
+
+/// A recipient in the spool.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub(super) struct QueuedRecipient {
+    /// Address.
+    pub recipient: String,
+    /// Channel it goes by.
+    pub channel: String,
+    /// Host it goes to.
+    pub host: String,
+    /// Delivery state in the control file.
+    pub state: String,
+}
+
+/// State of a message in the scheduler.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum NextStep {
+    /// The scheduler could not be asked.
+    Unknown,
+    /// The message is not, or no longer, in its queue.
+    NotQueued,
+    /// What the message waits for, one sentence per destination.
+    Waits(Vec<String>),
+}
+
+impl History {
+    /// Creates an empty history.
+    pub(super) fn new(
+        spool_id: String,
+        message_id: Option<String>,
+        sender: Option<String>,
+    ) -> History {
+        History {
+            spool_id,
+            message_id,
+            sender,
+            came: None,
+            queued: Vec::new(),
+            attempts: Vec::new(),
+            put_off: Vec::new(),
+            next: NextStep::Unknown,
+        }
+    }
+
+    /// Returns true if nothing is known of the message.
+    pub(super) fn is_empty(&self) -> bool {
+        let is_queued = matches!(self.next, NextStep::Waits(_));
+        self.attempts.is_empty() && self.queued.is_empty() && !is_queued
+    }
+
+    /// Selects the scheduler's sentences about the destinations of this history.
+    ///
+    /// If no destination is known, it selects all.
+    pub(super) fn next_of(&self, mut sentences: Vec<String>) -> NextStep {
+        let ours = self.destinations();
+        let is_ours = |sentence: &String| {
+            let destination = sentence.split(' ').next().and_then(|word| word.split_once('/'));
+            destination.is_some_and(|(channel, host)| {
+                ours.contains(&(channel.to_string(), host.to_string()))
+            })
+        };
+        if !ours.is_empty() {
+            sentences.retain(is_ours);
+        }
+        NextStep::Waits(sentences)
+    }
+
+    /// Destinations of its recipients.
+    fn destinations(&self) -> HashSet<(String, String)> {
+        let tried = self.attempts.iter().map(|e| (e.channel.to_string(), e.host.to_string()));
+        let queued = self.queued.iter().map(|q| (q.channel.clone(), q.host.clone()));
+        tried.chain(queued).collect()
+    }
+
+    /// Time of its last log line; `None` while it is in the spool.
+    ///
+    /// It has the form of the log.
+    fn end(&self) -> Option<&str> {
+        if !self.queued.is_empty() {
+            return None;
+        }
+        self.attempts.iter().map(|entry| &*entry.time).max()
+    }
+}
+
+/// Log lines that match. The oldest are dropped to make room.
+#[derive(Default)]
+struct KeptEntries {
+    entries: VecDeque<(usize, StatusLine<'static>)>,
+    bytes: usize,
+    dropped: u64,
+}
+
+impl KeptEntries {
+    fn push(&mut self, entry: StatusLine<'_>) {
+        let texts = [&entry.text, &entry.channel, &entry.host, &entry.spool_id, &entry.time];
+        let optional = [&entry.message_id, &entry.sender, &entry.recipient, &entry.reply];
+        let texts: usize = texts.iter().map(|text| text.len()).sum();
+        let optional: usize = optional.iter().flat_map(|text| text.iter()).map(|t| t.len()).sum();
+        let size = size_of::<StatusLine<'_>>() + texts + optional;
+        self.bytes += size;
+        self.entries.push_back((size, entry.into_owned()));
+        while self.bytes > MAX_KEPT_BYTES
+            && let Some((size, _)) = self.entries.pop_front()
+        {
+            self.bytes -= size;
+            self.dropped += 1;
+        }
+    }
+}
+
+/// A search for the histories of a subject.
+pub(super) struct HistorySearch {
+    subject: TraceSubject,
+    queued: Vec<History>,
+    queued_dropped: u64,
+    kept: KeptEntries,
+    /// Log lines about hosts as a whole.
+    others: KeptEntries,
+    /// Stays of messages that match, by destination and spool id.
+    ///
+    /// They are filled once it is known what matches.
+    stays: HashMap<(String, String), HashMap<String, QueueStay>>,
+}
+
+/// Time of a message in the queue.
+struct QueueStay {
+    came: Option<i64>,
+    /// In the form of the log; `None` if it is still there.
+    end: Option<String>,
+}
+
+impl QueueStay {
+    /// Returns true if a log line was written during the stay.
+    fn has(&self, entry: &StatusLine<'_>) -> bool {
+        let is_after = || {
+            let time: Option<jiff::Timestamp> = entry.time.parse().ok();
+            time.zip(self.came).is_some_and(|(time, came)| time.as_millisecond() >= came)
+        };
+        self.end.as_ref().is_none_or(|end| *entry.time <= **end) && is_after()
+    }
+}
+
+impl HistorySearch {
+    /// Creates an empty search.
+    pub(super) fn about(subject: TraceSubject) -> HistorySearch {
+        HistorySearch {
+            subject,
+            queued: Vec::new(),
+            queued_dropped: 0,
+            kept: KeptEntries::default(),
+            others: KeptEntries::default(),
+            stays: HashMap::new(),
+        }
+    }
+
+    /// Subject of the search.
+    pub(super) fn subject(&self) -> &TraceSubject {
+        &self.subject
+    }
+
+    /// Spool id, if the subject is one.
+    pub(super) fn spool_id(&self) -> Option<&str> {
+        match &self.subject {
+            TraceSubject::SpoolId(id) => Some(id),
+            TraceSubject::Name(_) => None,
+        }
+    }
+
+    /// Adds a message of the spool.
+    pub(super) fn add_spool_message(&mut self, history: History) {
+        match self.queued.len() < MAX_SPOOL_MESSAGES {
+            true => self.queued.push(history),
+            false => self.queued_dropped += 1,
+        }
+    }
+
+    /// Adds a log line, if it matches.
+    pub(super) fn take(&mut self, entry: StatusLine<'_>) {
+        if self.subject.matches_entry(&entry) {
+            self.kept.push(entry);
+        }
+    }
+
+    /// Computes the stays of the messages that match.
+    ///
+    /// Returns true if [`add_host_entry`](HistorySearch::add_host_entry) can find more in a second
+    /// reading of the log. It returns false if nothing or very much matches.
+    pub(super) fn needs_second_pass(&mut self) -> bool {
+        let in_log = self.kept.entries.iter().map(|(_, entry)| {
+            let destination = (entry.channel.to_string(), entry.host.to_string());
+            let stay = QueueStay { came: entry.arrived_at(), end: Some(entry.time.to_string()) };
+            (destination, entry.spool_id.to_string(), stay)
+        });
+        let in_spool = self.queued.iter().flat_map(|history| {
+            history.destinations().into_iter().map(|destination| {
+                (destination, history.spool_id.clone(), QueueStay { came: history.came, end: None })
+            })
+        });
+        let mut count = 0;
+        for (destination, spool_id, stay) in in_log.chain(in_spool) {
+            let stays = self.stays.entry(destination).or_default();
+            // The last line has the end of the stay.
+            count += usize::from(stays.insert(spool_id, stay).is_none());
+        }
+        (1..=MAX_EXPLAINED_MATCHES).contains(&count)
+    }
+
+    /// Adds a log line about another message that made one of ours wait.
+    pub(super) fn add_host_entry(&mut self, entry: StatusLine<'_>) {
+        if entry.others == 0 {
+            return;
+        }
+        let destination = (entry.channel.to_string(), entry.host.to_string());
+        let mut stays = self.stays.get(&destination).into_iter().flatten();
+        if stays.any(|(spool_id, stay)| **spool_id != *entry.spool_id && stay.has(&entry)) {
+            self.others.push(entry);
+        }
+    }
+
+    /// Returns all histories, message by message.
+    pub(super) fn finish(&mut self) -> Vec<History> {
+        let entries = std::mem::take(&mut self.kept.entries);
+        let mut histories = join(std::mem::take(&mut self.queued), entries);
+        for history in &mut histories {
+            let destinations = history.destinations();
+            let end = history.end().map(str::to_string);
+            let stay = QueueStay { came: history.came, end };
+            let others = self.others.entries.iter().map(|(_, entry)| entry);
+            let ours = others.filter(|entry| {
+                let destination = (entry.channel.to_string(), entry.host.to_string());
+                let is_other = *entry.spool_id != *history.spool_id;
+                is_other && destinations.contains(&destination) && stay.has(entry)
+            });
+            history.put_off = ours.cloned().collect();
+        }
+        histories
+    }
+
+    /// Warns about what was left out.
+    pub(super) fn warn(&self) {
+        let lines = self.kept.dropped + self.others.dropped;
+        if lines > 0 {
+            warn(format_args!("the {lines} oldest matching lines are left out"));
+        }
+        if self.queued_dropped > 0 {
+            let count = self.queued_dropped;
+            warn(format_args!("{count} more matching messages in the spool are left out"));
+        }
+    }
+}
+
+/// Histories in the order of the log, then those of the spool only.
+fn join(queued: Vec<History>, entries: VecDeque<(usize, StatusLine<'static>)>) -> Vec<History> {
+    let mut histories: Vec<History> = Vec::new();
+    let mut by_id: HashMap<String, usize> = HashMap::new();
+    for (_, entry) in entries {
+        let index = *by_id.entry(entry.spool_id.to_string()).or_insert_with(|| {
+            histories.push(History::new(entry.spool_id.to_string(), None, None));
+            histories.len() - 1
+        });
+        let history = &mut histories[index];
+        // A line lacks these if the control file could not be read when it was written.
+        let text = |value: &Option<Cow<'_, str>>| value.as_ref().map(Cow::to_string);
+        history.message_id = history.message_id.take().or_else(|| text(&entry.message_id));
+        history.sender = history.sender.take().or_else(|| text(&entry.sender));
+        history.came = history.came.or_else(|| entry.arrived_at());
+        history.attempts.push(entry);
+    }
+    for found in queued {
+        match by_id.get(&found.spool_id) {
+            Some(index) => {
+                let attempts = std::mem::take(&mut histories[*index].attempts);
+                histories[*index] = History { attempts, ..found };
+            }
+            None => histories.push(found),
+        }
+    }
+    histories
+}

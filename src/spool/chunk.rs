@@ -1,0 +1,198 @@
+//! Reads a control file in parts.
+//!
+//! So one with millions of recipients is never in memory as a whole.
+//!
+//! The lines before the first recipient, such as format and name, are put in front of each part
+//! before it is parsed. Only the offsets of recipients are converted to those in the file.
+
+use memchr::{memchr, memmem};
+use std::io::{self, ErrorKind};
+use std::os::unix::fs::FileExt;
+use zsched_format::control_file::{ControlFile, ControlFileError, parse_part};
+
+/// Maximum size of the text before the first recipient, in bytes.
+const MAX_HEAD_LEN: usize = 64 * 1024;
+/// Number of bytes that are read at a time.
+const READ_SIZE: usize = 256 * 1024;
+/// Maximum size of a line or of the headers of a group, in bytes.
+const MAX_FIELD_LEN: usize = 16 << 20;
+
+/// Minimum length of a recipient line: `r`, tag, pid, delay column, and four words.
+const MIN_RECIPIENT_LINE_LEN: u64 = 20;
+
+/// Upper bound of the number of recipients after an offset.
+///
+/// The file has `size` bytes.
+pub fn max_recipients_after(from: u32, size: u64) -> u32 {
+    let lines = size.saturating_sub(from.into()).div_ceil(MIN_RECIPIENT_LINE_LEN);
+    u32::try_from(lines).unwrap_or(u32::MAX)
+}
+
+/// A part of a control file.
+pub struct Chunk {
+    /// The parsed part. Offsets of recipients are those in the file, all others those in its text.
+    pub file: ControlFile,
+    /// Offset of the next part; `None` after the last one.
+    pub next: Option<u32>,
+    /// Difference between an offset in the file and that in the text.
+    ///
+    /// It does not apply to the lines before the first recipient.
+    pub shift: u64,
+}
+
+/// The reason why a part cannot be read.
+#[derive(Debug)]
+pub enum ChunkError {
+    /// The file could not be read.
+    Failed(io::Error),
+    /// The file cannot be used.
+    Malformed(ControlFileError),
+}
+
+impl From<io::Error> for ChunkError {
+    fn from(error: io::Error) -> ChunkError {
+        ChunkError::Failed(error)
+    }
+}
+
+/// Reads the lines from `from` on, up to `at_most` pending recipients and a limited size.
+pub fn read(file: &impl FileExt, from: u32, at_most: usize) -> Result<Chunk, ChunkError> {
+    let mut text = piece(file, 0, MAX_HEAD_LEN)?;
+    let head = end_of_head(&text);
+    if head == text.len() && head == MAX_HEAD_LEN {
+        let reason = "no recipient within the first 64 kB of a large file";
+        return Err(ChunkError::Malformed(ControlFileError::new(0, reason)));
+    }
+    text.truncate(head);
+    let start = u64::from(from).max(head as u64);
+    let mut size = READ_SIZE;
+    let (lines, is_end) = loop {
+        let mut lines = piece(file, start, size)?;
+        let is_end = lines.len() < size;
+        let end = end_of_fields(&lines, at_most, is_end);
+        if end > 0 || is_end {
+            let is_all = is_end && end == lines.len();
+            lines.truncate(end);
+            break (lines, is_all);
+        }
+        size *= 4;
+        if size > MAX_FIELD_LEN {
+            let error = ControlFileError::new(start as usize, "a field of more than 16 MiB");
+            return Err(ChunkError::Malformed(error));
+        }
+    };
+    let end = start + lines.len() as u64;
+    let Ok(next) = u32::try_from(end) else {
+        let error = ControlFileError::new(start as usize, "the file is larger than 4 GiB");
+        return Err(ChunkError::Malformed(error));
+    };
+    text.extend_from_slice(&lines);
+    let mut file = parse_part(text).map_err(ChunkError::Malformed)?;
+    for recipient in &mut file.recipients {
+        recipient.offset = (u64::from(recipient.offset) - head as u64 + start) as u32;
+    }
+    Ok(Chunk { file, next: (!is_end).then_some(next), shift: start - head as u64 })
+}
+
+/// Reads `size` bytes, or fewer at the end of the file.
+fn piece(file: &impl FileExt, at: u64, size: usize) -> io::Result<Vec<u8>> {
+    let mut bytes = vec![0; size];
+    let mut length = 0;
+    while length < size {
+        match file.read_at(&mut bytes[length..], at + length as u64) {
+            Ok(0) => break,
+            Ok(count) => length += count,
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    bytes.truncate(length);
+    Ok(bytes)
+}
+
+/// Offset of the first recipient.
+fn end_of_head(text: &[u8]) -> usize {
+    if text.first() == Some(&b'r') {
+        return 0;
+    }
+    memmem::find(text, b"\nr").map_or(text.len(), |at| at + 1)
+}
+
+/// End of the last complete field that belongs to the first `at_most` pending recipients.
+fn end_of_fields(lines: &[u8], at_most: usize, is_end: bool) -> usize {
+    let (mut at, mut to_do) = (0, 0);
+    while at < lines.len() {
+        let (id, tag) = (lines[at], lines.get(at + 1).copied().unwrap_or(b'\n'));
+        // The `N` line of a recipient belongs to it.
+        if to_do >= at_most && id != b'N' {
+            break;
+        }
+        let is_block = matches!(id, b'm' | b'M') && tag == b'\n';
+        let end = match is_block {
+            true => memmem::find(&lines[at + 1..], b"\n\n").map(|end| at + 1 + end + 2),
+            false => memchr(b'\n', &lines[at..]).map(|end| at + end + 1),
+        };
+        match end {
+            Some(end) => at = end,
+            None if is_end => return lines.len(),
+            None => break,
+        }
+        to_do += usize::from(id == b'r' && matches!(tag, b' ' | b'~'));
+    }
+    at
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::memory_file::MemoryFile;
+
+    const TEXT: &str = "@ 7\ni 1\nl x\ns l - a 0\nr           c h u1 0\nN NOTIFY=NEVER\n\
+                        r+          c h u2 0\nr           c h u3 0\nm\nA: 1\n\nr           c i u4 0\n\
+                        m\nB: r \n\nd 1:2:3\n";
+
+    fn parts(at_most: usize) -> Vec<Vec<(u32, bool)>> {
+        let file = MemoryFile::new(1, TEXT.as_bytes().to_vec());
+        let (mut all, mut from) = (Vec::new(), Some(0));
+        while let Some(at) = from {
+            let part = read(&file, at, at_most).expect("a part");
+            let shown = |r: &zsched_format::control_file::Recipient| (r.offset, r.notify.is_some());
+            all.push(part.file.recipients.iter().map(shown).collect());
+            assert_eq!(part.file.name(), Some(&b"1"[..]));
+            from = part.next;
+        }
+        all
+    }
+
+    #[test]
+    fn parts_joined_equal_whole_file() {
+        let offset = |user: &str| {
+            let at = TEXT.find(user).expect("it is there");
+            TEXT[..at].rfind("\nr").expect("a line") as u32 + 1
+        };
+        let all = [("u1", true), ("u2", false), ("u3", false), ("u4", false)];
+        let [u1, u2, u3, u4] = all.map(|(user, notify)| (offset(user), notify));
+        assert_eq!(
+            parts(1),
+            [vec![u1], vec![u2, u3], vec![u4]]
+                .into_iter()
+                .chain(std::iter::once(vec![]))
+                .collect::<Vec<_>>()[..]
+        );
+        assert_eq!(parts(2), [vec![u1, u2, u3], vec![u4]]);
+        assert_eq!(parts(9), [vec![u1, u2, u3, u4]]);
+    }
+
+    #[test]
+    fn too_long_head_or_field_is_refused() {
+        let text = format!("i 1\nx {}\nr           c h u 0\n", "y".repeat(MAX_HEAD_LEN));
+        let file = MemoryFile::new(1, text.into_bytes());
+        assert!(matches!(read(&file, 0, 1), Err(ChunkError::Malformed(_))));
+        let text = format!("i 1\nr           c h {} 0\n", "y".repeat(READ_SIZE));
+        let file = MemoryFile::new(1, text.into_bytes());
+        assert_eq!(read(&file, 0, 1).expect("a part").file.recipients.len(), 1);
+        let text = format!("i 1\nr           c h {} 0\n", "y".repeat(MAX_FIELD_LEN));
+        let file = MemoryFile::new(1, text.into_bytes());
+        assert!(matches!(read(&file, 0, 1), Err(ChunkError::Malformed(_))));
+    }
+}

@@ -1,0 +1,122 @@
+//! Temporary files: files that appear in the spool complete or not at all.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, ErrorKind};
+use std::mem;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt, fchown};
+use std::path::{Path, PathBuf};
+use zsched_sys as sys;
+
+/// Mode of a new file: readable by its owner only.
+const MODE: u32 = 0o600;
+
+/// A file under a temporary name, which gets its final name when it is complete.
+///
+/// If this value is dropped before [`keep`](TempFile::keep), the file is removed, under any name
+/// that it has by then.
+#[derive(Debug)]
+pub struct TempFile {
+    path: PathBuf,
+    file: File,
+    is_kept: bool,
+}
+
+impl TempFile {
+    /// Creates a file that does not exist yet.
+    pub fn create(path: impl Into<PathBuf>) -> io::Result<TempFile> {
+        let path = path.into();
+        let file = OpenOptions::new().write(true).create_new(true).mode(MODE).open(&path)?;
+        Ok(TempFile { path, file, is_kept: false })
+    }
+
+    /// The same, after removing a file that a crash may have left.
+    pub fn create_replacing(path: impl Into<PathBuf>) -> io::Result<TempFile> {
+        let path = path.into();
+        match fs::remove_file(&path) {
+            Err(error) if error.kind() != ErrorKind::NotFound => Err(error),
+            _ => TempFile::create(path),
+        }
+    }
+
+    /// The file, open for writing.
+    pub fn file(&self) -> &File {
+        &self.file
+    }
+
+    /// Its inode number.
+    ///
+    /// No other file of the file system has it during the life of this value.
+    pub fn number(&self) -> io::Result<u64> {
+        Ok(self.file.metadata()?.ino())
+    }
+
+    /// Gives the file to the owner of `folder`. Only root can; other users keep their files.
+    pub fn give_to_owner_of(&self, folder: &Path) -> io::Result<()> {
+        let folder = fs::metadata(folder)?;
+        if !sys::users::is_root() || folder.uid() == sys::users::effective_user() {
+            return Ok(());
+        }
+        fchown(&self.file, Some(folder.uid()), Some(folder.gid()))
+    }
+
+    /// Renames the file. The new name must be free.
+    pub fn rename(&mut self, to: impl Into<PathBuf>) -> io::Result<()> {
+        let to = to.into();
+        match sys::rename_new(&self.path, &to) {
+            Err(error) if error.kind() == ErrorKind::Unsupported => {
+                fs::hard_link(&self.path, &to)?;
+                fs::remove_file(mem::replace(&mut self.path, to))
+            }
+            Err(error) => Err(error),
+            Ok(()) => {
+                self.path = to;
+                Ok(())
+            }
+        }
+    }
+
+    /// Removes the name. The inode number remains taken.
+    pub fn remove(&mut self) -> io::Result<()> {
+        self.is_kept = true;
+        fs::remove_file(&self.path)
+    }
+
+    /// Marks the file as complete, so that it stays.
+    pub fn keep(mut self) {
+        self.is_kept = true;
+    }
+}
+
+impl Drop for TempFile {
+    fn drop(&mut self) {
+        if !self.is_kept {
+            // The caller already has an error to report.
+            drop(fs::remove_file(&self.path));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn file_remains_only_if_kept() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let at = |name: &str| folder.path().join(name);
+        drop(TempFile::create(at("1")).expect("made"));
+        assert!(!at("1").exists());
+        let mut renamed = TempFile::create(at("1")).expect("made");
+        renamed.rename(at("2")).expect("renamed");
+        assert!(!at("1").exists() && at("2").exists());
+        drop(renamed);
+        assert!(!at("2").exists(), "the other name goes, too");
+        TempFile::create(at("3")).expect("made").keep();
+        assert_eq!(fs::metadata(at("3")).expect("it stays").mode() & 0o7777, 0o600);
+        let taken = TempFile::create(at("3")).expect_err("it is there");
+        assert_eq!(taken.kind(), ErrorKind::AlreadyExists);
+        assert!(at("3").exists());
+        TempFile::create_replacing(at("3")).expect("in its place").keep();
+        assert!(at("3").exists());
+    }
+}
