@@ -107,7 +107,7 @@ impl JobFile {
 
     /// Returns true if a job line names this same file.
     pub(crate) fn is_same_file(&self, path: &[u8]) -> bool {
-        let identity = |metadata: Metadata| sys::file_identity(&metadata);
+        let identity = |metadata: Metadata| sys::device_and_inode(&metadata);
         let there = || fs::symlink_metadata(&self.location).map(identity).ok();
         self.path == path
             && there().is_some_and(|id| self.file.metadata().map(identity).ok() == Some(id))

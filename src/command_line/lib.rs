@@ -1,11 +1,15 @@
 //! Command line handling common to all programs.
+//!
+//! It decides how help and errors of options are printed, and the exit status. It must not know the
+//! options of any program. Begin with [`parse`].
+#![warn(unreachable_pub)]
 
 use clap::Parser;
 use std::io::{self, Write};
 use zsched_format::printable;
 
 /// Exit status for a command line that cannot be used (`EX_USAGE` of `sysexits.h`).
-pub const USAGE: i32 = 64;
+pub const EX_USAGE: i32 = 64;
 
 /// Parses the command line. Exits after printing help or an error.
 pub fn parse<Options: Parser>() -> Options {
@@ -14,7 +18,7 @@ pub fn parse<Options: Parser>() -> Options {
 
 /// Prints help or an error, and exits.
 pub fn refuse(error: &clap::Error) -> ! {
-    let status = if error.use_stderr() { USAGE } else { 0 };
+    let status = if error.use_stderr() { EX_USAGE } else { 0 };
     // The text repeats arguments. These can be file names chosen by another user.
     let text = error.to_string();
     let text = printable::lines(&text);

@@ -55,6 +55,7 @@ mod query;
 // Building blocks.
 mod invariants;
 mod list;
+pub mod log_limiter;
 mod pool;
 mod serde_config;
 mod timers;

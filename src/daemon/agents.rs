@@ -1,7 +1,7 @@
 //! Agent processes: their start, the bytes exchanged with them, and their end.
 
-use super::outbox::Outbox;
-use super::timeouts::Timeouts;
+use crate::net::write_buffer::WriteBuffer;
+use crate::timeouts::Timeouts;
 use mio::net::UnixStream;
 use mio::{Interest, Registry, Token};
 use std::collections::BTreeMap;
@@ -18,13 +18,13 @@ use zsched_format::line_buffer::LineBuffer;
 use zsched_sys::{ChildEnd, ChildProcess, Launcher, ProcessPriority, send_signal};
 
 /// Maximum number of bytes read from one agent per turn.
-const SHARE_OF_TURN: usize = 64 * 1024;
+const MAX_AGENT_BYTES_PER_TURN: usize = 64 * 1024;
 /// Maximum number of bytes read after an agent's death. Its child processes may keep writing.
-const LAST_WILL: usize = 4 * 1024 * 1024;
+const MAX_FINAL_OUTPUT: usize = 4 * 1024 * 1024;
 
 /// Settings common to all agents.
 #[derive(Clone, Debug)]
-pub struct AgentSettings {
+pub(crate) struct AgentSettings {
     /// Folders searched, in this order, for programs named without a path.
     pub programs: Vec<PathBuf>,
     /// Working folder: `transport/`.
@@ -40,35 +40,35 @@ pub struct AgentSettings {
 }
 
 /// All running agents.
-pub struct AgentProcesses {
+pub(crate) struct AgentProcesses {
     settings: AgentSettings,
     launcher: Launcher,
-    processes: BTreeMap<AgentId, Process>,
+    processes: BTreeMap<AgentId, AgentProcess>,
     by_pid: BTreeMap<u32, AgentId>,
     /// Agents with unsent output; may name an agent more than once.
-    addressed: Vec<AgentId>,
+    with_output: Vec<AgentId>,
     /// Agents with a closed socket whose process is not known to have ended.
-    closing: Vec<AgentId>,
+    closed: Vec<AgentId>,
     /// Ended agents whose child processes still hold the socket.
-    lingering: Vec<Lingering>,
-    chunk: Vec<u8>,
+    orphaned: Vec<OrphanedAgent>,
+    read_buffer: Vec<u8>,
 }
 
-struct Process {
+struct AgentProcess {
     pid: u32,
     program: PathBuf,
     socket: UnixStream,
-    lines: LineBuffer,
-    outbox: Outbox,
+    line_buffer: LineBuffer,
+    write_buffer: WriteBuffer,
     /// How to end the agent once the outbox is empty.
-    farewell: Option<StopMode>,
+    end_manner: Option<StopMode>,
     /// Time to kill the process, set once it has closed its socket.
     kill_at: Option<Instant>,
 }
 
 /// Agent whose process has ended while its child processes may go on.
 #[derive(Clone, Copy)]
-struct Lingering {
+struct OrphanedAgent {
     agent: AgentId,
     pid: u32,
     end: ChildEnd,
@@ -76,30 +76,30 @@ struct Lingering {
 }
 
 /// Output of an agent.
-pub enum Heard<'a> {
+pub(crate) enum AgentOutput<'a> {
     /// A line.
     Line(&'a [u8]),
     /// An overlong line was skipped; this many bytes of it.
-    TooLong(usize),
+    Skipped(usize),
 }
 
 impl AgentProcesses {
     /// Creates the table, without agents.
-    pub fn new(settings: AgentSettings) -> io::Result<AgentProcesses> {
+    pub(crate) fn new(settings: AgentSettings) -> io::Result<AgentProcesses> {
         Ok(AgentProcesses {
             settings,
             launcher: Launcher::new()?,
             processes: BTreeMap::new(),
             by_pid: BTreeMap::new(),
-            addressed: Vec::new(),
-            closing: Vec::new(),
-            lingering: Vec::new(),
-            chunk: vec![0; SHARE_OF_TURN],
+            with_output: Vec::new(),
+            closed: Vec::new(),
+            orphaned: Vec::new(),
+            read_buffer: vec![0; MAX_AGENT_BYTES_PER_TURN],
         })
     }
 
     /// Folders searched for programs named without a path.
-    pub fn programs(&self) -> &[PathBuf] {
+    pub(crate) fn programs(&self) -> &[PathBuf] {
         &self.settings.programs
     }
 
@@ -107,7 +107,7 @@ impl AgentProcesses {
     ///
     /// The error names the program and the step that failed. A program that cannot be run is
     /// reported later, by [`ended`](AgentProcesses::ended).
-    pub fn start(
+    pub(crate) fn start(
         &mut self,
         agent: AgentId,
         clause: &Clause,
@@ -119,7 +119,7 @@ impl AgentProcesses {
         let command = clause.command.as_ref().ok_or("no command")?;
         let expanded = command.expand(channel, host, &self.settings.zenv);
         let (program, arguments) = expanded.words.split_first().ok_or("the command is empty")?;
-        let program = find_program(program, &self.settings.programs);
+        let program = program_path(program, &self.settings.programs);
         let mut environment = expanded.environment;
         environment.extend(std::env::var_os("TZ").map(|zone| ("TZ".into(), zone)));
         let (ours, theirs) = std::os::unix::net::UnixStream::pair()
@@ -136,18 +136,18 @@ impl AgentProcesses {
             file_limit: self.settings.file_limit,
             ignore_hangup: self.settings.ignore_hangup,
         };
-        let failed = |error: io::Error| cannot_be_run(&program, &error);
+        let failed = |error: io::Error| start_error(&program, &error);
         let pid = self.launcher.start(child).map_err(failed)?;
         // From here on the scheduler must reap the process, whatever fails.
         self.by_pid.insert(pid, agent);
-        let socket = watch(ours, registry, token).map_err(failed)?;
-        let process = Process {
+        let socket = register_socket(ours, registry, token).map_err(failed)?;
+        let process = AgentProcess {
             pid,
             program,
             socket,
-            lines: LineBuffer::default(),
-            outbox: Outbox::default(),
-            farewell: None,
+            line_buffer: LineBuffer::default(),
+            write_buffer: WriteBuffer::default(),
+            end_manner: None,
             kill_at: None,
         };
         self.processes.insert(agent, process);
@@ -155,17 +155,29 @@ impl AgentProcesses {
     }
 
     /// Reads an agent's output, up to its share of a turn. Returns true if there may be more.
-    pub fn listen(&mut self, agent: AgentId, heard: impl FnMut(Heard<'_>)) -> bool {
-        self.read(agent, SHARE_OF_TURN, heard)
+    pub(crate) fn read_output(
+        &mut self,
+        agent: AgentId,
+        output: impl FnMut(AgentOutput<'_>),
+    ) -> bool {
+        self.read(agent, MAX_AGENT_BYTES_PER_TURN, output)
     }
 
-    fn read(&mut self, agent: AgentId, share: usize, mut heard: impl FnMut(Heard<'_>)) -> bool {
+    fn read(
+        &mut self,
+        agent: AgentId,
+        share: usize,
+        mut output: impl FnMut(AgentOutput<'_>),
+    ) -> bool {
         let Some(process) = self.processes.get_mut(&agent) else {
             return false;
         };
         let mut left = share;
         while left > 0 {
-            let count = match process.socket.read(&mut self.chunk[..left.min(SHARE_OF_TURN)]) {
+            let count = match process
+                .socket
+                .read(&mut self.read_buffer[..left.min(MAX_AGENT_BYTES_PER_TURN)])
+            {
                 Ok(count) => count,
                 Err(error) if error.kind() == ErrorKind::Interrupted => continue,
                 Err(error) if error.kind() == ErrorKind::WouldBlock => return false,
@@ -175,14 +187,14 @@ impl AgentProcesses {
             if count == 0 {
                 if process.kill_at.is_none() {
                     process.kill_at = Some(Instant::now() + self.settings.timeouts.agent_exit);
-                    self.closing.push(agent);
+                    self.closed.push(agent);
                 }
                 return false;
             }
-            let said = &self.chunk[..count];
-            let too_long = process.lines.push(said, |line| heard(Heard::Line(line)));
+            let said = &self.read_buffer[..count];
+            let too_long = process.line_buffer.push(said, |line| output(AgentOutput::Line(line)));
             if too_long > 0 {
-                heard(Heard::TooLong(too_long));
+                output(AgentOutput::Skipped(too_long));
             }
             left -= count;
         }
@@ -190,21 +202,21 @@ impl AgentProcesses {
     }
 
     /// Queues text for an agent. It is sent at the end of the turn.
-    pub fn tell(&mut self, agent: AgentId, text: &[u8]) {
+    pub(crate) fn queue(&mut self, agent: AgentId, text: &[u8]) {
         if let Some(process) = self.processes.get_mut(&agent) {
-            process.outbox.push(text);
-            self.addressed.push(agent);
+            process.write_buffer.push(text);
+            self.with_output.push(agent);
         }
     }
 
     /// Queues `#idle` for an agent.
-    pub fn tell_idle(&mut self, agent: AgentId) {
-        self.tell(agent, format!("{}\n", protocol::IDLE).as_bytes());
+    pub(crate) fn queue_idle(&mut self, agent: AgentId) {
+        self.queue(agent, format!("{}\n", protocol::IDLE).as_bytes());
     }
 
     /// Ends an agent: at once by a signal, or once its outbox is sent.
-    pub fn stop(&mut self, agent: AgentId, manner: StopMode) -> io::Result<()> {
-        let is_gone = self.is_lingering(agent);
+    pub(crate) fn stop(&mut self, agent: AgentId, manner: StopMode) -> io::Result<()> {
+        let is_gone = self.is_orphaned(agent);
         let Some(process) = self.processes.get_mut(&agent) else {
             return Ok(());
         };
@@ -212,35 +224,35 @@ impl AgentProcesses {
             // The pid may belong to another process by now.
             StopMode::Kill if is_gone => return Ok(()),
             StopMode::Kill => return send_signal(process.pid, libc::SIGKILL),
-            StopMode::Retire => process.outbox.push(b"\n"),
-            StopMode::Quit => process.outbox.push(b"\n\n"),
+            StopMode::Retire => process.write_buffer.push(b"\n"),
+            StopMode::Quit => process.write_buffer.push(b"\n\n"),
         }
-        process.farewell = Some(manner);
-        self.addressed.push(agent);
+        process.end_manner = Some(manner);
+        self.with_output.push(agent);
         Ok(())
     }
 
     /// Sends queued bytes to agents, as far as their sockets accept them.
-    pub fn send_all(&mut self) {
-        for agent in std::mem::take(&mut self.addressed) {
+    pub(crate) fn send_all(&mut self) {
+        for agent in std::mem::take(&mut self.with_output) {
             self.send(agent);
         }
     }
 
     /// Sends queued bytes to an agent, as far as its socket accepts them.
-    pub fn send(&mut self, agent: AgentId) {
-        let is_gone = self.is_lingering(agent);
+    pub(crate) fn send(&mut self, agent: AgentId) {
+        let is_gone = self.is_orphaned(agent);
         let Some(process) = self.processes.get_mut(&agent) else {
             return;
         };
-        if process.outbox.flush(&mut process.socket).is_err() {
+        if process.write_buffer.flush(&mut process.socket).is_err() {
             // The agent no longer reads. Its end will decide what becomes of its jobs.
-            process.outbox = Outbox::default();
+            process.write_buffer = WriteBuffer::default();
         }
-        if !process.outbox.is_empty() {
+        if !process.write_buffer.is_empty() {
             return;
         }
-        if let Some(manner) = process.farewell.take() {
+        if let Some(manner) = process.end_manner.take() {
             // The agent may have ended already; then the shutdown fails, and no signal is sent.
             let closed = process.socket.shutdown(Shutdown::Write);
             if closed.is_ok() && manner == StopMode::Quit && !is_gone {
@@ -250,71 +262,75 @@ impl AgentProcesses {
     }
 
     /// Agent that runs, or ran, under a pid.
-    pub fn of_process(&self, pid: u32) -> Option<AgentId> {
+    pub(crate) fn by_pid(&self, pid: u32) -> Option<AgentId> {
         self.by_pid.get(&pid).copied()
     }
 
     /// Reads all output of an agent. Returns true if its socket is still open at the other end.
-    pub fn can_speak(&mut self, agent: AgentId, heard: impl FnMut(Heard<'_>)) -> bool {
-        self.read(agent, LAST_WILL, heard);
+    pub(crate) fn drain_output(
+        &mut self,
+        agent: AgentId,
+        output: impl FnMut(AgentOutput<'_>),
+    ) -> bool {
+        self.read(agent, MAX_FINAL_OUTPUT, output);
         self.processes.get(&agent).is_some_and(|process| process.kill_at.is_none())
     }
 
     /// Keeps an agent whose process ended mid-job, while its child processes run.
     ///
     /// The child processes may be about to finish the job. They get `timeouts.agent_children`.
-    pub fn linger(&mut self, agent: AgentId, pid: u32, end: ChildEnd) {
+    pub(crate) fn keep_orphaned(&mut self, agent: AgentId, pid: u32, end: ChildEnd) {
         self.by_pid.remove(&pid);
         let until = Instant::now() + self.settings.timeouts.agent_children;
-        self.lingering.push(Lingering { agent, pid, end, until });
+        self.orphaned.push(OrphanedAgent { agent, pid, end, until });
     }
 
     /// Takes an agent whose child processes have ended or timed out.
     ///
     /// `has_jobs` returns true if an agent still has a job to report on. An agent without one is
     /// not waited for.
-    pub fn next_lingered(
+    pub(crate) fn next_ended_orphan(
         &mut self,
         has_jobs: impl Fn(AgentId) -> bool,
     ) -> Option<(AgentId, u32, ChildEnd)> {
         let now = Instant::now();
-        let is_over = |one: &Lingering| {
+        let is_over = |one: &OrphanedAgent| {
             let process = self.processes.get(&one.agent);
             one.until <= now
                 || !has_jobs(one.agent)
                 || process.is_none_or(|process| process.kill_at.is_some())
         };
-        let index = self.lingering.iter().position(is_over)?;
-        let Lingering { agent, pid, end, .. } = self.lingering.swap_remove(index);
+        let index = self.orphaned.iter().position(is_over)?;
+        let OrphanedAgent { agent, pid, end, .. } = self.orphaned.swap_remove(index);
         Some((agent, pid, end))
     }
 
-    fn is_lingering(&self, agent: AgentId) -> bool {
-        self.lingering.iter().any(|one| one.agent == agent)
+    fn is_orphaned(&self, agent: AgentId) -> bool {
+        self.orphaned.iter().any(|one| one.agent == agent)
     }
 
     /// Removes an agent whose process has ended, after reading its last output.
     ///
     /// Returns how it ended, and how many bytes of an unterminated last line are lost.
-    pub fn ended(
+    pub(crate) fn ended(
         &mut self,
         agent: AgentId,
         pid: u32,
         end: ChildEnd,
-        heard: impl FnMut(Heard<'_>),
+        output: impl FnMut(AgentOutput<'_>),
     ) -> (AgentEnd, usize) {
         // The pid may be that of another agent by now, if this one was kept for its child
         // processes.
         let is_its_number = self.by_pid.get(&pid) == Some(&agent);
         let failure = if is_its_number { self.launcher.failure(pid) } else { None };
         self.by_pid.retain(|_, other| *other != agent);
-        self.read(agent, LAST_WILL, heard);
-        self.closing.retain(|other| *other != agent);
+        self.read(agent, MAX_FINAL_OUTPUT, output);
+        self.closed.retain(|other| *other != agent);
         let process = self.processes.remove(&agent);
-        let lost = process.as_ref().map_or(0, |process| process.lines.incomplete_len());
+        let lost = process.as_ref().map_or(0, |process| process.line_buffer.incomplete_len());
         let end = match (failure, process, end) {
             (Some(error), Some(process), _) => {
-                AgentEnd::NotStarted(cannot_be_run(&process.program, &error))
+                AgentEnd::NotStarted(start_error(&process.program, &error))
             }
             (_, _, ChildEnd::Exited(status)) => AgentEnd::Exited(status),
             (_, _, ChildEnd::Signalled(signal)) => AgentEnd::Signalled(signal),
@@ -326,9 +342,9 @@ impl AgentProcesses {
     ///
     /// They can no longer report anything. A process that cannot die, as it waits for a failed
     /// disk, is signalled again only after the same time.
-    pub fn kill_the_silent(&mut self) {
+    pub(crate) fn kill_closed_agents(&mut self) {
         let now = Instant::now();
-        for agent in &self.closing {
+        for agent in &self.closed {
             if let Some(process) = self.processes.get_mut(agent)
                 && process.kill_at.is_some_and(|at| at <= now)
             {
@@ -341,14 +357,14 @@ impl AgentProcesses {
 
     /// Time until [`kill_the_silent`](Self::kill_the_silent) or
     /// [`next_lingered`](Self::next_lingered) may have something to do.
-    pub fn until_silent(&self) -> Option<Duration> {
-        let closing = self.closing.iter().filter_map(|agent| self.processes.get(agent)?.kill_at);
-        let lingering = self.lingering.iter().map(|one| one.until);
+    pub(crate) fn until_deadline(&self) -> Option<Duration> {
+        let closing = self.closed.iter().filter_map(|agent| self.processes.get(agent)?.kill_at);
+        let lingering = self.orphaned.iter().map(|one| one.until);
         closing.chain(lingering).min().map(|at| at.saturating_duration_since(Instant::now()))
     }
 }
 
-fn watch(
+fn register_socket(
     socket: std::os::unix::net::UnixStream,
     registry: &Registry,
     token: Token,
@@ -359,14 +375,14 @@ fn watch(
     Ok(socket)
 }
 
-fn cannot_be_run(program: &Path, error: &io::Error) -> String {
+fn start_error(program: &Path, error: &io::Error) -> String {
     format!("{}: {error}", program.display())
 }
 
 /// Path of the program of a command; a name without a path is searched in `folders`.
 ///
 /// A name not found anywhere gets the path in the last folder, for the error message.
-pub fn find_program(word: &OsStr, folders: &[PathBuf]) -> PathBuf {
+pub(crate) fn program_path(word: &OsStr, folders: &[PathBuf]) -> PathBuf {
     let word = Path::new(word);
     if word.is_absolute() {
         return word.to_path_buf();
@@ -403,24 +419,24 @@ mod tests {
             timeouts: Timeouts::default(),
         };
         let mut agents = AgentProcesses::new(settings).expect("a pipe");
-        let process = Process {
+        let process = AgentProcess {
             // No process has this pid, so it does not die.
             pid: u32::MAX,
             program: PathBuf::new(),
             socket: UnixStream::pair().expect("a socket pair").0,
-            lines: LineBuffer::default(),
-            outbox: Outbox::default(),
-            farewell: None,
+            line_buffer: LineBuffer::default(),
+            write_buffer: WriteBuffer::default(),
+            end_manner: None,
             kill_at: None,
         };
         agents.processes.insert(AgentId(1), process);
         // The other end is closed.
-        agents.listen(AgentId(1), |_| {});
-        assert!(agents.until_silent() > Some(Duration::from_secs(5)));
+        agents.read_output(AgentId(1), |_| {});
+        assert!(agents.until_deadline() > Some(Duration::from_secs(5)));
         let process = agents.processes.get_mut(&AgentId(1)).expect("it is there");
         process.kill_at = Some(Instant::now());
-        assert_eq!(agents.until_silent(), Some(Duration::ZERO));
-        agents.kill_the_silent();
-        assert!(agents.until_silent() > Some(Duration::from_secs(5)));
+        assert_eq!(agents.until_deadline(), Some(Duration::ZERO));
+        agents.kill_closed_agents();
+        assert!(agents.until_deadline() > Some(Duration::from_secs(5)));
     }
 }

@@ -7,7 +7,7 @@ fn main() {
     if let Some(status) = sys::become_agent() {
         std::process::exit(status);
     }
-    if let Err(error) = sys::shed_inherited() {
+    if let Err(error) = sys::reset_inherited_state() {
         // Standard error may be closed.
         writeln!(std::io::stderr(), "scheduler: inherited signals: {error}").ok();
         std::process::exit(1);

@@ -4,11 +4,11 @@
 //! makes each a tenth. Intervals of the configuration are not scaled.
 
 use std::time::Duration;
-use zsched_core::intake::Delays;
+use zsched_core::intake::IntakeDelays;
 
 /// Timeouts and retry intervals of the shell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Timeouts {
+pub(crate) struct Timeouts {
     /// Maximum time for which a client may accept nothing of its answer.
     pub stalled_client: Duration,
     /// The same while other clients wait.
@@ -28,24 +28,26 @@ pub struct Timeouts {
     /// Maximum time for which child processes of a dead agent are waited for.
     pub agent_children: Duration,
     /// Times between scans of the spool and between attempts to read a file.
-    pub intake: Delays,
+    pub intake: IntakeDelays,
     /// Wait after a failed write to the spool.
     pub failed_write: Duration,
     /// Wait before a socket or log that could not be opened is tried again.
     pub failed_open: Duration,
     /// Minimum time between two writes of the file of learned state.
     pub learned_interval: Duration,
+    /// Maximum time to wait at the end for the disk of the status log.
+    pub status_log_end: Duration,
 }
 
 impl Default for Timeouts {
     fn default() -> Timeouts {
-        Timeouts::new(Scale::default())
+        Timeouts::new(TimeoutScale::default())
     }
 }
 
 impl Timeouts {
     /// Creates the timeouts of normal operation, each multiplied by `scale`.
-    pub fn new(Scale(scale): Scale) -> Timeouts {
+    pub(crate) fn new(TimeoutScale(scale): TimeoutScale) -> Timeouts {
         let seconds = |seconds: f64| Duration::from_secs_f64(seconds * scale);
         Timeouts {
             stalled_client: seconds(60.0),
@@ -57,30 +59,31 @@ impl Timeouts {
             session: seconds(3600.0),
             agent_exit: seconds(10.0),
             agent_children: seconds(60.0),
-            intake: Delays::scaled(scale),
+            intake: IntakeDelays::scaled(scale),
             failed_write: seconds(30.0),
             failed_open: seconds(5.0),
             learned_interval: seconds(30.0),
+            status_log_end: seconds(10.0),
         }
     }
 }
 
 /// Factor for all timeouts, from 0.001 to 1.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Scale(f64);
+pub struct TimeoutScale(f64);
 
-impl Default for Scale {
-    fn default() -> Scale {
-        Scale(1.0)
+impl Default for TimeoutScale {
+    fn default() -> TimeoutScale {
+        TimeoutScale(1.0)
     }
 }
 
-impl std::str::FromStr for Scale {
+impl std::str::FromStr for TimeoutScale {
     type Err = String;
 
-    fn from_str(text: &str) -> Result<Scale, String> {
+    fn from_str(text: &str) -> Result<TimeoutScale, String> {
         match text.parse() {
-            Ok(factor) if (0.001..=1.0).contains(&factor) => Ok(Scale(factor)),
+            Ok(factor) if (0.001..=1.0).contains(&factor) => Ok(TimeoutScale(factor)),
             _ => Err("it is a number from 0.001 to 1".to_string()),
         }
     }
@@ -101,7 +104,7 @@ mod tests {
     #[test]
     fn scale_out_of_range_is_refused() {
         for text in ["", "0", "-1", "1.01", "inf", "NaN", "x"] {
-            assert!(text.parse::<Scale>().is_err(), "{text:?}");
+            assert!(text.parse::<TimeoutScale>().is_err(), "{text:?}");
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::connect::denial::Denial;
 use std::io;
-use zsched_command_line::USAGE;
+use zsched_command_line::EX_USAGE;
 
 /// No mail was found.
 const NOTHING: i32 = 1;
@@ -54,7 +54,7 @@ impl Failure {
     /// The exit status.
     pub fn status(&self) -> i32 {
         match self {
-            Failure::Usage(_) => USAGE,
+            Failure::Usage(_) => EX_USAGE,
             Failure::NotFound(_) => NOTHING,
             Failure::Unavailable(_) | Failure::Refused(_) => UNAVAILABLE,
             Failure::Denied(_) => DENIED,

@@ -3,7 +3,7 @@
 //! A sentence names the limit that applies, and the file and line that set it.
 
 use std::vec;
-use zsched_core::intake::backlog_view::Location;
+use zsched_core::intake::backlog_view::FileLocation;
 use zsched_core::overrides::{Author, Hold, Scope};
 use zsched_core::vertex_rows::VertexId;
 use zsched_core::why::{Limit, Origin, Wait, Why};
@@ -260,17 +260,17 @@ fn refused(scheduler: &Scheduler, refusal: Refusal, limit: Option<Limit>, line: 
 }
 
 /// Describes in a sentence where a message is that is not in memory.
-pub fn location(place: Location, now: Timestamp) -> String {
+pub fn location(place: FileLocation, now: Timestamp) -> String {
     let limit = "PARAMmessage-active-limit";
     match place {
-        Location::Queued => {
+        FileLocation::Queued => {
             format!("waits on disk for room in memory ({limit})")
         }
-        Location::Loading => "is being read".to_string(),
-        Location::PagedOut(Some(until)) => {
+        FileLocation::Loading => "is being read".to_string(),
+        FileLocation::PagedOut(Some(until)) => {
             format!("paged out until its next try at {} ({limit})", clock(until, now))
         }
-        Location::PagedOut(None) => {
+        FileLocation::PagedOut(None) => {
             format!("paged out until its host's mail is requested ({limit})")
         }
     }

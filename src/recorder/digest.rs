@@ -9,25 +9,25 @@ use zsched_spool::{HashFolder, SpoolName};
 /// It does not protect against forgery. Each step is invertible, so any change within one word is
 /// detected.
 #[derive(Clone, Copy, Debug)]
-pub struct Digest(u64);
+pub(crate) struct Digest(u64);
 
 /// An odd number without a pattern: the fraction of the golden ratio.
 const MULTIPLIER: u64 = 0x9e37_79b9_7f4a_7c15;
 
 impl Digest {
     /// The digest of no data.
-    pub const fn new() -> Digest {
+    pub(crate) const fn new() -> Digest {
         Digest(MULTIPLIER)
     }
 
     /// Adds a number.
-    pub fn number(&mut self, number: u64) {
+    pub(crate) fn number(&mut self, number: u64) {
         let mixed = (self.0 ^ number).wrapping_mul(MULTIPLIER);
         self.0 = mixed ^ (mixed >> 32);
     }
 
     /// Adds a byte string.
-    pub fn bytes(&mut self, bytes: &[u8]) {
+    pub(crate) fn bytes(&mut self, bytes: &[u8]) {
         self.number(bytes.len() as u64);
         let mut words = bytes.chunks_exact(8);
         for word in &mut words {
@@ -42,17 +42,17 @@ impl Digest {
     }
 
     /// The check value.
-    pub fn value(self) -> u64 {
+    pub(crate) fn value(self) -> u64 {
         self.0
     }
 
     /// The check value, reduced to 32 bits.
-    pub fn short(self) -> u32 {
+    pub(crate) fn short(self) -> u32 {
         (self.0 ^ (self.0 >> 32)) as u32
     }
 
     /// Adds all of a decision.
-    pub fn action(&mut self, action: &Action) {
+    pub(crate) fn action(&mut self, action: &Action) {
         match action {
             Action::StartAgent { agent, clause, channel, host } => {
                 self.number(1);

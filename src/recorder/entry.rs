@@ -30,7 +30,7 @@ pub enum Input<'f> {
 
 /// The decisions of the core after an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct DecisionCheck {
+pub(crate) struct DecisionCheck {
     /// Number of decisions.
     pub count: u32,
     /// Their check value; 0 if there are none.
@@ -39,7 +39,7 @@ pub struct DecisionCheck {
 
 impl DecisionCheck {
     /// The verdict for these decisions.
-    pub fn of<'a>(actions: impl Iterator<Item = &'a Action>) -> DecisionCheck {
+    pub(crate) fn of<'a>(actions: impl Iterator<Item = &'a Action>) -> DecisionCheck {
         let (mut count, mut digest) = (0, Digest::new());
         for action in actions {
             count += 1;
@@ -49,7 +49,7 @@ impl DecisionCheck {
     }
 
     /// Appends the verdict to a block.
-    pub fn write(self, block: Vec<u8>) -> postcard::Result<Vec<u8>> {
+    pub(crate) fn write(self, block: Vec<u8>) -> postcard::Result<Vec<u8>> {
         let mut block = to_extend(&self.count, block)?;
         if self.count > 0 {
             block.extend_from_slice(&self.check.to_le_bytes());
@@ -69,7 +69,7 @@ impl DecisionCheck {
 }
 
 /// Appends an event to a block. Its verdict must follow.
-pub fn write_event(
+pub(crate) fn write_event(
     block: Vec<u8>,
     before: Timestamp,
     now: Timestamp,
@@ -79,7 +79,7 @@ pub fn write_event(
 }
 
 /// Appends a new configuration to a block. Its verdict must follow.
-pub fn write_configured(
+pub(crate) fn write_configured(
     block: Vec<u8>,
     before: Timestamp,
     now: Timestamp,
@@ -99,7 +99,7 @@ fn write_head(
 }
 
 /// Reads the first entry of a block. Returns its time, its contents, its verdict, and the rest.
-pub fn read(
+pub(crate) fn read(
     input: &[u8],
     before: Timestamp,
 ) -> postcard::Result<(Timestamp, Input<'_>, DecisionCheck, &[u8])> {
@@ -122,6 +122,6 @@ pub fn read(
 }
 
 /// Deserializes the contents of a frame that is a single value.
-pub fn read_whole<'f, T: serde::Deserialize<'f>>(contents: &'f [u8]) -> postcard::Result<T> {
+pub(crate) fn read_whole<'f, T: serde::Deserialize<'f>>(contents: &'f [u8]) -> postcard::Result<T> {
     from_bytes(contents)
 }

@@ -16,12 +16,12 @@ use std::io::{self, Read, Write};
 /// The beginning of every recording.
 const SIGNATURE: &[u8; 17] = b"zsched recording\n";
 /// Number of bytes before the first frame.
-pub const START: u64 = SIGNATURE.len() as u64 + 4;
+pub(crate) const START: u64 = SIGNATURE.len() as u64 + 4;
 /// Number of bytes before the contents of a frame.
-pub const HEAD: u64 = 12;
+pub(crate) const HEAD: u64 = 12;
 
 /// Writes the part before the first frame.
-pub fn write_start(out: &mut impl Write) -> io::Result<()> {
+pub(crate) fn write_start(out: &mut impl Write) -> io::Result<()> {
     out.write_all(SIGNATURE)?;
     out.write_all(&FORMAT.to_le_bytes())
 }
@@ -29,7 +29,7 @@ pub fn write_start(out: &mut impl Write) -> io::Result<()> {
 /// Reads the part before the first frame, and returns the format version.
 ///
 /// Returns `None` if the file is not a recording.
-pub fn read_start(input: &mut impl Read) -> io::Result<Option<u32>> {
+pub(crate) fn read_start(input: &mut impl Read) -> io::Result<Option<u32>> {
     let mut start = Vec::new();
     input.take(START).read_to_end(&mut start)?;
     let format = start.strip_prefix(SIGNATURE).and_then(|format| format.try_into().ok());
@@ -37,7 +37,7 @@ pub fn read_start(input: &mut impl Read) -> io::Result<Option<u32>> {
 }
 
 /// Writes a frame.
-pub fn write(out: &mut impl Write, contents: &[u8]) -> io::Result<()> {
+pub(crate) fn write(out: &mut impl Write, contents: &[u8]) -> io::Result<()> {
     let length = u32::try_from(contents.len())
         .map_err(|_| io::Error::new(io::ErrorKind::FileTooLarge, "a frame of 4 GiB"))?;
     let mut head = [0; HEAD as usize];
@@ -49,7 +49,7 @@ pub fn write(out: &mut impl Write, contents: &[u8]) -> io::Result<()> {
 
 /// The result of reading a frame.
 #[derive(Debug, PartialEq, Eq)]
-pub enum FrameRead {
+pub(crate) enum FrameRead {
     /// A frame, with its contents.
     Frame(Vec<u8>),
     /// The end of the recording.
@@ -61,7 +61,7 @@ pub enum FrameRead {
 }
 
 /// Reads a frame, which with its head has at most `left` bytes.
-pub fn read(input: &mut impl Read, left: u64) -> io::Result<FrameRead> {
+pub(crate) fn read(input: &mut impl Read, left: u64) -> io::Result<FrameRead> {
     if left < HEAD {
         return Ok(if left == 0 { FrameRead::End } else { FrameRead::Torn(left) });
     }

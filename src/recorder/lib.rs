@@ -1,9 +1,11 @@
-//! The flight recorder: records all input of the core.
+//! Recordings: all input of the core, so that its decisions can be replayed.
 //!
-//! So its decisions can be replayed.
+//! This crate decides what a recording holds, when a new file begins, and whether a replay makes
+//! the same decisions. It must not know why the core decides, and it never makes the event loop
+//! wait for a disk. Begin with [`RecordedCore`], which wraps the core, and with [`Replay`].
 //!
 //! ```text
-//!  loop:    Recorded::handle ──► block of entries ──bounded channel──► worker: frames, files
+//!  loop:    RecordedCore::handle ──► block of entries ──bounded channel──► worker: frames, files
 //!                     │
 //!                     └──► the core
 //!  later:   Recording (frames ► entries) ──► Replay: the core again, each decision compared
@@ -13,21 +15,27 @@
 //! |---|---|
 //! | [`recorder`] | on the loop: wraps the core, collects entries, decides when a new file begins |
 //! | [`writer`] | the worker that writes, and the files `FILE`, `FILE.1` … |
-//! | [`frame`], [`entry`], [`header`] | the format, see `docs/recording.md` |
-//! | [`source`] | a configuration with all that is needed to read it again elsewhere |
-//! | [`digest`] | check values |
 //! | [`reader`], [`replay`] | reading a recording, and replaying it |
-//! | [`bytes`], [`error_kind`] | how some types are written |
+//! | [`frame`], [`entry`], [`header`] | the format, see `docs/recording.md` |
+//! | [`source`] | a configuration with all that is needed to read it again on another system |
+//! | [`digest`] | check values |
 
+#![warn(unreachable_pub)]
+
+// Recording.
+mod recorder;
+mod writer;
+
+// Replaying.
+mod reader;
+mod replay;
+
+// The format.
 mod digest;
 mod entry;
 mod frame;
 mod header;
-mod reader;
-mod recorder;
-mod replay;
 pub mod source;
-mod writer;
 
 #[cfg(test)]
 mod tests;

@@ -82,7 +82,7 @@ pub struct RecordedEntry<'f> {
     /// The input of the core.
     pub what: Input<'f>,
     /// The decisions of the core.
-    pub verdict: DecisionCheck,
+    pub(crate) verdict: DecisionCheck,
 }
 
 impl Recording<BufReader<File>> {
@@ -137,7 +137,7 @@ impl<R: Read> Recording<R> {
     }
 
     /// The next entry; `None` at the end.
-    pub fn next_entry(&mut self) -> io::Result<Option<RecordedEntry<'_>>> {
+    pub(crate) fn next_entry(&mut self) -> io::Result<Option<RecordedEntry<'_>>> {
         if self.read == self.block.len() && !self.next_block()? {
             return Ok(None);
         }
@@ -159,7 +159,7 @@ impl<R: Read> Recording<R> {
     }
 
     /// The contents of the last entry again.
-    pub fn last_entry(&self) -> Option<Input<'_>> {
+    pub(crate) fn last_entry(&self) -> Option<Input<'_>> {
         // The time would be relative to the previous entry, but it is not used.
         let read = entry::read(self.block.get(self.last..)?, self.time);
         read.ok().map(|(_, what, _, _)| what)
@@ -193,7 +193,7 @@ impl<R: Read> Recording<R> {
 }
 
 /// The configuration of a source.
-pub fn read_source(source: &ConfigSource) -> Result<Rc<zsched_config::Config>, ReadError> {
+pub(crate) fn read_source(source: &ConfigSource) -> Result<Rc<zsched_config::Config>, ReadError> {
     source.read().map_err(|errors| {
         let lines: Vec<String> = errors.iter().map(ToString::to_string).collect();
         ReadError::BadConfiguration(lines.join("\n"))

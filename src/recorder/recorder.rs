@@ -253,6 +253,11 @@ impl RecordedCore {
         }
     }
 
+    /// The core, to be asked about its state.
+    pub fn query(&self) -> &Scheduler {
+        &self.core
+    }
+
     /// Returns the next action, in the order of decision.
     pub fn poll(&mut self) -> Option<Action> {
         self.core.poll()
@@ -284,13 +289,5 @@ impl RecordedCore {
         if let Some(recorder) = &mut self.recorder {
             recorder.finish(now);
         }
-    }
-}
-
-impl std::ops::Deref for RecordedCore {
-    type Target = Scheduler;
-
-    fn deref(&self) -> &Scheduler {
-        &self.core
     }
 }

@@ -127,7 +127,7 @@ impl AccountLookups {
         fallback: Option<[FindId; 2]>,
         read: impl FnOnce() -> T,
     ) -> (T, Accounts) {
-        ASKED.set(AccountLookups { accounts, fallback: fallback });
+        ASKED.set(AccountLookups { accounts, fallback });
         let result = read();
         (result, ASKED.take().accounts)
     }

@@ -14,7 +14,7 @@ use std::thread::{self, JoinHandle};
 const MAX_WAITING_BLOCKS: usize = 64;
 
 /// A request to the worker.
-pub enum WriterRequest {
+pub(crate) enum WriterRequest {
     /// Begin a new file.
     Begin {
         /// Its first frame.
@@ -32,7 +32,7 @@ pub enum WriterRequest {
 }
 
 /// The loop's handle of the worker.
-pub struct Writer {
+pub(crate) struct Writer {
     orders: Option<SyncSender<WriterRequest>>,
     state: Arc<State>,
     thread: Option<JoinHandle<()>>,
@@ -51,7 +51,7 @@ struct State {
 
 impl Writer {
     /// Starts the worker.
-    pub fn start(files: Files) -> io::Result<Writer> {
+    pub(crate) fn start(files: Files) -> io::Result<Writer> {
         let (orders, received) = sync_channel(MAX_WAITING_BLOCKS);
         let state = Arc::new(State::default());
         let shared = state.clone();
@@ -61,7 +61,7 @@ impl Writer {
     }
 
     /// Sends a request. Returns it if the queue is full.
-    pub fn send(&self, order: WriterRequest) -> Result<(), WriterRequest> {
+    pub(crate) fn send(&self, order: WriterRequest) -> Result<(), WriterRequest> {
         let Some(orders) = &self.orders else {
             return Err(order);
         };
@@ -75,28 +75,28 @@ impl Writer {
     }
 
     /// Returns true if two more requests fit into the queue.
-    pub fn has_room(&self) -> bool {
+    pub(crate) fn has_room(&self) -> bool {
         self.state.waiting.load(Ordering::Relaxed) + 2 <= MAX_WAITING_BLOCKS
     }
 
     /// Returns true if all requests have been processed.
-    pub fn is_idle(&self) -> bool {
+    pub(crate) fn is_idle(&self) -> bool {
         self.state.waiting.load(Ordering::Relaxed) == 0
     }
 
     /// Takes the last error.
-    pub fn take_error(&self) -> Option<String> {
+    pub(crate) fn take_error(&self) -> Option<String> {
         // A worker that panicked while it held the lock has left a complete value or none.
         self.state.fault.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
     /// Takes the number of lost events.
-    pub fn take_lost(&self) -> u64 {
+    pub(crate) fn take_lost(&self) -> u64 {
         self.state.lost.swap(0, Ordering::Relaxed)
     }
 
     /// Waits until everything is written. Returns the last error.
-    pub fn finish(&mut self) -> Option<String> {
+    pub(crate) fn finish(&mut self) -> Option<String> {
         self.orders = None;
         let ended = self.thread.take().map_or(Ok(()), JoinHandle::join);
         let panicked = ended.is_err().then(|| "the recording worker has panicked".to_string());
@@ -143,7 +143,7 @@ impl Worker {
 }
 
 /// The files: `FILE`, and the older `FILE.1`, `FILE.2` and so on.
-pub struct Files {
+pub(crate) struct Files {
     path: PathBuf,
     keep_files: u32,
     present: File,
@@ -153,7 +153,7 @@ pub struct Files {
 
 impl Files {
     /// Creates a new file, and renames an existing one.
-    pub fn create(path: &Path, keep: u32) -> io::Result<Files> {
+    pub(crate) fn create(path: &Path, keep: u32) -> io::Result<Files> {
         let present = create(path, keep).map_err(|error| at(path, &error))?;
         Ok(Files { path: path.to_path_buf(), keep_files: keep, present, is_new: true })
     }

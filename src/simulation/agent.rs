@@ -27,7 +27,7 @@ const KILL_SIGNAL: i32 = 9;
 const MAX_RETRY_SECONDS: u32 = 600;
 
 /// A simulated agent.
-pub struct Agent {
+pub(crate) struct Agent {
     /// Its process id.
     pub pid: u32,
     /// The life of the scheduler that started it.
@@ -88,7 +88,7 @@ struct Work {
 }
 
 /// The time of an agent's next turn.
-pub enum NextTurn {
+pub(crate) enum NextTurn {
     /// After some time.
     After(Duration),
     /// When it receives an order.
@@ -98,7 +98,7 @@ pub enum NextTurn {
 }
 
 /// The environment of an agent.
-pub struct AgentEnvironment<'a> {
+pub(crate) struct AgentEnvironment<'a> {
     /// The present time.
     pub at: SimTime,
     /// The spool.
@@ -122,7 +122,7 @@ enum Outcome {
 
 impl Agent {
     /// Creates a started process, for a channel and optionally for one host.
-    pub fn new(
+    pub(crate) fn new(
         pid: u32,
         life: u64,
         id: AgentId,
@@ -153,7 +153,7 @@ impl Agent {
     }
 
     /// Receives a line from the scheduler. Returns true if it was waiting for that.
-    pub fn send(&mut self, text: &[u8]) -> bool {
+    pub(crate) fn send(&mut self, text: &[u8]) -> bool {
         let text = text.strip_suffix(b"\n").unwrap_or(text);
         self.inbox.push_back(text.into());
         matches!(self.state, State::Waiting)
@@ -162,19 +162,19 @@ impl Agent {
     /// The scheduler closes the connection. Returns true if the agent was waiting for orders.
     ///
     /// With `quits`, it ends after the current recipient.
-    pub fn hang_up(&mut self, quits: bool) -> bool {
+    pub(crate) fn hang_up(&mut self, quits: bool) -> bool {
         self.hung_up = true;
         self.quits |= quits;
         matches!(self.state, State::Waiting)
     }
 
     /// Kills the agent.
-    pub fn die(&mut self, around: &mut AgentEnvironment<'_>) {
+    pub(crate) fn die(&mut self, around: &mut AgentEnvironment<'_>) {
         self.disconnect(around);
     }
 
     /// Continues its work.
-    pub fn step(&mut self, around: &mut AgentEnvironment<'_>) -> NextTurn {
+    pub(crate) fn step(&mut self, around: &mut AgentEnvironment<'_>) -> NextTurn {
         match std::mem::replace(&mut self.state, State::Waiting) {
             State::Starting => {
                 if around.random.f64() < around.agent_faults.dies_at_start {
@@ -258,15 +258,8 @@ impl Agent {
         let host = parsed.control.get(first.quad.host).to_ascii_lowercase();
         let host = around.hosts.find(&host);
         let (wait, refusal) = self.connect(host, around);
-        self.state = State::Working(Box::new(Work {
-            name,
-            file,
-            parsed,
-            open,
-            host,
-            refusal,
-            fault: fault,
-        }));
+        self.state =
+            State::Working(Box::new(Work { name, file, parsed, open, host, refusal, fault }));
         if fault == Fault::Death(Death::Locked) {
             return Some(self.ends(around, AgentEnd::Signalled(KILL_SIGNAL)));
         }

@@ -5,7 +5,7 @@ use zsched_format::time::Timestamp;
 
 /// Both clocks.
 #[derive(Clone, Copy, Debug)]
-pub struct Clock {
+pub(crate) struct Clock {
     now: Timestamp,
     /// Total time by which the wall clock was set forward, and back.
     forward: Duration,
@@ -14,37 +14,37 @@ pub struct Clock {
 
 impl Clock {
     /// Creates both clocks at `start`.
-    pub fn new(start: Timestamp) -> Clock {
+    pub(crate) fn new(start: Timestamp) -> Clock {
         Clock { now: start, forward: Duration::ZERO, back: Duration::ZERO }
     }
 
     /// The monotonic time, which hosts, agents and disks use.
-    pub fn now(&self) -> Timestamp {
+    pub(crate) fn now(&self) -> Timestamp {
         self.now
     }
 
     /// The wall clock, which the scheduler and file times use.
-    pub fn wall(&self) -> Timestamp {
+    pub(crate) fn wall(&self) -> Timestamp {
         self.now + self.forward - self.back
     }
 
     /// The monotonic time at which the wall clock will show `wall`, but not before now.
-    pub fn monotonic_time_of(&self, wall: Timestamp) -> Timestamp {
+    pub(crate) fn monotonic_time_of(&self, wall: Timestamp) -> Timestamp {
         (wall + self.back - self.forward).max(self.now)
     }
 
     /// Advances the time.
-    pub fn advance_to(&mut self, now: Timestamp) {
+    pub(crate) fn advance_to(&mut self, now: Timestamp) {
         self.now = self.now.max(now);
     }
 
     /// Sets the wall clock forward.
-    pub fn set_forward(&mut self, by: Duration) {
+    pub(crate) fn set_forward(&mut self, by: Duration) {
         self.forward += by;
     }
 
     /// Sets the wall clock back.
-    pub fn set_back(&mut self, by: Duration) {
+    pub(crate) fn set_back(&mut self, by: Duration) {
         self.back += by;
     }
 }

@@ -293,7 +293,7 @@ impl Disk {
     /// Moves a message down by the first step only.
     ///
     /// The scheduler is killed then.
-    pub fn move_down_partially(&mut self) {
+    pub(crate) fn move_down_partially(&mut self) {
         let is_at_top = |files: &MessageFiles| matches!(files.control, Some((HashFolder::TOP, _)));
         let level = self.level;
         if let Some((number, files)) = self.messages.iter_mut().find(|(_, files)| is_at_top(files))
@@ -371,7 +371,7 @@ impl Disk {
     }
 
     /// The same, up to a step at which the scheduler is killed.
-    pub fn note_until(
+    pub(crate) fn note_until(
         &mut self,
         note: &Note,
         is_alive: impl Fn(u32) -> bool,
@@ -424,7 +424,7 @@ impl Disk {
     }
 
     /// Recovers the outbox after a kill of the scheduler.
-    pub fn recover_outbox(&mut self) -> io::Result<()> {
+    pub(crate) fn recover_outbox(&mut self) -> io::Result<()> {
         let steps = WriteSteps::new(self.faults, None, self.random.u64(..));
         let outbox = OpenOutbox { outbox: &self.outbox, steps: &steps };
         let messages = &self.messages;
@@ -439,12 +439,12 @@ impl Disk {
     }
 
     /// Takes the recipients given to the router, by file.
-    pub fn take_rerouted(&mut self) -> Vec<(u64, u32)> {
+    pub(crate) fn take_rerouted(&mut self) -> Vec<(u64, u32)> {
         std::mem::take(&mut self.outbox.borrow_mut().published)
     }
 
     /// Stores changes of the orders in force, including earlier ones that could not be stored.
-    pub fn keep_orders(&mut self, changes: Vec<Change>) -> io::Result<()> {
+    pub(crate) fn keep_orders(&mut self, changes: Vec<Change>) -> io::Result<()> {
         self.unstored.extend(changes);
         self.fails()?;
         if self.faults.is_full {
@@ -455,7 +455,7 @@ impl Disk {
     }
 
     /// The stored orders. Changes that could not be stored are dropped, as the scheduler restarts.
-    pub fn take_orders(&mut self) -> Vec<Override> {
+    pub(crate) fn take_orders(&mut self) -> Vec<Override> {
         self.unstored.clear();
         self.orders.iter().collect()
     }
@@ -490,7 +490,11 @@ impl Disk {
     /// Executes the first half of [`remove`](Self::remove), as if the scheduler were killed then.
     ///
     /// Returns the control file, if it is removed now.
-    pub fn remove_partially(&mut self, name: &SpoolName, aside: bool) -> Option<Rc<MemoryFile>> {
+    pub(crate) fn remove_partially(
+        &mut self,
+        name: &SpoolName,
+        aside: bool,
+    ) -> Option<Rc<MemoryFile>> {
         let files = self.messages.get_mut(&name.number())?;
         let file = files.control(name.folder())?;
         // The first step of moving aside is a second name, which changes nothing here.
@@ -503,7 +507,7 @@ impl Disk {
     }
 
     /// Finishes the removal that a killed scheduler had listed.
-    pub fn finish_removal(&mut self) {
+    pub(crate) fn finish_removal(&mut self) {
         let is_left = |files: &MessageFiles| files.control.is_none();
         if let Some(number) = self.removal.take()
             && self.messages.get(&number).is_some_and(is_left)
@@ -550,7 +554,7 @@ impl Disk {
     }
 
     /// Takes the recipients that were found left locked, by file.
-    pub fn take_duplicates(&mut self) -> Vec<(u64, u32)> {
+    pub(crate) fn take_duplicates(&mut self) -> Vec<(u64, u32)> {
         std::mem::take(&mut self.duplicates)
     }
 }

@@ -5,7 +5,7 @@ use std::collections::BinaryHeap;
 use zsched_format::time::Timestamp;
 
 /// Future events, the earliest first.
-pub struct EventQueue<T> {
+pub(crate) struct EventQueue<T> {
     heap: BinaryHeap<Entry<T>>,
     planned: u64,
 }
@@ -18,23 +18,23 @@ struct Entry<T> {
 
 impl<T> EventQueue<T> {
     /// Creates an empty queue.
-    pub fn new() -> EventQueue<T> {
+    pub(crate) fn new() -> EventQueue<T> {
         EventQueue { heap: BinaryHeap::new(), planned: 0 }
     }
 
     /// Plans an event.
-    pub fn add(&mut self, time: Timestamp, what: T) {
+    pub(crate) fn add(&mut self, time: Timestamp, what: T) {
         self.heap.push(Entry { rank: Reverse((time, self.planned)), what });
         self.planned += 1;
     }
 
     /// Time of the next event.
-    pub fn next(&self) -> Option<Timestamp> {
+    pub(crate) fn next(&self) -> Option<Timestamp> {
         self.heap.peek().map(|entry| entry.rank.0.0)
     }
 
     /// Removes and returns the next event.
-    pub fn pop(&mut self) -> Option<T> {
+    pub(crate) fn pop(&mut self) -> Option<T> {
         self.heap.pop().map(|entry| entry.what)
     }
 }

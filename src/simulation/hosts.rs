@@ -69,7 +69,7 @@ impl HostBehaviour {
 }
 
 /// The index of a host.
-pub type HostId = usize;
+pub(crate) type HostId = usize;
 
 /// All hosts. Each name has the behaviour of the first pattern that matches it.
 pub struct Hosts {
@@ -88,7 +88,7 @@ struct Host {
 
 /// The result of a connection attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ConnectResult {
+pub(crate) enum ConnectResult {
     /// A connection, opened after this time.
     Open(Duration),
     /// The host accepts no more connections, which is known after this time.
@@ -137,7 +137,7 @@ impl Hosts {
     }
 
     /// Opens a connection, which the caller must [close](Self::disconnect).
-    pub fn connect(&mut self, now: Timestamp, host: HostId) -> ConnectResult {
+    pub(crate) fn connect(&mut self, now: Timestamp, host: HostId) -> ConnectResult {
         let Host { behaviour: nature, connections, .. } = &mut self.hosts[host];
         if let Some(outage) = nature.outage(now) {
             ConnectResult::Down(nature.connect.max(outage.timeout))
@@ -150,7 +150,7 @@ impl Hosts {
     }
 
     /// Delivers one message of this duration to a host that closes the connection after it.
-    pub fn deliver_one(
+    pub(crate) fn deliver_one(
         &mut self,
         now: Timestamp,
         host: HostId,

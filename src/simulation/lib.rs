@@ -1,35 +1,46 @@
 //! Simulates the scheduler: the real core with virtual time, and simulated spool, agents and hosts.
 //!
-//! The same seed gives the same run.
+//! This crate decides what happens when in a simulated world, and which faults occur. The same seed
+//! gives the same run. It must not know what the core should do: the observer checks that. Begin
+//! with [`Simulation`], then read `shell`, the counterpart of the daemon.
 //!
-//! These parts are real: the core, the intake of the daemon, the parser and composer of control
-//! files, the marks in them, the diagnostics, the decisions of `spool`, and the agent protocol.
-//! These are simulated: time, disks, processes, sockets, hosts.
+//! These parts are real: the core with its intake, the parser and composer of control files, the
+//! marks in them, the diagnostics, the decisions of `spool`, and the agent protocol. These are
+//! simulated: time, disks, processes, sockets, hosts.
 //!
 //! | file | contents |
 //! |---|---|
 //! | this one | the loop that runs the next event |
 //! | [`shell`] | a running scheduler: the core, and the parts of the daemon around it |
-//! | [`agent`], [`agent_faults`] | agents and their faults |
+//! | [`agent`], [`faults`] | agents and their faults |
 //! | [`hosts`] | the hosts that they deliver to |
-//! | [`disk`], [`memory_file`], [`outbox`], [`parsed`] | the spool |
-//! | [`events`], [`clock`] | event queue and virtual time |
+//! | [`disk`], [`outbox`], [`parsed`] | the spool |
+//! | [`event_queue`], [`clock`] | event queue and virtual time |
 //! | [`observer`] | the observer of a simulation |
 //!
 //! The caller drives it: it [submits](Simulation::submit) messages, lets time
 //! [pass](Simulation::run_until), kills, restarts and reloads. `tests/simulation/` does so with an
 //! oracle as the observer, `schedsim run` with a collector of statistics.
 
+#![warn(unreachable_pub)]
+
+// The scheduler and its observer.
+pub mod observer;
+mod shell;
+
+// Agents and hosts.
 mod agent;
-mod clock;
-pub mod disk;
-mod event_queue;
 pub mod faults;
 pub mod hosts;
-pub mod observer;
+
+// The spool.
+pub mod disk;
 mod outbox;
 pub mod parsed;
-mod shell;
+
+// Time.
+mod clock;
+mod event_queue;
 
 use agent::{Agent, AgentEnvironment, NextTurn};
 use clock::Clock;
@@ -202,11 +213,6 @@ impl<O: SimulationObserver> Simulation<O> {
     /// The settings of schedulers started from now on, except for the seed.
     pub fn settings_mut(&mut self) -> &mut Settings {
         &mut self.setup.settings
-    }
-
-    /// Number of living agents, of all schedulers.
-    pub fn living_agents(&self) -> usize {
-        self.agents.iter().flatten().filter(|agent| agent.end.is_none()).count()
     }
 
     /// Puts a message into the spool as a router does.

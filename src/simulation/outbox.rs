@@ -13,7 +13,7 @@ use zsched_spool::memory_file::MemoryFile;
 use zsched_spool::outbox::{MessageIdentity, Outbox, OutboxEntry};
 
 /// The effects of one write on the disk, step by step.
-pub struct WriteSteps {
+pub(crate) struct WriteSteps {
     faults: DiskFaults,
     /// Number of steps until the scheduler is killed.
     left: Cell<Option<u32>>,
@@ -22,7 +22,7 @@ pub struct WriteSteps {
 
 impl WriteSteps {
     /// Creates a write that is interrupted after its last step, if that is given.
-    pub fn new(faults: DiskFaults, last: Option<u32>, seed: u64) -> WriteSteps {
+    pub(crate) fn new(faults: DiskFaults, last: Option<u32>, seed: u64) -> WriteSteps {
         let random = RefCell::new(fastrand::Rng::with_seed(seed));
         WriteSteps { faults, left: Cell::new(last), random }
     }
@@ -51,7 +51,7 @@ impl WriteSteps {
 }
 
 /// A control file that the scheduler writes to.
-pub struct OpenFile<'s> {
+pub(crate) struct OpenFile<'s> {
     pub file: Rc<MemoryFile>,
     pub steps: &'s WriteSteps,
 }
@@ -90,7 +90,7 @@ impl OpenControlFile for OpenFile<'_> {
 
 /// The contents of the outbox.
 #[derive(Default)]
-pub struct OutboxContents {
+pub(crate) struct OutboxContents {
     entries: Vec<OutboxEntry>,
     ready: Vec<OutboxEntry>,
     ids: u64,
@@ -110,14 +110,14 @@ impl OutboxContents {
 }
 
 /// The outbox, as the scheduler uses it.
-pub struct OpenOutbox<'s> {
+pub(crate) struct OpenOutbox<'s> {
     pub outbox: &'s RefCell<OutboxContents>,
     pub steps: &'s WriteSteps,
 }
 
 impl OpenOutbox<'_> {
     /// Publishes ready submissions, as far as possible now.
-    pub fn publish_ready(&self) {
+    pub(crate) fn publish_ready(&self) {
         let mut outbox = self.outbox.borrow_mut();
         for entry in std::mem::take(&mut outbox.ready) {
             match self.steps.try_step() {

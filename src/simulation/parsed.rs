@@ -14,14 +14,17 @@ const MAX_CACHED_FILES: usize = 16;
 
 /// The large files that were used last.
 #[derive(Default)]
-pub struct ParsedFiles {
+pub(crate) struct ParsedFiles {
     /// By serial number, the most recently used one in front.
     latest: VecDeque<(u64, Rc<IndexedControlFile>)>,
 }
 
 impl ParsedFiles {
     /// The parsed contents of a file.
-    pub fn get(&mut self, file: &MemoryFile) -> Result<Rc<IndexedControlFile>, ControlFileError> {
+    pub(crate) fn get(
+        &mut self,
+        file: &MemoryFile,
+    ) -> Result<Rc<IndexedControlFile>, ControlFileError> {
         let at = self.latest.iter().position(|(serial, _)| *serial == file.serial());
         if let Some(found) = at.and_then(|at| self.latest.remove(at)) {
             let parsed = found.1.clone();

@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::io::ErrorKind;
 use std::rc::Rc;
 use zsched_config::Config;
-use zsched_core::intake::{self, Intake, Known, Room, Verdict};
+use zsched_core::intake::{self, Intake, NumberState, ReadBudget, ReadDecision};
 use zsched_core::override_changes::Change;
 use zsched_core::overrides::Overrides;
 use zsched_core::{Action, AgentEnd, AgentId, Event, RereadResult, Scheduler, Settings};
@@ -22,7 +22,7 @@ use zsched_spool::{Portion, SpoolName};
 
 /// The way in which a control file is read.
 #[derive(Clone, Copy, Debug)]
-pub enum ReadMode {
+pub(crate) enum ReadMode {
     /// As a new one, with an optional maximum number of recipients.
     New(Option<u32>),
     /// As that of a loaded message.
@@ -32,7 +32,7 @@ pub enum ReadMode {
 }
 
 /// A running scheduler.
-pub struct Shell {
+pub(crate) struct Shell {
     /// Its number among all schedulers of the simulation, from 1.
     pub life: u64,
     /// The core.
@@ -56,8 +56,8 @@ pub struct Shell {
 
 impl Shell {
     /// Creates a scheduler that has just been started.
-    pub fn new(settings: Settings, config: Rc<Config>, life: u64) -> Shell {
-        let mut intake = Intake::new(intake::Delays::default());
+    pub(crate) fn new(settings: Settings, config: Rc<Config>, life: u64) -> Shell {
+        let mut intake = Intake::new(intake::IntakeDelays::default());
         intake.set_limit(memory_limit(&config));
         Shell {
             life,
@@ -86,7 +86,7 @@ impl Shell {
     }
 
     /// Next time at which it must be called if nothing happens, by the wall clock.
-    pub fn next_wakeup(&self, setup: &SimulationSetup) -> Option<Timestamp> {
+    pub(crate) fn next_wakeup(&self, setup: &SimulationSetup) -> Option<Timestamp> {
         let core = self.core.next_wakeup();
         if self.has_scanned && !setup.scans {
             return core;
@@ -96,24 +96,24 @@ impl Shell {
     }
 
     /// Applies another configuration.
-    pub fn configured(&mut self, config: &Config) {
+    pub(crate) fn configured(&mut self, config: &Config) {
         self.intake.set_limit(memory_limit(config));
     }
 
     /// Adjusts to a step of the wall clock.
-    pub fn clock_set(&mut self, step: ClockStep) {
+    pub(crate) fn clock_set(&mut self, step: ClockStep) {
         self.intake.shift(step);
     }
 
-    fn room(&self) -> Room {
-        Room::of(&self.core, self.core.capacity(), &self.intake)
+    fn room(&self) -> ReadBudget {
+        ReadBudget::of(&self.core, self.core.capacity(), &self.intake)
     }
 
-    fn known(&self, name: &SpoolName) -> Known {
+    fn known(&self, name: &SpoolName) -> NumberState {
         match self.core.is_being_removed(name.number()) {
-            None => Known::No,
-            Some(false) => Known::Queued,
-            Some(true) => Known::Leaving,
+            None => NumberState::Unknown,
+            Some(false) => NumberState::Queued,
+            Some(true) => NumberState::Leaving,
         }
     }
 }
@@ -159,7 +159,7 @@ impl<O: SimulationObserver> Simulation<O> {
         }
         if let Some(shell) = &mut self.shell
             && shell.is_loading
-            && shell.intake.is_settled()
+            && shell.intake.is_complete()
         {
             shell.is_loading = false;
             self.send(Event::InitialScanDone);
@@ -170,13 +170,13 @@ impl<O: SimulationObserver> Simulation<O> {
     fn load_backlog(&mut self, wall: Timestamp) {
         while let Some(shell) = &mut self.shell
             && let room = shell.room()
-            && let Some((name, at_most)) = shell.intake.next_outside(wall, &room)
+            && let Some((name, at_most)) = shell.intake.next_from_backlog(wall, &room)
         {
             self.request(name, ReadMode::New(at_most));
         }
         if let Some(shell) = &mut self.shell {
-            let crowd = shell.intake.crowd(wall, &shell.room());
-            let reading = shell.intake.under_way() as u32;
+            let crowd = shell.intake.blocked_kind(wall, &shell.room());
+            let reading = shell.intake.recipients_being_read() as u32;
             if (crowd, reading) != shell.core.backlog() {
                 self.send(Event::BacklogChanged { crowd, reading });
             }
@@ -243,13 +243,13 @@ impl<O: SimulationObserver> Simulation<O> {
             }
             Action::PageOut { name, until, record: rested } => {
                 if let Some(shell) = &mut self.shell {
-                    shell.intake.rest(name, until, *rested);
+                    shell.intake.page_out(name, until, *rested);
                 }
             }
             Action::ReadMore { name, portion } => self.request(name, ReadMode::More(portion)),
             Action::RequestPagedHosts(wanted) => {
                 if let Some(shell) = &mut self.shell {
-                    shell.intake.awaken(&wanted);
+                    shell.intake.request(&wanted);
                 }
             }
             Action::StoreOverrides { ticket, changes } => {
@@ -292,7 +292,7 @@ impl<O: SimulationObserver> Simulation<O> {
             return;
         };
         let known = shell.known(&name);
-        if shell.intake.found(&name, known) == Verdict::Read {
+        if shell.intake.found(&name, known) == ReadDecision::Read {
             self.request_read(name, false);
         }
     }
@@ -305,7 +305,7 @@ impl<O: SimulationObserver> Simulation<O> {
         let mut new = Vec::new();
         for name in self.disk.names() {
             let known = shell.known(&name);
-            if shell.intake.found(&name, known) == Verdict::Read {
+            if shell.intake.found(&name, known) == ReadDecision::Read {
                 new.push((self.disk.changed(name.number()), name));
             }
         }
@@ -371,7 +371,7 @@ impl<O: SimulationObserver> Simulation<O> {
                 LoadResult::Failed(error) => RereadResult::Failed(error.kind()),
                 LoadResult::Malformed { error, moved } => {
                     if moved.is_err() {
-                        shell.intake.refuse(wall, number);
+                        shell.intake.skip_file(wall, number);
                     }
                     RereadResult::Malformed(error)
                 }
@@ -381,10 +381,10 @@ impl<O: SimulationObserver> Simulation<O> {
                 _ => self.send(Event::ReadAgain { number, outcome }),
             };
         }
-        shell.intake.read(number);
+        shell.intake.finish_read(number);
         let is_held =
             matches!(found, LoadResult::Locked(_) | LoadResult::Failed(_) | LoadResult::NoQueue);
-        if !is_held && let Some((rested, wanted)) = shell.intake.recall(number) {
+        if !is_held && let Some((rested, wanted)) = shell.intake.take_record(number) {
             self.send(Event::Restored { number, rested, wanted });
         }
         let Some(shell) = &mut self.shell else {
@@ -394,11 +394,11 @@ impl<O: SimulationObserver> Simulation<O> {
             LoadResult::Arrival(arrival) => self.send(Event::Arrived(arrival)),
             LoadResult::Nothing => {}
             LoadResult::Locked(_) | LoadResult::NoQueue => {
-                shell.intake.locked(wall, name);
+                shell.intake.hold_locked(wall, name);
             }
-            LoadResult::Failed(_) => shell.intake.failed(wall, name),
+            LoadResult::Failed(_) => shell.intake.hold_unreadable(wall, name),
             LoadResult::Malformed { moved: Ok(_), .. } => {}
-            LoadResult::Malformed { .. } => shell.intake.refuse(wall, number),
+            LoadResult::Malformed { .. } => shell.intake.skip_file(wall, number),
         }
     }
 
@@ -484,7 +484,7 @@ impl<O: SimulationObserver> Simulation<O> {
                 let Some(shell) = self.shell.as_mut().filter(|_| outcome.is_ok()) else {
                     return;
                 };
-                if let Some(name) = shell.intake.left(number) {
+                if let Some(name) = shell.intake.message_removed(number) {
                     self.request_read(name, false);
                 }
             }

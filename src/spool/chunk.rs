@@ -23,13 +23,13 @@ const MIN_RECIPIENT_LINE_LEN: u64 = 20;
 /// Upper bound of the number of recipients after an offset.
 ///
 /// The file has `size` bytes.
-pub fn max_recipients_after(from: u32, size: u64) -> u32 {
+pub(crate) fn max_recipients_after(from: u32, size: u64) -> u32 {
     let lines = size.saturating_sub(from.into()).div_ceil(MIN_RECIPIENT_LINE_LEN);
     u32::try_from(lines).unwrap_or(u32::MAX)
 }
 
 /// A part of a control file.
-pub struct Chunk {
+pub(crate) struct Chunk {
     /// The parsed part. Offsets of recipients are those in the file, all others those in its text.
     pub file: ControlFile,
     /// Offset of the next part; `None` after the last one.
@@ -42,7 +42,7 @@ pub struct Chunk {
 
 /// The reason why a part cannot be read.
 #[derive(Debug)]
-pub enum ChunkError {
+pub(crate) enum ChunkError {
     /// The file could not be read.
     Failed(io::Error),
     /// The file cannot be used.
@@ -56,7 +56,7 @@ impl From<io::Error> for ChunkError {
 }
 
 /// Reads the lines from `from` on, up to `at_most` pending recipients and a limited size.
-pub fn read(file: &impl FileExt, from: u32, at_most: usize) -> Result<Chunk, ChunkError> {
+pub(crate) fn read(file: &impl FileExt, from: u32, at_most: usize) -> Result<Chunk, ChunkError> {
     let mut text = piece(file, 0, MAX_HEAD_LEN)?;
     let head = end_of_head(&text);
     if head == text.len() && head == MAX_HEAD_LEN {

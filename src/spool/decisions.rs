@@ -28,7 +28,7 @@ fn verdict(diagnostic: &DiagnosticRecord<'_>) -> Option<Tag> {
 }
 
 /// The final tags that the `d` lines decide, by recipient offset.
-pub fn verdicts(file: &ControlFile) -> HashMap<u32, Tag> {
+pub(crate) fn verdicts(file: &ControlFile) -> HashMap<u32, Tag> {
     let of_line = |value| {
         let diagnostic = DiagnosticRecord::parse(file.get(value))?;
         Some((diagnostic.recipient, verdict(&diagnostic)?))
@@ -39,7 +39,10 @@ pub fn verdicts(file: &ControlFile) -> HashMap<u32, Tag> {
 /// The recipients whose tag is to be completed, by index, with their final tags.
 ///
 /// `is_free` returns true for a lock that no process holds.
-pub fn incomplete(file: &ControlFile, is_free: impl Fn(PidField) -> bool) -> Vec<(usize, Tag)> {
+pub(crate) fn incomplete(
+    file: &ControlFile,
+    is_free: impl Fn(PidField) -> bool,
+) -> Vec<(usize, Tag)> {
     if file.diagnostics.is_empty() {
         return Vec::new();
     }
@@ -54,7 +57,7 @@ pub fn incomplete(file: &ControlFile, is_free: impl Fn(PidField) -> bool) -> Vec
 }
 
 /// Completes the tags of decided recipients, on disk and in `file`.
-pub fn complete(
+pub(crate) fn complete(
     on_disk: &impl FileExt,
     file: &mut ControlFile,
     incomplete: &[(usize, Tag)],
@@ -70,7 +73,7 @@ pub fn complete(
 /// The same for a file that is too large to be read as a whole.
 ///
 /// Reads only the `d` lines at its end, and the tags that they decide.
-pub fn complete_large(
+pub(crate) fn complete_large(
     on_disk: &impl FileExt,
     size: u64,
     is_free: impl Fn(PidField) -> bool,
@@ -102,7 +105,10 @@ pub fn complete_large(
 /// The decisions of the `d` lines at the end of a file.
 ///
 /// These are all lines after the last other line.
-pub fn verdicts_of_large(on_disk: &impl FileExt, size: u64) -> io::Result<HashMap<u32, Tag>> {
+pub(crate) fn verdicts_of_large(
+    on_disk: &impl FileExt,
+    size: u64,
+) -> io::Result<HashMap<u32, Tag>> {
     let mut verdicts = HashMap::new();
     // The current piece ends here, before the lines that have been read.
     let mut end = size;

@@ -141,7 +141,7 @@ impl RecipientLocker<'_> {
     ///
     /// Fails with [`ErrorKind::ResourceBusy`] if a living process has one of them. The others are
     /// finished then. After any error it can be called again.
-    pub fn finish_recipients(
+    pub(crate) fn finish_recipients(
         &self,
         file: &impl OpenControlFile,
         candidates: &[UnfinishedRecipient],

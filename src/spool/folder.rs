@@ -8,9 +8,9 @@ use std::path::{Path, PathBuf};
 use zsched_sys as sys;
 
 /// Mode of a folder that only the mail system writes to. Files in it get the folder's group.
-pub const MAIL_FOLDER_MODE: u32 = 0o2750;
+pub(crate) const MAIL_FOLDER_MODE: u32 = 0o2750;
 /// Mode of a folder that any user may put files into.
-pub const PUBLIC_FOLDER_MODE: u32 = 0o3777;
+pub(crate) const PUBLIC_FOLDER_MODE: u32 = 0o3777;
 
 /// Returns true if a file of any kind has this name. An error means that it is unknown.
 pub fn exists(path: &Path) -> io::Result<bool> {
@@ -40,7 +40,7 @@ pub fn make(path: &Path, mode: u32) -> io::Result<bool> {
 }
 
 /// Syncs the entry of a new folder.
-pub fn sync_entry(path: &Path) -> io::Result<()> {
+fn sync_entry(path: &Path) -> io::Result<()> {
     let above = path.parent().filter(|above| !above.as_os_str().is_empty());
     File::open(above.unwrap_or(Path::new(".")))?.sync_all()
 }
@@ -56,7 +56,7 @@ pub fn make_all(path: &Path) -> io::Result<()> {
 ///
 /// It gets the mode of `top`, and its owner too if root creates it. With `sync`, a new folder is on
 /// disk before any file is put into it.
-pub fn make_below(top: &Path, below: HashFolder, sync: bool) -> io::Result<PathBuf> {
+pub(crate) fn make_below(top: &Path, below: HashFolder, sync: bool) -> io::Result<PathBuf> {
     let mut path = top.to_path_buf();
     for letter in Path::new(&below.to_string()) {
         let parent = path.clone();

@@ -6,36 +6,59 @@
 //! POSTOFFICE/postman/                   mail that a person must look at: nothing is deleted there
 //! ```
 //!
+//! This crate decides which files belong to a message, in which order they are written and removed
+//! so that a crash loses nothing, whether a lock is still held, and when a control file is
+//! malformed and goes to `postman/`. It must not know when or where mail is delivered: the core
+//! decides that, and uses only the types of this crate. Begin with [`load`], which turns a control
+//! file into an [`Arrival`]; then read [`note`] and [`remove`].
+//!
 //! A visible control file always has its message file. The router creates the control file under a
 //! hidden name, renames the message into `queue/`, and only then gives the control file its name
 //! ([`submit`]). On removal the control file goes first. So a crash never leaves a control file
 //! that could be delivered again without its message ([`remove`]).
 
-mod arrival;
-pub mod atomic_write;
-pub mod chunk;
-mod decisions;
-mod duplicates;
-mod error_address;
-pub mod finalize;
+#![warn(unreachable_pub)]
+
+// Names and folders.
 pub mod folder;
 mod id;
-pub mod load;
-mod lock;
-pub mod memory_file;
 mod name;
-pub mod note;
-pub mod orphans;
-pub mod outbox;
+
+// From the folders to the scheduler.
+mod arrival;
+mod chunk;
+pub mod load;
+pub mod scan;
+
+// Locks, and what their owners may have done.
+mod decisions;
+mod duplicates;
+mod lock;
 pub mod processes;
-pub mod removals;
-pub mod remove;
+
+// What is written about recipients.
+mod error_address;
+pub mod finalize;
+pub mod note;
+pub mod verbose;
+
+// Back to the router.
+pub mod outbox;
 mod reroute;
 pub mod resubmit;
-pub mod scan;
+
+// The end of a message.
+pub mod orphans;
+pub mod removals;
+pub mod remove;
+
+// New mail.
 pub mod submit;
-pub mod temp_file;
-pub mod verbose;
+
+// Tools.
+pub mod atomic_write;
+pub mod memory_file;
+mod temp_file;
 
 pub use arrival::{Arrival, Group, Portion};
 pub use duplicates::{DuplicateSink, PossibleDuplicate, PossibleDuplicates};

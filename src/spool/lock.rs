@@ -26,7 +26,7 @@ impl LockOwner {
 const MAX_UNTRUNCATED_PID: u32 = 999_999;
 
 /// Returns true if a lock certainly belongs to a process. Longer pids share their first digits.
-pub fn is_pid_of(field: PidField, pid: u32) -> bool {
+fn is_pid_of(field: PidField, pid: u32) -> bool {
     pid <= MAX_UNTRUNCATED_PID && field == PidField::from_pid(pid)
 }
 

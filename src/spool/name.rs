@@ -106,7 +106,7 @@ impl SpoolName {
     }
 
     /// The name for a path below `transport/`.
-    pub fn from_path(path: &[u8]) -> Option<SpoolName> {
+    pub(crate) fn from_path(path: &[u8]) -> Option<SpoolName> {
         let mut folder = HashFolder::TOP;
         let mut parts = path.split(|byte| *byte == b'/').peekable();
         while let Some(part) = parts.next() {

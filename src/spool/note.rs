@@ -244,7 +244,7 @@ fn is_requested(diagnostic: &DiagnosticRecord<'_>, events: Events) -> bool {
 ///
 /// `has_failed` tells by the tag if a recipient has failed. The cause is that the scheduler was
 /// killed too early, or that an agent did not do what it reported.
-pub fn has_unnoted_failure(file: &ControlFile, has_failed: impl Fn(Tag) -> bool) -> bool {
+pub(crate) fn has_unnoted_failure(file: &ControlFile, has_failed: impl Fn(Tag) -> bool) -> bool {
     let mut failed =
         file.recipients.iter().filter(|recipient| has_failed(recipient.tag)).peekable();
     if failed.peek().is_none() {

@@ -61,7 +61,7 @@ impl Process {
     /// Permission to read its folder is denied for processes of other users; these do not count. On
     /// other errors the process counts.
     pub fn works_in_our_folder(&self) -> bool {
-        let identity = |path: &Path| fs::metadata(path).map(|found| sys::file_identity(&found));
+        let identity = |path: &Path| fs::metadata(path).map(|found| sys::device_and_inode(&found));
         match (identity(Path::new(&format!("/proc/{}/cwd", self.pid))), identity(Path::new("."))) {
             (Ok(theirs), Ok(ours)) => theirs == ours,
             (Ok(_), Err(_)) => true,
@@ -136,12 +136,12 @@ fn earliest(known: &AtomicI64, seconds: i64) -> i64 {
 static FORMER_SCHEDULER: AtomicU32 = AtomicU32::new(0);
 
 /// Records the pid of the former scheduler on the spool. Its own locks mean no delivery.
-pub fn remember_former_scheduler(pid: u32) {
+pub fn set_former_scheduler(pid: u32) {
     FORMER_SCHEDULER.store(pid, Ordering::Relaxed);
 }
 
 /// Pid of the former scheduler on the spool, if known.
-pub fn former_scheduler() -> Option<u32> {
+pub(crate) fn former_scheduler() -> Option<u32> {
     Some(FORMER_SCHEDULER.load(Ordering::Relaxed)).filter(|pid| *pid > 0)
 }
 

@@ -125,7 +125,7 @@ fn finish_one(spool: &Spool, name: &SpoolName, listed: (u64, i64, i64)) -> io::R
 /// Returns true if a message file has a control file.
 ///
 /// That may be hidden, and in its own folder or in the top folder.
-pub fn has_control_file(spool: &Spool, name: &SpoolName) -> io::Result<bool> {
+pub(crate) fn has_control_file(spool: &Spool, name: &SpoolName) -> io::Result<bool> {
     for name in [name.clone(), name.in_folder(HashFolder::TOP)] {
         let path = spool.control_file(&name);
         let hidden = path.with_file_name(format!(".{}", name.base()));

@@ -15,7 +15,7 @@ const MODE: u32 = 0o600;
 /// If this value is dropped before [`keep`](TempFile::keep), the file is removed, under any name
 /// that it has by then.
 #[derive(Debug)]
-pub struct TempFile {
+pub(crate) struct TempFile {
     path: PathBuf,
     file: File,
     is_kept: bool,
@@ -23,14 +23,14 @@ pub struct TempFile {
 
 impl TempFile {
     /// Creates a file that does not exist yet.
-    pub fn create(path: impl Into<PathBuf>) -> io::Result<TempFile> {
+    pub(crate) fn create(path: impl Into<PathBuf>) -> io::Result<TempFile> {
         let path = path.into();
         let file = OpenOptions::new().write(true).create_new(true).mode(MODE).open(&path)?;
         Ok(TempFile { path, file, is_kept: false })
     }
 
     /// The same, after removing a file that a crash may have left.
-    pub fn create_replacing(path: impl Into<PathBuf>) -> io::Result<TempFile> {
+    pub(crate) fn create_replacing(path: impl Into<PathBuf>) -> io::Result<TempFile> {
         let path = path.into();
         match fs::remove_file(&path) {
             Err(error) if error.kind() != ErrorKind::NotFound => Err(error),
@@ -39,19 +39,19 @@ impl TempFile {
     }
 
     /// The file, open for writing.
-    pub fn file(&self) -> &File {
+    pub(crate) fn file(&self) -> &File {
         &self.file
     }
 
     /// Its inode number.
     ///
     /// No other file of the file system has it during the life of this value.
-    pub fn number(&self) -> io::Result<u64> {
+    pub(crate) fn number(&self) -> io::Result<u64> {
         Ok(self.file.metadata()?.ino())
     }
 
     /// Gives the file to the owner of `folder`. Only root can; other users keep their files.
-    pub fn give_to_owner_of(&self, folder: &Path) -> io::Result<()> {
+    pub(crate) fn give_to_owner_of(&self, folder: &Path) -> io::Result<()> {
         let folder = fs::metadata(folder)?;
         if !sys::users::is_root() || folder.uid() == sys::users::effective_user() {
             return Ok(());
@@ -60,7 +60,7 @@ impl TempFile {
     }
 
     /// Renames the file. The new name must be free.
-    pub fn rename(&mut self, to: impl Into<PathBuf>) -> io::Result<()> {
+    pub(crate) fn rename(&mut self, to: impl Into<PathBuf>) -> io::Result<()> {
         let to = to.into();
         match sys::rename_new(&self.path, &to) {
             Err(error) if error.kind() == ErrorKind::Unsupported => {
@@ -76,13 +76,13 @@ impl TempFile {
     }
 
     /// Removes the name. The inode number remains taken.
-    pub fn remove(&mut self) -> io::Result<()> {
+    pub(crate) fn remove(&mut self) -> io::Result<()> {
         self.is_kept = true;
         fs::remove_file(&self.path)
     }
 
     /// Marks the file as complete, so that it stays.
-    pub fn keep(mut self) {
+    pub(crate) fn keep(mut self) {
         self.is_kept = true;
     }
 }

@@ -24,7 +24,7 @@ pub use options::SubmitOptions;
 use message::Message;
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
-use zsched_command_line::USAGE;
+use zsched_command_line::EX_USAGE;
 use zsched_config::Zenv;
 use zsched_format::control_file::compose::{Address, Group, Recipient};
 use zsched_format::printable;
@@ -75,12 +75,12 @@ fn print_error(text: &str) {
 }
 
 fn run(options: &SubmitOptions) -> Result<(), Failure> {
-    options.check().map_err(|reason| Failure::new(USAGE, reason))?;
+    options.check().map_err(|reason| Failure::new(EX_USAGE, reason))?;
     let zenv = options.zenv.as_ref().map(|path| Zenv::read(path)).transpose()?.unwrap_or_default();
     let postoffice = options.postoffice.clone();
     let postoffice = postoffice.or_else(|| zenv.get("POSTOFFICE").map(PathBuf::from));
     let postoffice =
-        postoffice.ok_or_else(|| Failure::new(USAGE, "no spool given: use -P or -Z"))?;
+        postoffice.ok_or_else(|| Failure::new(EX_USAGE, "no spool given: use -P or -Z"))?;
     let submitter = Submitter {
         spool: Spool::new(&postoffice),
         level: level(zenv.get("SCHEDULERDIRHASH"), options.hash),

@@ -10,19 +10,19 @@ use std::path::Path;
 ///
 /// [`daemonize`] returns it in the daemon. The parent's exit status depends on what is reported
 /// here.
-pub struct Starter {
+pub struct ReadyPipe {
     pipe: File,
 }
 
 /// Byte that means "ready".
-const READY: u8 = b'+';
+const READY_BYTE: u8 = b'+';
 
-impl Starter {
+impl ReadyPipe {
     /// Reports success: the parent exits with status 0.
     ///
     /// If this is dropped without a report, the parent exits with status 1.
     pub fn report_ready(mut self) -> io::Result<()> {
-        self.pipe.write_all(&[READY])
+        self.pipe.write_all(&[READY_BYTE])
     }
 }
 
@@ -30,7 +30,7 @@ impl Starter {
 ///
 /// The calling process does not return: it waits for the daemon's report and exits. Must be called
 /// before any OS thread is started, since only the calling one continues.
-pub fn daemonize() -> io::Result<Starter> {
+pub fn daemonize() -> io::Result<ReadyPipe> {
     let mut ends = [0; 2];
     // SAFETY: `ends` has room for the two descriptors; both are owned by the Files made here.
     let (mut reader, writer) = unsafe {
@@ -40,7 +40,8 @@ pub fn daemonize() -> io::Result<Starter> {
     if fork()? {
         drop(writer);
         let mut word = [0];
-        let status = if reader.read_exact(&mut word).is_ok() && word[0] == READY { 0 } else { 1 };
+        let status =
+            if reader.read_exact(&mut word).is_ok() && word[0] == READY_BYTE { 0 } else { 1 };
         std::process::exit(status);
     }
     drop(reader);
@@ -52,7 +53,7 @@ pub fn daemonize() -> io::Result<Starter> {
     // second fork would prevent it from ever getting a terminal, but it would no longer lead the
     // group. It opens no terminal without O_NOCTTY.
     redirect(Path::new("/dev/null"), false, &[0])?;
-    Ok(Starter { pipe: writer })
+    Ok(ReadyPipe { pipe: writer })
 }
 
 /// Forks. Returns true in the parent.

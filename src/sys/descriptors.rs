@@ -29,7 +29,7 @@ pub fn close_inherited_on_exec() -> io::Result<()> {
 ///
 /// A half-closed connection may still be read by the other end. Over TCP the two cannot be told
 /// apart before something was sent.
-pub fn has_hung_up(stream: &impl AsFd) -> bool {
+pub fn is_hung_up(stream: &impl AsFd) -> bool {
     let mut poll = libc::pollfd { fd: stream.as_fd().as_raw_fd(), events: 0, revents: 0 };
     // SAFETY: the descriptor is open, and `poll` is one structure that the call may write to.
     let found = unsafe { libc::poll(&raw mut poll, 1, 0) };
@@ -37,7 +37,7 @@ pub fn has_hung_up(stream: &impl AsFd) -> bool {
 }
 
 /// Makes a file opened with `O_NONBLOCK` blocking again.
-pub fn let_writes_wait(file: &File) -> io::Result<()> {
+pub fn set_blocking(file: &File) -> io::Result<()> {
     // SAFETY: the descriptor is open; the call only returns flags.
     let flags = unsafe { libc::fcntl(file.as_raw_fd(), libc::F_GETFL) };
     succeeded(flags.min(0))?;

@@ -3,7 +3,7 @@
 //! The cost of a fork grows with the memory of the process, and a scheduler may have gigabytes in
 //! its queue. `posix_spawn(3)` starts the scheduler's own program as a process that shares memory
 //! with its parent until then. That takes the same time for any size. The new process begins in
-//! [`super::as_agent`]. It reports failures over a pipe that all such processes share and that
+//! [`super::agent_exec`]. It reports failures over a pipe that all such processes share and that
 //! agents do not inherit.
 
 use super::process::ProcessPriority;
@@ -21,18 +21,18 @@ use std::ptr;
 /// First argument of a process that is to become an agent.
 pub(super) const BECOME_AGENT: &str = "--become-agent";
 /// Argument for an absent value.
-pub(super) const ABSENT: &str = "-";
+pub(super) const ABSENT_ARGUMENT: &str = "-";
 /// Mark before variables of the agent in the environment of that process.
 ///
 /// It keeps the dynamic linker from using a variable too early. Variables are not passed as
 /// arguments, since every user can read these in `/proc`.
-pub(super) const VARIABLE: &str = "+";
+pub(super) const VARIABLE_MARK: &str = "+";
 /// Descriptor for the report of a failure: pid and error number, four bytes each, in one write.
-pub(super) const REPORT: i32 = 3;
+pub(super) const REPORT_DESCRIPTOR: i32 = 3;
 /// Program of this process, even if its path names another file by now.
 const OWN_PROGRAM: &CStr = c"/proc/self/exe";
 /// Lowest number for our end of the pipe, above descriptors of children.
-const BEYOND_TARGETS: i32 = 10;
+const MIN_OWN_DESCRIPTOR: i32 = 10;
 
 /// Description of a process whose standard input, output and error are one socket.
 pub struct ChildProcess<'a> {
@@ -81,7 +81,7 @@ impl Launcher {
         };
         // SAFETY: the descriptor is open; the new one is owned by the value made here.
         let report = unsafe {
-            let copy = libc::fcntl(writer.as_raw_fd(), libc::F_DUPFD_CLOEXEC, BEYOND_TARGETS);
+            let copy = libc::fcntl(writer.as_raw_fd(), libc::F_DUPFD_CLOEXEC, MIN_OWN_DESCRIPTOR);
             succeeded(copy.min(0))?;
             OwnedFd::from_raw_fd(copy)
         };
@@ -99,7 +99,7 @@ impl Launcher {
         let (words, variables) = (child.command_line()?, child.variables()?);
         let (arguments, environment) = (pointers(&words), pointers(&variables));
         let socket = child.socket.as_raw_fd();
-        let report = (self.report.as_raw_fd(), REPORT);
+        let report = (self.report.as_raw_fd(), REPORT_DESCRIPTOR);
         let targets = [(socket, 0), (socket, 1), (socket, 2), report];
         let (attributes, actions) = (Attributes::new()?, FileActions::new(&targets)?);
         let mut pid = 0;
@@ -133,14 +133,15 @@ impl Launcher {
 impl ChildProcess<'_> {
     /// Command line that describes the agent to the new process.
     fn command_line(&self) -> io::Result<Vec<CString>> {
-        let number =
-            |number: Option<u32>| number.map_or(ABSENT.into(), |number| number.to_string());
+        let number = |number: Option<u32>| {
+            number.map_or(ABSENT_ARGUMENT.into(), |number| number.to_string())
+        };
         let priority = match self.priority {
             Some(ProcessPriority::Absolute(value)) => format!("absolute:{value}"),
             Some(ProcessPriority::Relative(by)) => format!("relative:{by}"),
-            None => ABSENT.to_string(),
+            None => ABSENT_ARGUMENT.to_string(),
         };
-        let hangup = if self.ignore_hangup { "ignore-hangup" } else { ABSENT };
+        let hangup = if self.ignore_hangup { "ignore-hangup" } else { ABSENT_ARGUMENT };
         let mut words = vec![
             CString::new("scheduler")?,
             CString::new(BECOME_AGENT)?,
@@ -161,7 +162,7 @@ impl ChildProcess<'_> {
     /// Environment of the new process, with marked names.
     fn variables(&self) -> io::Result<Vec<CString>> {
         let marked = |(name, value): &(OsString, OsString)| {
-            let parts = [VARIABLE.as_bytes(), name.as_bytes(), b"=", value.as_bytes()];
+            let parts = [VARIABLE_MARK.as_bytes(), name.as_bytes(), b"=", value.as_bytes()];
             Ok(CString::new(parts.concat())?)
         };
         self.environment.iter().map(marked).collect()

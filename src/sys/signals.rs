@@ -17,24 +17,24 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Signals that the process catches, and those received.
 pub struct Signals {
-    shared: Arc<Shared>,
+    shared: Arc<SignalState>,
     handlers: Vec<SigId>,
 }
 
-struct Shared {
+struct SignalState {
     /// Bit for each signal number received.
-    came: AtomicU64,
-    bell: OwnedFd,
+    received: AtomicU64,
+    eventfd: OwnedFd,
 }
 
-impl Shared {
+impl SignalState {
     /// Records a signal. Runs in a signal handler: it only stores and writes.
-    fn note(&self, signal: i32) {
-        self.came.fetch_or(1 << signal, Ordering::SeqCst);
+    fn record(&self, signal: i32) {
+        self.received.fetch_or(1 << signal, Ordering::SeqCst);
         let one = 1u64.to_ne_bytes();
         // SAFETY: the descriptor is open while `self` lives, and the eight bytes are ours. A
         // failure means that the counter is at its maximum: the descriptor is readable then.
-        unsafe { libc::write(self.bell.as_raw_fd(), one.as_ptr().cast(), one.len()) };
+        unsafe { libc::write(self.eventfd.as_raw_fd(), one.as_ptr().cast(), one.len()) };
     }
 }
 
@@ -42,31 +42,31 @@ impl Signals {
     /// Catches signals from now on, in place of their default actions.
     pub fn catch(signals: &[i32]) -> io::Result<Signals> {
         // SAFETY: eventfd touches no memory of ours; the value made here owns the new descriptor.
-        let bell = unsafe {
-            let bell = libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK);
-            succeeded(bell.min(0))?;
-            OwnedFd::from_raw_fd(bell)
+        let eventfd = unsafe {
+            let eventfd = libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK);
+            succeeded(eventfd.min(0))?;
+            OwnedFd::from_raw_fd(eventfd)
         };
-        let shared = Arc::new(Shared { came: AtomicU64::new(0), bell });
+        let shared = Arc::new(SignalState { received: AtomicU64::new(0), eventfd });
         let mut caught = Signals { shared, handlers: Vec::new() };
         for &signal in signals {
             let shared = caught.shared.clone();
             // SAFETY: `note` calls only async-signal-safe functions, and cannot panic: signals are
             // below 64.
-            caught.handlers.push(unsafe { register(signal, move || shared.note(signal)) }?);
+            caught.handlers.push(unsafe { register(signal, move || shared.record(signal)) }?);
         }
         Ok(caught)
     }
 
     /// Returns true if a signal has come and was not taken.
     pub fn are_pending(&self) -> bool {
-        self.shared.came.load(Ordering::SeqCst) != 0
+        self.shared.received.load(Ordering::SeqCst) != 0
     }
 
     /// Takes the signals that came since the last call, each once.
     pub fn take(&self) -> impl Iterator<Item = i32> + use<> {
-        let came = self.shared.came.swap(0, Ordering::SeqCst);
-        (1..64).filter(move |signal| came & (1 << signal) != 0)
+        let received = self.shared.received.swap(0, Ordering::SeqCst);
+        (1..64).filter(move |signal| received & (1 << signal) != 0)
     }
 }
 
@@ -81,15 +81,15 @@ impl Drop for Signals {
 /// Each signal triggers readiness again; reading is not needed.
 impl Source for Signals {
     fn register(&mut self, to: &Registry, token: Token, interests: Interest) -> io::Result<()> {
-        SourceFd(&self.shared.bell.as_raw_fd()).register(to, token, interests)
+        SourceFd(&self.shared.eventfd.as_raw_fd()).register(to, token, interests)
     }
 
     fn reregister(&mut self, to: &Registry, token: Token, interests: Interest) -> io::Result<()> {
-        SourceFd(&self.shared.bell.as_raw_fd()).reregister(to, token, interests)
+        SourceFd(&self.shared.eventfd.as_raw_fd()).reregister(to, token, interests)
     }
 
     fn deregister(&mut self, registry: &Registry) -> io::Result<()> {
-        SourceFd(&self.shared.bell.as_raw_fd()).deregister(registry)
+        SourceFd(&self.shared.eventfd.as_raw_fd()).deregister(registry)
     }
 }
 

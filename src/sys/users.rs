@@ -6,7 +6,7 @@ use std::mem::MaybeUninit;
 use std::ptr;
 
 /// Buffer size for an entry of a database, in bytes: initial and maximum.
-const BUFFER: std::ops::RangeInclusive<usize> = 1024..=1 << 20;
+const BUFFER_SIZES: std::ops::RangeInclusive<usize> = 1024..=1 << 20;
 
 /// Account data needed for deliveries.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -86,11 +86,11 @@ fn find<T>(
     let Ok(name) = CString::new(name) else {
         return Ok(None);
     };
-    let mut buffer = vec![0; *BUFFER.start()];
+    let mut buffer = vec![0; *BUFFER_SIZES.start()];
     loop {
         match look_up(&name, &mut buffer) {
             Ok(entry) => return Ok(Some(entry)),
-            Err(libc::ERANGE) if buffer.len() < *BUFFER.end() => {
+            Err(libc::ERANGE) if buffer.len() < *BUFFER_SIZES.end() => {
                 buffer.resize(buffer.len() * 2, 0);
             }
             // ENOENT and ESRCH do not mean "no such entry": glibc returns the error of a source

@@ -59,7 +59,7 @@ impl DotLock {
 
 impl Drop for DotLock {
     fn drop(&mut self) {
-        let found = fs::symlink_metadata(&self.path).map(|found| sys::file_identity(&found));
+        let found = fs::symlink_metadata(&self.path).map(|found| sys::device_and_inode(&found));
         if found.is_ok_and(|found| found == self.identity) {
             // If it cannot be removed it becomes stale, and is broken after this agent has ended.
             fs::remove_file(&self.path).ok();
@@ -77,7 +77,7 @@ fn lock(path: &Path, mailbox: &Path, wait: Wait<'_>) -> io::Result<Option<DotLoc
         // shows.
         let metadata = fs::metadata(&ours.path)?;
         if linked.is_ok() || metadata.nlink() == 2 {
-            let (length, identity) = (metadata.len(), sys::file_identity(&metadata));
+            let (length, identity) = (metadata.len(), sys::device_and_inode(&metadata));
             let file = ours.file.try_clone()?;
             return Ok(Some(DotLock { path: path.to_path_buf(), file, length, identity }));
         }

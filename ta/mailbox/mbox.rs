@@ -99,7 +99,7 @@ fn check(file: &File, path: &Path, owner: &Owner) -> Result<(), MailboxError> {
     if !owner.may_own(opened.uid()) {
         return Err(MailboxError::Unusable("the mailbox belongs to another user"));
     }
-    if sys::file_identity(&opened) != sys::file_identity(&named) {
+    if sys::device_and_inode(&opened) != sys::device_and_inode(&named) {
         return Err(MailboxError::Unusable("the mailbox was replaced during the open"));
     }
     Ok(())

@@ -51,7 +51,7 @@ pub fn break_lock(path: &Path, mailbox: &Path, system: &SystemId) -> io::Result<
         return Ok(false);
     };
     let now = fs::symlink_metadata(path);
-    if now.is_ok_and(|now| sys::file_identity(&now) == sys::file_identity(&metadata)) {
+    if now.is_ok_and(|now| sys::device_and_inode(&now) == sys::device_and_inode(&metadata)) {
         mailbox.undo_append(&text, &metadata)?;
         fs::remove_file(path)?;
     }

@@ -35,7 +35,7 @@ fn missing_options(command: &clap::Command, page: &str) -> Vec<String> {
 
 #[test]
 fn manual_pages_have_every_option() {
-    let scheduler = zsched_daemon::Options::command();
+    let scheduler = zsched_daemon::SchedulerOptions::command();
     assert_eq!(missing_options(&scheduler, "man/scheduler.8"), [""; 0], "scheduler.8");
     let mailq = zsched_mailq::MailqOptions::command();
     assert_eq!(missing_options(&mailq, "man/mailq.1"), [""; 0], "mailq.1");

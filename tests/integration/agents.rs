@@ -287,7 +287,7 @@ fn sigterm_after_sigquit_ends_scheduler_at_once() {
     daemon.signal(libc::SIGQUIT);
     daemon.signal(libc::SIGHUP);
     daemon.signal(libc::SIGUSR1);
-    until("the configuration is read", || site.logged("in force from now on") == 1);
+    until("the configuration is read", || site.logged("configuration loaded") == 1);
     daemon.assert_runs();
     assert_eq!(site.events().count("signal"), 1, "it gets one signal");
     assert_eq!(daemon.end(libc::SIGTERM).code(), Some(0));

@@ -190,10 +190,10 @@ fn files_with_other_names_are_left_alone() {
     assert_eq!(site.logged("error"), 0, "{}", site.log());
     // These look like mistakes, so the log has them.
     for name in ["5 6", "5^J", "A/B/C"] {
-        let line = format!("transport/{name} is passed over: ");
+        let line = format!("transport/{name} is ignored: ");
         assert_eq!(site.logged(&line), 1, "{name:?}: {}", site.log());
     }
-    assert_eq!(site.logged("is passed over: "), 3, "{}", site.log());
+    assert_eq!(site.logged("is ignored: "), 3, "{}", site.log());
     // The scheduler still works.
     site.put(&["count - u"]);
     until("a good one is delivered", || site.events().count("count") == 1);

@@ -140,7 +140,7 @@ fn synchronous_start_loads_all_before_first_agent() {
     let _daemon = site.spawn(&["-S"]);
     until("agents speak", || site.logged("the licence has expired") > 0);
     let log = site.log();
-    let loaded = log.find("the spool has been looked through").expect("loaded by now");
+    let loaded = log.find("initial scan complete").expect("loaded by now");
     let first = log.find("the licence has expired").expect("until has waited for it");
     assert!(loaded < first, "{}", &log[..first]);
     assert_eq!(site.mailq().vertices.len(), 2000);

@@ -266,7 +266,9 @@ fn retry_waits_for_child_of_dead_agent() {
     site.put(&["bad a.test u"]);
     until("it is tried again", || site.read("told").matches("begun").count() == 2);
     assert_eq!(site.read("told"), "begun\ndelivered\nbegun\n", "{}", site.log());
-    assert!(site.logged("has ended in the middle of a job, but not what it has started") >= 1);
+    assert!(
+        site.logged("exited in the middle of a job; its child processes are still running") >= 1
+    );
     site.until_shown("was ended by signal 9 while it had this job");
 }
 

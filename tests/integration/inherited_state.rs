@@ -25,7 +25,7 @@ fn start<'s>(site: &'s Site, prelude: &str) -> Daemon<'s> {
     let mut daemon = Daemon::new(site, child);
     until("the scheduler has looked through the spool", || {
         daemon.assert_runs();
-        site.logged("the spool has been looked through") > 0
+        site.logged("initial scan complete") > 0
     });
     daemon
 }

@@ -119,7 +119,7 @@ fn account_edits_take_effect_at_once() {
     let mut daemon = site.start();
     let greeting = || Client::of(&site).challenge;
     assert_eq!(greeting(), "550 NO ACCESS FOR YOU\n");
-    until("that is logged", || site.logged("127.0.0.1 is turned away") == 1);
+    until("that is logged", || site.logged("127.0.0.1 is rejected") == 1);
     site.write("auth", "root:sekret:ALL:[127.0.0.0]/8\n");
     allow(site.path("auth"), 0o600);
     assert!(greeting().starts_with("220 "));
@@ -169,7 +169,7 @@ fn version_is_chosen_when_configuration_is_read() {
     until("version 2 is spoken", || first_line() == "version zmailer 2.0\n");
     std::fs::remove_file(site.path("auth")).expect("removed");
     daemon.signal(libc::SIGUSR1);
-    until("it was read again", || site.logged("in force from now on") == 2);
+    until("it was read again", || site.logged("configuration loaded") == 2);
     assert_eq!(first_line(), "version zmailer 2.0\n", "there is no way back");
     assert_eq!(daemon.end(libc::SIGTERM).code(), Some(0));
     // The file overrides the option.

@@ -189,7 +189,7 @@ fn unstored_orders_are_in_force() {
     while (&fill).write(&[b'x'; 512]).is_ok() {}
     let answer = client.refused("HOLD q/*");
     assert!(answer.starts_with("in force, but could not be stored: "), "{answer}");
-    assert!(site.logged("orders of operators cannot be stored") >= 1, "{}", site.log());
+    assert!(site.logged("overrides cannot be stored") >= 1, "{}", site.log());
     client.order("RETRY */*");
     hold_for(Duration::from_millis(300), "it is in force", || site.events().count("count") == 0);
     assert_eq!(client.refused("HOLD q/*"), "already held");

@@ -8,7 +8,7 @@ use std::process::{Command, Output};
 
 const CLAUSES: &str = "c/*\n\tmaxring=2 idlemax=1h command=\"${AGENTS}/count.py c\"\n\
      bad/*\n\tinterval=2s command=\"${AGENTS}/bad.py crash bad\"\n";
-const IN_FORCE: &str = "in force from now on";
+const IN_FORCE: &str = "configuration loaded";
 
 fn schedsim(arguments: &[&str]) -> Output {
     Command::new(zsched_tests::program("schedsim"))

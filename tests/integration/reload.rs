@@ -5,7 +5,7 @@ use std::fs;
 use std::io::Read;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 
-const IN_FORCE: &str = "scheduler.cf: in force from now on";
+const IN_FORCE: &str = "scheduler.cf: configuration loaded";
 
 #[test]
 fn reload_changes_limits_and_commands() {
@@ -197,14 +197,14 @@ fn sigusr2_writes_dump_to_rendezvous_file() {
     fs::remove_file(&path).expect("removed");
     std::os::unix::fs::symlink(site.path("precious"), &path).expect("a link");
     daemon.signal(libc::SIGUSR2);
-    until("it is refused", || site.logged("the state cannot be written") == 1);
+    until("it is refused", || site.logged("the queue dump cannot be written") == 1);
     assert_eq!(site.read("precious"), "untouched");
     // A pipe without a reader does not block the scheduler.
     fs::remove_file(&path).expect("removed");
     let made = std::process::Command::new("mkfifo").arg(&path).status().expect("mkfifo starts");
     assert!(made.success());
     daemon.signal(libc::SIGUSR2);
-    until("it is refused, too", || site.logged("the state cannot be written") == 2);
+    until("it is refused, too", || site.logged("the queue dump cannot be written") == 2);
     assert_eq!(site.mailq().vertices.len(), 2000);
     // The scheduler waits for a reader of the pipe, however slow it is.
     let reader = fs::OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(&path);

@@ -278,7 +278,7 @@ fn kills_during_removals_leave_no_partial_messages() {
     assert_eq!(daemon.end(libc::SIGTERM).code(), Some(0));
     assert_eq!(site.files("postman"), [""; 0], "{}", site.log());
     assert_eq!(site.files("queue"), [""; 0], "message files without control files");
-    let finished = site.logged("message files are removed that the former scheduler has left");
+    let finished = site.logged("message files left by the former scheduler");
     say(&format!("kills while messages are removed: {kills}, finished at {finished} starts"));
 }
 

@@ -366,7 +366,7 @@ fn full_disk_loses_only_log_lines() {
     assert!(lost > 0 && lost + others == 3, "{all:?}");
     let mode = fs::metadata(site.path("status")).expect("it is there").permissions().mode();
     assert_eq!(mode & 0o777, 0o640);
-    let goes_on = format!("the status log goes on, {lost} lines are missing in it");
+    let goes_on = format!("the status log continues, {lost} lines are missing");
     assert_eq!(site.logged(&goes_on), 1);
     assert_eq!(site.logged("lines of the status log are lost"), 1, "one line for all");
     let output = trace(&site, &["four"]);

@@ -1,6 +1,6 @@
 //! Overrides: holds, limits and removals that operators have ordered.
 //!
-//! They outlive the process: the shell keeps them in a file (`daemon/orders/`), and passes them to
+//! They outlive the process: the shell keeps them in a file (`daemon/state/overrides/`), and passes them to
 //! the core before the first message.
 
 use crate::Scheduler;

@@ -19,7 +19,7 @@ fn part(world: &World, recipients: &[(&str, &[u32])], unread: Option<u32>) -> Ar
     });
     let arrival = arrival(1, groups.collect(), START, world.now);
     let max_unread = if unread.is_some() { 9 } else { 0 };
-    Arrival { next_offset: unread, max_unread: max_unread, recipients: 9, ..arrival }
+    Arrival { next_offset: unread, max_unread, recipients: 9, ..arrival }
 }
 
 fn asked(world: &mut World) -> Vec<Portion> {

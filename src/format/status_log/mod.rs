@@ -1,9 +1,9 @@
 //! Status log: one JSON object per line, for each attempt at a recipient and for its end.
 //!
 //! ```text
-//!  core: Action::Status ──► writer (src/daemon/files): finds sender, recipient, message id in the
+//!  core: Action::Status ──► writer (src/daemon/spool_io): finds sender, recipient, message id in the
 //!                                  │                   control file, composes the line
-//!                                  └──bounded──► appender (src/daemon/status_log)
+//!                                  └──bounded──► appender (src/daemon/logging/status_log)
 //!  later: mailq trace ◄── FILE, FILE.1, FILE.2.gz
 //! ```
 //!

@@ -50,8 +50,6 @@ pub struct Process {
 /// A log line about a client.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ClientLog {
-    /// A login.
-    LoggedIn(String),
     /// A request for a change.
     Change(String),
     /// A refusal. A client can cause any number of them.

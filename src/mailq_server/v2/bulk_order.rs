@@ -99,7 +99,7 @@ impl BulkOrder {
         let number = selection.message.as_ref().map(|message| message.number);
         let waiting = context.backlog.waiting();
         let not_examined =
-            if number.is_some() { 0 } else { waiting.waiting_files + waiting.resting };
+            if number.is_some() { 0 } else { waiting.waiting_files + waiting.paged_out };
         let fetch = Fetch::new(number);
         let is_whole = selection.means_whole_messages();
         let search = Search::new(selection, context.now, verb == Verb::Release);

@@ -10,7 +10,7 @@ use zsched_format::time::Timestamp;
 use zsched_spool::{Arrival, Group, HashFolder, SpoolName};
 
 /// Configurations that are used alternately.
-pub const CONFIGS: [&str; 3] = [
+pub(crate) const CONFIGS: [&str; 3] = [
     "a/*\n\tinterval=1s retries=\"1 4\" skew=1 maxring=3 maxthr=2 overfeed=3 idlemax=20s expiry=10m \
      agent-timeout=1m command=a\nb/*\n\tinterval=3s retries=\"1 1 2\" maxring=2 user=somebody \
      command=\"b $host\"\n*/*\n\tqueueonly\n",
@@ -19,7 +19,7 @@ pub const CONFIGS: [&str; 3] = [
     "*/*\n\tmaxta=4 interval=2s command=all expiry=1m expiry2=1m\n",
 ];
 
-pub struct Rehearsal {
+pub(crate) struct Rehearsal {
     core: RecordedCore,
     random: fastrand::Rng,
     now: Timestamp,
@@ -33,7 +33,7 @@ pub struct Rehearsal {
 }
 
 impl Rehearsal {
-    pub fn new(core: RecordedCore, seed: u64) -> Rehearsal {
+    pub(super) fn new(core: RecordedCore, seed: u64) -> Rehearsal {
         Rehearsal {
             core,
             random: fastrand::Rng::with_seed(seed),
@@ -47,7 +47,7 @@ impl Rehearsal {
     }
 
     /// One turn of the loop, with one random event.
-    pub fn step(&mut self) {
+    pub(super) fn step(&mut self) {
         self.now += Duration::from_millis(self.random.u64(0..400));
         match self.random.u32(0..100) {
             0..20 => self.message(),
@@ -67,15 +67,15 @@ impl Rehearsal {
         }
         self.core.handle(self.now, Event::Tick);
         self.perform();
-        self.core.check_invariants();
+        self.core.query().check_invariants();
         self.core.end_turn(self.now);
     }
 
-    pub fn is_paused(&self) -> bool {
+    pub(super) fn is_paused(&self) -> bool {
         self.core.is_paused()
     }
 
-    pub fn finish(mut self) {
+    pub(super) fn finish(mut self) {
         self.core.handle(self.now, Event::Drain);
         self.perform();
         self.core.finish(self.now);

@@ -28,7 +28,7 @@ const MODE: u32 = 0o700;
 const TITLE: &str = "zsched outbox 1";
 
 /// The outbox of a spool.
-pub struct OutboxFolder<'s> {
+pub(crate) struct OutboxFolder<'s> {
     spool: &'s Spool,
     path: PathBuf,
 }
@@ -80,7 +80,7 @@ pub fn pending_submissions(spool: &Spool) -> io::Result<usize> {
 }
 
 /// A control file on disk.
-pub struct OnDisk {
+pub(crate) struct OnDisk {
     pub file: File,
     pub path: PathBuf,
 }
@@ -163,7 +163,7 @@ impl<'s> OutboxFolder<'s> {
     /// Opens the outbox of a spool, and creates it if necessary.
     ///
     /// It must be on the file system of `router/`, since submissions are moved there.
-    pub fn open(spool: &'s Spool) -> io::Result<OutboxFolder<'s>> {
+    pub(crate) fn open(spool: &'s Spool) -> io::Result<OutboxFolder<'s>> {
         let outbox = OutboxFolder::at(spool);
         folder::make(&outbox.path, MODE)?;
         let device = |path: &Path| fs::metadata(path).map(|metadata| metadata.dev());
@@ -276,7 +276,7 @@ fn list_name(name: &str) -> Option<(u64, u64)> {
 }
 
 /// The contents of a submission.
-pub struct SubmissionDraft<'d> {
+pub(crate) struct SubmissionDraft<'d> {
     pub submission: Submission<'d>,
     /// The message file, and the offset of its body.
     pub message: &'d File,

@@ -119,11 +119,11 @@ impl Site {
     }
 
     pub fn start_with(&self, options: &[&str]) -> Daemon<'_> {
-        let looked = self.logged("the spool has been looked through");
+        let looked = self.logged("initial scan complete");
         let mut daemon = self.spawn(options);
         until("the scheduler has looked through the spool", || {
             daemon.assert_runs();
-            self.logged("the spool has been looked through") > looked
+            self.logged("initial scan complete") > looked
         });
         daemon
     }

@@ -8,7 +8,7 @@ pub trait BacklogView {
     fn waiting(&self) -> BacklogCounts;
 
     /// Returns the state of the one with this number.
-    fn location(&self, number: u64) -> Option<Location>;
+    fn location(&self, number: u64) -> Option<FileLocation>;
 }
 
 /// Numbers of control files that are not in memory.
@@ -17,12 +17,12 @@ pub struct BacklogCounts {
     /// Files to be read as soon as there is room.
     pub waiting_files: usize,
     /// Messages paged out until a certain time.
-    pub resting: usize,
+    pub paged_out: usize,
 }
 
 /// State of a message that is not in memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Location {
+pub enum FileLocation {
     /// It waits to be read, until there is room.
     Queued,
     /// It is being read.
@@ -37,7 +37,7 @@ impl BacklogView for () {
         BacklogCounts::default()
     }
 
-    fn location(&self, _number: u64) -> Option<Location> {
+    fn location(&self, _number: u64) -> Option<FileLocation> {
         None
     }
 }

@@ -6,9 +6,10 @@ mod backlog;
 pub mod backlog_view;
 
 use crate::learned::PagedOutSource;
+use crate::log_limiter::LogLimiter;
 use crate::{Backlog, HostFilter, PagedMessage, PagedVertex, RecipientRoom, Scheduler};
-use backlog::Outside;
-use backlog_view::{BacklogCounts, BacklogView, Location};
+use backlog::FileBacklog;
+use backlog_view::{BacklogCounts, BacklogView, FileLocation};
 use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::time::Duration;
@@ -20,13 +21,13 @@ use zsched_spool::SpoolName;
 /// The interval grows up to twice its length.
 const FILES_PER_TENTH: usize = 32;
 /// Maximum number of invalid names that are logged.
-const MOST_PASSED_OVER: usize = 1000;
+const MAX_LOGGED_NAMES: usize = 1000;
 /// Limit of files being read below which a truncated scan continues.
-const GO_ON_BELOW: usize = 1000;
+const MAX_READING_TO_CONTINUE_SCAN: usize = 1000;
 
 /// Times between scans of the spool and between attempts to read a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Delays {
+pub struct IntakeDelays {
     /// Interval of regular scans, as in ZMailer. A busy reader makes it up to twice as long.
     pub scan_interval: Duration,
     /// Wait before a file locked by a living process is read again.
@@ -37,11 +38,11 @@ pub struct Delays {
     pub refused_file: Duration,
 }
 
-impl Delays {
+impl IntakeDelays {
     /// The times of normal operation, each multiplied by `scale`.
-    pub fn scaled(scale: f64) -> Delays {
+    pub fn scaled(scale: f64) -> IntakeDelays {
         let seconds = |seconds: f64| Duration::from_secs_f64(seconds * scale);
-        Delays {
+        IntakeDelays {
             scan_interval: seconds(10.0),
             locked_file: seconds(32.0),
             unreadable_file: seconds(60.0),
@@ -50,17 +51,17 @@ impl Delays {
     }
 }
 
-impl Default for Delays {
-    fn default() -> Delays {
-        Delays::scaled(1.0)
+impl Default for IntakeDelays {
+    fn default() -> IntakeDelays {
+        IntakeDelays::scaled(1.0)
     }
 }
 
 /// State of a message number in the core.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Known {
-    /// Not known.
-    No,
+pub enum NumberState {
+    /// The number is free.
+    Unknown,
     /// A message of this number is queued.
     Queued,
     /// The message is being removed from the spool; the number may come again.
@@ -69,86 +70,87 @@ pub enum Known {
 
 /// What to do with a file that was found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Verdict {
+pub enum ReadDecision {
     /// Nothing; it is known.
     Known,
     /// Read it now.
     Read,
     /// Read it later, when memory limits allow; it is new.
-    Later,
+    Backlog,
 }
 
-/// Unclaimed in use, as far as it limits the reading of files.
+/// Memory in use, as far as it limits the reading of files.
 #[derive(Clone, Copy, Debug)]
-pub struct Room {
+pub struct ReadBudget {
     /// Messages in memory.
     pub messages: usize,
     /// Maximum number of recipients to read of the next one; `None` is all.
     pub recipients: Option<u32>,
 }
 
-impl Room {
+impl ReadBudget {
     /// Computes the room from the core, its capacity and the files being read.
-    pub fn of(core: &Scheduler, capacity: Option<RecipientRoom>, intake: &Intake) -> Room {
-        let recipients = capacity.map(|capacity| capacity.first_chunk(intake.under_way()));
-        Room { messages: core.loaded(), recipients }
+    pub fn of(core: &Scheduler, capacity: Option<RecipientRoom>, intake: &Intake) -> ReadBudget {
+        let recipients =
+            capacity.map(|capacity| capacity.first_chunk(intake.recipients_being_read()));
+        ReadBudget { messages: core.loaded(), recipients }
     }
 }
 
 /// Control files between being found and being loaded.
 pub struct Intake {
-    delays: Delays,
+    delays: IntakeDelays,
     /// Files passed to the reader, with the maximum recipients of each.
     reading: HashMap<u64, u32>,
     /// Sum of these numbers.
-    under_way: usize,
+    recipients_being_read: usize,
     /// Files to be read again later, by time.
     held: BTreeMap<(Timestamp, u64), SpoolName>,
     held_numbers: HashSet<u64>,
     /// Files with a recipient locked by a living process at the last reading.
     locked: HashSet<u64>,
     /// Files found while a message of the same number was leaving.
-    again: HashMap<u64, SpoolName>,
+    found_while_leaving: HashMap<u64, SpoolName>,
     /// Unusable files that could not be moved aside, and when to retry.
-    refused: HashMap<u64, Timestamp>,
+    skipped: HashMap<u64, Timestamp>,
     /// Invalid names that were logged.
-    passed_over: HashSet<String>,
-    /// Time of the last log line about an empty `queue/`.
-    told_of_queue: Timestamp,
+    invalid_names: HashSet<String>,
+    /// Limiter for log lines about an empty `queue/`.
+    queue_errors_log: LogLimiter<Timestamp>,
     next_scan: Timestamp,
     is_scanning: bool,
     /// True if a scan was requested during a scan, which may have missed new files.
-    is_asked_again: bool,
+    scan_again: bool,
     /// True if the last scan met a limit.
     is_truncated: bool,
     scans: u64,
     /// Maximum number of messages in memory.
     limit: Option<usize>,
     /// Backlog: files not read yet, and messages that are paged out.
-    outside: Outside,
+    backlog: FileBacklog,
 }
 
 impl Intake {
     /// Creates an empty intake. The first scan is due at once.
-    pub fn new(delays: Delays) -> Intake {
+    pub fn new(delays: IntakeDelays) -> Intake {
         Intake {
             delays,
             reading: HashMap::new(),
-            under_way: 0,
+            recipients_being_read: 0,
             held: BTreeMap::new(),
             held_numbers: HashSet::new(),
             locked: HashSet::new(),
-            again: HashMap::new(),
-            refused: HashMap::new(),
-            passed_over: HashSet::new(),
-            told_of_queue: Timestamp::EPOCH,
+            found_while_leaving: HashMap::new(),
+            skipped: HashMap::new(),
+            invalid_names: HashSet::new(),
+            queue_errors_log: LogLimiter::new(1, delays.unreadable_file),
             next_scan: Timestamp::EPOCH,
             is_scanning: false,
-            is_asked_again: false,
+            scan_again: false,
             is_truncated: false,
             scans: 0,
             limit: None,
-            outside: Outside::default(),
+            backlog: FileBacklog::default(),
         }
     }
 
@@ -158,28 +160,28 @@ impl Intake {
     }
 
     /// Handles a file named by a scan or a notice.
-    pub fn found(&mut self, name: &SpoolName, known: Known) -> Verdict {
+    pub fn found(&mut self, name: &SpoolName, known: NumberState) -> ReadDecision {
         let number = name.number();
         match known {
-            Known::Queued => return Verdict::Known,
-            Known::Leaving => {
-                self.again.insert(number, name.clone());
-                return Verdict::Known;
+            NumberState::Queued => return ReadDecision::Known,
+            NumberState::Leaving => {
+                self.found_while_leaving.insert(number, name.clone());
+                return ReadDecision::Known;
             }
-            Known::No => {}
+            NumberState::Unknown => {}
         }
         let is_ours = self.reading.contains_key(&number)
             || self.held_numbers.contains(&number)
-            || self.refused.contains_key(&number)
-            || self.outside.knows(number);
+            || self.skipped.contains_key(&number)
+            || self.backlog.contains(number);
         match self.limit {
-            _ if is_ours => Verdict::Known,
-            Some(_) if self.outside.add(name.clone()) => Verdict::Later,
+            _ if is_ours => ReadDecision::Known,
+            Some(_) if self.backlog.add(name.clone()) => ReadDecision::Backlog,
             // The next scan finds it again.
-            Some(_) => Verdict::Known,
+            Some(_) => ReadDecision::Known,
             None => {
                 self.reading.insert(number, 0);
-                Verdict::Read
+                ReadDecision::Read
             }
         }
     }
@@ -187,80 +189,80 @@ impl Intake {
     /// Takes the next file from the backlog if memory limits allow.
     ///
     /// Returns it with the maximum number of open recipients to read; `None` is all.
-    pub fn next_outside(
+    pub fn next_from_backlog(
         &mut self,
         now: Timestamp,
-        room: &Room,
+        room: &ReadBudget,
     ) -> Option<(SpoolName, Option<u32>)> {
-        if !self.has_room(room) || !self.outside.has_something(now) {
+        if !self.has_room(room) || !self.backlog.has_readable(now) {
             return None;
         }
-        let name = self.outside.next(now)?;
+        let name = self.backlog.next(now)?;
         self.begin_to_read(name.number(), room.recipients);
         Some((name, room.recipients))
     }
 
     fn begin_to_read(&mut self, number: u64, recipients: Option<u32>) {
         self.reading.insert(number, recipients.unwrap_or_default());
-        self.under_way += recipients.unwrap_or_default() as usize;
+        self.recipients_being_read += recipients.unwrap_or_default() as usize;
     }
 
     /// Maximum number of recipients that may come from the files being read.
-    pub fn under_way(&self) -> usize {
-        self.under_way
+    pub fn recipients_being_read(&self) -> usize {
+        self.recipients_being_read
     }
 
-    fn has_room(&self, room: &Room) -> bool {
+    fn has_room(&self, room: &ReadBudget) -> bool {
         let has_place = self.limit.is_none_or(|limit| room.messages + self.reading.len() < limit);
         has_place && room.recipients != Some(0)
     }
 
     /// Kind of files kept in the backlog only by memory limits.
-    pub fn crowd(&self, now: Timestamp, room: &Room) -> Backlog {
+    pub fn blocked_kind(&self, now: Timestamp, room: &ReadBudget) -> Backlog {
         match self.has_room(room) {
             true => Backlog::None,
-            false if self.outside.has_fresh() => Backlog::New,
-            false if self.outside.has_something(now) => Backlog::PagedOut,
+            false if self.backlog.has_new() => Backlog::New,
+            false if self.backlog.has_readable(now) => Backlog::PagedOut,
             false => Backlog::None,
         }
     }
 
     /// Records a message as paged out until a time; `None` is until it is requested.
-    pub fn rest(&mut self, name: SpoolName, until: Option<Timestamp>, rested: PagedMessage) {
-        self.outside.rest(name, until, rested);
+    pub fn page_out(&mut self, name: SpoolName, until: Option<Timestamp>, rested: PagedMessage) {
+        self.backlog.page_out(name, until, rested);
     }
 
     /// Removes and returns the record of a paged-out message that was loaded again.
-    pub fn recall(&mut self, number: u64) -> Option<(PagedMessage, Vec<HostFilter>)> {
-        self.outside.recall(number)
+    pub fn take_record(&mut self, number: u64) -> Option<(PagedMessage, Vec<HostFilter>)> {
+        self.backlog.take_record(number)
     }
 
     /// Requests paged-out messages of some hosts.
-    pub fn awaken(&mut self, wanted: &[HostFilter]) {
-        self.outside.awaken(wanted);
+    pub fn request(&mut self, wanted: &[HostFilter]) {
+        self.backlog.request(wanted);
     }
 
     /// Takes a message out of the backlog for an operator, regardless of memory limits.
     ///
     /// Returns its name if it is to be read.
     pub fn fetch(&mut self, number: u64, recipients: Option<u32>) -> Option<SpoolName> {
-        let name = self.outside.fetch(number)?;
+        let name = self.backlog.fetch(number)?;
         self.begin_to_read(number, recipients);
         Some(name)
     }
 
     /// Adjusts to a step of the clock.
     pub fn shift(&mut self, step: ClockStep) {
-        self.outside.shift(step);
+        self.backlog.shift(step);
     }
 
     /// Records that the reader has finished a file.
-    pub fn read(&mut self, number: u64) {
-        self.under_way -= self.reading.remove(&number).unwrap_or_default() as usize;
+    pub fn finish_read(&mut self, number: u64) {
+        self.recipients_being_read -= self.reading.remove(&number).unwrap_or_default() as usize;
     }
 
     /// Schedules a file locked by a living process for later. Returns true if that is new.
-    pub fn locked(&mut self, now: Timestamp, name: SpoolName) -> bool {
+    pub fn hold_locked(&mut self, now: Timestamp, name: SpoolName) -> bool {
         let is_new = self.locked.insert(name.number());
         self.hold(now + self.delays.locked_file, name);
         is_new
@@ -272,7 +274,7 @@ impl Intake {
     }
 
     /// Makes locked files due now, or only those of these messages.
-    pub fn look_at_locked(&mut self, only: Option<&HashSet<u64>>) {
+    pub fn recheck_locked(&mut self, only: Option<&HashSet<u64>>) {
         let is_meant = |number: &u64| {
             self.locked.contains(number) && only.is_none_or(|only| only.contains(number))
         };
@@ -284,27 +286,23 @@ impl Intake {
     }
 
     /// Schedules a file that could not be read for later.
-    pub fn failed(&mut self, now: Timestamp, name: SpoolName) {
+    pub fn hold_unreadable(&mut self, now: Timestamp, name: SpoolName) {
         self.hold(now + self.delays.unreadable_file, name);
     }
 
     /// Schedules a control file for later while `queue/` is empty.
     ///
     /// Returns true if this is to be logged, which is once per interval and not for each file.
-    pub fn without_queue(&mut self, now: Timestamp, name: SpoolName) -> bool {
+    pub fn hold_without_queue(&mut self, now: Timestamp, name: SpoolName) -> bool {
         self.hold(now + self.delays.unreadable_file, name);
-        let must_be_told = now >= self.told_of_queue + self.delays.unreadable_file;
-        if must_be_told {
-            self.told_of_queue = now;
-        }
-        must_be_told
+        self.queue_errors_log.permit(now).is_some()
     }
 
     /// Records an invalid name found by a scan.
     ///
     /// Returns true if it is to be logged: once for each name, up to a limit.
-    pub fn passed_over(&mut self, name: &str) -> bool {
-        self.passed_over.len() < MOST_PASSED_OVER && self.passed_over.insert(name.to_string())
+    pub fn record_invalid_name(&mut self, name: &str) -> bool {
+        self.invalid_names.len() < MAX_LOGGED_NAMES && self.invalid_names.insert(name.to_string())
     }
 
     fn hold(&mut self, until: Timestamp, name: SpoolName) {
@@ -313,16 +311,16 @@ impl Intake {
     }
 
     /// Skips an unusable file that could not be moved aside, for `timeouts.refused_file`.
-    pub fn refuse(&mut self, now: Timestamp, number: u64) {
-        self.refused.insert(number, now + self.delays.refused_file);
+    pub fn skip_file(&mut self, now: Timestamp, number: u64) {
+        self.skipped.insert(number, now + self.delays.refused_file);
     }
 
     /// Records that a message has left the spool.
     ///
     /// Returns a file of its number that was found meanwhile, if it is to be read now.
-    pub fn left(&mut self, number: u64) -> Option<SpoolName> {
-        let name = self.again.remove(&number)?;
-        self.read_or_wait(name)
+    pub fn message_removed(&mut self, number: u64) -> Option<SpoolName> {
+        let name = self.found_while_leaving.remove(&number)?;
+        self.read_or_queue(name)
     }
 
     /// Returns a held file that is due to be read.
@@ -336,16 +334,16 @@ impl Intake {
             }
             self.held_numbers.remove(&number);
             let name = self.held.remove(&(time, number))?;
-            if let Some(name) = self.read_or_wait(name) {
+            if let Some(name) = self.read_or_queue(name) {
                 return Some(name);
             }
         }
     }
 
-    fn read_or_wait(&mut self, name: SpoolName) -> Option<SpoolName> {
+    fn read_or_queue(&mut self, name: SpoolName) -> Option<SpoolName> {
         // If the name is not kept for lack of room, the next scan finds it again.
         if self.limit.is_some() {
-            self.outside.add(name);
+            self.backlog.add(name);
             return None;
         }
         self.reading.insert(name.number(), 0);
@@ -354,7 +352,7 @@ impl Intake {
 
     /// Starts a scan if one is due, and returns true.
     pub fn begin_scan(&mut self, now: Timestamp) -> bool {
-        let may_go_on = self.is_truncated && self.reading.len() < GO_ON_BELOW;
+        let may_go_on = self.is_truncated && self.reading.len() < MAX_READING_TO_CONTINUE_SCAN;
         // A later time than this results from a clock that was set back. It counts as due.
         let is_planned =
             now < self.next_scan && self.next_scan <= now + 2 * self.delays.scan_interval;
@@ -365,15 +363,15 @@ impl Intake {
         self.is_truncated = false;
         // A later time than this results from a clock that was set back. It counts as over.
         let longest = self.delays.refused_file;
-        self.refused.retain(|_, until| now < *until && *until <= now + longest);
+        self.skipped.retain(|_, until| now < *until && *until <= now + longest);
         true
     }
 
     /// Requests a scan now. Skipped unusable files are tried again.
     pub fn scan_now(&mut self) {
-        self.refused.clear();
+        self.skipped.clear();
         self.next_scan = Timestamp::EPOCH;
-        self.is_asked_again = self.is_scanning;
+        self.scan_again = self.is_scanning;
     }
 
     /// Records the end of a scan; `truncated` if it met a limit.
@@ -382,7 +380,7 @@ impl Intake {
         self.is_truncated = truncated;
         self.scans += 1;
         let tenths = (self.reading.len() / FILES_PER_TENTH).min(10) as u32;
-        self.next_scan = match std::mem::take(&mut self.is_asked_again) {
+        self.next_scan = match std::mem::take(&mut self.scan_again) {
             true => now,
             false => now + self.delays.scan_interval * (10 + tenths) / 10,
         };
@@ -391,15 +389,15 @@ impl Intake {
     /// Returns true if all mail found at the start is read.
     ///
     /// That is so after a complete scan, when no file is being read.
-    pub fn is_settled(&self) -> bool {
+    pub fn is_complete(&self) -> bool {
         self.scans > 0 && !self.is_scanning && !self.is_truncated && self.reading.is_empty()
     }
 
     /// Time at which there is work if nothing is reported before.
-    pub fn next_wakeup(&self, room: &Room) -> Option<Timestamp> {
+    pub fn next_wakeup(&self, room: &ReadBudget) -> Option<Timestamp> {
         let next = self.next_planned();
-        let back = self.outside.next_back().filter(|_| self.has_room(room));
-        match self.outside.has_something(Timestamp::EPOCH) && self.has_room(room) {
+        let back = self.backlog.next_due().filter(|_| self.has_room(room));
+        match self.backlog.has_readable(Timestamp::EPOCH) && self.has_room(room) {
             true => Some(Timestamp::EPOCH),
             false => next.into_iter().chain(back).min(),
         }
@@ -417,18 +415,18 @@ impl Intake {
 
 impl PagedOutSource for Intake {
     fn behind(&self, number: Option<u64>) -> Option<(u64, Timestamp, Cow<'_, [PagedVertex]>)> {
-        self.outside.behind(number)
+        self.backlog.behind(number)
     }
 }
 
 impl BacklogView for Intake {
     fn waiting(&self) -> BacklogCounts {
-        self.outside.waiting()
+        self.backlog.waiting()
     }
 
-    fn location(&self, number: u64) -> Option<Location> {
-        let is_read = self.reading.contains_key(&number).then_some(Location::Loading);
-        is_read.or_else(|| self.outside.location(number))
+    fn location(&self, number: u64) -> Option<FileLocation> {
+        let is_read = self.reading.contains_key(&number).then_some(FileLocation::Loading);
+        is_read.or_else(|| self.backlog.location(number))
     }
 }
 
@@ -444,40 +442,40 @@ mod tests {
         SpoolName::new(HashFolder::TOP, number.to_string().as_bytes()).expect("a name")
     }
 
-    fn room(messages: usize) -> Room {
-        Room { messages, recipients: None }
+    fn room(messages: usize) -> ReadBudget {
+        ReadBudget { messages, recipients: None }
     }
 
     fn intake() -> Intake {
-        Intake::new(Delays::default())
+        Intake::new(IntakeDelays::default())
     }
 
     #[test]
     fn file_found_repeatedly_is_read_once() {
         let mut intake = intake();
-        assert_eq!(intake.found(&name(1), Known::No), Verdict::Read);
-        assert_eq!(intake.found(&name(1), Known::No), Verdict::Known);
-        intake.read(1);
-        assert_eq!(intake.found(&name(1), Known::Queued), Verdict::Known);
-        assert_eq!(intake.found(&name(1), Known::No), Verdict::Read);
+        assert_eq!(intake.found(&name(1), NumberState::Unknown), ReadDecision::Read);
+        assert_eq!(intake.found(&name(1), NumberState::Unknown), ReadDecision::Known);
+        intake.finish_read(1);
+        assert_eq!(intake.found(&name(1), NumberState::Queued), ReadDecision::Known);
+        assert_eq!(intake.found(&name(1), NumberState::Unknown), ReadDecision::Read);
     }
 
     #[test]
     fn file_found_while_its_number_leaves_is_read_afterwards() {
         let mut intake = intake();
-        assert_eq!(intake.found(&name(1), Known::Leaving), Verdict::Known);
-        assert_eq!(intake.left(1), Some(name(1)));
-        assert_eq!(intake.left(1), None);
-        assert_eq!(intake.left(2), None);
+        assert_eq!(intake.found(&name(1), NumberState::Leaving), ReadDecision::Known);
+        assert_eq!(intake.message_removed(1), Some(name(1)));
+        assert_eq!(intake.message_removed(1), None);
+        assert_eq!(intake.message_removed(2), None);
     }
 
     #[test]
     fn locked_file_is_read_again_after_interval() {
         let mut intake = intake();
-        assert_eq!(intake.found(&name(1), Known::No), Verdict::Read);
-        intake.read(1);
-        intake.locked(NOW, name(1));
-        assert_eq!(intake.found(&name(1), Known::No), Verdict::Known);
+        assert_eq!(intake.found(&name(1), NumberState::Unknown), ReadDecision::Read);
+        intake.finish_read(1);
+        intake.hold_locked(NOW, name(1));
+        assert_eq!(intake.found(&name(1), NumberState::Unknown), ReadDecision::Known);
         assert_eq!(intake.next_held(NOW + Duration::from_secs(31)), None);
         assert_eq!(intake.next_held(NOW + Duration::from_secs(32)), Some(name(1)));
         assert_eq!(intake.next_held(NOW + Duration::from_secs(32)), None);
@@ -487,41 +485,42 @@ mod tests {
     fn locked_file_that_has_changed_is_read_at_once() {
         let mut intake = intake();
         for number in 1..=3 {
-            assert!(intake.locked(NOW, name(number)));
+            assert!(intake.hold_locked(NOW, name(number)));
         }
-        intake.failed(NOW, name(4));
-        intake.look_at_locked(Some(&HashSet::from([2, 4, 5])));
+        intake.hold_unreadable(NOW, name(4));
+        intake.recheck_locked(Some(&HashSet::from([2, 4, 5])));
         assert_eq!(intake.next_wakeup(&room(0)), Some(Timestamp::EPOCH));
         assert_eq!(intake.next_held(NOW), Some(name(2)));
         assert_eq!(intake.next_held(NOW), None);
-        assert!(!intake.locked(NOW, name(2)), "it was locked before");
-        intake.look_at_locked(None);
+        assert!(!intake.hold_locked(NOW, name(2)), "it was locked before");
+        intake.recheck_locked(None);
         let mut all: Vec<_> = std::iter::from_fn(|| intake.next_held(NOW)).collect();
         all.sort_by_key(SpoolName::number);
         assert_eq!(all, [name(1), name(2), name(3)]);
         intake.unlocked(2);
-        assert!(intake.locked(NOW, name(2)));
+        assert!(intake.hold_locked(NOW, name(2)));
     }
 
     #[test]
     fn empty_queue_folder_is_reported_once_a_minute() {
         let mut intake = intake();
-        assert!(intake.without_queue(NOW, name(1)));
-        assert!(!intake.without_queue(NOW, name(2)));
-        assert_eq!(intake.found(&name(2), Known::No), Verdict::Known);
+        assert!(intake.hold_without_queue(NOW, name(1)));
+        assert!(!intake.hold_without_queue(NOW, name(2)));
+        assert_eq!(intake.found(&name(2), NumberState::Unknown), ReadDecision::Known);
         let later = NOW + Duration::from_secs(60);
         assert_eq!(intake.next_held(later), Some(name(1)));
         assert_eq!(intake.next_held(later), Some(name(2)));
-        assert!(intake.without_queue(later, name(2)));
+        assert!(intake.hold_without_queue(later, name(2)));
     }
 
     #[test]
     fn invalid_names_are_reported_once_up_to_limit() {
         let mut intake = intake();
-        assert!(intake.passed_over("1 2"));
-        assert!(!intake.passed_over("1 2"));
-        let told = (0..2 * MOST_PASSED_OVER).filter(|n| intake.passed_over(&format!("{n} x")));
-        assert_eq!(told.count(), MOST_PASSED_OVER - 1);
+        assert!(intake.record_invalid_name("1 2"));
+        assert!(!intake.record_invalid_name("1 2"));
+        let told =
+            (0..2 * MAX_LOGGED_NAMES).filter(|n| intake.record_invalid_name(&format!("{n} x")));
+        assert_eq!(told.count(), MAX_LOGGED_NAMES - 1);
     }
 
     #[test]
@@ -529,8 +528,8 @@ mod tests {
         let mut intake = intake();
         assert!(intake.begin_scan(NOW));
         intake.end_scan(NOW, false);
-        assert_eq!(intake.found(&name(1), Known::No), Verdict::Read);
-        intake.locked(NOW, name(1));
+        assert_eq!(intake.found(&name(1), NumberState::Unknown), ReadDecision::Read);
+        intake.hold_locked(NOW, name(1));
         let before = NOW - Duration::from_secs(3600);
         assert_eq!(intake.next_held(before), Some(name(1)));
         assert!(intake.begin_scan(before));
@@ -539,23 +538,23 @@ mod tests {
     #[test]
     fn refused_file_is_read_again_after_interval() {
         let mut intake = intake();
-        assert_eq!(intake.found(&name(1), Known::No), Verdict::Read);
-        intake.read(1);
-        intake.refuse(NOW, 1);
+        assert_eq!(intake.found(&name(1), NumberState::Unknown), ReadDecision::Read);
+        intake.finish_read(1);
+        intake.skip_file(NOW, 1);
         for (seconds, is_read) in [(0, false), (599, false), (600, true)] {
             assert!(intake.begin_scan(NOW + Duration::from_secs(seconds)));
-            let verdict = intake.found(&name(1), Known::No);
-            assert_eq!(verdict == Verdict::Read, is_read, "after {seconds} s");
+            let verdict = intake.found(&name(1), NumberState::Unknown);
+            assert_eq!(verdict == ReadDecision::Read, is_read, "after {seconds} s");
             intake.end_scan(NOW, false);
         }
-        intake.refuse(NOW, 2);
+        intake.skip_file(NOW, 2);
         assert!(intake.begin_scan(NOW + Duration::from_secs(601)));
         intake.end_scan(NOW - Duration::from_secs(3600), false);
-        intake.refuse(NOW, 2);
-        assert_eq!(intake.found(&name(2), Known::No), Verdict::Known);
+        intake.skip_file(NOW, 2);
+        assert_eq!(intake.found(&name(2), NumberState::Unknown), ReadDecision::Known);
         assert!(intake.begin_scan(NOW - Duration::from_secs(1800)));
-        let verdict = intake.found(&name(2), Known::No);
-        assert_eq!(verdict, Verdict::Read, "the clock has been set back");
+        let verdict = intake.found(&name(2), NumberState::Unknown);
+        assert_eq!(verdict, ReadDecision::Read, "the clock has been set back");
     }
 
     #[test]
@@ -567,10 +566,10 @@ mod tests {
         assert!(!intake.begin_scan(NOW + Duration::from_secs(9)));
         assert!(intake.begin_scan(NOW + Duration::from_secs(10)));
         intake.end_scan(NOW, true);
-        assert!(!intake.is_settled());
+        assert!(!intake.is_complete());
         assert!(intake.begin_scan(NOW));
         intake.end_scan(NOW, false);
-        assert!(intake.is_settled());
+        assert!(intake.is_complete());
     }
 
     #[test]
@@ -590,7 +589,7 @@ mod tests {
         let mut intake = intake();
         assert!(intake.begin_scan(NOW));
         for number in 1..=100 {
-            intake.found(&name(number), Known::No);
+            intake.found(&name(number), NumberState::Unknown);
         }
         intake.end_scan(NOW, false);
         assert_eq!(intake.next_wakeup(&room(0)), Some(NOW + Duration::from_secs(13)));
@@ -601,34 +600,34 @@ mod tests {
         let mut intake = intake();
         intake.set_limit(Some(3));
         for number in 1..=5 {
-            assert_eq!(intake.found(&name(number), Known::No), Verdict::Later);
-            assert_eq!(intake.found(&name(number), Known::No), Verdict::Known);
+            assert_eq!(intake.found(&name(number), NumberState::Unknown), ReadDecision::Backlog);
+            assert_eq!(intake.found(&name(number), NumberState::Unknown), ReadDecision::Known);
         }
         assert_eq!(intake.next_wakeup(&room(0)), Some(Timestamp::EPOCH));
         let read = |intake: &mut Intake, loaded| {
-            let all = std::iter::from_fn(|| intake.next_outside(NOW, &room(loaded)));
+            let all = std::iter::from_fn(|| intake.next_from_backlog(NOW, &room(loaded)));
             all.map(|(name, _)| name.number()).collect::<Vec<u64>>()
         };
         assert_eq!(read(&mut intake, 1), [1, 2]);
-        assert_eq!(intake.crowd(NOW, &room(1)), Backlog::New);
-        intake.read(1);
+        assert_eq!(intake.blocked_kind(NOW, &room(1)), Backlog::New);
+        intake.finish_read(1);
         assert_eq!(read(&mut intake, 2), [0; 0], "one was loaded, one is being read");
-        intake.read(2);
+        intake.finish_read(2);
         assert_eq!(read(&mut intake, 2), [3]);
-        assert_eq!(intake.waiting(), BacklogCounts { waiting_files: 2, resting: 0 });
+        assert_eq!(intake.waiting(), BacklogCounts { waiting_files: 2, paged_out: 0 });
         intake.set_limit(None);
         assert_eq!(read(&mut intake, 100), [4, 5]);
-        assert_eq!(intake.crowd(NOW, &room(100)), Backlog::None);
+        assert_eq!(intake.blocked_kind(NOW, &room(100)), Backlog::None);
     }
 
     #[test]
     fn held_files_beyond_limit_wait_for_room() {
         let mut intake = intake();
         intake.set_limit(Some(1));
-        intake.locked(NOW, name(1));
+        intake.hold_locked(NOW, name(1));
         let later = NOW + Duration::from_secs(32);
         assert_eq!(intake.next_held(later), None);
-        assert_eq!(intake.next_outside(later, &room(1)), None);
-        assert_eq!(intake.next_outside(later, &room(0)), Some((name(1), None)));
+        assert_eq!(intake.next_from_backlog(later, &room(1)), None);
+        assert_eq!(intake.next_from_backlog(later, &room(0)), Some((name(1), None)));
     }
 }

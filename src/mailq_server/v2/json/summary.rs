@@ -20,7 +20,7 @@ pub fn answer(_rest: &[u8], context: &mut SessionContext<'_>) -> Reply {
         held_threads: summary.held_threads as u64,
         held_messages: summary.held_messages as u64,
         waiting: waiting.waiting_files as u64,
-        resting: waiting.resting as u64,
+        resting: waiting.paged_out as u64,
         resting_recipients: context.scheduler.paged_recipients(),
         agents: totals.agents as u64,
         idle: totals.idle as u64,

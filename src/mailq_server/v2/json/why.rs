@@ -6,7 +6,7 @@ use crate::explain::{ExplainCursor, location, sentence};
 use crate::v2::answer::{LookupResult, Reply, SessionContext, Step, Text};
 use crate::v2::show::message_number;
 use serde::Serialize;
-use zsched_core::intake::backlog_view::Location;
+use zsched_core::intake::backlog_view::FileLocation;
 use zsched_core::overrides::{Author, Hold};
 use zsched_core::unreachable;
 use zsched_core::why::{self as core, Origin, Why};
@@ -132,10 +132,10 @@ struct OnDisk {
 }
 
 impl OnDisk {
-    fn new(place: Location, now: Timestamp) -> OnDisk {
+    fn new(place: FileLocation, now: Timestamp) -> OnDisk {
         let at = match place {
-            Location::PagedOut(until) => until.map(seconds),
-            Location::Queued | Location::Loading => None,
+            FileLocation::PagedOut(until) => until.map(seconds),
+            FileLocation::Queued | FileLocation::Loading => None,
         };
         OnDisk { why: "on-disk", at, sentence: location(place, now) }
     }

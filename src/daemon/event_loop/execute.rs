@@ -1,0 +1,201 @@
+//! Carries out the actions of the core.
+
+use super::Daemon;
+use crate::event_loop::event_source::EventSource;
+use crate::net::listen::{self, Listener, ListenerKind, MailqAddress, NotifySocket};
+use crate::spool_io::WriteRequest;
+use std::io;
+use std::time::Instant;
+use zsched_core::{Action, AgentEnd, AgentId, Event};
+use zsched_format::time::Timestamp;
+use zsched_mailq_server::v2::{AdminCommand, Demand};
+
+impl Daemon {
+    /// Carries out all actions of the core, and those that follow.
+    pub(super) fn execute_all(&mut self, now: Timestamp) {
+        while let Some(action) = self.core.poll(now) {
+            self.execute(now, action);
+        }
+        self.overrides.store_pending(&mut self.spool_io);
+        self.agents.send_all();
+        self.spool_io.send();
+        if let Some(statistics) = &mut self.statistics {
+            statistics.flush();
+        }
+    }
+
+    fn execute(&mut self, now: Timestamp, action: Action) {
+        match action {
+            Action::StartAgent { agent, clause, channel, host } => {
+                let (registry, token) = (self.poll.registry(), EventSource::Agent(agent).token());
+                match self.agents.start(agent, &clause, &channel, &host, registry, token) {
+                    Ok(pid) => self.core.handle(now, Event::AgentStarted { agent, pid }),
+                    Err(reason) => self.report_start_failure(now, agent, reason),
+                }
+            }
+            Action::Feed { agent, job } => self.agents.queue(agent, &job),
+            Action::SendIdle(agent) => self.agents.queue_idle(agent),
+            Action::StopAgent { agent, manner } => {
+                if let Err(error) = self.agents.stop(agent, manner) {
+                    log::error!("an agent cannot be stopped: {error}");
+                }
+            }
+            Action::ClearLocks { name, pid } => {
+                self.spool_io.write(WriteRequest::ClearLocks(name, pid))
+            }
+            Action::ReadAgain(name) => self.spool_io.read_again(name),
+            Action::Note(note) => self.spool_io.write(WriteRequest::Note(Box::new(note.into()))),
+            Action::Remove { name, aside } => {
+                self.spool_io.write(WriteRequest::Remove(name, aside))
+            }
+            Action::PageOut { name, until, record: rested } => {
+                self.intake.page_out(name, until, *rested)
+            }
+            Action::ReadMore { name, portion } => self.spool_io.read_more(name, portion),
+            Action::RequestPagedHosts(wanted) => self.intake.request(&wanted),
+            Action::StoreOverrides { ticket, changes } => {
+                self.overrides.add_changes(ticket, changes)
+            }
+            Action::OrderDone { ticket, effect } => self.clients.order_done(ticket, &effect),
+            Action::Statistics(record) => {
+                if let Some(statistics) = &mut self.statistics {
+                    statistics.add(now, &record);
+                }
+            }
+            Action::Status(record) => self.spool_io.write_status(*record),
+            Action::Log(level, text) => log::log!(level, "{text}"),
+        }
+    }
+
+    /// Passes lookup results to clients, continues answers, and starts requests.
+    pub(super) fn serve_clients(&mut self, now: Timestamp) {
+        while let Some((client, findings)) = self.lookups.next_result() {
+            match findings {
+                Some(findings) => self.clients.lookup_done(client, findings),
+                None => self.clients.disconnect(client),
+            }
+        }
+        self.clients.serve(self.core.query(), &self.intake, now);
+        for (client, demand) in self.clients.take_demands() {
+            match demand {
+                Demand::Lookup(inquiry) => self.lookups.ask(client, inquiry),
+                Demand::Admin(chore) => self.run_admin_command(client, &chore),
+                Demand::Order { by, order } => {
+                    let ticket = self.clients.add_order(client);
+                    self.core.handle(now, Event::Ordered { ticket, by, order });
+                }
+            }
+        }
+    }
+
+    fn run_admin_command(&mut self, client: usize, chore: &AdminCommand) {
+        match chore {
+            AdminCommand::Reload => self.begin_reload(Some(client)),
+            AdminCommand::Load(number) => {
+                let under_way = self.intake.recipients_being_read();
+                let capacity = self.core.query().capacity();
+                let batch = capacity.map(|room| room.first_chunk(under_way).max(1));
+                if let Some(name) = self.intake.fetch(*number, batch) {
+                    self.spool_io.read_soon(name, batch);
+                }
+                self.clients.wait_for_message(client, *number);
+            }
+            AdminCommand::Log(level) => {
+                self.level_after_load = *level;
+                log::set_max_level(*level);
+                self.clients.command_done(client, Ok(()));
+            }
+        }
+    }
+
+    fn report_start_failure(&mut self, now: Timestamp, agent: AgentId, reason: String) {
+        let end = AgentEnd::NotStarted(reason);
+        self.core.handle(now, Event::AgentEnded { agent, end });
+    }
+
+    /// Opens the sockets that are not open yet.
+    ///
+    /// Failures are retried indefinitely: another program may hold the port, or the folder may not
+    /// exist yet.
+    pub(crate) fn open_sockets(&mut self) {
+        if self.next_open_attempt.is_none_or(|at| at > Instant::now()) {
+            return;
+        }
+        self.next_open_attempt = None;
+        let opened = self.open_mailq() & self.open_control() & self.open_notify();
+        if !opened {
+            self.next_open_attempt = Some(Instant::now() + self.timeouts.failed_open);
+        }
+        // Clients may be waiting since a time when no descriptors were free for them.
+        let all = 0..self.listeners.len();
+        self.unread_sources.extend(all.map(EventSource::Listener));
+    }
+
+    fn open_mailq(&mut self) -> bool {
+        let is_first_time = self.unbound_mailq.is_none();
+        let all = || MailqAddress::all(self.config.parameters.mailq_socket.as_ref());
+        let mut failed = Vec::new();
+        let mut opened: Option<MailqAddress> = None;
+        for mut place in self.unbound_mailq.take().unwrap_or_else(all) {
+            opened.iter().for_each(|opened| place.copy_port(opened));
+            match place.open().and_then(|listener| self.add_listener(ListenerKind::Mailq, listener))
+            {
+                Ok(()) => {
+                    log::info!("MAILQ is served on {place}");
+                    if place.is_remote() {
+                        log::warn!("{place}: {}", self.clients.open_address_warning());
+                    }
+                    opened = Some(place);
+                }
+                Err(error) => failed.push((place, error)),
+            }
+        }
+        let is_served = self.has_listener(ListenerKind::Mailq);
+        failed.retain(|(place, error)| !is_served || !place.is_expected_failure(error));
+        for (place, error) in failed.iter().filter(|_| is_first_time) {
+            let again = self.timeouts.failed_open.as_secs_f32();
+            log::error!("MAILQ cannot be served on {place}: {error}; tried again every {again} s");
+        }
+        self.unbound_mailq = Some(failed.into_iter().map(|(place, _)| place).collect());
+        self.unbound_mailq.as_ref().is_some_and(Vec::is_empty)
+    }
+
+    fn open_control(&mut self) -> bool {
+        if self.has_listener(ListenerKind::Control) {
+            return true;
+        }
+        let opened = listen::open_control(&self.control_path)
+            .and_then(|listener| self.add_listener(ListenerKind::Control, listener));
+        if let Err(error) = opened {
+            let path = self.control_path.display();
+            log::error!("{path}: the control socket cannot be opened: {error}");
+        }
+        self.has_listener(ListenerKind::Control)
+    }
+
+    fn has_listener(&self, kind: ListenerKind) -> bool {
+        self.listeners.iter().any(|(other, _)| *other == kind)
+    }
+
+    fn add_listener(&mut self, kind: ListenerKind, mut listener: Listener) -> io::Result<()> {
+        let token = EventSource::Listener(self.listeners.len()).token();
+        listener.register(self.poll.registry(), token)?;
+        self.listeners.push((kind, listener));
+        Ok(())
+    }
+
+    fn open_notify(&mut self) -> bool {
+        if self.notify.is_some() {
+            return true;
+        }
+        let (registry, token) = (self.poll.registry(), EventSource::Notify.token());
+        match NotifySocket::open(&self.notify_path, registry, token) {
+            Ok(socket) => self.notify = Some(socket),
+            Err(error) => {
+                let path = self.notify_path.display();
+                log::error!("{path}: the notify socket cannot be opened: {error}");
+            }
+        }
+        self.notify.is_some()
+    }
+}

@@ -1,0 +1,243 @@
+//! The core as the loop uses it: recorded with `--record`, and published to MAILQ subscribers.
+//!
+//! Events and actions pass through here. That costs one comparison each while there are neither a
+//! recorder nor subscribers. Questions go to the core itself ([`ObservedCore::query`]).
+
+use std::borrow::Cow;
+use std::rc::Rc;
+use std::time::Duration;
+use zsched_core::thread_survey::AgentRow;
+use zsched_core::{
+    Action, AgentEnd, AgentId, Destination, Event, RereadResult, Scheduler, StatusRecord, Verdict,
+};
+use zsched_format::agent_protocol::ReportStatus;
+use zsched_format::time::Timestamp;
+use zsched_mailq_server::v2::events::{EventSubject, Subscribers};
+use zsched_mailq_server::v2::json::events::FeedEvent;
+use zsched_mailq_server::v2::json::seconds;
+use zsched_recorder::RecordedCore;
+use zsched_spool::{Arrival, SpoolId};
+
+/// The core with an optional recorder, and the feed of its subscribers.
+pub(crate) struct ObservedCore {
+    core: RecordedCore,
+    feed: Rc<Subscribers>,
+    /// Value of the last `Event::Subscribed` passed to the core.
+    has_subscribers: bool,
+}
+
+impl ObservedCore {
+    /// Wraps a core. There are no subscribers yet.
+    pub(crate) fn new(core: RecordedCore, feed: Rc<Subscribers>) -> ObservedCore {
+        ObservedCore { core, feed, has_subscribers: false }
+    }
+
+    /// Notifies the core of the first subscriber and of the last one leaving.
+    pub(crate) fn update_subscribers(&mut self, now: Timestamp) {
+        self.feed.remove_closed();
+        let has_subscribers = self.feed.has_subscribers();
+        if has_subscribers != self.has_subscribers {
+            self.has_subscribers = has_subscribers;
+            self.core.handle(now, Event::Subscribed(has_subscribers));
+        }
+    }
+
+    /// Publishes an event and passes it to the core.
+    pub(crate) fn handle(&mut self, now: Timestamp, event: Event<'_>) {
+        if self.feed.has_subscribers() {
+            FeedWriter { core: self.core.query(), feed: &self.feed, time: seconds(now) }
+                .publish_event(&event);
+        }
+        self.core.handle(now, event);
+    }
+
+    /// Removes, publishes and returns the next action of the core.
+    pub(crate) fn poll(&mut self, now: Timestamp) -> Option<Action> {
+        let action = self.core.poll()?;
+        if self.feed.has_subscribers() {
+            FeedWriter { core: self.core.query(), feed: &self.feed, time: seconds(now) }
+                .publish_action(&action);
+        }
+        Some(action)
+    }
+
+    /// The core, to be asked about its state.
+    pub(crate) fn query(&self) -> &Scheduler {
+        self.core.query()
+    }
+
+    /// Ends a turn for the recorder, when all actions of the turn have been polled.
+    pub(crate) fn end_turn(&mut self, now: Timestamp) {
+        self.core.end_turn(now);
+    }
+
+    /// Maximum wait of the recorder until the next turn; `None` is unlimited.
+    pub(crate) fn until_turn(&self) -> Option<Duration> {
+        self.core.until_turn()
+    }
+
+    /// Completes the recording.
+    pub(crate) fn finish(&mut self, now: Timestamp) {
+        self.core.finish(now);
+    }
+}
+
+/// Publishes events and actions. An event is published before the core handles it.
+struct FeedWriter<'a> {
+    core: &'a Scheduler,
+    feed: &'a Subscribers,
+    time: f64,
+}
+
+impl FeedWriter<'_> {
+    fn publish_event(&self, event: &Event<'_>) {
+        let time = self.time;
+        match event {
+            Event::Arrived(arrival) => self.arrived(arrival),
+            Event::Removed { number, outcome: Ok(()) }
+            | Event::ReadAgain { number, outcome: RereadResult::Gone } => self.left(*number),
+            Event::AgentStarted { agent, pid } => self.started(*agent, *pid),
+            Event::AgentEnded { agent, end } => self.ended(*agent, end),
+            Event::Configured(_) => {
+                self.feed.publish(EventSubject::default(), &FeedEvent::Reloaded { time });
+            }
+            _ => {}
+        }
+    }
+
+    fn publish_action(&self, action: &Action) {
+        if let Action::Status(record) = action {
+            self.status(record);
+        }
+    }
+
+    fn arrived(&self, arrival: &Arrival) {
+        let number = arrival.name.number();
+        if self.core.is_being_removed(number).is_some() || self.core.is_being_restored(number) {
+            return;
+        }
+        let (number, modified) = (arrival.name.number(), arrival.modified);
+        let id = SpoolId { number, modified };
+        let to = |group: &zsched_spool::Group| Destination::new(&group.channel, &group.host);
+        let destinations: Vec<Destination> = arrival.groups.iter().map(to).collect();
+        let recipients = arrival.groups.iter().map(|group| group.offsets.len() as u32).sum();
+        let about =
+            EventSubject { message: Some((id, &arrival.name)), destinations: &destinations };
+        let id = id.to_string();
+        self.feed.publish(about, &FeedEvent::Arrived { time: self.time, id, recipients });
+    }
+
+    fn left(&self, number: u64) {
+        if let Some(row) = self.core.message_row(number) {
+            let about = EventSubject { message: Some((row.id, row.name)), destinations: &[] };
+            self.feed.publish(about, &FeedEvent::Left { time: self.time, id: row.id.to_string() });
+        }
+    }
+
+    fn status(&self, record: &StatusRecord) {
+        let id = SpoolId { number: record.name.number(), modified: record.modified };
+        let about = EventSubject {
+            message: Some((id, &record.name)),
+            destinations: std::slice::from_ref(&record.destination),
+        };
+        let (channel, host) = parts(&record.destination);
+        let (channel, host) = (&*channel, &*host);
+        let (state, is_final) = outcome(record.verdict);
+        let offset = record.offsets.first().copied().unwrap_or_default();
+        let time = self.time;
+        let recipients = Some(record.offsets.len()).filter(|count| *count > 1);
+        if let Some(attempt) = &record.attempt {
+            let (pid, text) = (attempt.pid, &*String::from_utf8_lossy(&record.text));
+            let report = match record.verdict {
+                Verdict::Report(status) => Some(status.word()),
+                _ => None,
+            };
+            let (status, id) = (state, id.to_string());
+            self.feed.publish(
+                about,
+                &FeedEvent::Attempt {
+                    time,
+                    id,
+                    channel,
+                    host,
+                    pid,
+                    offset,
+                    recipients,
+                    status,
+                    report,
+                    text,
+                },
+            );
+        }
+        if is_final {
+            let id = id.to_string();
+            self.feed.publish(
+                about,
+                &FeedEvent::Finished { time, id, channel, host, offset, recipients, state },
+            );
+        }
+    }
+
+    fn started(&self, agent: AgentId, pid: u32) {
+        if let Some(row) = self.core.agent(agent) {
+            self.publish_agent(&row, |channel, host, ring| FeedEvent::AgentStarted {
+                time: self.time,
+                pid,
+                channel,
+                host,
+                ring,
+            });
+        }
+    }
+
+    fn ended(&self, agent: AgentId, end: &AgentEnd) {
+        if let Some(row) = self.core.agent(agent) {
+            let pid = Some(row.pid).filter(|pid| *pid != 0);
+            let how = end.to_string();
+            self.publish_agent(&row, |channel, host, ring| FeedEvent::AgentEnded {
+                time: self.time,
+                pid,
+                channel,
+                host,
+                ring,
+                how,
+            });
+        }
+    }
+
+    fn publish_agent(
+        &self,
+        row: &AgentRow<'_>,
+        happening: impl for<'h> FnOnce(&'h str, Option<&'h str>, String) -> FeedEvent<'h>,
+    ) {
+        let channel = String::from_utf8_lossy(row.channel);
+        let host = row.thread.map(|thread| String::from_utf8_lossy(thread.host()));
+        let ring = format!("{}/{}", row.ring.0, row.ring.1);
+        let about = EventSubject {
+            message: None,
+            destinations: row.thread.map(std::slice::from_ref).unwrap_or_default(),
+        };
+        self.feed.publish(about, &happening(&channel, host.as_deref(), ring));
+    }
+}
+
+/// Result for recipients in the words of the event feed, and true if it is final.
+fn outcome(verdict: Verdict) -> (&'static str, bool) {
+    match verdict {
+        Verdict::Report(ReportStatus::Ok | ReportStatus::Ok2 | ReportStatus::Ok3) => {
+            ("delivered", true)
+        }
+        Verdict::Report(ReportStatus::Error | ReportStatus::Error2) => ("failed", true),
+        Verdict::Report(_) | Verdict::Unreported => ("deferred", false),
+        Verdict::Expired => ("expired", true),
+        Verdict::Deleted => ("deleted", true),
+        Verdict::Rerouted => ("rerouted", true),
+        Verdict::FinishedElsewhere => ("found", true),
+    }
+}
+
+/// Channel and host as text.
+fn parts(destination: &Destination) -> (Cow<'_, str>, Cow<'_, str>) {
+    let text = |bytes| String::from_utf8_lossy(bytes);
+    (text(destination.channel()), text(destination.host()))
+}

@@ -1,0 +1,193 @@
+//! Reads the configuration again, on SIGUSR1 and RELOAD.
+//!
+//! A worker reads the file, looks up the users and groups in it, and looks for the programs of its
+//! agents. A disk, LDAP or NIS may take long, and delivery continues meanwhile. The loop then
+//! parses the same text with the worker's answers. The new configuration comes into force as a
+//! whole or not at all.
+
+use super::Daemon;
+use crate::net::accounts;
+use crate::start::{config_warnings, id_cache};
+use mio::Waker;
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
+use std::thread;
+use zsched_config::{self as config, Config, ConfigContext, Diagnostic};
+use zsched_core::Event;
+use zsched_format::printable;
+use zsched_format::time::Timestamp;
+
+/// Maximum number of errors of a configuration sent to a client. The log has all.
+const MAX_REPORTED_ERRORS: usize = 20;
+
+/// Configuration that may come into force.
+struct CheckedConfig {
+    text: Vec<u8>,
+    /// Warnings about the auth file and programs of agents, one per line.
+    missing: Vec<String>,
+}
+
+/// Result of a worker: a configuration, or all its errors, one per line.
+type LoadResult = Result<CheckedConfig, Vec<String>>;
+
+/// State of the readings of the configuration.
+#[derive(Default)]
+pub(crate) struct ReloadState {
+    worker: Option<Receiver<LoadResult>>,
+    /// Clients waiting for the current reading.
+    waiting_clients: Vec<usize>,
+    /// Clients waiting for the next reading.
+    ///
+    /// `Some` if another reading was requested since the current one began: the file may have
+    /// changed.
+    next_clients: Option<Vec<usize>>,
+}
+
+/// The worker's end of the channel. Sending, or dropping it on a panic, wakes the loop.
+struct ResultSender {
+    sender: Option<Sender<LoadResult>>,
+    waker: Arc<Waker>,
+}
+
+impl ResultSender {
+    fn send(mut self, found: LoadResult) {
+        // Sending fails only if the loop is gone. Then the result is not needed.
+        drop(self.sender.take().map(|sender| sender.send(found)));
+    }
+}
+
+impl Drop for ResultSender {
+    fn drop(&mut self) {
+        // The channel must be closed before the loop wakes up.
+        drop(self.sender.take());
+        drop(self.waker.wake());
+    }
+}
+
+impl Daemon {
+    /// Starts reading the configuration, or queues another reading if one is under way.
+    pub(super) fn begin_reload(&mut self, client: Option<usize>) {
+        if self.reloads.worker.is_some() {
+            self.reloads.next_clients.get_or_insert_default().extend(client);
+            return;
+        }
+        self.reloads.waiting_clients.extend(client);
+        let (path, context) = (self.config_path.clone(), self.context.clone());
+        let programs = self.agents.programs().to_vec();
+        let (sender, found) = channel();
+        let reply = ResultSender { sender: Some(sender), waker: self.waker.clone() };
+        let worker = thread::Builder::new().name("reload".to_string());
+        match worker.spawn(move || reply.send(read(&path, &context, &programs))) {
+            Ok(_) => self.reloads.worker = Some(found),
+            Err(error) => self.reject(&[format!(
+                "the worker that reads the configuration cannot be started: {error}"
+            )]),
+        }
+    }
+
+    /// Puts in force what the worker has read, if it has finished.
+    pub(super) fn end_reload(&mut self, now: Timestamp) {
+        let found = match self.reloads.worker.as_ref().map(Receiver::try_recv) {
+            None | Some(Err(TryRecvError::Empty)) => return,
+            Some(Ok(found)) => found,
+            Some(Err(TryRecvError::Disconnected)) => {
+                Err(vec!["the worker that reads the configuration has failed".to_string()])
+            }
+        };
+        self.reloads.worker = None;
+        match found.and_then(|candidate| self.apply(now, &candidate)) {
+            Ok(()) => {
+                let waiting = std::mem::take(&mut self.reloads.waiting_clients);
+                waiting.into_iter().for_each(|client| self.clients.command_done(client, Ok(())));
+            }
+            Err(errors) => self.reject(&errors),
+        }
+        if let Some(clients) = self.reloads.next_clients.take() {
+            self.reloads.waiting_clients = clients;
+            self.begin_reload(None);
+        }
+    }
+
+    /// Puts a configuration in force that the worker has found to be valid.
+    fn apply(&mut self, now: Timestamp, candidate: &CheckedConfig) -> Result<(), Vec<String>> {
+        let loaded = Config::parse(&self.config_path, &candidate.text, &self.context);
+        let loaded = loaded.map_err(|errors| in_lines(&errors))?;
+        loaded.warnings.iter().for_each(|warning| log::warn!("{}", warning.in_one_line()));
+        candidate.missing.iter().for_each(|warning| log::warn!("{warning}"));
+        self.warn_of_restart_only_changes(&loaded.config);
+        self.reconfigure_accounts(&loaded.config);
+        self.config = Rc::new(loaded.config);
+        self.apply_memory_limit();
+        self.core.handle(now, Event::Configured(self.config.clone()));
+        log::info!("{}: configuration loaded", self.config_path.display());
+        Ok(())
+    }
+
+    /// Rejects the new configuration and keeps the current one.
+    ///
+    /// The log gets all errors. Clients get the first ones, separated by TABs.
+    fn reject(&mut self, errors: &[String]) {
+        errors.iter().for_each(|error| log::error!("{error}"));
+        let path = self.config_path.display();
+        log::error!("{path}: not usable; the former configuration stays in force");
+        for client in std::mem::take(&mut self.reloads.waiting_clients) {
+            self.clients.command_done(client, Err(first_errors(errors)));
+        }
+    }
+
+    /// Sets the maximum number of messages in memory from the configuration.
+    pub(crate) fn apply_memory_limit(&mut self) {
+        let limits = self.config.parameters.memory();
+        self.intake.set_limit(limits.map(|limits| limits.messages));
+    }
+
+    /// Updates the location of the accounts. Once required, a login stays required.
+    fn reconfigure_accounts(&mut self, new: &Config) {
+        let path = &new.parameters.auth_file;
+        if !self.clients.uses_version_2() && accounts::needs_version_2(path.as_deref(), None) {
+            log::info!("MAILQ version 2 is required from now on");
+            self.clients.use_version_2();
+        }
+        self.clients.accounts().reconfigure(&new.parameters);
+    }
+
+    /// Warns about changes of sockets, which take effect only at a restart.
+    fn warn_of_restart_only_changes(&self, new: &Config) {
+        let (old, new) = (&self.config.parameters, &new.parameters);
+        let sockets = |parameters: &zsched_config::Parameters| {
+            let notify: Option<PathBuf> = parameters.notify_socket.clone();
+            (parameters.mailq_socket.clone(), notify)
+        };
+        if sockets(old) != sockets(new) {
+            log::warn!(
+                "new values of PARAMmailqsock and PARAMnotifysock take effect at the next start"
+            );
+        }
+    }
+}
+
+/// Reads and checks a configuration. Does all lookups that may take long.
+fn read(path: &Path, context: &ConfigContext, programs: &[PathBuf]) -> LoadResult {
+    let text = config::read(path).map_err(|error| in_lines(&[error]))?;
+    let loaded = Config::parse(path, &text, &id_cache::refreshing_context(context));
+    let loaded = loaded.map_err(|errors| in_lines(&errors))?;
+    let missing = config_warnings::warnings(&loaded.config, &context.zenv, programs);
+    Ok(CheckedConfig { text, missing })
+}
+
+fn in_lines(errors: &[Diagnostic]) -> Vec<String> {
+    errors.iter().map(Diagnostic::in_one_line).collect()
+}
+
+/// The first errors in printable form, separated by TABs.
+fn first_errors(errors: &[String]) -> String {
+    let first = errors.iter().take(MAX_REPORTED_ERRORS);
+    let one_line = |error: &String| printable::line(error).replace('\t', " ");
+    let mut first_errors: Vec<String> = first.map(one_line).collect();
+    if let more @ 1.. = errors.len().saturating_sub(MAX_REPORTED_ERRORS) {
+        first_errors.push(format!("and {more} more, see the log"));
+    }
+    first_errors.join("\t")
+}

@@ -1,0 +1,127 @@
+//! Handles signals.
+
+use super::Daemon;
+use crate::event_loop::sources::pass_to_core;
+use signal_hook::consts::signal::{
+    SIGALRM, SIGCHLD, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2,
+};
+use zsched_core::{AgentId, Event};
+use zsched_format::time::Timestamp;
+use zsched_sys::{self as sys, ChildEnd};
+
+/// Signals that the scheduler catches.
+pub(crate) const CAUGHT_SIGNALS: [i32; 8] =
+    [SIGALRM, SIGCHLD, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2];
+
+impl Daemon {
+    pub(super) fn handle_signals(&mut self, now: Timestamp) {
+        for signal in self.signals.take() {
+            match signal {
+                SIGCHLD if self.spool_io.is_writer_behind() => self.has_held_children = true,
+                SIGCHLD => self.reap_children(now),
+                SIGHUP => self.reopen_logs(),
+                SIGTERM => self.end_on("SIGTERM"),
+                SIGINT if self.is_foreground => self.end_on("SIGINT"),
+                SIGQUIT => self.drain(now),
+                SIGUSR1 => self.begin_reload(None),
+                SIGUSR2 => self.rendezvous.begin(),
+                // ZMailer: "check pending work". Scans the spool now instead of at the next
+                // interval.
+                SIGALRM => self.intake.scan_now(),
+                _ => {}
+            }
+        }
+    }
+
+    /// Collects child processes that have ended.
+    pub(super) fn reap_children(&mut self, now: Timestamp) {
+        while let Some((pid, end)) = sys::reap() {
+            let Some(agent) = self.agents.by_pid(pid) else {
+                continue;
+            };
+            let core = &mut self.core;
+            let is_socket_open =
+                self.agents.drain_output(agent, |heard| pass_to_core(core, now, agent, heard));
+            if is_socket_open && self.core.query().has_jobs(agent) {
+                log::warn!(
+                    "agent {pid} exited in the middle of a job; \
+                     its child processes are still running"
+                );
+                self.agents.keep_orphaned(agent, pid, end);
+                self.core.handle(now, Event::AgentExitedMidJob { agent });
+            } else {
+                self.end_agent(now, agent, pid, end);
+            }
+        }
+    }
+
+    /// Ends agents whose child processes have ended by now or have timed out.
+    pub(super) fn end_orphaned_agents(&mut self, now: Timestamp) {
+        loop {
+            let core = self.core.query();
+            let Some((agent, pid, end)) =
+                self.agents.next_ended_orphan(|agent| core.has_jobs(agent))
+            else {
+                return;
+            };
+            self.end_agent(now, agent, pid, end);
+        }
+    }
+
+    fn end_agent(&mut self, now: Timestamp, agent: AgentId, pid: u32, end: ChildEnd) {
+        let core = &mut self.core;
+        let (end, lost) =
+            self.agents.ended(agent, pid, end, |heard| pass_to_core(core, now, agent, heard));
+        if lost > 0 {
+            log::warn!("agent {pid} ended within a line; {lost} bytes are lost");
+        }
+        self.core.handle(now, Event::AgentEnded { agent, end });
+    }
+
+    fn end_on(&mut self, signal: &str) {
+        log::info!("ending on {signal}");
+        self.spool_lock.announce_end();
+        self.is_ending = true;
+    }
+
+    fn drain(&mut self, now: Timestamp) {
+        log::info!("ending on SIGQUIT, when all agents have ended");
+        self.spool_lock.announce_end();
+        self.is_draining = true;
+        self.core.handle(now, Event::Drain);
+    }
+
+    fn reopen_logs(&mut self) {
+        let reopened = self.log_file.as_ref().map_or(Ok(()), |log| log.reopen());
+        if let Err(error) = reopened {
+            log::error!("the log cannot be reopened: {error}");
+        }
+        if let Some(statistics) = &mut self.statistics
+            && let Err(error) = statistics.reopen()
+        {
+            let path = statistics.path().display();
+            log::error!("{path}: the statistics log cannot be reopened: {error}");
+        }
+        self.spool_io.reopen_status_log();
+        log::info!("logs reopened");
+    }
+
+    /// Ends loading: all mail found at the start is in memory or in the backlog.
+    pub(super) fn end_loading(&mut self, now: Timestamp) {
+        self.is_loading = false;
+        log::set_max_level(self.level_after_load);
+        self.clients.end_loading();
+        self.core.handle(now, Event::InitialScanDone);
+        log::info!("initial scan complete");
+        let duplicates = self.spool_io.duplicates();
+        let count = duplicates.count();
+        if count.recipients > 0 {
+            log::warn!(
+                "{} recipients of {} messages may be delivered twice, listed in {}",
+                count.recipients,
+                count.messages,
+                duplicates.path().display()
+            );
+        }
+    }
+}

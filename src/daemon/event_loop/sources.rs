@@ -1,0 +1,320 @@
+//! Reads each source of readiness. Each source has a share of a turn; what exceeds it is read in
+//! the next turn.
+
+use super::Daemon;
+use crate::agents::AgentOutput;
+use crate::event_loop::event_source::EventSource;
+use crate::event_loop::observed_core::ObservedCore;
+use crate::net::listen;
+use crate::spool_io::Completion;
+use std::io::{self, ErrorKind};
+use std::path::PathBuf;
+use std::time::Instant;
+use zsched_core::intake::{NumberState, ReadDecision};
+use zsched_core::{AgentId, Event, RereadResult, Scheduler};
+use zsched_format::control_file::ControlFileError;
+use zsched_format::time::Timestamp;
+use zsched_spool::SpoolName;
+use zsched_spool::load::LoadResult;
+
+/// Maximum number of results of helper workers handled per turn.
+const MAX_RESULTS_PER_TURN: usize = 512;
+/// Maximum number of notices of routers handled per turn.
+const MAX_NOTICES_PER_TURN: usize = 256;
+/// Maximum number of connections accepted per turn.
+const MAX_CONNECTIONS_PER_TURN: usize = 64;
+/// Reason why a name in `transport/` is not that of a control file.
+const INVALID_NAME_REASON: &str = "names of control files begin with a number below \
+     2^64, have no blanks, and are at most 48 bytes long; folders are at most two letters deep";
+/// Error text for control files found while `queue/` is empty.
+const EMPTY_QUEUE_ERROR: &str = "there are control files, but queue/ is empty: is it \
+     mounted? They stay, and are looked at again every minute";
+
+impl Daemon {
+    /// Reads a source. Returns true if it may have more.
+    pub(super) fn read_source(&mut self, now: Timestamp, source: EventSource) -> bool {
+        match source {
+            // Nothing to do: the loop checks for signals in each turn.
+            EventSource::Signals => {}
+            EventSource::Workers => return self.handle_completions(now),
+            EventSource::Notify => return self.receive_notices(),
+            EventSource::Listener(number) => return self.accept_connections(number),
+            // Reports of agents would add to what the writer has to do.
+            EventSource::Agent(agent) if self.spool_io.is_writer_behind() => {
+                self.held_agents.insert(agent);
+            }
+            EventSource::Agent(agent) => return self.read_agent(now, agent),
+            EventSource::Client(number) => return self.clients.listen(number),
+        }
+        false
+    }
+
+    /// Resumes reading of agents once the writer has caught up.
+    pub(super) fn resume_held_agents(&mut self, now: Timestamp) {
+        if self.spool_io.is_writer_behind() {
+            return;
+        }
+        self.unread_sources
+            .extend(std::mem::take(&mut self.held_agents).into_iter().map(EventSource::Agent));
+        if std::mem::take(&mut self.has_held_children) {
+            self.reap_children(now);
+        }
+    }
+
+    fn read_agent(&mut self, now: Timestamp, agent: AgentId) -> bool {
+        self.agents.send(agent);
+        let core = &mut self.core;
+        self.agents.read_output(agent, |heard| pass_to_core(core, now, agent, heard))
+    }
+
+    fn handle_completions(&mut self, now: Timestamp) -> bool {
+        self.spool_io.rearm_waker();
+        for _ in 0..MAX_RESULTS_PER_TURN {
+            match self.spool_io.next_result() {
+                Some(done) => self.handle_completion(now, done),
+                None => return false,
+            }
+        }
+        true
+    }
+
+    fn handle_completion(&mut self, now: Timestamp, done: Completion) {
+        match done {
+            Completion::Names(names) => self.select_new_names(names),
+            Completion::ScanEnded(end) => {
+                for error in &end.errors {
+                    log::error!("a folder of the spool cannot be listed: {error}");
+                }
+                for name in &end.invalid_names {
+                    if self.intake.record_invalid_name(name) {
+                        log::warn!("transport/{name} is ignored: {INVALID_NAME_REASON}");
+                    }
+                }
+                let new = std::mem::take(&mut self.new_names).into_iter();
+                self.spool_io.read(new.map(|name| (name, None)).collect());
+                self.intake.end_scan(now, end.truncated);
+            }
+            Completion::Read(name, found) => self.handle_read(now, name, *found),
+            Completion::ReadAgain(name, found) => self.handle_reread(now, &name, *found),
+            Completion::ChunkRead(name, found) => {
+                let outcome = self.reread_outcome(now, &name, *found);
+                self.core.handle(now, Event::MoreRead { number: name.number(), outcome });
+            }
+            Completion::NoteWritten(ticket, outcome) => {
+                let outcome = outcome.map_err(|error| error.kind());
+                self.core.handle(now, Event::Noted { ticket, outcome });
+            }
+            Completion::Removed(name, outcome) => self.removed(now, &name, outcome),
+            Completion::OverridesStored(outcome) => {
+                if let Err(error) = &outcome {
+                    log::error!("overrides cannot be stored: {error}; will retry");
+                }
+                for ticket in self.overrides.take_stored_orders() {
+                    let outcome = outcome.as_ref().copied().map_err(io::Error::kind);
+                    self.core.handle(now, Event::OverridesStored { ticket, outcome });
+                }
+            }
+            Completion::FormerAgentsChanged { names, an_agent_ended } => {
+                self.handle_former_agent_changes(&names, an_agent_ended)
+            }
+            Completion::ClearLocksFailed(name, error) => {
+                log::error!("{name}: the locks of a dead agent cannot be cleared: {error}");
+            }
+        }
+    }
+
+    /// Picks the names that are new from those found by a scan.
+    fn select_new_names(&mut self, names: Vec<SpoolName>) {
+        let mut new = 0;
+        for name in names {
+            let verdict = self.intake.found(&name, number_state(self.core.query(), &name));
+            new += usize::from(verdict != ReadDecision::Known);
+            if verdict == ReadDecision::Read {
+                self.new_names.push(name);
+            }
+        }
+        self.spool_io.new_names(new);
+    }
+
+    fn handle_read(&mut self, now: Timestamp, name: SpoolName, found: LoadResult) {
+        self.intake.finish_read(name.number());
+        if !matches!(found, LoadResult::Locked(_)) {
+            self.intake.unlocked(name.number());
+        }
+        let is_held =
+            matches!(found, LoadResult::Locked(_) | LoadResult::Failed(_) | LoadResult::NoQueue);
+        if !is_held && let Some((rested, wanted)) = self.intake.take_record(name.number()) {
+            self.core.handle(now, Event::Restored { number: name.number(), rested, wanted });
+        }
+        match found {
+            LoadResult::Arrival(arrival) => self.core.handle(now, Event::Arrived(arrival)),
+            LoadResult::Nothing => {}
+            LoadResult::Locked(pid) => {
+                let text =
+                    format!("{name}: process {pid} holds a recipient of it; looked at again later");
+                if self.intake.hold_locked(now, name) {
+                    log::info!("{text}");
+                }
+            }
+            LoadResult::Failed(error) => {
+                log::error!("{name}: the control file cannot be read: {error}");
+                self.intake.hold_unreadable(now, name);
+            }
+            LoadResult::NoQueue => {
+                if self.intake.hold_without_queue(now, name) {
+                    log::error!("{EMPTY_QUEUE_ERROR}");
+                }
+            }
+            LoadResult::Malformed { error, moved } => {
+                self.handle_malformed(now, &name, &error, moved)
+            }
+        }
+    }
+
+    fn handle_malformed(
+        &mut self,
+        now: Timestamp,
+        name: &SpoolName,
+        error: &ControlFileError,
+        moved: io::Result<PathBuf>,
+    ) {
+        match moved {
+            Ok(path) => {
+                log::error!("{name}: malformed control file, {error}; moved to {}", path.display());
+            }
+            Err(problem) => {
+                log::error!("{name}: malformed control file, {error}; cannot be moved: {problem}");
+                self.intake.skip_file(now, name.number());
+            }
+        }
+    }
+
+    /// Handles changes of control files by agents of an earlier scheduler.
+    ///
+    /// It also handles the end of such an agent.
+    fn handle_former_agent_changes(&mut self, names: &[SpoolName], an_agent_ended: bool) {
+        let numbers = names.iter().map(SpoolName::number).collect();
+        self.intake.recheck_locked((!an_agent_ended).then_some(&numbers));
+        for name in names.iter().filter(|name| self.core.query().accepts_reread(name.number())) {
+            self.spool_io.read_again(name.clone());
+        }
+    }
+
+    fn handle_reread(&mut self, now: Timestamp, name: &SpoolName, found: LoadResult) {
+        let is_usable = matches!(found, LoadResult::Arrival(_) | LoadResult::Malformed { .. });
+        let number = name.number();
+        // A change the core did not request comes from an earlier scheduler's agent. The message
+        // may be gone by now.
+        let is_news = is_usable && self.core.query().accepts_reread(number);
+        if !is_news && !self.core.query().is_reading_again(number) {
+            return;
+        }
+        let outcome = self.reread_outcome(now, name, found);
+        self.core.handle(now, Event::ReadAgain { number: name.number(), outcome });
+    }
+
+    fn reread_outcome(
+        &mut self,
+        now: Timestamp,
+        name: &SpoolName,
+        found: LoadResult,
+    ) -> RereadResult {
+        match found {
+            LoadResult::Arrival(arrival) => RereadResult::Read(arrival),
+            LoadResult::Nothing => RereadResult::Gone,
+            LoadResult::Locked(_) => RereadResult::Failed(ErrorKind::WouldBlock),
+            LoadResult::Failed(error) => RereadResult::Failed(error.kind()),
+            LoadResult::NoQueue => {
+                log::error!("{name}: {EMPTY_QUEUE_ERROR}");
+                RereadResult::Failed(ErrorKind::NotFound)
+            }
+            LoadResult::Malformed { error, moved } => {
+                self.handle_malformed(now, name, &error, moved);
+                RereadResult::Malformed(error)
+            }
+        }
+    }
+
+    fn removed(&mut self, now: Timestamp, name: &SpoolName, outcome: io::Result<Option<PathBuf>>) {
+        if let Ok(Some(path)) = &outcome {
+            log::warn!(
+                "{name}: finished, moved aside because a report is owed: {}",
+                path.display()
+            );
+        }
+        let number = name.number();
+        let is_gone = outcome.is_ok();
+        let outcome = outcome.map(drop).map_err(|error| error.kind());
+        self.core.handle(now, Event::Removed { number, outcome });
+        if is_gone && let Some(name) = self.intake.message_removed(number) {
+            self.spool_io.read_soon(name, None);
+        }
+    }
+
+    fn receive_notices(&mut self) -> bool {
+        for _ in 0..MAX_NOTICES_PER_TURN {
+            let Some(notice) = self.notify.as_ref().and_then(|socket| socket.receive()) else {
+                return false;
+            };
+            let Some(name) = notice else {
+                log::debug!("notice without a valid control file name");
+                continue;
+            };
+            if self.intake.found(&name, number_state(self.core.query(), &name))
+                == ReadDecision::Read
+            {
+                self.spool_io.read_soon(name, None);
+            }
+        }
+        true
+    }
+
+    fn accept_connections(&mut self, number: usize) -> bool {
+        let token = |client| EventSource::Client(client).token();
+        for _ in 0..MAX_CONNECTIONS_PER_TURN {
+            let Some((kind, listener)) = self.listeners.get(number) else {
+                return false;
+            };
+            let (accepted, kind) = (listener.accept(), *kind);
+            let welcomed = match accepted {
+                Ok(None) => return false,
+                Ok(Some(stream)) => self.clients.add(stream, kind, self.poll.registry(), token),
+                Err(error) if listen::is_single_connection_error(&error) => continue,
+                Err(error) => {
+                    // The usual cause is a lack of descriptors. The client stays in the listen
+                    // queue.
+                    log::error!("MAILQ connections cannot be accepted: {error}");
+                    self.next_open_attempt = Some(Instant::now() + self.timeouts.failed_open);
+                    return false;
+                }
+            };
+            if let Err(error) = welcomed
+                && let Some(more) = self.rejected_clients_log.permit(Instant::now())
+            {
+                log::warn!("MAILQ client rejected: {error}{more}");
+            }
+        }
+        true
+    }
+}
+
+/// Passes what an agent wrote to the core.
+pub(super) fn pass_to_core(
+    core: &mut ObservedCore,
+    now: Timestamp,
+    agent: AgentId,
+    heard: AgentOutput<'_>,
+) {
+    match heard {
+        AgentOutput::Line(line) => core.handle(now, Event::AgentSaid { agent, line }),
+        AgentOutput::Skipped(bytes) => core.handle(now, Event::LineSkipped { agent, bytes }),
+    }
+}
+
+fn number_state(core: &Scheduler, name: &SpoolName) -> NumberState {
+    match core.is_being_removed(name.number()) {
+        None => NumberState::Unknown,
+        Some(false) => NumberState::Queued,
+        Some(true) => NumberState::Leaving,
+    }
+}

@@ -1,0 +1,191 @@
+//! Worker that appends lines to the status log.
+
+use super::{ComposedLines, StatusLogState, open};
+use crate::logging::rotation::RotationDetector;
+use crate::logging::write_some;
+use memchr::memchr_iter;
+use std::fs::File;
+use std::io;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::sync::mpsc::Receiver;
+use std::time::Instant;
+use zsched_core::log_limiter::LogLimiter;
+use zsched_format::status_log::{LostLines, format_time};
+use zsched_format::time::Timestamp;
+
+/// Maximum number of bytes written at a time, approximately.
+const MAX_WRITE_SIZE: usize = 256 << 10;
+
+/// State of the worker.
+pub(super) struct Appender {
+    path: PathBuf,
+    file: File,
+    shared: Arc<StatusLogState>,
+    rotation: RotationDetector,
+    /// True if the last write ended in the middle of a line.
+    is_torn: bool,
+    /// Limiter for log lines about failed writes.
+    write_failures_log: LogLimiter,
+    /// Limiter for log lines about gaps.
+    gaps_log: LogLimiter,
+}
+
+impl Appender {
+    pub(super) fn new(path: PathBuf, file: File, shared: Arc<StatusLogState>) -> Appender {
+        let (write_failures_log, gaps_log) = (LogLimiter::default(), LogLimiter::default());
+        let rotation = RotationDetector::default();
+        Appender { path, file, shared, rotation, is_torn: false, write_failures_log, gaps_log }
+    }
+
+    /// Appends lines as they come, until all senders are gone.
+    pub(super) fn run(mut self, lines: &Receiver<ComposedLines>) {
+        while let Ok(mut portion) = lines.recv() {
+            while portion.text.len() < MAX_WRITE_SIZE
+                && let Ok(more) = lines.try_recv()
+            {
+                portion.text.extend_from_slice(&more.text);
+                portion.count += more.count;
+            }
+            self.shared.composed.fetch_sub(portion.text.len(), Ordering::Relaxed);
+            let looks = self.shared.check_rotation.swap(false, Ordering::Acquire);
+            let has_moved = looks && self.rotation.is_renamed(&self.path, &self.file);
+            if self.shared.reopen.swap(false, Ordering::Acquire) || has_moved {
+                self.reopen();
+            }
+            self.append(portion);
+        }
+        // Reports lines lost last.
+        self.append(ComposedLines::default());
+    }
+
+    fn reopen(&mut self) {
+        match open(&self.path) {
+            Ok(file) => {
+                self.file = file;
+                self.is_torn = false;
+            }
+            Err(error) => {
+                let path = self.path.display();
+                log::error!("{path}: the status log cannot be reopened: {error}");
+            }
+        }
+    }
+
+    /// Appends a portion, preceded by a line about lost lines if there are any.
+    fn append(&mut self, portion: ComposedLines) {
+        let lost = self.shared.lost.swap(0, Ordering::Relaxed);
+        if lost == 0 && portion.count == 0 {
+            return;
+        }
+        let mut text = Vec::new();
+        if self.is_torn {
+            text.push(b'\n');
+        }
+        let added = text.len();
+        if lost > 0 {
+            let gap = LostLines { time: format_time(Timestamp::now()).into(), lost };
+            serde_json::to_writer(&mut text, &gap).expect("a number and a text are JSON");
+            text.push(b'\n');
+        }
+        let first = text.len();
+        let text = match first {
+            0 => portion.text,
+            _ => [text, portion.text].concat(),
+        };
+        let (written, error) = write_some(&self.file, &text);
+        if written > 0 {
+            self.is_torn = text[written - 1] != b'\n';
+        }
+        if let Some(error) = error {
+            let whole = memchr_iter(b'\n', text.get(first..written).unwrap_or_default()).count();
+            let told = written >= first && first > added;
+            let still_lost = portion.count - whole as u64 + if told { 0 } else { lost };
+            self.shared.lost.fetch_add(still_lost, Ordering::Relaxed);
+            self.log_failure(&error);
+        } else if lost > 0 {
+            self.log_gap(lost);
+        }
+    }
+
+    fn log_failure(&mut self, error: &io::Error) {
+        if let Some(more) = self.write_failures_log.permit(Instant::now()) {
+            let (path, lost) = (self.path.display(), self.shared.lost.load(Ordering::Relaxed));
+            log::error!("{path}: {error}; {lost} lines of the status log are lost so far{more}");
+        }
+    }
+
+    fn log_gap(&mut self, lost: u64) {
+        if let Some(more) = self.gaps_log.permit(Instant::now()) {
+            let path = self.path.display();
+            log::error!("{path}: the status log continues, {lost} lines are missing{more}");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{MAX_WAITING_BYTES, StatusLog};
+    use super::*;
+    use std::sync::mpsc::channel;
+
+    fn line(text: &str) -> ComposedLines {
+        ComposedLines { text: format!("{text}\n").into_bytes(), count: 1 }
+    }
+
+    /// Appends portions to a file. Returns the unreported number of lost lines.
+    fn append(path: &std::path::Path, portions: Vec<ComposedLines>, lost: u64) -> u64 {
+        let shared = Arc::new(StatusLogState::default());
+        shared.lost.store(lost, Ordering::Relaxed);
+        let (sender, receiver) = channel();
+        for portion in portions {
+            shared.composed.fetch_add(portion.text.len(), Ordering::Relaxed);
+            sender.send(portion).expect("it is heard");
+        }
+        drop(sender);
+        let file = open(path).expect("opened");
+        Appender::new(path.to_path_buf(), file, shared.clone()).run(&receiver);
+        assert_eq!(shared.composed.load(Ordering::Relaxed), 0);
+        shared.lost.load(Ordering::Relaxed)
+    }
+
+    #[test]
+    fn status_lines_lost_are_reported_in_a_gap_line() {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let path = folder.path().join("log");
+        assert_eq!(append(&path, vec![line("a"), line("b")], 0), 0);
+        assert_eq!(append(&path, vec![line("c")], 7), 0);
+        assert_eq!(append(&path, vec![], 2), 0, "also at the end");
+        let written = std::fs::read_to_string(&path).expect("written");
+        let lines: Vec<&str> = written.lines().collect();
+        assert_eq!((&lines[..2], lines[3]), (&["a", "b"][..], "c"));
+        for (line, lost) in [(lines[2], 7), (lines[4], 2)] {
+            let gap: LostLines<'_> = serde_json::from_str(line).expect("a line about a gap");
+            assert_eq!(gap.lost, lost);
+        }
+    }
+
+    #[test]
+    fn status_lines_lost_on_full_disk_are_counted() {
+        let full = std::path::Path::new("/dev/full");
+        assert_eq!(append(full, vec![line("a"), line("b")], 3), 5);
+    }
+
+    #[test]
+    fn status_requests_beyond_limit_are_lost_and_counted() {
+        let shared = Arc::new(StatusLogState::default());
+        shared.requested.store(MAX_WAITING_BYTES, Ordering::Relaxed);
+        let log = StatusLog {
+            shared: shared.clone(),
+            lines: None,
+            appender: None,
+            max_end_wait: Default::default(),
+        };
+        let record = super::super::compose::tests::record(&[100, 200]);
+        assert!(log.request(record.clone()).is_none());
+        assert_eq!(shared.lost.load(Ordering::Relaxed), 2);
+        shared.requested.store(0, Ordering::Relaxed);
+        assert!(log.request(record).is_some());
+    }
+}

@@ -1,0 +1,213 @@
+//! Cache of control files for the status log: addresses, Message-ID and notes.
+//!
+//! A message with many recipients has many lines. Its control file is read once and kept until the
+//! room is needed for others, or until the message leaves the spool.
+
+use std::collections::{HashMap, VecDeque};
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use zsched_format::control_file::diagnostic::DiagnosticRecord;
+use zsched_format::control_file::{self, ControlFile, Tag};
+use zsched_format::time::Timestamp;
+use zsched_spool::{Spool, SpoolName};
+
+/// Maximum number of control files kept.
+const MAX_CACHED_FILES: usize = 64;
+/// Maximum size of all of them, in bytes. The last one is always kept.
+const MAX_CACHED_BYTES: usize = 32 << 20;
+/// Maximum number of appended bytes read at a time.
+const MAX_APPENDED_READ: u64 = 1 << 20;
+
+/// Control files read recently.
+#[derive(Default)]
+pub(super) struct ControlFiles {
+    known: HashMap<u64, CachedFile>,
+    /// Numbers of the control files kept, the oldest first.
+    order: VecDeque<u64>,
+    /// Size of all of them, in bytes.
+    bytes: usize,
+}
+
+/// Control file as it was read.
+pub(super) struct CachedFile {
+    name: SpoolName,
+    modified: Timestamp,
+    pub file: ControlFile,
+    pub message_id: Option<String>,
+    /// Number of bytes searched for `d` lines.
+    seen: u64,
+    /// Notary data of the last `d` line of each recipient.
+    notes: HashMap<u32, Box<[u8]>>,
+}
+
+impl ControlFiles {
+    /// Control file of a message that came in at `modified`; `None` if it cannot be used.
+    pub(super) fn get(
+        &mut self,
+        spool: &Spool,
+        name: &SpoolName,
+        modified: Timestamp,
+    ) -> Option<&mut CachedFile> {
+        let number = name.number();
+        let is_it = |known: &CachedFile| known.name == *name && known.modified == modified;
+        if !self.known.get(&number).is_some_and(is_it) {
+            self.forget(name);
+            let file = read(spool, name).ok()?;
+            self.bytes += file.text.len();
+            self.order.push_back(number);
+            self.known.insert(number, CachedFile::new(name.clone(), modified, file));
+            while self.order.len() > MAX_CACHED_FILES
+                || (self.bytes > MAX_CACHED_BYTES && self.order.len() > 1)
+            {
+                self.drop_oldest();
+            }
+        }
+        self.known.get_mut(&number)
+    }
+
+    /// Drops the control file of a message that leaves the spool.
+    pub(super) fn forget(&mut self, name: &SpoolName) {
+        if let Some(known) = self.known.remove(&name.number()) {
+            self.bytes -= known.file.text.len();
+            // It is usually one of the last.
+            if let Some(at) = self.order.iter().rposition(|number| *number == name.number()) {
+                self.order.remove(at);
+            }
+        }
+    }
+
+    fn drop_oldest(&mut self) {
+        if let Some(number) = self.order.pop_front()
+            && let Some(known) = self.known.remove(&number)
+        {
+            self.bytes -= known.file.text.len();
+        }
+    }
+}
+
+impl CachedFile {
+    fn new(name: SpoolName, modified: Timestamp, file: ControlFile) -> CachedFile {
+        let message_id = control_file::message_id(&file);
+        let seen = file.diagnostics.first().map_or(file.text.len() as u64, |d| d.offset.into());
+        CachedFile { name, modified, file, message_id, seen, notes: HashMap::new() }
+    }
+
+    /// Notary data of the last `d` line about a recipient.
+    pub(super) fn note(&mut self, spool: &Spool, offset: u32) -> Option<&[u8]> {
+        if !self.notes.contains_key(&offset) {
+            // If the file cannot be read, the line in the log lacks a field.
+            drop(self.read_appended(spool));
+        }
+        self.notes.get(&offset).map(|notary| &notary[..])
+    }
+
+    /// Reads what was appended since the last call. Control files only grow at their end.
+    fn read_appended(&mut self, spool: &Spool) -> io::Result<()> {
+        let file = open(spool, &self.name)?;
+        let size = file.metadata()?.len();
+        while self.seen < size {
+            let mut text = vec![0; (size - self.seen).min(MAX_APPENDED_READ) as usize];
+            file.read_exact_at(&mut text, self.seen)?;
+            // An incomplete line is read again next time.
+            let Some(end) = memchr::memrchr(b'\n', &text) else {
+                return Ok(());
+            };
+            for line in text[..end].split(|byte| *byte == b'\n') {
+                let value = line.strip_prefix(b"d").and_then(|rest| rest.get(1..));
+                if let Some(diagnostic) = value.and_then(DiagnosticRecord::parse) {
+                    self.notes.insert(diagnostic.recipient, diagnostic.notary.into());
+                }
+            }
+            self.seen += end as u64 + 1;
+        }
+        Ok(())
+    }
+
+    /// Present tag of a recipient.
+    pub(super) fn tag(&self, spool: &Spool, offset: u32) -> io::Result<Tag> {
+        let mut byte = [0];
+        open(spool, &self.name)?.read_exact_at(&mut byte, u64::from(offset) + 1)?;
+        Ok(Tag::from_byte(byte[0]))
+    }
+}
+
+fn open(spool: &Spool, name: &SpoolName) -> io::Result<File> {
+    let flags = libc::O_NOFOLLOW | libc::O_NONBLOCK;
+    OpenOptions::new().read(true).custom_flags(flags).open(spool.control_file(name))
+}
+
+fn read(spool: &Spool, name: &SpoolName) -> io::Result<ControlFile> {
+    let mut file = open(spool, name)?;
+    let size = file.metadata()?.len();
+    let text = control_file::read_all(&mut file, size)?;
+    control_file::parse(text).map_err(io::Error::other)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+    use std::io::Write;
+    use zsched_spool::HashFolder;
+
+    fn spool() -> (tempfile::TempDir, Spool) {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let spool = Spool::new(folder.path());
+        spool.create().expect("a spool");
+        (folder, spool)
+    }
+
+    fn name(number: usize) -> SpoolName {
+        SpoolName::new(HashFolder::TOP, number.to_string().as_bytes()).expect("a name")
+    }
+
+    fn control_file(number: usize, log_id: &str, headers: &str) -> String {
+        format!("@ 7\ni {number}\nl {log_id}\ns l - a 0\nr           c h u 0\nm\n{headers}\n")
+    }
+
+    #[test]
+    fn control_files_kept_are_limited_and_dropped_with_their_message() {
+        let (_folder, spool) = spool();
+        let mut files = ControlFiles::default();
+        for number in 1..=MAX_CACHED_FILES + 10 {
+            let text = control_file(number, "<1@x>", "");
+            fs::write(spool.control_file(&name(number)), text).expect("written");
+            assert!(files.get(&spool, &name(number), Timestamp::EPOCH).is_some());
+        }
+        let counts = |files: &ControlFiles| (files.known.len(), files.order.len());
+        assert_eq!(counts(&files), (MAX_CACHED_FILES, MAX_CACHED_FILES));
+        // The cached file is used although it is gone, but not for another message.
+        let last = name(MAX_CACHED_FILES + 10);
+        fs::remove_file(spool.control_file(&last)).expect("removed");
+        assert!(files.get(&spool, &last, Timestamp::EPOCH).is_some());
+        assert!(files.get(&spool, &last, Timestamp::from_seconds(1)).is_none(), "another one");
+        assert_eq!(counts(&files), (MAX_CACHED_FILES - 1, MAX_CACHED_FILES - 1));
+        for number in 1..=MAX_CACHED_FILES + 10 {
+            files.forget(&name(number));
+        }
+        assert_eq!((counts(&files), files.bytes), ((0, 0), 0));
+    }
+
+    #[test]
+    fn notes_appended_later_are_found() {
+        let (_folder, spool) = spool();
+        let path = spool.control_file(&name(1));
+        fs::write(&path, control_file(1, "<1@x>", "") + "d 10:2:3::4\told\tx\n").expect("written");
+        let mut files = ControlFiles::default();
+        let append = |text: &str| {
+            let mut file = OpenOptions::new().append(true).open(&path).expect("it is there");
+            file.write_all(text.as_bytes()).expect("appended");
+        };
+        let mut note = |offset| {
+            let known = files.get(&spool, &name(1), Timestamp::EPOCH).expect("it is there");
+            known.note(&spool, offset).map(<[u8]>::to_vec)
+        };
+        assert_eq!(note(10), Some(b"old".to_vec()));
+        assert_eq!(note(20), None);
+        append("d+20:2:3::4\tnew\tx\nd 30:2:3::4\tcut");
+        assert_eq!((note(20), note(30)), (Some(b"new".to_vec()), None));
+        append(" short\tx\n");
+        assert_eq!(note(30), Some(b"cut short".to_vec()));
+    }
+}

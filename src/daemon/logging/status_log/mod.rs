@@ -1,0 +1,194 @@
+//! Writes the status log (`--status-log`; for its contents see [`crate::logging::status_log`]).
+//!
+//! ```text
+//!  loop: StatusLog ──requests, in order with other writes──► writer: Composer ──lines──► appender
+//! ```
+//!
+//! The addresses are in the control file. So the worker that removes control files composes the
+//! lines, too: the order of its requests ensures that the file is still there. The log may be on
+//! another disk than the spool. A separate worker appends to it, so that no removal waits for
+//! that disk.
+//!
+//! The status log delays nothing. What waits to be written is limited; lines beyond the limit are
+//! lost and counted.
+
+mod appender;
+mod compose;
+mod control_files;
+
+pub(crate) use compose::Composer;
+
+use crate::worker;
+use appender::Appender;
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::mpsc::{Sender, channel};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+use zsched_core::{Attempt, StatusRecord, Verdict};
+use zsched_format::agent_protocol::ReportStatus;
+use zsched_format::time::Timestamp;
+use zsched_spool::SpoolName;
+
+/// Maximum size of waiting requests, and of waiting lines, in bytes.
+const MAX_WAITING_BYTES: usize = 32 << 20;
+
+/// The loop's end of the status log.
+pub(crate) struct StatusLog {
+    shared: Arc<StatusLogState>,
+    lines: Option<Sender<ComposedLines>>,
+    appender: Option<JoinHandle<()>>,
+    /// Maximum time to wait at the end for a disk that does not answer.
+    max_end_wait: Duration,
+}
+
+/// State shared by the loop, the writer and the appender.
+#[derive(Default)]
+struct StatusLogState {
+    /// Number of lost lines not reported yet.
+    lost: AtomicU64,
+    /// Size of requests waiting for the writer, in bytes.
+    requested: AtomicUsize,
+    /// Size of lines waiting for the appender, in bytes.
+    composed: AtomicUsize,
+    /// True if the file is to be reopened under its name.
+    reopen: AtomicBool,
+    /// True if the file is to be checked for a rename.
+    check_rotation: AtomicBool,
+}
+
+/// Complete lines for the appender.
+#[derive(Default)]
+struct ComposedLines {
+    text: Vec<u8>,
+    count: u64,
+}
+
+/// Parts of a [`StatusRecord`] that may be sent to another worker.
+pub(crate) struct StatusRequest {
+    time: Timestamp,
+    name: SpoolName,
+    modified: Timestamp,
+    created: Timestamp,
+    channel: Box<[u8]>,
+    host: Box<[u8]>,
+    offsets: Vec<u32>,
+    verdict: Verdict,
+    attempt: Option<Attempt>,
+    others: u32,
+    notary: Box<[u8]>,
+    text: Box<[u8]>,
+}
+
+impl From<StatusRecord> for StatusRequest {
+    fn from(record: StatusRecord) -> StatusRequest {
+        StatusRequest {
+            time: record.time,
+            name: record.name,
+            modified: record.modified,
+            created: record.created,
+            channel: record.destination.channel().into(),
+            host: record.destination.host().into(),
+            offsets: record.offsets,
+            verdict: record.verdict,
+            attempt: record.attempt,
+            others: record.others,
+            notary: record.notary,
+            text: record.text,
+        }
+    }
+}
+
+impl StatusRequest {
+    /// Memory it takes, in bytes.
+    pub(crate) fn size(&self) -> usize {
+        let texts = [&self.channel, &self.host, &self.notary, &self.text];
+        let texts: usize = texts.iter().map(|text| text.len()).sum();
+        size_of::<StatusRequest>() + texts + self.offsets.len() * size_of::<u32>()
+    }
+
+    /// Returns true if the agent has written the notary data into the control file.
+    fn has_note_on_disk(&self) -> bool {
+        let by_agent =
+            matches!(self.verdict, Verdict::Report(ReportStatus::Ok2 | ReportStatus::Error2));
+        by_agent && self.notary.is_empty()
+    }
+}
+
+impl StatusLog {
+    /// Starts the appender on an open file.
+    ///
+    /// `max_end_wait` is the maximum time to wait at the end for a disk that does not answer.
+    pub(crate) fn start(
+        path: PathBuf,
+        file: File,
+        max_end_wait: Duration,
+    ) -> io::Result<StatusLog> {
+        let (sender, lines) = channel();
+        let shared = Arc::new(StatusLogState::default());
+        let appender = Appender::new(path, file, shared.clone());
+        let thread = worker::start("status log", move || appender.run(&lines))?;
+        Ok(StatusLog { shared, lines: Some(sender), appender: Some(thread), max_end_wait })
+    }
+
+    /// Creates the composer for the writer.
+    pub(crate) fn composer(&self) -> Composer {
+        let lines = self.lines.clone().expect("it has one until the end");
+        Composer::new(self.shared.clone(), lines)
+    }
+
+    /// Creates a request for the writer. Without room for it, its lines are counted as lost.
+    pub(crate) fn request(&self, record: StatusRecord) -> Option<StatusRequest> {
+        let request = StatusRequest::from(record);
+        let size = request.size();
+        if self.shared.requested.load(Ordering::Relaxed) + size > MAX_WAITING_BYTES {
+            self.shared.lost.fetch_add(request.offsets.len() as u64, Ordering::Relaxed);
+            return None;
+        }
+        self.shared.requested.fetch_add(size, Ordering::Relaxed);
+        Some(request)
+    }
+
+    /// Reopens the file under its name, before further lines are written.
+    pub(crate) fn reopen(&self) {
+        self.shared.reopen.store(true, Ordering::Release);
+        // An empty portion wakes the appender.
+        if let Some(lines) = &self.lines {
+            drop(lines.send(ComposedLines::default()));
+        }
+    }
+
+    /// Reopens the file if it was renamed.
+    pub(crate) fn check_rotation(&self) {
+        self.shared.check_rotation.store(true, Ordering::Release);
+        if let Some(lines) = &self.lines {
+            drop(lines.send(ComposedLines::default()));
+        }
+    }
+
+    /// Waits until everything is written. The composer must have been dropped.
+    pub(crate) fn finish(mut self) {
+        self.lines = None;
+        let Some(appender) = self.appender.take() else {
+            return;
+        };
+        let end = Instant::now() + self.max_end_wait;
+        while !appender.is_finished() {
+            if Instant::now() > end {
+                return log::error!(
+                    "the last lines of the status log are lost: its disk does not answer"
+                );
+            }
+            thread::sleep(Duration::from_millis(1));
+        }
+    }
+}
+
+/// Opens a status log for appending. A new one is not readable by all: it has addresses.
+pub(crate) fn open(path: &Path) -> io::Result<File> {
+    OpenOptions::new().append(true).create(true).mode(0o640).open(path)
+}

@@ -1,0 +1,358 @@
+//! Sockets for MAILQ clients and for notices of routers.
+
+use mio::net::{TcpListener, TcpStream, UnixDatagram, UnixListener, UnixStream};
+use mio::{Interest, Registry, Token};
+use std::fmt;
+use std::fs;
+use std::io::{self, ErrorKind, Read, Write};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use zsched_config::{BindAddress, MailqSocket, TcpPort};
+use zsched_mailq_protocol::port;
+use zsched_mailq_server::acl::Peer;
+use zsched_spool::SpoolName;
+use zsched_sys as sys;
+
+/// Mode of a MAILQ socket: all users may connect.
+const MAILQ_SOCKET_MODE: u32 = 0o666;
+/// Mode of the control socket: only the scheduler's user and root may connect.
+const CONTROL_SOCKET_MODE: u32 = 0o600;
+/// Mode of the notify socket: only the scheduler's user and root may send.
+const NOTIFY_SOCKET_MODE: u32 = 0o200;
+/// Errors of `accept` that concern only one connection (accept(2)).
+///
+/// The next connection may be good.
+const SINGLE_CONNECTION_ERRORS: [i32; 9] = [
+    libc::ECONNABORTED,
+    libc::EINTR,
+    libc::EPERM,
+    libc::EPROTO,
+    libc::ENETDOWN,
+    libc::ENETUNREACH,
+    libc::EHOSTDOWN,
+    libc::EHOSTUNREACH,
+    libc::ENOPROTOOPT,
+];
+/// Maximum length of a notice, in bytes. The rest of a longer datagram is cut off.
+const MAX_NOTICE_LEN: usize = 1000;
+
+/// Kind of clients that a listener serves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ListenerKind {
+    /// MAILQ clients, who may see the queue.
+    Mailq,
+    /// Control socket clients: the scheduler's own user, and root.
+    Control,
+}
+
+/// Socket that clients connect to.
+pub(crate) enum Listener {
+    /// On a TCP port.
+    Tcp(TcpListener),
+    /// On a path.
+    Unix(UnixListener),
+}
+
+/// Connection of a client.
+pub(crate) enum Stream {
+    /// Over TCP.
+    Tcp(TcpStream),
+    /// Over a UNIX socket.
+    Unix(UnixStream),
+}
+
+/// Address of MAILQ: where clients connect.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum MailqAddress {
+    /// Path of a UNIX socket.
+    Unix(PathBuf),
+    /// Address and TCP port.
+    Tcp(SocketAddr),
+}
+
+impl fmt::Display for MailqAddress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            MailqAddress::Unix(path) => write!(f, "{}", path.display()),
+            MailqAddress::Tcp(address) => write!(f, "TCP {address}"),
+        }
+    }
+}
+
+impl MailqAddress {
+    /// Returns all addresses of a configuration.
+    pub(crate) fn all(socket: Option<&MailqSocket>) -> Vec<MailqAddress> {
+        let default = MailqSocket::Tcp {
+            port: TcpPort::Service("mailq".to_string()),
+            address: BindAddress::Loopback,
+        };
+        let (port, addresses): (&TcpPort, Vec<IpAddr>) = match socket.unwrap_or(&default) {
+            MailqSocket::Unix(path) => return vec![MailqAddress::Unix(path.clone())],
+            MailqSocket::Tcp { port, address } => (port, addresses(*address)),
+        };
+        let port = port_number(port);
+        let place = |address| MailqAddress::Tcp(SocketAddr::new(address, port));
+        addresses.into_iter().map(place).collect()
+    }
+
+    /// Opens the socket. A port chosen by the system is stored in the address.
+    pub(crate) fn open(&mut self) -> io::Result<Listener> {
+        match self {
+            MailqAddress::Unix(path) => open_unix(path, MAILQ_SOCKET_MODE),
+            MailqAddress::Tcp(address) => {
+                let listener = TcpListener::bind(*address)?;
+                *address = listener.local_addr()?;
+                Ok(Listener::Tcp(listener))
+            }
+        }
+    }
+
+    /// Takes over the port of another address, if the system is to choose this one's.
+    pub(crate) fn copy_port(&mut self, other: &MailqAddress) {
+        if let (MailqAddress::Tcp(address), MailqAddress::Tcp(other)) = (self, other)
+            && address.port() == 0
+        {
+            address.set_port(other.port());
+        }
+    }
+
+    /// Returns true if other hosts can connect.
+    pub(crate) fn is_remote(&self) -> bool {
+        matches!(self, MailqAddress::Tcp(address) if !address.ip().is_loopback())
+    }
+
+    /// Returns true if the error is no reason to warn or retry.
+    ///
+    /// That is so if the host has no IPv6, or if the IPv6 socket serves IPv4, too.
+    pub(crate) fn is_expected_failure(&self, error: &io::Error) -> bool {
+        let MailqAddress::Tcp(address) = self else {
+            return false;
+        };
+        let is_unknown_family = error.raw_os_error() == Some(libc::EAFNOSUPPORT);
+        let is_served =
+            address.ip() == Ipv4Addr::UNSPECIFIED && error.kind() == ErrorKind::AddrInUse;
+        is_unknown_family || error.kind() == ErrorKind::AddrNotAvailable || is_served
+    }
+}
+
+fn addresses(address: BindAddress) -> Vec<IpAddr> {
+    match address {
+        BindAddress::Loopback => vec![Ipv4Addr::LOCALHOST.into(), Ipv6Addr::LOCALHOST.into()],
+        BindAddress::Any => vec![Ipv6Addr::UNSPECIFIED.into(), Ipv4Addr::UNSPECIFIED.into()],
+        BindAddress::Address(address) => vec![address],
+    }
+}
+
+/// Opens the control socket.
+pub(crate) fn open_control(path: &Path) -> io::Result<Listener> {
+    open_unix(path, CONTROL_SOCKET_MODE)
+}
+
+fn open_unix(path: &Path, mode: u32) -> io::Result<Listener> {
+    remove_socket(path)?;
+    let listener = UnixListener::bind(path)?;
+    set_mode(path, mode)?;
+    Ok(Listener::Unix(listener))
+}
+
+/// Sets the mode of a new socket.
+///
+/// Until then only the scheduler's user and root can use it: the umask (022) denies write
+/// permission to others. The umask is not changed instead, since helper workers may be creating
+/// files and folders at the same time.
+fn set_mode(path: &Path, mode: u32) -> io::Result<()> {
+    fs::set_permissions(path, fs::Permissions::from_mode(mode))
+}
+
+fn port_number(port: &TcpPort) -> u16 {
+    match port {
+        TcpPort::Number(number) => *number,
+        TcpPort::Service(name) => port::from_services(name).unwrap_or_else(|| {
+            if name != "mailq" {
+                log::warn!(
+                    "the service {name}/tcp is not known; MAILQ is on port {}",
+                    port::DEFAULT_PORT
+                );
+            }
+            port::DEFAULT_PORT
+        }),
+    }
+}
+
+/// Removes a socket left by a former scheduler. A file of another type is an error.
+fn remove_socket(path: &Path) -> io::Result<()> {
+    use std::os::unix::fs::FileTypeExt;
+    match fs::symlink_metadata(path) {
+        Ok(metadata) if metadata.file_type().is_socket() => fs::remove_file(path),
+        Ok(_) => Err(io::Error::new(ErrorKind::AlreadyExists, "there is a file that is no socket")),
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
+        Err(error) => Err(error),
+    }
+}
+
+impl Listener {
+    /// Registers the socket for readiness events.
+    pub(crate) fn register(&mut self, registry: &Registry, token: Token) -> io::Result<()> {
+        match self {
+            Listener::Tcp(listener) => registry.register(listener, token, Interest::READABLE),
+            Listener::Unix(listener) => registry.register(listener, token, Interest::READABLE),
+        }
+    }
+
+    /// Accepts the next connection, if there is one.
+    pub(crate) fn accept(&self) -> io::Result<Option<Stream>> {
+        let accepted = match self {
+            Listener::Tcp(listener) => listener.accept().map(|(stream, _)| Stream::Tcp(stream)),
+            Listener::Unix(listener) => listener.accept().map(|(stream, _)| Stream::Unix(stream)),
+        };
+        match accepted {
+            Ok(stream) => Ok(Some(stream)),
+            Err(error) if error.kind() == ErrorKind::WouldBlock => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+}
+
+impl Stream {
+    /// Registers the socket for readiness events.
+    pub(crate) fn register(&mut self, registry: &Registry, token: Token) -> io::Result<()> {
+        let interest = Interest::READABLE | Interest::WRITABLE;
+        match self {
+            Stream::Tcp(stream) => registry.register(stream, token, interest),
+            Stream::Unix(stream) => registry.register(stream, token, interest),
+        }
+    }
+
+    /// Returns the address or user of the client.
+    pub(crate) fn peer(&self) -> io::Result<Peer> {
+        match self {
+            Stream::Tcp(stream) => stream.peer_addr().map(|address| Peer::at(address.ip())),
+            Stream::Unix(stream) => Ok(Peer::Local(sys::peer_user(stream).ok())),
+        }
+    }
+
+    /// Returns true if the client is gone.
+    ///
+    /// `has_ended` is true if it has closed its sending direction.
+    ///
+    /// Over TCP a half-closed connection cannot be told from a closed one. It counts as closed: no
+    /// client has a reason to half-close during a session.
+    pub(crate) fn is_closed(&self, has_ended: bool) -> bool {
+        match self {
+            Stream::Tcp(stream) => has_ended || sys::is_hung_up(stream),
+            Stream::Unix(stream) => sys::is_hung_up(stream),
+        }
+    }
+
+    /// Closes the sending direction.
+    pub(crate) fn shutdown_write(&self) -> io::Result<()> {
+        match self {
+            Stream::Tcp(stream) => stream.shutdown(std::net::Shutdown::Write),
+            Stream::Unix(stream) => stream.shutdown(std::net::Shutdown::Write),
+        }
+    }
+}
+
+impl Read for Stream {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        match self {
+            Stream::Tcp(stream) => stream.read(buffer),
+            Stream::Unix(stream) => stream.read(buffer),
+        }
+    }
+}
+
+impl Write for Stream {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        match self {
+            Stream::Tcp(stream) => stream.write(bytes),
+            Stream::Unix(stream) => stream.write(bytes),
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// Socket for notices of new control files from routers: `NEW <path>` in a datagram.
+pub(crate) struct NotifySocket {
+    socket: UnixDatagram,
+}
+
+impl NotifySocket {
+    /// Opens the socket and registers it for readiness events.
+    pub(crate) fn open(path: &Path, registry: &Registry, token: Token) -> io::Result<NotifySocket> {
+        remove_socket(path)?;
+        let mut socket = UnixDatagram::bind(path)?;
+        set_mode(path, NOTIFY_SOCKET_MODE)?;
+        registry.register(&mut socket, token, Interest::READABLE)?;
+        Ok(NotifySocket { socket })
+    }
+
+    /// Receives the next notice: `Some(None)` for one that names no control file.
+    pub(crate) fn receive(&self) -> Option<Option<SpoolName>> {
+        let mut buffer = [0; MAX_NOTICE_LEN];
+        let count = self.socket.recv(&mut buffer).ok()?;
+        Some(parse_notice(&buffer[..count]))
+    }
+}
+
+/// Returns true if an error of [`Listener::accept`] concerns only one client.
+pub(crate) fn is_single_connection_error(error: &io::Error) -> bool {
+    error.raw_os_error().is_some_and(|number| SINGLE_CONNECTION_ERRORS.contains(&number))
+}
+
+fn parse_notice(notice: &[u8]) -> Option<SpoolName> {
+    SpoolName::from_notified(notice.strip_prefix(b"NEW ")?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn notice_names_control_file_or_nothing() {
+        let name = |notice: &[u8]| parse_notice(notice).map(|name| name.path());
+        assert_eq!(name(b"NEW 10101267").as_deref(), Some("10101267"));
+        assert_eq!(name(b"NEW B/I/777").as_deref(), Some("B/I/777"));
+        for notice in [&b"NEW 600\n"[..], b"NEW x702", b"NEW 0700", b"new 1", b"NEW", b"", b"OLD 1"]
+        {
+            assert_eq!(name(notice), None, "{notice:?}");
+        }
+    }
+
+    #[test]
+    fn mailq_port_chosen_by_system_is_same_for_both_families() {
+        let socket = MailqSocket::Tcp { port: TcpPort::Number(0), address: BindAddress::Loopback };
+        let mut places = MailqAddress::all(Some(&socket));
+        let _first = places[0].open().expect("a port");
+        let (first, second) = places.split_at_mut(1);
+        second[0].copy_port(&first[0]);
+        let port = |place: &MailqAddress| {
+            place.to_string().rsplit_once(':').map(|(_, port)| port.to_string())
+        };
+        assert_eq!(port(&first[0]), port(&second[0]));
+        assert_ne!(port(&first[0]).as_deref(), Some("0"));
+    }
+
+    #[test]
+    fn accept_error_of_one_connection_does_not_stop_accepting() {
+        let concerns = |number| is_single_connection_error(&io::Error::from_raw_os_error(number));
+        assert!(concerns(libc::ECONNABORTED));
+        assert!(!concerns(libc::EMFILE) && !concerns(libc::ENFILE) && !concerns(libc::EBADF));
+    }
+
+    #[test]
+    fn control_socket_open_replaces_only_sockets() {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let path = folder.path().join("mailq");
+        fs::write(&path, "precious").expect("written");
+        assert!(open_control(&path).is_err());
+        assert_eq!(fs::read_to_string(&path).expect("still there"), "precious");
+        fs::remove_file(&path).expect("removed");
+        drop(open_control(&path).expect("a socket"));
+        open_control(&path).expect("the old socket makes way");
+    }
+}

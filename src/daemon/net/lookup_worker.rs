@@ -1,0 +1,160 @@
+//! Lookup worker for MAILQ clients: finds on disk what is not in memory.
+//!
+//! It has no part in delivery, so that a slow disk delays only the clients with lookups. Each
+//! client has at most one lookup under way, with a limited number of files. Lookups are answered in
+//! order of arrival. So a client with a lookup of a million files makes it in parts and does not
+//! delay the others.
+
+use crate::worker;
+use mio::Waker;
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use zsched_format::control_file::{parse, read_all};
+use zsched_mailq_server::v2::{Addresses, Candidate, DiskSpace, HostFacts, Lookup, LookupResult};
+use zsched_spool::{Spool, SpoolName, error_address};
+use zsched_sys as sys;
+
+/// The loop's end of the worker. Each client has at most one lookup under way.
+pub(crate) struct LookupWorker {
+    requests: Sender<(usize, Lookup)>,
+    results: Receiver<(usize, Option<LookupResult>)>,
+}
+
+/// Paths the worker needs.
+struct LookupPaths {
+    spool: Spool,
+    log: Option<PathBuf>,
+}
+
+impl LookupWorker {
+    /// Starts the worker, which wakes the loop through `waker`.
+    pub(crate) fn start(
+        spool: Spool,
+        log: Option<PathBuf>,
+        waker: Arc<Waker>,
+    ) -> io::Result<LookupWorker> {
+        let (requests, asked) = channel::<(usize, Lookup)>();
+        let (found, results) = channel();
+        let places = LookupPaths { spool, log };
+        worker::start("inquiries", move || {
+            answer_all(&asked, &found, &waker, |inquiry| places.find(inquiry));
+        })?;
+        Ok(LookupWorker { requests, results })
+    }
+
+    /// Starts a lookup for a client.
+    pub(crate) fn ask(&self, client: usize, inquiry: Lookup) {
+        self.requests.send((client, inquiry)).expect("the worker runs until the loop ends");
+    }
+
+    /// Removes and returns the next result and its client.
+    ///
+    /// The result is `None` if the lookup has panicked and the client is to be disconnected.
+    pub(crate) fn next_result(&self) -> Option<(usize, Option<LookupResult>)> {
+        self.results.try_recv().ok()
+    }
+}
+
+/// Answers lookups in order until the loop is gone.
+fn answer_all(
+    asked: &Receiver<(usize, Lookup)>,
+    found: &Sender<(usize, Option<LookupResult>)>,
+    waker: &Waker,
+    find: impl Fn(&Lookup) -> LookupResult,
+) {
+    while let Ok((client, inquiry)) = asked.recv() {
+        if found.send((client, worker::catch_panic(|| find(&inquiry)))).is_err() {
+            return;
+        }
+        // Waking fails only if the loop is gone. Then the result is not needed.
+        drop(waker.wake());
+    }
+}
+
+impl LookupPaths {
+    fn find(&self, inquiry: &Lookup) -> LookupResult {
+        match inquiry {
+            Lookup::ErrorAddresses(names) => {
+                // The message may have left the spool meanwhile.
+                let address = |name| error_address(&self.spool, name).ok().flatten();
+                LookupResult::ErrorAddresses(names.iter().map(address).collect())
+            }
+            Lookup::MatchAddresses(addresses, candidates) => {
+                let of_messages = candidates.chunk_by(|a, b| a.name == b.name);
+                let fitting = of_messages.flat_map(|of_one| self.fitting(addresses, of_one));
+                LookupResult::MatchAddresses(fitting.collect())
+            }
+            Lookup::Host => LookupResult::Host(HostFacts {
+                pid: std::process::id(),
+                load: sys::load_averages(),
+                disks: [
+                    space(self.spool.queue()),
+                    space(self.spool.transport()),
+                    self.log.as_deref().map_or(DiskSpace::default(), space),
+                ],
+            }),
+        }
+    }
+}
+
+impl LookupPaths {
+    /// Returns for each candidate of one message whether it matches.
+    ///
+    /// None matches if the control file cannot be read or parsed.
+    fn fitting(&self, addresses: &Addresses, candidates: &[Candidate]) -> Vec<bool> {
+        let file = candidates.first().and_then(|first| self.read(&first.name).ok());
+        let Some(file) = file.and_then(|text| parse(text).ok()) else {
+            return vec![false; candidates.len()];
+        };
+        let destinations = candidates.iter().map(|candidate| &*candidate.destination);
+        addresses.matches_in(&file, &destinations.collect::<Vec<&[u8]>>())
+    }
+
+    fn read(&self, name: &SpoolName) -> io::Result<Vec<u8>> {
+        let mut options = File::options();
+        options.read(true).custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK);
+        let mut file = options.open(self.spool.control_file(name))?;
+        let size = file.metadata()?.len();
+        read_all(&mut file, size)
+    }
+}
+
+fn space(path: &Path) -> DiskSpace {
+    let Ok(found) = sys::file_system(path) else {
+        return DiskSpace::default();
+    };
+    DiskSpace {
+        free_kb: found.available / 1024,
+        used_kb: found.size.saturating_sub(found.free) / 1024,
+        free_files: found.available_files,
+        used_files: found.files.saturating_sub(found.free_files),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lookup_that_panics_affects_only_its_client() {
+        let poll = mio::Poll::new().expect("a poll");
+        let waker = Waker::new(poll.registry(), mio::Token(0)).expect("a waker");
+        let ((requests, asked), (found, results)) = (channel(), channel());
+        for client in 1..=3 {
+            let kinds = [Lookup::Host, Lookup::ErrorAddresses(Vec::new())];
+            requests.send((client, kinds[client % 2].clone())).expect("sent");
+        }
+        drop(requests);
+        answer_all(&asked, &found, &waker, |inquiry| match inquiry {
+            Lookup::Host => panic!("as planned"),
+            _ => LookupResult::ErrorAddresses(Vec::new()),
+        });
+        let answered: Vec<(usize, bool)> =
+            results.try_iter().map(|(client, found)| (client, found.is_some())).collect();
+        assert_eq!(answered, [(1, true), (2, false), (3, true)]);
+    }
+}

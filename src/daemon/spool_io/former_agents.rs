@@ -1,0 +1,86 @@
+//! Worker that follows the agents of an earlier scheduler while they finish their jobs.
+//!
+//! Such agents report to no scheduler. Their results show only in control files. The worker sends
+//! the names of changed files to the loop, which has them read again. It ends with the last of
+//! these agents; usually it is never started.
+
+use super::{Completion, CompletionSender};
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::thread;
+use std::time::{Duration, Instant};
+use zsched_format::time::Timestamp;
+use zsched_spool::processes::{self, Process};
+use zsched_spool::scan::{ScanLimits, scan};
+use zsched_spool::{Spool, SpoolName};
+
+/// Time between two scans of the spool.
+const SCAN_INTERVAL: Duration = Duration::from_secs(2);
+/// Minimum pause after a scan, in units of the time that the scan took.
+const MIN_PAUSE_FACTOR: u32 = 19;
+/// Maximum granularity of file times.
+const FILE_TIME_GRANULARITY: Duration = Duration::from_secs(1);
+
+/// Agents of an earlier scheduler.
+///
+/// These are processes that work in our folder and are not our children.
+pub(super) fn agents() -> Vec<u32> {
+    processes::foreign_processes_in_folder()
+}
+
+/// Follows agents to their end.
+pub(super) fn run(spool: &Spool, mut agents: Vec<u32>, completions: &CompletionSender) {
+    log::info!("agents of an earlier scheduler are still running: processes {agents:?}");
+    let mut since = Timestamp::now();
+    while !agents.is_empty() {
+        let before = agents.len();
+        agents.retain(|pid| Process::alive(*pid).is_some_and(|agent| agent.works_in_our_folder()));
+        let (began, started) = (Timestamp::now(), Instant::now());
+        let names = changed(spool, since - FILE_TIME_GRANULARITY);
+        since = began;
+        let has_news = !names.is_empty() || agents.len() < before;
+        let news = Completion::FormerAgentsChanged { names, an_agent_ended: agents.len() < before };
+        if has_news && !completions.send(vec![news]) {
+            return;
+        }
+        if !agents.is_empty() {
+            thread::sleep(SCAN_INTERVAL.max(started.elapsed() * MIN_PAUSE_FACTOR));
+        }
+    }
+    log::info!("all agents of an earlier scheduler have ended");
+}
+
+/// Messages whose control files have changed since a time.
+fn changed(spool: &Spool, since: Timestamp) -> Vec<SpoolName> {
+    let mut all = Vec::new();
+    let has_changed = |name: &SpoolName| {
+        fs::symlink_metadata(spool.control_file(name))
+            .is_ok_and(|found| Timestamp::from_parts(found.ctime(), found.ctime_nsec()) >= since)
+    };
+    // The scanner reports folders that cannot be listed.
+    scan(spool, ScanLimits::NONE, |names| {
+        let count = names.len();
+        all.extend(names.into_iter().filter(has_changed));
+        Some(count)
+    });
+    all
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use zsched_spool::HashFolder;
+
+    #[test]
+    fn changed_control_files_are_listed() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let spool = Spool::new(folder.path());
+        spool.create().expect("a spool");
+        let name = |number: &str| SpoolName::new(HashFolder::TOP, number.as_bytes()).expect("name");
+        fs::write(spool.control_file(&name("7")), "").expect("written");
+        let created = fs::metadata(spool.control_file(&name("7"))).expect("there");
+        let created = Timestamp::from_parts(created.ctime(), created.ctime_nsec());
+        assert_eq!(changed(&spool, created), [name("7")]);
+        assert_eq!(changed(&spool, created + Duration::from_nanos(1)), []);
+    }
+}

@@ -1,0 +1,307 @@
+//! Helper workers: everything that may block on the spool's disk happens here, never on the loop.
+//!
+//! There are three, each with a queue of requests. The scanner lists folders ([`scanner`]). The
+//! reader reads control files ([`reader`]). The writer writes to and removes from the spool
+//! ([`writer`]); it also composes the lines of the status log ([`crate::logging::status_log`]),
+//! which need files that it removes. A fourth watches the agents of an earlier scheduler for a while
+//! after a start ([`former_agents`]).
+//!
+//! Results go into one channel in portions, and mio's `Waker` wakes the loop. The workers make no
+//! decisions.
+
+mod scanner;
+mod reader;
+mod write_queue;
+mod writer;
+mod note_writers;
+mod former_agents;
+
+pub(crate) use writer::WriteRequest;
+
+use crate::logging::status_log::{Composer, StatusLog};
+use crate::start::recovery;
+use crate::state::duplicates::DuplicatesFile;
+use crate::state::overrides::OverridesJournal;
+use crate::worker;
+use mio::Waker;
+use reader::{ReadQueue, ReadRequest, Reader, UrgentRead};
+use std::io;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
+use std::thread;
+use std::time::Duration;
+use std::vec;
+use write_queue::{WriteQueue, write_queue};
+use zsched_core::{NoteTicket, StatusRecord};
+use zsched_spool::load::LoadResult;
+use zsched_spool::scan::{ScanEnd, ScanLimits};
+use zsched_spool::{HashLevel, Portion, Spool, SpoolName};
+
+/// Maximum number of portions that wait for the loop. Beyond it the workers wait.
+const MAX_WAITING_PORTIONS: usize = 128;
+/// Number of results in a portion. A worker without more requests sends a smaller one.
+const PORTION_SIZE: usize = 32;
+
+/// Reason why sending cannot fail: a panic in a worker ends the process ([`worker`]).
+const WORKERS_RUN: &str = "workers run until the loop ends";
+
+/// Result of a helper worker.
+pub(crate) enum Completion {
+    /// Names found by the scan. The scanner waits for the number of new ones among them.
+    Names(Vec<SpoolName>),
+    /// The scan has ended.
+    ScanEnded(ScanEnd),
+    /// A control file was read.
+    Read(SpoolName, Box<LoadResult>),
+    /// The control file of a loaded message was read again.
+    ReadAgain(SpoolName, Box<LoadResult>),
+    /// More recipients of a control file were read.
+    ChunkRead(SpoolName, Box<LoadResult>),
+    /// Result of writing a note.
+    NoteWritten(NoteTicket, io::Result<bool>),
+    /// Result of removing a message, with its new path if moved aside.
+    Removed(SpoolName, io::Result<Option<PathBuf>>),
+    /// Result of storing the overrides of operators.
+    OverridesStored(io::Result<()>),
+    /// Agents of an earlier scheduler changed control files, or one has ended.
+    FormerAgentsChanged {
+        /// Messages of the control files.
+        names: Vec<SpoolName>,
+        /// True if the agent has ended, so that its locks are dead.
+        an_agent_ended: bool,
+    },
+    /// Locks could not be cleared.
+    ClearLocksFailed(SpoolName, io::Error),
+}
+
+/// The loop's end of the helper workers.
+pub(crate) struct SpoolIo {
+    results: Receiver<Vec<Completion>>,
+    /// Unhandled results of the current portion.
+    portion: vec::IntoIter<Completion>,
+    loop_waker: Arc<LoopWaker>,
+    scan_requests: Sender<ScanLimits>,
+    new_names: Sender<usize>,
+    reader: Arc<ReadQueue>,
+    to_write: WriteQueue,
+    duplicates: Arc<DuplicatesFile>,
+    writer: Option<thread::JoinHandle<()>>,
+    spool: Spool,
+    status_log: Option<StatusLog>,
+}
+
+/// Wakes the loop once for all results not taken yet.
+struct LoopWaker {
+    waker: Arc<Waker>,
+    is_awake: AtomicBool,
+}
+
+impl LoopWaker {
+    fn wake(&self) {
+        if !self.is_awake.swap(true, Ordering::SeqCst) {
+            // Waking fails only if the loop is gone. Then the results are not needed.
+            drop(self.waker.wake());
+        }
+    }
+}
+
+/// A helper worker's end of the channel of results.
+#[derive(Clone)]
+struct CompletionSender {
+    sender: SyncSender<Vec<Completion>>,
+    loop_waker: Arc<LoopWaker>,
+}
+
+impl CompletionSender {
+    /// Sends a portion. Returns true while the loop still receives.
+    fn send(&self, portion: Vec<Completion>) -> bool {
+        let sent = self.sender.send(portion).is_ok();
+        self.loop_waker.wake();
+        sent
+    }
+
+    /// Adds a result to a portion, and sends the portion if it is full.
+    fn add(&self, portion: &mut Vec<Completion>, done: Completion) -> bool {
+        portion.push(done);
+        portion.len() < PORTION_SIZE || self.send(std::mem::take(portion))
+    }
+
+    /// Sends a portion unless it is empty.
+    fn flush(&self, portion: &mut Vec<Completion>) -> bool {
+        portion.is_empty() || self.send(std::mem::take(portion))
+    }
+}
+
+impl SpoolIo {
+    /// Starts the workers.
+    pub(crate) fn start(
+        spool: &Spool,
+        level: HashLevel,
+        waker: Arc<Waker>,
+        status_log: Option<StatusLog>,
+        orders: OverridesJournal,
+    ) -> io::Result<SpoolIo> {
+        let (sender, results) = sync_channel(MAX_WAITING_PORTIONS);
+        let loop_waker = Arc::new(LoopWaker { waker, is_awake: AtomicBool::new(false) });
+        let completions = CompletionSender { sender, loop_waker: loop_waker.clone() };
+        let (scan_requests, scans) = channel();
+        let (new_names, counts) = channel();
+        let (to_write, writes) = write_queue(loop_waker.clone());
+        let reader = Arc::new(ReadQueue::default());
+        let duplicates = Arc::new(DuplicatesFile::new(spool.duplicates_file()));
+        let scanner = (spool.clone(), completions.clone());
+        worker::start("scanner", move || scanner::run(&scanner.0, &scans, &counts, &scanner.1))?;
+        let mut reads = Reader::new(
+            spool.clone(),
+            level,
+            reader.clone(),
+            completions.clone(),
+            duplicates.clone(),
+        );
+        worker::start("reader", move || reads.run())?;
+        let agents = former_agents::agents();
+        if !agents.is_empty() {
+            let (spool, completions) = (spool.clone(), completions.clone());
+            worker::start("former agents", move || {
+                former_agents::run(&spool, agents, &completions)
+            })?;
+        }
+        let (of_writer, list) = (spool.clone(), duplicates.clone());
+        let composer: Option<Composer> = status_log.as_ref().map(StatusLog::composer);
+        let writer = worker::start("writer", move || {
+            writer::run(&of_writer, &writes, &completions, &list, composer, orders);
+        })?;
+        Ok(SpoolIo {
+            results,
+            portion: Vec::new().into_iter(),
+            loop_waker,
+            scan_requests,
+            new_names,
+            reader,
+            to_write,
+            duplicates,
+            writer: Some(writer),
+            spool: spool.clone(),
+            status_log,
+        })
+    }
+
+    /// Possible duplicate deliveries found by the workers.
+    pub(crate) fn duplicates(&self) -> &DuplicatesFile {
+        &self.duplicates
+    }
+
+    /// Removes and returns the next result, if there is one.
+    pub(crate) fn next_result(&mut self) -> Option<Completion> {
+        loop {
+            if let Some(done) = self.portion.next() {
+                return Some(done);
+            }
+            self.portion = self.results.try_recv().ok()?.into_iter();
+        }
+    }
+
+    /// Rearms the waker before results are taken: any later result wakes the loop again.
+    pub(crate) fn rearm_waker(&self) {
+        // A swap is needed: results put before the previous wake-up are visible from here on. A
+        // plain store could take effect after the check for results, and a wake-up between the two
+        // would be lost.
+        self.loop_waker.is_awake.swap(false, Ordering::SeqCst);
+    }
+
+    /// Requests a scan.
+    pub(crate) fn scan(&self, limits: ScanLimits) {
+        self.scan_requests.send(limits).expect(WORKERS_RUN);
+    }
+
+    /// Reports to the scanner how many of the names it found are new.
+    pub(crate) fn new_names(&self, count: usize) {
+        self.new_names.send(count).expect(WORKERS_RUN);
+    }
+
+    /// Requests reading of control files, the oldest first.
+    pub(crate) fn read(&self, names: Vec<ReadRequest>) {
+        self.reader.push_batch(names);
+    }
+
+    /// Requests reading of a control file before all others.
+    pub(crate) fn read_soon(&self, name: SpoolName, at_most: Option<u32>) {
+        self.reader.push_urgent(UrgentRead::Read((name, at_most)));
+    }
+
+    /// Requests that the control file of a loaded message is read again.
+    pub(crate) fn read_again(&self, name: SpoolName) {
+        self.reader.push_urgent(UrgentRead::Reread(name));
+    }
+
+    /// Requests reading of more recipients of a loaded message.
+    pub(crate) fn read_more(&self, name: SpoolName, portion: Portion) {
+        self.reader.push_urgent(UrgentRead::Chunk(name, portion));
+    }
+
+    /// Queues a write request, for the next [`send`](Files::send).
+    pub(crate) fn write(&mut self, request: WriteRequest) {
+        self.to_write.push(request);
+    }
+
+    /// Queues lines of the status log, in order with other write requests.
+    ///
+    /// Without room for them they are dropped and counted.
+    pub(crate) fn write_status(&mut self, record: StatusRecord) {
+        let request = self.status_log.as_ref().and_then(|log| log.request(record));
+        if let Some(request) = request {
+            self.to_write.push(WriteRequest::Status(request));
+        }
+    }
+
+    /// Requests that the status log is reopened under its name.
+    pub(crate) fn reopen_status_log(&self) {
+        if let Some(log) = &self.status_log {
+            log.reopen();
+        }
+    }
+
+    /// Requests that the status log is reopened if it was renamed.
+    pub(crate) fn check_status_log_rotation(&self) {
+        if let Some(log) = &self.status_log {
+            log.check_rotation();
+        }
+    }
+
+    /// Passes all queued write requests to the writer.
+    pub(crate) fn send(&mut self) {
+        self.to_write.send().expect(WORKERS_RUN);
+    }
+
+    /// Returns true if so much is queued for the writer that no more may be decided.
+    ///
+    /// The loop is woken when that has changed.
+    pub(crate) fn is_writer_behind(&self) -> bool {
+        self.to_write.is_full()
+    }
+
+    /// Waits until everything requested is written. Discards results.
+    pub(crate) fn finish(mut self) {
+        self.send();
+        self.to_write.close();
+        let Some(writer) = self.writer.take() else {
+            return;
+        };
+        while !writer.is_finished() {
+            // The writer may be waiting for room in the channel of results.
+            drop(self.results.recv_timeout(Duration::from_millis(10)));
+        }
+        recovery::report_leftovers(&self.spool);
+        if let Some(log) = self.status_log.take() {
+            log.finish();
+        }
+    }
+}
+
+impl Drop for SpoolIo {
+    fn drop(&mut self) {
+        self.reader.close();
+    }
+}

@@ -1,0 +1,91 @@
+//! Writes notes about many messages in parallel.
+//!
+//! Each note waits for the disk. Several together take little longer than one, since a disk that
+//! gets several requests at a time stores them in one go.
+
+use super::{Completion, CompletionSender};
+use std::sync::{Mutex, PoisonError};
+use std::thread;
+use zsched_core::{Note, NoteTicket};
+use zsched_format::time::Timestamp;
+use zsched_spool::note::{self, OutcomeNote};
+use zsched_spool::{Spool, SpoolName};
+
+/// Maximum number of workers that write notes. With more, ext4 does not get faster.
+const MAX_NOTE_WORKERS: usize = 16;
+/// Minimum number of messages per worker. Starting one costs as much as a note on a fast disk.
+const MIN_MESSAGES_PER_WORKER: usize = 2;
+
+/// Parts of a [`Note`] that may be sent to another worker.
+pub(crate) struct NoteRequest {
+    ticket: NoteTicket,
+    name: SpoolName,
+    offsets: Vec<u32>,
+    occasion: note::OutcomeKind,
+    time: Timestamp,
+    notary: Vec<u8>,
+    message: Vec<u8>,
+}
+
+impl From<Note> for NoteRequest {
+    fn from(note: Note) -> NoteRequest {
+        let Note { ticket, name, offsets, occasion, time, notary, message } = note;
+        let (notary, message) = (notary.to_vec(), message.to_vec());
+        NoteRequest { ticket, name, offsets, occasion, time, notary, message }
+    }
+}
+
+impl NoteRequest {
+    /// Memory it takes, in bytes.
+    pub(crate) fn size(&self) -> usize {
+        let texts = self.notary.len() + self.message.len();
+        size_of::<NoteRequest>() + texts + size_of_val(&self.offsets[..])
+    }
+}
+
+/// Writes notes, those about one message in their order.
+///
+/// When it returns, each note is on disk or has failed, and its result was sent.
+pub(super) fn write_all(
+    spool: &Spool,
+    mut notes: Vec<NoteRequest>,
+    completions: &CompletionSender,
+) {
+    notes.sort_by_key(|note| note.name.number());
+    let same = |one: &NoteRequest, next: &NoteRequest| one.name.number() == next.name.number();
+    let messages: Vec<&[NoteRequest]> = notes.chunk_by(same).collect();
+    let hands = (messages.len() / MIN_MESSAGES_PER_WORKER).clamp(1, MAX_NOTE_WORKERS);
+    let left = Mutex::new(messages.into_iter());
+    let work = || {
+        let mut portion = Vec::new();
+        // A panic here ends the writer, and with it the scheduler.
+        let next = || left.lock().unwrap_or_else(PoisonError::into_inner).next();
+        while let Some(notes) = next() {
+            for note in notes {
+                // Continues without a receiver: everything requested is written.
+                completions.add(&mut portion, write(spool, note));
+            }
+        }
+        completions.flush(&mut portion);
+    };
+    thread::scope(|scope| {
+        for _ in 1..hands {
+            // If no more workers can be started, the present ones write all notes.
+            if thread::Builder::new().name("notes".to_string()).spawn_scoped(scope, work).is_err() {
+                break;
+            }
+        }
+        work();
+    });
+}
+
+fn write(spool: &Spool, note: &NoteRequest) -> Completion {
+    let remark = OutcomeNote {
+        offsets: &note.offsets,
+        occasion: note.occasion,
+        time: note.time,
+        notary: &note.notary,
+        message: &note.message,
+    };
+    Completion::NoteWritten(note.ticket, note::write(spool, &note.name, &remark))
+}

@@ -1,0 +1,170 @@
+//! Worker that writes to the spool and removes from it.
+
+use super::note_writers::{self, NoteRequest};
+use super::write_queue::WriteReceiver;
+use super::{Completion, CompletionSender};
+use crate::logging::status_log::{Composer, StatusRequest};
+use crate::state::duplicates::DuplicatesFile;
+use crate::state::overrides::OverridesJournal;
+use std::io;
+use std::path::PathBuf;
+use zsched_core::override_changes::Change;
+use zsched_spool::removals::RemovalList;
+use zsched_spool::remove::{self, Reason};
+use zsched_spool::verbose::VerboseFile;
+use zsched_spool::{PossibleDuplicates, Spool, SpoolName, load};
+
+/// Request to the writer.
+pub(crate) enum WriteRequest {
+    /// Append diagnostics to a control file.
+    Note(Box<NoteRequest>),
+    /// Remove a message from the spool; if true, move it aside where a report is owed.
+    Remove(SpoolName, bool),
+    /// Store changes of the overrides.
+    StoreOverrides(Vec<Change>),
+    /// Clear the locks of a dead process.
+    ClearLocks(SpoolName, u32),
+    /// Compose lines of the status log.
+    Status(StatusRequest),
+}
+
+impl WriteRequest {
+    /// The message to be removed from the spool.
+    fn removed(&self) -> Option<&SpoolName> {
+        match self {
+            WriteRequest::Remove(name, _) => Some(name),
+            _ => None,
+        }
+    }
+
+    /// Memory it takes, in bytes.
+    pub(crate) fn size(&self) -> usize {
+        let more = match self {
+            WriteRequest::Note(note) => note.size(),
+            WriteRequest::Status(request) => request.size(),
+            WriteRequest::StoreOverrides(changes) => size_of_val(&changes[..]),
+            WriteRequest::Remove(..) | WriteRequest::ClearLocks(..) => 0,
+        };
+        size_of::<WriteRequest>() + more
+    }
+}
+
+/// Carries out requests until the queue is closed and empty.
+pub(super) fn run(
+    spool: &Spool,
+    requests: &WriteReceiver,
+    completions: &CompletionSender,
+    duplicates: &DuplicatesFile,
+    composer: Option<Composer>,
+    orders: OverridesJournal,
+) {
+    let mut writer = Writer {
+        spool,
+        removals: RemovalList::new(spool.removals_file()),
+        removals_listed: true,
+        completions,
+        duplicates,
+        composer,
+        orders,
+        notes: Vec::new(),
+        lines: Vec::new(),
+        portion: Vec::new(),
+    };
+    requests.for_each_batch(|batch| {
+        writer.list_removals(&batch);
+        batch.into_iter().for_each(|request| writer.take(request));
+        writer.write_notes();
+        completions.flush(&mut writer.portion);
+        if let Some(composer) = &mut writer.composer {
+            composer.flush();
+        }
+    });
+}
+
+struct Writer<'t> {
+    spool: &'t Spool,
+    /// Removals of the present batch.
+    removals: RemovalList,
+    /// True if the last list of removals could be written.
+    removals_listed: bool,
+    completions: &'t CompletionSender,
+    duplicates: &'t DuplicatesFile,
+    composer: Option<Composer>,
+    orders: OverridesJournal,
+    /// Notes to be written together, before the next removal or batch end.
+    notes: Vec<NoteRequest>,
+    /// Lines of the status log, which come after these notes.
+    lines: Vec<StatusRequest>,
+    /// Results to be sent.
+    portion: Vec<Completion>,
+}
+
+impl Writer<'_> {
+    /// Lists the removals of a batch on disk.
+    ///
+    /// Where that fails, messages are removed anyway: a full disk needs the room.
+    fn list_removals(&mut self, batch: &[WriteRequest]) {
+        let mut names = batch.iter().filter_map(WriteRequest::removed).peekable();
+        if names.peek().is_none() {
+            return;
+        }
+        let listed = self.removals.write(self.spool, names);
+        if let (Err(error), true) = (&listed, self.removals_listed) {
+            let path = self.removals.path().display();
+            log::error!(
+                "{path}: {error}: message files may be left in queue/ if the scheduler is killed"
+            );
+        }
+        self.removals_listed = listed.is_ok();
+    }
+
+    fn take(&mut self, request: WriteRequest) {
+        let done = match request {
+            WriteRequest::Note(request) => return self.notes.push(*request),
+            WriteRequest::Status(request) => return self.lines.push(request),
+            WriteRequest::Remove(name, aside) => {
+                self.write_notes();
+                if let Some(composer) = &mut self.composer {
+                    composer.forget(&name);
+                }
+                let removed = remove_message(self.spool, &name, aside);
+                Completion::Removed(name, removed)
+            }
+            WriteRequest::StoreOverrides(changes) => {
+                Completion::OverridesStored(self.orders.store(changes))
+            }
+            WriteRequest::ClearLocks(name, pid) => {
+                let tell = &mut |doubt: &PossibleDuplicates| self.duplicates.record(doubt);
+                match load::clear_locks(self.spool, &name, pid, tell) {
+                    Ok(_) => return,
+                    Err(error) => Completion::ClearLocksFailed(name, error),
+                }
+            }
+        };
+        // Continues without a receiver: everything requested is written.
+        self.completions.add(&mut self.portion, done);
+    }
+
+    /// Writes the collected notes and status lines. They need the message, so this comes before its
+    /// removal.
+    fn write_notes(&mut self) {
+        if !self.notes.is_empty() {
+            note_writers::write_all(self.spool, std::mem::take(&mut self.notes), self.completions);
+        }
+        if let Some(composer) = &mut self.composer {
+            self.lines.drain(..).for_each(|request| composer.add(self.spool, &request));
+        }
+    }
+}
+
+fn remove_message(spool: &Spool, name: &SpoolName, aside: bool) -> io::Result<Option<PathBuf>> {
+    let verbose = VerboseFile::of(spool, name);
+    let moved = if aside && remove::needs_attention(spool, name)? {
+        Some(remove::move_aside(spool, name, Reason::OwedReport)?)
+    } else {
+        remove::remove(spool, name)?;
+        None
+    };
+    verbose.iter().for_each(|file| file.end(name));
+    Ok(moved)
+}

@@ -1,0 +1,492 @@
+//! From the command line to a running loop.
+
+pub(crate) mod options;
+pub(crate) mod quick_start;
+pub(crate) mod config_warnings;
+pub(crate) mod id_cache;
+pub(crate) mod recovery;
+
+use crate::agents::{AgentProcesses, AgentSettings};
+use crate::event_loop::clock::Clock;
+use crate::event_loop::event_source::EventSource;
+use crate::event_loop::observed_core::ObservedCore;
+use crate::event_loop::reload::ReloadState;
+use crate::event_loop::{Daemon, log_checks, signals};
+use crate::logging::status_log::{self, StatusLog};
+use crate::logging::{self, LogFile, StatisticsLog};
+use crate::net::accounts::{self, Accounts};
+use crate::net::clients::{ClientSettings, Clients};
+use crate::net::lookup_worker::LookupWorker;
+use crate::net::rendezvous_dump::Rendezvous;
+use crate::spool_io::SpoolIo;
+use crate::start::options::SchedulerOptions;
+use crate::state::learned_file::LearnedFile;
+use crate::state::overrides::{OverridesFile, OverridesJournal};
+use crate::state::spool_lock::{LockTimeouts, SpoolLock};
+use crate::timeouts::Timeouts;
+use mio::{Interest, Poll, Waker};
+use std::collections::BTreeSet;
+use std::fs::File;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Instant;
+use zsched_config::{Config, ConfigContext, Diagnostic, LoadedConfig, Niceness, Zenv};
+use zsched_core::Settings;
+use zsched_core::intake::Intake;
+use zsched_core::log_limiter::LogLimiter;
+use zsched_format::printable::{self, print_to_stderr as say};
+use zsched_format::time::Timestamp;
+use zsched_mailq_server::v2::events::Subscribers;
+use zsched_recorder::{RecordedCore, Recorder, RotationLimits};
+use zsched_spool::processes;
+use zsched_spool::scan::ScanLimits;
+use zsched_spool::{HashLevel, Spool};
+use zsched_sys::{self as sys, ProcessPriority, Signals};
+
+/// Default path of the ZENV file.
+const DEFAULT_ZENV: &str = "/etc/zmailer.conf";
+/// Default `POSTOFFICE`.
+const DEFAULT_POSTOFFICE: &str = "/var/spool/postoffice";
+/// Default `MAILSHARE`.
+const DEFAULT_MAILSHARE: &str = "/usr/share/zmailer";
+/// Default `LOGDIR`.
+const DEFAULT_LOGDIR: &str = "/var/log/mail";
+/// Maximum number of descriptors the scheduler requests, including those for agents.
+const MAX_DESCRIPTORS: u64 = 65_536;
+/// Number of descriptors not for agents: logs, sockets, files, MAILQ clients.
+const OWN_DESCRIPTORS: u64 = 300;
+/// Minimum number of agents at a time, whatever the descriptor limit.
+const MIN_AGENTS: u64 = 10;
+/// Minimum number of descriptors: the scheduler's own files and sockets, and ten agents.
+const MIN_DESCRIPTORS: u64 = 64;
+
+/// Reason not to start, in one or more lines.
+struct StartError(String);
+
+impl StartError {
+    fn because(what: impl std::fmt::Display, error: impl std::fmt::Display) -> StartError {
+        StartError(format!("{what}: {error}"))
+    }
+}
+
+/// Runs the scheduler described by the options and returns its exit status.
+pub fn main(options: SchedulerOptions) -> i32 {
+    if options.version {
+        say(format_args!("zsched scheduler {}", env!("CARGO_PKG_VERSION")));
+        return 0;
+    }
+    match run(options) {
+        Ok(()) => 0,
+        Err(StartError(reason)) => {
+            say(format_args!("scheduler: {reason}"));
+            1
+        }
+    }
+}
+
+fn run(mut options: SchedulerOptions) -> Result<(), StartError> {
+    if let Some(folder) = options.quick_start.clone() {
+        let places = quick_start::prepare(&folder)
+            .map_err(|error| StartError::because(folder.display(), error))?;
+        options.zenv.get_or_insert(places.zenv);
+        options.config.get_or_insert(places.config);
+    }
+    let (zenv, note) = read_zenv(options.zenv.as_deref())?;
+    let config_path = absolute(&config_path(&options, &zenv))?;
+    let context = id_cache::cached_context(zenv);
+    let config = load_config(&config_path, &context, &note)?;
+    for warning in
+        config_warnings::warnings(&config, &context.zenv, &program_folders(&context.zenv))
+    {
+        say(warning);
+    }
+    if options.check {
+        print!("{}", printable::lines(&config.show()));
+        return Ok(());
+    }
+    let plan = StartPlan::new(options, config_path, context, config)?;
+    plan.run()
+}
+
+/// Variables of the ZENV file, and a hint for missing variables.
+fn read_zenv(named: Option<&Path>) -> Result<(Zenv, String), StartError> {
+    let path = named.unwrap_or(Path::new(DEFAULT_ZENV));
+    match Zenv::read(path) {
+        Ok(zenv) => Ok((zenv, format!("the ZENV file is {}", path.display()))),
+        Err(error) if named.is_none() && error.kind() == io::ErrorKind::NotFound => {
+            Ok((Zenv::default(), format!("there is no {DEFAULT_ZENV}; -Z names another ZENV file")))
+        }
+        // The error names the file.
+        Err(error) => Err(StartError(error.to_string())),
+    }
+}
+
+/// Path of the configuration file.
+///
+/// The manual names `scheduler.cf`; ZMailer's program reads `scheduler.conf`.
+fn config_path(options: &SchedulerOptions, zenv: &Zenv) -> PathBuf {
+    if let Some(path) = &options.config {
+        return path.clone();
+    }
+    let folder = PathBuf::from(zenv.get("MAILSHARE").unwrap_or(DEFAULT_MAILSHARE));
+    let (documented, original) = (folder.join("scheduler.cf"), folder.join("scheduler.conf"));
+    // A file that cannot be examined counts as present: reading it reports the error.
+    let is_missing = documented.try_exists().is_ok_and(|there| !there);
+    if is_missing && original.exists() { original } else { documented }
+}
+
+fn load_config(path: &Path, context: &ConfigContext, note: &str) -> Result<Config, StartError> {
+    let in_lines = |all: &[Diagnostic]| {
+        all.iter().map(Diagnostic::to_string).collect::<Vec<String>>().join("\n")
+    };
+    let has_unknown_variable = |all: &[Diagnostic]| all.iter().any(Diagnostic::is_unknown_variable);
+    let loaded = Config::load(path, context);
+    let (Ok(LoadedConfig { warnings: said, .. }) | Err(said)) = &loaded;
+    if has_unknown_variable(said) {
+        say(note);
+    }
+    match loaded {
+        Ok(loaded) => {
+            loaded.warnings.iter().for_each(say);
+            Ok(loaded.config)
+        }
+        Err(errors) => {
+            say(in_lines(&errors));
+            Err(StartError(format!("{} cannot be used", path.display())))
+        }
+    }
+}
+
+fn absolute(path: &Path) -> Result<PathBuf, StartError> {
+    std::path::absolute(path).map_err(|error| StartError::because(path.display(), error))
+}
+
+/// Settings and paths that must be known before anything is started.
+struct StartPlan {
+    options: SchedulerOptions,
+    config_path: PathBuf,
+    context: ConfigContext,
+    config: Config,
+    spool: Spool,
+    log: Option<PathBuf>,
+    statistics: Option<PathBuf>,
+    status_log: Option<PathBuf>,
+    rendezvous: PathBuf,
+    notify: PathBuf,
+    recording: Option<PathBuf>,
+    level: HashLevel,
+}
+
+impl StartPlan {
+    /// Determines all paths and checks that the spool folders can be read.
+    fn new(
+        options: SchedulerOptions,
+        config_path: PathBuf,
+        context: ConfigContext,
+        config: Config,
+    ) -> Result<StartPlan, StartError> {
+        let zenv = &context.zenv;
+        let or_zenv = |option: &Option<PathBuf>, name, default: &str| {
+            let from_zenv = || PathBuf::from(zenv.get(name).unwrap_or(default));
+            absolute(&option.clone().unwrap_or_else(from_zenv))
+        };
+        let spool = Spool::new(or_zenv(&options.postoffice, "POSTOFFICE", DEFAULT_POSTOFFICE)?);
+        for folder in [spool.transport(), spool.queue()] {
+            std::fs::read_dir(folder)
+                .map_err(|error| StartError::because(folder.display(), error))?;
+        }
+        let default_log =
+            || Path::new(zenv.get("LOGDIR").unwrap_or(DEFAULT_LOGDIR)).join("scheduler");
+        let log = options.log.clone().or_else(|| options.is_daemon().then(default_log));
+        let status_log = zenv.get("STATUSLOG").map(str::trim).filter(|path| !path.is_empty());
+        let status_log = options.status_log.clone().or_else(|| status_log.map(PathBuf::from));
+        let temporary = if Path::new("/usr/tmp").is_dir() { "/usr/tmp" } else { "/var/tmp" };
+        let rendezvous = format!("{temporary}/.mailq.text");
+        let level = match zenv.get("SCHEDULERDIRHASH") {
+            Some("1") => HashLevel::Once,
+            Some("2") => HashLevel::Twice,
+            _ => options.hash_level(),
+        };
+        Ok(StartPlan {
+            log: log.map(|path| absolute(&path)).transpose()?,
+            statistics: options.statistics.as_deref().map(absolute).transpose()?,
+            status_log: status_log.as_deref().map(absolute).transpose()?,
+            rendezvous: or_zenv(&options.rendezvous, "RENDEZVOUS", &rendezvous)?,
+            notify: notify_path(&config, zenv, &spool),
+            recording: options.record.as_deref().map(absolute).transpose()?,
+            level,
+            spool,
+            options,
+            config_path,
+            context,
+            config,
+        })
+    }
+
+    fn run(self) -> Result<(), StartError> {
+        let failed = |what: &'static str| move |error: io::Error| StartError::because(what, error);
+        sys::close_inherited_on_exec().map_err(failed("inherited descriptors"))?;
+        if self.context.is_root {
+            sys::drop_groups().map_err(failed("supplementary groups"))?;
+        }
+        if let Some(niceness) = self.config.scheduler_niceness {
+            sys::set_priority(priority(niceness)).map_err(failed("sysnice"))?;
+        }
+        let limits = ProcessLimits::lift()?;
+        let ready_pipe = match self.options.is_daemon() {
+            true => Some(sys::daemonize().map_err(failed("cannot become a daemon"))?),
+            false => None,
+        };
+        recovery::set_former_scheduler(&self.spool);
+        let began = Instant::now();
+        let (lock_file, pid_file) = (self.spool.lock_file(), self.spool.pid_file());
+        let mut waited_for = None;
+        let mut spool_lock =
+            SpoolLock::take(&lock_file, &pid_file, LockTimeouts::default(), |line| {
+                say(format_args!("scheduler: {line}"));
+                waited_for = Some(line.to_string());
+            })
+            .map_err(|error| StartError(error.to_string()))?;
+        let at = |path: &Path, error: io::Error| StartError::because(path.display(), error);
+        let open_statistics =
+            |path: &Path| StatisticsLog::open(path).map_err(|error| at(path, error));
+        let statistics = self.statistics.as_deref().map(open_statistics).transpose()?;
+        let open_status_log = |path: &PathBuf| {
+            let file = status_log::open(path).map_err(|error| at(path, error))?;
+            Ok::<_, StartError>((path.clone(), file))
+        };
+        let status_log = self.status_log.as_ref().map(open_status_log).transpose()?;
+        let open_log = |path: &Path| LogFile::open(path).map_err(|error| at(path, error));
+        let log_file = self.log.as_deref().map(open_log).transpose()?;
+        let transport = self.spool.transport().to_path_buf();
+        std::env::set_current_dir(&transport).map_err(failed("transport"))?;
+        processes::remember_boot_time();
+        logging::start(self.options.verbose);
+        if self.options.verbose_after_load {
+            log::set_max_level(logging::level(0));
+        }
+        let version = env!("CARGO_PKG_VERSION");
+        log::info!("scheduler {version} started on {}", self.spool.postoffice().display());
+        if let Some(line) = waited_for {
+            log::info!("{line}: it took {:.1} s", began.elapsed().as_secs_f64());
+        }
+        limits.warnings.iter().for_each(|warning| log::warn!("{warning}"));
+        recovery::finish_removals(&self.spool);
+        recovery::finish_outbox(&self.spool, self.level)
+            .map_err(|error| at(&self.spool.outbox(), error))?;
+        let clock = Clock::new(spool_lock.former_clock());
+        spool_lock.store_clock(clock.started());
+        let now = clock.estimate();
+        let journal = OverridesJournal::open(self.spool.orders_file(), now);
+        let orders = journal.orders();
+        let logs = Logs { log_file, statistics, status_log };
+        let mut daemon = self
+            .build(spool_lock, clock, limits.descriptors, logs, journal)
+            .map_err(failed("cannot start"))?;
+        daemon.apply_memory_limit();
+        daemon.restore_state(now, orders);
+        daemon.open_sockets();
+        if let Some(ready_pipe) = ready_pipe {
+            ready_pipe.report_ready().map_err(failed("cannot report"))?;
+        }
+        daemon.run().map_err(failed("event loop"))
+    }
+
+    fn build(
+        self,
+        spool_lock: SpoolLock,
+        clock: Clock,
+        descriptors: u64,
+        logs: Logs,
+        journal: OverridesJournal,
+    ) -> io::Result<Daemon> {
+        let Logs { log_file, statistics, status_log } = logs;
+        let started = clock.estimate();
+        let poll = Poll::new()?;
+        let mut signals = Signals::catch(&signals::CAUGHT_SIGNALS)?;
+        poll.registry().register(&mut signals, EventSource::Signals.token(), Interest::READABLE)?;
+        let waker = Arc::new(Waker::new(poll.registry(), EventSource::Workers.token())?);
+        let has_status_log = status_log.is_some();
+        let timeouts = Timeouts::new(self.options.timeouts_scale);
+        let start_log = |(path, file)| StatusLog::start(path, file, timeouts.status_log_end);
+        let status_log = status_log.map(start_log).transpose()?;
+        let spool_io = SpoolIo::start(&self.spool, self.level, waker.clone(), status_log, journal)?;
+        let recorder = self.recorder()?;
+        let config = Rc::new(self.config);
+        let agents = AgentProcesses::new(AgentSettings {
+            programs: program_folders(&self.context.zenv),
+            folder: self.spool.transport().to_path_buf(),
+            zenv: self.context.zenv.clone(),
+            file_limit: self.options.agent_file_limit(),
+            ignore_hangup: log_file.is_none(),
+            timeouts,
+        })?;
+        let core = RecordedCore::new(
+            Settings {
+                status_log: has_status_log,
+                failed_write: timeouts.failed_write,
+                ..core_settings(&self.options, descriptors)
+            },
+            config.clone(),
+            started,
+            recorder,
+        );
+        let watch = Rc::new(Subscribers::default());
+        let with_vertices = !self.options.short_mailq;
+        let uses_version_2 = accounts::needs_version_2(
+            config.parameters.auth_file.as_deref(),
+            self.options.mailq_version,
+        );
+        let accounts = Accounts::new(&config.parameters);
+        let client_settings = ClientSettings { started, with_vertices, uses_version_2, timeouts };
+        let lookups = LookupWorker::start(self.spool.clone(), self.log.clone(), waker.clone())?;
+        let scan_limits =
+            if self.options.synchronous { ScanLimits::NONE } else { self.options.scan_limits() };
+        Ok(Daemon {
+            poll,
+            waker: waker.clone(),
+            reloads: ReloadState::default(),
+            clock,
+            core: ObservedCore::new(core, watch.clone()),
+            signals,
+            spool_io,
+            intake: Intake::new(timeouts.intake),
+            agents,
+            clients: Clients::new(client_settings, accounts, watch),
+            lookups,
+            listeners: Vec::new(),
+            unbound_mailq: None,
+            notify: None,
+            notify_path: self.notify,
+            control_path: self.spool.control_socket(),
+            next_open_attempt: Some(Instant::now()),
+            unread_sources: Vec::new(),
+            held_agents: BTreeSet::new(),
+            has_held_children: false,
+            new_names: Vec::new(),
+            scan_limits,
+            timeouts,
+            is_loading: true,
+            level_after_load: logging::level(self.options.verbose),
+            config_path: self.config_path,
+            context: self.context,
+            config,
+            log_file,
+            statistics,
+            next_log_check: Instant::now() + log_checks::LOG_CHECK_INTERVAL,
+            rendezvous: Rendezvous::new(self.rendezvous, started, with_vertices, waker.clone()),
+            overrides: OverridesFile::default(),
+            learned: LearnedFile::new(self.spool.learned_file(), timeouts.learned_interval, waker),
+            rejected_clients_log: LogLimiter::default(),
+            is_foreground: !self.options.is_daemon(),
+            is_ending: false,
+            is_draining: false,
+            spool_lock,
+        })
+    }
+}
+
+/// Open log files.
+struct Logs {
+    log_file: Option<LogFile>,
+    statistics: Option<StatisticsLog>,
+    status_log: Option<(PathBuf, File)>,
+}
+
+impl StartPlan {
+    fn recorder(&self) -> io::Result<Option<Recorder>> {
+        let limits =
+            RotationLimits { size: self.options.record_size, keep_files: self.options.record_keep };
+        let create = |path: &PathBuf| Recorder::create(path, limits, self.context.clone());
+        self.recording.as_ref().map(create).transpose()
+    }
+}
+
+/// Resource limits of the process, raised as far as possible.
+struct ProcessLimits {
+    descriptors: u64,
+    /// Warnings about limits that remain too low.
+    warnings: Vec<String>,
+}
+
+impl ProcessLimits {
+    fn lift() -> Result<ProcessLimits, StartError> {
+        let failed = |what: &'static str| move |error: io::Error| StartError::because(what, error);
+        let size = sys::lift_file_size_limit().map_err(failed("RLIMIT_FSIZE"))?;
+        let seconds = sys::lift_processor_limit().map_err(failed("RLIMIT_CPU"))?;
+        let descriptors =
+            sys::raise_file_limit(MAX_DESCRIPTORS).map_err(failed("RLIMIT_NOFILE"))?;
+        if descriptors < MIN_DESCRIPTORS {
+            return Err(StartError(format!(
+                "only {descriptors} files can be open at a time (RLIMIT_NOFILE, ulimit -n): at least \
+                 {MIN_DESCRIPTORS} are needed, 1024 or more are recommended"
+            )));
+        }
+        let agents = max_agents(descriptors);
+        let few = (agents <= MIN_AGENTS).then(|| {
+            format!(
+                "only {descriptors} files can be open at a time (RLIMIT_NOFILE, ulimit -n): at most {agents} \
+                 agents run at a time, and MAILQ clients may be turned away"
+            )
+        });
+        let size = size.map(|size| {
+            format!(
+                "no file can be larger than {size} bytes (RLIMIT_FSIZE, ulimit -f): logs end there, and messages \
+                 whose control files reach it stay in the queue"
+            )
+        });
+        let seconds = seconds.map(|seconds| {
+            format!(
+                "the system ends the scheduler after {seconds} s of processor time (RLIMIT_CPU)"
+            )
+        });
+        let warnings = [few, size, seconds].into_iter().flatten().collect();
+        Ok(ProcessLimits { descriptors, warnings })
+    }
+}
+
+fn max_agents(descriptors: u64) -> u64 {
+    descriptors.saturating_sub(OWN_DESCRIPTORS).max(MIN_AGENTS)
+}
+
+fn core_settings(options: &SchedulerOptions, descriptors: u64) -> Settings {
+    Settings {
+        frozen: options.freeze,
+        wait_for_initial_scan: options.synchronous,
+        selection: options.selection.clone(),
+        fork_rate: options.fork_rate,
+        max_agents: max_agents(descriptors) as usize,
+        log_outcomes: options.verbose > 0,
+        // The choice among the entries of `retries` must differ from start to start.
+        seed: u64::from(Timestamp::now().subsec_nanoseconds()) ^ u64::from(std::process::id()),
+        ..Settings::default()
+    }
+}
+
+fn priority(niceness: Niceness) -> ProcessPriority {
+    match niceness {
+        Niceness::Relative(by) => ProcessPriority::Relative(by),
+        Niceness::Absolute(value) => ProcessPriority::Absolute(value),
+    }
+}
+
+/// Folders with programs of agents: `$MAILBIN/ta`, or the folder of the scheduler's own program.
+fn program_folders(zenv: &Zenv) -> Vec<PathBuf> {
+    if let Some(folder) = zenv.get("MAILBIN") {
+        return vec![Path::new(folder).join("ta")];
+    }
+    let own = std::env::current_exe().ok().and_then(|path| Some(path.parent()?.to_path_buf()));
+    own.map_or(Vec::new(), |own| vec![own.join("ta"), own])
+}
+
+/// Path of the notify socket: from the configuration, from ZENV, or in POSTOFFICE.
+fn notify_path(config: &Config, zenv: &Zenv, spool: &Spool) -> PathBuf {
+    let of_zenv = || {
+        let value = zenv.get("SCHEDULERNOTIFY")?;
+        Some(PathBuf::from(value.strip_prefix("UNIX:").unwrap_or(value)))
+    };
+    let named = config.parameters.notify_socket.clone().or_else(of_zenv);
+    named.unwrap_or_else(|| spool.postoffice().join(".scheduler.notify"))
+}

@@ -1,0 +1,51 @@
+//! Trial installation: creates a spool, mailboxes and a configuration where missing.
+
+use std::fs;
+use std::io::{self, ErrorKind};
+use std::path::{Path, PathBuf};
+use zsched_config as config;
+use zsched_spool::{Spool, folder};
+
+/// MAILQ port of a trial installation; it needs no privilege.
+const MAILQ_PORT: u16 = 10174;
+
+/// Paths of the files of a trial installation.
+pub(crate) struct InstallationPaths {
+    /// ZENV file.
+    pub zenv: PathBuf,
+    /// Configuration.
+    pub config: PathBuf,
+}
+
+/// Creates what is missing under `folder`. Existing files stay unchanged.
+pub(crate) fn prepare(folder: &Path) -> io::Result<InstallationPaths> {
+    folder::make_all(folder)?;
+    let folder = folder.canonicalize()?;
+    let (postoffice, mailboxes) = (folder.join("postoffice"), folder.join("mailboxes"));
+    Spool::new(&postoffice).create()?;
+    folder::make_all(&mailboxes)?;
+    let places = InstallationPaths {
+        zenv: folder.join("zmailer.conf"),
+        config: folder.join("scheduler.cf"),
+    };
+    let shown = folder.display();
+    let zenv = format!(
+        "# Where the programs find everything. Written once; yours to change.\n\
+         POSTOFFICE={}\nMAILBOXES={}\nLOGDIR={shown}\nMAILQPORT={MAILQ_PORT}\nPATH=/usr/bin:/bin\n\
+         RENDEZVOUS={shown}/mailq.text\nSTATUSLOG={shown}/status\nZCONFIG={}\n",
+        postoffice.display(),
+        mailboxes.display(),
+        places.zenv.display(),
+    );
+    write_unless_there(&places.zenv, &zenv)?;
+    write_unless_there(&places.config, config::EXAMPLE)?;
+    Ok(places)
+}
+
+fn write_unless_there(path: &Path, text: &str) -> io::Result<()> {
+    match fs::File::create_new(path) {
+        Ok(mut file) => io::Write::write_all(&mut file, text.as_bytes()),
+        Err(error) if error.kind() == ErrorKind::AlreadyExists => Ok(()),
+        Err(error) => Err(error),
+    }
+}

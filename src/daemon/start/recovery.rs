@@ -1,0 +1,85 @@
+//! Completes what the former scheduler left in the spool: removals, and submissions to the router.
+
+use crate::worker;
+use std::fs;
+use std::io;
+use std::thread;
+use std::time::Duration;
+use zsched_spool::outbox::{self, OutboxRecovery};
+use zsched_spool::processes;
+use zsched_spool::{HashLevel, Spool, removals};
+
+/// Wait after submissions could not be published.
+const PUBLISH_RETRY_INTERVAL: Duration = Duration::from_secs(30);
+
+/// Records the pid of the former scheduler from the pid file that it left.
+pub(crate) fn set_former_scheduler(spool: &Spool) {
+    let text = fs::read_to_string(spool.pid_file()).unwrap_or_default();
+    if let Ok(pid) = text.trim().parse() {
+        processes::set_former_scheduler(pid);
+    }
+}
+
+/// Removes the message files whose control files the former scheduler has removed.
+pub(crate) fn finish_removals(spool: &Spool) {
+    for list in [spool.removals_file(), spool.reader_removals_file()] {
+        match removals::finish(spool, &list) {
+            Ok(0) => {}
+            Ok(count) => {
+                log::info!("removed {count} message files left by the former scheduler")
+            }
+            Err(error) => log::error!("{}: cannot finish removals: {error}", list.display()),
+        }
+    }
+}
+
+/// Completes submissions of the former scheduler to the router.
+///
+/// Must come before any mail is read.
+pub(crate) fn finish_outbox(spool: &Spool, level: HashLevel) -> io::Result<()> {
+    let recovered = outbox::recover_folder(spool, level)?;
+    let OutboxRecovery { published, discarded, aside, ready } = recovered;
+    if recovered != OutboxRecovery::default() {
+        log::warn!(
+            "outbox of the former scheduler: {published} submissions published, {discarded} discarded, {aside} moved \
+             to postman/, {ready} to be published later"
+        );
+    }
+    if ready > 0 {
+        let spool = spool.clone();
+        worker::start("outbox", move || publish_later(&spool))?;
+    }
+    Ok(())
+}
+
+/// Publishes what is ready, and retries until `router/` works again.
+fn publish_later(spool: &Spool) {
+    loop {
+        match outbox::publish_ready(spool) {
+            Ok((0, _)) => return,
+            Ok((left, reason)) => {
+                let reason = reason.map_or(String::new(), |error| format!(": {error}"));
+                let wait = PUBLISH_RETRY_INTERVAL.as_secs();
+                log::error!(
+                    "{left} submissions cannot be published to the router{reason}; \
+                     retrying in {wait} s"
+                );
+            }
+            Err(error) => log::error!("{}: {error}", spool.outbox().display()),
+        }
+        thread::sleep(PUBLISH_RETRY_INTERVAL);
+    }
+}
+
+/// Logs an error at the end if submissions are left: ZMailer's scheduler does not handle the
+/// outbox.
+pub(crate) fn report_leftovers(spool: &Spool) {
+    match outbox::pending_submissions(spool) {
+        Ok(0) => {}
+        Ok(count) => log::error!(
+            "{count} submissions are left in {}: start this scheduler again before another one",
+            spool.outbox().display()
+        ),
+        Err(error) => log::error!("{}: {error}", spool.outbox().display()),
+    }
+}

@@ -1,0 +1,272 @@
+//! File of learned state: `.scheduler.learned` in POSTOFFICE, one JSON object per line.
+//!
+//! ```text
+//! {"zsched-learned":1}
+//! {"thread":{"channel":"smtp","host":"mx.test","index":2,"wakeup":1795259643000000000,...}}
+//! {"vertex":{"number":4711,"modified":1795255200123456789,...,"attempts":3,"text":"..."}}
+//! {"text":{"number":7,"text":"..."}}
+//! {"rest":{"number":4712,"modified":1795255200123456789,"vertices":[...]}}
+//! {"end":2}
+//! ```
+//!
+//! The file is written as a whole under another name, synced and renamed. So there is a complete
+//! file at any time. Damaged lines are skipped all the same.
+
+use crate::state::json_lines::{number_in, number_line, write_line};
+use crate::worker::chunked_writer::{CHUNK_SIZE, ChunkReceiver, ChunkSender};
+use mio::Waker;
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, ErrorKind, Write};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+use zsched_core::Scheduler;
+use zsched_core::learned::{Learned, LearnedExport, PagedOutSource};
+use zsched_spool::atomic_write::write_atomically;
+
+/// Name in the first line.
+const NAME: &str = "zsched-learned";
+/// Name in the last line, which has the number of lines before it.
+const END: &str = "end";
+/// Version of the format.
+const FORMAT: u64 = 1;
+/// Number of lines that add a second to the interval between two writes.
+const LINES_PER_SECOND: u64 = 10_000;
+/// Maximum number of threads or messages exported per step.
+const MAX_EXPORTED_PER_STEP: usize = 200;
+/// Maximum length of a line, in bytes.
+const MAX_LINE_LEN: u64 = 64 * 1024;
+
+/// File of learned state, and its schedule of writes.
+pub(crate) struct LearnedFile {
+    path: PathBuf,
+    /// Minimum time between two writes.
+    interval: Duration,
+    waker: Arc<Waker>,
+    under_way: Option<BackgroundExport>,
+    writer: Option<JoinHandle<()>>,
+    /// True if the last write failed and must be repeated even without new state.
+    has_failed: Arc<AtomicBool>,
+    next: Instant,
+    /// Value of [`Scheduler::learned_revision`] at the last write.
+    written_revision: u64,
+}
+
+/// BackgroundExport under way.
+struct BackgroundExport {
+    export: LearnedExport,
+    chunks: ChunkSender,
+    lines: u64,
+    is_ended: bool,
+}
+
+impl LearnedFile {
+    /// Creates the state without export.
+    ///
+    /// `interval` is the minimum time between two writes. `waker` wakes the loop.
+    pub(crate) fn new(path: PathBuf, interval: Duration, waker: Arc<Waker>) -> LearnedFile {
+        let next = Instant::now() + interval;
+        LearnedFile {
+            path,
+            interval,
+            waker,
+            under_way: None,
+            writer: None,
+            has_failed: Arc::default(),
+            next,
+            written_revision: 0,
+        }
+    }
+
+    /// Reads the state of the former scheduler. Unusable lines are skipped, counted and logged.
+    pub(crate) fn read(&self, tell: impl FnMut(Learned)) {
+        match read(&self.path, tell) {
+            Ok(0) => {}
+            Ok(damaged) => log::warn!("{}: {damaged} lines cannot be used", self.path.display()),
+            Err(error) if error.kind() == ErrorKind::NotFound => {}
+            Err(error) => log::warn!("{}: {error}", self.path.display()),
+        }
+    }
+
+    /// Returns true if the export can continue at once.
+    pub(crate) fn is_busy(&self) -> bool {
+        self.under_way.as_ref().is_some_and(|export| export.chunks.has_room())
+    }
+
+    /// Time until the next write may be due.
+    pub(crate) fn until_next(&self, core: &Scheduler) -> Option<Duration> {
+        let has_news = core.learned_revision() != self.written_revision
+            || self.has_failed.load(Ordering::Acquire);
+        let is_due = self.under_way.is_none() && has_news;
+        is_due.then(|| self.next.saturating_duration_since(Instant::now()))
+    }
+
+    /// Starts a write if one is due, and continues it.
+    pub(crate) fn advance(&mut self, core: &Scheduler, resting: &dyn PagedOutSource) {
+        if self.until_next(core).is_some_and(|left| left.is_zero()) {
+            self.begin(core);
+        }
+        if let Some(export) = &mut self.under_way
+            && export.advance(core, resting)
+        {
+            let more = Duration::from_secs(export.lines / LINES_PER_SECOND);
+            self.next = Instant::now() + self.interval + more;
+            self.under_way = None;
+        }
+    }
+
+    fn begin(&mut self, core: &Scheduler) {
+        self.next = Instant::now() + self.interval;
+        if self.writer.as_ref().is_some_and(|writer| !writer.is_finished()) {
+            return;
+        }
+        let path = self.path.clone();
+        let has_failed = self.has_failed.clone();
+        let write = move |to_write: ChunkReceiver| {
+            match write_atomically(&path, |out| to_write.write_all(out)) {
+                Ok(()) => {}
+                // The scheduler is ending and writes the file itself.
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) => {
+                    log::error!("{}: cannot be written: {error}", path.display());
+                    has_failed.store(true, Ordering::Release);
+                }
+            }
+        };
+        match ChunkSender::start("learned", self.waker.clone(), write) {
+            Ok((chunks, writer)) => {
+                self.writer = Some(writer);
+                self.written_revision = core.learned_revision();
+                self.has_failed.store(false, Ordering::Release);
+                let export = LearnedExport::default();
+                self.under_way =
+                    Some(BackgroundExport { export, chunks, lines: 0, is_ended: false });
+            }
+            Err(error) => log::error!("{}: {error}", self.path.display()),
+        }
+    }
+
+    /// Writes the whole file at the end of the scheduler.
+    pub(crate) fn finish(&mut self, core: &Scheduler, resting: &dyn PagedOutSource) {
+        self.under_way = None;
+        if let Some(writer) = self.writer.take() {
+            // The worker has logged any error.
+            drop(writer.join());
+        }
+        if core.learned_revision() == 0 && self.path.try_exists().is_ok_and(|there| !there) {
+            return;
+        }
+        let written = write_atomically(&self.path, |out| {
+            let (mut export, mut lines) = (LearnedExport::default(), 0);
+            let mut text = begin_text();
+            while !export.is_done() {
+                lines += add_lines(core, resting, &mut export, &mut text);
+                out.write_all(&text)?;
+                text.clear();
+            }
+            out.write_all(&end_text(lines))
+        });
+        if let Err(error) = written {
+            log::error!("{}: cannot be written: {error}", self.path.display());
+        }
+    }
+}
+
+impl BackgroundExport {
+    /// Passes more text to the worker. Returns true once all is passed.
+    fn advance(&mut self, core: &Scheduler, resting: &dyn PagedOutSource) -> bool {
+        let BackgroundExport { export, chunks, lines, is_ended } = self;
+        chunks.send_next(|| {
+            if *is_ended {
+                return None;
+            }
+            let mut text = if *lines == 0 { begin_text() } else { Vec::with_capacity(CHUNK_SIZE) };
+            while text.len() < CHUNK_SIZE && !export.is_done() {
+                *lines += add_lines(core, resting, export, &mut text);
+            }
+            if export.is_done() {
+                text.extend_from_slice(&end_text(*lines));
+                *is_ended = true;
+            }
+            Some(text)
+        })
+    }
+}
+
+fn begin_text() -> Vec<u8> {
+    format!("{}\n", number_line(NAME, FORMAT)).into_bytes()
+}
+
+fn end_text(lines: u64) -> Vec<u8> {
+    format!("{}\n", number_line(END, lines)).into_bytes()
+}
+
+/// Adds lines about more threads or messages. Returns their number.
+fn add_lines(
+    core: &Scheduler,
+    resting: &dyn PagedOutSource,
+    export: &mut LearnedExport,
+    text: &mut Vec<u8>,
+) -> u64 {
+    let mut lines = 0;
+    export.tell(core, resting, MAX_EXPORTED_PER_STEP, |learned| {
+        // Strings and numbers can always be serialized.
+        lines += u64::from(write_line(text, &learned).is_ok());
+    });
+    lines
+}
+
+/// Reads a file. Returns the number of unusable lines.
+fn read(path: &Path, mut tell: impl FnMut(Learned)) -> io::Result<u64> {
+    let mut input = BufReader::new(File::open(path)?);
+    let mut damaged = 0;
+    let mut line = Vec::new();
+    loop {
+        line.clear();
+        let count = io::Read::take(&mut input, MAX_LINE_LEN).read_until(b'\n', &mut line)?;
+        if count == 0 {
+            return Ok(damaged);
+        }
+        match serde_json::from_slice::<Learned>(&line) {
+            Ok(learned) => tell(learned),
+            Err(_) if number_in(&line, NAME) == Some(FORMAT) || number_in(&line, END).is_some() => {
+            }
+            Err(_) => damaged += 1,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+
+    const GOOD: &str = concat!(
+        r#"{"thread":{"channel":"c","host":"h","index":2,"wakeup":1795259643000000000,"block":null,"answered":false}}"#,
+        "\n",
+        r#"{"vertex":{"number":1,"modified":5,"channel":"c","host":"h","attempts":3,"text":"busy"}}"#,
+        "\n",
+    );
+
+    fn told(text: &[u8]) -> (usize, u64) {
+        let file = tempfile::NamedTempFile::new().expect("a file");
+        fs::write(file.path(), text).expect("written");
+        let mut told = 0;
+        let damaged = read(file.path(), |_| told += 1).expect("it can be read");
+        (told, damaged)
+    }
+
+    #[test]
+    fn learned_file_with_damaged_lines_is_read_without_them() {
+        let whole = format!("{{\"zsched-learned\":1}}\n{GOOD}{{\"end\":2}}\n");
+        assert_eq!(told(whole.as_bytes()), (2, 0));
+        for cut in 0..whole.len() {
+            assert!(told(&whole.as_bytes()[..cut]).1 <= 1, "{cut}");
+        }
+        assert_eq!(told(b"{\"zsched-learned\":2}\n\xff\n{}\n[1]\nnull"), (0, 5));
+        assert_eq!(told(&[vec![b'x'; 1_000_000], GOOD.into()].concat()).0, 1, "an endless line");
+        assert_eq!(told(b""), (0, 0));
+    }
+}
