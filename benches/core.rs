@@ -27,8 +27,8 @@ use zsched_core::{Action, AgentId, Event, Order, Scheduler, Settings};
 use zsched_format::time::{ClockStep, Timestamp};
 use zsched_mailq_server::acl::Peer;
 use zsched_mailq_server::v1::Dump;
-use zsched_mailq_server::v2::events::Watch;
-use zsched_mailq_server::v2::{Process, Session, Surroundings, Tally};
+use zsched_mailq_server::v2::events::Subscribers;
+use zsched_mailq_server::v2::{Process, RequestCounters, Session, SessionContext};
 use zsched_spool::{Arrival, Group, HashFolder, SpoolName};
 
 const CONFIGURATION: &str =
@@ -412,23 +412,24 @@ impl World {
 
     fn view(&self, request: &str) -> (usize, Duration, Duration) {
         let (mut session, _) = Session::privileged(Peer::Local(Some(0)));
-        session.take_in(format!("{request}\n").as_bytes());
-        let (mut tally, mut remarks, watch) = (Tally::default(), Vec::new(), Watch::default());
+        session.push_input(format!("{request}\n").as_bytes());
+        let (mut request_counters, mut log_lines, watch) =
+            (RequestCounters::default(), Vec::new(), Subscribers::default());
         let (mut steps, mut longest, mut all) = (0, Duration::ZERO, Duration::ZERO);
         while steps == 0 || session.is_answering() {
-            let mut around = Surroundings {
+            let mut around = SessionContext {
                 scheduler: &self.core,
                 now: START,
                 process: Process { started: START, pid: 1, is_loading: false },
-                elsewhere: &(),
+                backlog: &(),
                 accounts: &mut Rc::default,
                 secret: &[0; 32],
                 watch: &watch,
-                tally: &mut tally,
-                remarks: &mut remarks,
+                request_counters: &mut request_counters,
+                log_lines: &mut log_lines,
             };
             let mut out = Vec::new();
-            let (_, took) = timed(|| session.go_on(&mut around, &mut out, DUMP_STEP));
+            let (_, took) = timed(|| session.proceed(&mut around, &mut out, DUMP_STEP));
             longest = longest.max(took);
             all += took;
             steps += 1;

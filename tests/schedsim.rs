@@ -54,7 +54,7 @@ fn tables_show_configurations_side_by_side() {
     let output = text(&run(&EXAMPLE).stdout);
     let head = output.lines().next().expect("a line");
     assert_eq!(head.split_whitespace().collect::<Vec<_>>(), ["one-agent.cf", "ten-agents.cf"]);
-    assert!(output.contains("busiest threads under ten-agents.cf"));
+    assert!(output.contains("busiest destinations under ten-agents.cf"));
 }
 
 #[test]

@@ -42,7 +42,7 @@ pub fn show_answers<W: Write>(
 ) -> Result<u64, Failure> {
     let mut show = ClassicOutput::new(&options.classic, spool)?;
     let (lines, mut screen) = (Lines::new(RecordedPeer::new(answers), LIMITS), Screen::new(out));
-    let server = Server::Tcp { host: "localhost".to_string(), port: port::DEFAULT };
+    let server = Server::Tcp { host: "localhost".to_string(), port: port::DEFAULT_PORT };
     let mut session = Session::log_in(lines, &server, &Credentials::default())?;
     show.session(&mut session, &mut screen)?;
     screen.flush()?;

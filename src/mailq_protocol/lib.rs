@@ -1,9 +1,22 @@
-//! What both ends of the MAILQ protocol share: its port, its words, and SCRAM.
+//! What both ends of the MAILQ protocol share.
 //!
-//! This crate decides how a login is proved and what requests may name. It must not know queues, sockets or
-//! files of accounts. Begin with [`subject`], which is what an operator asks about.
+//! This crate decides what an operator may ask about, which JSON objects the server sends, and how
+//! a login is proved. It must not know queues, sockets, terminals or files of accounts: the server
+//! (`zsched-mailq-server`) and the client (`zsched-mailq`) do.
+//!
+//! Begin with [`subject`], which is what an operator asks about, and [`schema`], the objects of the
+//! answers. [`words`] has the lines that begin a session and an answer, [`port`] the number of the
+//! TCP port, and [`scram`] both sides of SCRAM-SHA-256. `docs/mailq-protocol.md` describes the
+//! protocol.
+
+#![warn(unreachable_pub)]
+
+pub mod subject;
+
+pub mod schema;
+
+pub mod words;
 
 pub mod port;
+
 pub mod scram;
-pub mod subject;
-pub mod words;

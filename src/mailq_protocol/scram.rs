@@ -15,7 +15,7 @@
 
 mod server;
 
-pub use server::{ClientFirst, MECHANISM, Secret, Server, chance};
+pub use server::{ClientFirst, MECHANISM, Secret, Server, server_nonce};
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD as BASE64;
@@ -29,11 +29,11 @@ use std::str::FromStr;
 /// Prefix of a stored password.
 pub const PREFIX: &str = "SCRAM-SHA-256$";
 /// Iterations for new passwords: some hundredths of a second for the client at login.
-pub const ITERATIONS: u32 = 40_000;
+pub const DEFAULT_ITERATIONS: u32 = 40_000;
 /// Minimum iteration count accepted from a server (RFC 7677).
-const FEWEST: u32 = 4_096;
+const MIN_ITERATIONS: u32 = 4_096;
 /// Maximum iteration count accepted: more would only keep the client busy.
-const MOST: u32 = 10_000_000;
+const MAX_ITERATIONS: u32 = 10_000_000;
 
 /// A key, a hash or a signature.
 pub type Key = [u8; 32];
@@ -42,7 +42,7 @@ pub type Key = [u8; 32];
 ///
 /// It is not sufficient to log in.
 #[derive(Clone, PartialEq, Eq)]
-pub struct Stored {
+pub struct StoredPassword {
     /// Number of iterations of the hash.
     pub iterations: u32,
     /// The salt.
@@ -55,21 +55,21 @@ pub struct Stored {
 
 /// Why a login fails.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Fault {
+pub enum ScramError {
     /// A message does not follow the RFC.
-    #[error("the other end does not speak SCRAM as it should")]
-    Form,
+    #[error("malformed SCRAM message")]
+    Malformed,
     /// The nonce does not extend the client's nonce.
-    #[error("the other end has not heard what was said")]
+    #[error("the nonce of the other end does not match")]
     Nonce,
     /// The iteration count is too small or too large.
-    #[error("the other end demands an unreasonable number of iterations")]
+    #[error("unacceptable iteration count")]
     Iterations,
     /// The client does not know the password.
     #[error("the password is wrong")]
     Client,
     /// The server does not know the password.
-    #[error("the server does not know the password itself: it may be another one than it seems")]
+    #[error("the server could not prove that it knows the password: it may be an impostor")]
     Server,
 }
 
@@ -81,7 +81,7 @@ pub struct Client {
 }
 
 /// The client's side after it has sent its proof.
-pub struct Proven {
+pub struct ServerVerifier {
     signature: Key,
 }
 
@@ -96,7 +96,7 @@ impl Client {
         let first_bare = format!("n={name},r={nonce}");
         // A password that cannot be normalized is used as it is: another program may have hashed it
         // so.
-        let password = prepared(password).unwrap_or(Cow::Borrowed(password)).into_owned();
+        let password = normalize_password(password).unwrap_or(Cow::Borrowed(password)).into_owned();
         Client { password, nonce, first_bare }
     }
 
@@ -106,18 +106,19 @@ impl Client {
     }
 
     /// Returns the final message, given the server's first one; both in base64.
-    pub fn prove(self, server_first: &[u8]) -> Result<(String, Proven), Fault> {
-        let server_first = decoded(server_first)?;
+    pub fn prove(self, server_first: &[u8]) -> Result<(String, ServerVerifier), ScramError> {
+        let server_first = decode_text(server_first)?;
         let mut parts = server_first.split(',');
-        let mut part = |name| parts.next().and_then(|p| p.strip_prefix(name)).ok_or(Fault::Form);
+        let mut part =
+            |name| parts.next().and_then(|p| p.strip_prefix(name)).ok_or(ScramError::Malformed);
         let (nonce, salt, iterations) = (part("r=")?, part("s=")?, part("i=")?);
         if !nonce.starts_with(&self.nonce) || nonce.len() == self.nonce.len() {
-            return Err(Fault::Nonce);
+            return Err(ScramError::Nonce);
         }
-        let salt = BASE64.decode(salt).map_err(|_| Fault::Form)?;
-        let iterations = iterations.parse().map_err(|_| Fault::Form)?;
-        if !(FEWEST..=MOST).contains(&iterations) {
-            return Err(Fault::Iterations);
+        let salt = BASE64.decode(salt).map_err(|_| ScramError::Malformed)?;
+        let iterations = iterations.parse().map_err(|_| ScramError::Malformed)?;
+        if !(MIN_ITERATIONS..=MAX_ITERATIONS).contains(&iterations) {
+            return Err(ScramError::Iterations);
         }
         let salted = salted(self.password.as_bytes(), &salt, iterations);
         // "biws" is base64 for "n,,": no channel binding.
@@ -127,34 +128,34 @@ impl Client {
         let signature = HMAC::mac(all.as_bytes(), Hash::hash(&client_key));
         let proof: Vec<u8> = client_key.iter().zip(signature).map(|(a, b)| a ^ b).collect();
         let server_key = HMAC::mac(b"Server Key", salted);
-        let proven = Proven { signature: HMAC::mac(all.as_bytes(), server_key) };
-        Ok((BASE64.encode(format!("{last},p={}", BASE64.encode(proof))), proven))
+        let verifier = ServerVerifier { signature: HMAC::mac(all.as_bytes(), server_key) };
+        Ok((BASE64.encode(format!("{last},p={}", BASE64.encode(proof))), verifier))
     }
 }
 
-impl Proven {
+impl ServerVerifier {
     /// Checks by its last message, in base64, that the server knows the password.
-    pub fn verify(&self, server_last: &[u8]) -> Result<(), Fault> {
-        let last = decoded(server_last)?;
-        let signature = last.strip_prefix("v=").ok_or(Fault::Form)?;
-        let signature = BASE64.decode(signature).map_err(|_| Fault::Form)?;
+    pub fn verify(&self, server_last: &[u8]) -> Result<(), ScramError> {
+        let last = decode_text(server_last)?;
+        let signature = last.strip_prefix("v=").ok_or(ScramError::Malformed)?;
+        let signature = BASE64.decode(signature).map_err(|_| ScramError::Malformed)?;
         match signature == self.signature {
             true => Ok(()),
-            false => Err(Fault::Server),
+            false => Err(ScramError::Server),
         }
     }
 }
 
-impl Stored {
-    /// Creates the record of a new password, which must be [`prepared`].
-    pub fn of_password(password: &str) -> io::Result<Stored> {
-        Ok(Stored::with_salt(password, random::<16>()?.to_vec(), ITERATIONS))
+impl StoredPassword {
+    /// Creates the record of a new password, which must be [`normalize_password`].
+    pub fn from_password(password: &str) -> io::Result<StoredPassword> {
+        Ok(StoredPassword::with_salt(password, random::<16>()?.to_vec(), DEFAULT_ITERATIONS))
     }
 
     /// Creates the record of a password with a known salt.
-    pub fn with_salt(password: &str, salt: Vec<u8>, iterations: u32) -> Stored {
+    pub fn with_salt(password: &str, salt: Vec<u8>, iterations: u32) -> StoredPassword {
         let salted = salted(password.as_bytes(), &salt, iterations);
-        Stored {
+        StoredPassword {
             stored_key: Hash::hash(&HMAC::mac(b"Client Key", salted)),
             server_key: HMAC::mac(b"Server Key", salted),
             iterations,
@@ -163,31 +164,31 @@ impl Stored {
     }
 }
 
-impl FromStr for Stored {
-    type Err = Fault;
+impl FromStr for StoredPassword {
+    type Err = ScramError;
 
-    fn from_str(text: &str) -> Result<Stored, Fault> {
-        let parts = text.strip_prefix(PREFIX).ok_or(Fault::Form)?;
-        let (start, keys) = parts.split_once('$').ok_or(Fault::Form)?;
-        let (iterations, salt) = start.split_once(':').ok_or(Fault::Form)?;
-        let (stored, server) = keys.split_once(':').ok_or(Fault::Form)?;
-        let bytes = |text: &str| BASE64.decode(text).map_err(|_| Fault::Form);
-        let key = |text: &str| Key::try_from(bytes(text)?).map_err(|_| Fault::Form);
-        let iterations = iterations.parse().map_err(|_| Fault::Form)?;
-        match (FEWEST..=MOST).contains(&iterations) {
-            true => Ok(Stored {
+    fn from_str(text: &str) -> Result<StoredPassword, ScramError> {
+        let parts = text.strip_prefix(PREFIX).ok_or(ScramError::Malformed)?;
+        let (start, keys) = parts.split_once('$').ok_or(ScramError::Malformed)?;
+        let (iterations, salt) = start.split_once(':').ok_or(ScramError::Malformed)?;
+        let (stored, server) = keys.split_once(':').ok_or(ScramError::Malformed)?;
+        let bytes = |text: &str| BASE64.decode(text).map_err(|_| ScramError::Malformed);
+        let key = |text: &str| Key::try_from(bytes(text)?).map_err(|_| ScramError::Malformed);
+        let iterations = iterations.parse().map_err(|_| ScramError::Malformed)?;
+        match (MIN_ITERATIONS..=MAX_ITERATIONS).contains(&iterations) {
+            true => Ok(StoredPassword {
                 iterations,
                 salt: bytes(salt)?,
                 stored_key: key(stored)?,
                 server_key: key(server)?,
             }),
-            false => Err(Fault::Iterations),
+            false => Err(ScramError::Iterations),
         }
     }
 }
 
 /// `SCRAM-SHA-256$<iterations>:<salt>$<StoredKey>:<ServerKey>`
-impl fmt::Display for Stored {
+impl fmt::Display for StoredPassword {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let salt = BASE64.encode(&self.salt);
         let (stored, server) = (BASE64.encode(self.stored_key), BASE64.encode(self.server_key));
@@ -198,9 +199,9 @@ impl fmt::Display for Stored {
 /// Normalizes a password with SASLprep (RFC 4013), as all programs do before hashing.
 ///
 /// The error says what is not allowed in a password.
-pub fn prepared(password: &str) -> Result<Cow<'_, str>, &'static str> {
+pub fn normalize_password(password: &str) -> Result<Cow<'_, str>, &'static str> {
     if password.contains(char::is_control) {
-        return Err("there is a control character in the password");
+        return Err("the password contains a control character");
     }
     stringprep::saslprep(password).map_err(|_| {
         "there is a character in the password that not all programs know, or letters that are written from \
@@ -225,9 +226,9 @@ fn salted(password: &[u8], salt: &[u8], iterations: u32) -> Key {
     all
 }
 
-fn decoded(text: &[u8]) -> Result<String, Fault> {
-    let bytes = BASE64.decode(text.trim_ascii()).map_err(|_| Fault::Form)?;
-    String::from_utf8(bytes).map_err(|_| Fault::Form)
+fn decode_text(text: &[u8]) -> Result<String, ScramError> {
+    let bytes = BASE64.decode(text.trim_ascii()).map_err(|_| ScramError::Malformed)?;
+    String::from_utf8(bytes).map_err(|_| ScramError::Malformed)
 }
 
 fn random<const N: usize>() -> io::Result<[u8; N]> {
@@ -252,31 +253,31 @@ mod tests {
     fn client_follows_the_rfc_example() {
         let client = client();
         assert_eq!(
-            decoded(client.first().as_bytes()).expect("text"),
+            decode_text(client.first().as_bytes()).expect("text"),
             "n,,n=user,r=rOprNGfwEbeRWgbNEkqO"
         );
-        let (last, proven) =
+        let (last, verifier) =
             client.prove(BASE64.encode(SERVER_FIRST).as_bytes()).expect("a good message");
         let expected = "c=biws,r=rOprNGfwEbeRWgbNEkqO%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0,\
             p=dHzbZapWIk4jUhN+Ute9ytag9zjfMHgsqmmiz7AndVQ=";
-        assert_eq!(decoded(last.as_bytes()).expect("text"), expected);
+        assert_eq!(decode_text(last.as_bytes()).expect("text"), expected);
         let signature = BASE64.encode("v=6rriTRBi23WpRR/wtup+mMhUZUn/dB5nLTJRsjl95G4=");
-        assert_eq!(proven.verify(signature.as_bytes()), Ok(()));
+        assert_eq!(verifier.verify(signature.as_bytes()), Ok(()));
         let other = BASE64.encode("v=6rriTRBi23WpRR/wtup+mMhUZUn/dB5nLTJRsjl95G5=");
-        assert!(proven.verify(other.as_bytes()).is_err());
-        assert_eq!(proven.verify(b"!"), Err(Fault::Form));
+        assert!(verifier.verify(other.as_bytes()).is_err());
+        assert_eq!(verifier.verify(b"!"), Err(ScramError::Malformed));
     }
 
     #[test]
     fn invalid_server_message_is_refused() {
         for (from, to, fault) in [
-            ("rOprNGf", "other", Fault::Nonce),
-            ("%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0", "", Fault::Nonce),
-            ("i=4096", "i=1", Fault::Iterations),
-            ("i=4096", "i=4294967295", Fault::Iterations),
-            ("i=4096", "i=-1", Fault::Form),
-            ("s=W22", "s=!", Fault::Form),
-            (",s=", ",x=", Fault::Form),
+            ("rOprNGf", "other", ScramError::Nonce),
+            ("%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0", "", ScramError::Nonce),
+            ("i=4096", "i=1", ScramError::Iterations),
+            ("i=4096", "i=4294967295", ScramError::Iterations),
+            ("i=4096", "i=-1", ScramError::Malformed),
+            ("s=W22", "s=!", ScramError::Malformed),
+            (",s=", ",x=", ScramError::Malformed),
         ] {
             let message = BASE64.encode(SERVER_FIRST.replacen(from, to, 1));
             assert_eq!(client().prove(message.as_bytes()).err(), Some(fault), "{to}");
@@ -286,14 +287,14 @@ mod tests {
     #[test]
     fn stored_password_has_the_rfc_format() {
         let salt = BASE64.decode("W22ZaJ0SNY7soEsUEjb6gQ==").expect("base64");
-        let stored = Stored::with_salt("pencil", salt, 4096).to_string();
+        let stored = StoredPassword::with_salt("pencil", salt, 4096).to_string();
         let expected = "SCRAM-SHA-256$4096:W22ZaJ0SNY7soEsUEjb6gQ==$\
             WG5d8oPm3OtcPnkdi4Uo7BkeZkBFzpcXkuLmtbsT4qY=:\
             wfPLwcE6nTWhTAmQ7tl2KeoiWGPlZqQxSrmfPwDl2dU=";
         assert_eq!(stored, expected);
-        assert!(expected.parse::<Stored>().is_ok_and(|read| read.to_string() == expected));
+        assert!(expected.parse::<StoredPassword>().is_ok_and(|read| read.to_string() == expected));
         for (from, to) in [("4096", "1"), ("$W", "W"), ("==$", "=="), ("U=", "U"), ("SHA", "MD")] {
-            assert!(expected.replacen(from, to, 1).parse::<Stored>().is_err(), "{to}");
+            assert!(expected.replacen(from, to, 1).parse::<StoredPassword>().is_err(), "{to}");
         }
     }
 
@@ -307,7 +308,7 @@ mod tests {
             ("\u{627}1", Err(())),
             ("\u{e000}", Err(())),
         ] {
-            assert_eq!(prepared(typed).as_deref().map_err(|_| ()), expected, "{typed:?}");
+            assert_eq!(normalize_password(typed).as_deref().map_err(|_| ()), expected, "{typed:?}");
         }
         let client = |password| Client::with_nonce("user", password, "n".to_string());
         assert_eq!(client("u\u{308}").password, client("ü").password);

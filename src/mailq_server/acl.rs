@@ -30,7 +30,7 @@ impl Peer {
     }
 
     /// Returns true for a UNIX socket and for a loopback address.
-    pub fn is_near(&self) -> bool {
+    pub fn is_local(&self) -> bool {
         match self {
             Peer::Local(_) => true,
             Peer::Address(address) => address.is_loopback(),
@@ -50,8 +50,8 @@ impl fmt::Display for Peer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Peer::Address(address) => write!(f, "{address}"),
-            Peer::Local(Some(user)) => write!(f, "user {user} of this host"),
-            Peer::Local(None) => f.write_str("a process of this host"),
+            Peer::Local(Some(user)) => write!(f, "local user {user}"),
+            Peer::Local(None) => f.write_str("a local process"),
         }
     }
 }
@@ -60,18 +60,18 @@ impl fmt::Display for Peer {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Acl {
     /// `None` admits every peer.
-    entries: Option<Vec<Entry>>,
+    entries: Option<Vec<AclEntry>>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Entry {
+struct AclEntry {
     refuses: bool,
-    whom: Whom,
+    matcher: Matcher,
 }
 
 /// The peers that a literal matches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Whom {
+enum Matcher {
     V4 { network: u32, length: u32 },
     V6 { network: u128, length: u32 },
     User(u32),
@@ -81,24 +81,24 @@ enum Whom {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum AclError {
     /// Text outside brackets.
-    #[error("there is something in the address list that is not in brackets")]
-    Junk,
+    #[error("text outside brackets in the address list")]
+    OutsideBrackets,
     /// A bracket that is not closed.
-    #[error("a bracket of the address list is not closed")]
-    Open,
+    #[error("unclosed bracket in the address list")]
+    UnclosedBracket,
     /// The text in brackets is not an address.
     #[error(
-        "something in brackets is neither an IPv4 address, nor `IPv6:` and an address, nor `uid:` and a number"
+        "text in brackets must be an IPv4 address, `IPv6:` and an address, or `uid:` and a number"
     )]
-    Literal,
+    InvalidLiteral,
     /// No valid number after a slash.
-    #[error("the length behind a slash of the address list is no number of bits")]
-    Length,
+    #[error("invalid prefix length after a slash in the address list")]
+    InvalidLength,
 }
 
 impl Acl {
     /// A list that admits no peer.
-    pub const NOBODY: Acl = Acl { entries: Some(Vec::new()) };
+    pub const DENY_ALL: Acl = Acl { entries: Some(Vec::new()) };
 
     /// Parses a list.
     pub fn parse(text: &[u8]) -> Result<Acl, AclError> {
@@ -115,15 +115,15 @@ impl Acl {
                     behind
                 }
                 b'[' => {
-                    let (whom, behind) = literal(behind)?;
-                    entries.push(Entry { refuses, whom });
+                    let (matcher, behind) = literal(behind)?;
+                    entries.push(AclEntry { refuses, matcher });
                     refuses = false;
                     behind
                 }
-                _ => return Err(AclError::Junk),
+                _ => return Err(AclError::OutsideBrackets),
             };
         }
-        if refuses { Err(AclError::Junk) } else { Ok(Acl { entries: Some(entries) }) }
+        if refuses { Err(AclError::OutsideBrackets) } else { Ok(Acl { entries: Some(entries) }) }
     }
 
     /// Returns true if the peer may log in.
@@ -131,7 +131,7 @@ impl Acl {
         let Some(entries) = &self.entries else {
             return true;
         };
-        let first = entries.iter().find(|entry| entry.whom.is(peer));
+        let first = entries.iter().find(|entry| entry.matcher.is(peer));
         first.is_some_and(|entry| !entry.refuses)
     }
 }
@@ -139,25 +139,25 @@ impl Acl {
 /// Parses the text after an opening bracket.
 ///
 /// Returns the literal and the remaining text.
-fn literal(text: &[u8]) -> Result<(Whom, &[u8]), AclError> {
-    let end = memchr::memchr(b']', text).ok_or(AclError::Open)?;
+fn literal(text: &[u8]) -> Result<(Matcher, &[u8]), AclError> {
+    let end = memchr::memchr(b']', text).ok_or(AclError::UnclosedBracket)?;
     let (inside, behind) = (&text[..end], &text[end + 1..]);
-    let inside = std::str::from_utf8(inside).map_err(|_| AclError::Literal)?;
+    let inside = std::str::from_utf8(inside).map_err(|_| AclError::InvalidLiteral)?;
     let (length, behind) = match behind.strip_prefix(b"/") {
         Some(behind) => length(behind).map(|(length, behind)| (Some(length), behind))?,
         None => (None, behind),
     };
-    let whom = if let Some(user) = strip(inside, "uid:") {
-        let user = user.parse().map_err(|_| AclError::Literal)?;
-        length.map_or(Ok(Whom::User(user)), |_| Err(AclError::Length))?
+    let matcher = if let Some(user) = strip(inside, "uid:") {
+        let user = user.parse().map_err(|_| AclError::InvalidLiteral)?;
+        length.map_or(Ok(Matcher::User(user)), |_| Err(AclError::InvalidLength))?
     } else if let Some(address) = strip(inside, "ipv6:").or_else(|| strip(inside, "ipv6.")) {
-        let address: Ipv6Addr = address.parse().map_err(|_| AclError::Literal)?;
-        Whom::V6 { network: address.to_bits(), length: length.unwrap_or(128).min(128) }
+        let address: Ipv6Addr = address.parse().map_err(|_| AclError::InvalidLiteral)?;
+        Matcher::V6 { network: address.to_bits(), length: length.unwrap_or(128).min(128) }
     } else {
-        let address: Ipv4Addr = inside.parse().map_err(|_| AclError::Literal)?;
-        Whom::V4 { network: address.to_bits(), length: length.unwrap_or(32).min(32) }
+        let address: Ipv4Addr = inside.parse().map_err(|_| AclError::InvalidLiteral)?;
+        Matcher::V4 { network: address.to_bits(), length: length.unwrap_or(32).min(32) }
     };
-    Ok((whom, behind))
+    Ok((matcher, behind))
 }
 
 /// Removes a prefix, in upper or lower case.
@@ -169,22 +169,22 @@ fn strip<'t>(text: &'t str, prefix: &str) -> Option<&'t str> {
 fn length(text: &[u8]) -> Result<(u32, &[u8]), AclError> {
     let digits = text.iter().take_while(|byte| byte.is_ascii_digit()).count();
     let (number, behind) = text.split_at(digits);
-    let number = std::str::from_utf8(number).map_err(|_| AclError::Length)?;
-    Ok((number.parse().map_err(|_| AclError::Length)?, behind))
+    let number = std::str::from_utf8(number).map_err(|_| AclError::InvalidLength)?;
+    Ok((number.parse().map_err(|_| AclError::InvalidLength)?, behind))
 }
 
-impl Whom {
+impl Matcher {
     fn is(self, peer: &Peer) -> bool {
         match (self, peer) {
-            (Whom::V4 { network, length }, Peer::Address(IpAddr::V4(address))) => {
+            (Matcher::V4 { network, length }, Peer::Address(IpAddr::V4(address))) => {
                 // With length 0 the shift is by the full width, for which `checked_shr` returns
                 // `None`.
                 (network ^ address.to_bits()).checked_shr(32 - length).unwrap_or(0) == 0
             }
-            (Whom::V6 { network, length }, Peer::Address(IpAddr::V6(address))) => {
+            (Matcher::V6 { network, length }, Peer::Address(IpAddr::V6(address))) => {
                 (network ^ address.to_bits()).checked_shr(128 - length).unwrap_or(0) == 0
             }
-            (Whom::User(user), Peer::Local(Some(peer))) => user == *peer,
+            (Matcher::User(user), Peer::Local(Some(peer))) => user == *peer,
             _ => false,
         }
     }
@@ -264,7 +264,7 @@ mod tests {
         assert!(acl.admits(&peer("::ffff:127.0.0.9")));
         let acl = Acl::parse(b"[ipv6.::]/0").expect("a list");
         assert!(!acl.admits(&peer("::ffff:127.0.0.9")));
-        assert!(!Acl::NOBODY.admits(&peer("127.0.0.1")));
-        assert!(!Acl::NOBODY.admits(&Peer::Local(Some(0))));
+        assert!(!Acl::DENY_ALL.admits(&peer("127.0.0.1")));
+        assert!(!Acl::DENY_ALL.admits(&Peer::Local(Some(0))));
     }
 }

@@ -8,7 +8,7 @@ pub struct Attributes(u32);
 
 /// An attribute word of the auth file.
 #[derive(Debug)]
-pub struct Word {
+pub struct AttributeWord {
     /// The word in the file, in capitals.
     pub name: &'static str,
     /// The attributes that the word grants.
@@ -59,12 +59,12 @@ impl Attributes {
     pub const ALL: Attributes = Attributes(0x7fff_ffff);
 
     /// Returns true if the set contains all of `others`.
-    pub fn have(self, others: Attributes) -> bool {
+    pub fn contains_all(self, others: Attributes) -> bool {
         self.0 & others.0 == others.0
     }
 
     /// Returns true if the set contains at least one of `others`.
-    pub fn share(self, others: Attributes) -> bool {
+    pub fn intersects(self, others: Attributes) -> bool {
         self.0 & others.0 != 0
     }
 
@@ -74,7 +74,7 @@ impl Attributes {
     }
 
     /// Returns true if the set is empty.
-    pub fn are_none(self) -> bool {
+    pub fn is_empty(self) -> bool {
         self == Attributes::NONE
     }
 }
@@ -85,8 +85,8 @@ impl fmt::Display for Attributes {
         if *self == Attributes::ALL {
             return f.write_str("ALL");
         }
-        let single = |word: &&Word| word.attributes.0.count_ones() == 1;
-        let words = WORDS.iter().filter(single).filter(|word| self.have(word.attributes));
+        let single = |word: &&AttributeWord| word.attributes.0.count_ones() == 1;
+        let words = WORDS.iter().filter(single).filter(|word| self.contains_all(word.attributes));
         let names: Vec<&str> = words.map(|word| word.name).collect();
         f.write_str(if names.is_empty() { "NONE" } else { "" })?;
         f.write_str(&names.join(" "))
@@ -94,22 +94,22 @@ impl fmt::Display for Attributes {
 }
 
 /// All attribute words.
-pub fn words() -> &'static [Word] {
+pub fn words() -> &'static [AttributeWord] {
     WORDS
 }
 
 /// Returns the attributes of a word; `None` if the word is unknown.
 ///
 /// Words are in capitals; the comparison is exact.
-pub fn of_word(name: &[u8]) -> Option<Attributes> {
+pub fn from_word(name: &[u8]) -> Option<Attributes> {
     WORDS.iter().find(|word| word.name.as_bytes() == name).map(|word| word.attributes)
 }
 
-const fn word(name: &'static str, attributes: Attributes, about: &'static str) -> Word {
-    Word { name, attributes, about }
+const fn word(name: &'static str, attributes: Attributes, about: &'static str) -> AttributeWord {
+    AttributeWord { name, attributes, about }
 }
 
-static WORDS: &[Word] = &[
+static WORDS: &[AttributeWord] = &[
     word("ALL", Attributes::ALL, "everything"),
     word("NONE", Attributes::NONE, "nothing"),
     word("SNMP", Attributes::SNMP, "SHOW SNMP"),
@@ -143,19 +143,24 @@ mod tests {
 
     #[test]
     fn words_map_to_their_attributes() {
-        assert_eq!(of_word(b"QQ"), Some(Attributes::QQ));
-        assert_eq!(of_word(b"SMTPIP"), Some(Attributes::NONE));
+        assert_eq!(from_word(b"QQ"), Some(Attributes::QQ));
+        assert_eq!(from_word(b"SMTPIP"), Some(Attributes::NONE));
         for unknown in [&b"qq"[..], b"all", b"", b"SNMP\tQQ", b"FOO"] {
-            assert_eq!(of_word(unknown), None);
+            assert_eq!(from_word(unknown), None);
         }
         for word in words() {
-            assert!(Attributes::ALL.have(word.attributes), "{}", word.name);
-            assert!(!Attributes::NONE.have(word.attributes) || word.attributes.are_none());
+            assert!(Attributes::ALL.contains_all(word.attributes), "{}", word.name);
+            assert!(!Attributes::NONE.contains_all(word.attributes) || word.attributes.is_empty());
         }
         let some = Attributes::TT.or(Attributes::SNMP);
         assert_eq!(some.to_string(), "SNMP TT");
-        assert!(some.share(Attributes::TT.or(Attributes::QQ)) && !some.share(Attributes::QQ));
-        assert!(some.have(Attributes::TT) && !some.have(Attributes::TT.or(Attributes::QQ)));
+        assert!(
+            some.intersects(Attributes::TT.or(Attributes::QQ)) && !some.intersects(Attributes::QQ)
+        );
+        assert!(
+            some.contains_all(Attributes::TT)
+                && !some.contains_all(Attributes::TT.or(Attributes::QQ))
+        );
         assert_eq!(
             (Attributes::ALL.to_string(), Attributes::NONE.to_string()),
             ("ALL".into(), "NONE".into())

@@ -13,14 +13,14 @@
 use super::acl::{Acl, Peer};
 use super::attributes::{self, Attributes};
 use std::fmt;
-use zsched_mailq_protocol::scram::{PREFIX, Stored};
+use zsched_mailq_protocol::scram::{PREFIX, StoredPassword};
 
 /// Maximum size of the file, in bytes.
-pub const LARGEST: usize = 64 * 1024;
+pub const MAX_FILE_SIZE: usize = 64 * 1024;
 /// Maximum length of a line, in bytes.
 ///
 /// ZMailer reads the rest of a longer line as another line.
-const LONGEST_LINE: usize = 1998;
+const MAX_LINE_LEN: usize = 1998;
 
 /// All accounts.
 #[derive(Debug, Default)]
@@ -44,7 +44,7 @@ pub enum Password {
     /// The password in plain text.
     Plain(Box<[u8]>),
     /// A SCRAM hash. The hash itself is not accepted as a password.
-    Scram(Box<Stored>),
+    Scram(Box<StoredPassword>),
 }
 
 impl fmt::Debug for Account {
@@ -57,7 +57,7 @@ impl fmt::Debug for Account {
 
 /// An error in a line.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Complaint {
+pub struct LineError {
     /// Line number, from 1.
     pub line: usize,
     /// The error and its consequence.
@@ -68,15 +68,15 @@ impl AuthFile {
     /// Parses the text of the file.
     ///
     /// An error affects at most the line that contains it.
-    pub fn parse(text: &[u8]) -> (AuthFile, Vec<Complaint>) {
-        let (mut accounts, mut complaints) = (Vec::new(), Vec::new());
+    pub fn parse(text: &[u8]) -> (AuthFile, Vec<LineError>) {
+        let (mut accounts, mut errors) = (Vec::new(), Vec::new());
         for (index, line) in text.split(|byte| *byte == b'\n').enumerate() {
-            let mut complain = |message: String| {
-                complaints.push(Complaint { line: index + 1, message });
+            let mut report = |message: String| {
+                errors.push(LineError { line: index + 1, message });
             };
-            accounts.extend(Account::parse(line, &mut complain));
+            accounts.extend(Account::parse(line, &mut report));
         }
-        (AuthFile { accounts, trusts_network: false }, complaints)
+        (AuthFile { accounts, trusts_network: false }, errors)
     }
 
     /// Allows or refuses plain-text passwords from remote hosts.
@@ -102,11 +102,11 @@ impl AuthFile {
     /// login (`AUTH2`) has no such restriction.
     fn may_use(&self, account: &Account, peer: &Peer) -> bool {
         let is_strong = matches!(account.password, Password::Scram(_));
-        account.acl.admits(peer) && (is_strong || self.trusts_network || peer.is_near())
+        account.acl.admits(peer) && (is_strong || self.trusts_network || peer.is_local())
     }
 
     /// Returns the iteration count of the first SCRAM password in the file.
-    pub fn usual_iterations(&self) -> Option<u32> {
+    pub fn scram_iterations(&self) -> Option<u32> {
         self.accounts.iter().find_map(|account| match &account.password {
             Password::Scram(stored) => Some(stored.iterations),
             Password::Plain(_) => None,
@@ -116,24 +116,24 @@ impl AuthFile {
 
 impl Account {
     /// Parses a line; `None` if no client can log in through it.
-    fn parse(line: &[u8], complain: &mut impl FnMut(String)) -> Option<Account> {
+    fn parse(line: &[u8], report: &mut impl FnMut(String)) -> Option<Account> {
         if line.is_empty() || line.starts_with(b"#") || line.starts_with(b"*") {
             return None;
         }
-        if line.len() > LONGEST_LINE {
-            complain(format!("it is longer than {LONGEST_LINE} bytes; it is passed over"));
+        if line.len() > MAX_LINE_LEN {
+            report(format!("longer than {MAX_LINE_LEN} bytes; line ignored"));
             return None;
         }
         let Some([user, password, words, acl]) = fields(line) else {
             if !line.trim_ascii().is_empty() {
-                complain("it has fewer than three colons; it is passed over".to_string());
+                report("fewer than three colons; line ignored".to_string());
             }
             return None;
         };
-        let attributes = attributes(words, complain);
+        let attributes = attributes(words, report);
         let acl = Acl::parse(acl).unwrap_or_else(|error| {
-            complain(format!("{error}; the line admits nobody"));
-            Acl::NOBODY
+            report(format!("{error}; the line admits no client"));
+            Acl::DENY_ALL
         });
         let password = match password.starts_with(PREFIX.as_bytes()) {
             false => Some(Password::Plain(password.into())),
@@ -143,11 +143,11 @@ impl Account {
             }
         };
         let Some(password) = password else {
-            complain(format!("what stands behind {PREFIX} is no hash; it is passed over"));
+            report(format!("invalid hash after {PREFIX}; line ignored"));
             return None;
         };
         let account = Account { user: user.into(), password, attributes, acl };
-        (!attributes.are_none()).then_some(account)
+        (!attributes.is_empty()).then_some(account)
     }
 
     /// Returns the permissions of the account.
@@ -175,13 +175,13 @@ fn fields(line: &[u8]) -> Option<[&[u8]; 4]> {
     Some([&line[..first], &line[first + 1..second], &line[second + 1..third], &line[third + 1..]])
 }
 
-fn attributes(words: &[u8], complain: &mut impl FnMut(String)) -> Attributes {
+fn attributes(words: &[u8], report: &mut impl FnMut(String)) -> Attributes {
     let words = words.split(|byte| *byte == b' ').filter(|word| !word.is_empty());
     let mut all = Attributes::NONE;
     for (index, word) in words.enumerate() {
-        match attributes::of_word(word) {
+        match attributes::from_word(word) {
             Some(more) => all = all.or(more),
-            None => complain(format!("word {} of the attributes is not known", index + 1)),
+            None => report(format!("word {} of the attributes is unknown", index + 1)),
         }
     }
     all
@@ -192,9 +192,9 @@ mod tests {
     use super::*;
 
     fn file(text: &str) -> (AuthFile, Vec<String>) {
-        let (file, complaints) = AuthFile::parse(text.as_bytes());
-        let shown = |c: &Complaint| format!("{}: {}", c.line, c.message);
-        (file, complaints.iter().map(shown).collect())
+        let (file, errors) = AuthFile::parse(text.as_bytes());
+        let shown = |c: &LineError| format!("{}: {}", c.line, c.message);
+        (file, errors.iter().map(shown).collect())
     }
 
     /// A SCRAM hash of "pencil".
@@ -255,17 +255,17 @@ mod tests {
 
     #[test]
     fn error_names_line_number_and_no_password() {
-        let (_, complaints) =
+        let (_, errors) =
             file("#\n\nroot:pass:word:ALL:\nroot:secret\nroot:x:ALL FOO:[secret]\n   \n");
         assert_eq!(
-            complaints,
+            errors,
             [
-                "3: word 1 of the attributes is not known",
-                "3: there is something in the address list that is not in brackets; the line admits nobody",
-                "4: it has fewer than three colons; it is passed over",
-                "5: word 2 of the attributes is not known",
-                "5: something in brackets is neither an IPv4 address, nor `IPv6:` and an address, nor \
-                 `uid:` and a number; the line admits nobody",
+                "3: word 1 of the attributes is unknown",
+                "3: text outside brackets in the address list; the line admits no client",
+                "4: fewer than three colons; line ignored",
+                "5: word 2 of the attributes is unknown",
+                "5: text in brackets must be an IPv4 address, `IPv6:` and an address, or `uid:` and \
+                 a number; the line admits no client",
             ]
         );
         let (file, _) = file("root:secret:ALL:\n");
@@ -292,16 +292,16 @@ mod tests {
             let account = file.account(b"root", &peer).expect("an account");
             assert_eq!(account.attributes().to_string(), expected);
         }
-        assert_eq!(file.usual_iterations(), Some(4096));
+        assert_eq!(file.scram_iterations(), Some(4096));
     }
 
     #[test]
     fn shipped_file_parses_without_errors() {
-        let (mut file, complaints) = file(
+        let (mut file, errors) = file(
             "nobody:nobody:SNMP QQ TT ETRN:  [127.0.0.0]/8 [ipv6.0::1]/128\n\
              nobody:nobody:SNMP ETRN:        [0.0.0.0]/0   [ipv6.0::0]/0\n",
         );
-        assert_eq!(complaints, [""; 0]);
+        assert_eq!(errors, [""; 0]);
         let far = Peer::at([192, 0, 2, 1].into());
         assert!(!file.admits(&far) && file.account(b"nobody", &far).is_none());
         file.trust_network(true);

@@ -16,8 +16,8 @@ impl Challenge {
     /// The second number is random, so that the challenge cannot be predicted; ZMailer puts the
     /// microseconds of the time there. `count` is the number of challenges so far, including this
     /// one.
-    pub fn new(now: Timestamp, chance: u64, count: u64) -> Challenge {
-        Challenge(format!("220 MAILQ-V2-CHALLENGE: {}.{chance}.{count}", now.seconds()))
+    pub fn new(now: Timestamp, nonce: u64, count: u64) -> Challenge {
+        Challenge(format!("220 MAILQ-V2-CHALLENGE: {}.{nonce}.{count}", now.seconds()))
     }
 
     /// Returns the challenge line.
@@ -28,7 +28,7 @@ impl Challenge {
     /// Returns true if `answer` is the correct response for the password.
     ///
     /// The comparison takes constant time.
-    pub fn is_met(&self, password: &[u8], answer: &[u8]) -> bool {
+    pub fn verify(&self, password: &[u8], answer: &[u8]) -> bool {
         let right = self.answer(password);
         let differences = right.bytes().zip(answer).fold(0, |all, (a, b)| all | (a ^ b));
         right.len() == answer.len() && std::hint::black_box(differences) == 0
@@ -89,10 +89,10 @@ mod tests {
             let made = Challenge::new(now, numbers[1], numbers[2]);
             assert_eq!(made.line(), challenge);
             assert_eq!(made.answer(password.as_bytes()), answer);
-            assert!(made.is_met(password.as_bytes(), answer.as_bytes()));
-            assert!(!made.is_met(b"other", answer.as_bytes()));
+            assert!(made.verify(password.as_bytes(), answer.as_bytes()));
+            assert!(!made.verify(b"other", answer.as_bytes()));
             for wrong in [answer.to_uppercase(), format!("{answer} "), answer[..31].to_string()] {
-                assert!(!made.is_met(password.as_bytes(), wrong.as_bytes()), "{wrong}");
+                assert!(!made.verify(password.as_bytes(), wrong.as_bytes()), "{wrong}");
             }
         }
     }

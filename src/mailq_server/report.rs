@@ -18,13 +18,13 @@ use zsched_format::time::{ShortDuration, Timestamp};
 /// Column at which the details of a thread begin.
 const DETAIL_COLUMN: usize = 32;
 /// Approximate maximum number of messages examined per turn, for the age of threads.
-const MESSAGES_A_TURN: usize = 10_000;
+const MAX_MESSAGES_PER_TURN: usize = 10_000;
 /// Distance of tab stops.
 const TAB_STOP: usize = 8;
 
 /// Which parts of the report are written, and how.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Form {
+pub enum ReportForm {
     /// Everything: `SHOW QUEUE THREADS`, and the end of a dump of version 1.
     Full,
     /// Without single threads: `SHOW QUEUE SHORT`.
@@ -48,7 +48,7 @@ pub enum Progress {
 
 /// A thread report that is written step by step.
 pub struct ThreadReport {
-    form: Form,
+    form: ReportForm,
     /// Messages examined since the last pause.
     looked_at: usize,
     rings: Option<VecDeque<RingId>>,
@@ -63,13 +63,13 @@ struct RingProgress {
 
 impl ThreadReport {
     /// Creates a report that starts at the beginning.
-    pub fn new(form: Form) -> ThreadReport {
+    pub fn new(form: ReportForm) -> ThreadReport {
         ThreadReport { form, looked_at: 0, rings: None, current: None, is_over: false }
     }
 
     /// Returns true if the report has a part for each thread.
     pub fn is_long(&self) -> bool {
-        matches!(self.form, Form::Full | Form::Threads)
+        matches!(self.form, ReportForm::Full | ReportForm::Threads)
     }
 
     /// Writes the next part of the report.
@@ -97,7 +97,7 @@ impl ThreadReport {
             }
             return Progress::More;
         }
-        let with_rings = self.form != Form::Totals;
+        let with_rings = self.form != ReportForm::Totals;
         let rings = || if with_rings { scheduler.ring_ids().into() } else { VecDeque::new() };
         let rings = self.rings.get_or_insert_with(rings);
         match rings.pop_front() {
@@ -106,13 +106,13 @@ impl ThreadReport {
             None => {
                 let uptime = now.seconds_since(started);
                 match self.form {
-                    Form::Full | Form::Short => {
+                    ReportForm::Full | ReportForm::Short => {
                         write_totals(&scheduler.totals(), ShortDuration(uptime), out);
                     }
-                    Form::Totals => {
+                    ReportForm::Totals => {
                         write_totals(&scheduler.totals(), format_args!("{uptime} sec"), out);
                     }
-                    Form::Threads => {}
+                    ReportForm::Threads => {}
                 }
                 self.is_over = true;
             }
@@ -122,11 +122,11 @@ impl ThreadReport {
 
     fn write_view(&mut self, view: &ThreadView<'_>, out: &mut Vec<u8>) -> Progress {
         match self.form {
-            Form::Threads => write_fields(view, out),
+            ReportForm::Threads => write_fields(view, out),
             _ => write_thread(view, out),
         }
         self.looked_at += view.looked_at;
-        if self.looked_at < MESSAGES_A_TURN {
+        if self.looked_at < MAX_MESSAGES_PER_TURN {
             return Progress::More;
         }
         self.looked_at = 0;
@@ -138,13 +138,13 @@ impl ThreadReport {
             return;
         };
         let mut sum = Vec::new();
-        if self.form != Form::Threads {
+        if self.form != ReportForm::Threads {
             let with_host = with_host(view.with_host);
             let (channel, host) = (view.channel_pattern, view.host_pattern);
             push(out, format_args!("{channel}/{host}/{with_host}\n"));
             write_sum(&view, &mut sum);
         }
-        let threads = if self.form == Form::Short { Vec::new() } else { view.threads };
+        let threads = if self.form == ReportForm::Short { Vec::new() } else { view.threads };
         self.current = Some(RingProgress { threads: threads.into(), sum });
     }
 }
@@ -189,14 +189,14 @@ fn write_fields(view: &ThreadView<'_>, out: &mut Vec<u8>) {
     out.extend_from_slice(view.destination.host());
     let (vertices, recipients, attempts) = (view.vertices, view.recipients, view.attempts);
     push(out, format_args!("\tN={vertices}\tR={recipients}\tA={attempts}"));
-    write_standing(view, '\t', out);
+    write_state(view, '\t', out);
     push(out, format_args!("\tQA={}\n", ShortDuration(view.oldest)));
 }
 
 fn write_detail(view: &ThreadView<'_>, out: &mut Vec<u8>) {
     let (vertices, recipients, attempts) = (view.vertices, view.recipients, view.attempts);
     push(out, format_args!("N={vertices:<3} R={recipients:<3} A={attempts:<2}"));
-    write_standing(view, ' ', out);
+    write_state(view, ' ', out);
     // A thread without vertices has age -1s.
     push(out, format_args!(" QA={}", ShortDuration(view.oldest)));
     match view.refusal.and_then(|refused| refused.slot) {
@@ -210,7 +210,7 @@ fn write_detail(view: &ThreadView<'_>, out: &mut Vec<u8>) {
 /// Writes the agents, the time to the wake-up or the refusal of a thread.
 ///
 /// Each item is preceded by the separator.
-fn write_standing(view: &ThreadView<'_>, sep: char, out: &mut Vec<u8>) {
+fn write_state(view: &ThreadView<'_>, sep: char, out: &mut Vec<u8>) {
     if !view.agents.is_empty() {
         return write_agents(view, sep, out);
     }

@@ -17,7 +17,7 @@
 //! in the order of their numbers; it keeps four bytes for each vertex shown and at most 72 for each
 //! destination.
 
-use super::report::{Form, Progress, ThreadReport, push};
+use super::report::{Progress, ReportForm, ThreadReport, push};
 use std::collections::BTreeMap;
 use zsched_core::view::{LimitKind, Totals, VertexView, WaitState};
 use zsched_core::{Destination, Scheduler};
@@ -33,26 +33,26 @@ pub struct Dump {
     /// True if single vertices are shown (server option `-Q`).
     with_vertices: bool,
     next_number: u64,
-    shown: Shown,
+    shown: ShownKeys,
     report: ThreadReport,
 }
 
 /// Keys of the vertices shown so far, from 1; 0 is none.
 #[derive(Default)]
-struct Shown {
+struct ShownKeys {
     /// For each key, the next key of the same destination.
     following: Vec<u32>,
     destinations: BTreeMap<Destination, Keys>,
 }
 
-/// The keys of one destination: a list through [`Shown::following`].
+/// The keys of one destination: a list through [`ShownKeys::following`].
 #[derive(Clone, Copy)]
 struct Keys {
     first: u32,
     last: u32,
 }
 
-impl Shown {
+impl ShownKeys {
     /// Adds a vertex and returns its key.
     fn add(&mut self, destination: &Destination) -> u32 {
         self.following.push(0);
@@ -71,16 +71,16 @@ impl Shown {
 }
 
 /// Memory for each vertex shown, in bytes.
-const PER_VERTEX: usize = size_of::<u32>();
+const BYTES_PER_VERTEX: usize = size_of::<u32>();
 /// Memory for each destination shown, in bytes.
 ///
 /// The size of an entry in a map that is two thirds full and is moved into a list.
-const PER_DESTINATION: usize = 72;
+const BYTES_PER_DESTINATION: usize = 72;
 
 enum Stage {
     Greeting,
     Vertices,
-    Webs(Webs),
+    KeyLists(KeyLists),
     Report,
     Over,
 }
@@ -93,8 +93,8 @@ impl Dump {
             stage: Stage::Greeting,
             with_vertices,
             next_number: 0,
-            shown: Shown::default(),
-            report: ThreadReport::new(Form::Full),
+            shown: ShownKeys::default(),
+            report: ThreadReport::new(ReportForm::Full),
         }
     }
 
@@ -102,7 +102,7 @@ impl Dump {
     ///
     /// Output that is written and not yet read by the client is not included.
     pub fn memory(totals: &Totals) -> usize {
-        PER_VERTEX * totals.vertices + PER_DESTINATION * totals.threads
+        BYTES_PER_VERTEX * totals.vertices + BYTES_PER_DESTINATION * totals.threads
     }
 
     /// Returns true if everything has been written.
@@ -130,8 +130,11 @@ impl Dump {
             Stage::Greeting => {
                 out.extend_from_slice(GREETING.as_bytes());
                 out.extend_from_slice(b"Vertices:\n");
-                self.stage =
-                    if self.with_vertices { Stage::Vertices } else { Stage::Webs(Webs::none()) };
+                self.stage = if self.with_vertices {
+                    Stage::Vertices
+                } else {
+                    Stage::KeyLists(KeyLists::none())
+                };
             }
             Stage::Vertices => match scheduler.message_at_or_after(now, self.next_number) {
                 Some((number, vertices)) => {
@@ -143,7 +146,7 @@ impl Dump {
                 }
                 None => self.end_vertices(),
             },
-            Stage::Webs(webs) => {
+            Stage::KeyLists(webs) => {
                 if !webs.write(out) {
                     out.extend_from_slice(b"End:\n");
                     self.stage = Stage::Report;
@@ -176,12 +179,12 @@ impl Dump {
     }
 
     fn end_vertices(&mut self) {
-        self.stage = Stage::Webs(Webs::new(std::mem::take(&mut self.shown)));
+        self.stage = Stage::KeyLists(KeyLists::new(std::mem::take(&mut self.shown)));
     }
 }
 
 /// The lines that list the vertices of each channel, then of each host.
-struct Webs {
+struct KeyLists {
     following: Vec<u32>,
     destinations: Vec<(Destination, Keys)>,
     to_come: std::slice::Iter<'static, Section>,
@@ -203,19 +206,19 @@ static SECTIONS: [Section; 2] = [
 ];
 
 /// Maximum number of keys written per step.
-const KEYS_AT_A_TIME: usize = 1000;
+const MAX_KEYS_PER_STEP: usize = 1000;
 
-impl Webs {
+impl KeyLists {
     /// No vertices, no lines.
-    fn none() -> Webs {
-        Webs::new(Shown::default())
+    fn none() -> KeyLists {
+        KeyLists::new(ShownKeys::default())
     }
 
-    fn new(shown: Shown) -> Webs {
-        let Shown { following, destinations } = shown;
+    fn new(shown: ShownKeys) -> KeyLists {
+        let ShownKeys { following, destinations } = shown;
         let to_come = if destinations.is_empty() { [].iter() } else { SECTIONS.iter() };
         let destinations = destinations.into_iter().collect();
-        Webs { following, destinations, to_come, section: None, next: (0, 0) }
+        KeyLists { following, destinations, to_come, section: None, next: (0, 0) }
     }
 
     /// Writes the next part. Returns true if there is more to write.
@@ -256,7 +259,7 @@ impl Webs {
             out.extend_from_slice(b":\t");
         }
         let mut key = if from == 0 { keys.first } else { from };
-        for _ in 0..KEYS_AT_A_TIME {
+        for _ in 0..MAX_KEYS_PER_STEP {
             push(out, format_args!(">{key}"));
             key = self.following[key as usize - 1];
             if key == 0 {
@@ -302,14 +305,14 @@ mod tests {
 
     #[test]
     fn keys_are_grouped_by_channel_and_host_in_order() {
-        let mut shown = Shown::default();
+        let mut shown = ShownKeys::default();
         let destinations = [(b"smtp", b"b"), (b"hold", b"a"), (b"smtp", b"a")];
         let all = destinations.map(|(channel, host)| Destination::new(channel, host));
-        let count = KEYS_AT_A_TIME as u32 * 7;
+        let count = MAX_KEYS_PER_STEP as u32 * 7;
         for key in 1..=count {
             assert_eq!(shown.add(&all[key as usize % 3]), key);
         }
-        let mut webs = Webs::new(shown);
+        let mut webs = KeyLists::new(shown);
         let mut out = Vec::new();
         while webs.write(&mut out) {}
         let keys = |wanted: &dyn Fn(u32) -> bool| {

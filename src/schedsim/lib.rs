@@ -1,20 +1,30 @@
 //! `schedsim`: runs the core on virtual time, to explain the past and to compare configurations.
 //!
+//! This crate decides what to print about a recording and which world to simulate; the core decides
+//! what happens in it. It must not know the daemon, sockets or real spools. Begin with
+//! [`SchedsimOptions`], then with the file of the subcommand:
+//!
 //! | file | subcommand |
 //! |---|---|
 //! | [`replay`] | `replay`: decides a recording again and verifies each decision |
-//! | [`what_if`], [`behaviour`], [`rerun`], [`tally`] | `replay --cf`: another configuration |
-//! | [`explain`], [`life`] | `explain`: the timeline of one message |
+//! | [`what_if`], [`agent_model`], [`model_run`], [`run_counters`] | `replay --cf`: another configuration |
+//! | [`explain`], [`timeline`] | `explain`: the timeline of one message |
 //! | [`run`] | `run`: simulates configurations in a world that a file describes |
 
-mod behaviour;
-pub mod explain;
-mod life;
+#![warn(unreachable_pub)]
+
 pub mod replay;
-mod rerun;
-pub mod run;
-mod tally;
 mod what_if;
+
+mod agent_model;
+
+mod model_run;
+mod run_counters;
+
+pub mod explain;
+mod timeline;
+
+pub mod run;
 
 use clap::{Parser, Subcommand};
 use std::io::{self, Write};
@@ -23,7 +33,7 @@ use zsched_format::printable::{self, PrintableWriter};
 /// What a scheduler did, would do, or would have done.
 #[derive(Parser, Clone, Debug)]
 #[command(name = "schedsim")]
-pub struct Options {
+pub struct SchedsimOptions {
     #[command(subcommand)]
     command: Command,
 }
@@ -31,16 +41,16 @@ pub struct Options {
 /// What is wanted.
 #[derive(Subcommand, Clone, Debug)]
 pub enum Command {
-    /// Have the core decide again what it decided when a recording was made
-    Replay(replay::Options),
-    /// Tell the life of one message from a recording
-    Explain(explain::Options),
+    /// Replay a recording and verify each decision
+    Replay(replay::ReplayOptions),
+    /// Print the timeline of one message from a recording
+    Explain(explain::ExplainOptions),
     /// Simulate one configuration, or compare several, in a world of mail and hosts
-    Run(run::Options),
+    Run(run::RunOptions),
 }
 
 /// Runs the subcommand. Returns the exit status.
-pub fn main(options: Options) -> i32 {
+pub fn main(options: SchedsimOptions) -> i32 {
     let mut out = PrintableWriter::new(io::BufWriter::new(io::stdout().lock()));
     let result = match &options.command {
         Command::Replay(options) => replay::run(options, &mut out),
@@ -51,11 +61,11 @@ pub fn main(options: Options) -> i32 {
     match result {
         Ok(()) => 0,
         // The reader has closed the pipe.
-        Err(Trouble::Output(error)) if error.kind() == io::ErrorKind::BrokenPipe => 0,
-        Err(trouble) => {
+        Err(SchedsimError::Output(error)) if error.kind() == io::ErrorKind::BrokenPipe => 0,
+        Err(error) => {
             // Print the results so far first. If that fails, standard error may still work.
             drop(out.flush());
-            printable::print_error("schedsim", trouble);
+            printable::print_error("schedsim", error);
             1
         }
     }
@@ -63,7 +73,7 @@ pub fn main(options: Options) -> i32 {
 
 /// Why a subcommand fails.
 #[derive(Debug, thiserror::Error)]
-pub enum Trouble {
+pub enum SchedsimError {
     /// Standard output cannot be written.
     #[error("standard output: {0}")]
     Output(#[from] io::Error),

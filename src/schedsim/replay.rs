@@ -1,6 +1,6 @@
 //! `schedsim replay`: has the core decide a recording again, and verifies each decision.
 
-use super::Trouble;
+use super::SchedsimError;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -14,12 +14,12 @@ use zsched_recorder::{
 
 /// The command line of `schedsim replay`.
 #[derive(clap::Args, Clone, Debug)]
-pub struct Options {
+pub struct ReplayOptions {
     /// Recordings, each of which is replayed on its own
     #[arg(value_name = "FILE", required = true)]
     files: Vec<PathBuf>,
 
-    /// Tell what another configuration would have done with the same mail
+    /// Simulate another configuration on the same mail
     #[arg(long = "cf", value_name = "FILE")]
     config: Option<PathBuf>,
 
@@ -29,7 +29,7 @@ pub struct Options {
 }
 
 /// Replays all files.
-pub fn run(options: &Options, out: &mut impl Write) -> Result<(), Trouble> {
+pub fn run(options: &ReplayOptions, out: &mut impl Write) -> Result<(), SchedsimError> {
     for file in &options.files {
         match &options.config {
             None => verify(file, options.json, out)?,
@@ -72,9 +72,10 @@ impl ReplayObserver for Counts {
     }
 }
 
-fn verify(path: &Path, json: bool, out: &mut impl Write) -> Result<(), Trouble> {
-    let at =
-        |problem: &dyn std::fmt::Display| Trouble::Other(format!("{}: {problem}", path.display()));
+fn verify(path: &Path, json: bool, out: &mut impl Write) -> Result<(), SchedsimError> {
+    let at = |problem: &dyn std::fmt::Display| {
+        SchedsimError::Other(format!("{}: {problem}", path.display()))
+    };
     let mut replay = Recording::open(path).and_then(Replay::new).map_err(|error| at(&error))?;
     let queued = replay.core().totals().messages;
     let mut counts = Counts::default();

@@ -9,9 +9,9 @@ use zsched_format::time::Timestamp;
 use zsched_mailq_server::acl::Peer;
 use zsched_mailq_server::auth_file::AuthFile;
 use zsched_mailq_server::login::Challenge;
-use zsched_mailq_server::v2::events::Watch;
+use zsched_mailq_server::v2::events::Subscribers;
 use zsched_mailq_server::v2::{
-    Demand, Findings, HostFacts, Inquiry, Process, Session, Surroundings, Tally,
+    Demand, HostFacts, Lookup, LookupResult, Process, RequestCounters, Session, SessionContext,
 };
 
 /// The accounts of the recorded scheduler.
@@ -21,11 +21,11 @@ pub const ACCOUNTS: &str = "nobody:nobody:SNMP QQ TT ETRN:[127.0.0.0]/8\n\
 pub struct MailqSession {
     pub session: Session,
     accounts: Rc<AuthFile>,
-    pub tally: Tally,
-    pub watch: Watch,
+    pub request_counters: RequestCounters,
+    pub watch: Subscribers,
     /// Error addresses of messages, by their names.
     pub addresses: BTreeMap<String, &'static str>,
-    pub remarks: Vec<String>,
+    pub log_lines: Vec<String>,
     pub host: HostFacts,
     tickets: u64,
 }
@@ -39,10 +39,10 @@ impl MailqSession {
         let talk = MailqSession {
             session,
             accounts: Rc::new(accounts),
-            tally: Tally::default(),
-            watch: Watch::default(),
+            request_counters: RequestCounters::default(),
+            watch: Subscribers::default(),
             addresses: BTreeMap::new(),
-            remarks: Vec::new(),
+            log_lines: Vec::new(),
             host: HostFacts::default(),
             tickets: 0,
         };
@@ -65,9 +65,9 @@ impl MailqSession {
         let (mut said, mut out) = (text.as_ref(), Vec::new());
         loop {
             let count = said.len().min(self.session.room());
-            self.session.take_in(&said[..count]);
+            self.session.push_input(&said[..count]);
             said = &said[count..];
-            let demand = self.go_on(world, &mut out);
+            let demand = self.proceed(world, &mut out);
             let is_settled = demand.is_none() && !self.session.has_request();
             if let Some(demand) = demand {
                 self.serve_demand(world, demand);
@@ -77,46 +77,46 @@ impl MailqSession {
         }
     }
 
-    fn go_on(&mut self, world: &World, out: &mut Vec<u8>) -> Option<Demand> {
-        let mut remarks = Vec::new();
-        let mut around = Surroundings {
+    fn proceed(&mut self, world: &World, out: &mut Vec<u8>) -> Option<Demand> {
+        let mut log_lines = Vec::new();
+        let mut around = SessionContext {
             scheduler: &world.core,
             now: world.now,
             process: Process { started: START, pid: 4711, is_loading: false },
-            elsewhere: &(),
+            backlog: &(),
             secret: &[7; 32],
             watch: &self.watch,
             accounts: &mut || self.accounts.clone(),
-            tally: &mut self.tally,
-            remarks: &mut remarks,
+            request_counters: &mut self.request_counters,
+            log_lines: &mut log_lines,
         };
         // Answers are written in small steps.
         let enough = out.len() + 1;
-        let demand = self.session.go_on(&mut around, out, enough);
-        self.remarks.extend(remarks.iter().map(|remark| format!("{remark:?}")));
+        let demand = self.session.proceed(&mut around, out, enough);
+        self.log_lines.extend(log_lines.iter().map(|remark| format!("{remark:?}")));
         if demand.is_none() && self.session.is_answering() && !self.session.is_waiting() {
-            return self.go_on(world, out);
+            return self.proceed(world, out);
         }
         demand
     }
 
     fn serve_demand(&mut self, world: &mut World, demand: Demand) {
         match demand {
-            Demand::Inquire(Inquiry::Host) => {
-                self.session.learn(Findings::Host(self.host.clone()));
+            Demand::Lookup(Lookup::Host) => {
+                self.session.lookup_done(LookupResult::Host(self.host.clone()));
             }
-            Demand::Inquire(Inquiry::ErrorAddresses(names)) => {
+            Demand::Lookup(Lookup::ErrorAddresses(names)) => {
                 let address =
                     |name: &str| self.addresses.get(name).map(|text| text.as_bytes().into());
                 let addresses = names.iter().map(|name| address(&name.to_string())).collect();
-                self.session.learn(Findings::ErrorAddresses(addresses));
+                self.session.lookup_done(LookupResult::ErrorAddresses(addresses));
             }
-            Demand::Obey { by, order } => {
+            Demand::Order { by, order } => {
                 self.tickets += 1;
                 world.send_event(Event::Ordered { ticket: self.tickets, by, order });
                 let (ticket, effect) = world.obeyed.pop().expect("it is obeyed at once here");
                 assert_eq!(ticket, self.tickets);
-                self.session.obeyed(&effect);
+                self.session.order_done(&effect);
             }
             other => panic!("the original has no request for {other:?}"),
         }

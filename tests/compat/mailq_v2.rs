@@ -6,7 +6,7 @@ use crate::support::{START, data, files_under, spool_name};
 use crate::world::World;
 use zsched_core::{AgentId, Event};
 use zsched_format::control_file::parse;
-use zsched_mailq_server::v2::{DiskSpace, HostFacts, LONGEST_REQUEST};
+use zsched_mailq_server::v2::{DiskSpace, HostFacts, MAX_REQUEST_LEN};
 use zsched_spool::Arrival;
 
 fn recorded(name: &str) -> String {
@@ -165,16 +165,14 @@ fn logins_are_counted_and_end() {
     assert_eq!(talk.say(&mut world, " AUTH root x\n"), "-BAD; USER MUST AUTHENTICATE\n");
     assert_eq!(talk.say(&mut world, "auth root x\n"), "-BAD; USER MUST AUTHENTICATE\n");
     assert_eq!(talk.say(&mut world, format!("AUTH \t root   {good}\r\nSHOW")), "+OK\n");
-    assert!(
-        talk.remarks.iter().any(|r| r.contains("127.0.0.1 has logged in as \\\"root\\\": ALL"))
-    );
-    assert!(!talk.remarks.iter().any(|r| r.contains(good)), "{:?}", talk.remarks);
+    assert!(talk.log_lines.iter().any(|r| r.contains("127.0.0.1 logged in as \\\"root\\\": ALL")));
+    assert!(!talk.log_lines.iter().any(|r| r.contains(good)), "{:?}", talk.log_lines);
 
     let (mut talk, _) = MailqSession::open(ACCOUNTS, challenge(line));
     let answer = talk.say(&mut world, "AUTH root x\n".repeat(20));
     assert_eq!(answer, "-BAD USER OR PASSWORD\n".repeat(10));
     assert!(talk.session.is_over());
-    assert_eq!(talk.tally.refused_logins, 10);
+    assert_eq!(talk.request_counters.refused_logins, 10);
 
     // A hash does not work as a password.
     let hash = "SCRAM-SHA-256$4096:W22ZaJ0SNY7soEsUEjb6gQ==$\
@@ -194,7 +192,7 @@ fn logins_are_counted_and_end() {
 fn oversized_lines_end_session() {
     let mut world = World::new("c/* command=x\n");
     let mut talk = MailqSession::as_user("root", "sekret");
-    let long = "x".repeat(LONGEST_REQUEST - 4);
+    let long = "x".repeat(MAX_REQUEST_LEN - 4);
     assert!(talk.say(&mut world, format!("FOO {long}\n")).contains(&long), "just short enough");
     assert_eq!(talk.say(&mut world, "x".repeat(20_000)), "-the request is too long\n");
     let line = "220 MAILQ-V2-CHALLENGE: 1.2.3";
@@ -332,7 +330,7 @@ fn kill_removes_mail() {
     assert_eq!(talk.say(&mut world, "SHOW THREAD smtpx [127.0.0.66]\n"), "+OK until LF.LF\n.\n");
     let again = talk.say(&mut world, "KILL THREAD smtpx [127.0.0.66]\n");
     assert_eq!(again, "-Unknown request.\n\n");
-    assert_eq!((talk.tally.kill_message, talk.tally.kill_thread), (2, 2));
+    assert_eq!((talk.request_counters.kill_message, talk.request_counters.kill_thread), (2, 2));
 }
 
 #[test]

@@ -66,9 +66,8 @@ fn paged_out_mail_keeps_its_state_after_restart() {
     let names = put_slow(&site);
     let until_most_rest = || {
         let mut client = Client::local(&site, "postoffice/.scheduler.control");
-        let mut rests = |name: &&SpoolName| {
-            client.ask(&format!("SHOW WHY {name}")).contains("rests on disk until")
-        };
+        let mut rests =
+            |name: &&SpoolName| client.ask(&format!("SHOW WHY {name}")).contains("paged out until");
         until("most rest", || names.iter().filter(&mut rests).count() >= 15);
     };
     let daemon = site.start();
@@ -98,7 +97,7 @@ fn paged_out_mail_is_loaded_on_request() {
     let good = || site.events().deliveries().len();
     let mut client = Client::local(&site, "postoffice/.scheduler.control");
     let mut rests =
-        |name: &SpoolName| client.ask(&format!("SHOW WHY {name}")).contains("rests on disk until");
+        |name: &SpoolName| client.ask(&format!("SHOW WHY {name}")).contains("paged out until");
     let mut resting = Vec::new();
     until("many rest", || {
         resting = names.iter().filter(|name| rests(name)).collect();

@@ -71,7 +71,7 @@ fn order_needs_its_attribute() {
             "{request}: {answer}"
         );
     }
-    let orders = site.logged("HOLD from 127.0.0.1 orders \"HOLD x/*\"");
+    let orders = site.logged("request by HOLD from 127.0.0.1: \"HOLD x/*\"");
     assert_eq!(orders, 1, "with user and peer: {}", site.log());
     daemon.assert_runs();
 }
@@ -94,7 +94,7 @@ fn holds_and_limits_survive_a_kill() {
     client.order("RETRY */*");
     let waits = || site.events().count("count") == 1;
     hold_for(Duration::from_millis(300), "what is held stays", waits);
-    assert_eq!(client.refused("HOLD c/*.test"), "it is held already");
+    assert_eq!(client.refused("HOLD c/*.test"), "already held");
     let orders = client.ask("SHOW JSON ORDERS");
     assert_eq!(orders.lines().count(), 3, "{orders}");
     assert!(orders.contains("a \\\"reason\\\"") && orders.contains("maxring"), "{orders}");
@@ -192,7 +192,7 @@ fn unstored_orders_are_in_force() {
     assert!(site.logged("overrides cannot be stored") >= 1, "{}", site.log());
     client.order("RETRY */*");
     hold_for(Duration::from_millis(300), "it is in force", || site.events().count("count") == 0);
-    assert_eq!(client.refused("HOLD q/*"), "it is held already");
+    assert_eq!(client.refused("HOLD q/*"), "already held");
     // The scheduler tries again every 30 scaled seconds.
     std::fs::remove_file(postoffice.join("fill")).expect("removed");
     drop(fill);
@@ -222,7 +222,7 @@ fn order_stops_when_client_disconnects() {
     leaving.send("DELETE */*\n");
     drop(leaving);
     until("it is noticed", || {
-        site.logged("has gone, and \"DELETE */*\" is not carried on: 500 messages") == 1
+        site.logged("disconnected; \"DELETE */*\" stopped: 500 messages") == 1
     });
     let left = client.order("RETRY */* dry-run=yes")["messages"].as_u64().expect("a number");
     assert!((1..=2000).contains(&left), "{left}");

@@ -28,8 +28,8 @@ fn destinations_are_held_and_released() {
     let mut client = control(&site);
     let held = client.order_after_dry_run("HOLD C/*.test reason=\"looking into it\"");
     assert_eq!((held["threads"].as_u64(), held["recipients"].as_u64()), (Some(0), Some(0)));
-    assert_eq!(client.refused("HOLD c/*.test"), "it is held already");
-    assert_eq!(client.refused("HOLD c/*.test dry-run=yes"), "it is held already");
+    assert_eq!(client.refused("HOLD c/*.test"), "already held");
+    assert_eq!(client.refused("HOLD c/*.test dry-run=yes"), "already held");
     for number in 0..3 {
         site.put(&[&format!("c a.test {number}"), &format!("c b.test {number}b")]);
     }
@@ -40,16 +40,16 @@ fn destinations_are_held_and_released() {
     assert!(client.ask("SHOW WHY c/a.test").contains("looking into it"));
     // A second hold covers a part, and stays in force when the first is released.
     let part = client.order_after_dry_run("HOLD c/b.test");
-    assert_eq!(part["threads"], 0, "it is held already: {part}");
+    assert_eq!(part["threads"], 0, "already held: {part}");
     let released = client.order_after_dry_run("RELEASE c/*.test");
     assert_eq!((&released["threads"], &released["recipients"]), (&1.into(), &3.into()));
     until("a.test is delivered", || site.events().count("count") == 4);
     hold_for(HELD_MEANWHILE, "b.test is not", || site.events().count("count") == 4);
-    assert_eq!(client.refused("RELEASE c/*.test"), "it is not held");
+    assert_eq!(client.refused("RELEASE c/*.test"), "not held");
     assert_eq!(client.order_after_dry_run("RELEASE ALL")["recipients"], 3);
-    assert_eq!(client.refused("RELEASE ALL"), "it is not held");
+    assert_eq!(client.refused("RELEASE ALL"), "not held");
     site.until_empty();
-    assert!(site.logged("orders \"HOLD C/*.test reason") >= 1, "{}", site.log());
+    assert!(site.logged(": \"HOLD C/*.test reason") >= 1, "{}", site.log());
     daemon.assert_runs();
 }
 
@@ -66,14 +66,14 @@ fn rings_and_messages_are_held() {
     let second = site.put(&["c a.test three"]);
     until_known(&mut client, 3);
     assert_eq!(client.order_after_dry_run(&format!("HOLD id={first}"))["recipients"], 2);
-    assert_eq!(client.refused(&format!("HOLD id={first}")), "it is held already");
-    assert_eq!(client.refused("HOLD id=1"), "there is no such message");
-    assert_eq!(client.refused("HOLD id=S1AbmKUKEJuveqC"), "there is no such message");
+    assert_eq!(client.refused(&format!("HOLD id={first}")), "already held");
+    assert_eq!(client.refused("HOLD id=1"), "no such message");
+    assert_eq!(client.refused("HOLD id=S1AbmKUKEJuveqC"), "no such message");
     assert_eq!(client.order_after_dry_run("RELEASE ring=c/*")["recipients"], 2, "of the thread");
     client.order("RELEASE ring=d/*");
     until("the second is delivered", || site.events().count("count") == 1);
     hold_for(HELD_MEANWHILE, "the first stays", || site.events().count("count") == 1);
-    assert_eq!(client.refused(&format!("RELEASE id={second}")), "it is not held");
+    assert_eq!(client.refused(&format!("RELEASE id={second}")), "not held");
     // The message is named by its spool id, as in the log and by agents.
     let why = client.ask(&format!("SHOW JSON MESSAGE {first}"));
     let message: serde_json::Value = serde_json::from_str(&why).expect("an object");
@@ -277,17 +277,17 @@ fn limits_can_be_set_and_unset() {
     for (request, why) in [
         (
             "SET c/* maxring=5",
-            "this is a limit of rings: ring=channel/host; only maxthr is one of destinations, too",
+            "this limit applies to rings (ring=channel/host); only maxthr also applies to destinations",
         ),
         ("SET ring=c/* maxring=0", "the value is out of range"),
         ("SET ring=c/* overfeed=99999999", "the value is out of range"),
-        ("UNSET ring=c/* maxthr", "this limit is not set"),
+        ("UNSET ring=c/* maxthr", "limit not set"),
         (
             "SET ring=c/*",
             "at byte 12: a limit is missing: maxta, maxchannel, maxring, maxthr, overfeed",
         ),
         ("SET ring=c/* maxring=1 maxthr=1", "at byte 30: one limit at a time"),
-        ("SET ring=c/* maxring=x", "at byte 21: a number is meant to be here"),
+        ("SET ring=c/* maxring=x", "at byte 21: expected a number"),
         ("UNSET ring=c/*", "at byte 14: the name of a limit is missing"),
         (
             "UNSET c/* foo",
@@ -324,7 +324,7 @@ fn retire_ends_agent_after_its_job() {
     site.put(&["c a.test wait!1"]);
     until("an agent is at work", || site.events().count("take") == 1);
     let agent = daemon.agents()[0];
-    assert_eq!(client.refused("RETIRE 1"), "there is no agent of this process");
+    assert_eq!(client.refused("RETIRE 1"), "no agent with this process id");
     assert_eq!(client.order(&format!("RETIRE {agent}"))["agents"], 1);
     hold_for(HELD_MEANWHILE, "it goes on", || daemon.agents().contains(&agent));
     site.write("go", "");
@@ -383,7 +383,7 @@ fn log_level_can_be_changed() {
     for (request, why) in [
         ("LOG", "at byte 3: a level, one of error, warn, info, debug, trace, is missing"),
         ("LOG loud", "at byte 4: a level is one of error, warn, info, debug, trace"),
-        ("LOG info x", "at byte 9: nothing is expected here"),
+        ("LOG info x", "at byte 9: unexpected word"),
     ] {
         assert_eq!(client.refused(request), why);
     }

@@ -166,7 +166,7 @@ fn trace_shows_all_attempts_of_message() {
               to later@b.test
                 queued for q/b.test
               next: c/a.test waits until TIME, in SPAN, to be tried again (retries, SITE/scheduler.cf:3) (tried once; last: as told: deferred)
-              next: q/b.test waits for somebody to ask for the host's mail, as with ETRN (queueonly, SITE/scheduler.cf:7) (not tried yet)
+              next: q/b.test waits for a request for the host's mail, such as ETRN (queueonly, SITE/scheduler.cf:7) (not tried yet)
         "#]],
     );
     check_trace(
@@ -187,7 +187,7 @@ fn trace_shows_all_attempts_of_message() {
             ID <id@x> from sender@x, arrived DATE TIME
               to later@b.test
                 queued for q/b.test
-              next: q/b.test waits for somebody to ask for the host's mail, as with ETRN (queueonly, SITE/scheduler.cf:7) (not tried yet)
+              next: q/b.test waits for a request for the host's mail, such as ETRN (queueonly, SITE/scheduler.cf:7) (not tried yet)
         "#]],
     );
     let json: Value =

@@ -1,12 +1,16 @@
 //! Views in JSON, events and logins by SCRAM, with the real scheduler and agents at work.
 
 use crate::support::{Client, Site, allow, hold_for, until};
+use serde::{Serialize, de::DeserializeOwned};
 use serde_json::Value;
 use std::collections::BTreeSet;
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
-use zsched_mailq_protocol::scram::{self, Stored};
+use zsched_mailq_protocol::schema::{
+    AgentStatus, OverrideStatus, QueuedMessage, RingStatus, Summary, ThreadStatus, Wait,
+};
+use zsched_mailq_protocol::scram::{self, StoredPassword};
 
 const CLAUSES: &str = "*/*\n\tinterval=1h retries=1 expiry=3d\n\
      c/*\n\tidlemax=1h command=\"${AGENTS}/count.py c\"\n\
@@ -76,10 +80,36 @@ fn expect_like_example(value: &Value, beginning: &str) {
     assert_eq!(names(value), names(&example), "{beginning}");
 }
 
+/// Fails unless the types of the schema read and write an object without a difference.
+#[track_caller]
+fn expect_schema(request: &str, line: &str) {
+    fn again<T: Serialize + DeserializeOwned>(line: &str) -> String {
+        let object: T = serde_json::from_str(line).expect("an object of the schema");
+        serde_json::to_string(&object).expect("JSON")
+    }
+    let again = match request.split(' ').nth(2) {
+        Some("SUMMARY") => again::<Summary>(line),
+        Some("THREADS") => again::<ThreadStatus>(line),
+        Some("RINGS") => again::<RingStatus>(line),
+        Some("AGENTS") => again::<AgentStatus>(line),
+        Some("MESSAGES") => again::<QueuedMessage>(line),
+        Some("ORDERS") => again::<OverrideStatus>(line),
+        Some("WHY") if !line.contains("\"on-disk\"") => {
+            // The channel, the host and two numbers come first.
+            let wait = again::<Wait>(line);
+            assert!(line.ends_with(&wait[1..]), "{request}: {line} is sent, {wait} is written");
+            return;
+        }
+        _ => return,
+    };
+    assert_eq!(again, line, "{request}");
+}
+
 /// Returns the objects of an answer.
 #[track_caller]
 fn objects<S: Read + Write>(client: &mut Client<S>, request: &str) -> Vec<Value> {
     let answer = client.ask(request);
+    answer.lines().for_each(|line| expect_schema(request, line));
     let object =
         |line: &str| serde_json::from_str(line).unwrap_or_else(|_| panic!("{request}: {line}"));
     let objects: Vec<Value> = answer.lines().map(object).collect();
@@ -172,7 +202,7 @@ fn queue_is_shown_in_json() {
     let text = client.ask(&format!("SHOW MESSAGE {id}"));
     assert!(
         text.contains("3 of 3 recipients left")
-            && text.contains("q/b.test waits for somebody to ask"),
+            && text.contains("q/b.test waits for a request for the host's mail"),
         "{text}"
     );
 
@@ -199,7 +229,7 @@ fn queue_is_shown_in_json() {
     );
     assert!(counters["disks"]["queue"]["free_kb"].as_u64() > Some(0), "{counters}");
     assert!(client.refused("SHOW JSON MESSAGE 999").contains("is not queued"));
-    assert!(client.refused("SHOW JSON MESSAGES").contains("*/* is all of them"));
+    assert!(client.refused("SHOW JSON MESSAGES").contains("*/* is everything"));
 }
 
 /// Answers about very many destinations are written as the client reads them, and delivery goes on.
@@ -351,7 +381,7 @@ fn log_in<S: Read + Write>(
 
 #[test]
 fn users_log_in_by_scram() {
-    let stored = Stored::of_password("pässword").expect("random numbers");
+    let stored = StoredPassword::from_password("pässword").expect("random numbers");
     let accounts = format!("strong:{stored}:QQ EVENTS:\nplain:sekret:ALL:\n");
     let site = with_accounts(&accounts);
     let _daemon = site.start();
@@ -371,14 +401,14 @@ fn users_log_in_by_scram() {
     assert!(client.ask("SHOW JSON THREADS").starts_with("-MAILQ2 Unknown command"));
     let mut client = Client::of(&site);
     assert_eq!(client.log_in("plain", "sekret"), "+OK\n");
-    until("the login is logged", || site.logged("has logged in as \"strong\": QQ EVENTS") == 1);
-    assert!(site.logged("a login of 127.0.0.1 as \"strong\" has failed") >= 1);
+    until("the login is logged", || site.logged("logged in as \"strong\": QQ EVENTS") == 1);
+    assert!(site.logged("login from 127.0.0.1 as \"strong\" failed") >= 1);
 }
 
 /// An unknown user has the same salt each time, as a known one does.
 #[test]
 fn unknown_user_looks_like_known_user() {
-    let stored = Stored::with_salt("x", vec![7; 16], 5000);
+    let stored = StoredPassword::with_salt("x", vec![7; 16], 5000);
     let site = with_accounts(&format!("strong:{stored}:ALL:\n"));
     let _daemon = site.start();
     let challenge = |user: &str| {
@@ -392,9 +422,9 @@ fn unknown_user_looks_like_known_user() {
         let (nonce, rest) = first.split_once(",s=").expect("a salt");
         (nonce.len(), rest.len(), rest.to_string())
     };
-    let (of_strong, of_nobody) = (challenge("strong"), challenge("nobody"));
-    assert_eq!((of_strong.0, of_strong.1), (of_nobody.0, of_nobody.1));
-    assert!(of_nobody.2.ends_with(",i=5000") && of_strong.2 != of_nobody.2);
-    assert_eq!(of_nobody, challenge("nobody"));
-    assert_ne!(of_nobody.2, challenge("other").2);
+    let (of_strong, for_unknown_user) = (challenge("strong"), challenge("nobody"));
+    assert_eq!((of_strong.0, of_strong.1), (for_unknown_user.0, for_unknown_user.1));
+    assert!(for_unknown_user.2.ends_with(",i=5000") && of_strong.2 != for_unknown_user.2);
+    assert_eq!(for_unknown_user, challenge("nobody"));
+    assert_ne!(for_unknown_user.2, challenge("other").2);
 }

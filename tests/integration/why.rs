@@ -107,8 +107,7 @@ fn each_wait_reason_has_a_sentence() {
     until_answer_has(
         &site,
         "ring/a.test",
-        &["waits in line: 1 of at most 1 agents are at work on this \
-        thread (maxthr, "],
+        &["waits in line: 1 of at most 1 agents are working on this destination (maxthr, "],
     );
     until_answer_has(&site, &behind, &["waits in line, next in line: "]);
     put("ring b.test wait!3");
@@ -140,8 +139,7 @@ fn each_wait_reason_has_a_sentence() {
         &site,
         "queue/a.test",
         &[
-            "waits for somebody to ask for the host's mail, as with ETRN \
-        (queueonly, ",
+            "waits for a request for the host's mail, such as ETRN (queueonly, ",
             &place(&site, "\tqueueonly"),
         ],
     );
@@ -152,7 +150,7 @@ fn each_wait_reason_has_a_sentence() {
     let id = id_of(&site, &SpoolName::from_notified(behind.as_bytes()).expect("a name"));
     assert_eq!(why(&site, &id), why(&site, &behind));
     let (said, is_answer) = why(&site, "ring/nowhere.test");
-    assert!(!is_answer && said.contains("nothing is queued for ring/nowhere.test"), "{said}");
+    assert!(!is_answer && said.contains("no mail is queued for ring/nowhere.test"), "{said}");
     let (said, is_answer) = why(&site, "nonsense");
     assert!(!is_answer && said.contains("give a channel/host, a spool id or"), "{said}");
     site.write("go", "");
@@ -163,7 +161,7 @@ fn scheduler_options_are_shown_as_reasons() {
     let site = Site::new("c/*\n\tcommand=\"${AGENTS}/count.py c\"\n");
     site.put_quietly(&["c a.test u"]);
     for (option, reason) in [
-        (&["-F"][..], "the scheduler starts none (option -F)"),
+        (&["-F"][..], "the scheduler starts no agents (option -F)"),
         (&["-p", "c/b.test"], "only c/b.test is served (option -p)"),
     ] {
         let daemon: Daemon<'_> = site.start_with(option);
@@ -196,7 +194,7 @@ fn malformed_requests_to_control_socket_are_harmless() {
     let greeting = "version zsched 1.0\n";
     assert_eq!(talk(b""), greeting);
     assert_eq!(talk(b"SHOW WHY c/a.test"), greeting, "a line cut short is no request");
-    let refused = "-nothing is queued for c/a.test\n";
+    let refused = "-no mail is queued for c/a.test\n";
     assert_eq!(talk(b"SHOW WHY c/a.test\r\n"), format!("{greeting}{refused}"));
     let many = "SHOW WHY c/a.test\n".repeat(5000);
     assert_eq!(talk(many.as_bytes()), format!("{greeting}{}", refused.repeat(5000)));
@@ -241,24 +239,24 @@ fn message_order_is_shown_as_reason() {
         &[
             "ring/c.test waits for an agent: 1 of at most 1 agents of the ring run (maxring, ",
             &format!(
-                "; 2 messages are before it (slot-cost, {line}; it is the turn of {bulk}, of "
+                "; 2 messages are before it (slot-cost, {line}; the current message is {bulk}, "
             ),
-            "which 9 are due and which has earned 0.5 slots: with 1 this one may preempt it (not ",
+            "with 9 due; it has earned 0.5 slots: with 1 this one may preempt it (not ",
         ],
     );
     until_answer_has(
         &site,
         &pair,
         &[&format!(
-            "; 1 message is before it (slot-cost, {line}; it is the turn of {bulk}, of which 9 are due \
-             and which has earned 0.5 slots: with 2 this one may preempt it; {single} is to preempt that \
+            "; 1 message is before it (slot-cost, {line}; the current message is {bulk}, with 9 due; \
+             it has earned 0.5 slots: with 2 this one may preempt it; {single} is to preempt it \
              next (not tried yet)"
         )],
     );
     until_answer_has(
         &site,
         &bulk,
-        &[&format!("; it is the turn of its message (slot-cost, {line} ")],
+        &[&format!("; its message is the current one (slot-cost, {line} ")],
     );
 
     let mut client = Client::local(&site, "postoffice/.scheduler.control");

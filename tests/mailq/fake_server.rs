@@ -9,7 +9,7 @@ use std::os::unix::net::UnixListener;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
-use zsched_mailq_protocol::scram::{self, Stored};
+use zsched_mailq_protocol::scram::{self, StoredPassword};
 
 /// A session of a client.
 pub struct RecordedSession {
@@ -126,7 +126,7 @@ impl FakeServer {
         let port = listener.local_addr().expect("an address").port();
         let answer = |(request, answer): &(&str, Vec<u8>)| (request.to_string(), answer.clone());
         let answers: HashMap<String, Vec<u8>> = answers.iter().map(answer).collect();
-        let stored = Stored::with_salt(password, b"salt".to_vec(), 4096);
+        let stored = StoredPassword::with_salt(password, b"salt".to_vec(), 4096);
         let user = user.to_string();
         let requests = Arc::new(Mutex::new(Vec::new()));
         let seen = Arc::clone(&requests);

@@ -3,7 +3,7 @@
 use super::fake_scheduler::json;
 use super::fake_server::{FakeServer, text};
 use super::support::Site;
-use zsched_mailq_protocol::scram::Stored;
+use zsched_mailq_protocol::scram::StoredPassword;
 
 #[test]
 fn passwords_are_stored_as_hashes() {
@@ -17,7 +17,7 @@ fn passwords_are_stored_as_hashes() {
     assert_eq!(start, "SCRAM-SHA-256");
     let salt = stored.split(['$', ':']).nth(2).expect("a salt");
     let salt = base64::Engine::decode(&base64::engine::general_purpose::STANDARD, salt);
-    let again = Stored::with_salt("secret", salt.expect("base64"), 40_000).to_string();
+    let again = StoredPassword::with_salt("secret", salt.expect("base64"), 40_000).to_string();
     assert_eq!(stored, again);
     site.mailq_with_input("passwd fred", "\n").failed(64, "the password is empty");
     site.mailq_with_input("passwd a:b", "x\n").failed(64, "not have colons");

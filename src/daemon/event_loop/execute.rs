@@ -8,7 +8,7 @@ use std::io;
 use std::time::Instant;
 use zsched_core::{Action, AgentEnd, AgentId, Event};
 use zsched_format::time::Timestamp;
-use zsched_mailq_server::v2::{Chore, Demand};
+use zsched_mailq_server::v2::{AdminCommand, Demand};
 
 impl Daemon {
     /// Carries out all actions of the core, and those that follow.
@@ -78,9 +78,9 @@ impl Daemon {
         self.clients.serve(self.core.query(), &self.intake, now);
         for (client, demand) in self.clients.take_demands() {
             match demand {
-                Demand::Inquire(inquiry) => self.lookups.ask(client, inquiry),
-                Demand::Do(chore) => self.run_admin_command(client, &chore),
-                Demand::Obey { by, order } => {
+                Demand::Lookup(inquiry) => self.lookups.ask(client, inquiry),
+                Demand::Admin(chore) => self.run_admin_command(client, &chore),
+                Demand::Order { by, order } => {
                     let ticket = self.clients.add_order(client);
                     self.core.handle(now, Event::Ordered { ticket, by, order });
                 }
@@ -88,10 +88,10 @@ impl Daemon {
         }
     }
 
-    fn run_admin_command(&mut self, client: usize, chore: &Chore) {
+    fn run_admin_command(&mut self, client: usize, chore: &AdminCommand) {
         match chore {
-            Chore::Reload => self.begin_reload(Some(client)),
-            Chore::Load(number) => {
+            AdminCommand::Reload => self.begin_reload(Some(client)),
+            AdminCommand::Load(number) => {
                 let under_way = self.intake.recipients_being_read();
                 let capacity = self.core.query().capacity();
                 let batch = capacity.map(|room| room.first_chunk(under_way).max(1));
@@ -100,7 +100,7 @@ impl Daemon {
                 }
                 self.clients.wait_for_message(client, *number);
             }
-            Chore::Log(level) => {
+            AdminCommand::Log(level) => {
                 self.level_after_load = *level;
                 log::set_max_level(*level);
                 self.clients.command_done(client, Ok(()));

@@ -12,8 +12,8 @@ use zsched_core::{
 };
 use zsched_format::agent_protocol::ReportStatus;
 use zsched_format::time::Timestamp;
-use zsched_mailq_server::v2::events::{About, Watch};
-use zsched_mailq_server::v2::json::events::Happening;
+use zsched_mailq_server::v2::events::{EventSubject, Subscribers};
+use zsched_mailq_server::v2::json::events::FeedEvent;
 use zsched_mailq_server::v2::json::seconds;
 use zsched_recorder::RecordedCore;
 use zsched_spool::{Arrival, SpoolId};
@@ -21,21 +21,21 @@ use zsched_spool::{Arrival, SpoolId};
 /// The core with an optional recorder, and the feed of its subscribers.
 pub(crate) struct ObservedCore {
     core: RecordedCore,
-    feed: Rc<Watch>,
+    feed: Rc<Subscribers>,
     /// Value of the last `Event::Subscribed` passed to the core.
     has_subscribers: bool,
 }
 
 impl ObservedCore {
     /// Wraps a core. There are no subscribers yet.
-    pub(crate) fn new(core: RecordedCore, feed: Rc<Watch>) -> ObservedCore {
+    pub(crate) fn new(core: RecordedCore, feed: Rc<Subscribers>) -> ObservedCore {
         ObservedCore { core, feed, has_subscribers: false }
     }
 
     /// Notifies the core of the first subscriber and of the last one leaving.
     pub(crate) fn update_subscribers(&mut self, now: Timestamp) {
-        self.feed.look_around();
-        let has_subscribers = self.feed.is_wanted();
+        self.feed.remove_closed();
+        let has_subscribers = self.feed.has_subscribers();
         if has_subscribers != self.has_subscribers {
             self.has_subscribers = has_subscribers;
             self.core.handle(now, Event::Subscribed(has_subscribers));
@@ -44,7 +44,7 @@ impl ObservedCore {
 
     /// Publishes an event and passes it to the core.
     pub(crate) fn handle(&mut self, now: Timestamp, event: Event<'_>) {
-        if self.feed.is_wanted() {
+        if self.feed.has_subscribers() {
             FeedWriter { core: self.core.query(), feed: &self.feed, time: seconds(now) }
                 .publish_event(&event);
         }
@@ -54,7 +54,7 @@ impl ObservedCore {
     /// Removes, publishes and returns the next action of the core.
     pub(crate) fn poll(&mut self, now: Timestamp) -> Option<Action> {
         let action = self.core.poll()?;
-        if self.feed.is_wanted() {
+        if self.feed.has_subscribers() {
             FeedWriter { core: self.core.query(), feed: &self.feed, time: seconds(now) }
                 .publish_action(&action);
         }
@@ -85,7 +85,7 @@ impl ObservedCore {
 /// Publishes events and actions. An event is published before the core handles it.
 struct FeedWriter<'a> {
     core: &'a Scheduler,
-    feed: &'a Watch,
+    feed: &'a Subscribers,
     time: f64,
 }
 
@@ -99,7 +99,7 @@ impl FeedWriter<'_> {
             Event::AgentStarted { agent, pid } => self.started(*agent, *pid),
             Event::AgentEnded { agent, end } => self.ended(*agent, end),
             Event::Configured(_) => {
-                self.feed.tell(About::default(), &Happening::Reloaded { time });
+                self.feed.publish(EventSubject::default(), &FeedEvent::Reloaded { time });
             }
             _ => {}
         }
@@ -121,21 +121,22 @@ impl FeedWriter<'_> {
         let to = |group: &zsched_spool::Group| Destination::new(&group.channel, &group.host);
         let destinations: Vec<Destination> = arrival.groups.iter().map(to).collect();
         let recipients = arrival.groups.iter().map(|group| group.offsets.len() as u32).sum();
-        let about = About { message: Some((id, &arrival.name)), destinations: &destinations };
+        let about =
+            EventSubject { message: Some((id, &arrival.name)), destinations: &destinations };
         let id = id.to_string();
-        self.feed.tell(about, &Happening::Arrived { time: self.time, id, recipients });
+        self.feed.publish(about, &FeedEvent::Arrived { time: self.time, id, recipients });
     }
 
     fn left(&self, number: u64) {
         if let Some(row) = self.core.message_row(number) {
-            let about = About { message: Some((row.id, row.name)), destinations: &[] };
-            self.feed.tell(about, &Happening::Left { time: self.time, id: row.id.to_string() });
+            let about = EventSubject { message: Some((row.id, row.name)), destinations: &[] };
+            self.feed.publish(about, &FeedEvent::Left { time: self.time, id: row.id.to_string() });
         }
     }
 
     fn status(&self, record: &StatusRecord) {
         let id = SpoolId { number: record.name.number(), modified: record.modified };
-        let about = About {
+        let about = EventSubject {
             message: Some((id, &record.name)),
             destinations: std::slice::from_ref(&record.destination),
         };
@@ -152,9 +153,9 @@ impl FeedWriter<'_> {
                 _ => None,
             };
             let (status, id) = (state, id.to_string());
-            self.feed.tell(
+            self.feed.publish(
                 about,
-                &Happening::Attempt {
+                &FeedEvent::Attempt {
                     time,
                     id,
                     channel,
@@ -170,16 +171,16 @@ impl FeedWriter<'_> {
         }
         if is_final {
             let id = id.to_string();
-            self.feed.tell(
+            self.feed.publish(
                 about,
-                &Happening::Finished { time, id, channel, host, offset, recipients, state },
+                &FeedEvent::Finished { time, id, channel, host, offset, recipients, state },
             );
         }
     }
 
     fn started(&self, agent: AgentId, pid: u32) {
         if let Some(row) = self.core.agent(agent) {
-            self.publish_agent(&row, |channel, host, ring| Happening::AgentStarted {
+            self.publish_agent(&row, |channel, host, ring| FeedEvent::AgentStarted {
                 time: self.time,
                 pid,
                 channel,
@@ -193,7 +194,7 @@ impl FeedWriter<'_> {
         if let Some(row) = self.core.agent(agent) {
             let pid = Some(row.pid).filter(|pid| *pid != 0);
             let how = end.to_string();
-            self.publish_agent(&row, |channel, host, ring| Happening::AgentEnded {
+            self.publish_agent(&row, |channel, host, ring| FeedEvent::AgentEnded {
                 time: self.time,
                 pid,
                 channel,
@@ -207,16 +208,16 @@ impl FeedWriter<'_> {
     fn publish_agent(
         &self,
         row: &AgentRow<'_>,
-        happening: impl for<'h> FnOnce(&'h str, Option<&'h str>, String) -> Happening<'h>,
+        happening: impl for<'h> FnOnce(&'h str, Option<&'h str>, String) -> FeedEvent<'h>,
     ) {
         let channel = String::from_utf8_lossy(row.channel);
         let host = row.thread.map(|thread| String::from_utf8_lossy(thread.host()));
         let ring = format!("{}/{}", row.ring.0, row.ring.1);
-        let about = About {
+        let about = EventSubject {
             message: None,
             destinations: row.thread.map(std::slice::from_ref).unwrap_or_default(),
         };
-        self.feed.tell(about, &happening(&channel, host.as_deref(), ring));
+        self.feed.publish(about, &happening(&channel, host.as_deref(), ring));
     }
 }
 

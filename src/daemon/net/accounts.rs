@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use zsched_config::Parameters;
 use zsched_format::time::Timestamp;
-use zsched_mailq_server::auth_file::{AuthFile, LARGEST};
+use zsched_mailq_server::auth_file::{AuthFile, MAX_FILE_SIZE};
 use zsched_sys::users;
 
 /// Mode bits that allow all users to read or change the passwords.
@@ -195,9 +195,9 @@ fn contents(path: &Path) -> io::Result<(Vec<u8>, Vec<String>)> {
         warnings.push(format!("it belongs to user {owner}, who can add accounts"));
     }
     let mut text = Vec::new();
-    file.take(LARGEST as u64 + 1).read_to_end(&mut text)?;
-    if text.len() > LARGEST {
-        return Err(io::Error::other(format!("it is larger than {LARGEST} bytes")));
+    file.take(MAX_FILE_SIZE as u64 + 1).read_to_end(&mut text)?;
+    if text.len() > MAX_FILE_SIZE {
+        return Err(io::Error::other(format!("it is larger than {MAX_FILE_SIZE} bytes")));
     }
     Ok((text, warnings))
 }
@@ -276,7 +276,7 @@ mod tests {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("auth");
         let mut text = b"root:x:ALL:\n".to_vec();
-        text.resize(LARGEST + 1, b'\n');
+        text.resize(MAX_FILE_SIZE + 1, b'\n');
         fs::write(&path, text).expect("written");
         fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).expect("set");
         assert!(!admits(&mut Accounts::new(&parameters(Some(&path)))));

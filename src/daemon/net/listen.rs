@@ -168,14 +168,14 @@ fn set_mode(path: &Path, mode: u32) -> io::Result<()> {
 fn port_number(port: &TcpPort) -> u16 {
     match port {
         TcpPort::Number(number) => *number,
-        TcpPort::Service(name) => port::of_service(name).unwrap_or_else(|| {
+        TcpPort::Service(name) => port::from_services(name).unwrap_or_else(|| {
             if name != "mailq" {
                 log::warn!(
                     "the service {name}/tcp is not known; MAILQ is on port {}",
-                    port::DEFAULT
+                    port::DEFAULT_PORT
                 );
             }
-            port::DEFAULT
+            port::DEFAULT_PORT
         }),
     }
 }

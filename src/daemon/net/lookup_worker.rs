@@ -14,14 +14,14 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use zsched_format::control_file::{parse, read_all};
-use zsched_mailq_server::v2::{Addresses, Candidate, DiskSpace, Findings, HostFacts, Inquiry};
+use zsched_mailq_server::v2::{Addresses, Candidate, DiskSpace, HostFacts, Lookup, LookupResult};
 use zsched_spool::{Spool, SpoolName, error_address};
 use zsched_sys as sys;
 
 /// The loop's end of the worker. Each client has at most one lookup under way.
 pub(crate) struct LookupWorker {
-    requests: Sender<(usize, Inquiry)>,
-    results: Receiver<(usize, Option<Findings>)>,
+    requests: Sender<(usize, Lookup)>,
+    results: Receiver<(usize, Option<LookupResult>)>,
 }
 
 /// Paths the worker needs.
@@ -37,7 +37,7 @@ impl LookupWorker {
         log: Option<PathBuf>,
         waker: Arc<Waker>,
     ) -> io::Result<LookupWorker> {
-        let (requests, asked) = channel::<(usize, Inquiry)>();
+        let (requests, asked) = channel::<(usize, Lookup)>();
         let (found, results) = channel();
         let places = LookupPaths { spool, log };
         worker::start("inquiries", move || {
@@ -47,24 +47,24 @@ impl LookupWorker {
     }
 
     /// Starts a lookup for a client.
-    pub(crate) fn ask(&self, client: usize, inquiry: Inquiry) {
+    pub(crate) fn ask(&self, client: usize, inquiry: Lookup) {
         self.requests.send((client, inquiry)).expect("the worker runs until the loop ends");
     }
 
     /// Removes and returns the next result and its client.
     ///
     /// The result is `None` if the lookup has panicked and the client is to be disconnected.
-    pub(crate) fn next_result(&self) -> Option<(usize, Option<Findings>)> {
+    pub(crate) fn next_result(&self) -> Option<(usize, Option<LookupResult>)> {
         self.results.try_recv().ok()
     }
 }
 
 /// Answers lookups in order until the loop is gone.
 fn answer_all(
-    asked: &Receiver<(usize, Inquiry)>,
-    found: &Sender<(usize, Option<Findings>)>,
+    asked: &Receiver<(usize, Lookup)>,
+    found: &Sender<(usize, Option<LookupResult>)>,
     waker: &Waker,
-    find: impl Fn(&Inquiry) -> Findings,
+    find: impl Fn(&Lookup) -> LookupResult,
 ) {
     while let Ok((client, inquiry)) = asked.recv() {
         if found.send((client, worker::catch_panic(|| find(&inquiry)))).is_err() {
@@ -76,19 +76,19 @@ fn answer_all(
 }
 
 impl LookupPaths {
-    fn find(&self, inquiry: &Inquiry) -> Findings {
+    fn find(&self, inquiry: &Lookup) -> LookupResult {
         match inquiry {
-            Inquiry::ErrorAddresses(names) => {
+            Lookup::ErrorAddresses(names) => {
                 // The message may have left the spool meanwhile.
                 let address = |name| error_address(&self.spool, name).ok().flatten();
-                Findings::ErrorAddresses(names.iter().map(address).collect())
+                LookupResult::ErrorAddresses(names.iter().map(address).collect())
             }
-            Inquiry::Fitting(addresses, candidates) => {
+            Lookup::MatchAddresses(addresses, candidates) => {
                 let of_messages = candidates.chunk_by(|a, b| a.name == b.name);
                 let fitting = of_messages.flat_map(|of_one| self.fitting(addresses, of_one));
-                Findings::Fitting(fitting.collect())
+                LookupResult::MatchAddresses(fitting.collect())
             }
-            Inquiry::Host => Findings::Host(HostFacts {
+            Lookup::Host => LookupResult::Host(HostFacts {
                 pid: std::process::id(),
                 load: sys::load_averages(),
                 disks: [
@@ -111,7 +111,7 @@ impl LookupPaths {
             return vec![false; candidates.len()];
         };
         let destinations = candidates.iter().map(|candidate| &*candidate.destination);
-        addresses.fit(&file, &destinations.collect::<Vec<&[u8]>>())
+        addresses.matches_in(&file, &destinations.collect::<Vec<&[u8]>>())
     }
 
     fn read(&self, name: &SpoolName) -> io::Result<Vec<u8>> {
@@ -145,13 +145,13 @@ mod tests {
         let waker = Waker::new(poll.registry(), mio::Token(0)).expect("a waker");
         let ((requests, asked), (found, results)) = (channel(), channel());
         for client in 1..=3 {
-            let kinds = [Inquiry::Host, Inquiry::ErrorAddresses(Vec::new())];
+            let kinds = [Lookup::Host, Lookup::ErrorAddresses(Vec::new())];
             requests.send((client, kinds[client % 2].clone())).expect("sent");
         }
         drop(requests);
         answer_all(&asked, &found, &waker, |inquiry| match inquiry {
-            Inquiry::Host => panic!("as planned"),
-            _ => Findings::ErrorAddresses(Vec::new()),
+            Lookup::Host => panic!("as planned"),
+            _ => LookupResult::ErrorAddresses(Vec::new()),
         });
         let answered: Vec<(usize, bool)> =
             results.try_iter().map(|(client, found)| (client, found.is_some())).collect();

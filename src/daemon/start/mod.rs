@@ -38,7 +38,7 @@ use zsched_core::intake::Intake;
 use zsched_core::log_limiter::LogLimiter;
 use zsched_format::printable::{self, print_to_stderr as say};
 use zsched_format::time::Timestamp;
-use zsched_mailq_server::v2::events::Watch;
+use zsched_mailq_server::v2::events::Subscribers;
 use zsched_recorder::{RecordedCore, Recorder, RotationLimits};
 use zsched_spool::processes;
 use zsched_spool::scan::ScanLimits;
@@ -333,7 +333,7 @@ impl StartPlan {
             started,
             recorder,
         );
-        let watch = Rc::new(Watch::default());
+        let watch = Rc::new(Subscribers::default());
         let with_vertices = !self.options.short_mailq;
         let uses_version_2 = accounts::needs_version_2(
             config.parameters.auth_file.as_deref(),

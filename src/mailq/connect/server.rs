@@ -149,9 +149,9 @@ fn port_number(port: &TcpPort) -> Result<u16, String> {
     match port {
         TcpPort::Number(0) => Err("0 is not a valid port".to_string()),
         TcpPort::Number(number) => Ok(*number),
-        TcpPort::Service(name) => match port::of_service(name) {
+        TcpPort::Service(name) => match port::from_services(name) {
             Some(port) => Ok(port),
-            None if name == "mailq" => Ok(port::DEFAULT),
+            None if name == "mailq" => Ok(port::DEFAULT_PORT),
             None => Err(format!("unknown service {name}/tcp")),
         },
     }

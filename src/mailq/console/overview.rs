@@ -66,7 +66,7 @@ impl Overview {
     /// At most `max` destinations with a last text, most attempts first.
     pub(super) fn most_tried(&self, max: usize) -> Vec<&ThreadStatus> {
         let has_failed = |thread: &ThreadStatus| {
-            thread.attempts > 0 && thread.text.as_ref().is_some_and(|text| !text.is_empty())
+            thread.attempts > 0 && thread.text().is_some_and(|text| !text.is_empty())
         };
         self.sorted(max, |thread| thread.attempts, has_failed)
     }

@@ -8,7 +8,7 @@ use crossterm::event::{self, Event, KeyCode, KeyEventKind, KeyModifiers};
 use crossterm::terminal::{disable_raw_mode, enable_raw_mode};
 use std::io::{self, BufRead, IsTerminal, Write};
 use zsched_format::printable;
-use zsched_mailq_protocol::scram::{Stored, prepared};
+use zsched_mailq_protocol::scram::{StoredPassword, normalize_password};
 
 /// Asks for a password and prints the line.
 pub(super) fn print<W: Write>(
@@ -22,8 +22,9 @@ pub(super) fn print<W: Write>(
     if password.is_empty() {
         return Err(Failure::Usage("the password is empty".to_string()));
     }
-    let password = prepared(&password).map_err(|wrong| Failure::Usage(wrong.to_string()))?;
-    let stored = Stored::of_password(&password)
+    let password =
+        normalize_password(&password).map_err(|wrong| Failure::Usage(wrong.to_string()))?;
+    let stored = StoredPassword::from_password(&password)
         .map_err(|error| Failure::Installation(format!("/dev/urandom: {error}")))?;
     Ok(output.line(&format!("{user}:{stored}:{permissions}:{addresses}"))?)
 }

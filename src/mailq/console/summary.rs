@@ -147,7 +147,7 @@ fn tried_table(threads: &[&ThreadStatus]) -> Table {
         table.row(vec![
             (one_line(&thread.name()), Style::Plain),
             (grouped(thread.attempts), Style::Plain),
-            (last_line(thread.text.as_deref().unwrap_or_default()), Style::Error),
+            (last_line(thread.text().unwrap_or_default()), Style::Error),
         ]);
     }
     table
@@ -217,6 +217,7 @@ pub(super) fn destination_state(thread: &ThreadStatus, now: f64) -> (String, Sty
 mod tests {
     use super::*;
     use crate::console::format::width;
+    use crate::console::model::Wait;
     use proptest::prelude::*;
 
     proptest! {
@@ -236,8 +237,7 @@ mod tests {
                 attempts: count,
                 wakeup: Some(time),
                 oldest: Some(time),
-                why,
-                text,
+                wait: Some(Wait { why: why.unwrap_or_default(), text, ..Wait::default() }),
                 ..ThreadStatus::default()
             };
             let summary = Summary { messages: 1, time, oldest: Some(time), ..Summary::default() };

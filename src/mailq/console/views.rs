@@ -264,7 +264,7 @@ fn print_threads<W: Write>(
             (span_or_dash(thread.oldest), Style::Plain),
             (grouped(thread.agents.len() as u64), Style::Plain),
             (state, style),
-            (last_line(thread.text.as_deref().unwrap_or_default()), Style::Dim),
+            (last_line(thread.text().unwrap_or_default()), Style::Dim),
         ]);
     }
     table.print(output)?;
@@ -354,7 +354,7 @@ fn print_thread<S: Read + Write, W: Write>(
         ("tries", grouped(thread.attempts)),
         ("state", destination_state(thread, now()).0),
     ];
-    if let Some(sentence) = &thread.sentence {
+    if let Some(sentence) = thread.sentence() {
         lines.push(("why", one_line(sentence)));
     }
     if let Some(ring) = &thread.ring {
@@ -364,7 +364,7 @@ fn print_thread<S: Read + Write, W: Write>(
         let state = one_line(&agent.state);
         lines.push(("agent", format!("process {}, {state}, {} jobs", agent.pid, agent.jobs)));
     }
-    for text in thread.text.iter().flat_map(|text| text.split('\r')).map(one_line) {
+    for text in thread.text().into_iter().flat_map(|text| text.split('\r')).map(one_line) {
         if !text.is_empty() {
             lines.push(("last text", text));
         }

@@ -12,7 +12,7 @@
 //! ```
 
 use super::format::{now, read_span};
-use super::model::{ActiveAgent, RingStatus, Summary, ThreadStatus};
+use super::model::{ActiveAgent, RingStatus, Summary, ThreadStatus, Wait};
 use super::overview::Overview;
 use crate::classic::notes;
 use crate::classic::queue::Queue;
@@ -136,8 +136,11 @@ fn read_thread(line: &str, ring: &str, now: f64) -> Option<ThreadStatus> {
         wakeup: left.map(|left| now + left),
         oldest: items.get("QA").and_then(|age| read_span(age)).filter(|age| *age >= 0.0),
         held: pending == Some("Held"),
-        why: Some(why.to_string()),
-        refusal: pending.map(|pending| pending.trim_start_matches('>').to_ascii_lowercase()),
+        wait: Some(Wait {
+            why: why.to_string(),
+            refusal: pending.map(|pending| pending.trim_start_matches('>').to_ascii_lowercase()),
+            ..Wait::default()
+        }),
         ..ThreadStatus::default()
     })
 }
@@ -198,7 +201,8 @@ fn add_texts(threads: &mut [ThreadStatus], queue: &Queue) {
     }
     for thread in threads {
         let text = texts.get(&(thread.channel.as_bytes(), thread.host.as_bytes()));
-        thread.text = text.map(|text| String::from_utf8_lossy(text).into_owned());
+        thread.wait.get_or_insert_default().text =
+            text.map(|text| String::from_utf8_lossy(text).into_owned());
     }
 }
 
@@ -222,11 +226,12 @@ fn ask_for_texts<S: Read + Write>(
         let line = format!("SHOW THREAD {} {}", thread.channel, thread.host);
         let mut text = session.ask_for_text(Request::new(line, "TT"))?;
         while let Some(line) = text.next()? {
-            if thread.text.is_none()
+            if thread.text().is_none()
                 && let Ok(record) = RecipientRecord::parse(line)
                 && !record.text.is_empty()
             {
-                thread.text = Some(String::from_utf8_lossy(record.text).into_owned());
+                let text = String::from_utf8_lossy(record.text).into_owned();
+                thread.wait.get_or_insert_default().text = Some(text);
             }
         }
     }

@@ -3,31 +3,35 @@
 //! It takes the time of three hashes, whatever the client sends. For an unknown user, the server
 //! derives keys from the name, so that the login proceeds in the same way to the end.
 
-use super::{BASE64, Fault, ITERATIONS, Key, Stored, decoded};
+use super::{BASE64, DEFAULT_ITERATIONS, Key, ScramError, StoredPassword, decode_text};
 use base64::Engine;
 use hmac_sha256::{HMAC, Hash};
 
 /// The name of the mechanism.
 pub const MECHANISM: &[u8] = b"SCRAM-SHA-256";
 /// Length of the salt of an unknown user, in bytes.
-const SALT: usize = 16;
+const SALT_LEN: usize = 16;
 /// Length of the server's part of the nonce, in bytes.
-const NONCE: usize = 18;
+const NONCE_LEN: usize = 18;
 /// Maximum length of a user name, in bytes.
-const LONGEST_NAME: usize = 256;
+const MAX_NAME_LEN: usize = 256;
 
 /// A random secret of the running scheduler.
 pub type Secret = [u8; 32];
 
-impl Stored {
+impl StoredPassword {
     /// Creates the record of an unknown user.
     ///
     /// It is always the same for a name, as that of an existing user would be.
-    pub fn of_nobody(name: &[u8], secret: &Secret, iterations: Option<u32>) -> Stored {
+    pub fn for_unknown_user(
+        name: &[u8],
+        secret: &Secret,
+        iterations: Option<u32>,
+    ) -> StoredPassword {
         let made = |what: &[u8]| HMAC::mac([what, name].concat(), secret);
-        Stored {
-            iterations: iterations.unwrap_or(ITERATIONS),
-            salt: made(b"salt ")[..SALT].to_vec(),
+        StoredPassword {
+            iterations: iterations.unwrap_or(DEFAULT_ITERATIONS),
+            salt: made(b"salt ")[..SALT_LEN].to_vec(),
             stored_key: made(b"stored key "),
             server_key: made(b"server key "),
         }
@@ -49,8 +53,8 @@ impl ClientFirst {
     ///
     /// Refuses unsupported features: another user's authorization, channel binding, mandatory
     /// extensions.
-    pub fn parse(message: &[u8]) -> Result<ClientFirst, Fault> {
-        ClientFirst::of(&decoded(message)?).ok_or(Fault::Form)
+    pub fn parse(message: &[u8]) -> Result<ClientFirst, ScramError> {
+        ClientFirst::of(&decode_text(message)?).ok_or(ScramError::Malformed)
     }
 
     fn of(message: &str) -> Option<ClientFirst> {
@@ -63,7 +67,7 @@ impl ClientFirst {
         let (name, nonce) = (parts.next()?.strip_prefix("n=")?, parts.next()?.strip_prefix("r=")?);
         let (is_name, is_nonce) = (!name.is_empty(), is_printable(nonce) && !nonce.is_empty());
         let is_itself = authorized.is_empty() || authorized.strip_prefix("a=") == Some(name);
-        if !is_name || !is_nonce || !is_itself || name.len() > LONGEST_NAME {
+        if !is_name || !is_nonce || !is_itself || name.len() > MAX_NAME_LEN {
             return None;
         }
         let (user, nonce) = (name_of(name)?, nonce.to_string());
@@ -76,7 +80,7 @@ impl ClientFirst {
 pub struct Server {
     /// The user name that the client claims.
     pub user: Vec<u8>,
-    stored: Stored,
+    stored: StoredPassword,
     header: String,
     client_first: String,
     server_first: String,
@@ -86,10 +90,10 @@ pub struct Server {
 impl Server {
     /// Continues with a client's first message.
     ///
-    /// `chance` is appended to the client's nonce. It must be unique for each login and contain no
+    /// `server_nonce` is appended to the client's nonce. It must be unique for each login and contain no
     /// comma.
-    pub fn new(first: ClientFirst, stored: Stored, chance: &str) -> Server {
-        let nonce = first.nonce + chance;
+    pub fn new(first: ClientFirst, stored: StoredPassword, server_nonce: &str) -> Server {
+        let nonce = first.nonce + server_nonce;
         let (salt, iterations) = (BASE64.encode(&stored.salt), stored.iterations);
         Server {
             user: first.user,
@@ -109,37 +113,37 @@ impl Server {
     /// Returns true if the proof was checked against this record.
     ///
     /// The auth file may have changed during the login.
-    pub fn is_with(&self, stored: &Stored) -> bool {
+    pub fn used_record(&self, stored: &StoredPassword) -> bool {
         self.stored == *stored
     }
 
     /// Checks the client's final message.
     ///
     /// Returns the server's final message; both in base64.
-    pub fn finish(&self, message: &[u8]) -> Result<String, Fault> {
-        let message = decoded(message)?;
-        let (last, proof) = message.rsplit_once(",p=").ok_or(Fault::Form)?;
+    pub fn finish(&self, message: &[u8]) -> Result<String, ScramError> {
+        let message = decode_text(message)?;
+        let (last, proof) = message.rsplit_once(",p=").ok_or(ScramError::Malformed)?;
         if last != format!("c={},r={}", BASE64.encode(&self.header), self.nonce) {
-            return Err(Fault::Nonce);
+            return Err(ScramError::Nonce);
         }
         let proof = BASE64.decode(proof).ok().and_then(|proof| Key::try_from(proof).ok());
         let all = format!("{},{},{last}", self.client_first, self.server_first);
         let mut client_key = HMAC::mac(&all, self.stored.stored_key);
-        let proof = proof.ok_or(Fault::Form)?;
+        let proof = proof.ok_or(ScramError::Malformed)?;
         client_key.iter_mut().zip(proof).for_each(|(key, proof)| *key ^= proof);
         // The comparison takes constant time.
         let is_right = Hash::verify(client_key, &self.stored.stored_key);
         let signature = HMAC::mac(&all, self.stored.server_key);
         match is_right {
             true => Ok(BASE64.encode(format!("v={}", BASE64.encode(signature)))),
-            false => Err(Fault::Client),
+            false => Err(ScramError::Client),
         }
     }
 }
 
 /// Derives an unpredictable nonce from an occasion that never occurs twice.
-pub fn chance(secret: &Secret, occasion: &str) -> String {
-    BASE64.encode(&HMAC::mac(["nonce ", occasion].concat(), secret)[..NONCE])
+pub fn server_nonce(secret: &Secret, occasion: &str) -> String {
+    BASE64.encode(&HMAC::mac(["nonce ", occasion].concat(), secret)[..NONCE_LEN])
 }
 
 fn is_printable(nonce: &str) -> bool {
@@ -183,21 +187,21 @@ mod tests {
         server().finish(BASE64.encode(last).as_bytes()).ok()
     }
 
-    fn log_in(user: &str, password: &str) -> Result<(), Fault> {
+    fn log_in(user: &str, password: &str) -> Result<(), ScramError> {
         let client = Client::new(user, password).expect("random numbers");
         let first = ClientFirst::parse(client.first().as_bytes())?;
         assert_eq!(first.user, user.as_bytes());
-        let stored = Stored::with_salt("pässword", b"salt".to_vec(), 4096);
-        let server = Server::new(first, stored, &chance(&[7; 32], "once"));
-        let (last, proven) = client.prove(server.first().as_bytes())?;
-        proven.verify(server.finish(last.as_bytes())?.as_bytes())
+        let stored = StoredPassword::with_salt("pässword", b"salt".to_vec(), 4096);
+        let server = Server::new(first, stored, &server_nonce(&[7; 32], "once"));
+        let (last, verifier) = client.prove(server.first().as_bytes())?;
+        verifier.verify(server.finish(last.as_bytes())?.as_bytes())
     }
 
     #[test]
     fn login_succeeds_only_with_the_password() {
         assert_eq!(log_in("fred", "pässword"), Ok(()));
         assert_eq!(log_in("a,=b", "pässword"), Ok(()));
-        assert_eq!(log_in("fred", "password"), Err(Fault::Client));
+        assert_eq!(log_in("fred", "password"), Err(ScramError::Client));
     }
 
     /// The example of RFC 7677.
@@ -253,10 +257,10 @@ mod tests {
 
     #[test]
     fn unknown_user_has_a_constant_record() {
-        let of = |name: &[u8]| Stored::of_nobody(name, &[7; 32], None);
+        let of = |name: &[u8]| StoredPassword::for_unknown_user(name, &[7; 32], None);
         assert!(of(b"a") == of(b"a") && of(b"a").salt != of(b"b").salt);
-        assert_ne!(Stored::of_nobody(b"a", &[8; 32], None).salt, of(b"a").salt);
-        assert_eq!(of(b"a").salt.len(), SALT);
+        assert_ne!(StoredPassword::for_unknown_user(b"a", &[8; 32], None).salt, of(b"a").salt);
+        assert_eq!(of(b"a").salt.len(), SALT_LEN);
     }
 
     #[test]
@@ -270,7 +274,7 @@ mod tests {
             ("=:w", "=w"),
         ] {
             let bad = STORED.replacen(from, to, 1);
-            assert!(bad.parse::<Stored>().is_err(), "{bad}");
+            assert!(bad.parse::<StoredPassword>().is_err(), "{bad}");
         }
     }
 }

@@ -5,7 +5,7 @@
 /// Maximum length of a pattern, in bytes.
 ///
 /// It is longer than any valid address (RFC 5321, 4.5.3.1).
-pub const LONGEST_PATTERN: usize = 512;
+pub(super) const MAX_PATTERN_LEN: usize = 512;
 
 /// A pattern of senders or recipients.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -16,8 +16,8 @@ impl AddressPattern {
     pub fn parse(text: &str) -> Result<AddressPattern, String> {
         match text {
             "" => Err("an address or a pattern is missing; <> is the null sender".to_string()),
-            _ if text.len() > LONGEST_PATTERN => {
-                Err(format!("a pattern of more than {LONGEST_PATTERN} bytes"))
+            _ if text.len() > MAX_PATTERN_LEN => {
+                Err(format!("a pattern of more than {MAX_PATTERN_LEN} bytes"))
             }
             "<>" => Ok(AddressPattern([].into())),
             _ => Ok(AddressPattern(text.to_ascii_lowercase().into_bytes().into())),
@@ -27,7 +27,7 @@ impl AddressPattern {
     /// Returns true if an address matches.
     ///
     /// `None` is the null sender, which matches only `<>` and patterns of `*`.
-    pub fn fits(&self, address: Option<&[u8]>) -> bool {
+    pub fn matches(&self, address: Option<&[u8]>) -> bool {
         let (pattern, address) = (&self.0, address.unwrap_or_default());
         let (mut at, mut seen) = (0, 0);
         // Position of the last `*`, and the end of the part of the address that it covers.
@@ -76,23 +76,25 @@ mod tests {
         ] {
             let pattern = AddressPattern::parse(pattern).expect("a pattern");
             assert_eq!(
-                pattern.fits(address.map(str::as_bytes)),
+                pattern.matches(address.map(str::as_bytes)),
                 expected,
                 "{pattern:?} {address:?}"
             );
         }
         assert!(AddressPattern::parse("").is_err());
-        assert!(AddressPattern::parse(&"x".repeat(LONGEST_PATTERN + 1)).is_err());
+        assert!(AddressPattern::parse(&"x".repeat(MAX_PATTERN_LEN + 1)).is_err());
     }
 
     /// The plain definition, in exponential time.
-    fn fits(pattern: &[u8], address: &[u8]) -> bool {
+    fn matches(pattern: &[u8], address: &[u8]) -> bool {
         match (pattern, address) {
             ([], rest) => rest.is_empty(),
-            ([b'*', after @ ..], rest) => (0..=rest.len()).any(|skip| fits(after, &rest[skip..])),
+            ([b'*', after @ ..], rest) => {
+                (0..=rest.len()).any(|skip| matches(after, &rest[skip..]))
+            }
             ([_, ..], []) => false,
             ([first, after @ ..], [byte, rest @ ..]) => {
-                (*first == b'?' || first == byte) && fits(after, rest)
+                (*first == b'?' || first == byte) && matches(after, rest)
             }
         }
     }
@@ -100,9 +102,9 @@ mod tests {
     proptest! {
         #[test]
         fn pattern_matches_like_plain_definition(pattern in "[ab?*]{1,8}", address in "[ab]{0,10}") {
-            let expected = fits(pattern.as_bytes(), address.as_bytes());
+            let expected = matches(pattern.as_bytes(), address.as_bytes());
             let pattern = AddressPattern::parse(&pattern).expect("a pattern");
-            prop_assert_eq!(pattern.fits(Some(address.as_bytes())), expected);
+            prop_assert_eq!(pattern.matches(Some(address.as_bytes())), expected);
         }
     }
 }

@@ -1,9 +1,9 @@
 //! Answers to requests, and the steps that lead to them.
 
-use super::events::{Feed, Watch};
+use super::arguments::SyntaxError;
+use super::events::{SubscriberQueue, Subscribers};
+use super::request_counters::RequestCounters;
 use super::selection::Addresses;
-use super::tally::Tally;
-use super::words::Wrong;
 use crate::acl::Peer;
 use crate::auth_file::AuthFile;
 use serde::Serialize;
@@ -15,7 +15,7 @@ use zsched_mailq_protocol::scram::Secret;
 use zsched_spool::SpoolName;
 
 /// What a session has access to while it continues.
-pub struct Surroundings<'s> {
+pub struct SessionContext<'s> {
     /// The queue.
     pub scheduler: &'s Scheduler,
     /// The time.
@@ -25,15 +25,15 @@ pub struct Surroundings<'s> {
     /// Returns the current accounts.
     pub accounts: &'s mut dyn FnMut() -> Rc<AuthFile>,
     /// Messages that are not in memory.
-    pub elsewhere: &'s dyn BacklogView,
+    pub backlog: &'s dyn BacklogView,
     /// The secret of the running scheduler, for SCRAM.
     pub secret: &'s Secret,
     /// The subscribers of the event feed.
-    pub watch: &'s Watch,
+    pub watch: &'s Subscribers,
     /// Request counters of all clients.
-    pub tally: &'s mut Tally,
+    pub request_counters: &'s mut RequestCounters,
     /// Collects log lines about clients.
-    pub remarks: &'s mut Vec<Remark>,
+    pub log_lines: &'s mut Vec<ClientLog>,
 }
 
 /// The process that the scheduler runs in.
@@ -49,9 +49,9 @@ pub struct Process {
 
 /// A log line about a client.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Remark {
+pub enum ClientLog {
     /// A request for a change.
-    Notable(String),
+    Change(String),
     /// A refusal. A client can cause any number of them.
     Refused(String),
     /// A failed or refused login.
@@ -71,23 +71,23 @@ pub enum Reply {
     /// A syntax error.
     ///
     /// The offset is relative to the end of the request's words.
-    Wrong(Wrong),
+    SyntaxError(SyntaxError),
     /// Events from now on, until the client sends something.
-    Stream(Rc<Feed>),
+    Stream(Rc<SubscriberQueue>),
     /// A task to carry out before the answer.
-    Deed(Box<dyn Deed>),
+    Task(Box<dyn Task>),
 }
 
 /// A task of several steps, most of them orders to the core.
-pub trait Deed {
+pub trait Task {
     /// Returns the next step.
-    fn next(&mut self, around: &mut Surroundings<'_>) -> Next;
+    fn next(&mut self, context: &mut SessionContext<'_>) -> Next;
 
     /// Accepts the effect of the last order.
-    fn obeyed(&mut self, effect: &Effect);
+    fn order_done(&mut self, effect: &Effect);
 
     /// Accepts the result of a lookup requested by [`Next::Needs`].
-    fn learn(&mut self, _findings: Findings) {}
+    fn lookup_done(&mut self, _findings: LookupResult) {}
 
     /// Accepts the outcome of the last admin command.
     ///
@@ -98,8 +98,8 @@ pub trait Deed {
     fn tell(&self) -> String;
 
     /// Describes the progress, for the log, if the client disconnects before the end.
-    fn so_far(&self) -> String {
-        "nothing is known of what was done".to_string()
+    fn progress(&self) -> String {
+        "the result of the order is unknown".to_string()
     }
 }
 
@@ -108,9 +108,9 @@ pub enum Next {
     /// Give this order to the core.
     Order(Order),
     /// Look this up.
-    Needs(Inquiry),
+    Needs(Lookup),
     /// Have the shell carry this out.
-    Chore(Chore),
+    AdminCommand(AdminCommand),
     /// Continue after other clients had their turn.
     More,
     /// All steps are done.
@@ -119,7 +119,7 @@ pub enum Next {
 
 /// An admin command: a step that the shell carries out without the core.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Chore {
+pub enum AdminCommand {
     /// Read the configuration again.
     Reload,
     /// Set this log level.
@@ -133,10 +133,10 @@ pub enum Chore {
 /// A text that is written step by step, as fast as the client reads it.
 pub trait Text {
     /// Writes the next lines: whole ones, and a limited number.
-    fn write(&mut self, around: &mut Surroundings<'_>, out: &mut Vec<u8>) -> Step;
+    fn write(&mut self, context: &mut SessionContext<'_>, out: &mut Vec<u8>) -> Step;
 
     /// Accepts the result of a lookup requested by [`Step::Needs`].
-    fn learn(&mut self, findings: Findings);
+    fn lookup_done(&mut self, result: LookupResult);
 
     /// Returns true if its length or memory grows with the queue.
     ///
@@ -153,7 +153,7 @@ pub enum Step {
     /// There is more, but other clients come first: this step took long.
     Pause,
     /// This must be looked up before there is more.
-    Needs(Inquiry),
+    Needs(Lookup),
     /// The text is complete.
     Over,
 }
@@ -161,28 +161,28 @@ pub enum Step {
 /// A request of a session to the shell, needed before it can continue.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Demand {
-    /// A lookup on a disk. Answered by [`learn`](super::Session::learn).
-    Inquire(Inquiry),
-    /// An order to the core. Answered by [`obeyed`](super::Session::obeyed).
-    Obey {
+    /// A lookup on a disk. Answered by [`lookup_done`](super::Session::lookup_done).
+    Lookup(Lookup),
+    /// An order to the core. Answered by [`order_done`](super::Session::order_done).
+    Order {
         /// The author of the order.
         by: String,
         /// The order.
         order: Order,
     },
     /// An admin command. Answered by [`done`](super::Session::done).
-    Do(Chore),
+    Admin(AdminCommand),
 }
 
 /// A lookup of information that is not in memory.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Inquiry {
+pub enum Lookup {
     /// The addresses to which errors of these messages are reported.
     ErrorAddresses(Vec<SpoolName>),
     /// The state of the host.
     Host,
     /// Which of these candidates match the addresses.
-    Fitting(Addresses, Vec<Candidate>),
+    MatchAddresses(Addresses, Vec<Candidate>),
 }
 
 /// Recipients of one message for one destination, to be checked in the control file.
@@ -196,7 +196,7 @@ pub struct Candidate {
 
 /// The result of a lookup.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Findings {
+pub enum LookupResult {
     /// The error address of each message.
     ///
     /// `None` if the message has none or its control file cannot be read.
@@ -206,7 +206,7 @@ pub enum Findings {
     /// For each candidate, true if it matches.
     ///
     /// One whose control file cannot be read does not.
-    Fitting(Vec<bool>),
+    MatchAddresses(Vec<bool>),
 }
 
 /// The state of the host, as shown by `SHOW COUNTERS`.

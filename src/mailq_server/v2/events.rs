@@ -1,13 +1,13 @@
 //! The event feed: subscribers, and the lines that wait for each of them.
 //!
-//! A publisher first asks [`Watch::is_wanted`], so that an event without subscribers costs nothing.
-//! Events that a subscriber does not read in time are dropped and counted; nothing waits for a
-//! subscriber.
+//! A publisher first asks [`Subscribers::has_subscribers`], so that an event without subscribers
+//! costs nothing. Events that a subscriber does not read in time are dropped and counted; nothing
+//! waits for a subscriber.
 
+use super::arguments::{Arguments, SyntaxError};
 use super::json;
-use super::json::events::Happening;
+use super::json::events::FeedEvent;
 use super::selection::{MessageName, Selection};
-use super::words::{Words, Wrong};
 use std::cell::RefCell;
 use std::rc::{Rc, Weak};
 use zsched_core::Destination;
@@ -15,27 +15,27 @@ use zsched_core::overrides::DestinationPattern;
 use zsched_spool::{SpoolId, SpoolName};
 
 /// Maximum number of bytes that wait for one subscriber.
-const MOST_WAITING: usize = 256 * 1024;
+const MAX_QUEUED_BYTES: usize = 256 * 1024;
 
 /// All subscribers.
 #[derive(Default)]
-pub struct Watch {
-    subscribers: RefCell<Vec<(Interest, Weak<Feed>)>>,
+pub struct Subscribers {
+    subscribers: RefCell<Vec<(SubscriptionFilter, Weak<SubscriberQueue>)>>,
 }
 
 /// The criteria of a subscriber. An event must match all of them.
 #[derive(Clone, Debug, Default)]
-pub struct Interest {
+pub struct SubscriptionFilter {
     destinations: Option<DestinationPattern>,
     message: Option<MessageName>,
 }
 
 /// The lines that wait for one subscriber.
 #[derive(Default)]
-pub struct Feed(RefCell<Waiting>);
+pub struct SubscriberQueue(RefCell<QueuedLines>);
 
 #[derive(Default)]
-struct Waiting {
+struct QueuedLines {
     lines: Vec<u8>,
     /// Number of events dropped after these lines.
     dropped: u64,
@@ -43,77 +43,77 @@ struct Waiting {
 
 /// The subject of an event, as far as subscribers can select by it.
 #[derive(Clone, Copy, Default)]
-pub struct About<'a> {
+pub struct EventSubject<'a> {
     /// The message.
     pub message: Option<(SpoolId, &'a SpoolName)>,
     /// Its destinations.
     pub destinations: &'a [Destination],
 }
 
-impl Watch {
+impl Subscribers {
     /// Returns true if there is a subscriber.
-    pub fn is_wanted(&self) -> bool {
+    pub fn has_subscribers(&self) -> bool {
         !self.subscribers.borrow().is_empty()
     }
 
     /// Removes subscribers whose feed was dropped.
-    pub fn look_around(&self) {
+    pub fn remove_closed(&self) {
         let mut subscribers = self.subscribers.borrow_mut();
         if !subscribers.is_empty() {
-            subscribers.retain(|(_, feed)| feed.strong_count() > 0);
+            subscribers.retain(|(_, queue)| queue.strong_count() > 0);
         }
     }
 
     /// Adds a subscriber, which stays until the returned feed is dropped.
-    pub fn subscribe(&self, interest: Interest) -> Rc<Feed> {
-        let feed = Rc::new(Feed::default());
-        self.subscribers.borrow_mut().push((interest, Rc::downgrade(&feed)));
-        feed
+    pub fn subscribe(&self, filter: SubscriptionFilter) -> Rc<SubscriberQueue> {
+        let queue = Rc::new(SubscriberQueue::default());
+        self.subscribers.borrow_mut().push((filter, Rc::downgrade(&queue)));
+        queue
     }
 
     /// Publishes an event to the subscribers that it matches.
-    pub fn tell(&self, about: About<'_>, happening: &Happening<'_>) {
+    pub fn publish(&self, about: EventSubject<'_>, event: &FeedEvent<'_>) {
         let mut line = Vec::new();
-        self.subscribers.borrow_mut().retain(|(interest, feed)| {
-            let Some(feed) = feed.upgrade() else {
+        self.subscribers.borrow_mut().retain(|(filter, queue)| {
+            let Some(queue) = queue.upgrade() else {
                 return false;
             };
-            if interest.is_in(&about) {
+            if filter.matches(&about) {
                 if line.is_empty() {
-                    json::line(&mut line, happening);
+                    json::line(&mut line, event);
                 }
-                feed.0.borrow_mut().add(&line);
+                queue.0.borrow_mut().add(&line);
             }
             true
         });
     }
 }
 
-impl Interest {
+impl SubscriptionFilter {
     /// Parses the words of a request.
-    pub fn parse(rest: &[u8]) -> Result<Interest, Wrong> {
-        let mut words = Words::parse(rest)?;
+    pub fn parse(rest: &[u8]) -> Result<SubscriptionFilter, SyntaxError> {
+        let mut words = Arguments::parse(rest)?;
         let Selection { destinations, message, older, addresses } = Selection::take(&mut words)?;
         words.end()?;
-        if older.is_some() || addresses.are_given() {
-            return Err(Wrong::new(0, "events are selected by channel/host and id= alone"));
+        if older.is_some() || addresses.is_given() {
+            return Err(SyntaxError::new(0, "events are selected by channel/host and id= alone"));
         }
         let destinations = destinations.filter(|wanted| wanted.text() != "*/*");
-        Ok(Interest { destinations, message })
+        Ok(SubscriptionFilter { destinations, message })
     }
 
-    fn is_in(&self, about: &About<'_>) -> bool {
+    fn matches(&self, about: &EventSubject<'_>) -> bool {
         let goes_there =
             |wanted: &DestinationPattern| about.destinations.iter().any(|d| wanted.matches(d));
         let is_it =
-            |wanted: &MessageName| about.message.is_some_and(|(id, name)| wanted.is_of(id, name));
+            |wanted: &MessageName| about.message.is_some_and(|(id, name)| wanted.matches(id, name));
         self.destinations.as_ref().is_none_or(goes_there) && self.message.as_ref().is_none_or(is_it)
     }
 }
 
-impl Feed {
+impl SubscriberQueue {
     /// Returns true if lines or a count of dropped events wait.
-    pub fn has_something(&self) -> bool {
+    pub fn has_output(&self) -> bool {
         let waiting = self.0.borrow();
         !waiting.lines.is_empty() || waiting.dropped > 0
     }
@@ -126,26 +126,26 @@ impl Feed {
         let end = end.map_or(waiting.lines.len(), |end| enough.saturating_sub(1) + end + 1);
         out.extend(waiting.lines.drain(..end));
         if waiting.lines.is_empty() {
-            waiting.tell_dropped();
+            waiting.write_dropped();
             out.append(&mut waiting.lines);
         }
     }
 }
 
-impl Waiting {
+impl QueuedLines {
     fn add(&mut self, line: &[u8]) {
-        if self.lines.len() + line.len() > MOST_WAITING {
+        if self.lines.len() + line.len() > MAX_QUEUED_BYTES {
             self.dropped += 1;
             return;
         }
-        self.tell_dropped();
+        self.write_dropped();
         self.lines.extend_from_slice(line);
     }
 
-    fn tell_dropped(&mut self) {
+    fn write_dropped(&mut self) {
         if self.dropped > 0 {
             let count = std::mem::take(&mut self.dropped);
-            json::line(&mut self.lines, &Happening::Dropped { count });
+            json::line(&mut self.lines, &FeedEvent::Dropped { count });
         }
     }
 }
@@ -155,52 +155,52 @@ mod tests {
     use super::*;
     use zsched_format::time::Timestamp;
 
-    fn left(watch: &Watch, number: u64) {
+    fn left(watch: &Subscribers, number: u64) {
         let id = SpoolId { number, modified: Timestamp::EPOCH };
         let name = SpoolName::new(zsched_spool::HashFolder::TOP, number.to_string().as_bytes());
         let name = name.expect("a name");
-        let about = About { message: Some((id, &name)), destinations: &[] };
-        watch.tell(about, &Happening::Left { time: 1.5, id: id.to_string() });
+        let about = EventSubject { message: Some((id, &name)), destinations: &[] };
+        watch.publish(about, &FeedEvent::Left { time: 1.5, id: id.to_string() });
     }
 
-    fn taken(feed: &Feed, enough: usize) -> String {
+    fn taken(queue: &SubscriberQueue, enough: usize) -> String {
         let mut out = Vec::new();
-        feed.take(&mut out, enough);
+        queue.take(&mut out, enough);
         String::from_utf8(out).expect("JSON")
     }
 
     #[test]
     fn subscriber_receives_matching_events_until_dropped() {
-        let watch = Watch::default();
-        assert!(!watch.is_wanted());
+        let watch = Subscribers::default();
+        assert!(!watch.has_subscribers());
         left(&watch, 1);
-        let all = watch.subscribe(Interest::parse(b"*/*").expect("everything"));
-        let one = watch.subscribe(Interest::parse(b"id=7").expect("a message"));
-        let there = watch.subscribe(Interest::parse(b"smtp/*").expect("a pattern"));
-        assert!(watch.is_wanted() && !all.has_something());
+        let all = watch.subscribe(SubscriptionFilter::parse(b"*/*").expect("everything"));
+        let one = watch.subscribe(SubscriptionFilter::parse(b"id=7").expect("a message"));
+        let there = watch.subscribe(SubscriptionFilter::parse(b"smtp/*").expect("a pattern"));
+        assert!(watch.has_subscribers() && !all.has_output());
         left(&watch, 7);
         left(&watch, 8);
         assert_eq!(taken(&all, 1 << 20).lines().count(), 2);
         let line = taken(&one, 1 << 20);
         assert!(line.starts_with("{\"event\":\"left\",\"time\":1.5,\"id\":\"S7A"), "{line}");
-        assert!(!there.has_something() && !one.has_something());
+        assert!(!there.has_output() && !one.has_output());
         drop((all, one, there));
         left(&watch, 7);
-        assert!(!watch.is_wanted());
+        assert!(!watch.has_subscribers());
     }
 
     #[test]
     fn events_beyond_limit_are_dropped_and_counted() {
-        let watch = Watch::default();
-        let feed = watch.subscribe(Interest::default());
+        let watch = Subscribers::default();
+        let queue = watch.subscribe(SubscriptionFilter::default());
         (0..10_000).for_each(|number| left(&watch, number));
-        assert!(feed.0.borrow().lines.len() <= MOST_WAITING);
+        assert!(queue.0.borrow().lines.len() <= MAX_QUEUED_BYTES);
         // At least one whole line is taken, and never a part of a line.
-        assert_eq!(taken(&feed, 1).lines().count(), 1);
+        assert_eq!(taken(&queue, 1).lines().count(), 1);
         left(&watch, 1);
         let mut all = String::new();
-        while feed.has_something() {
-            let some = taken(&feed, 1000);
+        while queue.has_output() {
+            let some = taken(&queue, 1000);
             assert!(some.ends_with('\n') && some.len() < 1200);
             all += &some;
         }
@@ -215,7 +215,7 @@ mod tests {
     #[test]
     fn subscription_by_age_or_address_is_refused() {
         for text in ["older=1h", "sender=a", "recipient=a", "a/b c/d", "foo=1"] {
-            assert!(Interest::parse(text.as_bytes()).is_err(), "{text}");
+            assert!(SubscriptionFilter::parse(text.as_bytes()).is_err(), "{text}");
         }
     }
 }

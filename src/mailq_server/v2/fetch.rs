@@ -1,9 +1,9 @@
 //! Loads the message of an order if it is not in memory.
 
-use super::answer::{Chore, Next, Surroundings};
+use super::answer::{AdminCommand, Next, SessionContext};
 
 /// A message that an order needs in memory.
-pub struct Fetch {
+pub(super) struct Fetch {
     number: Option<u64>,
 }
 
@@ -11,7 +11,7 @@ impl Fetch {
     /// Creates a fetch that has not begun.
     ///
     /// Without a number there is nothing to load.
-    pub fn new(number: Option<u64>) -> Fetch {
+    pub(super) fn new(number: Option<u64>) -> Fetch {
         Fetch { number }
     }
 
@@ -19,10 +19,10 @@ impl Fetch {
     ///
     /// `None` if it is in memory, or cannot be loaded, or was requested before: the session waits
     /// until the step is done, so one request is enough.
-    pub fn next(&mut self, around: &Surroundings<'_>) -> Option<Next> {
+    pub(super) fn next(&mut self, context: &SessionContext<'_>) -> Option<Next> {
         let number = self.number.take()?;
-        let is_there = around.scheduler.spool_id(number).is_some();
-        let can_come = !is_there && around.elsewhere.location(number).is_some();
-        can_come.then_some(Next::Chore(Chore::Load(number)))
+        let is_there = context.scheduler.spool_id(number).is_some();
+        let can_come = !is_there && context.backlog.location(number).is_some();
+        can_come.then_some(Next::AdminCommand(AdminCommand::Load(number)))
     }
 }

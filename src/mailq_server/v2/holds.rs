@@ -3,12 +3,12 @@
 //! A hold on destinations, a ring or a message id also applies to mail that arrives later. With a
 //! sender, a recipient or an age, the messages that match now are held one by one.
 
-use super::answer::{Deed, Next, Reply, Surroundings};
-use super::many::{Many, Verb};
-use super::outcome::{self, Kind};
+use super::answer::{Next, Reply, SessionContext, Task};
+use super::arguments::{Arguments, SyntaxError};
+use super::bulk_order::{BulkOrder, Verb};
+use super::outcome::{self, OrderKind};
 use super::selection::{MessageName, Selection};
-use super::single::Single;
-use super::words::{Words, Wrong};
+use super::simple_order::SimpleOrder;
 use zsched_core::dry_run::HoldChange;
 use zsched_core::overrides::Scope;
 use zsched_core::select::Cursor;
@@ -16,10 +16,10 @@ use zsched_core::{Effect, Order, OrderRefusal, Scheduler};
 use zsched_spool::SpoolId;
 
 /// Maximum length of a reason, in bytes: it is stored with each held message.
-pub const LONGEST_REASON: usize = 200;
+pub(super) const MAX_REASON_LEN: usize = 200;
 
-/// What a request holds or releases.
-enum What {
+/// HoldTarget a request holds or releases.
+enum HoldTarget {
     /// Destinations, or a ring.
     Scope(Scope),
     /// One message.
@@ -31,90 +31,94 @@ enum What {
 }
 
 /// `HOLD what`: holds mail, or counts what a hold would change.
-pub fn hold(rest: &[u8], around: &mut Surroundings<'_>) -> Reply {
+pub(super) fn hold(rest: &[u8], context: &mut SessionContext<'_>) -> Reply {
     let read = || {
-        let mut words = Words::parse(rest)?;
+        let mut words = Arguments::parse(rest)?;
         let reason = words.option("reason");
-        let (what, dry_run) = what(&mut words, rest.len(), around.scheduler, true)?;
+        let (what, dry_run) = what(&mut words, rest.len(), context.scheduler, true)?;
         words.end()?;
-        let too_long = |reason: &&super::words::Word| reason.text.len() > LONGEST_REASON;
+        let too_long = |reason: &&super::arguments::Word| reason.text.len() > MAX_REASON_LEN;
         match reason.as_ref().filter(too_long) {
-            Some(reason) => Err(reason.wrong(format!("more than {LONGEST_REASON} bytes"))),
+            Some(reason) => Err(reason.error(format!("more than {MAX_REASON_LEN} bytes"))),
             None => Ok((what, dry_run, reason.map(|reason| reason.text).unwrap_or_default())),
         }
     };
     match read() {
-        Ok((what, dry_run, reason)) => Reply::Deed(begin_hold(what, dry_run, reason, around)),
-        Err(wrong) => Reply::Wrong(wrong),
+        Ok((what, dry_run, reason)) => Reply::Task(begin_hold(what, dry_run, reason, context)),
+        Err(error) => Reply::SyntaxError(error),
     }
 }
 
 fn begin_hold(
-    what: What,
+    what: HoldTarget,
     dry_run: bool,
     reason: String,
-    around: &Surroundings<'_>,
-) -> Box<dyn Deed> {
-    let core = around.scheduler;
+    context: &SessionContext<'_>,
+) -> Box<dyn Task> {
+    let core = context.scheduler;
     let refuse = |refusal| Effect { refusal: Some(refusal), ..Effect::default() };
     Box::new(match what {
-        What::Messages(selection) => {
-            return Box::new(Many::new(Verb::Hold(reason), selection, dry_run, around));
+        HoldTarget::Messages(selection) => {
+            return Box::new(BulkOrder::new(Verb::Hold(reason), selection, dry_run, context));
         }
-        What::Message(name) => match called(core, &name) {
-            None => Single::known(Kind::Hold, refuse(OrderRefusal::NotFound)),
+        HoldTarget::Message(name) => match find_message(core, &name) {
+            None => SimpleOrder::completed(OrderKind::Hold, refuse(OrderRefusal::NotFound)),
             Some(id) if dry_run => {
                 let is_held = core.overrides().hold_of_message(id).is_some();
                 let foreseen = core.dry_run_hold(id);
                 let effect = if is_held { refuse(OrderRefusal::Already) } else { foreseen };
-                Single::known(Kind::Hold, effect)
+                SimpleOrder::completed(OrderKind::Hold, effect)
             }
             Some(id) => {
                 let order = Order::Hold { scope: Scope::Message(id), reason };
-                Single::order(Kind::HoldMessages, order)
+                SimpleOrder::order(OrderKind::HoldMessages, order)
             }
         },
-        What::Scope(scope) if dry_run => match is_held(core, &scope) {
-            true => Single::known(Kind::Hold, refuse(OrderRefusal::Already)),
-            false => Single::foresee(Kind::Hold, HoldChange::Hold(scope)),
+        HoldTarget::Scope(scope) if dry_run => match is_held(core, &scope) {
+            true => SimpleOrder::completed(OrderKind::Hold, refuse(OrderRefusal::Already)),
+            false => SimpleOrder::preview(OrderKind::Hold, HoldChange::Hold(scope)),
         },
-        What::Scope(scope) => Single::order(Kind::Hold, Order::Hold { scope, reason }),
-        What::All => Single::known(Kind::Hold, refuse(OrderRefusal::NotFound)),
+        HoldTarget::Scope(scope) => {
+            SimpleOrder::order(OrderKind::Hold, Order::Hold { scope, reason })
+        }
+        HoldTarget::All => SimpleOrder::completed(OrderKind::Hold, refuse(OrderRefusal::NotFound)),
     })
 }
 
 /// `RELEASE what`: releases held mail, or counts what that would change.
-pub fn release(rest: &[u8], around: &mut Surroundings<'_>) -> Reply {
+pub(super) fn release(rest: &[u8], context: &mut SessionContext<'_>) -> Reply {
     let read = || {
-        let mut words = Words::parse(rest)?;
-        let (what, dry_run) = what(&mut words, rest.len(), around.scheduler, false)?;
+        let mut words = Arguments::parse(rest)?;
+        let (what, dry_run) = what(&mut words, rest.len(), context.scheduler, false)?;
         words.end()?;
         Ok((what, dry_run))
     };
     match read() {
-        Ok((what, dry_run)) => Reply::Deed(begin_release(what, dry_run, around)),
-        Err(wrong) => Reply::Wrong(wrong),
+        Ok((what, dry_run)) => Reply::Task(begin_release(what, dry_run, context)),
+        Err(error) => Reply::SyntaxError(error),
     }
 }
 
-fn begin_release(what: What, dry_run: bool, around: &Surroundings<'_>) -> Box<dyn Deed> {
-    let core = around.scheduler;
+fn begin_release(what: HoldTarget, dry_run: bool, context: &SessionContext<'_>) -> Box<dyn Task> {
+    let core = context.scheduler;
     let not_held = || Effect { refusal: Some(OrderRefusal::NotFound), ..Effect::default() };
     Box::new(match what {
-        What::Messages(selection) => {
-            return Box::new(Many::new(Verb::Release, selection, dry_run, around));
+        HoldTarget::Messages(selection) => {
+            return Box::new(BulkOrder::new(Verb::Release, selection, dry_run, context));
         }
-        What::All => return Box::new(ReleaseAll::new(dry_run, around)),
-        What::Message(name) => match called_and_held(core, &name) {
-            None => Single::known(Kind::Release, not_held()),
-            Some(id) if dry_run => Single::known(Kind::Release, core.dry_run_release(id)),
-            Some(id) => Single::order(Kind::Release, Order::Release(Scope::Message(id))),
+        HoldTarget::All => return Box::new(ReleaseAll::new(dry_run, context)),
+        HoldTarget::Message(name) => match find_held_message(core, &name) {
+            None => SimpleOrder::completed(OrderKind::Release, not_held()),
+            Some(id) if dry_run => {
+                SimpleOrder::completed(OrderKind::Release, core.dry_run_release(id))
+            }
+            Some(id) => SimpleOrder::order(OrderKind::Release, Order::Release(Scope::Message(id))),
         },
-        What::Scope(scope) if dry_run => match is_held(core, &scope) {
-            true => Single::foresee(Kind::Release, HoldChange::Release(scope)),
-            false => Single::known(Kind::Release, not_held()),
+        HoldTarget::Scope(scope) if dry_run => match is_held(core, &scope) {
+            true => SimpleOrder::preview(OrderKind::Release, HoldChange::Release(scope)),
+            false => SimpleOrder::completed(OrderKind::Release, not_held()),
         },
-        What::Scope(scope) => Single::order(Kind::Release, Order::Release(scope)),
+        HoldTarget::Scope(scope) => SimpleOrder::order(OrderKind::Release, Order::Release(scope)),
     })
 }
 
@@ -122,38 +126,38 @@ fn begin_release(what: What, dry_run: bool, around: &Surroundings<'_>) -> Box<dy
 ///
 /// The ring of a new hold must exist.
 fn what(
-    words: &mut Words,
+    words: &mut Arguments,
     length: usize,
     core: &Scheduler,
     is_new: bool,
-) -> Result<(What, bool), Wrong> {
-    let dry_run = words.is_wanted("dry-run")?;
+) -> Result<(HoldTarget, bool), SyntaxError> {
+    let dry_run = words.flag("dry-run")?;
     if let Some(ring) = words.option("ring") {
         if is_new && !core.has_clause(&ring.text) {
-            return Err(ring.wrong("no clause of the configuration has this pattern"));
+            return Err(ring.error("no clause of the configuration has this pattern"));
         }
-        return Ok((What::Scope(Scope::Ring(ring.text)), dry_run));
+        return Ok((HoldTarget::Scope(Scope::Ring(ring.text)), dry_run));
     }
     if !is_new && words.take_if("ALL") {
-        return Ok((What::All, dry_run));
+        return Ok((HoldTarget::All, dry_run));
     }
     let selection = Selection::take(words)?;
     if selection.is_empty() {
-        let what = "say what is meant: channel/host, ring=channel/host, id=...; */* is everything";
-        return Err(Wrong::new(length, what));
+        let what = "missing selection: channel/host, ring=channel/host, id=...; */* is everything";
+        return Err(SyntaxError::new(length, what));
     }
     let what = match selection {
         Selection { destinations: Some(all), message: None, older: None, addresses }
-            if !addresses.are_given() =>
+            if !addresses.is_given() =>
         {
-            What::Scope(Scope::Destinations(all))
+            HoldTarget::Scope(Scope::Destinations(all))
         }
         Selection { destinations: None, message: Some(name), older: None, addresses }
-            if !addresses.are_given() =>
+            if !addresses.is_given() =>
         {
-            What::Message(name)
+            HoldTarget::Message(name)
         }
-        selection => What::Messages(selection),
+        selection => HoldTarget::Messages(selection),
     };
     Ok((what, dry_run))
 }
@@ -163,45 +167,47 @@ fn is_held(core: &Scheduler, scope: &Scope) -> bool {
 }
 
 /// Returns the queued message with this name.
-fn called(core: &Scheduler, name: &MessageName) -> Option<SpoolId> {
+fn find_message(core: &Scheduler, name: &MessageName) -> Option<SpoolId> {
     let selection = Selection { message: Some(name.clone()), ..Selection::default() };
     let selector = selection.selector(zsched_format::time::Timestamp::from_seconds(0));
     let found = core.select(&selector, &mut Cursor::default(), 1);
-    found.into_iter().find(|found| selection.is_called(found)).map(|found| found.id)
+    found.into_iter().find(|found| selection.matches_name(found)).map(|found| found.id)
 }
 
 /// Returns the held message with this name.
 ///
 /// It need not be queued: its control file may be temporarily unreadable.
-fn called_and_held(core: &Scheduler, name: &MessageName) -> Option<SpoolId> {
+fn find_held_message(core: &Scheduler, name: &MessageName) -> Option<SpoolId> {
     let hold = core.overrides().messages.get(&name.number)?;
     match hold.scope {
-        Scope::Message(id) if called(core, name) == Some(id) || name.is_id(id) => Some(id),
+        Scope::Message(id) if find_message(core, name) == Some(id) || name.matches_id(id) => {
+            Some(id)
+        }
         _ => None,
     }
 }
 
 /// `RELEASE ALL`: first the messages, in steps, then everything else.
 struct ReleaseAll {
-    messages: Many,
+    messages: BulkOrder,
     /// The order that follows the messages.
-    rest: Option<Single>,
-    is_at_rest: bool,
+    rest: Option<SimpleOrder>,
+    messages_done: bool,
 }
 
 impl ReleaseAll {
-    fn new(dry_run: bool, around: &Surroundings<'_>) -> ReleaseAll {
-        let orders = around.scheduler.overrides();
+    fn new(dry_run: bool, context: &SessionContext<'_>) -> ReleaseAll {
+        let orders = context.scheduler.overrides();
         let rest = match dry_run {
             _ if orders.holds.is_empty() && orders.messages.is_empty() => {
                 let refusal = Some(OrderRefusal::NotFound);
-                Single::known(Kind::Release, Effect { refusal, ..Effect::default() })
+                SimpleOrder::completed(OrderKind::Release, Effect { refusal, ..Effect::default() })
             }
-            true => Single::foresee(Kind::Release, HoldChange::ReleaseAll),
-            false => Single::order(Kind::Release, Order::ReleaseAll),
+            true => SimpleOrder::preview(OrderKind::Release, HoldChange::ReleaseAll),
+            false => SimpleOrder::order(OrderKind::Release, Order::ReleaseAll),
         };
-        let messages = Many::new(Verb::Release, Selection::default(), dry_run, around);
-        ReleaseAll { messages, rest: Some(rest), is_at_rest: false }
+        let messages = BulkOrder::new(Verb::Release, Selection::default(), dry_run, context);
+        ReleaseAll { messages, rest: Some(rest), messages_done: false }
     }
 
     fn sum(&self) -> Effect {
@@ -213,36 +219,36 @@ impl ReleaseAll {
     }
 }
 
-impl Deed for ReleaseAll {
-    fn next(&mut self, around: &mut Surroundings<'_>) -> Next {
-        if !self.is_at_rest {
-            match self.messages.next(around) {
-                Next::Over => self.is_at_rest = true,
+impl Task for ReleaseAll {
+    fn next(&mut self, context: &mut SessionContext<'_>) -> Next {
+        if !self.messages_done {
+            match self.messages.next(context) {
+                Next::Over => self.messages_done = true,
                 other => return other,
             }
-            let orders = around.scheduler.overrides();
+            let orders = context.scheduler.overrides();
             // If only messages were held, nothing is left to release.
             let is_empty = orders.holds.is_empty() && orders.messages.is_empty();
             if is_empty && self.messages.sum().messages > 0 {
                 self.rest = None;
             }
         }
-        self.rest.as_mut().map_or(Next::Over, |rest| rest.next(around))
+        self.rest.as_mut().map_or(Next::Over, |rest| rest.next(context))
     }
 
-    fn obeyed(&mut self, effect: &Effect) {
+    fn order_done(&mut self, effect: &Effect) {
         match &mut self.rest {
-            Some(rest) if self.is_at_rest => rest.obeyed(effect),
-            _ => self.messages.obeyed(effect),
+            Some(rest) if self.messages_done => rest.order_done(effect),
+            _ => self.messages.order_done(effect),
         }
     }
 
     fn tell(&self) -> String {
-        outcome::tell(Kind::Release, &self.sum(), self.is_dry_run())
+        outcome::tell(OrderKind::Release, &self.sum(), self.is_dry_run())
     }
 
-    fn so_far(&self) -> String {
-        outcome::counted(&self.sum())
+    fn progress(&self) -> String {
+        outcome::effect_counts(&self.sum())
     }
 }
 

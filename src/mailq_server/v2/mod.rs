@@ -20,57 +20,72 @@
 //! | file | contents |
 //! |---|---|
 //! | [`session`] | one client: input lines, answers, login state |
-//! | [`stranger`] | an unauthenticated session |
+//! | [`unauthenticated`] | a session before its login |
 //! | [`mod@requests`] | the table of requests: words, permission, handler |
+//! | [`arguments`], [`selection`], [`address_pattern`] | words and options of a request; selection of mail |
 //! | [`answer`] | kinds of answers: a line, a text written step by step, a task |
 //! | [`show`], [`show_thread`], [`counters`] | the texts |
 //! | [`json`] | the views for programs |
-//! | [`events`] | subscribers of the event feed |
-//! | [`words`], [`selection`], [`address_pattern`] | words and options; selection of mail |
-//! | [`search`], [`fitting`] | search for selected mail, in the queue and in control files |
-//! | [`many`], [`single`] | orders about many messages, in steps; orders given to the core once |
-//! | [`holds`], [`limits`], [`chores`] | HOLD and RELEASE; SET and UNSET; RETIRE, RELOAD and LOG |
+//! | [`search`], [`address_filter`] | search for selected mail, in the queue and in control files |
+//! | [`bulk_order`], [`simple_order`] | orders about many messages, in steps; orders given to the core once |
+//! | [`holds`], [`limits`], [`admin`] | HOLD and RELEASE; SET and UNSET; RETIRE, RELOAD and LOG |
 //! | [`orders`] | ETRN and KILL |
-//! | [`elsewhere`], [`fetch`] | messages that are not in memory; loading one for an order |
+//! | [`fetch`] | loading a paged-out message for an order |
 //! | [`outcome`] | the answer to an order |
-//! | [`tally`] | request counters |
+//! | [`events`] | subscribers of the event feed |
+//! | [`request_counters`] | counters of requests |
 //!
 //! Code here has no side effects. What a session needs from a disk, and what it wants changed, it
 //! returns as a [`Demand`]; the shell passes the result back to the session. A new request is a row
 //! of the table and its handler.
 
-mod address_pattern;
-mod answer;
-mod chores;
-mod counters;
-pub mod events;
-mod fetch;
-mod fitting;
-mod holds;
-pub mod json;
-mod limits;
-mod many;
-mod orders;
-mod outcome;
-mod requests;
-mod search;
-mod selection;
 mod session;
+mod unauthenticated;
+
+mod requests;
+
+mod arguments;
+
+mod selection;
+
+mod address_pattern;
+
+mod answer;
+
 mod show;
 mod show_thread;
-mod single;
-mod stranger;
-mod tally;
-mod words;
+
+mod counters;
+pub mod json;
+
+mod search;
+
+mod address_filter;
+
+mod bulk_order;
+mod simple_order;
+
+mod holds;
+mod limits;
+
+mod admin;
+mod orders;
+
+mod fetch;
+mod outcome;
+
+pub mod events;
+
+mod request_counters;
 
 pub use address_pattern::AddressPattern;
 pub use answer::{
-    Candidate, Chore, Demand, DiskSpace, Findings, HostFacts, Inquiry, Process, Remark,
-    Surroundings,
+    AdminCommand, Candidate, ClientLog, Demand, DiskSpace, HostFacts, Lookup, LookupResult,
+    Process, SessionContext,
 };
+pub use arguments::{Arguments, SyntaxError, Word, quote};
+pub use request_counters::RequestCounters;
 pub use requests::{Request, requests};
 pub use selection::{Addresses, Selection};
-pub use session::{LONGEST_REQUEST, Session};
-pub use tally::Tally;
-pub use words::{Word, Words, Wrong, quote};
+pub use session::{MAX_REQUEST_LEN, Session};
 pub use zsched_mailq_protocol::words::{CONTROL_GREETING, GREETING, NO_ACCESS, UNTIL_DOT};

@@ -2,7 +2,7 @@
 //!
 //! They are answered when the change is made.
 
-use super::answer::{Deed, Next, Reply, Surroundings};
+use super::answer::{Next, Reply, SessionContext, Task};
 use super::fetch::Fetch;
 use super::requests::next_word;
 use super::selection::MessageName;
@@ -11,7 +11,7 @@ use zsched_core::records::VertexId;
 use zsched_core::{Effect, Order, Target};
 
 /// Maximum number of messages removed by one order.
-const KILLED_AT_A_TIME: usize = 200;
+const MAX_REMOVED_PER_ORDER: usize = 200;
 /// ZMailer's answer for any message, queued or not.
 ///
 /// The empty line is a part of it.
@@ -26,9 +26,9 @@ fn next_order(order: Option<Order>) -> Next {
 /// `ETRN host`: tries all mail for a host now.
 ///
 /// ZMailer compares the host in capitals, and finds nothing.
-pub fn etrn(rest: &[u8], _around: &mut Surroundings<'_>) -> Reply {
+pub(super) fn etrn(rest: &[u8], _context: &mut SessionContext<'_>) -> Reply {
     let (host, _) = next_word(rest);
-    Reply::Deed(Box::new(Etrn { host: Some(host.to_ascii_lowercase().into()), started: false }))
+    Reply::Task(Box::new(Etrn { host: Some(host.to_ascii_lowercase().into()), started: false }))
 }
 
 struct Etrn {
@@ -36,12 +36,12 @@ struct Etrn {
     started: bool,
 }
 
-impl Deed for Etrn {
-    fn next(&mut self, _around: &mut Surroundings<'_>) -> Next {
+impl Task for Etrn {
+    fn next(&mut self, _context: &mut SessionContext<'_>) -> Next {
         next_order(self.host.take().filter(|host| !host.is_empty()).map(Order::Turn))
     }
 
-    fn obeyed(&mut self, effect: &Effect) {
+    fn order_done(&mut self, effect: &Effect) {
         self.started = effect.started;
     }
 
@@ -52,10 +52,10 @@ impl Deed for Etrn {
 }
 
 /// `KILL MSG id`: removes a message from the spool without a report.
-pub fn kill_message(rest: &[u8], _around: &mut Surroundings<'_>) -> Reply {
+pub(super) fn kill_message(rest: &[u8], _context: &mut SessionContext<'_>) -> Reply {
     let id = std::str::from_utf8(rest).unwrap_or_default();
     let fetch = Fetch::new(MessageName::parse(id).map(|name| name.number));
-    Reply::Deed(Box::new(KillMessage { id: Some(id.to_string()), fetch }))
+    Reply::Task(Box::new(KillMessage { id: Some(id.to_string()), fetch }))
 }
 
 struct KillMessage {
@@ -64,17 +64,17 @@ struct KillMessage {
     fetch: Fetch,
 }
 
-impl Deed for KillMessage {
-    fn next(&mut self, around: &mut Surroundings<'_>) -> Next {
-        if let Some(step) = self.fetch.next(around) {
+impl Task for KillMessage {
+    fn next(&mut self, context: &mut SessionContext<'_>) -> Next {
+        if let Some(step) = self.fetch.next(context) {
             return step;
         }
-        let number = self.id.take().and_then(|id| around.scheduler.message_named(&id));
+        let number = self.id.take().and_then(|id| context.scheduler.message_named(&id));
         let order = |number| Order::Delete(vec![Target::whole(number)]);
         next_order(number.map(order))
     }
 
-    fn obeyed(&mut self, _effect: &Effect) {}
+    fn order_done(&mut self, _effect: &Effect) {}
 
     /// ZMailer's clients expect this answer, whatever happened to the message.
     fn tell(&self) -> String {
@@ -85,14 +85,14 @@ impl Deed for KillMessage {
 /// `KILL THREAD channel host`: removes all mail of a thread without reports.
 ///
 /// ZMailer's manual describes it, but its program does not have it.
-pub fn kill_thread(rest: &[u8], around: &mut Surroundings<'_>) -> Reply {
+pub(super) fn kill_thread(rest: &[u8], context: &mut SessionContext<'_>) -> Reply {
     let (channel, host) = next_word(rest);
-    let Some(thread) = around.scheduler.thread_id(channel, host) else {
+    let Some(thread) = context.scheduler.thread_id(channel, host) else {
         return Reply::Line(UNKNOWN.to_string());
     };
-    let vertices = around.scheduler.vertices_of(thread).into_iter();
+    let vertices = context.scheduler.vertices_of(thread).into_iter();
     let (channel, host) = (channel.into(), host.into());
-    Reply::Deed(Box::new(KillThread { channel, host, vertices }))
+    Reply::Task(Box::new(KillThread { channel, host, vertices }))
 }
 
 struct KillThread {
@@ -102,18 +102,18 @@ struct KillThread {
     vertices: vec::IntoIter<VertexId>,
 }
 
-impl Deed for KillThread {
-    fn next(&mut self, around: &mut Surroundings<'_>) -> Next {
-        let Some(thread) = around.scheduler.thread_id(&self.channel, &self.host) else {
+impl Task for KillThread {
+    fn next(&mut self, context: &mut SessionContext<'_>) -> Next {
+        let Some(thread) = context.scheduler.thread_id(&self.channel, &self.host) else {
             return Next::Over;
         };
-        let there = |vertex| around.scheduler.target_of(thread, vertex);
+        let there = |vertex| context.scheduler.target_of(thread, vertex);
         let targets: Vec<Target> =
-            self.vertices.by_ref().filter_map(there).take(KILLED_AT_A_TIME).collect();
+            self.vertices.by_ref().filter_map(there).take(MAX_REMOVED_PER_ORDER).collect();
         next_order((!targets.is_empty()).then_some(Order::Delete(targets)))
     }
 
-    fn obeyed(&mut self, _effect: &Effect) {}
+    fn order_done(&mut self, _effect: &Effect) {}
 
     fn tell(&self) -> String {
         KILLED.to_string()
@@ -121,6 +121,6 @@ impl Deed for KillThread {
 }
 
 /// `KILL` with any other argument.
-pub fn kill_nothing(_rest: &[u8], _around: &mut Surroundings<'_>) -> Reply {
+pub(super) fn kill_nothing(_rest: &[u8], _context: &mut SessionContext<'_>) -> Reply {
     Reply::Line(UNKNOWN.to_string())
 }

@@ -1,13 +1,13 @@
 //! The answer of an operator's order.
 
-use serde::Serialize;
 use zsched_core::overrides::{MAX_HELD_MESSAGES, MAX_OVERRIDES};
 use zsched_core::{Effect, OrderRefusal};
 use zsched_format::printable;
+use zsched_mailq_protocol::schema::OrderResult;
 
 /// The kind of an order: it determines the words of a refusal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub(super) enum OrderKind {
     /// HOLD of destinations or a ring.
     Hold,
     /// HOLD of messages.
@@ -24,64 +24,62 @@ pub enum Kind {
     Other,
 }
 
-/// What an order has changed, or would change.
-#[derive(Serialize)]
-struct Counts {
-    messages: u32,
-    recipients: u32,
-    threads: u32,
-    busy: u32,
-    held: u32,
-    agents: u32,
-    started: bool,
-    dry_run: bool,
-    /// Messages that are not in memory and were not examined.
-    #[serde(skip_serializing_if = "is_zero")]
-    unseen: usize,
-}
-
-fn is_zero(count: &usize) -> bool {
-    *count == 0
-}
-
 /// Formats the answer to an order with this effect, with its line end.
-pub fn tell(kind: Kind, effect: &Effect, dry_run: bool) -> String {
-    tell_of_many(kind, effect, dry_run, 0)
+pub(super) fn tell(kind: OrderKind, effect: &Effect, dry_run: bool) -> String {
+    answer_with_unseen(kind, effect, dry_run, 0)
 }
 
 /// The same, with the number of messages that could not be examined.
-pub fn tell_of_many(kind: Kind, effect: &Effect, dry_run: bool, unseen: usize) -> String {
+pub(super) fn answer_with_unseen(
+    kind: OrderKind,
+    effect: &Effect,
+    dry_run: bool,
+    unseen: usize,
+) -> String {
     if let Some(refusal) = effect.refusal {
         return format!("-{}\n", refused(kind, refusal, effect));
     }
     if let Some(error) = effect.unstored {
-        let far = counted(effect);
-        return format!("-in force, but could not be stored: {error}; tried again ({far})\n");
+        let far = effect_counts(effect);
+        return format!(
+            "-in force, but could not be stored: {error}; storing is retried ({far})\n"
+        );
     }
     let Effect { messages, recipients, threads, busy, held, agents, started, .. } = *effect;
-    let counts =
-        Counts { messages, recipients, threads, busy, held, agents, started, dry_run, unseen };
+    let counts = OrderResult {
+        messages: u64::from(messages),
+        recipients: u64::from(recipients),
+        threads: u64::from(threads),
+        busy: u64::from(busy),
+        held: u64::from(held),
+        agents: u64::from(agents),
+        started,
+        dry_run,
+        unseen: unseen as u64,
+    };
     let counts = serde_json::to_string(&counts).unwrap_or_default();
     format!("+OK {counts}\n")
 }
 
-fn refused(kind: Kind, refusal: OrderRefusal, effect: &Effect) -> String {
+fn refused(kind: OrderKind, refusal: OrderRefusal, effect: &Effect) -> String {
     match (refusal, kind) {
-        (OrderRefusal::NotFound, Kind::Release) => "it is not held".to_string(),
-        (OrderRefusal::NotFound, Kind::Unset) => "this limit is not set".to_string(),
-        (OrderRefusal::NotFound, Kind::Retire) => "there is no agent of this process".to_string(),
-        (OrderRefusal::NotFound, _) => "there is no such message".to_string(),
-        (OrderRefusal::Already, _) => "it is held already".to_string(),
-        (OrderRefusal::TooMany, Kind::HoldMessages) => {
-            let far = counted(effect);
-            format!("no more than {MAX_HELD_MESSAGES} messages can be held one by one ({far})")
+        (OrderRefusal::NotFound, OrderKind::Release) => "not held".to_string(),
+        (OrderRefusal::NotFound, OrderKind::Unset) => "limit not set".to_string(),
+        (OrderRefusal::NotFound, OrderKind::Retire) => {
+            "no agent with this process id".to_string()
         }
-        (OrderRefusal::TooMany, Kind::Set) => {
-            format!("no more than {MAX_OVERRIDES} limits can be set")
+        (OrderRefusal::NotFound, _) => "no such message".to_string(),
+        (OrderRefusal::Already, _) => "already held".to_string(),
+        (OrderRefusal::TooMany, OrderKind::HoldMessages) => {
+            let far = effect_counts(effect);
+            format!("at most {MAX_HELD_MESSAGES} messages can be held one by one ({far})")
         }
-        (OrderRefusal::TooMany, _) => format!("there can be no more than {MAX_OVERRIDES} holds"),
+        (OrderRefusal::TooMany, OrderKind::Set) => {
+            format!("at most {MAX_OVERRIDES} limits can be set")
+        }
+        (OrderRefusal::TooMany, _) => format!("at most {MAX_OVERRIDES} holds are possible"),
         (OrderRefusal::OfRings, _) => {
-            "this is a limit of rings: ring=channel/host; only maxthr is one of destinations, too"
+            "this limit applies to rings (ring=channel/host); only maxthr also applies to destinations"
                 .to_string()
         }
         (OrderRefusal::BadValue, _) => "the value is out of range".to_string(),
@@ -89,14 +87,14 @@ fn refused(kind: Kind, refusal: OrderRefusal, effect: &Effect) -> String {
 }
 
 /// Describes the progress of an order.
-pub fn counted(effect: &Effect) -> String {
+pub(super) fn effect_counts(effect: &Effect) -> String {
     let Effect { messages, recipients, busy, .. } = effect;
-    format!("{messages} messages, {recipients} recipients, and {busy} that agents have")
+    format!("{messages} messages, {recipients} recipients, and {busy} in agents")
 }
 
 /// Formats a refusal as one line, with its line end, whatever it contains.
 ///
 /// Several reasons are separated by TABs.
-pub fn refuse(text: &str) -> String {
+pub(super) fn refusal_line(text: &str) -> String {
     format!("-{}\n", printable::line(text))
 }

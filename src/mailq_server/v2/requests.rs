@@ -4,10 +4,10 @@
 //! answers it, which receives the rest of the line. If several rows match, the one with the most
 //! words is used.
 
-use super::answer::{Reply, Surroundings};
-use super::tally::Tally;
-use super::words::Wrong;
-use super::{chores, counters, holds, json, limits, many, orders, show, show_thread};
+use super::answer::{Reply, SessionContext};
+use super::arguments::SyntaxError;
+use super::request_counters::RequestCounters;
+use super::{admin, bulk_order, counters, holds, json, limits, orders, show, show_thread};
 use crate::attributes::Attributes;
 
 /// A kind of request.
@@ -21,18 +21,18 @@ pub struct Request {
     /// The request counter to increment.
     pub(super) counter: Option<Counter>,
     /// Answers the request, given the text after the words.
-    pub(super) answer: fn(&[u8], &mut Surroundings<'_>) -> Reply,
+    pub(super) answer: fn(&[u8], &mut SessionContext<'_>) -> Reply,
 }
 
 /// The counter of a kind of request.
 #[derive(Clone, Copy)]
-pub struct Counter {
-    pub field: fn(&mut Tally) -> &mut u64,
+pub(super) struct Counter {
+    pub field: fn(&mut RequestCounters) -> &mut u64,
     /// True if refused requests count, too.
     pub with_refused: bool,
 }
 
-const fn counted(field: fn(&mut Tally) -> &mut u64) -> Option<Counter> {
+const fn counted(field: fn(&mut RequestCounters) -> &mut u64) -> Option<Counter> {
     Some(Counter { field, with_refused: false })
 }
 
@@ -40,7 +40,7 @@ const fn counted(field: fn(&mut Tally) -> &mut u64) -> Option<Counter> {
 const fn order(
     words: &'static [&'static str],
     needs: Attributes,
-    answer: fn(&[u8], &mut Surroundings<'_>) -> Reply,
+    answer: fn(&[u8], &mut SessionContext<'_>) -> Reply,
 ) -> Request {
     Request { words, needs, refusal: None, counter: None, answer }
 }
@@ -52,7 +52,7 @@ const NO_KILL: Option<&str> = Some("-No KILL allowed for you.\n");
 const fn view(
     words: &'static [&'static str],
     needs: Attributes,
-    answer: fn(&[u8], &mut Surroundings<'_>) -> Reply,
+    answer: fn(&[u8], &mut SessionContext<'_>) -> Reply,
 ) -> Request {
     Request { words, needs, refusal: None, counter: None, answer }
 }
@@ -69,42 +69,42 @@ static REQUESTS: &[Request] = &[
         words: &["SHOW", "SNMP"],
         needs: Attributes::SNMP,
         refusal: None,
-        counter: counted(|tally| &mut tally.show_snmp),
+        counter: counted(|request_counters| &mut request_counters.show_snmp),
         answer: show::totals,
     },
     Request {
         words: &["SHOW", "QUEUE", "SHORT"],
         needs: Attributes::QQ,
         refusal: None,
-        counter: counted(|tally| &mut tally.show_short),
+        counter: counted(|request_counters| &mut request_counters.show_short),
         answer: show::short,
     },
     Request {
         words: &["SHOW", "QUEUE", "THREADS"],
         needs: Attributes::TT,
         refusal: None,
-        counter: counted(|tally| &mut tally.show_threads),
+        counter: counted(|request_counters| &mut request_counters.show_threads),
         answer: show::full,
     },
     Request {
         words: &["SHOW", "QUEUE", "THREADS2"],
         needs: Attributes::TT,
         refusal: None,
-        counter: counted(|tally| &mut tally.show_threads2),
+        counter: counted(|request_counters| &mut request_counters.show_threads2),
         answer: show::threads,
     },
     Request {
         words: &["SHOW", "THREAD"],
         needs: Attributes::TT,
         refusal: None,
-        counter: counted(|tally| &mut tally.show_thread),
+        counter: counted(|request_counters| &mut request_counters.show_thread),
         answer: show_thread::answer,
     },
     Request {
         words: &["SHOW", "COUNTERS"],
         needs: Attributes::NONE,
         refusal: None,
-        counter: counted(|tally| &mut tally.show_counters),
+        counter: counted(|request_counters| &mut request_counters.show_counters),
         answer: counters::answer,
     },
     Request {
@@ -123,27 +123,30 @@ static REQUESTS: &[Request] = &[
     view(&["SHOW", "JSON", "WHY"], Attributes::TT, json::why::answer),
     view(&["SHOW", "JSON", "ORDERS"], Attributes::TT, json::orders::answer),
     view(&["SHOW", "JSON", "COUNTERS"], Attributes::NONE, json::counters::answer),
-    view(&["SHOW", "MESSAGE"], Attributes::TT, json::message::answer_people),
+    view(&["SHOW", "MESSAGE"], Attributes::TT, json::message::answer_text),
     view(&["SUBSCRIBE"], Attributes::EVENTS, json::events::subscribe),
     Request {
         words: &["ETRN"],
         needs: Attributes::ETRN,
         refusal: NO_ETRN,
-        counter: Some(Counter { field: |tally| &mut tally.etrn, with_refused: true }),
+        counter: Some(Counter {
+            field: |request_counters| &mut request_counters.etrn,
+            with_refused: true,
+        }),
         answer: orders::etrn,
     },
     Request {
         words: &["KILL", "MSG"],
         needs: Attributes::KILL,
         refusal: NO_KILL,
-        counter: counted(|tally| &mut tally.kill_message),
+        counter: counted(|request_counters| &mut request_counters.kill_message),
         answer: orders::kill_message,
     },
     Request {
         words: &["KILL", "THREAD"],
         needs: Attributes::KILL,
         refusal: NO_KILL,
-        counter: counted(|tally| &mut tally.kill_thread),
+        counter: counted(|request_counters| &mut request_counters.kill_thread),
         answer: orders::kill_thread,
     },
     Request {
@@ -155,19 +158,19 @@ static REQUESTS: &[Request] = &[
     },
     order(&["HOLD"], Attributes::HOLD, holds::hold),
     order(&["RELEASE"], Attributes::HOLD, holds::release),
-    order(&["RETRY"], Attributes::RETRY, many::retry),
-    order(&["EXPIRE"], Attributes::EXPIRE, many::expire),
-    order(&["DELETE"], Attributes::DELETE, many::delete),
-    order(&["REROUTE"], Attributes::REROUTE, many::reroute),
+    order(&["RETRY"], Attributes::RETRY, bulk_order::retry),
+    order(&["EXPIRE"], Attributes::EXPIRE, bulk_order::expire),
+    order(&["DELETE"], Attributes::DELETE, bulk_order::delete),
+    order(&["REROUTE"], Attributes::REROUTE, bulk_order::reroute),
     order(&["SET"], Attributes::SET, limits::set),
     order(&["UNSET"], Attributes::SET, limits::unset),
-    order(&["RETIRE"], Attributes::AGENTS, chores::retire),
-    order(&["RELOAD"], Attributes::RELOAD, chores::reload),
-    order(&["LOG"], Attributes::LOG, chores::log),
+    order(&["RETIRE"], Attributes::AGENTS, admin::retire),
+    order(&["RELOAD"], Attributes::RELOAD, admin::reload),
+    order(&["LOG"], Attributes::LOG, admin::log),
 ];
 
 /// The words of a line, as far as they are needed to find its row.
-pub struct Words<'l> {
+pub(super) struct RequestLine<'l> {
     /// The first word.
     pub verb: &'l [u8],
     /// The text after it.
@@ -176,17 +179,17 @@ pub struct Words<'l> {
     length: usize,
 }
 
-impl<'l> Words<'l> {
+impl<'l> RequestLine<'l> {
     /// Splits a line. A blank at its beginning leaves the verb empty.
-    pub fn of(line: &'l [u8]) -> Words<'l> {
+    pub(super) fn of(line: &'l [u8]) -> RequestLine<'l> {
         let (verb, rest) = next_word(line);
-        Words { verb, rest, length: line.len() }
+        RequestLine { verb, rest, length: line.len() }
     }
 
     /// Returns the matching row and the text after its words.
-    pub fn find(&self, table: &'static [Request]) -> Option<(&'static Request, &'l [u8])> {
-        let fitting = table.iter().filter_map(|request| Some((request, self.behind(request)?)));
-        fitting.max_by_key(|(request, _)| request.words.len())
+    pub(super) fn find(&self, table: &'static [Request]) -> Option<(&'static Request, &'l [u8])> {
+        let matching = table.iter().filter_map(|request| Some((request, self.behind(request)?)));
+        matching.max_by_key(|(request, _)| request.words.len())
     }
 
     /// Returns the text after the words of a row if the line begins with them.
@@ -201,15 +204,15 @@ impl<'l> Words<'l> {
     }
 
     /// Answers a syntax error with its offset in the whole line.
-    fn refuse(&self, behind: &[u8], wrong: &Wrong) -> Reply {
-        let at = self.length - behind.len() + wrong.at;
-        Reply::Line(format!("-at byte {at}: {}\n", wrong.what))
+    fn refuse(&self, behind: &[u8], error: &SyntaxError) -> Reply {
+        let at = self.length - behind.len() + error.at;
+        Reply::Line(format!("-at byte {at}: {}\n", error.what))
     }
 
     /// Returns the part after the verb that the answer to an unknown request repeats.
     ///
     /// For some verbs ZMailer has lost all but its first word.
-    pub fn repeated(&self) -> &'l [u8] {
+    pub(super) fn repeated(&self) -> &'l [u8] {
         match self.verb {
             b"SHOW" | b"REROUTE" => next_word(self.rest).0,
             _ => self.rest,
@@ -218,37 +221,41 @@ impl<'l> Words<'l> {
 }
 
 /// Answers the request of a user with these attributes.
-pub fn reply(attributes: Attributes, words: &Words<'_>, around: &mut Surroundings<'_>) -> Reply {
+pub(super) fn reply(
+    attributes: Attributes,
+    words: &RequestLine<'_>,
+    context: &mut SessionContext<'_>,
+) -> Reply {
     let Some((request, rest)) = words.find(requests()) else {
         return Reply::Unknown;
     };
-    let is_permitted = request.needs.are_none() || attributes.share(request.needs);
-    count(request, is_permitted, around);
+    let is_permitted = request.needs.is_empty() || attributes.intersects(request.needs);
+    count(request, is_permitted, context);
     match request.refusal {
-        _ if is_permitted => match (request.answer)(rest, around) {
-            Reply::Wrong(wrong) => words.refuse(rest, &wrong),
+        _ if is_permitted => match (request.answer)(rest, context) {
+            Reply::SyntaxError(error) => words.refuse(rest, &error),
             other => other,
         },
         None => Reply::Unknown,
         Some(refusal) => {
-            around.tally.refused += 1;
+            context.request_counters.refused += 1;
             Reply::Line(refusal.to_string())
         }
     }
 }
 
-fn count(request: &Request, is_permitted: bool, around: &mut Surroundings<'_>) {
+fn count(request: &Request, is_permitted: bool, context: &mut SessionContext<'_>) {
     if let Some(counter) = request.counter
         && (is_permitted || counter.with_refused)
     {
-        *(counter.field)(around.tally) += 1;
+        *(counter.field)(context.request_counters) += 1;
     }
 }
 
 /// Answers an unknown or forbidden request; both look the same.
 ///
 /// The answer repeats the request, without characters that could disturb a terminal.
-pub fn write_unknown(words: &Words<'_>, out: &mut Vec<u8>) {
+pub(super) fn write_unknown(words: &RequestLine<'_>, out: &mut Vec<u8>) {
     let visible = |text: &[u8]| -> Vec<u8> {
         text.iter().map(|byte| if byte.is_ascii_control() { b'?' } else { *byte }).collect()
     };
@@ -260,7 +267,7 @@ pub fn write_unknown(words: &Words<'_>, out: &mut Vec<u8>) {
 }
 
 /// Splits off a word and the blanks after it.
-pub fn next_word(text: &[u8]) -> (&[u8], &[u8]) {
+pub(super) fn next_word(text: &[u8]) -> (&[u8], &[u8]) {
     let is_blank = |byte: &u8| matches!(byte, b' ' | b'\t');
     let end = text.iter().position(is_blank).unwrap_or(text.len());
     let (word, rest) = text.split_at(end);
@@ -283,11 +290,11 @@ mod tests {
             ("KILL MSGS", "KILL", "MSGS"),
             ("KILL", "KILL", ""),
         ] {
-            let (request, behind) = Words::of(line.as_bytes()).find(requests()).expect(line);
+            let (request, behind) = RequestLine::of(line.as_bytes()).find(requests()).expect(line);
             assert_eq!((request.words.join(" ").as_str(), behind), (words, rest.as_bytes()));
         }
         for line in ["", " SHOW SNMP", "show SNMP", "SHOW", "SHOW QUEUE", "SHOW snmp", "SHOWSNMP"] {
-            assert!(Words::of(line.as_bytes()).find(requests()).is_none(), "{line}");
+            assert!(RequestLine::of(line.as_bytes()).find(requests()).is_none(), "{line}");
         }
     }
 }

@@ -1,6 +1,6 @@
 //! Searches the mail of a selection in steps: in the core, and for addresses in the control files.
 
-use super::answer::{Candidate, Findings, Inquiry, Surroundings};
+use super::answer::{Candidate, Lookup, LookupResult, SessionContext};
 use super::selection::Selection;
 use zsched_core::select::{Cursor, MailFilter, Selected};
 use zsched_format::time::Timestamp;
@@ -8,27 +8,27 @@ use zsched_format::time::Timestamp;
 /// Maximum number of entries examined per step, and in one order.
 ///
 /// An entry is the recipients of a message for one destination.
-pub const LOOKED_AT: usize = 500;
+pub(super) const MAX_ENTRIES_PER_STEP: usize = 500;
 /// The same if control files must be read: other clients need the disk, too.
-const READ_AT_A_TIME: usize = 64;
+const MAX_FILES_PER_STEP: usize = 64;
 
 /// A search and its progress.
-pub struct Search {
+pub(super) struct Search {
     selection: Selection,
     selector: MailFilter,
     cursor: Cursor,
     /// Entries that are being compared with their control files.
     asked: Vec<Selected>,
     /// Entries of these that match.
-    fitting: Vec<Selected>,
+    matching: Vec<Selected>,
 }
 
 /// The result of a step.
-pub enum Found {
+pub(super) enum Found {
     /// Some matching entries.
     Some(Vec<Selected>),
     /// A lookup is needed first.
-    Needs(Inquiry),
+    Needs(Lookup),
     /// No match in this step, but the search is not complete.
     More,
     /// The search is complete.
@@ -39,27 +39,27 @@ impl Search {
     /// Begins a search.
     ///
     /// `held` restricts it to messages that are held one by one.
-    pub fn new(selection: Selection, now: Timestamp, held: bool) -> Search {
+    pub(super) fn new(selection: Selection, now: Timestamp, held: bool) -> Search {
         let selector = MailFilter { held, ..selection.selector(now) };
         let cursor = Cursor::default();
-        Search { selection, selector, cursor, asked: Vec::new(), fitting: Vec::new() }
+        Search { selection, selector, cursor, asked: Vec::new(), matching: Vec::new() }
     }
 
     /// Takes the next step.
-    pub fn next(&mut self, around: &Surroundings<'_>) -> Found {
-        let fitting = std::mem::take(&mut self.fitting);
-        if !fitting.is_empty() {
+    pub(super) fn next(&mut self, context: &SessionContext<'_>) -> Found {
+        let matching = std::mem::take(&mut self.matching);
+        if !matching.is_empty() {
             // The message may have left since, and its number may belong to another one.
-            let is_there = |found: &Selected| around.scheduler.has_message(found.id);
-            return Found::Some(fitting.into_iter().filter(is_there).collect());
+            let is_there = |found: &Selected| context.scheduler.has_message(found.id);
+            return Found::Some(matching.into_iter().filter(is_there).collect());
         }
         if self.cursor.is_over() {
             return Found::Over;
         }
-        let reads = self.selection.addresses.are_given();
-        let count = if reads { READ_AT_A_TIME } else { LOOKED_AT };
-        let mut found = around.scheduler.select(&self.selector, &mut self.cursor, count);
-        found.retain(|found| self.selection.is_called(found));
+        let reads = self.selection.addresses.is_given();
+        let count = if reads { MAX_FILES_PER_STEP } else { MAX_ENTRIES_PER_STEP };
+        let mut found = context.scheduler.select(&self.selector, &mut self.cursor, count);
+        found.retain(|found| self.selection.matches_name(found));
         if reads {
             // An entry that is not in memory has no destination to look for.
             found.retain(|found| found.target.destination.is_some());
@@ -76,15 +76,15 @@ impl Search {
         });
         let candidates = candidates.collect();
         self.asked = found;
-        Found::Needs(Inquiry::Fitting(self.selection.addresses.clone(), candidates))
+        Found::Needs(Lookup::MatchAddresses(self.selection.addresses.clone(), candidates))
     }
 
     /// Accepts the result of a lookup.
-    pub fn learn(&mut self, findings: Findings) {
+    pub(super) fn lookup_done(&mut self, result: LookupResult) {
         let asked = std::mem::take(&mut self.asked);
-        if let Findings::Fitting(fits) = findings {
+        if let LookupResult::MatchAddresses(fits) = result {
             let fits = asked.into_iter().zip(fits);
-            self.fitting = fits.filter_map(|(found, fits)| fits.then_some(found)).collect();
+            self.matching = fits.filter_map(|(found, fits)| fits.then_some(found)).collect();
         }
     }
 }

@@ -5,7 +5,7 @@
 //! ```
 
 use super::address_pattern::AddressPattern;
-use super::words::{Word, Words, Wrong};
+use super::arguments::{Arguments, SyntaxError, Word};
 use std::time::Duration;
 use zsched_config::parse_interval;
 use zsched_core::overrides::DestinationPattern;
@@ -38,7 +38,7 @@ pub struct Addresses {
 
 impl Addresses {
     /// Returns true if at least one criterion is given.
-    pub fn are_given(&self) -> bool {
+    pub fn is_given(&self) -> bool {
         self.sender.is_some() || self.recipient.is_some()
     }
 }
@@ -63,13 +63,13 @@ impl MessageName {
     }
 
     /// Returns true if the name is the number or the spool id of this message.
-    pub fn is_id(&self, id: SpoolId) -> bool {
+    pub fn matches_id(&self, id: SpoolId) -> bool {
         let exact = self.exact.as_ref();
         id.number == self.number && exact.is_none_or(|exact| *exact == id.to_string())
     }
 
     /// Returns true if the name matches a message with this id and control file.
-    pub fn is_of(&self, id: SpoolId, name: &SpoolName) -> bool {
+    pub fn matches(&self, id: SpoolId, name: &SpoolName) -> bool {
         let Some(exact) = &self.exact else {
             return id.number == self.number;
         };
@@ -82,7 +82,7 @@ impl MessageName {
 
 impl Selection {
     /// Takes the words of a selection out of a request; it may be empty.
-    pub fn take(words: &mut Words) -> Result<Selection, Wrong> {
+    pub fn take(words: &mut Arguments) -> Result<Selection, SyntaxError> {
         let destinations = words.next_word().map(|word| destinations(&word)).transpose()?;
         let addresses = Addresses {
             sender: address(words.option("sender"))?,
@@ -100,7 +100,7 @@ impl Selection {
 
     /// Returns true if there is at most a pattern of destinations.
     pub fn is_pattern_only(&self) -> bool {
-        self.message.is_none() && self.older.is_none() && !self.addresses.are_given()
+        self.message.is_none() && self.older.is_none() && !self.addresses.is_given()
     }
 
     /// Returns true if the selection does not distinguish recipients of a message.
@@ -108,12 +108,12 @@ impl Selection {
     /// Address criteria do, because a message may have several senders.
     pub fn means_whole_messages(&self) -> bool {
         self.destinations.as_ref().is_none_or(DestinationPattern::matches_all)
-            && !self.addresses.are_given()
+            && !self.addresses.is_given()
     }
 
     /// Returns the criteria that the core can check.
     ///
-    /// What the core finds must also match the name ([`is_called`](Self::is_called)) and the
+    /// What the core finds must also match the name ([`matches_name`](Self::matches_name)) and the
     /// addresses.
     pub fn selector(&self, now: Timestamp) -> MailFilter {
         let since = |age: Duration| i64::try_from(age.as_nanos()).unwrap_or(i64::MAX);
@@ -127,32 +127,32 @@ impl Selection {
     }
 
     /// Returns true if the message has the name in the selection, if there is one.
-    pub fn is_called(&self, found: &Selected) -> bool {
-        self.message.as_ref().is_none_or(|message| message.is_of(found.id, &found.name))
+    pub fn matches_name(&self, found: &Selected) -> bool {
+        self.message.as_ref().is_none_or(|message| message.matches(found.id, &found.name))
     }
 }
 
 /// Parses a pattern of destinations.
-pub fn destinations(word: &Word) -> Result<DestinationPattern, Wrong> {
+pub(super) fn destinations(word: &Word) -> Result<DestinationPattern, SyntaxError> {
     if !word.text.contains('/') {
-        return Err(word.wrong("a pattern channel/host is meant to be here; */* is everything"));
+        return Err(word.error("expected a pattern channel/host; */* is everything"));
     }
-    DestinationPattern::parse(&word.text).map_err(|what| word.wrong(what))
+    DestinationPattern::parse(&word.text).map_err(|what| word.error(what))
 }
 
 /// Parses the name of a message.
-pub fn message(word: &Word) -> Result<MessageName, Wrong> {
-    let what = "this is no spool id, no number of a message, and no name of a control file";
-    MessageName::parse(&word.text).ok_or_else(|| word.wrong(what))
+pub(super) fn message(word: &Word) -> Result<MessageName, SyntaxError> {
+    let what = "not a spool id, message number or control file name";
+    MessageName::parse(&word.text).ok_or_else(|| word.error(what))
 }
 
 /// Parses a span of time.
-pub fn span(word: &Word) -> Result<Duration, Wrong> {
-    parse_interval(&word.text).map_err(|error| word.wrong(error.message))
+pub(super) fn span(word: &Word) -> Result<Duration, SyntaxError> {
+    parse_interval(&word.text).map_err(|error| word.error(error.message))
 }
 
-fn address(word: Option<Word>) -> Result<Option<AddressPattern>, Wrong> {
-    let parse = |word: Word| AddressPattern::parse(&word.text).map_err(|what| word.wrong(what));
+fn address(word: Option<Word>) -> Result<Option<AddressPattern>, SyntaxError> {
+    let parse = |word: Word| AddressPattern::parse(&word.text).map_err(|what| word.error(what));
     word.map(parse).transpose()
 }
 
@@ -161,8 +161,8 @@ mod tests {
     use super::*;
     use zsched_spool::HashFolder;
 
-    fn take(text: &str) -> Result<Selection, Wrong> {
-        let mut words = Words::parse(text.as_bytes())?;
+    fn take(text: &str) -> Result<Selection, SyntaxError> {
+        let mut words = Arguments::parse(text.as_bytes())?;
         let selection = Selection::take(&mut words)?;
         words.end().map(|()| selection)
     }
@@ -172,7 +172,7 @@ mod tests {
         let all = take("SMTP/*.test sender=<> recipient=*@x older=2h id=4711").expect("fine");
         assert_eq!(all.destinations.as_ref().map(DestinationPattern::text), Some("smtp/*.test"));
         assert_eq!(all.older, Some(Duration::from_secs(7200)));
-        assert!(!all.is_empty() && !all.is_pattern_only() && all.addresses.are_given());
+        assert!(!all.is_empty() && !all.is_pattern_only() && all.addresses.is_given());
         let now = Timestamp::from_seconds(10_000);
         let selector = all.selector(now);
         assert_eq!(selector.number, Some(4711));
@@ -195,7 +195,7 @@ mod tests {
             ("a/b foo=1", 8),
             ("smtp/[", 0),
         ] {
-            assert_eq!(take(text).map(|_| ()).map_err(|wrong| wrong.at), Err(at), "{text}");
+            assert_eq!(take(text).map(|_| ()).map_err(|error| error.at), Err(at), "{text}");
         }
     }
 
@@ -211,7 +211,7 @@ mod tests {
             ("4711-2", false),
         ] {
             let called = MessageName::parse(text).expect("a name");
-            assert_eq!(called.is_of(id, &name), expected, "{text}");
+            assert_eq!(called.matches(id, &name), expected, "{text}");
         }
         assert_eq!(MessageName::parse("smtp/x"), None);
     }

@@ -1,11 +1,13 @@
 //! A session of MAILQ version 2: login state, input and the answer in progress.
 
-use super::answer::{Deed, Demand, Findings, Next, Remark, Reply, Step, Surroundings, Text};
-use super::events::{About, Feed};
-use super::json::events::Happening;
+use super::answer::{
+    ClientLog, Demand, LookupResult, Next, Reply, SessionContext, Step, Task, Text,
+};
+use super::events::{EventSubject, SubscriberQueue};
+use super::json::events::FeedEvent;
 use super::json::seconds;
-use super::requests::{Words, reply, write_unknown};
-use super::stranger::{MUST_LOG_IN, Stranger, User};
+use super::requests::{RequestLine, reply, write_unknown};
+use super::unauthenticated::{MUST_LOG_IN, Unauthenticated, User};
 use super::{CONTROL_GREETING, GREETING, NO_ACCESS, UNTIL_DOT};
 use crate::acl::Peer;
 use crate::attributes::Attributes;
@@ -18,52 +20,52 @@ use zsched_core::Effect;
 /// Maximum length of a request, in bytes.
 ///
 /// Input beyond it waits until a request is answered.
-pub const LONGEST_REQUEST: usize = 4096;
+pub const MAX_REQUEST_LEN: usize = 4096;
 
 /// One client.
 pub struct Session {
     peer: Peer,
-    standing: Standing,
-    heard: Vec<u8>,
+    login_state: LoginState,
+    input: Vec<u8>,
     /// The client has closed its side: no more input.
-    has_ended: bool,
+    input_ended: bool,
     is_over: bool,
-    under_way: UnderWay,
+    answer_state: AnswerState,
     /// True if a long answer must not begin yet: others are being written.
-    must_line_up: bool,
+    must_queue: bool,
     /// Lines of a text before dot-stuffing.
     lines: Vec<u8>,
 }
 
 /// The login state of the client.
-enum Standing {
+enum LoginState {
     /// Not logged in.
-    Stranger(Box<Stranger>),
+    Unauthenticated(Box<Unauthenticated>),
     /// Logged in, with this user's permissions.
     User(User),
 }
 
 /// The answer in progress.
-enum UnderWay {
+enum AnswerState {
     Nothing,
     Text(Box<dyn Text>),
     /// A long text that waits for its turn to begin.
-    InLine(Box<dyn Text>),
+    Queued(Box<dyn Text>),
     /// Events, until the client sends something.
-    Stream(Rc<Feed>),
+    Stream(Rc<SubscriberQueue>),
     /// A text that waits for the result of a lookup.
-    Inquiry(Box<dyn Text>),
+    Lookup(Box<dyn Text>),
     /// A task with a next step to do.
-    Deed(Box<Doing>),
+    Task(Box<RunningTask>),
     /// A task that waits for the outcome of its last step.
-    Pending(Box<Doing>),
+    Pending(Box<RunningTask>),
 }
 
 /// A task in progress for a client.
-struct Doing {
+struct RunningTask {
     /// The request.
     line: String,
-    deed: Box<dyn Deed>,
+    task: Box<dyn Task>,
     /// At least one order was given to the core.
     has_begun: bool,
 }
@@ -78,8 +80,8 @@ impl Session {
             true => format!("{}\n", challenge.line()),
             false => NO_ACCESS.to_string(),
         };
-        let stranger = Stranger::new(peer, challenge);
-        let mut session = Session::new(peer, Standing::Stranger(Box::new(stranger)));
+        let login = Unauthenticated::new(peer, challenge);
+        let mut session = Session::new(peer, LoginState::Unauthenticated(Box::new(login)));
         session.is_over = !is_admitted;
         (session, format!("{GREETING}{second}"))
     }
@@ -89,70 +91,70 @@ impl Session {
     /// It is for the scheduler's own user over the control socket.
     pub fn privileged(peer: Peer) -> (Session, String) {
         let user = User { name: peer.to_string(), attributes: Attributes::ALL };
-        (Session::new(peer, Standing::User(user)), CONTROL_GREETING.to_string())
+        (Session::new(peer, LoginState::User(user)), CONTROL_GREETING.to_string())
     }
 
-    fn new(peer: Peer, standing: Standing) -> Session {
+    fn new(peer: Peer, login_state: LoginState) -> Session {
         Session {
             peer,
-            standing,
-            heard: Vec::new(),
-            has_ended: false,
+            login_state,
+            input: Vec::new(),
+            input_ended: false,
             is_over: false,
-            under_way: UnderWay::Nothing,
-            must_line_up: false,
+            answer_state: AnswerState::Nothing,
+            must_queue: false,
             lines: Vec::new(),
         }
     }
 
     /// Returns how many bytes the session accepts before it must answer something.
     pub fn room(&self) -> usize {
-        (LONGEST_REQUEST + 1).saturating_sub(self.heard.len())
+        (MAX_REQUEST_LEN + 1).saturating_sub(self.input.len())
     }
 
     /// Accepts input, at most as many bytes as there is [`room`](Session::room) for.
-    pub fn take_in(&mut self, bytes: &[u8]) {
-        self.heard.extend_from_slice(bytes);
+    pub fn push_input(&mut self, bytes: &[u8]) {
+        self.input.extend_from_slice(bytes);
     }
 
     /// Records that the client has closed its side.
     pub fn end(&mut self) {
-        self.has_ended = true;
+        self.input_ended = true;
     }
 
     /// Returns true if nothing more is to be answered.
     pub fn is_over(&self) -> bool {
         // A request without its line end was cut short and is ignored.
-        let has_said_all = self.has_ended && self.next_line_end().is_none() && self.room() > 0;
+        let has_said_all = self.input_ended && self.next_line_end().is_none() && self.room() > 0;
         self.is_over || (has_said_all && !self.is_answering())
     }
 
     /// Returns true if the client has closed its side.
-    pub fn has_ended(&self) -> bool {
-        self.has_ended
+    pub fn input_ended(&self) -> bool {
+        self.input_ended
     }
 
     /// Returns true if the client closed the connection without QUIT.
-    pub fn was_left(&self) -> bool {
-        self.has_ended && !self.is_over
+    pub fn was_disconnected(&self) -> bool {
+        self.input_ended && !self.is_over
     }
 
     /// Returns true if the client has logged in, or did not need to.
     pub fn is_trusted(&self) -> bool {
-        matches!(self.standing, Standing::User(_))
+        matches!(self.login_state, LoginState::User(_))
     }
 
     /// Returns true if an answer is in progress.
     pub fn is_answering(&self) -> bool {
-        !matches!(self.under_way, UnderWay::Nothing)
+        !matches!(self.answer_state, AnswerState::Nothing)
     }
 
     /// Returns true if the session waits for the result of a [`Demand`] or for an event.
     pub fn is_waiting(&self) -> bool {
-        match &self.under_way {
-            UnderWay::Inquiry(_) | UnderWay::Pending(_) => true,
-            UnderWay::InLine(_) => self.must_line_up,
-            UnderWay::Stream(feed) => !feed.has_something() && !self.ends_stream(),
+        match &self.answer_state {
+            AnswerState::Lookup(_) | AnswerState::Pending(_) => true,
+            AnswerState::Queued(_) => self.must_queue,
+            AnswerState::Stream(feed) => !feed.has_output() && !self.ends_stream(),
             _ => false,
         }
     }
@@ -161,36 +163,36 @@ impl Session {
     ///
     /// That answer has no end of its own.
     pub fn is_streaming(&self) -> bool {
-        matches!(self.under_way, UnderWay::Stream(_))
+        matches!(self.answer_state, AnswerState::Stream(_))
     }
 
     /// Returns true if input from the client ends the event feed.
     fn ends_stream(&self) -> bool {
-        self.has_ended || self.has_request()
+        self.input_ended || self.has_request()
     }
 
     /// Returns true if a text of any length is in progress.
     ///
     /// It uses memory until the client has read it.
     pub fn is_writing(&self) -> bool {
-        matches!(self.under_way, UnderWay::Text(_) | UnderWay::Inquiry(_))
+        matches!(self.answer_state, AnswerState::Text(_) | AnswerState::Lookup(_))
     }
 
     /// Returns true if a long text has begun and is not complete.
     pub fn is_writing_long(&self) -> bool {
-        matches!(&self.under_way, UnderWay::Text(text) | UnderWay::Inquiry(text) if text.is_long())
+        matches!(&self.answer_state, AnswerState::Text(text) | AnswerState::Lookup(text) if text.is_long())
     }
 
     /// Returns true if a long text waits for its turn to begin.
-    pub fn is_in_line(&self) -> bool {
-        matches!(self.under_way, UnderWay::InLine(_))
+    pub fn is_queued(&self) -> bool {
+        matches!(self.answer_state, AnswerState::Queued(_))
     }
 
     /// Sets whether a long text must wait before it begins.
     ///
     /// Other answers are not affected.
-    pub fn line_up(&mut self, must_line_up: bool) {
-        self.must_line_up = must_line_up;
+    pub fn set_must_queue(&mut self, must_queue: bool) {
+        self.must_queue = must_queue;
     }
 
     /// Returns the peer.
@@ -199,41 +201,47 @@ impl Session {
     }
 
     /// Returns true if the next request is an attempt to log in.
-    pub fn is_about_to_log_in(&self) -> bool {
-        let Standing::Stranger(stranger) = &self.standing else {
+    pub fn next_is_login(&self) -> bool {
+        let LoginState::Unauthenticated(login) = &self.login_state else {
             return false;
         };
         let Some(end) = self.next_line_end().filter(|_| !self.is_answering()) else {
             return false;
         };
-        stranger.takes_for_login(&cleaned(&self.heard[..end]))
+        login.begins_login(&clean_line(&self.input[..end]))
     }
 
     /// Refuses the login attempt that is the next request, unread, and ends the session.
-    pub fn refuse_login(&mut self, around: &mut Surroundings<'_>, seconds: u64, out: &mut Vec<u8>) {
+    pub fn refuse_login(
+        &mut self,
+        context: &mut SessionContext<'_>,
+        seconds: u64,
+        out: &mut Vec<u8>,
+    ) {
         self.next_line();
         self.is_over = true;
-        around.tally.requests += 1;
-        around.tally.auth += 1;
-        around.tally.refused_logins += 1;
-        let text = format!("MAILQ: a login of {} is not checked: too many have failed", self.peer);
-        around.remarks.push(Remark::LoginFailed(self.peer, text));
+        context.request_counters.requests += 1;
+        context.request_counters.auth += 1;
+        context.request_counters.refused_logins += 1;
+        let text = format!("MAILQ: login from {} refused: too many failed logins", self.peer);
+        context.log_lines.push(ClientLog::LoginFailed(self.peer, text));
         let answer =
             format!("-TOO MANY FAILED LOGINS FROM YOUR ADDRESS; TRY AGAIN IN {seconds} S\n");
         out.extend_from_slice(answer.as_bytes());
     }
 
     /// Returns true if a task is in progress.
-    pub fn is_doing(&self) -> bool {
-        matches!(self.under_way, UnderWay::Deed(_) | UnderWay::Pending(_))
+    pub fn has_task(&self) -> bool {
+        matches!(self.answer_state, AnswerState::Task(_) | AnswerState::Pending(_))
     }
 
     /// Returns true if a task is in progress and a part of it is done.
-    pub fn is_amid_deed(&self) -> bool {
-        let (UnderWay::Deed(doing) | UnderWay::Pending(doing)) = &self.under_way else {
+    pub fn has_partial_task(&self) -> bool {
+        let (AnswerState::Task(running) | AnswerState::Pending(running)) = &self.answer_state
+        else {
             return false;
         };
-        doing.has_begun
+        running.has_begun
     }
 
     /// Ends the session of a client that has gone.
@@ -241,15 +249,15 @@ impl Session {
     /// The task in progress stops where it is.
     ///
     /// Returns a log line about the unfinished task.
-    pub fn abandon(&mut self) -> Option<Remark> {
+    pub fn drop_task(&mut self) -> Option<ClientLog> {
         self.is_over = true;
-        let under_way = std::mem::replace(&mut self.under_way, UnderWay::Nothing);
-        let (UnderWay::Deed(doing) | UnderWay::Pending(doing)) = under_way else {
+        let answer_state = std::mem::replace(&mut self.answer_state, AnswerState::Nothing);
+        let (AnswerState::Task(running) | AnswerState::Pending(running)) = answer_state else {
             return None;
         };
-        let (who, line, far) = (self.author(), &doing.line, doing.deed.so_far());
-        let text = format!("MAILQ: {who} has gone, and {line:?} is not carried on: {far}");
-        Some(Remark::Notable(text))
+        let (who, line, far) = (self.author(), &running.line, running.task.progress());
+        let text = format!("MAILQ: {who} disconnected; {line:?} stopped: {far}");
+        Some(ClientLog::Change(text))
     }
 
     /// Returns true if there is a request to answer.
@@ -258,7 +266,7 @@ impl Session {
     }
 
     fn next_line_end(&self) -> Option<usize> {
-        memchr::memchr(b'\n', &self.heard)
+        memchr::memchr(b'\n', &self.input)
     }
 
     /// Continues with the answer or the next request.
@@ -267,26 +275,28 @@ impl Session {
     ///
     /// It waits for the client, or for the result of the returned demand. At most one request is
     /// answered per call, so that other clients get their turn.
-    pub fn go_on(
+    pub fn proceed(
         &mut self,
-        around: &mut Surroundings<'_>,
+        context: &mut SessionContext<'_>,
         out: &mut Vec<u8>,
         enough: usize,
     ) -> Option<Demand> {
         let mut has_begun = false;
         while out.len() < enough {
             let may_begin = !std::mem::replace(&mut has_begun, true) && self.has_request();
-            let step = match std::mem::replace(&mut self.under_way, UnderWay::Nothing) {
-                UnderWay::Text(text) => self.write_text(text, around, out),
-                UnderWay::InLine(text) if !self.must_line_up => self.write_text(text, around, out),
-                UnderWay::Deed(doing) => self.go_on_with(doing, around, out),
-                UnderWay::Stream(feed) => self.tell_on(feed, out, enough),
-                UnderWay::Nothing if may_begin => {
-                    self.answer_next(around, out);
+            let step = match std::mem::replace(&mut self.answer_state, AnswerState::Nothing) {
+                AnswerState::Text(text) => self.write_text(text, context, out),
+                AnswerState::Queued(text) if !self.must_queue => {
+                    self.write_text(text, context, out)
+                }
+                AnswerState::Task(running) => self.run_task(running, context, out),
+                AnswerState::Stream(feed) => self.write_events(feed, out, enough),
+                AnswerState::Nothing if may_begin => {
+                    self.answer_next(context, out);
                     ControlFlow::Continue(())
                 }
                 other => {
-                    self.under_way = other;
+                    self.answer_state = other;
                     return None;
                 }
             };
@@ -298,46 +308,46 @@ impl Session {
     }
 
     /// Accepts the result of a lookup.
-    pub fn learn(&mut self, findings: Findings) {
-        match std::mem::replace(&mut self.under_way, UnderWay::Nothing) {
-            UnderWay::Inquiry(mut text) => {
-                text.learn(findings);
-                self.under_way = UnderWay::Text(text);
+    pub fn lookup_done(&mut self, result: LookupResult) {
+        match std::mem::replace(&mut self.answer_state, AnswerState::Nothing) {
+            AnswerState::Lookup(mut text) => {
+                text.lookup_done(result);
+                self.answer_state = AnswerState::Text(text);
             }
-            UnderWay::Pending(mut doing) => {
-                doing.deed.learn(findings);
-                self.under_way = UnderWay::Deed(doing);
+            AnswerState::Pending(mut running) => {
+                running.task.lookup_done(result);
+                self.answer_state = AnswerState::Task(running);
             }
-            other => self.under_way = other,
+            other => self.answer_state = other,
         }
     }
 
     /// Accepts the effect of an order.
-    pub fn obeyed(&mut self, effect: &Effect) {
-        match std::mem::replace(&mut self.under_way, UnderWay::Nothing) {
-            UnderWay::Pending(mut doing) => {
-                doing.deed.obeyed(effect);
-                self.under_way = UnderWay::Deed(doing);
+    pub fn order_done(&mut self, effect: &Effect) {
+        match std::mem::replace(&mut self.answer_state, AnswerState::Nothing) {
+            AnswerState::Pending(mut running) => {
+                running.task.order_done(effect);
+                self.answer_state = AnswerState::Task(running);
             }
-            other => self.under_way = other,
+            other => self.answer_state = other,
         }
     }
 
     /// Accepts the outcome of an admin command; `Err` is the reason of a failure.
     pub fn done(&mut self, outcome: Result<(), String>) {
-        match std::mem::replace(&mut self.under_way, UnderWay::Nothing) {
-            UnderWay::Pending(mut doing) => {
-                doing.deed.done(outcome);
-                self.under_way = UnderWay::Deed(doing);
+        match std::mem::replace(&mut self.answer_state, AnswerState::Nothing) {
+            AnswerState::Pending(mut running) => {
+                running.task.done(outcome);
+                self.answer_state = AnswerState::Task(running);
             }
-            other => self.under_way = other,
+            other => self.answer_state = other,
         }
     }
 
     /// Writes events, or ends the feed if the client has sent something.
-    fn tell_on(
+    fn write_events(
         &mut self,
-        feed: Rc<Feed>,
+        feed: Rc<SubscriberQueue>,
         out: &mut Vec<u8>,
         enough: usize,
     ) -> ControlFlow<Option<Demand>> {
@@ -345,60 +355,60 @@ impl Session {
             true => out.extend_from_slice(b".\n"),
             false => {
                 feed.take(out, enough.saturating_sub(out.len()));
-                self.under_way = UnderWay::Stream(feed);
+                self.answer_state = AnswerState::Stream(feed);
             }
         }
         ControlFlow::Break(None)
     }
 
-    fn go_on_with(
+    fn run_task(
         &mut self,
-        mut doing: Box<Doing>,
-        around: &mut Surroundings<'_>,
+        mut running: Box<RunningTask>,
+        context: &mut SessionContext<'_>,
         out: &mut Vec<u8>,
     ) -> ControlFlow<Option<Demand>> {
-        let demand = match doing.deed.next(around) {
+        let demand = match running.task.next(context) {
             Next::Order(order) => {
-                doing.has_begun = true;
-                Demand::Obey { by: self.author(), order }
+                running.has_begun = true;
+                Demand::Order { by: self.author(), order }
             }
-            Next::Needs(inquiry) => Demand::Inquire(inquiry),
-            Next::Chore(chore) => Demand::Do(chore),
+            Next::Needs(lookup) => Demand::Lookup(lookup),
+            Next::AdminCommand(command) => Demand::Admin(command),
             Next::More => {
-                self.under_way = UnderWay::Deed(doing);
+                self.answer_state = AnswerState::Task(running);
                 return ControlFlow::Break(None);
             }
             Next::Over => {
-                let answer = doing.deed.tell();
+                let answer = running.task.tell();
                 out.extend_from_slice(answer.as_bytes());
                 // If there are several reasons, all of them are in the log already.
                 let first = answer.split('\t').next().unwrap_or_default();
                 let (who, answer) = (self.author(), first.trim_end());
-                let text = format!("MAILQ: {who} is answered: {answer}");
-                around.remarks.push(Remark::Notable(text));
+                let text = format!("MAILQ: answer to {who}: {answer}");
+                context.log_lines.push(ClientLog::Change(text));
                 return ControlFlow::Continue(());
             }
         };
-        self.under_way = UnderWay::Pending(doing);
+        self.answer_state = AnswerState::Pending(running);
         ControlFlow::Break(Some(demand))
     }
 
     /// Returns the author of the session's orders.
     fn author(&self) -> String {
-        match &self.standing {
-            Standing::User(user) => user.name.clone(),
-            Standing::Stranger(_) => self.peer.to_string(),
+        match &self.login_state {
+            LoginState::User(user) => user.name.clone(),
+            LoginState::Unauthenticated(_) => self.peer.to_string(),
         }
     }
 
     fn write_text(
         &mut self,
         mut text: Box<dyn Text>,
-        around: &mut Surroundings<'_>,
+        context: &mut SessionContext<'_>,
         out: &mut Vec<u8>,
     ) -> ControlFlow<Option<Demand>> {
         self.lines.clear();
-        let step = text.write(around, &mut self.lines);
+        let step = text.write(context, &mut self.lines);
         for line in self.lines.split_inclusive(|byte| *byte == b'\n') {
             if line.starts_with(b".") {
                 out.push(b'.');
@@ -406,77 +416,77 @@ impl Session {
             out.extend_from_slice(line);
         }
         match step {
-            Step::More => self.under_way = UnderWay::Text(text),
+            Step::More => self.answer_state = AnswerState::Text(text),
             Step::Pause => {
-                self.under_way = UnderWay::Text(text);
+                self.answer_state = AnswerState::Text(text);
                 return ControlFlow::Break(None);
             }
             Step::Over => out.extend_from_slice(b".\n"),
-            Step::Needs(inquiry) => {
-                self.under_way = UnderWay::Inquiry(text);
-                return ControlFlow::Break(Some(Demand::Inquire(inquiry)));
+            Step::Needs(lookup) => {
+                self.answer_state = AnswerState::Lookup(text);
+                return ControlFlow::Break(Some(Demand::Lookup(lookup)));
             }
         }
         ControlFlow::Continue(())
     }
 
-    fn answer_next(&mut self, around: &mut Surroundings<'_>, out: &mut Vec<u8>) {
-        around.tally.requests += 1;
+    fn answer_next(&mut self, context: &mut SessionContext<'_>, out: &mut Vec<u8>) {
+        context.request_counters.requests += 1;
         let Some(line) = self.next_line() else {
-            around.tally.refused += 1;
+            context.request_counters.refused += 1;
             let is_trusted = self.is_trusted();
             let text = if is_trusted { "-the request is too long\n" } else { MUST_LOG_IN };
             out.extend_from_slice(text.as_bytes());
             self.is_over = true;
             return;
         };
-        let words = Words::of(&line);
-        let is_bye = |verb: &&[u8]| words.verb.eq_ignore_ascii_case(verb);
-        if [&b"QUIT"[..], b"EXIT"].iter().any(is_bye) {
-            around.tally.quit += 1;
+        let words = RequestLine::of(&line);
+        let is_quit = |verb: &&[u8]| words.verb.eq_ignore_ascii_case(verb);
+        if [&b"QUIT"[..], b"EXIT"].iter().any(is_quit) {
+            context.request_counters.quit += 1;
             self.is_over = true;
             out.extend_from_slice(b"+Bye bye\n");
             return;
         }
-        match &mut self.standing {
-            Standing::Stranger(stranger) => {
-                let (answer, user) = stranger.answer(&line, &words, around);
-                self.is_over = stranger.has_failed();
+        match &mut self.login_state {
+            LoginState::Unauthenticated(login) => {
+                let (answer, user) = login.answer(&line, &words, context);
+                self.is_over = login.has_reached_limit();
                 out.extend_from_slice(answer.as_bytes());
                 if let Some(user) = user {
-                    self.standing = Standing::User(user);
+                    self.login_state = LoginState::User(user);
                 }
             }
-            Standing::User(user) => match reply(user.attributes, &words, around) {
+            LoginState::User(user) => match reply(user.attributes, &words, context) {
                 Reply::Line(line) => out.extend_from_slice(line.as_bytes()),
                 Reply::Text(text) => {
                     out.extend_from_slice(UNTIL_DOT.as_bytes());
                     out.push(b'\n');
-                    self.under_way = match text.is_long() {
-                        true => UnderWay::InLine(text),
-                        false => UnderWay::Text(text),
+                    self.answer_state = match text.is_long() {
+                        true => AnswerState::Queued(text),
+                        false => AnswerState::Text(text),
                     };
                 }
-                Reply::Wrong(wrong) => {
-                    out.extend_from_slice(format!("-{}\n", wrong.what).as_bytes());
+                Reply::SyntaxError(error) => {
+                    out.extend_from_slice(format!("-{}\n", error.what).as_bytes());
                 }
                 Reply::Stream(feed) => {
                     out.extend_from_slice(UNTIL_DOT.as_bytes());
                     out.push(b'\n');
-                    self.under_way = UnderWay::Stream(feed);
+                    self.answer_state = AnswerState::Stream(feed);
                 }
                 Reply::Unknown => {
-                    around.tally.refused += 1;
+                    context.request_counters.refused += 1;
                     write_unknown(&words, out);
                 }
-                Reply::Deed(deed) => {
+                Reply::Task(task) => {
                     let line = String::from_utf8_lossy(&line).into_owned();
                     let by = self.author();
-                    tell_of_order(around, &by, &line);
-                    let text = format!("MAILQ: {by} orders {line:?}");
-                    around.remarks.push(Remark::Notable(text));
-                    self.under_way =
-                        UnderWay::Deed(Box::new(Doing { line, deed, has_begun: false }));
+                    publish_order(context, &by, &line);
+                    let text = format!("MAILQ: request by {by}: {line:?}");
+                    context.log_lines.push(ClientLog::Change(text));
+                    self.answer_state =
+                        AnswerState::Task(Box::new(RunningTask { line, task, has_begun: false }));
                 }
             },
         }
@@ -484,26 +494,26 @@ impl Session {
 
     /// Takes the next request; `None` if it is too long.
     ///
-    /// See [`cleaned`] for what is removed from it.
+    /// See [`clean_line`] for what is removed from it.
     fn next_line(&mut self) -> Option<Vec<u8>> {
         let end = self.next_line_end()?;
-        let line = cleaned(&self.heard[..end]);
-        self.heard.drain(..=end);
+        let line = clean_line(&self.input[..end]);
+        self.input.drain(..=end);
         Some(line)
     }
 }
 
 /// Returns a request up to its first NUL, without CR.
-fn cleaned(line: &[u8]) -> Vec<u8> {
+fn clean_line(line: &[u8]) -> Vec<u8> {
     let mut line: Vec<u8> = line.iter().copied().filter(|byte| *byte != b'\r').collect();
     line.truncate(memchr::memchr(0, &line).unwrap_or(line.len()));
     line
 }
 
 /// Publishes an order as an event.
-fn tell_of_order(around: &Surroundings<'_>, by: &str, order: &str) {
-    if around.watch.is_wanted() {
-        let time = seconds(around.now);
-        around.watch.tell(About::default(), &Happening::Order { time, by, order });
+fn publish_order(context: &SessionContext<'_>, by: &str, order: &str) {
+    if context.watch.has_subscribers() {
+        let time = seconds(context.now);
+        context.watch.publish(EventSubject::default(), &FeedEvent::Order { time, by, order });
     }
 }

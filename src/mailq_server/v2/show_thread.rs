@@ -5,11 +5,11 @@
 //! 10101217<TAB>0<TAB>games@zm.example.test<TAB>229<TAB>1795256133<TAB>1795256010<TAB>1795255936<TAB>3<TAB>retry in 1m3s<TAB>smtp; 500 (...)
 //! ```
 //!
-//! The third field, the error address, is in the control file only. [`FILES_AT_A_TIME`] files are
+//! The third field, the error address, is in the control file only. [`MAX_FILES_PER_LOOKUP`] files are
 //! read ahead. A recipient that arrives or leaves meanwhile may or may not be shown; each line is
 //! true when it is written.
 
-use super::answer::{Findings, Inquiry, Reply, Step, Surroundings, Text};
+use super::answer::{Lookup, LookupResult, Reply, SessionContext, Step, Text};
 use super::requests::next_word;
 use crate::report::{push, write_head};
 use std::collections::VecDeque;
@@ -20,12 +20,12 @@ use zsched_format::time::ShortDuration;
 use zsched_spool::SpoolName;
 
 /// Maximum number of control files read per lookup.
-const FILES_AT_A_TIME: usize = 64;
+const MAX_FILES_PER_LOOKUP: usize = 64;
 /// Maximum number of lines written per step.
-const LINES_AT_A_TIME: usize = 32;
+const MAX_LINES_PER_STEP: usize = 32;
 
 /// Answers the request.
-pub fn answer(rest: &[u8], _around: &mut Surroundings<'_>) -> Reply {
+pub(super) fn answer(rest: &[u8], _context: &mut SessionContext<'_>) -> Reply {
     let (channel, host) = next_word(rest);
     Reply::Text(Box::new(ThreadText {
         channel: channel.into(),
@@ -47,11 +47,11 @@ struct ThreadText {
     /// Vertices that can be shown, with their error addresses.
     known: VecDeque<(VertexId, Option<Box<[u8]>>)>,
     /// The vertex that is being shown.
-    current: Option<Current>,
+    current: Option<PartialVertex>,
 }
 
 /// A vertex of which some recipients have been shown.
-struct Current {
+struct PartialVertex {
     vertex: VertexId,
     address: Vec<u8>,
     offsets: vec::IntoIter<u32>,
@@ -59,19 +59,19 @@ struct Current {
 }
 
 impl Text for ThreadText {
-    fn write(&mut self, around: &mut Surroundings<'_>, out: &mut Vec<u8>) -> Step {
-        let Some(thread) = around.scheduler.thread_id(&self.channel, &self.host) else {
+    fn write(&mut self, context: &mut SessionContext<'_>, out: &mut Vec<u8>) -> Step {
+        let Some(thread) = context.scheduler.thread_id(&self.channel, &self.host) else {
             return Step::Over;
         };
         let Some(vertices) = &mut self.vertices else {
-            if let Some(view) = around.scheduler.thread_view(around.now, thread) {
+            if let Some(view) = context.scheduler.thread_view(context.now, thread) {
                 write_head(&view, out);
             }
-            self.vertices = Some(around.scheduler.vertices_of(thread).into_iter());
+            self.vertices = Some(context.scheduler.vertices_of(thread).into_iter());
             return Step::More;
         };
         if let Some(current) = &mut self.current {
-            let record = around.scheduler.record_of(around.now, thread, current.vertex);
+            let record = context.scheduler.record_of(context.now, thread, current.vertex);
             let has_more = record.is_some_and(|record| current.write(&record, out));
             if !has_more {
                 self.current = None;
@@ -79,8 +79,8 @@ impl Text for ThreadText {
             return Step::More;
         }
         if let Some((vertex, address)) = self.known.pop_front() {
-            let record = around.scheduler.record_of(around.now, thread, vertex);
-            self.current = record.map(|record| Current {
+            let record = context.scheduler.record_of(context.now, thread, vertex);
+            self.current = record.map(|record| PartialVertex {
                 vertex,
                 address: visible(address.as_deref().unwrap_or(b"(null)")),
                 offsets: record.offsets.into_iter(),
@@ -88,16 +88,16 @@ impl Text for ThreadText {
             });
             return Step::More;
         }
-        let there = |vertex| Some((vertex, around.scheduler.name_of(thread, vertex)?.clone()));
-        let next = vertices.filter_map(there).take(FILES_AT_A_TIME);
+        let there = |vertex| Some((vertex, context.scheduler.name_of(thread, vertex)?.clone()));
+        let next = vertices.filter_map(there).take(MAX_FILES_PER_LOOKUP);
         let (asked, names): (VecDeque<VertexId>, Vec<SpoolName>) = next.unzip();
         self.asked = asked;
-        if names.is_empty() { Step::Over } else { Step::Needs(Inquiry::ErrorAddresses(names)) }
+        if names.is_empty() { Step::Over } else { Step::Needs(Lookup::ErrorAddresses(names)) }
     }
 
-    fn learn(&mut self, findings: Findings) {
+    fn lookup_done(&mut self, result: LookupResult) {
         let asked = std::mem::take(&mut self.asked);
-        if let Findings::ErrorAddresses(addresses) = findings {
+        if let LookupResult::ErrorAddresses(addresses) = result {
             let addresses = addresses.into_iter().chain(std::iter::repeat(None));
             self.known = asked.into_iter().zip(addresses).collect();
         }
@@ -108,10 +108,10 @@ impl Text for ThreadText {
     }
 }
 
-impl Current {
+impl PartialVertex {
     /// Writes some recipients. Returns true if there are more.
     fn write(&mut self, record: &VertexRecord<'_>, out: &mut Vec<u8>) -> bool {
-        for offset in self.offsets.by_ref().take(LINES_AT_A_TIME) {
+        for offset in self.offsets.by_ref().take(MAX_LINES_PER_STEP) {
             push(out, format_args!("{}\t{}\t", record.name, self.index));
             out.extend_from_slice(&self.address);
             let seconds =

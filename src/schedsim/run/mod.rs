@@ -15,7 +15,7 @@ mod table;
 mod traffic;
 mod world;
 
-use crate::Trouble;
+use crate::SchedsimError;
 use clap::Args;
 use statistics::Statistics;
 use std::fs;
@@ -36,13 +36,13 @@ use zsched_spool::{HashFolder, HashLevel};
 /// Start of every simulation: midnight, 1 January 2027, UTC.
 const START: Timestamp = Timestamp::from_seconds(1_798_761_600);
 /// Number of samples of the queues.
-const SAMPLES: u32 = 120;
+const SAMPLE_COUNT: u32 = 120;
 /// Default of `--hours`.
-const HOURS: f64 = 6.0;
+const DEFAULT_HOURS: f64 = 6.0;
 
 /// Options of `schedsim run`.
 #[derive(Args, Clone, Debug)]
-pub struct Options {
+pub struct RunOptions {
     /// A configuration to simulate; given more than once, they are compared
     #[arg(short = 'f', long = "cf", value_name = "FILE", required = true)]
     configurations: Vec<PathBuf>,
@@ -55,15 +55,15 @@ pub struct Options {
     #[arg(short = 'Z', long = "zenv", value_name = "FILE")]
     zenv: Option<PathBuf>,
 
-    /// What is left to chance: the same seed gives the same output
+    /// Seed of the random numbers: the same seed gives the same output
     #[arg(short = 's', long = "seed", value_name = "NUMBER", default_value_t = 1)]
     seed: u64,
 
-    /// How much virtual time passes; 6 hours if the world does not say
+    /// Virtual time to simulate; 6 hours unless the world sets it
     #[arg(short = 'H', long = "hours", value_name = "HOURS")]
     hours: Option<f64>,
 
-    /// How many agents the scheduler may start in a second
+    /// Maximum number of agents started per second
     #[arg(short = 'R', long = "fork-rate", value_name = "NUMBER", default_value_t = 30)]
     fork_rate: u32,
 
@@ -75,20 +75,20 @@ pub struct Options {
     #[arg(short = 'p', long = "plot", value_name = "FILE")]
     plot: Option<PathBuf>,
 
-    /// Say how fast the simulation was
+    /// Print the speed of the simulation
     #[arg(short = 'v', long = "verbose")]
     verbose: bool,
 }
 
 /// Runs the subcommand.
-pub fn run(options: &Options, out: &mut impl Write) -> Result<(), Trouble> {
-    let text = outcome(options).map_err(Trouble::Other)?;
+pub fn run(options: &RunOptions, out: &mut impl Write) -> Result<(), SchedsimError> {
+    let text = outcome(options).map_err(SchedsimError::Other)?;
     let text = if options.json { printable::json(&text) } else { text };
     Ok(out.write_all(text.as_bytes())?)
 }
 
 /// Runs the simulations and formats the results.
-fn outcome(options: &Options) -> Result<String, String> {
+fn outcome(options: &RunOptions) -> Result<String, String> {
     let world = World::load(&options.world)?;
     let length = length(options, &world)?;
     let zenv = options.zenv.as_ref().map(|path| Zenv::read(path)).transpose();
@@ -100,7 +100,7 @@ fn outcome(options: &Options) -> Result<String, String> {
         let begun = Instant::now();
         let summary = simulate(options, &path.display().to_string(), config, &world, length);
         if options.verbose {
-            say_speed(&summary, begun.elapsed());
+            print_speed(&summary, begun.elapsed());
         }
         summaries.push(summary);
     }
@@ -111,12 +111,12 @@ fn outcome(options: &Options) -> Result<String, String> {
     Ok(if options.json { summary::json(&summaries) } else { table::text(&summaries) })
 }
 
-fn length(options: &Options, world: &World) -> Result<Duration, String> {
-    let default = world.length.map_or(HOURS * 3600.0, |length| length.0.as_secs_f64());
+fn length(options: &RunOptions, world: &World) -> Result<Duration, String> {
+    let default = world.length.map_or(DEFAULT_HOURS * 3600.0, |length| length.0.as_secs_f64());
     let seconds = options.hours.map_or(default, |hours| hours * 3600.0);
     let length = Duration::try_from_secs_f64(seconds).unwrap_or_default();
     if length.is_zero() || seconds > 366.0 * 86_400.0 {
-        return Err("the time must be more than nothing, and at most a year".to_string());
+        return Err("the time must be above 0 and at most a year".to_string());
     }
     Ok(length)
 }
@@ -142,7 +142,7 @@ fn load(path: &Path, context: &ConfigContext) -> Result<Rc<Config>, String> {
 }
 
 fn simulate(
-    options: &Options,
+    options: &RunOptions,
     name: &str,
     config: Rc<Config>,
     world: &World,
@@ -165,7 +165,7 @@ fn simulate(
     let mut simulation = Simulation::new(setup, world.hosts(START), config, statistics);
     simulation.start();
     let end = START + length;
-    let interval = length / SAMPLES;
+    let interval = length / SAMPLE_COUNT;
     let mut next_sample = START;
     loop {
         let mail = traffic.next_time().filter(|time| *time < end);
@@ -189,7 +189,7 @@ fn simulate(
     Summary::new(name, options.seed, length, &world.mail, &simulation.observer)
 }
 
-fn say_speed(summary: &Summary, took: Duration) {
+fn print_speed(summary: &Summary, took: Duration) {
     let seconds = took.as_secs_f64();
     let rate = summary.totals.delivered as f64 / seconds.max(1e-9);
     printable::print_to_stderr(format_args!(

@@ -35,7 +35,7 @@ struct Line<'a> {
 }
 
 /// Returns the whole picture.
-pub fn svg(summaries: &[Summary]) -> String {
+pub(super) fn svg(summaries: &[Summary]) -> String {
     let height = HEIGHT * 2.0 * summaries.len() as f64;
     let mut out = format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{WIDTH}\" height=\"{height}\" \

@@ -11,7 +11,7 @@ use zsched_spool::SpoolName;
 use zsched_spool::memory_file::MemoryFile;
 
 /// All counters of a simulation.
-pub struct Statistics {
+pub(super) struct Statistics {
     /// Start of the simulation.
     pub start: Timestamp,
     /// Messages submitted.
@@ -21,10 +21,10 @@ pub struct Statistics {
     /// Agents started.
     pub agents_started: u64,
     /// Destinations, in the order in which they first occurred.
-    pub destinations: Vec<Fate>,
+    pub destinations: Vec<DestinationResults>,
     numbers: HashMap<Destination, usize>,
     /// Number of a paged-out message that is about to arrive again.
-    comes_back: Option<u64>,
+    returning: Option<u64>,
     agents: HashMap<AgentId, Agent>,
     /// Arrival times of the messages in the spool.
     arrivals: HashMap<u64, Timestamp>,
@@ -36,7 +36,7 @@ pub struct Statistics {
 
 /// Results of the recipients of one destination.
 #[derive(Clone, Debug)]
-pub struct Fate {
+pub(super) struct DestinationResults {
     /// Channel and host.
     pub destination: Destination,
     /// Recipients that arrived.
@@ -58,7 +58,7 @@ pub struct Fate {
 
 /// Jobs of one destination.
 #[derive(Clone, Debug, Default)]
-pub struct Jobs {
+pub(super) struct Jobs {
     /// Number of jobs.
     pub count: u64,
     /// Jobs that ended with the host not reached.
@@ -68,7 +68,7 @@ pub struct Jobs {
     /// Agents at work at the start of each job.
     ///
     /// Counting starts again when the first job has ended.
-    abreast: Abreast,
+    concurrency: ConcurrencyStats,
     /// True if a job had ended when the last one began.
     is_steady: bool,
     /// When the last job began.
@@ -87,11 +87,11 @@ impl Jobs {
         // Until the first job ends, the number only grows by one per job, whatever the window is.
         if !self.is_steady && self.at_work < self.count {
             self.is_steady = true;
-            self.abreast = Abreast::default();
+            self.concurrency = ConcurrencyStats::default();
         }
         self.count += 1;
         self.at_work += 1;
-        self.abreast.add(self.at_work);
+        self.concurrency.add(self.at_work);
     }
 
     fn end(&mut self, was_reached: bool) {
@@ -103,20 +103,20 @@ impl Jobs {
     ///
     /// The job itself is included. Counts the jobs that began after one had ended, or all jobs if
     /// none did.
-    pub fn concurrency(&self) -> (f64, f64) {
-        self.abreast.mean_and_deviation()
+    pub(super) fn concurrency(&self) -> (f64, f64) {
+        self.concurrency.mean_and_deviation()
     }
 }
 
 /// A distribution of numbers of agents.
 #[derive(Clone, Debug, Default)]
-struct Abreast {
+struct ConcurrencyStats {
     count: u64,
     sum: u64,
     squares: u64,
 }
 
-impl Abreast {
+impl ConcurrencyStats {
     fn add(&mut self, number: u64) {
         self.count += 1;
         self.sum += number;
@@ -136,12 +136,12 @@ struct Agent {
     host: Rc<[u8]>,
     jobs: VecDeque<Destination>,
     /// True if the host of its current job was not reached.
-    is_lost: bool,
+    host_lost: bool,
 }
 
 /// Queues and agents at a point in time.
 #[derive(Clone, Debug)]
-pub struct Sample {
+pub(super) struct Sample {
     /// Time of the sample.
     pub time: Timestamp,
     /// All agents, including idle ones.
@@ -154,7 +154,7 @@ pub struct Sample {
 
 impl Statistics {
     /// Creates empty counters.
-    pub fn new(start: Timestamp) -> Statistics {
+    pub(super) fn new(start: Timestamp) -> Statistics {
         Statistics {
             start,
             messages: 0,
@@ -162,7 +162,7 @@ impl Statistics {
             agents_started: 0,
             destinations: Vec::new(),
             numbers: HashMap::new(),
-            comes_back: None,
+            returning: None,
             agents: HashMap::new(),
             arrivals: HashMap::new(),
             latest: HashMap::new(),
@@ -171,7 +171,7 @@ impl Statistics {
     }
 
     /// Adds a sample.
-    pub fn add(&mut self, sample: Sample) {
+    pub(super) fn add(&mut self, sample: Sample) {
         self.samples.push(sample);
     }
 
@@ -190,9 +190,9 @@ impl Statistics {
             *latest = arrival.max(*latest);
             latest.since(arrival)
         });
-        let fate = self.fate(destination);
-        fate.overtaken = fate.overtaken.max(overtaken.unwrap_or_default());
-        fate.jobs.begin(at.now);
+        let results = self.results_of(destination);
+        results.overtaken = results.overtaken.max(overtaken.unwrap_or_default());
+        results.jobs.begin(at.now);
     }
 
     fn said(&mut self, agent: AgentId, line: &[u8]) {
@@ -200,23 +200,23 @@ impl Statistics {
             return;
         };
         match AgentLine::parse(line) {
-            AgentLine::Report(report) => agent.is_lost |= report.status == ReportStatus::DeferAll,
+            AgentLine::Report(report) => agent.host_lost |= report.status == ReportStatus::DeferAll,
             AgentLine::Hungry => {
-                let was_reached = !std::mem::take(&mut agent.is_lost);
+                let was_reached = !std::mem::take(&mut agent.host_lost);
                 if let Some(destination) = agent.jobs.pop_front() {
-                    self.fate(destination).jobs.end(was_reached);
+                    self.results_of(destination).jobs.end(was_reached);
                 }
             }
             _ => {}
         }
     }
 
-    fn fate(&mut self, destination: Destination) -> &mut Fate {
+    fn results_of(&mut self, destination: Destination) -> &mut DestinationResults {
         let next = self.destinations.len();
         let number = *self.numbers.entry(destination.clone()).or_insert(next);
         if number == next {
             let delays = Vec::new();
-            self.destinations.push(Fate {
+            self.destinations.push(DestinationResults {
                 destination,
                 recipients: 0,
                 failed: 0,
@@ -232,7 +232,7 @@ impl Statistics {
 
 impl Sample {
     /// Takes a sample of a core.
-    pub fn of(core: &Scheduler, now: Timestamp) -> Sample {
+    pub(super) fn of(core: &Scheduler, now: Timestamp) -> Sample {
         let totals = core.totals();
         let rings = core.ring_ids().into_iter().filter_map(|ring| core.ring_view(ring));
         let threads = rings.flat_map(|ring| ring.threads);
@@ -252,22 +252,22 @@ impl SimulationObserver for Statistics {
 
     fn event_sent(&mut self, at: SimTime, event: &Event<'_>) {
         if let Event::Restored { number, .. } = event {
-            self.comes_back = Some(*number);
+            self.returning = Some(*number);
         }
         match event {
-            Event::Arrived(arrival) if self.comes_back.take() == Some(arrival.name.number()) => {}
+            Event::Arrived(arrival) if self.returning.take() == Some(arrival.name.number()) => {}
             Event::Arrived(arrival) => {
                 self.arrivals.insert(arrival.name.number(), at.wall);
                 for group in &arrival.groups {
                     let destination = Destination::new(&group.channel, &group.host);
-                    self.fate(destination).recipients += group.offsets.len() as u64;
+                    self.results_of(destination).recipients += group.offsets.len() as u64;
                 }
             }
             Event::AgentSaid { agent, line } => self.said(*agent, line),
             Event::AgentEnded { agent, .. } => {
                 let agent = self.agents.remove(agent);
                 let jobs = agent.into_iter().flat_map(|agent| agent.jobs);
-                jobs.for_each(|destination| self.fate(destination).jobs.end(true));
+                jobs.for_each(|destination| self.results_of(destination).jobs.end(true));
             }
             _ => {}
         }
@@ -278,18 +278,18 @@ impl SimulationObserver for Statistics {
             Action::StartAgent { agent, channel, host, .. } => {
                 self.agents_started += 1;
                 let (channel, host) = (channel.clone(), host.clone());
-                let known = Agent { channel, host, jobs: VecDeque::new(), is_lost: false };
+                let known = Agent { channel, host, jobs: VecDeque::new(), host_lost: false };
                 self.agents.insert(*agent, known);
             }
             Action::Feed { agent, job } => self.fed(at, *agent, job),
             Action::Remove { name, .. } => drop(self.arrivals.remove(&name.number())),
             Action::Statistics(end) => {
                 let delay = at.wall.since(end.spool_id.modified).as_millis();
-                let fate = self.fate(end.destination.clone());
+                let results = self.results_of(end.destination.clone());
                 match end.state {
-                    "expire" => fate.expired += 1,
-                    "error" | "error2" => fate.failed += 1,
-                    _ => fate.delays.push(u32::try_from(delay).unwrap_or(u32::MAX)),
+                    "expire" => results.expired += 1,
+                    "error" | "error2" => results.failed += 1,
+                    _ => results.delays.push(u32::try_from(delay).unwrap_or(u32::MAX)),
                 }
             }
             _ => {}

@@ -2,17 +2,17 @@
 //!
 //! The fields are those of `--json`; all times are in seconds.
 
-use super::statistics::{Fate, Sample, Statistics};
+use super::statistics::{DestinationResults, Sample, Statistics};
 use super::world::Mail;
 use serde::Serialize;
 use std::time::Duration;
 
 /// Maximum number of threads shown: those with the most recipients.
-const BUSIEST: usize = 5;
+const MAX_THREADS_SHOWN: usize = 5;
 
 /// The results of one configuration in one world.
 #[derive(Serialize, Clone, Debug)]
-pub struct Summary {
+pub(super) struct Summary {
     /// The file of the configuration.
     pub configuration: String,
     /// The seed.
@@ -22,16 +22,16 @@ pub struct Summary {
     /// Totals of all mail.
     pub totals: Totals,
     /// Results by kind of mail, in the order of the world's file.
-    pub mail: Vec<Kind>,
+    pub mail: Vec<MailResults>,
     /// The busiest threads, the busiest first.
-    pub threads: Vec<Thread>,
+    pub threads: Vec<ThreadResults>,
     /// All queues together over time.
     pub over_time: Vec<Point>,
 }
 
 /// Totals of a simulation.
 #[derive(Serialize, Clone, Debug)]
-pub struct Totals {
+pub(super) struct Totals {
     /// Messages submitted.
     pub messages: u64,
     /// Recipients of these messages.
@@ -60,7 +60,7 @@ pub struct Totals {
 
 /// Percentiles of the time from arrival to delivery.
 #[derive(Serialize, Clone, Copy, Debug, Default)]
-pub struct Delay {
+pub(super) struct Delay {
     /// Median.
     pub p50: f64,
     /// 90th percentile.
@@ -73,7 +73,7 @@ pub struct Delay {
 
 /// Results of one kind of mail: of all destinations that its host pattern matches.
 #[derive(Serialize, Clone, Debug)]
-pub struct Kind {
+pub(super) struct MailResults {
     /// `channel/host`, as in the world's file.
     pub destinations: String,
     /// Recipients that arrived.
@@ -91,7 +91,7 @@ pub struct Kind {
 
 /// Results of one destination.
 #[derive(Serialize, Clone, Debug)]
-pub struct Thread {
+pub(super) struct ThreadResults {
     /// `channel/host`.
     pub destination: String,
     /// Recipients that arrived.
@@ -124,7 +124,7 @@ pub struct Thread {
 
 /// A queue at a point in time.
 #[derive(Serialize, Clone, Copy, Debug)]
-pub struct Point {
+pub(super) struct Point {
     /// Time since the start.
     pub time: f64,
     /// Recipients in the queue.
@@ -135,7 +135,7 @@ pub struct Point {
 
 impl Summary {
     /// Computes the results of a simulation.
-    pub fn new(
+    pub(super) fn new(
         configuration: &str,
         seed: u64,
         length: Duration,
@@ -143,11 +143,15 @@ impl Summary {
         of: &Statistics,
     ) -> Summary {
         let seconds = |sample: &Sample| sample.time.since(of.start).as_secs_f64();
-        let mut busiest: Vec<&Fate> = of.destinations.iter().collect();
+        let mut busiest: Vec<&DestinationResults> = of.destinations.iter().collect();
         busiest.sort_by(|a, b| {
             b.recipients.cmp(&a.recipients).then_with(|| a.destination.cmp(&b.destination))
         });
-        let threads = busiest.iter().take(BUSIEST).map(|fate| Thread::new(fate, of)).collect();
+        let threads = busiest
+            .iter()
+            .take(MAX_THREADS_SHOWN)
+            .map(|results| ThreadResults::new(results, of))
+            .collect();
         let over_time: Vec<Point> = of
             .samples
             .iter()
@@ -162,7 +166,7 @@ impl Summary {
             seed,
             length: length.as_secs_f64(),
             totals: Totals::new(of, &over_time),
-            mail: mail.iter().map(|mail| Kind::new(mail, of)).collect(),
+            mail: mail.iter().map(|mail| MailResults::new(mail, of)).collect(),
             threads,
             over_time,
         }
@@ -171,11 +175,12 @@ impl Summary {
 
 impl Totals {
     fn new(of: &Statistics, over_time: &[Point]) -> Totals {
-        let sum = |count: fn(&Fate) -> u64| of.destinations.iter().map(count).sum::<u64>();
-        let recipients = sum(|fate| fate.recipients);
-        let delivered = sum(|fate| fate.delays.len() as u64);
-        let (failed, expired) = (sum(|fate| fate.failed), sum(|fate| fate.expired));
-        let delays = of.destinations.iter().flat_map(|fate| &fate.delays).copied().collect();
+        let sum =
+            |count: fn(&DestinationResults) -> u64| of.destinations.iter().map(count).sum::<u64>();
+        let recipients = sum(|results| results.recipients);
+        let delivered = sum(|results| results.delays.len() as u64);
+        let (failed, expired) = (sum(|results| results.failed), sum(|results| results.expired));
+        let delays = of.destinations.iter().flat_map(|results| &results.delays).copied().collect();
         Totals {
             messages: of.messages,
             recipients,
@@ -193,22 +198,24 @@ impl Totals {
     }
 }
 
-impl Kind {
-    fn new(mail: &Mail, of: &Statistics) -> Kind {
-        let is_its = |fate: &&Fate| {
-            let to = &fate.destination;
+impl MailResults {
+    fn new(mail: &Mail, of: &Statistics) -> MailResults {
+        let has_host = |results: &&DestinationResults| {
+            let to = &results.destination;
             let (start, end) = mail.host.split_once('*').unwrap_or((&mail.host, ""));
             let rest = to.host().strip_prefix(start.as_bytes());
             let number = rest.and_then(|rest| rest.strip_suffix(end.as_bytes()));
             let fits = number.is_some_and(|number| number.iter().all(u8::is_ascii_digit));
             to.channel() == mail.channel.as_bytes() && fits
         };
-        let fates: Vec<&Fate> = of.destinations.iter().filter(is_its).collect();
-        let delays: Vec<u32> = fates.iter().flat_map(|fate| fate.delays.iter().copied()).collect();
-        let overtaken = fates.iter().map(|fate| fate.overtaken).max();
-        Kind {
+        let destinations: Vec<&DestinationResults> =
+            of.destinations.iter().filter(has_host).collect();
+        let delays: Vec<u32> =
+            destinations.iter().flat_map(|results| results.delays.iter().copied()).collect();
+        let overtaken = destinations.iter().map(|results| results.overtaken).max();
+        MailResults {
             destinations: format!("{}/{}", mail.channel, mail.host),
-            recipients: fates.iter().map(|fate| fate.recipients).sum(),
+            recipients: destinations.iter().map(|results| results.recipients).sum(),
             delivered: delays.len() as u64,
             delay: Delay::new(delays),
             overtaken: overtaken.unwrap_or_default().as_secs_f64(),
@@ -216,26 +223,27 @@ impl Kind {
     }
 }
 
-impl Thread {
-    fn new(fate: &Fate, of: &Statistics) -> Thread {
+impl ThreadResults {
+    fn new(results: &DestinationResults, of: &Statistics) -> ThreadResults {
         let point = |sample: &Sample| {
-            let found = sample.threads.binary_search_by(|thread| thread.0.cmp(&fate.destination));
+            let found =
+                sample.threads.binary_search_by(|thread| thread.0.cmp(&results.destination));
             let (queued, agents) =
                 found.map_or((0, 0), |index| (sample.threads[index].1, sample.threads[index].2));
             let time = sample.time.since(of.start).as_secs_f64();
             Point { time, queued: u64::from(queued), agents }
         };
-        let (concurrency, concurrency_deviation) = fate.jobs.concurrency();
-        let (shortest, longest) = fate.jobs.gaps.unwrap_or_default();
-        Thread {
-            destination: fate.destination.to_string(),
-            recipients: fate.recipients,
-            delivered: fate.delays.len() as u64,
-            failed: fate.failed,
-            expired: fate.expired,
-            delay: Delay::new(fate.delays.clone()),
-            jobs: fate.jobs.count,
-            not_reached: fate.jobs.not_reached,
+        let (concurrency, concurrency_deviation) = results.jobs.concurrency();
+        let (shortest, longest) = results.jobs.gaps.unwrap_or_default();
+        ThreadResults {
+            destination: results.destination.to_string(),
+            recipients: results.recipients,
+            delivered: results.delays.len() as u64,
+            failed: results.failed,
+            expired: results.expired,
+            delay: Delay::new(results.delays.clone()),
+            jobs: results.jobs.count,
+            not_reached: results.jobs.not_reached,
             concurrency,
             concurrency_deviation,
             shortest_gap: shortest.as_secs_f64(),
@@ -258,7 +266,7 @@ impl Delay {
 }
 
 /// Formats all results as JSON.
-pub fn json(summaries: &[Summary]) -> String {
+pub(super) fn json(summaries: &[Summary]) -> String {
     let text = serde_json::to_string_pretty(summaries);
     let mut text = text.expect("numbers and texts can be written as JSON");
     text.push('\n');

@@ -1,23 +1,24 @@
 //! The results as tables.
 
-use super::summary::{Delay, Point, Summary, Thread, Totals};
+use super::summary::{Delay, Point, Summary, ThreadResults, Totals};
 use std::fmt::Write as _;
 use zsched_format::time::ShortDuration;
 
 /// Approximate number of rows of a table over time.
-const TIMES: usize = 12;
+const MAX_ROWS: usize = 12;
 
 /// Formats all tables of the results.
 ///
 /// Totals of all configurations side by side, then the busiest threads of each.
-pub fn text(summaries: &[Summary]) -> String {
+pub(super) fn text(summaries: &[Summary]) -> String {
     let mut out = totals(summaries);
     if summaries.iter().any(|summary| summary.mail.len() > 1) {
         out += "\nby kind of mail\n\n";
         out += &kinds(summaries);
     }
     for summary in summaries {
-        write!(out, "\nbusiest threads under {}\n\n", summary.configuration).expect("a String");
+        write!(out, "\nbusiest destinations under {}\n\n", summary.configuration)
+            .expect("a String");
         out += &threads(&summary.threads);
         writeln!(out, "\nqueue and agents over time under {}\n", summary.configuration)
             .expect("a String");
@@ -76,7 +77,7 @@ fn kinds(summaries: &[Summary]) -> String {
     aligned(&rows)
 }
 
-fn threads(threads: &[Thread]) -> String {
+fn threads(threads: &[ThreadResults]) -> String {
     let head = [
         "",
         "recipients",
@@ -114,7 +115,7 @@ fn threads(threads: &[Thread]) -> String {
 fn over_time(summary: &Summary) -> String {
     let mut rows = vec![vec![String::new(), "all".to_string()]];
     rows[0].extend(summary.threads.iter().map(|thread| thread.destination.clone()));
-    let step = summary.over_time.len().div_ceil(TIMES).max(1);
+    let step = summary.over_time.len().div_ceil(MAX_ROWS).max(1);
     for index in (0..summary.over_time.len()).step_by(step) {
         let show = |points: &[Point]| {
             let Point { queued, agents, .. } = points[index];

@@ -6,7 +6,7 @@ use zsched_format::control_file::compose::{Address, ControlFileDraft, Group, Rec
 use zsched_format::time::Timestamp;
 
 /// The mail still to come.
-pub struct Traffic {
+pub(super) struct Traffic {
     streams: Vec<Stream>,
     next_number: u64,
 }
@@ -25,7 +25,7 @@ impl Traffic {
     /// Generates the mail of a world from `start` on.
     ///
     /// Each kind of mail has its own random numbers, so that one kind does not change the others.
-    pub fn new(world: &World, start: Timestamp, seed: u64) -> Traffic {
+    pub(super) fn new(world: &World, start: Timestamp, seed: u64) -> Traffic {
         let mut seeds = fastrand::Rng::with_seed(seed);
         let streams = world.mail.iter().map(|mail| {
             let until = mail.until.map(|until| start + until.0);
@@ -39,7 +39,7 @@ impl Traffic {
     }
 
     /// Time of the next message.
-    pub fn next_time(&self) -> Option<Timestamp> {
+    pub(super) fn next_time(&self) -> Option<Timestamp> {
         self.streams.iter().filter_map(|stream| stream.next).min()
     }
 
@@ -47,7 +47,7 @@ impl Traffic {
     ///
     /// # Panics
     /// If there is no next message.
-    pub fn take(&mut self) -> (u64, Vec<u8>) {
+    pub(super) fn take(&mut self) -> (u64, Vec<u8>) {
         let number = self.next_number;
         self.next_number += 1;
         let coming = self.streams.iter_mut().filter(|stream| stream.next.is_some());

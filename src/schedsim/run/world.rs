@@ -15,7 +15,7 @@ use zsched_simulation::hosts::{HostBehaviour, Hosts, Outage};
 /// The environment of the scheduler.
 #[derive(Deserialize, Clone, Debug)]
 #[serde(deny_unknown_fields)]
-pub struct World {
+pub(super) struct World {
     /// Virtual time to simulate, unless the command line gives it.
     pub length: Option<Span>,
     /// How agents behave.
@@ -31,13 +31,13 @@ pub struct World {
 /// How agents behave.
 #[derive(Deserialize, Clone, Debug)]
 #[serde(deny_unknown_fields, default)]
-pub struct Agents {
+pub(super) struct Agents {
     /// Time from the start of a process until it asks for work.
     pub start: Span,
     /// Fraction of jobs during which the process dies, 0 to 1.
-    pub dies: Part,
+    pub dies: Fraction,
     /// Fraction of jobs during which the process stalls, 0 to 1.
-    pub stalls: Part,
+    pub stalls: Fraction,
     /// Duration of a stall.
     pub stall: Span,
 }
@@ -45,7 +45,7 @@ pub struct Agents {
 /// How a host behaves.
 #[derive(Deserialize, Clone, Debug)]
 #[serde(deny_unknown_fields)]
-pub struct Host {
+pub(super) struct Host {
     /// Its name: a pattern with `*`, `?` and `[...]`.
     pub name: Pattern,
     /// Time to open a connection.
@@ -67,19 +67,19 @@ pub struct Host {
     pub full_timeout: Span,
     /// Fraction of recipients that are deferred, 0 to 1.
     #[serde(default)]
-    pub defer: Part,
+    pub defer: Fraction,
     /// Fraction of recipients that are refused, 0 to 1.
     #[serde(default)]
-    pub fail: Part,
+    pub fail: Fraction,
     /// Outages.
     #[serde(default)]
-    pub outage: Vec<Down>,
+    pub outage: Vec<OutageSpec>,
 }
 
 /// An outage of a host.
 #[derive(Deserialize, Clone, Copy, Debug)]
 #[serde(deny_unknown_fields)]
-pub struct Down {
+pub(super) struct OutageSpec {
     /// Start, from the start of the simulation.
     pub from: Span,
     /// End.
@@ -92,7 +92,7 @@ pub struct Down {
 /// Mail of one kind.
 #[derive(Deserialize, Clone, Debug)]
 #[serde(deny_unknown_fields)]
-pub struct Mail {
+pub(super) struct Mail {
     /// Channel of the recipients, in lower case.
     pub channel: String,
     /// Host of the recipients; `*` stands for a number.
@@ -124,15 +124,15 @@ pub struct Mail {
 
 /// A duration: a number of seconds, or a text such as `1h30m`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Span(pub Duration);
+pub(super) struct Span(pub Duration);
 
 /// A fraction, 0 to 1.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Part(pub f64);
+pub(super) struct Fraction(pub f64);
 
 /// A pattern of host names.
 #[derive(Clone, Debug)]
-pub struct Pattern(pub glob::Pattern);
+pub(super) struct Pattern(pub glob::Pattern);
 
 const fn yes() -> bool {
     true
@@ -148,14 +148,14 @@ const fn one_recipient() -> [u32; 2] {
 
 impl World {
     /// Reads the file of a world.
-    pub fn load(path: &Path) -> Result<World, String> {
+    pub(super) fn load(path: &Path) -> Result<World, String> {
         let name = path.display().to_string();
         let text = fs::read_to_string(path).map_err(|error| format!("{name}: {error}"))?;
         World::parse(&name, &text)
     }
 
     /// Parses the text of such a file; errors have line and column.
-    pub fn parse(name: &str, text: &str) -> Result<World, String> {
+    pub(super) fn parse(name: &str, text: &str) -> Result<World, String> {
         let world: World = toml::from_str(text).map_err(|error| {
             let at = error.span().map_or(0, |span| span.start);
             format!("{name}:{}: {}", place(text, at), error.message().replace('\n', ", "))
@@ -191,7 +191,7 @@ impl World {
     }
 
     /// Returns the hosts in a simulation that begins at `start`.
-    pub fn hosts(&self, start: Timestamp) -> Hosts {
+    pub(super) fn hosts(&self, start: Timestamp) -> Hosts {
         let rules = self.host.iter().map(|host| (host.name.0.clone(), host.nature(start)));
         Hosts::new(rules.collect(), HostBehaviour::default())
     }
@@ -224,7 +224,7 @@ impl Host {
     }
 }
 
-impl Down {
+impl OutageSpec {
     fn outage(self, start: Timestamp) -> Outage {
         let (from, until) = (start + self.from.0, start + self.until.0);
         Outage { from, until, timeout: self.timeout.0 }
@@ -235,8 +235,8 @@ impl Default for Agents {
     fn default() -> Agents {
         Agents {
             start: Span(Duration::from_millis(20)),
-            dies: Part(0.0),
-            stalls: Part(0.0),
+            dies: Fraction(0.0),
+            stalls: Fraction(0.0),
             stall: Span(Duration::from_secs(7200)),
         }
     }
@@ -244,12 +244,12 @@ impl Default for Agents {
 
 impl Agents {
     /// Returns the delays: only the start of an agent takes time.
-    pub fn delays(&self) -> Delays {
+    pub(super) fn delays(&self) -> Delays {
         Delays { start: self.start.0, ..Delays::default() }
     }
 
     /// Returns the faults of agents.
-    pub fn faults(&self) -> AgentFaults {
+    pub(super) fn faults(&self) -> AgentFaults {
         let stall = self.stall.0;
         AgentFaults { dies: self.dies.0, stalls: self.stalls.0, stall, ..AgentFaults::default() }
     }
@@ -272,7 +272,7 @@ impl<'de> Deserialize<'de> for Span {
             fn visit_f64<E: Error>(self, seconds: f64) -> Result<Span, E> {
                 let span = Duration::try_from_secs_f64(seconds).ok();
                 let span = span.filter(|span| span.as_secs() < 1 << 32);
-                span.map(Span).ok_or_else(|| E::custom("no such number of seconds"))
+                span.map(Span).ok_or_else(|| E::custom("seconds out of range"))
             }
 
             fn visit_str<E: Error>(self, text: &str) -> Result<Span, E> {
@@ -283,11 +283,11 @@ impl<'de> Deserialize<'de> for Span {
     }
 }
 
-impl<'de> Deserialize<'de> for Part {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Part, D::Error> {
+impl<'de> Deserialize<'de> for Fraction {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Fraction, D::Error> {
         let part = f64::deserialize(deserializer)?;
         let is_part = (0.0..=1.0).contains(&part);
-        is_part.then_some(Part(part)).ok_or_else(|| D::Error::custom("a part is 0 to 1"))
+        is_part.then_some(Fraction(part)).ok_or_else(|| D::Error::custom("a part is 0 to 1"))
     }
 }
 

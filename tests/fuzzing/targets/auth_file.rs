@@ -23,7 +23,7 @@ pub fn run(bytes: &[u8]) {
         assert!(!file.admits(peer) || !users.is_empty(), "{peer}");
         for user in [&b"root"[..], b"nobody", b""] {
             if let Some(account) = file.account(user, peer) {
-                assert!(users.contains(&user) && !account.attributes().are_none());
+                assert!(users.contains(&user) && !account.attributes().is_empty());
             }
         }
     }

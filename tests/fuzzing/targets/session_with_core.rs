@@ -7,10 +7,11 @@ use zsched_core::{Action, Effect, Event, Scheduler, Settings};
 use zsched_format::control_file::parse;
 use zsched_format::time::Timestamp;
 use zsched_mailq_server::auth_file::AuthFile;
-use zsched_mailq_server::v2::events::{About, Watch};
-use zsched_mailq_server::v2::json::events::Happening;
+use zsched_mailq_server::v2::events::{EventSubject, Subscribers};
+use zsched_mailq_server::v2::json::events::FeedEvent;
 use zsched_mailq_server::v2::{
-    Chore, Demand, Findings, HostFacts, Inquiry, Process, Session, Surroundings, Tally,
+    AdminCommand, Demand, HostFacts, Lookup, LookupResult, Process, RequestCounters, Session,
+    SessionContext,
 };
 use zsched_spool::{Arrival, HashFolder, SpoolName};
 
@@ -27,27 +28,28 @@ pub struct SessionWithCore {
 impl SessionWithCore {
     /// Sends a client's text in pieces of this size, then closes its side. Returns the answers.
     pub fn converse(&mut self, mut said: &[u8], piece: usize) -> Vec<u8> {
-        let (mut tally, mut remarks, mut out) = (Tally::default(), Vec::new(), Vec::new());
+        let (mut request_counters, mut log_lines, mut out) =
+            (RequestCounters::default(), Vec::new(), Vec::new());
         let (accounts, _) = AuthFile::parse(self.accounts.as_bytes());
         let accounts = Rc::new(accounts);
-        let watch = Watch::default();
+        let watch = Subscribers::default();
         let mut steps = 0;
         while !self.session.is_over() {
             steps += 1;
             assert!(steps < 1_000_000, "it never ends");
             let enough = out.len() + 1;
-            let mut around = Surroundings {
+            let mut around = SessionContext {
                 scheduler: &self.core,
                 now: NOW,
                 process: Process { started: NOW, pid: 4711, is_loading: false },
-                elsewhere: &(),
+                backlog: &(),
                 secret: &[7; 32],
                 watch: &watch,
                 accounts: &mut || accounts.clone(),
-                tally: &mut tally,
-                remarks: &mut remarks,
+                request_counters: &mut request_counters,
+                log_lines: &mut log_lines,
             };
-            if let Some(demand) = self.session.go_on(&mut around, &mut out, enough) {
+            if let Some(demand) = self.session.proceed(&mut around, &mut out, enough) {
                 self.serve_demand(demand);
                 continue;
             }
@@ -57,10 +59,10 @@ impl SessionWithCore {
                 continue;
             }
             if self.session.is_streaming() && steps % 3 == 0 {
-                watch.tell(About::default(), &Happening::Reloaded { time: 1.5 });
+                watch.publish(EventSubject::default(), &FeedEvent::Reloaded { time: 1.5 });
             }
             let count = piece.min(said.len()).min(self.session.room());
-            self.session.take_in(&said[..count]);
+            self.session.push_input(&said[..count]);
             said = &said[count..];
             if count == 0 {
                 self.session.end();
@@ -71,27 +73,29 @@ impl SessionWithCore {
 
     fn serve_demand(&mut self, demand: Demand) {
         match demand {
-            Demand::Inquire(Inquiry::Host) => {
-                self.session.learn(Findings::Host(HostFacts::default()));
+            Demand::Lookup(Lookup::Host) => {
+                self.session.lookup_done(LookupResult::Host(HostFacts::default()));
             }
-            Demand::Inquire(Inquiry::ErrorAddresses(names)) => {
+            Demand::Lookup(Lookup::ErrorAddresses(names)) => {
                 let addresses = names.iter().map(|_| Some(b"a\tb\n.".as_slice().into())).collect();
-                self.session.learn(Findings::ErrorAddresses(addresses));
+                self.session.lookup_done(LookupResult::ErrorAddresses(addresses));
             }
-            Demand::Inquire(Inquiry::Fitting(addresses, candidates)) => {
+            Demand::Lookup(Lookup::MatchAddresses(addresses, candidates)) => {
                 let file = parse(TEXT.into()).expect("a good control file");
                 let wanted: Vec<&[u8]> = candidates.iter().map(|c| &*c.destination).collect();
-                self.session.learn(Findings::Fitting(addresses.fit(&file, &wanted)));
+                self.session.lookup_done(LookupResult::MatchAddresses(
+                    addresses.matches_in(&file, &wanted),
+                ));
             }
-            Demand::Do(chore) => self.session.done(match chore {
-                Chore::Reload => Err("line 1:\n.".to_string()),
-                Chore::Log(_) | Chore::Load(_) => Ok(()),
+            Demand::Admin(chore) => self.session.done(match chore {
+                AdminCommand::Reload => Err("line 1:\n.".to_string()),
+                AdminCommand::Log(_) | AdminCommand::Load(_) => Ok(()),
             }),
-            Demand::Obey { by, order } => {
+            Demand::Order { by, order } => {
                 self.core.handle(NOW, Event::Ordered { ticket: 1, by, order });
                 self.core.check_invariants();
                 let effect = self.store();
-                self.session.obeyed(&effect.expect("what is stored is answered"));
+                self.session.order_done(&effect.expect("what is stored is answered"));
             }
         }
     }

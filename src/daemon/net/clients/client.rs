@@ -9,7 +9,7 @@ use crate::timeouts::Timeouts;
 use std::io::{self, ErrorKind, Read};
 use std::time::{Duration, Instant};
 use zsched_mailq_server::v1::Dump;
-use zsched_mailq_server::v2::{Demand, Remark, Session, Surroundings};
+use zsched_mailq_server::v2::{ClientLog, Demand, Session, SessionContext};
 
 /// Maximum number of bytes buffered for a client; one step of a dump may exceed it.
 pub(super) const MAX_BUFFERED_OUTPUT: usize = 64 * 1024;
@@ -166,21 +166,21 @@ impl Client {
 
     /// Returns true if an order of the client is being carried out.
     fn has_order_under_way(&self) -> bool {
-        matches!(&self.task, ClientTask::Session(conversation) if conversation.session.is_doing())
+        matches!(&self.task, ClientTask::Session(conversation) if conversation.session.has_task())
     }
 
     /// Ends the session before the connection is closed.
     ///
     /// Returns the log line about an order that is still being carried out.
-    pub(super) fn close(&mut self) -> Option<Remark> {
-        self.conversation().and_then(|conversation| conversation.session.abandon())
+    pub(super) fn close(&mut self) -> Option<ClientLog> {
+        self.conversation().and_then(|conversation| conversation.session.drop_task())
     }
 
     /// Returns true if the client waits until long answers of others are complete.
     pub(super) fn waits_for_slot(&self) -> bool {
         match &self.task {
             ClientTask::WaitingForDump => true,
-            ClientTask::Session(conversation) => conversation.session.is_in_line(),
+            ClientTask::Session(conversation) => conversation.session.is_queued(),
             ClientTask::Dump(_) | ClientTask::Finished => false,
         }
     }
@@ -229,15 +229,15 @@ impl Client {
     /// the number of long answers that may still be started.
     pub(super) fn serve(
         &mut self,
-        around: &mut Surroundings<'_>,
+        context: &mut SessionContext<'_>,
         slots: usize,
         logins: &mut LoginLimiter,
     ) -> io::Result<(usize, Option<Demand>)> {
         let before = self.write_buffer.len();
-        let demand = self.continue_task(around, slots, logins)?;
+        let demand = self.continue_task(context, slots, logins)?;
         let written = self.write_buffer.len().saturating_sub(before);
         let taken = self.write_buffer.flush(&mut self.stream);
-        around.tally.write_errors += u64::from(taken.is_err());
+        context.request_counters.write_errors += u64::from(taken.is_err());
         if taken? > 0 {
             self.progress = Instant::now();
         }
@@ -254,7 +254,7 @@ impl Client {
     /// Continues the task while the outbox has room.
     fn continue_task(
         &mut self,
-        around: &mut Surroundings<'_>,
+        context: &mut SessionContext<'_>,
         slots: usize,
         logins: &mut LoginLimiter,
     ) -> io::Result<Option<Demand>> {
@@ -264,24 +264,24 @@ impl Client {
         let mut demand = None;
         let is_over = match &mut self.task {
             ClientTask::Dump(dump) => {
-                dump.write(around.scheduler, around.now, buffer, enough);
+                dump.write(context.scheduler, context.now, buffer, enough);
                 dump.is_over()
             }
             ClientTask::Session(conversation) => {
                 let Conversation { session, may_have_input, login_check_at } = &mut **conversation;
                 if *may_have_input {
                     let heard = read_input(&mut self.stream, session);
-                    around.tally.read_errors += u64::from(heard.is_err());
+                    context.request_counters.read_errors += u64::from(heard.is_err());
                     *may_have_input = heard?;
                     self.progress = Instant::now();
                 }
                 let was_answering = session.is_answering();
-                session.line_up(slots == 0);
-                let may_have_gone = session.is_amid_deed() && !session.is_waiting();
-                if may_have_gone && self.stream.is_closed(session.has_ended()) {
-                    around.remarks.extend(session.abandon());
-                } else if may_continue(session, login_check_at, around, logins, buffer) {
-                    demand = session.go_on(around, buffer, enough);
+                session.set_must_queue(slots == 0);
+                let may_have_gone = session.has_partial_task() && !session.is_waiting();
+                if may_have_gone && self.stream.is_closed(session.input_ended()) {
+                    context.log_lines.extend(session.drop_task());
+                } else if may_continue(session, login_check_at, context, logins, buffer) {
+                    demand = session.proceed(context, buffer, enough);
                 }
                 if session.is_streaming() {
                     self.answer_started = None;
@@ -289,7 +289,7 @@ impl Client {
                     self.answer_started = session.is_writing().then(Instant::now);
                 }
                 // An order may take hours; it ends at the timeout only if it makes no progress.
-                if session.is_doing() {
+                if session.has_task() {
                     self.progress = Instant::now();
                 }
                 session.is_over()
@@ -297,9 +297,10 @@ impl Client {
             ClientTask::WaitingForDump | ClientTask::Finished => false,
         };
         if is_over {
-            let was_left =
-                self.conversation().is_some_and(|conversation| conversation.session.was_left());
-            around.tally.ended += u64::from(was_left);
+            let was_left = self
+                .conversation()
+                .is_some_and(|conversation| conversation.session.was_disconnected());
+            context.request_counters.ended += u64::from(was_left);
             self.task = ClientTask::Finished;
         }
         Ok(demand)
@@ -344,7 +345,7 @@ impl Client {
                 let present = match self.is_write_blocked {
                     true => timeouts.stalled_client,
                     // The wait may be as long as the answers of others.
-                    false if conversation.session.is_in_line() => return Duration::MAX,
+                    false if conversation.session.is_queued() => return Duration::MAX,
                     false if self.is_writing_answer() || self.has_order_under_way() => {
                         timeouts.answer
                     }
@@ -364,11 +365,11 @@ impl Client {
 fn may_continue(
     session: &mut Session,
     login_check_at: &mut Option<Instant>,
-    around: &mut Surroundings<'_>,
+    context: &mut SessionContext<'_>,
     logins: &mut LoginLimiter,
     out: &mut Vec<u8>,
 ) -> bool {
-    if !session.is_about_to_log_in() {
+    if !session.next_is_login() {
         return true;
     }
     let now = Instant::now();
@@ -381,7 +382,7 @@ fn may_continue(
     match logins.admit(session.peer(), now) {
         Admission::Now => return true,
         Admission::At(turn) => *login_check_at = Some(turn),
-        Admission::Refused(wait) => session.refuse_login(around, wait.as_secs() + 1, out),
+        Admission::Refused(wait) => session.refuse_login(context, wait.as_secs() + 1, out),
     }
     false
 }
@@ -396,7 +397,7 @@ fn read_input(stream: &mut Stream, session: &mut Session) -> io::Result<bool> {
                 session.end();
                 return Ok(false);
             }
-            Ok(count) => session.take_in(&said[..count]),
+            Ok(count) => session.push_input(&said[..count]),
             Err(error) if error.kind() == ErrorKind::Interrupted => {}
             Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(false),
             Err(error) => return Err(error),

@@ -32,9 +32,10 @@ use zsched_format::time::Timestamp;
 use zsched_mailq_protocol::scram::Secret;
 use zsched_mailq_server::login::Challenge;
 use zsched_mailq_server::v1::Dump;
-use zsched_mailq_server::v2::events::Watch;
+use zsched_mailq_server::v2::events::Subscribers;
 use zsched_mailq_server::v2::{
-    Demand, Findings, GREETING, NO_ACCESS, Process, Remark, Session, Surroundings, Tally,
+    ClientLog, Demand, GREETING, LookupResult, NO_ACCESS, Process, RequestCounters, Session,
+    SessionContext,
 };
 use zsched_sys as sys;
 use zsched_sys::users;
@@ -81,11 +82,11 @@ pub(crate) struct Clients {
     first: [usize; ServiceClass::ALL.len()],
     /// Maximum number of long answers at a time, and when it was computed.
     max_slots: Option<(AnswerSlots, Instant)>,
-    tally: Tally,
+    request_counters: RequestCounters,
     process: Process,
     /// Random key of this process, created for the first session that needs it.
     secret: Option<Secret>,
-    watch: Rc<Watch>,
+    watch: Rc<Subscribers>,
     /// Number of challenges sent.
     challenges: u64,
     /// Demands of sessions, by the number of the client.
@@ -95,7 +96,7 @@ pub(crate) struct Clients {
     last_order: OrderTicket,
     /// Messages being read for clients, and the end of the wait.
     fetches: BTreeMap<usize, (u64, Instant)>,
-    remarks: Vec<Remark>,
+    log_lines: Vec<ClientLog>,
     /// Limiter for log lines about clients that may not log in.
     refused_log: LogLimiter,
     /// Failed logins.
@@ -104,7 +105,11 @@ pub(crate) struct Clients {
 
 impl Clients {
     /// Creates the table, without clients.
-    pub(crate) fn new(settings: ClientSettings, accounts: Accounts, watch: Rc<Watch>) -> Clients {
+    pub(crate) fn new(
+        settings: ClientSettings,
+        accounts: Accounts,
+        watch: Rc<Subscribers>,
+    ) -> Clients {
         let (started, pid) = (settings.started, std::process::id());
         Clients {
             process: Process { started, pid, is_loading: true },
@@ -116,13 +121,13 @@ impl Clients {
             next: 0,
             first: [0; ServiceClass::ALL.len()],
             max_slots: None,
-            tally: Tally::default(),
+            request_counters: RequestCounters::default(),
             challenges: 0,
             demands: Vec::new(),
             orders: BTreeMap::new(),
             last_order: 0,
             fetches: BTreeMap::new(),
-            remarks: Vec::new(),
+            log_lines: Vec::new(),
             refused_log: LogLimiter::default(),
             logins: LoginLimiter::default(),
         }
@@ -166,7 +171,7 @@ impl Clients {
         registry: &Registry,
         token: impl Fn(usize) -> Token,
     ) -> io::Result<()> {
-        self.tally.connects += u64::from(self.settings.uses_version_2);
+        self.request_counters.connects += u64::from(self.settings.uses_version_2);
         self.make_room(listener_kind)?;
         let (task, greeting) = match listener_kind {
             ListenerKind::Control => open_control(&stream)?,
@@ -193,7 +198,7 @@ impl Clients {
             return Err(io::Error::new(ErrorKind::QuotaExceeded, "too many MAILQ clients"));
         };
         self.remove(oldest);
-        self.tally.timed_out += 1;
+        self.request_counters.timed_out += 1;
         Ok(())
     }
 
@@ -203,11 +208,11 @@ impl Clients {
     /// configuration trusts the network.
     fn open_dump(&mut self, stream: &Stream) -> io::Result<(ClientTask, String)> {
         let peer = stream.peer()?;
-        if peer.is_near() || self.accounts.trusts_network() {
+        if peer.is_local() || self.accounts.trusts_network() {
             return Ok((ClientTask::WaitingForDump, String::new()));
         }
         let text = format!("MAILQ: {peer} is rejected: {UNTRUSTED_NETWORK_REASON}");
-        self.remarks.push(Remark::Refused(text));
+        self.log_lines.push(ClientLog::Refused(text));
         Ok((ClientTask::Finished, format!("{GREETING}{NO_ACCESS}")))
     }
 
@@ -220,9 +225,9 @@ impl Clients {
         let challenge = Challenge::new(Timestamp::now(), sys::random_number()?, self.challenges);
         let (session, greeting) = Session::open(peer, challenge, &self.accounts.current());
         if session.is_over() {
-            self.tally.refused_logins += 1;
+            self.request_counters.refused_logins += 1;
             let text = format!("MAILQ: {peer} is rejected: no user may log in from there");
-            self.remarks.push(Remark::Refused(text));
+            self.log_lines.push(ClientLog::Refused(text));
             return Ok((ClientTask::Finished, greeting));
         }
         Ok((ClientTask::Session(Box::new(Conversation::new(session))), greeting))
@@ -245,7 +250,7 @@ impl Clients {
     fn remove(&mut self, number: usize) {
         self.fetches.remove(&number);
         if let Some(mut client) = self.clients.remove(&number) {
-            self.remarks.extend(client.close());
+            self.log_lines.extend(client.close());
         }
     }
 
@@ -255,10 +260,10 @@ impl Clients {
     }
 
     /// Passes the result of a lookup to a session.
-    pub(crate) fn lookup_done(&mut self, number: usize, findings: Findings) {
+    pub(crate) fn lookup_done(&mut self, number: usize, findings: LookupResult) {
         let client = self.clients.get_mut(&number);
         if let Some(conversation) = client.and_then(Client::conversation) {
-            conversation.session.learn(findings);
+            conversation.session.lookup_done(findings);
         }
     }
 
@@ -276,14 +281,14 @@ impl Clients {
     }
 
     /// Resumes sessions whose message has arrived, will not come, or takes too long.
-    fn end_fetches(&mut self, scheduler: &Scheduler, elsewhere: &dyn BacklogView) {
+    fn end_fetches(&mut self, scheduler: &Scheduler, backlog: &dyn BacklogView) {
         if self.fetches.is_empty() {
             return;
         }
         let now = Instant::now();
         let is_over = |(number, until): &(u64, Instant)| {
             let is_there = scheduler.spool_id(*number).is_some();
-            is_there || *until <= now || elsewhere.location(*number).is_none()
+            is_there || *until <= now || backlog.location(*number).is_none()
         };
         let fetches = self.fetches.iter().filter(|(_, fetch)| is_over(fetch));
         for client in fetches.map(|(client, _)| *client).collect::<Vec<usize>>() {
@@ -304,7 +309,7 @@ impl Clients {
         let number = self.orders.remove(&ticket);
         let client = number.and_then(|number| self.clients.get_mut(&number));
         if let Some(conversation) = client.and_then(Client::conversation) {
-            conversation.session.obeyed(effect);
+            conversation.session.order_done(effect);
         }
     }
 
@@ -335,7 +340,7 @@ impl Clients {
             }
             *left -= 1;
             match &mut client.task {
-                ClientTask::Session(conversation) => conversation.session.line_up(false),
+                ClientTask::Session(conversation) => conversation.session.set_must_queue(false),
                 _ => client.start_dump(&self.settings),
             }
         }
@@ -366,11 +371,11 @@ impl Clients {
     pub(crate) fn serve(
         &mut self,
         scheduler: &Scheduler,
-        elsewhere: &dyn BacklogView,
+        backlog: &dyn BacklogView,
         now: Timestamp,
     ) {
-        self.end_fetches(scheduler, elsewhere);
-        self.continue_answers(scheduler, elsewhere, now);
+        self.end_fetches(scheduler, backlog);
+        self.continue_answers(scheduler, backlog, now);
         // Long answers that have ended leave room for others.
         self.start_waiting_answers(scheduler);
         self.log_remarks();
@@ -378,15 +383,15 @@ impl Clients {
 
     fn log_remarks(&mut self) {
         let now = Instant::now();
-        for remark in self.remarks.drain(..) {
-            match remark {
-                Remark::Notable(text) => log::info!("{text}"),
-                Remark::Refused(text) => {
+        for line in self.log_lines.drain(..) {
+            match line {
+                ClientLog::Change(text) => log::info!("{text}"),
+                ClientLog::Refused(text) => {
                     if let Some(more) = self.refused_log.permit(now) {
                         log::warn!("{text}{more}");
                     }
                 }
-                Remark::LoginFailed(peer, text) => {
+                ClientLog::LoginFailed(peer, text) => {
                     self.logins
                         .failed(&peer, text, now)
                         .iter()
@@ -400,14 +405,14 @@ impl Clients {
     fn continue_answers(
         &mut self,
         scheduler: &Scheduler,
-        elsewhere: &dyn BacklogView,
+        backlog: &dyn BacklogView,
         now: Timestamp,
     ) {
         if self.clients.is_empty() {
             return;
         }
         let is_session = |client: &&Client| matches!(client.task, ClientTask::Session(_));
-        self.tally.parallel = self.clients.values().filter(is_session).count() as u64;
+        self.request_counters.parallel = self.clients.values().filter(is_session).count() as u64;
         let timeouts = self.timeouts();
         let mut slots = self.slots(scheduler);
         for (class, place) in ServiceClass::ALL.into_iter().zip(0..) {
@@ -420,7 +425,7 @@ impl Clients {
                 }
                 let (written, is_over) = self.serve_one(
                     number,
-                    (scheduler, elsewhere),
+                    (scheduler, backlog),
                     (now, begun),
                     &timeouts,
                     &mut slots,
@@ -445,7 +450,7 @@ impl Clients {
     fn serve_one(
         &mut self,
         number: usize,
-        (scheduler, elsewhere): (&Scheduler, &dyn BacklogView),
+        (scheduler, backlog): (&Scheduler, &dyn BacklogView),
         (now, turn): (Timestamp, Instant),
         timeouts: &Timeouts,
         slots: &mut AnswerSlots,
@@ -457,21 +462,21 @@ impl Clients {
             return (0, false);
         }
         let accounts = &mut self.accounts;
-        let mut around = Surroundings {
+        let mut context = SessionContext {
             scheduler,
             now,
             process: self.process,
-            elsewhere,
+            backlog,
             secret: self.secret.as_ref().unwrap_or(&NO_SECRET),
             watch: &self.watch,
             accounts: &mut || accounts.current(),
-            tally: &mut self.tally,
-            remarks: &mut self.remarks,
+            request_counters: &mut self.request_counters,
+            log_lines: &mut self.log_lines,
         };
         let (was_long, left) = (client.is_writing_long(), slots.of(client.kind()));
         // A panic while an answer is composed disconnects only this client.
         let logins = &mut self.logins;
-        let served = worker::catch_panic(|| client.serve(&mut around, *left, logins));
+        let served = worker::catch_panic(|| client.serve(&mut context, *left, logins));
         match (was_long, client.is_writing_long()) {
             (false, true) => *left = left.saturating_sub(1),
             (true, false) => *left += 1,
@@ -483,7 +488,7 @@ impl Clients {
         self.demands.extend(demand.map(|demand| (number, demand)));
         let is_late = client.time_left(timeouts, turn).is_zero();
         if is_late && client.conversation().is_some() {
-            self.tally.timed_out += 1;
+            self.request_counters.timed_out += 1;
         }
         (written, is_late)
     }

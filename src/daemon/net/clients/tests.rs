@@ -11,7 +11,7 @@ use std::rc::Rc;
 use zsched_config::{Config, ConfigContext, Parameters, Zenv};
 use zsched_core::intake::backlog_view::{BacklogCounts, FileLocation};
 use zsched_core::{Event, Order, Settings, Target};
-use zsched_mailq_server::v2::Chore;
+use zsched_mailq_server::v2::AdminCommand;
 use zsched_spool::{Arrival, Group, HashFolder, SpoolName};
 
 const NOW: Timestamp = Timestamp::from_seconds(1_795_259_643);
@@ -200,7 +200,10 @@ fn session_logs_in_and_gets_answers() {
         "{answer}"
     );
     assert_eq!(world.ask(&mut theirs, "QUIT\n"), "+Bye bye\n");
-    assert_eq!((world.clients.tally.connects, world.clients.tally.quit), (1, 1));
+    assert_eq!(
+        (world.clients.request_counters.connects, world.clients.request_counters.quit),
+        (1, 1)
+    );
 }
 
 /// Challenges must be unique and unpredictable.
@@ -232,7 +235,7 @@ fn client_of_refused_address_gets_no_access_and_is_closed() {
     world.serve();
     assert_eq!(heard(&mut theirs), "version zmailer 2.0\n550 NO ACCESS FOR YOU\n");
     assert_eq!(theirs.read(&mut [0; 10]).expect("closed"), 0);
-    assert_eq!(world.clients.tally.refused_logins, 1);
+    assert_eq!(world.clients.request_counters.refused_logins, 1);
 }
 
 #[test]
@@ -352,7 +355,7 @@ fn failed_logins_are_delayed_and_counted() {
     assert!(world.clients.clients.values().any(|client| client.login_check_at().is_some()));
     assert!(!world.clients.have_output(), "no client is tried over and over");
     assert!(world.clients.until_timeout().expect("there are clients") < Timeouts::default().login);
-    assert!(world.clients.tally.refused_logins >= answered);
+    assert!(world.clients.request_counters.refused_logins >= answered);
     // The delays are over.
     for client in world.clients.clients.values_mut() {
         if let Some(conversation) = client.conversation()
@@ -364,7 +367,7 @@ fn failed_logins_are_delayed_and_counted() {
     while world.clients.have_output() {
         world.serve();
     }
-    assert_eq!(world.clients.tally.refused_logins, 20);
+    assert_eq!(world.clients.request_counters.refused_logins, 20);
 }
 
 /// The session waits without keeping the loop busy.
@@ -376,7 +379,7 @@ fn order_about_message_being_read_waits_for_it() {
     theirs.write_all(b"KILL MSG 7\n").expect("said");
     world.clients.listen(0);
     world.clients.serve(&world.core, &elsewhere, NOW);
-    assert_eq!(world.clients.take_demands(), [(0, Demand::Do(Chore::Load(7)))]);
+    assert_eq!(world.clients.take_demands(), [(0, Demand::Admin(AdminCommand::Load(7)))]);
     world.clients.wait_for_message(0, 7);
     for _ in 0..3 {
         world.clients.serve(&world.core, &elsewhere, NOW);
@@ -386,7 +389,7 @@ fn order_about_message_being_read_waits_for_it() {
     world.core.handle(NOW, Event::Arrived(arrival(7)));
     world.clients.serve(&world.core, &OnDisk(None), NOW);
     let demands = world.clients.take_demands();
-    let [(0, Demand::Obey { order, .. })] = &demands[..] else { panic!("{demands:?}") };
+    let [(0, Demand::Order { order, .. })] = &demands[..] else { panic!("{demands:?}") };
     assert_eq!(*order, Order::Delete(vec![Target::whole(7)]));
 }
 
@@ -429,7 +432,7 @@ fn requests_behind_an_order_are_answered_in_order() {
     let mut theirs = world.log_in("sekret");
     assert_eq!(world.ask(&mut theirs, "ETRN a.test\nFOO\nQUIT\n"), "");
     let demands = world.clients.take_demands();
-    let [(0, Demand::Obey { by, .. })] = &demands[..] else { panic!("{demands:?}") };
+    let [(0, Demand::Order { by, .. })] = &demands[..] else { panic!("{demands:?}") };
     assert!(by.starts_with("root from user "), "{by}");
     assert!(!world.clients.have_output());
     let ticket = world.clients.add_order(0);

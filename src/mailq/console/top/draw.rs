@@ -185,7 +185,7 @@ fn draw_threads(frame: &mut Frame<'_>, area: Rect, state: &mut TopState, palette
             Span::styled(state, palette.of(style)),
         ];
         if is_wide {
-            let text = last_line(thread.text.as_deref().unwrap_or_default());
+            let text = last_line(thread.text().unwrap_or_default());
             cells.push(Span::styled(text, palette.of(OutputStyle::Dim)));
         }
         Row::new(cells)
@@ -228,7 +228,7 @@ fn draw_agents(frame: &mut Frame<'_>, area: Rect, state: &TopState, palette: Pal
 /// Draws the last text of the destination, and the last message.
 fn draw_last(frame: &mut Frame<'_>, area: Rect, state: &TopState, palette: Palette) {
     let threads = state.threads();
-    let text = threads.get(state.place(&threads)).and_then(|thread| thread.text.as_deref());
+    let text = threads.get(state.place(&threads)).and_then(|thread| thread.text());
     let columns = usize::from(area.width);
     let reply = match text.map(last_line).filter(|text| !text.is_empty()) {
         Some(text) => {

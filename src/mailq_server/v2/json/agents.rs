@@ -1,52 +1,28 @@
 //! `SHOW JSON AGENTS`: one object per agent.
 
-use super::{AT_A_TIME, ago, line, pair, seconds, text};
-use crate::v2::answer::{Findings, Reply, Step, Surroundings, Text};
-use serde::Serialize;
+use super::{MAX_OBJECTS_PER_STEP, ago, line, pair, seconds, text};
+use crate::v2::answer::{LookupResult, Reply, SessionContext, Step, Text};
 use zsched_core::AgentId;
 use zsched_core::thread_survey::AgentRow;
 use zsched_format::time::Timestamp;
+use zsched_mailq_protocol::schema::AgentStatus;
 
-/// An agent.
-#[derive(Serialize)]
-pub struct Agent {
-    /// Process id; 0 if it has none yet.
-    pid: u32,
-    channel: String,
-    /// Pattern of the clause that it serves.
-    ring: String,
-    /// Its current destination, `channel/host`.
-    thread: Option<String>,
-    /// `LARVA`, `STUFF`, `IDLE`, `FINISH` or `ERROR`, as in ZMailer's reports.
-    state: &'static str,
-    /// Jobs that it has not completed.
-    jobs: usize,
-    /// When it was started.
-    born: f64,
-    /// Seconds since it last asked for work, or was started.
-    hungry: i64,
-    /// Seconds since it was last given a job.
-    fed: Option<i64>,
-}
-
-impl Agent {
-    fn new(row: &AgentRow<'_>, now: Timestamp) -> Agent {
-        Agent {
-            pid: row.pid,
-            channel: text(row.channel),
-            ring: pair(row.ring.0, row.ring.1),
-            thread: row.thread.map(ToString::to_string),
-            state: row.state,
-            jobs: row.jobs,
-            born: seconds(row.born),
-            hungry: ago(now, row.hungry),
-            fed: row.fed.map(|fed| ago(now, fed)),
-        }
+fn status(row: &AgentRow<'_>, now: Timestamp) -> AgentStatus {
+    AgentStatus {
+        pid: row.pid,
+        channel: Some(text(row.channel)),
+        ring: Some(pair(row.ring.0, row.ring.1)),
+        thread: row.thread.map(ToString::to_string),
+        state: row.state.to_string(),
+        jobs: row.jobs as u64,
+        born: Some(seconds(row.born)),
+        hungry: Some(ago(now, row.hungry)),
+        fed: row.fed.map(|fed| ago(now, fed)),
     }
 }
 
 /// Answers the request.
-pub fn answer(_rest: &[u8], _around: &mut Surroundings<'_>) -> Reply {
+pub fn answer(_rest: &[u8], _context: &mut SessionContext<'_>) -> Reply {
     Reply::Text(Box::new(AgentsText { last: None }))
 }
 
@@ -56,14 +32,14 @@ struct AgentsText {
 }
 
 impl Text for AgentsText {
-    fn write(&mut self, around: &mut Surroundings<'_>, out: &mut Vec<u8>) -> Step {
+    fn write(&mut self, context: &mut SessionContext<'_>, out: &mut Vec<u8>) -> Step {
         let before = self.last;
-        for (id, row) in around.scheduler.agents_after(before).take(AT_A_TIME) {
-            line(out, &Agent::new(&row, around.now));
+        for (id, row) in context.scheduler.agents_after(before).take(MAX_OBJECTS_PER_STEP) {
+            line(out, &status(&row, context.now));
             self.last = Some(id);
         }
         if self.last == before { Step::Over } else { Step::More }
     }
 
-    fn learn(&mut self, _findings: Findings) {}
+    fn lookup_done(&mut self, _findings: LookupResult) {}
 }

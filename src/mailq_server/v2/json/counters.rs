@@ -1,8 +1,10 @@
 //! `SHOW JSON COUNTERS`: totals since the start, and disk usage.
 
 use super::{line, seconds};
-use crate::v2::answer::{DiskSpace, Findings, HostFacts, Inquiry, Reply, Step, Surroundings, Text};
-use crate::v2::tally::Tally;
+use crate::v2::answer::{
+    DiskSpace, HostFacts, Lookup, LookupResult, Reply, SessionContext, Step, Text,
+};
+use crate::v2::request_counters::RequestCounters;
 use serde::Serialize;
 use zsched_core::Counters as Totals;
 
@@ -15,7 +17,7 @@ struct Counters<'t> {
     #[serde(flatten)]
     totals: &'t Totals,
     /// MAILQ requests and their results.
-    mailq: &'t Tally,
+    mailq: &'t RequestCounters,
     /// Levels: load averages over one and over five minutes.
     load: Option<(f64, f64)>,
     disks: Disks<'t>,
@@ -32,7 +34,7 @@ struct Disks<'t> {
 }
 
 /// Answers the request.
-pub fn answer(_rest: &[u8], _around: &mut Surroundings<'_>) -> Reply {
+pub fn answer(_rest: &[u8], _context: &mut SessionContext<'_>) -> Reply {
     Reply::Text(Box::new(CountersText { host: None }))
 }
 
@@ -41,18 +43,18 @@ struct CountersText {
 }
 
 impl Text for CountersText {
-    fn write(&mut self, around: &mut Surroundings<'_>, out: &mut Vec<u8>) -> Step {
+    fn write(&mut self, context: &mut SessionContext<'_>, out: &mut Vec<u8>) -> Step {
         let Some(host) = &self.host else {
-            return Step::Needs(Inquiry::Host);
+            return Step::Needs(Lookup::Host);
         };
         let [queue, transport, log] = host.disks.each_ref();
         let known = |space: &'_ DiskSpace| *space != DiskSpace::default();
         let counters = Counters {
-            time: seconds(around.now),
-            started: seconds(around.process.started),
-            pid: around.process.pid,
-            totals: &around.scheduler.totals().counters,
-            mailq: around.tally,
+            time: seconds(context.now),
+            started: seconds(context.process.started),
+            pid: context.process.pid,
+            totals: &context.scheduler.totals().counters,
+            mailq: context.request_counters,
             load: host.load,
             disks: Disks {
                 queue: Some(queue).filter(|space| known(space)),
@@ -64,10 +66,12 @@ impl Text for CountersText {
         Step::Over
     }
 
-    fn learn(&mut self, findings: Findings) {
-        self.host = match findings {
-            Findings::Host(host) => Some(host),
-            Findings::ErrorAddresses(_) | Findings::Fitting(_) => Some(HostFacts::default()),
+    fn lookup_done(&mut self, result: LookupResult) {
+        self.host = match result {
+            LookupResult::Host(host) => Some(host),
+            LookupResult::ErrorAddresses(_) | LookupResult::MatchAddresses(_) => {
+                Some(HostFacts::default())
+            }
         };
     }
 }

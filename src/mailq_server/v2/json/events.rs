@@ -1,13 +1,13 @@
 //! `SUBSCRIBE`: the event feed.
 
-use crate::v2::answer::{Reply, Surroundings};
-use crate::v2::events::Interest;
+use crate::v2::answer::{Reply, SessionContext};
+use crate::v2::events::SubscriptionFilter;
 use serde::Serialize;
 
 /// An event. Times are seconds since 1970.
 #[derive(Serialize)]
 #[serde(tag = "event", rename_all = "kebab-case")]
-pub enum Happening<'a> {
+pub enum FeedEvent<'a> {
     /// A message was accepted.
     Arrived {
         /// Time of the event.
@@ -118,9 +118,9 @@ pub enum Happening<'a> {
 }
 
 /// Answers the request.
-pub fn subscribe(rest: &[u8], around: &mut Surroundings<'_>) -> Reply {
-    match Interest::parse(rest) {
-        Ok(interest) => Reply::Stream(around.watch.subscribe(interest)),
-        Err(wrong) => Reply::Wrong(wrong),
+pub fn subscribe(rest: &[u8], context: &mut SessionContext<'_>) -> Reply {
+    match SubscriptionFilter::parse(rest) {
+        Ok(filter) => Reply::Stream(context.watch.subscribe(filter)),
+        Err(error) => Reply::SyntaxError(error),
     }
 }

@@ -1,23 +1,24 @@
 //! `SHOW JSON MESSAGE` and `SHOW MESSAGE`: everything known about one message.
 
-use super::why::Waits;
-use super::{AT_A_TIME, ago, object, refuse, seconds, text};
+use super::why;
+use super::{MAX_OBJECTS_PER_STEP, ago, object, refuse, seconds, text};
+use crate::explain::sentence;
 use crate::report::push;
-use crate::v2::answer::{Findings, Reply, Step, Surroundings, Text};
+use crate::v2::answer::{LookupResult, Reply, SessionContext, Step, Text};
 use crate::v2::selection::MessageName;
-use crate::why::sentence;
 use serde::Serialize;
 use std::vec;
 use zsched_core::vertex_rows::{MessageRow, VertexId, VertexRow};
 use zsched_format::priority::DEFAULT_PRIORITY;
 use zsched_format::time::{ShortDuration, Timestamp};
+use zsched_mailq_protocol::schema::Wait;
 
 /// Maximum number of offsets shown of a destination.
-const MOST_OFFSETS: usize = 1000;
+const MAX_OFFSETS: usize = 1000;
 
 /// A message; its destinations follow.
 #[derive(Serialize)]
-struct Message {
+struct MessageJson {
     /// Its spool id.
     id: String,
     number: u64,
@@ -44,7 +45,7 @@ struct Message {
 
 /// A destination of the message.
 #[derive(Serialize)]
-struct Destination {
+struct DestinationJson {
     channel: String,
     host: String,
     /// Recipients that are not finished.
@@ -57,18 +58,18 @@ struct Destination {
     /// Offsets of the recipients' lines in the control file; at most the first thousand.
     offsets: Vec<u32>,
     #[serde(flatten)]
-    waits: Option<Waits>,
+    waits: Option<Wait>,
 }
 
-impl Message {
-    fn new(row: &MessageRow<'_>, now: Timestamp) -> Message {
-        Message {
+impl MessageJson {
+    fn new(row: &MessageRow<'_>, now: Timestamp) -> MessageJson {
+        MessageJson {
             id: row.id.to_string(),
             number: row.id.number,
             name: row.name.to_string(),
             arrived: seconds(row.id.modified),
             routed: seconds(row.created),
-            age: ago(now, row.id.modified),
+            age: ago(now, row.id.modified) as i64,
             priority: row.priority,
             recipients: row.pending,
             recipients_in_all: row.recipients,
@@ -81,28 +82,28 @@ impl Message {
 
 /// The output format.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Form {
+enum OutputFormat {
     Json,
     Text,
 }
 
 /// Answers `SHOW JSON MESSAGE`.
-pub fn answer(rest: &[u8], around: &mut Surroundings<'_>) -> Reply {
-    reply(rest, around, Form::Json)
+pub fn answer(rest: &[u8], context: &mut SessionContext<'_>) -> Reply {
+    reply(rest, context, OutputFormat::Json)
 }
 
 /// Answers `SHOW MESSAGE`.
-pub fn answer_people(rest: &[u8], around: &mut Surroundings<'_>) -> Reply {
-    reply(rest, around, Form::Text)
+pub fn answer_text(rest: &[u8], context: &mut SessionContext<'_>) -> Reply {
+    reply(rest, context, OutputFormat::Text)
 }
 
-fn reply(rest: &[u8], around: &mut Surroundings<'_>, form: Form) -> Reply {
+fn reply(rest: &[u8], context: &mut SessionContext<'_>, form: OutputFormat) -> Reply {
     let rest = text(rest);
     let Some(name) = MessageName::parse(rest.trim()) else {
         return refuse("give a spool id, the number of a message or the name of a control file");
     };
-    let row = around.scheduler.message_row(name.number);
-    match row.filter(|row| name.is_of(row.id, row.name)) {
+    let row = context.scheduler.message_row(name.number);
+    match row.filter(|row| name.matches(row.id, row.name)) {
         Some(_) => Reply::Text(Box::new(MessageText {
             number: name.number,
             form,
@@ -115,7 +116,7 @@ fn reply(rest: &[u8], around: &mut Surroundings<'_>, form: Form) -> Reply {
 
 struct MessageText {
     number: u64,
-    form: Form,
+    form: OutputFormat,
     /// True if a destination has been shown.
     has_begun: bool,
     /// Vertices not shown yet; `None` before the first step.
@@ -123,64 +124,64 @@ struct MessageText {
 }
 
 impl Text for MessageText {
-    fn write(&mut self, around: &mut Surroundings<'_>, out: &mut Vec<u8>) -> Step {
+    fn write(&mut self, context: &mut SessionContext<'_>, out: &mut Vec<u8>) -> Step {
         let (number, form) = (self.number, self.form);
         let Some(left) = &mut self.left else {
-            let Some(row) = around.scheduler.message_row(number) else {
+            let Some(row) = context.scheduler.message_row(number) else {
                 return Step::Over;
             };
             match form {
-                Form::Json => begin_object(&row, around.now, out),
-                Form::Text => write_head(&row, around.now, out),
+                OutputFormat::Json => begin_object(&row, context.now, out),
+                OutputFormat::Text => write_head(&row, context.now, out),
             }
-            let vertices = around.scheduler.vertices_of_message(number);
+            let vertices = context.scheduler.vertices_of_message(number);
             self.left = Some(vertices.unwrap_or_default().into_iter());
             return Step::More;
         };
-        for vertex in left.by_ref().take(AT_A_TIME) {
-            let Some(entry) = around.scheduler.entry(number, vertex) else {
+        for vertex in left.by_ref().take(MAX_OBJECTS_PER_STEP) {
+            let Some(entry) = context.scheduler.entry(number, vertex) else {
                 continue;
             };
             let is_first = !std::mem::replace(&mut self.has_begun, true);
-            if form == Form::Json && !is_first {
+            if form == OutputFormat::Json && !is_first {
                 out.push(b',');
             }
             match form {
-                Form::Json => write_object(around, number, vertex, &entry, out),
-                Form::Text => write_sentence(around, number, vertex, &entry, out),
+                OutputFormat::Json => write_object(context, number, vertex, &entry, out),
+                OutputFormat::Text => write_sentence(context, number, vertex, &entry, out),
             }
         }
         if left.len() > 0 {
             return Step::More;
         }
-        if form == Form::Json {
+        if form == OutputFormat::Json {
             out.extend_from_slice(b"]}\n");
         }
         Step::Over
     }
 
-    fn learn(&mut self, _findings: Findings) {}
+    fn lookup_done(&mut self, _findings: LookupResult) {}
 }
 
 /// Writes the object up to its destinations.
 fn begin_object(row: &MessageRow<'_>, now: Timestamp, out: &mut Vec<u8>) {
-    object(out, &Message::new(row, now));
+    object(out, &MessageJson::new(row, now));
     out.pop();
     out.extend_from_slice(b",\"destinations\":[");
 }
 
 fn write_object(
-    around: &Surroundings<'_>,
+    context: &SessionContext<'_>,
     number: u64,
     vertex: VertexId,
     entry: &VertexRow<'_>,
     out: &mut Vec<u8>,
 ) {
-    let (scheduler, now) = (around.scheduler, around.now);
+    let (scheduler, now) = (context.scheduler, context.now);
     let mut offsets = scheduler.offsets_of(number, vertex).unwrap_or_default();
-    offsets.truncate(MOST_OFFSETS);
+    offsets.truncate(MAX_OFFSETS);
     let wait = scheduler.why_in_message(number, vertex);
-    let destination = Destination {
+    let destination = DestinationJson {
         channel: text(entry.destination.channel()),
         host: text(entry.destination.host()),
         recipients: entry.recipients,
@@ -188,13 +189,13 @@ fn write_object(
         place: entry.place,
         expires: entry.expires.map(seconds),
         offsets,
-        waits: wait.map(|wait| Waits::new(scheduler, now, &wait, true)),
+        waits: wait.map(|wait| why::wait(scheduler, now, &wait, true)),
     };
     object(out, &destination);
 }
 
 fn write_head(row: &MessageRow<'_>, now: Timestamp, out: &mut Vec<u8>) {
-    let age = ShortDuration(ago(now, row.id.modified));
+    let age = ShortDuration(ago(now, row.id.modified) as i64);
     push(out, format_args!("{}, control file {}, {age} old: ", row.id, row.name));
     let recipients = if row.recipients == 1 { "recipient" } else { "recipients" };
     push(out, format_args!("{} of {} {recipients} left", row.pending, row.recipients));
@@ -212,13 +213,13 @@ fn write_head(row: &MessageRow<'_>, now: Timestamp, out: &mut Vec<u8>) {
 }
 
 fn write_sentence(
-    around: &Surroundings<'_>,
+    context: &SessionContext<'_>,
     number: u64,
     vertex: VertexId,
     entry: &VertexRow<'_>,
     out: &mut Vec<u8>,
 ) {
-    let (scheduler, now) = (around.scheduler, around.now);
+    let (scheduler, now) = (context.scheduler, context.now);
     if let Some(wait) = scheduler.why_in_message(number, vertex) {
         push(out, format_args!("{}", sentence(scheduler, now, true, &wait)));
     }

@@ -1,7 +1,7 @@
 //! `SHOW JSON …`: the views for programs, one object per line.
 //!
-//! The structs are the schema; each file is one view (`docs/mailq-protocol.md`). Fields without a
-//! value are omitted or `null`.
+//! Objects that the client reads are in [`zsched_mailq_protocol::schema`]; each file is one view
+//! (`docs/mailq-protocol.md`). Fields without a value are omitted or `null`.
 //!
 //! | file | view |
 //! |---|---|
@@ -27,7 +27,7 @@ pub mod summary;
 pub mod threads;
 pub mod why;
 
-use super::answer::{Findings, Reply, Step, Surroundings, Text};
+use super::answer::{LookupResult, Reply, SessionContext, Step, Text};
 use serde::Serialize;
 use serde_json::ser::{Formatter, Serializer};
 use std::io;
@@ -35,9 +35,9 @@ use zsched_format::printable;
 use zsched_format::time::Timestamp;
 
 /// Maximum number of objects written per step.
-const AT_A_TIME: usize = 32;
+const MAX_OBJECTS_PER_STEP: usize = 32;
 /// Maximum number of threads examined per turn.
-const THREADS_A_TURN: usize = 10_000;
+const MAX_THREADS_PER_TURN: usize = 10_000;
 
 /// Writes an object as a line.
 pub fn line(out: &mut Vec<u8>, value: &impl Serialize) {
@@ -48,13 +48,15 @@ pub fn line(out: &mut Vec<u8>, value: &impl Serialize) {
 /// Writes an object.
 fn object(out: &mut Vec<u8>, value: &impl Serialize) {
     // Writing to a Vec cannot fail, and the structs hold only types that JSON has.
-    value.serialize(&mut Serializer::with_formatter(out, Tame)).expect("plain data is JSON");
+    value
+        .serialize(&mut Serializer::with_formatter(out, EscapingFormatter))
+        .expect("plain data is JSON");
 }
 
 /// A JSON formatter that escapes all unprintable characters.
-struct Tame;
+struct EscapingFormatter;
 
-impl Formatter for Tame {
+impl Formatter for EscapingFormatter {
     fn write_string_fragment<W>(&mut self, out: &mut W, fragment: &str) -> io::Result<()>
     where
         W: ?Sized + io::Write,
@@ -81,27 +83,27 @@ pub fn seconds(time: Timestamp) -> f64 {
     (time.nanoseconds() / 1000) as f64 / 1e6
 }
 
-/// Seconds since a time; 0 for a time in the future.
-fn ago(now: Timestamp, time: Timestamp) -> i64 {
-    now.seconds_since(time).max(0)
+/// Whole seconds since a time; 0 for a time in the future.
+fn ago(now: Timestamp, time: Timestamp) -> f64 {
+    now.seconds_since(time).max(0) as f64
 }
 
 /// A single object.
-struct One<T>(T);
+struct SingleObject<T>(T);
 
-impl<T: Serialize + 'static> One<T> {
+impl<T: Serialize + 'static> SingleObject<T> {
     fn reply(value: T) -> Reply {
-        Reply::Text(Box::new(One(value)))
+        Reply::Text(Box::new(SingleObject(value)))
     }
 }
 
-impl<T: Serialize> Text for One<T> {
-    fn write(&mut self, _around: &mut Surroundings<'_>, out: &mut Vec<u8>) -> Step {
+impl<T: Serialize> Text for SingleObject<T> {
+    fn write(&mut self, _context: &mut SessionContext<'_>, out: &mut Vec<u8>) -> Step {
         line(out, &self.0);
         Step::Over
     }
 
-    fn learn(&mut self, _findings: Findings) {}
+    fn lookup_done(&mut self, _findings: LookupResult) {}
 }
 
 /// Answers an invalid request.

@@ -1,81 +1,44 @@
 //! `SHOW JSON ORDERS`: one object for each hold, limit and removal in force.
 
-use super::{AT_A_TIME, line, seconds};
-use crate::v2::answer::{Findings, Reply, Step, Surroundings, Text};
-use serde::Serialize;
+use super::{MAX_OBJECTS_PER_STEP, line, seconds};
+use crate::v2::answer::{LookupResult, Reply, SessionContext, Step, Text};
 use std::collections::BTreeMap;
 use zsched_core::AfterJob;
-use zsched_core::overrides::{Hold, LimitOverride, PendingRemoval, Scope};
+use zsched_core::overrides::{Author, Hold, LimitOverride, PendingRemoval, Scope};
+use zsched_mailq_protocol::schema::OverrideStatus;
 
-/// A hold, limit or removal in force.
-#[derive(Serialize)]
-pub struct Order {
-    /// `hold` or `limit`, or the kind of removal: `expire`, `delete` or `reroute`.
-    kind: &'static str,
-    /// Its scope, as in a request: `channel/host`, `ring=channel/host` or `id=…`.
-    scope: String,
-    by: String,
-    since: f64,
-    /// Of a hold: the reason; may be empty.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    reason: Option<String>,
-    /// Of a limit: its name.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    limit: Option<&'static str>,
-    /// Of a limit: its current value.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    value: Option<u32>,
-    /// When it ends, if it has an end.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    until: Option<f64>,
-}
-
-impl From<&Hold> for Order {
-    fn from(hold: &Hold) -> Order {
-        Order {
-            kind: "hold",
-            scope: words(&hold.scope),
-            by: hold.author.name.clone(),
-            since: seconds(hold.author.since),
-            reason: Some(hold.reason.clone()),
-            limit: None,
-            value: None,
-            until: None,
-        }
+fn hold(hold: &Hold) -> OverrideStatus {
+    OverrideStatus {
+        reason: Some(hold.reason.clone()),
+        ..status("hold", &hold.scope, &hold.author)
     }
 }
 
-impl From<&LimitOverride> for Order {
-    fn from(set: &LimitOverride) -> Order {
-        Order {
-            kind: "limit",
-            scope: words(&set.scope),
-            by: set.author.name.clone(),
-            since: seconds(set.author.since),
-            reason: None,
-            limit: Some(set.limit.keyword()),
-            value: Some(set.value),
-            until: set.until.map(seconds),
-        }
+fn limit(set: &LimitOverride) -> OverrideStatus {
+    OverrideStatus {
+        limit: Some(set.limit.keyword().to_string()),
+        value: Some(u64::from(set.value)),
+        until: set.until.map(seconds),
+        ..status("limit", &set.scope, &set.author)
     }
 }
 
-impl From<&PendingRemoval> for Order {
-    fn from(ending: &PendingRemoval) -> Order {
-        Order {
-            kind: match ending.fate {
-                AfterJob::Expire => "expire",
-                AfterJob::Reroute => "reroute",
-                AfterJob::Usual | AfterJob::OneMoreTry | AfterJob::Delete => "delete",
-            },
-            scope: words(&Scope::Message(ending.message)),
-            by: ending.author.name.clone(),
-            since: seconds(ending.author.since),
-            reason: None,
-            limit: None,
-            value: None,
-            until: None,
-        }
+fn removal(ending: &PendingRemoval) -> OverrideStatus {
+    let kind = match ending.fate {
+        AfterJob::Expire => "expire",
+        AfterJob::Reroute => "reroute",
+        AfterJob::Usual | AfterJob::OneMoreTry | AfterJob::Delete => "delete",
+    };
+    status(kind, &Scope::Message(ending.message), &ending.author)
+}
+
+fn status(kind: &str, scope: &Scope, author: &Author) -> OverrideStatus {
+    OverrideStatus {
+        kind: kind.to_string(),
+        scope: words(scope),
+        by: Some(author.name.clone()),
+        since: Some(seconds(author.since)),
+        ..OverrideStatus::default()
     }
 }
 
@@ -89,30 +52,34 @@ fn words(scope: &Scope) -> String {
 }
 
 /// Answers the request.
-pub fn answer(_rest: &[u8], _around: &mut Surroundings<'_>) -> Reply {
+pub fn answer(_rest: &[u8], _context: &mut SessionContext<'_>) -> Reply {
     Reply::Text(Box::new(OrdersText { next: Next::Hold(0) }))
 }
 
 /// Writes some elements from an index on.
 ///
 /// Returns the index to continue from.
-fn list<'s, T>(all: &'s [T], index: usize, out: &mut Vec<u8>) -> Option<usize>
-where
-    Order: From<&'s T>,
-{
-    all.iter().skip(index).take(AT_A_TIME).for_each(|one| line(out, &Order::from(one)));
-    Some(index + AT_A_TIME).filter(|next| *next < all.len())
+fn list<T>(
+    all: &[T],
+    index: usize,
+    status: fn(&T) -> OverrideStatus,
+    out: &mut Vec<u8>,
+) -> Option<usize> {
+    all.iter().skip(index).take(MAX_OBJECTS_PER_STEP).for_each(|one| line(out, &status(one)));
+    Some(index + MAX_OBJECTS_PER_STEP).filter(|next| *next < all.len())
 }
 
 /// Writes some elements from a message number on.
 ///
 /// Returns the number to continue from.
-fn map<'s, T>(all: &'s BTreeMap<u64, T>, number: u64, out: &mut Vec<u8>) -> Option<u64>
-where
-    Order: From<&'s T>,
-{
-    let some = all.range(number..).take(AT_A_TIME);
-    some.clone().for_each(|(_, one)| line(out, &Order::from(one)));
+fn map<T>(
+    all: &BTreeMap<u64, T>,
+    number: u64,
+    status: fn(&T) -> OverrideStatus,
+    out: &mut Vec<u8>,
+) -> Option<u64> {
+    let some = all.range(number..).take(MAX_OBJECTS_PER_STEP);
+    some.clone().for_each(|(_, one)| line(out, &status(one)));
     some.last().and_then(|(number, _)| number.checked_add(1))
 }
 
@@ -133,19 +100,21 @@ enum Next {
 }
 
 impl Text for OrdersText {
-    fn write(&mut self, around: &mut Surroundings<'_>, out: &mut Vec<u8>) -> Step {
-        let standing = around.scheduler.overrides();
+    fn write(&mut self, context: &mut SessionContext<'_>, out: &mut Vec<u8>) -> Step {
+        let overrides = context.scheduler.overrides();
         let next = match self.next {
             Next::Hold(index) => {
-                Some(list(&standing.holds, index, out).map_or(Next::Message(0), Next::Hold))
+                Some(list(&overrides.holds, index, hold, out).map_or(Next::Message(0), Next::Hold))
             }
-            Next::Message(number) => {
-                Some(map(&standing.messages, number, out).map_or(Next::Limit(0), Next::Message))
+            Next::Message(number) => Some(
+                map(&overrides.messages, number, hold, out).map_or(Next::Limit(0), Next::Message),
+            ),
+            Next::Limit(index) => Some(
+                list(&overrides.limits, index, limit, out).map_or(Next::Removal(0), Next::Limit),
+            ),
+            Next::Removal(number) => {
+                map(&overrides.endings, number, removal, out).map(Next::Removal)
             }
-            Next::Limit(index) => {
-                Some(list(&standing.limits, index, out).map_or(Next::Removal(0), Next::Limit))
-            }
-            Next::Removal(number) => map(&standing.endings, number, out).map(Next::Removal),
         };
         let Some(next) = next else {
             return Step::Over;
@@ -154,5 +123,5 @@ impl Text for OrdersText {
         Step::More
     }
 
-    fn learn(&mut self, _findings: Findings) {}
+    fn lookup_done(&mut self, _findings: LookupResult) {}
 }

@@ -1,59 +1,36 @@
 //! `SHOW JSON RINGS`: one object per ring.
 
-use super::{THREADS_A_TURN, line, pair, text};
-use crate::v2::answer::{Findings, Reply, Step, Surroundings, Text};
-use serde::Serialize;
+use super::{MAX_THREADS_PER_TURN, line, pair, text};
+use crate::v2::answer::{LookupResult, Reply, SessionContext, Step, Text};
 use std::vec;
 use zsched_core::thread_survey::RingRow;
 use zsched_core::view::RingId;
+use zsched_mailq_protocol::schema::RingStatus;
 
 /// Maximum number of threads counted per step.
-const COUNTED_AT_A_TIME: usize = 1000;
+const MAX_THREADS_PER_STEP: usize = 1000;
 
-/// A ring: the threads of one channel that one clause serves.
-#[derive(Serialize)]
-pub struct Ring {
-    /// The pattern of the clause, `channel/host`.
-    pattern: String,
-    channel: String,
-    /// The host, if the clause's command names it.
-    host: Option<String>,
-    /// File and line of the clause.
-    line: String,
-    threads: usize,
-    messages: usize,
-    /// All agents, including idle ones.
-    agents: usize,
-    idle: usize,
-    maxring: usize,
-    maxthr: u32,
-    overfeed: u32,
-    command: Option<String>,
-}
-
-impl Ring {
-    fn new(row: &RingRow<'_>, messages: usize) -> Ring {
-        let clause = row.clause;
-        Ring {
-            pattern: pair(&clause.channel_pattern, &clause.host_pattern),
-            channel: text(row.channel),
-            host: row.host.map(text),
-            line: clause.location.to_string(),
-            threads: row.threads,
-            messages,
-            agents: row.agents,
-            idle: row.idle,
-            maxring: row.max_ring,
-            maxthr: clause.max_thread,
-            overfeed: clause.overfeed,
-            command: clause.command.as_ref().map(ToString::to_string),
-        }
+fn status(row: &RingRow<'_>, messages: usize) -> RingStatus {
+    let clause = row.clause;
+    RingStatus {
+        pattern: pair(&clause.channel_pattern, &clause.host_pattern),
+        channel: Some(text(row.channel)),
+        host: row.host.map(text),
+        line: Some(clause.location.to_string()),
+        threads: row.threads as u64,
+        messages: messages as u64,
+        agents: row.agents as u64,
+        idle: row.idle as u64,
+        maxring: Some(row.max_ring as u64),
+        maxthr: Some(u64::from(clause.max_thread)),
+        overfeed: Some(u64::from(clause.overfeed)),
+        command: clause.command.as_ref().map(ToString::to_string),
     }
 }
 
 /// Answers the request.
-pub fn answer(_rest: &[u8], around: &mut Surroundings<'_>) -> Reply {
-    let rings = around.scheduler.ring_ids().into_iter();
+pub fn answer(_rest: &[u8], context: &mut SessionContext<'_>) -> Reply {
+    let rings = context.scheduler.ring_ids().into_iter();
     Reply::Text(Box::new(RingsText { rings, current: None, counted: 0 }))
 }
 
@@ -72,14 +49,14 @@ struct Current {
 }
 
 impl Text for RingsText {
-    fn write(&mut self, around: &mut Surroundings<'_>, out: &mut Vec<u8>) -> Step {
+    fn write(&mut self, context: &mut SessionContext<'_>, out: &mut Vec<u8>) -> Step {
         let Some(current) = &mut self.current else {
             let next = self.rings.next();
             self.current = next.map(|ring| Current { ring, threads: 0, messages: 0 });
             return if self.current.is_none() { Step::Over } else { Step::More };
         };
-        let (scheduler, ring) = (around.scheduler, current.ring);
-        match scheduler.vertices_in_ring(ring, current.threads, COUNTED_AT_A_TIME) {
+        let (scheduler, ring) = (context.scheduler, current.ring);
+        match scheduler.vertices_in_ring(ring, current.threads, MAX_THREADS_PER_STEP) {
             Some((threads, messages)) => {
                 current.threads += threads;
                 current.messages += messages;
@@ -87,12 +64,12 @@ impl Text for RingsText {
             }
             None => {
                 if let Some(row) = scheduler.ring_row(ring) {
-                    line(out, &Ring::new(&row, current.messages));
+                    line(out, &status(&row, current.messages));
                 }
                 self.current = None;
             }
         }
-        match self.counted < THREADS_A_TURN {
+        match self.counted < MAX_THREADS_PER_TURN {
             true => Step::More,
             false => {
                 self.counted = 0;
@@ -101,5 +78,5 @@ impl Text for RingsText {
         }
     }
 
-    fn learn(&mut self, _findings: Findings) {}
+    fn lookup_done(&mut self, _findings: LookupResult) {}
 }

@@ -14,7 +14,7 @@ use zsched_spool::{Arrival, HashFolder, SpoolName};
 
 /// The outcome of an attempt.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Outcome {
+pub(crate) enum Outcome {
     /// The agent reported this: notary data, status word and text.
     Report(Box<[u8]>),
     /// The agent died during the attempt.
@@ -23,7 +23,7 @@ pub enum Outcome {
 
 /// An attempt: its outcome and duration.
 #[derive(Clone, Debug)]
-pub struct Attempt {
+pub(crate) struct Attempt {
     /// The outcome.
     pub outcome: Outcome,
     /// The duration.
@@ -31,7 +31,7 @@ pub struct Attempt {
 }
 
 /// A message, with a number that is unique in the model.
-pub struct Mail {
+pub(crate) struct RecordedMessage {
     /// When it arrived.
     pub time: Timestamp,
     /// The arrival.
@@ -42,11 +42,11 @@ pub struct Mail {
 
 /// The model of a recording.
 #[derive(Default)]
-pub struct Behaviour {
+pub(crate) struct AgentModel {
     /// Messages in the order of arrival.
-    pub mail: Vec<Mail>,
+    pub mail: Vec<RecordedMessage>,
     /// Hosts whose mail was requested, with the time (ETRN).
-    pub turns: Vec<(Timestamp, Box<[u8]>)>,
+    pub etrn_requests: Vec<(Timestamp, Box<[u8]>)>,
     /// Time from the start of an agent to its first `#hungry`.
     pub start: Mean,
     /// Time from an agent's last report on a job to its `#hungry`.
@@ -60,7 +60,7 @@ pub struct Behaviour {
 
 /// A mean duration.
 #[derive(Clone, Copy, Default)]
-pub struct Mean {
+pub(crate) struct Mean {
     sum: Duration,
     count: u32,
 }
@@ -72,7 +72,7 @@ impl Mean {
     }
 
     /// Returns the mean; zero if there are no values.
-    pub fn value(self) -> Duration {
+    pub(crate) fn value(self) -> Duration {
         self.sum.checked_div(self.count).unwrap_or_default()
     }
 }
@@ -86,9 +86,9 @@ struct Agent {
     owed: VecDeque<Option<(usize, Destination)>>,
 }
 
-impl Behaviour {
+impl AgentModel {
     /// Takes the mail that is queued when the recording begins as arrivals at that time.
-    pub fn begin(&mut self, now: Timestamp, core: &Scheduler) {
+    pub(crate) fn begin(&mut self, now: Timestamp, core: &Scheduler) {
         core.arrivals().for_each(|arrival| self.arrive(now, arrival));
     }
 
@@ -96,7 +96,7 @@ impl Behaviour {
         let index = self.mail.len();
         self.present.insert(arrival.name.number(), index);
         arrival.name = name_of(index);
-        self.mail.push(Mail { time, arrival, attempts: HashMap::new() });
+        self.mail.push(RecordedMessage { time, arrival, attempts: HashMap::new() });
     }
 
     fn said(&mut self, now: Timestamp, agent: AgentId, line: &[u8]) {
@@ -180,7 +180,7 @@ fn name_of(index: usize) -> SpoolName {
     SpoolName::new(HashFolder::TOP, number.as_bytes()).expect("a number is a name")
 }
 
-impl ReplayObserver for Behaviour {
+impl ReplayObserver for AgentModel {
     fn before(&mut self, told: &ReplayedEvent, event: &Event<'_>, core: &Scheduler) {
         let now = told.time;
         match event {
@@ -189,7 +189,7 @@ impl ReplayObserver for Behaviour {
             }
             Event::AgentSaid { agent, line } => self.said(now, *agent, line),
             Event::AgentEnded { agent, end } => self.ended(now, *agent, end, core),
-            Event::Etrn(host) => self.turns.push((now, (*host).into())),
+            Event::Etrn(host) => self.etrn_requests.push((now, (*host).into())),
             _ => {}
         }
     }

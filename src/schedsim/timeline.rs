@@ -16,22 +16,22 @@ use zsched_spool::{Arrival, SpoolId};
 
 /// The message to explain.
 #[derive(Clone, Debug)]
-pub struct Wanted {
+pub(crate) struct MessageFilter {
     number: u64,
     /// Its spool id; `None` accepts any message of that number.
     id: Option<String>,
 }
 
-impl Wanted {
+impl MessageFilter {
     /// Parses a spool id or a number.
-    pub fn parse(text: &str) -> Option<Wanted> {
+    pub(crate) fn parse(text: &str) -> Option<MessageFilter> {
         if let Ok(number) = text.parse() {
-            return Some(Wanted { number, id: None });
+            return Some(MessageFilter { number, id: None });
         }
         let rest = text.strip_prefix('S')?;
         let end = rest.find(|c: char| !c.is_ascii_digit()).unwrap_or(rest.len());
         let number = rest[..end].parse().ok()?;
-        Some(Wanted { number, id: Some(text.to_string()) })
+        Some(MessageFilter { number, id: Some(text.to_string()) })
     }
 
     fn is(&self, id: SpoolId) -> bool {
@@ -41,7 +41,7 @@ impl Wanted {
 
 /// An entry of the timeline.
 #[derive(Clone, Debug)]
-pub struct Moment {
+pub(crate) struct TimelineEntry {
     /// Time of the entry.
     pub time: Timestamp,
     /// When the message arrived, or the recording began if the message was queued before.
@@ -59,8 +59,8 @@ pub struct Moment {
 }
 
 /// Collects the timeline during a replay.
-pub struct Life {
-    wanted: Wanted,
+pub(crate) struct Timeline {
+    wanted: MessageFilter,
     /// When the message arrived, while it is queued.
     arrived: Option<Timestamp>,
     /// The last known state of its vertices, by destination.
@@ -72,34 +72,34 @@ pub struct Life {
     /// The reason given if the present event makes a vertex due.
     cause: &'static str,
     /// The timeline in order.
-    pub moments: Vec<Moment>,
+    pub entries: Vec<TimelineEntry>,
 }
 
-impl Life {
+impl Timeline {
     /// Creates an empty timeline.
-    pub fn new(wanted: Wanted) -> Life {
-        Life {
+    pub(crate) fn new(wanted: MessageFilter) -> Timeline {
+        Timeline {
             wanted,
             arrived: None,
             vertices: BTreeMap::new(),
             fed: BTreeMap::new(),
             notes: BTreeSet::new(),
             cause: "",
-            moments: Vec::new(),
+            entries: Vec::new(),
         }
     }
 
     /// Compares the message with the core at the beginning of a recording.
-    pub fn begin(&mut self, now: Timestamp, core: &Scheduler) {
+    pub(crate) fn begin(&mut self, now: Timestamp, core: &Scheduler) {
         let is_there = core.spool_id(self.wanted.number).is_some_and(|id| self.wanted.is(id));
         if self.arrived.is_some() && !is_there {
-            self.tell(now, "lost", "it is gone when the next recording begins".to_string());
+            self.add(now, "lost", "it is gone when the next recording begins".to_string());
             self.end();
         } else if is_there && self.arrived.is_none() {
             self.arrived = Some(now);
-            let text = "it was there already when the recording began".to_string();
-            self.tell(now, "known", text);
-            self.look(now, core);
+            let text = "queued before the recording began".to_string();
+            self.add(now, "known", text);
+            self.compare_vertices(now, core);
         }
     }
 
@@ -110,21 +110,21 @@ impl Life {
         self.notes.clear();
     }
 
-    fn moment(&self, time: Timestamp, what: &'static str, text: String) -> Moment {
+    fn entry(&self, time: Timestamp, what: &'static str, text: String) -> TimelineEntry {
         let arrived = self.arrived.unwrap_or(time);
         let (destination, offsets, pid) = (None, Vec::new(), None);
-        Moment { time, arrived, what, destination, offsets, pid, text }
+        TimelineEntry { time, arrived, what, destination, offsets, pid, text }
     }
 
-    fn tell(&mut self, time: Timestamp, what: &'static str, text: String) {
-        self.moments.push(self.moment(time, what, text));
+    fn add(&mut self, time: Timestamp, what: &'static str, text: String) {
+        self.entries.push(self.entry(time, what, text));
     }
 
-    fn tell_of(&mut self, time: Timestamp, what: &'static str, name: &str, text: String) {
+    fn add_for(&mut self, time: Timestamp, what: &'static str, name: &str, text: String) {
         let offsets = self.vertices.get(name).map(|vertex| vertex.offsets.clone());
-        let moment = self.moment(time, what, text);
+        let entry = self.entry(time, what, text);
         let (destination, offsets) = (Some(name.to_string()), offsets.unwrap_or_default());
-        self.moments.push(Moment { destination, offsets, ..moment });
+        self.entries.push(TimelineEntry { destination, offsets, ..entry });
     }
 
     fn arrive(&mut self, now: Timestamp, arrival: &Arrival) {
@@ -138,7 +138,7 @@ impl Life {
             ago(arrival.modified),
             ago(arrival.created),
         );
-        self.tell(now, "arrived", text);
+        self.add(now, "arrived", text);
     }
 
     fn reported(&mut self, now: Timestamp, pid: Option<u32>, report: &RecipientReport<'_>) {
@@ -148,9 +148,9 @@ impl Life {
         let unknown = if name.is_none() { " (no such recipient is to do)" } else { "" };
         let words = String::from_utf8_lossy(report.message);
         let text = format!("{} {}{unknown}", report.status.word(), words.trim());
-        let moment = self.moment(now, "report", text.trim_end().to_string());
+        let entry = self.entry(now, "report", text.trim_end().to_string());
         let offsets = vec![report.offset];
-        self.moments.push(Moment { destination: name, offsets, pid, ..moment });
+        self.entries.push(TimelineEntry { destination: name, offsets, pid, ..entry });
     }
 
     fn agent_ended(&mut self, now: Timestamp, agent: AgentId, end: &AgentEnd) {
@@ -164,14 +164,14 @@ impl Life {
             .map(|(name, (_, pid))| (name.clone(), *pid))
             .collect();
         for (name, pid) in at_work {
-            self.tell_of(now, "agent", &name, format!("the agent {end}"));
-            self.attribute(pid);
+            self.add_for(now, "agent", &name, format!("the agent {end}"));
+            self.set_agent(pid);
         }
     }
 
     /// Sets the agent of the last entry.
-    fn attribute(&mut self, pid: Option<u32>) {
-        if let Some(last) = self.moments.last_mut() {
+    fn set_agent(&mut self, pid: Option<u32>) {
+        if let Some(last) = self.entries.last_mut() {
             last.pid = pid;
         }
     }
@@ -195,8 +195,8 @@ impl Life {
             self.fed.insert(name.clone(), (*agent, pid));
             let text =
                 if of > 1 { format!("job {place} of {of} at once") } else { "one job".into() };
-            self.tell_of(now, "fed", &name, text);
-            self.attribute(pid);
+            self.add_for(now, "fed", &name, text);
+            self.set_agent(pid);
         }
     }
 
@@ -214,7 +214,7 @@ impl Life {
     }
 
     /// Adds the changes in the state of its vertices.
-    fn look(&mut self, now: Timestamp, core: &Scheduler) {
+    fn compare_vertices(&mut self, now: Timestamp, core: &Scheduler) {
         let Some(vertices) = core.inspect(self.wanted.number) else { return };
         let present: BTreeMap<String, VertexInspection> =
             vertices.into_iter().map(|vertex| (name_of(&vertex), vertex)).collect();
@@ -225,15 +225,15 @@ impl Life {
                 let clause = &vertex.clause;
                 let (channel, host) = (&clause.channel_pattern, &clause.host_pattern);
                 let text = format!("by clause {channel}/{host}, {}", clause.location);
-                self.tell_of(now, "queued", &name, text);
+                self.add_for(now, "queued", &name, text);
             }
             if before.is_none_or(|before| !is_same(&before.rest, &vertex.rest)) {
-                self.tell_rest(now, &name, before.map(|before| &before.rest), &vertex);
+                self.add_wait_reason(now, &name, before.map(|before| &before.rest), &vertex);
             }
         }
     }
 
-    fn tell_rest(
+    fn add_wait_reason(
         &mut self,
         now: Timestamp,
         name: &str,
@@ -242,7 +242,7 @@ impl Life {
     ) {
         let has_waited = matches!(before, Some(VertexStatus::Waiting { .. }));
         if has_waited && !matches!(vertex.rest, VertexStatus::Waiting { .. }) {
-            self.tell_of(now, "due", name, self.cause.to_string());
+            self.add_for(now, "due", name, self.cause.to_string());
         }
         let tries = vertex.attempts;
         let place = &vertex.clause.location;
@@ -257,14 +257,14 @@ impl Life {
             }
             VertexStatus::Held => "for an operator to release it".to_string(),
             VertexStatus::Waiting { until: None, .. } => {
-                format!("until somebody asks for the host's mail (queueonly, {place})")
+                format!("until the host's mail is requested (queueonly, {place})")
             }
             VertexStatus::InLine { pid } => {
                 format!("in line for the agents of its host, newest {pid}")
             }
             VertexStatus::Refused(reason) => format!("for an agent. {reason} ({place})"),
         };
-        self.tell_of(now, "waits", name, text);
+        self.add_for(now, "waits", name, text);
     }
 
     fn decided(&mut self, now: Timestamp, action: &Action) {
@@ -273,46 +273,46 @@ impl Life {
             Action::Note(note) if note.name.number() == number => {
                 self.notes.insert(note.ticket);
                 let why = match note.occasion {
-                    OutcomeKind::Success => "the sender may want to know of the delivery",
-                    OutcomeKind::Failure => "the sender is to know of the failure",
-                    OutcomeKind::Expiry => "given up; the sender is to know",
-                    OutcomeKind::Deletion => "an operator wants it forgotten",
-                    OutcomeKind::Reroute => "an operator gives it back to the router",
+                    OutcomeKind::Success => "success report, if the sender requested one",
+                    OutcomeKind::Failure => "failure report to the sender",
+                    OutcomeKind::Expiry => "expired; failure report to the sender",
+                    OutcomeKind::Deletion => "deleted by an operator",
+                    OutcomeKind::Reroute => "rerouted by an operator",
                 };
                 let words = String::from_utf8_lossy(&note.message).replace('\r', " ");
-                let moment = self.moment(now, "note", format!("{why}: {}", words.trim()));
-                self.moments.push(Moment { offsets: note.offsets.clone(), ..moment });
+                let entry = self.entry(now, "note", format!("{why}: {}", words.trim()));
+                self.entries.push(TimelineEntry { offsets: note.offsets.clone(), ..entry });
             }
             Action::Statistics(end) if end.spool_id.number == number => {
-                let moment = self.moment(now, "finished", end.state.to_string());
+                let entry = self.entry(now, "finished", end.state.to_string());
                 let destination = Some(end.destination.to_string());
-                self.moments.push(Moment { destination, ..moment });
+                self.entries.push(TimelineEntry { destination, ..entry });
             }
             Action::ReadAgain(name) if name.number() == number => {
-                self.tell(now, "resync", "its control file is to be read again".to_string());
+                self.add(now, "resync", "its control file is to be read again".to_string());
             }
             Action::ClearLocks { name, pid } if name.number() == number => {
-                self.tell(now, "locks", "of the dead agent are to be cleared".to_string());
-                self.attribute(Some(*pid));
+                self.add(now, "locks", "locks of the dead agent are to be cleared".to_string());
+                self.set_agent(Some(*pid));
             }
             Action::PageOut { name, .. } if name.number() == number => {
-                let text = "others wait for room in memory: it rests on disk";
-                self.tell(now, "rests", text.to_string());
+                let text = "paged out to make room in memory";
+                self.add(now, "rests", text.to_string());
             }
             Action::Remove { name, aside } if name.number() == number => {
                 let text = if *aside {
-                    "somebody is owed a report: to be moved to postman/"
+                    "a report is still due: to be moved to postman/"
                 } else {
                     "to be removed"
                 };
-                self.tell(now, "complete", text.to_string());
+                self.add(now, "complete", text.to_string());
             }
             _ => {}
         }
     }
 }
 
-impl ReplayObserver for Life {
+impl ReplayObserver for Timeline {
     fn before(&mut self, told: &ReplayedEvent, event: &Event<'_>, core: &Scheduler) {
         let (now, number) = (told.time, self.wanted.number);
         self.cause = match event {
@@ -344,17 +344,17 @@ impl ReplayObserver for Life {
             Event::Noted { ticket, outcome } if self.notes.contains(ticket) => match outcome {
                 Ok(wrote) => {
                     self.notes.remove(ticket);
-                    let text = if *wrote { "it is on disk" } else { "nobody wanted to know" };
-                    self.tell(now, "noted", text.to_string());
+                    let text = if *wrote { "it is on disk" } else { "no report requested" };
+                    self.add(now, "noted", text.to_string());
                 }
-                Err(error) => self.tell(now, "noted", format!("not yet: {error}")),
+                Err(error) => self.add(now, "noted", format!("not yet: {error}")),
             },
             Event::Removed { number: removed, outcome } if *removed == number => match outcome {
                 Ok(()) => {
-                    self.tell(now, "removed", "out of the spool".to_string());
+                    self.add(now, "removed", "out of the spool".to_string());
                     self.end();
                 }
-                Err(error) => self.tell(now, "removed", format!("not yet: {error}")),
+                Err(error) => self.add(now, "removed", format!("not yet: {error}")),
             },
             _ => {}
         }
@@ -365,11 +365,11 @@ impl ReplayObserver for Life {
             return;
         }
         let now = told.time;
-        self.look(now, core);
+        self.compare_vertices(now, core);
         self.fed(now, decided, core);
         decided.iter().for_each(|action| self.decided(now, action));
         if core.spool_id(self.wanted.number).is_none() {
-            self.tell(now, "forgotten", "its control file is gone, or was spoilt".to_string());
+            self.add(now, "forgotten", "its control file is gone or damaged".to_string());
             self.end();
         }
     }

@@ -13,17 +13,17 @@ use std::str::Chars;
 
 /// A syntax error in a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Wrong {
+pub struct SyntaxError {
     /// Offset in bytes.
     pub at: usize,
     /// Description of the error.
     pub what: String,
 }
 
-impl Wrong {
+impl SyntaxError {
     /// Creates an error at this offset.
-    pub fn new(at: usize, what: impl Into<String>) -> Wrong {
-        Wrong { at, what: what.into() }
+    pub fn new(at: usize, what: impl Into<String>) -> SyntaxError {
+        SyntaxError { at, what: what.into() }
     }
 }
 
@@ -38,8 +38,8 @@ pub struct Word {
 
 impl Word {
     /// Creates an error at this word.
-    pub fn wrong(&self, what: impl Into<String>) -> Wrong {
-        Wrong::new(self.at, what)
+    pub fn error(&self, what: impl Into<String>) -> SyntaxError {
+        SyntaxError::new(self.at, what)
     }
 }
 
@@ -47,22 +47,22 @@ impl Word {
 ///
 /// Each part of the parser takes the words that it understands; a word left over is an error.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Words {
+pub struct Arguments {
     words: std::collections::VecDeque<Word>,
     options: Vec<(String, Word)>,
     length: usize,
 }
 
-impl Words {
+impl Arguments {
     /// Splits the rest of a request, after its verb.
-    pub fn parse(text: &[u8]) -> Result<Words, Wrong> {
+    pub fn parse(text: &[u8]) -> Result<Arguments, SyntaxError> {
         let text = std::str::from_utf8(text)
-            .map_err(|error| Wrong::new(error.valid_up_to(), "this is not UTF-8"))?;
+            .map_err(|error| SyntaxError::new(error.valid_up_to(), "this is not UTF-8"))?;
         let is_wrong = |(_, c): &(usize, char)| c.is_control() && *c != '\t';
         if let Some((at, _)) = text.char_indices().find(is_wrong) {
-            return Err(Wrong::new(at, "a control character"));
+            return Err(SyntaxError::new(at, "a control character"));
         }
-        let mut words = Words { words: [].into(), options: Vec::new(), length: text.len() };
+        let mut words = Arguments { words: [].into(), options: Vec::new(), length: text.len() };
         let mut reader = Reader { whole: text, at: 0 };
         while reader.skip_blanks() {
             words.add(&mut reader)?;
@@ -70,14 +70,14 @@ impl Words {
         Ok(words)
     }
 
-    fn add(&mut self, reader: &mut Reader<'_>) -> Result<(), Wrong> {
+    fn add(&mut self, reader: &mut Reader<'_>) -> Result<(), SyntaxError> {
         let start = reader.at;
         let Some(name) = reader.option_name() else {
             self.words.push_back(reader.word()?);
             return Ok(());
         };
         if self.options.iter().any(|(known, _)| *known == name) {
-            return Err(Wrong::new(start, format!("{name}= is given twice")));
+            return Err(SyntaxError::new(start, format!("{name}= is given twice")));
         }
         let value = reader.word()?;
         self.options.push((name, value));
@@ -98,9 +98,9 @@ impl Words {
     }
 
     /// Takes the next word; an error says that `what` is missing.
-    pub fn expect(&mut self, what: &str) -> Result<Word, Wrong> {
+    pub fn expect(&mut self, what: &str) -> Result<Word, SyntaxError> {
         let end = self.length;
-        self.next_word().ok_or_else(|| Wrong::new(end, format!("{what} is missing")))
+        self.next_word().ok_or_else(|| SyntaxError::new(end, format!("{what} is missing")))
     }
 
     /// Takes the value of an option, if it is given.
@@ -110,24 +110,24 @@ impl Words {
     }
 
     /// Returns true if an option is given as `yes`; `no` is permitted, too.
-    pub fn is_wanted(&mut self, name: &str) -> Result<bool, Wrong> {
+    pub fn flag(&mut self, name: &str) -> Result<bool, SyntaxError> {
         match self.option(name) {
             None => Ok(false),
             Some(value) => match value.text.as_str() {
                 "yes" => Ok(true),
                 "no" => Ok(false),
-                _ => Err(value.wrong(format!("{name}= is yes or no"))),
+                _ => Err(value.error(format!("{name}= is yes or no"))),
             },
         }
     }
 
     /// Returns an error if a word or an option was not taken.
-    pub fn end(self) -> Result<(), Wrong> {
+    pub fn end(self) -> Result<(), SyntaxError> {
         if let Some(word) = self.words.front() {
-            return Err(word.wrong("nothing is expected here"));
+            return Err(word.error("unexpected word"));
         }
         match self.options.first() {
-            Some((name, value)) => Err(value.wrong(format!("there is no {name}= here"))),
+            Some((name, value)) => Err(value.error(format!("unknown option {name}="))),
             None => Ok(()),
         }
     }
@@ -168,7 +168,7 @@ impl<'t> Reader<'t> {
     }
 
     /// Takes a word, quoted or not; it may be empty.
-    fn word(&mut self) -> Result<Word, Wrong> {
+    fn word(&mut self) -> Result<Word, SyntaxError> {
         let start = self.at;
         if self.rest().starts_with('"') {
             return Ok(Word { at: start, text: self.quoted()? });
@@ -176,13 +176,13 @@ impl<'t> Reader<'t> {
         let end = self.rest().find(is_blank).unwrap_or(self.rest().len());
         let text = &self.rest()[..end];
         if let Some(at) = text.find('"') {
-            return Err(Wrong::new(start + at, "a quote in the middle of a word"));
+            return Err(SyntaxError::new(start + at, "a quote in the middle of a word"));
         }
         self.at += end;
         Ok(Word { at: start, text: text.to_string() })
     }
 
-    fn quoted(&mut self) -> Result<String, Wrong> {
+    fn quoted(&mut self) -> Result<String, SyntaxError> {
         let start = self.at;
         let mut text = String::new();
         let mut chars = self.rest().chars();
@@ -192,17 +192,19 @@ impl<'t> Reader<'t> {
                 '"' if self.rest().is_empty() || self.rest().starts_with(is_blank) => {
                     return Ok(text);
                 }
-                '"' => return Err(Wrong::new(self.at, "a blank is missing behind the quote")),
+                '"' => {
+                    return Err(SyntaxError::new(self.at, "expected a blank after the quote"));
+                }
                 '\\' => {
-                    let what = "behind a backslash comes a quote or another backslash";
-                    let wrong = Wrong::new(self.at, what);
+                    let what = "a backslash must be followed by a quote or a backslash";
+                    let error = SyntaxError::new(self.at, what);
                     let escaped = self.step(&mut chars).filter(|c| matches!(c, '"' | '\\'));
-                    text.push(escaped.ok_or(wrong)?);
+                    text.push(escaped.ok_or(error)?);
                 }
                 other => text.push(other),
             }
         }
-        Err(Wrong::new(start, "this quote has no end"))
+        Err(SyntaxError::new(start, "unclosed quote"))
     }
 }
 
@@ -224,8 +226,8 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn parse(text: &str) -> Result<Words, Wrong> {
-        Words::parse(text.as_bytes())
+    fn parse(text: &str) -> Result<Arguments, SyntaxError> {
+        Arguments::parse(text.as_bytes())
     }
 
     #[test]
@@ -240,8 +242,8 @@ mod tests {
         assert_eq!(words.expect("it").map(|word| word.text), Ok("a \"b\\".to_string()));
         assert_eq!(words.option("empty").map(|word| word.text), Some(String::new()));
         assert_eq!(words.option("foo"), None);
-        assert_eq!(words.clone().end(), Err(Wrong::new(25, "there is no older= here")));
-        assert_eq!(words.expect("it"), Err(Wrong::new(48, "it is missing")));
+        assert_eq!(words.clone().end(), Err(SyntaxError::new(25, "unknown option older=")));
+        assert_eq!(words.expect("it"), Err(SyntaxError::new(48, "it is missing")));
         assert!(words.option("older").is_some() && words.end().is_ok());
     }
 
@@ -251,9 +253,9 @@ mod tests {
             let mut words = parse(text).expect("a word");
             assert!(words.next_word().is_some() && words.end().is_ok(), "{text}");
         }
-        assert_eq!(parse("dry-run=yes").expect("an option").is_wanted("dry-run"), Ok(true));
-        let wrong = parse("dry-run=maybe").expect("an option").is_wanted("dry-run");
-        assert_eq!(wrong, Err(Wrong::new(8, "dry-run= is yes or no")));
+        assert_eq!(parse("dry-run=yes").expect("an option").flag("dry-run"), Ok(true));
+        let error = parse("dry-run=maybe").expect("an option").flag("dry-run");
+        assert_eq!(error, Err(SyntaxError::new(8, "dry-run= is yes or no")));
     }
 
     #[test]
@@ -266,10 +268,10 @@ mod tests {
             ("x=1 x=2", 4),
             ("a\u{85}", 1),
         ] {
-            assert_eq!(parse(text).map_err(|wrong| wrong.at), Err(at), "{text:?}");
+            assert_eq!(parse(text).map_err(|error| error.at), Err(at), "{text:?}");
         }
-        assert_eq!(Words::parse(b"ab \xff").map_err(|wrong| wrong.at), Err(3));
-        assert_eq!(Words::parse(b"a\0").map_err(|wrong| wrong.at), Err(1));
+        assert_eq!(Arguments::parse(b"ab \xff").map_err(|error| error.at), Err(3));
+        assert_eq!(Arguments::parse(b"a\0").map_err(|error| error.at), Err(1));
     }
 
     proptest! {
@@ -277,15 +279,15 @@ mod tests {
         fn any_bytes_parse_or_fail_within_the_text(
             bytes in prop::collection::vec(any::<u8>(), 0..60),
         ) {
-            if let Err(wrong) = Words::parse(&bytes) {
-                prop_assert!(wrong.at <= bytes.len());
+            if let Err(error) = Arguments::parse(&bytes) {
+                prop_assert!(error.at <= bytes.len());
             }
         }
 
         #[test]
         fn malformed_line_fails_at_a_char_boundary(text in "[ab=\"\\\\ \t/é-]{0,30}") {
-            if let Err(wrong) = parse(&text) {
-                prop_assert!(wrong.at <= text.len() && text.is_char_boundary(wrong.at));
+            if let Err(error) = parse(&text) {
+                prop_assert!(error.at <= text.len() && text.is_char_boundary(error.at));
             }
         }
 

@@ -5,15 +5,15 @@ use zsched_core::unreachable::{Unreachable, UnreachableReason, UnreachableReport
 use zsched_format::time::Timestamp;
 
 /// Returns the text that follows "is known to be unreachable: ".
-pub fn clause(known: &Unreachable, now: Timestamp) -> String {
+pub(super) fn clause(known: &Unreachable, now: Timestamp) -> String {
     let cause = known.cause.as_deref();
     let agent = cause.map_or(String::new(), agent);
     let how = match known.block {
         UnreachableReason::HostDown => format!("deferall{agent}"),
         UnreachableReason::RetryAt => format!("retryat{agent}"),
         UnreachableReason::AgentsDie => match cause.and_then(|cause| cause.pid) {
-            Some(pid) => format!("agents die over it, the last was {pid}"),
-            None => "agents die over it".to_string(),
+            Some(pid) => format!("agents died while working on it, the last one {pid}"),
+            None => "agents died while working on it".to_string(),
         },
         UnreachableReason::Dead => format!("failed-cohort-limit, the last report{agent}"),
         UnreachableReason::HostBlamed => {

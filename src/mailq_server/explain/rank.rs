@@ -5,11 +5,11 @@ use zsched_format::priority::DEFAULT_PRIORITY;
 use zsched_spool::SpoolId;
 
 /// Returns the clauses to append to the sentence about a due vertex.
-pub fn clauses(rank: &JobRank) -> String {
+pub(super) fn clauses(rank: &JobRank) -> String {
     let JobRank { id, keyword, line, job, .. } = rank;
-    let mut said = match &job.current {
+    let mut sentence = match &job.current {
         Some(current) if current.message == *id => {
-            format!("; it is the turn of its message ({keyword}, {line})")
+            format!("; its message is the current one ({keyword}, {line})")
         }
         current => {
             let before = before(job.before);
@@ -17,10 +17,10 @@ pub fn clauses(rank: &JobRank) -> String {
             format!("; {before} ({keyword}, {line}){current}")
         }
     };
-    let mut add = |text: String| said.push_str(&format!("; {text}"));
+    let mut add = |text: String| sentence.push_str(&format!("; {text}"));
     match &job.has_preempted {
         Some(Some(other)) => add(format!("it has preempted {other}")),
-        Some(None) => add("it has preempted a message that is done".to_string()),
+        Some(None) => add("it has preempted a message that is finished".to_string()),
         None => {}
     }
     match job.preempted_by {
@@ -29,12 +29,12 @@ pub fn clauses(rank: &JobRank) -> String {
         times => add(format!("it was preempted {times} times")),
     }
     if job.is_blocked {
-        add("none of its hosts may get an agent now".to_string());
+        add("none of its destinations may get an agent now".to_string());
     }
     if rank.priority != DEFAULT_PRIORITY {
         add(format!("its priority is {}", rank.priority));
     }
-    said
+    sentence
 }
 
 fn before(count: usize) -> String {
@@ -51,17 +51,17 @@ fn before(count: usize) -> String {
 /// Names the current message, and the slots that `other` needs to preempt it.
 fn turn(current: &Current<SpoolId>, other: SpoolId) -> String {
     let Current { message, due, slots, .. } = current;
-    let mut said = format!("; it is the turn of {message}, of which {due} are due");
+    let mut sentence = format!("; the current message is {message}, with {due} due");
     if let (Some(slots), Some(needed)) = (slots, current.needed) {
         let (earned, needed) = (shown(*slots), shown(needed));
-        said.push_str(&format!(
-            " and which has earned {earned} slots: with {needed} this one may preempt it"
+        sentence.push_str(&format!(
+            "; it has earned {earned} slots: with {needed} this one may preempt it"
         ));
     }
     if let Some(candidate) = current.candidate.filter(|candidate| *candidate != other) {
-        said.push_str(&format!("; {candidate} is to preempt that next"));
+        sentence.push_str(&format!("; {candidate} is to preempt it next"));
     }
-    said
+    sentence
 }
 
 /// Formats a number of slots, with one decimal place if needed.

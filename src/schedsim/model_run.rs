@@ -3,8 +3,8 @@
 //! The core runs on virtual time, with agents in memory. Their attempts take as long, and have the
 //! same outcomes, as those in the recording.
 
-use super::behaviour::{Attempt, Behaviour, Outcome};
-use super::tally::Tally;
+use super::agent_model::{AgentModel, Attempt, Outcome};
+use super::run_counters::RunCounters;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap, HashMap, VecDeque};
 use std::rc::Rc;
@@ -16,15 +16,15 @@ use zsched_format::time::Timestamp;
 use zsched_recorder::{ReplayObserver, ReplayedEvent};
 
 /// Duration of a disk operation.
-const DISK: Duration = Duration::from_millis(1);
+const DISK_DELAY: Duration = Duration::from_millis(1);
 
 /// A planned event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Due {
+enum PlannedEvent {
     /// The message of this index arrives.
     Mail(usize),
     /// The host of this index has its mail requested (ETRN).
-    Turn(usize),
+    Etrn(usize),
     /// An agent has completed its current step.
     Agent(AgentId),
     /// A stopped agent has ended.
@@ -34,7 +34,7 @@ enum Due {
     /// A note is on disk.
     Noted(u64),
     /// A control file was read again.
-    Reread(u64),
+    RereadResult(u64),
 }
 
 /// A simulated agent.
@@ -45,12 +45,12 @@ struct Agent {
     /// Jobs received and not begun: message number and host; `None` is `#idle`.
     orders: VecDeque<Option<(u64, Vec<u8>)>>,
     /// The step that it completes next.
-    doing: Doing,
+    step: AgentStep,
     /// True if it ends when it has no more jobs.
     stops: bool,
 }
 
-enum Doing {
+enum AgentStep {
     Nothing,
     /// It starts or completes a job, and then writes `#hungry`.
     Hungry,
@@ -59,123 +59,125 @@ enum Doing {
 }
 
 /// A simulation in progress.
-pub struct Rerun<'b> {
+pub(crate) struct ModelRun<'b> {
     core: Scheduler,
     now: Timestamp,
-    behaviour: &'b Behaviour,
+    model: &'b AgentModel,
     /// Number of attempts made, by message and recipient.
     used: HashMap<(u64, u32), usize>,
     agents: BTreeMap<AgentId, Agent>,
-    agenda: BinaryHeap<Reverse<(Timestamp, u64, Due)>>,
+    event_queue: BinaryHeap<Reverse<(Timestamp, u64, PlannedEvent)>>,
     sequence: u64,
-    tally: Tally,
+    counters: RunCounters,
     events: u64,
     /// Attempts whose outcome is not in the recording.
-    pub made_up: u64,
+    pub guessed: u64,
 }
 
 /// Simulates the model until `end`.
 ///
 /// Returns the results and the number of outcomes made up.
-pub fn run(
+pub(crate) fn run(
     settings: Settings,
     config: Rc<Config>,
-    behaviour: &Behaviour,
+    model: &AgentModel,
     end: Timestamp,
-) -> (Tally, u64) {
-    let mut rerun = Rerun {
+) -> (RunCounters, u64) {
+    let mut run = ModelRun {
         core: Scheduler::new(settings, config),
         now: Timestamp::EPOCH,
-        behaviour,
+        model,
         used: HashMap::new(),
         agents: BTreeMap::new(),
-        agenda: BinaryHeap::new(),
+        event_queue: BinaryHeap::new(),
         sequence: 0,
-        tally: Tally::default(),
+        counters: RunCounters::default(),
         events: 0,
-        made_up: 0,
+        guessed: 0,
     };
-    for (index, mail) in behaviour.mail.iter().enumerate() {
-        rerun.plan(mail.time, Due::Mail(index));
+    for (index, mail) in model.mail.iter().enumerate() {
+        run.plan(mail.time, PlannedEvent::Mail(index));
     }
-    for (index, (time, _)) in behaviour.turns.iter().enumerate() {
-        rerun.plan(*time, Due::Turn(index));
+    for (index, (time, _)) in model.etrn_requests.iter().enumerate() {
+        run.plan(*time, PlannedEvent::Etrn(index));
     }
-    rerun.run_until(end);
-    rerun.tally.end(&rerun.core);
-    (rerun.tally, rerun.made_up)
+    run.run_until(end);
+    run.counters.end(&run.core);
+    (run.counters, run.guessed)
 }
 
-impl Rerun<'_> {
+impl ModelRun<'_> {
     fn run_until(&mut self, end: Timestamp) {
-        if let Some(Reverse((first, ..))) = self.agenda.peek() {
+        if let Some(Reverse((first, ..))) = self.event_queue.peek() {
             self.now = *first;
         }
-        self.tell(Event::InitialScanDone);
+        self.handle(Event::InitialScanDone);
         loop {
-            let planned = self.agenda.peek().map(|Reverse((time, ..))| *time);
+            let planned = self.event_queue.peek().map(|Reverse((time, ..))| *time);
             let next = planned.into_iter().chain(self.core.next_wakeup()).min();
             let Some(next) = next.filter(|next| *next <= end) else { return };
             self.now = self.now.max(next);
             if planned == Some(next)
-                && let Some(Reverse((_, _, due))) = self.agenda.pop()
+                && let Some(Reverse((_, _, due))) = self.event_queue.pop()
             {
-                self.happen(due);
+                self.run_event(due);
             }
-            self.tell(Event::Tick);
+            self.handle(Event::Tick);
         }
     }
 
-    fn plan(&mut self, time: Timestamp, due: Due) {
+    fn plan(&mut self, time: Timestamp, due: PlannedEvent) {
         // Events of the same time happen in the order in which they were planned.
         self.sequence += 1;
-        self.agenda.push(Reverse((time, self.sequence, due)));
+        self.event_queue.push(Reverse((time, self.sequence, due)));
     }
 
-    fn plan_in(&mut self, wait: Duration, due: Due) {
+    fn plan_in(&mut self, wait: Duration, due: PlannedEvent) {
         self.plan(self.now + wait, due);
     }
 
-    fn tell(&mut self, event: Event<'_>) {
+    fn handle(&mut self, event: Event<'_>) {
         self.events += 1;
         let told = ReplayedEvent { number: self.events, offset: 0, time: self.now };
-        self.tally.before(&told, &event, &self.core);
+        self.counters.before(&told, &event, &self.core);
         self.core.handle(self.now, event);
         let decided: Vec<Action> = std::iter::from_fn(|| self.core.poll()).collect();
-        self.tally.after(&told, &decided, &self.core);
-        decided.into_iter().for_each(|action| self.perform(action));
+        self.counters.after(&told, &decided, &self.core);
+        decided.into_iter().for_each(|action| self.execute(action));
     }
 
-    fn happen(&mut self, due: Due) {
+    fn run_event(&mut self, due: PlannedEvent) {
         match due {
-            Due::Mail(index) => {
-                let arrival = self.behaviour.mail[index].arrival.clone();
-                self.tell(Event::Arrived(arrival));
+            PlannedEvent::Mail(index) => {
+                let arrival = self.model.mail[index].arrival.clone();
+                self.handle(Event::Arrived(arrival));
             }
-            Due::Turn(index) => {
-                let host = self.behaviour.turns[index].1.clone();
-                self.tell(Event::Etrn(&host));
+            PlannedEvent::Etrn(index) => {
+                let host = self.model.etrn_requests[index].1.clone();
+                self.handle(Event::Etrn(&host));
             }
-            Due::Agent(agent) => self.agent_is_done(agent),
-            Due::End(agent) => self.end_agent(agent, AgentEnd::Exited(0)),
-            Due::Removed(number) => self.tell(Event::Removed { number, outcome: Ok(()) }),
-            Due::Noted(ticket) => self.tell(Event::Noted { ticket, outcome: Ok(false) }),
-            Due::Reread(number) => {
+            PlannedEvent::Agent(agent) => self.agent_is_done(agent),
+            PlannedEvent::End(agent) => self.end_agent(agent, AgentEnd::Exited(0)),
+            PlannedEvent::Removed(number) => {
+                self.handle(Event::Removed { number, outcome: Ok(()) })
+            }
+            PlannedEvent::Noted(ticket) => self.handle(Event::Noted { ticket, outcome: Ok(false) }),
+            PlannedEvent::RereadResult(number) => {
                 let found = self.core.arrivals().find(|arrival| arrival.name.number() == number);
                 let outcome = found.map_or(RereadResult::Gone, RereadResult::Read);
-                self.tell(Event::ReadAgain { number, outcome });
+                self.handle(Event::ReadAgain { number, outcome });
             }
         }
     }
 
-    fn perform(&mut self, action: Action) {
+    fn execute(&mut self, action: Action) {
         match action {
             Action::StartAgent { agent, channel, host, .. } => {
                 let orders = VecDeque::new();
-                let doing = Doing::Hungry;
-                self.agents.insert(agent, Agent { channel, host, orders, doing, stops: false });
-                self.plan_in(self.behaviour.start.value(), Due::Agent(agent));
-                self.tell(Event::AgentStarted { agent, pid: agent.0 as u32 });
+                let step = AgentStep::Hungry;
+                self.agents.insert(agent, Agent { channel, host, orders, step, stops: false });
+                self.plan_in(self.model.start.value(), PlannedEvent::Agent(agent));
+                self.handle(Event::AgentStarted { agent, pid: agent.0 as u32 });
             }
             Action::Feed { agent, job } => {
                 let mut fields = job.trim_ascii_end().split(|byte| *byte == b'\t');
@@ -189,19 +191,23 @@ impl Rerun<'_> {
             Action::SendIdle(agent) => self.order(agent, |_| None),
             Action::StopAgent { agent, manner } => {
                 if manner == StopMode::Kill {
-                    self.plan_in(DISK, Due::End(agent));
+                    self.plan_in(DISK_DELAY, PlannedEvent::End(agent));
                 } else if let Some(known) = self.agents.get_mut(&agent) {
                     known.stops = true;
-                    if matches!(known.doing, Doing::Nothing) {
-                        self.plan_in(DISK, Due::End(agent));
+                    if matches!(known.step, AgentStep::Nothing) {
+                        self.plan_in(DISK_DELAY, PlannedEvent::End(agent));
                     }
                 }
             }
-            Action::Remove { name, .. } => self.plan_in(DISK, Due::Removed(name.number())),
-            Action::Note(note) => self.plan_in(DISK, Due::Noted(note.ticket)),
-            Action::ReadAgain(name) => self.plan_in(DISK, Due::Reread(name.number())),
+            Action::Remove { name, .. } => {
+                self.plan_in(DISK_DELAY, PlannedEvent::Removed(name.number()))
+            }
+            Action::Note(note) => self.plan_in(DISK_DELAY, PlannedEvent::Noted(note.ticket)),
+            Action::ReadAgain(name) => {
+                self.plan_in(DISK_DELAY, PlannedEvent::RereadResult(name.number()))
+            }
             Action::StoreOverrides { ticket, .. } => {
-                self.tell(Event::OverridesStored { ticket, outcome: Ok(()) });
+                self.handle(Event::OverridesStored { ticket, outcome: Ok(()) });
             }
             // There is room for all messages: the core is not told that it lacks memory.
             Action::PageOut { .. } | Action::RequestPagedHosts(_) | Action::ReadMore { .. } => {}
@@ -217,7 +223,7 @@ impl Rerun<'_> {
         let Some(agent) = self.agents.get_mut(&id) else { return };
         let order = order(agent);
         agent.orders.push_back(order);
-        if matches!(agent.doing, Doing::Nothing) {
+        if matches!(agent.step, AgentStep::Nothing) {
             self.begin_next(id);
         }
     }
@@ -225,13 +231,13 @@ impl Rerun<'_> {
     /// An agent begins its next job.
     fn begin_next(&mut self, id: AgentId) {
         let Some(agent) = self.agents.get_mut(&id) else { return };
-        agent.doing = Doing::Nothing;
+        agent.step = AgentStep::Nothing;
         match agent.orders.pop_front() {
-            None if agent.stops => self.plan_in(DISK, Due::End(id)),
+            None if agent.stops => self.plan_in(DISK_DELAY, PlannedEvent::End(id)),
             None => {}
             Some(None) => {
-                agent.doing = Doing::Hungry;
-                self.plan_in(Duration::ZERO, Due::Agent(id));
+                agent.step = AgentStep::Hungry;
+                self.plan_in(Duration::ZERO, PlannedEvent::Agent(id));
             }
             Some(Some((number, host))) => {
                 let channel = agent.channel.clone();
@@ -247,16 +253,16 @@ impl Rerun<'_> {
 
     /// An agent begins the next recipient of its job, or completes the job.
     fn attempt_next(&mut self, id: AgentId, number: u64, mut left: VecDeque<u32>) {
-        let (doing, took) = match left.pop_front() {
-            None => (Doing::Hungry, self.behaviour.between.value()),
+        let (step, took) = match left.pop_front() {
+            None => (AgentStep::Hungry, self.model.between.value()),
             Some(offset) => {
                 let Attempt { outcome, took } = self.outcome_of(number, offset);
-                (Doing::Attempt(number, offset, outcome, left), took)
+                (AgentStep::Attempt(number, offset, outcome, left), took)
             }
         };
         if let Some(agent) = self.agents.get_mut(&id) {
-            agent.doing = doing;
-            self.plan_in(took, Due::Agent(id));
+            agent.step = step;
+            self.plan_in(took, PlannedEvent::Agent(id));
         }
     }
 
@@ -265,38 +271,42 @@ impl Rerun<'_> {
         let used = self.used.entry((number, offset)).or_default();
         *used += 1;
         let index = usize::try_from(number).unwrap_or_default().wrapping_sub(1);
-        let known = self.behaviour.mail.get(index);
+        let known = self.model.mail.get(index);
         let attempts = known.and_then(|mail| mail.attempts.get(&offset));
         let Some(attempts) = attempts else {
-            self.made_up += 1;
-            let outcome = Outcome::Report(b"\tok3 nobody knows".as_slice().into());
-            return Attempt { outcome, took: self.behaviour.attempt.value() };
+            self.guessed += 1;
+            let outcome = Outcome::Report(b"\tok3 not in the recording".as_slice().into());
+            return Attempt { outcome, took: self.model.attempt.value() };
         };
         let attempt = attempts.get(*used - 1).or(attempts.back());
-        self.made_up += u64::from(*used > attempts.len());
+        self.guessed += u64::from(*used > attempts.len());
         attempt.expect("it is there because there was an attempt").clone()
     }
 
     fn agent_is_done(&mut self, id: AgentId) {
         let Some(agent) = self.agents.get_mut(&id) else { return };
-        match std::mem::replace(&mut agent.doing, Doing::Nothing) {
-            Doing::Nothing => {}
-            Doing::Hungry => {
+        match std::mem::replace(&mut agent.step, AgentStep::Nothing) {
+            AgentStep::Nothing => {}
+            AgentStep::Hungry => {
                 // Before it is fed, so that it does not begin twice.
-                self.tell(Event::AgentSaid { agent: id, line: HUNGRY.as_bytes() });
-                if self.agents.get(&id).is_some_and(|agent| matches!(agent.doing, Doing::Nothing)) {
+                self.handle(Event::AgentSaid { agent: id, line: HUNGRY.as_bytes() });
+                if self
+                    .agents
+                    .get(&id)
+                    .is_some_and(|agent| matches!(agent.step, AgentStep::Nothing))
+                {
                     self.begin_next(id);
                 }
             }
-            Doing::Attempt(_, _, Outcome::Death(end), _) => self.end_agent(id, end),
-            Doing::Attempt(number, offset, Outcome::Report(text), left) => {
+            AgentStep::Attempt(_, _, Outcome::Death(end), _) => self.end_agent(id, end),
+            AgentStep::Attempt(number, offset, Outcome::Report(text), left) => {
                 let name = format!("{number}/{offset}\t");
                 let line = [name.as_bytes(), &text[..]].concat();
                 if let Some(agent) = self.agents.get_mut(&id) {
                     // The agent is busy; a job that arrives meanwhile must wait.
-                    agent.doing = Doing::Hungry;
+                    agent.step = AgentStep::Hungry;
                 }
-                self.tell(Event::AgentSaid { agent: id, line: &line });
+                self.handle(Event::AgentSaid { agent: id, line: &line });
                 self.attempt_next(id, number, left);
             }
         }
@@ -304,7 +314,7 @@ impl Rerun<'_> {
 
     fn end_agent(&mut self, agent: AgentId, end: AgentEnd) {
         if self.agents.remove(&agent).is_some() {
-            self.tell(Event::AgentEnded { agent, end });
+            self.handle(Event::AgentEnded { agent, end });
         }
     }
 }

@@ -16,52 +16,56 @@ mod rank;
 mod unreachable;
 
 /// Maximum number of vertices of a message explained per step.
-const TOLD_AT_A_TIME: usize = 8;
+const MAX_VERTICES_PER_STEP: usize = 8;
 
 /// The explanation of a subject, produced step by step.
-pub struct Pending(What);
+pub struct ExplainCursor(Remaining);
 
-enum What {
+enum Remaining {
     /// All wait reasons of a thread.
     Thread(Vec<u8>, Vec<u8>),
     /// The number of a message, and its vertices that are not explained yet.
     Message(u64, vec::IntoIter<VertexId>),
 }
 
-impl Pending {
+impl ExplainCursor {
     /// Starts the explanation of a subject; `None` if no mail of it is queued.
-    pub fn new(scheduler: &Scheduler, subject: Subject) -> Option<Pending> {
+    pub fn new(scheduler: &Scheduler, subject: Subject) -> Option<ExplainCursor> {
         match subject {
-            Subject::Thread(channel, host) => {
-                scheduler.thread_id(&channel, &host).map(|_| Pending(What::Thread(channel, host)))
-            }
+            Subject::Thread(channel, host) => scheduler
+                .thread_id(&channel, &host)
+                .map(|_| ExplainCursor(Remaining::Thread(channel, host))),
             Subject::Message(number, id) => {
                 let queued = scheduler.spool_id(number)?;
                 if id.is_some_and(|id| id != queued.to_string()) {
                     return None;
                 }
                 let vertices = scheduler.vertices_of_message(number)?.into_iter();
-                Some(Pending(What::Message(number, vertices)))
+                Some(ExplainCursor(Remaining::Message(number, vertices)))
             }
         }
     }
 
-    /// Passes the next wait reasons to `tell`.
+    /// Passes the next wait reasons to `emit`.
     ///
     /// Returns true after the last one.
     ///
-    /// The second argument of `tell` is true if the reason is that of a single message.
-    pub fn go_on(&mut self, scheduler: &Scheduler, tell: &mut dyn FnMut(&Wait<'_>, bool)) -> bool {
+    /// The second argument of `emit` is true if the reason is that of a single message.
+    pub fn next_reasons(
+        &mut self,
+        scheduler: &Scheduler,
+        emit: &mut dyn FnMut(&Wait<'_>, bool),
+    ) -> bool {
         match &mut self.0 {
-            What::Thread(channel, host) => {
+            Remaining::Thread(channel, host) => {
                 let waits = scheduler.why_thread(channel, host).unwrap_or_default();
-                waits.iter().for_each(|wait| tell(wait, false));
+                waits.iter().for_each(|wait| emit(wait, false));
                 true
             }
-            What::Message(number, vertices) => {
-                let some = vertices.by_ref().take(TOLD_AT_A_TIME);
+            Remaining::Message(number, vertices) => {
+                let some = vertices.by_ref().take(MAX_VERTICES_PER_STEP);
                 let waits = some.filter_map(|vertex| scheduler.why_in_message(*number, vertex));
-                waits.for_each(|wait| tell(&wait, true));
+                waits.for_each(|wait| emit(&wait, true));
                 vertices.len() == 0
             }
         }
@@ -127,7 +131,7 @@ fn predicate(
                 Some(before) => format!(", behind {before} others"),
             };
             format!(
-                "{waits} in line{before}: {agents} of at most {max} agents are at work on this thread (maxthr, {line})"
+                "{waits} in line{before}: {agents} of at most {max} agents are working on this destination (maxthr, {line})"
             )
         }
         Why::Retry { at, unreachable, line } => {
@@ -154,9 +158,7 @@ fn predicate(
             )
         }
         Why::Request { line } => {
-            format!(
-                "{waits} for somebody to ask for the host's mail, as with ETRN (queueonly, {line})"
-            )
+            format!("{waits} for a request for the host's mail, such as ETRN (queueonly, {line})")
         }
         Why::Refused { refusal, limit, origin, before } => {
             let line = set_by(origin, now);
@@ -168,7 +170,7 @@ fn predicate(
                     1 => "one ring comes first".to_string(),
                     before => format!("{before} rings come first"),
                 };
-                format!("; an agent that has worked for {turn} gives up its place, and {others}")
+                format!("; an agent that has worked for {turn} gives its place to another ring, and {others}")
             });
             format!("{waits} for an agent: {reason}{turn}")
         }
@@ -189,7 +191,7 @@ fn predicate(
             )
         }
         Why::Pace { at: None, keyword, line } => {
-            format!("{waits} for the present delivery and the pause behind it ({keyword}, {line})")
+            format!("{waits} for the current delivery and the pause after it ({keyword}, {line})")
         }
         Why::Held { hold } => held(hold, is_one, now),
         Why::Turn => "is about to be given to an agent".to_string(),
@@ -238,18 +240,16 @@ fn refused(scheduler: &Scheduler, refusal: Refusal, limit: Option<Limit>, line: 
             "another ring has no agent yet, and may start one only when fewer of them run"
                 .to_string()
         }
-        Refusal::ForkRate => format!("no more than {max} are started in a second (option -R)"),
-        Refusal::Frozen => "the scheduler starts none (option -F)".to_string(),
-        Refusal::Loading => {
-            "what was in the spool at the start is still being loaded (option -S)".to_string()
-        }
-        Refusal::Ending => "the scheduler is about to end".to_string(),
+        Refusal::ForkRate => format!("at most {max} are started per second (option -R)"),
+        Refusal::Frozen => "the scheduler starts no agents (option -F)".to_string(),
+        Refusal::Loading => "the spool is still being loaded (option -S)".to_string(),
+        Refusal::Ending => "the scheduler is ending".to_string(),
         Refusal::NotSelected => {
             let selected = scheduler.settings().selection.as_ref();
             let shown = selected.map_or(String::new(), ToString::to_string);
             format!("only {shown} is served (option -p)")
         }
-        Refusal::Kept => format!("its mail is kept back (mail-priority=z, {line})"),
+        Refusal::Kept => format!("its mail is not delivered (mail-priority=z, {line})"),
         Refusal::Reloading => "a new configuration is still being applied".to_string(),
         Refusal::Suspended => format!("its agents cannot be started (command, {line})"),
         Refusal::Unproven => {
@@ -264,14 +264,14 @@ pub fn location(place: FileLocation, now: Timestamp) -> String {
     let limit = "PARAMmessage-active-limit";
     match place {
         FileLocation::Queued => {
-            format!("it waits on disk until there is room in memory ({limit})")
+            format!("waits on disk for room in memory ({limit})")
         }
-        FileLocation::Loading => "it is being read".to_string(),
+        FileLocation::Loading => "is being read".to_string(),
         FileLocation::PagedOut(Some(until)) => {
-            format!("it was tried, and rests on disk until {} ({limit})", clock(until, now))
+            format!("paged out until its next try at {} ({limit})", clock(until, now))
         }
         FileLocation::PagedOut(None) => {
-            format!("it rests on disk until somebody asks for its host ({limit})")
+            format!("paged out until its host's mail is requested ({limit})")
         }
     }
 }

@@ -3,20 +3,20 @@
 //! Messages are searched and orders are given in steps, so that delivery continues however many
 //! there are.
 
-use super::answer::{Deed, Findings, Next, Reply, Surroundings};
+use super::answer::{LookupResult, Next, Reply, SessionContext, Task};
+use super::arguments::{Arguments, SyntaxError};
 use super::fetch::Fetch;
-use super::outcome::{self, Kind};
+use super::outcome::{self, OrderKind};
 use super::requests::next_word;
-use super::search::{Found, LOOKED_AT, Search};
+use super::search::{Found, MAX_ENTRIES_PER_STEP, Search};
 use super::selection::Selection;
-use super::words::{Words, Wrong};
 use zsched_core::select::Selected;
 use zsched_core::{Effect, Order, Target};
 use zsched_spool::SpoolId;
 
 /// The action on messages.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Verb {
+pub(super) enum Verb {
     Retry,
     Expire,
     Delete,
@@ -27,51 +27,51 @@ pub enum Verb {
 }
 
 /// `RETRY selection`: tries waiting mail now.
-pub fn retry(rest: &[u8], around: &mut Surroundings<'_>) -> Reply {
-    answer(rest, Verb::Retry, around)
+pub(super) fn retry(rest: &[u8], context: &mut SessionContext<'_>) -> Reply {
+    answer(rest, Verb::Retry, context)
 }
 
 /// `EXPIRE selection`: lets mail expire now.
-pub fn expire(rest: &[u8], around: &mut Surroundings<'_>) -> Reply {
-    answer(rest, Verb::Expire, around)
+pub(super) fn expire(rest: &[u8], context: &mut SessionContext<'_>) -> Reply {
+    answer(rest, Verb::Expire, context)
 }
 
 /// `DELETE selection`: removes mail without reports.
-pub fn delete(rest: &[u8], around: &mut Surroundings<'_>) -> Reply {
-    answer(rest, Verb::Delete, around)
+pub(super) fn delete(rest: &[u8], context: &mut SessionContext<'_>) -> Reply {
+    answer(rest, Verb::Delete, context)
 }
 
 /// `REROUTE selection`: returns mail to the router.
 ///
 /// ZMailer recognizes the verb and none of its arguments. Text that is no selection is therefore an
 /// unknown request here, too.
-pub fn reroute(rest: &[u8], around: &mut Surroundings<'_>) -> Reply {
+pub(super) fn reroute(rest: &[u8], context: &mut SessionContext<'_>) -> Reply {
     let is_selection = next_word(rest).0.iter().any(|byte| matches!(byte, b'/' | b'='));
-    if is_selection { answer(rest, Verb::Reroute, around) } else { Reply::Unknown }
+    if is_selection { answer(rest, Verb::Reroute, context) } else { Reply::Unknown }
 }
 
-fn answer(rest: &[u8], verb: Verb, around: &Surroundings<'_>) -> Reply {
+fn answer(rest: &[u8], verb: Verb, context: &SessionContext<'_>) -> Reply {
     match read(rest) {
         Ok((selection, dry_run)) => {
-            Reply::Deed(Box::new(Many::new(verb, selection, dry_run, around)))
+            Reply::Task(Box::new(BulkOrder::new(verb, selection, dry_run, context)))
         }
-        Err(wrong) => Reply::Wrong(wrong),
+        Err(error) => Reply::SyntaxError(error),
     }
 }
 
-fn read(rest: &[u8]) -> Result<(Selection, bool), Wrong> {
-    let mut words = Words::parse(rest)?;
+fn read(rest: &[u8]) -> Result<(Selection, bool), SyntaxError> {
+    let mut words = Arguments::parse(rest)?;
     let selection = Selection::take(&mut words)?;
-    let dry_run = words.is_wanted("dry-run")?;
+    let dry_run = words.flag("dry-run")?;
     words.end()?;
     if selection.is_empty() {
-        return Err(Wrong::new(rest.len(), "say what is meant; */* is everything"));
+        return Err(SyntaxError::new(rest.len(), "missing selection; */* is everything"));
     }
     Ok((selection, dry_run))
 }
 
 /// An order about many messages, and its progress.
-pub struct Many {
+pub(super) struct BulkOrder {
     verb: Verb,
     fetch: Fetch,
     search: Search,
@@ -79,7 +79,7 @@ pub struct Many {
     /// True if whole messages are meant.
     is_whole: bool,
     /// Number of messages that are not in memory and were therefore not examined.
-    unseen: usize,
+    not_examined: usize,
     /// What was changed, or would be changed by a dry run.
     sum: Effect,
     /// Number of the last message counted; more of its recipients may follow.
@@ -88,48 +88,54 @@ pub struct Many {
     ordered: Option<(u64, u64)>,
 }
 
-impl Many {
+impl BulkOrder {
     /// Prepares the order; nothing is done yet.
-    pub fn new(verb: Verb, selection: Selection, dry_run: bool, around: &Surroundings<'_>) -> Many {
+    pub(super) fn new(
+        verb: Verb,
+        selection: Selection,
+        dry_run: bool,
+        context: &SessionContext<'_>,
+    ) -> BulkOrder {
         let number = selection.message.as_ref().map(|message| message.number);
-        let waiting = around.elsewhere.waiting();
-        let unseen = if number.is_some() { 0 } else { waiting.waiting_files + waiting.paged_out };
+        let waiting = context.backlog.waiting();
+        let not_examined =
+            if number.is_some() { 0 } else { waiting.waiting_files + waiting.paged_out };
         let fetch = Fetch::new(number);
         let is_whole = selection.means_whole_messages();
-        let search = Search::new(selection, around.now, verb == Verb::Release);
+        let search = Search::new(selection, context.now, verb == Verb::Release);
         let (sum, last, ordered) = (Effect::default(), None, None);
-        Many { verb, fetch, search, dry_run, is_whole, unseen, sum, last, ordered }
+        BulkOrder { verb, fetch, search, dry_run, is_whole, not_examined, sum, last, ordered }
     }
 
     /// Returns what has been changed so far.
-    pub fn sum(&self) -> &Effect {
+    pub(super) fn sum(&self) -> &Effect {
         &self.sum
     }
 
     /// Returns true for a dry run.
-    pub fn is_dry_run(&self) -> bool {
+    pub(super) fn is_dry_run(&self) -> bool {
         self.dry_run
     }
 
-    fn kind(&self) -> Kind {
+    fn kind(&self) -> OrderKind {
         match self.verb {
-            Verb::Hold(_) => Kind::HoldMessages,
-            Verb::Release => Kind::Release,
-            _ => Kind::Other,
+            Verb::Hold(_) => OrderKind::HoldMessages,
+            Verb::Release => OrderKind::Release,
+            _ => OrderKind::Other,
         }
     }
 
     /// Counts what an order about these would change.
-    fn foresee(&mut self, found: &[Selected], around: &Surroundings<'_>) {
+    fn count_effect(&mut self, found: &[Selected], context: &SessionContext<'_>) {
         for found in found {
             let is_new = self.last != Some(found.target.number);
             self.last = Some(found.target.number);
             let effect = match self.verb {
-                Verb::Hold(_) if is_new => around.scheduler.dry_run_hold(found.id),
-                Verb::Release if is_new => around.scheduler.dry_run_release(found.id),
+                Verb::Hold(_) if is_new => context.scheduler.dry_run_hold(found.id),
+                Verb::Release if is_new => context.scheduler.dry_run_release(found.id),
                 Verb::Hold(_) | Verb::Release => Effect::default(),
-                Verb::Retry => retried(found, is_new),
-                Verb::Expire | Verb::Delete | Verb::Reroute => disposed(found, is_new),
+                Verb::Retry => effect_of_retry(found, is_new),
+                Verb::Expire | Verb::Delete | Verb::Reroute => effect_of_removal(found, is_new),
             };
             self.sum.add(&effect);
         }
@@ -155,7 +161,7 @@ impl Many {
 }
 
 /// Counts the effect of a retry in the same way as the core.
-fn retried(found: &Selected, is_new: bool) -> Effect {
+fn effect_of_retry(found: &Selected, is_new: bool) -> Effect {
     Effect {
         messages: u32::from(is_new),
         recipients: if found.is_waiting { found.recipients } else { 0 },
@@ -165,27 +171,27 @@ fn retried(found: &Selected, is_new: bool) -> Effect {
 }
 
 /// Counts the effect of a removal in the same way as the core.
-fn disposed(found: &Selected, is_new: bool) -> Effect {
+fn effect_of_removal(found: &Selected, is_new: bool) -> Effect {
     let (recipients, busy) =
         if found.is_busy { (0, found.recipients) } else { (found.recipients, 0) };
     Effect { messages: u32::from(is_new), recipients, busy, ..Effect::default() }
 }
 
-impl Deed for Many {
-    fn next(&mut self, around: &mut Surroundings<'_>) -> Next {
+impl Task for BulkOrder {
+    fn next(&mut self, context: &mut SessionContext<'_>) -> Next {
         // After a refusal or a failure to store, further messages would fail, too.
         if self.sum.refusal.is_some() || self.sum.unstored.is_some() {
             return Next::Over;
         }
-        if let Some(step) = self.fetch.next(around) {
+        if let Some(step) = self.fetch.next(context) {
             return step;
         }
-        match self.search.next(around) {
-            Found::Needs(inquiry) => Next::Needs(inquiry),
+        match self.search.next(context) {
+            Found::Needs(lookup) => Next::Needs(lookup),
             Found::More => Next::More,
             Found::Over => Next::Over,
             Found::Some(found) if self.dry_run => {
-                self.foresee(&found, around);
+                self.count_effect(&found, context);
                 Next::More
             }
             Found::Some(found) if found.is_empty() => Next::More,
@@ -193,7 +199,7 @@ impl Deed for Many {
         }
     }
 
-    fn obeyed(&mut self, effect: &Effect) {
+    fn order_done(&mut self, effect: &Effect) {
         let (first, last) = self.ordered.take().unzip();
         let mut effect = *effect;
         // The message was already counted with the last order, which had its first recipients.
@@ -203,18 +209,20 @@ impl Deed for Many {
         self.last = last;
     }
 
-    fn learn(&mut self, findings: Findings) {
-        self.search.learn(findings);
+    fn lookup_done(&mut self, result: LookupResult) {
+        self.search.lookup_done(result);
     }
 
     fn tell(&self) -> String {
-        outcome::tell_of_many(self.kind(), &self.sum, self.dry_run, self.unseen)
+        outcome::answer_with_unseen(self.kind(), &self.sum, self.dry_run, self.not_examined)
     }
 
-    fn so_far(&self) -> String {
-        let far = outcome::counted(&self.sum);
+    fn progress(&self) -> String {
+        let far = outcome::effect_counts(&self.sum);
         match self.ordered {
-            Some(_) => format!("{far}, and at most {LOOKED_AT} messages that are under way"),
+            Some(_) => {
+                format!("{far}, and up to {MAX_ENTRIES_PER_STEP} messages in progress")
+            }
             None => far,
         }
     }

@@ -8,7 +8,7 @@ impl Addresses {
     /// Returns for each destination if one of its unfinished recipients matches.
     ///
     /// A destination is channel, LF and host, in lower case.
-    pub fn fit(&self, file: &ControlFile, destinations: &[&[u8]]) -> Vec<bool> {
+    pub fn matches_in(&self, file: &ControlFile, destinations: &[&[u8]]) -> Vec<bool> {
         let mut found: BTreeMap<&[u8], bool> =
             destinations.iter().map(|destination| (*destination, false)).collect();
         let to_do = |recipient: &&Recipient| matches!(recipient.tag, Tag::Pending | Tag::Locked);
@@ -19,18 +19,18 @@ impl Addresses {
             destination.push(b'\n');
             destination.extend_from_slice(file.get(recipient.quad.host));
             destination.make_ascii_lowercase();
-            if let Some(fits @ false) = found.get_mut(destination.as_slice()) {
-                *fits = self.fit_one(file, recipient);
+            if let Some(matches @ false) = found.get_mut(destination.as_slice()) {
+                *matches = self.matches_recipient(file, recipient);
             }
         }
         destinations.iter().map(|destination| found[destination]).collect()
     }
 
-    fn fit_one(&self, file: &ControlFile, recipient: &Recipient) -> bool {
+    fn matches_recipient(&self, file: &ControlFile, recipient: &Recipient) -> bool {
         let sender = || file.sender_address(recipient);
         let address = || Some(file.get(recipient.quad.user));
-        self.sender.as_ref().is_none_or(|pattern| pattern.fits(sender()))
-            && self.recipient.as_ref().is_none_or(|pattern| pattern.fits(address()))
+        self.sender.as_ref().is_none_or(|pattern| pattern.matches(sender()))
+            && self.recipient.as_ref().is_none_or(|pattern| pattern.matches(address()))
     }
 }
 
@@ -46,16 +46,16 @@ mod tests {
              r+          smtp mx.test done@mx.test 0\nm\n\ns error - x 0\n\
              r           smtp mx.test carol@mx.test 0\nr           local - dave 0\nm\n\n";
         let file = parse(text.into()).expect("a good control file");
-        let fit = |sender: Option<&str>, recipient: Option<&str>| {
+        let matches_in = |sender: Option<&str>, recipient: Option<&str>| {
             let pattern = |text: &str| AddressPattern::parse(text).expect("a pattern");
             let addresses =
                 Addresses { sender: sender.map(pattern), recipient: recipient.map(pattern) };
-            addresses.fit(&file, &[b"smtp\nmx.test", b"local\n-", b"smtp\nother"])
+            addresses.matches_in(&file, &[b"smtp\nmx.test", b"local\n-", b"smtp\nother"])
         };
-        assert_eq!(fit(Some("ann@*"), None), [true, false, false]);
-        assert_eq!(fit(Some("<>"), None), [true, true, false]);
-        assert_eq!(fit(None, Some("d*")), [false, true, false], "who is done is past");
-        assert_eq!(fit(Some("ann@*"), Some("carol@*")), [false; 3]);
-        assert_eq!(fit(Some("<>"), Some("carol@*")), [true, false, false]);
+        assert_eq!(matches_in(Some("ann@*"), None), [true, false, false]);
+        assert_eq!(matches_in(Some("<>"), None), [true, true, false]);
+        assert_eq!(matches_in(None, Some("d*")), [false, true, false], "who is done is past");
+        assert_eq!(matches_in(Some("ann@*"), Some("carol@*")), [false; 3]);
+        assert_eq!(matches_in(Some("<>"), Some("carol@*")), [true, false, false]);
     }
 }

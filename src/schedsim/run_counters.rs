@@ -8,7 +8,7 @@ use zsched_recorder::{ReplayObserver, ReplayedEvent};
 
 /// Counters of a run.
 #[derive(Default)]
-pub struct Tally {
+pub(crate) struct RunCounters {
     /// Arrival time of each queued message.
     arrived: HashMap<u64, Timestamp>,
     /// Recipients delivered.
@@ -23,7 +23,7 @@ pub struct Tally {
     pub agents: u64,
     alive: u64,
     /// Maximum number of agents at the same time.
-    pub most_agents: u64,
+    pub max_agents: u64,
     /// Jobs given to agents.
     pub jobs: u64,
     /// Time from arrival to delivery of each delivered recipient, in seconds.
@@ -32,14 +32,14 @@ pub struct Tally {
     pub left: u64,
 }
 
-impl Tally {
+impl RunCounters {
     /// Adds a message that is queued already.
-    pub fn known(&mut self, number: u64, since: Timestamp) {
+    pub(crate) fn known(&mut self, number: u64, since: Timestamp) {
         self.arrived.entry(number).or_insert(since);
     }
 
     /// Returns the given percentile of the delivery delays, in seconds.
-    pub fn delay(&self, percent: usize) -> Option<f64> {
+    pub(crate) fn delay(&self, percent: usize) -> Option<f64> {
         let mut delays = self.delays.clone();
         delays.sort_unstable_by(f64::total_cmp);
         let index = (delays.len() * percent).div_ceil(100).max(1) - 1;
@@ -47,12 +47,12 @@ impl Tally {
     }
 
     /// Records the state at the end of the run.
-    pub fn end(&mut self, core: &Scheduler) {
+    pub(crate) fn end(&mut self, core: &Scheduler) {
         self.left = core.totals().recipients;
     }
 }
 
-impl ReplayObserver for Tally {
+impl ReplayObserver for RunCounters {
     fn before(&mut self, told: &ReplayedEvent, event: &Event<'_>, core: &Scheduler) {
         match event {
             Event::Arrived(arrival) if core.is_new(arrival.name.number()) => {
@@ -78,7 +78,7 @@ impl ReplayObserver for Tally {
                 Action::StartAgent { .. } => {
                     self.agents += 1;
                     self.alive += 1;
-                    self.most_agents = self.most_agents.max(self.alive);
+                    self.max_agents = self.max_agents.max(self.alive);
                 }
                 Action::Feed { .. } => self.jobs += 1,
                 Action::Statistics(end) => match end.state {

@@ -4,7 +4,7 @@ use serde::Serialize;
 
 /// Counts since the start, except `parallel`, which is a level.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct Tally {
+pub struct RequestCounters {
     /// Sessions open now.
     pub parallel: u64,
     /// Accepted connections, including those that were then refused.

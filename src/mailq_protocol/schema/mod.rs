@@ -1,0 +1,326 @@
+//! The JSON objects of MAILQ version 2, as `docs/mailq-protocol.md` describes them.
+//!
+//! The server writes them, the client reads them. Fields that are missing have default values:
+//! older schedulers send fewer fields, and the reports of ZMailer's schedulers have only part of
+//! them. Unknown fields are ignored.
+//!
+//! Times are seconds since 1970; ages are whole seconds on the wire.
+
+mod wait;
+
+pub use wait::{Cause, CurrentMessage, HoldAuthor, LimitAuthor, Rank, Wait};
+
+use serde::{Deserialize, Serialize, Serializer};
+
+/// The whole queue: `SHOW JSON SUMMARY`.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Summary {
+    /// Time at the scheduler, in seconds since 1970.
+    pub time: f64,
+    /// Start of the scheduler, in seconds since 1970.
+    pub started: f64,
+    /// Version of the scheduler.
+    pub version: Option<String>,
+    /// Process id of the scheduler.
+    pub pid: Option<u32>,
+    /// Messages in the queue.
+    pub messages: u64,
+    /// Recipients in the queue that are not final yet.
+    pub recipients: u64,
+    /// Destinations.
+    pub threads: u64,
+    /// Destinations on hold.
+    pub held_threads: u64,
+    /// Messages on hold.
+    pub held_messages: u64,
+    /// Messages of the backlog: on disk, and not loaded yet.
+    pub waiting: u64,
+    /// Paged-out messages: on disk until their next try.
+    pub resting: u64,
+    /// Recipients of the paged-out messages.
+    pub resting_recipients: u64,
+    /// Agents, including idle ones.
+    pub agents: u64,
+    /// Agents without work.
+    pub idle: u64,
+    /// Age of the oldest message, in seconds.
+    #[serde(serialize_with = "whole_seconds")]
+    pub oldest: Option<f64>,
+    /// Messages that arrived since the start.
+    pub messages_in: u64,
+    /// Messages that left since the start.
+    pub messages_out: u64,
+    /// Recipients that arrived since the start.
+    pub recipients_in: u64,
+    /// Recipients that have become final since the start.
+    pub recipients_out: u64,
+    /// Agents that were started since the start of the scheduler.
+    pub agents_started: u64,
+    /// True while the spool is read after the start.
+    pub loading: bool,
+    /// True while the scheduler shuts down.
+    pub draining: bool,
+    /// True if the scheduler starts no agents (option `-F`).
+    pub frozen: bool,
+}
+
+/// A destination: a line of `SHOW JSON THREADS`.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct ThreadStatus {
+    /// The channel.
+    pub channel: String,
+    /// The host.
+    pub host: String,
+    /// Pattern of the clause of its ring.
+    pub ring: Option<String>,
+    /// Messages.
+    pub messages: u64,
+    /// Recipients.
+    pub recipients: u64,
+    /// Number of agent reports.
+    pub attempts: u64,
+    /// Vertices that are due.
+    pub due: u64,
+    /// Vertices that are with agents.
+    pub with_agents: u64,
+    /// Vertices that wait for the wake-up of the destination.
+    pub waiting: u64,
+    /// Vertices on hold.
+    pub held_back: u64,
+    /// The agents at work on it.
+    pub agents: Vec<ActiveAgent>,
+    /// The next attempt, in seconds since 1970.
+    pub wakeup: Option<f64>,
+    /// Age of the oldest message, in seconds.
+    #[serde(serialize_with = "whole_seconds")]
+    pub oldest: Option<f64>,
+    /// True if the whole destination is on hold.
+    pub held: bool,
+    /// Maximum number of agents.
+    pub max_agents: u64,
+    /// Number of agents that may work on it now.
+    pub window: u64,
+    /// Name of its window, if it may be shared.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub window_name: Option<String>,
+    /// Reason for waiting.
+    #[serde(flatten)]
+    pub wait: Option<Wait>,
+}
+
+/// An agent at work on a destination.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct ActiveAgent {
+    /// Process id.
+    pub pid: u32,
+    /// State of the agent.
+    pub state: String,
+    /// Number of jobs it has.
+    pub jobs: u64,
+}
+
+/// A ring: a line of `SHOW JSON RINGS`.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct RingStatus {
+    /// The pattern of its clause.
+    pub pattern: String,
+    /// Its channel.
+    pub channel: Option<String>,
+    /// Host, if each host has its own ring.
+    pub host: Option<String>,
+    /// Line of its clause in the configuration.
+    pub line: Option<String>,
+    /// Destinations.
+    pub threads: u64,
+    /// Messages.
+    pub messages: u64,
+    /// Agents, including idle ones.
+    pub agents: u64,
+    /// Agents without work.
+    pub idle: u64,
+    /// Maximum number of agents.
+    pub maxring: Option<u64>,
+    /// Maximum number of agents for one destination.
+    pub maxthr: Option<u64>,
+    /// Number of jobs that an agent is given beyond the first.
+    pub overfeed: Option<u64>,
+    /// Command line of its agents.
+    pub command: Option<String>,
+}
+
+/// An agent: a line of `SHOW JSON AGENTS`.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct AgentStatus {
+    /// Process id.
+    pub pid: u32,
+    /// Its channel.
+    pub channel: Option<String>,
+    /// Its ring.
+    pub ring: Option<String>,
+    /// Destination it works on.
+    pub thread: Option<String>,
+    /// State of the agent.
+    pub state: String,
+    /// Number of jobs it has.
+    pub jobs: u64,
+    /// Start in seconds since 1970, or age in seconds.
+    pub born: Option<f64>,
+    /// Time since it asked for work, in seconds.
+    #[serde(serialize_with = "whole_seconds")]
+    pub hungry: Option<f64>,
+    /// Time since it was given work, in seconds.
+    #[serde(serialize_with = "whole_seconds")]
+    pub fed: Option<f64>,
+}
+
+/// A message and one of its destinations: a line of `SHOW JSON MESSAGES`.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct QueuedMessage {
+    /// The spool id.
+    pub id: String,
+    /// Name of the control file.
+    pub name: Option<String>,
+    /// The channel.
+    pub channel: String,
+    /// The host.
+    pub host: String,
+    /// Recipients.
+    pub recipients: u64,
+    /// Age of the message, in seconds.
+    #[serde(serialize_with = "whole_seconds")]
+    pub age: Option<f64>,
+    /// Number of agent reports.
+    pub attempts: u64,
+    /// Delivery state, as a keyword.
+    pub place: Option<String>,
+    /// Expiry, in seconds since 1970.
+    pub expires: Option<f64>,
+    /// Last text of an agent.
+    pub text: Option<String>,
+}
+
+/// An override in force: a line of `SHOW JSON ORDERS`.
+///
+/// It is a hold, a limit, or the removal of a message.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct OverrideStatus {
+    /// `hold` or `limit`; or the kind of removal.
+    pub kind: String,
+    /// Part of the queue that it applies to.
+    pub scope: String,
+    /// User who gave the order.
+    pub by: Option<String>,
+    /// Start, in seconds since 1970.
+    pub since: Option<f64>,
+    /// Reason, as the user gave it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+    /// Name of the limit.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub limit: Option<String>,
+    /// Value of the limit.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub value: Option<u64>,
+    /// End, in seconds since 1970.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub until: Option<f64>,
+}
+
+/// Result of an order.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct OrderResult {
+    /// Messages affected.
+    pub messages: u64,
+    /// Recipients affected.
+    pub recipients: u64,
+    /// Destinations affected.
+    pub threads: u64,
+    /// Affected recipients that are with agents.
+    pub busy: u64,
+    /// Messages or destinations that stay on hold.
+    pub held: u64,
+    /// Agents affected.
+    pub agents: u64,
+    /// True if agents were started.
+    pub started: bool,
+    /// True for a dry run, which only counts.
+    pub dry_run: bool,
+    /// Messages that are not in memory and were not examined.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub unseen: u64,
+}
+
+fn is_zero(count: &u64) -> bool {
+    *count == 0
+}
+
+fn whole_seconds<S: Serializer>(age: &Option<f64>, serializer: S) -> Result<S::Ok, S::Error> {
+    age.map(|age| age as i64).serialize(serializer)
+}
+
+impl ThreadStatus {
+    /// `channel/host`.
+    pub fn name(&self) -> String {
+        format!("{}/{}", self.channel, self.host)
+    }
+
+    /// Reason for waiting: `retry`, `held`, or the name of a limit.
+    pub fn reason(&self) -> &str {
+        match &self.wait {
+            _ if self.held => "held",
+            Some(Wait { refusal: Some(refusal), .. }) => refusal,
+            Some(wait) => &wait.why,
+            None => "",
+        }
+    }
+
+    /// Last text of an agent.
+    pub fn text(&self) -> Option<&str> {
+        self.wait.as_ref()?.text.as_deref()
+    }
+
+    /// Reason for waiting, as a sentence.
+    pub fn sentence(&self) -> Option<&str> {
+        self.wait.as_ref()?.sentence.as_deref()
+    }
+}
+
+impl AgentStatus {
+    /// Age, in seconds.
+    pub fn age(&self, now: f64) -> Option<f64> {
+        /// Above this, `born` is a point in time: no agent gets that old.
+        const MAX_AGENT_AGE: f64 = 1e9;
+        self.born.map(|born| if born > MAX_AGENT_AGE { now - born } else { born })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn thread_with_missing_and_unknown_fields_is_read() {
+        let read: ThreadStatus =
+            serde_json::from_str(r#"{"channel":"smtp","host":"a","new":[1],"text":null}"#)
+                .expect("JSON");
+        assert_eq!(read.name(), "smtp/a");
+        assert_eq!((read.messages, read.text(), read.wakeup), (0, None, None));
+        assert!(serde_json::from_str::<ThreadStatus>(r#"{"messages":"many"}"#).is_err());
+    }
+
+    #[test]
+    fn agent_age_accepts_start_or_age() {
+        for (born, age) in [(None, None), (Some(5.0), Some(5.0)), (Some(1.5e9), Some(7.0))] {
+            let agent = AgentStatus { born, ..AgentStatus::default() };
+            assert_eq!(agent.age(1.5e9 + 7.0), age);
+        }
+    }
+}
