@@ -8,7 +8,7 @@
 //! turn moves those of some further threads.
 
 use crate::Scheduler;
-use crate::dispatch::agent::{Agent, State};
+use crate::dispatch::agent::{Agent, AgentState};
 use crate::queue::thread::{Thread, ThreadId};
 use crate::timers::Timer;
 use serde::{Deserialize, Serialize};
@@ -119,7 +119,7 @@ impl Agent {
         }
         self.fed_at = self.fed_at.map(|time| time + step);
         self.timer = self.timer.map(|time| time + step);
-        if let State::Idle(since) | State::Stopping(since) = &mut self.state {
+        if let AgentState::Idle(since) | AgentState::Stopping(since) = &mut self.state {
             *since = *since + step;
         }
     }

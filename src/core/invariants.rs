@@ -1,7 +1,7 @@
 //! Invariants between any two events, checked by tests and simulations.
 
 use crate::Scheduler;
-use crate::dispatch::agent::{Agent, AgentId, Owed, State};
+use crate::dispatch::agent::{Agent, AgentId, AgentState, Owed};
 use crate::dispatch::fair_share::AgentCount;
 use crate::dispatch::ring::Refusal;
 use crate::queue::message::MessageId;
@@ -169,7 +169,7 @@ impl Scheduler {
                 assert!(self.threads[thread].is_ready);
             }
             for agent in &ring.idle {
-                assert!(matches!(self.agents[agent].state, State::Idle(_)));
+                assert!(matches!(self.agents[agent].state, AgentState::Idle(_)));
                 assert_eq!(self.agents[agent].thread, None);
             }
             let in_line = self.waitlists.count_in_waitlist(id, ring.waitlist.as_ref());
@@ -214,8 +214,8 @@ impl Scheduler {
                     "a job is {place:?}"
                 );
             }
-            let waits =
-                matches!(agent.state, State::Killed | State::ExitedMidJob) || agent.timer.is_some();
+            let waits = matches!(agent.state, AgentState::Killed | AgentState::ExitedMidJob)
+                || agent.timer.is_some();
             assert!(waits, "an agent is not looked at again");
         }
         let mut all = AgentCount { agents: self.agents.len(), rings: 0 };
@@ -229,7 +229,7 @@ impl Scheduler {
         assert_eq!(*self.agent_counts.channels(), channels, "agents of channels");
         assert_eq!(self.agent_counts.all, all, "agents in all");
         let is_ending = |agent: &&AgentId| {
-            matches!(self.agents[agent].state, State::Stopping(_) | State::Killed)
+            matches!(self.agents[agent].state, AgentState::Stopping(_) | AgentState::Killed)
         };
         let ending: BTreeSet<AgentId> = self.agents.keys().filter(is_ending).copied().collect();
         assert_eq!(self.agent_counts.ending, ending, "agents that were told to end");

@@ -102,7 +102,9 @@ pub fn sentence(
 }
 
 /// The part of the sentence that states the activity and its reason.
-fn predicate(
+///
+/// `is_one` selects the singular.
+pub fn predicate(
     scheduler: &Scheduler,
     now: Timestamp,
     to: &Destination,

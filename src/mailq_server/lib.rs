@@ -20,6 +20,8 @@ pub mod explain;
 pub mod report;
 pub mod v1;
 
+mod classic;
+
 pub mod auth_file;
 
 pub mod acl;

@@ -10,9 +10,10 @@
 //! Msgs in 5 out 3 stored 2 Rcpnts in 8 out 5 stored 3
 //! ```
 
+use crate::classic::{self, LimitKind};
 use std::collections::VecDeque;
 use zsched_core::Scheduler;
-use zsched_core::view::{AgentView, LimitKind, RingId, RingView, ThreadId, ThreadView, Totals};
+use zsched_core::view::{AgentView, RingId, RingView, ThreadId, ThreadView, Totals};
 use zsched_format::time::{ShortDuration, Timestamp};
 
 /// Column at which the details of a thread begin.
@@ -199,7 +200,7 @@ fn write_detail(view: &ThreadView<'_>, out: &mut Vec<u8>) {
     write_state(view, ' ', out);
     // A thread without vertices has age -1s.
     push(out, format_args!(" QA={}", ShortDuration(view.oldest)));
-    match view.refusal.and_then(|refused| refused.slot) {
+    match view.reason.and_then(classic::limit_of) {
         Some(LimitKind::Channel) => out.extend_from_slice(b" channelwait"),
         Some(LimitKind::Ring) => out.extend_from_slice(b" threadwait"),
         Some(LimitKind::General) | None => {}
@@ -216,7 +217,7 @@ fn write_state(view: &ThreadView<'_>, sep: char, out: &mut Vec<u8>) {
     }
     if let Some(seconds) = view.wakeup_in {
         push(out, format_args!("{sep}W={seconds}s"));
-    } else if let Some(reason) = view.refusal.and_then(|refused| refused.pending) {
+    } else if let Some(reason) = view.reason.and_then(classic::pending) {
         push(out, format_args!("{sep}pend={reason}"));
     }
 }
@@ -229,7 +230,7 @@ fn write_agents(view: &ThreadView<'_>, sep: char, out: &mut Vec<u8>) {
     let hungry = list(&|agent| agent.hungry.to_string());
     let fed = list(&|agent| agent.fed.map_or("never".to_string(), |seconds| seconds.to_string()));
     let owed = list(&|agent| agent.owed.to_string());
-    let states = list(&|agent| agent.state.to_string());
+    let states = list(&|agent| classic::state_word(agent.state).to_string());
     push(out, format_args!("{sep}P={{{pids}}}{sep}HA={{{hungry}}}s{sep}FA={{{fed}}}s"));
     push(out, format_args!("{sep}OF={{{owed}}}{sep}S={{{states}}}{sep}UF={}", view.unfed));
 }

@@ -18,8 +18,10 @@
 //! destination.
 
 use super::report::{Progress, ReportForm, ThreadReport, push};
+use crate::classic::{LimitKind, limit_of};
 use std::collections::BTreeMap;
-use zsched_core::view::{LimitKind, Totals, VertexView, WaitState};
+use zsched_core::view::{Totals, VertexView};
+use zsched_core::why::Reason;
 use zsched_core::{Destination, Scheduler};
 use zsched_format::time::{ShortDuration, Timestamp};
 
@@ -138,7 +140,7 @@ impl Dump {
             }
             Stage::Vertices => match scheduler.message_at_or_after(now, self.next_number) {
                 Some((number, vertices)) => {
-                    vertices.iter().for_each(|vertex| self.write_vertex(vertex, out));
+                    vertices.iter().for_each(|vertex| self.write_vertex(now, vertex, out));
                     match number.checked_add(1) {
                         Some(next) => self.next_number = next,
                         None => self.end_vertices(),
@@ -164,7 +166,7 @@ impl Dump {
         Progress::More
     }
 
-    fn write_vertex(&mut self, vertex: &VertexView<'_>, out: &mut Vec<u8>) {
+    fn write_vertex(&mut self, now: Timestamp, vertex: &VertexView<'_>, out: &mut Vec<u8>) {
         let key = self.shown.add(vertex.destination);
         push(out, format_args!("{key}:\t{}\t{}; ", vertex.name, vertex.offsets.len()));
         let offsets: Vec<String> = vertex.offsets.iter().map(u32::to_string).collect();
@@ -174,7 +176,7 @@ impl Dump {
             out.extend_from_slice(text);
             out.push(b' ');
         }
-        write_notes(vertex, out);
+        write_notes(now, vertex, out);
         out.push(b'\n');
     }
 
@@ -277,20 +279,24 @@ impl KeyLists {
     }
 }
 
-fn write_notes(vertex: &VertexView<'_>, out: &mut Vec<u8>) {
+/// Text for a vertex that waits for a request, or for the next turn of the scheduler.
+const INACTIVE: &[u8] = b"activation pending, thread inactive";
+
+fn write_notes(now: Timestamp, vertex: &VertexView<'_>, out: &mut Vec<u8>) {
     out.push(b'(');
-    match vertex.standing {
-        WaitState::Retry(seconds) => {
-            push(out, format_args!("retry in {}", ShortDuration(seconds)));
+    match (vertex.reason, vertex.agent, limit_of(vertex.reason)) {
+        (Reason::Retry(at), ..) => {
+            push(out, format_args!("retry in {}", ShortDuration(at.seconds_since(now).max(0))));
         }
-        WaitState::Limit(LimitKind::General) => out.extend_from_slice(b"waiting for slot"),
-        WaitState::Limit(LimitKind::Channel) => out.extend_from_slice(b"waiting for channel slot"),
-        WaitState::Limit(LimitKind::Ring) => out.extend_from_slice(b"waiting for thread slot"),
-        WaitState::Running { pid, next } => {
-            let next = if next { " NextFeed" } else { "" };
+        (Reason::Request, ..) => out.extend_from_slice(INACTIVE),
+        (_, Some(pid), _) => {
+            let next = if vertex.is_next { " NextFeed" } else { "" };
             push(out, format_args!("running now, pid={pid}{next}"));
         }
-        WaitState::Inactive => out.extend_from_slice(b"activation pending, thread inactive"),
+        (.., Some(LimitKind::General)) => out.extend_from_slice(b"waiting for slot"),
+        (.., Some(LimitKind::Channel)) => out.extend_from_slice(b"waiting for channel slot"),
+        (.., Some(LimitKind::Ring)) => out.extend_from_slice(b"waiting for thread slot"),
+        (_, None, None) => out.extend_from_slice(INACTIVE),
     }
     if let Some(seconds) = vertex.expires_in {
         let (left, tries) = (ShortDuration(seconds), vertex.tries);

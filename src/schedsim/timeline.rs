@@ -5,12 +5,14 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
+use zsched_core::why::Reason;
 use zsched_core::{
-    Action, AgentEnd, AgentId, Event, NoteTicket, Scheduler, VertexInspection, VertexStatus,
+    Action, AgentEnd, AgentId, Destination, Event, NoteTicket, Scheduler, VertexInspection,
 };
 use zsched_format::agent_protocol::{AgentLine, RecipientReport};
 use zsched_format::time::Timestamp;
-use zsched_recorder::{ReplayObserver, ReplayedEvent, format_time};
+use zsched_mailq_server::explain::predicate;
+use zsched_recorder::{ReplayObserver, ReplayedEvent};
 use zsched_spool::note::OutcomeKind;
 use zsched_spool::{Arrival, SpoolId};
 
@@ -158,8 +160,7 @@ impl Timeline {
             .fed
             .iter()
             .filter(|(name, (by, _))| {
-                *by == agent
-                    && self.vertices.get(*name).is_some_and(|v| v.rest == VertexStatus::Fed)
+                *by == agent && self.vertices.get(*name).is_some_and(|v| v.reason == Reason::AtWork)
             })
             .map(|(name, (_, pid))| (name.clone(), *pid))
             .collect();
@@ -227,8 +228,8 @@ impl Timeline {
                 let text = format!("by clause {channel}/{host}, {}", clause.location);
                 self.add_for(now, "queued", &name, text);
             }
-            if before.is_none_or(|before| !is_same(&before.rest, &vertex.rest)) {
-                self.add_wait_reason(now, &name, before.map(|before| &before.rest), &vertex);
+            if before.is_none_or(|before| before.reason != vertex.reason) {
+                self.add_wait_reason(now, core, before.map(|before| before.reason), &vertex);
             }
         }
     }
@@ -236,35 +237,23 @@ impl Timeline {
     fn add_wait_reason(
         &mut self,
         now: Timestamp,
-        name: &str,
-        before: Option<&VertexStatus>,
+        core: &Scheduler,
+        before: Option<Reason>,
         vertex: &VertexInspection,
     ) {
-        let has_waited = matches!(before, Some(VertexStatus::Waiting { .. }));
-        if has_waited && !matches!(vertex.rest, VertexStatus::Waiting { .. }) {
+        let name = &name_of(vertex);
+        let waits = |reason: Reason| matches!(reason, Reason::Retry(_) | Reason::Request);
+        if before.is_some_and(waits) && !waits(vertex.reason) {
             self.add_for(now, "due", name, self.cause.to_string());
         }
-        let tries = vertex.attempts;
-        let place = &vertex.clause.location;
-        let text = match &vertex.rest {
-            // Reported as `fed`, with the agent.
-            VertexStatus::Fed | VertexStatus::Due => return,
-            VertexStatus::Waiting { until: Some(until), blocked } => {
-                let (at, wait) = (format_time(*until), until.since(now).as_secs_f64());
-                let whom =
-                    if *blocked { ", as its destination is known to be unreachable" } else { "" };
-                format!("until {at}, {wait:.3} s from now{whom}; tries so far: {tries}")
-            }
-            VertexStatus::Held => "for an operator to release it".to_string(),
-            VertexStatus::Waiting { until: None, .. } => {
-                format!("until the host's mail is requested (queueonly, {place})")
-            }
-            VertexStatus::InLine { pid } => {
-                format!("in line for the agents of its host, newest {pid}")
-            }
-            VertexStatus::Refused(reason) => format!("for an agent. {reason} ({place})"),
-        };
-        self.add_for(now, "waits", name, text);
+        // These are reported as `fed`, with the agent.
+        if matches!(vertex.reason, Reason::AtWork | Reason::Turn) {
+            return;
+        }
+        let to = Destination::new(&vertex.channel, &vertex.host);
+        let text = predicate(core, now, &to, &vertex.why, true);
+        let text = text.strip_prefix("waits ").unwrap_or(&text);
+        self.add_for(now, "waits", name, format!("{text}; tries so far: {}", vertex.attempts));
     }
 
     fn decided(&mut self, now: Timestamp, action: &Action) {
@@ -378,12 +367,4 @@ impl ReplayObserver for Timeline {
 fn name_of(vertex: &VertexInspection) -> String {
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     format!("{}/{}", text(&vertex.channel), text(&vertex.host))
-}
-
-/// Returns true if the state has not changed.
-///
-/// The agent that a vertex is in line for does not matter.
-fn is_same(before: &VertexStatus, now: &VertexStatus) -> bool {
-    matches!((before, now), (VertexStatus::InLine { .. }, VertexStatus::InLine { .. }))
-        || before == now
 }

@@ -11,7 +11,7 @@ use crate::support::{START, data, spool_name};
 use crate::world::World;
 use std::collections::BTreeMap;
 use std::time::Duration;
-use zsched_core::view::WaitState;
+use zsched_core::why::Reason;
 use zsched_core::{AgentId, Event};
 use zsched_format::time::Timestamp;
 use zsched_spool::{Arrival, Group};
@@ -106,8 +106,8 @@ impl DeferringWorld {
         self.world.agent_writes(agent, b"#hungry");
         let now = self.world.now;
         let (_, views) = self.world.core.message_at_or_after(now, 1).expect("it is not finished");
-        let WaitState::Retry(seconds) = views[0].standing else { panic!("it waits for nothing") };
-        Planned { tries: views[0].tries, wakeup: (now.seconds_since(first_fed)) + seconds }
+        let Reason::Retry(at) = views[0].reason else { panic!("it waits for nothing") };
+        Planned { tries: views[0].tries, wakeup: at.seconds_since(first_fed) }
     }
 
     /// Returns successive wake-ups, with a try at each.

@@ -1,6 +1,7 @@
 //! Checks that the documents agree with the programs.
 
 mod mdoc;
+mod words;
 
 use clap::CommandFactory;
 use std::fs;

@@ -144,7 +144,7 @@ fn message_history_is_shown() {
         "queued     c/b.test ",
         &format!("by clause c/*, {clause}"),
         "waits      c/b.test ",
-        "for an agent. maxring: as many agents as the ring may have",
+        "for an agent: 1 of at most 1 agents of the ring run (maxring, ",
         "fed        c/b.test ",
         ": one job",
         "report     c/b.test ",
@@ -268,4 +268,19 @@ fn full_disk_stops_recording_not_delivery() {
     assert_eq!(site.events().count("count"), sent);
     assert!(daemon.end(libc::SIGTERM).success());
     allow(site.path("elsewhere"), 0o755);
+}
+
+#[test]
+fn explain_shows_wait_for_rate_limit() {
+    let site = Site::new("c/*\n\trate=1/2s command=\"${AGENTS}/count.py c\"\n");
+    let path = site.path("recording").to_string_lossy().into_owned();
+    let daemon = site.start_with(&["--record", &path]);
+    site.put(&["c a.test 1"]);
+    until("the first message is delivered", || site.files("transport").is_empty());
+    let name = site.put(&["c a.test 2"]);
+    site.until_empty();
+    assert!(daemon.end(libc::SIGTERM).success());
+    let text = printed(&schedsim(&["explain", &path, "--spoolid", &name.to_string()]));
+    let wait = text.lines().find(|line| line.contains(" waits ")).expect("it has waited");
+    assert!(wait.contains("then the next delivery may start (rate, "), "{text}");
 }

@@ -40,7 +40,7 @@ pub struct Agent {
     /// Destination of its last delivery: its connections lead to that host.
     pub last_destination: Option<Destination>,
     /// What it is doing.
-    pub state: State,
+    pub state: AgentState,
     /// What its next `#hungry` lines answer, in order.
     pub owed: VecDeque<Owed>,
     /// It has found nothing to do in its present job (`#resync`).
@@ -73,11 +73,11 @@ pub struct Agent {
 
 /// What an agent is doing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum State {
+pub enum AgentState {
     /// Started, but it has not said `#hungry` yet.
-    Larva,
+    Starting,
     /// It has jobs, or is about to get some.
-    Stuffing,
+    Working,
     /// It was sent `#idle`.
     Parking,
     /// It is in the pool of its ring, since this time.
@@ -110,7 +110,7 @@ impl Agent {
             born: now,
             thread_since: now,
             last_destination: None,
-            state: State::Larva,
+            state: AgentState::Starting,
             owed: VecDeque::from([Owed::Start]),
             resync: false,
             signal: DeliverySignal::Nothing,
@@ -129,7 +129,10 @@ impl Agent {
 
     /// Returns true if it can still get work.
     pub fn is_alive(&self) -> bool {
-        !matches!(self.state, State::Stopping(_) | State::Killed | State::ExitedMidJob)
+        !matches!(
+            self.state,
+            AgentState::Stopping(_) | AgentState::Killed | AgentState::ExitedMidJob
+        )
     }
 
     /// Returns its jobs, oldest first.

@@ -11,7 +11,7 @@
 //! are started: one for each agent in each turn.
 
 use crate::Scheduler;
-use crate::dispatch::agent::{Agent, AgentId, State};
+use crate::dispatch::agent::{Agent, AgentId, AgentState};
 use crate::dispatch::agent_waitlist::{Resource, Waitlist, turn_of};
 use crate::dispatch::ring::{Ring, RingId};
 use crate::timers::Timer;
@@ -112,7 +112,7 @@ impl Scheduler {
     /// Number of agents under a limit that should end soon.
     fn ending_soon(&self, now: Timestamp, line: &Resource) -> usize {
         let ends_soon = |agent: &Agent| match agent.state {
-            State::Stopping(since) => now.since(since) < SLOW_STOP_TIME,
+            AgentState::Stopping(since) => now.since(since) < SLOW_STOP_TIME,
             _ => false,
         };
         let agents = self.agent_counts.ending.iter().map(|agent| &self.agents[agent]);
@@ -211,7 +211,7 @@ impl Scheduler {
             return;
         }
         let idle_since = |agent: &Agent| match agent.state {
-            State::Idle(since) if line.counts(&self.rings[agent.ring]) => Some(since),
+            AgentState::Idle(since) if line.counts(&self.rings[agent.ring]) => Some(since),
             _ => None,
         };
         let longest_idle =

@@ -5,7 +5,7 @@
 
 use crate::Scheduler;
 use crate::action::{Action, StopMode};
-use crate::dispatch::agent::{AgentId, Owed, State};
+use crate::dispatch::agent::{AgentId, AgentState, Owed};
 use crate::dispatch::fair_share::next_burst;
 use crate::dispatch::window::DeliverySignal;
 use crate::outcome::agent_exit::last_line;
@@ -68,7 +68,7 @@ impl Scheduler {
         // It is fed again when it has answered everything that it was given.
         if agent_ref.owed.is_empty() && agent_ref.is_alive() {
             match agent_ref.state {
-                State::Parking => self.park(now, agent),
+                AgentState::Parking => self.park(now, agent),
                 _ => self.give_work(now, agent),
             }
         }
@@ -165,7 +165,7 @@ impl Scheduler {
         // Its own thread first: the connection is open. A new agent gets a single job, to show that
         // it works; then it gets bursts.
         let burst = match (agent_ref.state, agent_ref.fed_at) {
-            (State::Stuffing, Some(fed_at)) => {
+            (AgentState::Working, Some(fed_at)) => {
                 let most = self.rings[ring].clause.overfeed as usize + 1;
                 next_burst(agent_ref.burst, now.since(fed_at), most)
             }
@@ -198,7 +198,7 @@ impl Scheduler {
     /// Parks an agent for which there is no work.
     fn send_idle(&mut self, agent: AgentId) {
         let agent_ref = self.agents.get_mut(&agent).expect("whoever asks for work is known");
-        agent_ref.state = State::Parking;
+        agent_ref.state = AgentState::Parking;
         agent_ref.owed.push_back(Owed::Idle);
         self.act(Action::SendIdle(agent));
     }
@@ -246,7 +246,7 @@ impl Scheduler {
         }
         if fed > 0 {
             let agent_ref = self.agents.get_mut(&agent).expect("whoever is fed is known");
-            agent_ref.state = State::Stuffing;
+            agent_ref.state = AgentState::Working;
             agent_ref.fed_at = Some(now);
             agent_ref.burst = fed as u32;
             self.update_readiness(thread);
@@ -294,7 +294,7 @@ impl Scheduler {
             return;
         }
         let agent_ref = self.agents.get_mut(&agent).expect("agent_said has found it");
-        agent_ref.state = State::Idle(now);
+        agent_ref.state = AgentState::Idle(now);
         let ring = agent_ref.ring;
         self.rings[ring].idle.push(agent);
         self.idle_agents += 1;
@@ -308,7 +308,7 @@ impl Scheduler {
     pub(crate) fn reuse_agent(&mut self, now: Timestamp, agent: AgentId, thread: ThreadId) {
         let agent_ref = self.agents.get_mut(&agent).expect("idle agents are known");
         agent_ref.progress_at = now;
-        agent_ref.state = State::Larva;
+        agent_ref.state = AgentState::Starting;
         if self.rings[agent_ref.ring].jobs.is_some() {
             self.feed_next(now, agent, Some(thread), 1);
         } else {
@@ -344,13 +344,13 @@ impl Scheduler {
 
     pub(crate) fn stop_agent(&mut self, now: Timestamp, agent: AgentId, manner: StopMode) {
         let agent_ref = self.agents.get_mut(&agent).expect("whoever is stopped is known");
-        if let State::Idle(_) = agent_ref.state {
+        if let AgentState::Idle(_) = agent_ref.state {
             self.rings[agent_ref.ring].idle.retain(|other| *other != agent);
             self.idle_agents -= 1;
         }
         agent_ref.state = match manner {
-            StopMode::Kill => State::Killed,
-            _ => State::Stopping(now),
+            StopMode::Kill => AgentState::Killed,
+            _ => AgentState::Stopping(now),
         };
         self.agent_counts.ending.insert(agent);
         self.arm_agent(agent);

@@ -6,7 +6,7 @@
 //! ring's next anyway.
 
 use crate::Scheduler;
-use crate::dispatch::agent::{AgentId, State};
+use crate::dispatch::agent::{AgentId, AgentState};
 use crate::dispatch::jobs::{Jobs, NewJob};
 use crate::dispatch::ring::RingId;
 use crate::queue::message::MessageId;
@@ -147,7 +147,7 @@ impl Scheduler {
             chosen.push(next);
         }
         let agent_ref = self.agents.get_mut(&agent).expect("whoever is fed is known");
-        agent_ref.state = State::Stuffing;
+        agent_ref.state = AgentState::Working;
         agent_ref.fed_at = Some(now);
         agent_ref.burst = chosen.len() as u32;
         self.attach(now, agent, thread);

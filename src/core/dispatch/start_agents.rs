@@ -4,7 +4,7 @@
 
 use crate::Scheduler;
 use crate::action::Action;
-use crate::dispatch::agent::{Agent, AgentId, State};
+use crate::dispatch::agent::{Agent, AgentId, AgentState};
 use crate::dispatch::agent_waitlist::Resource;
 use crate::dispatch::ring::{Refusal, Ring, RingId};
 use crate::list::List;
@@ -57,7 +57,7 @@ impl Scheduler {
         // only an agent that was started for the thread and has not asked for work yet is sure to
         // take more of it.
         let comes = |agent: &&AgentId| match self.agents[agent].state {
-            State::Larva => true,
+            AgentState::Starting => true,
             _ => !has_jobs && self.agents[agent].is_alive(),
         };
         let at_work = thread.agents.iter().filter(comes).count();

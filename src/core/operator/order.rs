@@ -8,7 +8,7 @@
 
 use crate::Scheduler;
 use crate::action::{Action, NoteTicket};
-use crate::dispatch::agent::State;
+use crate::dispatch::agent::AgentState;
 use crate::operator::overrides::{Author, LimitName, Scope};
 use crate::queue::destination::Destination;
 use crate::queue::thread::ThreadId;
@@ -297,7 +297,7 @@ impl Scheduler {
         let Some((id, agent)) = self.agents.iter().find(|(_, agent)| is_it(agent)) else {
             return Effect::refused(OrderRefusal::NotFound);
         };
-        let (id, is_idle) = (*id, matches!(agent.state, State::Idle(_)));
+        let (id, is_idle) = (*id, matches!(agent.state, AgentState::Idle(_)));
         let manner = if is_idle { crate::StopMode::Retire } else { crate::StopMode::Quit };
         self.stop_agent(now, id, manner);
         Effect { agents: 1, ..Effect::default() }

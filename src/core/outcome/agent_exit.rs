@@ -9,7 +9,7 @@
 
 use crate::Scheduler;
 use crate::action::{Action, StopMode};
-use crate::dispatch::agent::{Agent, AgentId, Owed, State};
+use crate::dispatch::agent::{Agent, AgentId, AgentState, Owed};
 use crate::event::AgentEnd;
 use crate::queue::attempt_records::present_attempt;
 use crate::queue::deferral::DeferralNote;
@@ -34,20 +34,22 @@ impl Scheduler {
     fn agent_deadline(&self, agent: &Agent) -> Option<Timestamp> {
         let clause = &self.rings[agent.ring].clause;
         match agent.state {
-            State::Larva | State::Stuffing | State::Parking => {
+            AgentState::Starting | AgentState::Working | AgentState::Parking => {
                 Some(agent.progress_at + clause.agent_timeout)
             }
-            State::Idle(since) => {
+            AgentState::Idle(since) => {
                 let end_of_life = clause.agent_life.map(|life| agent.born + life);
                 let enough = since + clause.idle_max;
                 Some(end_of_life.map_or(enough, |end| end.min(enough)))
             }
-            State::Stopping(since) if agent.jobs().next().is_none() => Some(since + MAX_STOP_TIME),
+            AgentState::Stopping(since) if agent.jobs().next().is_none() => {
+                Some(since + MAX_STOP_TIME)
+            }
             // It may take long over its jobs while it makes progress.
-            State::Stopping(since) => {
+            AgentState::Stopping(since) => {
                 Some(since.max(agent.progress_at) + clause.agent_timeout.max(MAX_STOP_TIME))
             }
-            State::Killed | State::ExitedMidJob => None,
+            AgentState::Killed | AgentState::ExitedMidJob => None,
         }
     }
 
@@ -80,8 +82,8 @@ impl Scheduler {
             return self.arm_agent(agent);
         }
         match state {
-            State::Idle(_) => self.retire_agent(now, agent),
-            State::Killed | State::ExitedMidJob => {}
+            AgentState::Idle(_) => self.retire_agent(now, agent),
+            AgentState::Killed | AgentState::ExitedMidJob => {}
             _ => self.kill_agent(now, agent),
         }
     }
@@ -91,7 +93,7 @@ impl Scheduler {
     /// Its child processes may still finish the job.
     pub(crate) fn agent_exited_mid_job(&mut self, agent: AgentId) {
         if let Some(agent) = self.agents.get_mut(&agent).filter(|agent| agent.is_alive()) {
-            agent.state = State::ExitedMidJob;
+            agent.state = AgentState::ExitedMidJob;
         }
     }
 
@@ -138,7 +140,7 @@ impl Scheduler {
 
     fn subtract_agent(&mut self, now: Timestamp, id: AgentId, agent: &Agent) {
         let ring = &mut self.rings[agent.ring];
-        if let State::Idle(_) = agent.state {
+        if let AgentState::Idle(_) = agent.state {
             ring.idle.retain(|other| *other != id);
             self.idle_agents -= 1;
         }
@@ -149,7 +151,7 @@ impl Scheduler {
     }
 
     fn log_end(&mut self, agent: &Agent, end: &AgentEnd) {
-        let was_stopped = matches!(agent.state, State::Stopping(_));
+        let was_stopped = matches!(agent.state, AgentState::Stopping(_));
         let expected = !agent.is_alive() || *end == AgentEnd::Exited(0);
         let level = match agent.jobs().count() {
             0 if expected => Level::Debug,
@@ -268,7 +270,7 @@ impl Scheduler {
 
 /// Returns true if an agent has ended without being told to.
 fn ended_unasked(agent: &Agent) -> bool {
-    !matches!(agent.state, State::Stopping(_))
+    !matches!(agent.state, AgentState::Stopping(_))
 }
 
 /// Returns true if an agent has stopped in an orderly way.
@@ -278,8 +280,8 @@ fn ended_unasked(agent: &Agent) -> bool {
 /// jobs and exits could be started again and again.
 fn has_stopped(agent: &Agent, end: &AgentEnd) -> bool {
     let may_stop = match agent.state {
-        State::Stopping(_) => true,
-        State::Killed => false,
+        AgentState::Stopping(_) => true,
+        AgentState::Killed => false,
         _ => agent.has_finished,
     };
     may_stop && *end == AgentEnd::Exited(0)
@@ -291,7 +293,8 @@ fn has_never_asked(agent: &Agent) -> bool {
 }
 
 fn describe_end(agent: &Agent, end: &AgentEnd, circumstance: &str) -> String {
-    let killed = if agent.state == State::Killed { " was silent for too long, and" } else { "" };
+    let killed =
+        if agent.state == AgentState::Killed { " was silent for too long, and" } else { "" };
     let circumstance = match end {
         AgentEnd::NotStarted(_) => "",
         _ if has_never_asked(agent) => " before it asked for work",

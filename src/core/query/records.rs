@@ -2,7 +2,7 @@
 
 use crate::Scheduler;
 use crate::operator::order::Target;
-use crate::query::view::{LimitKind, WaitState};
+use crate::query::why::Reason;
 use crate::queue::vertex::VertexState;
 use zsched_format::time::Timestamp;
 use zsched_spool::{SpoolId, SpoolName};
@@ -26,20 +26,10 @@ pub struct VertexRecord<'s> {
     pub last_fed: u32,
     /// Reports about it so far, and agents that died over it.
     pub tries: u32,
-    /// What it is waiting for.
-    pub standing: WaitState,
+    /// What it waits for.
+    pub reason: Reason,
     /// What was last said about it.
     pub text: Option<&'s [u8]>,
-}
-
-impl VertexRecord<'_> {
-    /// The limit that keeps an agent away, if that is the reason.
-    pub fn slot(&self) -> Option<LimitKind> {
-        match self.standing {
-            WaitState::Limit(slot) => Some(slot),
-            _ => None,
-        }
-    }
 }
 
 impl Scheduler {
@@ -78,7 +68,7 @@ impl Scheduler {
             wakeup: wave.or(planned),
             last_fed: vertex_ref.last_fed,
             tries: view.tries,
-            standing: view.standing,
+            reason: view.reason,
             text: view.text,
         })
     }

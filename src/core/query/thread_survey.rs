@@ -6,6 +6,7 @@
 //! while the queue changes: its caller continues it in each turn.
 
 use crate::Scheduler;
+use crate::dispatch::agent::AgentState;
 use crate::dispatch::agent::{Agent, AgentId};
 use crate::dispatch::ring::{Ring, RingId};
 use crate::operator::overrides::DestinationPattern;
@@ -108,8 +109,8 @@ pub struct AgentRow<'s> {
     pub ring: (&'s str, &'s str),
     /// The thread it works on.
     pub thread: Option<&'s Destination>,
-    /// The keyword of its state.
-    pub state: &'static str,
+    /// Its state.
+    pub state: AgentState,
     /// Jobs that it has not ended.
     pub jobs: usize,
     /// When it was started.
@@ -355,7 +356,7 @@ impl Scheduler {
             channel: &ring.channel,
             ring: ring.patterns(),
             thread: agent.thread.and_then(|thread| self.destination_of(thread)),
-            state: agent.state.word(),
+            state: agent.state,
             jobs: agent.jobs().count(),
             born: agent.born,
             hungry: agent.hungry_at,

@@ -2,10 +2,10 @@
 
 use crate::Scheduler;
 use crate::action::Note;
-use crate::dispatch::agent::{Agent, State};
-use crate::dispatch::ring::{Refusal, Ring};
+use crate::dispatch::agent::{Agent, AgentState};
+use crate::dispatch::ring::Ring;
 use crate::query::thread_survey::MAX_MESSAGES_EXAMINED;
-use crate::query::why::Why;
+use crate::query::why::Reason;
 use crate::queue::destination::Destination;
 use crate::queue::message::MessageId;
 use crate::queue::thread::Thread;
@@ -27,41 +27,16 @@ pub struct VertexView<'s> {
     pub destination: &'s Destination,
     /// Its last diagnosis.
     pub text: Option<&'s [u8]>,
-    /// What it is waiting for.
-    pub standing: WaitState,
+    /// What it waits for.
+    pub reason: Reason,
+    /// The newest agent at work on its thread, if there is one.
+    pub agent: Option<u32>,
+    /// It is the next to be given to an agent.
+    pub is_next: bool,
     /// Seconds until it expires; negative if that time is past.
     pub expires_in: Option<i64>,
     /// Reports about it so far, and agents that died over it.
     pub tries: u32,
-}
-
-/// What a vertex is waiting for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum WaitState {
-    /// The wake-up of its thread, in this many seconds.
-    Retry(i64),
-    /// An agent, which a limit prevents.
-    Limit(LimitKind),
-    /// Nothing: an agent of this process works on its thread.
-    Running {
-        /// The agent's process.
-        pid: u32,
-        /// It is the next to be given to an agent.
-        next: bool,
-    },
-    /// A request, or the next turn of the scheduler.
-    Inactive,
-}
-
-/// A kind of limit on agents.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum LimitKind {
-    /// All agents together.
-    General,
-    /// Agents of the channel.
-    Channel,
-    /// Agents of the ring.
-    Ring,
 }
 
 /// A ring, as MAILQ shows it.
@@ -109,22 +84,13 @@ pub struct ThreadView<'s> {
     /// `None` if that is past, or an agent is at work.
     pub wakeup_in: Option<i64>,
     /// Why it has no agent although a vertex is due.
-    pub refusal: Option<RefusalView>,
+    pub reason: Option<Reason>,
     /// Age of its oldest examined message in seconds; -1 if it has none.
     pub oldest: i64,
     /// Number of messages examined for that.
     ///
     /// Only the first ones of a large thread.
     pub looked_at: usize,
-}
-
-/// Why a thread has no agent, in terms of MAILQ version 1.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct RefusalView {
-    /// The text after `pend=`, if the original shows one.
-    pub pending: Option<&'static str>,
-    /// The limit, if that is the reason.
-    pub slot: Option<LimitKind>,
 }
 
 /// An agent at work, as MAILQ shows it.
@@ -137,8 +103,8 @@ pub struct AgentView {
     pub fed: Option<i64>,
     /// Number of jobs that it has not answered yet.
     pub owed: usize,
-    /// The keyword of its state.
-    pub state: &'static str,
+    /// Its state.
+    pub state: AgentState,
 }
 
 /// Present totals.
@@ -158,9 +124,6 @@ pub struct Totals {
     /// Totals since the start of the process.
     pub counters: Counters,
 }
-
-/// Text after `pend=` for held threads, which the original does not have.
-const HELD: &str = "Held";
 
 impl Scheduler {
     /// The first message with this number or a higher one.
@@ -184,59 +147,20 @@ impl Scheduler {
         vertex: VertexId,
     ) -> VertexView<'_> {
         let vertex_ref = &self.vertices[vertex];
+        let thread = &self.threads[vertex_ref.thread];
+        let newest = thread.agents.last();
         let message = &self.messages[message];
         VertexView {
             name: &message.name,
             offsets: vertex_ref.recipients.pending(),
-            destination: &self.threads[vertex_ref.thread].destination,
+            destination: &thread.destination,
             text: vertex_ref.diagnosis.as_ref().map(|diagnosis| &diagnosis.message[..]),
-            standing: self.standing(now, vertex),
+            reason: self.reason_of(vertex),
+            agent: newest.map(|agent| self.agents[agent].pid.unwrap_or_default()),
+            is_next: thread.due.first() == Some(vertex),
             expires_in: self.expiry(vertex).map(|expiry| expiry.seconds_since(now)),
             tries: vertex_ref.attempts,
         }
-    }
-
-    fn standing(&self, now: Timestamp, vertex: VertexId) -> WaitState {
-        let vertex_ref = &self.vertices[vertex];
-        let thread = &self.threads[vertex_ref.thread];
-        if vertex_ref.place == VertexState::Waiting {
-            let wakeup = thread.waiting.wakeup(vertex_ref.wave);
-            let wakeup = wakeup.map(|wakeup| self.to_present_clock(thread, wakeup));
-            let retry = |wakeup: Timestamp| WaitState::Retry(wakeup.seconds_since(now).max(0));
-            return wakeup.map_or(WaitState::Inactive, retry);
-        }
-        if let Some(newest) = thread.agents.last() {
-            let pid = self.agents[newest].pid.unwrap_or_default();
-            return WaitState::Running { pid, next: thread.due.first() == Some(vertex) };
-        }
-        match self.refusal(thread).and_then(|refused| refused.slot) {
-            Some(slot) => WaitState::Limit(slot),
-            None => WaitState::Inactive,
-        }
-    }
-
-    /// Recorded reason for which a thread has no agent.
-    fn refusal(&self, thread: &Thread) -> Option<RefusalView> {
-        let has_work = thread.agents.is_empty() && !thread.due.is_empty();
-        if has_work && thread.held {
-            return Some(RefusalView { pending: Some(HELD), slot: None });
-        }
-        if has_work && self.is_being_deferred(thread) {
-            return Some(RefusalView { pending: None, slot: None });
-        }
-        let (channel, host) = (thread.destination.channel(), thread.destination.host());
-        if has_work && !self.is_selected(channel, host) {
-            return Some(Refusal::NotSelected.shown());
-        }
-        if has_work && self.is_backfilling(thread) {
-            return Some(Refusal::Reloading.shown());
-        }
-        if has_work && let Some(why) = self.why_window(thread) {
-            // The original has neither, and no text for them.
-            let pending = if matches!(why, Why::Pace { .. }) { "Rate" } else { "Window" };
-            return Some(RefusalView { pending: Some(pending), slot: None });
-        }
-        self.rings[thread.ring].refusal.filter(|_| has_work && thread.is_ready).map(Refusal::shown)
     }
 
     /// All rings, in the order of their ids.
@@ -269,6 +193,7 @@ impl Scheduler {
         let oldest = self.oldest_of(thread);
         let wakeup = thread.waiting.next().filter(|_| thread.agents.is_empty());
         let wakeup = wakeup.map(|wakeup| self.to_present_clock(thread, wakeup));
+        let has_work = thread.agents.is_empty() && !thread.due.is_empty();
         Some(ThreadView {
             destination: &thread.destination,
             with_host: self.rings[thread.ring].host.is_some(),
@@ -278,7 +203,7 @@ impl Scheduler {
             agents: thread.agents.iter().rev().map(|id| self.agents[id].view(now)).collect(),
             unfed: thread.due.len(),
             wakeup_in: wakeup.map(|wakeup| wakeup.seconds_since(now)).filter(|left| *left > 0),
-            refusal: self.refusal(thread),
+            reason: has_work.then(|| self.reason_of_due(thread)),
             oldest: oldest.map_or(-1, |oldest| now.seconds_since(oldest)),
             looked_at: thread.len().min(MAX_MESSAGES_EXAMINED),
         })
@@ -288,7 +213,7 @@ impl Scheduler {
     ///
     /// The cost depends on agents and their jobs only, not on the queue.
     pub fn totals(&self) -> Totals {
-        let is_idle = |agent: &&Agent| matches!(agent.state, State::Idle(_));
+        let is_idle = |agent: &&Agent| matches!(agent.state, AgentState::Idle(_));
         let jobs = self.agents.values().flat_map(Agent::jobs);
         let spent = jobs.filter(|job| self.vertices[*job].place == VertexState::Finished).count();
         Totals {
@@ -326,41 +251,7 @@ impl Agent {
             hungry: now.seconds_since(self.hungry_at),
             fed: self.fed_at.map(|fed| now.seconds_since(fed)),
             owed: self.owed.len(),
-            state: self.state.word(),
+            state: self.state,
         }
-    }
-}
-
-impl State {
-    /// The keyword of the state in reports.
-    pub fn word(self) -> &'static str {
-        match self {
-            State::Larva => "LARVA",
-            State::Stuffing => "STUFF",
-            State::Parking | State::Idle(_) => "IDLE",
-            State::Stopping(_) => "FINISH",
-            State::Killed | State::ExitedMidJob => "ERROR",
-        }
-    }
-}
-
-impl Refusal {
-    fn shown(self) -> RefusalView {
-        let (pending, slot) = match self {
-            Refusal::MaxAgents => (Some(">MaxTA"), Some(LimitKind::General)),
-            Refusal::MaxChannel => (Some(">MaxChannel"), Some(LimitKind::Channel)),
-            Refusal::MaxRing => (Some(">MaxRing"), Some(LimitKind::Ring)),
-            // The original does not have these. The texts are its texts for the nearest reason.
-            Refusal::Claimed => (Some(">MaxTA"), None),
-            Refusal::ForkRate => (Some("ForkRateLimit"), None),
-            // The original has texts for these, but an earlier test hides them.
-            Refusal::Frozen | Refusal::Loading | Refusal::Ending => (None, None),
-            Refusal::Reloading | Refusal::Kept => (None, None),
-            Refusal::Suspended => (Some("AgentsCannotStart"), None),
-            Refusal::Unproven => (Some("AgentsStarting"), None),
-            Refusal::NotSelected => (Some("procsel-mismatch"), None),
-            Refusal::NoCommand => (Some("ConfBUG:NoCmdDefined!"), None),
-        };
-        RefusalView { pending, slot }
     }
 }

@@ -1,10 +1,11 @@
 //! Reasons for which mail waits, with the deciding settings.
 //!
-//! Each reason is what led to the decision: a vertex waits where [`VertexState`] says, a thread until the
+//! This is the only answer to why mail waits: MAILQ, `mailq why` and `schedsim explain` render it. Each
+//! reason is what led to the decision: a vertex waits where [`VertexState`] says, a thread until the
 //! wake-up of its retry state, a ring for the reason of its refusal.
 
 use crate::Scheduler;
-use crate::dispatch::agent::{AgentId, State};
+use crate::dispatch::agent::{AgentId, AgentState};
 use crate::dispatch::ring::{Refusal, Ring};
 use crate::dispatch::suspended_ring::StartFailure;
 use crate::list::List;
@@ -22,6 +23,34 @@ use zsched_format::time::Timestamp;
 ///
 /// To count all would take too long.
 pub(crate) const MAX_COUNTED: usize = 1000;
+
+/// What a vertex waits for: the decision alone.
+///
+/// It costs the same for each vertex, so the classic reports use it. [`Why`] adds numbers, names and lines of
+/// the configuration.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reason {
+    /// An agent has it.
+    AtWork,
+    /// A new agent of its thread has not asked for work yet.
+    AgentStarting,
+    /// Agents are at work on its thread, and other vertices come first.
+    InLine,
+    /// Its next try, at this time.
+    Retry(Timestamp),
+    /// A request for the host: `queueonly`.
+    Request,
+    /// An agent, which may not be started.
+    Refused(Refusal),
+    /// An operator, who holds the destination or the message.
+    Held,
+    /// Its window, which has no room for another agent.
+    Window,
+    /// The time at which its next delivery may start.
+    Pace,
+    /// The next turn of the scheduler.
+    Turn,
+}
 
 /// What a vertex or a list of vertices waits for.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -253,7 +282,8 @@ impl Scheduler {
         self.vertex_in_message(number, vertex).map(|_| self.why_vertex(vertex))
     }
 
-    fn why_vertex(&self, vertex: VertexId) -> Wait<'_> {
+    /// The reason for a vertex, with its details.
+    pub(crate) fn why_vertex(&self, vertex: VertexId) -> Wait<'_> {
         let vertex_ref = &self.vertices[vertex];
         let thread = &self.threads[vertex_ref.thread];
         let why = match vertex_ref.place {
@@ -343,52 +373,87 @@ impl Scheduler {
         }
     }
 
-    fn why_due(&self, thread: &Thread, vertex: Option<VertexId>) -> Why {
-        if let Some(why) = self.why_held(thread) {
-            return why;
+    /// The reason for which a vertex waits.
+    pub(crate) fn reason_of(&self, vertex: VertexId) -> Reason {
+        let vertex = &self.vertices[vertex];
+        let thread = &self.threads[vertex.thread];
+        match vertex.place {
+            VertexState::Fed | VertexState::Finished => Reason::AtWork,
+            VertexState::Held => Reason::Held,
+            VertexState::Due => self.reason_of_due(thread),
+            VertexState::Waiting if thread.held => Reason::Held,
+            VertexState::Waiting => self.reason_until(thread, thread.waiting.wakeup(vertex.wave)),
+        }
+    }
+
+    fn reason_until(&self, thread: &Thread, until: Option<Timestamp>) -> Reason {
+        until.map_or(Reason::Request, |at| Reason::Retry(self.to_present_clock(thread, at)))
+    }
+
+    /// The reason for which the due vertices of a thread wait.
+    pub(crate) fn reason_of_due(&self, thread: &Thread) -> Reason {
+        if thread.held {
+            return Reason::Held;
         }
         if self.is_being_deferred(thread) {
-            return self.why_until(thread, thread.wakeup());
+            return self.reason_until(thread, thread.wakeup());
         }
         let ring = &self.rings[thread.ring];
         if !self.is_selected(thread.destination.channel(), thread.destination.host()) {
-            return self.refused(ring, Refusal::NotSelected);
+            return Reason::Refused(Refusal::NotSelected);
         }
         if self.is_backfilling(thread) {
-            return self.refused(ring, Refusal::Reloading);
+            return Reason::Refused(Refusal::Reloading);
         }
-        let why_window = self.why_window(thread);
-        // Vertices behind others of their thread have that as their reason, unless the window is
-        // small.
-        let is_classic_limit = |why: &Why| matches!(why, Why::Window { keyword: "maxthr", .. });
-        if let Some(why) =
-            why_window.filter(|why| thread.agents.is_empty() || !is_classic_limit(why))
-        {
-            return why;
+        match self.why_window(thread) {
+            Some(Why::Pace { .. }) => return Reason::Pace,
+            // Vertices behind others of their thread have that as their reason, unless the window is
+            // small.
+            Some(Why::Window { keyword: "maxthr", .. }) if !thread.agents.is_empty() => {}
+            Some(_) => return Reason::Window,
+            None => {}
         }
         // In rings that choose work by message, a thread with room for an agent waits for the
         // ring's next agent. It has no line of its own.
         let has_line = ring.jobs.is_none() || !thread.is_ready;
         if let Some(agent) = thread.agents.last().filter(|_| has_line) {
-            let agent_ref = &self.agents[agent];
-            if agent_ref.state == State::Larva && agent_ref.fed_at.is_none() {
-                return Why::AgentStarting { pid: agent_ref.pid.unwrap_or_default() };
-            }
-            let before = vertex.filter(|_| ring.jobs.is_none()).map(|vertex| {
-                let mut due = thread.due.iter(&self.vertices).take(MAX_COUNTED);
-                due.position(|other| other == vertex).unwrap_or(MAX_COUNTED)
-            });
-            let max = self.max_thread(thread) as usize;
-            let origin = self.origin_of_thread_limit(thread);
-            return Why::InLine { agents: thread.agents.len(), max, origin, before };
+            let agent = &self.agents[agent];
+            return match agent.state == AgentState::Starting && agent.fed_at.is_none() {
+                true => Reason::AgentStarting,
+                false => Reason::InLine,
+            };
         }
-        match (ring.refusal, &ring.starts.failure) {
-            (Some(Refusal::Suspended), Some(failure)) => {
-                let line = ring.clause.location_of("command");
-                Why::Suspended { failure: failure.clone(), line }
+        ring.refusal.map_or(Reason::Turn, Reason::Refused)
+    }
+
+    /// The reason for the due vertices of a thread, or for one of them, with its details.
+    fn why_due(&self, thread: &Thread, vertex: Option<VertexId>) -> Why {
+        let ring = &self.rings[thread.ring];
+        match self.reason_of_due(thread) {
+            Reason::Held => self.why_held(thread).unwrap_or(Why::Turn),
+            Reason::Retry(_) | Reason::Request => self.why_until(thread, thread.wakeup()),
+            Reason::Window | Reason::Pace => self.why_window(thread).unwrap_or(Why::Turn),
+            Reason::AgentStarting => {
+                let newest = thread.agents.last().and_then(|agent| self.agents[agent].pid);
+                Why::AgentStarting { pid: newest.unwrap_or_default() }
             }
-            (Some(refusal), _) => self.refused(ring, refusal),
-            (None, _) => Why::Turn,
+            Reason::InLine => {
+                let before = vertex.filter(|_| ring.jobs.is_none()).map(|vertex| {
+                    let mut due = thread.due.iter(&self.vertices).take(MAX_COUNTED);
+                    due.position(|other| other == vertex).unwrap_or(MAX_COUNTED)
+                });
+                let max = self.max_thread(thread) as usize;
+                let origin = self.origin_of_thread_limit(thread);
+                Why::InLine { agents: thread.agents.len(), max, origin, before }
+            }
+            Reason::Refused(refusal) => match &ring.starts.failure {
+                Some(failure) if refusal == Refusal::Suspended => {
+                    let line = ring.clause.location_of("command");
+                    Why::Suspended { failure: failure.clone(), line }
+                }
+                _ => self.refused(ring, refusal),
+            },
+            Reason::AtWork | Reason::Turn => Why::Turn,
         }
     }
 

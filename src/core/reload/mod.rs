@@ -22,7 +22,7 @@
 pub mod backfill;
 
 use crate::Scheduler;
-use crate::dispatch::agent::{Agent, AgentId, State};
+use crate::dispatch::agent::{Agent, AgentId, AgentState};
 use crate::dispatch::ring::RingId;
 use crate::queue::thread::ThreadId;
 use crate::reload::backfill::Backfill;
@@ -103,7 +103,7 @@ impl Scheduler {
     /// Ends the idle agents of retired rings.
     fn end_retired(&mut self, now: Timestamp) {
         let is_of_no_use = |agent: &Agent| {
-            matches!(agent.state, State::Idle(_)) && self.rings[agent.ring].is_retired
+            matches!(agent.state, AgentState::Idle(_)) && self.rings[agent.ring].is_retired
         };
         let agents = self.agents.iter().filter(|(_, agent)| is_of_no_use(agent));
         let agents: Vec<AgentId> = agents.map(|(id, _)| *id).collect();

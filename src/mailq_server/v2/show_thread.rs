@@ -11,12 +11,13 @@
 
 use super::answer::{Lookup, LookupResult, Reply, SessionContext, Step, Text};
 use super::requests::next_word;
+use crate::classic::{LimitKind, limit_of};
 use crate::report::{push, write_head};
 use std::collections::VecDeque;
 use std::vec;
 use zsched_core::records::{VertexId, VertexRecord};
-use zsched_core::view::{LimitKind, WaitState};
-use zsched_format::time::ShortDuration;
+use zsched_core::why::Reason;
+use zsched_format::time::{ShortDuration, Timestamp};
 use zsched_spool::SpoolName;
 
 /// Maximum number of control files read per lookup.
@@ -71,8 +72,9 @@ impl Text for ThreadText {
             return Step::More;
         };
         if let Some(current) = &mut self.current {
-            let record = context.scheduler.record_of(context.now, thread, current.vertex);
-            let has_more = record.is_some_and(|record| current.write(&record, out));
+            let now = context.now;
+            let record = context.scheduler.record_of(now, thread, current.vertex);
+            let has_more = record.is_some_and(|record| current.write(now, &record, out));
             if !has_more {
                 self.current = None;
             }
@@ -110,16 +112,15 @@ impl Text for ThreadText {
 
 impl PartialVertex {
     /// Writes some recipients. Returns true if there are more.
-    fn write(&mut self, record: &VertexRecord<'_>, out: &mut Vec<u8>) -> bool {
+    fn write(&mut self, now: Timestamp, record: &VertexRecord<'_>, out: &mut Vec<u8>) -> bool {
         for offset in self.offsets.by_ref().take(MAX_LINES_PER_STEP) {
             push(out, format_args!("{}\t{}\t", record.name, self.index));
             out.extend_from_slice(&self.address);
-            let seconds =
-                |time: Option<zsched_format::time::Timestamp>| time.map_or(0, |t| t.seconds());
+            let seconds = |time: Option<Timestamp>| time.map_or(0, |t| t.seconds());
             let (expiry, wakeup) = (seconds(record.expiry), seconds(record.wakeup));
             let (fed, tries) = (record.last_fed, record.tries);
             push(out, format_args!("\t{offset}\t{expiry}\t{wakeup}\t{fed}\t{tries}\t"));
-            write_reason(record, out);
+            write_reason(now, record, out);
             out.push(b'\t');
             // A TAB would look like another field.
             let text = record.text.unwrap_or_default();
@@ -136,10 +137,10 @@ impl PartialVertex {
 /// Writes why it waits.
 ///
 /// ZMailer writes `thread` also if there is no reason.
-fn write_reason(record: &VertexRecord<'_>, out: &mut Vec<u8>) {
-    match (record.standing, record.slot()) {
-        (WaitState::Retry(seconds @ 1..), _) => {
-            push(out, format_args!("retry in {}", ShortDuration(seconds)));
+fn write_reason(now: Timestamp, record: &VertexRecord<'_>, out: &mut Vec<u8>) {
+    match (record.reason, limit_of(record.reason)) {
+        (Reason::Retry(at), _) if at > now => {
+            push(out, format_args!("retry in {}", ShortDuration(at.seconds_since(now))));
         }
         (_, Some(LimitKind::General)) => {}
         (_, Some(LimitKind::Channel)) => out.extend_from_slice(b"channel"),

@@ -1,6 +1,7 @@
 //! `SHOW JSON AGENTS`: one object per agent.
 
 use super::{MAX_OBJECTS_PER_STEP, ago, line, pair, seconds, text};
+use crate::classic::state_word;
 use crate::v2::answer::{LookupResult, Reply, SessionContext, Step, Text};
 use zsched_core::AgentId;
 use zsched_core::thread_survey::AgentRow;
@@ -13,7 +14,7 @@ fn status(row: &AgentRow<'_>, now: Timestamp) -> AgentStatus {
         channel: Some(text(row.channel)),
         ring: Some(pair(row.ring.0, row.ring.1)),
         thread: row.thread.map(ToString::to_string),
-        state: row.state.to_string(),
+        state: state_word(row.state).to_string(),
         jobs: row.jobs as u64,
         born: Some(seconds(row.born)),
         hungry: Some(ago(now, row.hungry)),

@@ -2,6 +2,7 @@
 
 use super::why::wait;
 use super::{MAX_THREADS_PER_TURN, ago, line, pair, seconds, text};
+use crate::classic::state_word;
 use crate::v2::answer::{LookupResult, Reply, SessionContext, Step, Text};
 use crate::v2::arguments::{Arguments, SyntaxError};
 use crate::v2::selection::Selection;
@@ -21,7 +22,7 @@ const MAX_SEARCHED_PER_TURN: usize = 50_000;
 const MAX_MESSAGES_PER_TURN: usize = 20_000;
 
 fn active_agent(row: &AgentRow<'_>) -> ActiveAgent {
-    ActiveAgent { pid: row.pid, state: row.state.to_string(), jobs: row.jobs as u64 }
+    ActiveAgent { pid: row.pid, state: state_word(row.state).to_string(), jobs: row.jobs as u64 }
 }
 
 fn status(scheduler: &Scheduler, now: Timestamp, row: &ThreadRow<'_>) -> ThreadStatus {
