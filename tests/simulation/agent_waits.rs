@@ -6,7 +6,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 use zsched_config::Config;
+use zsched_core::Refusal;
 use zsched_core::view::{RingView, ThreadView};
+use zsched_core::why::Reason;
 use zsched_core::{Action, AgentId, Event, Order, Scheduler};
 use zsched_format::time::Timestamp;
 use zsched_simulation::observer::SimTime;
@@ -138,8 +140,12 @@ impl AgentWaitChecks {
 
 /// Returns true if due mail of a thread waits for an agent.
 fn waits_for_place(thread: &ThreadView<'_>) -> bool {
-    let pending = thread.refusal.and_then(|refused| refused.pending);
-    let waits = matches!(pending, Some(">MaxTA" | ">MaxChannel" | "ForkRateLimit"));
+    let waits = matches!(
+        thread.reason,
+        Some(Reason::Refused(
+            Refusal::MaxAgents | Refusal::Claimed | Refusal::MaxChannel | Refusal::ForkRate
+        ))
+    );
     waits && thread.unfed > 0 && thread.agents.is_empty()
 }
 

@@ -14,7 +14,8 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::rc::Rc;
 use std::time::Duration;
 use zsched_config::{Clause, Config};
-use zsched_core::view::LimitKind;
+use zsched_core::Refusal;
+use zsched_core::why::Reason;
 use zsched_core::{
     Action, AgentId, Destination, Effect, Event, OrderTicket, RereadResult, Scheduler, Settings,
 };
@@ -535,20 +536,22 @@ impl Oracle {
                     continue;
                 }
                 let destination = thread.destination;
-                let refused = thread.refusal.unwrap_or_else(|| {
+                let reason = thread.reason.filter(|reason| *reason != Reason::Turn);
+                let reason = reason.unwrap_or_else(|| {
                     panic!("{destination} has mail that is due, no agent, and no reason");
                 });
                 let (channel, host) = (destination.channel(), destination.host());
-                if refused.pending == Some("Held") {
+                if reason == Reason::Held {
                     assert!(self.operators.may_hold(), "{destination} is held without an order");
                     self.totals.held += 1;
                     continue;
                 }
-                if matches!(refused.pending, Some("Window" | "Rate")) {
+                if matches!(reason, Reason::Window | Reason::Pace) {
                     self.options.check_flow(core, channel, host);
                     continue;
                 }
-                if refused.pending.is_none() && self.options.is_put_off(at, core, channel, host) {
+                let is_deferred = matches!(reason, Reason::Retry(_) | Reason::Request);
+                if is_deferred && self.options.is_put_off(at, core, channel, host) {
                     continue;
                 }
                 let may_idle = ring.idle == 0 || !self.options.selects(channel, host);
@@ -560,15 +563,17 @@ impl Oracle {
                 let clause = self.config.select(channel, host).expect("a clause");
                 let of_channel = self.agents.values().filter(|agent| *agent.channel == *channel);
                 let limit = |limit: Option<u32>| limit.map_or(usize::MAX, |limit| limit as usize);
-                let (count, limit) = match refused.slot {
-                    Some(LimitKind::General) => (
+                let (count, limit) = match reason {
+                    Reason::Refused(Refusal::MaxAgents) => (
                         self.agents.len(),
                         limit(clause.max_agents).min(self.options.settings.max_agents),
                     ),
-                    Some(LimitKind::Channel) => (of_channel.count(), limit(clause.max_channel)),
+                    Reason::Refused(Refusal::MaxChannel) => {
+                        (of_channel.count(), limit(clause.max_channel))
+                    }
                     // An operator may have set a limit.
-                    Some(LimitKind::Ring) => (ring.agents, ring.max_ring),
-                    None if refused.pending == Some("ForkRateLimit") => {
+                    Reason::Refused(Refusal::MaxRing) => (ring.agents, ring.max_ring),
+                    Reason::Refused(Refusal::ForkRate) => {
                         let wakeup = core.next_wakeup().expect("the next second");
                         let wait = wakeup.seconds_since(at.wall);
                         // The core has had no event since the clock was set back.
@@ -580,15 +585,16 @@ impl Oracle {
                         continue;
                     }
                     // Another ring is ahead; `agent_waits` checks for how long.
-                    None if refused.pending == Some(">MaxTA") => continue,
-                    None => panic!("{destination} is refused an agent without a reason"),
+                    Reason::Refused(Refusal::Claimed) => continue,
+                    other => {
+                        panic!("{destination} has no agent because of {other:?}, which is not true")
+                    }
                 };
-                let why = refused.pending;
                 // New limits are applied in steps.
                 let is_reviewing = core.next_wakeup().is_some_and(|wakeup| wakeup <= at.wall);
                 assert!(
                     count >= limit || is_reviewing,
-                    "{destination} is refused an agent for {why:?}, but {count} < {limit}"
+                    "{destination} is refused an agent for {reason:?}, but {count} < {limit}"
                 );
             }
         }

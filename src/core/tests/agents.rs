@@ -94,7 +94,7 @@ fn stopped_agent_exit_0_leaves_its_job_due() {
     world.tell(Event::Drain);
     assert_eq!(world.heard_by(agent), ["(quit)"]);
     world.dies(agent, AgentEnd::Exited(0));
-    assert_eq!(world.shows(1), ["c/a.test Inactive tries=0 "]);
+    assert_eq!(world.shows(1), ["c/a.test Refused(Ending) tries=0 "]);
 }
 
 #[test]

@@ -160,7 +160,7 @@ fn frozen_scheduler_starts_no_agent() {
     let mut world = World::with(settings, "c/*\n\tcommand=x\n");
     world.message(1, &["c/a.test"]);
     assert!(world.started.is_empty());
-    assert_eq!(world.shows(1), ["c/a.test Inactive tries=0 "]);
+    assert_eq!(world.shows(1), ["c/a.test Refused(Frozen) tries=0 "]);
 }
 
 #[test]

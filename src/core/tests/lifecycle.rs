@@ -63,7 +63,7 @@ fn etrn_ends_wait_and_starts_queueonly_mail() {
     assert!(world.started.is_empty());
     world.pass_seconds(7200);
     assert!(world.started.is_empty());
-    assert_eq!(world.shows(1), ["d/a.test Inactive tries=0 "]);
+    assert_eq!(world.shows(1), ["d/a.test Request tries=0 "]);
     world.message(2, &["c/a.test"]);
     let (agent, jobs) = world.newborn();
     world.works(agent, jobs, "deferred later");
@@ -80,7 +80,7 @@ fn etrn_ends_wait_and_starts_queueonly_mail() {
     world.hungry(agent);
     world.pass_seconds(100);
     assert_eq!(world.heard_by(agent), [""; 0]);
-    assert_eq!(world.shows(1), ["d/a.test Inactive tries=1 down"]);
+    assert_eq!(world.shows(1), ["d/a.test Request tries=1 down"]);
 }
 
 #[test]

@@ -10,8 +10,8 @@ fn maxring_limits_agents_of_ring() {
         world.message(number, &[&format!("c/h{number}.test")]);
     }
     assert_eq!(world.started.len(), 2);
-    assert_eq!(world.shows(3), ["c/h3.test Limit(Ring) tries=0 "]);
-    assert_eq!(world.shows(4), ["c/h4.test Limit(Ring) tries=0 "]);
+    assert_eq!(world.shows(3), ["c/h3.test Refused(MaxRing) tries=0 "]);
+    assert_eq!(world.shows(4), ["c/h4.test Refused(MaxRing) tries=0 "]);
     // Its own agents come to serve the other threads.
     let (agent, jobs) = world.newborn();
     let all = world.works(agent, jobs, "ok3").concat();
@@ -26,7 +26,7 @@ fn maxchannel_limits_agents_of_channel_over_clauses() {
     world.message(2, &["c/b.test"]);
     world.message(3, &["c/c.test"]);
     assert_eq!(world.started.len(), 2);
-    assert_eq!(world.shows(3), ["c/c.test Limit(Channel) tries=0 "]);
+    assert_eq!(world.shows(3), ["c/c.test Refused(MaxChannel) tries=0 "]);
     // The agent of a.test, of another ring, ends, which makes room.
     world.says(world.started[0], "1/100\t\tok3");
     world.dies(world.started[0], AgentEnd::Exited(0));
@@ -39,7 +39,7 @@ fn maxta_limits_all_agents() {
     world.message(1, &["c/a.test"]);
     world.message(2, &["c/b.test"]);
     world.message(3, &["d/a.test"]);
-    assert_eq!(world.shows(3), ["d/a.test Limit(General) tries=0 "]);
+    assert_eq!(world.shows(3), ["d/a.test Refused(MaxAgents) tries=0 "]);
     // Only the clause that has the limit is checked against it.
     world.message(4, &["c/c.test"]);
     assert_eq!(world.started.len(), 3);
@@ -151,9 +151,9 @@ fn clause_without_command_keeps_mail_and_logs() {
         .iter()
         .filter_map(|ring| world.core.ring_view(*ring))
         .flat_map(|ring| ring.threads.clone())
-        .filter_map(|thread| world.core.thread_view(world.now, thread)?.refusal?.pending)
+        .filter_map(|thread| world.core.thread_view(world.now, thread)?.reason)
         .collect();
-    assert_eq!(pending, ["ConfBUG:NoCmdDefined!"; 2]);
+    assert_eq!(pending, [Reason::Refused(Refusal::NoCommand); 2]);
 }
 
 /// Rings that wait for different resources all get their turn.

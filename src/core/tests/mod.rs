@@ -20,6 +20,7 @@ mod status;
 mod windows;
 
 use super::*;
+use crate::query::why::Reason;
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Duration;
@@ -202,8 +203,12 @@ impl World {
         vertices
             .iter()
             .map(|vertex| {
-                let (standing, tries) = (vertex.standing, vertex.tries);
-                format!("{} {standing:?} tries={tries} {}", vertex.destination, text(vertex.text))
+                let reason = match vertex.reason {
+                    Reason::Retry(at) => format!("Retry({})", at.seconds_since(self.now).max(0)),
+                    other => format!("{other:?}"),
+                };
+                let (to, tries) = (vertex.destination, vertex.tries);
+                format!("{to} {reason} tries={tries} {}", text(vertex.text))
             })
             .collect()
     }

@@ -93,7 +93,7 @@ fn waiting_mail_keeps_waiting_and_is_delivered() {
     assert_eq!(world.shows(1), ["c/a.test Retry(3600) tries=1 later"]);
     // To a `queueonly` clause without retries, and back.
     reload(&mut world, "c/*\n\tqueueonly command=x\n");
-    assert_eq!(world.shows(1), ["c/a.test Inactive tries=1 later"]);
+    assert_eq!(world.shows(1), ["c/a.test Request tries=1 later"]);
     reload(&mut world, "c/*\n\tmaxring=1 interval=1h retries=2 skew=1 command=x\n");
     assert_eq!(world.shows(1), ["c/a.test Retry(7200) tries=1 later"]);
     world.pass_seconds(7201);
@@ -173,17 +173,17 @@ fn agents_deliver_while_threads_move() {
     let heard = world.heard_by(agent);
     assert!(heard[0].contains('\t'), "it goes on with a thread that has moved: {heard:?}");
     // Threads that have not moved report that. A thread that something arrives for moves at once.
-    assert_eq!(world.shows(LATE), ["c/h80.test Inactive tries=0 "]);
+    assert_eq!(world.shows(LATE), ["c/h80.test Refused(Reloading) tries=0 "]);
     let why = world.core.why_thread(b"c", b"h80.test");
     let why = &why.expect("it is queued")[0].why;
     assert!(matches!(why, why::Why::Refused { refusal: Refusal::Reloading, .. }), "{why:?}");
     world.message(MANY + 1, &["c/h80.test"]);
     assert!(is_settled(&world, LATE) && !is_settled(&world, LATE + 1));
-    assert_eq!(world.shows(LATE), ["c/h80.test Limit(Ring) tries=0 "]);
+    assert_eq!(world.shows(LATE), ["c/h80.test Refused(MaxRing) tries=0 "]);
     world.pass_seconds(0);
     assert!(!is_sweeping(&world));
     assert_eq!(world.core.ring_ids().len(), 1);
-    assert_eq!(world.shows(LATE + 1), ["c/h81.test Limit(Ring) tries=0 "]);
+    assert_eq!(world.shows(LATE + 1), ["c/h81.test Refused(MaxRing) tries=0 "]);
     assert_eq!(world.started.len(), 2);
 }
 

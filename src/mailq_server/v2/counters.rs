@@ -24,8 +24,11 @@ const TITLE: &str = "ZMailer SHM segment dump; Magic=0x00000000\n";
 /// The labels of ZMailer's counters, and the empty lines between them.
 const LABELS: &str = include_str!("counters.txt");
 
+/// The present value of a counter.
+type Value = fn(&Facts<'_>) -> u64;
+
 /// The counters that this scheduler has, except the load averages.
-const VALUES: &[(&str, fn(&Facts<'_>) -> u64)] = &[
+const VALUES: &[(&str, Value)] = &[
     ("Time_now", |f| f.now),
     ("SYS.SchedulerMasterPID", |f| u64::from(f.host.pid)),
     ("SYS.SchedulerMasterStartTime", |f| f.started),
