@@ -11,7 +11,8 @@ pub fn source() -> &'static Path {
 
 /// The path of one of our programs, as built beside the running test.
 ///
-/// Panics if it has not been built: `cargo test` builds all programs, `cargo test --test NAME` only some.
+/// Panics if it has not been built: `cargo test` builds all programs, `cargo test --test NAME` only
+/// some.
 pub fn program(name: &str) -> PathBuf {
     let test = std::env::current_exe().expect("the path of this test");
     let folder = test.ancestors().nth(2).expect("a test is in target/PROFILE/deps");

@@ -171,9 +171,9 @@ impl<'a> Job<'a> {
 
     /// Delivers to each recipient, by a function that can end the job.
     ///
-    /// It does what [`deliver_each`](Job::deliver_each) does. If `deliver` returns an error, because
-    /// a connection is lost, for instance, the present recipient has no outcome, as those after it:
-    /// [`Halt::report_rest`] is about it, too.
+    /// It does what [`deliver_each`](Job::deliver_each) does. If `deliver` returns an error,
+    /// because a connection is lost, for instance, the present recipient has no outcome, as those
+    /// after it: [`Halt::report_rest`] is about it, too.
     ///
     /// # Errors
     ///

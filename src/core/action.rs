@@ -111,8 +111,8 @@ pub enum Action {
     /// Writes lines of the status log.
     ///
     /// Decided only if there is a status log ([`crate::Settings::status_log`]) or a subscriber
-    /// ([`crate::Event::Subscribed`]). It precedes the removal of the message, because the addresses
-    /// are in the control file.
+    /// ([`crate::Event::Subscribed`]). It precedes the removal of the message, because the
+    /// addresses are in the control file.
     Status(Box<StatusRecord>),
     /// Writes a line of the log.
     Log(log::Level, String),

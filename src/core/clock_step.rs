@@ -4,8 +4,8 @@
 //! waits for hours. Only expiry follows the clock, because the age of a message does.
 //!
 //! With a million threads, moving all their times at once would stop delivery. So
-//! [`Scheduler::apply_clock_step`] moves the times of a thread before anything else changes in it. Each
-//! turn moves those of some further threads.
+//! [`Scheduler::apply_clock_step`] moves the times of a thread before anything else changes in it.
+//! Each turn moves those of some further threads.
 
 use crate::Scheduler;
 use crate::dispatch::agent::{Agent, AgentState};

@@ -9,13 +9,14 @@
 //! scheduler.next_wakeup();                            // time of the next Event::Tick
 //! ```
 //!
-//! The words: a *message* is one control file. Its recipients for one channel and host are a *vertex*. All
-//! vertices for one channel and host are a *thread*. All threads of a channel that matched one clause are a
-//! *ring*. An *agent* is a process of a ring, and works on one thread at a time. `docs/architecture.md` has the
-//! states of each.
+//! The words: a *message* is one control file. Its recipients for one channel and host are a
+//! *vertex*. All vertices for one channel and host are a *thread*. All threads of a channel that
+//! matched one clause are a *ring*. An *agent* is a process of a ring, and works on one thread at a
+//! time. `docs/architecture.md` has the states of each.
 //!
-//! This crate decides everything that the scheduler decides. It must not know sockets, files, processes, clocks,
-//! MAILQ or recordings. Begin with [`event`] and [`action`], then [`dispatch`]'s `next_job`.
+//! This crate decides everything that the scheduler decides. It must not know sockets, files,
+//! processes, clocks, MAILQ or recordings. Begin with [`event`] and [`action`], then [`dispatch`]'s
+//! `next_job`.
 //!
 //! | module | decides |
 //! |---|---|

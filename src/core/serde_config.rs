@@ -1,4 +1,5 @@
-//! For events that contain a configuration: a recording has its source instead, never the value itself.
+//! For events that contain a configuration: a recording has its source instead, never the value
+//! itself.
 
 use serde::{Deserializer, Serializer, de, ser};
 use std::rc::Rc;

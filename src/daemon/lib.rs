@@ -4,7 +4,8 @@
 //! the core's actions into system calls. It decides when to look and in which order, how much of a
 //! turn each source gets, and what may wait; it makes no scheduling decision. It must not know the
 //! reasons of the core, and nothing on the loop may wait for a disk, a client or an agent: workers
-//! do what may block ([`spool_io`]). The formats of what it reads and writes belong to other crates.
+//! do what may block ([`spool_io`]). The formats of what it reads and writes belong to other
+//! crates.
 //!
 //! Begin with [`event_loop`]: `Daemon::run` is one page. Its `sources` and `execute` are what goes
 //! in and what comes out. [`start`] leads there from the command line.

@@ -38,7 +38,8 @@ impl MailPriority {
 /// The sort key of mail: its arrival time, shifted by its priority.
 ///
 /// Mail of the default priority that arrives at the returned time has the same turn. So mail is
-/// overtaken only by mail that arrives later by at most [`PRIORITY_STEP`] for each priority between them.
+/// overtaken only by mail that arrives later by at most [`PRIORITY_STEP`] for each priority between
+/// them.
 pub fn sort_key(came: Timestamp, level: u8) -> Timestamp {
     sort_key_with_step(came, level, PRIORITY_STEP)
 }

@@ -3,8 +3,9 @@
 //! Its control files have real bytes, for the real parser and the real marks.
 //!
 //! The disk can be full, fail, and lose files. It may have hash folders. Routers that do not use
-//! them put files in the top folder, and the reader moves them down ([`move_to_folder`](Disk::move_to_folder)).
-//! There is at most one message of each number, in whatever folders its two files are.
+//! them put files in the top folder, and the reader moves them down
+//! ([`move_to_folder`](Disk::move_to_folder)). There is at most one message of each number, in
+//! whatever folders its two files are.
 
 use super::outbox::{OpenFile, OpenOutbox, OutboxContents, WriteSteps};
 use super::parsed::ParsedFiles;

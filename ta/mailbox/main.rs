@@ -4,8 +4,8 @@
 //! ([`owner`], [`accounts`]), compose the letter ([`letter`]), and store it. [`store`] uses the
 //! [`folder`] of all mailboxes, and does not wait long for one that was locked a moment ago
 //! ([`lock_backoff`]). It delivers to a [`maildir`], or to an [`mbox`] with [`quoting`] and a
-//! [`dotlock`]. After any error the letter is not in the mailbox and the recipient is deferred. Only
-//! a recipient that cannot exist fails.
+//! [`dotlock`]. After any error the letter is not in the mailbox and the recipient is deferred.
+//! Only a recipient that cannot exist fails.
 //!
 //! An agent that is killed while appending to an mbox file leaves a lock that says so
 //! ([`lock_text`]). The next agent breaks the lock ([`stale`]), and removes the partial letter

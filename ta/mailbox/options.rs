@@ -41,7 +41,8 @@ pub struct Options {
     #[arg(short = 'Z', long, value_name = "FILE")]
     zenv: Option<PathBuf>,
 
-    /// Mailboxes are in folders named by the first letter of the user; given twice, by the first two
+    /// Mailboxes are in folders named by the first letter of the user; given twice, by the first
+    /// two
     #[arg(short = 'D', long, action = ArgAction::Count)]
     dir_letters: u8,
 

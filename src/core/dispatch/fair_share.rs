@@ -2,13 +2,13 @@
 //!
 //! It applies when the limits leave too few agents for all.
 //!
-//! Idle agents end first ([`Scheduler::retire_idle_for`]). If all are busy, an agent that has worked for
-//! [`RING_TURN`] ends instead of taking more work, if a ring without agents waits for its place, or
-//! a ring with fewer agents than its own. An agent is never interrupted in its work. So a ring
-//! waits at most for a turn and the longest job for each ring before it, divided by the number of
-//! agents (`docs/scheduling.md`). If the limit of the waiting ring is lower than that of others,
-//! they start no further agents until it has one. The turn also bounds the number of processes that
-//! are started: one for each agent in each turn.
+//! Idle agents end first ([`Scheduler::retire_idle_for`]). If all are busy, an agent that has
+//! worked for [`RING_TURN`] ends instead of taking more work, if a ring without agents waits for
+//! its place, or a ring with fewer agents than its own. An agent is never interrupted in its work.
+//! So a ring waits at most for a turn and the longest job for each ring before it, divided by the
+//! number of agents (`docs/scheduling.md`). If the limit of the waiting ring is lower than that of
+//! others, they start no further agents until it has one. The turn also bounds the number of
+//! processes that are started: one for each agent in each turn.
 
 use crate::Scheduler;
 use crate::dispatch::agent::{Agent, AgentId, AgentState};

@@ -1,7 +1,7 @@
 //! Which agent gets which job.
 //!
-//! [`ring::Ring`] has the threads of a clause and the agents that deliver for them. A ready thread gets an agent
-//! in [`start_agents`]; a hungry agent gets its next job in [`next_job`].
+//! [`ring::Ring`] has the threads of a clause and the agents that deliver for them. A ready thread
+//! gets an agent in [`start_agents`]; a hungry agent gets its next job in [`next_job`].
 
 pub mod agent;
 pub mod ring;

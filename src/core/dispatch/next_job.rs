@@ -268,8 +268,8 @@ impl Scheduler {
         agent_ref.owed.push_back(Owed::Job(vertex));
         let mut job = self.messages[self.vertices[vertex].message].name.path().into_bytes();
         let ring = &self.rings[agent_ref.ring];
-        // A new `packet=` does not divide or join vertices: a part stays a part, and a whole that is
-        // too large for a packet stays whole.
+        // A new `packet=` does not divide or join vertices: a part stays a part, and a whole that
+        // is too large for a packet stays whole.
         let vertex = &mut self.vertices[vertex];
         let has_packets = vertex.is_part || vertex.pending <= ring.clause.packet;
         vertex.is_part = has_packets;

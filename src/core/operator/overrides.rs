@@ -1,7 +1,7 @@
 //! Overrides: holds, limits and removals that operators have ordered.
 //!
-//! They outlive the process: the shell keeps them in a file (`daemon/state/overrides/`), and passes them to
-//! the core before the first message.
+//! They outlive the process: the shell keeps them in a file (`daemon/state/overrides/`), and passes
+//! them to the core before the first message.
 
 use crate::Scheduler;
 use crate::action::Action;

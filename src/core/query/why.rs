@@ -1,8 +1,8 @@
 //! Reasons for which mail waits, with the deciding settings.
 //!
-//! This is the only answer to why mail waits: MAILQ, `mailq why` and `schedsim explain` render it. Each
-//! reason is what led to the decision: a vertex waits where [`VertexState`] says, a thread until the
-//! wake-up of its retry state, a ring for the reason of its refusal.
+//! This is the only answer to why mail waits: MAILQ, `mailq why` and `schedsim explain` render it.
+//! Each reason is what led to the decision: a vertex waits where [`VertexState`] says, a thread
+//! until the wake-up of its retry state, a ring for the reason of its refusal.
 
 use crate::Scheduler;
 use crate::dispatch::agent::{AgentId, AgentState};
@@ -26,8 +26,8 @@ pub(crate) const MAX_COUNTED: usize = 1000;
 
 /// What a vertex waits for: the decision alone.
 ///
-/// It costs the same for each vertex, so the classic reports use it. [`Why`] adds numbers, names and lines of
-/// the configuration.
+/// It costs the same for each vertex, so the classic reports use it. [`Why`] adds numbers, names
+/// and lines of the configuration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reason {
     /// An agent has it.
@@ -407,8 +407,8 @@ impl Scheduler {
         }
         match self.why_window(thread) {
             Some(Why::Pace { .. }) => return Reason::Pace,
-            // Vertices behind others of their thread have that as their reason, unless the window is
-            // small.
+            // Vertices behind others of their thread have that as their reason, unless the window
+            // is small.
             Some(Why::Window { keyword: "maxthr", .. }) if !thread.agents.is_empty() => {}
             Some(_) => return Reason::Window,
             None => {}

@@ -1,6 +1,7 @@
 //! What reports say about a host: can it be reached?
 //!
-//! New mail waits while its host is known to be unreachable ([`unreachable`](crate::queue::unreachable)).
+//! New mail waits while its host is known to be unreachable
+//! ([`unreachable`](crate::queue::unreachable)).
 
 use crate::Scheduler;
 use crate::dispatch::agent::AgentId;

@@ -3,8 +3,8 @@
 //! There are three, each with a queue of requests. The scanner lists folders ([`scanner`]). The
 //! reader reads control files ([`reader`]). The writer writes to and removes from the spool
 //! ([`writer`]); it also composes the lines of the status log ([`crate::logging::status_log`]),
-//! which need files that it removes. A fourth watches the agents of an earlier scheduler for a while
-//! after a start ([`former_agents`]).
+//! which need files that it removes. A fourth watches the agents of an earlier scheduler for a
+//! while after a start ([`former_agents`]).
 //!
 //! Results go into one channel in portions, and mio's `Waker` wakes the loop. The workers make no
 //! decisions.

@@ -36,8 +36,8 @@ pub struct SchedulerOptions {
     #[arg(short = 't', long = "check")]
     pub check: bool,
 
-    /// Make a spool, mailboxes and a configuration under this folder if there are none, and run with
-    /// them in the foreground
+    /// Make a spool, mailboxes and a configuration under this folder if there are none, and run
+    /// with them in the foreground
     #[arg(long = "quick-start", value_name = "FOLDER", num_args = 0..=1, default_missing_value = "var")]
     pub quick_start: Option<PathBuf>,
 
@@ -74,8 +74,8 @@ pub struct SchedulerOptions {
     #[arg(short = 'F', long = "freeze")]
     pub freeze: bool,
 
-    /// The spool has single-letter folders; given twice, two levels of them. SCHEDULERDIRHASH in the
-    /// ZENV file overrides it
+    /// The spool has single-letter folders; given twice, two levels of them. SCHEDULERDIRHASH in
+    /// the ZENV file overrides it
     #[arg(short = 'H', long = "hash", action = ArgAction::Count)]
     pub hash: u8,
 

@@ -1,9 +1,9 @@
 //! What the state files have in common: lines of one JSON value each.
 //!
-//! A file begins with a line of its name and the version of its format, and a group of lines ends with
-//! their number. Both lines are an object with one number ([`number_line`]). A file is replaced as
-//! a whole ([`zsched_spool::replace`]), or grows by lines that are synced ([`append`]). A reader
-//! decides what damage means.
+//! A file begins with a line of its name and the version of its format, and a group of lines ends
+//! with their number. Both lines are an object with one number ([`number_line`]). A file is
+//! replaced as a whole ([`zsched_spool::replace`]), or grows by lines that are synced ([`append`]).
+//! A reader decides what damage means.
 
 use serde::Serialize;
 use serde_json::{Value, json};

@@ -14,7 +14,8 @@ pub const MAX_QUERY_SIZE: u64 = 8 << 20;
 
 /// Reads all of a file that had this `size` a moment ago.
 ///
-/// A file beyond [`MAX_CONTROL_FILE_SIZE`] is not read; the error is then [`ErrorKind::FileTooLarge`].
+/// A file beyond [`MAX_CONTROL_FILE_SIZE`] is not read; the error is then
+/// [`ErrorKind::FileTooLarge`].
 pub fn read_all(file: &mut File, size: u64) -> io::Result<Vec<u8>> {
     let size = usize::try_from(size).map_err(|_| ErrorKind::FileTooLarge)?;
     if size as u64 > MAX_CONTROL_FILE_SIZE {

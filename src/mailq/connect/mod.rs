@@ -1,8 +1,8 @@
 //! Connections to a scheduler, with either version of its protocol.
 //!
-//! [`dial`] connects to a [`server`] and reads its [`greeting`]. Version 1 sends a dump of the queue
-//! at once. Version 2 and the control socket are a [`session`] of requests, after a login with
-//! [`credentials`] in version 2.
+//! [`dial`] connects to a [`server`] and reads its [`greeting`]. Version 1 sends a dump of the
+//! queue at once. Version 2 and the control socket are a [`session`] of requests, after a login
+//! with [`credentials`] in version 2.
 
 pub(crate) mod connection;
 pub(crate) mod credentials;

@@ -90,8 +90,8 @@ pub struct Server {
 impl Server {
     /// Continues with a client's first message.
     ///
-    /// `server_nonce` is appended to the client's nonce. It must be unique for each login and contain no
-    /// comma.
+    /// `server_nonce` is appended to the client's nonce. It must be unique for each login and
+    /// contain no comma.
     pub fn new(first: ClientFirst, stored: StoredPassword, server_nonce: &str) -> Server {
         let nonce = first.nonce + server_nonce;
         let (salt, iterations) = (BASE64.encode(&stored.salt), stored.iterations);

@@ -5,9 +5,9 @@
 //! 10101217<TAB>0<TAB>games@zm.example.test<TAB>229<TAB>1795256133<TAB>1795256010<TAB>1795255936<TAB>3<TAB>retry in 1m3s<TAB>smtp; 500 (...)
 //! ```
 //!
-//! The third field, the error address, is in the control file only. [`MAX_FILES_PER_LOOKUP`] files are
-//! read ahead. A recipient that arrives or leaves meanwhile may or may not be shown; each line is
-//! true when it is written.
+//! The third field, the error address, is in the control file only. [`MAX_FILES_PER_LOOKUP`] files
+//! are read ahead. A recipient that arrives or leaves meanwhile may or may not be shown; each line
+//! is true when it is written.
 
 use super::answer::{Lookup, LookupResult, Reply, SessionContext, Step, Text};
 use super::requests::next_word;

@@ -108,9 +108,9 @@ pub(super) fn complete_large(path: &Path, owner: OwnerOf) -> io::Result<()> {
 
 /// Completes the tags that `d` lines decide, and clears the other locks of dead processes.
 ///
-/// Both are changed on disk and in `file`. `duplicates` receives the possible duplicates before locks are
-/// cleared, so that a crash in between hides nothing. A lock without a pid has no owner. `message`
-/// is the name of the message and the time of its arrival.
+/// Both are changed on disk and in `file`. `duplicates` receives the possible duplicates before
+/// locks are cleared, so that a crash in between hides nothing. A lock without a pid has no owner.
+/// `message` is the name of the message and the time of its arrival.
 pub fn unlock_dead(
     on_disk: &impl FileExt,
     message: (&SpoolName, Timestamp),

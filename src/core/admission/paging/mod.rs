@@ -1,12 +1,12 @@
 //! Paging: removal of waiting messages from memory (`PARAMmessage-active-limit`).
 //!
 //! The shell reads no more control files than there is room for. While some wait for room, it
-//! reports that ([`Event::BacklogChanged`](crate::Event::BacklogChanged)). Then messages all of whose recipients
-//! wait for a retry are paged out, some with each turn. While new messages wait, messages that were
-//! tried before and wait for an agent are paged out as well. Otherwise the retries of a few
-//! messages could fill the memory indefinitely. A message is loaded again when the first of its
-//! recipients is due or expires, or when its host is requested. Until then the shell keeps the
-//! record of the message, and the core keeps the retry times of its threads.
+//! reports that ([`Event::BacklogChanged`](crate::Event::BacklogChanged)). Then messages all of
+//! whose recipients wait for a retry are paged out, some with each turn. While new messages wait,
+//! messages that were tried before and wait for an agent are paged out as well. Otherwise the
+//! retries of a few messages could fill the memory indefinitely. A message is loaded again when the
+//! first of its recipients is due or expires, or when its host is requested. Until then the shell
+//! keeps the record of the message, and the core keeps the retry times of its threads.
 
 mod restore;
 mod texts;

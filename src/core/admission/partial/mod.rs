@@ -5,9 +5,9 @@
 //!
 //! The shell reads the first chunk of a message and reports where the unread part begins. More is
 //! read when recipients leave memory: they are finished, or they are deferred and unloaded at once.
-//! If any recipient was unloaded, the whole message is [paged out](crate::admission::paging) at the end of the
-//! file, until the first of them is to be tried again. It is then read from the beginning. The tags
-//! in the file mark the finished recipients.
+//! If any recipient was unloaded, the whole message is [paged out](crate::admission::paging) at the
+//! end of the file, until the first of them is to be tried again. It is then read from the
+//! beginning. The tags in the file mark the finished recipients.
 //!
 //! An agent with a job delivers to all recipients in the file for its host, loaded or not. Its
 //! reports on unloaded recipients count as well. So, except with `packet=`, a message has one

@@ -433,7 +433,7 @@ fn requests_behind_an_order_are_answered_in_order() {
     assert_eq!(world.ask(&mut theirs, "ETRN a.test\nFOO\nQUIT\n"), "");
     let demands = world.clients.take_demands();
     let [(0, Demand::Order { by, .. })] = &demands[..] else { panic!("{demands:?}") };
-    assert!(by.starts_with("root from user "), "{by}");
+    assert!(by.starts_with("root from local user "), "{by}");
     assert!(!world.clients.have_output());
     let ticket = world.clients.add_order(0);
     world.clients.order_done(ticket, &Effect { started: true, ..Effect::default() });
