@@ -355,8 +355,8 @@ impl AgentProcesses {
         }
     }
 
-    /// Time until [`kill_the_silent`](Self::kill_the_silent) or
-    /// [`next_lingered`](Self::next_lingered) may have something to do.
+    /// Time until [`kill_closed_agents`](Self::kill_closed_agents) or
+    /// [`next_ended_orphan`](Self::next_ended_orphan) may have something to do.
     pub(crate) fn until_deadline(&self) -> Option<Duration> {
         let closing = self.closed.iter().filter_map(|agent| self.processes.get(agent)?.kill_at);
         let lingering = self.orphaned.iter().map(|one| one.until);

@@ -5,7 +5,7 @@
 //! | step | state after a crash |
 //! |---|---|
 //! | lock each recipient with the scheduler's pid | locks of a dead process, which are cleared |
-//! | write the `d` line and sync it | a decision: [`decided_tag`](super::decided_tag) completes the tag |
+//! | write the `d` line and sync it | a decision: [`decisions`](super::decisions) completes the tag |
 //! | write the tag | finished |
 //!
 //! Without a `d` line there is no lock: the tag alone decides.

@@ -37,7 +37,7 @@ impl EventSource {
         Token(number * SOURCE_KINDS + kind)
     }
 
-    /// Source of a token created by [`token`](Source::token).
+    /// Source of a token created by [`token`](EventSource::token).
     pub(crate) fn of(token: Token) -> EventSource {
         let number = token.0 / SOURCE_KINDS;
         match token.0 % SOURCE_KINDS {

@@ -241,7 +241,7 @@ impl SpoolIo {
         self.reader.push_urgent(UrgentRead::Chunk(name, portion));
     }
 
-    /// Queues a write request, for the next [`send`](Files::send).
+    /// Queues a write request, for the next [`send`](SpoolIo::send).
     pub(crate) fn write(&mut self, request: WriteRequest) {
         self.to_write.push(request);
     }

@@ -1,4 +1,4 @@
-//! The thread report after the queue (its form: [`crate::mailq::report`]).
+//! The thread report after the queue (its form: the crate `zsched-mailq-server`, module `report`).
 
 use crate::connect::lines::LineSource;
 use crate::failure::Failure;

@@ -1,4 +1,4 @@
-//! Parser of MAILQ version 1 answers (their form: [`crate::mailq::v1`]).
+//! Parser of MAILQ version 1 answers (their form: the crate `zsched-mailq-server`, module `v1`).
 
 use super::queue::{NameKind, Queue, Vertex};
 use crate::connect::lines::Lines;

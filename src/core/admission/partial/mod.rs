@@ -15,17 +15,17 @@
 //!
 //! The number of recipients in memory never exceeds the bound in Postfix's document on its
 //! scheduler: `minimum * messages + limits of the rings`, or the limit of the first chunks,
-//! whichever is more. The limits of the rings include [`extra`] room. The bound of one ring counts
+//! whichever is more. The limits of the rings include [`preemption_reserve`] room. The bound of one ring counts
 //! the limits of that ring only. A chunk is read only if it fits.
 //!
 //! | file | what |
 //! |---|---|
 //! | [`capacity`] | these bounds, and the room that is left |
-//! | [`extra`] | room for messages that preempt others |
-//! | [`look`] | which messages are checked for more to read, and when |
-//! | [`reading`], [`joining`] | more of a message is requested; its recipients join their threads |
-//! | [`behind`] | deferred recipients are unloaded; the end of the file |
-//! | [`absent`] | reports on unloaded recipients |
+//! | [`preemption_reserve`] | room for messages that preempt others |
+//! | [`schedule`] | which messages are checked for more to read, and when |
+//! | [`read_chunk`], [`add_chunk`] | more of a message is requested; its recipients join their threads |
+//! | [`unload`] | deferred recipients are unloaded; the end of the file |
+//! | [`unloaded_reports`] | reports on unloaded recipients |
 
 mod add_chunk;
 mod capacity;
