@@ -272,13 +272,14 @@ fn full_disk_stops_recording_not_delivery() {
 
 #[test]
 fn explain_shows_wait_for_rate_limit() {
-    let site = Site::new("c/*\n\trate=1/2s command=\"${AGENTS}/count.py c\"\n");
+    let site = Site::new("c/*\n\trate=1/1h command=\"${AGENTS}/count.py c\"\n");
     let path = site.path("recording").to_string_lossy().into_owned();
     let daemon = site.start_with(&["--record", &path]);
-    site.put(&["c a.test 1"]);
-    until("the first message is delivered", || site.files("transport").is_empty());
+    site.put(&["c a.test wait!0"]);
     let name = site.put(&["c a.test 2"]);
-    site.until_empty();
+    until("both messages are queued", || site.mailq().recipients() == 2);
+    site.write("go", "");
+    until("one message is delivered", || site.mailq().recipients() == 1);
     assert!(daemon.end(libc::SIGTERM).success());
     let text = printed(&schedsim(&["explain", &path, "--spoolid", &name.to_string()]));
     let wait = text.lines().find(|line| line.contains(" waits ")).expect("it has waited");
