@@ -1,4 +1,6 @@
-//! Tests of the program `submit` that need no scheduler; `tests/integration/submit.rs` has the others.
+//! Tests of the program `submit` that need no scheduler.
+//!
+//! `tests/integration/submit.rs` has the others.
 
 use std::process::Command;
 
