@@ -2,8 +2,8 @@
 //!
 //! A file begins with a line of its name and the version of its format, and a group of lines ends
 //! with their number. Both lines are an object with one number ([`number_line`]). A file is
-//! replaced as a whole ([`zsched_spool::atomic_write`]), or grows by lines that are synced ([`append`]).
-//! A reader decides what damage means.
+//! replaced as a whole ([`zsched_spool::atomic_write`]), or grows by lines that are synced
+//! ([`append`]). A reader decides what damage means.
 
 use serde::Serialize;
 use serde_json::{Value, json};

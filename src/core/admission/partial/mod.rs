@@ -15,8 +15,8 @@
 //!
 //! The number of recipients in memory never exceeds the bound in Postfix's document on its
 //! scheduler: `minimum * messages + limits of the rings`, or the limit of the first chunks,
-//! whichever is more. The limits of the rings include [`preemption_reserve`] room. The bound of one ring counts
-//! the limits of that ring only. A chunk is read only if it fits.
+//! whichever is more. The limits of the rings include [`preemption_reserve`] room. The bound of one
+//! ring counts the limits of that ring only. A chunk is read only if it fits.
 //!
 //! | file | what |
 //! |---|---|
