@@ -6,9 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 use zsched_core::why::Reason;
-use zsched_core::{
-    Action, AgentEnd, AgentId, Destination, Event, NoteTicket, Scheduler, VertexInspection,
-};
+use zsched_core::{Action, AgentEnd, AgentId, Event, NoteTicket, Scheduler, VertexInspection};
 use zsched_format::agent_protocol::{AgentLine, RecipientReport};
 use zsched_format::time::Timestamp;
 use zsched_mailq_server::explain::predicate;
@@ -250,8 +248,8 @@ impl Timeline {
         if matches!(vertex.reason, Reason::AtWork | Reason::Turn) {
             return;
         }
-        let to = Destination::new(&vertex.channel, &vertex.host);
-        let text = predicate(core, now, &to, &vertex.why, true);
+        let Some(wait) = core.why_in_message(self.wanted.number, vertex.vertex) else { return };
+        let text = predicate(core, now, wait.destination, &wait.why, true);
         let text = text.strip_prefix("waits ").unwrap_or(&text);
         self.add_for(now, "waits", name, format!("{text}; tries so far: {}", vertex.attempts));
     }

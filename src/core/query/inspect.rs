@@ -2,8 +2,9 @@
 
 use crate::Scheduler;
 use crate::dispatch::agent::AgentId;
-use crate::query::why::{Reason, Why};
+use crate::query::why::Reason;
 use crate::queue::destination::Destination;
+use crate::queue::vertex::VertexId;
 use std::rc::Rc;
 use zsched_config::Clause;
 use zsched_spool::{Arrival, Group, SpoolId};
@@ -21,10 +22,10 @@ pub struct VertexInspection {
     pub clause: Rc<Clause>,
     /// Reports on it so far, plus agents that died over it.
     pub attempts: u32,
+    /// Its id, for [`Scheduler::why_in_message`].
+    pub vertex: VertexId,
     /// What it waits for.
     pub reason: Reason,
-    /// The same with its details.
-    pub why: Why,
 }
 
 impl Scheduler {
@@ -40,8 +41,8 @@ impl Scheduler {
                 offsets: vertex.recipients.pending(),
                 clause: self.rings[thread.ring].clause.clone(),
                 attempts: vertex.attempts,
+                vertex: id,
                 reason: self.reason_of(id),
-                why: self.why_vertex(id).why,
             }
         });
         Some(vertices.collect())

@@ -283,7 +283,7 @@ impl Scheduler {
     }
 
     /// The reason for a vertex, with its details.
-    pub(crate) fn why_vertex(&self, vertex: VertexId) -> Wait<'_> {
+    fn why_vertex(&self, vertex: VertexId) -> Wait<'_> {
         let vertex_ref = &self.vertices[vertex];
         let thread = &self.threads[vertex_ref.thread];
         let why = match vertex_ref.place {
