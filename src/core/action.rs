@@ -44,7 +44,7 @@ pub enum Action {
     StopAgent {
         /// The agent.
         agent: AgentId,
-        /// How it is told.
+        /// How it is stopped.
         manner: StopMode,
     },
     /// Clears the locks of a dead process in a message's control file.
@@ -118,7 +118,7 @@ pub enum Action {
     Log(log::Level, String),
 }
 
-/// How an agent is told to end.
+/// How an agent is stopped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StopMode {
     /// An empty line, end of input: end when all jobs are done.

@@ -35,7 +35,7 @@ impl Scheduler {
                 assert_eq!(vertex.message, id, "a vertex is in the list of another message");
                 assert_ne!(vertex.place, VertexState::Finished, "a spent vertex is in a message");
                 assert_eq!(vertex.pending as usize, vertex.recipients.pending().len());
-                assert!(vertex.pending > 0, "a vertex has nobody left, but is not spent");
+                assert!(vertex.pending > 0, "a vertex has no recipient left, but is not finished");
                 pending += vertex.pending;
             }
             assert_eq!(message.pending, pending, "{}: pending recipients", message.name);
@@ -75,7 +75,7 @@ impl Scheduler {
                     assert_eq!(self.vertices[vertex].thread, id);
                     assert_eq!(self.vertices[vertex].place, place);
                     let held = self.messages[self.vertices[vertex].message].held;
-                    assert!(held || place != VertexState::Held, "held back, but nobody holds it");
+                    assert!(held || place != VertexState::Held, "held back without a hold");
                     assert!(
                         !held || matches!(place, VertexState::Held | VertexState::Fed),
                         "held, but free"
@@ -192,7 +192,7 @@ impl Scheduler {
             let served = ring.ready.is_empty() || refused || ring.is_queued_to_serve;
             let unused = ring.threads.is_empty() && ring.agents == 0;
             assert!(!unused, "a ring is unused, but stays");
-            assert!(served, "threads of a ring want agents, and nobody says why they get none");
+            assert!(served, "threads of a ring want agents, and the ring has no refusal");
         }
         let idle: usize = self.rings.iter().map(|(_, ring)| ring.idle.len()).sum();
         assert_eq!(self.idle_agents, idle, "idle agents");

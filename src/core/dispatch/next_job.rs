@@ -197,7 +197,7 @@ impl Scheduler {
 
     /// Parks an agent for which there is no work.
     fn send_idle(&mut self, agent: AgentId) {
-        let agent_ref = self.agents.get_mut(&agent).expect("whoever asks for work is known");
+        let agent_ref = self.agents.get_mut(&agent).expect("an agent that asks for work exists");
         agent_ref.state = AgentState::Parking;
         agent_ref.owed.push_back(Owed::Idle);
         self.act(Action::SendIdle(agent));
@@ -245,7 +245,7 @@ impl Scheduler {
             fed += 1;
         }
         if fed > 0 {
-            let agent_ref = self.agents.get_mut(&agent).expect("whoever is fed is known");
+            let agent_ref = self.agents.get_mut(&agent).expect("a fed agent exists");
             agent_ref.state = AgentState::Working;
             agent_ref.fed_at = Some(now);
             agent_ref.burst = fed as u32;
@@ -264,7 +264,7 @@ impl Scheduler {
         self.threads[thread].move_vertex(&mut self.vertices, vertex, VertexState::Fed);
         self.vertices[vertex].fed_at(now);
         self.messages[self.vertices[vertex].message].jobs += 1;
-        let agent_ref = self.agents.get_mut(&agent).expect("whoever is fed is known");
+        let agent_ref = self.agents.get_mut(&agent).expect("a fed agent exists");
         agent_ref.owed.push_back(Owed::Job(vertex));
         let mut job = self.messages[self.vertices[vertex].message].name.path().into_bytes();
         let ring = &self.rings[agent_ref.ring];
@@ -343,7 +343,7 @@ impl Scheduler {
     }
 
     pub(crate) fn stop_agent(&mut self, now: Timestamp, agent: AgentId, manner: StopMode) {
-        let agent_ref = self.agents.get_mut(&agent).expect("whoever is stopped is known");
+        let agent_ref = self.agents.get_mut(&agent).expect("a stopped agent exists");
         if let AgentState::Idle(_) = agent_ref.state {
             self.rings[agent_ref.ring].idle.retain(|other| *other != agent);
             self.idle_agents -= 1;

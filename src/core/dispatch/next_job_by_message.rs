@@ -146,7 +146,7 @@ impl Scheduler {
         {
             chosen.push(next);
         }
-        let agent_ref = self.agents.get_mut(&agent).expect("whoever is fed is known");
+        let agent_ref = self.agents.get_mut(&agent).expect("a fed agent exists");
         agent_ref.state = AgentState::Working;
         agent_ref.fed_at = Some(now);
         agent_ref.burst = chosen.len() as u32;

@@ -59,7 +59,7 @@ impl Scheduler {
     /// change of the timer.
     pub(crate) fn arm_agent(&mut self, agent: AgentId) {
         let deadline = self.agent_deadline(&self.agents[&agent]);
-        let agent_ref = self.agents.get_mut(&agent).expect("whoever is armed is known");
+        let agent_ref = self.agents.get_mut(&agent).expect("an agent with a timer exists");
         let Some(deadline) = deadline else {
             return;
         };

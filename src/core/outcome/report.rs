@@ -281,7 +281,7 @@ impl Scheduler {
     ) {
         let vertex = &mut self.vertices[vertex];
         vertex.reported = true;
-        let text = "the agent reported a status that nobody knows";
+        let text = "the agent reported an unknown status";
         vertex.diagnosis.get_or_insert_with(|| Diagnosis::of_scheduler(text));
         let id = self.messages[vertex.message].spool_id();
         let text = format!("{id}: report about offset {}: unknown status word", report.offset);

@@ -22,8 +22,9 @@ impl Scheduler {
         self.counters.messages_in += 1;
         if let Some(error) = &arrival.first_undeliverable {
             let id = self.messages[message].spool_id();
-            let text =
-                format!("{id}: has a line that nobody can deliver, {error}; it will be kept");
+            let text = format!(
+                "{id}: has a recipient line that cannot be delivered, {error}; it will be kept"
+            );
             self.log(Level::Warn, text);
         }
         self.restore_overrides(message);

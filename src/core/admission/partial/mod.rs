@@ -260,7 +260,7 @@ impl Scheduler {
             let message = &self.messages[*id];
             let is_at_work = message.pending > 0 || message.jobs > 0 || message.notes > 0;
             let waits = partial.reading.is_some() || message.held || is_at_work;
-            assert!(waits || partial.is_queued && queued > 1, "{}: nobody reads on", message.name);
+            assert!(waits || partial.is_queued && queued > 1, "{}: no more is read", message.name);
         }
     }
 }

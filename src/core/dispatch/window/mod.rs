@@ -386,8 +386,7 @@ impl Scheduler {
         if let Some(window) = self.threads[thread].window {
             self.windows[window].agents += 1;
             let may_start = self.try_start_delivery(now, thread);
-            self.agents.get_mut(&agent).expect("whoever is attached is known").may_start =
-                may_start;
+            self.agents.get_mut(&agent).expect("an attached agent exists").may_start = may_start;
         }
     }
 
@@ -438,7 +437,7 @@ impl Scheduler {
             assert!(window.waiting.iter().all(of_window), "a stranger waits");
             assert!(window.ready.iter().all(of_window), "a stranger is ready");
             let is_in_round = self.windows.rounds.contains(&id);
-            assert_eq!(window.round.is_some(), is_in_round, "a round that nobody goes on with");
+            assert_eq!(window.round.is_some(), is_in_round, "a window and its round disagree");
             let limits: u32 = window.limits.values().sum();
             assert_eq!(limits as usize, window.members.len(), "limits of members");
             assert!(window.ready.is_disjoint(&window.waiting), "ready, and waits");
@@ -457,7 +456,7 @@ impl Scheduler {
             }
             assert!(
                 !window.pace.is_paused() || window.pace.timer().is_some() || window.agents > 0,
-                "nobody ends the pause of a window"
+                "no timer ends the pause of a window"
             );
         }
         let members: usize = self.windows.iter().map(|(_, window)| window.members.len()).sum();

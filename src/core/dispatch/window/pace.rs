@@ -102,7 +102,7 @@ impl Scheduler {
         agent: AgentId,
         thread: ThreadId,
     ) -> bool {
-        let agent = self.agents.get_mut(&agent).expect("whoever is fed is known");
+        let agent = self.agents.get_mut(&agent).expect("a fed agent exists");
         std::mem::take(&mut agent.may_start) || self.try_start_delivery(now, thread)
     }
 

@@ -24,7 +24,7 @@ struct World {
 
 impl World {
     /// Creates a world with a limit of dumps at a time.
-    fn new(most_dumps: usize) -> World {
+    fn new(max_dumps: usize) -> World {
         let context = ConfigContext::unprivileged(Zenv::default());
         let text = b"c/*\n\tcommand=x\n";
         let config = Config::parse(Path::new("scheduler.cf"), text, &context);
@@ -37,23 +37,20 @@ impl World {
         };
         let mut clients =
             Clients::new(settings, Accounts::new(&Parameters::default()), Rc::default());
-        let most = AnswerSlots {
-            control: most_dumps,
-            long: most_dumps,
-            anonymous: most_dumps.div_ceil(2),
-        };
+        let most =
+            AnswerSlots { control: max_dumps, long: max_dumps, anonymous: max_dumps.div_ceil(2) };
         clients.max_slots = Some((most, Instant::now() + Duration::from_secs(3600)));
         let core = Scheduler::new(Settings::default(), config);
         World { poll: Poll::new().expect("a poll"), core, clients }
     }
 
     /// Creates a world in which version 2 is spoken, with an auth file.
-    fn with_accounts(most_dumps: usize, accounts: &str) -> (World, tempfile::TempDir) {
+    fn with_accounts(max_dumps: usize, accounts: &str) -> (World, tempfile::TempDir) {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("auth");
         std::fs::write(&path, accounts).expect("written");
         std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600)).expect("set");
-        let mut world = World::new(most_dumps);
+        let mut world = World::new(max_dumps);
         let parameters = Parameters { auth_file: Some(path), ..Parameters::default() };
         world.clients.accounts = Accounts::new(&parameters);
         world.clients.use_version_2();
