@@ -1,4 +1,4 @@
-//! RetryPosition of the clock.
+//! Steps of the clock.
 //!
 //! A step changes no durations: agents do not seem silent for hours because of it, and nothing
 //! waits for hours. Only expiry follows the clock, because the age of a message does.
@@ -49,7 +49,7 @@ impl Scheduler {
         self.timers.add(now, Timer::Limits);
         let ends = self.standing.limits.iter().filter_map(|set| set.until);
         ends.collect::<Vec<_>>().into_iter().for_each(|end| self.timers.add(end, Timer::Limits));
-        self.retry_waitlists(now);
+        self.waitlists.has_news = true;
     }
 
     /// Applies the step to further threads, as many as one turn allows.
@@ -91,7 +91,6 @@ impl Scheduler {
         thread_ref.expiry_check = thread_ref.expiry_check.map(|_| now);
         let former = thread_ref.timer.take();
         self.timers.change_thread(thread, false, [former, None]);
-        self.set_thread_timer(thread);
     }
 
     /// The step of the clock that a thread has not applied yet.

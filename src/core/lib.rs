@@ -59,6 +59,7 @@ mod list;
 pub mod log_limiter;
 mod pool;
 mod serde_config;
+mod settle;
 mod timers;
 
 #[cfg(test)]
@@ -120,6 +121,9 @@ pub struct Scheduler {
     agent_counts: dispatch::fair_share::AgentCounts,
     /// Rings in which a thread may be able to get an agent now.
     rings_to_serve: VecDeque<RingId>,
+    /// Agents that asked for work in this event.
+    #[serde(skip)]
+    hungry_agents: VecDeque<AgentId>,
     /// Waitlists of rings that need an agent, in order.
     ///
     /// Limits that they share with others leave too few.
@@ -209,6 +213,7 @@ impl Scheduler {
             idle_agents: 0,
             agent_counts: dispatch::fair_share::AgentCounts::default(),
             rings_to_serve: VecDeque::new(),
+            hungry_agents: VecDeque::new(),
             waitlists: AgentWaitlists::default(),
             fork_rate: ForkRate::default(),
             notes: BTreeMap::new(),
@@ -273,7 +278,7 @@ impl Scheduler {
             }
             Event::MoreRead { number, outcome } => self.more_read(now, number, outcome),
         }
-        self.serve_all(now);
+        self.settle(now);
     }
 
     /// Returns the next action, in the order in which they were decided.
@@ -345,7 +350,7 @@ impl Scheduler {
                 Timer::Thread(thread) => self.thread_timer(now, thread),
                 Timer::Agent(agent) => self.agent_timer(now, agent),
                 Timer::Unclaimed => self.drop_unclaimed(now),
-                Timer::ForkRate => self.fork_rate_timer(now),
+                Timer::ForkRate => self.waitlists.has_news = true,
                 Timer::Ring(ring) => self.serve_later(ring),
                 Timer::Note(ticket) => self.write_note_again(ticket),
                 Timer::Removal(message) => self.remove_again(message),
@@ -383,16 +388,13 @@ impl Scheduler {
     fn thread_timer(&mut self, now: Timestamp, thread: ThreadId) {
         self.threads[thread].timer = None;
         self.reassign_ring(now, thread);
-        let thread_ref = &mut self.threads[thread];
+        let thread_ref = &self.threads[thread];
         let wakes = thread_ref.wakeup().is_some_and(|wakeup| wakeup <= now);
         if thread_ref.expiry_check.is_some_and(|check| check <= now) {
             self.expire_thread(now, thread);
         }
-        if wakes && self.threads.get(thread).is_some() {
+        if wakes {
             self.wake_waves(now, thread);
-        }
-        if self.threads.get(thread).is_some() {
-            self.set_thread_timer(thread);
         }
     }
 
@@ -400,14 +402,13 @@ impl Scheduler {
     ///
     /// It is set to the wake-up or the next expiry, whichever is earlier.
     fn set_thread_timer(&mut self, thread: ThreadId) {
-        let thread_ref = &mut self.threads[thread];
-        let wanted = thread_ref.next_timer();
-        let former = std::mem::replace(&mut thread_ref.timer, wanted);
-        if former == wanted {
-            return;
+        let wanted = self.threads[thread].next_timer();
+        let former = self.threads[thread].timer;
+        if former != wanted {
+            let is_shifted = self.is_shifted(thread);
+            self.threads[thread].timer = wanted;
+            self.timers.change_thread(thread, is_shifted, [former, wanted]);
         }
-        let is_shifted = self.is_shifted(thread);
-        self.timers.change_thread(thread, is_shifted, [former, wanted]);
     }
 
     fn act(&mut self, action: Action) {

@@ -58,6 +58,9 @@ pub type Waitlist = BTreeMap<WaitlistPosition, RingId>;
 pub struct AgentWaitlists {
     lines: BTreeMap<Resource, Waitlist>,
     next: u64,
+    /// An agent or a limit was freed: the rings try again.
+    #[serde(skip)]
+    pub has_news: bool,
 }
 
 impl AgentWaitlists {

@@ -69,7 +69,7 @@ impl Scheduler {
         if agent_ref.owed.is_empty() && agent_ref.is_alive() {
             match agent_ref.state {
                 AgentState::Parking => self.park(now, agent),
-                _ => self.give_work(now, agent),
+                _ => self.hungry_agents.push_back(agent),
             }
         }
     }
@@ -128,7 +128,6 @@ impl Scheduler {
         let is_finished = self.vertices[vertex].place == VertexState::Finished;
         if is_finished {
             self.vertices.remove(vertex);
-            self.remove_if_complete(message);
         }
         if !self.partials.is_empty() && self.messages.exists(message) {
             self.check_partial_soon(message);
@@ -154,7 +153,7 @@ impl Scheduler {
     }
 
     /// Gives work to a hungry agent: its next job is chosen here.
-    fn give_work(&mut self, now: Timestamp, agent: AgentId) {
+    pub(crate) fn give_work(&mut self, now: Timestamp, agent: AgentId) {
         if self.gets_no_more_work(now, agent) || self.yields_place(now, agent) {
             self.detach(now, agent);
             self.retire_agent(now, agent);
@@ -174,6 +173,7 @@ impl Scheduler {
         if self.rings[ring].jobs.is_some() {
             let former = agent_ref.thread;
             self.detach(now, agent);
+            self.settle_threads();
             if !self.feed_next(now, agent, former, burst) {
                 self.send_idle(agent);
             }
@@ -185,6 +185,7 @@ impl Scheduler {
                 return;
             }
             self.detach(now, agent);
+            self.settle_threads();
         }
         match self.next_ready(ring) {
             Some(thread) if !self.rings[ring].clause.queue_only => {
@@ -249,7 +250,6 @@ impl Scheduler {
             agent_ref.state = AgentState::Working;
             agent_ref.fed_at = Some(now);
             agent_ref.burst = fed as u32;
-            self.update_readiness(thread);
         }
         fed > 0
     }
@@ -301,7 +301,7 @@ impl Scheduler {
         self.arm_agent(agent);
         self.serve_later(ring);
         // If its own ring has no use for it, it may have to make room for an agent of another ring.
-        self.retry_waitlists(now);
+        self.waitlists.has_news = true;
     }
 
     /// Gives work to an idle agent.

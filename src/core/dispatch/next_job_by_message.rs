@@ -159,7 +159,6 @@ impl Scheduler {
                 self.enqueue_vertex(vertex);
             }
         }
-        self.update_readiness(thread);
         true
     }
 

@@ -26,19 +26,16 @@ pub struct ForkRate {
 }
 
 impl Scheduler {
-    /// Adds a thread to the ready threads of its ring, or removes it.
+    /// Adds a thread to the ready threads of its ring or window, or removes it.
     pub(crate) fn update_readiness(&mut self, thread: ThreadId) {
+        let is_woken = std::mem::take(&mut self.threads.pool_mut()[thread].is_woken);
         let clause = &self.rings[self.threads[thread].ring].clause;
         // A second agent is then added only at a wake-up.
         let restart_only = clause.wakeup_restart_only && !self.threads[thread].agents.is_empty();
         let has_asked = self.threads[thread].is_ready || self.waits_for_window(thread);
-        if restart_only && !has_asked {
+        if restart_only && !has_asked && !is_woken {
             return;
         }
-        self.update_readiness_at_wakeup(thread);
-    }
-
-    pub(crate) fn update_readiness_at_wakeup(&mut self, thread: ThreadId) {
         let wants = self.needs_agent(thread);
         match self.threads[thread].window {
             Some(window) => self.update_window_demand(window, thread, wants),
@@ -79,7 +76,7 @@ impl Scheduler {
             return;
         }
         let ring = self.threads[thread].ring;
-        self.threads[thread].is_ready = true;
+        self.threads.pool_mut()[thread].is_ready = true;
         self.with_ready_list(ring, |ready, pool| ready.push_back(pool, thread));
         if let Some(jobs) = &mut self.rings[ring].jobs {
             jobs.set_ready(thread, true);
@@ -92,7 +89,7 @@ impl Scheduler {
             return;
         }
         let ring = self.threads[thread].ring;
-        self.threads[thread].is_ready = false;
+        self.threads.pool_mut()[thread].is_ready = false;
         self.remove_ready_in_window(thread);
         self.with_ready_list(ring, |ready, pool| ready.remove(pool, thread));
         if let Some(jobs) = &mut self.rings[ring].jobs {
@@ -129,19 +126,17 @@ impl Scheduler {
         all.into_iter().for_each(|ring| self.serve_later(ring));
     }
 
-    /// Assigns agents to the ready threads, as far as the limits allow.
-    pub(crate) fn serve_all(&mut self, now: Timestamp) {
-        // In a new second, rings that had to wait for it come first.
-        let waits = self.waitlists.has_line(&Resource::ForkRate);
-        if waits && !self.rings_to_serve.is_empty() && self.fork_rate.is_over(now) {
-            self.retry_waitlists(now);
-        }
-        while let Some(ring) = self.rings_to_serve.pop_front() {
-            self.rings[ring].is_queued_to_serve = false;
-            self.serve(now, ring);
+    /// Serves a ring, or removes it if it has neither threads nor agents.
+    pub(crate) fn settle_ring(&mut self, now: Timestamp, ring: RingId) {
+        let ring_ref = &mut self.rings[ring];
+        ring_ref.is_queued_to_serve = false;
+        match ring_ref.threads.is_empty() && ring_ref.agents == 0 {
+            true => self.drop_ring(ring),
+            false => self.serve(now, ring),
         }
     }
 
+    /// Assigns agents to the ready threads of a ring, as far as the limits allow.
     pub(crate) fn serve(&mut self, now: Timestamp, ring: RingId) {
         if self.rings[ring].is_retired {
             return;
@@ -154,16 +149,14 @@ impl Scheduler {
         while let Some(thread) = self.next_ready(ring) {
             if let Some(agent) = self.take_idle(ring, thread) {
                 self.reuse_agent(now, agent, thread);
+                self.settle_threads();
             } else if let Err(refusal) = self.may_start(now, ring) {
                 self.record_refusal(now, ring, refusal);
                 return;
             } else {
                 self.start_agent(now, ring, thread);
                 // One at a time, so that rings take turns.
-                if self.next_ready(ring).is_some() {
-                    self.serve_later(ring);
-                }
-                return;
+                return self.serve_later(ring);
             }
         }
     }
@@ -219,7 +212,7 @@ impl Scheduler {
             self.unready(thread);
         }
         self.enter_window(now, agent, thread);
-        self.update_readiness_at_wakeup(thread);
+        self.threads[thread].is_woken = true;
     }
 
     /// Takes an agent away from its thread, if it has one.
@@ -231,8 +224,6 @@ impl Scheduler {
         };
         self.threads[thread].agents.retain(|other| *other != agent);
         self.leave_window_with_agent(now, thread, may_start);
-        self.update_readiness(thread);
-        self.drop_thread_if_unused(thread);
     }
 
     /// Checks all limits on starting an agent in a ring now.
@@ -316,14 +307,11 @@ impl Scheduler {
         }
     }
 
-    pub(crate) fn fork_rate_timer(&mut self, now: Timestamp) {
-        self.retry_waitlists(now);
-    }
 }
 
 impl ForkRate {
     /// Returns true if the counted second is over.
-    fn is_over(&self, now: Timestamp) -> bool {
+    pub(crate) fn is_over(&self, now: Timestamp) -> bool {
         now.seconds() != self.second
     }
 

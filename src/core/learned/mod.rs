@@ -202,7 +202,6 @@ impl Scheduler {
             self.probe_dead_window(thread);
             self.threads[thread].retry.unreachable = None;
         }
-        self.set_thread_timer(thread);
     }
 
     /// Drops unclaimed state.

@@ -112,9 +112,7 @@ impl Scheduler {
                 continue;
             }
             effect.recipients += recipients;
-            let thread = self.vertices[vertex].thread;
             self.set_state(vertex, VertexState::Held);
-            self.update_readiness(thread);
         }
         effect
     }
@@ -180,7 +178,6 @@ impl Scheduler {
             true => self.wait_for_destination(now, vertex),
             false => self.set_state(vertex, VertexState::Due),
         }
-        self.update_readiness(thread);
     }
 
     /// Updates the hold of a thread. Returns true if it has changed.

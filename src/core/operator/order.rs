@@ -208,7 +208,7 @@ impl Scheduler {
             }
         };
         self.unstored_orders.current = None;
-        self.serve_all(now);
+        self.settle(now);
         let started = turned.iter().any(|thread| self.has_agents_now(*thread));
         if let Some((kept, _)) = self.unstored_orders.orders.get_mut(&ticket) {
             kept.add(&Effect { started, ..effect });

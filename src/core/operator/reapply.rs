@@ -113,7 +113,7 @@ impl Scheduler {
             effect.threads = 1;
         }
         // The limit of the ring may have changed, too.
-        self.update_readiness(thread);
+        self.threads.mark(thread);
         if self.update_hold(thread) {
             let thread_ref = &self.threads[thread];
             effect.threads = 1;
@@ -121,7 +121,7 @@ impl Scheduler {
             let fed = thread_ref.fed.iter(&self.vertices);
             effect.busy = fed.map(|vertex| self.vertices[vertex].pending).sum();
             // A thread that was released is served at once, even with `wakeup-restart-only`.
-            self.update_readiness_at_wakeup(thread);
+            self.threads[thread].is_woken = true;
         }
         effect
     }

@@ -56,7 +56,7 @@ impl Scheduler {
                         // No vertex is left waiting: the host is tried as if its time had come.
                         self.wake_thread(now, thread);
                     }
-                    self.update_readiness_at_wakeup(thread);
+                    self.threads[thread].is_woken = true;
                 }
             }
         }

@@ -119,23 +119,19 @@ impl Scheduler {
             self.leave_window_with_agent(now, thread, agent_ref.may_start);
         }
         self.reclaim_jobs(now, &agent_ref, end);
-        // The thread may be gone with the agent's last job, if an operator has removed that.
-        if let Some(thread) = agent_ref.thread.filter(|id| self.threads.get(*id).is_some()) {
+        if let Some(thread) = agent_ref.thread {
             self.delivery_ended(now, thread, agent_ref.signal, None);
             let keep_dying = self.threads[thread].consecutive_deaths >= MAX_DEATHS_IN_A_ROW;
             if ended_unasked(&agent_ref) && (has_never_asked(&agent_ref) || keep_dying) {
                 self.defer_due(now, thread, &agent_ref, end);
             }
-            self.update_readiness(thread);
-            self.drop_thread_if_unused(thread);
         }
         self.subtract_agent(now, agent, &agent_ref);
         if has_never_asked(&agent_ref) {
             self.agent_start_failed(now, &agent_ref, end, ended_unasked(&agent_ref));
         }
-        self.retry_waitlists(now);
+        self.waitlists.has_news = true;
         self.serve_later(agent_ref.ring);
-        self.drop_ring_if_unused(agent_ref.ring);
     }
 
     fn subtract_agent(&mut self, now: Timestamp, id: AgentId, agent: &Agent) {

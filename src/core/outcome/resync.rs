@@ -66,7 +66,6 @@ impl Scheduler {
                 let id = self.messages[message].spool_id();
                 let text = format!("{id}: cannot read the control file again: {error}");
                 self.log(Level::Error, text);
-                self.remove_if_complete(message);
             }
         }
     }
@@ -125,6 +124,5 @@ impl Scheduler {
         let text = format!("{id}: read again: {finished} recipients are finished, {left} are left");
         let level = if finished > 0 { Level::Info } else { Level::Debug };
         self.log(level, text);
-        self.remove_if_complete(message);
     }
 }

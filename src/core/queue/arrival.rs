@@ -45,7 +45,6 @@ impl Scheduler {
         if !arrival.etrn_hosts.is_empty() {
             self.etrn(now, &arrival.etrn_hosts);
         }
-        self.remove_if_complete(message);
     }
 
     pub(crate) fn queue_group(
@@ -118,7 +117,6 @@ impl Scheduler {
             _ => self.put_arrival(vertex, VertexState::Due),
         }
         self.watch_expiry(now, vertex);
-        self.update_readiness(thread);
     }
 
     /// Puts a vertex that has no job yet into a list.

@@ -143,8 +143,6 @@ impl Scheduler {
         if is_over {
             self.deferrals.cancel(thread);
         }
-        self.set_thread_timer(thread);
-        self.update_readiness(thread);
         count - step
     }
 

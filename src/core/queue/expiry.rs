@@ -69,11 +69,9 @@ impl Scheduler {
             return;
         };
         let thread = self.vertices[vertex].thread;
-        let check = &mut self.threads[thread].expiry_check;
         let wanted = deadline.max(now);
-        if check.is_none_or(|check| wanted < check) {
-            *check = Some(wanted);
-            self.set_thread_timer(thread);
+        if self.threads[thread].expiry_check.is_none_or(|check| wanted < check) {
+            self.threads[thread].expiry_check = Some(wanted);
         }
     }
 
@@ -140,9 +138,6 @@ impl Scheduler {
                 None => {}
             }
         }
-        if self.threads.get(thread).is_none() {
-            return count - step;
-        }
         if !vertices.is_empty() {
             self.expirations.threads.insert(thread, Remaining { vertices, next });
             return count - step;
@@ -150,7 +145,6 @@ impl Scheduler {
         let known = self.threads[thread].expiry_check;
         let next = next.map(|next| next.max(now + MIN_EXPIRY_CHECK_INTERVAL));
         self.threads[thread].expiry_check = next.into_iter().chain(known).min();
-        self.set_thread_timer(thread);
         count - step
     }
 

@@ -23,7 +23,6 @@ impl Scheduler {
         self.write_statistics(vertex, outcome);
         self.messages[message].failed += u32::from(outcome.failed);
         self.drop_recipient(vertex, offset);
-        self.remove_if_complete(message);
     }
 
     fn write_statistics(&mut self, vertex: VertexId, outcome: FinalState) {
@@ -60,15 +59,13 @@ impl Scheduler {
     ///
     /// If an agent has it as a job, its number stays taken until that job is over.
     pub(crate) fn end_vertex(&mut self, vertex: VertexId) {
-        let (message, thread) = (self.vertices[vertex].message, self.vertices[vertex].thread);
+        let message = self.vertices[vertex].message;
         let was_fed = self.vertices[vertex].place == VertexState::Fed;
         self.messages[message].vertices.remove(&mut self.vertices, vertex);
         self.set_state(vertex, VertexState::Finished);
         if !was_fed {
             self.vertices.remove(vertex);
         }
-        self.update_readiness(thread);
-        self.drop_thread_if_unused(thread);
     }
 
     /// Requests a note: a diagnostic in a message's control file.
@@ -122,7 +119,6 @@ impl Scheduler {
             self.messages[message].notes -= 1;
             self.messages[message].owes_report |= wrote;
             self.check_partial_soon(message);
-            self.remove_if_complete(message);
         }
     }
 
@@ -133,15 +129,17 @@ impl Scheduler {
     }
 
     /// Removes a message from the spool if nothing is left to do.
-    pub(crate) fn remove_if_complete(&mut self, message: MessageId) {
+    pub(crate) fn settle_message(&mut self, message: MessageId) {
+        let message_ref = &self.messages[message];
+        match message_ref.is_complete() && !message_ref.is_removing {
+            true if message_ref.is_forgotten => self.messages.remove(message),
+            true => self.remove_from_spool(message),
+            false => {}
+        }
+    }
+
+    fn remove_from_spool(&mut self, message: MessageId) {
         let message_ref = &mut self.messages[message];
-        if !message_ref.is_complete() || message_ref.is_removing {
-            return;
-        }
-        if message_ref.is_forgotten {
-            self.messages.remove(message);
-            return;
-        }
         message_ref.is_removing = true;
         if self.settings.log_outcomes {
             let id = message_ref.spool_id();
@@ -218,6 +216,5 @@ impl Scheduler {
         self.messages[message].notes = 0;
         self.messages[message].is_forgotten = true;
         self.messages.release_number(message);
-        self.remove_if_complete(message);
     }
 }

@@ -4,8 +4,8 @@ use crate::list::List;
 use crate::pool::{Id, Pool};
 use crate::queue::vertex::MessageChain;
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
+use std::collections::{BTreeMap, VecDeque};
 use zsched_format::time::Timestamp;
 use zsched_spool::{Arrival, SpoolId, SpoolName};
 
@@ -106,17 +106,27 @@ pub struct Messages {
     ///
     /// It gives the oldest message without a look at all of them.
     by_second: BTreeMap<i64, u32>,
+    /// Changed messages; some may be there twice.
+    // Empty between two events.
+    #[serde(skip)]
+    changed: VecDeque<MessageId>,
 }
 
 impl Messages {
     pub fn new() -> Messages {
-        Messages { pool: Pool::new(), by_number: BTreeMap::new(), by_second: BTreeMap::new() }
+        Messages {
+            pool: Pool::new(),
+            by_number: BTreeMap::new(),
+            by_second: BTreeMap::new(),
+            changed: VecDeque::new(),
+        }
     }
 
     pub fn insert(&mut self, message: Message) -> MessageId {
         let number = message.name.number();
         *self.by_second.entry(message.modified.seconds()).or_default() += 1;
         let id = self.pool.insert(message);
+        self.changed.push_back(id);
         let former = self.by_number.insert(number, id);
         debug_assert!(former.is_none(), "message {number} is there twice");
         id
@@ -169,6 +179,13 @@ impl Messages {
         self.by_number.len()
     }
 
+    /// Removes the mark of the next message that is marked as changed, and returns it.
+    pub fn next_changed(&mut self) -> Option<MessageId> {
+        // Those that were removed meanwhile are passed over.
+        let mut changed = std::iter::from_fn(|| self.changed.pop_front());
+        changed.find(|id| self.pool.get(*id).is_some())
+    }
+
     /// Returns true if the message is in memory.
     pub fn exists(&self, id: MessageId) -> bool {
         self.pool.get(id).is_some()
@@ -198,7 +215,11 @@ impl std::ops::Index<MessageId> for Messages {
 }
 
 impl std::ops::IndexMut<MessageId> for Messages {
+    /// Marks the message as changed.
     fn index_mut(&mut self, id: MessageId) -> &mut Message {
+        if self.changed.back() != Some(&id) {
+            self.changed.push_back(id);
+        }
         &mut self.pool[id]
     }
 }

@@ -56,7 +56,6 @@ impl Scheduler {
             let wakeup = self.threads[thread].waiting.wakeup(self.vertices[vertex].wave);
             self.vertices[vertex].planned = wakeup.map_or(0, seconds_of);
         }
-        self.set_thread_timer(thread);
     }
 
     /// Due time of a deferred vertex, and the tolerance.
@@ -101,7 +100,6 @@ impl Scheduler {
         let waiting = &mut self.threads[thread].waiting;
         self.vertices[vertex].wave = waiting.place(until, Duration::ZERO, known.is_some());
         self.set_state(vertex, VertexState::Waiting);
-        self.set_thread_timer(thread);
     }
 
     /// Makes a vertex wait until a time from before.
@@ -116,7 +114,6 @@ impl Scheduler {
         let due = (!clause.is_etrn_only()).then(|| until.map_or(due, |until| until.max(due)));
         self.vertices[vertex].planned = due.map_or(0, seconds_of);
         self.wait_until(vertex, due, Duration::from_secs(1));
-        self.set_thread_timer(thread);
     }
 
     /// Makes a vertex wait until a time, or up to `tolerance` less.
@@ -208,8 +205,7 @@ impl Scheduler {
             self.end_unreachable(thread);
         }
         self.make_some_due(now, thread);
-        self.set_thread_timer(thread);
-        self.update_readiness_at_wakeup(thread);
+        self.threads[thread].is_woken = true;
     }
 
     fn end_unreachable(&mut self, thread: ThreadId) {

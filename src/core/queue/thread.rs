@@ -15,7 +15,7 @@ use crate::queue::vertex::{ThreadChain, Vertex, VertexId, VertexState};
 use crate::queue::waves::Waves;
 use serde::{Deserialize, Serialize};
 use std::collections::hash_map::RandomState;
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::hash::BuildHasher;
 use std::ops::Bound;
 use zsched_format::time::{ClockStep, Timestamp};
@@ -69,6 +69,12 @@ pub struct Thread {
     pub held: bool,
     /// Maximum number of agents that an operator has set.
     pub max_agents: Option<u32>,
+    /// It has been woken, so it may get a further agent even with `wakeup-restart-only`.
+    #[serde(skip)]
+    pub is_woken: bool,
+    /// It is marked as changed ([`crate::settle`]).
+    #[serde(skip)]
+    is_changed: bool,
     /// Its window, if its clause needs more than a fixed `maxthr`.
     pub window: Option<WindowId>,
 }
@@ -114,7 +120,7 @@ impl ListKind for ReadyChain {
 }
 
 impl Thread {
-    pub fn new(destination: Destination, ring: RingId) -> Thread {
+    pub fn new(destination: Destination, ring: RingId, last_step: u8) -> Thread {
         Thread {
             destination,
             ring,
@@ -129,12 +135,14 @@ impl Thread {
             retry: Retry::default(),
             expiry_check: None,
             timer: None,
-            last_step: 0,
+            last_step,
             is_ready: false,
             in_ready: Links::default(),
             consecutive_deaths: 0,
             held: false,
             max_agents: None,
+            is_woken: false,
+            is_changed: false,
             window: None,
         }
     }
@@ -159,6 +167,11 @@ impl Thread {
     /// Returns true if nothing is queued for it.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
+    }
+
+    /// Returns true if it has neither vertices nor agents.
+    pub fn is_unused(&self) -> bool {
+        self.is_empty() && self.agents.is_empty()
     }
 
     /// Its vertices: with agents, due, waiting, held.
@@ -222,6 +235,9 @@ pub struct Threads {
     held: usize,
     #[serde(skip)]
     key: Vec<u8>,
+    // Empty between two events.
+    #[serde(skip)]
+    changed: VecDeque<ThreadId>,
 }
 
 impl Threads {
@@ -232,6 +248,7 @@ impl Threads {
             by_host: ByHost::default(),
             held: 0,
             key: Vec::new(),
+            changed: VecDeque::new(),
         }
     }
 
@@ -250,9 +267,11 @@ impl Threads {
         self.by_destination.get(&thread.destination).copied()
     }
 
-    pub fn insert(&mut self, thread: Thread) -> ThreadId {
+    pub fn insert(&mut self, mut thread: Thread) -> ThreadId {
         let destination = thread.destination.clone();
+        thread.is_changed = true;
         let id = self.pool.insert(thread);
+        self.changed.push_back(id);
         self.by_host.insert(destination.host(), id);
         self.by_destination.insert(destination, id);
         id
@@ -302,6 +321,27 @@ impl Threads {
         self.held
     }
 
+    /// The next thread that is marked as changed.
+    ///
+    /// The mark stays until [`settled`](Threads::settled), so that settling it does not mark it.
+    pub fn next_changed(&mut self) -> Option<ThreadId> {
+        // Those that were removed meanwhile are passed over.
+        let mut changed = std::iter::from_fn(|| self.changed.pop_front());
+        changed.find(|id| self.pool.get(*id).is_some_and(|thread| thread.is_changed))
+    }
+
+    /// Marks a thread: something outside it has changed that it depends on.
+    pub fn mark(&mut self, id: ThreadId) {
+        if !std::mem::replace(&mut self.pool[id].is_changed, true) {
+            self.changed.push_back(id);
+        }
+    }
+
+    /// Removes the mark of a thread that is up to date.
+    pub fn settled(&mut self, id: ThreadId) {
+        self.pool[id].is_changed = false;
+    }
+
     pub fn get(&self, id: ThreadId) -> Option<&Thread> {
         self.pool.get(id)
     }
@@ -319,7 +359,7 @@ impl Threads {
         &self.pool
     }
 
-    /// The pool itself, for lists that change.
+    /// The pool itself, for changes that mark no thread: those of the ready lists.
     pub fn pool_mut(&mut self) -> &mut Pool<Thread> {
         &mut self.pool
     }
@@ -368,7 +408,9 @@ impl std::ops::Index<ThreadId> for Threads {
 }
 
 impl std::ops::IndexMut<ThreadId> for Threads {
+    /// Marks the thread as changed.
     fn index_mut(&mut self, id: ThreadId) -> &mut Thread {
+        self.mark(id);
         &mut self.pool[id]
     }
 }

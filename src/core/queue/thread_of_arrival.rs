@@ -16,7 +16,7 @@ impl Scheduler {
         let destination = Destination::new(channel, host);
         let ring = self.ring_for(channel, host);
         let last_step = self.last_step.number;
-        let thread = self.threads.insert(Thread { last_step, ..Thread::new(destination, ring) });
+        let thread = self.threads.insert(Thread::new(destination, ring, last_step));
         self.join_ring(now, thread, ring);
         self.restore_paged_thread(now, thread);
         self.restore_thread(now, thread);
@@ -50,7 +50,7 @@ impl Scheduler {
             self.update_hold(thread);
             self.apply_limits_to_thread(thread);
         }
-        self.settle_window(now, thread);
+        self.join_window(now, thread);
     }
 
     /// Changes the number of recipients of a thread and its ring.
@@ -69,42 +69,32 @@ impl Scheduler {
         let threads = &mut self.rings[ring].threads;
         threads.swap_remove(slot);
         if let Some(moved) = threads.get(slot) {
-            self.threads[*moved].ring_slot = slot;
+            self.threads.pool_mut()[*moved].ring_slot = slot;
         }
+        // If it was the last one, the ring is removed.
+        self.serve_later(ring);
     }
 
     /// Removes a thread that has neither vertices nor agents.
-    pub(crate) fn drop_thread_if_unused(&mut self, thread: ThreadId) {
-        let thread_ref = &self.threads[thread];
-        if !thread_ref.is_empty() || !thread_ref.agents.is_empty() {
-            return;
-        }
-        let ring = thread_ref.ring;
+    pub(crate) fn drop_thread(&mut self, thread: ThreadId) {
         self.keep_removed_thread(thread);
-        let thread_ref = &self.threads[thread];
+        let thread_ref = &mut self.threads[thread];
         self.learned_revision += u64::from(thread_ref.retry.unreachable.is_some());
-        self.threads[thread].retry.unreachable = None;
+        let timer = thread_ref.timer.take();
+        let is_shifted = self.is_shifted(thread);
+        self.timers.change_thread(thread, is_shifted, [timer, None]);
         self.deferrals.cancel(thread);
         self.expirations.cancel(thread);
-        self.threads[thread].expiry_check = None;
-        self.set_thread_timer(thread);
         self.leave_window(thread);
         self.leave_ring(thread);
         self.threads.remove(thread);
-        self.drop_ring_if_unused(ring);
     }
 
     /// Removes a ring that has neither threads nor agents.
-    pub(crate) fn drop_ring_if_unused(&mut self, ring: RingId) {
-        let ring_ref = &self.rings[ring];
-        if ring_ref.threads.is_empty() && ring_ref.agents == 0 {
-            if ring_ref.is_queued_to_serve {
-                self.rings_to_serve.retain(|other| *other != ring);
-            }
-            self.leave_waitlist(ring);
-            self.end_suspension(ring);
-            self.partials.drop_ring(ring);
-            self.rings.remove(ring);
-        }
+    pub(crate) fn drop_ring(&mut self, ring: RingId) {
+        self.leave_waitlist(ring);
+        self.end_suspension(ring);
+        self.partials.drop_ring(ring);
+        self.rings.remove(ring);
     }
 }

@@ -107,7 +107,6 @@ impl Scheduler {
             Some(former) if is_firm && !block.is_firm() => former.until = until,
             _ => *unreachable = Some(Box::new(Unreachable { until, block, cause })),
         }
-        self.set_thread_timer(thread);
         until
     }
 
@@ -126,8 +125,6 @@ impl Scheduler {
         self.learned_revision += 1;
         if self.threads[thread].waiting.wake_for_destination(now) {
             self.make_some_due(now, thread);
-            self.update_readiness(thread);
         }
-        self.set_thread_timer(thread);
     }
 }

@@ -107,10 +107,8 @@ impl Scheduler {
         while left > 0
             && let Some(thread) = self.joining.threads.keys().next().copied()
         {
+            self.threads.mark(thread);
             left = self.backfill_some(thread, left);
-            if self.threads.get(thread).is_some() {
-                self.update_readiness(thread);
-            }
         }
         // The sweep has waited for this, and continues.
         if !self.joining.threads.is_empty() || self.reload_cursor.is_some() {

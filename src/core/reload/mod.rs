@@ -91,7 +91,7 @@ impl Scheduler {
             // The timeout of the new clause may be shorter.
             self.arm_agent(*agent);
         }
-        self.drop_ring_if_unused(old);
+        self.serve_later(old);
     }
 
     fn settle_threads_at_work(&mut self, now: Timestamp) {
@@ -169,9 +169,6 @@ impl Scheduler {
             self.threads[thread].waiting.set_all(Some(next));
             self.threads[thread].waiting.wake_for_destination(now);
         }
-        self.set_thread_timer(thread);
-        self.update_readiness(thread);
-        self.drop_ring_if_unused(old);
     }
 }
 

@@ -209,8 +209,6 @@ impl Scheduler {
         self.messages[message].vertices.remove(&mut self.vertices, vertex);
         self.set_state(vertex, VertexState::Finished);
         self.vertices.remove(vertex);
-        self.update_readiness(thread);
-        self.drop_thread_if_unused(thread);
     }
 
     /// The next time at which a waiting vertex needs work.

@@ -110,7 +110,6 @@ impl Scheduler {
             self.probe_dead_window(thread);
             self.threads[thread].retry.unreachable = None;
         }
-        self.set_thread_timer(thread);
     }
 
     /// Exports the state of kept threads: up to `count`, after `after`.

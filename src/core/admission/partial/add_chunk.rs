@@ -93,7 +93,6 @@ impl Scheduler {
             // All loaded recipients are finished, but the agent still has the job.
             self.messages[message].vertices.push_back(&mut self.vertices, vertex);
             self.set_state(vertex, VertexState::Fed);
-            self.update_readiness(thread);
         }
     }
 }

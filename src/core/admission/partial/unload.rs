@@ -75,8 +75,7 @@ impl Scheduler {
         let until = match (partial.restarts, partial.left) {
             (true, _) => Some(now),
             (false, None) => {
-                self.end_partial(message);
-                return self.remove_if_complete(message);
+                return self.end_partial(message);
             }
             // A removal ends deferred recipients when they are read again. Recipients that other
             // processes have locked are not read yet.

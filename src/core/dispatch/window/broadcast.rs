@@ -119,6 +119,5 @@ impl Scheduler {
     pub(super) fn end_round(&mut self, window: WindowId) {
         self.windows[window].round = None;
         self.windows.rounds.remove(&window);
-        self.admit(window);
     }
 }

@@ -88,7 +88,6 @@ impl Scheduler {
         } else {
             feedback.answered(flow, initial, limit, *agents);
         }
-        self.admit(window);
     }
 
     fn host_failed(
@@ -110,7 +109,7 @@ impl Scheduler {
         }
         let health = if *is_probing { Health::Dead } else { feedback.failed(flow) };
         match health {
-            Health::Alive => self.admit(window),
+            Health::Alive => {}
             Health::Dead => self.suspend(now, thread, window, cause),
         }
     }
@@ -142,7 +141,6 @@ impl Scheduler {
         let seconds = until.since(now).as_secs();
         let text = format!("{destination} is dead, and is left alone for {seconds} s");
         self.log(Level::Info, text);
-        self.admit(window);
     }
 
     /// Makes a thread that enters a dead window wait with it.

@@ -29,7 +29,7 @@ use broadcast::{MemberAction, MemberRound};
 use feedback::Feedback;
 use serde::{Deserialize, Serialize};
 use std::collections::btree_map::Entry;
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::rc::Rc;
 use zsched_config::Flow;
 use zsched_format::time::Timestamp;
@@ -71,6 +71,9 @@ pub struct Window {
     last_admitted: Option<ThreadId>,
     /// The action for all members that is under way.
     round: Option<Box<MemberRound>>,
+    /// It is marked as changed ([`crate::settle`]).
+    #[serde(skip)]
+    is_changed: bool,
 }
 
 impl Window {
@@ -90,6 +93,7 @@ impl Window {
             ready: BTreeSet::new(),
             last_admitted: None,
             round: None,
+            is_changed: true,
         }
     }
 
@@ -164,6 +168,9 @@ pub struct Windows {
     rounds: BTreeSet<WindowId>,
     /// The relay of each destination.
     pub relays: Relays,
+    // Empty between two events.
+    #[serde(skip)]
+    changed: VecDeque<WindowId>,
 }
 
 impl Windows {
@@ -173,6 +180,7 @@ impl Windows {
             by_name: HashMap::new(),
             rounds: BTreeSet::new(),
             relays: Relays::default(),
+            changed: VecDeque::new(),
         }
     }
 
@@ -180,15 +188,13 @@ impl Windows {
     ///
     /// Without a name, creates one.
     fn find_or_insert(&mut self, name: Option<Vec<u8>>, concurrency: u32) -> WindowId {
-        let Some(name) = name else {
-            return self.pool.insert(Window::new(None, concurrency));
-        };
-        if let Some(window) = self.by_name.get(&name[..]) {
+        let name: Option<Rc<[u8]>> = name.map(Rc::from);
+        if let Some(window) = name.as_ref().and_then(|name| self.by_name.get(name)) {
             return *window;
         }
-        let name: Rc<[u8]> = name.into();
-        let window = self.pool.insert(Window::new(Some(name.clone()), concurrency));
-        self.by_name.insert(name, window);
+        let window = self.pool.insert(Window::new(name.clone(), concurrency));
+        self.changed.push_back(window);
+        self.by_name.extend(name.map(|name| (name, window)));
         window
     }
 
@@ -199,6 +205,14 @@ impl Windows {
             self.by_name.remove(name);
         }
         window
+    }
+
+    /// The next window that is marked as changed.
+    ///
+    /// The mark stays until [`Scheduler::admit`] has finished, so that admitting does not mark it.
+    pub fn next_changed(&mut self) -> Option<WindowId> {
+        let mut changed = std::iter::from_fn(|| self.changed.pop_front());
+        changed.find(|id| self.pool.get(*id).is_some_and(|window| window.is_changed))
     }
 
     pub fn iter(&self) -> impl Iterator<Item = (WindowId, &Window)> {
@@ -219,8 +233,13 @@ impl std::ops::Index<WindowId> for Windows {
 }
 
 impl std::ops::IndexMut<WindowId> for Windows {
+    /// Marks the window as changed.
     fn index_mut(&mut self, id: WindowId) -> &mut Window {
-        &mut self.pool[id]
+        let window = &mut self.pool[id];
+        if !std::mem::replace(&mut window.is_changed, true) {
+            self.changed.push_back(id);
+        }
+        window
     }
 }
 
@@ -247,9 +266,10 @@ impl Scheduler {
         let flow = self.flow(thread);
         let is_learned = flow.has_feedback() || flow.initial.is_some();
         let limit = if flow.delay.is_some() { 1 } else { self.max_thread(&self.threads[thread]) };
-        let window = &mut self.windows[id];
-        window.is_learned = is_learned;
-        if window.members.get(&thread) != Some(&limit) {
+        let window = &self.windows[id];
+        if window.is_learned != is_learned || window.members.get(&thread) != Some(&limit) {
+            let window = &mut self.windows[id];
+            window.is_learned = is_learned;
             window.set_limit(thread, limit);
         }
     }
@@ -270,7 +290,6 @@ impl Scheduler {
         let has_feedback = self.flow(thread).has_feedback();
         if let Some(window) = self.threads[thread].window.filter(|_| has_feedback) {
             self.windows[window].feedback = Feedback::new(size.min(most));
-            self.admit(window);
         }
     }
 
@@ -281,7 +300,7 @@ impl Scheduler {
     }
 
     /// Puts a thread into the window of its clause, if any.
-    pub(crate) fn settle_window(&mut self, now: Timestamp, thread: ThreadId) {
+    pub(crate) fn join_window(&mut self, now: Timestamp, thread: ThreadId) {
         let flow = self.flow(thread);
         if !flow.is_controlled() {
             return self.leave_window(thread);
@@ -300,7 +319,6 @@ impl Scheduler {
         self.windows[window].agents += agents;
         self.threads[thread].window = Some(window);
         self.refresh_limit(window, thread);
-        self.admit(window);
         self.wait_with_window(now, thread);
     }
 
@@ -320,24 +338,23 @@ impl Scheduler {
             if let Some(time) = window.pace.timer() {
                 self.timers.cancel(time, Timer::Window(id));
             }
-        } else {
-            if window.agents == 0 {
-                window.pace.forget_delivery();
-            }
-            self.admit(id);
+        } else if window.agents == 0 {
+            window.pace.forget_delivery();
         }
     }
 
     /// Updates the demand of a thread for agents in its window.
     pub(crate) fn update_window_demand(&mut self, window: WindowId, thread: ThreadId, wants: bool) {
         self.refresh_limit(window, thread);
+        let waits = self.windows[window].waiting.contains(&thread);
         if !wants {
-            self.windows[window].waiting.remove(&thread);
+            if waits {
+                self.windows[window].waiting.remove(&thread);
+            }
             self.unready(thread);
-        } else if !self.windows[window].ready.contains(&thread) {
+        } else if !waits && !self.windows[window].ready.contains(&thread) {
             self.windows[window].waiting.insert(thread);
         }
-        self.admit(window);
     }
 
     /// Makes threads of a window ready, as far as there is room.
@@ -358,6 +375,7 @@ impl Scheduler {
             self.windows[id].last_admitted = Some(thread);
             self.admit_thread(id, thread);
         }
+        self.windows.pool[id].is_changed = false;
     }
 
     /// Makes a thread of a window ready.
@@ -406,7 +424,6 @@ impl Scheduler {
                 self.reserve_place(window, thread);
             }
             self.pause_after_delivery(now, thread);
-            self.admit(window);
         }
     }
 

@@ -88,10 +88,7 @@ impl Scheduler {
         } else if let Some(rate) = rate {
             let next = self.windows[window].pace.next_slot(now, rate.spacing());
             self.pause_until(window, next);
-        } else {
-            return true;
         }
-        self.admit(window);
         true
     }
 
@@ -137,7 +134,6 @@ impl Scheduler {
     /// Ends the pause of a window.
     pub(crate) fn window_timer(&mut self, window: WindowId) {
         self.windows[window].pace.pause = Pause::None;
-        self.admit(window);
     }
 }
 

@@ -81,8 +81,7 @@ impl Scheduler {
         let destination = self.threads[thread].destination.clone();
         if self.windows.relays.learn(&destination, relay) {
             self.unready(thread);
-            self.settle_window(now, thread);
-            self.update_readiness(thread);
+            self.join_window(now, thread);
         }
     }
 

@@ -1,0 +1,70 @@
+//! What holds between two events, and the one place that re-establishes it.
+//!
+//! Code that changes a thread, a window or a message does nothing else: mutable access marks it as
+//! changed. At the end of each event, [`Scheduler::settle`] brings what depends on the marked ones
+//! up to date, in the order of the marks:
+//!
+//! 1. A thread that is no longer used is removed. Any other gets the timer that it needs, and is
+//!    ready for an agent, or not.
+//! 2. A window makes as many of its threads ready as it has room for.
+//! 3. A message that is complete leaves the spool.
+//! 4. An agent that asked for work gets it.
+//! 5. Rings on waitlists try again, if an agent or a limit was freed.
+//! 6. A ring that is no longer used is removed. Any other gives agents to its ready threads.
+//!
+//! A later step may mark again what belongs to an earlier one, which then comes first.
+
+use crate::Scheduler;
+use crate::dispatch::agent_waitlist::Resource;
+use crate::queue::thread::ThreadId;
+use zsched_format::time::Timestamp;
+
+impl Scheduler {
+    /// Brings everything up to date that depends on what an event has changed.
+    pub(crate) fn settle(&mut self, now: Timestamp) {
+        // In a new second, rings that had to wait for it come first.
+        let mut is_new_second =
+            self.waitlists.has_line(&Resource::ForkRate) && self.fork_rate.is_over(now);
+        loop {
+            self.settle_threads();
+            if let Some(message) = self.messages.next_changed() {
+                self.settle_message(message);
+            } else if let Some(agent) = self.hungry_agents.pop_front() {
+                self.give_work(now, agent);
+            } else if std::mem::take(&mut self.waitlists.has_news) {
+                self.retry_waitlists(now);
+            } else if is_new_second && !self.rings_to_serve.is_empty() {
+                is_new_second = false;
+                self.retry_waitlists(now);
+            } else if let Some(ring) = self.rings_to_serve.pop_front() {
+                self.settle_ring(now, ring);
+            } else {
+                return;
+            }
+        }
+    }
+
+    /// Brings the ready lists and the timers up to date.
+    ///
+    /// Whatever chooses a ready thread in the middle of an event calls this before.
+    pub(crate) fn settle_threads(&mut self) {
+        loop {
+            if let Some(thread) = self.threads.next_changed() {
+                self.settle_thread(thread);
+            } else if let Some(window) = self.windows.next_changed() {
+                self.admit(window);
+            } else {
+                return;
+            }
+        }
+    }
+
+    fn settle_thread(&mut self, thread: ThreadId) {
+        if self.threads[thread].is_unused() {
+            return self.drop_thread(thread);
+        }
+        self.set_thread_timer(thread);
+        self.update_readiness(thread);
+        self.threads.settled(thread);
+    }
+}
