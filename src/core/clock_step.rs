@@ -8,7 +8,6 @@
 //! Each turn moves those of some further threads.
 
 use crate::Scheduler;
-use crate::dispatch::agent::{Agent, AgentState};
 use crate::queue::thread::{Thread, ThreadId};
 use crate::timers::Timer;
 use serde::{Deserialize, Serialize};
@@ -35,7 +34,7 @@ impl Scheduler {
         self.last_step.number = self.last_step.number.wrapping_add(1);
         (self.last_step.step, self.last_step.next) = (Some(step), Some(0));
         self.timers.shift(step);
-        self.agents.values_mut().for_each(|agent| agent.shift(step));
+        self.agents.shift(step);
         self.shift_rests(step);
         self.shift_partials(step);
         for window in self.windows.iter_mut() {
@@ -106,20 +105,5 @@ impl Scheduler {
     /// Converts a time of a thread to the present clock.
     pub(super) fn to_present_clock(&self, thread: &Thread, time: Timestamp) -> Timestamp {
         self.pending_clock_step(thread).map_or(time, |step| time + step)
-    }
-}
-
-impl Agent {
-    fn shift(&mut self, step: ClockStep) {
-        for time in
-            [&mut self.born, &mut self.thread_since, &mut self.hungry_at, &mut self.progress_at]
-        {
-            *time = *time + step;
-        }
-        self.fed_at = self.fed_at.map(|time| time + step);
-        self.timer = self.timer.map(|time| time + step);
-        if let AgentState::Idle(since) | AgentState::Stopping(since) = &mut self.state {
-            *since = *since + step;
-        }
     }
 }

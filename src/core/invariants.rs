@@ -169,8 +169,8 @@ impl Scheduler {
                 assert!(self.threads[thread].is_ready);
             }
             for agent in &ring.idle {
-                assert!(matches!(self.agents[agent].state, AgentState::Idle(_)));
-                assert_eq!(self.agents[agent].thread, None);
+                assert!(matches!(self.agents[*agent].state, AgentState::Idle(_)));
+                assert_eq!(self.agents[*agent].thread, None);
             }
             let in_line = self.waitlists.count_in_waitlist(id, ring.waitlist.as_ref());
             assert_eq!(in_line, usize::from(ring.waitlist.is_some()), "a ring's place in its line");
@@ -195,15 +195,15 @@ impl Scheduler {
             assert!(served, "threads of a ring want agents, and the ring has no refusal");
         }
         let idle: usize = self.rings.iter().map(|(_, ring)| ring.idle.len()).sum();
-        assert_eq!(self.idle_agents, idle, "idle agents");
+        assert_eq!(self.agents.idle, idle, "idle agents");
         assert!(self.agents.len() <= self.settings.max_agents, "more agents than descriptors");
     }
 
     fn check_agents(&self) {
-        for (id, agent) in &self.agents {
+        for (id, agent) in self.agents.iter() {
             if let Some(thread) = agent.thread {
                 assert!(
-                    self.threads[thread].agents.contains(id),
+                    self.threads[thread].agents.contains(&id),
                     "an agent's thread does not know it"
                 );
             }
@@ -226,12 +226,12 @@ impl Scheduler {
             population.agents += ring.agents;
             population.rings += 1;
         }
-        assert_eq!(*self.agent_counts.channels(), channels, "agents of channels");
-        assert_eq!(self.agent_counts.all, all, "agents in all");
-        let is_ending = |agent: &&AgentId| {
-            matches!(self.agents[agent].state, AgentState::Stopping(_) | AgentState::Killed)
-        };
-        let ending: BTreeSet<AgentId> = self.agents.keys().filter(is_ending).copied().collect();
-        assert_eq!(self.agent_counts.ending, ending, "agents that were told to end");
+        assert_eq!(*self.agents.counts.channels(), channels, "agents of channels");
+        assert_eq!(self.agents.counts.all, all, "agents in all");
+        let is_ending =
+            |agent: &Agent| matches!(agent.state, AgentState::Stopping(_) | AgentState::Killed);
+        let ending = self.agents.iter().filter(|(_, agent)| is_ending(agent));
+        let ending: BTreeSet<AgentId> = ending.map(|(id, _)| id).collect();
+        assert_eq!(self.agents.counts.ending, ending, "agents that were told to end");
     }
 }

@@ -115,10 +115,6 @@ pub struct Scheduler {
     windows: dispatch::window::Windows,
     rings: Rings,
     agents: Agents,
-    /// Agents in the pools of all rings.
-    idle_agents: usize,
-    /// Numbers of agents, as limits count them.
-    agent_counts: dispatch::fair_share::AgentCounts,
     /// Rings in which a thread may be able to get an agent now.
     rings_to_serve: VecDeque<RingId>,
     /// Agents that asked for work in this event.
@@ -169,7 +165,6 @@ pub struct Scheduler {
     last_step: clock_step::LastClockStep,
     /// Time of the last event.
     last_event_at: Timestamp,
-    next_agent: u64,
     next_ticket: NoteTicket,
     /// The initial scan is not complete, and `-S` was given.
     awaits_initial_scan: bool,
@@ -209,9 +204,7 @@ impl Scheduler {
             threads: Threads::new(),
             windows: dispatch::window::Windows::new(),
             rings: Rings::new(),
-            agents: Agents::new(),
-            idle_agents: 0,
-            agent_counts: dispatch::fair_share::AgentCounts::default(),
+            agents: Agents::default(),
             rings_to_serve: VecDeque::new(),
             hungry_agents: VecDeque::new(),
             waitlists: AgentWaitlists::default(),
@@ -234,7 +227,6 @@ impl Scheduler {
             expirations: queue::expiry::Expiring::default(),
             last_step: clock_step::LastClockStep::default(),
             last_event_at: Timestamp::EPOCH,
-            next_agent: 1,
             next_ticket: 1,
             is_draining: false,
             has_subscribers: false,
@@ -323,7 +315,7 @@ impl Scheduler {
 
     /// Returns true if an agent has jobs that are not finished.
     pub fn has_jobs(&self, agent: AgentId) -> bool {
-        let agent = self.agents.get(&agent);
+        let agent = self.agents.get(agent);
         agent.is_some_and(|agent| {
             agent.jobs().any(|vertex| self.vertices[vertex].place == VertexState::Fed)
         })

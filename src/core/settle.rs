@@ -8,9 +8,12 @@
 //!    ready for an agent, or not.
 //! 2. A window makes as many of its threads ready as it has room for.
 //! 3. A message that is complete leaves the spool.
-//! 4. An agent that asked for work gets it.
-//! 5. Rings on waitlists try again, if an agent or a limit was freed.
-//! 6. A ring that is no longer used is removed. Any other gives agents to its ready threads.
+//! 4. An agent gets the timer that it needs.
+//! 5. An agent that asked for work gets it.
+//! 6. Rings on waitlists try again, if an agent or a limit was freed.
+//! 7. A ring that is no longer used is removed. Any other gives agents to its ready threads.
+//!
+//! At the end, overrides that have changed are stored.
 //!
 //! A later step may mark again what belongs to an earlier one, which then comes first.
 
@@ -29,6 +32,8 @@ impl Scheduler {
             self.settle_threads();
             if let Some(message) = self.messages.next_changed() {
                 self.settle_message(message);
+            } else if let Some(agent) = self.agents.next_changed() {
+                self.settle_agent(agent);
             } else if let Some(agent) = self.hungry_agents.pop_front() {
                 self.give_work(now, agent);
             } else if std::mem::take(&mut self.waitlists.has_news) {
@@ -39,7 +44,7 @@ impl Scheduler {
             } else if let Some(ring) = self.rings_to_serve.pop_front() {
                 self.settle_ring(now, ring);
             } else {
-                return;
+                return self.store_changed_overrides();
             }
         }
     }

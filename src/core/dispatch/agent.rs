@@ -11,6 +11,7 @@
 //! ```
 
 use crate::dispatch::agent_log::AgentLogLimiter;
+use crate::dispatch::fair_share::AgentCounts;
 use crate::dispatch::ring::RingId;
 use crate::dispatch::window::DeliverySignal;
 use crate::queue::destination::Destination;
@@ -18,7 +19,7 @@ use crate::queue::thread::ThreadId;
 use crate::queue::vertex::VertexId;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, VecDeque};
-use zsched_format::time::Timestamp;
+use zsched_format::time::{ClockStep, Timestamp};
 
 /// Identifies an agent while the scheduler runs. Ids are never reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -69,6 +70,9 @@ pub struct Agent {
     pub last_line: Box<[u8]>,
     /// Limits the log lines about it.
     pub log_limiter: AgentLogLimiter,
+    /// It is marked as changed ([`crate::settle`]).
+    #[serde(skip)]
+    is_changed: bool,
 }
 
 /// What an agent is doing.
@@ -124,6 +128,7 @@ impl Agent {
             timer: None,
             last_line: Box::default(),
             log_limiter: AgentLogLimiter::new(now),
+            is_changed: true,
         }
     }
 
@@ -133,6 +138,20 @@ impl Agent {
             self.state,
             AgentState::Stopping(_) | AgentState::Killed | AgentState::ExitedMidJob
         )
+    }
+
+    /// Moves all times, because the clock was set.
+    fn shift(&mut self, step: ClockStep) {
+        for time in
+            [&mut self.born, &mut self.thread_since, &mut self.hungry_at, &mut self.progress_at]
+        {
+            *time = *time + step;
+        }
+        self.fed_at = self.fed_at.map(|time| time + step);
+        self.timer = self.timer.map(|time| time + step);
+        if let AgentState::Idle(since) | AgentState::Stopping(since) = &mut self.state {
+            *since = *since + step;
+        }
     }
 
     /// Returns its jobs, oldest first.
@@ -145,4 +164,107 @@ impl Agent {
 }
 
 /// All agents.
-pub type Agents = BTreeMap<AgentId, Agent>;
+#[derive(Default, Serialize, Deserialize)]
+pub struct Agents {
+    by_id: BTreeMap<AgentId, Agent>,
+    last: u64,
+    /// Agents in the pools of all rings.
+    pub idle: usize,
+    /// Numbers of agents, as limits count them.
+    pub counts: AgentCounts,
+    /// Agents that are marked as changed ([`crate::settle`]), in the order of their first change.
+    // Empty between two events.
+    #[serde(skip)]
+    changed: VecDeque<AgentId>,
+}
+
+impl Agents {
+    pub fn insert(&mut self, agent: Agent) -> AgentId {
+        self.last += 1;
+        let id = AgentId(self.last);
+        self.by_id.insert(id, agent);
+        self.changed.push_back(id);
+        id
+    }
+
+    pub fn remove(&mut self, id: AgentId) -> Option<Agent> {
+        self.by_id.remove(&id)
+    }
+
+    pub fn contains(&self, id: AgentId) -> bool {
+        self.by_id.contains_key(&id)
+    }
+
+    pub fn get(&self, id: AgentId) -> Option<&Agent> {
+        self.by_id.get(&id)
+    }
+
+    /// Returns the agent, and marks it as changed.
+    pub fn get_mut(&mut self, id: AgentId) -> Option<&mut Agent> {
+        let agent = self.by_id.get_mut(&id)?;
+        if !std::mem::replace(&mut agent.is_changed, true) {
+            self.changed.push_back(id);
+        }
+        Some(agent)
+    }
+
+    /// The next agent that is marked as changed.
+    ///
+    /// The mark stays until [`settled`](Agents::settled), so that settling it does not mark it.
+    pub fn next_changed(&mut self) -> Option<AgentId> {
+        // Those that have ended meanwhile are passed over.
+        let mut changed = std::iter::from_fn(|| self.changed.pop_front());
+        changed.find(|id| self.by_id.get(id).is_some_and(|agent| agent.is_changed))
+    }
+
+    /// Removes the mark of an agent that is up to date.
+    pub fn settled(&mut self, id: AgentId) {
+        if let Some(agent) = self.by_id.get_mut(&id) {
+            agent.is_changed = false;
+        }
+    }
+
+    pub fn len(&self) -> usize {
+        self.by_id.len()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.by_id.is_empty()
+    }
+
+    /// All agents, oldest first.
+    pub fn iter(&self) -> impl Iterator<Item = (AgentId, &Agent)> {
+        self.by_id.iter().map(|(id, agent)| (*id, agent))
+    }
+
+    /// The agents from this id on, oldest first.
+    pub fn starting_at(&self, id: AgentId) -> impl Iterator<Item = (AgentId, &Agent)> {
+        self.by_id.range(id..).map(|(id, agent)| (*id, agent))
+    }
+
+    pub fn values(&self) -> impl Iterator<Item = &Agent> {
+        self.by_id.values()
+    }
+
+    /// Moves all times, because the clock was set.
+    pub fn shift(&mut self, step: ClockStep) {
+        self.by_id.values_mut().for_each(|agent| agent.shift(step));
+    }
+}
+
+const AGENT_EXISTS: &str = "an agent is named only while it exists";
+
+impl std::ops::Index<AgentId> for Agents {
+    type Output = Agent;
+
+    fn index(&self, id: AgentId) -> &Agent {
+        self.get(id).expect(AGENT_EXISTS)
+    }
+}
+
+impl std::ops::IndexMut<AgentId> for Agents {
+    /// Marks the agent as changed.
+    fn index_mut(&mut self, id: AgentId) -> &mut Agent {
+        self.get_mut(id).expect(AGENT_EXISTS)
+    }
+}

@@ -101,10 +101,10 @@ impl Scheduler {
         match line {
             Resource::ForkRate => (usize::MAX, AgentCount::default()),
             Resource::Agents(most) => {
-                (limit(*most).min(self.settings.max_agents), self.agent_counts.all)
+                (limit(*most).min(self.settings.max_agents), self.agents.counts.all)
             }
             Resource::Channel(channel, most) => {
-                (limit(*most), self.agent_counts.of_channel(channel))
+                (limit(*most), self.agents.counts.of_channel(channel))
             }
         }
     }
@@ -115,7 +115,7 @@ impl Scheduler {
             AgentState::Stopping(since) => now.since(since) < SLOW_STOP_TIME,
             _ => false,
         };
-        let agents = self.agent_counts.ending.iter().map(|agent| &self.agents[agent]);
+        let agents = self.agents.counts.ending.iter().map(|agent| &self.agents[*agent]);
         agents.filter(|agent| ends_soon(agent) && line.counts(&self.rings[agent.ring])).count()
     }
 
@@ -126,7 +126,7 @@ impl Scheduler {
         if self.waitlists.is_empty() {
             return false;
         }
-        let agent = &self.agents[&agent];
+        let agent = &self.agents[agent];
         let has_had_turn = agent.fed_at.is_some() && now.since(agent.born) >= RING_TURN;
         let mut lines = self.waitlists.lines();
         has_had_turn && lines.any(|(line, rings)| self.is_wanted(now, agent.ring, line, rings))
@@ -199,7 +199,7 @@ impl Scheduler {
     ///
     /// Another ring gets its place. No more agents end than rings are on waitlists.
     pub(crate) fn retire_idle_for(&mut self, now: Timestamp, line: &Resource) {
-        if self.idle_agents == 0 {
+        if self.agents.idle == 0 {
             return;
         }
         // An agent that is slow to end must not keep the waiting rings from the place of another
@@ -215,7 +215,7 @@ impl Scheduler {
             _ => None,
         };
         let longest_idle =
-            self.agents.iter().filter_map(|(id, agent)| Some((idle_since(agent)?, *id))).min();
+            self.agents.iter().filter_map(|(id, agent)| Some((idle_since(agent)?, id))).min();
         if let Some((_, agent)) = longest_idle {
             self.retire_agent(now, agent);
         }

@@ -26,13 +26,13 @@ const MAX_TIME_ON_THREAD: Duration = Duration::from_secs(10);
 
 impl Scheduler {
     pub(crate) fn agent_started(&mut self, agent: AgentId, pid: u32) {
-        if let Some(agent) = self.agents.get_mut(&agent) {
+        if let Some(agent) = self.agents.get_mut(agent) {
             agent.pid = Some(pid);
         }
     }
 
     pub(crate) fn agent_said(&mut self, now: Timestamp, agent: AgentId, line: &[u8]) {
-        if !self.agents.contains_key(&agent) {
+        if !self.agents.contains(agent) {
             return;
         }
         match AgentLine::parse(line) {
@@ -47,7 +47,7 @@ impl Scheduler {
     }
 
     fn agent_is_hungry(&mut self, now: Timestamp, agent: AgentId) {
-        let agent_ref = self.agents.get_mut(&agent).expect("agent_said has found it");
+        let agent_ref = &mut self.agents[agent];
         let Some(answered) = agent_ref.owed.pop_front() else {
             let pid = agent_ref.pid.unwrap_or_default();
             let text = format!("agent {pid} says #hungry once too often");
@@ -60,11 +60,11 @@ impl Scheduler {
             Owed::Job(vertex) => self.end_job(now, agent, vertex),
             Owed::Idle => {}
         }
-        if let Some(agent) = self.agents.get_mut(&agent) {
+        if let Some(agent) = self.agents.get_mut(agent) {
             agent.hungry_at = now;
             agent.last_line = Box::default();
         }
-        let agent_ref = &self.agents[&agent];
+        let agent_ref = &self.agents[agent];
         // It is fed again when it has answered everything that it was given.
         if agent_ref.owed.is_empty() && agent_ref.is_alive() {
             match agent_ref.state {
@@ -78,24 +78,24 @@ impl Scheduler {
     fn end_job(&mut self, now: Timestamp, agent: AgentId, vertex: VertexId) {
         self.update_window(now, agent, vertex);
         let found_nothing =
-            self.agents.get_mut(&agent).is_some_and(|a| std::mem::take(&mut a.resync));
+            self.agents.get_mut(agent).is_some_and(|a| std::mem::take(&mut a.resync));
         if !self.release_job(vertex) {
             return;
         }
         if found_nothing {
-            let said = last_line(&self.agents[&agent]);
+            let said = last_line(&self.agents[agent]);
             let text = format!(
                 "the agent found nothing to do in the control file, which is read again{said}"
             );
-            let attempt = present_attempt(&self.agents[&agent]);
+            let attempt = present_attempt(&self.agents[agent]);
             self.status_of_missing_report(now, attempt, vertex, &text);
             self.vertices[vertex].diagnosis = Some(Diagnosis::of_scheduler(&text));
             self.request_reread(self.vertices[vertex].message);
         } else if !self.vertices[vertex].reported {
             self.count_attempt(vertex);
-            let said = last_line(&self.agents[&agent]);
+            let said = last_line(&self.agents[agent]);
             let text = format!("the agent ended the job without a word about this recipient{said}");
-            let attempt = present_attempt(&self.agents[&agent]);
+            let attempt = present_attempt(&self.agents[agent]);
             self.status_of_missing_report(now, attempt, vertex, &text);
             self.vertices[vertex].diagnosis = Some(Diagnosis::of_scheduler(&text));
         }
@@ -107,7 +107,7 @@ impl Scheduler {
 
     /// Reports the outcome of a delivery to the window of its thread.
     fn update_window(&mut self, now: Timestamp, agent: AgentId, vertex: VertexId) {
-        let agent_ref = self.agents.get_mut(&agent).expect("agent_said has found it");
+        let agent_ref = &mut self.agents[agent];
         let heard = std::mem::take(&mut agent_ref.signal);
         let has_window = |thread: &ThreadId| self.threads[*thread].window.is_some();
         if let Some(thread) = agent_ref.thread.filter(has_window) {
@@ -128,9 +128,6 @@ impl Scheduler {
         let is_finished = self.vertices[vertex].place == VertexState::Finished;
         if is_finished {
             self.vertices.remove(vertex);
-        }
-        if !self.partials.is_empty() && self.messages.exists(message) {
-            self.check_partial_soon(message);
         }
         !is_finished
     }
@@ -159,7 +156,7 @@ impl Scheduler {
             self.retire_agent(now, agent);
             return;
         }
-        let agent_ref = &self.agents[&agent];
+        let agent_ref = &self.agents[agent];
         let ring = agent_ref.ring;
         // Its own thread first: the connection is open. A new agent gets a single job, to show that
         // it works; then it gets bursts.
@@ -198,7 +195,7 @@ impl Scheduler {
 
     /// Parks an agent for which there is no work.
     fn send_idle(&mut self, agent: AgentId) {
-        let agent_ref = self.agents.get_mut(&agent).expect("an agent that asks for work exists");
+        let agent_ref = &mut self.agents[agent];
         agent_ref.state = AgentState::Parking;
         agent_ref.owed.push_back(Owed::Idle);
         self.act(Action::SendIdle(agent));
@@ -206,7 +203,7 @@ impl Scheduler {
 
     /// Returns true if an agent gets no more work.
     fn gets_no_more_work(&self, now: Timestamp, agent: AgentId) -> bool {
-        let agent = &self.agents[&agent];
+        let agent = &self.agents[agent];
         let ring = &self.rings[agent.ring];
         let lived = now.since(agent.born);
         let is_old = ring.clause.agent_life.is_some_and(|life| lived >= life);
@@ -220,7 +217,7 @@ impl Scheduler {
     /// the thread, if the thread is being put off, or if its window has more agents than it allows.
     /// It also may not if its turn is over while other threads of the ring wait.
     fn may_keep_thread(&self, now: Timestamp, agent: AgentId, thread: ThreadId) -> bool {
-        let agent = &self.agents[&agent];
+        let agent = &self.agents[agent];
         let is_ours = self.threads[thread].ring == agent.ring;
         let others_wait = || {
             let next = self.next_ready(agent.ring).filter(|next| *next != thread);
@@ -246,7 +243,7 @@ impl Scheduler {
             fed += 1;
         }
         if fed > 0 {
-            let agent_ref = self.agents.get_mut(&agent).expect("a fed agent exists");
+            let agent_ref = &mut self.agents[agent];
             agent_ref.state = AgentState::Working;
             agent_ref.fed_at = Some(now);
             agent_ref.burst = fed as u32;
@@ -264,7 +261,7 @@ impl Scheduler {
         self.threads[thread].move_vertex(&mut self.vertices, vertex, VertexState::Fed);
         self.vertices[vertex].fed_at(now);
         self.messages[self.vertices[vertex].message].jobs += 1;
-        let agent_ref = self.agents.get_mut(&agent).expect("a fed agent exists");
+        let agent_ref = &mut self.agents[agent];
         agent_ref.owed.push_back(Owed::Job(vertex));
         let mut job = self.messages[self.vertices[vertex].message].name.path().into_bytes();
         let ring = &self.rings[agent_ref.ring];
@@ -293,12 +290,11 @@ impl Scheduler {
             self.retire_agent(now, agent);
             return;
         }
-        let agent_ref = self.agents.get_mut(&agent).expect("agent_said has found it");
+        let agent_ref = &mut self.agents[agent];
         agent_ref.state = AgentState::Idle(now);
         let ring = agent_ref.ring;
         self.rings[ring].idle.push(agent);
-        self.idle_agents += 1;
-        self.arm_agent(agent);
+        self.agents.idle += 1;
         self.serve_later(ring);
         // If its own ring has no use for it, it may have to make room for an agent of another ring.
         self.waitlists.has_news = true;
@@ -306,7 +302,7 @@ impl Scheduler {
 
     /// Gives work to an idle agent.
     pub(crate) fn reuse_agent(&mut self, now: Timestamp, agent: AgentId, thread: ThreadId) {
-        let agent_ref = self.agents.get_mut(&agent).expect("idle agents are known");
+        let agent_ref = &mut self.agents[agent];
         agent_ref.progress_at = now;
         agent_ref.state = AgentState::Starting;
         if self.rings[agent_ref.ring].jobs.is_some() {
@@ -315,7 +311,6 @@ impl Scheduler {
             self.attach(now, agent, thread);
             self.feed(now, agent, thread, 1);
         }
-        self.arm_agent(agent);
     }
 
     /// Sorts a thread's due vertices by age, if its clause has `ageorder`.
@@ -343,17 +338,15 @@ impl Scheduler {
     }
 
     pub(crate) fn stop_agent(&mut self, now: Timestamp, agent: AgentId, manner: StopMode) {
-        let agent_ref = self.agents.get_mut(&agent).expect("a stopped agent exists");
-        if let AgentState::Idle(_) = agent_ref.state {
-            self.rings[agent_ref.ring].idle.retain(|other| *other != agent);
-            self.idle_agents -= 1;
+        if let AgentState::Idle(_) = self.agents[agent].state {
+            self.rings[self.agents[agent].ring].idle.retain(|other| *other != agent);
+            self.agents.idle -= 1;
         }
-        agent_ref.state = match manner {
+        self.agents[agent].state = match manner {
             StopMode::Kill => AgentState::Killed,
             _ => AgentState::Stopping(now),
         };
-        self.agent_counts.ending.insert(agent);
-        self.arm_agent(agent);
+        self.agents.counts.ending.insert(agent);
         self.act(Action::StopAgent { agent, manner });
     }
 
@@ -362,7 +355,7 @@ impl Scheduler {
             return;
         }
         let alive = self.agents.iter().filter(|(_, agent)| agent.is_alive());
-        let alive: Vec<AgentId> = alive.map(|(id, _)| *id).collect();
+        let alive: Vec<AgentId> = alive.map(|(id, _)| id).collect();
         alive.into_iter().for_each(|agent| self.stop_agent(now, agent, StopMode::Quit));
     }
 }

@@ -134,7 +134,7 @@ impl Scheduler {
         former: Option<ThreadId>,
         burst: usize,
     ) -> bool {
-        let ring = self.agents[&agent].ring;
+        let ring = self.agents[agent].ring;
         let Some((thread, first)) = self.select_next(now, ring, former, None) else {
             return false;
         };
@@ -146,7 +146,7 @@ impl Scheduler {
         {
             chosen.push(next);
         }
-        let agent_ref = self.agents.get_mut(&agent).expect("a fed agent exists");
+        let agent_ref = &mut self.agents[agent];
         agent_ref.state = AgentState::Working;
         agent_ref.fed_at = Some(now);
         agent_ref.burst = chosen.len() as u32;

@@ -53,9 +53,9 @@ impl Scheduler {
         // An agent that is ending takes no more work, but it still counts. In a ring with jobs,
         // only an agent that was started for the thread and has not asked for work yet is sure to
         // take more of it.
-        let comes = |agent: &&AgentId| match self.agents[agent].state {
+        let comes = |agent: &&AgentId| match self.agents[**agent].state {
             AgentState::Starting => true,
-            _ => !has_jobs && self.agents[agent].is_alive(),
+            _ => !has_jobs && self.agents[**agent].is_alive(),
         };
         let at_work = thread.agents.iter().filter(comes).count();
         let has_unshared_work = due > at_work;
@@ -169,29 +169,26 @@ impl Scheduler {
         let newest = idle.len().checked_sub(1)?;
         let destination = Some(&self.threads[thread].destination);
         let knows_it =
-            |index: &usize| self.agents[&idle[*index]].last_destination.as_ref() == destination;
+            |index: &usize| self.agents[idle[*index]].last_destination.as_ref() == destination;
         let looked_at = idle.len().saturating_sub(MAX_IDLE_EXAMINED)..idle.len();
         let index = looked_at.rev().find(knows_it).unwrap_or(newest);
-        self.idle_agents -= 1;
+        self.agents.idle -= 1;
         let agent = self.rings[ring].idle.remove(index);
         self.end_ring_wait(ring);
         Some(agent)
     }
 
     fn start_agent(&mut self, now: Timestamp, ring: RingId, thread: ThreadId) {
-        let agent = AgentId(self.next_agent);
-        self.next_agent += 1;
         self.counters.agents_started += 1;
         self.fork_rate.started += 1;
-        self.agents.insert(agent, Agent::new(ring, thread, now));
+        let agent = self.agents.insert(Agent::new(ring, thread, now));
         self.end_ring_wait(ring);
-        self.agent_counts.add(&mut self.rings[ring]);
+        self.agents.counts.add(&mut self.rings[ring]);
         self.rings[ring].starts.unproven += 1;
         let Ring { clause, channel, .. } = &self.rings[ring];
         let (clause, channel) = (clause.clone(), channel.clone());
         let host = self.threads[thread].destination.host().into();
         self.attach(now, agent, thread);
-        self.arm_agent(agent);
         self.act(Action::StartAgent { agent, clause, channel, host });
     }
 
@@ -201,7 +198,7 @@ impl Scheduler {
             self.order_due(thread);
         }
         self.threads[thread].agents.push(agent);
-        let agent_ref = self.agents.get_mut(&agent).expect("only living agents are attached");
+        let agent_ref = &mut self.agents[agent];
         agent_ref.thread = Some(thread);
         agent_ref.thread_since = now;
         agent_ref.last_destination = Some(self.threads[thread].destination.clone());
@@ -217,7 +214,7 @@ impl Scheduler {
 
     /// Takes an agent away from its thread, if it has one.
     pub(crate) fn detach(&mut self, now: Timestamp, agent: AgentId) {
-        let agent_ref = self.agents.get_mut(&agent).expect("only known agents are detached");
+        let agent_ref = &mut self.agents[agent];
         let may_start = std::mem::take(&mut agent_ref.may_start);
         let Some(thread) = agent_ref.thread.take() else {
             return;
@@ -230,7 +227,7 @@ impl Scheduler {
     fn may_start(&mut self, now: Timestamp, ring: RingId) -> Result<(), Refusal> {
         let Ring { clause, channel, agents, .. } = &self.rings[ring];
         let limit = |limit: Option<u32>| limit.map_or(usize::MAX, |limit| limit as usize);
-        let of_channel = self.agent_counts.of_channel(channel).agents;
+        let of_channel = self.agents.counts.of_channel(channel).agents;
         if self.settings.frozen {
             Err(Refusal::Frozen)
         } else if self.awaits_initial_scan {
@@ -306,7 +303,6 @@ impl Scheduler {
             self.log(Level::Warn, text);
         }
     }
-
 }
 
 impl ForkRate {

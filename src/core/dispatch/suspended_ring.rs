@@ -74,7 +74,7 @@ impl Scheduler {
     ///
     /// It ends the suspension of its ring.
     pub(crate) fn agent_proven(&mut self, agent: AgentId) {
-        let ring = self.agents[&agent].ring;
+        let ring = self.agents[agent].ring;
         let starts = &mut self.rings[ring].starts;
         starts.unproven -= 1;
         let was_proven = std::mem::replace(&mut starts.is_proven, true);

@@ -26,11 +26,7 @@ impl Scheduler {
         reason: String,
     ) -> Effect {
         if let Scope::Message(id) = scope {
-            let effect = self.hold_message(id, Hold { scope, author, reason });
-            if effect.refusal.is_none() {
-                self.store_overrides();
-            }
-            return effect;
+            return self.hold_message(id, Hold { scope, author, reason });
         }
         if self.standing.holds.iter().any(|hold| hold.scope == scope) {
             return Effect::refused(OrderRefusal::Already);
@@ -39,7 +35,6 @@ impl Scheduler {
             return Effect::refused(OrderRefusal::TooMany);
         }
         self.standing.change(Change::Hold(Hold { scope, author, reason }));
-        self.store_overrides();
         self.reapply_overrides(now);
         Effect::default()
     }
@@ -69,7 +64,7 @@ impl Scheduler {
                 effect => all.add(&effect),
             }
         }
-        if all.messages > 0 || are_some_held {
+        if are_some_held {
             self.store_overrides();
         }
         all
@@ -77,7 +72,6 @@ impl Scheduler {
 
     /// Releases those of the messages that are held.
     pub(crate) fn release_messages(&mut self, now: Timestamp, messages: &[SpoolId]) -> Effect {
-        let before = self.standing.messages.len();
         let mut all = Effect::default();
         for id in messages {
             if self.standing.hold_of_message(*id).is_some() {
@@ -85,9 +79,6 @@ impl Scheduler {
                 let message = self.message_of(*id);
                 all.add(&message.map_or(Effect::default(), |m| self.release_message(now, m)));
             }
-        }
-        if self.standing.messages.len() < before {
-            self.store_overrides();
         }
         all
     }
@@ -123,7 +114,6 @@ impl Scheduler {
                 return Effect::refused(OrderRefusal::NotFound);
             }
             self.standing.change(Change::Released(scope.clone()));
-            self.store_overrides();
             return self
                 .message_of(*id)
                 .map_or(Effect::default(), |message| self.release_message(now, message));
@@ -132,7 +122,6 @@ impl Scheduler {
             return Effect::refused(OrderRefusal::NotFound);
         }
         self.standing.change(Change::Released(scope.clone()));
-        self.store_overrides();
         self.reapply_overrides(now);
         Effect::default()
     }
@@ -143,7 +132,6 @@ impl Scheduler {
         }
         let messages = std::mem::take(&mut self.standing.messages);
         self.standing.change(Change::Cleared {});
-        self.store_overrides();
         self.reapply_overrides(now);
         let mut effect = Effect::default();
         for hold in messages.into_values() {
@@ -160,7 +148,6 @@ impl Scheduler {
 
     fn release_message(&mut self, now: Timestamp, message: MessageId) -> Effect {
         self.messages[message].held = false;
-        self.check_partial_soon(message);
         let mut effect = Effect { messages: 1, ..Effect::default() };
         for vertex in self.messages[message].vertices.to_vec(&self.vertices) {
             if self.vertices[vertex].place == VertexState::Held {
@@ -197,8 +184,8 @@ impl Scheduler {
         let is_held = self.standing.hold_of_message(id).is_some();
         self.messages[message].held = is_held;
         let is_known = is_held || self.standing.ending_of(id).is_some();
-        if !is_known && self.standing.drop_message(id.number) {
-            self.store_overrides();
+        if !is_known {
+            self.standing.drop_message(id.number);
         }
     }
 
@@ -207,8 +194,8 @@ impl Scheduler {
         let id = self.messages[message].spool_id();
         let is_known =
             self.standing.hold_of_message(id).is_some() || self.standing.ending_of(id).is_some();
-        if is_known && self.standing.drop_message(id.number) {
-            self.store_overrides();
+        if is_known {
+            self.standing.drop_message(id.number);
         }
     }
 

@@ -56,7 +56,6 @@ impl Scheduler {
         }
         let set = LimitOverride { scope, limit, value, until, author };
         self.standing.change(Change::Limit(set));
-        self.store_overrides();
         self.reapply_limits(now);
         Effect::default()
     }
@@ -72,7 +71,6 @@ impl Scheduler {
             return Effect::refused(OrderRefusal::NotFound);
         }
         self.standing.change(Change::Unset { scope: scope.clone(), limit });
-        self.store_overrides();
         self.reapply_limits(now);
         Effect::default()
     }
@@ -91,7 +89,6 @@ impl Scheduler {
             let text = format!("{scope}: {keyword} is again what the configuration says");
             self.log(log::Level::Info, text);
         }
-        self.store_overrides();
         self.reapply_limits(now);
     }
 

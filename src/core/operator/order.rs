@@ -207,6 +207,7 @@ impl Scheduler {
                 Effect::default()
             }
         };
+        self.store_changed_overrides();
         self.unstored_orders.current = None;
         self.settle(now);
         let started = turned.iter().any(|thread| self.has_agents_now(*thread));
@@ -279,6 +280,13 @@ impl Scheduler {
         self.act(Action::StoreOverrides { ticket, changes });
     }
 
+    /// Stores the overrides if they have changed.
+    pub(crate) fn store_changed_overrides(&mut self) {
+        if !self.standing.changes.is_empty() {
+            self.store_overrides();
+        }
+    }
+
     pub(crate) fn finish_order_part(&mut self, ticket: OrderTicket, error: Option<ErrorKind>) {
         let Some((effect, left)) = self.unstored_orders.orders.get_mut(&ticket) else {
             return;
@@ -298,7 +306,7 @@ impl Scheduler {
         let Some((id, agent)) = self.agents.iter().find(|(_, agent)| is_it(agent)) else {
             return Effect::refused(OrderRefusal::NotFound);
         };
-        let (id, is_idle) = (*id, matches!(agent.state, AgentState::Idle(_)));
+        let (id, is_idle) = (id, matches!(agent.state, AgentState::Idle(_)));
         let manner = if is_idle { crate::StopMode::Retire } else { crate::StopMode::Quit };
         self.stop_agent(now, id, manner);
         Effect { agents: 1, ..Effect::default() }

@@ -24,7 +24,6 @@ impl Scheduler {
         }
         let ending = PendingRemoval { message: id, fate, author: author.clone() };
         self.standing.change(Change::Removal(ending));
-        self.store_overrides();
     }
 
     /// Returns true if the removal of a whole message was ordered.

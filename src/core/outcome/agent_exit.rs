@@ -57,29 +57,28 @@ impl Scheduler {
     ///
     /// A timer that is too early stays, and is set again when it fires. So a job does not cost a
     /// change of the timer.
-    pub(crate) fn arm_agent(&mut self, agent: AgentId) {
-        let deadline = self.agent_deadline(&self.agents[&agent]);
-        let agent_ref = self.agents.get_mut(&agent).expect("an agent with a timer exists");
-        let Some(deadline) = deadline else {
-            return;
-        };
-        match agent_ref.timer {
-            Some(timer) if timer <= deadline => return,
-            Some(timer) => self.timers.cancel(timer, Timer::Agent(agent)),
-            None => {}
+    pub(crate) fn settle_agent(&mut self, agent: AgentId) {
+        let timer = self.agents[agent].timer;
+        let deadline = self.agent_deadline(&self.agents[agent]);
+        let earlier = deadline.filter(|deadline| timer.is_none_or(|timer| *deadline < timer));
+        if let Some(deadline) = earlier {
+            if let Some(timer) = timer {
+                self.timers.cancel(timer, Timer::Agent(agent));
+            }
+            self.agents[agent].timer = Some(deadline);
+            self.timers.add(deadline, Timer::Agent(agent));
         }
-        agent_ref.timer = Some(deadline);
-        self.timers.add(deadline, Timer::Agent(agent));
+        self.agents.settled(agent);
     }
 
     pub(crate) fn agent_timer(&mut self, now: Timestamp, agent: AgentId) {
-        let Some(agent_ref) = self.agents.get_mut(&agent) else {
+        let Some(agent_ref) = self.agents.get_mut(agent) else {
             return;
         };
         agent_ref.timer = None;
         let state = agent_ref.state;
-        if self.agent_deadline(&self.agents[&agent]).is_none_or(|deadline| deadline > now) {
-            return self.arm_agent(agent);
+        if self.agent_deadline(&self.agents[agent]).is_none_or(|deadline| deadline > now) {
+            return;
         }
         match state {
             AgentState::Idle(_) => self.retire_agent(now, agent),
@@ -92,21 +91,21 @@ impl Scheduler {
     ///
     /// Its child processes may still finish the job.
     pub(crate) fn agent_exited_mid_job(&mut self, agent: AgentId) {
-        if let Some(agent) = self.agents.get_mut(&agent).filter(|agent| agent.is_alive()) {
+        if let Some(agent) = self.agents.get_mut(agent).filter(|agent| agent.is_alive()) {
             agent.state = AgentState::ExitedMidJob;
         }
     }
 
     fn kill_agent(&mut self, now: Timestamp, agent: AgentId) {
-        let silent = now.seconds_since(self.agents[&agent].progress_at);
-        let pid = self.agents[&agent].pid.unwrap_or_default();
+        let silent = now.seconds_since(self.agents[agent].progress_at);
+        let pid = self.agents[agent].pid.unwrap_or_default();
         let text = format!("agent {pid} has been silent for {silent} s, and is killed");
         self.log(Level::Warn, text);
         self.stop_agent(now, agent, StopMode::Kill);
     }
 
     pub(crate) fn agent_ended(&mut self, now: Timestamp, agent: AgentId, end: &AgentEnd) {
-        let Some(agent_ref) = self.agents.remove(&agent) else {
+        let Some(agent_ref) = self.agents.remove(agent) else {
             return;
         };
         if let Some(timer) = agent_ref.timer {
@@ -138,9 +137,9 @@ impl Scheduler {
         let ring = &mut self.rings[agent.ring];
         if let AgentState::Idle(_) = agent.state {
             ring.idle.retain(|other| *other != id);
-            self.idle_agents -= 1;
+            self.agents.idle -= 1;
         }
-        self.agent_counts.remove(id, ring);
+        self.agents.counts.remove(id, ring);
         if ring.agents == 0 {
             self.restart_ring_wait(now, agent.ring);
         }

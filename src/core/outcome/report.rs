@@ -56,7 +56,7 @@ impl Scheduler {
             return self.log_about_agent(now, agent, Level::Info, text);
         };
         self.apply_clock_step(self.vertices[vertex].thread);
-        let agent_ref = self.agents.get_mut(&agent).expect("agent_said has found it");
+        let agent_ref = &mut self.agents[agent];
         agent_ref.progress_at = now;
         agent_ref.signal = agent_ref.signal.and(match report.status {
             ReportStatus::DeferAll => DeliverySignal::Failure,
@@ -102,7 +102,7 @@ impl Scheduler {
     ///
     /// Its reports about the number are then not about a message that was given the number since.
     fn has_forgotten_job(&self, agent: AgentId, number: u64) -> bool {
-        self.agents[&agent].jobs().any(|vertex| {
+        self.agents[agent].jobs().any(|vertex| {
             let message = &self.messages[self.vertices[vertex].message];
             message.is_forgotten && message.name.number() == number
         })
@@ -123,7 +123,7 @@ impl Scheduler {
             // searched.
             return Some(job).filter(is_it);
         }
-        let present_job = self.agents[&agent].jobs().next().filter(is_it);
+        let present_job = self.agents[agent].jobs().next().filter(is_it);
         present_job.or_else(|| self.messages[message].vertices.iter(&self.vertices).find(is_it))
     }
 

@@ -42,13 +42,13 @@ impl Scheduler {
         let Some(message) = number.and_then(|number| self.messages.find(number)) else {
             return;
         };
-        let present: Option<VertexId> = self.agents[&agent].jobs().next();
+        let present: Option<VertexId> = self.agents[agent].jobs().next();
         let is_present = present.is_some_and(|vertex| {
             self.vertices[vertex].place != VertexState::Finished
                 && self.vertices[vertex].message == message
         });
         if is_present {
-            self.agents.get_mut(&agent).expect("agent_said has found it").resync = true;
+            self.agents[agent].resync = true;
         } else {
             self.request_reread(message);
         }

@@ -55,14 +55,14 @@ impl Scheduler {
 
     /// The process of an agent, once it has one.
     pub fn process_of(&self, agent: AgentId) -> Option<u32> {
-        self.agents.get(&agent)?.pid
+        self.agents.get(agent)?.pid
     }
 
     /// Destination of a job of an agent.
     ///
     /// `host` is the host in the job line. If there is none, the agent was started for the host.
     pub fn destination_of_job(&self, agent: AgentId, host: Option<&[u8]>) -> Option<Destination> {
-        let ring = &self.rings[self.agents.get(&agent)?.ring];
+        let ring = &self.rings[self.agents.get(agent)?.ring];
         Some(Destination::new(&ring.channel, host.or(ring.host.as_deref())?))
     }
 

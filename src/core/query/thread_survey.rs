@@ -269,7 +269,7 @@ impl Scheduler {
     pub fn thread_row(&self, id: ThreadId) -> Option<(ThreadRow<'_>, usize)> {
         let thread = self.threads.get(id)?;
         let ring = &self.rings[thread.ring];
-        let agents = thread.agents.iter().rev().map(|agent| self.agent_row(&self.agents[agent]));
+        let agents = thread.agents.iter().rev().map(|agent| self.agent_row(&self.agents[*agent]));
         let row = ThreadRow {
             destination: &thread.destination,
             ring: ring.patterns(),
@@ -341,12 +341,12 @@ impl Scheduler {
         after: Option<AgentId>,
     ) -> impl Iterator<Item = (AgentId, AgentRow<'_>)> {
         let from = AgentId(after.map_or(0, |AgentId(number)| number.saturating_add(1)));
-        self.agents.range(from..).map(|(id, agent)| (*id, self.agent_row(agent)))
+        self.agents.starting_at(from).map(|(id, agent)| (id, self.agent_row(agent)))
     }
 
     /// An agent; `None` if it is gone.
     pub fn agent(&self, id: AgentId) -> Option<AgentRow<'_>> {
-        self.agents.get(&id).map(|agent| self.agent_row(agent))
+        self.agents.get(id).map(|agent| self.agent_row(agent))
     }
 
     fn agent_row(&self, agent: &Agent) -> AgentRow<'_> {

@@ -318,7 +318,7 @@ impl Scheduler {
     ///
     /// `None` if it has none yet.
     fn why_agent(&self, agent: AgentId) -> Option<Wait<'_>> {
-        let agent_ref = &self.agents[&agent];
+        let agent_ref = &self.agents[agent];
         let jobs =
             agent_ref.jobs().filter(|job| self.vertices[*job].place == VertexState::Fed).count();
         let first = agent_ref.jobs().next().map(|job| &self.vertices[job])?;
@@ -329,9 +329,9 @@ impl Scheduler {
 
     fn why_fed(&self, vertex: VertexId) -> Why {
         let mut agents = self.threads[self.vertices[vertex].thread].agents.iter();
-        let has_it = |agent: &&AgentId| self.agents[agent].jobs().any(|job| job == vertex);
+        let has_it = |agent: &&AgentId| self.agents[**agent].jobs().any(|job| job == vertex);
         // An agent that was told to end may no longer have a thread.
-        let Some(agent) = agents.find(has_it).map(|agent| &self.agents[agent]) else {
+        let Some(agent) = agents.find(has_it).map(|agent| &self.agents[*agent]) else {
             return Why::Turn;
         };
         let since = self.vertices[vertex].last_fed;
@@ -417,7 +417,7 @@ impl Scheduler {
         // ring's next agent. It has no line of its own.
         let has_line = ring.jobs.is_none() || !thread.is_ready;
         if let Some(agent) = thread.agents.last().filter(|_| has_line) {
-            let agent = &self.agents[agent];
+            let agent = &self.agents[*agent];
             return match agent.state == AgentState::Starting && agent.fed_at.is_none() {
                 true => Reason::AgentStarting,
                 false => Reason::InLine,
@@ -434,7 +434,7 @@ impl Scheduler {
             Reason::Retry(_) | Reason::Request => self.why_until(thread, thread.wakeup()),
             Reason::Window | Reason::Pace => self.why_window(thread).unwrap_or(Why::Turn),
             Reason::AgentStarting => {
-                let newest = thread.agents.last().and_then(|agent| self.agents[agent].pid);
+                let newest = thread.agents.last().and_then(|agent| self.agents[*agent].pid);
                 Why::AgentStarting { pid: newest.unwrap_or_default() }
             }
             Reason::InLine => {
@@ -490,7 +490,7 @@ impl Scheduler {
             false => self.origin(ring, LimitName::MaxTa),
         };
         let of_clause = || Origin::Line(clause.location.clone());
-        let of_channel = || self.agent_counts.of_channel(&ring.channel).agents;
+        let of_channel = || self.agents.counts.of_channel(&ring.channel).agents;
         let (limit, origin) = match refusal {
             Refusal::MaxRing => {
                 (limit(clause.max_ring, ring.agents), origin_of(LimitName::MaxRing))

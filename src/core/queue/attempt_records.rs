@@ -38,7 +38,7 @@ impl Scheduler {
             true => self.threads[self.vertices[vertex].thread].due.len(),
             false => 0,
         };
-        let agent = &self.agents[&agent];
+        let agent = &self.agents[agent];
         let mut attempt = present_attempt(agent);
         if agent.jobs().next() != Some(vertex) {
             attempt.began = Timestamp::from_seconds(i64::from(self.vertices[vertex].last_fed));

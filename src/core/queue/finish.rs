@@ -48,7 +48,7 @@ impl Scheduler {
         self.adjust_recipients(thread, -1);
         self.counters.recipients_out += 1;
         if !self.partials.is_empty() {
-            self.recipient_unloaded(message, thread);
+            self.check_first_partial_of_ring(thread);
         }
         if left == 0 {
             self.end_vertex(vertex);
@@ -118,7 +118,6 @@ impl Scheduler {
         if let Some(message) = self.messages.find(name.number()) {
             self.messages[message].notes -= 1;
             self.messages[message].owes_report |= wrote;
-            self.check_partial_soon(message);
         }
     }
 
@@ -129,12 +128,14 @@ impl Scheduler {
     }
 
     /// Removes a message from the spool if nothing is left to do.
+    ///
+    /// If it is partial, there may be room to read more of it.
     pub(crate) fn settle_message(&mut self, message: MessageId) {
         let message_ref = &self.messages[message];
         match message_ref.is_complete() && !message_ref.is_removing {
             true if message_ref.is_forgotten => self.messages.remove(message),
             true => self.remove_from_spool(message),
-            false => {}
+            false => self.check_partial_soon(message),
         }
     }
 

@@ -186,11 +186,6 @@ impl Messages {
         changed.find(|id| self.pool.get(*id).is_some())
     }
 
-    /// Returns true if the message is in memory.
-    pub fn exists(&self, id: MessageId) -> bool {
-        self.pool.get(id).is_some()
-    }
-
     /// Number of slots, free ones included.
     pub fn slots(&self) -> usize {
         self.pool.slots()

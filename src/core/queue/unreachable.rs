@@ -76,7 +76,7 @@ impl Scheduler {
         vertex: VertexId,
         diagnosis: Option<&Rc<Diagnosis>>,
     ) -> Rc<UnreachableReport> {
-        let pid = agent.and_then(|agent| self.agents.get(&agent)?.pid);
+        let pid = agent.and_then(|agent| self.agents.get(agent)?.pid);
         let id = Some(self.messages[self.vertices[vertex].message].spool_id());
         Rc::new(UnreachableReport { pid, id, at: now, diagnosis: diagnosis.cloned() })
     }

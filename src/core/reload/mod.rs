@@ -55,15 +55,15 @@ impl Scheduler {
 
     fn agents_of_rings(&self) -> BTreeMap<RingId, Vec<AgentId>> {
         let mut agents: BTreeMap<RingId, Vec<AgentId>> = BTreeMap::new();
-        for (id, agent) in &self.agents {
-            agents.entry(agent.ring).or_default().push(*id);
+        for (id, agent) in self.agents.iter() {
+            agents.entry(agent.ring).or_default().push(id);
         }
         agents
     }
 
     /// Finds a new ring for the agents of a retired one.
     fn find_successor_ring(&mut self, now: Timestamp, old: RingId, agents: &[AgentId]) {
-        let served = agents.iter().filter_map(|agent| self.agents[agent].thread);
+        let served = agents.iter().filter_map(|agent| self.agents[*agent].thread);
         let threads =
             served.chain(self.rings[old].threads.iter().copied().take(MAX_THREADS_EXAMINED));
         let of_ring = |thread: &ThreadId| self.threads[*thread].ring == old;
@@ -87,9 +87,8 @@ impl Scheduler {
         self.end_suspension(old);
         self.rings[new].starts = std::mem::take(&mut self.rings[old].starts);
         for agent in agents {
-            self.agents.get_mut(agent).expect("it was there above").ring = new;
-            // The timeout of the new clause may be shorter.
-            self.arm_agent(*agent);
+            self.agents[*agent].ring = new;
+            // The timeout of the new clause may be shorter: the timer is set again.
         }
         self.serve_later(old);
     }
@@ -106,7 +105,7 @@ impl Scheduler {
             matches!(agent.state, AgentState::Idle(_)) && self.rings[agent.ring].is_retired
         };
         let agents = self.agents.iter().filter(|(_, agent)| is_of_no_use(agent));
-        let agents: Vec<AgentId> = agents.map(|(id, _)| *id).collect();
+        let agents: Vec<AgentId> = agents.map(|(id, _)| id).collect();
         agents.into_iter().for_each(|agent| self.retire_agent(now, agent));
     }
 

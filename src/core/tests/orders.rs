@@ -303,7 +303,7 @@ fn expire_order_fails_mail_and_notifies_sender() {
         by: "root".to_string(),
         order: Order::Expire([whole(1), whole(2)].concat()),
     });
-    let [Action::StoreOverrides { .. }, Action::Note(note), Action::Statistics(end)] =
+    let [Action::Note(note), Action::Statistics(end), Action::StoreOverrides { .. }] =
         &world.done[..3]
     else {
         panic!("{:?}", world.done);

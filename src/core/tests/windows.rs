@@ -9,7 +9,7 @@ const STEERED: &str = "c/*\n\tmaxthr=20 overfeed=0 interval=10m retries=1 expiry
 /// Each new agent that has not been read asks for work.
 fn wake_up(world: &mut World) {
     for agent in world.started.clone() {
-        if world.core.agents.get(&agent).is_some_and(|agent| agent.fed_at.is_none()) {
+        if world.core.agents.get(agent).is_some_and(|agent| agent.fed_at.is_none()) {
             world.hungry(agent);
         }
     }
@@ -103,7 +103,7 @@ fn dead_destination_is_suspended_and_probed() {
         .iter()
         .copied()
         .chain(world.started[2..].iter().copied())
-        .filter(|agent| world.core.agents.get(agent).is_some_and(|agent| agent.thread.is_some()))
+        .filter(|agent| world.core.agents.get(*agent).is_some_and(|agent| agent.thread.is_some()))
         .collect();
     assert_eq!(at_work.len(), 1);
     wake_up(&mut world);
@@ -116,7 +116,7 @@ fn dead_destination_is_suspended_and_probed() {
     world.pass_seconds(15 * 60);
     wake_up(&mut world);
     let alive = world.core.agents.iter().find(|(_, agent)| agent.thread.is_some());
-    let prober = *alive.expect("an agent at work").0;
+    let prober = alive.expect("an agent at work").0;
     let last = job(&mut world, prober);
     ends(&mut world, prober, &last, "ok3");
     assert_eq!(window_of(&world, "h.test").0, 2);
@@ -249,13 +249,13 @@ fn dead_shared_window_suspends_all_domains() {
     wake_up(&mut world);
     let at_work = |world: &World| {
         let busy = world.core.agents.iter().filter(|(_, agent)| agent.thread.is_some());
-        busy.map(|(agent, _)| *agent).collect::<Vec<_>>()
+        busy.map(|(agent, _)| agent).collect::<Vec<_>>()
     };
     let prober: Vec<AgentId> = at_work(&world);
     let first = prober
         .into_iter()
         .find(|agent| {
-            world.core.agents[agent]
+            world.core.agents[*agent]
                 .last_destination
                 .as_ref()
                 .is_some_and(|to| to.host().ends_with(b"big.test"))
@@ -267,7 +267,7 @@ fn dead_shared_window_suspends_all_domains() {
     let busy = at_work(&world)
         .iter()
         .filter(|agent| {
-            let to = world.core.agents[agent].last_destination.as_ref();
+            let to = world.core.agents[**agent].last_destination.as_ref();
             to.is_some_and(|to| to.host().ends_with(b"big.test"))
         })
         .count();
@@ -391,7 +391,7 @@ fn shared_window_of_5000_domains_suspends_and_wakes_in_steps() {
     assert_eq!(dead_domains(&world), 0);
     let at_work = |world: &World| {
         let busy = world.core.agents.iter().filter(|(_, agent)| agent.thread.is_some());
-        busy.map(|(agent, _)| *agent).collect::<Vec<_>>()
+        busy.map(|(agent, _)| agent).collect::<Vec<_>>()
     };
     let probe = at_work(&world);
     assert_eq!(probe.len(), 1, "one looks");
@@ -452,7 +452,7 @@ fn retryat_does_not_keep_window_from_dying_again() {
     assert_eq!(block(&world), None);
     while block(&world).is_none() {
         let at_work = world.core.agents.iter().find(|(_, agent)| agent.jobs().next().is_some());
-        let agent = *at_work.expect("the failures come to an end").0;
+        let agent = at_work.expect("the failures come to an end").0;
         let last = job(&mut world, agent);
         ends(&mut world, agent, &last, "deferall cannot connect");
     }

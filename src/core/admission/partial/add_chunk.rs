@@ -28,7 +28,7 @@ impl Scheduler {
         }
         let finals = partial.finals.clone();
         if partial.restarts {
-            return self.check_partial_soon(message);
+            return;
         }
         for group in &mut arrival.groups {
             group.offsets.retain(|offset| !finals.contains(offset));

@@ -170,7 +170,6 @@ impl Scheduler {
         }
         self.expect_entries(message);
         self.apply_removal_order(now, message);
-        self.check_partial_soon(message);
     }
 
     /// Sets the number of unread recipients in a message's jobs.

@@ -15,12 +15,6 @@ const NEXT_TURN: Timestamp = Timestamp::EPOCH;
 const MAX_CHECKED_PER_TURN: usize = 256;
 
 impl Scheduler {
-    /// Queues checks after a recipient has left memory.
-    pub(crate) fn recipient_unloaded(&mut self, message: MessageId, thread: ThreadId) {
-        self.check_partial_soon(message);
-        self.check_first_partial_of_ring(thread);
-    }
-
     /// Queues a check of a changed message, if it is partial.
     pub(crate) fn check_partial_soon(&mut self, message: MessageId) {
         if self.is_partial(message) {
@@ -47,7 +41,7 @@ impl Scheduler {
     }
 
     /// Queues a check of a ring's first partial message, which has room again.
-    fn check_first_partial_of_ring(&mut self, thread: ThreadId) {
+    pub(crate) fn check_first_partial_of_ring(&mut self, thread: ThreadId) {
         if let Some(message) = self.partials.first_of(self.threads[thread].ring) {
             self.check_partial_soon(message);
         }

@@ -46,7 +46,7 @@ impl Scheduler {
         agent: AgentId,
         message: MessageId,
     ) -> Option<VertexId> {
-        let present = self.agents[&agent].jobs().next()?;
+        let present = self.agents[agent].jobs().next()?;
         let job = &self.vertices[present];
         let is_it = job.message == message && !job.is_part && self.is_partial(message);
         is_it.then_some(present)
@@ -84,7 +84,7 @@ impl Scheduler {
             // The agent repeats its report.
             return false;
         }
-        let agent_ref = self.agents.get_mut(&agent).expect("agent_said has found it");
+        let agent_ref = &mut self.agents[agent];
         agent_ref.progress_at = now;
         let thread = self.vertices[vertex].thread;
         self.apply_clock_step(thread);

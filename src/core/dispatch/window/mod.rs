@@ -404,7 +404,7 @@ impl Scheduler {
         if let Some(window) = self.threads[thread].window {
             self.windows[window].agents += 1;
             let may_start = self.try_start_delivery(now, thread);
-            self.agents.get_mut(&agent).expect("an attached agent exists").may_start = may_start;
+            self.agents[agent].may_start = may_start;
         }
     }
 

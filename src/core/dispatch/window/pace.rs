@@ -99,7 +99,7 @@ impl Scheduler {
         agent: AgentId,
         thread: ThreadId,
     ) -> bool {
-        let agent = self.agents.get_mut(&agent).expect("a fed agent exists");
+        let agent = &mut self.agents[agent];
         std::mem::take(&mut agent.may_start) || self.try_start_delivery(now, thread)
     }
 
