@@ -5,10 +5,11 @@
 //!
 //! With a million threads, moving all their times at once would stop delivery. So
 //! [`Scheduler::apply_clock_step`] moves the times of a thread before anything else changes in it.
-//! Each turn moves those of some further threads.
+//! [`crate::sweep`] moves those of the others.
 
 use crate::Scheduler;
 use crate::queue::thread::{Thread, ThreadId};
+use crate::sweep::SweptChange;
 use crate::timers::Timer;
 use serde::{Deserialize, Serialize};
 use zsched_format::time::{ClockStep, Timestamp};
@@ -21,18 +22,17 @@ pub struct LastClockStep {
     /// A thread with another number has not applied the step yet.
     pub number: u8,
     step: Option<ClockStep>,
-    /// First slot of the threads that may not have applied it yet.
-    next: Option<usize>,
 }
 
 impl Scheduler {
     pub(super) fn clock_set(&mut self, now: Timestamp, step: ClockStep) {
         // Rarely needed: it means that the last step was a few turns ago.
-        while self.last_step.next.is_some() {
-            self.apply_clock_step_to_some();
+        if self.sweep.applies_clock() {
+            let threads: Vec<ThreadId> = self.threads.iter().map(|(thread, _)| thread).collect();
+            threads.into_iter().for_each(|thread| self.apply_clock_step(thread));
         }
-        self.last_step.number = self.last_step.number.wrapping_add(1);
-        (self.last_step.step, self.last_step.next) = (Some(step), Some(0));
+        self.clock.number = self.clock.number.wrapping_add(1);
+        self.clock.step = Some(step);
         self.timers.shift(step);
         self.agents.shift(step);
         self.shift_rests(step);
@@ -43,35 +43,12 @@ impl Scheduler {
         }
         self.shift_waitlists(step);
         self.deferrals.shift(step);
-        self.continue_clock_step(now);
+        self.start_sweep(now, SweptChange::Clock);
         // The end of a limit is a time of the clock.
         self.timers.add(now, Timer::Limits);
-        let ends = self.standing.limits.iter().filter_map(|set| set.until);
+        let ends = self.overrides.limits.iter().filter_map(|set| set.until);
         ends.collect::<Vec<_>>().into_iter().for_each(|end| self.timers.add(end, Timer::Limits));
         self.waitlists.has_news = true;
-    }
-
-    /// Applies the step to further threads, as many as one turn allows.
-    pub(super) fn continue_clock_step(&mut self, now: Timestamp) {
-        self.apply_clock_step_to_some();
-        if self.last_step.next.is_some() {
-            self.timers.add(now, Timer::Clock);
-        }
-    }
-
-    fn apply_clock_step_to_some(&mut self) {
-        let slots = self.threads.pool().slots();
-        let Some(first) = self.last_step.next.filter(|first| *first < slots) else {
-            self.last_step.next = None;
-            return;
-        };
-        let behind = slots.min(first + self.settings.step());
-        for place in first..behind {
-            if let Some(thread) = self.threads.pool().at(place) {
-                self.apply_clock_step(thread);
-            }
-        }
-        self.last_step.next = (behind < slots).then_some(behind);
     }
 
     /// Applies the last step to a thread, if not done yet.
@@ -84,7 +61,7 @@ impl Scheduler {
         };
         let now = self.last_event_at;
         let thread_ref = &mut self.threads[thread];
-        thread_ref.last_step = self.last_step.number;
+        thread_ref.last_step = self.clock.number;
         thread_ref.waiting.shift(step);
         thread_ref.retry.shift(step);
         thread_ref.expiry_check = thread_ref.expiry_check.map(|_| now);
@@ -94,12 +71,12 @@ impl Scheduler {
 
     /// The step of the clock that a thread has not applied yet.
     fn pending_clock_step(&self, thread: &Thread) -> Option<ClockStep> {
-        self.last_step.step.filter(|_| thread.last_step != self.last_step.number)
+        self.clock.step.filter(|_| thread.last_step != self.clock.number)
     }
 
     /// Returns true if a thread has applied the last step.
     pub(super) fn is_shifted(&self, thread: ThreadId) -> bool {
-        self.threads[thread].last_step == self.last_step.number
+        self.threads[thread].last_step == self.clock.number
     }
 
     /// Converts a time of a thread to the present clock.

@@ -100,7 +100,7 @@ impl Scheduler {
         let ring = &self.rings[thread.ring];
         let is_old = ring.is_retired;
         assert!(
-            !is_old || self.reload_cursor.is_some(),
+            !is_old || self.sweep.applies_configuration(),
             "{} is in a retired ring",
             thread.destination
         );
@@ -129,8 +129,8 @@ impl Scheduler {
                 thread.destination
             );
         }
-        let held = self.standing.hold_of(&thread.destination, ring).is_some();
-        let is_known = !is_old && !self.review.is_under_way();
+        let held = self.overrides.hold_of(&thread.destination, ring).is_some();
+        let is_known = !is_old && !self.sweep.applies_overrides();
         assert!(!is_known || thread.held == held, "{}: held or not", thread.destination);
         assert!(!thread.held || !thread.is_ready, "{} is held, and in line", thread.destination);
         // If something is due and no agent is at work, the thread must be in line for an agent,
@@ -183,7 +183,7 @@ impl Scheduler {
             let (is_in_line, place) = (ring.waitlist.is_some(), ring.waitlist_position);
             assert!(!is_in_line || place.has_agents == (ring.agents > 0), "a place in line");
             // Rings are tried again while limits are reapplied.
-            let waits_in_line = waits_in_line && !self.review.is_under_way();
+            let waits_in_line = waits_in_line && !self.sweep.applies_overrides();
             assert!(
                 !waits_in_line || ring.waitlist.is_some() || ring.ready.is_empty(),
                 "not in line"

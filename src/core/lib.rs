@@ -60,6 +60,8 @@ pub mod log_limiter;
 mod pool;
 mod serde_config;
 mod settle;
+mod stepwise;
+mod sweep;
 mod timers;
 
 #[cfg(test)]
@@ -99,9 +101,6 @@ use timers::{Timer, Timers};
 use zsched_config::Config;
 use zsched_format::time::Timestamp;
 
-/// One turn's part of work on the whole queue.
-type SweepStep = fn(&mut Scheduler, Timestamp);
-
 /// The core. See the module's documentation.
 #[derive(Serialize, Deserialize)]
 pub struct Scheduler {
@@ -137,7 +136,7 @@ pub struct Scheduler {
     /// Overrides of operators.
     ///
     /// They are holds and limits, and removals that are not complete.
-    standing: operator::overrides::Overrides,
+    overrides: operator::overrides::Overrides,
     unstored_orders: operator::order::PendingOrders,
     /// Log limiter for failed writes.
     ///
@@ -150,19 +149,13 @@ pub struct Scheduler {
     paging: admission::paging::PagingState,
     /// Partial messages: only some of their recipients are in memory.
     partials: admission::partial::PartialMessages,
-    /// Progress of reapplying the overrides to all threads.
-    review: operator::reapply::ReapplyState,
-    /// Position of the sweep after a reload, in slots of threads.
-    ///
-    /// The present configuration is applied to all threads before it.
-    ///
-    /// `None` when it is applied to all threads.
-    reload_cursor: Option<usize>,
+    /// Changes that are not applied to all threads yet.
+    sweep: sweep::ThreadSweep,
     /// Threads whose due vertices are still to be enqueued in jobs.
-    joining: reload::backfill::Backfill,
+    backfill: reload::backfill::Backfill,
     deferrals: queue::deferral::Deferrals,
     expirations: queue::expiry::Expiring,
-    last_step: clock_step::LastClockStep,
+    clock: clock_step::LastClockStep,
     /// Time of the last event.
     last_event_at: Timestamp,
     next_ticket: NoteTicket,
@@ -213,19 +206,18 @@ impl Scheduler {
             timers: Timers::default(),
             actions: VecDeque::new(),
             counters: Counters::default(),
-            standing: operator::overrides::Overrides::default(),
+            overrides: operator::overrides::Overrides::default(),
             unstored_orders: operator::order::PendingOrders::default(),
             write_failure_log: None,
             unclaimed: None,
             learned_revision: 0,
             paging: admission::paging::PagingState::default(),
             partials: admission::partial::PartialMessages::default(),
-            review: operator::reapply::ReapplyState::default(),
-            reload_cursor: None,
-            joining: reload::backfill::Backfill::default(),
+            sweep: sweep::ThreadSweep::default(),
+            backfill: reload::backfill::Backfill::default(),
             deferrals: queue::deferral::Deferrals::default(),
             expirations: queue::expiry::Expiring::default(),
-            last_step: clock_step::LastClockStep::default(),
+            clock: clock_step::LastClockStep::default(),
             last_event_at: Timestamp::EPOCH,
             next_ticket: 1,
             is_draining: false,
@@ -285,7 +277,8 @@ impl Scheduler {
 
     /// Time at which to send [`Event::Tick`] if no other event comes before.
     pub fn next_wakeup(&self) -> Option<Timestamp> {
-        self.timers.next()
+        let now = self.has_stepwise_work().then_some(self.last_event_at);
+        now.into_iter().chain(self.timers.next()).min()
     }
 
     /// Returns true if a message is being removed from the spool.
@@ -329,17 +322,19 @@ impl Scheduler {
     }
 
     fn tick(&mut self, now: Timestamp) {
-        let mut steps = Vec::new();
+        // Before the timers, which do a first step of what they start.
+        self.continue_stepwise_work(now);
+        let (mut may_evict, mut may_read_more) = (false, false);
         // A hundred thousand threads may wake up at the same time. What is left stays due at once.
         let mut left = self.settings.step();
         while left > 0
             && let Some(timer) = self.timers.pop_due(now)
         {
-            if let Timer::Thread(thread) = timer {
-                left = left.saturating_sub(self.threads[thread].step_cost());
-            }
             match timer {
-                Timer::Thread(thread) => self.thread_timer(now, thread),
+                Timer::Thread(thread) => {
+                    left = left.saturating_sub(self.threads[thread].step_cost());
+                    self.thread_timer(now, thread);
+                }
                 Timer::Agent(agent) => self.agent_timer(now, agent),
                 Timer::Unclaimed => self.drop_unclaimed(now),
                 Timer::ForkRate => self.waitlists.has_news = true,
@@ -348,32 +343,17 @@ impl Scheduler {
                 Timer::Removal(message) => self.remove_again(message),
                 Timer::Limits => self.limits_timer(now),
                 Timer::StoreOverrides => self.retry_store_overrides(),
-                Timer::Reload
-                | Timer::Reapply
-                | Timer::PageOut
-                | Timer::ReadMore
-                | Timer::WindowRounds
-                | Timer::Expiry
-                | Timer::Defer
-                | Timer::Clock => steps.push(timer),
                 Timer::Window(window) => self.window_timer(window),
+                // These may be due again at once, for the next turn.
+                Timer::PageOut => may_evict = true,
+                Timer::ReadMore => may_read_more = true,
             }
         }
-        // Each step sets its timer again for the next turn.
-        let all: [(Timer, SweepStep); 8] = [
-            (Timer::Reload, Scheduler::sweep),
-            (Timer::Reapply, Scheduler::reapply_some),
-            (Timer::PageOut, Scheduler::evict_some),
-            (Timer::ReadMore, Scheduler::continue_partial_checks),
-            (Timer::WindowRounds, Scheduler::continue_rounds),
-            (Timer::Expiry, Scheduler::continue_expiry),
-            (Timer::Defer, Scheduler::defer_some),
-            (Timer::Clock, Scheduler::continue_clock_step),
-        ];
-        for (timer, step) in all {
-            if steps.contains(&timer) {
-                step(self, now);
-            }
+        if may_evict {
+            self.evict_some(now);
+        }
+        if may_read_more {
+            self.continue_partial_checks(now);
         }
     }
 

@@ -31,22 +31,10 @@ pub enum Timer {
     Limits,
     /// Overrides that could not be stored.
     StoreOverrides,
-    /// Threads that a new configuration is not applied to yet.
-    Reload,
-    /// Threads that are still to be compared with the overrides.
-    Reapply,
     /// Messages that can be paged out while others wait for room.
     PageOut,
     /// Partial messages of which more can be read.
     ReadMore,
-    /// Windows with an action for all members that is not complete.
-    WindowRounds,
-    /// Threads that a clock step is not applied to yet.
-    Clock,
-    /// Vertices that are still to be examined for expiry.
-    Expiry,
-    /// Vertices that are still to be deferred.
-    Defer,
     /// A window in which the next delivery may start.
     Window(WindowId),
 }

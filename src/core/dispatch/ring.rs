@@ -61,8 +61,7 @@ pub struct Ring {
     ///
     /// It is removed with its last agent, once the sweep of a reload has moved its last thread.
     pub is_retired: bool,
-    /// Version of the limits in its clause
-    /// ([`crate::operator::reapply::ReapplyState::limits_version`]).
+    /// Version of the limits in its clause ([`crate::overrides::Overrides`]).
     pub limits_seen: u32,
 }
 

@@ -71,7 +71,7 @@ impl Scheduler {
             let ring = &self.rings[thread.ring];
             let is_held = |scope: &Scope| scope.contains(&thread.destination, ring);
             let others = |gone: &Scope| {
-                let holds = self.standing.holds.iter().map(|hold| &hold.scope);
+                let holds = self.overrides.holds.iter().map(|hold| &hold.scope);
                 holds.filter(|scope| *scope != gone).any(is_held)
             };
             let changes = match change {

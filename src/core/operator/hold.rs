@@ -28,14 +28,14 @@ impl Scheduler {
         if let Scope::Message(id) = scope {
             return self.hold_message(id, Hold { scope, author, reason });
         }
-        if self.standing.holds.iter().any(|hold| hold.scope == scope) {
+        if self.overrides.holds.iter().any(|hold| hold.scope == scope) {
             return Effect::refused(OrderRefusal::Already);
         }
-        if self.standing.holds.len() >= MAX_OVERRIDES {
+        if self.overrides.holds.len() >= MAX_OVERRIDES {
             return Effect::refused(OrderRefusal::TooMany);
         }
-        self.standing.change(Change::Hold(Hold { scope, author, reason }));
-        self.reapply_overrides(now);
+        self.overrides.change(Change::Hold(Hold { scope, author, reason }));
+        self.sweep_overrides(now);
         Effect::default()
     }
 
@@ -74,8 +74,8 @@ impl Scheduler {
     pub(crate) fn release_messages(&mut self, now: Timestamp, messages: &[SpoolId]) -> Effect {
         let mut all = Effect::default();
         for id in messages {
-            if self.standing.hold_of_message(*id).is_some() {
-                self.standing.change(Change::Released(Scope::Message(*id)));
+            if self.overrides.hold_of_message(*id).is_some() {
+                self.overrides.change(Change::Released(Scope::Message(*id)));
                 let message = self.message_of(*id);
                 all.add(&message.map_or(Effect::default(), |m| self.release_message(now, m)));
             }
@@ -90,10 +90,10 @@ impl Scheduler {
         if self.messages[message].held {
             return Effect::refused(OrderRefusal::Already);
         }
-        if self.standing.messages.len() >= MAX_HELD_MESSAGES {
+        if self.overrides.messages.len() >= MAX_HELD_MESSAGES {
             return Effect::refused(OrderRefusal::TooMany);
         }
-        self.standing.change(Change::Hold(hold));
+        self.overrides.change(Change::Hold(hold));
         self.messages[message].held = true;
         let mut effect = Effect { messages: 1, ..Effect::default() };
         for vertex in self.messages[message].vertices.to_vec(&self.vertices) {
@@ -110,29 +110,29 @@ impl Scheduler {
 
     pub(crate) fn release(&mut self, now: Timestamp, scope: &Scope) -> Effect {
         if let Scope::Message(id) = scope {
-            if self.standing.hold_of_message(*id).is_none() {
+            if self.overrides.hold_of_message(*id).is_none() {
                 return Effect::refused(OrderRefusal::NotFound);
             }
-            self.standing.change(Change::Released(scope.clone()));
+            self.overrides.change(Change::Released(scope.clone()));
             return self
                 .message_of(*id)
                 .map_or(Effect::default(), |message| self.release_message(now, message));
         }
-        if !self.standing.holds.iter().any(|hold| hold.scope == *scope) {
+        if !self.overrides.holds.iter().any(|hold| hold.scope == *scope) {
             return Effect::refused(OrderRefusal::NotFound);
         }
-        self.standing.change(Change::Released(scope.clone()));
-        self.reapply_overrides(now);
+        self.overrides.change(Change::Released(scope.clone()));
+        self.sweep_overrides(now);
         Effect::default()
     }
 
     pub(crate) fn release_all(&mut self, now: Timestamp) -> Effect {
-        if self.standing.holds.is_empty() && self.standing.messages.is_empty() {
+        if self.overrides.holds.is_empty() && self.overrides.messages.is_empty() {
             return Effect::refused(OrderRefusal::NotFound);
         }
-        let messages = std::mem::take(&mut self.standing.messages);
-        self.standing.change(Change::Cleared {});
-        self.reapply_overrides(now);
+        let messages = std::mem::take(&mut self.overrides.messages);
+        self.overrides.change(Change::Cleared {});
+        self.sweep_overrides(now);
         let mut effect = Effect::default();
         for hold in messages.into_values() {
             if let Scope::Message(id) = hold.scope
@@ -171,7 +171,7 @@ impl Scheduler {
     pub(crate) fn update_hold(&mut self, thread: ThreadId) -> bool {
         let thread_ref = &self.threads[thread];
         let ring = &self.rings[thread_ref.ring];
-        let held = self.standing.hold_of(&thread_ref.destination, ring).is_some();
+        let held = self.overrides.hold_of(&thread_ref.destination, ring).is_some();
         self.threads.set_held(thread, held)
     }
 
@@ -181,11 +181,11 @@ impl Scheduler {
     /// file may be unreadable for a while.
     pub(crate) fn restore_overrides(&mut self, message: MessageId) {
         let id = self.messages[message].spool_id();
-        let is_held = self.standing.hold_of_message(id).is_some();
+        let is_held = self.overrides.hold_of_message(id).is_some();
         self.messages[message].held = is_held;
-        let is_known = is_held || self.standing.ending_of(id).is_some();
+        let is_known = is_held || self.overrides.ending_of(id).is_some();
         if !is_known {
-            self.standing.drop_message(id.number);
+            self.overrides.drop_message(id.number);
         }
     }
 
@@ -193,9 +193,9 @@ impl Scheduler {
     pub(crate) fn drop_overrides(&mut self, message: MessageId) {
         let id = self.messages[message].spool_id();
         let is_known =
-            self.standing.hold_of_message(id).is_some() || self.standing.ending_of(id).is_some();
+            self.overrides.hold_of_message(id).is_some() || self.overrides.ending_of(id).is_some();
         if is_known {
-            self.standing.drop_message(id.number);
+            self.overrides.drop_message(id.number);
         }
     }
 

@@ -47,7 +47,7 @@ impl Scheduler {
             return Effect::refused(OrderRefusal::BadValue);
         }
         let is_same = |set: &LimitOverride| set.scope == scope && set.limit == limit;
-        let others = self.standing.limits.iter().filter(|set| !is_same(set)).count();
+        let others = self.overrides.limits.iter().filter(|set| !is_same(set)).count();
         if others >= MAX_OVERRIDES {
             return Effect::refused(OrderRefusal::TooMany);
         }
@@ -55,7 +55,7 @@ impl Scheduler {
             self.timers.add(until, Timer::Limits);
         }
         let set = LimitOverride { scope, limit, value, until, author };
-        self.standing.change(Change::Limit(set));
+        self.overrides.change(Change::Limit(set));
         self.reapply_limits(now);
         Effect::default()
     }
@@ -67,10 +67,10 @@ impl Scheduler {
         limit: LimitName,
     ) -> Effect {
         let is_it = |set: &LimitOverride| set.scope == *scope && set.limit == limit;
-        if !self.standing.limits.iter().any(is_it) {
+        if !self.overrides.limits.iter().any(is_it) {
             return Effect::refused(OrderRefusal::NotFound);
         }
-        self.standing.change(Change::Unset { scope: scope.clone(), limit });
+        self.overrides.change(Change::Unset { scope: scope.clone(), limit });
         self.reapply_limits(now);
         Effect::default()
     }
@@ -79,12 +79,12 @@ impl Scheduler {
     pub(crate) fn limits_timer(&mut self, now: Timestamp) {
         let is_over = |set: &LimitOverride| set.until.is_some_and(|until| until <= now);
         let over: Vec<LimitOverride> =
-            self.standing.limits.iter().filter(|set| is_over(set)).cloned().collect();
+            self.overrides.limits.iter().filter(|set| is_over(set)).cloned().collect();
         if over.is_empty() {
             return;
         }
         for set in over {
-            self.standing.change(Change::Unset { scope: set.scope.clone(), limit: set.limit });
+            self.overrides.change(Change::Unset { scope: set.scope.clone(), limit: set.limit });
             let (scope, keyword) = (&set.scope, set.limit.keyword());
             let text = format!("{scope}: {keyword} is again what the configuration says");
             self.log(log::Level::Info, text);
@@ -96,22 +96,22 @@ impl Scheduler {
     ///
     /// The agent waitlist reflects the former limits, so all rings are tried again.
     fn reapply_limits(&mut self, now: Timestamp) {
-        self.review.start_limits_version();
+        self.overrides.limits_version = self.overrides.limits_version.wrapping_add(1);
         self.clear_waitlists();
-        self.reapply_overrides(now);
+        self.sweep_overrides(now);
     }
 
     /// Applies the limits in force to a ring.
     pub(crate) fn apply_limits_to_ring(&mut self, ring: RingId) {
         let ring_ref = &self.rings[ring];
-        let limited = limited(&self.standing, ring_ref, &ring_ref.configured);
+        let limited = limited(&self.overrides, ring_ref, &ring_ref.configured);
         self.rings[ring].clause = limited;
-        self.rings[ring].limits_seen = self.review.limits_version();
+        self.rings[ring].limits_seen = self.overrides.limits_version;
     }
 
     /// Applies the limits to a ring, if they have changed since.
     pub(crate) fn reapply_limits_to_ring(&mut self, ring: RingId) {
-        if self.rings[ring].limits_seen != self.review.limits_version() {
+        if self.rings[ring].limits_seen != self.overrides.limits_version {
             self.apply_limits_to_ring(ring);
             self.serve_later(ring);
         }
@@ -121,7 +121,7 @@ impl Scheduler {
     pub(crate) fn apply_limits_to_thread(&mut self, thread: ThreadId) -> bool {
         let destination = &self.threads[thread].destination;
         let is_its = |set: &&LimitOverride| matches!(&set.scope, Scope::Destinations(all) if all.matches(destination));
-        let max_agents = self.standing.limits.iter().rev().find(is_its).map(|set| set.value);
+        let max_agents = self.overrides.limits.iter().rev().find(is_its).map(|set| set.value);
         std::mem::replace(&mut self.threads[thread].max_agents, max_agents) != max_agents
     }
 

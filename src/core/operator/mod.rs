@@ -6,7 +6,6 @@ pub mod order;
 
 pub mod override_changes;
 pub mod overrides;
-pub mod reapply;
 
 mod hold;
 mod limit;

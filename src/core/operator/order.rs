@@ -14,6 +14,7 @@ use crate::operator::overrides::{Author, LimitName, Scope};
 use crate::queue::destination::Destination;
 use crate::queue::thread::ThreadId;
 use crate::queue::vertex::AfterJob;
+use crate::sweep::SweptChange;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::io::ErrorKind;
@@ -276,13 +277,21 @@ impl Scheduler {
     /// Stores the changed overrides; the present order is answered after that.
     pub(crate) fn store_overrides(&mut self) {
         let ticket = self.add_part();
-        let changes = std::mem::take(&mut self.standing.changes);
+        let changes = std::mem::take(&mut self.overrides.changes);
         self.act(Action::StoreOverrides { ticket, changes });
+    }
+
+    /// Applies the changed overrides to every thread.
+    ///
+    /// The present order is answered after that, with the changes.
+    pub(crate) fn sweep_overrides(&mut self, now: Timestamp) {
+        let order = self.add_part();
+        self.start_sweep(now, SweptChange::Overrides(order));
     }
 
     /// Stores the overrides if they have changed.
     pub(crate) fn store_changed_overrides(&mut self) {
-        if !self.standing.changes.is_empty() {
+        if !self.overrides.changes.is_empty() {
             self.store_overrides();
         }
     }

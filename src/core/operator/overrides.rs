@@ -231,6 +231,8 @@ pub struct Overrides {
     // Empty between two events.
     #[serde(skip)]
     pub(crate) changes: Vec<Change>,
+    /// Number of changes of the limits: rings have the limits of a certain number.
+    pub(crate) limits_version: u32,
 }
 
 impl Overrides {
@@ -329,7 +331,7 @@ impl Scheduler {
 
     /// The overrides.
     pub fn overrides(&self) -> &Overrides {
-        &self.standing
+        &self.overrides
     }
 
     /// Adds an override from before the start. This comes before any arrival.
@@ -337,7 +339,7 @@ impl Scheduler {
         if let Override::Limit(LimitOverride { until: Some(until), .. }) = order {
             self.timers.add(until, Timer::Limits);
         }
-        self.standing.apply(order.into());
+        self.overrides.apply(order.into());
     }
 
     /// Tries again to store what could not be stored.

@@ -124,7 +124,7 @@ impl Scheduler {
             return self.messages.find(wanted).filter(|_| number <= wanted);
         }
         if selector.held {
-            let mut held = self.standing.messages.range(number..);
+            let mut held = self.overrides.messages.range(number..);
             return held.find_map(|(held, _)| self.messages.find(*held));
         }
         self.messages.at_or_after(number)

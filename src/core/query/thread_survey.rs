@@ -239,7 +239,7 @@ impl Scheduler {
         Summary {
             totals: self.totals(),
             held_threads: self.threads.held(),
-            held_messages: self.standing.messages.len(),
+            held_messages: self.overrides.messages.len(),
             oldest: self.messages.oldest().map(Timestamp::from_seconds),
             is_draining: self.is_draining,
             is_frozen: self.settings.frozen,

@@ -341,12 +341,12 @@ impl Scheduler {
 
     fn why_held_back(&self, vertex: &Vertex) -> Why {
         let id = self.messages[vertex.message].spool_id();
-        let hold = self.standing.hold_of_message(id).cloned();
+        let hold = self.overrides.hold_of_message(id).cloned();
         hold.map_or(Why::Turn, |hold| Why::Held { hold })
     }
 
     fn why_held(&self, thread: &Thread) -> Option<Why> {
-        let hold = self.standing.hold_of(&thread.destination, &self.rings[thread.ring]);
+        let hold = self.overrides.hold_of(&thread.destination, &self.rings[thread.ring]);
         // Without a hold it is about to be released: releases go from thread to thread.
         let why = || hold.map_or(Why::Turn, |hold| Why::Held { hold: hold.clone() });
         thread.held.then(why)
@@ -458,7 +458,7 @@ impl Scheduler {
     }
 
     fn origin(&self, ring: &Ring, limit: LimitName) -> Origin {
-        match self.standing.limit_of(ring, limit) {
+        match self.overrides.limit_of(ring, limit) {
             Some(set) => Origin::Order(Box::new(set.clone())),
             None => Origin::Line(ring.clause.location_of(limit.keyword())),
         }
@@ -470,7 +470,7 @@ impl Scheduler {
                 if all.matches(&thread.destination));
             of_thread && set.limit == LimitName::MaxThr
         };
-        match self.standing.limits.iter().rev().find(is_its) {
+        match self.overrides.limits.iter().rev().find(is_its) {
             Some(set) => Origin::Order(Box::new(set.clone())),
             None => self.origin(&self.rings[thread.ring], LimitName::MaxThr),
         }
@@ -485,7 +485,7 @@ impl Scheduler {
         };
         // The default of a limit is the limit on all agents.
         let origin_of = |limit: LimitName| match clause.lines.contains_key(limit.keyword()) {
-            _ if self.standing.limit_of(ring, limit).is_some() => self.origin(ring, limit),
+            _ if self.overrides.limit_of(ring, limit).is_some() => self.origin(ring, limit),
             true => self.origin(ring, limit),
             false => self.origin(ring, LimitName::MaxTa),
         };

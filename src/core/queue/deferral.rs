@@ -7,7 +7,6 @@
 use crate::Scheduler;
 use crate::queue::thread::{Thread, ThreadId};
 use crate::queue::vertex::{Diagnosis, VertexId, VertexState};
-use crate::timers::Timer;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -103,23 +102,13 @@ impl Scheduler {
         let vertices = self.threads[thread].due.len();
         self.deferrals.threads.insert(thread, PendingDeferral { vertices, until, what });
         self.defer_some_of(now, thread, self.settings.step());
-        self.schedule_deferrals(now);
     }
 
-    /// Continues in all threads, as far as one turn allows.
-    pub(crate) fn defer_some(&mut self, now: Timestamp) {
-        let mut left = self.settings.step();
-        while left > 0
-            && let Some(thread) = self.deferrals.threads.keys().next().copied()
-        {
-            left = self.defer_some_of(now, thread, left);
-        }
-        self.schedule_deferrals(now);
-    }
-
-    fn schedule_deferrals(&mut self, now: Timestamp) {
-        if !self.deferrals.is_empty() {
-            self.timers.add(now, Timer::Defer);
+    /// Continues in the first thread.
+    pub(crate) fn deferral_step(&mut self, now: Timestamp, budget: usize) -> usize {
+        match self.deferrals.threads.keys().next() {
+            Some(thread) => self.defer_some_of(now, *thread, budget),
+            None => budget,
         }
     }
 

@@ -10,7 +10,6 @@ use crate::action::Verdict;
 use crate::outcome::report::FinalState;
 use crate::queue::thread::ThreadId;
 use crate::queue::vertex::{AfterJob, VertexId, VertexState};
-use crate::timers::Timer;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
@@ -38,6 +37,11 @@ struct Remaining {
 }
 
 impl Expiring {
+    /// Returns true if no thread is left.
+    pub fn is_empty(&self) -> bool {
+        self.threads.is_empty()
+    }
+
     /// Stops the check of a thread.
     pub fn cancel(&mut self, thread: ThreadId) {
         self.threads.remove(&thread);
@@ -96,23 +100,13 @@ impl Scheduler {
         let vertices = resting.filter(|vertex| self.may_expire(*vertex)).collect();
         self.expirations.threads.insert(thread, Remaining { vertices, next: None });
         self.expire_some(now, thread, self.settings.step());
-        self.schedule_expiry(now);
     }
 
-    /// Continues the checks of all threads, as far as one turn allows.
-    pub(crate) fn continue_expiry(&mut self, now: Timestamp) {
-        let mut left = self.settings.step();
-        while left > 0
-            && let Some(thread) = self.expirations.threads.keys().next().copied()
-        {
-            left = self.expire_some(now, thread, left);
-        }
-        self.schedule_expiry(now);
-    }
-
-    fn schedule_expiry(&mut self, now: Timestamp) {
-        if !self.expirations.threads.is_empty() {
-            self.timers.add(now, Timer::Expiry);
+    /// Continues the check of the first thread.
+    pub(crate) fn expiry_step(&mut self, now: Timestamp, budget: usize) -> usize {
+        match self.expirations.threads.keys().next() {
+            Some(thread) => self.expire_some(now, *thread, budget),
+            None => budget,
         }
     }
 

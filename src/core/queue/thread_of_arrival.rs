@@ -15,7 +15,7 @@ impl Scheduler {
         }
         let destination = Destination::new(channel, host);
         let ring = self.ring_for(channel, host);
-        let last_step = self.last_step.number;
+        let last_step = self.clock.number;
         let thread = self.threads.insert(Thread::new(destination, ring, last_step));
         self.join_ring(now, thread, ring);
         self.restore_paged_thread(now, thread);
@@ -31,7 +31,7 @@ impl Scheduler {
     pub(crate) fn ring_for(&mut self, channel: &[u8], host: &[u8]) -> RingId {
         let clause = self.config.select_or_default(channel, host);
         let (ring, is_new) = self.rings.find_or_insert(&clause, channel, host);
-        if is_new && !self.standing.limits.is_empty() {
+        if is_new && !self.overrides.limits.is_empty() {
             self.apply_limits_to_ring(ring);
         }
         ring
@@ -43,10 +43,10 @@ impl Scheduler {
         self.threads[thread].ring_slot = threads.len();
         threads.push(thread);
         self.rings[ring].recipients += u64::from(self.threads[thread].recipients);
-        self.enqueue_due(now, thread);
+        self.enqueue_due(thread);
         self.reapply_limits_to_ring(ring);
         // Overrides are rare.
-        if !self.standing.is_empty() {
+        if !self.overrides.is_empty() {
             self.update_hold(thread);
             self.apply_limits_to_thread(thread);
         }

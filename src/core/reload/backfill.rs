@@ -7,7 +7,6 @@
 use crate::Scheduler;
 use crate::queue::thread::{Thread, ThreadId};
 use crate::queue::vertex::{VertexId, VertexState};
-use crate::timers::Timer;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, VecDeque};
 use zsched_format::time::Timestamp;
@@ -49,11 +48,11 @@ impl Scheduler {
     ///
     /// It is then no longer counted as one without a job.
     pub(crate) fn leaves_before_backfill(&mut self, vertex: VertexId) -> bool {
-        if self.joining.threads.is_empty() || self.has_joined(vertex) {
+        if self.backfill.threads.is_empty() || self.has_joined(vertex) {
             return false;
         }
         let thread = self.vertices[vertex].thread;
-        let Some(rest) = self.joining.threads.get_mut(&thread) else {
+        let Some(rest) = self.backfill.threads.get_mut(&thread) else {
             return false;
         };
         rest.unqueued -= 1;
@@ -69,29 +68,26 @@ impl Scheduler {
     /// Adds the due vertices of a thread that comes to its ring.
     ///
     /// If there are few, all are added at once.
-    pub(crate) fn enqueue_due(&mut self, now: Timestamp, thread: ThreadId) {
+    pub(crate) fn enqueue_due(&mut self, thread: ThreadId) {
         if self.rings[self.threads[thread].ring].jobs.is_none() {
             return;
         }
         let due = self.threads[thread].due.to_vec(&self.vertices);
         if !due.is_empty() {
-            self.begin_backfill(now, thread, due);
+            self.begin_backfill(thread, due);
         }
     }
 
-    fn begin_backfill(&mut self, now: Timestamp, thread: ThreadId, vertices: Vec<VertexId>) {
-        let rest = self.joining.threads.entry(thread).or_default();
+    fn begin_backfill(&mut self, thread: ThreadId, vertices: Vec<VertexId>) {
+        let rest = self.backfill.threads.entry(thread).or_default();
         rest.unqueued += vertices.len();
         rest.vertices.extend(vertices);
         self.backfill_some(thread, self.settings.step());
-        if !self.joining.threads.is_empty() {
-            self.timers.add(now, Timer::Reload);
-        }
     }
 
     /// Drops the entries of a thread that leaves its ring.
     pub(crate) fn drop_entries(&mut self, thread: ThreadId) {
-        self.joining.threads.remove(&thread);
+        self.backfill.threads.remove(&thread);
         // If the ring is not retired, the thread has no entries left.
         let ring = &mut self.rings[self.threads[thread].ring];
         if ring.is_retired
@@ -101,19 +97,13 @@ impl Scheduler {
         }
     }
 
-    /// Adds the next entries of all threads, as one turn allows.
-    pub(crate) fn continue_backfill(&mut self, now: Timestamp) {
-        let mut left = self.settings.step();
-        while left > 0
-            && let Some(thread) = self.joining.threads.keys().next().copied()
-        {
-            self.threads.mark(thread);
-            left = self.backfill_some(thread, left);
-        }
-        // The sweep has waited for this, and continues.
-        if !self.joining.threads.is_empty() || self.reload_cursor.is_some() {
-            self.timers.add(now, Timer::Reload);
-        }
+    /// Adds the next entries of the first thread.
+    pub(crate) fn backfill_step(&mut self, _now: Timestamp, budget: usize) -> usize {
+        let Some(thread) = self.backfill.threads.keys().next().copied() else {
+            return budget;
+        };
+        self.threads.mark(thread);
+        self.backfill_some(thread, budget)
     }
 
     /// Adds up to `most` entries of a thread.
@@ -122,11 +112,11 @@ impl Scheduler {
     fn backfill_some(&mut self, thread: ThreadId, most: usize) -> usize {
         let mut left = most * SKIPPED_PER_ADDED;
         while left > 0
-            && let Some(rest) = self.joining.threads.get_mut(&thread)
+            && let Some(rest) = self.backfill.threads.get_mut(&thread)
         {
             let next = rest.vertices.pop_front().filter(|_| rest.unqueued > 0);
             let Some(vertex) = next else {
-                self.joining.threads.remove(&thread);
+                self.backfill.threads.remove(&thread);
                 break;
             };
             // The number may belong to another vertex by now.
@@ -134,7 +124,7 @@ impl Scheduler {
                 vertex_ref.thread == thread && vertex_ref.place == VertexState::Due
             });
             if is_left && !self.has_joined(vertex) {
-                self.joining.threads.get_mut(&thread).expect("it was there above").unqueued -= 1;
+                self.backfill.threads.get_mut(&thread).expect("it was there above").unqueued -= 1;
                 self.enqueue_vertex(vertex);
                 left = left.saturating_sub(SKIPPED_PER_ADDED);
             } else {
@@ -150,12 +140,12 @@ impl Scheduler {
     pub(crate) fn is_backfilling(&self, thread: &Thread) -> bool {
         let id = || self.threads.id_of(thread);
         !thread.due.is_empty()
-            && !self.joining.is_empty()
+            && !self.backfill.is_empty()
             && id().is_some_and(|id| self.due_in_jobs(id) == 0)
     }
 
     /// Number of due vertices of a thread that are in jobs.
     pub(crate) fn due_in_jobs(&self, thread: ThreadId) -> usize {
-        self.threads[thread].due.len() - self.joining.unqueued(thread)
+        self.threads[thread].due.len() - self.backfill.unqueued(thread)
     }
 }

@@ -10,11 +10,11 @@
 //!    program in the same way, they continue under it: they move to its new ring, and the threads
 //!    they work on move with them. Of the others, idle agents end at once, and the rest when they
 //!    have finished what they have.
-//! 3. The sweep: the threads move, some with each turn. A thread that something arrives for, or
-//!    whose timer expires, moves at once.
+//! 3. The other threads move, some with each turn ([`crate::sweep`]). A thread that something
+//!    arrives for, or whose timer expires, moves at once.
 //!
-//! The many due vertices of a large thread are enqueued in a ring with jobs in several of these
-//! steps ([`crate::reload::backfill`]). They are removed from the jobs of the old ring at once.
+//! The many due vertices of a large thread are enqueued in a ring with jobs in several steps
+//! ([`crate::reload::backfill`]). They are removed from the jobs of the old ring at once.
 //!
 //! So a thread in a retired ring is one that has not moved yet. It has no agent, and until it
 //! moves, its retry and expiry follow its old clause.
@@ -26,7 +26,7 @@ use crate::dispatch::agent::{Agent, AgentId, AgentState};
 use crate::dispatch::ring::RingId;
 use crate::queue::thread::ThreadId;
 use crate::reload::backfill::Backfill;
-use crate::timers::Timer;
+use crate::sweep::SweptChange;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 use zsched_config::{Clause, Config};
@@ -43,14 +43,14 @@ impl Scheduler {
         self.config = config;
         self.rings.retire_all();
         // Vertices still to be enqueued there are enqueued in the new ring.
-        self.joining = Backfill::default();
+        self.backfill = Backfill::default();
         self.clear_waitlists();
         for (ring, agents) in self.agents_of_rings() {
             self.find_successor_ring(now, ring, &agents);
         }
         self.settle_threads_at_work(now);
         self.end_retired(now);
-        self.sweep_from(now, 0);
+        self.start_sweep(now, SweptChange::Configuration);
     }
 
     fn agents_of_rings(&self) -> BTreeMap<RingId, Vec<AgentId>> {
@@ -107,36 +107,6 @@ impl Scheduler {
         let agents = self.agents.iter().filter(|(_, agent)| is_of_no_use(agent));
         let agents: Vec<AgentId> = agents.map(|(id, _)| id).collect();
         agents.into_iter().for_each(|agent| self.retire_agent(now, agent));
-    }
-
-    /// Moves the next threads to their new rings.
-    pub(super) fn sweep(&mut self, now: Timestamp) {
-        // First enqueue the vertices of the threads that moved last.
-        if !self.joining.is_empty() {
-            self.continue_backfill(now);
-        } else if let Some(next) = self.reload_cursor {
-            self.sweep_from(now, next);
-        }
-    }
-
-    fn sweep_from(&mut self, now: Timestamp, mut next: usize) {
-        let mut left = self.settings.step();
-        while left > 0 && next < self.threads.pool().slots() {
-            let mut cost = 1;
-            if let Some(thread) = self.threads.pool().at(next) {
-                cost = self.threads[thread].step_cost();
-                self.reassign_ring(now, thread);
-            }
-            left = left.saturating_sub(cost);
-            next += 1;
-            if !self.joining.is_empty() {
-                break;
-            }
-        }
-        self.reload_cursor = (next < self.threads.pool().slots()).then_some(next);
-        if self.reload_cursor.is_some() {
-            self.timers.add(now, Timer::Reload);
-        }
     }
 
     /// Applies the present configuration and clock to a thread.

@@ -32,7 +32,7 @@ fn set_clock(world: &mut World, step: ClockStep) {
 }
 
 fn told(world: &World) -> usize {
-    let number = world.core.last_step.number;
+    let number = world.core.clock.number;
     world.core.threads.iter().filter(|(_, thread)| thread.last_step == number).count()
 }
 

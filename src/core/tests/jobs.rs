@@ -299,14 +299,14 @@ fn reload_enqueues_large_thread_in_steps() {
     world.tell(Event::Configured(Rc::new(config(&text(4)))));
     let order = Order::Delete(vec![Target::whole(190)]);
     world.tell(Event::Ordered { ticket: 7, by: "root".to_string(), order });
-    assert!(!world.core.joining.is_empty());
+    assert!(!world.core.backfill.is_empty());
     for _ in 0..500 {
         turn(&mut world);
         world.tell(Event::Tick);
     }
     assert_eq!(turn(&mut world), 5 + 208);
     assert_eq!(world.core.threads.len(), 0);
-    assert!(world.core.joining.is_empty());
+    assert!(world.core.backfill.is_empty());
 }
 
 /// The wait of a thread with very many entries ends, and they become due in steps.

@@ -143,7 +143,7 @@ fn crowded(text: &str) -> World {
 }
 
 fn is_sweeping(world: &World) -> bool {
-    world.core.reload_cursor.is_some()
+    world.core.sweep.applies_configuration()
 }
 
 fn is_settled(world: &World, number: u64) -> bool {
@@ -242,17 +242,14 @@ fn wakeup_moves_thread_to_new_clause() {
     let mut world = crowded(&text(1));
     let (agent, _) = world.newborn();
     let threads: Vec<_> = world.core.threads.iter().map(|(id, _)| id).collect();
-    for thread in threads.into_iter().skip(1) {
+    for thread in threads.into_iter().skip(LATE as usize - 20) {
         let block = (world.now, UnreachableReason::HostDown);
         world.core.block_thread(world.now, thread, block, None, DeferralNote::None);
     }
-    // All wake up at the same time, before the threads have moved.
+    // The late ones wake up before the sweep reaches them.
     world.now += Duration::from_secs(60);
     reload(&mut world, &text(2));
-    // Some of them also wake up with each tick.
-    for _ in 0..LATE / 20 {
-        world.tell(Event::Tick);
-    }
+    world.tell(Event::Tick);
     assert!(is_sweeping(&world));
     assert!(is_settled(&world, LATE));
     world.pass_seconds(0);

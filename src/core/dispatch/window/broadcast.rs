@@ -10,7 +10,6 @@ use crate::Scheduler;
 use crate::dispatch::window::WindowId;
 use crate::queue::thread::ThreadId;
 use crate::queue::unreachable::UnreachableReason;
-use crate::timers::Timer;
 use serde::{Deserialize, Serialize};
 use std::ops::Bound;
 use zsched_format::time::Timestamp;
@@ -43,25 +42,14 @@ impl Scheduler {
     pub(super) fn start_round(&mut self, now: Timestamp, window: WindowId, deed: MemberAction) {
         self.windows[window].round = Some(Box::new(MemberRound { deed, last: None }));
         self.windows.rounds.insert(window);
-        let left = self.settings.step();
-        self.continue_round(now, window, left);
-        self.plan_rounds(now);
+        self.continue_round(now, window, self.settings.step());
     }
 
-    /// Continues all actions, as far as one turn allows.
-    pub(crate) fn continue_rounds(&mut self, now: Timestamp) {
-        let mut left = self.settings.step();
-        while left > 0
-            && let Some(window) = self.windows.rounds.first().copied()
-        {
-            left = self.continue_round(now, window, left);
-        }
-        self.plan_rounds(now);
-    }
-
-    fn plan_rounds(&mut self, now: Timestamp) {
-        if !self.windows.rounds.is_empty() {
-            self.timers.add(now, Timer::WindowRounds);
+    /// Continues the action of the first window.
+    pub(crate) fn window_round_step(&mut self, now: Timestamp, budget: usize) -> usize {
+        match self.windows.rounds.first() {
+            Some(window) => self.continue_round(now, *window, budget),
+            None => budget,
         }
     }
 

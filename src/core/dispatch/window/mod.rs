@@ -215,6 +215,11 @@ impl Windows {
         changed.find(|id| self.pool.get(*id).is_some_and(|window| window.is_changed))
     }
 
+    /// Returns true if an action for all members of a window is not complete.
+    pub fn has_rounds(&self) -> bool {
+        !self.rounds.is_empty()
+    }
+
     pub fn iter(&self) -> impl Iterator<Item = (WindowId, &Window)> {
         self.pool.iter()
     }

@@ -1,0 +1,160 @@
+//! The sweep: a pass over all threads, for a change that concerns each of them.
+//!
+//! A new configuration, a step of the clock, and changed overrides are such changes. One cursor goes
+//! round the threads for all of them, some threads in each turn ([`crate::stepwise`]). A change is
+//! complete when the cursor is back where it was when the change came.
+//!
+//! Until the cursor reaches a thread, it is served as before. A thread that something arrives for,
+//! or whose timer expires, gets the configuration and the clock at once.
+
+use crate::Scheduler;
+use crate::operator::order::{Effect, OrderTicket};
+use crate::queue::thread::ThreadId;
+use serde::{Deserialize, Serialize};
+use std::collections::VecDeque;
+use zsched_format::time::Timestamp;
+
+/// Number of overrides that cost as much as a thread.
+const OVERRIDES_PER_THREAD: usize = 10;
+
+/// A change that is applied to every thread.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum SweptChange {
+    /// A new configuration.
+    Configuration,
+    /// A step of the clock.
+    Clock,
+    /// Overrides of operators, with the order that waits for it.
+    Overrides(Option<OrderTicket>),
+}
+
+/// The changes that are not applied to all threads yet.
+#[derive(Default, Serialize, Deserialize)]
+pub struct ThreadSweep {
+    /// Slot of the next thread.
+    cursor: usize,
+    /// The oldest first, which is complete first.
+    rounds: VecDeque<SweepRound>,
+}
+
+/// One round of the cursor.
+#[derive(Serialize, Deserialize)]
+struct SweepRound {
+    change: SweptChange,
+    /// Slot at which it began.
+    start: usize,
+    /// The cursor has passed the last slot and continues at the first.
+    has_turned: bool,
+}
+
+impl ThreadSweep {
+    /// Returns true if threads may still be without the newest configuration.
+    pub fn applies_configuration(&self) -> bool {
+        self.rounds.iter().any(|round| round.change == SweptChange::Configuration)
+    }
+
+    /// Returns true if threads may still be without the last step of the clock.
+    pub fn applies_clock(&self) -> bool {
+        self.rounds.iter().any(|round| round.change == SweptChange::Clock)
+    }
+
+    /// Returns true if threads may still be without the newest overrides.
+    pub fn applies_overrides(&self) -> bool {
+        self.override_orders().next().is_some()
+    }
+
+    /// The orders of the changed overrides, the oldest first.
+    fn override_orders(&self) -> impl Iterator<Item = Option<OrderTicket>> {
+        self.rounds.iter().filter_map(|round| match round.change {
+            SweptChange::Overrides(order) => Some(order),
+            _ => None,
+        })
+    }
+
+    /// Starts a round for a change.
+    ///
+    /// A newer configuration or clock step replaces the former one.
+    fn start(&mut self, change: SweptChange) {
+        if !matches!(change, SweptChange::Overrides(_)) {
+            self.rounds.retain(|round| round.change != change);
+        }
+        self.rounds.push_back(SweepRound { change, start: self.cursor, has_turned: false });
+    }
+
+    /// Moves the cursor to the next of `slots` slots.
+    fn advance(&mut self, slots: usize) {
+        self.cursor += 1;
+        if self.cursor >= slots {
+            self.cursor = 0;
+            self.rounds.iter_mut().for_each(|round| round.has_turned = true);
+        }
+    }
+
+    /// Removes and returns the oldest change if it is complete.
+    fn pop_complete(&mut self) -> Option<SweptChange> {
+        let cursor = self.cursor;
+        let round = self.rounds.pop_front_if(|round| round.has_turned && cursor >= round.start)?;
+        Some(round.change)
+    }
+}
+
+impl Scheduler {
+    /// Applies a change to all threads, and to the first of them at once.
+    pub(crate) fn start_sweep(&mut self, now: Timestamp, change: SweptChange) {
+        self.sweep.start(change);
+        let mut budget = self.settings.step();
+        while budget > 0 && self.sweep.rounds.len() == 1 && self.may_sweep() {
+            budget = self.sweep_step(now, budget);
+        }
+    }
+
+    /// Returns true if the sweep has threads left, and may go on.
+    pub(crate) fn may_sweep(&self) -> bool {
+        !self.sweep.rounds.is_empty() && self.backfill.is_empty()
+    }
+
+    /// Applies the changes to the next thread.
+    pub(crate) fn sweep_step(&mut self, now: Timestamp, budget: usize) -> usize {
+        let mut cost = 1;
+        if let Some(thread) = self.threads.pool().at(self.sweep.cursor) {
+            if self.sweep.applies_configuration() {
+                cost = self.threads[thread].step_cost();
+            }
+            self.reassign_ring(now, thread);
+            let order = self.sweep.override_orders().next();
+            if let Some(order) = order {
+                cost += self.overrides.compared_per_thread() / OVERRIDES_PER_THREAD;
+                let effect = self.apply_overrides(thread);
+                self.add_order_effect(order, &effect);
+            }
+        }
+        self.sweep.advance(self.threads.pool().slots());
+        while let Some(change) = self.sweep.pop_complete() {
+            if let SweptChange::Overrides(Some(order)) = change {
+                self.finish_order_part(order, None);
+            }
+        }
+        budget.saturating_sub(cost)
+    }
+
+    /// Applies the overrides to a thread. Returns what that has changed.
+    fn apply_overrides(&mut self, thread: ThreadId) -> Effect {
+        let mut effect = Effect::default();
+        self.reapply_limits_to_ring(self.threads[thread].ring);
+        if self.apply_limits_to_thread(thread) {
+            effect.threads = 1;
+        }
+        if self.update_hold(thread) {
+            // A thread that was released is served at once, even with `wakeup-restart-only`.
+            self.threads[thread].is_woken = true;
+            let thread_ref = &self.threads[thread];
+            effect.threads = 1;
+            effect.recipients = thread_ref.recipients;
+            let fed = thread_ref.fed.iter(&self.vertices);
+            effect.busy = fed.map(|vertex| self.vertices[vertex].pending).sum();
+        }
+        // The limit of the ring may have changed, too.
+        self.threads.mark(thread);
+        effect
+    }
+}
