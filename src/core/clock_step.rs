@@ -28,27 +28,28 @@ impl Scheduler {
     pub(super) fn clock_set(&mut self, now: Timestamp, step: ClockStep) {
         // Rarely needed: it means that the last step was a few turns ago.
         if self.sweep.applies_clock() {
-            let threads: Vec<ThreadId> = self.threads.iter().map(|(thread, _)| thread).collect();
+            let threads: Vec<ThreadId> =
+                self.queue.threads.iter().map(|(thread, _)| thread).collect();
             threads.into_iter().for_each(|thread| self.apply_clock_step(thread));
         }
-        self.clock.number = self.clock.number.wrapping_add(1);
-        self.clock.step = Some(step);
+        self.queue.clock.number = self.queue.clock.number.wrapping_add(1);
+        self.queue.clock.step = Some(step);
         self.timers.shift(step);
-        self.agents.shift(step);
+        self.dispatch.agents.shift(step);
         self.shift_rests(step);
         self.shift_partials(step);
-        for window in self.windows.iter_mut() {
+        for window in self.dispatch.windows.iter_mut() {
             window.pace.shift(step);
             window.resume = window.resume.map(|time| time + step);
         }
         self.shift_waitlists(step);
-        self.deferrals.shift(step);
+        self.queue.deferrals.shift(step);
         self.start_sweep(now, SweptChange::Clock);
         // The end of a limit is a time of the clock.
         self.timers.add(now, Timer::Limits);
         let ends = self.overrides.limits.iter().filter_map(|set| set.until);
         ends.collect::<Vec<_>>().into_iter().for_each(|end| self.timers.add(end, Timer::Limits));
-        self.waitlists.has_news = true;
+        self.dispatch.waitlists.has_news = true;
     }
 
     /// Applies the last step to a thread, if not done yet.
@@ -56,12 +57,12 @@ impl Scheduler {
     /// Moves its times, and schedules a check for expiry. It must be called before any other time
     /// of the thread is set.
     pub(super) fn apply_clock_step(&mut self, thread: ThreadId) {
-        let Some(step) = self.pending_clock_step(&self.threads[thread]) else {
+        let Some(step) = self.pending_clock_step(&self.queue.threads[thread]) else {
             return;
         };
         let now = self.last_event_at;
-        let thread_ref = &mut self.threads[thread];
-        thread_ref.last_step = self.clock.number;
+        let thread_ref = &mut self.queue.threads[thread];
+        thread_ref.last_step = self.queue.clock.number;
         thread_ref.waiting.shift(step);
         thread_ref.retry.shift(step);
         thread_ref.expiry_check = thread_ref.expiry_check.map(|_| now);
@@ -71,12 +72,12 @@ impl Scheduler {
 
     /// The step of the clock that a thread has not applied yet.
     fn pending_clock_step(&self, thread: &Thread) -> Option<ClockStep> {
-        self.clock.step.filter(|_| thread.last_step != self.clock.number)
+        self.queue.clock.step.filter(|_| thread.last_step != self.queue.clock.number)
     }
 
     /// Returns true if a thread has applied the last step.
     pub(super) fn is_shifted(&self, thread: ThreadId) -> bool {
-        self.threads[thread].last_step == self.clock.number
+        self.queue.threads[thread].last_step == self.queue.clock.number
     }
 
     /// Converts a time of a thread to the present clock.

@@ -25,13 +25,13 @@ impl Scheduler {
     fn check_vertices(&self) {
         let mut recipients = 0;
         let mut jobs: HashMap<MessageId, u32> = HashMap::new();
-        for job in self.agents.values().flat_map(|agent| agent.jobs()) {
-            *jobs.entry(self.vertices[job].message).or_default() += 1;
+        for job in self.dispatch.agents.values().flat_map(|agent| agent.jobs()) {
+            *jobs.entry(self.queue.vertices[job].message).or_default() += 1;
         }
-        for (id, message) in self.messages.iter() {
+        for (id, message) in self.queue.messages.iter() {
             let mut pending = 0;
-            for vertex in message.vertices.iter(&self.vertices) {
-                let vertex = &self.vertices[vertex];
+            for vertex in message.vertices.iter(&self.queue.vertices) {
+                let vertex = &self.queue.vertices[vertex];
                 assert_eq!(vertex.message, id, "a vertex is in the list of another message");
                 assert_ne!(vertex.place, VertexState::Finished, "a spent vertex is in a message");
                 assert_eq!(vertex.pending as usize, vertex.recipients.pending().len());
@@ -46,35 +46,35 @@ impl Scheduler {
             recipients += u64::from(pending);
         }
         let mut seconds = BTreeMap::new();
-        for (id, message) in self.messages.iter() {
-            if self.messages.find(message.name.number()) == Some(id) {
+        for (id, message) in self.queue.messages.iter() {
+            if self.queue.messages.find(message.name.number()) == Some(id) {
                 *seconds.entry(message.modified.seconds()).or_insert(0) += 1;
             }
         }
-        assert_eq!(*self.messages.by_second(), seconds, "messages by their age");
+        assert_eq!(*self.queue.messages.by_second(), seconds, "messages by their age");
         assert_eq!(self.recipients(), recipients, "recipients in minus out and resting");
     }
 
     fn check_threads(&self) {
-        let vertices: usize = self.threads.iter().map(|(_, thread)| thread.len()).sum();
+        let vertices: usize = self.queue.threads.iter().map(|(_, thread)| thread.len()).sum();
         assert_eq!(self.totals().vertices, vertices, "vertices in threads");
-        let held = self.threads.iter().filter(|(_, thread)| thread.held).count();
-        assert_eq!(self.threads.held(), held, "held threads");
-        for thread in self.deferrals.threads() {
-            let is_ready = self.threads[thread].is_ready;
-            assert!(!is_ready, "{}: put off, but ready", self.threads[thread].destination);
+        let held = self.queue.threads.iter().filter(|(_, thread)| thread.held).count();
+        assert_eq!(self.queue.threads.held(), held, "held threads");
+        for thread in self.queue.deferrals.threads() {
+            let is_ready = self.queue.threads[thread].is_ready;
+            assert!(!is_ready, "{}: put off, but ready", self.queue.threads[thread].destination);
         }
-        for (id, thread) in self.threads.iter() {
+        for (id, thread) in self.queue.threads.iter() {
             for (place, list) in [
-                (VertexState::Due, thread.due.to_vec(&self.vertices)),
-                (VertexState::Fed, thread.fed.to_vec(&self.vertices)),
-                (VertexState::Waiting, thread.waiting.iter(&self.vertices).collect()),
-                (VertexState::Held, thread.held_back.to_vec(&self.vertices)),
+                (VertexState::Due, thread.due.to_vec(&self.queue.vertices)),
+                (VertexState::Fed, thread.fed.to_vec(&self.queue.vertices)),
+                (VertexState::Waiting, thread.waiting.iter(&self.queue.vertices).collect()),
+                (VertexState::Held, thread.held_back.to_vec(&self.queue.vertices)),
             ] {
                 for vertex in list {
-                    assert_eq!(self.vertices[vertex].thread, id);
-                    assert_eq!(self.vertices[vertex].place, place);
-                    let held = self.messages[self.vertices[vertex].message].held;
+                    assert_eq!(self.queue.vertices[vertex].thread, id);
+                    assert_eq!(self.queue.vertices[vertex].place, place);
+                    let held = self.queue.messages[self.queue.vertices[vertex].message].held;
                     assert!(held || place != VertexState::Held, "held back without a hold");
                     assert!(
                         !held || matches!(place, VertexState::Held | VertexState::Fed),
@@ -82,13 +82,15 @@ impl Scheduler {
                     );
                 }
             }
-            assert_eq!(thread.vertices(&self.vertices).count(), thread.len());
-            let recipients: u32 =
-                thread.vertices(&self.vertices).map(|vertex| self.vertices[vertex].pending).sum();
+            assert_eq!(thread.vertices(&self.queue.vertices).count(), thread.len());
+            let recipients: u32 = thread
+                .vertices(&self.queue.vertices)
+                .map(|vertex| self.queue.vertices[vertex].pending)
+                .sum();
             assert_eq!(thread.recipients, recipients, "{}: recipients", thread.destination);
             let unused = thread.is_empty() && thread.agents.is_empty();
             assert!(!unused, "{} is unused, but stays", thread.destination);
-            let mut of_host = self.threads.of_host(thread.destination.host());
+            let mut of_host = self.queue.threads.of_host(thread.destination.host());
             assert!(of_host.any(|other| other == id), "{}: not found by host", thread.destination);
             self.check_wait(id);
         }
@@ -96,8 +98,8 @@ impl Scheduler {
 
     /// Checks that all that waits has a time or condition to end.
     fn check_wait(&self, id: crate::queue::thread::ThreadId) {
-        let thread = &self.threads[id];
-        let ring = &self.rings[thread.ring];
+        let thread = &self.queue.threads[id];
+        let ring = &self.dispatch.rings[thread.ring];
         let is_old = ring.is_retired;
         assert!(
             !is_old || self.sweep.applies_configuration(),
@@ -106,8 +108,8 @@ impl Scheduler {
         );
         assert!(!is_old || thread.agents.is_empty(), "{} got an agent", thread.destination);
         assert_eq!(ring.threads.get(thread.ring_slot), Some(&id));
-        for vertex in thread.waiting.iter(&self.vertices) {
-            let wave = self.vertices[vertex].wave;
+        for vertex in thread.waiting.iter(&self.queue.vertices) {
+            let wave = self.queue.vertices[vertex].wave;
             let wakes = thread.waiting.wakeup(wave).is_some() || ring.clause.is_etrn_only();
             assert!(wakes, "{} waits for nothing", thread.destination);
             let known = thread.retry.unreachable.as_ref();
@@ -150,29 +152,30 @@ impl Scheduler {
     }
 
     fn check_rings(&self) {
-        for (id, ring) in self.rings.iter() {
-            let recipients = ring.threads.iter().map(|thread| self.threads[*thread].recipients);
+        for (id, ring) in self.dispatch.rings.iter() {
+            let recipients =
+                ring.threads.iter().map(|thread| self.queue.threads[*thread].recipients);
             let recipients: u64 = recipients.map(u64::from).sum();
             assert_eq!(ring.recipients, recipients, "recipients of a ring");
             self.check_jobs(id);
-            let agents = self.agents.values().filter(|agent| agent.ring == id).count();
+            let agents = self.dispatch.agents.values().filter(|agent| agent.ring == id).count();
             assert_eq!(ring.agents, agents, "agents of a ring");
             let has_never_asked = |agent: &&Agent| agent.owed.front() == Some(&Owed::Start);
-            let of_ring = self.agents.values().filter(|agent| agent.ring == id);
+            let of_ring = self.dispatch.agents.values().filter(|agent| agent.ring == id);
             assert_eq!(
                 ring.starts.unproven,
                 of_ring.filter(has_never_asked).count(),
                 "newborn agents"
             );
-            for thread in ring.ready.iter(self.threads.pool()) {
-                assert_eq!(self.threads[thread].ring, id);
-                assert!(self.threads[thread].is_ready);
+            for thread in ring.ready.iter(self.queue.threads.pool()) {
+                assert_eq!(self.queue.threads[thread].ring, id);
+                assert!(self.queue.threads[thread].is_ready);
             }
             for agent in &ring.idle {
-                assert!(matches!(self.agents[*agent].state, AgentState::Idle(_)));
-                assert_eq!(self.agents[*agent].thread, None);
+                assert!(matches!(self.dispatch.agents[*agent].state, AgentState::Idle(_)));
+                assert_eq!(self.dispatch.agents[*agent].thread, None);
             }
-            let in_line = self.waitlists.count_in_waitlist(id, ring.waitlist.as_ref());
+            let in_line = self.dispatch.waitlists.count_in_waitlist(id, ring.waitlist.as_ref());
             assert_eq!(in_line, usize::from(ring.waitlist.is_some()), "a ring's place in its line");
             let waits_in_line = matches!(
                 ring.refusal,
@@ -194,21 +197,24 @@ impl Scheduler {
             assert!(!unused, "a ring is unused, but stays");
             assert!(served, "threads of a ring want agents, and the ring has no refusal");
         }
-        let idle: usize = self.rings.iter().map(|(_, ring)| ring.idle.len()).sum();
-        assert_eq!(self.agents.idle, idle, "idle agents");
-        assert!(self.agents.len() <= self.settings.max_agents, "more agents than descriptors");
+        let idle: usize = self.dispatch.rings.iter().map(|(_, ring)| ring.idle.len()).sum();
+        assert_eq!(self.dispatch.agents.idle, idle, "idle agents");
+        assert!(
+            self.dispatch.agents.len() <= self.settings.max_agents,
+            "more agents than descriptors"
+        );
     }
 
     fn check_agents(&self) {
-        for (id, agent) in self.agents.iter() {
+        for (id, agent) in self.dispatch.agents.iter() {
             if let Some(thread) = agent.thread {
                 assert!(
-                    self.threads[thread].agents.contains(&id),
+                    self.queue.threads[thread].agents.contains(&id),
                     "an agent's thread does not know it"
                 );
             }
             for vertex in agent.jobs() {
-                let place = self.vertices[vertex].place;
+                let place = self.queue.vertices[vertex].place;
                 assert!(
                     matches!(place, VertexState::Fed | VertexState::Finished),
                     "a job is {place:?}"
@@ -218,20 +224,20 @@ impl Scheduler {
                 || agent.timer.is_some();
             assert!(waits, "an agent is not looked at again");
         }
-        let mut all = AgentCount { agents: self.agents.len(), rings: 0 };
+        let mut all = AgentCount { agents: self.dispatch.agents.len(), rings: 0 };
         let mut channels: HashMap<_, AgentCount> = HashMap::new();
-        for (_, ring) in self.rings.iter().filter(|(_, ring)| ring.agents > 0) {
+        for (_, ring) in self.dispatch.rings.iter().filter(|(_, ring)| ring.agents > 0) {
             all.rings += 1;
             let population = channels.entry(ring.channel.clone()).or_default();
             population.agents += ring.agents;
             population.rings += 1;
         }
-        assert_eq!(*self.agents.counts.channels(), channels, "agents of channels");
-        assert_eq!(self.agents.counts.all, all, "agents in all");
+        assert_eq!(*self.dispatch.agents.counts.channels(), channels, "agents of channels");
+        assert_eq!(self.dispatch.agents.counts.all, all, "agents in all");
         let is_ending =
             |agent: &Agent| matches!(agent.state, AgentState::Stopping(_) | AgentState::Killed);
-        let ending = self.agents.iter().filter(|(_, agent)| is_ending(agent));
+        let ending = self.dispatch.agents.iter().filter(|(_, agent)| is_ending(agent));
         let ending: BTreeSet<AgentId> = ending.map(|(id, _)| id).collect();
-        assert_eq!(self.agents.counts.ending, ending, "agents that were told to end");
+        assert_eq!(self.dispatch.agents.counts.ending, ending, "agents that were told to end");
     }
 }

@@ -86,79 +86,58 @@ pub use queue::unreachable::{self, UnreachableReason};
 pub use queue::vertex::AfterJob;
 pub use settings::Settings;
 
-use dispatch::agent::Agents;
-use dispatch::agent_waitlist::AgentWaitlists;
-use dispatch::ring::{RingId, Rings};
-use dispatch::start_agents::ForkRate;
-use pool::Pool;
-use queue::message::Messages;
-use queue::thread::{ThreadId, Threads};
-use queue::vertex::{Vertex, VertexState};
+use admission::Admission;
+use dispatch::Dispatch;
+use learned::LearnedState;
+use operator::order::PendingOrders;
+use operator::overrides::Overrides;
+use outcome::notes::Notes;
+use queue::Queue;
+use queue::thread::ThreadId;
+use queue::vertex::VertexState;
 use serde::{Deserialize, Serialize};
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 use std::rc::Rc;
+use sweep::ThreadSweep;
 use timers::{Timer, Timers};
 use zsched_config::Config;
 use zsched_format::time::Timestamp;
 
 /// The core. See the module's documentation.
+///
+/// It wires the parts together. Each part owns its state, and checks it.
 #[derive(Serialize, Deserialize)]
 pub struct Scheduler {
     settings: Settings,
+    mode: Mode,
     // A recording stores it as text.
     #[serde(skip, default = "Config::empty")]
     config: Rc<Config>,
-    messages: Messages,
-    vertices: Pool<Vertex>,
-    threads: Threads,
-    windows: dispatch::window::Windows,
-    rings: Rings,
-    agents: Agents,
-    /// Rings in which a thread may be able to get an agent now.
-    rings_to_serve: VecDeque<RingId>,
-    /// Agents that asked for work in this event.
-    #[serde(skip)]
-    hungry_agents: VecDeque<AgentId>,
-    /// Waitlists of rings that need an agent, in order.
-    ///
-    /// Limits that they share with others leave too few.
-    waitlists: AgentWaitlists,
-    fork_rate: ForkRate,
-    /// Notes that are not on disk yet.
-    notes: BTreeMap<NoteTicket, Note>,
+    queue: Queue,
+    dispatch: Dispatch,
+    /// Holds, limits, and removals that are not complete.
+    overrides: Overrides,
+    /// Orders that are not answered yet.
+    orders: PendingOrders,
+    admission: Admission,
+    notes: Notes,
+    learned: LearnedState,
+    /// Changes that are not applied to all threads yet.
+    sweep: ThreadSweep,
     timers: Timers,
-    // Empty whenever a checkpoint is written.
-    #[serde(skip)]
-    actions: VecDeque<Action>,
     #[serde(with = "checkpoint::random")]
     random: fastrand::Rng,
     counters: Counters,
-    /// Overrides of operators.
-    ///
-    /// They are holds and limits, and removals that are not complete.
-    overrides: operator::overrides::Overrides,
-    unstored_orders: operator::order::PendingOrders,
-    /// Log limiter for failed writes.
-    ///
-    /// Time of the last log line, and number of lines suppressed since.
-    write_failure_log: Option<(Timestamp, u32)>,
-    /// State that the previous process left, until the initial scan is loaded.
-    unclaimed: Option<learned::Unclaimed>,
-    learned_revision: u64,
-    /// What the core keeps about messages that are paged out.
-    paging: admission::paging::PagingState,
-    /// Partial messages: only some of their recipients are in memory.
-    partials: admission::partial::PartialMessages,
-    /// Changes that are not applied to all threads yet.
-    sweep: sweep::ThreadSweep,
-    /// Threads whose due vertices are still to be enqueued in jobs.
-    backfill: reload::backfill::Backfill,
-    deferrals: queue::deferral::Deferrals,
-    expirations: queue::expiry::Expiring,
-    clock: clock_step::LastClockStep,
     /// Time of the last event.
     last_event_at: Timestamp,
-    next_ticket: NoteTicket,
+    // Empty whenever a checkpoint is written.
+    #[serde(skip)]
+    actions: VecDeque<Action>,
+}
+
+/// What the scheduler may do at all.
+#[derive(Default, Serialize, Deserialize)]
+struct Mode {
     /// The initial scan is not complete, and `-S` was given.
     awaits_initial_scan: bool,
     /// The scheduler is ending.
@@ -187,41 +166,24 @@ pub struct Counters {
 impl Scheduler {
     /// Creates a scheduler with an empty queue.
     pub fn new(settings: Settings, config: Rc<Config>) -> Scheduler {
+        let awaits_initial_scan = settings.wait_for_initial_scan;
         Scheduler {
             random: fastrand::Rng::with_seed(settings.seed),
-            awaits_initial_scan: settings.wait_for_initial_scan,
+            mode: Mode { awaits_initial_scan, ..Mode::default() },
             settings,
             config,
-            messages: Messages::new(),
-            vertices: Pool::new(),
-            threads: Threads::new(),
-            windows: dispatch::window::Windows::new(),
-            rings: Rings::new(),
-            agents: Agents::default(),
-            rings_to_serve: VecDeque::new(),
-            hungry_agents: VecDeque::new(),
-            waitlists: AgentWaitlists::default(),
-            fork_rate: ForkRate::default(),
-            notes: BTreeMap::new(),
+            queue: Queue::default(),
+            dispatch: Dispatch::default(),
+            overrides: Overrides::default(),
+            orders: PendingOrders::default(),
+            admission: Admission::default(),
+            notes: Notes::default(),
+            learned: LearnedState::default(),
+            sweep: ThreadSweep::default(),
             timers: Timers::default(),
-            actions: VecDeque::new(),
             counters: Counters::default(),
-            overrides: operator::overrides::Overrides::default(),
-            unstored_orders: operator::order::PendingOrders::default(),
-            write_failure_log: None,
-            unclaimed: None,
-            learned_revision: 0,
-            paging: admission::paging::PagingState::default(),
-            partials: admission::partial::PartialMessages::default(),
-            sweep: sweep::ThreadSweep::default(),
-            backfill: reload::backfill::Backfill::default(),
-            deferrals: queue::deferral::Deferrals::default(),
-            expirations: queue::expiry::Expiring::default(),
-            clock: clock_step::LastClockStep::default(),
             last_event_at: Timestamp::EPOCH,
-            next_ticket: 1,
-            is_draining: false,
-            has_subscribers: false,
+            actions: VecDeque::new(),
         }
     }
 
@@ -252,7 +214,7 @@ impl Scheduler {
             Event::Drain => self.drain(now),
             Event::ClockSet(step) => self.clock_set(now, step),
             Event::Tick => self.tick(now),
-            Event::Subscribed(has_subscribers) => self.has_subscribers = has_subscribers,
+            Event::Subscribed(has_subscribers) => self.mode.has_subscribers = has_subscribers,
             Event::Restored { number, rested, wanted } => {
                 self.prepare_restore(number, rested, wanted)
             }
@@ -285,32 +247,32 @@ impl Scheduler {
     ///
     /// `None` if there is no message of this number, so that its control file may be read.
     pub fn is_being_removed(&self, number: u64) -> Option<bool> {
-        Some(self.messages[self.messages.find(number)?].is_removing)
+        Some(self.queue.messages[self.queue.messages.find(number)?].is_removing)
     }
 
     /// Returns true if a message's control file is to be read again.
     pub fn is_reading_again(&self, number: u64) -> bool {
-        self.messages.find(number).is_some_and(|id| self.messages[id].is_rereading)
+        self.queue.messages.find(number).is_some_and(|id| self.queue.messages[id].is_rereading)
     }
 
     /// Returns true if the message accepts an [`Event::ReadAgain`] that was not requested.
     ///
     /// Its recipients must all be in memory, and it must not be leaving the spool.
     pub fn accepts_reread(&self, number: u64) -> bool {
-        let message = self.messages.find(number).map(|id| &self.messages[id]);
+        let message = self.queue.messages.find(number).map(|id| &self.queue.messages[id]);
         message.is_some_and(|m| !m.is_rereading && !m.is_removing && !m.is_partial)
     }
 
     /// Returns true if agents are left, idle ones included.
     pub fn has_agents(&self) -> bool {
-        !self.agents.is_empty()
+        !self.dispatch.agents.is_empty()
     }
 
     /// Returns true if an agent has jobs that are not finished.
     pub fn has_jobs(&self, agent: AgentId) -> bool {
-        let agent = self.agents.get(agent);
+        let agent = self.dispatch.agents.get(agent);
         agent.is_some_and(|agent| {
-            agent.jobs().any(|vertex| self.vertices[vertex].place == VertexState::Fed)
+            agent.jobs().any(|vertex| self.queue.vertices[vertex].place == VertexState::Fed)
         })
     }
 
@@ -318,7 +280,8 @@ impl Scheduler {
     ///
     /// The daemon waits for them before it ends.
     pub fn has_unwritten(&self) -> bool {
-        !self.notes.is_empty() || self.messages.iter().any(|(_, message)| message.is_removing)
+        !self.notes.unwritten.is_empty()
+            || self.queue.messages.iter().any(|(_, message)| message.is_removing)
     }
 
     fn tick(&mut self, now: Timestamp) {
@@ -332,12 +295,12 @@ impl Scheduler {
         {
             match timer {
                 Timer::Thread(thread) => {
-                    left = left.saturating_sub(self.threads[thread].step_cost());
+                    left = left.saturating_sub(self.queue.threads[thread].step_cost());
                     self.thread_timer(now, thread);
                 }
                 Timer::Agent(agent) => self.agent_timer(now, agent),
                 Timer::Unclaimed => self.drop_unclaimed(now),
-                Timer::ForkRate => self.waitlists.has_news = true,
+                Timer::ForkRate => self.dispatch.waitlists.has_news = true,
                 Timer::Ring(ring) => self.serve_later(ring),
                 Timer::Note(ticket) => self.write_note_again(ticket),
                 Timer::Removal(message) => self.remove_again(message),
@@ -358,9 +321,9 @@ impl Scheduler {
     }
 
     fn thread_timer(&mut self, now: Timestamp, thread: ThreadId) {
-        self.threads[thread].timer = None;
+        self.queue.threads[thread].timer = None;
         self.reassign_ring(now, thread);
-        let thread_ref = &self.threads[thread];
+        let thread_ref = &self.queue.threads[thread];
         let wakes = thread_ref.wakeup().is_some_and(|wakeup| wakeup <= now);
         if thread_ref.expiry_check.is_some_and(|check| check <= now) {
             self.expire_thread(now, thread);
@@ -374,11 +337,11 @@ impl Scheduler {
     ///
     /// It is set to the wake-up or the next expiry, whichever is earlier.
     fn set_thread_timer(&mut self, thread: ThreadId) {
-        let wanted = self.threads[thread].next_timer();
-        let former = self.threads[thread].timer;
+        let wanted = self.queue.threads[thread].next_timer();
+        let former = self.queue.threads[thread].timer;
         if former != wanted {
             let is_shifted = self.is_shifted(thread);
-            self.threads[thread].timer = wanted;
+            self.queue.threads[thread].timer = wanted;
             self.timers.change_thread(thread, is_shifted, [former, wanted]);
         }
     }

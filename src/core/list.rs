@@ -134,7 +134,7 @@ mod tests {
     #[test]
     fn list_random_operations_match_a_vector() {
         let mut random = fastrand::Rng::with_seed(7);
-        let mut pool = Pool::new();
+        let mut pool = Pool::default();
         let mut list = List::<OnString>::new();
         let mut model: Vec<(Id<Bead>, u32)> = Vec::new();
         for value in 0..2000 {

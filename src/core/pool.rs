@@ -53,10 +53,6 @@ impl<T> Slot<T> {
 const ID_IS_LIVE: &str = "an id is used only as long as its thing is there";
 
 impl<T> Pool<T> {
-    pub fn new() -> Pool<T> {
-        Pool { slots: Vec::new(), free: None, length: 0 }
-    }
-
     pub fn insert(&mut self, value: T) -> Id<T> {
         self.length += 1;
         let Some(id) = self.free else {
@@ -112,6 +108,12 @@ impl<T> Pool<T> {
             Slot::Taken(value) => Some(value),
             Slot::Free(_) => None,
         })
+    }
+}
+
+impl<T> Default for Pool<T> {
+    fn default() -> Pool<T> {
+        Pool { slots: Vec::new(), free: None, length: 0 }
     }
 }
 

@@ -26,22 +26,22 @@ impl Scheduler {
     /// Brings everything up to date that depends on what an event has changed.
     pub(crate) fn settle(&mut self, now: Timestamp) {
         // In a new second, rings that had to wait for it come first.
-        let mut is_new_second =
-            self.waitlists.has_line(&Resource::ForkRate) && self.fork_rate.is_over(now);
+        let mut is_new_second = self.dispatch.waitlists.has_line(&Resource::ForkRate)
+            && self.dispatch.fork_rate.is_over(now);
         loop {
             self.settle_threads();
-            if let Some(message) = self.messages.next_changed() {
+            if let Some(message) = self.queue.messages.next_changed() {
                 self.settle_message(message);
-            } else if let Some(agent) = self.agents.next_changed() {
+            } else if let Some(agent) = self.dispatch.agents.next_changed() {
                 self.settle_agent(agent);
-            } else if let Some(agent) = self.hungry_agents.pop_front() {
+            } else if let Some(agent) = self.dispatch.hungry_agents.pop_front() {
                 self.give_work(now, agent);
-            } else if std::mem::take(&mut self.waitlists.has_news) {
+            } else if std::mem::take(&mut self.dispatch.waitlists.has_news) {
                 self.retry_waitlists(now);
-            } else if is_new_second && !self.rings_to_serve.is_empty() {
+            } else if is_new_second && !self.dispatch.rings_to_serve.is_empty() {
                 is_new_second = false;
                 self.retry_waitlists(now);
-            } else if let Some(ring) = self.rings_to_serve.pop_front() {
+            } else if let Some(ring) = self.dispatch.rings_to_serve.pop_front() {
                 self.settle_ring(now, ring);
             } else {
                 return self.store_changed_overrides();
@@ -54,9 +54,9 @@ impl Scheduler {
     /// Whatever chooses a ready thread in the middle of an event calls this before.
     pub(crate) fn settle_threads(&mut self) {
         loop {
-            if let Some(thread) = self.threads.next_changed() {
+            if let Some(thread) = self.queue.threads.next_changed() {
                 self.settle_thread(thread);
-            } else if let Some(window) = self.windows.next_changed() {
+            } else if let Some(window) = self.dispatch.windows.next_changed() {
                 self.admit(window);
             } else {
                 return;
@@ -65,11 +65,11 @@ impl Scheduler {
     }
 
     fn settle_thread(&mut self, thread: ThreadId) {
-        if self.threads[thread].is_unused() {
+        if self.queue.threads[thread].is_unused() {
             return self.drop_thread(thread);
         }
         self.set_thread_timer(thread);
         self.update_readiness(thread);
-        self.threads.settled(thread);
+        self.queue.threads.settled(thread);
     }
 }

@@ -22,11 +22,11 @@ struct Work {
 /// All kinds of stepwise work.
 const ALL: [Work; 5] = [
     // The vertices of threads that the sweep has moved come before it moves more.
-    Work { is_left: |core| !core.backfill.is_empty(), step: Scheduler::backfill_step },
+    Work { is_left: |core| !core.dispatch.backfill.is_empty(), step: Scheduler::backfill_step },
     Work { is_left: Scheduler::may_sweep, step: Scheduler::sweep_step },
-    Work { is_left: |core| core.windows.has_rounds(), step: Scheduler::window_round_step },
-    Work { is_left: |core| !core.expirations.is_empty(), step: Scheduler::expiry_step },
-    Work { is_left: |core| !core.deferrals.is_empty(), step: Scheduler::deferral_step },
+    Work { is_left: |core| core.dispatch.windows.has_rounds(), step: Scheduler::window_round_step },
+    Work { is_left: |core| !core.queue.expirations.is_empty(), step: Scheduler::expiry_step },
+    Work { is_left: |core| !core.queue.deferrals.is_empty(), step: Scheduler::deferral_step },
 ];
 
 impl Scheduler {

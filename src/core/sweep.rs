@@ -110,15 +110,15 @@ impl Scheduler {
 
     /// Returns true if the sweep has threads left, and may go on.
     pub(crate) fn may_sweep(&self) -> bool {
-        !self.sweep.rounds.is_empty() && self.backfill.is_empty()
+        !self.sweep.rounds.is_empty() && self.dispatch.backfill.is_empty()
     }
 
     /// Applies the changes to the next thread.
     pub(crate) fn sweep_step(&mut self, now: Timestamp, budget: usize) -> usize {
         let mut cost = 1;
-        if let Some(thread) = self.threads.pool().at(self.sweep.cursor) {
+        if let Some(thread) = self.queue.threads.pool().at(self.sweep.cursor) {
             if self.sweep.applies_configuration() {
-                cost = self.threads[thread].step_cost();
+                cost = self.queue.threads[thread].step_cost();
             }
             self.reassign_ring(now, thread);
             let order = self.sweep.override_orders().next();
@@ -128,7 +128,7 @@ impl Scheduler {
                 self.add_order_effect(order, &effect);
             }
         }
-        self.sweep.advance(self.threads.pool().slots());
+        self.sweep.advance(self.queue.threads.pool().slots());
         while let Some(change) = self.sweep.pop_complete() {
             if let SweptChange::Overrides(Some(order)) = change {
                 self.finish_order_part(order, None);
@@ -140,21 +140,21 @@ impl Scheduler {
     /// Applies the overrides to a thread. Returns what that has changed.
     fn apply_overrides(&mut self, thread: ThreadId) -> Effect {
         let mut effect = Effect::default();
-        self.reapply_limits_to_ring(self.threads[thread].ring);
+        self.reapply_limits_to_ring(self.queue.threads[thread].ring);
         if self.apply_limits_to_thread(thread) {
             effect.threads = 1;
         }
         if self.update_hold(thread) {
             // A thread that was released is served at once, even with `wakeup-restart-only`.
-            self.threads[thread].is_woken = true;
-            let thread_ref = &self.threads[thread];
+            self.queue.threads[thread].is_woken = true;
+            let thread_ref = &self.queue.threads[thread];
             effect.threads = 1;
             effect.recipients = thread_ref.recipients;
-            let fed = thread_ref.fed.iter(&self.vertices);
-            effect.busy = fed.map(|vertex| self.vertices[vertex].pending).sum();
+            let fed = thread_ref.fed.iter(&self.queue.vertices);
+            effect.busy = fed.map(|vertex| self.queue.vertices[vertex].pending).sum();
         }
         // The limit of the ring may have changed, too.
-        self.threads.mark(thread);
+        self.queue.threads.mark(thread);
         effect
     }
 }

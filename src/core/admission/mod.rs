@@ -8,3 +8,16 @@ pub mod intake;
 pub mod paged_message;
 pub mod paging;
 pub mod partial;
+
+use paging::PagingState;
+use partial::PartialMessages;
+use serde::{Deserialize, Serialize};
+
+/// What is known about mail that is not in memory.
+#[derive(Default, Serialize, Deserialize)]
+pub struct Admission {
+    /// Messages that are paged out, and their destinations.
+    pub paging: PagingState,
+    /// Messages of which only some recipients are in memory.
+    pub partials: PartialMessages,
+}

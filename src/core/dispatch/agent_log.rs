@@ -55,7 +55,7 @@ impl Scheduler {
         level: Level,
         text: String,
     ) {
-        let agent = &mut self.agents[agent];
+        let agent = &mut self.dispatch.agents[agent];
         let pid = agent.pid.unwrap_or_default();
         let suppressed = agent.log_limiter.begin_period(now);
         agent.log_limiter.count = agent.log_limiter.count.saturating_add(1);
@@ -89,7 +89,7 @@ impl Scheduler {
         missing: Option<&str>,
         line: &[u8],
     ) {
-        let agent_ref = &mut self.agents[agent];
+        let agent_ref = &mut self.dispatch.agents[agent];
         let shown =
             String::from_utf8_lossy(&line[..line.len().min(MAX_STRAY_LINE_LEN)]).into_owned();
         let pid = agent_ref.pid.unwrap_or_default();
@@ -105,7 +105,7 @@ impl Scheduler {
 
     /// Logs that an agent wrote a line that was `bytes` too long.
     pub(crate) fn long_line_skipped(&mut self, now: Timestamp, agent: AgentId, bytes: usize) {
-        let Some(agent_ref) = self.agents.get(agent) else {
+        let Some(agent_ref) = self.dispatch.agents.get(agent) else {
             return;
         };
         let pid = agent_ref.pid.unwrap_or_default();

@@ -101,10 +101,10 @@ impl Scheduler {
         match line {
             Resource::ForkRate => (usize::MAX, AgentCount::default()),
             Resource::Agents(most) => {
-                (limit(*most).min(self.settings.max_agents), self.agents.counts.all)
+                (limit(*most).min(self.settings.max_agents), self.dispatch.agents.counts.all)
             }
             Resource::Channel(channel, most) => {
-                (limit(*most), self.agents.counts.of_channel(channel))
+                (limit(*most), self.dispatch.agents.counts.of_channel(channel))
             }
         }
     }
@@ -115,26 +115,29 @@ impl Scheduler {
             AgentState::Stopping(since) => now.since(since) < SLOW_STOP_TIME,
             _ => false,
         };
-        let agents = self.agents.counts.ending.iter().map(|agent| &self.agents[*agent]);
-        agents.filter(|agent| ends_soon(agent) && line.counts(&self.rings[agent.ring])).count()
+        let agents =
+            self.dispatch.agents.counts.ending.iter().map(|agent| &self.dispatch.agents[*agent]);
+        agents
+            .filter(|agent| ends_soon(agent) && line.counts(&self.dispatch.rings[agent.ring]))
+            .count()
     }
 
     /// Returns true if an agent ends for a waiting ring.
     ///
     /// It has asked for work.
     pub(crate) fn yields_place(&self, now: Timestamp, agent: AgentId) -> bool {
-        if self.waitlists.is_empty() {
+        if self.dispatch.waitlists.is_empty() {
             return false;
         }
-        let agent = &self.agents[agent];
+        let agent = &self.dispatch.agents[agent];
         let has_had_turn = agent.fed_at.is_some() && now.since(agent.born) >= RING_TURN;
-        let mut lines = self.waitlists.lines();
+        let mut lines = self.dispatch.waitlists.lines();
         has_had_turn && lines.any(|(line, rings)| self.is_wanted(now, agent.ring, line, rings))
     }
 
     /// Returns true if a waitlist needs a place from this ring.
     fn is_wanted(&self, now: Timestamp, ring: RingId, line: &Resource, waiting: &Waitlist) -> bool {
-        let ring_ref = &self.rings[ring];
+        let ring_ref = &self.dispatch.rings[ring];
         let Some((place, first)) = waiting.first_key_value().filter(|_| line.counts(ring_ref))
         else {
             return false;
@@ -146,7 +149,7 @@ impl Scheduler {
         let staying = population.agents.saturating_sub(self.ending_soon(now, line));
         if place.has_agents {
             // The numbers of agents are balanced, unless that takes one from a more urgent ring.
-            let (mine, other) = (ring_ref, &self.rings[*first]);
+            let (mine, other) = (ring_ref, &self.dispatch.rings[*first]);
             let level = |ring: &Ring| ring.clause.mail_priority.level();
             let has_less = other.agents + 1 < mine.agents && level(other) <= level(mine);
             return has_less && staying == limit;
@@ -171,7 +174,7 @@ impl Scheduler {
 
     /// Returns true if a ring has waited for an agent for a turn.
     fn has_waited(&self, now: Timestamp, ring: RingId) -> bool {
-        self.rings[ring].waiting_since.is_some_and(|since| now.since(since) >= RING_TURN)
+        self.dispatch.rings[ring].waiting_since.is_some_and(|since| now.since(since) >= RING_TURN)
     }
 
     /// Waitlist of a ring that keeps `ring` from starting an agent.
@@ -181,7 +184,7 @@ impl Scheduler {
     /// That ring has no agents, has waited for a turn for the number of agents to drop, and comes
     /// before `ring`, whose limit may be higher.
     pub(crate) fn claiming_waitlist(&self, now: Timestamp, ring: RingId) -> Option<Resource> {
-        let ring_ref = &self.rings[ring];
+        let ring_ref = &self.dispatch.rings[ring];
         let own = self.place_of(now, ring);
         let comes_first = |(line, waiting): &(&Resource, &Waitlist)| {
             let first = waiting.first_key_value().filter(|_| line.counts(ring_ref));
@@ -192,14 +195,14 @@ impl Scheduler {
                 waits && *first != ring && *place < own && population.agents >= limit
             })
         };
-        self.waitlists.lines().find(comes_first).map(|(line, _)| line.clone())
+        self.dispatch.waitlists.lines().find(comes_first).map(|(line, _)| line.clone())
     }
 
     /// Ends the agent that is idle longest under a limit.
     ///
     /// Another ring gets its place. No more agents end than rings are on waitlists.
     pub(crate) fn retire_idle_for(&mut self, now: Timestamp, line: &Resource) {
-        if self.agents.idle == 0 {
+        if self.dispatch.agents.idle == 0 {
             return;
         }
         // An agent that is slow to end must not keep the waiting rings from the place of another
@@ -207,15 +210,19 @@ impl Scheduler {
         // use one timer.
         let again = Timestamp::from_seconds((now + SLOW_STOP_TIME).seconds() + 1);
         self.timers.add(again, Timer::ForkRate);
-        if self.ending_soon(now, line) >= self.waitlists.len() {
+        if self.ending_soon(now, line) >= self.dispatch.waitlists.len() {
             return;
         }
         let idle_since = |agent: &Agent| match agent.state {
-            AgentState::Idle(since) if line.counts(&self.rings[agent.ring]) => Some(since),
+            AgentState::Idle(since) if line.counts(&self.dispatch.rings[agent.ring]) => Some(since),
             _ => None,
         };
-        let longest_idle =
-            self.agents.iter().filter_map(|(id, agent)| Some((idle_since(agent)?, id))).min();
+        let longest_idle = self
+            .dispatch
+            .agents
+            .iter()
+            .filter_map(|(id, agent)| Some((idle_since(agent)?, id)))
+            .min();
         if let Some((_, agent)) = longest_idle {
             self.retire_agent(now, agent);
         }

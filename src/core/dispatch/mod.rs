@@ -18,3 +18,30 @@ pub mod jobs;
 pub mod window;
 
 pub mod agent_log;
+
+use crate::reload::backfill::Backfill;
+use agent::{AgentId, Agents};
+use agent_waitlist::AgentWaitlists;
+use ring::{RingId, Rings};
+use serde::{Deserialize, Serialize};
+use start_agents::ForkRate;
+use std::collections::VecDeque;
+use window::Windows;
+
+/// The agents, and what they may be given next.
+#[derive(Default, Serialize, Deserialize)]
+pub struct Dispatch {
+    pub rings: Rings,
+    pub agents: Agents,
+    pub windows: Windows,
+    /// Rings in which a thread may be able to get an agent now.
+    pub rings_to_serve: VecDeque<RingId>,
+    /// Agents that asked for work in this event.
+    #[serde(skip)]
+    pub hungry_agents: VecDeque<AgentId>,
+    /// Waitlists of rings for which the limits that they share with others leave no agent.
+    pub waitlists: AgentWaitlists,
+    pub fork_rate: ForkRate,
+    /// Threads whose due vertices are still to be enqueued in jobs.
+    pub backfill: Backfill,
+}

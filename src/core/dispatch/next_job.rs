@@ -26,13 +26,13 @@ const MAX_TIME_ON_THREAD: Duration = Duration::from_secs(10);
 
 impl Scheduler {
     pub(crate) fn agent_started(&mut self, agent: AgentId, pid: u32) {
-        if let Some(agent) = self.agents.get_mut(agent) {
+        if let Some(agent) = self.dispatch.agents.get_mut(agent) {
             agent.pid = Some(pid);
         }
     }
 
     pub(crate) fn agent_said(&mut self, now: Timestamp, agent: AgentId, line: &[u8]) {
-        if !self.agents.contains(agent) {
+        if !self.dispatch.agents.contains(agent) {
             return;
         }
         match AgentLine::parse(line) {
@@ -47,7 +47,7 @@ impl Scheduler {
     }
 
     fn agent_is_hungry(&mut self, now: Timestamp, agent: AgentId) {
-        let agent_ref = &mut self.agents[agent];
+        let agent_ref = &mut self.dispatch.agents[agent];
         let Some(answered) = agent_ref.owed.pop_front() else {
             let pid = agent_ref.pid.unwrap_or_default();
             let text = format!("agent {pid} says #hungry once too often");
@@ -60,16 +60,16 @@ impl Scheduler {
             Owed::Job(vertex) => self.end_job(now, agent, vertex),
             Owed::Idle => {}
         }
-        if let Some(agent) = self.agents.get_mut(agent) {
+        if let Some(agent) = self.dispatch.agents.get_mut(agent) {
             agent.hungry_at = now;
             agent.last_line = Box::default();
         }
-        let agent_ref = &self.agents[agent];
+        let agent_ref = &self.dispatch.agents[agent];
         // It is fed again when it has answered everything that it was given.
         if agent_ref.owed.is_empty() && agent_ref.is_alive() {
             match agent_ref.state {
                 AgentState::Parking => self.park(now, agent),
-                _ => self.hungry_agents.push_back(agent),
+                _ => self.dispatch.hungry_agents.push_back(agent),
             }
         }
     }
@@ -78,26 +78,26 @@ impl Scheduler {
     fn end_job(&mut self, now: Timestamp, agent: AgentId, vertex: VertexId) {
         self.update_window(now, agent, vertex);
         let found_nothing =
-            self.agents.get_mut(agent).is_some_and(|a| std::mem::take(&mut a.resync));
+            self.dispatch.agents.get_mut(agent).is_some_and(|a| std::mem::take(&mut a.resync));
         if !self.release_job(vertex) {
             return;
         }
         if found_nothing {
-            let said = last_line(&self.agents[agent]);
+            let said = last_line(&self.dispatch.agents[agent]);
             let text = format!(
                 "the agent found nothing to do in the control file, which is read again{said}"
             );
-            let attempt = present_attempt(&self.agents[agent]);
+            let attempt = present_attempt(&self.dispatch.agents[agent]);
             self.status_of_missing_report(now, attempt, vertex, &text);
-            self.vertices[vertex].diagnosis = Some(Diagnosis::of_scheduler(&text));
-            self.request_reread(self.vertices[vertex].message);
-        } else if !self.vertices[vertex].reported {
+            self.queue.vertices[vertex].diagnosis = Some(Diagnosis::of_scheduler(&text));
+            self.request_reread(self.queue.vertices[vertex].message);
+        } else if !self.queue.vertices[vertex].reported {
             self.count_attempt(vertex);
-            let said = last_line(&self.agents[agent]);
+            let said = last_line(&self.dispatch.agents[agent]);
             let text = format!("the agent ended the job without a word about this recipient{said}");
-            let attempt = present_attempt(&self.agents[agent]);
+            let attempt = present_attempt(&self.dispatch.agents[agent]);
             self.status_of_missing_report(now, attempt, vertex, &text);
-            self.vertices[vertex].diagnosis = Some(Diagnosis::of_scheduler(&text));
+            self.queue.vertices[vertex].diagnosis = Some(Diagnosis::of_scheduler(&text));
         }
         if !found_nothing {
             self.record_failed_job(now, agent, vertex);
@@ -107,11 +107,11 @@ impl Scheduler {
 
     /// Reports the outcome of a delivery to the window of its thread.
     fn update_window(&mut self, now: Timestamp, agent: AgentId, vertex: VertexId) {
-        let agent_ref = &mut self.agents[agent];
+        let agent_ref = &mut self.dispatch.agents[agent];
         let heard = std::mem::take(&mut agent_ref.signal);
-        let has_window = |thread: &ThreadId| self.threads[*thread].window.is_some();
+        let has_window = |thread: &ThreadId| self.queue.threads[*thread].window.is_some();
         if let Some(thread) = agent_ref.thread.filter(has_window) {
-            let diagnosis = self.vertices[vertex].diagnosis.clone();
+            let diagnosis = self.queue.vertices[vertex].diagnosis.clone();
             let has_failed = heard == DeliverySignal::Failure;
             let cause =
                 has_failed.then(|| self.cause(now, Some(agent), vertex, diagnosis.as_ref()));
@@ -123,11 +123,11 @@ impl Scheduler {
     ///
     /// A finished vertex was kept only for the job: it is freed, and perhaps its message ends.
     pub(crate) fn release_job(&mut self, vertex: VertexId) -> bool {
-        let message = self.vertices[vertex].message;
-        self.messages[message].jobs -= 1;
-        let is_finished = self.vertices[vertex].place == VertexState::Finished;
+        let message = self.queue.vertices[vertex].message;
+        self.queue.messages[message].jobs -= 1;
+        let is_finished = self.queue.vertices[vertex].place == VertexState::Finished;
         if is_finished {
-            self.vertices.remove(vertex);
+            self.queue.vertices.remove(vertex);
         }
         !is_finished
     }
@@ -139,11 +139,11 @@ impl Scheduler {
         vertex: VertexId,
         wait: impl FnOnce(&mut Scheduler, Timestamp, VertexId),
     ) {
-        match self.messages[self.vertices[vertex].message].held {
+        match self.queue.messages[self.queue.vertices[vertex].message].held {
             true => self.set_state(vertex, VertexState::Held),
             false => wait(self, now, vertex),
         }
-        self.learned_revision += 1;
+        self.learned.revision += 1;
         if !self.apply_after_job(now, vertex) {
             self.expire_or_watch(now, vertex);
         }
@@ -156,18 +156,18 @@ impl Scheduler {
             self.retire_agent(now, agent);
             return;
         }
-        let agent_ref = &self.agents[agent];
+        let agent_ref = &self.dispatch.agents[agent];
         let ring = agent_ref.ring;
         // Its own thread first: the connection is open. A new agent gets a single job, to show that
         // it works; then it gets bursts.
         let burst = match (agent_ref.state, agent_ref.fed_at) {
             (AgentState::Working, Some(fed_at)) => {
-                let most = self.rings[ring].clause.overfeed as usize + 1;
+                let most = self.dispatch.rings[ring].clause.overfeed as usize + 1;
                 next_burst(agent_ref.burst, now.since(fed_at), most)
             }
             _ => 1,
         };
-        if self.rings[ring].jobs.is_some() {
+        if self.dispatch.rings[ring].jobs.is_some() {
             let former = agent_ref.thread;
             self.detach(now, agent);
             self.settle_threads();
@@ -185,7 +185,7 @@ impl Scheduler {
             self.settle_threads();
         }
         match self.next_ready(ring) {
-            Some(thread) if !self.rings[ring].clause.queue_only => {
+            Some(thread) if !self.dispatch.rings[ring].clause.queue_only => {
                 self.attach(now, agent, thread);
                 self.feed(now, agent, thread, 1);
             }
@@ -195,7 +195,7 @@ impl Scheduler {
 
     /// Parks an agent for which there is no work.
     fn send_idle(&mut self, agent: AgentId) {
-        let agent_ref = &mut self.agents[agent];
+        let agent_ref = &mut self.dispatch.agents[agent];
         agent_ref.state = AgentState::Parking;
         agent_ref.owed.push_back(Owed::Idle);
         self.act(Action::SendIdle(agent));
@@ -203,12 +203,12 @@ impl Scheduler {
 
     /// Returns true if an agent gets no more work.
     fn gets_no_more_work(&self, now: Timestamp, agent: AgentId) -> bool {
-        let agent = &self.agents[agent];
-        let ring = &self.rings[agent.ring];
+        let agent = &self.dispatch.agents[agent];
+        let ring = &self.dispatch.rings[agent.ring];
         let lived = now.since(agent.born);
         let is_old = ring.clause.agent_life.is_some_and(|life| lived >= life);
         let is_kept = ring.clause.mail_priority == MailPriority::Held;
-        ring.is_retired || self.is_draining || is_old || is_kept
+        ring.is_retired || self.mode.is_draining || is_old || is_kept
     }
 
     /// Returns true if an agent may continue with its thread.
@@ -217,15 +217,15 @@ impl Scheduler {
     /// the thread, if the thread is being put off, or if its window has more agents than it allows.
     /// It also may not if its turn is over while other threads of the ring wait.
     fn may_keep_thread(&self, now: Timestamp, agent: AgentId, thread: ThreadId) -> bool {
-        let agent = &self.agents[agent];
-        let is_ours = self.threads[thread].ring == agent.ring;
+        let agent = &self.dispatch.agents[agent];
+        let is_ours = self.queue.threads[thread].ring == agent.ring;
         let others_wait = || {
             let next = self.next_ready(agent.ring).filter(|next| *next != thread);
-            next.is_some() && !self.rings[agent.ring].clause.queue_only
+            next.is_some() && !self.dispatch.rings[agent.ring].clause.queue_only
         };
         is_ours
-            && !self.threads[thread].held
-            && !self.deferrals.contains(thread)
+            && !self.queue.threads[thread].held
+            && !self.queue.deferrals.contains(thread)
             && !self.window_exceeds_size(thread)
             && (now.since(agent.thread_since) < MAX_TIME_ON_THREAD || !others_wait())
     }
@@ -236,14 +236,14 @@ impl Scheduler {
     fn feed(&mut self, now: Timestamp, agent: AgentId, thread: ThreadId, burst: usize) -> bool {
         let mut fed = 0;
         while fed < burst
-            && let Some(vertex) = self.threads[thread].due.first()
+            && let Some(vertex) = self.queue.threads[thread].due.first()
             && self.may_start_delivery(now, agent, thread)
         {
             self.feed_one(now, agent, thread, vertex);
             fed += 1;
         }
         if fed > 0 {
-            let agent_ref = &mut self.agents[agent];
+            let agent_ref = &mut self.dispatch.agents[agent];
             agent_ref.state = AgentState::Working;
             agent_ref.fed_at = Some(now);
             agent_ref.burst = fed as u32;
@@ -258,21 +258,22 @@ impl Scheduler {
         thread: ThreadId,
         vertex: VertexId,
     ) {
-        self.threads[thread].move_vertex(&mut self.vertices, vertex, VertexState::Fed);
-        self.vertices[vertex].fed_at(now);
-        self.messages[self.vertices[vertex].message].jobs += 1;
-        let agent_ref = &mut self.agents[agent];
+        self.queue.threads[thread].move_vertex(&mut self.queue.vertices, vertex, VertexState::Fed);
+        self.queue.vertices[vertex].fed_at(now);
+        self.queue.messages[self.queue.vertices[vertex].message].jobs += 1;
+        let agent_ref = &mut self.dispatch.agents[agent];
         agent_ref.owed.push_back(Owed::Job(vertex));
-        let mut job = self.messages[self.vertices[vertex].message].name.path().into_bytes();
-        let ring = &self.rings[agent_ref.ring];
+        let mut job =
+            self.queue.messages[self.queue.vertices[vertex].message].name.path().into_bytes();
+        let ring = &self.dispatch.rings[agent_ref.ring];
         // A new `packet=` does not divide or join vertices: a part stays a part, and a whole that
         // is too large for a packet stays whole.
-        let vertex = &mut self.vertices[vertex];
+        let vertex = &mut self.queue.vertices[vertex];
         let has_packets = vertex.is_part || vertex.pending <= ring.clause.packet;
         vertex.is_part = has_packets;
         if ring.host.is_none() || has_packets {
             job.push(b'\t');
-            job.extend_from_slice(self.threads[thread].destination.host());
+            job.extend_from_slice(self.queue.threads[thread].destination.host());
         }
         if has_packets {
             let offsets = vertex.recipients.pending();
@@ -290,22 +291,22 @@ impl Scheduler {
             self.retire_agent(now, agent);
             return;
         }
-        let agent_ref = &mut self.agents[agent];
+        let agent_ref = &mut self.dispatch.agents[agent];
         agent_ref.state = AgentState::Idle(now);
         let ring = agent_ref.ring;
-        self.rings[ring].idle.push(agent);
-        self.agents.idle += 1;
+        self.dispatch.rings[ring].idle.push(agent);
+        self.dispatch.agents.idle += 1;
         self.serve_later(ring);
         // If its own ring has no use for it, it may have to make room for an agent of another ring.
-        self.waitlists.has_news = true;
+        self.dispatch.waitlists.has_news = true;
     }
 
     /// Gives work to an idle agent.
     pub(crate) fn reuse_agent(&mut self, now: Timestamp, agent: AgentId, thread: ThreadId) {
-        let agent_ref = &mut self.agents[agent];
+        let agent_ref = &mut self.dispatch.agents[agent];
         agent_ref.progress_at = now;
         agent_ref.state = AgentState::Starting;
-        if self.rings[agent_ref.ring].jobs.is_some() {
+        if self.dispatch.rings[agent_ref.ring].jobs.is_some() {
             self.feed_next(now, agent, Some(thread), 1);
         } else {
             self.attach(now, agent, thread);
@@ -317,18 +318,23 @@ impl Scheduler {
     ///
     /// Called when the thread gets its first agent.
     pub(crate) fn order_due(&mut self, thread: ThreadId) {
-        let ring = &self.rings[self.threads[thread].ring];
+        let ring = &self.dispatch.rings[self.queue.threads[thread].ring];
         if !ring.clause.age_order || ring.jobs.is_some() {
             return;
         }
-        let age = |vertex: &VertexId| self.messages[self.vertices[*vertex].message].modified;
-        let mut due = self.threads[thread].due.to_vec(&self.vertices);
+        let age =
+            |vertex: &VertexId| self.queue.messages[self.queue.vertices[*vertex].message].modified;
+        let mut due = self.queue.threads[thread].due.to_vec(&self.queue.vertices);
         if due.is_sorted_by_key(age) {
             return;
         }
         due.sort_by_key(age);
         for vertex in due {
-            self.threads[thread].move_vertex(&mut self.vertices, vertex, VertexState::Due);
+            self.queue.threads[thread].move_vertex(
+                &mut self.queue.vertices,
+                vertex,
+                VertexState::Due,
+            );
         }
     }
 
@@ -338,23 +344,25 @@ impl Scheduler {
     }
 
     pub(crate) fn stop_agent(&mut self, now: Timestamp, agent: AgentId, manner: StopMode) {
-        if let AgentState::Idle(_) = self.agents[agent].state {
-            self.rings[self.agents[agent].ring].idle.retain(|other| *other != agent);
-            self.agents.idle -= 1;
+        if let AgentState::Idle(_) = self.dispatch.agents[agent].state {
+            self.dispatch.rings[self.dispatch.agents[agent].ring]
+                .idle
+                .retain(|other| *other != agent);
+            self.dispatch.agents.idle -= 1;
         }
-        self.agents[agent].state = match manner {
+        self.dispatch.agents[agent].state = match manner {
             StopMode::Kill => AgentState::Killed,
             _ => AgentState::Stopping(now),
         };
-        self.agents.counts.ending.insert(agent);
+        self.dispatch.agents.counts.ending.insert(agent);
         self.act(Action::StopAgent { agent, manner });
     }
 
     pub(crate) fn drain(&mut self, now: Timestamp) {
-        if std::mem::replace(&mut self.is_draining, true) {
+        if std::mem::replace(&mut self.mode.is_draining, true) {
             return;
         }
-        let alive = self.agents.iter().filter(|(_, agent)| agent.is_alive());
+        let alive = self.dispatch.agents.iter().filter(|(_, agent)| agent.is_alive());
         let alive: Vec<AgentId> = alive.map(|(id, _)| id).collect();
         alive.into_iter().for_each(|agent| self.stop_agent(now, agent, StopMode::Quit));
     }

@@ -22,27 +22,27 @@ impl Scheduler {
     /// It comes to the end of the list.
     pub(crate) fn set_state(&mut self, vertex: VertexId, to: VertexState) {
         self.dequeue_vertex(vertex);
-        let thread = self.vertices[vertex].thread;
-        self.threads[thread].move_vertex(&mut self.vertices, vertex, to);
+        let thread = self.queue.vertices[vertex].thread;
+        self.queue.threads[thread].move_vertex(&mut self.queue.vertices, vertex, to);
         self.enqueue_vertex(vertex);
     }
 
     /// Moves a vertex to the head of its thread's due list.
     pub(crate) fn set_due_first(&mut self, vertex: VertexId) {
         self.dequeue_vertex(vertex);
-        let thread = self.vertices[vertex].thread;
-        self.threads[thread].move_vertex_to_head(&mut self.vertices, vertex);
+        let thread = self.queue.vertices[vertex].thread;
+        self.queue.threads[thread].move_vertex_to_head(&mut self.queue.vertices, vertex);
         self.enqueue_vertex(vertex);
     }
 
     fn jobs_of(&mut self, thread: ThreadId) -> Option<&mut Jobs> {
-        let ring = self.threads[thread].ring;
-        self.rings[ring].jobs.as_deref_mut()
+        let ring = self.queue.threads[thread].ring;
+        self.dispatch.rings[ring].jobs.as_deref_mut()
     }
 
     /// Removes a vertex from its job, if it is due.
     fn dequeue_vertex(&mut self, vertex: VertexId) {
-        let vertex_ref = &self.vertices[vertex];
+        let vertex_ref = &self.queue.vertices[vertex];
         let (message, thread) = (vertex_ref.message, vertex_ref.thread);
         if vertex_ref.place == VertexState::Due
             && self.jobs_of(thread).is_some()
@@ -55,10 +55,10 @@ impl Scheduler {
 
     /// Adds a vertex to a job, if it is due.
     pub(crate) fn enqueue_vertex(&mut self, vertex: VertexId) {
-        let vertex_ref = &self.vertices[vertex];
-        if vertex_ref.place == VertexState::Due && self.rings.have_jobs() {
+        let vertex_ref = &self.queue.vertices[vertex];
+        if vertex_ref.place == VertexState::Due && self.dispatch.rings.have_jobs() {
             let (message, thread) = (vertex_ref.message, vertex_ref.thread);
-            self.enqueue_entries(message, self.threads[thread].ring, &[(thread, vertex)]);
+            self.enqueue_entries(message, self.queue.threads[thread].ring, &[(thread, vertex)]);
         }
     }
 
@@ -68,9 +68,9 @@ impl Scheduler {
         ring: RingId,
         entries: &[(ThreadId, VertexId)],
     ) {
-        if self.rings[ring].jobs.is_some() {
+        if self.dispatch.rings[ring].jobs.is_some() {
             let new_job = self.new_job(message, ring, entries);
-            if let Some(jobs) = &mut self.rings[ring].jobs {
+            if let Some(jobs) = &mut self.dispatch.rings[ring].jobs {
                 jobs.join(message, new_job, entries);
             }
         }
@@ -80,14 +80,16 @@ impl Scheduler {
     ///
     /// They are one job in each ring.
     pub(crate) fn enqueue_message(&mut self, message: MessageId) {
-        if !self.rings.have_jobs() {
+        if !self.dispatch.rings.have_jobs() {
             return;
         }
         let mut entries: BTreeMap<RingId, Vec<(ThreadId, VertexId)>> = BTreeMap::new();
-        for vertex in self.messages[message].vertices.iter(&self.vertices) {
-            let thread = self.vertices[vertex].thread;
-            let ring = self.threads[thread].ring;
-            if self.vertices[vertex].place == VertexState::Due && self.rings[ring].jobs.is_some() {
+        for vertex in self.queue.messages[message].vertices.iter(&self.queue.vertices) {
+            let thread = self.queue.vertices[vertex].thread;
+            let ring = self.queue.threads[thread].ring;
+            if self.queue.vertices[vertex].place == VertexState::Due
+                && self.dispatch.rings[ring].jobs.is_some()
+            {
                 entries.entry(ring).or_default().push((thread, vertex));
             }
         }
@@ -109,9 +111,9 @@ impl Scheduler {
         entries: &[(ThreadId, VertexId)],
     ) -> NewJob {
         let unread = self.max_unread_of(message);
-        let message = &self.messages[message];
-        let was_tried = entries.iter().all(|(_, vertex)| self.vertices[*vertex].attempts > 0);
-        let came = match self.rings[ring].clause.age_order {
+        let message = &self.queue.messages[message];
+        let was_tried = entries.iter().all(|(_, vertex)| self.queue.vertices[*vertex].attempts > 0);
+        let came = match self.dispatch.rings[ring].clause.age_order {
             true => message.modified,
             false if was_tried => self.last_event_at,
             false => message.created.min(self.last_event_at),
@@ -134,7 +136,7 @@ impl Scheduler {
         former: Option<ThreadId>,
         burst: usize,
     ) -> bool {
-        let ring = self.agents[agent].ring;
+        let ring = self.dispatch.agents[agent].ring;
         let Some((thread, first)) = self.select_next(now, ring, former, None) else {
             return false;
         };
@@ -146,7 +148,7 @@ impl Scheduler {
         {
             chosen.push(next);
         }
-        let agent_ref = &mut self.agents[agent];
+        let agent_ref = &mut self.dispatch.agents[agent];
         agent_ref.state = AgentState::Working;
         agent_ref.fed_at = Some(now);
         agent_ref.burst = chosen.len() as u32;
@@ -172,7 +174,7 @@ impl Scheduler {
         preferred: Option<ThreadId>,
         must: Option<ThreadId>,
     ) -> Option<(ThreadId, VertexId)> {
-        let jobs = self.rings[ring].jobs.as_deref_mut()?;
+        let jobs = self.dispatch.rings[ring].jobs.as_deref_mut()?;
         let (thread, vertex) = jobs.choose(now, preferred)?;
         if let Some(message) = jobs.take_preempting() {
             self.has_preempted(ring, message);
@@ -180,15 +182,15 @@ impl Scheduler {
         if must.is_some_and(|must| must != thread) {
             return None;
         }
-        let message = self.vertices[vertex].message;
-        let jobs = self.rings[ring].jobs.as_deref_mut()?;
+        let message = self.queue.vertices[vertex].message;
+        let jobs = self.dispatch.rings[ring].jobs.as_deref_mut()?;
         jobs.select(message, thread, vertex);
         Some((thread, vertex))
     }
 
     /// Panics if a ring's jobs differ from its due lists.
     pub(crate) fn check_jobs(&self, ring: RingId) {
-        let ring = &self.rings[ring];
+        let ring = &self.dispatch.rings[ring];
         let Some(jobs) = &ring.jobs else {
             return;
         };
@@ -199,16 +201,16 @@ impl Scheduler {
         jobs.check();
         let mut entries = 0;
         for thread in &ring.threads {
-            let due = self.threads[*thread].due.iter(&self.vertices);
+            let due = self.queue.threads[*thread].due.iter(&self.queue.vertices);
             let is_in_job = |vertex: &VertexId| {
-                jobs.contains(self.vertices[*vertex].message, (*thread, *vertex))
+                jobs.contains(self.queue.vertices[*vertex].message, (*thread, *vertex))
             };
             let in_jobs = due.filter(is_in_job).count();
             assert_eq!(in_jobs, self.due_in_jobs(*thread), "due, but in no job");
             entries += in_jobs;
         }
         assert_eq!(jobs.len(), entries, "entries of jobs");
-        let mut ready = ring.ready.to_vec(self.threads.pool());
+        let mut ready = ring.ready.to_vec(self.queue.threads.pool());
         ready.sort();
         assert_eq!(jobs.ready(), ready, "threads with window to spare");
     }

@@ -151,7 +151,7 @@ impl Ring {
 }
 
 /// All rings, with an index by key.
-#[derive(Serialize, Deserialize)]
+#[derive(Default, Serialize, Deserialize)]
 pub struct Rings {
     pool: Pool<Ring>,
     by_key: HashMap<RingKey, RingId>,
@@ -163,10 +163,6 @@ pub struct Rings {
 type RingKey = (zsched_config::ClauseId, Rc<[u8]>, Option<Rc<[u8]>>);
 
 impl Rings {
-    pub fn new() -> Rings {
-        Rings { pool: Pool::new(), by_key: HashMap::new(), with_jobs: 0 }
-    }
-
     /// Finds or creates the ring for a destination whose clause is known.
     ///
     /// Returns true with a ring that is new.

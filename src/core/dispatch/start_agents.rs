@@ -28,16 +28,17 @@ pub struct ForkRate {
 impl Scheduler {
     /// Adds a thread to the ready threads of its ring or window, or removes it.
     pub(crate) fn update_readiness(&mut self, thread: ThreadId) {
-        let is_woken = std::mem::take(&mut self.threads.pool_mut()[thread].is_woken);
-        let clause = &self.rings[self.threads[thread].ring].clause;
+        let is_woken = std::mem::take(&mut self.queue.threads.pool_mut()[thread].is_woken);
+        let clause = &self.dispatch.rings[self.queue.threads[thread].ring].clause;
         // A second agent is then added only at a wake-up.
-        let restart_only = clause.wakeup_restart_only && !self.threads[thread].agents.is_empty();
-        let has_asked = self.threads[thread].is_ready || self.waits_for_window(thread);
+        let restart_only =
+            clause.wakeup_restart_only && !self.queue.threads[thread].agents.is_empty();
+        let has_asked = self.queue.threads[thread].is_ready || self.waits_for_window(thread);
         if restart_only && !has_asked && !is_woken {
             return;
         }
         let wants = self.needs_agent(thread);
-        match self.threads[thread].window {
+        match self.queue.threads[thread].window {
             Some(window) => self.update_window_demand(window, thread, wants),
             None if wants => self.make_ready(thread),
             None => self.unready(thread),
@@ -47,15 +48,15 @@ impl Scheduler {
     /// Returns true if a thread could use an agent, or one more.
     pub(crate) fn needs_agent(&self, thread: ThreadId) -> bool {
         let due = self.due_for_agents(thread);
-        let thread = &self.threads[thread];
+        let thread = &self.queue.threads[thread];
         let maximum = self.max_thread(thread) as usize;
-        let has_jobs = self.rings[thread.ring].jobs.is_some();
+        let has_jobs = self.dispatch.rings[thread.ring].jobs.is_some();
         // An agent that is ending takes no more work, but it still counts. In a ring with jobs,
         // only an agent that was started for the thread and has not asked for work yet is sure to
         // take more of it.
-        let comes = |agent: &&AgentId| match self.agents[**agent].state {
+        let comes = |agent: &&AgentId| match self.dispatch.agents[**agent].state {
             AgentState::Starting => true,
-            _ => !has_jobs && self.agents[**agent].is_alive(),
+            _ => !has_jobs && self.dispatch.agents[**agent].is_alive(),
         };
         let at_work = thread.agents.iter().filter(comes).count();
         let has_unshared_work = due > at_work;
@@ -72,27 +73,27 @@ impl Scheduler {
     }
 
     pub(crate) fn make_ready(&mut self, thread: ThreadId) {
-        if self.threads[thread].is_ready {
+        if self.queue.threads[thread].is_ready {
             return;
         }
-        let ring = self.threads[thread].ring;
-        self.threads.pool_mut()[thread].is_ready = true;
+        let ring = self.queue.threads[thread].ring;
+        self.queue.threads.pool_mut()[thread].is_ready = true;
         self.with_ready_list(ring, |ready, pool| ready.push_back(pool, thread));
-        if let Some(jobs) = &mut self.rings[ring].jobs {
+        if let Some(jobs) = &mut self.dispatch.rings[ring].jobs {
             jobs.set_ready(thread, true);
         }
         self.serve_later(ring);
     }
 
     pub(crate) fn unready(&mut self, thread: ThreadId) {
-        if !self.threads[thread].is_ready {
+        if !self.queue.threads[thread].is_ready {
             return;
         }
-        let ring = self.threads[thread].ring;
-        self.threads.pool_mut()[thread].is_ready = false;
+        let ring = self.queue.threads[thread].ring;
+        self.queue.threads.pool_mut()[thread].is_ready = false;
         self.remove_ready_in_window(thread);
         self.with_ready_list(ring, |ready, pool| ready.remove(pool, thread));
-        if let Some(jobs) = &mut self.rings[ring].jobs {
+        if let Some(jobs) = &mut self.dispatch.rings[ring].jobs {
             jobs.set_ready(thread, false);
         }
     }
@@ -102,12 +103,12 @@ impl Scheduler {
         ring: RingId,
         change: impl FnOnce(&mut List<ReadyChain>, &mut crate::pool::Pool<crate::queue::thread::Thread>),
     ) {
-        change(&mut self.rings[ring].ready, self.threads.pool_mut());
+        change(&mut self.dispatch.rings[ring].ready, self.queue.threads.pool_mut());
     }
 
     /// The thread of a ring that gets the next agent.
     pub(crate) fn next_ready(&self, ring: RingId) -> Option<ThreadId> {
-        let ring = &self.rings[ring];
+        let ring = &self.dispatch.rings[ring];
         match &ring.jobs {
             // An arrival is enqueued in the jobs a little later.
             Some(jobs) => jobs.peek().or(ring.ready.first()),
@@ -116,19 +117,19 @@ impl Scheduler {
     }
 
     pub(crate) fn serve_later(&mut self, ring: RingId) {
-        if !std::mem::replace(&mut self.rings[ring].is_queued_to_serve, true) {
-            self.rings_to_serve.push_back(ring);
+        if !std::mem::replace(&mut self.dispatch.rings[ring].is_queued_to_serve, true) {
+            self.dispatch.rings_to_serve.push_back(ring);
         }
     }
 
     pub(crate) fn serve_all_rings(&mut self) {
-        let all: Vec<RingId> = self.rings.iter().map(|(ring, _)| ring).collect();
+        let all: Vec<RingId> = self.dispatch.rings.iter().map(|(ring, _)| ring).collect();
         all.into_iter().for_each(|ring| self.serve_later(ring));
     }
 
     /// Serves a ring, or removes it if it has neither threads nor agents.
     pub(crate) fn settle_ring(&mut self, now: Timestamp, ring: RingId) {
-        let ring_ref = &mut self.rings[ring];
+        let ring_ref = &mut self.dispatch.rings[ring];
         ring_ref.is_queued_to_serve = false;
         match ring_ref.threads.is_empty() && ring_ref.agents == 0 {
             true => self.drop_ring(ring),
@@ -138,12 +139,12 @@ impl Scheduler {
 
     /// Assigns agents to the ready threads of a ring, as far as the limits allow.
     pub(crate) fn serve(&mut self, now: Timestamp, ring: RingId) {
-        if self.rings[ring].is_retired {
+        if self.dispatch.rings[ring].is_retired {
             return;
         }
-        self.rings[ring].refusal = None;
-        if self.rings[ring].clause.mail_priority == MailPriority::Held {
-            self.rings[ring].refusal = Some(Refusal::Kept);
+        self.dispatch.rings[ring].refusal = None;
+        if self.dispatch.rings[ring].clause.mail_priority == MailPriority::Held {
+            self.dispatch.rings[ring].refusal = Some(Refusal::Kept);
             return;
         }
         while let Some(thread) = self.next_ready(ring) {
@@ -165,80 +166,83 @@ impl Scheduler {
     ///
     /// It is the one that served this thread last, if it is there, else the one that was busy last.
     fn take_idle(&mut self, ring: RingId, thread: ThreadId) -> Option<AgentId> {
-        let idle = &self.rings[ring].idle;
+        let idle = &self.dispatch.rings[ring].idle;
         let newest = idle.len().checked_sub(1)?;
-        let destination = Some(&self.threads[thread].destination);
-        let knows_it =
-            |index: &usize| self.agents[idle[*index]].last_destination.as_ref() == destination;
+        let destination = Some(&self.queue.threads[thread].destination);
+        let knows_it = |index: &usize| {
+            self.dispatch.agents[idle[*index]].last_destination.as_ref() == destination
+        };
         let looked_at = idle.len().saturating_sub(MAX_IDLE_EXAMINED)..idle.len();
         let index = looked_at.rev().find(knows_it).unwrap_or(newest);
-        self.agents.idle -= 1;
-        let agent = self.rings[ring].idle.remove(index);
+        self.dispatch.agents.idle -= 1;
+        let agent = self.dispatch.rings[ring].idle.remove(index);
         self.end_ring_wait(ring);
         Some(agent)
     }
 
     fn start_agent(&mut self, now: Timestamp, ring: RingId, thread: ThreadId) {
         self.counters.agents_started += 1;
-        self.fork_rate.started += 1;
-        let agent = self.agents.insert(Agent::new(ring, thread, now));
+        self.dispatch.fork_rate.started += 1;
+        let agent = self.dispatch.agents.insert(Agent::new(ring, thread, now));
         self.end_ring_wait(ring);
-        self.agents.counts.add(&mut self.rings[ring]);
-        self.rings[ring].starts.unproven += 1;
-        let Ring { clause, channel, .. } = &self.rings[ring];
+        self.dispatch.agents.counts.add(&mut self.dispatch.rings[ring]);
+        self.dispatch.rings[ring].starts.unproven += 1;
+        let Ring { clause, channel, .. } = &self.dispatch.rings[ring];
         let (clause, channel) = (clause.clone(), channel.clone());
-        let host = self.threads[thread].destination.host().into();
+        let host = self.queue.threads[thread].destination.host().into();
         self.attach(now, agent, thread);
         self.act(Action::StartAgent { agent, clause, channel, host });
     }
 
     /// Binds an agent to a thread.
     pub(crate) fn attach(&mut self, now: Timestamp, agent: AgentId, thread: ThreadId) {
-        if self.threads[thread].agents.is_empty() {
+        if self.queue.threads[thread].agents.is_empty() {
             self.order_due(thread);
         }
-        self.threads[thread].agents.push(agent);
-        let agent_ref = &mut self.agents[agent];
+        self.queue.threads[thread].agents.push(agent);
+        let agent_ref = &mut self.dispatch.agents[agent];
         agent_ref.thread = Some(thread);
         agent_ref.thread_since = now;
-        agent_ref.last_destination = Some(self.threads[thread].destination.clone());
+        agent_ref.last_destination = Some(self.queue.threads[thread].destination.clone());
         // The other threads come first before it gets another agent. Jobs have an order of their
         // own.
-        let ring = self.threads[thread].ring;
-        if self.rings[ring].jobs.is_none() || self.threads[thread].window.is_some() {
+        let ring = self.queue.threads[thread].ring;
+        if self.dispatch.rings[ring].jobs.is_none() || self.queue.threads[thread].window.is_some() {
             self.unready(thread);
         }
         self.enter_window(now, agent, thread);
-        self.threads[thread].is_woken = true;
+        self.queue.threads[thread].is_woken = true;
     }
 
     /// Takes an agent away from its thread, if it has one.
     pub(crate) fn detach(&mut self, now: Timestamp, agent: AgentId) {
-        let agent_ref = &mut self.agents[agent];
+        let agent_ref = &mut self.dispatch.agents[agent];
         let may_start = std::mem::take(&mut agent_ref.may_start);
         let Some(thread) = agent_ref.thread.take() else {
             return;
         };
-        self.threads[thread].agents.retain(|other| *other != agent);
+        self.queue.threads[thread].agents.retain(|other| *other != agent);
         self.leave_window_with_agent(now, thread, may_start);
     }
 
     /// Checks all limits on starting an agent in a ring now.
     fn may_start(&mut self, now: Timestamp, ring: RingId) -> Result<(), Refusal> {
-        let Ring { clause, channel, agents, .. } = &self.rings[ring];
+        let Ring { clause, channel, agents, .. } = &self.dispatch.rings[ring];
         let limit = |limit: Option<u32>| limit.map_or(usize::MAX, |limit| limit as usize);
-        let of_channel = self.agents.counts.of_channel(channel).agents;
+        let of_channel = self.dispatch.agents.counts.of_channel(channel).agents;
         if self.settings.frozen {
             Err(Refusal::Frozen)
-        } else if self.awaits_initial_scan {
+        } else if self.mode.awaits_initial_scan {
             Err(Refusal::Loading)
-        } else if self.is_draining {
+        } else if self.mode.is_draining {
             Err(Refusal::Ending)
         } else if clause.command.is_none() {
             Err(Refusal::NoCommand)
-        } else if let Some(refusal) = self.rings[ring].starts.refusal(now) {
+        } else if let Some(refusal) = self.dispatch.rings[ring].starts.refusal(now) {
             Err(refusal)
-        } else if self.agents.len() >= limit(clause.max_agents).min(self.settings.max_agents) {
+        } else if self.dispatch.agents.len()
+            >= limit(clause.max_agents).min(self.settings.max_agents)
+        {
             Err(Refusal::MaxAgents)
         } else if of_channel >= limit(clause.max_channel) {
             Err(Refusal::MaxChannel)
@@ -246,7 +250,7 @@ impl Scheduler {
             Err(Refusal::MaxRing)
         } else if self.claiming_waitlist(now, ring).is_some() {
             Err(Refusal::Claimed)
-        } else if !self.fork_rate.allows(now, self.settings.fork_rate) {
+        } else if !self.dispatch.fork_rate.allows(now, self.settings.fork_rate) {
             Err(Refusal::ForkRate)
         } else {
             Ok(())
@@ -257,7 +261,7 @@ impl Scheduler {
     ///
     /// Ensures that the ring tries again when that may change.
     fn record_refusal(&mut self, now: Timestamp, ring: RingId, refusal: Refusal) {
-        self.rings[ring].refusal = Some(refusal);
+        self.dispatch.rings[ring].refusal = Some(refusal);
         match refusal {
             // The ring's own agents come to serve the thread.
             Refusal::MaxRing => {}
@@ -269,12 +273,12 @@ impl Scheduler {
             // These rings are not served.
             Refusal::Reloading | Refusal::Kept => {}
             Refusal::MaxAgents => {
-                let line = Resource::Agents(self.rings[ring].clause.max_agents);
+                let line = Resource::Agents(self.dispatch.rings[ring].clause.max_agents);
                 self.join_waitlist(now, ring, line.clone());
                 self.retire_idle_for(now, &line);
             }
             Refusal::MaxChannel => {
-                let Ring { channel, clause, .. } = &self.rings[ring];
+                let Ring { channel, clause, .. } = &self.dispatch.rings[ring];
                 let line = Resource::Channel(channel.clone(), clause.max_channel);
                 self.join_waitlist(now, ring, line.clone());
                 self.retire_idle_for(now, &line);
@@ -294,11 +298,11 @@ impl Scheduler {
 
     /// Logs once that a ring has mail that cannot be delivered.
     fn warn_no_command(&mut self, ring: RingId) {
-        if std::mem::replace(&mut self.rings[ring].logged_no_command, true) {
+        if std::mem::replace(&mut self.dispatch.rings[ring].logged_no_command, true) {
             return;
         }
         if let Some(thread) = self.next_ready(ring) {
-            let destination = &self.threads[thread].destination;
+            let destination = &self.queue.threads[thread].destination;
             let text = format!("{destination}: no clause has a command for it; its mail stays");
             self.log(Level::Warn, text);
         }

@@ -74,8 +74,8 @@ impl Scheduler {
     ///
     /// It ends the suspension of its ring.
     pub(crate) fn agent_proven(&mut self, agent: AgentId) {
-        let ring = self.agents[agent].ring;
-        let starts = &mut self.rings[ring].starts;
+        let ring = self.dispatch.agents[agent].ring;
+        let starts = &mut self.dispatch.rings[ring].starts;
         starts.unproven -= 1;
         let was_proven = std::mem::replace(&mut starts.is_proven, true);
         if self.end_suspension(ring) {
@@ -98,8 +98,8 @@ impl Scheduler {
         is_to_blame: bool,
     ) {
         let ring = agent.ring;
-        self.rings[ring].starts.unproven -= 1;
-        let ring_ref = &self.rings[ring];
+        self.dispatch.rings[ring].starts.unproven -= 1;
+        let ring_ref = &self.dispatch.rings[ring];
         let others_work = ring_ref.agents > ring_ref.starts.unproven;
         if !is_to_blame || others_work || ring_ref.is_retired {
             return;
@@ -121,16 +121,16 @@ impl Scheduler {
         }
         self.end_suspension(ring);
         self.leave_waitlist(ring);
-        self.rings[ring].waiting_since = None;
+        self.dispatch.rings[ring].waiting_since = None;
         self.timers.add(failure.until, Timer::Ring(ring));
-        self.rings[ring].starts.failure = Some(Box::new(failure));
+        self.dispatch.rings[ring].starts.failure = Some(Box::new(failure));
     }
 
     /// StartState the next agent of a suspended ring at once.
     ///
     /// Its mail was requested.
     pub(crate) fn retry_start_now(&mut self, now: Timestamp, ring: RingId) {
-        let Some(failure) = &mut self.rings[ring].starts.failure else {
+        let Some(failure) = &mut self.dispatch.rings[ring].starts.failure else {
             return;
         };
         let planned = std::mem::replace(&mut failure.until, now);
@@ -141,7 +141,7 @@ impl Scheduler {
 
     /// Ends the suspension of a ring. Returns true if there was one.
     pub(crate) fn end_suspension(&mut self, ring: RingId) -> bool {
-        let failure = self.rings[ring].starts.failure.take();
+        let failure = self.dispatch.rings[ring].starts.failure.take();
         if let Some(failure) = &failure {
             self.timers.cancel(failure.until, Timer::Ring(ring));
         }
@@ -149,7 +149,7 @@ impl Scheduler {
     }
 
     fn ring_name(&self, ring: RingId) -> String {
-        let clause = &self.rings[ring].clause;
+        let clause = &self.dispatch.rings[ring].clause;
         format!("{}/{} ({})", clause.channel_pattern, clause.host_pattern, clause.location)
     }
 }

@@ -53,10 +53,10 @@ impl LearnedExport {
         count: usize,
         mut tell: impl FnMut(Learned),
     ) {
-        let memory = scheduler.unclaimed.as_ref();
+        let memory = scheduler.learned.unclaimed.as_ref();
         self.stage = match std::mem::take(&mut self.stage) {
             Stage::Begin => {
-                Stage::Threads(scheduler.threads.iter().map(|(thread, _)| thread).collect())
+                Stage::Threads(scheduler.queue.threads.iter().map(|(thread, _)| thread).collect())
             }
             Stage::Threads(mut left) => {
                 let batch = left.split_off(left.len().saturating_sub(count));
@@ -133,14 +133,14 @@ fn export_messages(
 ) -> Stage {
     let mut left = count;
     while left > 0 {
-        let Some(message) = scheduler.messages.at_or_after(number) else {
+        let Some(message) = scheduler.queue.messages.at_or_after(number) else {
             return Stage::UnclaimedThreads(None);
         };
-        let message = &scheduler.messages[message];
+        let message = &scheduler.queue.messages[message];
         if message.name.number() != number {
             (number, told) = (message.name.number(), 0);
         }
-        let vertices = message.vertices.iter(&scheduler.vertices).skip(told).take(left);
+        let vertices = message.vertices.iter(&scheduler.queue.vertices).skip(told).take(left);
         let mut seen = 0;
         for vertex in vertices {
             seen += 1;

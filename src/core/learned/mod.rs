@@ -111,6 +111,15 @@ pub struct LearnedVertex {
     pub step: u8,
 }
 
+/// What is learned, and what the former process had learned.
+#[derive(Default, Serialize, Deserialize)]
+pub struct LearnedState {
+    /// State that the former process left, until the initial scan is loaded.
+    pub(crate) unclaimed: Option<Unclaimed>,
+    /// Grows with each change of what is learned.
+    pub(crate) revision: u64,
+}
+
 /// State reported at the start and not claimed yet.
 #[derive(Default, Serialize, Deserialize)]
 pub struct Unclaimed {
@@ -132,9 +141,9 @@ struct UnclaimedVertex {
 
 impl Scheduler {
     pub(super) fn import_learned(&mut self, learned: Learned) {
-        let memory = self.unclaimed.get_or_insert_default();
+        let memory = self.learned.unclaimed.get_or_insert_default();
         match learned {
-            Learned::Text(text) => memory.rests.import_text(text, &mut self.paging),
+            Learned::Text(text) => memory.rests.import_text(text, &mut self.admission.paging),
             Learned::Rest(rest) => memory.rests.import_learned(rest),
             Learned::Thread(thread) => {
                 let key = Destination::new(thread.channel.as_bytes(), thread.host.as_bytes());
@@ -159,15 +168,15 @@ impl Scheduler {
     /// The mail that was there at the start is loaded, but files that were held back may still
     /// come.
     pub(super) fn schedule_drop_of_unclaimed(&mut self, now: Timestamp) {
-        if self.unclaimed.is_some() {
+        if self.learned.unclaimed.is_some() {
             self.timers.add(now + UNCLAIMED_LIFETIME, Timer::Unclaimed);
         }
     }
 
     /// Restores the state of a new thread, unless its wake-up is past.
     pub(super) fn restore_thread(&mut self, now: Timestamp, thread: ThreadId) {
-        let thread_ref = &mut self.threads[thread];
-        let memory = self.unclaimed.as_mut();
+        let thread_ref = &mut self.queue.threads[thread];
+        let memory = self.learned.unclaimed.as_mut();
         let Some(learned) =
             memory.and_then(|memory| memory.threads.remove(&thread_ref.destination))
         else {
@@ -179,8 +188,8 @@ impl Scheduler {
         if let Some(size) = learned.window {
             self.restore_window(thread, size);
         }
-        let thread_ref = &mut self.threads[thread];
-        let clause = &self.rings[thread_ref.ring].clause;
+        let thread_ref = &mut self.queue.threads[thread];
+        let clause = &self.dispatch.rings[thread_ref.ring].clause;
         let on_request = clause.is_etrn_only();
         let wakeup = learned.wakeup.filter(|wakeup| *wakeup > now && !on_request);
         // The clock may have been wrong when this was written, or the clause may have changed.
@@ -200,7 +209,7 @@ impl Scheduler {
         });
         if is_dead {
             self.probe_dead_window(thread);
-            self.threads[thread].retry.unreachable = None;
+            self.queue.threads[thread].retry.unreachable = None;
         }
     }
 
@@ -210,7 +219,7 @@ impl Scheduler {
     pub(super) fn drop_unclaimed(&mut self, now: Timestamp) {
         match self.backlog().0 {
             Backlog::New | Backlog::PagedOut => self.schedule_drop_of_unclaimed(now),
-            Backlog::None => self.unclaimed = None,
+            Backlog::None => self.learned.unclaimed = None,
         }
     }
 
@@ -218,13 +227,13 @@ impl Scheduler {
     ///
     /// Its attempts are counted on.
     pub(super) fn restore_vertex(&mut self, message: MessageId, vertex: VertexId) -> RestoreAction {
-        let Some(memory) = &mut self.unclaimed else {
+        let Some(memory) = &mut self.learned.unclaimed else {
             return RestoreAction::Unknown;
         };
-        let vertex_ref = &mut self.vertices[vertex];
+        let vertex_ref = &mut self.queue.vertices[vertex];
         let (number, modified) =
-            (self.messages[message].name.number(), self.messages[message].modified);
-        let destination = self.threads[vertex_ref.thread].destination.clone();
+            (self.queue.messages[message].name.number(), self.queue.messages[message].modified);
+        let destination = self.queue.threads[vertex_ref.thread].destination.clone();
         let learned = memory.vertices.remove(&(number, destination));
         let Some(learned) = learned.filter(|learned| learned.modified == modified) else {
             return RestoreAction::Unknown;
@@ -241,20 +250,20 @@ impl Scheduler {
         first: (VertexId, RestoreAction),
     ) -> RestoreAction {
         let (first, recall) = first;
-        let Vertex { attempts, step, .. } = self.vertices[first];
-        let diagnosis = self.vertices[first].diagnosis.clone();
-        let vertex = &mut self.vertices[vertex];
+        let Vertex { attempts, step, .. } = self.queue.vertices[first];
+        let diagnosis = self.queue.vertices[first].diagnosis.clone();
+        let vertex = &mut self.queue.vertices[vertex];
         (vertex.attempts, vertex.step, vertex.diagnosis) = (attempts, step, diagnosis);
         recall
     }
 
     /// Revision of the learned state: it grows with each change.
     pub fn learned_revision(&self) -> u64 {
-        self.learned_revision
+        self.learned.revision
     }
 
     fn learned_thread(&self, id: ThreadId) -> Option<LearnedThread> {
-        let thread = self.threads.get(id)?;
+        let thread = self.queue.threads.get(id)?;
         let (window, relay) = (self.learned_window(id), self.learned_relay(id));
         let mut learned = LearnedThread::new(&thread.destination, &thread.retry, window, relay)?;
         learned.wakeup = learned.wakeup.map(|wakeup| self.to_present_clock(thread, wakeup));
@@ -263,9 +272,9 @@ impl Scheduler {
 
     fn learned_vertex(&self, vertex: VertexId) -> Option<LearnedVertex> {
         let due = self.own_due(vertex);
-        let vertex = &self.vertices[vertex];
-        let message = &self.messages[vertex.message];
-        let (channel, host) = names(&self.threads[vertex.thread].destination)?;
+        let vertex = &self.queue.vertices[vertex];
+        let message = &self.queue.messages[vertex.message];
+        let (channel, host) = names(&self.queue.threads[vertex.thread].destination)?;
         let text = text_of(vertex.diagnosis.as_ref());
         let (number, modified) = (message.name.number(), message.modified);
         let (attempts, step) = (vertex.attempts, vertex.step);

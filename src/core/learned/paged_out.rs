@@ -108,7 +108,7 @@ impl Scheduler {
     /// Claims what the former scheduler knew of a paged-out message.
     pub(crate) fn restore_paged_out(&mut self, arrival: &Arrival) -> Option<RestoredMessage> {
         let (modified, mut vertices) =
-            self.unclaimed.as_mut()?.rests.take(arrival.name.number())?;
+            self.learned.unclaimed.as_mut()?.rests.take(arrival.name.number())?;
         vertices.sort_unstable_by_key(|vertex| vertex.key());
         let vertices = vertices.into();
         let rested = PagedMessage { modified, recipients: 0, vertices };

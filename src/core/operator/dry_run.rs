@@ -20,7 +20,7 @@ pub enum HoldChange {
 impl Scheduler {
     /// Returns what a hold of a message would change.
     pub fn dry_run_hold(&self, id: SpoolId) -> Effect {
-        let Some(message) = self.message_of(id).map(|message| &self.messages[message]) else {
+        let Some(message) = self.message_of(id).map(|message| &self.queue.messages[message]) else {
             return Effect::default();
         };
         let mut effect = Effect::default();
@@ -28,8 +28,8 @@ impl Scheduler {
             return effect;
         }
         effect.messages = 1;
-        for vertex in message.vertices.iter(&self.vertices) {
-            let vertex = &self.vertices[vertex];
+        for vertex in message.vertices.iter(&self.queue.vertices) {
+            let vertex = &self.queue.vertices[vertex];
             let sum = match vertex.place {
                 VertexState::Fed => &mut effect.busy,
                 _ => &mut effect.recipients,
@@ -41,11 +41,12 @@ impl Scheduler {
 
     /// Returns what a release of a message would change.
     pub fn dry_run_release(&self, id: SpoolId) -> Effect {
-        let message = self.message_of(id).map(|message| &self.messages[message]);
+        let message = self.message_of(id).map(|message| &self.queue.messages[message]);
         let Some(message) = message.filter(|message| message.held) else {
             return Effect::default();
         };
-        let vertices = message.vertices.iter(&self.vertices).map(|vertex| &self.vertices[vertex]);
+        let vertices =
+            message.vertices.iter(&self.queue.vertices).map(|vertex| &self.queue.vertices[vertex]);
         let held = vertices.filter(|vertex| vertex.place == VertexState::Held);
         let recipients = held.map(|vertex| vertex.pending).sum();
         Effect { messages: 1, recipients, ..Effect::default() }
@@ -64,11 +65,11 @@ impl Scheduler {
         let Some(start) = *next else {
             return effect;
         };
-        let end = start.saturating_add(count).min(self.threads.pool().slots());
-        *next = (end < self.threads.pool().slots()).then_some(end);
-        for thread in (start..end).filter_map(|slot| self.threads.pool().at(slot)) {
-            let thread = &self.threads[thread];
-            let ring = &self.rings[thread.ring];
+        let end = start.saturating_add(count).min(self.queue.threads.pool().slots());
+        *next = (end < self.queue.threads.pool().slots()).then_some(end);
+        for thread in (start..end).filter_map(|slot| self.queue.threads.pool().at(slot)) {
+            let thread = &self.queue.threads[thread];
+            let ring = &self.dispatch.rings[thread.ring];
             let is_held = |scope: &Scope| scope.contains(&thread.destination, ring);
             let others = |gone: &Scope| {
                 let holds = self.overrides.holds.iter().map(|hold| &hold.scope);
@@ -82,8 +83,8 @@ impl Scheduler {
             if changes {
                 effect.threads += 1;
                 effect.recipients += thread.recipients;
-                let fed = thread.fed.iter(&self.vertices);
-                effect.busy += fed.map(|vertex| self.vertices[vertex].pending).sum::<u32>();
+                let fed = thread.fed.iter(&self.queue.vertices);
+                effect.busy += fed.map(|vertex| self.queue.vertices[vertex].pending).sum::<u32>();
             }
         }
         effect

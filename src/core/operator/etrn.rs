@@ -14,7 +14,7 @@ impl Scheduler {
     /// threads that had no agent at work.
     pub(crate) fn etrn(&mut self, now: Timestamp, hosts: &[impl AsRef<[u8]>]) -> Vec<ThreadId> {
         let hosts: BTreeSet<&[u8]> = hosts.iter().map(AsRef::as_ref).collect();
-        let of_hosts = hosts.iter().flat_map(|host| self.threads.of_host(host));
+        let of_hosts = hosts.iter().flat_map(|host| self.queue.threads.of_host(host));
         let mut of_hosts: Vec<ThreadId> = of_hosts.collect();
         of_hosts.sort_unstable();
         let first = hosts.first().copied().unwrap_or_default();
@@ -27,7 +27,7 @@ impl Scheduler {
             self.wake_for_etrn(now, *thread);
         }
         self.request_paged_hosts(hosts.iter().copied());
-        let rested = |thread: &ThreadId| self.threads[*thread].agents.is_empty();
+        let rested = |thread: &ThreadId| self.queue.threads[*thread].agents.is_empty();
         of_hosts.into_iter().filter(rested).collect()
     }
 }

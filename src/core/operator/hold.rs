@@ -87,18 +87,18 @@ impl Scheduler {
         let Some(message) = self.message_of(id) else {
             return Effect::refused(OrderRefusal::NotFound);
         };
-        if self.messages[message].held {
+        if self.queue.messages[message].held {
             return Effect::refused(OrderRefusal::Already);
         }
         if self.overrides.messages.len() >= MAX_HELD_MESSAGES {
             return Effect::refused(OrderRefusal::TooMany);
         }
         self.overrides.change(Change::Hold(hold));
-        self.messages[message].held = true;
+        self.queue.messages[message].held = true;
         let mut effect = Effect { messages: 1, ..Effect::default() };
-        for vertex in self.messages[message].vertices.to_vec(&self.vertices) {
-            let recipients = self.vertices[vertex].pending;
-            if self.vertices[vertex].place == VertexState::Fed {
+        for vertex in self.queue.messages[message].vertices.to_vec(&self.queue.vertices) {
+            let recipients = self.queue.vertices[vertex].pending;
+            if self.queue.vertices[vertex].place == VertexState::Fed {
                 effect.busy += recipients;
                 continue;
             }
@@ -147,11 +147,11 @@ impl Scheduler {
     }
 
     fn release_message(&mut self, now: Timestamp, message: MessageId) -> Effect {
-        self.messages[message].held = false;
+        self.queue.messages[message].held = false;
         let mut effect = Effect { messages: 1, ..Effect::default() };
-        for vertex in self.messages[message].vertices.to_vec(&self.vertices) {
-            if self.vertices[vertex].place == VertexState::Held {
-                effect.recipients += self.vertices[vertex].pending;
+        for vertex in self.queue.messages[message].vertices.to_vec(&self.queue.vertices) {
+            if self.queue.vertices[vertex].place == VertexState::Held {
+                effect.recipients += self.queue.vertices[vertex].pending;
                 self.release_vertex(now, vertex);
             }
         }
@@ -159,8 +159,8 @@ impl Scheduler {
     }
 
     fn release_vertex(&mut self, now: Timestamp, vertex: VertexId) {
-        let thread = self.vertices[vertex].thread;
-        self.vertices[vertex].fate = AfterJob::OneMoreTry;
+        let thread = self.queue.vertices[vertex].thread;
+        self.queue.vertices[vertex].fate = AfterJob::OneMoreTry;
         match self.arrivals_wait(thread) {
             true => self.wait_for_destination(now, vertex),
             false => self.set_state(vertex, VertexState::Due),
@@ -169,10 +169,10 @@ impl Scheduler {
 
     /// Updates the hold of a thread. Returns true if it has changed.
     pub(crate) fn update_hold(&mut self, thread: ThreadId) -> bool {
-        let thread_ref = &self.threads[thread];
-        let ring = &self.rings[thread_ref.ring];
+        let thread_ref = &self.queue.threads[thread];
+        let ring = &self.dispatch.rings[thread_ref.ring];
         let held = self.overrides.hold_of(&thread_ref.destination, ring).is_some();
-        self.threads.set_held(thread, held)
+        self.queue.threads.set_held(thread, held)
     }
 
     /// Applies the former scheduler's overrides to a message that arrives.
@@ -180,9 +180,9 @@ impl Scheduler {
     /// An override for a missing message stays until another message gets its number: the control
     /// file may be unreadable for a while.
     pub(crate) fn restore_overrides(&mut self, message: MessageId) {
-        let id = self.messages[message].spool_id();
+        let id = self.queue.messages[message].spool_id();
         let is_held = self.overrides.hold_of_message(id).is_some();
-        self.messages[message].held = is_held;
+        self.queue.messages[message].held = is_held;
         let is_known = is_held || self.overrides.ending_of(id).is_some();
         if !is_known {
             self.overrides.drop_message(id.number);
@@ -191,7 +191,7 @@ impl Scheduler {
 
     /// Drops the overrides of a message that leaves.
     pub(crate) fn drop_overrides(&mut self, message: MessageId) {
-        let id = self.messages[message].spool_id();
+        let id = self.queue.messages[message].spool_id();
         let is_known =
             self.overrides.hold_of_message(id).is_some() || self.overrides.ending_of(id).is_some();
         if is_known {
@@ -200,7 +200,7 @@ impl Scheduler {
     }
 
     pub(crate) fn message_of(&self, id: SpoolId) -> Option<MessageId> {
-        let message = self.messages.find(id.number)?;
-        (self.messages[message].modified == id.modified).then_some(message)
+        let message = self.queue.messages.find(id.number)?;
+        (self.queue.messages[message].modified == id.modified).then_some(message)
     }
 }

@@ -103,15 +103,15 @@ impl Scheduler {
 
     /// Applies the limits in force to a ring.
     pub(crate) fn apply_limits_to_ring(&mut self, ring: RingId) {
-        let ring_ref = &self.rings[ring];
+        let ring_ref = &self.dispatch.rings[ring];
         let limited = limited(&self.overrides, ring_ref, &ring_ref.configured);
-        self.rings[ring].clause = limited;
-        self.rings[ring].limits_seen = self.overrides.limits_version;
+        self.dispatch.rings[ring].clause = limited;
+        self.dispatch.rings[ring].limits_seen = self.overrides.limits_version;
     }
 
     /// Applies the limits to a ring, if they have changed since.
     pub(crate) fn reapply_limits_to_ring(&mut self, ring: RingId) {
-        if self.rings[ring].limits_seen != self.overrides.limits_version {
+        if self.dispatch.rings[ring].limits_seen != self.overrides.limits_version {
             self.apply_limits_to_ring(ring);
             self.serve_later(ring);
         }
@@ -119,15 +119,15 @@ impl Scheduler {
 
     /// Applies the limit in force to a thread. Returns true on change.
     pub(crate) fn apply_limits_to_thread(&mut self, thread: ThreadId) -> bool {
-        let destination = &self.threads[thread].destination;
+        let destination = &self.queue.threads[thread].destination;
         let is_its = |set: &&LimitOverride| matches!(&set.scope, Scope::Destinations(all) if all.matches(destination));
         let max_agents = self.overrides.limits.iter().rev().find(is_its).map(|set| set.value);
-        std::mem::replace(&mut self.threads[thread].max_agents, max_agents) != max_agents
+        std::mem::replace(&mut self.queue.threads[thread].max_agents, max_agents) != max_agents
     }
 
     /// Maximum number of agents that may work on a thread.
     pub(crate) fn max_thread(&self, thread: &Thread) -> u32 {
-        thread.max_agents.unwrap_or(self.rings[thread.ring].clause.max_thread)
+        thread.max_agents.unwrap_or(self.dispatch.rings[thread.ring].clause.max_thread)
     }
 }
 

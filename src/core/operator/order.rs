@@ -173,10 +173,10 @@ impl Scheduler {
         by: String,
         order: Order,
     ) {
-        self.unstored_orders.current = Some(ticket);
+        self.orders.current = Some(ticket);
         // One part more than there are writes, so that the order is not answered before this
         // returns.
-        self.unstored_orders.orders.insert(ticket, (Effect::default(), 1));
+        self.orders.orders.insert(ticket, (Effect::default(), 1));
         let by = Author { name: by, since: now };
         let mut turned = Vec::new();
         let effect = match order {
@@ -209,40 +209,40 @@ impl Scheduler {
             }
         };
         self.store_changed_overrides();
-        self.unstored_orders.current = None;
+        self.orders.current = None;
         self.settle(now);
         let started = turned.iter().any(|thread| self.has_agents_now(*thread));
-        if let Some((kept, _)) = self.unstored_orders.orders.get_mut(&ticket) {
+        if let Some((kept, _)) = self.orders.orders.get_mut(&ticket) {
             kept.add(&Effect { started, ..effect });
         }
         self.finish_order_part(ticket, None);
     }
 
     fn has_agents_now(&self, thread: ThreadId) -> bool {
-        self.threads.get(thread).is_some_and(|thread| !thread.agents.is_empty())
+        self.queue.threads.get(thread).is_some_and(|thread| !thread.agents.is_empty())
     }
 
     fn threads_of(&self, destinations: &[Destination]) -> Vec<ThreadId> {
         let find = |destination: &Destination| {
-            self.threads.find_existing(destination.channel(), destination.host())
+            self.queue.threads.find_existing(destination.channel(), destination.host())
         };
         destinations.iter().filter_map(find).collect()
     }
 
     /// Makes the answer to the present order wait for this note.
     pub(crate) fn attach_note_to_order(&mut self, note: NoteTicket) {
-        let Some(ticket) = self.unstored_orders.current else {
+        let Some(ticket) = self.orders.current else {
             return;
         };
-        if let Some((_, left)) = self.unstored_orders.orders.get_mut(&ticket) {
+        if let Some((_, left)) = self.orders.orders.get_mut(&ticket) {
             *left += 1;
-            self.unstored_orders.notes.insert(note, ticket);
+            self.orders.notes.insert(note, ticket);
         }
     }
 
     /// Counts a note that is written, or never will be.
     pub(crate) fn order_note_done(&mut self, note: NoteTicket) {
-        if let Some(ticket) = self.unstored_orders.notes.remove(&note) {
+        if let Some(ticket) = self.orders.notes.remove(&note) {
             self.finish_order_part(ticket, None);
         }
     }
@@ -251,7 +251,7 @@ impl Scheduler {
     ///
     /// The answer carries the error. The write is tried again.
     pub(crate) fn order_note_failed(&mut self, note: NoteTicket, error: ErrorKind) {
-        if let Some(ticket) = self.unstored_orders.notes.remove(&note) {
+        if let Some(ticket) = self.orders.notes.remove(&note) {
             self.finish_order_part(ticket, Some(error));
         }
     }
@@ -260,15 +260,15 @@ impl Scheduler {
     ///
     /// Returns the order.
     pub(crate) fn add_part(&mut self) -> Option<OrderTicket> {
-        let ticket = self.unstored_orders.current?;
-        let (_, left) = self.unstored_orders.orders.get_mut(&ticket)?;
+        let ticket = self.orders.current?;
+        let (_, left) = self.orders.orders.get_mut(&ticket)?;
         *left += 1;
         Some(ticket)
     }
 
     /// Adds to the effect of an order.
     pub(crate) fn add_order_effect(&mut self, ticket: Option<OrderTicket>, effect: &Effect) {
-        let order = ticket.and_then(|ticket| self.unstored_orders.orders.get_mut(&ticket));
+        let order = ticket.and_then(|ticket| self.orders.orders.get_mut(&ticket));
         if let Some((sum, _)) = order {
             sum.add(effect);
         }
@@ -297,14 +297,14 @@ impl Scheduler {
     }
 
     pub(crate) fn finish_order_part(&mut self, ticket: OrderTicket, error: Option<ErrorKind>) {
-        let Some((effect, left)) = self.unstored_orders.orders.get_mut(&ticket) else {
+        let Some((effect, left)) = self.orders.orders.get_mut(&ticket) else {
             return;
         };
         effect.unstored = effect.unstored.or(error);
         *left -= 1;
         if *left == 0 {
             let effect = *effect;
-            self.unstored_orders.orders.remove(&ticket);
+            self.orders.orders.remove(&ticket);
             self.act(Action::OrderDone { ticket, effect });
         }
     }
@@ -312,7 +312,7 @@ impl Scheduler {
     fn retire_agent_of(&mut self, now: Timestamp, pid: u32) -> Effect {
         let is_it =
             |agent: &crate::dispatch::agent::Agent| agent.pid == Some(pid) && agent.is_alive();
-        let Some((id, agent)) = self.agents.iter().find(|(_, agent)| is_it(agent)) else {
+        let Some((id, agent)) = self.dispatch.agents.iter().find(|(_, agent)| is_it(agent)) else {
             return Effect::refused(OrderRefusal::NotFound);
         };
         let (id, is_idle) = (id, matches!(agent.state, AgentState::Idle(_)));

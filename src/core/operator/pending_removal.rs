@@ -18,7 +18,7 @@ const MAX_REMOVALS: usize = 50_000;
 impl Scheduler {
     /// Orders the removal of a message that cannot be completed yet.
     pub(crate) fn order_removal(&mut self, message: MessageId, fate: AfterJob, author: &Author) {
-        let id = self.messages[message].spool_id();
+        let id = self.queue.messages[message].spool_id();
         if self.overrides.endings.len() >= MAX_REMOVALS {
             self.overrides.drop_oldest_removal();
         }
@@ -28,17 +28,17 @@ impl Scheduler {
 
     /// Returns true if the removal of a whole message was ordered.
     pub(crate) fn has_removal_order(&self, message: MessageId) -> bool {
-        self.overrides.ending_of(self.messages[message].spool_id()).is_some()
+        self.overrides.ending_of(self.queue.messages[message].spool_id()).is_some()
     }
 
     /// Carries out an ordered removal on what has just been loaded.
     pub(crate) fn apply_removal_order(&mut self, now: Timestamp, message: MessageId) {
-        let id = self.messages[message].spool_id();
+        let id = self.queue.messages[message].spool_id();
         let Some(PendingRemoval { fate, author, .. }) = self.overrides.ending_of(id).cloned()
         else {
             return;
         };
-        let vertices = self.messages[message].vertices.to_vec(&self.vertices);
+        let vertices = self.queue.messages[message].vertices.to_vec(&self.queue.vertices);
         self.end_vertices(now, message, &vertices, (fate, &author));
     }
 }

@@ -25,8 +25,8 @@ impl Scheduler {
     pub(crate) fn retry_threads(&mut self, now: Timestamp, threads: &[ThreadId]) -> Effect {
         let mut effect = Effect { threads: threads.len() as u32, ..Effect::default() };
         for thread in threads {
-            effect.recipients += self.threads[*thread].recipients;
-            effect.held += u32::from(self.threads[*thread].held);
+            effect.recipients += self.queue.threads[*thread].recipients;
+            effect.held += u32::from(self.queue.threads[*thread].held);
             self.wake_for_etrn(now, *thread);
         }
         effect
@@ -42,21 +42,23 @@ impl Scheduler {
         let mut effect = Effect::default();
         for (_, vertices) in self.meant(targets, &mut effect) {
             for vertex in vertices {
-                let thread = self.vertices[vertex].thread;
-                let recipients = self.vertices[vertex].pending;
-                self.retry_start_now(now, self.threads[thread].ring);
-                if self.vertices[vertex].place == VertexState::Held || self.threads[thread].held {
+                let thread = self.queue.vertices[vertex].thread;
+                let recipients = self.queue.vertices[vertex].pending;
+                self.retry_start_now(now, self.queue.threads[thread].ring);
+                if self.queue.vertices[vertex].place == VertexState::Held
+                    || self.queue.threads[thread].held
+                {
                     effect.held += recipients;
                 }
-                if self.vertices[vertex].place == VertexState::Waiting {
+                if self.queue.vertices[vertex].place == VertexState::Waiting {
                     self.set_state(vertex, VertexState::Due);
                     effect.recipients += recipients;
                     turned.push(thread);
-                    if self.threads[thread].waiting.is_empty() {
+                    if self.queue.threads[thread].waiting.is_empty() {
                         // No vertex is left waiting: the host is tried as if its time had come.
                         self.wake_thread(now, thread);
                     }
-                    self.threads[thread].is_woken = true;
+                    self.queue.threads[thread].is_woken = true;
                 }
             }
         }
@@ -74,8 +76,8 @@ impl Scheduler {
         let whole: BTreeSet<u64> =
             targets.iter().filter(|target| target.is_whole).map(|target| target.number).collect();
         for (message, vertices) in self.meant(targets, &mut effect) {
-            let is_partial = self.messages[message].is_partial;
-            let is_whole = whole.contains(&self.messages[message].name.number());
+            let is_partial = self.queue.messages[message].is_partial;
+            let is_whole = whole.contains(&self.queue.messages[message].name.number());
             let (recipients, busy) = self.end_vertices(now, message, &vertices, (fate, by));
             effect.recipients += recipients;
             effect.busy += busy;
@@ -99,13 +101,14 @@ impl Scheduler {
         vertices: &[VertexId],
         (fate, by): (AfterJob, &Author),
     ) -> (u32, u32) {
-        let is_fed = |vertex: &VertexId| self.vertices[*vertex].place == VertexState::Fed;
+        let is_fed = |vertex: &VertexId| self.queue.vertices[*vertex].place == VertexState::Fed;
         let (fed, resting): (Vec<VertexId>, Vec<VertexId>) =
             vertices.iter().copied().partition(is_fed);
-        let count = |all: &[VertexId]| all.iter().map(|v| self.vertices[*v].pending).sum::<u32>();
+        let count =
+            |all: &[VertexId]| all.iter().map(|v| self.queue.vertices[*v].pending).sum::<u32>();
         let counts = (count(&resting), count(&fed));
         for vertex in fed {
-            self.vertices[vertex].fate = fate;
+            self.queue.vertices[vertex].fate = fate;
         }
         match fate {
             _ if resting.is_empty() => {}
@@ -137,7 +140,7 @@ impl Scheduler {
                 (Some(_), MessagePart::All) => {}
                 (Some(destination), MessagePart::Some(threads)) => {
                     let (channel, host) = (destination.channel(), destination.host());
-                    threads.extend(self.threads.find_existing(channel, host));
+                    threads.extend(self.queue.threads.find_existing(channel, host));
                 }
             }
         }
@@ -152,18 +155,18 @@ impl Scheduler {
     /// Visits the message once, however many destinations are named: it may have a hundred
     /// thousand.
     fn part_of(&self, number: u64, part: &MessagePart) -> Option<(MessageId, Vec<VertexId>)> {
-        let message = self.messages.find(number)?;
-        if self.messages[message].is_removing {
+        let message = self.queue.messages.find(number)?;
+        if self.queue.messages[message].is_removing {
             return None;
         }
         let is_meant = |vertex: &VertexId| match part {
             MessagePart::All => true,
-            MessagePart::Some(threads) => threads.contains(&self.vertices[*vertex].thread),
+            MessagePart::Some(threads) => threads.contains(&self.queue.vertices[*vertex].thread),
         };
-        let vertices = self.messages[message].vertices.iter(&self.vertices);
+        let vertices = self.queue.messages[message].vertices.iter(&self.queue.vertices);
         let vertices: Vec<VertexId> = vertices.filter(is_meant).collect();
         // All of a partial message may be unread.
-        let is_unread = matches!(part, MessagePart::All) && self.messages[message].is_partial;
+        let is_unread = matches!(part, MessagePart::All) && self.queue.messages[message].is_partial;
         (is_unread || !vertices.is_empty()).then_some((message, vertices))
     }
 
@@ -175,7 +178,7 @@ impl Scheduler {
         vertices: &[VertexId],
         occasion: OutcomeKind,
     ) {
-        let pending = |vertex: &VertexId| self.vertices[*vertex].recipients.pending();
+        let pending = |vertex: &VertexId| self.queue.vertices[*vertex].recipients.pending();
         let offsets: Vec<u32> = vertices.iter().flat_map(pending).collect();
         self.record_unloaded_finals(message, &offsets);
         self.note(now, message, offsets, occasion, [].into(), [].into());
@@ -184,10 +187,10 @@ impl Scheduler {
             _ => ("delete", Verdict::Deleted, "deleted"),
         };
         for vertex in vertices {
-            let offsets = self.vertices[*vertex].recipients.pending();
+            let offsets = self.queue.vertices[*vertex].recipients.pending();
             let text = format!("{text} by an operator");
             self.status_of_end(now, *vertex, &offsets, verdict, b"", text.as_bytes());
-            for offset in self.vertices[*vertex].recipients.pending() {
+            for offset in self.queue.vertices[*vertex].recipients.pending() {
                 self.finish_recipient(*vertex, offset, FinalState { state, failed: false });
             }
         }
@@ -198,8 +201,8 @@ impl Scheduler {
     /// Returns true if there was one. The vertex must have recipients left, and no agent may have
     /// it.
     pub(crate) fn apply_after_job(&mut self, now: Timestamp, vertex: VertexId) -> bool {
-        let message = self.vertices[vertex].message;
-        match std::mem::take(&mut self.vertices[vertex].fate) {
+        let message = self.queue.vertices[vertex].message;
+        match std::mem::take(&mut self.queue.vertices[vertex].fate) {
             AfterJob::Usual | AfterJob::OneMoreTry => return false,
             AfterJob::Expire => self.expire_vertex(now, vertex, "was given up by an operator"),
             AfterJob::Delete => {

@@ -95,7 +95,7 @@ impl Scheduler {
                 *cursor = Cursor { number: None, rest: Vec::new() };
                 break;
             };
-            let found = self.messages[message].name.number();
+            let found = self.queue.messages[message].name.number();
             if cursor.rest.is_empty() || found != number {
                 cursor.rest = self.matching_vertices(selector, message);
                 selected.extend(self.unread_message(selector, message));
@@ -115,24 +115,24 @@ impl Scheduler {
 
     /// Returns true if a message is queued and not being removed.
     pub fn has_message(&self, id: SpoolId) -> bool {
-        self.message_of(id).is_some_and(|message| !self.messages[message].is_removing)
+        self.message_of(id).is_some_and(|message| !self.queue.messages[message].is_removing)
     }
 
     /// The first message with this number or a higher one that may match.
     fn next_message(&self, selector: &MailFilter, number: u64) -> Option<MessageId> {
         if let Some(wanted) = selector.number {
-            return self.messages.find(wanted).filter(|_| number <= wanted);
+            return self.queue.messages.find(wanted).filter(|_| number <= wanted);
         }
         if selector.held {
             let mut held = self.overrides.messages.range(number..);
-            return held.find_map(|(held, _)| self.messages.find(*held));
+            return held.find_map(|(held, _)| self.queue.messages.find(*held));
         }
-        self.messages.at_or_after(number)
+        self.queue.messages.at_or_after(number)
     }
 
     /// Returns true if a message matches all conditions but the destination.
     fn matches_message(&self, selector: &MailFilter, message: MessageId) -> bool {
-        let message = &self.messages[message];
+        let message = &self.queue.messages[message];
         let is_young = selector.older_than.is_some_and(|time| message.modified >= time);
         !message.is_removing && !is_young && (message.held || !selector.held)
     }
@@ -142,7 +142,7 @@ impl Scheduler {
         if !self.matches_message(selector, message) {
             return Vec::new();
         }
-        let mut vertices = self.messages[message].vertices.to_vec(&self.vertices);
+        let mut vertices = self.queue.messages[message].vertices.to_vec(&self.queue.vertices);
         vertices.reverse();
         vertices
     }
@@ -151,7 +151,7 @@ impl Scheduler {
     fn unread_message(&self, selector: &MailFilter, message: MessageId) -> Option<Selected> {
         let matches_message =
             selector.means_whole_messages() && self.matches_message(selector, message);
-        let message = &self.messages[message];
+        let message = &self.queue.messages[message];
         if !matches_message || !message.is_partial || !message.vertices.is_empty() {
             return None;
         }
@@ -175,8 +175,8 @@ impl Scheduler {
         id: VertexId,
     ) -> Option<Selected> {
         // It may have been removed since it was found.
-        let vertex = self.vertices.get(id).filter(|vertex| vertex.message == message)?;
-        let (message, thread) = (&self.messages[message], &self.threads[vertex.thread]);
+        let vertex = self.queue.vertices.get(id).filter(|vertex| vertex.message == message)?;
+        let (message, thread) = (&self.queue.messages[message], &self.queue.threads[vertex.thread]);
         let matches_message = |wanted: &DestinationPattern| wanted.matches(&thread.destination);
         if vertex.place == VertexState::Finished
             || !selector.destinations.as_ref().is_none_or(matches_message)

@@ -32,7 +32,7 @@ const MAX_DEATHS_IN_A_ROW: u8 = 3;
 impl Scheduler {
     /// Returns when an agent must be checked, if it does nothing before.
     fn agent_deadline(&self, agent: &Agent) -> Option<Timestamp> {
-        let clause = &self.rings[agent.ring].clause;
+        let clause = &self.dispatch.rings[agent.ring].clause;
         match agent.state {
             AgentState::Starting | AgentState::Working | AgentState::Parking => {
                 Some(agent.progress_at + clause.agent_timeout)
@@ -58,26 +58,26 @@ impl Scheduler {
     /// A timer that is too early stays, and is set again when it fires. So a job does not cost a
     /// change of the timer.
     pub(crate) fn settle_agent(&mut self, agent: AgentId) {
-        let timer = self.agents[agent].timer;
-        let deadline = self.agent_deadline(&self.agents[agent]);
+        let timer = self.dispatch.agents[agent].timer;
+        let deadline = self.agent_deadline(&self.dispatch.agents[agent]);
         let earlier = deadline.filter(|deadline| timer.is_none_or(|timer| *deadline < timer));
         if let Some(deadline) = earlier {
             if let Some(timer) = timer {
                 self.timers.cancel(timer, Timer::Agent(agent));
             }
-            self.agents[agent].timer = Some(deadline);
+            self.dispatch.agents[agent].timer = Some(deadline);
             self.timers.add(deadline, Timer::Agent(agent));
         }
-        self.agents.settled(agent);
+        self.dispatch.agents.settled(agent);
     }
 
     pub(crate) fn agent_timer(&mut self, now: Timestamp, agent: AgentId) {
-        let Some(agent_ref) = self.agents.get_mut(agent) else {
+        let Some(agent_ref) = self.dispatch.agents.get_mut(agent) else {
             return;
         };
         agent_ref.timer = None;
         let state = agent_ref.state;
-        if self.agent_deadline(&self.agents[agent]).is_none_or(|deadline| deadline > now) {
+        if self.agent_deadline(&self.dispatch.agents[agent]).is_none_or(|deadline| deadline > now) {
             return;
         }
         match state {
@@ -91,21 +91,21 @@ impl Scheduler {
     ///
     /// Its child processes may still finish the job.
     pub(crate) fn agent_exited_mid_job(&mut self, agent: AgentId) {
-        if let Some(agent) = self.agents.get_mut(agent).filter(|agent| agent.is_alive()) {
+        if let Some(agent) = self.dispatch.agents.get_mut(agent).filter(|agent| agent.is_alive()) {
             agent.state = AgentState::ExitedMidJob;
         }
     }
 
     fn kill_agent(&mut self, now: Timestamp, agent: AgentId) {
-        let silent = now.seconds_since(self.agents[agent].progress_at);
-        let pid = self.agents[agent].pid.unwrap_or_default();
+        let silent = now.seconds_since(self.dispatch.agents[agent].progress_at);
+        let pid = self.dispatch.agents[agent].pid.unwrap_or_default();
         let text = format!("agent {pid} has been silent for {silent} s, and is killed");
         self.log(Level::Warn, text);
         self.stop_agent(now, agent, StopMode::Kill);
     }
 
     pub(crate) fn agent_ended(&mut self, now: Timestamp, agent: AgentId, end: &AgentEnd) {
-        let Some(agent_ref) = self.agents.remove(agent) else {
+        let Some(agent_ref) = self.dispatch.agents.remove(agent) else {
             return;
         };
         if let Some(timer) = agent_ref.timer {
@@ -114,13 +114,13 @@ impl Scheduler {
         self.log_end(&agent_ref, end);
         self.clear_locks(&agent_ref);
         if let Some(thread) = agent_ref.thread {
-            self.threads[thread].agents.retain(|other| *other != agent);
+            self.queue.threads[thread].agents.retain(|other| *other != agent);
             self.leave_window_with_agent(now, thread, agent_ref.may_start);
         }
         self.reclaim_jobs(now, &agent_ref, end);
         if let Some(thread) = agent_ref.thread {
             self.delivery_ended(now, thread, agent_ref.signal, None);
-            let keep_dying = self.threads[thread].consecutive_deaths >= MAX_DEATHS_IN_A_ROW;
+            let keep_dying = self.queue.threads[thread].consecutive_deaths >= MAX_DEATHS_IN_A_ROW;
             if ended_unasked(&agent_ref) && (has_never_asked(&agent_ref) || keep_dying) {
                 self.defer_due(now, thread, &agent_ref, end);
             }
@@ -129,17 +129,17 @@ impl Scheduler {
         if has_never_asked(&agent_ref) {
             self.agent_start_failed(now, &agent_ref, end, ended_unasked(&agent_ref));
         }
-        self.waitlists.has_news = true;
+        self.dispatch.waitlists.has_news = true;
         self.serve_later(agent_ref.ring);
     }
 
     fn subtract_agent(&mut self, now: Timestamp, id: AgentId, agent: &Agent) {
-        let ring = &mut self.rings[agent.ring];
+        let ring = &mut self.dispatch.rings[agent.ring];
         if let AgentState::Idle(_) = agent.state {
             ring.idle.retain(|other| *other != id);
-            self.agents.idle -= 1;
+            self.dispatch.agents.idle -= 1;
         }
-        self.agents.counts.remove(id, ring);
+        self.dispatch.agents.counts.remove(id, ring);
         if ring.agents == 0 {
             self.restart_ring_wait(now, agent.ring);
         }
@@ -155,8 +155,9 @@ impl Scheduler {
             1.. if has_stopped(agent, end) => Level::Info,
             _ => Level::Warn,
         };
-        let channel = String::from_utf8_lossy(&self.rings[agent.ring].channel).into_owned();
-        let thread = agent.thread.map(|thread| self.threads[thread].destination.to_string());
+        let channel =
+            String::from_utf8_lossy(&self.dispatch.rings[agent.ring].channel).into_owned();
+        let thread = agent.thread.map(|thread| self.queue.threads[thread].destination.to_string());
         let destination = thread.unwrap_or(channel);
         let Some(pid) = agent.pid else {
             return self.log(level, format!("an agent of {destination} {end}"));
@@ -173,13 +174,13 @@ impl Scheduler {
             return;
         };
         for vertex in agent.jobs() {
-            let message = self.vertices[vertex].message;
-            if self.vertices[vertex].place == VertexState::Finished
-                && !self.messages[message].is_partial
+            let message = self.queue.vertices[vertex].message;
+            if self.queue.vertices[vertex].place == VertexState::Finished
+                && !self.queue.messages[message].is_partial
             {
                 continue;
             }
-            let name = self.messages[self.vertices[vertex].message].name.clone();
+            let name = self.queue.messages[self.queue.vertices[vertex].message].name.clone();
             self.act(Action::ClearLocks { name, pid });
         }
     }
@@ -202,7 +203,7 @@ impl Scheduler {
             let is_present = Some(vertex) == present;
             if is_present && !has_stopped(agent, end) {
                 self.defer_interrupted_job(now, vertex, agent, end);
-            } else if is_present && agent.deferrals >= self.vertices[vertex].pending {
+            } else if is_present && agent.deferrals >= self.queue.vertices[vertex].pending {
                 self.defer(now, vertex, Scheduler::wait_after_try);
             } else if self.must_wait_after_job(vertex) {
                 self.defer(now, vertex, Scheduler::wait_for_destination);
@@ -217,11 +218,11 @@ impl Scheduler {
     ///
     /// It must if its host may not be tried, or an operator has held or removed it.
     fn must_wait_after_job(&self, vertex: VertexId) -> bool {
-        let vertex = &self.vertices[vertex];
-        let known = self.threads[vertex.thread].retry.unreachable.as_ref();
+        let vertex = &self.queue.vertices[vertex];
+        let known = self.queue.threads[vertex.thread].retry.unreachable.as_ref();
         let is_blocked = known.is_some_and(|known| known.block.is_firm());
         let has_fate = !matches!(vertex.fate, AfterJob::Usual | AfterJob::OneMoreTry);
-        is_blocked || has_fate || self.messages[vertex.message].held
+        is_blocked || has_fate || self.queue.messages[vertex.message].held
     }
 
     /// Defers a job because its agent has died.
@@ -235,13 +236,13 @@ impl Scheduler {
         let text = describe_end(agent, end, " while it had this job");
         self.status_of_missing_report(now, present_attempt(agent), vertex, &text);
         if ended_unasked(agent) {
-            let thread = self.vertices[vertex].thread;
-            self.threads[thread].consecutive_deaths =
-                self.threads[thread].consecutive_deaths.saturating_add(1);
+            let thread = self.queue.vertices[vertex].thread;
+            self.queue.threads[thread].consecutive_deaths =
+                self.queue.threads[thread].consecutive_deaths.saturating_add(1);
             // A report of the agent is worth more than this diagnosis.
-            if !self.vertices[vertex].reported {
+            if !self.queue.vertices[vertex].reported {
                 self.count_attempt(vertex);
-                self.vertices[vertex].diagnosis = Some(Diagnosis::of_scheduler(&text));
+                self.queue.vertices[vertex].diagnosis = Some(Diagnosis::of_scheduler(&text));
             }
         }
         self.defer(now, vertex, Scheduler::wait_after_try);
@@ -250,7 +251,7 @@ impl Scheduler {
     /// Defers everything due in a thread, because its agents die.
     fn defer_due(&mut self, now: Timestamp, thread: ThreadId, agent: &Agent, end: &AgentEnd) {
         let diagnosis = Diagnosis::of_scheduler(&describe_end(agent, end, ""));
-        self.threads[thread].consecutive_deaths = 0;
+        self.queue.threads[thread].consecutive_deaths = 0;
         let cause = UnreachableReport {
             pid: agent.pid,
             id: None,

@@ -3,4 +3,5 @@
 pub mod report;
 
 pub mod agent_exit;
+pub mod notes;
 mod resync;

@@ -43,7 +43,7 @@ impl Scheduler {
             let text = format!("report about {}, which is gone from the spool", report.number);
             return self.log_about_agent(now, agent, Level::Info, text);
         }
-        let Some(message) = self.messages.find(report.number) else {
+        let Some(message) = self.queue.messages.find(report.number) else {
             let text = format!("report about {}, which is not loaded", report.number);
             return self.log_about_agent(now, agent, Level::Info, text);
         };
@@ -51,12 +51,12 @@ impl Scheduler {
             if self.report_on_unloaded(now, agent, message, report) {
                 return;
             }
-            let id = self.messages[message].spool_id();
+            let id = self.queue.messages[message].spool_id();
             let text = format!("{id}: report about offset {}: no such recipient", report.offset);
             return self.log_about_agent(now, agent, Level::Info, text);
         };
-        self.apply_clock_step(self.vertices[vertex].thread);
-        let agent_ref = &mut self.agents[agent];
+        self.apply_clock_step(self.queue.vertices[vertex].thread);
+        let agent_ref = &mut self.dispatch.agents[agent];
         agent_ref.progress_at = now;
         agent_ref.signal = agent_ref.signal.and(match report.status {
             ReportStatus::DeferAll => DeliverySignal::Failure,
@@ -74,12 +74,12 @@ impl Scheduler {
             _ if agent_ref.jobs().next() == Some(vertex) => agent_ref.deferrals += 1,
             _ => {}
         }
-        self.learn_relay_of_report(now, self.vertices[vertex].thread, report.notary);
-        let thread = &mut self.threads[self.vertices[vertex].thread];
+        self.learn_relay_of_report(now, self.queue.vertices[vertex].thread, report.notary);
+        let thread = &mut self.queue.threads[self.queue.vertices[vertex].thread];
         thread.consecutive_deaths = 0;
         thread.attempts = thread.attempts.saturating_add(1);
         self.count_attempt(vertex);
-        if self.vertices[vertex].place != VertexState::Fed {
+        if self.queue.vertices[vertex].place != VertexState::Fed {
             self.watch_expiry(now, vertex);
         }
         self.log_outcome(vertex, report);
@@ -102,8 +102,8 @@ impl Scheduler {
     ///
     /// Its reports about the number are then not about a message that was given the number since.
     fn has_forgotten_job(&self, agent: AgentId, number: u64) -> bool {
-        self.agents[agent].jobs().any(|vertex| {
-            let message = &self.messages[self.vertices[vertex].message];
+        self.dispatch.agents[agent].jobs().any(|vertex| {
+            let message = &self.queue.messages[self.queue.vertices[vertex].message];
             message.is_forgotten && message.name.number() == number
         })
     }
@@ -113,7 +113,7 @@ impl Scheduler {
     /// Usually it is the agent's present job, but agents may report about other recipients, too.
     fn find_recipient(&self, agent: AgentId, message: MessageId, offset: u32) -> Option<VertexId> {
         let is_it = |vertex: &VertexId| {
-            let vertex = &self.vertices[*vertex];
+            let vertex = &self.queue.vertices[*vertex];
             vertex.place != VertexState::Finished
                 && vertex.message == message
                 && vertex.recipients.is_pending(offset)
@@ -123,17 +123,19 @@ impl Scheduler {
             // searched.
             return Some(job).filter(is_it);
         }
-        let present_job = self.agents[agent].jobs().next().filter(is_it);
-        present_job.or_else(|| self.messages[message].vertices.iter(&self.vertices).find(is_it))
+        let present_job = self.dispatch.agents[agent].jobs().next().filter(is_it);
+        present_job.or_else(|| {
+            self.queue.messages[message].vertices.iter(&self.queue.vertices).find(is_it)
+        })
     }
 
     fn log_outcome(&mut self, vertex: VertexId, report: &RecipientReport<'_>) {
         if !self.settings.log_outcomes {
             return;
         }
-        let vertex = &self.vertices[vertex];
-        let id = self.messages[vertex.message].spool_id();
-        let destination = &self.threads[vertex.thread].destination;
+        let vertex = &self.queue.vertices[vertex];
+        let id = self.queue.messages[vertex.message].spool_id();
+        let destination = &self.queue.threads[vertex.thread].destination;
         let text = String::from_utf8_lossy(report.message);
         let (offset, status) = (report.offset, report.status.word());
         let line = format!("{id}: offset={offset} thread={destination} status={status} {text}");
@@ -141,25 +143,25 @@ impl Scheduler {
     }
 
     fn delivered(&mut self, now: Timestamp, vertex: VertexId, report: &RecipientReport<'_>) {
-        let message = self.vertices[vertex].message;
+        let message = self.queue.vertices[vertex].message;
         match report.status {
             // The agent has written the `d` line.
-            ReportStatus::Ok2 => self.messages[message].owes_report = true,
+            ReportStatus::Ok2 => self.queue.messages[message].owes_report = true,
             ReportStatus::Ok => self.note_report(now, message, report, OutcomeKind::Success),
             _ => {}
         }
-        self.host_answered(now, self.vertices[vertex].thread);
+        self.host_answered(now, self.queue.vertices[vertex].thread);
         let outcome = FinalState { state: report.status.word(), failed: false };
         self.finish_recipient(vertex, report.offset, outcome);
     }
 
     fn failed(&mut self, now: Timestamp, vertex: VertexId, report: &RecipientReport<'_>) {
-        let message = self.vertices[vertex].message;
+        let message = self.queue.vertices[vertex].message;
         match report.status {
             ReportStatus::Error => self.note_report(now, message, report, OutcomeKind::Failure),
-            _ => self.messages[message].owes_report = true,
+            _ => self.queue.messages[message].owes_report = true,
         }
-        self.host_answered(now, self.vertices[vertex].thread);
+        self.host_answered(now, self.queue.vertices[vertex].thread);
         let outcome = FinalState { state: report.status.word(), failed: true };
         self.finish_recipient(vertex, report.offset, outcome);
     }
@@ -191,7 +193,7 @@ impl Scheduler {
     }
 
     pub(crate) fn count_attempt(&mut self, vertex: VertexId) {
-        let vertex = &mut self.vertices[vertex];
+        let vertex = &mut self.queue.vertices[vertex];
         vertex.attempts = vertex.attempts.saturating_add(1);
         vertex.tried = true;
         if vertex.fate == AfterJob::OneMoreTry {
@@ -201,7 +203,7 @@ impl Scheduler {
 
     /// Stores the diagnosis of a recipient that is not finished.
     pub(crate) fn record(&mut self, vertex: VertexId, diagnosis: Rc<Diagnosis>) {
-        let vertex = &mut self.vertices[vertex];
+        let vertex = &mut self.queue.vertices[vertex];
         vertex.diagnosis = Some(diagnosis);
         vertex.reported = true;
     }
@@ -214,7 +216,7 @@ impl Scheduler {
         vertex: VertexId,
         report: &RecipientReport<'_>,
     ) {
-        let thread = self.vertices[vertex].thread;
+        let thread = self.queue.vertices[vertex].thread;
         let diagnosis = diagnosis_of(report);
         let cause = self.cause(now, Some(agent), vertex, Some(&diagnosis));
         self.record(vertex, diagnosis);
@@ -241,7 +243,7 @@ impl Scheduler {
         vertex: VertexId,
         report: &RecipientReport<'_>,
     ) {
-        let thread = self.vertices[vertex].thread;
+        let thread = self.queue.vertices[vertex].thread;
         let diagnosis = diagnosis_of(report);
         self.record(vertex, diagnosis.clone());
         if self.flow(thread).tolerates_deferall() {
@@ -279,11 +281,11 @@ impl Scheduler {
         vertex: VertexId,
         report: &RecipientReport<'_>,
     ) {
-        let vertex = &mut self.vertices[vertex];
+        let vertex = &mut self.queue.vertices[vertex];
         vertex.reported = true;
         let text = "the agent reported an unknown status";
         vertex.diagnosis.get_or_insert_with(|| Diagnosis::of_scheduler(text));
-        let id = self.messages[vertex.message].spool_id();
+        let id = self.queue.messages[vertex.message].spool_id();
         let text = format!("{id}: report about offset {}: unknown status word", report.offset);
         self.log_about_agent(now, agent, Level::Warn, text);
     }

@@ -23,7 +23,7 @@ impl Scheduler {
         if self.restart_reading(message) {
             return;
         }
-        let message = &mut self.messages[message];
+        let message = &mut self.queue.messages[message];
         if !message.is_rereading && !message.is_removing {
             message.is_rereading = true;
             let name = message.name.clone();
@@ -39,31 +39,31 @@ impl Scheduler {
         let base = path.rsplit(|byte| *byte == b'/').next().unwrap_or_default();
         let digits = base.iter().take_while(|byte| byte.is_ascii_digit()).count();
         let number = std::str::from_utf8(&base[..digits]).ok().and_then(|text| text.parse().ok());
-        let Some(message) = number.and_then(|number| self.messages.find(number)) else {
+        let Some(message) = number.and_then(|number| self.queue.messages.find(number)) else {
             return;
         };
-        let present: Option<VertexId> = self.agents[agent].jobs().next();
+        let present: Option<VertexId> = self.dispatch.agents[agent].jobs().next();
         let is_present = present.is_some_and(|vertex| {
-            self.vertices[vertex].place != VertexState::Finished
-                && self.vertices[vertex].message == message
+            self.queue.vertices[vertex].place != VertexState::Finished
+                && self.queue.vertices[vertex].message == message
         });
         if is_present {
-            self.agents[agent].resync = true;
+            self.dispatch.agents[agent].resync = true;
         } else {
             self.request_reread(message);
         }
     }
 
     pub(crate) fn read_again(&mut self, now: Timestamp, number: u64, outcome: RereadResult) {
-        let Some(message) = self.messages.find(number) else {
+        let Some(message) = self.queue.messages.find(number) else {
             return;
         };
-        self.messages[message].is_rereading = false;
+        self.queue.messages[message].is_rereading = false;
         match self.check_reread(message, outcome) {
             None => {}
             Some(Ok(arrival)) => self.reconcile_with_disk(now, message, &arrival),
             Some(Err(error)) => {
-                let id = self.messages[message].spool_id();
+                let id = self.queue.messages[message].spool_id();
                 let text = format!("{id}: cannot read the control file again: {error}");
                 self.log(Level::Error, text);
             }
@@ -82,7 +82,9 @@ impl Scheduler {
     ) -> Option<Result<Arrival, io::ErrorKind>> {
         let (level, text) = match outcome {
             // The files were deleted, and a router has used the number again.
-            RereadResult::Read(arrival) if arrival.modified != self.messages[message].modified => {
+            RereadResult::Read(arrival)
+                if arrival.modified != self.queue.messages[message].modified =>
+            {
                 let text = "another message has its number now; forgotten, the other will be found";
                 (Level::Warn, text.to_string())
             }
@@ -93,25 +95,26 @@ impl Scheduler {
             }
             RereadResult::Failed(error) => return Some(Err(error)),
         };
-        let id = self.messages[message].spool_id();
+        let id = self.queue.messages[message].spool_id();
         self.log(level, format!("{id}: {text}"));
         self.forget(message);
         None
     }
 
     fn reconcile_with_disk(&mut self, now: Timestamp, message: MessageId, arrival: &Arrival) {
-        self.messages[message].owes_report |= arrival.report_due;
-        self.messages[message].has_undeliverable_lines |= arrival.first_undeliverable.is_some();
-        self.messages[message].failed = arrival.failed;
+        self.queue.messages[message].owes_report |= arrival.report_due;
+        self.queue.messages[message].has_undeliverable_lines |=
+            arrival.first_undeliverable.is_some();
+        self.queue.messages[message].failed = arrival.failed;
         let offsets = arrival.groups.iter().flat_map(|group| &group.offsets);
         let unfinished: HashSet<u32> = offsets.chain(&arrival.locked).copied().collect();
         let mut finished = 0;
-        for vertex in self.messages[message].vertices.to_vec(&self.vertices) {
+        for vertex in self.queue.messages[message].vertices.to_vec(&self.queue.vertices) {
             // The agent that has it will report.
-            if self.vertices[vertex].place == VertexState::Fed {
+            if self.queue.vertices[vertex].place == VertexState::Fed {
                 continue;
             }
-            let mut gone = self.vertices[vertex].recipients.pending();
+            let mut gone = self.queue.vertices[vertex].recipients.pending();
             gone.retain(|offset| !unfinished.contains(offset));
             let text = b"found finished in the control file";
             self.status_of_end(now, vertex, &gone, Verdict::FinishedElsewhere, b"", text);
@@ -120,7 +123,8 @@ impl Scheduler {
                 self.drop_recipient(vertex, offset);
             }
         }
-        let (id, left) = (self.messages[message].spool_id(), self.messages[message].pending);
+        let (id, left) =
+            (self.queue.messages[message].spool_id(), self.queue.messages[message].pending);
         let text = format!("{id}: read again: {finished} recipients are finished, {left} are left");
         let level = if finished > 0 { Level::Info } else { Level::Debug };
         self.log(level, text);

@@ -31,15 +31,15 @@ pub struct VertexInspection {
 impl Scheduler {
     /// The vertices of the message of a number, if there is one.
     pub fn inspect(&self, number: u64) -> Option<Vec<VertexInspection>> {
-        let message = &self.messages[self.messages.find(number)?];
-        let vertices = message.vertices.iter(&self.vertices).map(|id| {
-            let vertex = &self.vertices[id];
-            let thread = &self.threads[vertex.thread];
+        let message = &self.queue.messages[self.queue.messages.find(number)?];
+        let vertices = message.vertices.iter(&self.queue.vertices).map(|id| {
+            let vertex = &self.queue.vertices[id];
+            let thread = &self.queue.threads[vertex.thread];
             VertexInspection {
                 channel: thread.destination.channel().into(),
                 host: thread.destination.host().into(),
                 offsets: vertex.recipients.pending(),
-                clause: self.rings[thread.ring].clause.clone(),
+                clause: self.dispatch.rings[thread.ring].clause.clone(),
                 attempts: vertex.attempts,
                 vertex: id,
                 reason: self.reason_of(id),
@@ -50,29 +50,29 @@ impl Scheduler {
 
     /// The spool id of the message of a number, if there is one.
     pub fn spool_id(&self, number: u64) -> Option<SpoolId> {
-        Some(self.messages[self.messages.find(number)?].spool_id())
+        Some(self.queue.messages[self.queue.messages.find(number)?].spool_id())
     }
 
     /// The process of an agent, once it has one.
     pub fn process_of(&self, agent: AgentId) -> Option<u32> {
-        self.agents.get(agent)?.pid
+        self.dispatch.agents.get(agent)?.pid
     }
 
     /// Destination of a job of an agent.
     ///
     /// `host` is the host in the job line. If there is none, the agent was started for the host.
     pub fn destination_of_job(&self, agent: AgentId, host: Option<&[u8]>) -> Option<Destination> {
-        let ring = &self.rings[self.agents.get(agent)?.ring];
+        let ring = &self.dispatch.rings[self.dispatch.agents.get(agent)?.ring];
         Some(Destination::new(&ring.channel, host.or(ring.host.as_deref())?))
     }
 
     /// All messages with their unfinished recipients, as new arrivals.
     pub fn arrivals(&self) -> impl Iterator<Item = Arrival> + '_ {
-        let queued = self.messages.iter().filter(|(_, message)| !message.is_forgotten);
+        let queued = self.queue.messages.iter().filter(|(_, message)| !message.is_forgotten);
         queued.map(|(_, message)| {
-            let groups = message.vertices.iter(&self.vertices).map(|id| {
-                let vertex = &self.vertices[id];
-                let destination = &self.threads[vertex.thread].destination;
+            let groups = message.vertices.iter(&self.queue.vertices).map(|id| {
+                let vertex = &self.queue.vertices[id];
+                let destination = &self.queue.threads[vertex.thread].destination;
                 Group {
                     channel: destination.channel().into(),
                     host: destination.host().into(),

@@ -29,15 +29,15 @@ impl Scheduler {
     ///
     /// `None` if the vertex is not due, or the threads of the ring take turns.
     pub(crate) fn rank_of(&self, vertex: VertexId) -> Option<Box<JobRank>> {
-        let vertex = &self.vertices[vertex];
-        let ring = &self.rings[self.threads[vertex.thread].ring];
+        let vertex = &self.queue.vertices[vertex];
+        let ring = &self.dispatch.rings[self.queue.threads[vertex.thread].ring];
         let jobs = ring.jobs.as_deref().filter(|_| vertex.place == VertexState::Due)?;
         let rank = jobs.rank(self.last_event_at, vertex.message)?;
-        let id = |message: MessageId| self.messages[message].spool_id();
+        let id = |message: MessageId| self.queue.messages[message].spool_id();
         let keyword = if ring.clause.slot_cost > 0 { "slot-cost" } else { "job-order" };
         Some(Box::new(JobRank {
             id: id(vertex.message),
-            priority: self.messages[vertex.message].priority,
+            priority: self.queue.messages[vertex.message].priority,
             keyword,
             line: ring.clause.location_of(keyword),
             job: rank.named(id),

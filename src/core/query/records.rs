@@ -35,13 +35,13 @@ pub struct VertexRecord<'s> {
 impl Scheduler {
     /// The thread of a channel and a host, both in lower case.
     pub fn thread_id(&self, channel: &[u8], host: &[u8]) -> Option<ThreadId> {
-        self.threads.find_existing(channel, host)
+        self.queue.threads.find_existing(channel, host)
     }
 
     /// The vertices of a thread; none if the thread is gone.
     pub fn vertices_of(&self, thread: ThreadId) -> Vec<VertexId> {
-        let thread = self.threads.get(thread);
-        thread.map_or(Vec::new(), |thread| thread.vertices(&self.vertices).collect())
+        let thread = self.queue.threads.get(thread);
+        thread.map_or(Vec::new(), |thread| thread.vertices(&self.queue.vertices).collect())
     }
 
     /// A vertex, if it is still in the thread.
@@ -53,8 +53,9 @@ impl Scheduler {
         thread: ThreadId,
         vertex: VertexId,
     ) -> Option<VertexRecord<'_>> {
-        let vertex_ref = self.vertices.get(vertex).filter(|vertex| vertex.thread == thread)?;
-        let thread = self.threads.get(thread)?;
+        let vertex_ref =
+            self.queue.vertices.get(vertex).filter(|vertex| vertex.thread == thread)?;
+        let thread = self.queue.threads.get(thread)?;
         let view = self.vertex_view(now, vertex_ref.message, vertex);
         let planned = Some(vertex_ref.planned).filter(|planned| *planned > 0);
         let planned = planned.map(|planned| Timestamp::from_seconds(planned.into()));
@@ -78,7 +79,7 @@ impl Scheduler {
     /// `None` if the vertex has left the thread.
     pub fn target_of(&self, thread: ThreadId, vertex: VertexId) -> Option<Target> {
         let number = self.name_of(thread, vertex)?.number();
-        let destination = self.threads.get(thread)?.destination.clone();
+        let destination = self.queue.threads.get(thread)?.destination.clone();
         Some(Target { number, destination: Some(destination), is_whole: false })
     }
 
@@ -88,7 +89,7 @@ impl Scheduler {
     pub fn message_named(&self, id: &str) -> Option<u64> {
         let digits = || id[..id.bytes().take_while(u8::is_ascii_digit).count()].parse().ok();
         let number = SpoolId::number_in(id).or_else(digits)?;
-        let message = &self.messages[self.messages.find(number)?];
+        let message = &self.queue.messages[self.queue.messages.find(number)?];
         let path = message.name.to_string();
         let name = path.rsplit('/').next().unwrap_or_default();
         (name == id || message.spool_id().to_string() == id).then_some(number)
@@ -98,7 +99,7 @@ impl Scheduler {
     ///
     /// `None` if the vertex has left the thread.
     pub fn name_of(&self, thread: ThreadId, vertex: VertexId) -> Option<&SpoolName> {
-        let vertex = self.vertices.get(vertex).filter(|vertex| vertex.thread == thread)?;
-        Some(&self.messages[vertex.message].name)
+        let vertex = self.queue.vertices.get(vertex).filter(|vertex| vertex.thread == thread)?;
+        Some(&self.queue.messages[vertex.message].name)
     }
 }

@@ -174,38 +174,40 @@ impl ThreadSurvey {
     ///
     /// Returns true if that was all.
     pub fn advance(&mut self, scheduler: &Scheduler, count: usize) -> bool {
-        if self.rank == SurveyOrder::Oldest && self.vertices_seen < scheduler.vertices.slots() {
+        if self.rank == SurveyOrder::Oldest && self.vertices_seen < scheduler.queue.vertices.slots()
+        {
             self.look_at_vertices(scheduler, count);
             return false;
         }
-        let end = (self.threads_seen + count).min(scheduler.threads.pool().slots());
+        let end = (self.threads_seen + count).min(scheduler.queue.threads.pool().slots());
         for place in self.threads_seen..end {
-            if let Some(thread) = scheduler.threads.pool().at(place) {
+            if let Some(thread) = scheduler.queue.threads.pool().at(place) {
                 self.consider(scheduler, thread);
             }
         }
         self.threads_seen = end;
-        end == scheduler.threads.pool().slots()
+        end == scheduler.queue.threads.pool().slots()
     }
 
     fn look_at_vertices(&mut self, scheduler: &Scheduler, count: usize) {
-        let end = (self.vertices_seen + count).min(scheduler.vertices.slots());
-        self.oldest.resize(self.oldest.len().max(scheduler.threads.pool().slots()), LATEST_TIME);
+        let end = (self.vertices_seen + count).min(scheduler.queue.vertices.slots());
+        self.oldest
+            .resize(self.oldest.len().max(scheduler.queue.threads.pool().slots()), LATEST_TIME);
         for place in self.vertices_seen..end {
-            let Some(vertex) = scheduler.vertices.at(place) else {
+            let Some(vertex) = scheduler.queue.vertices.at(place) else {
                 continue;
             };
-            let vertex = &scheduler.vertices[vertex];
+            let vertex = &scheduler.queue.vertices[vertex];
             if vertex.place != VertexState::Finished {
                 let oldest = &mut self.oldest[vertex.thread.index()];
-                *oldest = (*oldest).min(scheduler.messages[vertex.message].modified);
+                *oldest = (*oldest).min(scheduler.queue.messages[vertex.message].modified);
             }
         }
         self.vertices_seen = end;
     }
 
     fn consider(&mut self, scheduler: &Scheduler, id: ThreadId) {
-        let thread = &scheduler.threads[id];
+        let thread = &scheduler.queue.threads[id];
         let value = match self.rank {
             SurveyOrder::Backlog => i64::from(thread.recipients),
             SurveyOrder::Attempts => i64::from(thread.attempts),
@@ -238,10 +240,10 @@ impl Scheduler {
     pub fn summary(&self) -> Summary {
         Summary {
             totals: self.totals(),
-            held_threads: self.threads.held(),
+            held_threads: self.queue.threads.held(),
             held_messages: self.overrides.messages.len(),
-            oldest: self.messages.oldest().map(Timestamp::from_seconds),
-            is_draining: self.is_draining,
+            oldest: self.queue.messages.oldest().map(Timestamp::from_seconds),
+            is_draining: self.mode.is_draining,
             is_frozen: self.settings.frozen,
         }
     }
@@ -252,7 +254,7 @@ impl Scheduler {
     ///
     /// At most `count` slots are examined. If they are all free, the answer has no thread.
     pub fn thread_from(&self, place: usize, count: usize) -> Option<(usize, Option<ThreadId>)> {
-        let pool = self.threads.pool();
+        let pool = self.queue.threads.pool();
         let end = place.saturating_add(count).min(pool.slots());
         let mut found = (place..end).filter_map(|place| Some((place, Some(pool.at(place)?))));
         found.next().or((end > place).then(|| (end - 1, None)))
@@ -260,16 +262,17 @@ impl Scheduler {
 
     /// Channel and host of a thread; `None` if it is gone.
     pub fn destination_of(&self, thread: ThreadId) -> Option<&Destination> {
-        self.threads.get(thread).map(|thread| &thread.destination)
+        self.queue.threads.get(thread).map(|thread| &thread.destination)
     }
 
     /// A thread and the number of its messages that were examined.
     ///
     /// `None` if it is gone.
     pub fn thread_row(&self, id: ThreadId) -> Option<(ThreadRow<'_>, usize)> {
-        let thread = self.threads.get(id)?;
-        let ring = &self.rings[thread.ring];
-        let agents = thread.agents.iter().rev().map(|agent| self.agent_row(&self.agents[*agent]));
+        let thread = self.queue.threads.get(id)?;
+        let ring = &self.dispatch.rings[thread.ring];
+        let agents =
+            thread.agents.iter().rev().map(|agent| self.agent_row(&self.dispatch.agents[*agent]));
         let row = ThreadRow {
             destination: &thread.destination,
             ring: ring.patterns(),
@@ -286,7 +289,9 @@ impl Scheduler {
             is_held: thread.held,
             max_agents: self.max_thread(thread),
             window: self.window_size(thread),
-            window_name: thread.window.and_then(|window| self.windows[window].name.as_deref()),
+            window_name: thread
+                .window
+                .and_then(|window| self.dispatch.windows[window].name.as_deref()),
             wait: self.waits_of(id).next(),
         };
         Some((row, thread.len().min(MAX_MESSAGES_EXAMINED)))
@@ -296,17 +301,17 @@ impl Scheduler {
     ///
     /// In a large thread only the first vertices of each list are examined.
     pub(crate) fn oldest_of(&self, thread: &Thread) -> Option<Timestamp> {
-        let arrived = |vertex| self.messages[self.vertices[vertex].message].modified;
+        let arrived = |vertex| self.queue.messages[self.queue.vertices[vertex].message].modified;
         let lists = [&thread.fed, &thread.due, &thread.held_back];
         let share = MAX_MESSAGES_EXAMINED / (lists.len() + 1);
-        let waiting = thread.waiting.iter(&self.vertices).take(share);
-        let others = lists.into_iter().flat_map(|list| list.iter(&self.vertices).take(share));
+        let waiting = thread.waiting.iter(&self.queue.vertices).take(share);
+        let others = lists.into_iter().flat_map(|list| list.iter(&self.queue.vertices).take(share));
         others.chain(waiting).map(arrived).min()
     }
 
     /// A ring; `None` if it is gone.
     pub fn ring_row(&self, ring: RingId) -> Option<RingRow<'_>> {
-        let ring = self.rings.get(ring)?;
+        let ring = self.dispatch.rings.get(ring)?;
         Some(RingRow {
             clause: &ring.clause,
             channel: &ring.channel,
@@ -329,9 +334,9 @@ impl Scheduler {
         from: usize,
         count: usize,
     ) -> Option<(usize, usize)> {
-        let some = self.rings.get(ring)?.threads.get(from..)?;
+        let some = self.dispatch.rings.get(ring)?.threads.get(from..)?;
         let some = &some[..count.min(some.len())];
-        let vertices = some.iter().map(|thread| self.threads[*thread].len()).sum();
+        let vertices = some.iter().map(|thread| self.queue.threads[*thread].len()).sum();
         (!some.is_empty()).then_some((some.len(), vertices))
     }
 
@@ -341,16 +346,16 @@ impl Scheduler {
         after: Option<AgentId>,
     ) -> impl Iterator<Item = (AgentId, AgentRow<'_>)> {
         let from = AgentId(after.map_or(0, |AgentId(number)| number.saturating_add(1)));
-        self.agents.starting_at(from).map(|(id, agent)| (id, self.agent_row(agent)))
+        self.dispatch.agents.starting_at(from).map(|(id, agent)| (id, self.agent_row(agent)))
     }
 
     /// An agent; `None` if it is gone.
     pub fn agent(&self, id: AgentId) -> Option<AgentRow<'_>> {
-        self.agents.get(id).map(|agent| self.agent_row(agent))
+        self.dispatch.agents.get(id).map(|agent| self.agent_row(agent))
     }
 
     fn agent_row(&self, agent: &Agent) -> AgentRow<'_> {
-        let ring = &self.rings[agent.ring];
+        let ring = &self.dispatch.rings[agent.ring];
         AgentRow {
             pid: agent.pid.unwrap_or_default(),
             channel: &ring.channel,

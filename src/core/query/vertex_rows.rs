@@ -53,7 +53,7 @@ pub struct VertexRow<'s> {
 impl Scheduler {
     /// Returns the message of a number, unless it has left.
     pub fn message_row(&self, number: u64) -> Option<MessageRow<'_>> {
-        let message = &self.messages[self.messages.find(number)?];
+        let message = &self.queue.messages[self.queue.messages.find(number)?];
         Some(MessageRow {
             id: message.spool_id(),
             name: &message.name,
@@ -69,8 +69,8 @@ impl Scheduler {
 
     /// Returns the vertices of a message, unless it has left.
     pub fn vertices_of_message(&self, number: u64) -> Option<Vec<VertexId>> {
-        let message = &self.messages[self.messages.find(number)?];
-        Some(message.vertices.to_vec(&self.vertices))
+        let message = &self.queue.messages[self.queue.messages.find(number)?];
+        Some(message.vertices.to_vec(&self.queue.vertices))
     }
 
     /// Returns a vertex of a message.
@@ -79,8 +79,8 @@ impl Scheduler {
     /// [`vertices_of_message`](Scheduler::vertices_of_message) returned it.
     pub fn entry(&self, number: u64, vertex: VertexId) -> Option<VertexRow<'_>> {
         let vertex_ref = self.vertex_in_message(number, vertex)?;
-        let message = &self.messages[vertex_ref.message];
-        let thread = &self.threads[vertex_ref.thread];
+        let message = &self.queue.messages[vertex_ref.message];
+        let thread = &self.queue.threads[vertex_ref.thread];
         Some(VertexRow {
             id: message.spool_id(),
             name: &message.name,
@@ -107,8 +107,8 @@ impl Scheduler {
     }
 
     pub(crate) fn vertex_in_message(&self, number: u64, vertex: VertexId) -> Option<&Vertex> {
-        let vertex = self.vertices.get(vertex)?;
-        let is_of_it = self.messages[vertex.message].name.number() == number;
+        let vertex = self.queue.vertices.get(vertex)?;
+        let is_of_it = self.queue.messages[vertex.message].name.number() == number;
         (is_of_it && vertex.place != VertexState::Finished).then_some(vertex)
     }
 }

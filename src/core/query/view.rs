@@ -134,10 +134,10 @@ impl Scheduler {
         now: Timestamp,
         number: u64,
     ) -> Option<(u64, Vec<VertexView<'_>>)> {
-        let message = self.messages.at_or_after(number)?;
-        let vertices = self.messages[message].vertices.iter(&self.vertices);
+        let message = self.queue.messages.at_or_after(number)?;
+        let vertices = self.queue.messages[message].vertices.iter(&self.queue.vertices);
         let views = vertices.map(|vertex| self.vertex_view(now, message, vertex)).collect();
-        Some((self.messages[message].name.number(), views))
+        Some((self.queue.messages[message].name.number(), views))
     }
 
     pub(crate) fn vertex_view(
@@ -146,17 +146,17 @@ impl Scheduler {
         message: MessageId,
         vertex: VertexId,
     ) -> VertexView<'_> {
-        let vertex_ref = &self.vertices[vertex];
-        let thread = &self.threads[vertex_ref.thread];
+        let vertex_ref = &self.queue.vertices[vertex];
+        let thread = &self.queue.threads[vertex_ref.thread];
         let newest = thread.agents.last();
-        let message = &self.messages[message];
+        let message = &self.queue.messages[message];
         VertexView {
             name: &message.name,
             offsets: vertex_ref.recipients.pending(),
             destination: &thread.destination,
             text: vertex_ref.diagnosis.as_ref().map(|diagnosis| &diagnosis.message[..]),
             reason: self.reason_of(vertex),
-            agent: newest.map(|agent| self.agents[*agent].pid.unwrap_or_default()),
+            agent: newest.map(|agent| self.dispatch.agents[*agent].pid.unwrap_or_default()),
             is_next: thread.due.first() == Some(vertex),
             expires_in: self.expiry(vertex).map(|expiry| expiry.seconds_since(now)),
             tries: vertex_ref.attempts,
@@ -165,12 +165,12 @@ impl Scheduler {
 
     /// All rings, in the order of their ids.
     pub fn ring_ids(&self) -> Vec<RingId> {
-        self.rings.iter().map(|(ring, _)| ring).collect()
+        self.dispatch.rings.iter().map(|(ring, _)| ring).collect()
     }
 
     /// A ring; `None` if it is gone.
     pub fn ring_view(&self, ring: RingId) -> Option<RingView<'_>> {
-        let ring: &Ring = self.rings.get(ring)?;
+        let ring: &Ring = self.dispatch.rings.get(ring)?;
         let clause = &ring.clause;
         let max_ring = clause.max_ring.map_or(self.settings.max_agents, |limit| limit as usize);
         Some(RingView {
@@ -178,7 +178,7 @@ impl Scheduler {
             host_pattern: &clause.host_pattern,
             with_host: ring.host.is_some(),
             threads: ring.threads.clone(),
-            vertices: ring.threads.iter().map(|thread| self.threads[*thread].len()).sum(),
+            vertices: ring.threads.iter().map(|thread| self.queue.threads[*thread].len()).sum(),
             agents: ring.agents,
             idle: ring.idle.len(),
             max_ring,
@@ -189,18 +189,23 @@ impl Scheduler {
 
     /// A thread; `None` if it is gone.
     pub fn thread_view(&self, now: Timestamp, thread: ThreadId) -> Option<ThreadView<'_>> {
-        let thread: &Thread = self.threads.get(thread)?;
+        let thread: &Thread = self.queue.threads.get(thread)?;
         let oldest = self.oldest_of(thread);
         let wakeup = thread.waiting.next().filter(|_| thread.agents.is_empty());
         let wakeup = wakeup.map(|wakeup| self.to_present_clock(thread, wakeup));
         let has_work = thread.agents.is_empty() && !thread.due.is_empty();
         Some(ThreadView {
             destination: &thread.destination,
-            with_host: self.rings[thread.ring].host.is_some(),
+            with_host: self.dispatch.rings[thread.ring].host.is_some(),
             vertices: thread.len(),
             recipients: thread.recipients,
             attempts: thread.attempts,
-            agents: thread.agents.iter().rev().map(|id| self.agents[*id].view(now)).collect(),
+            agents: thread
+                .agents
+                .iter()
+                .rev()
+                .map(|id| self.dispatch.agents[*id].view(now))
+                .collect(),
             unfed: thread.due.len(),
             wakeup_in: wakeup.map(|wakeup| wakeup.seconds_since(now)).filter(|left| *left > 0),
             reason: has_work.then(|| self.reason_of_due(thread)),
@@ -214,14 +219,15 @@ impl Scheduler {
     /// The cost depends on agents and their jobs only, not on the queue.
     pub fn totals(&self) -> Totals {
         let is_idle = |agent: &&Agent| matches!(agent.state, AgentState::Idle(_));
-        let jobs = self.agents.values().flat_map(Agent::jobs);
-        let spent = jobs.filter(|job| self.vertices[*job].place == VertexState::Finished).count();
+        let jobs = self.dispatch.agents.values().flat_map(Agent::jobs);
+        let spent =
+            jobs.filter(|job| self.queue.vertices[*job].place == VertexState::Finished).count();
         Totals {
-            agents: self.agents.len(),
-            idle: self.agents.values().filter(is_idle).count(),
-            messages: self.messages.len(),
-            threads: self.threads.len(),
-            vertices: self.vertices.len() - spent,
+            agents: self.dispatch.agents.len(),
+            idle: self.dispatch.agents.values().filter(is_idle).count(),
+            messages: self.queue.messages.len(),
+            threads: self.queue.threads.len(),
+            vertices: self.queue.vertices.len() - spent,
             recipients: self.recipients(),
             counters: self.counters,
         }
@@ -240,7 +246,7 @@ impl Scheduler {
 
     /// Notes that are not on disk yet.
     pub fn unwritten_notes(&self) -> impl Iterator<Item = &Note> {
-        self.notes.values()
+        self.notes.unwritten.values()
     }
 }
 

@@ -230,24 +230,25 @@ impl Scheduler {
     ///
     /// `None` if nothing is queued for it. Channel and host are in lower case.
     pub fn why_thread(&self, channel: &[u8], host: &[u8]) -> Option<Vec<Wait<'_>>> {
-        let thread = self.threads.find_existing(channel, host)?;
+        let thread = self.queue.threads.find_existing(channel, host)?;
         Some(self.waits_of(thread).collect())
     }
 
     /// The reasons for a thread in memory, one by one.
     pub(crate) fn waits_of(&self, thread: ThreadId) -> impl Iterator<Item = Wait<'_>> {
-        let thread = &self.threads[thread];
+        let thread = &self.queue.threads[thread];
         let with_agents = thread.agents.iter().filter_map(|agent| self.why_agent(*agent));
         let of_list = move |list: &'_ List<ThreadChain>,
                             why: fn(&Scheduler, &Thread, VertexId) -> Why| {
             let first = list.first()?;
             let why = why(self, thread, first);
-            Some(self.wait(thread, list.len(), Some(&self.vertices[first]), why))
+            Some(self.wait(thread, list.len(), Some(&self.queue.vertices[first]), why))
         };
         let due = of_list(&thread.due, |core, thread, _| core.why_due(thread, None));
         let waiting = self.waits_of_waves(thread);
-        let held_back =
-            of_list(&thread.held_back, |core, _, first| core.why_held_back(&core.vertices[first]));
+        let held_back = of_list(&thread.held_back, |core, _, first| {
+            core.why_held_back(&core.queue.vertices[first])
+        });
         with_agents.chain(due).chain(waiting).chain(held_back)
     }
 
@@ -260,7 +261,9 @@ impl Scheduler {
             let why = self.why_waiting(thread, wave);
             match waits.last_mut().filter(|last| last.why == why) {
                 Some(last) => last.vertices += vertices,
-                None => waits.push(self.wait(thread, vertices, Some(&self.vertices[first]), why)),
+                None => {
+                    waits.push(self.wait(thread, vertices, Some(&self.queue.vertices[first]), why))
+                }
             }
         }
         waits
@@ -270,8 +273,8 @@ impl Scheduler {
     ///
     /// `None` if it is not queued.
     pub fn why_message(&self, number: u64) -> Option<Vec<Wait<'_>>> {
-        let message = &self.messages[self.messages.find(number)?];
-        let vertices = message.vertices.iter(&self.vertices);
+        let message = &self.queue.messages[self.queue.messages.find(number)?];
+        let vertices = message.vertices.iter(&self.queue.vertices);
         Some(vertices.map(|vertex| self.why_vertex(vertex)).collect())
     }
 
@@ -284,8 +287,8 @@ impl Scheduler {
 
     /// The reason for a vertex, with its details.
     fn why_vertex(&self, vertex: VertexId) -> Wait<'_> {
-        let vertex_ref = &self.vertices[vertex];
-        let thread = &self.threads[vertex_ref.thread];
+        let vertex_ref = &self.queue.vertices[vertex];
+        let thread = &self.queue.threads[vertex_ref.thread];
         let why = match vertex_ref.place {
             VertexState::Due => self.why_due(thread, Some(vertex)),
             VertexState::Waiting => self.why_waiting(thread, vertex_ref.wave),
@@ -318,35 +321,38 @@ impl Scheduler {
     ///
     /// `None` if it has none yet.
     fn why_agent(&self, agent: AgentId) -> Option<Wait<'_>> {
-        let agent_ref = &self.agents[agent];
-        let jobs =
-            agent_ref.jobs().filter(|job| self.vertices[*job].place == VertexState::Fed).count();
-        let first = agent_ref.jobs().next().map(|job| &self.vertices[job])?;
+        let agent_ref = &self.dispatch.agents[agent];
+        let jobs = agent_ref
+            .jobs()
+            .filter(|job| self.queue.vertices[*job].place == VertexState::Fed)
+            .count();
+        let first = agent_ref.jobs().next().map(|job| &self.queue.vertices[job])?;
         let (pid, since) = (agent_ref.pid.unwrap_or_default(), agent_ref.fed_at);
-        let thread = &self.threads[agent_ref.thread?];
+        let thread = &self.queue.threads[agent_ref.thread?];
         (jobs > 0).then(|| self.wait(thread, jobs, Some(first), Why::AtWork { pid, since, jobs }))
     }
 
     fn why_fed(&self, vertex: VertexId) -> Why {
-        let mut agents = self.threads[self.vertices[vertex].thread].agents.iter();
-        let has_it = |agent: &&AgentId| self.agents[**agent].jobs().any(|job| job == vertex);
+        let mut agents = self.queue.threads[self.queue.vertices[vertex].thread].agents.iter();
+        let has_it =
+            |agent: &&AgentId| self.dispatch.agents[**agent].jobs().any(|job| job == vertex);
         // An agent that was told to end may no longer have a thread.
-        let Some(agent) = agents.find(has_it).map(|agent| &self.agents[*agent]) else {
+        let Some(agent) = agents.find(has_it).map(|agent| &self.dispatch.agents[*agent]) else {
             return Why::Turn;
         };
-        let since = self.vertices[vertex].last_fed;
+        let since = self.queue.vertices[vertex].last_fed;
         let since = (since > 0).then(|| Timestamp::from_seconds(i64::from(since)));
         Why::AtWork { pid: agent.pid.unwrap_or_default(), since, jobs: agent.jobs().count() }
     }
 
     fn why_held_back(&self, vertex: &Vertex) -> Why {
-        let id = self.messages[vertex.message].spool_id();
+        let id = self.queue.messages[vertex.message].spool_id();
         let hold = self.overrides.hold_of_message(id).cloned();
         hold.map_or(Why::Turn, |hold| Why::Held { hold })
     }
 
     fn why_held(&self, thread: &Thread) -> Option<Why> {
-        let hold = self.overrides.hold_of(&thread.destination, &self.rings[thread.ring]);
+        let hold = self.overrides.hold_of(&thread.destination, &self.dispatch.rings[thread.ring]);
         // Without a hold it is about to be released: releases go from thread to thread.
         let why = || hold.map_or(Why::Turn, |hold| Why::Held { hold: hold.clone() });
         thread.held.then(why)
@@ -361,7 +367,7 @@ impl Scheduler {
 
     /// The reason for a wait until a time, or for a request.
     fn why_until(&self, thread: &Thread, until: Option<Timestamp>) -> Why {
-        let clause = &self.rings[thread.ring].clause;
+        let clause = &self.dispatch.rings[thread.ring].clause;
         match until {
             Some(at) => {
                 let known = thread.retry.unreachable.clone();
@@ -375,8 +381,8 @@ impl Scheduler {
 
     /// The reason for which a vertex waits.
     pub(crate) fn reason_of(&self, vertex: VertexId) -> Reason {
-        let vertex = &self.vertices[vertex];
-        let thread = &self.threads[vertex.thread];
+        let vertex = &self.queue.vertices[vertex];
+        let thread = &self.queue.threads[vertex.thread];
         match vertex.place {
             VertexState::Fed | VertexState::Finished => Reason::AtWork,
             VertexState::Held => Reason::Held,
@@ -398,7 +404,7 @@ impl Scheduler {
         if self.is_being_deferred(thread) {
             return self.reason_until(thread, thread.wakeup());
         }
-        let ring = &self.rings[thread.ring];
+        let ring = &self.dispatch.rings[thread.ring];
         if !self.is_selected(thread.destination.channel(), thread.destination.host()) {
             return Reason::Refused(Refusal::NotSelected);
         }
@@ -417,7 +423,7 @@ impl Scheduler {
         // ring's next agent. It has no line of its own.
         let has_line = ring.jobs.is_none() || !thread.is_ready;
         if let Some(agent) = thread.agents.last().filter(|_| has_line) {
-            let agent = &self.agents[*agent];
+            let agent = &self.dispatch.agents[*agent];
             return match agent.state == AgentState::Starting && agent.fed_at.is_none() {
                 true => Reason::AgentStarting,
                 false => Reason::InLine,
@@ -428,18 +434,19 @@ impl Scheduler {
 
     /// The reason for the due vertices of a thread, or for one of them, with its details.
     fn why_due(&self, thread: &Thread, vertex: Option<VertexId>) -> Why {
-        let ring = &self.rings[thread.ring];
+        let ring = &self.dispatch.rings[thread.ring];
         match self.reason_of_due(thread) {
             Reason::Held => self.why_held(thread).unwrap_or(Why::Turn),
             Reason::Retry(_) | Reason::Request => self.why_until(thread, thread.wakeup()),
             Reason::Window | Reason::Pace => self.why_window(thread).unwrap_or(Why::Turn),
             Reason::AgentStarting => {
-                let newest = thread.agents.last().and_then(|agent| self.agents[*agent].pid);
+                let newest =
+                    thread.agents.last().and_then(|agent| self.dispatch.agents[*agent].pid);
                 Why::AgentStarting { pid: newest.unwrap_or_default() }
             }
             Reason::InLine => {
                 let before = vertex.filter(|_| ring.jobs.is_none()).map(|vertex| {
-                    let mut due = thread.due.iter(&self.vertices).take(MAX_COUNTED);
+                    let mut due = thread.due.iter(&self.queue.vertices).take(MAX_COUNTED);
                     due.position(|other| other == vertex).unwrap_or(MAX_COUNTED)
                 });
                 let max = self.max_thread(thread) as usize;
@@ -472,7 +479,7 @@ impl Scheduler {
         };
         match self.overrides.limits.iter().rev().find(is_its) {
             Some(set) => Origin::Order(Box::new(set.clone())),
-            None => self.origin(&self.rings[thread.ring], LimitName::MaxThr),
+            None => self.origin(&self.dispatch.rings[thread.ring], LimitName::MaxThr),
         }
     }
 
@@ -490,7 +497,7 @@ impl Scheduler {
             false => self.origin(ring, LimitName::MaxTa),
         };
         let of_clause = || Origin::Line(clause.location.clone());
-        let of_channel = || self.agents.counts.of_channel(&ring.channel).agents;
+        let of_channel = || self.dispatch.agents.counts.of_channel(&ring.channel).agents;
         let (limit, origin) = match refusal {
             Refusal::MaxRing => {
                 (limit(clause.max_ring, ring.agents), origin_of(LimitName::MaxRing))
@@ -500,7 +507,7 @@ impl Scheduler {
             }
             Refusal::MaxAgents => {
                 let given = clause.max_agents.filter(|max| (*max as usize) < of_process);
-                (limit(given, self.agents.len()), origin_of(LimitName::MaxTa))
+                (limit(given, self.dispatch.agents.len()), origin_of(LimitName::MaxTa))
             }
             Refusal::ForkRate => {
                 let max = self.settings.fork_rate.max(1) as usize;

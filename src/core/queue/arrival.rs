@@ -13,15 +13,15 @@ use zsched_spool::{Arrival, Group};
 impl Scheduler {
     pub(crate) fn arrive(&mut self, now: Timestamp, arrival: Arrival) {
         let number = arrival.name.number();
-        if self.messages.find(number).is_some() {
+        if self.queue.messages.find(number).is_some() {
             self.log(Level::Debug, format!("{}: number {number} is loaded already", arrival.name));
             return;
         }
         let recalled = self.take_restored(&arrival).or_else(|| self.restore_paged_out(&arrival));
-        let message = self.messages.insert(Message::new(&arrival));
+        let message = self.queue.messages.insert(Message::new(&arrival));
         self.counters.messages_in += 1;
         if let Some(error) = &arrival.first_undeliverable {
-            let id = self.messages[message].spool_id();
+            let id = self.queue.messages[message].spool_id();
             let text = format!(
                 "{id}: has a recipient line that cannot be delivered, {error}; it will be kept"
             );
@@ -56,15 +56,15 @@ impl Scheduler {
     ) -> VertexId {
         let thread = self.thread_for(now, &group.channel, &group.host);
         // A vertex is what an agent gets at once, so `packet=` splits a large group into several.
-        let packet = self.rings[self.threads[thread].ring].clause.packet as usize;
+        let packet = self.dispatch.rings[self.queue.threads[thread].ring].clause.packet as usize;
         let packet_is_limited = packet > 0;
         let packet = if packet_is_limited { packet } else { group.offsets.len().max(1) };
         let mut first = None;
         for offsets in group.offsets.chunks(packet) {
             let vertex = self.queue_vertex(message, thread, offsets);
             // Later chunks of a partial message may bring more of this group.
-            let is_open = self.messages[message].is_partial && packet_is_limited;
-            self.vertices[vertex].is_part = is_open || offsets.len() < group.offsets.len();
+            let is_open = self.queue.messages[message].is_partial && packet_is_limited;
+            self.queue.vertices[vertex].is_part = is_open || offsets.len() < group.offsets.len();
             let left = self.unloaded_state(message, vertex);
             let recall = match (recalled, first) {
                 _ if left.is_some() => self.restore_unloaded_vertex(left, vertex),
@@ -80,25 +80,26 @@ impl Scheduler {
 
     /// Adds a vertex to its message and thread, but to no list.
     fn queue_vertex(&mut self, message: MessageId, thread: ThreadId, offsets: &[u32]) -> VertexId {
-        let vertex = self.vertices.insert(Vertex::new(message, thread, offsets));
+        let vertex = self.queue.vertices.insert(Vertex::new(message, thread, offsets));
         let count = offsets.len() as u32;
         self.counters.recipients_in += u64::from(count);
-        self.messages[message].pending += count;
+        self.queue.messages[message].pending += count;
         let mut vertices: List<MessageChain> =
-            std::mem::replace(&mut self.messages[message].vertices, List::new());
-        vertices.push_back(&mut self.vertices, vertex);
-        self.messages[message].vertices = vertices;
+            std::mem::replace(&mut self.queue.messages[message].vertices, List::new());
+        vertices.push_back(&mut self.queue.vertices, vertex);
+        self.queue.messages[message].vertices = vertices;
         self.adjust_recipients(thread, i64::from(count));
         vertex
     }
 
     /// Puts a new vertex where its restored state requires it.
     fn place_arrival(&mut self, now: Timestamp, vertex: VertexId, recall: RestoreAction) {
-        let (message, thread) = (self.vertices[vertex].message, self.vertices[vertex].thread);
+        let (message, thread) =
+            (self.queue.vertices[vertex].message, self.queue.vertices[vertex].thread);
         match recall {
-            _ if self.messages[message].held => self.put_arrival(vertex, VertexState::Held),
+            _ if self.queue.messages[message].held => self.put_arrival(vertex, VertexState::Held),
             RestoreAction::Requested => self.put_arrival(vertex, VertexState::Due),
-            RestoreAction::Unloaded { due: None } if self.vertices[vertex].attempts > 0 => {
+            RestoreAction::Unloaded { due: None } if self.queue.vertices[vertex].attempts > 0 => {
                 self.wait_after_try(now, vertex);
             }
             RestoreAction::Waiting { due: Some(due) }
@@ -109,7 +110,7 @@ impl Scheduler {
             }
             // Its time has come: it is due even if its clause is `queueonly`.
             RestoreAction::Waiting { due: Some(_) }
-                if self.threads[thread].retry.unreachable.is_none() =>
+                if self.queue.threads[thread].retry.unreachable.is_none() =>
             {
                 self.put_arrival(vertex, VertexState::Due);
             }
@@ -121,8 +122,8 @@ impl Scheduler {
 
     /// Puts a vertex that has no job yet into a list.
     fn put_arrival(&mut self, vertex: VertexId, place: VertexState) {
-        let thread = self.vertices[vertex].thread;
-        self.threads[thread].move_vertex(&mut self.vertices, vertex, place);
+        let thread = self.queue.vertices[vertex].thread;
+        self.queue.threads[thread].move_vertex(&mut self.queue.vertices, vertex, place);
     }
 
     /// Returns true if untried arrivals for a thread must wait.
@@ -130,13 +131,13 @@ impl Scheduler {
     /// They must if the destination is known to be unreachable. They also must if it is tried only
     /// on request (`queueonly`) and no agent works on it.
     pub(crate) fn arrivals_wait(&self, thread: ThreadId) -> bool {
-        let thread = &self.threads[thread];
-        let queue_only = self.rings[thread.ring].clause.queue_only;
+        let thread = &self.queue.threads[thread];
+        let queue_only = self.dispatch.rings[thread.ring].clause.queue_only;
         thread.retry.unreachable.is_some() || (queue_only && thread.agents.is_empty())
     }
 
     pub(crate) fn initial_scan_done(&mut self, now: Timestamp) {
-        self.awaits_initial_scan = false;
+        self.mode.awaits_initial_scan = false;
         self.schedule_drop_of_unclaimed(now);
         self.serve_all_rings();
     }

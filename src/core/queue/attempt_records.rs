@@ -19,7 +19,7 @@ pub const MAX_STATUS_TEXT_LEN: usize = 2048;
 impl Scheduler {
     /// Returns true if records are needed.
     fn needs_status(&self) -> bool {
-        self.settings.status_log || self.has_subscribers
+        self.settings.status_log || self.mode.has_subscribers
     }
 
     /// Emits a record of an agent's report about a recipient.
@@ -35,13 +35,14 @@ impl Scheduler {
         }
         let puts_off = matches!(report.status, ReportStatus::DeferAll | ReportStatus::RetryAt);
         let others = match puts_off {
-            true => self.threads[self.vertices[vertex].thread].due.len(),
+            true => self.queue.threads[self.queue.vertices[vertex].thread].due.len(),
             false => 0,
         };
-        let agent = &self.agents[agent];
+        let agent = &self.dispatch.agents[agent];
         let mut attempt = present_attempt(agent);
         if agent.jobs().next() != Some(vertex) {
-            attempt.began = Timestamp::from_seconds(i64::from(self.vertices[vertex].last_fed));
+            attempt.began =
+                Timestamp::from_seconds(i64::from(self.queue.vertices[vertex].last_fed));
         }
         let record = StatusRecord {
             others: others as u32,
@@ -64,7 +65,7 @@ impl Scheduler {
         if !self.needs_status() {
             return;
         }
-        let offsets = self.vertices[vertex].recipients.pending();
+        let offsets = self.queue.vertices[vertex].recipients.pending();
         let record = StatusRecord {
             attempt: Some(attempt),
             text: cut(text.as_bytes()),
@@ -101,14 +102,14 @@ impl Scheduler {
         offsets: Vec<u32>,
         verdict: Verdict,
     ) -> StatusRecord {
-        let vertex = &self.vertices[vertex];
-        let message = &self.messages[vertex.message];
+        let vertex = &self.queue.vertices[vertex];
+        let message = &self.queue.messages[vertex.message];
         StatusRecord {
             time: now,
             name: message.name.clone(),
             modified: message.modified,
             created: message.created,
-            destination: self.threads[vertex.thread].destination.clone(),
+            destination: self.queue.threads[vertex.thread].destination.clone(),
             offsets,
             verdict,
             attempt: None,

@@ -72,13 +72,13 @@ impl Deferrals {
 impl Scheduler {
     /// Number of due vertices of a thread that agents may be given.
     pub(crate) fn due_for_agents(&self, thread: ThreadId) -> usize {
-        if self.deferrals.contains(thread) { 0 } else { self.due_in_jobs(thread) }
+        if self.queue.deferrals.contains(thread) { 0 } else { self.due_in_jobs(thread) }
     }
 
     /// Returns true if the due vertices of a thread are being deferred.
     pub(crate) fn is_being_deferred(&self, thread: &Thread) -> bool {
-        let id = || self.threads.id_of(thread);
-        !self.deferrals.is_empty() && id().is_some_and(|id| self.deferrals.contains(id))
+        let id = || self.queue.threads.id_of(thread);
+        !self.queue.deferrals.is_empty() && id().is_some_and(|id| self.queue.deferrals.contains(id))
     }
 
     /// Makes the due vertices of a thread wait until a time.
@@ -94,19 +94,19 @@ impl Scheduler {
         until: Option<Timestamp>,
         what: DeferralNote,
     ) {
-        if let Some(rest) = self.deferrals.threads.get_mut(&thread) {
+        if let Some(rest) = self.queue.deferrals.threads.get_mut(&thread) {
             // Another agent, or one more recipient of the same job: the work continues as planned.
             rest.until = until;
             return;
         }
-        let vertices = self.threads[thread].due.len();
-        self.deferrals.threads.insert(thread, PendingDeferral { vertices, until, what });
+        let vertices = self.queue.threads[thread].due.len();
+        self.queue.deferrals.threads.insert(thread, PendingDeferral { vertices, until, what });
         self.defer_some_of(now, thread, self.settings.step());
     }
 
     /// Continues in the first thread.
     pub(crate) fn deferral_step(&mut self, now: Timestamp, budget: usize) -> usize {
-        match self.deferrals.threads.keys().next() {
+        match self.queue.deferrals.threads.keys().next() {
             Some(thread) => self.defer_some_of(now, *thread, budget),
             None => budget,
         }
@@ -117,7 +117,7 @@ impl Scheduler {
     /// Returns the unused part of `count`.
     fn defer_some_of(&mut self, now: Timestamp, thread: ThreadId, count: usize) -> usize {
         self.apply_clock_step(thread);
-        let Some(rest) = self.deferrals.threads.get_mut(&thread) else {
+        let Some(rest) = self.queue.deferrals.threads.get_mut(&thread) else {
             return count;
         };
         let step = rest.vertices.min(count);
@@ -125,12 +125,12 @@ impl Scheduler {
         let is_over = rest.vertices == 0;
         let PendingDeferral { until, what, .. } = rest.clone();
         for _ in 0..step {
-            if let Some(vertex) = self.threads[thread].due.first() {
+            if let Some(vertex) = self.queue.threads[thread].due.first() {
                 self.defer_one(now, vertex, until, &what);
             }
         }
         if is_over {
-            self.deferrals.cancel(thread);
+            self.queue.deferrals.cancel(thread);
         }
         count - step
     }
@@ -145,9 +145,9 @@ impl Scheduler {
         let is_late = self.expiry(vertex).is_some_and(|expiry| expiry <= now);
         match what {
             DeferralNote::None | DeferralNote::Tried(_) if is_late => {
-                let thread = self.vertices[vertex].thread;
-                return self.threads[thread].move_vertex(
-                    &mut self.vertices,
+                let thread = self.queue.vertices[vertex].thread;
+                return self.queue.threads[thread].move_vertex(
+                    &mut self.queue.vertices,
                     vertex,
                     VertexState::Due,
                 );
@@ -162,7 +162,7 @@ impl Scheduler {
                 self.watch_expiry(now, vertex);
             }
             DeferralNote::AgentsDie(diagnosis) => {
-                self.vertices[vertex].diagnosis = Some(diagnosis.clone());
+                self.queue.vertices[vertex].diagnosis = Some(diagnosis.clone());
             }
         }
         self.wait_until(vertex, until, Duration::ZERO);

@@ -51,19 +51,19 @@ impl Expiring {
 impl Scheduler {
     /// Returns when a vertex expires once it was tried; `None` is never.
     pub(crate) fn expiry(&self, vertex: VertexId) -> Option<Timestamp> {
-        let vertex = &self.vertices[vertex];
-        let clause = &self.rings[self.threads[vertex.thread].ring].clause;
-        Some(self.messages[vertex.message].modified + clause.expiry?)
+        let vertex = &self.queue.vertices[vertex];
+        let clause = &self.dispatch.rings[self.queue.threads[vertex.thread].ring].clause;
+        Some(self.queue.messages[vertex.message].modified + clause.expiry?)
     }
 
     /// Returns when a vertex expires in its present state; `None` is never.
     pub(crate) fn deadline(&self, vertex: VertexId) -> Option<Timestamp> {
         let expiry = self.expiry(vertex)?;
-        let vertex = &self.vertices[vertex];
+        let vertex = &self.queue.vertices[vertex];
         if vertex.tried {
             return Some(expiry);
         }
-        let expiry2 = self.rings[self.threads[vertex.thread].ring].clause.expiry2;
+        let expiry2 = self.dispatch.rings[self.queue.threads[vertex.thread].ring].clause.expiry2;
         Some(expiry + expiry2.unwrap_or(DEFAULT_EXPIRY2))
     }
 
@@ -72,10 +72,10 @@ impl Scheduler {
         let Some(deadline) = self.deadline(vertex) else {
             return;
         };
-        let thread = self.vertices[vertex].thread;
+        let thread = self.queue.vertices[vertex].thread;
         let wanted = deadline.max(now);
-        if self.threads[thread].expiry_check.is_none_or(|check| wanted < check) {
-            self.threads[thread].expiry_check = Some(wanted);
+        if self.queue.threads[thread].expiry_check.is_none_or(|check| wanted < check) {
+            self.queue.threads[thread].expiry_check = Some(wanted);
         }
     }
 
@@ -95,16 +95,16 @@ impl Scheduler {
     ///
     /// Of very many vertices some are checked in each turn.
     pub(crate) fn expire_thread(&mut self, now: Timestamp, thread: ThreadId) {
-        self.threads[thread].expiry_check = None;
-        let resting = self.threads[thread].vertices(&self.vertices);
+        self.queue.threads[thread].expiry_check = None;
+        let resting = self.queue.threads[thread].vertices(&self.queue.vertices);
         let vertices = resting.filter(|vertex| self.may_expire(*vertex)).collect();
-        self.expirations.threads.insert(thread, Remaining { vertices, next: None });
+        self.queue.expirations.threads.insert(thread, Remaining { vertices, next: None });
         self.expire_some(now, thread, self.settings.step());
     }
 
     /// Continues the check of the first thread.
     pub(crate) fn expiry_step(&mut self, now: Timestamp, budget: usize) -> usize {
-        match self.expirations.threads.keys().next() {
+        match self.queue.expirations.threads.keys().next() {
             Some(thread) => self.expire_some(now, *thread, budget),
             None => budget,
         }
@@ -114,7 +114,8 @@ impl Scheduler {
     ///
     /// Returns how many of that number are left.
     fn expire_some(&mut self, now: Timestamp, thread: ThreadId, count: usize) -> usize {
-        let Some(Remaining { mut vertices, mut next }) = self.expirations.threads.remove(&thread)
+        let Some(Remaining { mut vertices, mut next }) =
+            self.queue.expirations.threads.remove(&thread)
         else {
             return count;
         };
@@ -122,7 +123,7 @@ impl Scheduler {
         for vertex in vertices.drain(..step) {
             // The number may belong to another vertex by now.
             let is_of_thread =
-                self.vertices.get(vertex).is_some_and(|vertex| vertex.thread == thread);
+                self.queue.vertices.get(vertex).is_some_and(|vertex| vertex.thread == thread);
             if !is_of_thread || !self.may_expire(vertex) {
                 continue;
             }
@@ -133,17 +134,17 @@ impl Scheduler {
             }
         }
         if !vertices.is_empty() {
-            self.expirations.threads.insert(thread, Remaining { vertices, next });
+            self.queue.expirations.threads.insert(thread, Remaining { vertices, next });
             return count - step;
         }
-        let known = self.threads[thread].expiry_check;
+        let known = self.queue.threads[thread].expiry_check;
         let next = next.map(|next| next.max(now + MIN_EXPIRY_CHECK_INTERVAL));
-        self.threads[thread].expiry_check = next.into_iter().chain(known).min();
+        self.queue.threads[thread].expiry_check = next.into_iter().chain(known).min();
         count - step
     }
 
     fn may_expire(&self, vertex: VertexId) -> bool {
-        let vertex = &self.vertices[vertex];
+        let vertex = &self.queue.vertices[vertex];
         matches!(vertex.place, VertexState::Due | VertexState::Waiting)
             && vertex.fate != AfterJob::OneMoreTry
     }
@@ -152,10 +153,10 @@ impl Scheduler {
     ///
     /// `what` begins the text for the sender.
     pub(crate) fn expire_vertex(&mut self, now: Timestamp, vertex: VertexId, what: &str) {
-        let message = self.vertices[vertex].message;
-        let offsets = self.vertices[vertex].recipients.pending();
-        let age = LongDuration(now.seconds_since(self.messages[message].modified));
-        let text = match &self.vertices[vertex].diagnosis {
+        let message = self.queue.vertices[vertex].message;
+        let offsets = self.queue.vertices[vertex].recipients.pending();
+        let age = LongDuration(now.seconds_since(self.queue.messages[message].modified));
+        let text = match &self.queue.vertices[vertex].diagnosis {
             None => format!("{what} after {age}").into_bytes(),
             Some(diagnosis) => {
                 let mut text = format!("\r{what} after {age}, problem was:\r").into_bytes();

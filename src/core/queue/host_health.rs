@@ -102,14 +102,14 @@ impl Scheduler {
     /// A window with feedback detects that by itself, and a `queueonly` destination is not tried
     /// anyway.
     fn deferrals_may_block(&self, thread: ThreadId) -> bool {
-        let clause = &self.rings[self.threads[thread].ring].clause;
+        let clause = &self.dispatch.rings[self.queue.threads[thread].ring].clause;
         !clause.flow.tolerates_deferall() && !clause.queue_only
     }
 
     /// Records that the host of a thread has answered.
     pub(crate) fn host_answered(&mut self, now: Timestamp, thread: ThreadId) {
-        let retry = &mut self.threads[thread].retry;
-        self.learned_revision += u64::from(retry.steps.index > 0);
+        let retry = &mut self.queue.threads[thread].retry;
+        self.learned.revision += u64::from(retry.steps.index > 0);
         (retry.steps, retry.deferrals) = Default::default();
         self.mark_reachable(now, thread);
     }
@@ -122,11 +122,11 @@ impl Scheduler {
         vertex: VertexId,
         diagnosis: &Rc<Diagnosis>,
     ) {
-        let thread = self.vertices[vertex].thread;
+        let thread = self.queue.vertices[vertex].thread;
         if !self.deferrals_may_block(thread) {
             return;
         }
-        let known = self.threads[thread].retry.unreachable.as_ref().map(|known| known.block);
+        let known = self.queue.threads[thread].retry.unreachable.as_ref().map(|known| known.block);
         match FailureScope::of(&diagnosis.notary) {
             FailureScope::Host => {
                 let cause = self.cause(now, Some(agent), vertex, Some(diagnosis));
@@ -147,9 +147,9 @@ impl Scheduler {
 
     /// Records that an agent has ended a job with recipients left.
     pub(crate) fn record_failed_job(&mut self, now: Timestamp, agent: AgentId, vertex: VertexId) {
-        let vertex_ref = &self.vertices[vertex];
+        let vertex_ref = &self.queue.vertices[vertex];
         let (thread, diagnosis) = (vertex_ref.thread, vertex_ref.diagnosis.clone());
-        let known = self.threads[thread].retry.unreachable.as_ref();
+        let known = self.queue.threads[thread].retry.unreachable.as_ref();
         let is_said = diagnosis
             .as_ref()
             .is_some_and(|d| FailureScope::of(&d.notary) != FailureScope::Unknown);
@@ -159,8 +159,8 @@ impl Scheduler {
         {
             return;
         }
-        let number = self.messages[vertex_ref.message].name.number();
-        if self.threads[thread].retry.deferrals.add(number) {
+        let number = self.queue.messages[vertex_ref.message].name.number();
+        if self.queue.threads[thread].retry.deferrals.add(number) {
             let cause = self.cause(now, Some(agent), vertex, diagnosis.as_ref());
             self.mark_unreachable(now, thread, (now, UnreachableReason::AllDeferred), Some(cause));
         }

@@ -98,7 +98,7 @@ impl Message {
 /// All messages, with an index by number.
 ///
 /// The number is that in their name, and the order is ascending.
-#[derive(Serialize, Deserialize)]
+#[derive(Default, Serialize, Deserialize)]
 pub struct Messages {
     pool: Pool<Message>,
     by_number: BTreeMap<u64, MessageId>,
@@ -113,15 +113,6 @@ pub struct Messages {
 }
 
 impl Messages {
-    pub fn new() -> Messages {
-        Messages {
-            pool: Pool::new(),
-            by_number: BTreeMap::new(),
-            by_second: BTreeMap::new(),
-            changed: VecDeque::new(),
-        }
-    }
-
     pub fn insert(&mut self, message: Message) -> MessageId {
         let number = message.name.number();
         *self.by_second.entry(message.modified.seconds()).or_default() += 1;

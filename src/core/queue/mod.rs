@@ -17,3 +17,26 @@ pub mod unreachable;
 
 pub mod attempt_records;
 mod finish;
+
+use crate::clock_step::LastClockStep;
+use crate::pool::Pool;
+use deferral::Deferrals;
+use expiry::Expiring;
+use message::Messages;
+use serde::{Deserialize, Serialize};
+use thread::Threads;
+use vertex::Vertex;
+
+/// All mail in memory: which message has recipients where, and in which state they are.
+#[derive(Default, Serialize, Deserialize)]
+pub struct Queue {
+    pub messages: Messages,
+    pub vertices: Pool<Vertex>,
+    pub threads: Threads,
+    /// Threads with due vertices that are still to be deferred.
+    pub deferrals: Deferrals,
+    /// Threads with vertices that are still to be checked for expiry.
+    pub expirations: Expiring,
+    /// The last step of the clock, which some threads may not have applied yet.
+    pub clock: LastClockStep,
+}

@@ -44,17 +44,18 @@ impl Scheduler {
     ///
     /// It waits for its own next try, or for its destination if that is unreachable.
     pub(crate) fn wait_after_try(&mut self, now: Timestamp, vertex: VertexId) {
-        let thread = self.vertices[vertex].thread;
+        let thread = self.queue.vertices[vertex].thread;
         self.apply_clock_step(thread);
-        let diagnosis = self.vertices[vertex].diagnosis.clone();
+        let diagnosis = self.queue.vertices[vertex].diagnosis.clone();
         let fault = diagnosis
             .map_or(FailureScope::Unknown, |diagnosis| FailureScope::of(&diagnosis.notary));
         let (due, tolerance) = self.next_due(now, vertex, fault);
         self.wait_until(vertex, due, tolerance);
         if tolerance > Duration::ZERO {
             // Vertices of one wave also have the same planned time.
-            let wakeup = self.threads[thread].waiting.wakeup(self.vertices[vertex].wave);
-            self.vertices[vertex].planned = wakeup.map_or(0, seconds_of);
+            let wakeup =
+                self.queue.threads[thread].waiting.wakeup(self.queue.vertices[vertex].wave);
+            self.queue.vertices[vertex].planned = wakeup.map_or(0, seconds_of);
         }
     }
 
@@ -69,7 +70,7 @@ impl Scheduler {
         vertex: VertexId,
         fault: FailureScope,
     ) -> (Option<Timestamp>, Duration) {
-        let thread = &self.threads[self.vertices[vertex].thread];
+        let thread = &self.queue.threads[self.queue.vertices[vertex].thread];
         let known = thread.retry.unreachable.as_deref();
         let known = known.map(|known| (known.until, known.block.is_firm()));
         let known = known.filter(|(until, _)| *until > now);
@@ -87,32 +88,32 @@ impl Scheduler {
     ///
     /// Its destination is unreachable, or is tried only on request.
     pub(crate) fn wait_for_destination(&mut self, now: Timestamp, vertex: VertexId) {
-        let thread = self.vertices[vertex].thread;
+        let thread = self.queue.vertices[vertex].thread;
         self.apply_clock_step(thread);
-        let clause = &self.rings[self.threads[thread].ring].clause;
+        let clause = &self.dispatch.rings[self.queue.threads[thread].ring].clause;
         let (queue_only, on_request) = (clause.queue_only, clause.is_etrn_only());
-        let known = self.threads[thread].retry.unreachable.as_ref().map(|known| known.until);
+        let known = self.queue.threads[thread].retry.unreachable.as_ref().map(|known| known.until);
         let until = match known {
             None if on_request => None,
             None if queue_only => Some(self.next_try_of_host(now, thread)),
             known => Some(known.unwrap_or(now)),
         };
-        let waiting = &mut self.threads[thread].waiting;
-        self.vertices[vertex].wave = waiting.place(until, Duration::ZERO, known.is_some());
+        let waiting = &mut self.queue.threads[thread].waiting;
+        self.queue.vertices[vertex].wave = waiting.place(until, Duration::ZERO, known.is_some());
         self.set_state(vertex, VertexState::Waiting);
     }
 
     /// Makes a vertex wait until a time from before.
     pub(crate) fn resume_wait(&mut self, now: Timestamp, vertex: VertexId, due: Timestamp) {
-        let thread = self.vertices[vertex].thread;
+        let thread = self.queue.vertices[vertex].thread;
         self.apply_clock_step(thread);
-        let clause = &self.rings[self.threads[thread].ring].clause;
+        let clause = &self.dispatch.rings[self.queue.threads[thread].ring].clause;
         // The clock may have been wrong when the time was stored, or the clause different.
         let due = due.min(now + max_wait(clause));
-        let known = self.threads[thread].retry.unreachable.as_deref();
+        let known = self.queue.threads[thread].retry.unreachable.as_deref();
         let until = known.filter(|known| known.block.is_firm()).map(|known| known.until);
         let due = (!clause.is_etrn_only()).then(|| until.map_or(due, |until| until.max(due)));
-        self.vertices[vertex].planned = due.map_or(0, seconds_of);
+        self.queue.vertices[vertex].planned = due.map_or(0, seconds_of);
         self.wait_until(vertex, due, Duration::from_secs(1));
     }
 
@@ -125,9 +126,14 @@ impl Scheduler {
         until: Option<Timestamp>,
         tolerance: Duration,
     ) {
-        debug_assert_ne!(self.vertices[vertex].place, VertexState::Waiting, "it is in a wave");
-        let thread = self.vertices[vertex].thread;
-        self.vertices[vertex].wave = self.threads[thread].waiting.place(until, tolerance, false);
+        debug_assert_ne!(
+            self.queue.vertices[vertex].place,
+            VertexState::Waiting,
+            "it is in a wave"
+        );
+        let thread = self.queue.vertices[vertex].thread;
+        self.queue.vertices[vertex].wave =
+            self.queue.threads[thread].waiting.place(until, tolerance, false);
         self.set_state(vertex, VertexState::Waiting);
     }
 
@@ -135,9 +141,9 @@ impl Scheduler {
     ///
     /// `None` is only on request.
     fn next_try_of(&mut self, now: Timestamp, vertex: VertexId) -> Option<Timestamp> {
-        let vertex_ref = &mut self.vertices[vertex];
-        let thread_ref = &mut self.threads[vertex_ref.thread];
-        let clause = &self.rings[thread_ref.ring].clause;
+        let vertex_ref = &mut self.queue.vertices[vertex];
+        let thread_ref = &mut self.queue.threads[vertex_ref.thread];
+        let clause = &self.dispatch.rings[thread_ref.ring].clause;
         if clause.is_etrn_only() {
             return None;
         }
@@ -151,8 +157,8 @@ impl Scheduler {
     ///
     /// Its place in `retries` advances once, and not again before that time.
     pub(crate) fn next_try_of_host(&mut self, now: Timestamp, thread: ThreadId) -> Timestamp {
-        let thread_ref = &mut self.threads[thread];
-        let clause = &self.rings[thread_ref.ring].clause;
+        let thread_ref = &mut self.queue.threads[thread];
+        let clause = &self.dispatch.rings[thread_ref.ring].clause;
         let Retry { steps, jump, .. } = &mut thread_ref.retry;
         match Timestamp::from_seconds(steps.planned.into()) {
             planned if planned > now => planned,
@@ -173,11 +179,11 @@ impl Scheduler {
         lesson: DeferralNote,
     ) {
         self.apply_clock_step(thread);
-        if self.rings[self.threads[thread].ring].clause.is_etrn_only() {
+        if self.dispatch.rings[self.queue.threads[thread].ring].clause.is_etrn_only() {
             return self.defer_due_vertices(now, thread, None, lesson);
         }
         let until = self.mark_unreachable(now, thread, (until, block), cause);
-        self.threads[thread].waiting.postpone(until);
+        self.queue.threads[thread].waiting.postpone(until);
         self.defer_due_vertices(now, thread, Some(until), lesson);
     }
 
@@ -185,45 +191,45 @@ impl Scheduler {
     ///
     /// If agents of its ring cannot be started, one is tried now.
     pub(crate) fn wake_for_etrn(&mut self, now: Timestamp, thread: ThreadId) {
-        self.retry_start_now(now, self.threads[thread].ring);
+        self.retry_start_now(now, self.queue.threads[thread].ring);
         self.wake_thread(now, thread);
     }
 
     /// Ends the wait of a thread: all waiting vertices become due.
     pub(crate) fn wake_thread(&mut self, now: Timestamp, thread: ThreadId) {
         self.reassign_ring(now, thread);
-        self.threads[thread].waiting.wake(now);
+        self.queue.threads[thread].waiting.wake(now);
         self.end_unreachable(thread);
         self.wake_waves(now, thread);
     }
 
     /// Processes a wake-up of a thread or its destination.
     pub(crate) fn wake_waves(&mut self, now: Timestamp, thread: ThreadId) {
-        self.learned_revision += 1;
-        let known = self.threads[thread].retry.unreachable.as_deref();
+        self.learned.revision += 1;
+        let known = self.queue.threads[thread].retry.unreachable.as_deref();
         if known.is_some_and(|known| known.until <= now) {
             self.end_unreachable(thread);
         }
         self.make_some_due(now, thread);
-        self.threads[thread].is_woken = true;
+        self.queue.threads[thread].is_woken = true;
     }
 
     fn end_unreachable(&mut self, thread: ThreadId) {
         self.resume_window(thread);
-        self.threads[thread].retry.unreachable = None;
-        self.deferrals.cancel(thread);
+        self.queue.threads[thread].retry.unreachable = None;
+        self.queue.deferrals.cancel(thread);
     }
 
     /// Makes waiting vertices due, as far as one turn allows.
     ///
     /// The thread's timer continues.
     pub(crate) fn make_some_due(&mut self, now: Timestamp, thread: ThreadId) {
-        let thread_ref = &self.threads[thread];
+        let thread_ref = &self.queue.threads[thread];
         // `ageorder` sorts the complete due list. Jobs have an order of their own.
-        let ring = &self.rings[thread_ref.ring];
+        let ring = &self.dispatch.rings[thread_ref.ring];
         let is_ordered = ring.clause.age_order && ring.jobs.is_none();
         let count = if is_ordered { usize::MAX } else { self.settings.step() };
-        for vertex in thread_ref.waiting.due(now, count, &self.vertices) {
+        for vertex in thread_ref.waiting.due(now, count, &self.queue.vertices) {
             self.set_state(vertex, VertexState::Due);
         }
     }

@@ -224,7 +224,7 @@ impl Thread {
 }
 
 /// All threads, with indexes by destination and by host.
-#[derive(Serialize, Deserialize)]
+#[derive(Default, Serialize, Deserialize)]
 pub struct Threads {
     pool: Pool<Thread>,
     by_destination: HashMap<Destination, ThreadId>,
@@ -241,17 +241,6 @@ pub struct Threads {
 }
 
 impl Threads {
-    pub fn new() -> Threads {
-        Threads {
-            pool: Pool::new(),
-            by_destination: HashMap::new(),
-            by_host: ByHost::default(),
-            held: 0,
-            key: Vec::new(),
-            changed: VecDeque::new(),
-        }
-    }
-
     pub fn find(&mut self, channel: &[u8], host: &[u8]) -> Option<ThreadId> {
         let key = Destination::key(channel, host, &mut self.key);
         self.by_destination.get(key).copied()

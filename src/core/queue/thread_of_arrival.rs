@@ -9,14 +9,14 @@ use zsched_format::time::Timestamp;
 impl Scheduler {
     /// Returns the thread of a destination, and creates it if necessary.
     pub(crate) fn thread_for(&mut self, now: Timestamp, channel: &[u8], host: &[u8]) -> ThreadId {
-        if let Some(thread) = self.threads.find(channel, host) {
+        if let Some(thread) = self.queue.threads.find(channel, host) {
             self.reassign_ring(now, thread);
             return thread;
         }
         let destination = Destination::new(channel, host);
         let ring = self.ring_for(channel, host);
-        let last_step = self.clock.number;
-        let thread = self.threads.insert(Thread::new(destination, ring, last_step));
+        let last_step = self.queue.clock.number;
+        let thread = self.queue.threads.insert(Thread::new(destination, ring, last_step));
         self.join_ring(now, thread, ring);
         self.restore_paged_thread(now, thread);
         self.restore_thread(now, thread);
@@ -30,7 +30,7 @@ impl Scheduler {
     /// The ring is that of the present configuration.
     pub(crate) fn ring_for(&mut self, channel: &[u8], host: &[u8]) -> RingId {
         let clause = self.config.select_or_default(channel, host);
-        let (ring, is_new) = self.rings.find_or_insert(&clause, channel, host);
+        let (ring, is_new) = self.dispatch.rings.find_or_insert(&clause, channel, host);
         if is_new && !self.overrides.limits.is_empty() {
             self.apply_limits_to_ring(ring);
         }
@@ -38,11 +38,11 @@ impl Scheduler {
     }
 
     pub(crate) fn join_ring(&mut self, now: Timestamp, thread: ThreadId, ring: RingId) {
-        let threads = &mut self.rings[ring].threads;
-        self.threads[thread].ring = ring;
-        self.threads[thread].ring_slot = threads.len();
+        let threads = &mut self.dispatch.rings[ring].threads;
+        self.queue.threads[thread].ring = ring;
+        self.queue.threads[thread].ring_slot = threads.len();
         threads.push(thread);
-        self.rings[ring].recipients += u64::from(self.threads[thread].recipients);
+        self.dispatch.rings[ring].recipients += u64::from(self.queue.threads[thread].recipients);
         self.enqueue_due(thread);
         self.reapply_limits_to_ring(ring);
         // Overrides are rare.
@@ -55,21 +55,21 @@ impl Scheduler {
 
     /// Changes the number of recipients of a thread and its ring.
     pub(crate) fn adjust_recipients(&mut self, thread: ThreadId, more: i64) {
-        let thread = &mut self.threads[thread];
+        let thread = &mut self.queue.threads[thread];
         thread.recipients = (i64::from(thread.recipients) + more) as u32;
-        let ring = &mut self.rings[thread.ring];
+        let ring = &mut self.dispatch.rings[thread.ring];
         ring.recipients = (ring.recipients as i64 + more) as u64;
     }
 
     pub(crate) fn leave_ring(&mut self, thread: ThreadId) {
         self.unready(thread);
         self.drop_entries(thread);
-        let (ring, slot) = (self.threads[thread].ring, self.threads[thread].ring_slot);
-        self.rings[ring].recipients -= u64::from(self.threads[thread].recipients);
-        let threads = &mut self.rings[ring].threads;
+        let (ring, slot) = (self.queue.threads[thread].ring, self.queue.threads[thread].ring_slot);
+        self.dispatch.rings[ring].recipients -= u64::from(self.queue.threads[thread].recipients);
+        let threads = &mut self.dispatch.rings[ring].threads;
         threads.swap_remove(slot);
         if let Some(moved) = threads.get(slot) {
-            self.threads.pool_mut()[*moved].ring_slot = slot;
+            self.queue.threads.pool_mut()[*moved].ring_slot = slot;
         }
         // If it was the last one, the ring is removed.
         self.serve_later(ring);
@@ -78,23 +78,23 @@ impl Scheduler {
     /// Removes a thread that has neither vertices nor agents.
     pub(crate) fn drop_thread(&mut self, thread: ThreadId) {
         self.keep_removed_thread(thread);
-        let thread_ref = &mut self.threads[thread];
-        self.learned_revision += u64::from(thread_ref.retry.unreachable.is_some());
+        let thread_ref = &mut self.queue.threads[thread];
+        self.learned.revision += u64::from(thread_ref.retry.unreachable.is_some());
         let timer = thread_ref.timer.take();
         let is_shifted = self.is_shifted(thread);
         self.timers.change_thread(thread, is_shifted, [timer, None]);
-        self.deferrals.cancel(thread);
-        self.expirations.cancel(thread);
+        self.queue.deferrals.cancel(thread);
+        self.queue.expirations.cancel(thread);
         self.leave_window(thread);
         self.leave_ring(thread);
-        self.threads.remove(thread);
+        self.queue.threads.remove(thread);
     }
 
     /// Removes a ring that has neither threads nor agents.
     pub(crate) fn drop_ring(&mut self, ring: RingId) {
         self.leave_waitlist(ring);
         self.end_suspension(ring);
-        self.partials.drop_ring(ring);
-        self.rings.remove(ring);
+        self.admission.partials.drop_ring(ring);
+        self.dispatch.rings.remove(ring);
     }
 }

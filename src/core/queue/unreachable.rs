@@ -76,8 +76,8 @@ impl Scheduler {
         vertex: VertexId,
         diagnosis: Option<&Rc<Diagnosis>>,
     ) -> Rc<UnreachableReport> {
-        let pid = agent.and_then(|agent| self.agents.get(agent)?.pid);
-        let id = Some(self.messages[self.vertices[vertex].message].spool_id());
+        let pid = agent.and_then(|agent| self.dispatch.agents.get(agent)?.pid);
+        let id = Some(self.queue.messages[self.queue.vertices[vertex].message].spool_id());
         Rc::new(UnreachableReport { pid, id, at: now, diagnosis: diagnosis.cloned() })
     }
 
@@ -94,12 +94,12 @@ impl Scheduler {
         cause: Option<Rc<UnreachableReport>>,
     ) -> Timestamp {
         self.apply_clock_step(thread);
-        let former = self.threads[thread].retry.unreachable.as_deref();
+        let former = self.queue.threads[thread].retry.unreachable.as_deref();
         let is_firm = former.is_some_and(|former| former.block.is_firm());
         let planned = former.map(|former| former.until).filter(|until| *until > now);
         let until = planned.unwrap_or_else(|| self.next_try_of_host(now, thread)).max(at_least);
-        self.learned_revision += 1;
-        let Retry { unreachable, steps, .. } = &mut self.threads[thread].retry;
+        self.learned.revision += 1;
+        let Retry { unreachable, steps, .. } = &mut self.queue.threads[thread].retry;
         // The try after the next one is spaced from the next one.
         steps.planned = seconds_of(until);
         match unreachable {
@@ -117,13 +117,13 @@ impl Scheduler {
     /// The destination has answered, or its last report does not blame it.
     pub(crate) fn mark_reachable(&mut self, now: Timestamp, thread: ThreadId) {
         self.apply_clock_step(thread);
-        let retry = &mut self.threads[thread].retry;
+        let retry = &mut self.queue.threads[thread].retry;
         if retry.unreachable.as_ref().is_none_or(|known| known.block.is_firm()) {
             return;
         }
         retry.unreachable = None;
-        self.learned_revision += 1;
-        if self.threads[thread].waiting.wake_for_destination(now) {
+        self.learned.revision += 1;
+        if self.queue.threads[thread].waiting.wake_for_destination(now) {
             self.make_some_due(now, thread);
         }
     }

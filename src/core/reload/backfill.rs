@@ -48,11 +48,11 @@ impl Scheduler {
     ///
     /// It is then no longer counted as one without a job.
     pub(crate) fn leaves_before_backfill(&mut self, vertex: VertexId) -> bool {
-        if self.backfill.threads.is_empty() || self.has_joined(vertex) {
+        if self.dispatch.backfill.threads.is_empty() || self.has_joined(vertex) {
             return false;
         }
-        let thread = self.vertices[vertex].thread;
-        let Some(rest) = self.backfill.threads.get_mut(&thread) else {
+        let thread = self.queue.vertices[vertex].thread;
+        let Some(rest) = self.dispatch.backfill.threads.get_mut(&thread) else {
             return false;
         };
         rest.unqueued -= 1;
@@ -60,8 +60,8 @@ impl Scheduler {
     }
 
     fn has_joined(&self, vertex: VertexId) -> bool {
-        let vertex_ref = &self.vertices[vertex];
-        let jobs = self.rings[self.threads[vertex_ref.thread].ring].jobs.as_deref();
+        let vertex_ref = &self.queue.vertices[vertex];
+        let jobs = self.dispatch.rings[self.queue.threads[vertex_ref.thread].ring].jobs.as_deref();
         jobs.is_some_and(|jobs| jobs.contains(vertex_ref.message, (vertex_ref.thread, vertex)))
     }
 
@@ -69,17 +69,17 @@ impl Scheduler {
     ///
     /// If there are few, all are added at once.
     pub(crate) fn enqueue_due(&mut self, thread: ThreadId) {
-        if self.rings[self.threads[thread].ring].jobs.is_none() {
+        if self.dispatch.rings[self.queue.threads[thread].ring].jobs.is_none() {
             return;
         }
-        let due = self.threads[thread].due.to_vec(&self.vertices);
+        let due = self.queue.threads[thread].due.to_vec(&self.queue.vertices);
         if !due.is_empty() {
             self.begin_backfill(thread, due);
         }
     }
 
     fn begin_backfill(&mut self, thread: ThreadId, vertices: Vec<VertexId>) {
-        let rest = self.backfill.threads.entry(thread).or_default();
+        let rest = self.dispatch.backfill.threads.entry(thread).or_default();
         rest.unqueued += vertices.len();
         rest.vertices.extend(vertices);
         self.backfill_some(thread, self.settings.step());
@@ -87,9 +87,9 @@ impl Scheduler {
 
     /// Drops the entries of a thread that leaves its ring.
     pub(crate) fn drop_entries(&mut self, thread: ThreadId) {
-        self.backfill.threads.remove(&thread);
+        self.dispatch.backfill.threads.remove(&thread);
         // If the ring is not retired, the thread has no entries left.
-        let ring = &mut self.rings[self.threads[thread].ring];
+        let ring = &mut self.dispatch.rings[self.queue.threads[thread].ring];
         if ring.is_retired
             && let Some(jobs) = &mut ring.jobs
         {
@@ -99,10 +99,10 @@ impl Scheduler {
 
     /// Adds the next entries of the first thread.
     pub(crate) fn backfill_step(&mut self, _now: Timestamp, budget: usize) -> usize {
-        let Some(thread) = self.backfill.threads.keys().next().copied() else {
+        let Some(thread) = self.dispatch.backfill.threads.keys().next().copied() else {
             return budget;
         };
-        self.threads.mark(thread);
+        self.queue.threads.mark(thread);
         self.backfill_some(thread, budget)
     }
 
@@ -112,19 +112,24 @@ impl Scheduler {
     fn backfill_some(&mut self, thread: ThreadId, most: usize) -> usize {
         let mut left = most * SKIPPED_PER_ADDED;
         while left > 0
-            && let Some(rest) = self.backfill.threads.get_mut(&thread)
+            && let Some(rest) = self.dispatch.backfill.threads.get_mut(&thread)
         {
             let next = rest.vertices.pop_front().filter(|_| rest.unqueued > 0);
             let Some(vertex) = next else {
-                self.backfill.threads.remove(&thread);
+                self.dispatch.backfill.threads.remove(&thread);
                 break;
             };
             // The number may belong to another vertex by now.
-            let is_left = self.vertices.get(vertex).is_some_and(|vertex_ref| {
+            let is_left = self.queue.vertices.get(vertex).is_some_and(|vertex_ref| {
                 vertex_ref.thread == thread && vertex_ref.place == VertexState::Due
             });
             if is_left && !self.has_joined(vertex) {
-                self.backfill.threads.get_mut(&thread).expect("it was there above").unqueued -= 1;
+                self.dispatch
+                    .backfill
+                    .threads
+                    .get_mut(&thread)
+                    .expect("it was there above")
+                    .unqueued -= 1;
                 self.enqueue_vertex(vertex);
                 left = left.saturating_sub(SKIPPED_PER_ADDED);
             } else {
@@ -138,14 +143,14 @@ impl Scheduler {
     ///
     /// No agent can get any of them yet.
     pub(crate) fn is_backfilling(&self, thread: &Thread) -> bool {
-        let id = || self.threads.id_of(thread);
+        let id = || self.queue.threads.id_of(thread);
         !thread.due.is_empty()
-            && !self.backfill.is_empty()
+            && !self.dispatch.backfill.is_empty()
             && id().is_some_and(|id| self.due_in_jobs(id) == 0)
     }
 
     /// Number of due vertices of a thread that are in jobs.
     pub(crate) fn due_in_jobs(&self, thread: ThreadId) -> usize {
-        self.threads[thread].due.len() - self.backfill.unqueued(thread)
+        self.queue.threads[thread].due.len() - self.dispatch.backfill.unqueued(thread)
     }
 }

@@ -41,9 +41,9 @@ const MAX_THREADS_EXAMINED: usize = 8;
 impl Scheduler {
     pub(super) fn apply_config(&mut self, now: Timestamp, config: Rc<Config>) {
         self.config = config;
-        self.rings.retire_all();
+        self.dispatch.rings.retire_all();
         // Vertices still to be enqueued there are enqueued in the new ring.
-        self.backfill = Backfill::default();
+        self.dispatch.backfill = Backfill::default();
         self.clear_waitlists();
         for (ring, agents) in self.agents_of_rings() {
             self.find_successor_ring(now, ring, &agents);
@@ -55,7 +55,7 @@ impl Scheduler {
 
     fn agents_of_rings(&self) -> BTreeMap<RingId, Vec<AgentId>> {
         let mut agents: BTreeMap<RingId, Vec<AgentId>> = BTreeMap::new();
-        for (id, agent) in self.agents.iter() {
+        for (id, agent) in self.dispatch.agents.iter() {
             agents.entry(agent.ring).or_default().push(id);
         }
         agents
@@ -63,17 +63,22 @@ impl Scheduler {
 
     /// Finds a new ring for the agents of a retired one.
     fn find_successor_ring(&mut self, now: Timestamp, old: RingId, agents: &[AgentId]) {
-        let served = agents.iter().filter_map(|agent| self.agents[*agent].thread);
-        let threads =
-            served.chain(self.rings[old].threads.iter().copied().take(MAX_THREADS_EXAMINED));
-        let of_ring = |thread: &ThreadId| self.threads[*thread].ring == old;
+        let served = agents.iter().filter_map(|agent| self.dispatch.agents[*agent].thread);
+        let threads = served
+            .chain(self.dispatch.rings[old].threads.iter().copied().take(MAX_THREADS_EXAMINED));
+        let of_ring = |thread: &ThreadId| self.queue.threads[*thread].ring == old;
         let threads: Vec<ThreadId> = threads.filter(of_ring).collect();
         for thread in threads {
             // This does not remove the old ring, because it has agents.
             self.reassign_ring(now, thread);
-            let new = self.threads[thread].ring;
-            let is_free = self.rings[new].agents == 0;
-            if is_free && has_same_process(&self.rings[old].clause, &self.rings[new].clause) {
+            let new = self.queue.threads[thread].ring;
+            let is_free = self.dispatch.rings[new].agents == 0;
+            if is_free
+                && has_same_process(
+                    &self.dispatch.rings[old].clause,
+                    &self.dispatch.rings[new].clause,
+                )
+            {
                 return self.move_agents(old, new, agents);
             }
         }
@@ -81,13 +86,13 @@ impl Scheduler {
 
     /// Moves all agents of a ring to another one that has none.
     fn move_agents(&mut self, old: RingId, new: RingId, agents: &[AgentId]) {
-        self.rings[new].agents = std::mem::take(&mut self.rings[old].agents);
-        self.rings[new].idle = std::mem::take(&mut self.rings[old].idle);
+        self.dispatch.rings[new].agents = std::mem::take(&mut self.dispatch.rings[old].agents);
+        self.dispatch.rings[new].idle = std::mem::take(&mut self.dispatch.rings[old].idle);
         // A new configuration ends a suspension.
         self.end_suspension(old);
-        self.rings[new].starts = std::mem::take(&mut self.rings[old].starts);
+        self.dispatch.rings[new].starts = std::mem::take(&mut self.dispatch.rings[old].starts);
         for agent in agents {
-            self.agents[*agent].ring = new;
+            self.dispatch.agents[*agent].ring = new;
             // The timeout of the new clause may be shorter: the timer is set again.
         }
         self.serve_later(old);
@@ -95,16 +100,16 @@ impl Scheduler {
 
     fn settle_threads_at_work(&mut self, now: Timestamp) {
         let threads: Vec<ThreadId> =
-            self.agents.values().filter_map(|agent| agent.thread).collect();
+            self.dispatch.agents.values().filter_map(|agent| agent.thread).collect();
         threads.into_iter().for_each(|thread| self.reassign_ring(now, thread));
     }
 
     /// Ends the idle agents of retired rings.
     fn end_retired(&mut self, now: Timestamp) {
         let is_of_no_use = |agent: &Agent| {
-            matches!(agent.state, AgentState::Idle(_)) && self.rings[agent.ring].is_retired
+            matches!(agent.state, AgentState::Idle(_)) && self.dispatch.rings[agent.ring].is_retired
         };
-        let agents = self.agents.iter().filter(|(_, agent)| is_of_no_use(agent));
+        let agents = self.dispatch.agents.iter().filter(|(_, agent)| is_of_no_use(agent));
         let agents: Vec<AgentId> = agents.map(|(id, _)| id).collect();
         agents.into_iter().for_each(|agent| self.retire_agent(now, agent));
     }
@@ -114,29 +119,29 @@ impl Scheduler {
     /// Does nothing if that was done before.
     pub(super) fn reassign_ring(&mut self, now: Timestamp, thread: ThreadId) {
         self.apply_clock_step(thread);
-        let old = self.threads[thread].ring;
-        if !self.rings[old].is_retired {
+        let old = self.queue.threads[thread].ring;
+        if !self.dispatch.rings[old].is_retired {
             return;
         }
-        let destination = self.threads[thread].destination.clone();
+        let destination = self.queue.threads[thread].destination.clone();
         let new = self.ring_for(destination.channel(), destination.host());
         self.leave_ring(thread);
         self.join_ring(now, thread, new);
-        let clause = &self.rings[new].clause;
-        if has_other_expiry(&self.rings[old].clause, clause) {
-            self.threads[thread].expiry_check = Some(now);
+        let clause = &self.dispatch.rings[new].clause;
+        if has_other_expiry(&self.dispatch.rings[old].clause, clause) {
+            self.queue.threads[thread].expiry_check = Some(now);
         }
-        if self.rings[old].clause.is_etrn_only() != clause.is_etrn_only() {
-            self.deferrals.cancel(thread);
+        if self.dispatch.rings[old].clause.is_etrn_only() != clause.is_etrn_only() {
+            self.queue.deferrals.cancel(thread);
         }
-        let clause = &self.rings[new].clause;
+        let clause = &self.dispatch.rings[new].clause;
         if clause.is_etrn_only() {
-            self.threads[thread].retry.unreachable = None;
-            self.threads[thread].waiting.set_all(None);
-        } else if self.rings[old].clause.is_etrn_only() {
+            self.queue.threads[thread].retry.unreachable = None;
+            self.queue.threads[thread].waiting.set_all(None);
+        } else if self.dispatch.rings[old].clause.is_etrn_only() {
             let next = self.next_try_of_host(now, thread);
-            self.threads[thread].waiting.set_all(Some(next));
-            self.threads[thread].waiting.wake_for_destination(now);
+            self.queue.threads[thread].waiting.set_all(Some(next));
+            self.queue.threads[thread].waiting.wake_for_destination(now);
         }
     }
 }

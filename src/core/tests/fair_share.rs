@@ -28,7 +28,8 @@ impl Rivals {
     fn second_passes(&mut self, more: impl Fn(&str) -> Option<String>) {
         self.world.pass_seconds(1);
         for agent in self.world.started.clone() {
-            if self.world.core.agents.get(agent).is_none_or(|agent| agent.owed.is_empty()) {
+            if self.world.core.dispatch.agents.get(agent).is_none_or(|agent| agent.owed.is_empty())
+            {
                 continue;
             }
             let jobs = self.world.heard_by(agent);
@@ -56,8 +57,9 @@ impl Rivals {
 
     fn agents_end(&mut self) {
         for agent in self.world.started.clone() {
-            let is_ending = self.world.core.agents.counts.ending.contains(&agent);
-            let has_jobs = self.world.core.agents.get(agent).is_some_and(|a| a.jobs().count() > 0);
+            let is_ending = self.world.core.dispatch.agents.counts.ending.contains(&agent);
+            let has_jobs =
+                self.world.core.dispatch.agents.get(agent).is_some_and(|a| a.jobs().count() > 0);
             if is_ending && !has_jobs {
                 self.world.heard_by(agent);
                 self.world.dies(agent, AgentEnd::Exited(0));
@@ -89,7 +91,11 @@ fn busy_ring_gives_agent_to_ring_without_one() {
         assert_eq!(rivals.count("quiet"), 1, "{limits}: {:?}", rivals.ended);
         let seen = rivals.ended.iter().position(|host| host == "quiet");
         assert!(seen < Some(30), "{limits}: {seen:?} of {}", rivals.ended.len());
-        assert_eq!(rivals.world.core.agents.len(), 3, "{limits}: the place is not left empty");
+        assert_eq!(
+            rivals.world.core.dispatch.agents.len(),
+            3,
+            "{limits}: the place is not left empty"
+        );
         assert_eq!(
             rivals.world.started.len(),
             5,
@@ -120,7 +126,7 @@ fn maxchannel_does_not_end_agents_of_other_channels() {
     let first = rivals.world.started[0];
     let more = |host: &str| Some(format!("{}/{host}", if host == "e" { "d" } else { "c" }));
     (0..30).for_each(|_| rivals.second_passes(more));
-    assert!(rivals.world.core.agents.contains(first), "it still delivers to e");
+    assert!(rivals.world.core.dispatch.agents.contains(first), "it still delivers to e");
     assert!(rivals.count("b1") > 5 && rivals.count("b2") > 5);
 }
 
@@ -134,7 +140,7 @@ fn only_agent_of_ring_stays_while_another_ring_has_two() {
     rivals.mail(&["d/quiet"]);
     (0..3).for_each(|_| rivals.second_passes(busy));
     assert_eq!(rivals.count("quiet"), 1);
-    assert!(rivals.world.core.agents.contains(only));
+    assert!(rivals.world.core.dispatch.agents.contains(only));
 }
 
 #[test]
@@ -146,7 +152,7 @@ fn ring_with_lower_maxta_gets_agent_eventually() {
     (0..9).for_each(|_| rivals.second_passes(busy));
     assert_eq!(rivals.count("quiet"), 1, "{:?}", rivals.ended);
     (0..9).for_each(|_| rivals.second_passes(busy));
-    let at_work = rivals.world.core.agents.values().filter(|agent| agent.thread.is_some());
+    let at_work = rivals.world.core.dispatch.agents.values().filter(|agent| agent.thread.is_some());
     assert_eq!(at_work.count(), 4, "and they have them again");
 }
 
@@ -158,8 +164,9 @@ fn rings_take_turns_under_fork_rate() {
     world.message(21, &["d/h"]);
     world.message(22, &["e/h"]);
     world.pass_seconds(1);
-    let ring_of =
-        |agent: &AgentId| world.core.rings[world.core.agents[*agent].ring].channel.clone();
+    let ring_of = |agent: &AgentId| {
+        world.core.dispatch.rings[world.core.dispatch.agents[*agent].ring].channel.clone()
+    };
     let channels: Vec<_> = world.started[2..].iter().map(ring_of).collect();
     assert_eq!(channels, [b"d"[..].into(), b"e"[..].into()]);
 }

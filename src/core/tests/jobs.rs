@@ -299,14 +299,14 @@ fn reload_enqueues_large_thread_in_steps() {
     world.tell(Event::Configured(Rc::new(config(&text(4)))));
     let order = Order::Delete(vec![Target::whole(190)]);
     world.tell(Event::Ordered { ticket: 7, by: "root".to_string(), order });
-    assert!(!world.core.backfill.is_empty());
+    assert!(!world.core.dispatch.backfill.is_empty());
     for _ in 0..500 {
         turn(&mut world);
         world.tell(Event::Tick);
     }
     assert_eq!(turn(&mut world), 5 + 208);
-    assert_eq!(world.core.threads.len(), 0);
-    assert!(world.core.backfill.is_empty());
+    assert_eq!(world.core.queue.threads.len(), 0);
+    assert!(world.core.dispatch.backfill.is_empty());
 }
 
 /// The wait of a thread with very many entries ends, and they become due in steps.
@@ -320,12 +320,12 @@ fn large_wave_becomes_due_in_steps() {
     world.says(agent, "1/100\t\tdeferall 421 too many connections");
     world.hungry(agent);
     let retry = || Order::RetryThreads(vec![Destination::new(b"smtp", b"a")]);
-    while !world.core.deferrals.is_empty() {
+    while !world.core.queue.deferrals.is_empty() {
         world.tell(Event::Tick);
     }
     world.tell(Event::Ordered { ticket: 7, by: "root".to_string(), order: retry() });
     let waiting = |world: &World| {
-        world.core.threads.iter().map(|(_, thread)| thread.waiting.len()).sum::<usize>()
+        world.core.queue.threads.iter().map(|(_, thread)| thread.waiting.len()).sum::<usize>()
     };
     assert_eq!(waiting(&world), 190);
     // Meanwhile some of them are deferred again, and others arrive.
@@ -340,5 +340,5 @@ fn large_wave_becomes_due_in_steps() {
     let jobs = world.heard_by(agent);
     let bursts = world.works(agent, jobs, "ok3");
     assert_eq!(bursts.iter().filter(|burst| burst[0] != "#idle").count(), 210);
-    assert_eq!(world.core.threads.len(), 0);
+    assert_eq!(world.core.queue.threads.len(), 0);
 }

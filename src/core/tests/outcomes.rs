@@ -406,7 +406,8 @@ fn large_thread(slots: &str) -> World {
 
 /// Checks that due vertices are deferred in steps, and that agents get none of them meanwhile.
 fn is_put_off_in_steps(mut world: World, agent: AgentId) {
-    let due = |world: &World| world.core.threads.iter().map(|(_, thread)| thread.due.len()).sum();
+    let due =
+        |world: &World| world.core.queue.threads.iter().map(|(_, thread)| thread.due.len()).sum();
     let mut left: usize = due(&world);
     assert!((80..100).contains(&left), "{left}");
     while left > 0 {
@@ -448,7 +449,7 @@ fn etrn_cancels_deferral_in_steps() {
     let (agent, _) = world.newborn();
     world.says(agent, "1/100\t\tdeferall cannot connect");
     world.tell(Event::Etrn(b"a.test"));
-    assert!(world.core.deferrals.is_empty());
+    assert!(world.core.queue.deferrals.is_empty());
     world.hungry(agent);
     assert_eq!(world.heard_by(agent).len(), 99);
 }

@@ -36,7 +36,7 @@ fn resting(messages: u64, answer: &str) -> (World, BTreeMap<u64, PagedMessage>) 
         }
     }
     assert_eq!(rested.len() as u64, messages);
-    assert_eq!(world.core.threads.len(), 0, "the thread is gone");
+    assert_eq!(world.core.queue.threads.len(), 0, "the thread is gone");
     (world, rested)
 }
 
@@ -49,8 +49,8 @@ fn come_back(world: &mut World, rested: BTreeMap<u64, PagedMessage>) {
 }
 
 fn window(world: &World) -> usize {
-    let thread = world.core.threads.find_existing(b"c", b"h.test").expect("a thread");
-    world.core.window_size(&world.core.threads[thread])
+    let thread = world.core.queue.threads.find_existing(b"c", b"h.test").expect("a thread");
+    world.core.window_size(&world.core.queue.threads[thread])
 }
 
 /// A second scheduler on the same spool.
@@ -86,7 +86,7 @@ fn dead_host_is_probed_after_paging() {
     world.started.clear();
     come_back(&mut world, rested);
     assert_eq!(window(&world), 1, "one agent looks");
-    let at_work = world.core.agents.values().filter(|agent| agent.thread.is_some());
+    let at_work = world.core.dispatch.agents.values().filter(|agent| agent.thread.is_some());
     assert_eq!(at_work.count(), 1);
 }
 
@@ -117,10 +117,10 @@ fn learned_state_is_kept_while_files_wait_for_room() {
     heir.tell(Event::BacklogChanged { crowd: Backlog::PagedOut, reading: 0 });
     heir.tell(Event::InitialScanDone);
     heir.pass_seconds(599);
-    assert!(heir.core.unclaimed.is_some());
+    assert!(heir.core.learned.unclaimed.is_some());
     heir.pass_seconds(600);
-    assert!(heir.core.unclaimed.is_some());
+    assert!(heir.core.learned.unclaimed.is_some());
     heir.tell(Event::BacklogChanged { crowd: Backlog::None, reading: 0 });
     heir.pass_seconds(600);
-    assert!(heir.core.unclaimed.is_none());
+    assert!(heir.core.learned.unclaimed.is_none());
 }

@@ -70,22 +70,22 @@ impl PagingState {
 impl Scheduler {
     /// Recipients of paged-out messages, as far as they are known.
     pub fn paged_recipients(&self) -> u64 {
-        self.paging.recipients
+        self.admission.paging.recipients
     }
 
     /// Number of messages in memory.
     pub fn loaded(&self) -> usize {
-        self.messages.len()
+        self.queue.messages.len()
     }
 
     /// Returns true if a paged-out message is about to be loaded.
     pub fn is_being_restored(&self, number: u64) -> bool {
-        self.paging.restored.as_ref().is_some_and(|(restored, _)| *restored == number)
+        self.admission.paging.restored.as_ref().is_some_and(|(restored, _)| *restored == number)
     }
 
     /// Returns true if nothing is known about a message that arrives.
     pub fn is_new(&self, number: u64) -> bool {
-        self.messages.find(number).is_none() && !self.is_being_restored(number)
+        self.queue.messages.find(number).is_none() && !self.is_being_restored(number)
     }
 
     /// The last report of the shell.
@@ -93,49 +93,49 @@ impl Scheduler {
     /// It has the kinds of control files that wait for room, and the number of recipients that may
     /// come with those being read.
     pub fn backlog(&self) -> (Backlog, u32) {
-        (self.paging.crowd, self.reserved())
+        (self.admission.paging.crowd, self.reserved())
     }
 
     /// Processes a change in the control files that wait for room.
     pub(crate) fn backlog_changed(&mut self, now: Timestamp, crowd: Backlog) {
-        self.paging.crowd = crowd;
+        self.admission.paging.crowd = crowd;
         if crowd != Backlog::None {
             self.schedule_eviction(now);
         }
     }
 
     fn schedule_eviction(&mut self, time: Timestamp) {
-        if !std::mem::replace(&mut self.paging.has_timer, true) {
+        if !std::mem::replace(&mut self.admission.paging.has_timer, true) {
             self.timers.add(time, Timer::PageOut);
         }
     }
 
     /// Pages out some messages that only wait.
     pub(crate) fn evict_some(&mut self, now: Timestamp) {
-        self.paging.has_timer = false;
-        if self.paging.crowd == Backlog::None {
+        self.admission.paging.has_timer = false;
+        if self.admission.paging.crowd == Backlog::None {
             return;
         }
-        let slots = self.messages.slots();
-        let end = slots.min(self.paging.cursor + MAX_EXAMINED_PER_TURN);
+        let slots = self.queue.messages.slots();
+        let end = slots.min(self.admission.paging.cursor + MAX_EXAMINED_PER_TURN);
         // No more at a time than others need soon.
         let limit = self.config.parameters.memory().map_or(0, |limits| limits.messages);
         let most = MAX_EVICTIONS_PER_TURN.min(limit.div_ceil(8));
         let mut unloaded = 0;
-        while self.paging.cursor < end && unloaded < most {
-            if let Some(message) = self.messages.at(self.paging.cursor)
+        while self.admission.paging.cursor < end && unloaded < most {
+            if let Some(message) = self.queue.messages.at(self.admission.paging.cursor)
                 && self.can_evict(message)
             {
                 self.evict(now, message);
                 unloaded += 1;
             }
-            self.paging.cursor += 1;
+            self.admission.paging.cursor += 1;
         }
-        self.paging.evicted_in_pass |= unloaded > 0;
+        self.admission.paging.evicted_in_pass |= unloaded > 0;
         let mut next = now;
-        if self.paging.cursor >= slots {
-            self.paging.cursor = 0;
-            if !std::mem::take(&mut self.paging.evicted_in_pass) {
+        if self.admission.paging.cursor >= slots {
+            self.admission.paging.cursor = 0;
+            if !std::mem::take(&mut self.admission.paging.evicted_in_pass) {
                 next = now + EMPTY_PASS_WAIT;
             }
         }
@@ -157,40 +157,40 @@ impl Scheduler {
             pending,
             is_partial,
             ..
-        } = self.messages[message];
+        } = self.queue.messages[message];
         let is_free = !held && !is_rereading && !is_removing && !is_forgotten && !is_partial;
         let only_waits = |vertex: VertexId| {
-            let vertex = &self.vertices[vertex];
+            let vertex = &self.queue.vertices[vertex];
             let yields_place = vertex.place == VertexState::Due
                 && vertex.attempts > 0
-                && self.paging.crowd == Backlog::New;
+                && self.admission.paging.crowd == Backlog::New;
             (vertex.place == VertexState::Waiting || yields_place) && vertex.fate == AfterJob::Usual
         };
-        let mut vertices = self.messages[message].vertices.iter(&self.vertices);
+        let mut vertices = self.queue.messages[message].vertices.iter(&self.queue.vertices);
         is_free && notes == 0 && jobs == 0 && pending > 0 && vertices.all(only_waits)
     }
 
     /// Pages out a message: its record goes to the shell.
     fn evict(&mut self, now: Timestamp, message: MessageId) {
-        let vertices = self.messages[message].vertices.to_vec(&self.vertices);
+        let vertices = self.queue.messages[message].vertices.to_vec(&self.queue.vertices);
         let mut known: Vec<PagedVertex> = vertices.iter().map(|v| self.paged_record(*v)).collect();
         known.sort_unstable_by_key(|vertex| vertex.key());
-        let ends = vertices.iter().filter_map(|vertex| match self.vertices[*vertex].place {
+        let ends = vertices.iter().filter_map(|vertex| match self.queue.vertices[*vertex].place {
             VertexState::Due => Some(now),
             _ => self.next_work_time(*vertex),
         });
         let until = ends.min();
         let record = PagedMessage {
-            modified: self.messages[message].modified,
-            recipients: self.messages[message].pending,
+            modified: self.queue.messages[message].modified,
+            recipients: self.queue.messages[message].pending,
             vertices: known.into(),
         };
-        self.paging.recipients += u64::from(record.recipients);
+        self.admission.paging.recipients += u64::from(record.recipients);
         for vertex in vertices {
             self.evict_vertex(now, vertex, until);
         }
-        let name = self.messages[message].name.clone();
-        self.messages.remove(message);
+        let name = self.queue.messages[message].name.clone();
+        self.queue.messages.remove(message);
         self.act(Action::PageOut { name, until, record: Box::new(record) });
     }
 
@@ -201,22 +201,23 @@ impl Scheduler {
         vertex: VertexId,
         until: Option<Timestamp>,
     ) {
-        let (message, thread) = (self.vertices[vertex].message, self.vertices[vertex].thread);
+        let (message, thread) =
+            (self.queue.vertices[vertex].message, self.queue.vertices[vertex].thread);
         self.keep_retry(now, thread, until);
-        let pending = self.vertices[vertex].pending;
-        self.messages[message].pending -= pending;
+        let pending = self.queue.vertices[vertex].pending;
+        self.queue.messages[message].pending -= pending;
         self.adjust_recipients(thread, -i64::from(pending));
-        self.messages[message].vertices.remove(&mut self.vertices, vertex);
+        self.queue.messages[message].vertices.remove(&mut self.queue.vertices, vertex);
         self.set_state(vertex, VertexState::Finished);
-        self.vertices.remove(vertex);
+        self.queue.vertices.remove(vertex);
     }
 
     /// The next time at which a waiting vertex needs work.
     ///
     /// `None` is only on request.
     pub(crate) fn next_work_time(&self, vertex: VertexId) -> Option<Timestamp> {
-        let vertex_ref = &self.vertices[vertex];
-        let thread = &self.threads[vertex_ref.thread];
+        let vertex_ref = &self.queue.vertices[vertex];
+        let thread = &self.queue.threads[vertex_ref.thread];
         let wakeup =
             thread.waiting.wakeup(vertex_ref.wave).map(|time| self.to_present_clock(thread, time));
         let deadline = self.deadline(vertex);
@@ -227,25 +228,26 @@ impl Scheduler {
     ///
     /// `None` if it waits only for the destination.
     pub(crate) fn own_due(&self, vertex: VertexId) -> Option<Timestamp> {
-        let vertex = &self.vertices[vertex];
-        let waiting = &self.threads[vertex.thread].waiting;
+        let vertex = &self.queue.vertices[vertex];
+        let waiting = &self.queue.threads[vertex.thread].waiting;
         let is_own =
             vertex.place == VertexState::Waiting && !waiting.is_for_destination(vertex.wave);
         let due = waiting.wakeup(vertex.wave).filter(|_| is_own);
-        due.map(|due| self.to_present_clock(&self.threads[vertex.thread], due))
+        due.map(|due| self.to_present_clock(&self.queue.threads[vertex.thread], due))
     }
 
     pub(crate) fn paged_record(&mut self, vertex: VertexId) -> PagedVertex {
         let due = self.own_due(vertex);
-        let vertex = &self.vertices[vertex];
-        let text = vertex.diagnosis.as_ref().map_or(0, |text| self.paging.texts.store(text));
-        let to = &self.threads[vertex.thread].destination;
+        let vertex = &self.queue.vertices[vertex];
+        let text =
+            vertex.diagnosis.as_ref().map_or(0, |text| self.admission.paging.texts.store(text));
+        let to = &self.queue.threads[vertex.thread].destination;
         PagedVertex::new(to, vertex.attempts, vertex.tried, text).due_at(due, vertex.step)
     }
 
     /// Stores a text for records. Returns its number.
     pub(crate) fn keep_text(&mut self, text: &Rc<Diagnosis>) -> TextNumber {
-        self.paging.keep_text(text)
+        self.admission.paging.keep_text(text)
     }
 
     /// Stored texts for export: up to `count`, after the first `skip`.
@@ -254,17 +256,17 @@ impl Scheduler {
         skip: usize,
         count: usize,
     ) -> impl Iterator<Item = LearnedText> {
-        let texts = self.paging.texts.iter().skip(skip).take(count);
+        let texts = self.admission.paging.texts.iter().skip(skip).take(count);
         texts.map(|(number, text)| LearnedText { number, text: text_of(Some(text)) })
     }
 
     /// Requests hosts whose paged-out mail is to be loaded.
     pub(crate) fn request_paged_hosts<'h>(&mut self, hosts: impl Iterator<Item = &'h [u8]>) {
-        if self.paging.threads.is_empty() && self.paging.recipients == 0 {
+        if self.admission.paging.threads.is_empty() && self.admission.paging.recipients == 0 {
             return;
         }
         let hosts: Vec<&[u8]> = hosts.collect();
-        hosts.iter().for_each(|host| self.paging.wake_host(host));
+        hosts.iter().for_each(|host| self.admission.paging.wake_host(host));
         let wanted = hosts.into_iter().map(HostFilter::of_host).collect();
         self.act(Action::RequestPagedHosts(wanted));
     }

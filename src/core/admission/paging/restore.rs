@@ -72,18 +72,18 @@ impl Scheduler {
         wanted: Vec<HostFilter>,
     ) {
         let recipients = u64::from(rested.recipients);
-        self.paging.recipients -= recipients.min(self.paging.recipients);
+        self.admission.paging.recipients -= recipients.min(self.admission.paging.recipients);
         // The arrival counts them again.
         self.counters.recipients_in -= recipients.min(self.counters.recipients_in);
         self.counters.messages_in = self.counters.messages_in.saturating_sub(1);
-        self.paging.restored = Some((number, rested));
-        self.paging.wanted = wanted;
+        self.admission.paging.restored = Some((number, rested));
+        self.admission.paging.wanted = wanted;
     }
 
     /// Takes the record of a message that arrives, if it was paged out.
     pub(crate) fn take_restored(&mut self, arrival: &Arrival) -> Option<RestoredMessage> {
-        let (number, rested) = self.paging.restored.take()?;
-        let wanted = std::mem::take(&mut self.paging.wanted);
+        let (number, rested) = self.admission.paging.restored.take()?;
+        let wanted = std::mem::take(&mut self.admission.paging.wanted);
         let is_it = number == arrival.name.number() && rested.modified == arrival.modified;
         is_it.then_some(RestoredMessage { rested, wanted })
     }
@@ -94,15 +94,15 @@ impl Scheduler {
         prepare_restore: &RestoredMessage,
         vertex: VertexId,
     ) -> RestoreAction {
-        let to = &self.threads[self.vertices[vertex].thread].destination;
+        let to = &self.queue.threads[self.queue.vertices[vertex].thread].destination;
         let (vertices, key) = (&prepare_restore.rested.vertices, PagedVertex::key_of(to));
         let Ok(place) = vertices.binary_search_by_key(&key, |rested| rested.key()) else {
             return RestoreAction::Unknown;
         };
         let rested = &vertices[place];
-        let vertex = &mut self.vertices[vertex];
+        let vertex = &mut self.queue.vertices[vertex];
         rested.restore_to(vertex);
-        vertex.diagnosis = self.paging.texts.find(rested.text());
+        vertex.diagnosis = self.admission.paging.texts.find(rested.text());
         match prepare_restore.wanted.iter().any(|wanted| wanted.selects(*rested)) {
             true => RestoreAction::Requested,
             false => RestoreAction::of(vertex.attempts, rested.due()),
@@ -118,9 +118,9 @@ impl Scheduler {
         let Some(Unloaded { learned, in_this_pass, is_wanted }) = left else {
             return RestoreAction::Unknown;
         };
-        let vertex = &mut self.vertices[vertex];
+        let vertex = &mut self.queue.vertices[vertex];
         learned.restore_to(vertex);
-        vertex.diagnosis = self.paging.texts.find(learned.text());
+        vertex.diagnosis = self.admission.paging.texts.find(learned.text());
         match vertex.attempts {
             _ if in_this_pass => RestoreAction::Unloaded { due: learned.due() },
             _ if is_wanted => RestoreAction::Requested,

@@ -66,36 +66,39 @@ impl Scheduler {
     ) {
         self.apply_clock_step(thread);
         let (retry, window) =
-            (without_text(&self.threads[thread].retry), self.learned_window(thread));
-        let (until, destination) = (until.unwrap_or(now), &self.threads[thread].destination);
-        if let Some(kept) = self.paging.threads.get_mut(destination) {
+            (without_text(&self.queue.threads[thread].retry), self.learned_window(thread));
+        let (until, destination) = (until.unwrap_or(now), &self.queue.threads[thread].destination);
+        if let Some(kept) = self.admission.paging.threads.get_mut(destination) {
             let until = kept.until.max(until);
             *kept = PagedThread { retry, window, until };
             return;
         }
-        self.paging.prune_threads(now);
-        if self.paging.threads.len() < MAX_PAGED_THREADS {
+        self.admission.paging.prune_threads(now);
+        if self.admission.paging.threads.len() < MAX_PAGED_THREADS {
             let kept = PagedThread { retry, window, until };
-            self.paging.threads.insert(destination.clone(), kept);
+            self.admission.paging.threads.insert(destination.clone(), kept);
         }
     }
 
     /// Updates the kept state of a thread that is removed.
     pub(crate) fn keep_removed_thread(&mut self, thread: ThreadId) {
-        if self.paging.threads.is_empty() {
+        if self.admission.paging.threads.is_empty() {
             return;
         }
         self.apply_clock_step(thread);
         let (retry, window) =
-            (without_text(&self.threads[thread].retry), self.learned_window(thread));
-        if let Some(kept) = self.paging.threads.get_mut(&self.threads[thread].destination) {
+            (without_text(&self.queue.threads[thread].retry), self.learned_window(thread));
+        if let Some(kept) =
+            self.admission.paging.threads.get_mut(&self.queue.threads[thread].destination)
+        {
             (kept.retry, kept.window) = (retry, window);
         }
     }
 
     /// Restores the state of a new thread, if it has paged-out messages.
     pub(crate) fn restore_paged_thread(&mut self, now: Timestamp, thread: ThreadId) {
-        let Some(kept) = self.paging.threads.get(&self.threads[thread].destination) else {
+        let Some(kept) = self.admission.paging.threads.get(&self.queue.threads[thread].destination)
+        else {
             return;
         };
         let (retry, window) = (kept.retry.clone(), kept.window);
@@ -103,12 +106,12 @@ impl Scheduler {
         if let Some(size) = window.filter(|_| self.is_alone_in_window(thread)) {
             self.restore_window(thread, size);
         }
-        let on_request = self.rings[self.threads[thread].ring].clause.is_etrn_only();
+        let on_request = self.dispatch.rings[self.queue.threads[thread].ring].clause.is_etrn_only();
         let is_over = retry.unreachable.as_ref().is_none_or(|known| known.until <= now);
-        self.threads[thread].retry = retry;
+        self.queue.threads[thread].retry = retry;
         if is_over || on_request {
             self.probe_dead_window(thread);
-            self.threads[thread].retry.unreachable = None;
+            self.queue.threads[thread].retry.unreachable = None;
         }
     }
 
@@ -122,15 +125,19 @@ impl Scheduler {
         tell: &mut impl FnMut(Learned),
     ) -> Option<Destination> {
         let from = after.map_or(Bound::Unbounded, Bound::Excluded);
-        let some =
-            self.paging.threads.range::<Destination, _>((from, Bound::Unbounded)).take(count);
+        let some = self
+            .admission
+            .paging
+            .threads
+            .range::<Destination, _>((from, Bound::Unbounded))
+            .take(count);
         let mut last = None;
         for (destination, PagedThread { retry, window, .. }) in some {
             last = Some(destination.clone());
             // Threads in memory are exported elsewhere.
             let (channel, host) = (destination.channel(), destination.host());
-            if self.threads.find_existing(channel, host).is_none() {
-                let relay = self.windows.relays.of(destination);
+            if self.queue.threads.find_existing(channel, host).is_none() {
+                let relay = self.dispatch.windows.relays.of(destination);
                 LearnedThread::new(destination, retry, *window, relay)
                     .map(Learned::Thread)
                     .into_iter()
@@ -142,7 +149,7 @@ impl Scheduler {
 
     /// Moves all times, because the clock was set.
     pub(crate) fn shift_rests(&mut self, step: ClockStep) {
-        for kept in self.paging.threads.values_mut() {
+        for kept in self.admission.paging.threads.values_mut() {
             kept.until = kept.until + step;
             kept.retry.shift(step);
         }

@@ -11,14 +11,14 @@ use zsched_spool::Arrival;
 
 impl Scheduler {
     pub(super) fn take_chunk(&mut self, now: Timestamp, message: MessageId, mut arrival: Arrival) {
-        let message_ref = &mut self.messages[message];
+        let message_ref = &mut self.queue.messages[message];
         message_ref.owes_report |= arrival.report_due;
         message_ref.has_undeliverable_lines |= arrival.first_undeliverable.is_some();
         if arrival.is_chunk {
             message_ref.recipients += arrival.recipients;
             message_ref.failed += arrival.failed;
         }
-        let Some(partial) = self.partials.partial.get_mut(&message) else {
+        let Some(partial) = self.admission.partials.partial.get_mut(&message) else {
             return;
         };
         (partial.unread, partial.max_unread) = (arrival.next_offset, arrival.max_unread);
@@ -34,10 +34,10 @@ impl Scheduler {
             group.offsets.retain(|offset| !finals.contains(offset));
         }
         arrival.groups.retain(|group| !group.offsets.is_empty());
-        let before = self.messages[message].vertices.to_vec(&self.vertices);
+        let before = self.queue.messages[message].vertices.to_vec(&self.queue.vertices);
         let before: BTreeSet<VertexId> = before.into_iter().collect();
         self.queue_chunk(now, message, &arrival);
-        for vertex in self.messages[message].vertices.to_vec(&self.vertices) {
+        for vertex in self.queue.messages[message].vertices.to_vec(&self.queue.vertices) {
             if !before.contains(&vertex) {
                 self.enqueue_vertex(vertex);
             }
@@ -48,24 +48,26 @@ impl Scheduler {
     /// Adds the recipients of a chunk to existing or new vertices.
     pub(crate) fn queue_chunk(&mut self, now: Timestamp, message: MessageId, arrival: &Arrival) {
         let mut vertices: BTreeMap<ThreadId, VertexId> = BTreeMap::new();
-        for agent in self.agents.values() {
-            let of_message = |job: &VertexId| self.vertices[*job].message == message;
+        for agent in self.dispatch.agents.values() {
+            let of_message = |job: &VertexId| self.queue.vertices[*job].message == message;
             for job in agent.jobs().filter(of_message) {
-                vertices.insert(self.vertices[job].thread, job);
+                vertices.insert(self.queue.vertices[job].thread, job);
             }
         }
-        for vertex in self.messages[message].vertices.iter(&self.vertices) {
-            vertices.insert(self.vertices[vertex].thread, vertex);
+        for vertex in self.queue.messages[message].vertices.iter(&self.queue.vertices) {
+            vertices.insert(self.queue.vertices[vertex].thread, vertex);
         }
         for group in &arrival.groups {
             let thread = self.thread_for(now, &group.channel, &group.host);
             // Packets are separate vertices: an agent gets the recipients of a packet with its job.
-            let has_packets = self.rings[self.threads[thread].ring].clause.packet > 0;
-            let whole = vertices.get(&thread).filter(|vertex| !self.vertices[**vertex].is_part);
+            let has_packets =
+                self.dispatch.rings[self.queue.threads[thread].ring].clause.packet > 0;
+            let whole =
+                vertices.get(&thread).filter(|vertex| !self.queue.vertices[**vertex].is_part);
             let whole = whole.filter(|vertex| {
                 // `packet=` may be new in the configuration: a job that an agent has as a whole
                 // stays whole.
-                !has_packets || self.vertices[**vertex].place == VertexState::Fed
+                !has_packets || self.queue.vertices[**vertex].place == VertexState::Fed
             });
             match whole {
                 Some(vertex) => self.extend_vertex(*vertex, &group.offsets),
@@ -73,8 +75,8 @@ impl Scheduler {
                     let vertex = self.queue_group(now, message, group, None);
                     // Two vertices of one thread are parts, whatever the clause says now.
                     if let Some(former) = vertices.insert(thread, vertex) {
-                        self.vertices[former].is_part = true;
-                        self.vertices[vertex].is_part = true;
+                        self.queue.vertices[former].is_part = true;
+                        self.queue.vertices[vertex].is_part = true;
                     }
                 }
             }
@@ -82,16 +84,16 @@ impl Scheduler {
     }
 
     fn extend_vertex(&mut self, vertex: VertexId, offsets: &[u32]) {
-        let vertex_ref = &mut self.vertices[vertex];
+        let vertex_ref = &mut self.queue.vertices[vertex];
         let (message, thread) = (vertex_ref.message, vertex_ref.thread);
         let count = vertex_ref.recipients.extend(offsets);
         vertex_ref.pending += count;
         self.counters.recipients_in += u64::from(count);
-        self.messages[message].pending += count;
+        self.queue.messages[message].pending += count;
         self.adjust_recipients(thread, i64::from(count));
-        if self.vertices[vertex].place == VertexState::Finished && count > 0 {
+        if self.queue.vertices[vertex].place == VertexState::Finished && count > 0 {
             // All loaded recipients are finished, but the agent still has the job.
-            self.messages[message].vertices.push_back(&mut self.vertices, vertex);
+            self.queue.messages[message].vertices.push_back(&mut self.queue.vertices, vertex);
             self.set_state(vertex, VertexState::Fed);
         }
     }

@@ -37,7 +37,7 @@ impl Scheduler {
     /// Maximum number of recipients in memory; `None` means unlimited.
     pub fn max_recipients(&self) -> Option<usize> {
         let limits = self.limits()?;
-        let of_rings = self.rings.iter().map(|(_, ring)| slots(&ring.clause));
+        let of_rings = self.dispatch.rings.iter().map(|(_, ring)| slots(&ring.clause));
         let pools = limits.minimum.saturating_mul(limits.messages).saturating_add(of_rings.sum());
         Some(pools.max(limits.recipients))
     }
@@ -45,14 +45,14 @@ impl Scheduler {
     /// Maximum number of recipients of a ring in memory; `None` means unlimited.
     pub fn max_recipients_of(&self, ring: RingId) -> Option<usize> {
         let limits = self.limits()?;
-        let pool = slots(&self.rings.get(ring)?.clause);
+        let pool = slots(&self.dispatch.rings.get(ring)?.clause);
         let pools = limits.minimum.saturating_mul(limits.messages).saturating_add(pool);
         Some(pools.max(limits.recipients))
     }
 
     /// Number of recipients of a ring in memory.
     pub fn recipients_of(&self, ring: RingId) -> Option<usize> {
-        Some(self.rings.get(ring)?.recipients as usize)
+        Some(self.dispatch.rings.get(ring)?.recipients as usize)
     }
 
     /// Returns the room for recipients; `None` means unlimited.
@@ -60,26 +60,26 @@ impl Scheduler {
     /// Visits all rings.
     pub fn capacity(&self) -> Option<RecipientRoom> {
         let limits = self.limits()?;
-        let present = self.recipients() as usize + self.partials.reserved;
+        let present = self.recipients() as usize + self.admission.partials.reserved;
         let of_all = self.max_recipients()?.saturating_sub(present);
         let of_ring = |(id, ring): (RingId, &Ring)| {
-            let taken = ring.recipients as usize + self.partials.reserved;
+            let taken = ring.recipients as usize + self.admission.partials.reserved;
             self.max_recipients_of(id).map(|most| most.saturating_sub(taken))
         };
-        let of_rings = self.rings.iter().filter_map(of_ring).min().unwrap_or(usize::MAX);
+        let of_rings = self.dispatch.rings.iter().filter_map(of_ring).min().unwrap_or(usize::MAX);
         // All recipients of a chunk may go to a ring that does not exist yet.
         let of_new = limits.recipients.max(limits.minimum.saturating_mul(limits.messages));
-        let of_new = of_new.saturating_sub(self.partials.reserved);
+        let of_new = of_new.saturating_sub(self.admission.partials.reserved);
         Some(RecipientRoom { limits, present, room: of_all.min(of_rings).min(of_new) })
     }
 
     /// Maximum number of recipients in first chunks, as the shell reported.
     pub(crate) fn reserved(&self) -> u32 {
-        self.partials.inflight_first_chunks as u32
+        self.admission.partials.inflight_first_chunks as u32
     }
 
     /// Sets the maximum number of recipients in first chunks being read.
     pub(crate) fn reserve(&mut self, recipients: u32) {
-        self.partials.inflight_first_chunks = recipients as usize;
+        self.admission.partials.inflight_first_chunks = recipients as usize;
     }
 }

@@ -122,7 +122,7 @@ impl PartialMessages {
 impl Scheduler {
     /// Returns true if a message is partial.
     fn is_partial(&self, message: MessageId) -> bool {
-        self.messages[message].is_partial
+        self.queue.messages[message].is_partial
     }
 
     /// Registers a partial message when its first chunk arrives.
@@ -133,11 +133,11 @@ impl Scheduler {
         arrival: &Arrival,
         recalled: Option<&RestoredMessage>,
     ) {
-        self.partials.next += 1;
+        self.admission.partials.next += 1;
         let learned = recalled.map(|recalled| recalled.learned()).unwrap_or_default();
         let learned = learned.into_iter().map(|vertex| (vertex.key(), (vertex, false))).collect();
         let partial = PartialMessage {
-            serial: self.partials.next,
+            serial: self.admission.partials.next,
             unread: arrival.next_offset,
             max_unread: arrival.max_unread,
             reading: None,
@@ -151,21 +151,22 @@ impl Scheduler {
             restarts: false,
             is_queued: false,
         };
-        self.partials.partial.insert(message, partial);
-        self.messages[message].is_partial = true;
+        self.admission.partials.partial.insert(message, partial);
+        self.queue.messages[message].is_partial = true;
     }
 
     /// Completes the arrival of a chunk: registers the message with its rings.
     pub(crate) fn end_chunk(&mut self, now: Timestamp, message: MessageId) {
-        let vertices = self.messages[message].vertices.iter(&self.vertices);
-        let rings: BTreeSet<RingId> =
-            vertices.map(|vertex| self.threads[self.vertices[vertex].thread].ring).collect();
+        let vertices = self.queue.messages[message].vertices.iter(&self.queue.vertices);
+        let rings: BTreeSet<RingId> = vertices
+            .map(|vertex| self.queue.threads[self.queue.vertices[vertex].thread].ring)
+            .collect();
         self.remove_from_readers(message);
-        if let Some(partial) = self.partials.partial.get_mut(&message) {
+        if let Some(partial) = self.admission.partials.partial.get_mut(&message) {
             partial.rings = rings.into_iter().collect();
             if partial.unread.is_some() {
                 let jobs = partial.rings.iter().map(|ring| (*ring, partial.serial, message));
-                self.partials.jobs.extend(jobs);
+                self.admission.partials.jobs.extend(jobs);
             }
         }
         self.expect_entries(message);
@@ -175,21 +176,21 @@ impl Scheduler {
     /// Sets the number of unread recipients in a message's jobs.
     fn expect_entries(&mut self, message: MessageId) {
         let unread = self.max_unread_of(message);
-        let Some(partial) = self.partials.partial.get(&message) else {
+        let Some(partial) = self.admission.partials.partial.get(&message) else {
             return;
         };
         let rings = partial.rings.iter().chain(partial.extra.iter().map(|(ring, _)| ring));
         for ring in rings {
-            if let Some(jobs) = &mut self.rings[*ring].jobs {
+            if let Some(jobs) = &mut self.dispatch.rings[*ring].jobs {
                 jobs.expect(message, unread);
             }
         }
     }
 
     fn remove_from_readers(&mut self, message: MessageId) {
-        if let Some(partial) = self.partials.partial.get(&message) {
+        if let Some(partial) = self.admission.partials.partial.get(&message) {
             for ring in &partial.rings {
-                self.partials.jobs.remove(&(*ring, partial.serial, message));
+                self.admission.partials.jobs.remove(&(*ring, partial.serial, message));
             }
         }
     }
@@ -197,9 +198,9 @@ impl Scheduler {
     /// Ends partial loading: the message is whole, or gone.
     pub(crate) fn end_partial(&mut self, message: MessageId) {
         self.remove_from_readers(message);
-        self.messages[message].is_partial = false;
-        if let Some(partial) = self.partials.partial.remove(&message) {
-            self.partials.reserved -= partial.reading.unwrap_or_default() as usize;
+        self.queue.messages[message].is_partial = false;
+        if let Some(partial) = self.admission.partials.partial.remove(&message) {
+            self.admission.partials.reserved -= partial.reading.unwrap_or_default() as usize;
             self.return_reserve(message, &partial.extra);
         }
     }
@@ -208,7 +209,7 @@ impl Scheduler {
     ///
     /// No recipient may stay unloaded.
     pub(crate) fn read_rest_for_removal(&mut self, message: MessageId) {
-        if let Some(partial) = self.partials.partial.get_mut(&message) {
+        if let Some(partial) = self.admission.partials.partial.get_mut(&message) {
             // Recipients that were unloaded in this pass must be read again, too.
             partial.restarts |= partial.left.is_some();
         }
@@ -222,7 +223,7 @@ impl Scheduler {
         if !self.is_partial(message) {
             return false;
         }
-        if let Some(partial) = self.partials.partial.get_mut(&message) {
+        if let Some(partial) = self.admission.partials.partial.get_mut(&message) {
             partial.restarts = true;
         }
         self.check_partial_soon(message);
@@ -231,7 +232,7 @@ impl Scheduler {
 
     /// Shifts all times by a step of the clock.
     pub(crate) fn shift_partials(&mut self, step: ClockStep) {
-        for partial in self.partials.partial.values_mut() {
+        for partial in self.admission.partials.partial.values_mut() {
             partial.learned.values_mut().for_each(|(vertex, _)| vertex.shift(step));
             partial.read_at = partial.read_at + step;
             partial.left = partial.left.map(|left| match left.nanoseconds() {
@@ -243,20 +244,27 @@ impl Scheduler {
 
     /// Panics if the state of partial messages is inconsistent.
     pub(crate) fn check_partial_messages(&self) {
-        let reserved: usize =
-            self.partials.partial.values().filter_map(|p| p.reading).map(|n| n as usize).sum();
-        assert_eq!(self.partials.reserved, reserved, "recipients that are being read");
-        self.partials.check_extra();
-        for (id, message) in self.messages.iter() {
+        let reserved: usize = self
+            .admission
+            .partials
+            .partial
+            .values()
+            .filter_map(|p| p.reading)
+            .map(|n| n as usize)
+            .sum();
+        assert_eq!(self.admission.partials.reserved, reserved, "recipients that are being read");
+        self.admission.partials.check_extra();
+        for (id, message) in self.queue.messages.iter() {
             assert_eq!(
                 message.is_partial,
-                self.partials.partial.contains_key(&id),
+                self.admission.partials.partial.contains_key(&id),
                 "partial or not"
             );
         }
-        let queued = self.partials.queue.len() + usize::from(self.partials.timer.is_some());
-        for (id, partial) in &self.partials.partial {
-            let message = &self.messages[*id];
+        let queued = self.admission.partials.queue.len()
+            + usize::from(self.admission.partials.timer.is_some());
+        for (id, partial) in &self.admission.partials.partial {
+            let message = &self.queue.messages[*id];
             let is_at_work = message.pending > 0 || message.jobs > 0 || message.notes > 0;
             let waits = partial.reading.is_some() || message.held || is_at_work;
             assert!(waits || partial.is_queued && queued > 1, "{}: no more is read", message.name);

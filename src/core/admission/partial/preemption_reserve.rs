@@ -35,7 +35,8 @@ fn extra_slots(clause: &Clause) -> usize {
 impl Scheduler {
     /// Maximum number of unread recipients of a message.
     pub(crate) fn max_unread_of(&self, message: MessageId) -> u32 {
-        let partial = self.partials.partial.get(&message).filter(|_| self.is_partial(message));
+        let partial =
+            self.admission.partials.partial.get(&message).filter(|_| self.is_partial(message));
         partial.map_or(0, |partial| partial.max_unread)
     }
 
@@ -48,16 +49,16 @@ impl Scheduler {
         }
         let RingRoom { usual, extra } = self.pools(ring);
         let slots = ((usual + extra) / 2) as u32;
-        let Some(partial) = self.partials.partial.get_mut(&message) else {
+        let Some(partial) = self.admission.partials.partial.get_mut(&message) else {
             return;
         };
         match partial.extra.iter_mut().find(|(of, _)| *of == ring) {
             Some((_, had)) => *had = had.saturating_add(slots),
             None => partial.extra.push((ring, slots)),
         }
-        self.partials.with_reserve.insert((ring, message));
+        self.admission.partials.with_reserve.insert((ring, message));
         if slots > 0 {
-            if let Some(jobs) = &mut self.rings[ring].jobs {
+            if let Some(jobs) = &mut self.dispatch.rings[ring].jobs {
                 jobs.keep_place_while_read(message);
             }
             self.check_partial_soon(message);
@@ -68,16 +69,16 @@ impl Scheduler {
     pub(super) fn pools(&self, ring: RingId) -> RingRoom {
         let first = (ring, MessageId::first());
         let with_reserve =
-            self.partials.with_reserve.range(first..).take_while(|(of, _)| *of == ring);
+            self.admission.partials.with_reserve.range(first..).take_while(|(of, _)| *of == ring);
         let (mut taken, mut filled) = (0, 0);
         for (_, message) in with_reserve {
-            let partial = &self.partials.partial[message];
+            let partial = &self.admission.partials.partial[message];
             let slots = partial.extra_in(ring) as usize;
-            let used = slots.min(self.messages[*message].pending as usize);
+            let used = slots.min(self.queue.messages[*message].pending as usize);
             taken += if partial.unread.is_some() { slots } else { used };
             filled += used;
         }
-        let ring = &self.rings[ring];
+        let ring = &self.dispatch.rings[ring];
         let limit = extra_slots(&ring.clause);
         // Grants beyond the extra room come from the usual room.
         let of_usual = taken.saturating_sub(limit);
@@ -91,8 +92,8 @@ impl Scheduler {
     /// Takes back the extra room of a message no longer partial.
     pub(super) fn return_reserve(&mut self, message: MessageId, extra: &[(RingId, u32)]) {
         for (ring, _) in extra {
-            self.partials.with_reserve.remove(&(*ring, message));
-            if let Some(jobs) = &mut self.rings[*ring].jobs {
+            self.admission.partials.with_reserve.remove(&(*ring, message));
+            if let Some(jobs) = &mut self.dispatch.rings[*ring].jobs {
                 jobs.expect(message, 0);
             }
         }

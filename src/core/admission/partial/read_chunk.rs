@@ -24,17 +24,17 @@ impl Scheduler {
     /// Returns true if there may be room later.
     pub(super) fn read_on(&mut self, now: Timestamp, message: MessageId, from: u32) -> bool {
         let Refill { allowed, limit, delay } = self.refill(message);
-        let has_nothing = self.messages[message].vertices.is_empty();
-        let is_late = now.since(self.partials.partial[&message].read_at) >= delay;
+        let has_nothing = self.queue.messages[message].vertices.is_empty();
+        let is_late = now.since(self.admission.partials.partial[&message].read_at) >= delay;
         if allowed == 0 || !(has_nothing || is_late || allowed >= limit) {
             return true;
         }
         let at_most = u32::try_from(allowed).unwrap_or(u32::MAX);
-        if let Some(partial) = self.partials.partial.get_mut(&message) {
+        if let Some(partial) = self.admission.partials.partial.get_mut(&message) {
             partial.reading = Some(at_most);
-            self.partials.reserved += at_most as usize;
+            self.admission.partials.reserved += at_most as usize;
         }
-        let name = self.messages[message].name.clone();
+        let name = self.queue.messages[message].name.clone();
         self.act(Action::ReadMore { name, portion: Portion { from, max_recipients: at_most } });
         false
     }
@@ -43,21 +43,21 @@ impl Scheduler {
         let Some(limits) = self.limits() else {
             return Refill { allowed: usize::MAX, limit: 1, delay: Duration::ZERO };
         };
-        let partial = &self.partials.partial[&message];
+        let partial = &self.admission.partials.partial[&message];
         let (mut limit, mut delay) = (partial.max_unread, Duration::MAX);
         let mut usual = 0;
         for ring in &partial.rings {
-            let Some(ring_ref) = self.rings.get(*ring) else {
+            let Some(ring_ref) = self.dispatch.rings.get(*ring) else {
                 continue;
             };
             limit = limit.min(ring_ref.clause.refill_limit);
             delay = delay.min(ring_ref.clause.refill_delay);
             // The first message of a ring gets all of its room.
-            if self.partials.first_of(*ring) == Some(message) {
+            if self.admission.partials.first_of(*ring) == Some(message) {
                 usual += self.pools(*ring).usual;
             }
         }
-        let pending = self.messages[message].pending as usize;
+        let pending = self.queue.messages[message].pending as usize;
         // Room for preemption is filled first.
         let (extra, filled) = (partial.extra(), partial.extra().min(pending));
         let mut slots = limits.minimum + usual + extra - filled;
@@ -65,28 +65,28 @@ impl Scheduler {
             slots = slots.saturating_sub(pending - filled);
         }
         let room = self.capacity().map_or(usize::MAX, |capacity| capacity.room);
-        let room = room.saturating_sub(self.partials.inflight_first_chunks);
+        let room = room.saturating_sub(self.admission.partials.inflight_first_chunks);
         Refill { allowed: slots.min(room), limit: limit as usize, delay }
     }
 
     /// The shell has read more of a message.
     pub(crate) fn more_read(&mut self, now: Timestamp, number: u64, outcome: RereadResult) {
-        let Some(message) = self.messages.find(number).filter(|m| self.is_partial(*m)) else {
+        let Some(message) = self.queue.messages.find(number).filter(|m| self.is_partial(*m)) else {
             return;
         };
-        let Some(partial) = self.partials.partial.get_mut(&message) else {
+        let Some(partial) = self.admission.partials.partial.get_mut(&message) else {
             return;
         };
         let Some(reserved) = partial.reading.take() else {
             return;
         };
         partial.read_at = now;
-        self.partials.reserved -= reserved as usize;
+        self.admission.partials.reserved -= reserved as usize;
         match self.check_reread(message, outcome) {
             None => {}
             Some(Ok(arrival)) => self.take_chunk(now, message, arrival),
             Some(Err(error)) => {
-                let id = self.messages[message].spool_id();
+                let id = self.queue.messages[message].spool_id();
                 self.log(Level::Error, format!("{id}: cannot read more of it: {error}"));
                 self.queue_partial_check(message);
                 self.check_partials_at(now + Duration::from_secs(1));

@@ -24,16 +24,16 @@ impl Scheduler {
     }
 
     pub(super) fn queue_partial_check(&mut self, message: MessageId) {
-        if let Some(partial) = self.partials.partial.get_mut(&message)
+        if let Some(partial) = self.admission.partials.partial.get_mut(&message)
             && !std::mem::replace(&mut partial.is_queued, true)
         {
-            self.partials.queue.push_back(message);
+            self.admission.partials.queue.push_back(message);
         }
     }
 
     pub(super) fn check_partials_at(&mut self, time: Timestamp) {
-        if self.partials.timer.is_none_or(|timer| time < timer) {
-            if let Some(timer) = self.partials.timer.replace(time) {
+        if self.admission.partials.timer.is_none_or(|timer| time < timer) {
+            if let Some(timer) = self.admission.partials.timer.replace(time) {
                 self.timers.cancel(timer, Timer::ReadMore);
             }
             self.timers.add(time, Timer::ReadMore);
@@ -42,21 +42,21 @@ impl Scheduler {
 
     /// Queues a check of a ring's first partial message, which has room again.
     pub(crate) fn check_first_partial_of_ring(&mut self, thread: ThreadId) {
-        if let Some(message) = self.partials.first_of(self.threads[thread].ring) {
+        if let Some(message) = self.admission.partials.first_of(self.queue.threads[thread].ring) {
             self.check_partial_soon(message);
         }
     }
 
     /// Checks the queued messages.
     pub(crate) fn continue_partial_checks(&mut self, now: Timestamp) {
-        self.partials.timer = None;
+        self.admission.partials.timer = None;
         let mut again = Vec::new();
-        for _ in 0..self.partials.queue.len().min(MAX_CHECKED_PER_TURN) {
-            let Some(message) = self.partials.queue.pop_front() else {
+        for _ in 0..self.admission.partials.queue.len().min(MAX_CHECKED_PER_TURN) {
+            let Some(message) = self.admission.partials.queue.pop_front() else {
                 break;
             };
             // The number may belong to another message by now. A needless check does no harm.
-            let Some(partial) = self.partials.partial.get_mut(&message) else {
+            let Some(partial) = self.admission.partials.partial.get_mut(&message) else {
                 continue;
             };
             partial.is_queued = false;
@@ -64,7 +64,7 @@ impl Scheduler {
                 again.push(message);
             }
         }
-        let has_more = !self.partials.queue.is_empty();
+        let has_more = !self.admission.partials.queue.is_empty();
         let is_waiting = !again.is_empty();
         again.into_iter().for_each(|message| self.queue_partial_check(message));
         if has_more || is_waiting {
@@ -76,8 +76,8 @@ impl Scheduler {
     ///
     /// Returns true if it must be checked again although nothing changes.
     fn check_partial(&mut self, now: Timestamp, message: MessageId) -> bool {
-        let message_ref = &self.messages[message];
-        let partial = &self.partials.partial[&message];
+        let message_ref = &self.queue.messages[message];
+        let partial = &self.admission.partials.partial[&message];
         // Nothing of a held message is delivered, but its removal may be ordered.
         let is_held = message_ref.held && !self.has_removal_order(message);
         if partial.reading.is_some() || is_held || message_ref.is_removing {
@@ -85,9 +85,9 @@ impl Scheduler {
         }
         let (unread, restarts) = (partial.unread, partial.restarts);
         self.unload_waiting(now, message);
-        let is_idle = self.messages[message].vertices.is_empty()
-            && self.messages[message].jobs == 0
-            && self.messages[message].notes == 0;
+        let is_idle = self.queue.messages[message].vertices.is_empty()
+            && self.queue.messages[message].jobs == 0
+            && self.queue.messages[message].notes == 0;
         match unread.filter(|_| !restarts) {
             None if is_idle => {
                 self.end_pass(now, message);

@@ -25,8 +25,8 @@ pub(crate) struct Unloaded {
 impl Scheduler {
     /// Unloads the waiting recipients of a message.
     pub(super) fn unload_waiting(&mut self, now: Timestamp, message: MessageId) {
-        for vertex in self.messages[message].vertices.to_vec(&self.vertices) {
-            let vertex_ref = &self.vertices[vertex];
+        for vertex in self.queue.messages[message].vertices.to_vec(&self.queue.vertices) {
+            let vertex_ref = &self.queue.vertices[vertex];
             if vertex_ref.place == VertexState::Waiting && vertex_ref.fate == AfterJob::Usual {
                 self.unload_waiting_vertex(now, vertex);
             }
@@ -35,9 +35,9 @@ impl Scheduler {
 
     fn unload_waiting_vertex(&mut self, now: Timestamp, vertex: VertexId) {
         let until = self.next_work_time(vertex);
-        let (rested, message) = (self.paged_record(vertex), self.vertices[vertex].message);
+        let (rested, message) = (self.paged_record(vertex), self.queue.vertices[vertex].message);
         // The recipients are counted again when they are read again.
-        self.counters.recipients_in -= u64::from(self.vertices[vertex].pending);
+        self.counters.recipients_in -= u64::from(self.queue.vertices[vertex].pending);
         self.evict_vertex(now, vertex, until);
         self.keep_unloaded_state(message, rested, until);
     }
@@ -48,7 +48,7 @@ impl Scheduler {
         of: PagedVertex,
         until: Option<Timestamp>,
     ) {
-        let Some(partial) = self.partials.partial.get_mut(&message) else {
+        let Some(partial) = self.admission.partials.partial.get_mut(&message) else {
             return;
         };
         let until = until.unwrap_or(Timestamp::from_nanoseconds(i64::MAX));
@@ -62,8 +62,9 @@ impl Scheduler {
 
     /// Returns the retry state of recipients that were unloaded earlier.
     pub(crate) fn unloaded_state(&self, message: MessageId, vertex: VertexId) -> Option<Unloaded> {
-        let partial = self.partials.partial.get(&message).filter(|_| self.is_partial(message))?;
-        let to = &self.threads[self.vertices[vertex].thread].destination;
+        let partial =
+            self.admission.partials.partial.get(&message).filter(|_| self.is_partial(message))?;
+        let to = &self.queue.threads[self.queue.vertices[vertex].thread].destination;
         let (learned, in_this_pass) = *partial.learned.get(&PagedVertex::key_of(to))?;
         let is_wanted = partial.wanted.iter().any(|wanted| wanted.selects(learned));
         Some(Unloaded { learned, in_this_pass, is_wanted })
@@ -71,7 +72,7 @@ impl Scheduler {
 
     /// Ends a pass over the file. Nothing of the message is in progress.
     pub(super) fn end_pass(&mut self, now: Timestamp, message: MessageId) {
-        let partial = &self.partials.partial[&message];
+        let partial = &self.admission.partials.partial[&message];
         let until = match (partial.restarts, partial.left) {
             (true, _) => Some(now),
             (false, None) => {
@@ -85,13 +86,13 @@ impl Scheduler {
             (false, Some(left)) => Some(left).filter(|left| left.nanoseconds() < i64::MAX),
         };
         let rested = PagedMessage {
-            modified: self.messages[message].modified,
+            modified: self.queue.messages[message].modified,
             recipients: 0,
             vertices: partial.learned.values().map(|(vertex, _)| *vertex).collect(),
         };
         self.end_partial(message);
-        let name = self.messages[message].name.clone();
-        self.messages.remove(message);
+        let name = self.queue.messages[message].name.clone();
+        self.queue.messages.remove(message);
         self.act(Action::PageOut { name, until, record: Box::new(rested) });
     }
 }

@@ -46,8 +46,8 @@ impl Scheduler {
         agent: AgentId,
         message: MessageId,
     ) -> Option<VertexId> {
-        let present = self.agents[agent].jobs().next()?;
-        let job = &self.vertices[present];
+        let present = self.dispatch.agents[agent].jobs().next()?;
+        let job = &self.queue.vertices[present];
         let is_it = job.message == message && !job.is_part && self.is_partial(message);
         is_it.then_some(present)
     }
@@ -58,7 +58,7 @@ impl Scheduler {
     /// pass for unloaded recipients.
     pub(crate) fn record_unloaded_finals(&mut self, message: MessageId, offsets: &[u32]) {
         if self.is_partial(message)
-            && let Some(partial) = self.partials.partial.get_mut(&message)
+            && let Some(partial) = self.admission.partials.partial.get_mut(&message)
         {
             offsets.iter().for_each(|offset| partial.record_finished(*offset));
         }
@@ -77,19 +77,19 @@ impl Scheduler {
         let Some(vertex) = self.job_covering_unloaded(agent, message) else {
             return false;
         };
-        let partial = &self.partials.partial[&message];
+        let partial = &self.admission.partials.partial[&message];
         if partial.finals.contains(&report.offset)
-            || self.vertices[vertex].recipients.has(report.offset)
+            || self.queue.vertices[vertex].recipients.has(report.offset)
         {
             // The agent repeats its report.
             return false;
         }
-        let agent_ref = &mut self.agents[agent];
+        let agent_ref = &mut self.dispatch.agents[agent];
         agent_ref.progress_at = now;
-        let thread = self.vertices[vertex].thread;
+        let thread = self.queue.vertices[vertex].thread;
         self.apply_clock_step(thread);
-        self.threads[thread].consecutive_deaths = 0;
-        self.threads[thread].attempts = self.threads[thread].attempts.saturating_add(1);
+        self.queue.threads[thread].consecutive_deaths = 0;
+        self.queue.threads[thread].attempts = self.queue.threads[thread].attempts.saturating_add(1);
         self.status_of_report(now, agent, vertex, report);
         match report.status {
             ReportStatus::Ok
@@ -121,20 +121,23 @@ impl Scheduler {
         match report.status {
             ReportStatus::Ok => self.note_report(now, message, report, OutcomeKind::Success),
             ReportStatus::Error => self.note_report(now, message, report, OutcomeKind::Failure),
-            ReportStatus::Ok2 | ReportStatus::Error2 => self.messages[message].owes_report = true,
+            ReportStatus::Ok2 | ReportStatus::Error2 => {
+                self.queue.messages[message].owes_report = true
+            }
             _ => {}
         }
-        self.host_answered(now, self.vertices[vertex].thread);
+        self.host_answered(now, self.queue.vertices[vertex].thread);
         let failed = matches!(report.status, ReportStatus::Error | ReportStatus::Error2);
-        let message_ref = &mut self.messages[message];
+        let message_ref = &mut self.queue.messages[message];
         message_ref.failed += u32::from(failed);
         self.counters.recipients_in += 1;
         self.counters.recipients_out += 1;
         let (spool_id, created) = (message_ref.spool_id(), message_ref.created);
-        let destination = self.threads[self.vertices[vertex].thread].destination.clone();
+        let destination =
+            self.queue.threads[self.queue.vertices[vertex].thread].destination.clone();
         let state = report.status.word();
         self.act(Action::Statistics(Statistics { spool_id, created, state, destination }));
-        if let Some(partial) = self.partials.partial.get_mut(&message) {
+        if let Some(partial) = self.admission.partials.partial.get_mut(&message) {
             partial.finish(report);
         }
     }
@@ -146,15 +149,17 @@ impl Scheduler {
         vertex: VertexId,
         report: &RecipientReport<'_>,
     ) {
-        let (message, thread) = (self.vertices[vertex].message, self.vertices[vertex].thread);
+        let (message, thread) =
+            (self.queue.vertices[vertex].message, self.queue.vertices[vertex].thread);
         let diagnosis = Diagnosis::new(report.notary, report.text());
         self.recipient_deferred(now, agent, vertex, &diagnosis);
-        let (step, planned) = (self.vertices[vertex].step, self.vertices[vertex].planned);
+        let (step, planned) =
+            (self.queue.vertices[vertex].step, self.queue.vertices[vertex].planned);
         let (due, _) = self.next_due(now, vertex, FailureScope::of(&diagnosis.notary));
         self.keep_retry(now, thread, due);
         let text = self.keep_text(&diagnosis);
-        let vertex = &mut self.vertices[vertex];
-        let to = &self.threads[thread].destination;
+        let vertex = &mut self.queue.vertices[vertex];
+        let to = &self.queue.threads[thread].destination;
         let learned = PagedVertex::new(to, vertex.attempts.max(1), true, text);
         let learned = learned.due_at(due, vertex.step);
         // The loaded recipients take this step when the job is over.

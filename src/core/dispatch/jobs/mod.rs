@@ -90,7 +90,7 @@ impl Jobs {
     pub fn new(rules: Rules) -> Jobs {
         Jobs {
             rules,
-            jobs: Pool::new(),
+            jobs: Pool::default(),
             by_message: IdMap::default(),
             order: BTreeSet::new(),
             entries: BTreeSet::new(),

@@ -40,14 +40,14 @@ impl Scheduler {
     ///
     /// An action that was under way is dropped.
     pub(super) fn start_round(&mut self, now: Timestamp, window: WindowId, deed: MemberAction) {
-        self.windows[window].round = Some(Box::new(MemberRound { deed, last: None }));
-        self.windows.rounds.insert(window);
+        self.dispatch.windows[window].round = Some(Box::new(MemberRound { deed, last: None }));
+        self.dispatch.windows.rounds.insert(window);
         self.continue_round(now, window, self.settings.step());
     }
 
     /// Continues the action of the first window.
     pub(crate) fn window_round_step(&mut self, now: Timestamp, budget: usize) -> usize {
-        match self.windows.rounds.first() {
+        match self.dispatch.windows.rounds.first() {
             Some(window) => self.continue_round(now, *window, budget),
             None => budget,
         }
@@ -58,11 +58,12 @@ impl Scheduler {
     /// Returns the unused part.
     fn continue_round(&mut self, now: Timestamp, window: WindowId, mut left: usize) -> usize {
         // A member that is woken may come under a new clause, and leave the window as its last one.
-        while self.windows.rounds.contains(&window)
-            && let Some(MemberRound { deed, last }) = self.windows[window].round.as_deref()
+        while self.dispatch.windows.rounds.contains(&window)
+            && let Some(MemberRound { deed, last }) = self.dispatch.windows[window].round.as_deref()
         {
             let behind = last.map_or(Bound::Unbounded, Bound::Excluded);
-            let mut members = self.windows[window].members.range((behind, Bound::Unbounded));
+            let mut members =
+                self.dispatch.windows[window].members.range((behind, Bound::Unbounded));
             let Some(member) = members.next().map(|(member, _)| *member) else {
                 self.end_round(window);
                 break;
@@ -70,9 +71,9 @@ impl Scheduler {
             if left == 0 {
                 return 0;
             }
-            left = left.saturating_sub(self.threads[member].step_cost());
+            left = left.saturating_sub(self.queue.threads[member].step_cost());
             let deed = deed.clone();
-            if let Some(round) = &mut self.windows[window].round {
+            if let Some(round) = &mut self.dispatch.windows[window].round {
                 round.last = Some(member);
             }
             self.apply_to_member(now, window, member, &deed);
@@ -89,13 +90,13 @@ impl Scheduler {
     ) {
         match deed {
             MemberAction::Suspend => {
-                if let Some(until) = self.windows[window].resume {
-                    let cause = self.windows[window].cause.clone();
+                if let Some(until) = self.dispatch.windows[window].resume {
+                    let cause = self.dispatch.windows[window].cause.clone();
                     self.defer_thread(now, member, (until, UnreachableReason::Dead), cause);
                 }
             }
             MemberAction::Wake => {
-                let known = self.threads[member].retry.unreachable.as_ref();
+                let known = self.queue.threads[member].retry.unreachable.as_ref();
                 if known.is_some_and(|known| known.block == UnreachableReason::Dead) {
                     self.wake_thread(now, member);
                 }
@@ -105,7 +106,7 @@ impl Scheduler {
 
     /// Ends the action of a window, complete or not.
     pub(super) fn end_round(&mut self, window: WindowId) {
-        self.windows[window].round = None;
-        self.windows.rounds.remove(&window);
+        self.dispatch.windows[window].round = None;
+        self.dispatch.windows.rounds.remove(&window);
     }
 }

@@ -61,11 +61,11 @@ impl Scheduler {
         signal: DeliverySignal,
         cause: Option<Rc<UnreachableReport>>,
     ) {
-        let Some(window) = self.threads[thread].window else {
+        let Some(window) = self.queue.threads[thread].window else {
             return;
         };
         self.pause_after_delivery(now, thread);
-        let before = self.windows[window].feedback.clone();
+        let before = self.dispatch.windows[window].feedback.clone();
         match signal {
             DeliverySignal::Nothing => {}
             DeliverySignal::Answer => self.window_host_answered(now, thread, window),
@@ -76,9 +76,9 @@ impl Scheduler {
 
     fn window_host_answered(&mut self, now: Timestamp, thread: ThreadId, window: WindowId) {
         let (initial, limit) =
-            (self.initial_window(thread), self.max_thread(&self.threads[thread]));
-        let flow = &self.rings[self.threads[thread].ring].clause.flow;
-        let Window { feedback, is_probing, agents, .. } = &mut self.windows[window];
+            (self.initial_window(thread), self.max_thread(&self.queue.threads[thread]));
+        let flow = &self.dispatch.rings[self.queue.threads[thread].ring].clause.flow;
+        let Window { feedback, is_probing, agents, .. } = &mut self.dispatch.windows[window];
         if std::mem::take(is_probing) {
             // The host answers. The window starts at its initial size, so that the host is not
             // flooded.
@@ -97,12 +97,12 @@ impl Scheduler {
         window: WindowId,
         cause: Option<Rc<UnreachableReport>>,
     ) {
-        let flow = &self.rings[self.threads[thread].ring].clause.flow;
+        let flow = &self.dispatch.rings[self.queue.threads[thread].ring].clause.flow;
         // In a classic thread the report itself has made it wait.
         if !flow.tolerates_deferall() {
             return;
         }
-        let Window { feedback, is_probing, resume, .. } = &mut self.windows[window];
+        let Window { feedback, is_probing, resume, .. } = &mut self.dispatch.windows[window];
         if resume.is_some_and(|resume| resume > now) {
             // A delivery that was under way when the others had already failed.
             return;
@@ -128,16 +128,16 @@ impl Scheduler {
             Duration::from_millis(self.random.u64(0..=MAX_PROBE_JITTER.as_millis() as u64));
         let until = now + MIN_HOST_DOWN_WAIT + jitter;
         let initial = self.initial_window(thread);
-        self.windows[window].is_probing = true;
-        self.windows[window].feedback = Feedback::new(initial);
+        self.dispatch.windows[window].is_probing = true;
+        self.dispatch.windows[window].feedback = Feedback::new(initial);
         self.defer_thread(now, thread, (until, UnreachableReason::Dead), cause.clone());
         // The others are tried at the time of the thread that was tried.
-        let known = self.threads[thread].retry.unreachable.as_ref();
+        let known = self.queue.threads[thread].retry.unreachable.as_ref();
         let until = known.map_or(until, |known| known.until);
-        self.windows[window].resume = Some(until);
-        self.windows[window].cause = cause;
+        self.dispatch.windows[window].resume = Some(until);
+        self.dispatch.windows[window].cause = cause;
         self.start_round(now, window, MemberAction::Suspend);
-        let destination = &self.threads[thread].destination;
+        let destination = &self.queue.threads[thread].destination;
         let seconds = until.since(now).as_secs();
         let text = format!("{destination} is dead, and is left alone for {seconds} s");
         self.log(Level::Info, text);
@@ -145,9 +145,11 @@ impl Scheduler {
 
     /// Makes a thread that enters a dead window wait with it.
     pub(crate) fn wait_with_window(&mut self, now: Timestamp, thread: ThreadId) {
-        let window = self.threads[thread].window.map(|window| &self.windows[window]);
+        let window = self.queue.threads[thread].window.map(|window| &self.dispatch.windows[window]);
         if let Some(resume) = window.and_then(|window| window.resume).filter(|time| *time > now) {
-            let cause = self.threads[thread].window.and_then(|id| self.windows[id].cause.clone());
+            let cause = self.queue.threads[thread]
+                .window
+                .and_then(|id| self.dispatch.windows[id].cause.clone());
             self.block_thread(
                 now,
                 thread,
@@ -162,10 +164,10 @@ impl Scheduler {
     ///
     /// It is not known yet if the host answers, so one agent tries it first.
     pub(crate) fn resume_window(&mut self, thread: ThreadId) {
-        let known = self.threads[thread].retry.unreachable.as_ref();
+        let known = self.queue.threads[thread].retry.unreachable.as_ref();
         let was_dead = known.is_some_and(|known| known.block == UnreachableReason::Dead);
-        if let Some(window) = self.threads[thread].window.filter(|_| was_dead) {
-            let window_ref = &mut self.windows[window];
+        if let Some(window) = self.queue.threads[thread].window.filter(|_| was_dead) {
+            let window_ref = &mut self.dispatch.windows[window];
             window_ref.resume = None;
             // After a restart only the threads have this state.
             window_ref.is_probing |= window_ref.agents == 0 && !window_ref.is_waking();
@@ -194,8 +196,8 @@ impl Scheduler {
         if !self.flow(thread).debug {
             return;
         }
-        let window = &self.windows[window];
-        let destination = &self.threads[thread].destination;
+        let window = &self.dispatch.windows[window];
+        let destination = &self.queue.threads[thread].destination;
         let (word, agents, after) = (signal.word(), window.agents, &window.feedback);
         let text = format!("{destination}: {word}: window {before} -> {after}, {agents} agents");
         self.log(Level::Info, text);

@@ -160,7 +160,7 @@ impl Window {
 }
 
 /// All windows, with an index by name.
-#[derive(Serialize, Deserialize)]
+#[derive(Default, Serialize, Deserialize)]
 pub struct Windows {
     pool: Pool<Window>,
     by_name: HashMap<Rc<[u8]>, WindowId>,
@@ -174,16 +174,6 @@ pub struct Windows {
 }
 
 impl Windows {
-    pub fn new() -> Windows {
-        Windows {
-            pool: Pool::new(),
-            by_name: HashMap::new(),
-            rounds: BTreeSet::new(),
-            relays: Relays::default(),
-            changed: VecDeque::new(),
-        }
-    }
-
     /// Finds or creates the window of a name.
     ///
     /// Without a name, creates one.
@@ -251,18 +241,18 @@ impl std::ops::IndexMut<WindowId> for Windows {
 impl Scheduler {
     /// The flow settings in the clause of a thread.
     pub(crate) fn flow(&self, thread: ThreadId) -> &Flow {
-        &self.rings[self.threads[thread].ring].clause.flow
+        &self.dispatch.rings[self.queue.threads[thread].ring].clause.flow
     }
 
     /// Initial size of a thread's window, in agents.
     pub(crate) fn initial_window(&self, thread: ThreadId) -> u32 {
-        let most = self.max_thread(&self.threads[thread]);
+        let most = self.max_thread(&self.queue.threads[thread]);
         self.flow(thread).initial.map_or(most, |initial| initial.min(most))
     }
 
     /// Present size of a thread's window, in agents.
     pub(crate) fn window_size(&self, thread: &Thread) -> usize {
-        let window = thread.window.map(|window| &self.windows[window]);
+        let window = thread.window.map(|window| &self.dispatch.windows[window]);
         window.map_or_else(|| self.max_thread(thread) as usize, Window::size)
     }
 
@@ -270,10 +260,11 @@ impl Scheduler {
     fn refresh_limit(&mut self, id: WindowId, thread: ThreadId) {
         let flow = self.flow(thread);
         let is_learned = flow.has_feedback() || flow.initial.is_some();
-        let limit = if flow.delay.is_some() { 1 } else { self.max_thread(&self.threads[thread]) };
-        let window = &self.windows[id];
+        let limit =
+            if flow.delay.is_some() { 1 } else { self.max_thread(&self.queue.threads[thread]) };
+        let window = &self.dispatch.windows[id];
         if window.is_learned != is_learned || window.members.get(&thread) != Some(&limit) {
-            let window = &mut self.windows[id];
+            let window = &mut self.dispatch.windows[id];
             window.is_learned = is_learned;
             window.set_limit(thread, limit);
         }
@@ -283,7 +274,7 @@ impl Scheduler {
     ///
     /// `None` if it is the initial one.
     pub(crate) fn learned_window(&self, thread: ThreadId) -> Option<u32> {
-        let window = &self.windows[self.threads[thread].window?];
+        let window = &self.dispatch.windows[self.queue.threads[thread].window?];
         let size = window.feedback.concurrency;
         let is_learned = self.flow(thread).has_feedback() && size != self.initial_window(thread);
         is_learned.then_some(size)
@@ -291,16 +282,16 @@ impl Scheduler {
 
     /// Restores the size of a window from learned state.
     pub(crate) fn restore_window(&mut self, thread: ThreadId, size: u32) {
-        let most = self.max_thread(&self.threads[thread]);
+        let most = self.max_thread(&self.queue.threads[thread]);
         let has_feedback = self.flow(thread).has_feedback();
-        if let Some(window) = self.threads[thread].window.filter(|_| has_feedback) {
-            self.windows[window].feedback = Feedback::new(size.min(most));
+        if let Some(window) = self.queue.threads[thread].window.filter(|_| has_feedback) {
+            self.dispatch.windows[window].feedback = Feedback::new(size.min(most));
         }
     }
 
     /// Returns true if a thread has a window that no other thread shares.
     pub(crate) fn is_alone_in_window(&self, thread: ThreadId) -> bool {
-        let window = self.threads[thread].window.map(|window| &self.windows[window]);
+        let window = self.queue.threads[thread].window.map(|window| &self.dispatch.windows[window]);
         window.is_some_and(|window| window.members.len() == 1)
     }
 
@@ -310,36 +301,37 @@ impl Scheduler {
         if !flow.is_controlled() {
             return self.leave_window(thread);
         }
-        let destination = &self.threads[thread].destination;
-        let relay = self.windows.relays.of(destination);
+        let destination = &self.queue.threads[thread].destination;
+        let relay = self.dispatch.windows.relays.of(destination);
         let name = flow.key.as_ref().and_then(|key| key.name(destination.host(), relay));
-        let present = self.threads[thread].window.map(|window| &self.windows[window]);
+        let present =
+            self.queue.threads[thread].window.map(|window| &self.dispatch.windows[window]);
         if present.is_some_and(|window| window.name.as_deref() == name.as_deref()) {
             return;
         }
         self.leave_window(thread);
         let initial = self.initial_window(thread);
-        let window = self.windows.find_or_insert(name, initial);
-        let agents = self.threads[thread].agents.len() as u32;
-        self.windows[window].agents += agents;
-        self.threads[thread].window = Some(window);
+        let window = self.dispatch.windows.find_or_insert(name, initial);
+        let agents = self.queue.threads[thread].agents.len() as u32;
+        self.dispatch.windows[window].agents += agents;
+        self.queue.threads[thread].window = Some(window);
         self.refresh_limit(window, thread);
         self.wait_with_window(now, thread);
     }
 
     /// Removes a thread from its window, if it has one.
     pub(crate) fn leave_window(&mut self, thread: ThreadId) {
-        let Some(id) = self.threads[thread].window.take() else {
+        let Some(id) = self.queue.threads[thread].window.take() else {
             return;
         };
-        let agents = self.threads[thread].agents.len() as u32;
-        let window = &mut self.windows[id];
+        let agents = self.queue.threads[thread].agents.len() as u32;
+        let window = &mut self.dispatch.windows[id];
         window.drop_member(thread);
         window.waiting.remove(&thread);
         window.ready.remove(&thread);
         window.agents -= agents;
         if window.members.is_empty() {
-            let window = self.windows.remove(id);
+            let window = self.dispatch.windows.remove(id);
             if let Some(time) = window.pace.timer() {
                 self.timers.cancel(time, Timer::Window(id));
             }
@@ -351,14 +343,14 @@ impl Scheduler {
     /// Updates the demand of a thread for agents in its window.
     pub(crate) fn update_window_demand(&mut self, window: WindowId, thread: ThreadId, wants: bool) {
         self.refresh_limit(window, thread);
-        let waits = self.windows[window].waiting.contains(&thread);
+        let waits = self.dispatch.windows[window].waiting.contains(&thread);
         if !wants {
             if waits {
-                self.windows[window].waiting.remove(&thread);
+                self.dispatch.windows[window].waiting.remove(&thread);
             }
             self.unready(thread);
-        } else if !waits && !self.windows[window].ready.contains(&thread) {
-            self.windows[window].waiting.insert(thread);
+        } else if !waits && !self.dispatch.windows[window].ready.contains(&thread) {
+            self.dispatch.windows[window].waiting.insert(thread);
         }
     }
 
@@ -366,26 +358,26 @@ impl Scheduler {
     ///
     /// If there is too little room, makes ready threads wait again.
     pub(crate) fn admit(&mut self, id: WindowId) {
-        while let Some(thread) = self.windows[id].ready.last().copied()
-            && (self.windows[id].pace.is_paused()
-                || self.windows[id].taken() > self.windows[id].size())
+        while let Some(thread) = self.dispatch.windows[id].ready.last().copied()
+            && (self.dispatch.windows[id].pace.is_paused()
+                || self.dispatch.windows[id].taken() > self.dispatch.windows[id].size())
         {
             self.unready(thread);
-            self.windows[id].waiting.insert(thread);
+            self.dispatch.windows[id].waiting.insert(thread);
         }
-        while !self.windows[id].pace.is_paused()
-            && let Some(thread) = self.windows[id].next_waiting()
-            && self.windows[id].taken() < self.windows[id].size()
+        while !self.dispatch.windows[id].pace.is_paused()
+            && let Some(thread) = self.dispatch.windows[id].next_waiting()
+            && self.dispatch.windows[id].taken() < self.dispatch.windows[id].size()
         {
-            self.windows[id].last_admitted = Some(thread);
+            self.dispatch.windows[id].last_admitted = Some(thread);
             self.admit_thread(id, thread);
         }
-        self.windows.pool[id].is_changed = false;
+        self.dispatch.windows.pool[id].is_changed = false;
     }
 
     /// Makes a thread of a window ready.
     fn admit_thread(&mut self, id: WindowId, thread: ThreadId) {
-        let window = &mut self.windows[id];
+        let window = &mut self.dispatch.windows[id];
         window.waiting.remove(&thread);
         window.ready.insert(thread);
         self.make_ready(thread);
@@ -393,23 +385,23 @@ impl Scheduler {
 
     /// Returns true if a thread waits for room in its window.
     pub(crate) fn waits_for_window(&self, thread: ThreadId) -> bool {
-        let window = self.threads[thread].window.map(|window| &self.windows[window]);
+        let window = self.queue.threads[thread].window.map(|window| &self.dispatch.windows[window]);
         window.is_some_and(|window| window.is_waiting(thread))
     }
 
     /// Removes a thread from the ready threads of its window.
     pub(crate) fn remove_ready_in_window(&mut self, thread: ThreadId) {
-        if let Some(window) = self.threads[thread].window {
-            self.windows[window].ready.remove(&thread);
+        if let Some(window) = self.queue.threads[thread].window {
+            self.dispatch.windows[window].ready.remove(&thread);
         }
     }
 
     /// Counts an agent that begins to work on a thread.
     pub(crate) fn enter_window(&mut self, now: Timestamp, agent: AgentId, thread: ThreadId) {
-        if let Some(window) = self.threads[thread].window {
-            self.windows[window].agents += 1;
+        if let Some(window) = self.queue.threads[thread].window {
+            self.dispatch.windows[window].agents += 1;
             let may_start = self.try_start_delivery(now, thread);
-            self.agents[agent].may_start = may_start;
+            self.dispatch.agents[agent].may_start = may_start;
         }
     }
 
@@ -422,8 +414,8 @@ impl Scheduler {
         thread: ThreadId,
         may_start: bool,
     ) {
-        if let Some(window) = self.threads[thread].window {
-            self.windows[window].agents -= 1;
+        if let Some(window) = self.queue.threads[thread].window {
+            self.dispatch.windows[window].agents -= 1;
             if may_start {
                 self.cancel_start(window);
                 self.reserve_place(window, thread);
@@ -437,7 +429,7 @@ impl Scheduler {
     /// The agent was started for the thread, and gets the next entry of its ring instead. Otherwise
     /// threads that share the window might start agents for each other indefinitely.
     fn reserve_place(&mut self, id: WindowId, thread: ThreadId) {
-        let window = &self.windows[id];
+        let window = &self.dispatch.windows[id];
         if window.taken() < window.size()
             && !window.ready.contains(&thread)
             && self.needs_agent(thread)
@@ -448,26 +440,26 @@ impl Scheduler {
 
     /// Returns true if the window of a thread is over its size.
     pub(crate) fn window_exceeds_size(&self, thread: ThreadId) -> bool {
-        let window = self.threads[thread].window.map(|window| &self.windows[window]);
+        let window = self.queue.threads[thread].window.map(|window| &self.dispatch.windows[window]);
         window.is_some_and(|window| window.agents as usize > window.size())
     }
 
     pub(crate) fn check_windows(&self) {
-        for (id, window) in self.windows.iter() {
-            let of_window = |thread: &ThreadId| self.threads[*thread].window == Some(id);
+        for (id, window) in self.dispatch.windows.iter() {
+            let of_window = |thread: &ThreadId| self.queue.threads[*thread].window == Some(id);
             assert!(window.members.keys().all(of_window) && !window.members.is_empty(), "members");
             assert!(window.waiting.iter().all(of_window), "a stranger waits");
             assert!(window.ready.iter().all(of_window), "a stranger is ready");
-            let is_in_round = self.windows.rounds.contains(&id);
+            let is_in_round = self.dispatch.windows.rounds.contains(&id);
             assert_eq!(window.round.is_some(), is_in_round, "a window and its round disagree");
             let limits: u32 = window.limits.values().sum();
             assert_eq!(limits as usize, window.members.len(), "limits of members");
             assert!(window.ready.is_disjoint(&window.waiting), "ready, and waits");
             let agents: usize =
-                window.members.keys().map(|thread| self.threads[*thread].agents.len()).sum();
+                window.members.keys().map(|thread| self.queue.threads[*thread].agents.len()).sum();
             assert_eq!(window.agents as usize, agents, "agents of a window");
             for thread in window.members.keys() {
-                let is_ready = self.threads[*thread].is_ready;
+                let is_ready = self.queue.threads[*thread].is_ready;
                 assert_eq!(is_ready, window.ready.contains(thread), "ready in its window");
                 assert!(!is_ready || window.taken() <= window.size(), "overfull");
                 let could = !window.pace.is_paused() && window.taken() < window.size();
@@ -481,8 +473,10 @@ impl Scheduler {
                 "no timer ends the pause of a window"
             );
         }
-        let members: usize = self.windows.iter().map(|(_, window)| window.members.len()).sum();
-        let threads = self.threads.iter().filter(|(_, thread)| thread.window.is_some()).count();
+        let members: usize =
+            self.dispatch.windows.iter().map(|(_, window)| window.members.len()).sum();
+        let threads =
+            self.queue.threads.iter().filter(|(_, thread)| thread.window.is_some()).count();
         assert_eq!(members, threads, "threads in windows");
     }
 }

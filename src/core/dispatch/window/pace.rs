@@ -76,17 +76,17 @@ impl Scheduler {
     ///
     /// Returns true if it does.
     pub(super) fn try_start_delivery(&mut self, now: Timestamp, thread: ThreadId) -> bool {
-        let Some(window) = self.threads[thread].window else {
+        let Some(window) = self.queue.threads[thread].window else {
             return true;
         };
-        if self.windows[window].pace.is_paused() {
+        if self.dispatch.windows[window].pace.is_paused() {
             return false;
         }
         let (rate, delay) = (self.flow(thread).rate, self.flow(thread).delay);
         if delay.is_some() {
-            self.windows[window].pace.pause = Pause::Delivery;
+            self.dispatch.windows[window].pace.pause = Pause::Delivery;
         } else if let Some(rate) = rate {
-            let next = self.windows[window].pace.next_slot(now, rate.spacing());
+            let next = self.dispatch.windows[window].pace.next_slot(now, rate.spacing());
             self.pause_until(window, next);
         }
         true
@@ -99,7 +99,7 @@ impl Scheduler {
         agent: AgentId,
         thread: ThreadId,
     ) -> bool {
-        let agent = &mut self.agents[agent];
+        let agent = &mut self.dispatch.agents[agent];
         std::mem::take(&mut agent.may_start) || self.try_start_delivery(now, thread)
     }
 
@@ -108,8 +108,8 @@ impl Scheduler {
     /// The delivery has ended or was not made.
     pub(crate) fn pause_after_delivery(&mut self, now: Timestamp, thread: ThreadId) {
         let delay = self.flow(thread).delay;
-        if let Some(window) = self.threads[thread].window
-            && self.windows[window].pace.pause == Pause::Delivery
+        if let Some(window) = self.queue.threads[thread].window
+            && self.dispatch.windows[window].pace.pause == Pause::Delivery
         {
             self.pause_until(window, now + delay.unwrap_or_default());
         }
@@ -117,14 +117,15 @@ impl Scheduler {
 
     /// Gives back the start of a delivery that was not made.
     pub(super) fn cancel_start(&mut self, window: WindowId) {
-        let pause = std::mem::take(&mut self.windows[window].pace.pause);
+        let pause = std::mem::take(&mut self.dispatch.windows[window].pace.pause);
         if let Pause::Until(time) = pause {
             self.timers.cancel(time, Timer::Window(window));
         }
     }
 
     fn pause_until(&mut self, window: WindowId, time: Timestamp) {
-        let former = std::mem::replace(&mut self.windows[window].pace.pause, Pause::Until(time));
+        let former =
+            std::mem::replace(&mut self.dispatch.windows[window].pace.pause, Pause::Until(time));
         if let Pause::Until(former) = former {
             self.timers.cancel(former, Timer::Window(window));
         }
@@ -133,7 +134,7 @@ impl Scheduler {
 
     /// Ends the pause of a window.
     pub(crate) fn window_timer(&mut self, window: WindowId) {
-        self.windows[window].pace.pause = Pause::None;
+        self.dispatch.windows[window].pace.pause = Pause::None;
     }
 }
 

@@ -78,8 +78,8 @@ impl Scheduler {
     ///
     /// The thread may move to another window.
     pub(crate) fn set_relay(&mut self, now: Timestamp, thread: ThreadId, relay: &[u8]) {
-        let destination = self.threads[thread].destination.clone();
-        if self.windows.relays.learn(&destination, relay) {
+        let destination = self.queue.threads[thread].destination.clone();
+        if self.dispatch.windows.relays.learn(&destination, relay) {
             self.unready(thread);
             self.join_window(now, thread);
         }
@@ -87,7 +87,7 @@ impl Scheduler {
 
     /// Known relay of a thread, if its clause has a `window-key`.
     pub(crate) fn learned_relay(&self, thread: ThreadId) -> Option<&[u8]> {
-        let relay = self.windows.relays.of(&self.threads[thread].destination);
+        let relay = self.dispatch.windows.relays.of(&self.queue.threads[thread].destination);
         relay.filter(|_| self.flow(thread).key.is_some())
     }
 }

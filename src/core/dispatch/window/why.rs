@@ -9,8 +9,8 @@ use zsched_config::Clause;
 impl Scheduler {
     /// The reason for which a thread waits for its window.
     pub(crate) fn why_window(&self, thread: &Thread) -> Option<Why> {
-        let window = &self.windows[thread.window?];
-        let clause = &self.rings[thread.ring].clause;
+        let window = &self.dispatch.windows[thread.window?];
+        let clause = &self.dispatch.rings[thread.ring].clause;
         if thread.is_ready {
             return None;
         }
