@@ -8,6 +8,7 @@
 //! [`crate::sweep`] moves those of the others.
 
 use crate::Scheduler;
+use crate::queue::Queue;
 use crate::queue::thread::{Thread, ThreadId};
 use crate::sweep::SweptChange;
 use crate::timers::Timer;
@@ -36,13 +37,13 @@ impl Scheduler {
         self.queue.clock.step = Some(step);
         self.timers.shift(step);
         self.dispatch.agents.shift(step);
-        self.shift_rests(step);
-        self.shift_partials(step);
+        self.admission.shift_rests(step);
+        self.admission.shift_partials(step);
         for window in self.dispatch.windows.iter_mut() {
             window.pace.shift(step);
             window.resume = window.resume.map(|time| time + step);
         }
-        self.shift_waitlists(step);
+        self.dispatch.shift_waitlists(step);
         self.queue.deferrals.shift(step);
         self.start_sweep(now, SweptChange::Clock);
         // The end of a limit is a time of the clock.
@@ -57,7 +58,7 @@ impl Scheduler {
     /// Moves its times, and schedules a check for expiry. It must be called before any other time
     /// of the thread is set.
     pub(super) fn apply_clock_step(&mut self, thread: ThreadId) {
-        let Some(step) = self.pending_clock_step(&self.queue.threads[thread]) else {
+        let Some(step) = self.queue.pending_clock_step(&self.queue.threads[thread]) else {
             return;
         };
         let now = self.last_event_at;
@@ -69,19 +70,21 @@ impl Scheduler {
         let former = thread_ref.timer.take();
         self.timers.change_thread(thread, false, [former, None]);
     }
+}
 
+impl Queue {
     /// The step of the clock that a thread has not applied yet.
     fn pending_clock_step(&self, thread: &Thread) -> Option<ClockStep> {
-        self.queue.clock.step.filter(|_| thread.last_step != self.queue.clock.number)
+        self.clock.step.filter(|_| thread.last_step != self.clock.number)
     }
 
     /// Returns true if a thread has applied the last step.
-    pub(super) fn is_shifted(&self, thread: ThreadId) -> bool {
-        self.queue.threads[thread].last_step == self.queue.clock.number
+    pub(crate) fn is_shifted(&self, thread: ThreadId) -> bool {
+        self.threads[thread].last_step == self.clock.number
     }
 
     /// Converts a time of a thread to the present clock.
-    pub(super) fn to_present_clock(&self, thread: &Thread, time: Timestamp) -> Timestamp {
+    pub(crate) fn to_present_clock(&self, thread: &Thread, time: Timestamp) -> Timestamp {
         self.pending_clock_step(thread).map_or(time, |step| time + step)
     }
 }

@@ -197,10 +197,10 @@ impl Scheduler {
             Event::ReadAgain { number, outcome } => self.read_again(now, number, outcome),
             Event::Noted { ticket, outcome } => self.noted(now, ticket, outcome),
             Event::Removed { number, outcome } => self.removed(now, number, outcome),
-            Event::AgentStarted { agent, pid } => self.agent_started(agent, pid),
+            Event::AgentStarted { agent, pid } => self.dispatch.agent_started(agent, pid),
             Event::AgentSaid { agent, line } => self.agent_said(now, agent, line),
             Event::LineSkipped { agent, bytes } => self.long_line_skipped(now, agent, bytes),
-            Event::AgentExitedMidJob { agent } => self.agent_exited_mid_job(agent),
+            Event::AgentExitedMidJob { agent } => self.dispatch.agent_exited_mid_job(agent),
             Event::AgentEnded { agent, end } => self.agent_ended(now, agent, &end),
             Event::Configured(config) => self.apply_config(now, config),
             Event::Etrn(host) => {
@@ -219,7 +219,7 @@ impl Scheduler {
                 self.prepare_restore(number, rested, wanted)
             }
             Event::BacklogChanged { crowd, reading } => {
-                self.reserve(reading);
+                self.admission.reserve(reading);
                 self.backlog_changed(now, crowd);
             }
             Event::MoreRead { number, outcome } => self.more_read(now, number, outcome),
@@ -301,12 +301,12 @@ impl Scheduler {
                 Timer::Agent(agent) => self.agent_timer(now, agent),
                 Timer::Unclaimed => self.drop_unclaimed(now),
                 Timer::ForkRate => self.dispatch.waitlists.has_news = true,
-                Timer::Ring(ring) => self.serve_later(ring),
+                Timer::Ring(ring) => self.dispatch.serve_later(ring),
                 Timer::Note(ticket) => self.write_note_again(ticket),
                 Timer::Removal(message) => self.remove_again(message),
                 Timer::Limits => self.limits_timer(now),
                 Timer::StoreOverrides => self.retry_store_overrides(),
-                Timer::Window(window) => self.window_timer(window),
+                Timer::Window(window) => self.dispatch.window_timer(window),
                 // These may be due again at once, for the next turn.
                 Timer::PageOut => may_evict = true,
                 Timer::ReadMore => may_read_more = true,
@@ -340,7 +340,7 @@ impl Scheduler {
         let wanted = self.queue.threads[thread].next_timer();
         let former = self.queue.threads[thread].timer;
         if former != wanted {
-            let is_shifted = self.is_shifted(thread);
+            let is_shifted = self.queue.is_shifted(thread);
             self.queue.threads[thread].timer = wanted;
             self.timers.change_thread(thread, is_shifted, [former, wanted]);
         }

@@ -57,7 +57,7 @@ impl Scheduler {
             if let Some(thread) = self.queue.threads.next_changed() {
                 self.settle_thread(thread);
             } else if let Some(window) = self.dispatch.windows.next_changed() {
-                self.admit(window);
+                self.dispatch.admit(&mut self.queue, window);
             } else {
                 return;
             }

@@ -92,9 +92,9 @@ impl ThreadSweep {
 
     /// Removes and returns the oldest change if it is complete.
     fn pop_complete(&mut self) -> Option<SweptChange> {
-        let cursor = self.cursor;
-        let round = self.rounds.pop_front_if(|round| round.has_turned && cursor >= round.start)?;
-        Some(round.change)
+        let round = self.rounds.front()?;
+        let is_complete = round.has_turned && self.cursor >= round.start;
+        if is_complete { self.rounds.pop_front().map(|round| round.change) } else { None }
     }
 }
 
@@ -125,7 +125,7 @@ impl Scheduler {
             if let Some(order) = order {
                 cost += self.overrides.compared_per_thread() / OVERRIDES_PER_THREAD;
                 let effect = self.apply_overrides(thread);
-                self.add_order_effect(order, &effect);
+                self.orders.add_order_effect(order, &effect);
             }
         }
         self.sweep.advance(self.queue.threads.pool().slots());

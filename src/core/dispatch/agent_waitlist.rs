@@ -10,6 +10,7 @@
 //! an agent. So a ring is overtaken only by rings that were refused less than nine turns after it.
 
 use crate::Scheduler;
+use crate::dispatch::Dispatch;
 use crate::dispatch::fair_share::RING_TURN;
 use crate::dispatch::ring::{Ring, RingId};
 use crate::query::why::MAX_COUNTED;
@@ -122,40 +123,6 @@ pub(crate) fn turn_of(ring: &Ring, since: Timestamp) -> Timestamp {
 }
 
 impl Scheduler {
-    /// Adds a ring to a waitlist, unless it is on it already.
-    pub(crate) fn join_waitlist(&mut self, now: Timestamp, ring: RingId, waitlist: Resource) {
-        // It must leave the waitlist of another resource, where it would stay behind rings that
-        // still need that.
-        if self.dispatch.rings[ring].waitlist.as_ref() == Some(&waitlist) {
-            return;
-        }
-        self.leave_waitlist(ring);
-        let ring_ref = &mut self.dispatch.rings[ring];
-        ring_ref.waiting_since.get_or_insert(now);
-        let place = self.place_of(now, ring);
-        self.dispatch.rings[ring].waitlist = Some(waitlist.clone());
-        self.dispatch.rings[ring].waitlist_position = place;
-        self.dispatch.waitlists.next += 1;
-        self.dispatch.waitlists.lines.entry(waitlist).or_default().insert(place, ring);
-    }
-
-    /// The place of a ring on its waitlist.
-    ///
-    /// If it is on none, the place it would get.
-    pub(crate) fn place_of(&self, now: Timestamp, ring: RingId) -> WaitlistPosition {
-        let ring = &self.dispatch.rings[ring];
-        if ring.waitlist.is_some() {
-            return ring.waitlist_position;
-        }
-        let since = ring.waiting_since.unwrap_or(now);
-        let turn = turn_of(ring, since);
-        WaitlistPosition {
-            has_agents: ring.agents > 0,
-            turn,
-            sequence: self.dispatch.waitlists.next,
-        }
-    }
-
     /// Tries again to serve rings on waitlists, in turn.
     ///
     /// Each list continues until one of its rings is refused again.
@@ -176,11 +143,43 @@ impl Scheduler {
             self.timers.add(now + Duration::from_millis(1), Timer::ForkRate);
         }
     }
+}
+
+impl Dispatch {
+    /// Adds a ring to a waitlist, unless it is on it already.
+    pub(crate) fn join_waitlist(&mut self, now: Timestamp, ring: RingId, waitlist: Resource) {
+        // It must leave the waitlist of another resource, where it would stay behind rings that
+        // still need that.
+        if self.rings[ring].waitlist.as_ref() == Some(&waitlist) {
+            return;
+        }
+        self.leave_waitlist(ring);
+        let ring_ref = &mut self.rings[ring];
+        ring_ref.waiting_since.get_or_insert(now);
+        let place = self.place_of(now, ring);
+        self.rings[ring].waitlist = Some(waitlist.clone());
+        self.rings[ring].waitlist_position = place;
+        self.waitlists.next += 1;
+        self.waitlists.lines.entry(waitlist).or_default().insert(place, ring);
+    }
+
+    /// The place of a ring on its waitlist.
+    ///
+    /// If it is on none, the place it would get.
+    pub(crate) fn place_of(&self, now: Timestamp, ring: RingId) -> WaitlistPosition {
+        let ring = &self.rings[ring];
+        if ring.waitlist.is_some() {
+            return ring.waitlist_position;
+        }
+        let since = ring.waiting_since.unwrap_or(now);
+        let turn = turn_of(ring, since);
+        WaitlistPosition { has_agents: ring.agents > 0, turn, sequence: self.waitlists.next }
+    }
 
     /// Restarts the wait of a ring that has lost its last agent.
     pub(crate) fn restart_ring_wait(&mut self, now: Timestamp, ring: RingId) {
-        self.dispatch.rings[ring].waiting_since = None;
-        if let Some(waitlist) = self.dispatch.rings[ring].waitlist.clone() {
+        self.rings[ring].waiting_since = None;
+        if let Some(waitlist) = self.rings[ring].waitlist.clone() {
             self.leave_waitlist(ring);
             self.join_waitlist(now, ring, waitlist);
         }
@@ -188,43 +187,42 @@ impl Scheduler {
 
     /// Takes a ring off its waitlist, because it gets an agent.
     pub(crate) fn end_ring_wait(&mut self, ring: RingId) {
-        self.dispatch.rings[ring].waiting_since = None;
+        self.rings[ring].waiting_since = None;
         self.leave_waitlist(ring);
     }
 
     /// Moves the places, which are times, because the clock was set.
     pub(crate) fn shift_waitlists(&mut self, step: ClockStep) {
-        for ring in self.dispatch.rings.iter_mut() {
+        for ring in self.rings.iter_mut() {
             ring.starts.shift(step);
             ring.waiting_since = ring.waiting_since.map(|since| since + step);
             ring.waitlist_position.turn = ring.waitlist_position.turn + step;
         }
-        for rings in self.dispatch.waitlists.lines.values_mut() {
+        for rings in self.waitlists.lines.values_mut() {
             let members = std::mem::take(rings).into_values();
-            *rings =
-                members.map(|ring| (self.dispatch.rings[ring].waitlist_position, ring)).collect();
+            *rings = members.map(|ring| (self.rings[ring].waitlist_position, ring)).collect();
         }
     }
 
     /// Takes a ring off its waitlist.
     pub(crate) fn leave_waitlist(&mut self, ring: RingId) {
-        let place = self.dispatch.rings[ring].waitlist_position;
-        if let Some(waitlist) = self.dispatch.rings[ring].waitlist.take() {
-            self.dispatch.waitlists.remove(&waitlist, place);
+        let place = self.rings[ring].waitlist_position;
+        if let Some(waitlist) = self.rings[ring].waitlist.take() {
+            self.waitlists.remove(&waitlist, place);
         }
     }
 
     /// Number of rings before a ring on its waitlist, up to [`MAX_COUNTED`].
     pub(crate) fn rings_before(&self, ring: &Ring) -> Option<usize> {
-        let waitlist = self.dispatch.waitlists.lines.get(ring.waitlist.as_ref()?)?;
+        let waitlist = self.waitlists.lines.get(ring.waitlist.as_ref()?)?;
         Some(waitlist.range(..ring.waitlist_position).take(MAX_COUNTED).count())
     }
 
     /// Empties all waitlists, before all rings try again.
     pub(crate) fn clear_waitlists(&mut self) {
-        let lines = std::mem::take(&mut self.dispatch.waitlists).lines;
+        let lines = std::mem::take(&mut self.waitlists).lines;
         for ring in lines.into_values().flat_map(BTreeMap::into_values) {
-            self.dispatch.rings[ring].waitlist = None;
+            self.rings[ring].waitlist = None;
         }
     }
 }

@@ -11,6 +11,7 @@
 //! processes that are started: one for each agent in each turn.
 
 use crate::Scheduler;
+use crate::dispatch::Dispatch;
 use crate::dispatch::agent::{Agent, AgentId, AgentState};
 use crate::dispatch::agent_waitlist::{Resource, Waitlist, turn_of};
 use crate::dispatch::ring::{Ring, RingId};
@@ -109,19 +110,6 @@ impl Scheduler {
         }
     }
 
-    /// Number of agents under a limit that should end soon.
-    fn ending_soon(&self, now: Timestamp, line: &Resource) -> usize {
-        let ends_soon = |agent: &Agent| match agent.state {
-            AgentState::Stopping(since) => now.since(since) < SLOW_STOP_TIME,
-            _ => false,
-        };
-        let agents =
-            self.dispatch.agents.counts.ending.iter().map(|agent| &self.dispatch.agents[*agent]);
-        agents
-            .filter(|agent| ends_soon(agent) && line.counts(&self.dispatch.rings[agent.ring]))
-            .count()
-    }
-
     /// Returns true if an agent ends for a waiting ring.
     ///
     /// It has asked for work.
@@ -142,11 +130,11 @@ impl Scheduler {
         else {
             return false;
         };
-        if self.next_ready(*first).is_none() {
+        if self.dispatch.next_ready(*first).is_none() {
             return false;
         }
         let (limit, population) = self.limit_of_line(line);
-        let staying = population.agents.saturating_sub(self.ending_soon(now, line));
+        let staying = population.agents.saturating_sub(self.dispatch.ending_soon(now, line));
         if place.has_agents {
             // The numbers of agents are balanced, unless that takes one from a more urgent ring.
             let (mine, other) = (ring_ref, &self.dispatch.rings[*first]);
@@ -168,13 +156,8 @@ impl Scheduler {
             Some(coming) => without.take(limit).nth(coming).is_some(),
             // Other rings may have more agents than this limit: it waits a while before taking a
             // place from them.
-            None => self.has_waited(now, *first),
+            None => self.dispatch.has_waited(now, *first),
         }
-    }
-
-    /// Returns true if a ring has waited for an agent for a turn.
-    fn has_waited(&self, now: Timestamp, ring: RingId) -> bool {
-        self.dispatch.rings[ring].waiting_since.is_some_and(|since| now.since(since) >= RING_TURN)
     }
 
     /// Waitlist of a ring that keeps `ring` from starting an agent.
@@ -185,13 +168,13 @@ impl Scheduler {
     /// before `ring`, whose limit may be higher.
     pub(crate) fn claiming_waitlist(&self, now: Timestamp, ring: RingId) -> Option<Resource> {
         let ring_ref = &self.dispatch.rings[ring];
-        let own = self.place_of(now, ring);
+        let own = self.dispatch.place_of(now, ring);
         let comes_first = |(line, waiting): &(&Resource, &Waitlist)| {
             let first = waiting.first_key_value().filter(|_| line.counts(ring_ref));
             first.is_some_and(|(place, first)| {
                 let (limit, population) = self.limit_of_line(line);
-                let waits = !place.has_agents && self.next_ready(*first).is_some();
-                let waits = waits && self.has_waited(now, *first);
+                let waits = !place.has_agents && self.dispatch.next_ready(*first).is_some();
+                let waits = waits && self.dispatch.has_waited(now, *first);
                 waits && *first != ring && *place < own && population.agents >= limit
             })
         };
@@ -210,7 +193,7 @@ impl Scheduler {
         // use one timer.
         let again = Timestamp::from_seconds((now + SLOW_STOP_TIME).seconds() + 1);
         self.timers.add(again, Timer::ForkRate);
-        if self.ending_soon(now, line) >= self.dispatch.waitlists.len() {
+        if self.dispatch.ending_soon(now, line) >= self.dispatch.waitlists.len() {
             return;
         }
         let idle_since = |agent: &Agent| match agent.state {
@@ -226,6 +209,23 @@ impl Scheduler {
         if let Some((_, agent)) = longest_idle {
             self.retire_agent(now, agent);
         }
+    }
+}
+
+impl Dispatch {
+    /// Number of agents under a limit that should end soon.
+    fn ending_soon(&self, now: Timestamp, line: &Resource) -> usize {
+        let ends_soon = |agent: &Agent| match agent.state {
+            AgentState::Stopping(since) => now.since(since) < SLOW_STOP_TIME,
+            _ => false,
+        };
+        let agents = self.agents.counts.ending.iter().map(|agent| &self.agents[*agent]);
+        agents.filter(|agent| ends_soon(agent) && line.counts(&self.rings[agent.ring])).count()
+    }
+
+    /// Returns true if a ring has waited for an agent for a turn.
+    fn has_waited(&self, now: Timestamp, ring: RingId) -> bool {
+        self.rings[ring].waiting_since.is_some_and(|since| now.since(since) >= RING_TURN)
     }
 }
 

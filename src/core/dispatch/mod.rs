@@ -19,6 +19,8 @@ pub mod window;
 
 pub mod agent_log;
 
+mod check;
+
 use crate::reload::backfill::Backfill;
 use agent::{AgentId, Agents};
 use agent_waitlist::AgentWaitlists;

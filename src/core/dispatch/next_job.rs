@@ -5,10 +5,12 @@
 
 use crate::Scheduler;
 use crate::action::{Action, StopMode};
+use crate::dispatch::Dispatch;
 use crate::dispatch::agent::{AgentId, AgentState, Owed};
 use crate::dispatch::fair_share::next_burst;
 use crate::dispatch::window::DeliverySignal;
 use crate::outcome::agent_exit::last_line;
+use crate::queue::Queue;
 use crate::queue::attempt_records::present_attempt;
 use crate::queue::thread::ThreadId;
 use crate::queue::vertex::{Diagnosis, VertexId, VertexState};
@@ -25,12 +27,6 @@ use zsched_format::time::Timestamp;
 const MAX_TIME_ON_THREAD: Duration = Duration::from_secs(10);
 
 impl Scheduler {
-    pub(crate) fn agent_started(&mut self, agent: AgentId, pid: u32) {
-        if let Some(agent) = self.dispatch.agents.get_mut(agent) {
-            agent.pid = Some(pid);
-        }
-    }
-
     pub(crate) fn agent_said(&mut self, now: Timestamp, agent: AgentId, line: &[u8]) {
         if !self.dispatch.agents.contains(agent) {
             return;
@@ -79,7 +75,7 @@ impl Scheduler {
         self.update_window(now, agent, vertex);
         let found_nothing =
             self.dispatch.agents.get_mut(agent).is_some_and(|a| std::mem::take(&mut a.resync));
-        if !self.release_job(vertex) {
+        if !self.queue.release_job(vertex) {
             return;
         }
         if found_nothing {
@@ -92,7 +88,7 @@ impl Scheduler {
             self.queue.vertices[vertex].diagnosis = Some(Diagnosis::of_scheduler(&text));
             self.request_reread(self.queue.vertices[vertex].message);
         } else if !self.queue.vertices[vertex].reported {
-            self.count_attempt(vertex);
+            self.queue.count_attempt(vertex);
             let said = last_line(&self.dispatch.agents[agent]);
             let text = format!("the agent ended the job without a word about this recipient{said}");
             let attempt = present_attempt(&self.dispatch.agents[agent]);
@@ -117,19 +113,6 @@ impl Scheduler {
                 has_failed.then(|| self.cause(now, Some(agent), vertex, diagnosis.as_ref()));
             self.delivery_ended(now, thread, heard, cause);
         }
-    }
-
-    /// Takes a job from an agent. Returns true if recipients are left.
-    ///
-    /// A finished vertex was kept only for the job: it is freed, and perhaps its message ends.
-    pub(crate) fn release_job(&mut self, vertex: VertexId) -> bool {
-        let message = self.queue.vertices[vertex].message;
-        self.queue.messages[message].jobs -= 1;
-        let is_finished = self.queue.vertices[vertex].place == VertexState::Finished;
-        if is_finished {
-            self.queue.vertices.remove(vertex);
-        }
-        !is_finished
     }
 
     /// Makes a vertex wait that an agent has given back, by `wait`.
@@ -184,7 +167,7 @@ impl Scheduler {
             self.detach(now, agent);
             self.settle_threads();
         }
-        match self.next_ready(ring) {
+        match self.dispatch.next_ready(ring) {
             Some(thread) if !self.dispatch.rings[ring].clause.queue_only => {
                 self.attach(now, agent, thread);
                 self.feed(now, agent, thread, 1);
@@ -220,13 +203,13 @@ impl Scheduler {
         let agent = &self.dispatch.agents[agent];
         let is_ours = self.queue.threads[thread].ring == agent.ring;
         let others_wait = || {
-            let next = self.next_ready(agent.ring).filter(|next| *next != thread);
+            let next = self.dispatch.next_ready(agent.ring).filter(|next| *next != thread);
             next.is_some() && !self.dispatch.rings[agent.ring].clause.queue_only
         };
         is_ours
             && !self.queue.threads[thread].held
             && !self.queue.deferrals.contains(thread)
-            && !self.window_exceeds_size(thread)
+            && !self.dispatch.window_exceeds_size(&self.queue, thread)
             && (now.since(agent.thread_since) < MAX_TIME_ON_THREAD || !others_wait())
     }
 
@@ -296,7 +279,7 @@ impl Scheduler {
         let ring = agent_ref.ring;
         self.dispatch.rings[ring].idle.push(agent);
         self.dispatch.agents.idle += 1;
-        self.serve_later(ring);
+        self.dispatch.serve_later(ring);
         // If its own ring has no use for it, it may have to make room for an agent of another ring.
         self.dispatch.waitlists.has_news = true;
     }
@@ -311,30 +294,6 @@ impl Scheduler {
         } else {
             self.attach(now, agent, thread);
             self.feed(now, agent, thread, 1);
-        }
-    }
-
-    /// Sorts a thread's due vertices by age, if its clause has `ageorder`.
-    ///
-    /// Called when the thread gets its first agent.
-    pub(crate) fn order_due(&mut self, thread: ThreadId) {
-        let ring = &self.dispatch.rings[self.queue.threads[thread].ring];
-        if !ring.clause.age_order || ring.jobs.is_some() {
-            return;
-        }
-        let age =
-            |vertex: &VertexId| self.queue.messages[self.queue.vertices[*vertex].message].modified;
-        let mut due = self.queue.threads[thread].due.to_vec(&self.queue.vertices);
-        if due.is_sorted_by_key(age) {
-            return;
-        }
-        due.sort_by_key(age);
-        for vertex in due {
-            self.queue.threads[thread].move_vertex(
-                &mut self.queue.vertices,
-                vertex,
-                VertexState::Due,
-            );
         }
     }
 
@@ -365,5 +324,47 @@ impl Scheduler {
         let alive = self.dispatch.agents.iter().filter(|(_, agent)| agent.is_alive());
         let alive: Vec<AgentId> = alive.map(|(id, _)| id).collect();
         alive.into_iter().for_each(|agent| self.stop_agent(now, agent, StopMode::Quit));
+    }
+}
+
+impl Queue {
+    /// Takes a job from an agent. Returns true if recipients are left.
+    ///
+    /// A finished vertex was kept only for the job: it is freed, and perhaps its message ends.
+    pub(crate) fn release_job(&mut self, vertex: VertexId) -> bool {
+        let message = self.vertices[vertex].message;
+        self.messages[message].jobs -= 1;
+        let is_finished = self.vertices[vertex].place == VertexState::Finished;
+        if is_finished {
+            self.vertices.remove(vertex);
+        }
+        !is_finished
+    }
+}
+
+impl Dispatch {
+    pub(crate) fn agent_started(&mut self, agent: AgentId, pid: u32) {
+        if let Some(agent) = self.agents.get_mut(agent) {
+            agent.pid = Some(pid);
+        }
+    }
+
+    /// Sorts a thread's due vertices by age, if its clause has `ageorder`.
+    ///
+    /// Called when the thread gets its first agent.
+    pub(crate) fn order_due(&mut self, queue: &mut Queue, thread: ThreadId) {
+        let ring = &self.rings[queue.threads[thread].ring];
+        if !ring.clause.age_order || ring.jobs.is_some() {
+            return;
+        }
+        let age = |vertex: &VertexId| queue.messages[queue.vertices[*vertex].message].modified;
+        let mut due = queue.threads[thread].due.to_vec(&queue.vertices);
+        if due.is_sorted_by_key(age) {
+            return;
+        }
+        due.sort_by_key(age);
+        for vertex in due {
+            queue.threads[thread].move_vertex(&mut queue.vertices, vertex, VertexState::Due);
+        }
     }
 }

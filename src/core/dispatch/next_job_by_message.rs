@@ -6,9 +6,11 @@
 //! ring's next anyway.
 
 use crate::Scheduler;
+use crate::dispatch::Dispatch;
 use crate::dispatch::agent::{AgentId, AgentState};
 use crate::dispatch::jobs::{Jobs, NewJob};
 use crate::dispatch::ring::RingId;
+use crate::queue::Queue;
 use crate::queue::message::MessageId;
 use crate::queue::thread::ThreadId;
 use crate::queue::vertex::{VertexId, VertexState};
@@ -21,7 +23,7 @@ impl Scheduler {
     ///
     /// It comes to the end of the list.
     pub(crate) fn set_state(&mut self, vertex: VertexId, to: VertexState) {
-        self.dequeue_vertex(vertex);
+        self.dispatch.dequeue_vertex(&self.queue, vertex);
         let thread = self.queue.vertices[vertex].thread;
         self.queue.threads[thread].move_vertex(&mut self.queue.vertices, vertex, to);
         self.enqueue_vertex(vertex);
@@ -29,28 +31,10 @@ impl Scheduler {
 
     /// Moves a vertex to the head of its thread's due list.
     pub(crate) fn set_due_first(&mut self, vertex: VertexId) {
-        self.dequeue_vertex(vertex);
+        self.dispatch.dequeue_vertex(&self.queue, vertex);
         let thread = self.queue.vertices[vertex].thread;
         self.queue.threads[thread].move_vertex_to_head(&mut self.queue.vertices, vertex);
         self.enqueue_vertex(vertex);
-    }
-
-    fn jobs_of(&mut self, thread: ThreadId) -> Option<&mut Jobs> {
-        let ring = self.queue.threads[thread].ring;
-        self.dispatch.rings[ring].jobs.as_deref_mut()
-    }
-
-    /// Removes a vertex from its job, if it is due.
-    fn dequeue_vertex(&mut self, vertex: VertexId) {
-        let vertex_ref = &self.queue.vertices[vertex];
-        let (message, thread) = (vertex_ref.message, vertex_ref.thread);
-        if vertex_ref.place == VertexState::Due
-            && self.jobs_of(thread).is_some()
-            && !self.leaves_before_backfill(vertex)
-            && let Some(jobs) = self.jobs_of(thread)
-        {
-            jobs.leave(message, thread, vertex);
-        }
     }
 
     /// Adds a vertex to a job, if it is due.
@@ -140,7 +124,7 @@ impl Scheduler {
         let Some((thread, first)) = self.select_next(now, ring, former, None) else {
             return false;
         };
-        let flow = self.flow(thread);
+        let flow = self.dispatch.flow(&self.queue, thread);
         let burst = if flow.rate.is_some() || flow.delay.is_some() { 1 } else { burst };
         let mut chosen = vec![first];
         while chosen.len() < burst
@@ -187,10 +171,30 @@ impl Scheduler {
         jobs.select(message, thread, vertex);
         Some((thread, vertex))
     }
+}
+
+impl Dispatch {
+    fn jobs_of(&mut self, queue: &Queue, thread: ThreadId) -> Option<&mut Jobs> {
+        let ring = queue.threads[thread].ring;
+        self.rings[ring].jobs.as_deref_mut()
+    }
+
+    /// Removes a vertex from its job, if it is due.
+    fn dequeue_vertex(&mut self, queue: &Queue, vertex: VertexId) {
+        let vertex_ref = &queue.vertices[vertex];
+        let (message, thread) = (vertex_ref.message, vertex_ref.thread);
+        if vertex_ref.place == VertexState::Due
+            && self.jobs_of(queue, thread).is_some()
+            && !self.leaves_before_backfill(queue, vertex)
+            && let Some(jobs) = self.jobs_of(queue, thread)
+        {
+            jobs.leave(message, thread, vertex);
+        }
+    }
 
     /// Panics if a ring's jobs differ from its due lists.
-    pub(crate) fn check_jobs(&self, ring: RingId) {
-        let ring = &self.dispatch.rings[ring];
+    pub(crate) fn check_jobs(&self, queue: &Queue, ring: RingId) {
+        let ring = &self.rings[ring];
         let Some(jobs) = &ring.jobs else {
             return;
         };
@@ -201,16 +205,16 @@ impl Scheduler {
         jobs.check();
         let mut entries = 0;
         for thread in &ring.threads {
-            let due = self.queue.threads[*thread].due.iter(&self.queue.vertices);
+            let due = queue.threads[*thread].due.iter(&queue.vertices);
             let is_in_job = |vertex: &VertexId| {
-                jobs.contains(self.queue.vertices[*vertex].message, (*thread, *vertex))
+                jobs.contains(queue.vertices[*vertex].message, (*thread, *vertex))
             };
             let in_jobs = due.filter(is_in_job).count();
-            assert_eq!(in_jobs, self.due_in_jobs(*thread), "due, but in no job");
+            assert_eq!(in_jobs, self.due_in_jobs(queue, *thread), "due, but in no job");
             entries += in_jobs;
         }
         assert_eq!(jobs.len(), entries, "entries of jobs");
-        let mut ready = ring.ready.to_vec(self.queue.threads.pool());
+        let mut ready = ring.ready.to_vec(queue.threads.pool());
         ready.sort();
         assert_eq!(jobs.ready(), ready, "threads with window to spare");
     }

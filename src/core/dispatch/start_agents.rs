@@ -4,10 +4,12 @@
 
 use crate::Scheduler;
 use crate::action::Action;
+use crate::dispatch::Dispatch;
 use crate::dispatch::agent::{Agent, AgentId, AgentState};
 use crate::dispatch::agent_waitlist::Resource;
 use crate::dispatch::ring::{Refusal, Ring, RingId};
 use crate::list::List;
+use crate::queue::Queue;
 use crate::queue::thread::{ReadyChain, ThreadId};
 use crate::timers::Timer;
 use log::Level;
@@ -33,23 +35,26 @@ impl Scheduler {
         // A second agent is then added only at a wake-up.
         let restart_only =
             clause.wakeup_restart_only && !self.queue.threads[thread].agents.is_empty();
-        let has_asked = self.queue.threads[thread].is_ready || self.waits_for_window(thread);
+        let has_asked = self.queue.threads[thread].is_ready
+            || self.dispatch.waits_for_window(&self.queue, thread);
         if restart_only && !has_asked && !is_woken {
             return;
         }
         let wants = self.needs_agent(thread);
         match self.queue.threads[thread].window {
-            Some(window) => self.update_window_demand(window, thread, wants),
-            None if wants => self.make_ready(thread),
-            None => self.unready(thread),
+            Some(window) => {
+                self.dispatch.update_window_demand(&mut self.queue, window, thread, wants)
+            }
+            None if wants => self.dispatch.make_ready(&mut self.queue, thread),
+            None => self.dispatch.unready(&mut self.queue, thread),
         }
     }
 
     /// Returns true if a thread could use an agent, or one more.
     pub(crate) fn needs_agent(&self, thread: ThreadId) -> bool {
-        let due = self.due_for_agents(thread);
+        let due = self.dispatch.due_for_agents(&self.queue, thread);
         let thread = &self.queue.threads[thread];
-        let maximum = self.max_thread(thread) as usize;
+        let maximum = self.dispatch.max_thread(thread) as usize;
         let has_jobs = self.dispatch.rings[thread.ring].jobs.is_some();
         // An agent that is ending takes no more work, but it still counts. In a ring with jobs,
         // only an agent that was started for the thread and has not asked for work yet is sure to
@@ -72,61 +77,6 @@ impl Scheduler {
         selection.is_none_or(|selection| selection.matches(channel, host))
     }
 
-    pub(crate) fn make_ready(&mut self, thread: ThreadId) {
-        if self.queue.threads[thread].is_ready {
-            return;
-        }
-        let ring = self.queue.threads[thread].ring;
-        self.queue.threads.pool_mut()[thread].is_ready = true;
-        self.with_ready_list(ring, |ready, pool| ready.push_back(pool, thread));
-        if let Some(jobs) = &mut self.dispatch.rings[ring].jobs {
-            jobs.set_ready(thread, true);
-        }
-        self.serve_later(ring);
-    }
-
-    pub(crate) fn unready(&mut self, thread: ThreadId) {
-        if !self.queue.threads[thread].is_ready {
-            return;
-        }
-        let ring = self.queue.threads[thread].ring;
-        self.queue.threads.pool_mut()[thread].is_ready = false;
-        self.remove_ready_in_window(thread);
-        self.with_ready_list(ring, |ready, pool| ready.remove(pool, thread));
-        if let Some(jobs) = &mut self.dispatch.rings[ring].jobs {
-            jobs.set_ready(thread, false);
-        }
-    }
-
-    fn with_ready_list(
-        &mut self,
-        ring: RingId,
-        change: impl FnOnce(&mut List<ReadyChain>, &mut crate::pool::Pool<crate::queue::thread::Thread>),
-    ) {
-        change(&mut self.dispatch.rings[ring].ready, self.queue.threads.pool_mut());
-    }
-
-    /// The thread of a ring that gets the next agent.
-    pub(crate) fn next_ready(&self, ring: RingId) -> Option<ThreadId> {
-        let ring = &self.dispatch.rings[ring];
-        match &ring.jobs {
-            // An arrival is enqueued in the jobs a little later.
-            Some(jobs) => jobs.peek().or(ring.ready.first()),
-            None => ring.ready.first(),
-        }
-    }
-
-    pub(crate) fn serve_later(&mut self, ring: RingId) {
-        if !std::mem::replace(&mut self.dispatch.rings[ring].is_queued_to_serve, true) {
-            self.dispatch.rings_to_serve.push_back(ring);
-        }
-    }
-
-    pub(crate) fn serve_all_rings(&mut self) {
-        let all: Vec<RingId> = self.dispatch.rings.iter().map(|(ring, _)| ring).collect();
-        all.into_iter().for_each(|ring| self.serve_later(ring));
-    }
-
     /// Serves a ring, or removes it if it has neither threads nor agents.
     pub(crate) fn settle_ring(&mut self, now: Timestamp, ring: RingId) {
         let ring_ref = &mut self.dispatch.rings[ring];
@@ -147,8 +97,8 @@ impl Scheduler {
             self.dispatch.rings[ring].refusal = Some(Refusal::Kept);
             return;
         }
-        while let Some(thread) = self.next_ready(ring) {
-            if let Some(agent) = self.take_idle(ring, thread) {
+        while let Some(thread) = self.dispatch.next_ready(ring) {
+            if let Some(agent) = self.dispatch.take_idle(&self.queue, ring, thread) {
                 self.reuse_agent(now, agent, thread);
                 self.settle_threads();
             } else if let Err(refusal) = self.may_start(now, ring) {
@@ -157,34 +107,16 @@ impl Scheduler {
             } else {
                 self.start_agent(now, ring, thread);
                 // One at a time, so that rings take turns.
-                return self.serve_later(ring);
+                return self.dispatch.serve_later(ring);
             }
         }
-    }
-
-    /// Takes an agent out of the ring's pool.
-    ///
-    /// It is the one that served this thread last, if it is there, else the one that was busy last.
-    fn take_idle(&mut self, ring: RingId, thread: ThreadId) -> Option<AgentId> {
-        let idle = &self.dispatch.rings[ring].idle;
-        let newest = idle.len().checked_sub(1)?;
-        let destination = Some(&self.queue.threads[thread].destination);
-        let knows_it = |index: &usize| {
-            self.dispatch.agents[idle[*index]].last_destination.as_ref() == destination
-        };
-        let looked_at = idle.len().saturating_sub(MAX_IDLE_EXAMINED)..idle.len();
-        let index = looked_at.rev().find(knows_it).unwrap_or(newest);
-        self.dispatch.agents.idle -= 1;
-        let agent = self.dispatch.rings[ring].idle.remove(index);
-        self.end_ring_wait(ring);
-        Some(agent)
     }
 
     fn start_agent(&mut self, now: Timestamp, ring: RingId, thread: ThreadId) {
         self.counters.agents_started += 1;
         self.dispatch.fork_rate.started += 1;
         let agent = self.dispatch.agents.insert(Agent::new(ring, thread, now));
-        self.end_ring_wait(ring);
+        self.dispatch.end_ring_wait(ring);
         self.dispatch.agents.counts.add(&mut self.dispatch.rings[ring]);
         self.dispatch.rings[ring].starts.unproven += 1;
         let Ring { clause, channel, .. } = &self.dispatch.rings[ring];
@@ -197,7 +129,7 @@ impl Scheduler {
     /// Binds an agent to a thread.
     pub(crate) fn attach(&mut self, now: Timestamp, agent: AgentId, thread: ThreadId) {
         if self.queue.threads[thread].agents.is_empty() {
-            self.order_due(thread);
+            self.dispatch.order_due(&mut self.queue, thread);
         }
         self.queue.threads[thread].agents.push(agent);
         let agent_ref = &mut self.dispatch.agents[agent];
@@ -208,7 +140,7 @@ impl Scheduler {
         // own.
         let ring = self.queue.threads[thread].ring;
         if self.dispatch.rings[ring].jobs.is_none() || self.queue.threads[thread].window.is_some() {
-            self.unready(thread);
+            self.dispatch.unready(&mut self.queue, thread);
         }
         self.enter_window(now, agent, thread);
         self.queue.threads[thread].is_woken = true;
@@ -274,23 +206,23 @@ impl Scheduler {
             Refusal::Reloading | Refusal::Kept => {}
             Refusal::MaxAgents => {
                 let line = Resource::Agents(self.dispatch.rings[ring].clause.max_agents);
-                self.join_waitlist(now, ring, line.clone());
+                self.dispatch.join_waitlist(now, ring, line.clone());
                 self.retire_idle_for(now, &line);
             }
             Refusal::MaxChannel => {
                 let Ring { channel, clause, .. } = &self.dispatch.rings[ring];
                 let line = Resource::Channel(channel.clone(), clause.max_channel);
-                self.join_waitlist(now, ring, line.clone());
+                self.dispatch.join_waitlist(now, ring, line.clone());
                 self.retire_idle_for(now, &line);
             }
             Refusal::Claimed => {
                 if let Some(line) = self.claiming_waitlist(now, ring) {
-                    self.join_waitlist(now, ring, line.clone());
+                    self.dispatch.join_waitlist(now, ring, line.clone());
                     self.retire_idle_for(now, &line);
                 }
             }
             Refusal::ForkRate => {
-                self.join_waitlist(now, ring, Resource::ForkRate);
+                self.dispatch.join_waitlist(now, ring, Resource::ForkRate);
                 self.timers.add(Timestamp::from_seconds(now.seconds() + 1), Timer::ForkRate);
             }
         }
@@ -301,11 +233,86 @@ impl Scheduler {
         if std::mem::replace(&mut self.dispatch.rings[ring].logged_no_command, true) {
             return;
         }
-        if let Some(thread) = self.next_ready(ring) {
+        if let Some(thread) = self.dispatch.next_ready(ring) {
             let destination = &self.queue.threads[thread].destination;
             let text = format!("{destination}: no clause has a command for it; its mail stays");
             self.log(Level::Warn, text);
         }
+    }
+}
+
+impl Dispatch {
+    pub(crate) fn make_ready(&mut self, queue: &mut Queue, thread: ThreadId) {
+        if queue.threads[thread].is_ready {
+            return;
+        }
+        let ring = queue.threads[thread].ring;
+        queue.threads.pool_mut()[thread].is_ready = true;
+        self.with_ready_list(queue, ring, |ready, pool| ready.push_back(pool, thread));
+        if let Some(jobs) = &mut self.rings[ring].jobs {
+            jobs.set_ready(thread, true);
+        }
+        self.serve_later(ring);
+    }
+
+    pub(crate) fn unready(&mut self, queue: &mut Queue, thread: ThreadId) {
+        if !queue.threads[thread].is_ready {
+            return;
+        }
+        let ring = queue.threads[thread].ring;
+        queue.threads.pool_mut()[thread].is_ready = false;
+        self.remove_ready_in_window(queue, thread);
+        self.with_ready_list(queue, ring, |ready, pool| ready.remove(pool, thread));
+        if let Some(jobs) = &mut self.rings[ring].jobs {
+            jobs.set_ready(thread, false);
+        }
+    }
+
+    fn with_ready_list(
+        &mut self,
+        queue: &mut Queue,
+        ring: RingId,
+        change: impl FnOnce(&mut List<ReadyChain>, &mut crate::pool::Pool<crate::queue::thread::Thread>),
+    ) {
+        change(&mut self.rings[ring].ready, queue.threads.pool_mut());
+    }
+
+    /// The thread of a ring that gets the next agent.
+    pub(crate) fn next_ready(&self, ring: RingId) -> Option<ThreadId> {
+        let ring = &self.rings[ring];
+        match &ring.jobs {
+            // An arrival is enqueued in the jobs a little later.
+            Some(jobs) => jobs.peek().or(ring.ready.first()),
+            None => ring.ready.first(),
+        }
+    }
+
+    pub(crate) fn serve_later(&mut self, ring: RingId) {
+        if !std::mem::replace(&mut self.rings[ring].is_queued_to_serve, true) {
+            self.rings_to_serve.push_back(ring);
+        }
+    }
+
+    pub(crate) fn serve_all_rings(&mut self) {
+        let all: Vec<RingId> = self.rings.iter().map(|(ring, _)| ring).collect();
+        all.into_iter().for_each(|ring| self.serve_later(ring));
+    }
+
+    /// Takes an agent out of the ring's pool.
+    ///
+    /// It is the one that served this thread last, if it is there, else the one that was busy last.
+    fn take_idle(&mut self, queue: &Queue, ring: RingId, thread: ThreadId) -> Option<AgentId> {
+        let idle = &self.rings[ring].idle;
+        let newest = idle.len().checked_sub(1)?;
+        let destination = Some(&queue.threads[thread].destination);
+        let knows_it =
+            |index: &usize| self.agents[idle[*index]].last_destination.as_ref() == destination;
+        let looked_at = idle.len().saturating_sub(MAX_IDLE_EXAMINED)..idle.len();
+        let index = looked_at.rev().find(knows_it).unwrap_or(newest);
+        self.agents.idle -= 1;
+        let agent = self.rings[ring].idle.remove(index);
+        self.end_ring_wait(ring);
+        Some(agent)
     }
 }
 

@@ -8,6 +8,7 @@
 //! allows to all rings.
 
 use crate::Scheduler;
+use crate::dispatch::Dispatch;
 use crate::dispatch::agent::{Agent, AgentId};
 use crate::dispatch::ring::{Refusal, RingId};
 use crate::event::AgentEnd;
@@ -79,11 +80,11 @@ impl Scheduler {
         starts.unproven -= 1;
         let was_proven = std::mem::replace(&mut starts.is_proven, true);
         if self.end_suspension(ring) {
-            let name = self.ring_name(ring);
+            let name = self.dispatch.ring_name(ring);
             self.log(Level::Info, format!("{name}: its agents can be started again"));
-            self.serve_later(ring);
+            self.dispatch.serve_later(ring);
         } else if !was_proven {
-            self.serve_later(ring);
+            self.dispatch.serve_later(ring);
         }
     }
 
@@ -114,13 +115,13 @@ impl Scheduler {
         let pause = FIRST_PAUSE.saturating_mul(1 << (count - 1).min(16)).min(MAX_PAUSE);
         let failure = StartFailure { until: now + pause, count, reason: end.to_string() };
         if former.is_none() {
-            let name = self.ring_name(ring);
+            let name = self.dispatch.ring_name(ring);
             let text =
                 format!("{name}: its agent {end}; they are started one at a time until one works");
             self.log(Level::Warn, text);
         }
         self.end_suspension(ring);
-        self.leave_waitlist(ring);
+        self.dispatch.leave_waitlist(ring);
         self.dispatch.rings[ring].waiting_since = None;
         self.timers.add(failure.until, Timer::Ring(ring));
         self.dispatch.rings[ring].starts.failure = Some(Box::new(failure));
@@ -136,7 +137,7 @@ impl Scheduler {
         let planned = std::mem::replace(&mut failure.until, now);
         self.timers.cancel(planned, Timer::Ring(ring));
         self.timers.add(now, Timer::Ring(ring));
-        self.serve_later(ring);
+        self.dispatch.serve_later(ring);
     }
 
     /// Ends the suspension of a ring. Returns true if there was one.
@@ -147,9 +148,11 @@ impl Scheduler {
         }
         failure.is_some()
     }
+}
 
+impl Dispatch {
     fn ring_name(&self, ring: RingId) -> String {
-        let clause = &self.dispatch.rings[ring].clause;
+        let clause = &self.rings[ring].clause;
         format!("{}/{} ({})", clause.channel_pattern, clause.host_pattern, clause.location)
     }
 }

@@ -15,6 +15,7 @@ pub use paged_out::{LearnedMessage, LearnedText, PagedOutSource};
 use crate::Scheduler;
 use crate::admission::paging::RestoreAction;
 use crate::event::Backlog;
+use crate::queue::Queue;
 use crate::queue::destination::Destination;
 use crate::queue::message::MessageId;
 use crate::queue::retry::{RetryPosition, max_wait, seconds_of};
@@ -186,7 +187,7 @@ impl Scheduler {
             self.set_relay(now, thread, relay.as_bytes());
         }
         if let Some(size) = learned.window {
-            self.restore_window(thread, size);
+            self.dispatch.restore_window(&self.queue, thread, size);
         }
         let thread_ref = &mut self.queue.threads[thread];
         let clause = &self.dispatch.rings[thread_ref.ring].clause;
@@ -208,7 +209,7 @@ impl Scheduler {
             Box::new(Unreachable { until, block, cause })
         });
         if is_dead {
-            self.probe_dead_window(thread);
+            self.dispatch.probe_dead_window(&self.queue, thread);
             self.queue.threads[thread].retry.unreachable = None;
         }
     }
@@ -243,20 +244,6 @@ impl Scheduler {
         RestoreAction::of(learned.attempts, learned.due)
     }
 
-    /// Restores another vertex of a message and thread like the first.
-    pub(super) fn restore_like(
-        &mut self,
-        vertex: VertexId,
-        first: (VertexId, RestoreAction),
-    ) -> RestoreAction {
-        let (first, recall) = first;
-        let Vertex { attempts, step, .. } = self.queue.vertices[first];
-        let diagnosis = self.queue.vertices[first].diagnosis.clone();
-        let vertex = &mut self.queue.vertices[vertex];
-        (vertex.attempts, vertex.step, vertex.diagnosis) = (attempts, step, diagnosis);
-        recall
-    }
-
     /// Revision of the learned state: it grows with each change.
     pub fn learned_revision(&self) -> u64 {
         self.learned.revision
@@ -264,14 +251,17 @@ impl Scheduler {
 
     fn learned_thread(&self, id: ThreadId) -> Option<LearnedThread> {
         let thread = self.queue.threads.get(id)?;
-        let (window, relay) = (self.learned_window(id), self.learned_relay(id));
+        let (window, relay) = (
+            self.dispatch.learned_window(&self.queue, id),
+            self.dispatch.learned_relay(&self.queue, id),
+        );
         let mut learned = LearnedThread::new(&thread.destination, &thread.retry, window, relay)?;
-        learned.wakeup = learned.wakeup.map(|wakeup| self.to_present_clock(thread, wakeup));
+        learned.wakeup = learned.wakeup.map(|wakeup| self.queue.to_present_clock(thread, wakeup));
         Some(learned)
     }
 
     fn learned_vertex(&self, vertex: VertexId) -> Option<LearnedVertex> {
-        let due = self.own_due(vertex);
+        let due = self.queue.own_due(vertex);
         let vertex = &self.queue.vertices[vertex];
         let message = &self.queue.messages[vertex.message];
         let (channel, host) = names(&self.queue.threads[vertex.thread].destination)?;
@@ -280,6 +270,22 @@ impl Scheduler {
         let (attempts, step) = (vertex.attempts, vertex.step);
         let learned = LearnedVertex { number, modified, channel, host, attempts, text, due, step };
         (attempts > 0).then_some(learned)
+    }
+}
+
+impl Queue {
+    /// Restores another vertex of a message and thread like the first.
+    pub(crate) fn restore_like(
+        &mut self,
+        vertex: VertexId,
+        first: (VertexId, RestoreAction),
+    ) -> RestoreAction {
+        let (first, recall) = first;
+        let Vertex { attempts, step, .. } = self.vertices[first];
+        let diagnosis = self.vertices[first].diagnosis.clone();
+        let vertex = &mut self.vertices[vertex];
+        (vertex.attempts, vertex.step, vertex.diagnosis) = (attempts, step, diagnosis);
+        recall
     }
 }
 

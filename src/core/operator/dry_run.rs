@@ -20,7 +20,8 @@ pub enum HoldChange {
 impl Scheduler {
     /// Returns what a hold of a message would change.
     pub fn dry_run_hold(&self, id: SpoolId) -> Effect {
-        let Some(message) = self.message_of(id).map(|message| &self.queue.messages[message]) else {
+        let Some(message) = self.queue.message_of(id).map(|message| &self.queue.messages[message])
+        else {
             return Effect::default();
         };
         let mut effect = Effect::default();
@@ -41,7 +42,7 @@ impl Scheduler {
 
     /// Returns what a release of a message would change.
     pub fn dry_run_release(&self, id: SpoolId) -> Effect {
-        let message = self.message_of(id).map(|message| &self.queue.messages[message]);
+        let message = self.queue.message_of(id).map(|message| &self.queue.messages[message]);
         let Some(message) = message.filter(|message| message.held) else {
             return Effect::default();
         };

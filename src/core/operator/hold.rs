@@ -11,6 +11,7 @@ use crate::Scheduler;
 use crate::operator::order::{Effect, OrderRefusal};
 use crate::operator::override_changes::Change;
 use crate::operator::overrides::{Author, Hold, MAX_HELD_MESSAGES, MAX_OVERRIDES, Scope};
+use crate::queue::Queue;
 use crate::queue::message::MessageId;
 use crate::queue::thread::ThreadId;
 use crate::queue::vertex::{AfterJob, VertexId, VertexState};
@@ -76,7 +77,7 @@ impl Scheduler {
         for id in messages {
             if self.overrides.hold_of_message(*id).is_some() {
                 self.overrides.change(Change::Released(Scope::Message(*id)));
-                let message = self.message_of(*id);
+                let message = self.queue.message_of(*id);
                 all.add(&message.map_or(Effect::default(), |m| self.release_message(now, m)));
             }
         }
@@ -84,7 +85,7 @@ impl Scheduler {
     }
 
     fn hold_message(&mut self, id: SpoolId, hold: Hold) -> Effect {
-        let Some(message) = self.message_of(id) else {
+        let Some(message) = self.queue.message_of(id) else {
             return Effect::refused(OrderRefusal::NotFound);
         };
         if self.queue.messages[message].held {
@@ -115,6 +116,7 @@ impl Scheduler {
             }
             self.overrides.change(Change::Released(scope.clone()));
             return self
+                .queue
                 .message_of(*id)
                 .map_or(Effect::default(), |message| self.release_message(now, message));
         }
@@ -136,7 +138,7 @@ impl Scheduler {
         let mut effect = Effect::default();
         for hold in messages.into_values() {
             if let Scope::Message(id) = hold.scope
-                && let Some(message) = self.message_of(id)
+                && let Some(message) = self.queue.message_of(id)
             {
                 let released = self.release_message(now, message);
                 effect.messages += released.messages;
@@ -161,7 +163,7 @@ impl Scheduler {
     fn release_vertex(&mut self, now: Timestamp, vertex: VertexId) {
         let thread = self.queue.vertices[vertex].thread;
         self.queue.vertices[vertex].fate = AfterJob::OneMoreTry;
-        match self.arrivals_wait(thread) {
+        match self.dispatch.arrivals_wait(&self.queue, thread) {
             true => self.wait_for_destination(now, vertex),
             false => self.set_state(vertex, VertexState::Due),
         }
@@ -198,9 +200,11 @@ impl Scheduler {
             self.overrides.drop_message(id.number);
         }
     }
+}
 
+impl Queue {
     pub(crate) fn message_of(&self, id: SpoolId) -> Option<MessageId> {
-        let message = self.queue.messages.find(id.number)?;
-        (self.queue.messages[message].modified == id.modified).then_some(message)
+        let message = self.messages.find(id.number)?;
+        (self.messages[message].modified == id.modified).then_some(message)
     }
 }

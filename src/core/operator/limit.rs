@@ -3,6 +3,7 @@
 //! A limit replaces that of the configuration until a time, or until an operator resets it.
 
 use crate::Scheduler;
+use crate::dispatch::Dispatch;
 use crate::dispatch::ring::RingId;
 use crate::operator::order::{Effect, OrderRefusal};
 use crate::operator::override_changes::Change;
@@ -97,7 +98,7 @@ impl Scheduler {
     /// The agent waitlist reflects the former limits, so all rings are tried again.
     fn reapply_limits(&mut self, now: Timestamp) {
         self.overrides.limits_version = self.overrides.limits_version.wrapping_add(1);
-        self.clear_waitlists();
+        self.dispatch.clear_waitlists();
         self.sweep_overrides(now);
     }
 
@@ -113,7 +114,7 @@ impl Scheduler {
     pub(crate) fn reapply_limits_to_ring(&mut self, ring: RingId) {
         if self.dispatch.rings[ring].limits_seen != self.overrides.limits_version {
             self.apply_limits_to_ring(ring);
-            self.serve_later(ring);
+            self.dispatch.serve_later(ring);
         }
     }
 
@@ -124,10 +125,12 @@ impl Scheduler {
         let max_agents = self.overrides.limits.iter().rev().find(is_its).map(|set| set.value);
         std::mem::replace(&mut self.queue.threads[thread].max_agents, max_agents) != max_agents
     }
+}
 
+impl Dispatch {
     /// Maximum number of agents that may work on a thread.
     pub(crate) fn max_thread(&self, thread: &Thread) -> u32 {
-        thread.max_agents.unwrap_or(self.dispatch.rings[thread.ring].clause.max_thread)
+        thread.max_agents.unwrap_or(self.rings[thread.ring].clause.max_thread)
     }
 }
 

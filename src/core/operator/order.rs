@@ -11,6 +11,7 @@ use crate::Scheduler;
 use crate::action::{Action, NoteTicket};
 use crate::dispatch::agent::AgentState;
 use crate::operator::overrides::{Author, LimitName, Scope};
+use crate::queue::Queue;
 use crate::queue::destination::Destination;
 use crate::queue::thread::ThreadId;
 use crate::queue::vertex::AfterJob;
@@ -190,7 +191,7 @@ impl Scheduler {
                 Effect { threads: turned.len() as u32, ..Effect::default() }
             }
             Order::RetryThreads(threads) => {
-                turned = self.threads_of(&threads);
+                turned = self.queue.threads_of(&threads);
                 self.request_paged_hosts(threads.iter().map(Destination::host));
                 self.retry_threads(now, &turned)
             }
@@ -211,33 +212,11 @@ impl Scheduler {
         self.store_changed_overrides();
         self.orders.current = None;
         self.settle(now);
-        let started = turned.iter().any(|thread| self.has_agents_now(*thread));
+        let started = turned.iter().any(|thread| self.queue.has_agents_now(*thread));
         if let Some((kept, _)) = self.orders.orders.get_mut(&ticket) {
             kept.add(&Effect { started, ..effect });
         }
         self.finish_order_part(ticket, None);
-    }
-
-    fn has_agents_now(&self, thread: ThreadId) -> bool {
-        self.queue.threads.get(thread).is_some_and(|thread| !thread.agents.is_empty())
-    }
-
-    fn threads_of(&self, destinations: &[Destination]) -> Vec<ThreadId> {
-        let find = |destination: &Destination| {
-            self.queue.threads.find_existing(destination.channel(), destination.host())
-        };
-        destinations.iter().filter_map(find).collect()
-    }
-
-    /// Makes the answer to the present order wait for this note.
-    pub(crate) fn attach_note_to_order(&mut self, note: NoteTicket) {
-        let Some(ticket) = self.orders.current else {
-            return;
-        };
-        if let Some((_, left)) = self.orders.orders.get_mut(&ticket) {
-            *left += 1;
-            self.orders.notes.insert(note, ticket);
-        }
     }
 
     /// Counts a note that is written, or never will be.
@@ -256,27 +235,9 @@ impl Scheduler {
         }
     }
 
-    /// Adds a part to the present order, if there is one.
-    ///
-    /// Returns the order.
-    pub(crate) fn add_part(&mut self) -> Option<OrderTicket> {
-        let ticket = self.orders.current?;
-        let (_, left) = self.orders.orders.get_mut(&ticket)?;
-        *left += 1;
-        Some(ticket)
-    }
-
-    /// Adds to the effect of an order.
-    pub(crate) fn add_order_effect(&mut self, ticket: Option<OrderTicket>, effect: &Effect) {
-        let order = ticket.and_then(|ticket| self.orders.orders.get_mut(&ticket));
-        if let Some((sum, _)) = order {
-            sum.add(effect);
-        }
-    }
-
     /// Stores the changed overrides; the present order is answered after that.
     pub(crate) fn store_overrides(&mut self) {
-        let ticket = self.add_part();
+        let ticket = self.orders.add_part();
         let changes = std::mem::take(&mut self.overrides.changes);
         self.act(Action::StoreOverrides { ticket, changes });
     }
@@ -285,7 +246,7 @@ impl Scheduler {
     ///
     /// The present order is answered after that, with the changes.
     pub(crate) fn sweep_overrides(&mut self, now: Timestamp) {
-        let order = self.add_part();
+        let order = self.orders.add_part();
         self.start_sweep(now, SweptChange::Overrides(order));
     }
 
@@ -319,6 +280,50 @@ impl Scheduler {
         let manner = if is_idle { crate::StopMode::Retire } else { crate::StopMode::Quit };
         self.stop_agent(now, id, manner);
         Effect { agents: 1, ..Effect::default() }
+    }
+}
+
+impl Queue {
+    fn has_agents_now(&self, thread: ThreadId) -> bool {
+        self.threads.get(thread).is_some_and(|thread| !thread.agents.is_empty())
+    }
+
+    fn threads_of(&self, destinations: &[Destination]) -> Vec<ThreadId> {
+        let find = |destination: &Destination| {
+            self.threads.find_existing(destination.channel(), destination.host())
+        };
+        destinations.iter().filter_map(find).collect()
+    }
+}
+
+impl PendingOrders {
+    /// Makes the answer to the present order wait for this note.
+    pub(crate) fn attach_note_to_order(&mut self, note: NoteTicket) {
+        let Some(ticket) = self.current else {
+            return;
+        };
+        if let Some((_, left)) = self.orders.get_mut(&ticket) {
+            *left += 1;
+            self.notes.insert(note, ticket);
+        }
+    }
+
+    /// Adds a part to the present order, if there is one.
+    ///
+    /// Returns the order.
+    fn add_part(&mut self) -> Option<OrderTicket> {
+        let ticket = self.current?;
+        let (_, left) = self.orders.get_mut(&ticket)?;
+        *left += 1;
+        Some(ticket)
+    }
+
+    /// Adds to the effect of an order.
+    pub(crate) fn add_order_effect(&mut self, ticket: Option<OrderTicket>, effect: &Effect) {
+        let order = ticket.and_then(|ticket| self.orders.get_mut(&ticket));
+        if let Some((sum, _)) = order {
+            sum.add(effect);
+        }
     }
 }
 

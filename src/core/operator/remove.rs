@@ -7,6 +7,7 @@ use crate::action::Verdict;
 use crate::operator::order::{Effect, Target};
 use crate::operator::overrides::Author;
 use crate::outcome::report::FinalState;
+use crate::queue::Queue;
 use crate::queue::message::MessageId;
 use crate::queue::thread::ThreadId;
 use crate::queue::vertex::{AfterJob, VertexId, VertexState};
@@ -40,7 +41,7 @@ impl Scheduler {
         turned: &mut Vec<ThreadId>,
     ) -> Effect {
         let mut effect = Effect::default();
-        for (_, vertices) in self.meant(targets, &mut effect) {
+        for (_, vertices) in self.queue.meant(targets, &mut effect) {
             for vertex in vertices {
                 let thread = self.queue.vertices[vertex].thread;
                 let recipients = self.queue.vertices[vertex].pending;
@@ -75,7 +76,7 @@ impl Scheduler {
         let mut effect = Effect::default();
         let whole: BTreeSet<u64> =
             targets.iter().filter(|target| target.is_whole).map(|target| target.number).collect();
-        for (message, vertices) in self.meant(targets, &mut effect) {
+        for (message, vertices) in self.queue.meant(targets, &mut effect) {
             let is_partial = self.queue.messages[message].is_partial;
             let is_whole = whole.contains(&self.queue.messages[message].name.number());
             let (recipients, busy) = self.end_vertices(now, message, &vertices, (fate, by));
@@ -127,49 +128,6 @@ impl Scheduler {
         counts
     }
 
-    /// Resolves targets to the vertices of each message.
-    ///
-    /// A vertex that is named twice counts once.
-    fn meant(&self, targets: &[Target], effect: &mut Effect) -> Vec<(MessageId, Vec<VertexId>)> {
-        let mut wanted: BTreeMap<u64, MessagePart> = BTreeMap::new();
-        for target in targets {
-            let part =
-                wanted.entry(target.number).or_insert_with(|| MessagePart::Some(BTreeSet::new()));
-            match (&target.destination, part) {
-                (None, part) => *part = MessagePart::All,
-                (Some(_), MessagePart::All) => {}
-                (Some(destination), MessagePart::Some(threads)) => {
-                    let (channel, host) = (destination.channel(), destination.host());
-                    threads.extend(self.queue.threads.find_existing(channel, host));
-                }
-            }
-        }
-        let meant = wanted.iter().filter_map(|(number, part)| self.part_of(*number, part));
-        let meant: Vec<(MessageId, Vec<VertexId>)> = meant.collect();
-        effect.messages = meant.len() as u32;
-        meant
-    }
-
-    /// Returns the vertices of a message that are meant, if any.
-    ///
-    /// Visits the message once, however many destinations are named: it may have a hundred
-    /// thousand.
-    fn part_of(&self, number: u64, part: &MessagePart) -> Option<(MessageId, Vec<VertexId>)> {
-        let message = self.queue.messages.find(number)?;
-        if self.queue.messages[message].is_removing {
-            return None;
-        }
-        let is_meant = |vertex: &VertexId| match part {
-            MessagePart::All => true,
-            MessagePart::Some(threads) => threads.contains(&self.queue.vertices[*vertex].thread),
-        };
-        let vertices = self.queue.messages[message].vertices.iter(&self.queue.vertices);
-        let vertices: Vec<VertexId> = vertices.filter(is_meant).collect();
-        // All of a partial message may be unread.
-        let is_unread = matches!(part, MessagePart::All) && self.queue.messages[message].is_partial;
-        (is_unread || !vertices.is_empty()).then_some((message, vertices))
-    }
-
     /// Ends recipients of a message without a delivery or a failure.
     fn end_without_report(
         &mut self,
@@ -213,5 +171,50 @@ impl Scheduler {
             }
         }
         true
+    }
+}
+
+impl Queue {
+    /// Resolves targets to the vertices of each message.
+    ///
+    /// A vertex that is named twice counts once.
+    fn meant(&self, targets: &[Target], effect: &mut Effect) -> Vec<(MessageId, Vec<VertexId>)> {
+        let mut wanted: BTreeMap<u64, MessagePart> = BTreeMap::new();
+        for target in targets {
+            let part =
+                wanted.entry(target.number).or_insert_with(|| MessagePart::Some(BTreeSet::new()));
+            match (&target.destination, part) {
+                (None, part) => *part = MessagePart::All,
+                (Some(_), MessagePart::All) => {}
+                (Some(destination), MessagePart::Some(threads)) => {
+                    let (channel, host) = (destination.channel(), destination.host());
+                    threads.extend(self.threads.find_existing(channel, host));
+                }
+            }
+        }
+        let meant = wanted.iter().filter_map(|(number, part)| self.part_of(*number, part));
+        let meant: Vec<(MessageId, Vec<VertexId>)> = meant.collect();
+        effect.messages = meant.len() as u32;
+        meant
+    }
+
+    /// Returns the vertices of a message that are meant, if any.
+    ///
+    /// Visits the message once, however many destinations are named: it may have a hundred
+    /// thousand.
+    fn part_of(&self, number: u64, part: &MessagePart) -> Option<(MessageId, Vec<VertexId>)> {
+        let message = self.messages.find(number)?;
+        if self.messages[message].is_removing {
+            return None;
+        }
+        let is_meant = |vertex: &VertexId| match part {
+            MessagePart::All => true,
+            MessagePart::Some(threads) => threads.contains(&self.vertices[*vertex].thread),
+        };
+        let vertices = self.messages[message].vertices.iter(&self.vertices);
+        let vertices: Vec<VertexId> = vertices.filter(is_meant).collect();
+        // All of a partial message may be unread.
+        let is_unread = matches!(part, MessagePart::All) && self.messages[message].is_partial;
+        (is_unread || !vertices.is_empty()).then_some((message, vertices))
     }
 }

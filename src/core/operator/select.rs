@@ -5,6 +5,7 @@
 use crate::Scheduler;
 use crate::operator::order::Target;
 use crate::operator::overrides::DestinationPattern;
+use crate::queue::Queue;
 use crate::queue::message::MessageId;
 use crate::queue::vertex::{VertexId, VertexState};
 use zsched_format::time::Timestamp;
@@ -97,15 +98,16 @@ impl Scheduler {
             };
             let found = self.queue.messages[message].name.number();
             if cursor.rest.is_empty() || found != number {
-                cursor.rest = self.matching_vertices(selector, message);
-                selected.extend(self.unread_message(selector, message));
+                cursor.rest = self.queue.matching_vertices(selector, message);
+                selected.extend(self.queue.unread_message(selector, message));
             }
             cursor.number = Some(found);
             let behind = cursor.rest.len().saturating_sub(left);
             let now = cursor.rest.split_off(behind);
             left -= now.len().max(1);
             let now = now.into_iter().rev();
-            selected.extend(now.filter_map(|vertex| self.selected(selector, message, vertex)));
+            selected
+                .extend(now.filter_map(|vertex| self.queue.selected(selector, message, vertex)));
             if cursor.rest.is_empty() {
                 cursor.number = found.checked_add(1).filter(|_| selector.number.is_none());
             }
@@ -115,7 +117,7 @@ impl Scheduler {
 
     /// Returns true if a message is queued and not being removed.
     pub fn has_message(&self, id: SpoolId) -> bool {
-        self.message_of(id).is_some_and(|message| !self.queue.messages[message].is_removing)
+        self.queue.message_of(id).is_some_and(|message| !self.queue.messages[message].is_removing)
     }
 
     /// The first message with this number or a higher one that may match.
@@ -129,10 +131,12 @@ impl Scheduler {
         }
         self.queue.messages.at_or_after(number)
     }
+}
 
+impl Queue {
     /// Returns true if a message matches all conditions but the destination.
     fn matches_message(&self, selector: &MailFilter, message: MessageId) -> bool {
-        let message = &self.queue.messages[message];
+        let message = &self.messages[message];
         let is_young = selector.older_than.is_some_and(|time| message.modified >= time);
         !message.is_removing && !is_young && (message.held || !selector.held)
     }
@@ -142,7 +146,7 @@ impl Scheduler {
         if !self.matches_message(selector, message) {
             return Vec::new();
         }
-        let mut vertices = self.queue.messages[message].vertices.to_vec(&self.queue.vertices);
+        let mut vertices = self.messages[message].vertices.to_vec(&self.vertices);
         vertices.reverse();
         vertices
     }
@@ -151,7 +155,7 @@ impl Scheduler {
     fn unread_message(&self, selector: &MailFilter, message: MessageId) -> Option<Selected> {
         let matches_message =
             selector.means_whole_messages() && self.matches_message(selector, message);
-        let message = &self.queue.messages[message];
+        let message = &self.messages[message];
         if !matches_message || !message.is_partial || !message.vertices.is_empty() {
             return None;
         }
@@ -175,8 +179,8 @@ impl Scheduler {
         id: VertexId,
     ) -> Option<Selected> {
         // It may have been removed since it was found.
-        let vertex = self.queue.vertices.get(id).filter(|vertex| vertex.message == message)?;
-        let (message, thread) = (&self.queue.messages[message], &self.queue.threads[vertex.thread]);
+        let vertex = self.vertices.get(id).filter(|vertex| vertex.message == message)?;
+        let (message, thread) = (&self.messages[message], &self.threads[vertex.thread]);
         let matches_message = |wanted: &DestinationPattern| wanted.matches(&thread.destination);
         if vertex.place == VertexState::Finished
             || !selector.destinations.as_ref().is_none_or(matches_message)

@@ -9,8 +9,10 @@
 
 use crate::Scheduler;
 use crate::action::{Action, StopMode};
+use crate::dispatch::Dispatch;
 use crate::dispatch::agent::{Agent, AgentId, AgentState, Owed};
 use crate::event::AgentEnd;
+use crate::queue::Queue;
 use crate::queue::attempt_records::present_attempt;
 use crate::queue::deferral::DeferralNote;
 use crate::queue::thread::ThreadId;
@@ -30,36 +32,13 @@ const MAX_STOP_TIME: Duration = Duration::from_secs(300);
 const MAX_DEATHS_IN_A_ROW: u8 = 3;
 
 impl Scheduler {
-    /// Returns when an agent must be checked, if it does nothing before.
-    fn agent_deadline(&self, agent: &Agent) -> Option<Timestamp> {
-        let clause = &self.dispatch.rings[agent.ring].clause;
-        match agent.state {
-            AgentState::Starting | AgentState::Working | AgentState::Parking => {
-                Some(agent.progress_at + clause.agent_timeout)
-            }
-            AgentState::Idle(since) => {
-                let end_of_life = clause.agent_life.map(|life| agent.born + life);
-                let enough = since + clause.idle_max;
-                Some(end_of_life.map_or(enough, |end| end.min(enough)))
-            }
-            AgentState::Stopping(since) if agent.jobs().next().is_none() => {
-                Some(since + MAX_STOP_TIME)
-            }
-            // It may take long over its jobs while it makes progress.
-            AgentState::Stopping(since) => {
-                Some(since.max(agent.progress_at) + clause.agent_timeout.max(MAX_STOP_TIME))
-            }
-            AgentState::Killed | AgentState::ExitedMidJob => None,
-        }
-    }
-
     /// Sets the timer of an agent to its deadline.
     ///
     /// A timer that is too early stays, and is set again when it fires. So a job does not cost a
     /// change of the timer.
     pub(crate) fn settle_agent(&mut self, agent: AgentId) {
         let timer = self.dispatch.agents[agent].timer;
-        let deadline = self.agent_deadline(&self.dispatch.agents[agent]);
+        let deadline = self.dispatch.agent_deadline(&self.dispatch.agents[agent]);
         let earlier = deadline.filter(|deadline| timer.is_none_or(|timer| *deadline < timer));
         if let Some(deadline) = earlier {
             if let Some(timer) = timer {
@@ -77,22 +56,17 @@ impl Scheduler {
         };
         agent_ref.timer = None;
         let state = agent_ref.state;
-        if self.agent_deadline(&self.dispatch.agents[agent]).is_none_or(|deadline| deadline > now) {
+        if self
+            .dispatch
+            .agent_deadline(&self.dispatch.agents[agent])
+            .is_none_or(|deadline| deadline > now)
+        {
             return;
         }
         match state {
             AgentState::Idle(_) => self.retire_agent(now, agent),
             AgentState::Killed | AgentState::ExitedMidJob => {}
             _ => self.kill_agent(now, agent),
-        }
-    }
-
-    /// Records that an agent's process has ended in mid-job.
-    ///
-    /// Its child processes may still finish the job.
-    pub(crate) fn agent_exited_mid_job(&mut self, agent: AgentId) {
-        if let Some(agent) = self.dispatch.agents.get_mut(agent).filter(|agent| agent.is_alive()) {
-            agent.state = AgentState::ExitedMidJob;
         }
     }
 
@@ -125,24 +99,12 @@ impl Scheduler {
                 self.defer_due(now, thread, &agent_ref, end);
             }
         }
-        self.subtract_agent(now, agent, &agent_ref);
+        self.dispatch.subtract_agent(now, agent, &agent_ref);
         if has_never_asked(&agent_ref) {
             self.agent_start_failed(now, &agent_ref, end, ended_unasked(&agent_ref));
         }
         self.dispatch.waitlists.has_news = true;
-        self.serve_later(agent_ref.ring);
-    }
-
-    fn subtract_agent(&mut self, now: Timestamp, id: AgentId, agent: &Agent) {
-        let ring = &mut self.dispatch.rings[agent.ring];
-        if let AgentState::Idle(_) = agent.state {
-            ring.idle.retain(|other| *other != id);
-            self.dispatch.agents.idle -= 1;
-        }
-        self.dispatch.agents.counts.remove(id, ring);
-        if ring.agents == 0 {
-            self.restart_ring_wait(now, agent.ring);
-        }
+        self.dispatch.serve_later(agent_ref.ring);
     }
 
     fn log_end(&mut self, agent: &Agent, end: &AgentEnd) {
@@ -197,7 +159,7 @@ impl Scheduler {
         // From the last to the first, so that they keep their order at the head of the queue.
         let jobs: Vec<VertexId> = agent.jobs().collect();
         for vertex in jobs.into_iter().rev() {
-            if !self.release_job(vertex) {
+            if !self.queue.release_job(vertex) {
                 continue;
             }
             let is_present = Some(vertex) == present;
@@ -205,24 +167,13 @@ impl Scheduler {
                 self.defer_interrupted_job(now, vertex, agent, end);
             } else if is_present && agent.deferrals >= self.queue.vertices[vertex].pending {
                 self.defer(now, vertex, Scheduler::wait_after_try);
-            } else if self.must_wait_after_job(vertex) {
+            } else if self.queue.must_wait_after_job(vertex) {
                 self.defer(now, vertex, Scheduler::wait_for_destination);
             } else {
                 self.set_due_first(vertex);
                 self.watch_expiry(now, vertex);
             }
         }
-    }
-
-    /// Returns true if a job not begun must wait.
-    ///
-    /// It must if its host may not be tried, or an operator has held or removed it.
-    fn must_wait_after_job(&self, vertex: VertexId) -> bool {
-        let vertex = &self.queue.vertices[vertex];
-        let known = self.queue.threads[vertex.thread].retry.unreachable.as_ref();
-        let is_blocked = known.is_some_and(|known| known.block.is_firm());
-        let has_fate = !matches!(vertex.fate, AfterJob::Usual | AfterJob::OneMoreTry);
-        is_blocked || has_fate || self.queue.messages[vertex.message].held
     }
 
     /// Defers a job because its agent has died.
@@ -241,7 +192,7 @@ impl Scheduler {
                 self.queue.threads[thread].consecutive_deaths.saturating_add(1);
             // A report of the agent is worth more than this diagnosis.
             if !self.queue.vertices[vertex].reported {
-                self.count_attempt(vertex);
+                self.queue.count_attempt(vertex);
                 self.queue.vertices[vertex].diagnosis = Some(Diagnosis::of_scheduler(&text));
             }
         }
@@ -261,6 +212,65 @@ impl Scheduler {
         let (block, lesson) =
             ((now, UnreachableReason::AgentsDie), DeferralNote::AgentsDie(diagnosis));
         self.block_thread(now, thread, block, Some(Rc::new(cause)), lesson);
+    }
+}
+
+impl Queue {
+    /// Returns true if a job not begun must wait.
+    ///
+    /// It must if its host may not be tried, or an operator has held or removed it.
+    fn must_wait_after_job(&self, vertex: VertexId) -> bool {
+        let vertex = &self.vertices[vertex];
+        let known = self.threads[vertex.thread].retry.unreachable.as_ref();
+        let is_blocked = known.is_some_and(|known| known.block.is_firm());
+        let has_fate = !matches!(vertex.fate, AfterJob::Usual | AfterJob::OneMoreTry);
+        is_blocked || has_fate || self.messages[vertex.message].held
+    }
+}
+
+impl Dispatch {
+    /// Returns when an agent must be checked, if it does nothing before.
+    fn agent_deadline(&self, agent: &Agent) -> Option<Timestamp> {
+        let clause = &self.rings[agent.ring].clause;
+        match agent.state {
+            AgentState::Starting | AgentState::Working | AgentState::Parking => {
+                Some(agent.progress_at + clause.agent_timeout)
+            }
+            AgentState::Idle(since) => {
+                let end_of_life = clause.agent_life.map(|life| agent.born + life);
+                let enough = since + clause.idle_max;
+                Some(end_of_life.map_or(enough, |end| end.min(enough)))
+            }
+            AgentState::Stopping(since) if agent.jobs().next().is_none() => {
+                Some(since + MAX_STOP_TIME)
+            }
+            // It may take long over its jobs while it makes progress.
+            AgentState::Stopping(since) => {
+                Some(since.max(agent.progress_at) + clause.agent_timeout.max(MAX_STOP_TIME))
+            }
+            AgentState::Killed | AgentState::ExitedMidJob => None,
+        }
+    }
+
+    /// Records that an agent's process has ended in mid-job.
+    ///
+    /// Its child processes may still finish the job.
+    pub(crate) fn agent_exited_mid_job(&mut self, agent: AgentId) {
+        if let Some(agent) = self.agents.get_mut(agent).filter(|agent| agent.is_alive()) {
+            agent.state = AgentState::ExitedMidJob;
+        }
+    }
+
+    fn subtract_agent(&mut self, now: Timestamp, id: AgentId, agent: &Agent) {
+        let ring = &mut self.rings[agent.ring];
+        if let AgentState::Idle(_) = agent.state {
+            ring.idle.retain(|other| *other != id);
+            self.agents.idle -= 1;
+        }
+        self.agents.counts.remove(id, ring);
+        if ring.agents == 0 {
+            self.restart_ring_wait(now, agent.ring);
+        }
     }
 }
 

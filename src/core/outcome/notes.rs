@@ -43,7 +43,7 @@ impl Scheduler {
         let note = Note { ticket, name, offsets, occasion, time: now, notary, message: text };
         self.queue.messages[message].notes += 1;
         self.notes.unwritten.insert(ticket, note.clone());
-        self.attach_note_to_order(ticket);
+        self.orders.attach_note_to_order(ticket);
         self.act(Action::Note(note));
     }
 

@@ -5,6 +5,7 @@
 use crate::Scheduler;
 use crate::dispatch::agent::AgentId;
 use crate::dispatch::window::DeliverySignal;
+use crate::queue::Queue;
 use crate::queue::deferral::DeferralNote;
 use crate::queue::message::MessageId;
 use crate::queue::retry::MIN_HOST_DOWN_WAIT;
@@ -78,7 +79,7 @@ impl Scheduler {
         let thread = &mut self.queue.threads[self.queue.vertices[vertex].thread];
         thread.consecutive_deaths = 0;
         thread.attempts = thread.attempts.saturating_add(1);
-        self.count_attempt(vertex);
+        self.queue.count_attempt(vertex);
         if self.queue.vertices[vertex].place != VertexState::Fed {
             self.watch_expiry(now, vertex);
         }
@@ -178,7 +179,7 @@ impl Scheduler {
     ) {
         let diagnosis = diagnosis_of(report);
         self.recipient_deferred(now, agent, vertex, &diagnosis);
-        self.record(vertex, diagnosis);
+        self.queue.record(vertex, diagnosis);
     }
 
     pub(crate) fn note_report(
@@ -192,22 +193,6 @@ impl Scheduler {
         self.note(now, message, vec![report.offset], occasion, notary, text);
     }
 
-    pub(crate) fn count_attempt(&mut self, vertex: VertexId) {
-        let vertex = &mut self.queue.vertices[vertex];
-        vertex.attempts = vertex.attempts.saturating_add(1);
-        vertex.tried = true;
-        if vertex.fate == AfterJob::OneMoreTry {
-            vertex.fate = AfterJob::Usual;
-        }
-    }
-
-    /// Stores the diagnosis of a recipient that is not finished.
-    pub(crate) fn record(&mut self, vertex: VertexId, diagnosis: Rc<Diagnosis>) {
-        let vertex = &mut self.queue.vertices[vertex];
-        vertex.diagnosis = Some(diagnosis);
-        vertex.reported = true;
-    }
-
     /// Blocks the destination until the time that the agent has named.
     pub(crate) fn block_until(
         &mut self,
@@ -219,7 +204,7 @@ impl Scheduler {
         let thread = self.queue.vertices[vertex].thread;
         let diagnosis = diagnosis_of(report);
         let cause = self.cause(now, Some(agent), vertex, Some(&diagnosis));
-        self.record(vertex, diagnosis);
+        self.queue.record(vertex, diagnosis);
         let until = match report.retry_seconds() {
             Some(seconds) if seconds > MAX_RELATIVE_RETRY => Timestamp::from_seconds(seconds),
             Some(seconds) => now + Duration::from_secs(seconds.unsigned_abs()),
@@ -245,8 +230,8 @@ impl Scheduler {
     ) {
         let thread = self.queue.vertices[vertex].thread;
         let diagnosis = diagnosis_of(report);
-        self.record(vertex, diagnosis.clone());
-        if self.flow(thread).tolerates_deferall() {
+        self.queue.record(vertex, diagnosis.clone());
+        if self.dispatch.flow(&self.queue, thread).tolerates_deferall() {
             // The window decides if that applies to the other recipients.
             return;
         }
@@ -288,6 +273,24 @@ impl Scheduler {
         let id = self.queue.messages[vertex.message].spool_id();
         let text = format!("{id}: report about offset {}: unknown status word", report.offset);
         self.log_about_agent(now, agent, Level::Warn, text);
+    }
+}
+
+impl Queue {
+    pub(crate) fn count_attempt(&mut self, vertex: VertexId) {
+        let vertex = &mut self.vertices[vertex];
+        vertex.attempts = vertex.attempts.saturating_add(1);
+        vertex.tried = true;
+        if vertex.fate == AfterJob::OneMoreTry {
+            vertex.fate = AfterJob::Usual;
+        }
+    }
+
+    /// Stores the diagnosis of a recipient that is not finished.
+    pub(crate) fn record(&mut self, vertex: VertexId, diagnosis: Rc<Diagnosis>) {
+        let vertex = &mut self.vertices[vertex];
+        vertex.diagnosis = Some(diagnosis);
+        vertex.reported = true;
     }
 }
 

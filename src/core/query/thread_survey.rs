@@ -12,6 +12,7 @@ use crate::dispatch::ring::{Ring, RingId};
 use crate::operator::overrides::DestinationPattern;
 use crate::query::view::Totals;
 use crate::query::why::Wait;
+use crate::queue::Queue;
 use crate::queue::destination::Destination;
 use crate::queue::thread::{Thread, ThreadId};
 use crate::queue::vertex::VertexState;
@@ -284,29 +285,17 @@ impl Scheduler {
             waiting: thread.waiting.len(),
             held_back: thread.held_back.len(),
             agents: agents.collect(),
-            wakeup: thread.waiting.next().map(|wakeup| self.to_present_clock(thread, wakeup)),
-            oldest: self.oldest_of(thread),
+            wakeup: thread.waiting.next().map(|wakeup| self.queue.to_present_clock(thread, wakeup)),
+            oldest: self.queue.oldest_of(thread),
             is_held: thread.held,
-            max_agents: self.max_thread(thread),
-            window: self.window_size(thread),
+            max_agents: self.dispatch.max_thread(thread),
+            window: self.dispatch.window_size(thread),
             window_name: thread
                 .window
                 .and_then(|window| self.dispatch.windows[window].name.as_deref()),
             wait: self.waits_of(id).next(),
         };
         Some((row, thread.len().min(MAX_MESSAGES_EXAMINED)))
-    }
-
-    /// When the oldest message of a thread was modified.
-    ///
-    /// In a large thread only the first vertices of each list are examined.
-    pub(crate) fn oldest_of(&self, thread: &Thread) -> Option<Timestamp> {
-        let arrived = |vertex| self.queue.messages[self.queue.vertices[vertex].message].modified;
-        let lists = [&thread.fed, &thread.due, &thread.held_back];
-        let share = MAX_MESSAGES_EXAMINED / (lists.len() + 1);
-        let waiting = thread.waiting.iter(&self.queue.vertices).take(share);
-        let others = lists.into_iter().flat_map(|list| list.iter(&self.queue.vertices).take(share));
-        others.chain(waiting).map(arrived).min()
     }
 
     /// A ring; `None` if it is gone.
@@ -367,6 +356,20 @@ impl Scheduler {
             hungry: agent.hungry_at,
             fed: agent.fed_at,
         }
+    }
+}
+
+impl Queue {
+    /// When the oldest message of a thread was modified.
+    ///
+    /// In a large thread only the first vertices of each list are examined.
+    pub(crate) fn oldest_of(&self, thread: &Thread) -> Option<Timestamp> {
+        let arrived = |vertex| self.messages[self.vertices[vertex].message].modified;
+        let lists = [&thread.fed, &thread.due, &thread.held_back];
+        let share = MAX_MESSAGES_EXAMINED / (lists.len() + 1);
+        let waiting = thread.waiting.iter(&self.vertices).take(share);
+        let others = lists.into_iter().flat_map(|list| list.iter(&self.vertices).take(share));
+        others.chain(waiting).map(arrived).min()
     }
 }
 

@@ -1,6 +1,7 @@
 //! Read-only views of a message and of its vertices.
 
 use crate::Scheduler;
+use crate::queue::Queue;
 use crate::queue::destination::Destination;
 use crate::queue::vertex::{Vertex, VertexState};
 use zsched_format::time::Timestamp;
@@ -78,7 +79,7 @@ impl Scheduler {
     /// `None` if it has left the message since
     /// [`vertices_of_message`](Scheduler::vertices_of_message) returned it.
     pub fn entry(&self, number: u64, vertex: VertexId) -> Option<VertexRow<'_>> {
-        let vertex_ref = self.vertex_in_message(number, vertex)?;
+        let vertex_ref = self.queue.vertex_in_message(number, vertex)?;
         let message = &self.queue.messages[vertex_ref.message];
         let thread = &self.queue.threads[vertex_ref.thread];
         Some(VertexRow {
@@ -103,12 +104,14 @@ impl Scheduler {
     ///
     /// `None` as with [`entry`](Scheduler::entry).
     pub fn offsets_of(&self, number: u64, vertex: VertexId) -> Option<Vec<u32>> {
-        Some(self.vertex_in_message(number, vertex)?.recipients.pending())
+        Some(self.queue.vertex_in_message(number, vertex)?.recipients.pending())
     }
+}
 
+impl Queue {
     pub(crate) fn vertex_in_message(&self, number: u64, vertex: VertexId) -> Option<&Vertex> {
-        let vertex = self.queue.vertices.get(vertex)?;
-        let is_of_it = self.queue.messages[vertex.message].name.number() == number;
+        let vertex = self.vertices.get(vertex)?;
+        let is_of_it = self.messages[vertex.message].name.number() == number;
         (is_of_it && vertex.place != VertexState::Finished).then_some(vertex)
     }
 }

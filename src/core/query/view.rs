@@ -190,9 +190,9 @@ impl Scheduler {
     /// A thread; `None` if it is gone.
     pub fn thread_view(&self, now: Timestamp, thread: ThreadId) -> Option<ThreadView<'_>> {
         let thread: &Thread = self.queue.threads.get(thread)?;
-        let oldest = self.oldest_of(thread);
+        let oldest = self.queue.oldest_of(thread);
         let wakeup = thread.waiting.next().filter(|_| thread.agents.is_empty());
-        let wakeup = wakeup.map(|wakeup| self.to_present_clock(thread, wakeup));
+        let wakeup = wakeup.map(|wakeup| self.queue.to_present_clock(thread, wakeup));
         let has_work = thread.agents.is_empty() && !thread.due.is_empty();
         Some(ThreadView {
             destination: &thread.destination,

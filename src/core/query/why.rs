@@ -282,7 +282,7 @@ impl Scheduler {
     ///
     /// `None` if it is gone.
     pub fn why_in_message(&self, number: u64, vertex: VertexId) -> Option<Wait<'_>> {
-        self.vertex_in_message(number, vertex).map(|_| self.why_vertex(vertex))
+        self.queue.vertex_in_message(number, vertex).map(|_| self.why_vertex(vertex))
     }
 
     /// The reason for a vertex, with its details.
@@ -372,7 +372,7 @@ impl Scheduler {
             Some(at) => {
                 let known = thread.retry.unreachable.clone();
                 let unreachable = known.filter(|known| known.until == at);
-                let at = self.to_present_clock(thread, at);
+                let at = self.queue.to_present_clock(thread, at);
                 Why::Retry { at, unreachable, line: clause.location_of("retries") }
             }
             None => Why::Request { line: clause.location_of("queueonly") },
@@ -393,7 +393,7 @@ impl Scheduler {
     }
 
     fn reason_until(&self, thread: &Thread, until: Option<Timestamp>) -> Reason {
-        until.map_or(Reason::Request, |at| Reason::Retry(self.to_present_clock(thread, at)))
+        until.map_or(Reason::Request, |at| Reason::Retry(self.queue.to_present_clock(thread, at)))
     }
 
     /// The reason for which the due vertices of a thread wait.
@@ -401,14 +401,14 @@ impl Scheduler {
         if thread.held {
             return Reason::Held;
         }
-        if self.is_being_deferred(thread) {
+        if self.queue.is_being_deferred(thread) {
             return self.reason_until(thread, thread.wakeup());
         }
         let ring = &self.dispatch.rings[thread.ring];
         if !self.is_selected(thread.destination.channel(), thread.destination.host()) {
             return Reason::Refused(Refusal::NotSelected);
         }
-        if self.is_backfilling(thread) {
+        if self.dispatch.is_backfilling(&self.queue, thread) {
             return Reason::Refused(Refusal::Reloading);
         }
         match self.why_window(thread) {
@@ -449,7 +449,7 @@ impl Scheduler {
                     let mut due = thread.due.iter(&self.queue.vertices).take(MAX_COUNTED);
                     due.position(|other| other == vertex).unwrap_or(MAX_COUNTED)
                 });
-                let max = self.max_thread(thread) as usize;
+                let max = self.dispatch.max_thread(thread) as usize;
                 let origin = self.origin_of_thread_limit(thread);
                 Why::InLine { agents: thread.agents.len(), max, origin, before }
             }
@@ -522,7 +522,7 @@ impl Scheduler {
         };
         let gets_place =
             matches!(refusal, Refusal::MaxAgents | Refusal::MaxChannel) && ring.agents == 0;
-        let before = self.rings_before(ring).filter(|_| gets_place);
+        let before = self.dispatch.rings_before(ring).filter(|_| gets_place);
         Why::Refused { refusal, limit, origin, before }
     }
 }

@@ -2,7 +2,9 @@
 
 use crate::Scheduler;
 use crate::admission::paging::{RestoreAction, RestoredMessage};
+use crate::dispatch::Dispatch;
 use crate::list::List;
+use crate::queue::Queue;
 use crate::queue::message::{Message, MessageId};
 use crate::queue::thread::ThreadId;
 use crate::queue::vertex::{MessageChain, Vertex, VertexId, VertexState};
@@ -17,7 +19,8 @@ impl Scheduler {
             self.log(Level::Debug, format!("{}: number {number} is loaded already", arrival.name));
             return;
         }
-        let recalled = self.take_restored(&arrival).or_else(|| self.restore_paged_out(&arrival));
+        let recalled =
+            self.admission.take_restored(&arrival).or_else(|| self.restore_paged_out(&arrival));
         let message = self.queue.messages.insert(Message::new(&arrival));
         self.counters.messages_in += 1;
         if let Some(error) = &arrival.first_undeliverable {
@@ -70,7 +73,7 @@ impl Scheduler {
                 _ if left.is_some() => self.restore_unloaded_vertex(left, vertex),
                 (Some(recalled), _) => self.restore_paged_vertex(recalled, vertex),
                 (None, None) => self.restore_vertex(message, vertex),
-                (None, Some(first)) => self.restore_like(vertex, first),
+                (None, Some(first)) => self.queue.restore_like(vertex, first),
             };
             first = first.or(Some((vertex, recall)));
             self.place_arrival(now, vertex, recall);
@@ -88,7 +91,7 @@ impl Scheduler {
             std::mem::replace(&mut self.queue.messages[message].vertices, List::new());
         vertices.push_back(&mut self.queue.vertices, vertex);
         self.queue.messages[message].vertices = vertices;
-        self.adjust_recipients(thread, i64::from(count));
+        self.dispatch.adjust_recipients(&mut self.queue, thread, i64::from(count));
         vertex
     }
 
@@ -97,8 +100,10 @@ impl Scheduler {
         let (message, thread) =
             (self.queue.vertices[vertex].message, self.queue.vertices[vertex].thread);
         match recall {
-            _ if self.queue.messages[message].held => self.put_arrival(vertex, VertexState::Held),
-            RestoreAction::Requested => self.put_arrival(vertex, VertexState::Due),
+            _ if self.queue.messages[message].held => {
+                self.queue.put_arrival(vertex, VertexState::Held)
+            }
+            RestoreAction::Requested => self.queue.put_arrival(vertex, VertexState::Due),
             RestoreAction::Unloaded { due: None } if self.queue.vertices[vertex].attempts > 0 => {
                 self.wait_after_try(now, vertex);
             }
@@ -112,33 +117,39 @@ impl Scheduler {
             RestoreAction::Waiting { due: Some(_) }
                 if self.queue.threads[thread].retry.unreachable.is_none() =>
             {
-                self.put_arrival(vertex, VertexState::Due);
+                self.queue.put_arrival(vertex, VertexState::Due);
             }
-            _ if self.arrivals_wait(thread) => self.wait_for_destination(now, vertex),
-            _ => self.put_arrival(vertex, VertexState::Due),
+            _ if self.dispatch.arrivals_wait(&self.queue, thread) => {
+                self.wait_for_destination(now, vertex)
+            }
+            _ => self.queue.put_arrival(vertex, VertexState::Due),
         }
         self.watch_expiry(now, vertex);
-    }
-
-    /// Puts a vertex that has no job yet into a list.
-    fn put_arrival(&mut self, vertex: VertexId, place: VertexState) {
-        let thread = self.queue.vertices[vertex].thread;
-        self.queue.threads[thread].move_vertex(&mut self.queue.vertices, vertex, place);
-    }
-
-    /// Returns true if untried arrivals for a thread must wait.
-    ///
-    /// They must if the destination is known to be unreachable. They also must if it is tried only
-    /// on request (`queueonly`) and no agent works on it.
-    pub(crate) fn arrivals_wait(&self, thread: ThreadId) -> bool {
-        let thread = &self.queue.threads[thread];
-        let queue_only = self.dispatch.rings[thread.ring].clause.queue_only;
-        thread.retry.unreachable.is_some() || (queue_only && thread.agents.is_empty())
     }
 
     pub(crate) fn initial_scan_done(&mut self, now: Timestamp) {
         self.mode.awaits_initial_scan = false;
         self.schedule_drop_of_unclaimed(now);
-        self.serve_all_rings();
+        self.dispatch.serve_all_rings();
+    }
+}
+
+impl Queue {
+    /// Puts a vertex that has no job yet into a list.
+    fn put_arrival(&mut self, vertex: VertexId, place: VertexState) {
+        let thread = self.vertices[vertex].thread;
+        self.threads[thread].move_vertex(&mut self.vertices, vertex, place);
+    }
+}
+
+impl Dispatch {
+    /// Returns true if untried arrivals for a thread must wait.
+    ///
+    /// They must if the destination is known to be unreachable. They also must if it is tried only
+    /// on request (`queueonly`) and no agent works on it.
+    pub(crate) fn arrivals_wait(&self, queue: &Queue, thread: ThreadId) -> bool {
+        let thread = &queue.threads[thread];
+        let queue_only = self.rings[thread.ring].clause.queue_only;
+        thread.retry.unreachable.is_some() || (queue_only && thread.agents.is_empty())
     }
 }

@@ -5,6 +5,8 @@
 //! are deferred in each turn, and meanwhile agents get none of them.
 
 use crate::Scheduler;
+use crate::dispatch::Dispatch;
+use crate::queue::Queue;
 use crate::queue::thread::{Thread, ThreadId};
 use crate::queue::vertex::{Diagnosis, VertexId, VertexState};
 use serde::{Deserialize, Serialize};
@@ -70,17 +72,6 @@ impl Deferrals {
 }
 
 impl Scheduler {
-    /// Number of due vertices of a thread that agents may be given.
-    pub(crate) fn due_for_agents(&self, thread: ThreadId) -> usize {
-        if self.queue.deferrals.contains(thread) { 0 } else { self.due_in_jobs(thread) }
-    }
-
-    /// Returns true if the due vertices of a thread are being deferred.
-    pub(crate) fn is_being_deferred(&self, thread: &Thread) -> bool {
-        let id = || self.queue.threads.id_of(thread);
-        !self.queue.deferrals.is_empty() && id().is_some_and(|id| self.queue.deferrals.contains(id))
-    }
-
     /// Makes the due vertices of a thread wait until a time.
     ///
     /// The first of them wait at once.
@@ -154,9 +145,9 @@ impl Scheduler {
             }
             DeferralNote::None => {}
             DeferralNote::Tried(diagnosis) => {
-                self.count_attempt(vertex);
+                self.queue.count_attempt(vertex);
                 if let Some(diagnosis) = diagnosis {
-                    self.record(vertex, diagnosis.clone());
+                    self.queue.record(vertex, diagnosis.clone());
                 }
                 // A vertex that has been tried expires earlier: `expiry2` no longer applies to it.
                 self.watch_expiry(now, vertex);
@@ -166,5 +157,20 @@ impl Scheduler {
             }
         }
         self.wait_until(vertex, until, Duration::ZERO);
+    }
+}
+
+impl Queue {
+    /// Returns true if the due vertices of a thread are being deferred.
+    pub(crate) fn is_being_deferred(&self, thread: &Thread) -> bool {
+        let id = || self.threads.id_of(thread);
+        !self.deferrals.is_empty() && id().is_some_and(|id| self.deferrals.contains(id))
+    }
+}
+
+impl Dispatch {
+    /// Number of due vertices of a thread that agents may be given.
+    pub(crate) fn due_for_agents(&self, queue: &Queue, thread: ThreadId) -> usize {
+        if queue.deferrals.contains(thread) { 0 } else { self.due_in_jobs(queue, thread) }
     }
 }

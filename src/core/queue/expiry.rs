@@ -8,6 +8,7 @@
 use crate::Scheduler;
 use crate::action::Verdict;
 use crate::outcome::report::FinalState;
+use crate::queue::Queue;
 use crate::queue::thread::ThreadId;
 use crate::queue::vertex::{AfterJob, VertexId, VertexState};
 use serde::{Deserialize, Serialize};
@@ -85,7 +86,7 @@ impl Scheduler {
     /// would take too long in a large one.
     pub(crate) fn expire_or_watch(&mut self, now: Timestamp, vertex: VertexId) {
         let is_over = self.deadline(vertex).is_some_and(|deadline| deadline <= now);
-        match is_over && self.may_expire(vertex) {
+        match is_over && self.queue.may_expire(vertex) {
             true => self.expire_vertex(now, vertex, "expired"),
             false => self.watch_expiry(now, vertex),
         }
@@ -97,7 +98,7 @@ impl Scheduler {
     pub(crate) fn expire_thread(&mut self, now: Timestamp, thread: ThreadId) {
         self.queue.threads[thread].expiry_check = None;
         let resting = self.queue.threads[thread].vertices(&self.queue.vertices);
-        let vertices = resting.filter(|vertex| self.may_expire(*vertex)).collect();
+        let vertices = resting.filter(|vertex| self.queue.may_expire(*vertex)).collect();
         self.queue.expirations.threads.insert(thread, Remaining { vertices, next: None });
         self.expire_some(now, thread, self.settings.step());
     }
@@ -124,7 +125,7 @@ impl Scheduler {
             // The number may belong to another vertex by now.
             let is_of_thread =
                 self.queue.vertices.get(vertex).is_some_and(|vertex| vertex.thread == thread);
-            if !is_of_thread || !self.may_expire(vertex) {
+            if !is_of_thread || !self.queue.may_expire(vertex) {
                 continue;
             }
             match self.deadline(vertex) {
@@ -141,12 +142,6 @@ impl Scheduler {
         let next = next.map(|next| next.max(now + MIN_EXPIRY_CHECK_INTERVAL));
         self.queue.threads[thread].expiry_check = next.into_iter().chain(known).min();
         count - step
-    }
-
-    fn may_expire(&self, vertex: VertexId) -> bool {
-        let vertex = &self.queue.vertices[vertex];
-        matches!(vertex.place, VertexState::Due | VertexState::Waiting)
-            && vertex.fate != AfterJob::OneMoreTry
     }
 
     /// Ends a vertex that no agent has: its recipients fail.
@@ -172,6 +167,14 @@ impl Scheduler {
         for offset in offsets {
             self.finish_recipient(vertex, offset, FinalState { state: "expire", failed: true });
         }
+    }
+}
+
+impl Queue {
+    fn may_expire(&self, vertex: VertexId) -> bool {
+        let vertex = &self.vertices[vertex];
+        matches!(vertex.place, VertexState::Due | VertexState::Waiting)
+            && vertex.fate != AfterJob::OneMoreTry
     }
 }
 

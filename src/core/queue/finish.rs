@@ -43,7 +43,7 @@ impl Scheduler {
         vertex_ref.pending -= 1;
         let (message, thread, left) = (vertex_ref.message, vertex_ref.thread, vertex_ref.pending);
         self.queue.messages[message].pending -= 1;
-        self.adjust_recipients(thread, -1);
+        self.dispatch.adjust_recipients(&mut self.queue, thread, -1);
         self.counters.recipients_out += 1;
         if !self.admission.partials.is_empty() {
             self.check_first_partial_of_ring(thread);

@@ -18,6 +18,8 @@ pub mod unreachable;
 pub mod attempt_records;
 mod finish;
 
+mod check;
+
 use crate::clock_step::LastClockStep;
 use crate::pool::Pool;
 use deferral::Deferrals;

@@ -215,7 +215,7 @@ impl Scheduler {
     }
 
     fn end_unreachable(&mut self, thread: ThreadId) {
-        self.resume_window(thread);
+        self.dispatch.resume_window(&self.queue, thread);
         self.queue.threads[thread].retry.unreachable = None;
         self.queue.deferrals.cancel(thread);
     }

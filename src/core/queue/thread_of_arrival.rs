@@ -1,7 +1,9 @@
 //! The thread and the ring of a destination.
 
 use crate::Scheduler;
+use crate::dispatch::Dispatch;
 use crate::dispatch::ring::RingId;
+use crate::queue::Queue;
 use crate::queue::destination::Destination;
 use crate::queue::thread::{Thread, ThreadId};
 use zsched_format::time::Timestamp;
@@ -53,48 +55,50 @@ impl Scheduler {
         self.join_window(now, thread);
     }
 
-    /// Changes the number of recipients of a thread and its ring.
-    pub(crate) fn adjust_recipients(&mut self, thread: ThreadId, more: i64) {
-        let thread = &mut self.queue.threads[thread];
-        thread.recipients = (i64::from(thread.recipients) + more) as u32;
-        let ring = &mut self.dispatch.rings[thread.ring];
-        ring.recipients = (ring.recipients as i64 + more) as u64;
-    }
-
-    pub(crate) fn leave_ring(&mut self, thread: ThreadId) {
-        self.unready(thread);
-        self.drop_entries(thread);
-        let (ring, slot) = (self.queue.threads[thread].ring, self.queue.threads[thread].ring_slot);
-        self.dispatch.rings[ring].recipients -= u64::from(self.queue.threads[thread].recipients);
-        let threads = &mut self.dispatch.rings[ring].threads;
-        threads.swap_remove(slot);
-        if let Some(moved) = threads.get(slot) {
-            self.queue.threads.pool_mut()[*moved].ring_slot = slot;
-        }
-        // If it was the last one, the ring is removed.
-        self.serve_later(ring);
-    }
-
     /// Removes a thread that has neither vertices nor agents.
     pub(crate) fn drop_thread(&mut self, thread: ThreadId) {
         self.keep_removed_thread(thread);
         let thread_ref = &mut self.queue.threads[thread];
         self.learned.revision += u64::from(thread_ref.retry.unreachable.is_some());
         let timer = thread_ref.timer.take();
-        let is_shifted = self.is_shifted(thread);
+        let is_shifted = self.queue.is_shifted(thread);
         self.timers.change_thread(thread, is_shifted, [timer, None]);
         self.queue.deferrals.cancel(thread);
         self.queue.expirations.cancel(thread);
         self.leave_window(thread);
-        self.leave_ring(thread);
+        self.dispatch.leave_ring(&mut self.queue, thread);
         self.queue.threads.remove(thread);
     }
 
     /// Removes a ring that has neither threads nor agents.
     pub(crate) fn drop_ring(&mut self, ring: RingId) {
-        self.leave_waitlist(ring);
+        self.dispatch.leave_waitlist(ring);
         self.end_suspension(ring);
         self.admission.partials.drop_ring(ring);
         self.dispatch.rings.remove(ring);
+    }
+}
+
+impl Dispatch {
+    /// Changes the number of recipients of a thread and its ring.
+    pub(crate) fn adjust_recipients(&mut self, queue: &mut Queue, thread: ThreadId, more: i64) {
+        let thread = &mut queue.threads[thread];
+        thread.recipients = (i64::from(thread.recipients) + more) as u32;
+        let ring = &mut self.rings[thread.ring];
+        ring.recipients = (ring.recipients as i64 + more) as u64;
+    }
+
+    pub(crate) fn leave_ring(&mut self, queue: &mut Queue, thread: ThreadId) {
+        self.unready(queue, thread);
+        self.drop_entries(queue, thread);
+        let (ring, slot) = (queue.threads[thread].ring, queue.threads[thread].ring_slot);
+        self.rings[ring].recipients -= u64::from(queue.threads[thread].recipients);
+        let threads = &mut self.rings[ring].threads;
+        threads.swap_remove(slot);
+        if let Some(moved) = threads.get(slot) {
+            queue.threads.pool_mut()[*moved].ring_slot = slot;
+        }
+        // If it was the last one, the ring is removed.
+        self.serve_later(ring);
     }
 }

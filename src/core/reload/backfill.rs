@@ -5,6 +5,8 @@
 //! then such a vertex is due, but no agent gets it.
 
 use crate::Scheduler;
+use crate::dispatch::Dispatch;
+use crate::queue::Queue;
 use crate::queue::thread::{Thread, ThreadId};
 use crate::queue::vertex::{VertexId, VertexState};
 use serde::{Deserialize, Serialize};
@@ -44,27 +46,6 @@ impl Backfill {
 }
 
 impl Scheduler {
-    /// Returns true if a due vertex leaves before it has a job.
-    ///
-    /// It is then no longer counted as one without a job.
-    pub(crate) fn leaves_before_backfill(&mut self, vertex: VertexId) -> bool {
-        if self.dispatch.backfill.threads.is_empty() || self.has_joined(vertex) {
-            return false;
-        }
-        let thread = self.queue.vertices[vertex].thread;
-        let Some(rest) = self.dispatch.backfill.threads.get_mut(&thread) else {
-            return false;
-        };
-        rest.unqueued -= 1;
-        true
-    }
-
-    fn has_joined(&self, vertex: VertexId) -> bool {
-        let vertex_ref = &self.queue.vertices[vertex];
-        let jobs = self.dispatch.rings[self.queue.threads[vertex_ref.thread].ring].jobs.as_deref();
-        jobs.is_some_and(|jobs| jobs.contains(vertex_ref.message, (vertex_ref.thread, vertex)))
-    }
-
     /// Adds the due vertices of a thread that comes to its ring.
     ///
     /// If there are few, all are added at once.
@@ -83,18 +64,6 @@ impl Scheduler {
         rest.unqueued += vertices.len();
         rest.vertices.extend(vertices);
         self.backfill_some(thread, self.settings.step());
-    }
-
-    /// Drops the entries of a thread that leaves its ring.
-    pub(crate) fn drop_entries(&mut self, thread: ThreadId) {
-        self.dispatch.backfill.threads.remove(&thread);
-        // If the ring is not retired, the thread has no entries left.
-        let ring = &mut self.dispatch.rings[self.queue.threads[thread].ring];
-        if ring.is_retired
-            && let Some(jobs) = &mut ring.jobs
-        {
-            jobs.forget(thread);
-        }
     }
 
     /// Adds the next entries of the first thread.
@@ -123,7 +92,7 @@ impl Scheduler {
             let is_left = self.queue.vertices.get(vertex).is_some_and(|vertex_ref| {
                 vertex_ref.thread == thread && vertex_ref.place == VertexState::Due
             });
-            if is_left && !self.has_joined(vertex) {
+            if is_left && !self.dispatch.has_joined(&self.queue, vertex) {
                 self.dispatch
                     .backfill
                     .threads
@@ -138,19 +107,54 @@ impl Scheduler {
         }
         left / SKIPPED_PER_ADDED
     }
+}
+
+impl Dispatch {
+    /// Returns true if a due vertex leaves before it has a job.
+    ///
+    /// It is then no longer counted as one without a job.
+    pub(crate) fn leaves_before_backfill(&mut self, queue: &Queue, vertex: VertexId) -> bool {
+        if self.backfill.threads.is_empty() || self.has_joined(queue, vertex) {
+            return false;
+        }
+        let thread = queue.vertices[vertex].thread;
+        let Some(rest) = self.backfill.threads.get_mut(&thread) else {
+            return false;
+        };
+        rest.unqueued -= 1;
+        true
+    }
+
+    fn has_joined(&self, queue: &Queue, vertex: VertexId) -> bool {
+        let vertex_ref = &queue.vertices[vertex];
+        let jobs = self.rings[queue.threads[vertex_ref.thread].ring].jobs.as_deref();
+        jobs.is_some_and(|jobs| jobs.contains(vertex_ref.message, (vertex_ref.thread, vertex)))
+    }
+
+    /// Drops the entries of a thread that leaves its ring.
+    pub(crate) fn drop_entries(&mut self, queue: &Queue, thread: ThreadId) {
+        self.backfill.threads.remove(&thread);
+        // If the ring is not retired, the thread has no entries left.
+        let ring = &mut self.rings[queue.threads[thread].ring];
+        if ring.is_retired
+            && let Some(jobs) = &mut ring.jobs
+        {
+            jobs.forget(thread);
+        }
+    }
 
     /// Returns true if a thread's due vertices are all without jobs.
     ///
     /// No agent can get any of them yet.
-    pub(crate) fn is_backfilling(&self, thread: &Thread) -> bool {
-        let id = || self.queue.threads.id_of(thread);
+    pub(crate) fn is_backfilling(&self, queue: &Queue, thread: &Thread) -> bool {
+        let id = || queue.threads.id_of(thread);
         !thread.due.is_empty()
-            && !self.dispatch.backfill.is_empty()
-            && id().is_some_and(|id| self.due_in_jobs(id) == 0)
+            && !self.backfill.is_empty()
+            && id().is_some_and(|id| self.due_in_jobs(queue, id) == 0)
     }
 
     /// Number of due vertices of a thread that are in jobs.
-    pub(crate) fn due_in_jobs(&self, thread: ThreadId) -> usize {
-        self.queue.threads[thread].due.len() - self.dispatch.backfill.unqueued(thread)
+    pub(crate) fn due_in_jobs(&self, queue: &Queue, thread: ThreadId) -> usize {
+        queue.threads[thread].due.len() - self.backfill.unqueued(thread)
     }
 }

@@ -22,6 +22,7 @@
 pub mod backfill;
 
 use crate::Scheduler;
+use crate::dispatch::Dispatch;
 use crate::dispatch::agent::{Agent, AgentId, AgentState};
 use crate::dispatch::ring::RingId;
 use crate::queue::thread::ThreadId;
@@ -44,21 +45,13 @@ impl Scheduler {
         self.dispatch.rings.retire_all();
         // Vertices still to be enqueued there are enqueued in the new ring.
         self.dispatch.backfill = Backfill::default();
-        self.clear_waitlists();
-        for (ring, agents) in self.agents_of_rings() {
+        self.dispatch.clear_waitlists();
+        for (ring, agents) in self.dispatch.agents_of_rings() {
             self.find_successor_ring(now, ring, &agents);
         }
         self.settle_threads_at_work(now);
         self.end_retired(now);
         self.start_sweep(now, SweptChange::Configuration);
-    }
-
-    fn agents_of_rings(&self) -> BTreeMap<RingId, Vec<AgentId>> {
-        let mut agents: BTreeMap<RingId, Vec<AgentId>> = BTreeMap::new();
-        for (id, agent) in self.dispatch.agents.iter() {
-            agents.entry(agent.ring).or_default().push(id);
-        }
-        agents
     }
 
     /// Finds a new ring for the agents of a retired one.
@@ -95,7 +88,7 @@ impl Scheduler {
             self.dispatch.agents[*agent].ring = new;
             // The timeout of the new clause may be shorter: the timer is set again.
         }
-        self.serve_later(old);
+        self.dispatch.serve_later(old);
     }
 
     fn settle_threads_at_work(&mut self, now: Timestamp) {
@@ -125,7 +118,7 @@ impl Scheduler {
         }
         let destination = self.queue.threads[thread].destination.clone();
         let new = self.ring_for(destination.channel(), destination.host());
-        self.leave_ring(thread);
+        self.dispatch.leave_ring(&mut self.queue, thread);
         self.join_ring(now, thread, new);
         let clause = &self.dispatch.rings[new].clause;
         if has_other_expiry(&self.dispatch.rings[old].clause, clause) {
@@ -143,6 +136,16 @@ impl Scheduler {
             self.queue.threads[thread].waiting.set_all(Some(next));
             self.queue.threads[thread].waiting.wake_for_destination(now);
         }
+    }
+}
+
+impl Dispatch {
+    fn agents_of_rings(&self) -> BTreeMap<RingId, Vec<AgentId>> {
+        let mut agents: BTreeMap<RingId, Vec<AgentId>> = BTreeMap::new();
+        for (id, agent) in self.agents.iter() {
+            agents.entry(agent.ring).or_default().push(id);
+        }
+        agents
     }
 }
 

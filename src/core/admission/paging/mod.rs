@@ -16,9 +16,11 @@ pub(crate) use restore::{RestoreAction, RestoredMessage};
 
 use crate::Scheduler;
 use crate::action::Action;
+use crate::admission::Admission;
 use crate::admission::paged_message::{HostFilter, PagedMessage, PagedVertex, TextNumber};
 use crate::event::Backlog;
 use crate::learned::{LearnedText, text_of};
+use crate::queue::Queue;
 use crate::queue::destination::Destination;
 use crate::queue::message::{Message, MessageId};
 use crate::queue::vertex::{AfterJob, Diagnosis, VertexId, VertexState};
@@ -93,7 +95,7 @@ impl Scheduler {
     /// It has the kinds of control files that wait for room, and the number of recipients that may
     /// come with those being read.
     pub fn backlog(&self) -> (Backlog, u32) {
-        (self.admission.paging.crowd, self.reserved())
+        (self.admission.paging.crowd, self.admission.reserved())
     }
 
     /// Processes a change in the control files that wait for room.
@@ -206,7 +208,7 @@ impl Scheduler {
         self.keep_retry(now, thread, until);
         let pending = self.queue.vertices[vertex].pending;
         self.queue.messages[message].pending -= pending;
-        self.adjust_recipients(thread, -i64::from(pending));
+        self.dispatch.adjust_recipients(&mut self.queue, thread, -i64::from(pending));
         self.queue.messages[message].vertices.remove(&mut self.queue.vertices, vertex);
         self.set_state(vertex, VertexState::Finished);
         self.queue.vertices.remove(vertex);
@@ -218,36 +220,21 @@ impl Scheduler {
     pub(crate) fn next_work_time(&self, vertex: VertexId) -> Option<Timestamp> {
         let vertex_ref = &self.queue.vertices[vertex];
         let thread = &self.queue.threads[vertex_ref.thread];
-        let wakeup =
-            thread.waiting.wakeup(vertex_ref.wave).map(|time| self.to_present_clock(thread, time));
+        let wakeup = thread
+            .waiting
+            .wakeup(vertex_ref.wave)
+            .map(|time| self.queue.to_present_clock(thread, time));
         let deadline = self.deadline(vertex);
         wakeup.into_iter().chain(deadline).min()
     }
 
-    /// Own due time of a waiting vertex.
-    ///
-    /// `None` if it waits only for the destination.
-    pub(crate) fn own_due(&self, vertex: VertexId) -> Option<Timestamp> {
-        let vertex = &self.queue.vertices[vertex];
-        let waiting = &self.queue.threads[vertex.thread].waiting;
-        let is_own =
-            vertex.place == VertexState::Waiting && !waiting.is_for_destination(vertex.wave);
-        let due = waiting.wakeup(vertex.wave).filter(|_| is_own);
-        due.map(|due| self.to_present_clock(&self.queue.threads[vertex.thread], due))
-    }
-
     pub(crate) fn paged_record(&mut self, vertex: VertexId) -> PagedVertex {
-        let due = self.own_due(vertex);
+        let due = self.queue.own_due(vertex);
         let vertex = &self.queue.vertices[vertex];
         let text =
             vertex.diagnosis.as_ref().map_or(0, |text| self.admission.paging.texts.store(text));
         let to = &self.queue.threads[vertex.thread].destination;
         PagedVertex::new(to, vertex.attempts, vertex.tried, text).due_at(due, vertex.step)
-    }
-
-    /// Stores a text for records. Returns its number.
-    pub(crate) fn keep_text(&mut self, text: &Rc<Diagnosis>) -> TextNumber {
-        self.admission.paging.keep_text(text)
     }
 
     /// Stored texts for export: up to `count`, after the first `skip`.
@@ -269,5 +256,26 @@ impl Scheduler {
         hosts.iter().for_each(|host| self.admission.paging.wake_host(host));
         let wanted = hosts.into_iter().map(HostFilter::of_host).collect();
         self.act(Action::RequestPagedHosts(wanted));
+    }
+}
+
+impl Queue {
+    /// Own due time of a waiting vertex.
+    ///
+    /// `None` if it waits only for the destination.
+    pub(crate) fn own_due(&self, vertex: VertexId) -> Option<Timestamp> {
+        let vertex = &self.vertices[vertex];
+        let waiting = &self.threads[vertex.thread].waiting;
+        let is_own =
+            vertex.place == VertexState::Waiting && !waiting.is_for_destination(vertex.wave);
+        let due = waiting.wakeup(vertex.wave).filter(|_| is_own);
+        due.map(|due| self.to_present_clock(&self.threads[vertex.thread], due))
+    }
+}
+
+impl Admission {
+    /// Stores a text for records. Returns its number.
+    pub(crate) fn keep_text(&mut self, text: &Rc<Diagnosis>) -> TextNumber {
+        self.paging.keep_text(text)
     }
 }

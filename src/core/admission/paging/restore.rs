@@ -1,6 +1,7 @@
 //! Restoring what was known about messages that are loaded again.
 
 use crate::Scheduler;
+use crate::admission::Admission;
 use crate::admission::paged_message::{HostFilter, PagedMessage, PagedVertex};
 use crate::admission::partial::Unloaded;
 use crate::queue::vertex::VertexId;
@@ -80,14 +81,6 @@ impl Scheduler {
         self.admission.paging.wanted = wanted;
     }
 
-    /// Takes the record of a message that arrives, if it was paged out.
-    pub(crate) fn take_restored(&mut self, arrival: &Arrival) -> Option<RestoredMessage> {
-        let (number, rested) = self.admission.paging.restored.take()?;
-        let wanted = std::mem::take(&mut self.admission.paging.wanted);
-        let is_it = number == arrival.name.number() && rested.modified == arrival.modified;
-        is_it.then_some(RestoredMessage { rested, wanted })
-    }
-
     /// Restores a vertex. Returns what happens with it.
     pub(crate) fn restore_paged_vertex(
         &mut self,
@@ -126,5 +119,15 @@ impl Scheduler {
             _ if is_wanted => RestoreAction::Requested,
             attempts => RestoreAction::of(attempts, learned.due()),
         }
+    }
+}
+
+impl Admission {
+    /// Takes the record of a message that arrives, if it was paged out.
+    pub(crate) fn take_restored(&mut self, arrival: &Arrival) -> Option<RestoredMessage> {
+        let (number, rested) = self.paging.restored.take()?;
+        let wanted = std::mem::take(&mut self.paging.wanted);
+        let is_it = number == arrival.name.number() && rested.modified == arrival.modified;
+        is_it.then_some(RestoredMessage { rested, wanted })
     }
 }

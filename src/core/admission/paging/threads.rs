@@ -1,6 +1,7 @@
 //! Retry state of destinations whose mail is all paged out.
 
 use crate::Scheduler;
+use crate::admission::Admission;
 use crate::admission::paging::PagingState;
 use crate::learned::{Learned, LearnedThread};
 use crate::queue::destination::Destination;
@@ -65,8 +66,10 @@ impl Scheduler {
         until: Option<Timestamp>,
     ) {
         self.apply_clock_step(thread);
-        let (retry, window) =
-            (without_text(&self.queue.threads[thread].retry), self.learned_window(thread));
+        let (retry, window) = (
+            without_text(&self.queue.threads[thread].retry),
+            self.dispatch.learned_window(&self.queue, thread),
+        );
         let (until, destination) = (until.unwrap_or(now), &self.queue.threads[thread].destination);
         if let Some(kept) = self.admission.paging.threads.get_mut(destination) {
             let until = kept.until.max(until);
@@ -86,8 +89,10 @@ impl Scheduler {
             return;
         }
         self.apply_clock_step(thread);
-        let (retry, window) =
-            (without_text(&self.queue.threads[thread].retry), self.learned_window(thread));
+        let (retry, window) = (
+            without_text(&self.queue.threads[thread].retry),
+            self.dispatch.learned_window(&self.queue, thread),
+        );
         if let Some(kept) =
             self.admission.paging.threads.get_mut(&self.queue.threads[thread].destination)
         {
@@ -103,14 +108,15 @@ impl Scheduler {
         };
         let (retry, window) = (kept.retry.clone(), kept.window);
         // Other threads in the window have newer knowledge of its size.
-        if let Some(size) = window.filter(|_| self.is_alone_in_window(thread)) {
-            self.restore_window(thread, size);
+        if let Some(size) = window.filter(|_| self.dispatch.is_alone_in_window(&self.queue, thread))
+        {
+            self.dispatch.restore_window(&self.queue, thread, size);
         }
         let on_request = self.dispatch.rings[self.queue.threads[thread].ring].clause.is_etrn_only();
         let is_over = retry.unreachable.as_ref().is_none_or(|known| known.until <= now);
         self.queue.threads[thread].retry = retry;
         if is_over || on_request {
-            self.probe_dead_window(thread);
+            self.dispatch.probe_dead_window(&self.queue, thread);
             self.queue.threads[thread].retry.unreachable = None;
         }
     }
@@ -146,10 +152,12 @@ impl Scheduler {
         }
         last
     }
+}
 
+impl Admission {
     /// Moves all times, because the clock was set.
     pub(crate) fn shift_rests(&mut self, step: ClockStep) {
-        for kept in self.admission.paging.threads.values_mut() {
+        for kept in self.paging.threads.values_mut() {
             kept.until = kept.until + step;
             kept.retry.shift(step);
         }

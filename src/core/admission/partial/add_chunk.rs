@@ -90,7 +90,7 @@ impl Scheduler {
         vertex_ref.pending += count;
         self.counters.recipients_in += u64::from(count);
         self.queue.messages[message].pending += count;
-        self.adjust_recipients(thread, i64::from(count));
+        self.dispatch.adjust_recipients(&mut self.queue, thread, i64::from(count));
         if self.queue.vertices[vertex].place == VertexState::Finished && count > 0 {
             // All loaded recipients are finished, but the agent still has the job.
             self.queue.messages[message].vertices.push_back(&mut self.queue.vertices, vertex);

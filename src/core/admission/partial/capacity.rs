@@ -1,6 +1,7 @@
 //! Limits of recipients in memory, and the room that is left.
 
 use crate::Scheduler;
+use crate::admission::Admission;
 use crate::admission::partial::preemption_reserve::slots;
 use crate::dispatch::ring::{Ring, RingId};
 use zsched_config::MemoryLimits;
@@ -72,14 +73,16 @@ impl Scheduler {
         let of_new = of_new.saturating_sub(self.admission.partials.reserved);
         Some(RecipientRoom { limits, present, room: of_all.min(of_rings).min(of_new) })
     }
+}
 
+impl Admission {
     /// Maximum number of recipients in first chunks, as the shell reported.
     pub(crate) fn reserved(&self) -> u32 {
-        self.admission.partials.inflight_first_chunks as u32
+        self.partials.inflight_first_chunks as u32
     }
 
     /// Sets the maximum number of recipients in first chunks being read.
     pub(crate) fn reserve(&mut self, recipients: u32) {
-        self.admission.partials.inflight_first_chunks = recipients as usize;
+        self.partials.inflight_first_chunks = recipients as usize;
     }
 }

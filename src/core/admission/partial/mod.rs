@@ -40,9 +40,11 @@ pub use capacity::RecipientRoom;
 pub(crate) use unload::Unloaded;
 
 use crate::Scheduler;
+use crate::admission::Admission;
 use crate::admission::paged_message::{HostFilter, PagedVertex};
 use crate::admission::paging::RestoredMessage;
 use crate::dispatch::ring::RingId;
+use crate::queue::Queue;
 use crate::queue::message::MessageId;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -113,6 +115,24 @@ impl PartialMessages {
         (*of == ring).then_some(*message)
     }
 
+    /// Panics if partial messages are inconsistent, or nothing reads more of one.
+    pub fn check(&self, mail: &Queue) {
+        let reserved: usize =
+            self.partial.values().filter_map(|p| p.reading).map(|n| n as usize).sum();
+        assert_eq!(self.reserved, reserved, "recipients that are being read");
+        self.check_extra();
+        for (id, message) in mail.messages.iter() {
+            assert_eq!(message.is_partial, self.partial.contains_key(&id), "partial or not");
+        }
+        let queued = self.queue.len() + usize::from(self.timer.is_some());
+        for (id, partial) in &self.partial {
+            let message = &mail.messages[*id];
+            let is_at_work = message.pending > 0 || message.jobs > 0 || message.notes > 0;
+            let waits = partial.reading.is_some() || message.held || is_at_work;
+            assert!(waits || partial.is_queued && queued > 1, "{}: no more is read", message.name);
+        }
+    }
+
     /// Returns true if no message is partial.
     pub fn is_empty(&self) -> bool {
         self.partial.is_empty()
@@ -161,7 +181,7 @@ impl Scheduler {
         let rings: BTreeSet<RingId> = vertices
             .map(|vertex| self.queue.threads[self.queue.vertices[vertex].thread].ring)
             .collect();
-        self.remove_from_readers(message);
+        self.admission.remove_from_readers(message);
         if let Some(partial) = self.admission.partials.partial.get_mut(&message) {
             partial.rings = rings.into_iter().collect();
             if partial.unread.is_some() {
@@ -187,17 +207,9 @@ impl Scheduler {
         }
     }
 
-    fn remove_from_readers(&mut self, message: MessageId) {
-        if let Some(partial) = self.admission.partials.partial.get(&message) {
-            for ring in &partial.rings {
-                self.admission.partials.jobs.remove(&(*ring, partial.serial, message));
-            }
-        }
-    }
-
     /// Ends partial loading: the message is whole, or gone.
     pub(crate) fn end_partial(&mut self, message: MessageId) {
-        self.remove_from_readers(message);
+        self.admission.remove_from_readers(message);
         self.queue.messages[message].is_partial = false;
         if let Some(partial) = self.admission.partials.partial.remove(&message) {
             self.admission.partials.reserved -= partial.reading.unwrap_or_default() as usize;
@@ -229,45 +241,26 @@ impl Scheduler {
         self.check_partial_soon(message);
         true
     }
+}
+
+impl Admission {
+    fn remove_from_readers(&mut self, message: MessageId) {
+        if let Some(partial) = self.partials.partial.get(&message) {
+            for ring in &partial.rings {
+                self.partials.jobs.remove(&(*ring, partial.serial, message));
+            }
+        }
+    }
 
     /// Shifts all times by a step of the clock.
     pub(crate) fn shift_partials(&mut self, step: ClockStep) {
-        for partial in self.admission.partials.partial.values_mut() {
+        for partial in self.partials.partial.values_mut() {
             partial.learned.values_mut().for_each(|(vertex, _)| vertex.shift(step));
             partial.read_at = partial.read_at + step;
             partial.left = partial.left.map(|left| match left.nanoseconds() {
                 i64::MAX => left,
                 _ => left + step,
             });
-        }
-    }
-
-    /// Panics if the state of partial messages is inconsistent.
-    pub(crate) fn check_partial_messages(&self) {
-        let reserved: usize = self
-            .admission
-            .partials
-            .partial
-            .values()
-            .filter_map(|p| p.reading)
-            .map(|n| n as usize)
-            .sum();
-        assert_eq!(self.admission.partials.reserved, reserved, "recipients that are being read");
-        self.admission.partials.check_extra();
-        for (id, message) in self.queue.messages.iter() {
-            assert_eq!(
-                message.is_partial,
-                self.admission.partials.partial.contains_key(&id),
-                "partial or not"
-            );
-        }
-        let queued = self.admission.partials.queue.len()
-            + usize::from(self.admission.partials.timer.is_some());
-        for (id, partial) in &self.admission.partials.partial {
-            let message = &self.queue.messages[*id];
-            let is_at_work = message.pending > 0 || message.jobs > 0 || message.notes > 0;
-            let waits = partial.reading.is_some() || message.held || is_at_work;
-            assert!(waits || partial.is_queued && queued > 1, "{}: no more is read", message.name);
         }
     }
 }

@@ -88,7 +88,7 @@ impl Scheduler {
             Some(Err(error)) => {
                 let id = self.queue.messages[message].spool_id();
                 self.log(Level::Error, format!("{id}: cannot read more of it: {error}"));
-                self.queue_partial_check(message);
+                self.admission.queue_partial_check(message);
                 self.check_partials_at(now + Duration::from_secs(1));
             }
         }

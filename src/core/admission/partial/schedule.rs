@@ -1,6 +1,7 @@
 //! Which partial messages are checked for more to read, and when.
 
 use crate::Scheduler;
+use crate::admission::Admission;
 use crate::queue::message::MessageId;
 use crate::queue::thread::ThreadId;
 use crate::timers::Timer;
@@ -18,16 +19,8 @@ impl Scheduler {
     /// Queues a check of a changed message, if it is partial.
     pub(crate) fn check_partial_soon(&mut self, message: MessageId) {
         if self.is_partial(message) {
-            self.queue_partial_check(message);
+            self.admission.queue_partial_check(message);
             self.check_partials_at(NEXT_TURN);
-        }
-    }
-
-    pub(super) fn queue_partial_check(&mut self, message: MessageId) {
-        if let Some(partial) = self.admission.partials.partial.get_mut(&message)
-            && !std::mem::replace(&mut partial.is_queued, true)
-        {
-            self.admission.partials.queue.push_back(message);
         }
     }
 
@@ -66,7 +59,7 @@ impl Scheduler {
         }
         let has_more = !self.admission.partials.queue.is_empty();
         let is_waiting = !again.is_empty();
-        again.into_iter().for_each(|message| self.queue_partial_check(message));
+        again.into_iter().for_each(|message| self.admission.queue_partial_check(message));
         if has_more || is_waiting {
             self.check_partials_at(if has_more { NEXT_TURN } else { now + RECHECK_INTERVAL });
         }
@@ -95,6 +88,16 @@ impl Scheduler {
             }
             None => false,
             Some(from) => self.read_on(now, message, from),
+        }
+    }
+}
+
+impl Admission {
+    pub(crate) fn queue_partial_check(&mut self, message: MessageId) {
+        if let Some(partial) = self.partials.partial.get_mut(&message)
+            && !std::mem::replace(&mut partial.is_queued, true)
+        {
+            self.partials.queue.push_back(message);
         }
     }
 }

@@ -4,6 +4,7 @@
 
 use crate::Scheduler;
 use crate::action::Action;
+use crate::admission::Admission;
 use crate::admission::paged_message::{PagedMessage, PagedVertex};
 use crate::admission::partial::LOCKED_RETRY_INTERVAL;
 use crate::queue::message::MessageId;
@@ -39,25 +40,7 @@ impl Scheduler {
         // The recipients are counted again when they are read again.
         self.counters.recipients_in -= u64::from(self.queue.vertices[vertex].pending);
         self.evict_vertex(now, vertex, until);
-        self.keep_unloaded_state(message, rested, until);
-    }
-
-    pub(super) fn keep_unloaded_state(
-        &mut self,
-        message: MessageId,
-        of: PagedVertex,
-        until: Option<Timestamp>,
-    ) {
-        let Some(partial) = self.admission.partials.partial.get_mut(&message) else {
-            return;
-        };
-        let until = until.unwrap_or(Timestamp::from_nanoseconds(i64::MAX));
-        partial.left = Some(partial.left.map_or(until, |left| left.min(until)));
-        if partial.learned.len() < MAX_UNLOADED_DESTINATIONS
-            || partial.learned.contains_key(&of.key())
-        {
-            partial.learned.insert(of.key(), (of, true));
-        }
+        self.admission.keep_unloaded_state(message, rested, until);
     }
 
     /// Returns the retry state of recipients that were unloaded earlier.
@@ -94,5 +77,25 @@ impl Scheduler {
         let name = self.queue.messages[message].name.clone();
         self.queue.messages.remove(message);
         self.act(Action::PageOut { name, until, record: Box::new(rested) });
+    }
+}
+
+impl Admission {
+    pub(crate) fn keep_unloaded_state(
+        &mut self,
+        message: MessageId,
+        of: PagedVertex,
+        until: Option<Timestamp>,
+    ) {
+        let Some(partial) = self.partials.partial.get_mut(&message) else {
+            return;
+        };
+        let until = until.unwrap_or(Timestamp::from_nanoseconds(i64::MAX));
+        partial.left = Some(partial.left.map_or(until, |left| left.min(until)));
+        if partial.learned.len() < MAX_UNLOADED_DESTINATIONS
+            || partial.learned.contains_key(&of.key())
+        {
+            partial.learned.insert(of.key(), (of, true));
+        }
     }
 }

@@ -157,13 +157,13 @@ impl Scheduler {
             (self.queue.vertices[vertex].step, self.queue.vertices[vertex].planned);
         let (due, _) = self.next_due(now, vertex, FailureScope::of(&diagnosis.notary));
         self.keep_retry(now, thread, due);
-        let text = self.keep_text(&diagnosis);
+        let text = self.admission.keep_text(&diagnosis);
         let vertex = &mut self.queue.vertices[vertex];
         let to = &self.queue.threads[thread].destination;
         let learned = PagedVertex::new(to, vertex.attempts.max(1), true, text);
         let learned = learned.due_at(due, vertex.step);
         // The loaded recipients take this step when the job is over.
         (vertex.step, vertex.planned) = (step, planned);
-        self.keep_unloaded_state(message, learned, due);
+        self.admission.keep_unloaded_state(message, learned, due);
     }
 }

@@ -7,6 +7,7 @@
 //! are awake.
 
 use crate::Scheduler;
+use crate::dispatch::Dispatch;
 use crate::dispatch::window::WindowId;
 use crate::queue::thread::ThreadId;
 use crate::queue::unreachable::UnreachableReason;
@@ -65,7 +66,7 @@ impl Scheduler {
             let mut members =
                 self.dispatch.windows[window].members.range((behind, Bound::Unbounded));
             let Some(member) = members.next().map(|(member, _)| *member) else {
-                self.end_round(window);
+                self.dispatch.end_round(window);
                 break;
             };
             if left == 0 {
@@ -103,10 +104,12 @@ impl Scheduler {
             }
         }
     }
+}
 
+impl Dispatch {
     /// Ends the action of a window, complete or not.
-    pub(super) fn end_round(&mut self, window: WindowId) {
-        self.dispatch.windows[window].round = None;
-        self.dispatch.windows.rounds.remove(&window);
+    pub(crate) fn end_round(&mut self, window: WindowId) {
+        self.windows[window].round = None;
+        self.windows.rounds.remove(&window);
     }
 }

@@ -7,9 +7,11 @@
 //! agent tries again.
 
 use crate::Scheduler;
+use crate::dispatch::Dispatch;
 use crate::dispatch::window::broadcast::MemberAction;
 use crate::dispatch::window::feedback::{Feedback, Health};
 use crate::dispatch::window::{Window, WindowId};
+use crate::queue::Queue;
 use crate::queue::deferral::DeferralNote;
 use crate::queue::retry::MIN_HOST_DOWN_WAIT;
 use crate::queue::thread::ThreadId;
@@ -75,8 +77,10 @@ impl Scheduler {
     }
 
     fn window_host_answered(&mut self, now: Timestamp, thread: ThreadId, window: WindowId) {
-        let (initial, limit) =
-            (self.initial_window(thread), self.max_thread(&self.queue.threads[thread]));
+        let (initial, limit) = (
+            self.dispatch.initial_window(&self.queue, thread),
+            self.dispatch.max_thread(&self.queue.threads[thread]),
+        );
         let flow = &self.dispatch.rings[self.queue.threads[thread].ring].clause.flow;
         let Window { feedback, is_probing, agents, .. } = &mut self.dispatch.windows[window];
         if std::mem::take(is_probing) {
@@ -127,7 +131,7 @@ impl Scheduler {
         let jitter =
             Duration::from_millis(self.random.u64(0..=MAX_PROBE_JITTER.as_millis() as u64));
         let until = now + MIN_HOST_DOWN_WAIT + jitter;
-        let initial = self.initial_window(thread);
+        let initial = self.dispatch.initial_window(&self.queue, thread);
         self.dispatch.windows[window].is_probing = true;
         self.dispatch.windows[window].feedback = Feedback::new(initial);
         self.defer_thread(now, thread, (until, UnreachableReason::Dead), cause.clone());
@@ -160,14 +164,33 @@ impl Scheduler {
         }
     }
 
+    fn log_feedback(
+        &mut self,
+        thread: ThreadId,
+        window: WindowId,
+        signal: DeliverySignal,
+        before: &Feedback,
+    ) {
+        if !self.dispatch.flow(&self.queue, thread).debug {
+            return;
+        }
+        let window = &self.dispatch.windows[window];
+        let destination = &self.queue.threads[thread].destination;
+        let (word, agents, after) = (signal.word(), window.agents, &window.feedback);
+        let text = format!("{destination}: {word}: window {before} -> {after}, {agents} agents");
+        self.log(Level::Info, text);
+    }
+}
+
+impl Dispatch {
     /// Ends the suspension of a window whose thread is tried again.
     ///
     /// It is not known yet if the host answers, so one agent tries it first.
-    pub(crate) fn resume_window(&mut self, thread: ThreadId) {
-        let known = self.queue.threads[thread].retry.unreachable.as_ref();
+    pub(crate) fn resume_window(&mut self, queue: &Queue, thread: ThreadId) {
+        let known = queue.threads[thread].retry.unreachable.as_ref();
         let was_dead = known.is_some_and(|known| known.block == UnreachableReason::Dead);
-        if let Some(window) = self.queue.threads[thread].window.filter(|_| was_dead) {
-            let window_ref = &mut self.dispatch.windows[window];
+        if let Some(window) = queue.threads[thread].window.filter(|_| was_dead) {
+            let window_ref = &mut self.windows[window];
             window_ref.resume = None;
             // After a restart only the threads have this state.
             window_ref.is_probing |= window_ref.agents == 0 && !window_ref.is_waking();
@@ -180,27 +203,10 @@ impl Scheduler {
     /// Makes the window of a new thread probe a dead host.
     ///
     /// If other threads share the window, they have newer knowledge.
-    pub(crate) fn probe_dead_window(&mut self, thread: ThreadId) {
-        if self.is_alone_in_window(thread) {
-            self.resume_window(thread);
+    pub(crate) fn probe_dead_window(&mut self, queue: &Queue, thread: ThreadId) {
+        if self.is_alone_in_window(queue, thread) {
+            self.resume_window(queue, thread);
         }
-    }
-
-    fn log_feedback(
-        &mut self,
-        thread: ThreadId,
-        window: WindowId,
-        signal: DeliverySignal,
-        before: &Feedback,
-    ) {
-        if !self.flow(thread).debug {
-            return;
-        }
-        let window = &self.dispatch.windows[window];
-        let destination = &self.queue.threads[thread].destination;
-        let (word, agents, after) = (signal.word(), window.agents, &window.feedback);
-        let text = format!("{destination}: {word}: window {before} -> {after}, {agents} agents");
-        self.log(Level::Info, text);
     }
 }
 

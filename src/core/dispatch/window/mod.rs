@@ -20,11 +20,13 @@ mod relay;
 mod why;
 
 use crate::Scheduler;
+use crate::dispatch::Dispatch;
 use crate::dispatch::agent::AgentId;
 use crate::pool::{Id, Pool};
+use crate::queue::Queue;
 use crate::queue::thread::{Thread, ThreadId};
 use crate::queue::unreachable::UnreachableReport;
-use crate::timers::Timer;
+use crate::timers::{Timer, Timers};
 use broadcast::{MemberAction, MemberRound};
 use feedback::Feedback;
 use serde::{Deserialize, Serialize};
@@ -239,65 +241,9 @@ impl std::ops::IndexMut<WindowId> for Windows {
 }
 
 impl Scheduler {
-    /// The flow settings in the clause of a thread.
-    pub(crate) fn flow(&self, thread: ThreadId) -> &Flow {
-        &self.dispatch.rings[self.queue.threads[thread].ring].clause.flow
-    }
-
-    /// Initial size of a thread's window, in agents.
-    pub(crate) fn initial_window(&self, thread: ThreadId) -> u32 {
-        let most = self.max_thread(&self.queue.threads[thread]);
-        self.flow(thread).initial.map_or(most, |initial| initial.min(most))
-    }
-
-    /// Present size of a thread's window, in agents.
-    pub(crate) fn window_size(&self, thread: &Thread) -> usize {
-        let window = thread.window.map(|window| &self.dispatch.windows[window]);
-        window.map_or_else(|| self.max_thread(thread) as usize, Window::size)
-    }
-
-    /// Updates the limit of a thread in its window from its clause.
-    fn refresh_limit(&mut self, id: WindowId, thread: ThreadId) {
-        let flow = self.flow(thread);
-        let is_learned = flow.has_feedback() || flow.initial.is_some();
-        let limit =
-            if flow.delay.is_some() { 1 } else { self.max_thread(&self.queue.threads[thread]) };
-        let window = &self.dispatch.windows[id];
-        if window.is_learned != is_learned || window.members.get(&thread) != Some(&limit) {
-            let window = &mut self.dispatch.windows[id];
-            window.is_learned = is_learned;
-            window.set_limit(thread, limit);
-        }
-    }
-
-    /// Learned size of a thread's window, in agents.
-    ///
-    /// `None` if it is the initial one.
-    pub(crate) fn learned_window(&self, thread: ThreadId) -> Option<u32> {
-        let window = &self.dispatch.windows[self.queue.threads[thread].window?];
-        let size = window.feedback.concurrency;
-        let is_learned = self.flow(thread).has_feedback() && size != self.initial_window(thread);
-        is_learned.then_some(size)
-    }
-
-    /// Restores the size of a window from learned state.
-    pub(crate) fn restore_window(&mut self, thread: ThreadId, size: u32) {
-        let most = self.max_thread(&self.queue.threads[thread]);
-        let has_feedback = self.flow(thread).has_feedback();
-        if let Some(window) = self.queue.threads[thread].window.filter(|_| has_feedback) {
-            self.dispatch.windows[window].feedback = Feedback::new(size.min(most));
-        }
-    }
-
-    /// Returns true if a thread has a window that no other thread shares.
-    pub(crate) fn is_alone_in_window(&self, thread: ThreadId) -> bool {
-        let window = self.queue.threads[thread].window.map(|window| &self.dispatch.windows[window]);
-        window.is_some_and(|window| window.members.len() == 1)
-    }
-
     /// Puts a thread into the window of its clause, if any.
     pub(crate) fn join_window(&mut self, now: Timestamp, thread: ThreadId) {
-        let flow = self.flow(thread);
+        let flow = self.dispatch.flow(&self.queue, thread);
         if !flow.is_controlled() {
             return self.leave_window(thread);
         }
@@ -310,12 +256,12 @@ impl Scheduler {
             return;
         }
         self.leave_window(thread);
-        let initial = self.initial_window(thread);
+        let initial = self.dispatch.initial_window(&self.queue, thread);
         let window = self.dispatch.windows.find_or_insert(name, initial);
         let agents = self.queue.threads[thread].agents.len() as u32;
         self.dispatch.windows[window].agents += agents;
         self.queue.threads[thread].window = Some(window);
-        self.refresh_limit(window, thread);
+        self.dispatch.refresh_limit(&self.queue, window, thread);
         self.wait_with_window(now, thread);
     }
 
@@ -337,62 +283,6 @@ impl Scheduler {
             }
         } else if window.agents == 0 {
             window.pace.forget_delivery();
-        }
-    }
-
-    /// Updates the demand of a thread for agents in its window.
-    pub(crate) fn update_window_demand(&mut self, window: WindowId, thread: ThreadId, wants: bool) {
-        self.refresh_limit(window, thread);
-        let waits = self.dispatch.windows[window].waiting.contains(&thread);
-        if !wants {
-            if waits {
-                self.dispatch.windows[window].waiting.remove(&thread);
-            }
-            self.unready(thread);
-        } else if !waits && !self.dispatch.windows[window].ready.contains(&thread) {
-            self.dispatch.windows[window].waiting.insert(thread);
-        }
-    }
-
-    /// Makes threads of a window ready, as far as there is room.
-    ///
-    /// If there is too little room, makes ready threads wait again.
-    pub(crate) fn admit(&mut self, id: WindowId) {
-        while let Some(thread) = self.dispatch.windows[id].ready.last().copied()
-            && (self.dispatch.windows[id].pace.is_paused()
-                || self.dispatch.windows[id].taken() > self.dispatch.windows[id].size())
-        {
-            self.unready(thread);
-            self.dispatch.windows[id].waiting.insert(thread);
-        }
-        while !self.dispatch.windows[id].pace.is_paused()
-            && let Some(thread) = self.dispatch.windows[id].next_waiting()
-            && self.dispatch.windows[id].taken() < self.dispatch.windows[id].size()
-        {
-            self.dispatch.windows[id].last_admitted = Some(thread);
-            self.admit_thread(id, thread);
-        }
-        self.dispatch.windows.pool[id].is_changed = false;
-    }
-
-    /// Makes a thread of a window ready.
-    fn admit_thread(&mut self, id: WindowId, thread: ThreadId) {
-        let window = &mut self.dispatch.windows[id];
-        window.waiting.remove(&thread);
-        window.ready.insert(thread);
-        self.make_ready(thread);
-    }
-
-    /// Returns true if a thread waits for room in its window.
-    pub(crate) fn waits_for_window(&self, thread: ThreadId) -> bool {
-        let window = self.queue.threads[thread].window.map(|window| &self.dispatch.windows[window]);
-        window.is_some_and(|window| window.is_waiting(thread))
-    }
-
-    /// Removes a thread from the ready threads of its window.
-    pub(crate) fn remove_ready_in_window(&mut self, thread: ThreadId) {
-        if let Some(window) = self.queue.threads[thread].window {
-            self.dispatch.windows[window].ready.remove(&thread);
         }
     }
 
@@ -434,49 +324,168 @@ impl Scheduler {
             && !window.ready.contains(&thread)
             && self.needs_agent(thread)
         {
-            self.admit_thread(id, thread);
+            self.dispatch.admit_thread(&mut self.queue, id, thread);
         }
     }
+}
 
-    /// Returns true if the window of a thread is over its size.
-    pub(crate) fn window_exceeds_size(&self, thread: ThreadId) -> bool {
-        let window = self.queue.threads[thread].window.map(|window| &self.dispatch.windows[window]);
-        window.is_some_and(|window| window.agents as usize > window.size())
-    }
-
-    pub(crate) fn check_windows(&self) {
-        for (id, window) in self.dispatch.windows.iter() {
-            let of_window = |thread: &ThreadId| self.queue.threads[*thread].window == Some(id);
+impl Dispatch {
+    /// Panics if windows and threads disagree.
+    pub(super) fn check_windows(&self, queue: &Queue, timers: &Timers) {
+        for (id, window) in self.windows.iter() {
+            let of_window = |thread: &ThreadId| queue.threads[*thread].window == Some(id);
             assert!(window.members.keys().all(of_window) && !window.members.is_empty(), "members");
             assert!(window.waiting.iter().all(of_window), "a stranger waits");
             assert!(window.ready.iter().all(of_window), "a stranger is ready");
-            let is_in_round = self.dispatch.windows.rounds.contains(&id);
+            let is_in_round = self.windows.rounds.contains(&id);
             assert_eq!(window.round.is_some(), is_in_round, "a window and its round disagree");
             let limits: u32 = window.limits.values().sum();
             assert_eq!(limits as usize, window.members.len(), "limits of members");
             assert!(window.ready.is_disjoint(&window.waiting), "ready, and waits");
             let agents: usize =
-                window.members.keys().map(|thread| self.queue.threads[*thread].agents.len()).sum();
+                window.members.keys().map(|thread| queue.threads[*thread].agents.len()).sum();
             assert_eq!(window.agents as usize, agents, "agents of a window");
             for thread in window.members.keys() {
-                let is_ready = self.queue.threads[*thread].is_ready;
+                let is_ready = queue.threads[*thread].is_ready;
                 assert_eq!(is_ready, window.ready.contains(thread), "ready in its window");
                 assert!(!is_ready || window.taken() <= window.size(), "overfull");
                 let could = !window.pace.is_paused() && window.taken() < window.size();
                 assert!(!could || !window.waiting.contains(thread), "there is room, but it waits");
             }
             if let Some(time) = window.pace.timer() {
-                assert!(self.timers.contains(time, Timer::Window(id)), "a pace without a timer");
+                assert!(timers.contains(time, Timer::Window(id)), "a pace without a timer");
             }
             assert!(
                 !window.pace.is_paused() || window.pace.timer().is_some() || window.agents > 0,
                 "no timer ends the pause of a window"
             );
         }
-        let members: usize =
-            self.dispatch.windows.iter().map(|(_, window)| window.members.len()).sum();
-        let threads =
-            self.queue.threads.iter().filter(|(_, thread)| thread.window.is_some()).count();
+        let members: usize = self.windows.iter().map(|(_, window)| window.members.len()).sum();
+        let threads = queue.threads.iter().filter(|(_, thread)| thread.window.is_some()).count();
         assert_eq!(members, threads, "threads in windows");
+    }
+
+    /// The flow settings in the clause of a thread.
+    pub(crate) fn flow(&self, queue: &Queue, thread: ThreadId) -> &Flow {
+        &self.rings[queue.threads[thread].ring].clause.flow
+    }
+
+    /// Initial size of a thread's window, in agents.
+    pub(crate) fn initial_window(&self, queue: &Queue, thread: ThreadId) -> u32 {
+        let most = self.max_thread(&queue.threads[thread]);
+        self.flow(queue, thread).initial.map_or(most, |initial| initial.min(most))
+    }
+
+    /// Updates the limit of a thread in its window from its clause.
+    fn refresh_limit(&mut self, queue: &Queue, id: WindowId, thread: ThreadId) {
+        let flow = self.flow(queue, thread);
+        let is_learned = flow.has_feedback() || flow.initial.is_some();
+        let limit = if flow.delay.is_some() { 1 } else { self.max_thread(&queue.threads[thread]) };
+        let window = &self.windows[id];
+        if window.is_learned != is_learned || window.members.get(&thread) != Some(&limit) {
+            let window = &mut self.windows[id];
+            window.is_learned = is_learned;
+            window.set_limit(thread, limit);
+        }
+    }
+
+    /// Learned size of a thread's window, in agents.
+    ///
+    /// `None` if it is the initial one.
+    pub(crate) fn learned_window(&self, queue: &Queue, thread: ThreadId) -> Option<u32> {
+        let window = &self.windows[queue.threads[thread].window?];
+        let size = window.feedback.concurrency;
+        let is_learned =
+            self.flow(queue, thread).has_feedback() && size != self.initial_window(queue, thread);
+        is_learned.then_some(size)
+    }
+
+    /// Restores the size of a window from learned state.
+    pub(crate) fn restore_window(&mut self, queue: &Queue, thread: ThreadId, size: u32) {
+        let most = self.max_thread(&queue.threads[thread]);
+        let has_feedback = self.flow(queue, thread).has_feedback();
+        if let Some(window) = queue.threads[thread].window.filter(|_| has_feedback) {
+            self.windows[window].feedback = Feedback::new(size.min(most));
+        }
+    }
+
+    /// Returns true if a thread has a window that no other thread shares.
+    pub(crate) fn is_alone_in_window(&self, queue: &Queue, thread: ThreadId) -> bool {
+        let window = queue.threads[thread].window.map(|window| &self.windows[window]);
+        window.is_some_and(|window| window.members.len() == 1)
+    }
+
+    /// Present size of a thread's window, in agents.
+    pub(crate) fn window_size(&self, thread: &Thread) -> usize {
+        let window = thread.window.map(|window| &self.windows[window]);
+        window.map_or_else(|| self.max_thread(thread) as usize, Window::size)
+    }
+
+    /// Updates the demand of a thread for agents in its window.
+    pub(crate) fn update_window_demand(
+        &mut self,
+        queue: &mut Queue,
+        window: WindowId,
+        thread: ThreadId,
+        wants: bool,
+    ) {
+        self.refresh_limit(queue, window, thread);
+        let waits = self.windows[window].waiting.contains(&thread);
+        if !wants {
+            if waits {
+                self.windows[window].waiting.remove(&thread);
+            }
+            self.unready(queue, thread);
+        } else if !waits && !self.windows[window].ready.contains(&thread) {
+            self.windows[window].waiting.insert(thread);
+        }
+    }
+
+    /// Makes threads of a window ready, as far as there is room.
+    ///
+    /// If there is too little room, makes ready threads wait again.
+    pub(crate) fn admit(&mut self, queue: &mut Queue, id: WindowId) {
+        while let Some(thread) = self.windows[id].ready.last().copied()
+            && (self.windows[id].pace.is_paused()
+                || self.windows[id].taken() > self.windows[id].size())
+        {
+            self.unready(queue, thread);
+            self.windows[id].waiting.insert(thread);
+        }
+        while !self.windows[id].pace.is_paused()
+            && let Some(thread) = self.windows[id].next_waiting()
+            && self.windows[id].taken() < self.windows[id].size()
+        {
+            self.windows[id].last_admitted = Some(thread);
+            self.admit_thread(queue, id, thread);
+        }
+        self.windows.pool[id].is_changed = false;
+    }
+
+    /// Makes a thread of a window ready.
+    fn admit_thread(&mut self, queue: &mut Queue, id: WindowId, thread: ThreadId) {
+        let window = &mut self.windows[id];
+        window.waiting.remove(&thread);
+        window.ready.insert(thread);
+        self.make_ready(queue, thread);
+    }
+
+    /// Returns true if a thread waits for room in its window.
+    pub(crate) fn waits_for_window(&self, queue: &Queue, thread: ThreadId) -> bool {
+        let window = queue.threads[thread].window.map(|window| &self.windows[window]);
+        window.is_some_and(|window| window.is_waiting(thread))
+    }
+
+    /// Removes a thread from the ready threads of its window.
+    pub(crate) fn remove_ready_in_window(&mut self, queue: &Queue, thread: ThreadId) {
+        if let Some(window) = queue.threads[thread].window {
+            self.windows[window].ready.remove(&thread);
+        }
+    }
+
+    /// Returns true if the window of a thread is over its size.
+    pub(crate) fn window_exceeds_size(&self, queue: &Queue, thread: ThreadId) -> bool {
+        let window = queue.threads[thread].window.map(|window| &self.windows[window]);
+        window.is_some_and(|window| window.agents as usize > window.size())
     }
 }

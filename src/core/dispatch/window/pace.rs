@@ -1,6 +1,7 @@
 //! Spacing of deliveries in a window (`rate`, `delivery-delay`).
 
 use crate::Scheduler;
+use crate::dispatch::Dispatch;
 use crate::dispatch::agent::AgentId;
 use crate::dispatch::window::WindowId;
 use crate::queue::thread::ThreadId;
@@ -82,7 +83,10 @@ impl Scheduler {
         if self.dispatch.windows[window].pace.is_paused() {
             return false;
         }
-        let (rate, delay) = (self.flow(thread).rate, self.flow(thread).delay);
+        let (rate, delay) = (
+            self.dispatch.flow(&self.queue, thread).rate,
+            self.dispatch.flow(&self.queue, thread).delay,
+        );
         if delay.is_some() {
             self.dispatch.windows[window].pace.pause = Pause::Delivery;
         } else if let Some(rate) = rate {
@@ -107,7 +111,7 @@ impl Scheduler {
     ///
     /// The delivery has ended or was not made.
     pub(crate) fn pause_after_delivery(&mut self, now: Timestamp, thread: ThreadId) {
-        let delay = self.flow(thread).delay;
+        let delay = self.dispatch.flow(&self.queue, thread).delay;
         if let Some(window) = self.queue.threads[thread].window
             && self.dispatch.windows[window].pace.pause == Pause::Delivery
         {
@@ -131,10 +135,12 @@ impl Scheduler {
         }
         self.timers.add(time, Timer::Window(window));
     }
+}
 
+impl Dispatch {
     /// Ends the pause of a window.
     pub(crate) fn window_timer(&mut self, window: WindowId) {
-        self.dispatch.windows[window].pace.pause = Pause::None;
+        self.windows[window].pace.pause = Pause::None;
     }
 }
 

@@ -1,6 +1,8 @@
 //! Relays by destination: they group the destinations of one provider (`window-key=mx`).
 
 use crate::Scheduler;
+use crate::dispatch::Dispatch;
+use crate::queue::Queue;
 use crate::queue::destination::Destination;
 use crate::queue::thread::ThreadId;
 use serde::{Deserialize, Serialize};
@@ -67,7 +69,7 @@ impl Scheduler {
         thread: ThreadId,
         notary: &[u8],
     ) {
-        if self.flow(thread).key.is_some()
+        if self.dispatch.flow(&self.queue, thread).key.is_some()
             && let Some(relay) = relay_of(notary)
         {
             self.set_relay(now, thread, relay);
@@ -80,15 +82,17 @@ impl Scheduler {
     pub(crate) fn set_relay(&mut self, now: Timestamp, thread: ThreadId, relay: &[u8]) {
         let destination = self.queue.threads[thread].destination.clone();
         if self.dispatch.windows.relays.learn(&destination, relay) {
-            self.unready(thread);
+            self.dispatch.unready(&mut self.queue, thread);
             self.join_window(now, thread);
         }
     }
+}
 
+impl Dispatch {
     /// Known relay of a thread, if its clause has a `window-key`.
-    pub(crate) fn learned_relay(&self, thread: ThreadId) -> Option<&[u8]> {
-        let relay = self.dispatch.windows.relays.of(&self.queue.threads[thread].destination);
-        relay.filter(|_| self.flow(thread).key.is_some())
+    pub(crate) fn learned_relay(&self, queue: &Queue, thread: ThreadId) -> Option<&[u8]> {
+        let relay = self.windows.relays.of(&queue.threads[thread].destination);
+        relay.filter(|_| self.flow(queue, thread).key.is_some())
     }
 }
 

@@ -1,0 +1,116 @@
+//! Invariants of rings, agents and windows between any two events.
+
+use crate::dispatch::Dispatch;
+use crate::dispatch::agent::{Agent, AgentId, AgentState, Owed};
+use crate::dispatch::fair_share::AgentCount;
+use crate::dispatch::ring::Refusal;
+use crate::queue::Queue;
+use crate::queue::message::MessageId;
+use crate::queue::vertex::VertexState;
+use crate::timers::Timers;
+use std::collections::{BTreeSet, HashMap};
+
+impl Dispatch {
+    /// Panics if rings, agents and windows disagree with each other or with the queue.
+    ///
+    /// `changes_limits` is true while changed limits are applied to the rings.
+    pub fn check(&self, queue: &Queue, timers: &Timers, changes_limits: bool) {
+        self.check_rings(queue, changes_limits);
+        self.check_agents(queue);
+        self.check_windows(queue, timers);
+    }
+
+    fn check_rings(&self, queue: &Queue, changes_limits: bool) {
+        for (id, ring) in self.rings.iter() {
+            let recipients = ring.threads.iter().map(|thread| queue.threads[*thread].recipients);
+            let recipients: u64 = recipients.map(u64::from).sum();
+            assert_eq!(ring.recipients, recipients, "recipients of a ring");
+            self.check_jobs(queue, id);
+            let agents = self.agents.values().filter(|agent| agent.ring == id).count();
+            assert_eq!(ring.agents, agents, "agents of a ring");
+            let has_never_asked = |agent: &&Agent| agent.owed.front() == Some(&Owed::Start);
+            let of_ring = self.agents.values().filter(|agent| agent.ring == id);
+            assert_eq!(
+                ring.starts.unproven,
+                of_ring.filter(has_never_asked).count(),
+                "newborn agents"
+            );
+            for thread in ring.ready.iter(queue.threads.pool()) {
+                assert_eq!(queue.threads[thread].ring, id);
+                assert!(queue.threads[thread].is_ready);
+            }
+            for agent in &ring.idle {
+                assert!(matches!(self.agents[*agent].state, AgentState::Idle(_)));
+                assert_eq!(self.agents[*agent].thread, None);
+            }
+            let in_line = self.waitlists.count_in_waitlist(id, ring.waitlist.as_ref());
+            assert_eq!(in_line, usize::from(ring.waitlist.is_some()), "a ring's place in its line");
+            // Waitlists are empty while limits are reapplied.
+            let waits_in_line = !changes_limits
+                && matches!(
+                    ring.refusal,
+                    Some(
+                        Refusal::MaxAgents
+                            | Refusal::MaxChannel
+                            | Refusal::Claimed
+                            | Refusal::ForkRate
+                    )
+                );
+            let (is_in_line, place) = (ring.waitlist.is_some(), ring.waitlist_position);
+            assert!(!is_in_line || place.has_agents == (ring.agents > 0), "a place in line");
+            assert!(
+                !waits_in_line || ring.waitlist.is_some() || ring.ready.is_empty(),
+                "not in line"
+            );
+            let refused = ring.refusal.is_some();
+            let served = ring.ready.is_empty() || refused || ring.is_queued_to_serve;
+            let unused = ring.threads.is_empty() && ring.agents == 0;
+            assert!(!unused, "a ring is unused, but stays");
+            assert!(served, "threads of a ring want agents, and the ring has no refusal");
+        }
+        let idle: usize = self.rings.iter().map(|(_, ring)| ring.idle.len()).sum();
+        assert_eq!(self.agents.idle, idle, "idle agents");
+    }
+
+    fn check_agents(&self, queue: &Queue) {
+        let mut jobs: HashMap<MessageId, u32> = HashMap::new();
+        for (id, agent) in self.agents.iter() {
+            if let Some(thread) = agent.thread {
+                assert!(
+                    queue.threads[thread].agents.contains(&id),
+                    "an agent's thread does not know it"
+                );
+            }
+            for vertex in agent.jobs() {
+                *jobs.entry(queue.vertices[vertex].message).or_default() += 1;
+                let place = queue.vertices[vertex].place;
+                assert!(
+                    matches!(place, VertexState::Fed | VertexState::Finished),
+                    "a job is {place:?}"
+                );
+            }
+            let waits = matches!(agent.state, AgentState::Killed | AgentState::ExitedMidJob)
+                || agent.timer.is_some();
+            assert!(waits, "an agent is not looked at again");
+        }
+        for (id, message) in queue.messages.iter() {
+            let jobs = jobs.get(&id).copied().unwrap_or_default();
+            assert_eq!(message.jobs, jobs, "{}: jobs with agents", message.name);
+        }
+        let mut all = AgentCount { agents: self.agents.len(), rings: 0 };
+        let mut channels: HashMap<_, AgentCount> = HashMap::new();
+        for (_, ring) in self.rings.iter().filter(|(_, ring)| ring.agents > 0) {
+            all.rings += 1;
+            let population = channels.entry(ring.channel.clone()).or_default();
+            population.agents += ring.agents;
+            population.rings += 1;
+        }
+        assert_eq!(*self.agents.counts.channels(), channels, "agents of channels");
+        assert_eq!(self.agents.counts.all, all, "agents in all");
+        let is_ending =
+            |agent: &Agent| matches!(agent.state, AgentState::Stopping(_) | AgentState::Killed);
+        let ending = self.agents.iter().filter(|(_, agent)| is_ending(agent));
+        let ending: BTreeSet<AgentId> = ending.map(|(id, _)| id).collect();
+        assert_eq!(self.agents.counts.ending, ending, "agents that were told to end");
+    }
+}

@@ -1,0 +1,72 @@
+//! Invariants of the queue between any two events.
+
+use crate::queue::Queue;
+use crate::queue::vertex::VertexState;
+use std::collections::BTreeMap;
+
+impl Queue {
+    /// Panics if a count is not the length of its list, or a vertex is in the wrong list.
+    pub fn check(&self) {
+        self.check_messages();
+        self.check_threads();
+    }
+
+    fn check_messages(&self) {
+        for (id, message) in self.messages.iter() {
+            let mut pending = 0;
+            for vertex in message.vertices.iter(&self.vertices) {
+                let vertex = &self.vertices[vertex];
+                assert_eq!(vertex.message, id, "a vertex is in the list of another message");
+                assert_ne!(vertex.place, VertexState::Finished, "a spent vertex is in a message");
+                assert_eq!(vertex.pending as usize, vertex.recipients.pending().len());
+                assert!(vertex.pending > 0, "a vertex has no recipient left, but is not finished");
+                pending += vertex.pending;
+            }
+            assert_eq!(message.pending, pending, "{}: pending recipients", message.name);
+            let is_over = message.is_complete();
+            assert!(message.is_removing || !is_over, "{} is complete, but stays", message.name);
+        }
+        let mut seconds = BTreeMap::new();
+        for (id, message) in self.messages.iter() {
+            if self.messages.find(message.name.number()) == Some(id) {
+                *seconds.entry(message.modified.seconds()).or_insert(0) += 1;
+            }
+        }
+        assert_eq!(*self.messages.by_second(), seconds, "messages by their age");
+    }
+
+    fn check_threads(&self) {
+        let held = self.threads.iter().filter(|(_, thread)| thread.held).count();
+        assert_eq!(self.threads.held(), held, "held threads");
+        for thread in self.deferrals.threads() {
+            let is_ready = self.threads[thread].is_ready;
+            assert!(!is_ready, "{}: put off, but ready", self.threads[thread].destination);
+        }
+        for (id, thread) in self.threads.iter() {
+            for (place, list) in [
+                (VertexState::Due, thread.due.to_vec(&self.vertices)),
+                (VertexState::Fed, thread.fed.to_vec(&self.vertices)),
+                (VertexState::Waiting, thread.waiting.iter(&self.vertices).collect()),
+                (VertexState::Held, thread.held_back.to_vec(&self.vertices)),
+            ] {
+                for vertex in list {
+                    assert_eq!(self.vertices[vertex].thread, id);
+                    assert_eq!(self.vertices[vertex].place, place);
+                    let held = self.messages[self.vertices[vertex].message].held;
+                    assert!(held || place != VertexState::Held, "held back without a hold");
+                    assert!(
+                        !held || matches!(place, VertexState::Held | VertexState::Fed),
+                        "held, but free"
+                    );
+                }
+            }
+            assert_eq!(thread.vertices(&self.vertices).count(), thread.len());
+            let recipients: u32 =
+                thread.vertices(&self.vertices).map(|vertex| self.vertices[vertex].pending).sum();
+            assert_eq!(thread.recipients, recipients, "{}: recipients", thread.destination);
+            assert!(!thread.is_unused(), "{} is unused, but stays", thread.destination);
+            let mut of_host = self.threads.of_host(thread.destination.host());
+            assert!(of_host.any(|other| other == id), "{}: not found by host", thread.destination);
+        }
+    }
+}
