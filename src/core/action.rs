@@ -151,7 +151,7 @@ pub struct Note {
     pub message: Rc<[u8]>,
 }
 
-/// FinalState state of one recipient, for the statistics log.
+/// The final state of one recipient, for the statistics log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Statistics {
     /// The message.

@@ -37,6 +37,7 @@ impl Scheduler {
         self.queue.clock.step = Some(step);
         self.timers.shift(step);
         self.dispatch.agents.shift(step);
+        self.notes.failure_log.shift(step);
         self.admission.shift_rests(step);
         self.admission.shift_partials(step);
         for window in self.dispatch.windows.iter_mut() {

@@ -15,8 +15,8 @@
 //! time. `docs/architecture.md` has the states of each.
 //!
 //! This crate decides everything that the scheduler decides. It must not know sockets, files,
-//! processes, clocks, MAILQ or recordings. Begin with [`event`] and [`action`], then [`dispatch`]'s
-//! `next_job`.
+//! processes, clocks, MAILQ or recordings. Begin with [`event`] and [`action`], then [`settle`],
+//! then [`dispatch`]'s `next_job`.
 //!
 //! | module | decides |
 //! |---|---|
@@ -26,7 +26,9 @@
 //! | [`outcome`] | what a report of an agent means, and the end of an agent |
 //! | [`operator`] | what the orders of operators change: hold, release, retry, remove, limits, ETRN |
 //! | [`admission`] | which mail is in memory: files to read, partial messages, paging |
+//! | [`settle`] | what follows from a change: timers, ready threads, removals, agents |
 //! | [`reload`], [`clock_step`] | what a new configuration changes, and a step of the clock |
+//! | [`stepwise`], [`sweep`] | how much of the work on very many values is done in a turn |
 //! | [`learned`] | nothing: state that the next process starts with |
 //! | [`query`] | nothing: read-only views, and the reason why mail waits |
 //! | [`checkpoint`] | nothing: the complete state, to continue from later |
@@ -44,9 +46,14 @@ mod operator;
 mod outcome;
 mod queue;
 
-// Events that concern everything.
+// What follows from each event.
+mod settle;
+
+// Events that concern everything, and work on it in steps.
 mod clock_step;
 mod reload;
+mod stepwise;
+mod sweep;
 
 // What others see of the state.
 mod checkpoint;
@@ -59,9 +66,6 @@ mod list;
 pub mod log_limiter;
 mod pool;
 mod serde_config;
-mod settle;
-mod stepwise;
-mod sweep;
 mod timers;
 
 #[cfg(test)]
@@ -170,14 +174,14 @@ impl Scheduler {
         Scheduler {
             random: fastrand::Rng::with_seed(settings.seed),
             mode: Mode { awaits_initial_scan, ..Mode::default() },
-            settings,
             config,
             queue: Queue::default(),
             dispatch: Dispatch::default(),
             overrides: Overrides::default(),
             orders: PendingOrders::default(),
             admission: Admission::default(),
-            notes: Notes::default(),
+            notes: Notes::new(settings.failed_write),
+            settings,
             learned: LearnedState::default(),
             sweep: ThreadSweep::default(),
             timers: Timers::default(),

@@ -1,8 +1,9 @@
 //! Limiter for log lines that outside events could repeat at any rate.
 
+use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::time::{Duration, Instant};
-use zsched_format::time::Timestamp;
+use zsched_format::time::{ClockStep, Timestamp};
 
 /// Limit of a [`LogLimiter`] by default: one line in this time.
 const DEFAULT_PERIOD: Duration = Duration::from_secs(10);
@@ -26,7 +27,7 @@ impl Moment for Timestamp {
 }
 
 /// Limiter for lines of one kind. Counts the lines left out.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct LogLimiter<M = Instant> {
     max_lines: u32,
     period: Duration,
@@ -78,7 +79,7 @@ impl<M: Moment> LogLimiter<M> {
     }
 
     /// Counts lines that are left out.
-    pub fn suppress(&mut self, lines: u64, now: M) {
+    pub fn suppress(&mut self, Suppressed(lines): Suppressed, now: M) {
         if lines > 0 {
             self.began.get_or_insert(now);
             self.suppressed += lines;
@@ -86,8 +87,8 @@ impl<M: Moment> LogLimiter<M> {
     }
 
     /// Number of lines left out and not reported yet.
-    pub fn suppressed(&self) -> u64 {
-        self.suppressed
+    pub fn suppressed(&self) -> Suppressed {
+        Suppressed(self.suppressed)
     }
 
     /// Ends the period if it is over.
@@ -111,6 +112,13 @@ impl<M: Moment> LogLimiter<M> {
     pub fn until_report(&self, now: M) -> Option<Duration> {
         let began = self.began.filter(|_| self.suppressed > 0)?;
         Some(self.period.saturating_sub(now.passed_since(began)))
+    }
+}
+
+impl LogLimiter<Timestamp> {
+    /// Moves the period, because the clock was set.
+    pub fn shift(&mut self, step: ClockStep) {
+        self.began = self.began.map(|began| began + step);
     }
 }
 
@@ -140,13 +148,16 @@ mod tests {
         let mut limiter = LogLimiter::new(2, Duration::from_secs(60));
         let logged = (0..5).filter(|second| limiter.permit(at(start, *second)).is_some());
         assert_eq!(logged.count(), 2);
-        limiter.suppress(4, at(start, 5));
+        limiter.suppress(Suppressed(4), at(start, 5));
         assert_eq!(limiter.until_report(at(start, 50)), Some(Duration::from_secs(10)));
         assert_eq!(limiter.end_period(at(start, 59)), None);
         assert_eq!(limiter.end_period(at(start, 60)), Some((7, Duration::from_secs(60))));
         assert_eq!(limiter.permit(at(start, 61)), None, "the report was the line of this period");
         assert_eq!(limiter.end_period(at(start, 120)), Some((1, Duration::from_secs(60))));
-        assert_eq!((limiter.end_period(at(start, 180)), limiter.suppressed()), (None, 0));
+        assert_eq!(
+            (limiter.end_period(at(start, 180)), limiter.suppressed()),
+            (None, Suppressed(0))
+        );
         assert!(limiter.permit(at(start, 181)).is_some(), "a new period");
     }
 }

@@ -10,10 +10,11 @@
 //!   any state ──► Stopping (told to end) ──► gone;   any state ──► gone (died, was killed)
 //! ```
 
-use crate::dispatch::agent_log::AgentLogLimiter;
+use crate::dispatch::agent_log;
 use crate::dispatch::fair_share::AgentCounts;
 use crate::dispatch::ring::RingId;
 use crate::dispatch::window::DeliverySignal;
+use crate::log_limiter::LogLimiter;
 use crate::queue::destination::Destination;
 use crate::queue::thread::ThreadId;
 use crate::queue::vertex::VertexId;
@@ -69,7 +70,7 @@ pub struct Agent {
     /// Its last line outside the protocol: a hint in case it dies.
     pub last_line: Box<[u8]>,
     /// Limits the log lines about it.
-    pub log_limiter: AgentLogLimiter,
+    pub log_limiter: LogLimiter<Timestamp>,
     /// It is marked as changed ([`crate::settle`]).
     #[serde(skip)]
     is_changed: bool,
@@ -127,7 +128,7 @@ impl Agent {
             progress_at: now,
             timer: None,
             last_line: Box::default(),
-            log_limiter: AgentLogLimiter::new(now),
+            log_limiter: agent_log::limiter(),
             is_changed: true,
         }
     }
@@ -149,6 +150,7 @@ impl Agent {
         }
         self.fed_at = self.fed_at.map(|time| time + step);
         self.timer = self.timer.map(|time| time + step);
+        self.log_limiter.shift(step);
         if let AgentState::Idle(since) | AgentState::Stopping(since) = &mut self.state {
             *since = *since + step;
         }

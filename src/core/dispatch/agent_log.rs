@@ -5,8 +5,8 @@
 
 use crate::Scheduler;
 use crate::dispatch::agent::AgentId;
+use crate::log_limiter::LogLimiter;
 use log::Level;
-use serde::{Deserialize, Serialize};
 use std::time::Duration;
 use zsched_format::time::Timestamp;
 
@@ -17,33 +17,9 @@ const LOG_PERIOD: Duration = Duration::from_secs(60);
 /// Maximum length of a stray line that is kept, in bytes.
 const MAX_STRAY_LINE_LEN: usize = 200;
 
-/// Counts the log lines about one agent.
-#[derive(Serialize, Deserialize)]
-pub struct AgentLogLimiter {
-    period_began: Timestamp,
-    count: u32,
-}
-
-impl AgentLogLimiter {
-    /// Starts with no lines.
-    pub fn new(now: Timestamp) -> AgentLogLimiter {
-        AgentLogLimiter { period_began: now, count: 0 }
-    }
-
-    /// Begins a new period if it is time.
-    ///
-    /// Returns the number of lines left out in the last one.
-    fn begin_period(&mut self, now: Timestamp) -> u32 {
-        if now.since(self.period_began) < LOG_PERIOD {
-            return 0;
-        }
-        std::mem::replace(self, AgentLogLimiter::new(now)).suppressed()
-    }
-
-    /// Number of lines left out in this period.
-    pub fn suppressed(&self) -> u32 {
-        self.count.saturating_sub(MAX_LINES_PER_PERIOD)
-    }
+/// Returns the limiter of the log lines about an agent.
+pub fn limiter() -> LogLimiter<Timestamp> {
+    LogLimiter::new(MAX_LINES_PER_PERIOD, LOG_PERIOD)
 }
 
 impl Scheduler {
@@ -56,26 +32,9 @@ impl Scheduler {
         text: String,
     ) {
         let agent = &mut self.dispatch.agents[agent];
-        let pid = agent.pid.unwrap_or_default();
-        let suppressed = agent.log_limiter.begin_period(now);
-        agent.log_limiter.count = agent.log_limiter.count.saturating_add(1);
-        let count = agent.log_limiter.count;
-        if suppressed > 0 {
-            self.log_suppressed(pid, suppressed);
+        if let Some(suppressed) = agent.log_limiter.permit(now) {
+            self.log(level, format!("{text}{suppressed}"));
         }
-        if count <= MAX_LINES_PER_PERIOD {
-            self.log(level, text);
-        }
-        if count == MAX_LINES_PER_PERIOD {
-            let minutes = LOG_PERIOD.as_secs() / 60;
-            let text = format!("agent {pid}: no more remarks about it for {minutes} min");
-            self.log(Level::Warn, text);
-        }
-    }
-
-    /// Logs the number of lines that were left out.
-    pub(crate) fn log_suppressed(&mut self, pid: u32, count: u32) {
-        self.log(Level::Warn, format!("agent {pid}: {count} remarks about it were left out"));
     }
 
     /// Logs a line that is no part of the protocol.

@@ -127,7 +127,7 @@ impl Scheduler {
         self.dispatch.rings[ring].starts.failure = Some(Box::new(failure));
     }
 
-    /// StartState the next agent of a suspended ring at once.
+    /// Starts the next agent of a suspended ring at once.
     ///
     /// Its mail was requested.
     pub(crate) fn retry_start_now(&mut self, now: Timestamp, ring: RingId) {

@@ -124,10 +124,8 @@ impl Scheduler {
         let Some(pid) = agent.pid else {
             return self.log(level, format!("an agent of {destination} {end}"));
         };
-        if agent.log_limiter.suppressed() > 0 {
-            self.log_suppressed(pid, agent.log_limiter.suppressed());
-        }
-        self.log(level, format!("agent {pid} of {destination} {end}{}", last_line(agent)));
+        let (said, suppressed) = (last_line(agent), agent.log_limiter.suppressed());
+        self.log(level, format!("agent {pid} of {destination} {end}{said}{suppressed}"));
     }
 
     /// Clears the locks of a dead agent: they would exclude its successor.

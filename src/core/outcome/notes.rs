@@ -5,6 +5,7 @@
 
 use crate::Scheduler;
 use crate::action::{Action, Note, NoteTicket};
+use crate::log_limiter::LogLimiter;
 use crate::queue::message::MessageId;
 use crate::timers::Timer;
 use log::Level;
@@ -12,18 +13,27 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::io::ErrorKind;
 use std::rc::Rc;
+use std::time::Duration;
 use zsched_format::time::Timestamp;
 use zsched_spool::note::OutcomeKind;
 
 /// Notes that are not on disk yet.
-#[derive(Default, Serialize, Deserialize)]
+#[derive(Serialize, Deserialize)]
 pub struct Notes {
     pub unwritten: BTreeMap<NoteTicket, Note>,
     last_ticket: NoteTicket,
-    /// Log limiter for failed writes.
+    /// Limits the log lines about failed writes: one in each interval of retries.
     ///
-    /// Time of the last log line, and number of lines suppressed since.
-    failure_log: Option<(Timestamp, u32)>,
+    /// Otherwise a full disk would fill the log, with a line for each message.
+    pub failure_log: LogLimiter<Timestamp>,
+}
+
+impl Notes {
+    /// Creates a state without notes. A failed write is tried again after `retry_interval`.
+    pub fn new(retry_interval: Duration) -> Notes {
+        let failure_log = LogLimiter::new(1, retry_interval);
+        Notes { unwritten: BTreeMap::new(), last_ticket: 0, failure_log }
+    }
 }
 
 impl Scheduler {
@@ -86,23 +96,11 @@ impl Scheduler {
         }
     }
 
-    /// Logs a write error, at most once in each interval of retries.
-    ///
-    /// Otherwise a full disk would fill the log, with a line for each message.
+    /// Logs a write error, unless the limit is reached.
     pub(crate) fn log_write_trouble(&mut self, now: Timestamp, text: String) {
-        let trouble = &mut self.notes.failure_log;
-        if trouble
-            .is_none_or(|(since, _)| now.since(since) >= self.settings.failed_write || now < since)
-        {
-            let left_out = trouble.replace((now, 0)).map_or(0, |(_, left_out)| left_out);
-            let others = match left_out {
-                0 => String::new(),
-                count => format!(" ({count} more since the last such line)"),
-            };
+        if let Some(suppressed) = self.notes.failure_log.permit(now) {
             let wait = self.settings.failed_write.as_secs_f32();
-            self.log(Level::Error, format!("{text}; again in {wait} s{others}"));
-        } else if let Some((_, left_out)) = trouble {
-            *left_out += 1;
+            self.log(Level::Error, format!("{text}; again in {wait} s{suppressed}"));
         }
     }
 }

@@ -1,4 +1,4 @@
-//! RetryPosition of the clock.
+//! Steps of the clock.
 
 use super::*;
 use zsched_format::time::ClockStep;

@@ -16,7 +16,7 @@ type Ids = HashMap<String, Option<u32>>;
 static USERS: Mutex<Option<Ids>> = Mutex::new(None);
 static GROUPS: Mutex<Option<Ids>> = Mutex::new(None);
 
-/// ConfigContext of this process for the loop: names looked up before are not looked up again.
+/// Context for the event loop: names that were looked up before are not looked up again.
 pub(crate) fn cached_context(zenv: Zenv) -> ConfigContext {
     ConfigContext {
         zenv,
@@ -28,7 +28,7 @@ pub(crate) fn cached_context(zenv: Zenv) -> ConfigContext {
     }
 }
 
-/// ConfigContext for a worker, which may wait: looks up each name.
+/// Context for a worker, which may wait: looks up each name.
 pub(crate) fn refreshing_context(context: &ConfigContext) -> ConfigContext {
     let user_id = |name: &str| find(&USERS, name, users::user_id, true);
     let group_id = |name: &str| find(&GROUPS, name, users::group_id, true);

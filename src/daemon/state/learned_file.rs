@@ -54,7 +54,7 @@ pub(crate) struct LearnedFile {
     written_revision: u64,
 }
 
-/// BackgroundExport under way.
+/// An export under way.
 struct BackgroundExport {
     export: LearnedExport,
     chunks: ChunkSender,

@@ -1,4 +1,4 @@
-//! PartialMessage messages, which are loaded in chunks of recipients.
+//! Partial messages, which are loaded in chunks of recipients.
 //!
 //! A message is read in chunks if it has more recipients than there is room for
 //! (`PARAMmessage-recipient-limit` and related parameters).
