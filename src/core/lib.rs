@@ -276,7 +276,7 @@ impl Scheduler {
     pub fn has_jobs(&self, agent: AgentId) -> bool {
         let agent = self.dispatch.agents.get(agent);
         agent.is_some_and(|agent| {
-            agent.jobs().any(|vertex| self.queue.vertices[vertex].place == VertexState::Fed)
+            agent.jobs().any(|vertex| self.queue.vertices[vertex].state == VertexState::Fed)
         })
     }
 

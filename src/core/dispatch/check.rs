@@ -83,7 +83,7 @@ impl Dispatch {
             }
             for vertex in agent.jobs() {
                 *jobs.entry(queue.vertices[vertex].message).or_default() += 1;
-                let place = queue.vertices[vertex].place;
+                let place = queue.vertices[vertex].state;
                 assert!(
                     matches!(place, VertexState::Fed | VertexState::Finished),
                     "a job is {place:?}"

@@ -334,7 +334,7 @@ impl Queue {
     pub(crate) fn release_job(&mut self, vertex: VertexId) -> bool {
         let message = self.vertices[vertex].message;
         self.messages[message].jobs -= 1;
-        let is_finished = self.vertices[vertex].place == VertexState::Finished;
+        let is_finished = self.vertices[vertex].state == VertexState::Finished;
         if is_finished {
             self.vertices.remove(vertex);
         }

@@ -40,7 +40,7 @@ impl Scheduler {
     /// Adds a vertex to a job, if it is due.
     pub(crate) fn enqueue_vertex(&mut self, vertex: VertexId) {
         let vertex_ref = &self.queue.vertices[vertex];
-        if vertex_ref.place == VertexState::Due && self.dispatch.rings.have_jobs() {
+        if vertex_ref.state == VertexState::Due && self.dispatch.rings.have_jobs() {
             let (message, thread) = (vertex_ref.message, vertex_ref.thread);
             self.enqueue_entries(message, self.queue.threads[thread].ring, &[(thread, vertex)]);
         }
@@ -71,7 +71,7 @@ impl Scheduler {
         for vertex in self.queue.messages[message].vertices.iter(&self.queue.vertices) {
             let thread = self.queue.vertices[vertex].thread;
             let ring = self.queue.threads[thread].ring;
-            if self.queue.vertices[vertex].place == VertexState::Due
+            if self.queue.vertices[vertex].state == VertexState::Due
                 && self.dispatch.rings[ring].jobs.is_some()
             {
                 entries.entry(ring).or_default().push((thread, vertex));
@@ -183,7 +183,7 @@ impl Dispatch {
     fn dequeue_vertex(&mut self, queue: &Queue, vertex: VertexId) {
         let vertex_ref = &queue.vertices[vertex];
         let (message, thread) = (vertex_ref.message, vertex_ref.thread);
-        if vertex_ref.place == VertexState::Due
+        if vertex_ref.state == VertexState::Due
             && self.jobs_of(queue, thread).is_some()
             && !self.leaves_before_backfill(queue, vertex)
             && let Some(jobs) = self.jobs_of(queue, thread)

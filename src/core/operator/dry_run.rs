@@ -31,7 +31,7 @@ impl Scheduler {
         effect.messages = 1;
         for vertex in message.vertices.iter(&self.queue.vertices) {
             let vertex = &self.queue.vertices[vertex];
-            let sum = match vertex.place {
+            let sum = match vertex.state {
                 VertexState::Fed => &mut effect.busy,
                 _ => &mut effect.recipients,
             };
@@ -48,7 +48,7 @@ impl Scheduler {
         };
         let vertices =
             message.vertices.iter(&self.queue.vertices).map(|vertex| &self.queue.vertices[vertex]);
-        let held = vertices.filter(|vertex| vertex.place == VertexState::Held);
+        let held = vertices.filter(|vertex| vertex.state == VertexState::Held);
         let recipients = held.map(|vertex| vertex.pending).sum();
         Effect { messages: 1, recipients, ..Effect::default() }
     }

@@ -99,7 +99,7 @@ impl Scheduler {
         let mut effect = Effect { messages: 1, ..Effect::default() };
         for vertex in self.queue.messages[message].vertices.to_vec(&self.queue.vertices) {
             let recipients = self.queue.vertices[vertex].pending;
-            if self.queue.vertices[vertex].place == VertexState::Fed {
+            if self.queue.vertices[vertex].state == VertexState::Fed {
                 effect.busy += recipients;
                 continue;
             }
@@ -152,7 +152,7 @@ impl Scheduler {
         self.queue.messages[message].held = false;
         let mut effect = Effect { messages: 1, ..Effect::default() };
         for vertex in self.queue.messages[message].vertices.to_vec(&self.queue.vertices) {
-            if self.queue.vertices[vertex].place == VertexState::Held {
+            if self.queue.vertices[vertex].state == VertexState::Held {
                 effect.recipients += self.queue.vertices[vertex].pending;
                 self.release_vertex(now, vertex);
             }
@@ -162,7 +162,7 @@ impl Scheduler {
 
     fn release_vertex(&mut self, now: Timestamp, vertex: VertexId) {
         let thread = self.queue.vertices[vertex].thread;
-        self.queue.vertices[vertex].fate = AfterJob::OneMoreTry;
+        self.queue.vertices[vertex].after_job = AfterJob::OneMoreTry;
         match self.dispatch.arrivals_wait(&self.queue, thread) {
             true => self.wait_for_destination(now, vertex),
             false => self.set_state(vertex, VertexState::Due),

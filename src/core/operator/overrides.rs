@@ -85,7 +85,8 @@ pub struct PendingRemoval {
     #[serde(with = "spool_id")]
     pub message: SpoolId,
     /// How it is removed.
-    pub fate: AfterJob,
+    #[serde(rename = "fate")]
+    pub after_job: AfterJob,
     /// Operator and time of the order.
     pub author: Author,
 }
@@ -414,7 +415,7 @@ mod tests {
                 author: author.clone(),
             };
             let ending =
-                PendingRemoval { message: id, fate: AfterJob::Delete, author: author.clone() };
+                PendingRemoval { message: id, after_job: AfterJob::Delete, author: author.clone() };
             for order in [Override::Hold(hold), Override::Limit(limit), Override::Removal(ending)] {
                 let text = serde_json::to_string(&order).expect("JSON");
                 let read: Override = serde_json::from_str(&text).expect("the same");

@@ -17,12 +17,17 @@ const MAX_REMOVALS: usize = 50_000;
 
 impl Scheduler {
     /// Orders the removal of a message that cannot be completed yet.
-    pub(crate) fn order_removal(&mut self, message: MessageId, fate: AfterJob, author: &Author) {
+    pub(crate) fn order_removal(
+        &mut self,
+        message: MessageId,
+        after_job: AfterJob,
+        author: &Author,
+    ) {
         let id = self.queue.messages[message].spool_id();
         if self.overrides.endings.len() >= MAX_REMOVALS {
             self.overrides.drop_oldest_removal();
         }
-        let ending = PendingRemoval { message: id, fate, author: author.clone() };
+        let ending = PendingRemoval { message: id, after_job, author: author.clone() };
         self.overrides.change(Change::Removal(ending));
     }
 
@@ -34,11 +39,11 @@ impl Scheduler {
     /// Carries out an ordered removal on what has just been loaded.
     pub(crate) fn apply_removal_order(&mut self, now: Timestamp, message: MessageId) {
         let id = self.queue.messages[message].spool_id();
-        let Some(PendingRemoval { fate, author, .. }) = self.overrides.ending_of(id).cloned()
+        let Some(PendingRemoval { after_job, author, .. }) = self.overrides.ending_of(id).cloned()
         else {
             return;
         };
         let vertices = self.queue.messages[message].vertices.to_vec(&self.queue.vertices);
-        self.end_vertices(now, message, &vertices, (fate, &author));
+        self.end_vertices(now, message, &vertices, (after_job, &author));
     }
 }

@@ -46,12 +46,12 @@ impl Scheduler {
                 let thread = self.queue.vertices[vertex].thread;
                 let recipients = self.queue.vertices[vertex].pending;
                 self.retry_start_now(now, self.queue.threads[thread].ring);
-                if self.queue.vertices[vertex].place == VertexState::Held
+                if self.queue.vertices[vertex].state == VertexState::Held
                     || self.queue.threads[thread].held
                 {
                     effect.held += recipients;
                 }
-                if self.queue.vertices[vertex].place == VertexState::Waiting {
+                if self.queue.vertices[vertex].state == VertexState::Waiting {
                     self.set_state(vertex, VertexState::Due);
                     effect.recipients += recipients;
                     turned.push(thread);
@@ -71,7 +71,7 @@ impl Scheduler {
         &mut self,
         now: Timestamp,
         targets: &[Target],
-        (fate, by): (AfterJob, &Author),
+        (after_job, by): (AfterJob, &Author),
     ) -> Effect {
         let mut effect = Effect::default();
         let whole: BTreeSet<u64> =
@@ -79,11 +79,11 @@ impl Scheduler {
         for (message, vertices) in self.queue.meant(targets, &mut effect) {
             let is_partial = self.queue.messages[message].is_partial;
             let is_whole = whole.contains(&self.queue.messages[message].name.number());
-            let (recipients, busy) = self.end_vertices(now, message, &vertices, (fate, by));
+            let (recipients, busy) = self.end_vertices(now, message, &vertices, (after_job, by));
             effect.recipients += recipients;
             effect.busy += busy;
             if is_whole && (is_partial || busy > 0) {
-                self.order_removal(message, fate, by);
+                self.order_removal(message, after_job, by);
             }
             if is_whole && is_partial {
                 self.read_rest_for_removal(message);
@@ -100,18 +100,18 @@ impl Scheduler {
         now: Timestamp,
         message: MessageId,
         vertices: &[VertexId],
-        (fate, by): (AfterJob, &Author),
+        (after_job, by): (AfterJob, &Author),
     ) -> (u32, u32) {
-        let is_fed = |vertex: &VertexId| self.queue.vertices[*vertex].place == VertexState::Fed;
+        let is_fed = |vertex: &VertexId| self.queue.vertices[*vertex].state == VertexState::Fed;
         let (fed, resting): (Vec<VertexId>, Vec<VertexId>) =
             vertices.iter().copied().partition(is_fed);
         let count =
             |all: &[VertexId]| all.iter().map(|v| self.queue.vertices[*v].pending).sum::<u32>();
         let counts = (count(&resting), count(&fed));
         for vertex in fed {
-            self.queue.vertices[vertex].fate = fate;
+            self.queue.vertices[vertex].after_job = after_job;
         }
-        match fate {
+        match after_job {
             _ if resting.is_empty() => {}
             AfterJob::Usual | AfterJob::OneMoreTry => {}
             AfterJob::Expire => {
@@ -160,7 +160,7 @@ impl Scheduler {
     /// it.
     pub(crate) fn apply_after_job(&mut self, now: Timestamp, vertex: VertexId) -> bool {
         let message = self.queue.vertices[vertex].message;
-        match std::mem::take(&mut self.queue.vertices[vertex].fate) {
+        match std::mem::take(&mut self.queue.vertices[vertex].after_job) {
             AfterJob::Usual | AfterJob::OneMoreTry => return false,
             AfterJob::Expire => self.expire_vertex(now, vertex, "was given up by an operator"),
             AfterJob::Delete => {

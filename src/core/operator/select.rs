@@ -182,7 +182,7 @@ impl Queue {
         let vertex = self.vertices.get(id).filter(|vertex| vertex.message == message)?;
         let (message, thread) = (&self.messages[message], &self.threads[vertex.thread]);
         let matches_message = |wanted: &DestinationPattern| wanted.matches(&thread.destination);
-        if vertex.place == VertexState::Finished
+        if vertex.state == VertexState::Finished
             || !selector.destinations.as_ref().is_none_or(matches_message)
         {
             return None;
@@ -194,10 +194,10 @@ impl Queue {
             vertex: Some(id),
             target: Target { number, destination, is_whole: false },
             recipients: vertex.pending,
-            is_busy: vertex.place == VertexState::Fed,
-            is_waiting: vertex.place == VertexState::Waiting,
+            is_busy: vertex.state == VertexState::Fed,
+            is_waiting: vertex.state == VertexState::Waiting,
             is_held: message.held,
-            is_held_back: vertex.place == VertexState::Held || thread.held,
+            is_held_back: vertex.state == VertexState::Held || thread.held,
         })
     }
 }

@@ -135,7 +135,7 @@ impl Scheduler {
         };
         for vertex in agent.jobs() {
             let message = self.queue.vertices[vertex].message;
-            if self.queue.vertices[vertex].place == VertexState::Finished
+            if self.queue.vertices[vertex].state == VertexState::Finished
                 && !self.queue.messages[message].is_partial
             {
                 continue;
@@ -207,9 +207,9 @@ impl Scheduler {
             at: now,
             diagnosis: Some(diagnosis.clone()),
         };
-        let (block, lesson) =
+        let (block, note) =
             ((now, UnreachableReason::AgentsDie), DeferralNote::AgentsDie(diagnosis));
-        self.block_thread(now, thread, block, Some(Rc::new(cause)), lesson);
+        self.block_thread(now, thread, block, Some(Rc::new(cause)), note);
     }
 }
 
@@ -221,7 +221,7 @@ impl Queue {
         let vertex = &self.vertices[vertex];
         let known = self.threads[vertex.thread].retry.unreachable.as_ref();
         let is_blocked = known.is_some_and(|known| known.block.is_firm());
-        let has_fate = !matches!(vertex.fate, AfterJob::Usual | AfterJob::OneMoreTry);
+        let has_fate = !matches!(vertex.after_job, AfterJob::Usual | AfterJob::OneMoreTry);
         is_blocked || has_fate || self.messages[vertex.message].held
     }
 }

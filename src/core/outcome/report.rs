@@ -80,7 +80,7 @@ impl Scheduler {
         thread.consecutive_deaths = 0;
         thread.attempts = thread.attempts.saturating_add(1);
         self.queue.count_attempt(vertex);
-        if self.queue.vertices[vertex].place != VertexState::Fed {
+        if self.queue.vertices[vertex].state != VertexState::Fed {
             self.watch_expiry(now, vertex);
         }
         self.log_outcome(vertex, report);
@@ -115,7 +115,7 @@ impl Scheduler {
     fn find_recipient(&self, agent: AgentId, message: MessageId, offset: u32) -> Option<VertexId> {
         let is_it = |vertex: &VertexId| {
             let vertex = &self.queue.vertices[*vertex];
-            vertex.place != VertexState::Finished
+            vertex.state != VertexState::Finished
                 && vertex.message == message
                 && vertex.recipients.is_pending(offset)
         };
@@ -281,8 +281,8 @@ impl Queue {
         let vertex = &mut self.vertices[vertex];
         vertex.attempts = vertex.attempts.saturating_add(1);
         vertex.tried = true;
-        if vertex.fate == AfterJob::OneMoreTry {
-            vertex.fate = AfterJob::Usual;
+        if vertex.after_job == AfterJob::OneMoreTry {
+            vertex.after_job = AfterJob::Usual;
         }
     }
 

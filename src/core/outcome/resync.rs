@@ -44,7 +44,7 @@ impl Scheduler {
         };
         let present: Option<VertexId> = self.dispatch.agents[agent].jobs().next();
         let is_present = present.is_some_and(|vertex| {
-            self.queue.vertices[vertex].place != VertexState::Finished
+            self.queue.vertices[vertex].state != VertexState::Finished
                 && self.queue.vertices[vertex].message == message
         });
         if is_present {
@@ -111,7 +111,7 @@ impl Scheduler {
         let mut finished = 0;
         for vertex in self.queue.messages[message].vertices.to_vec(&self.queue.vertices) {
             // The agent that has it will report.
-            if self.queue.vertices[vertex].place == VertexState::Fed {
+            if self.queue.vertices[vertex].state == VertexState::Fed {
                 continue;
             }
             let mut gone = self.queue.vertices[vertex].recipients.pending();

@@ -31,7 +31,7 @@ impl Scheduler {
     pub(crate) fn rank_of(&self, vertex: VertexId) -> Option<Box<JobRank>> {
         let vertex = &self.queue.vertices[vertex];
         let ring = &self.dispatch.rings[self.queue.threads[vertex.thread].ring];
-        let jobs = ring.jobs.as_deref().filter(|_| vertex.place == VertexState::Due)?;
+        let jobs = ring.jobs.as_deref().filter(|_| vertex.state == VertexState::Due)?;
         let rank = jobs.rank(self.last_event_at, vertex.message)?;
         let id = |message: MessageId| self.queue.messages[message].spool_id();
         let keyword = if ring.clause.slot_cost > 0 { "slot-cost" } else { "job-order" };

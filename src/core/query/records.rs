@@ -60,7 +60,7 @@ impl Scheduler {
         let planned = Some(vertex_ref.planned).filter(|planned| *planned > 0);
         let planned = planned.map(|planned| Timestamp::from_seconds(planned.into()));
         let wave = thread.waiting.wakeup(vertex_ref.wave);
-        let wave = wave.filter(|_| vertex_ref.place == VertexState::Waiting);
+        let wave = wave.filter(|_| vertex_ref.state == VertexState::Waiting);
         let wave = wave.map(|time| self.queue.to_present_clock(thread, time));
         Some(VertexRecord {
             name: view.name,

@@ -199,7 +199,7 @@ impl ThreadSurvey {
                 continue;
             };
             let vertex = &scheduler.queue.vertices[vertex];
-            if vertex.place != VertexState::Finished {
+            if vertex.state != VertexState::Finished {
                 let oldest = &mut self.oldest[vertex.thread.index()];
                 *oldest = (*oldest).min(scheduler.queue.messages[vertex.message].modified);
             }

@@ -88,7 +88,7 @@ impl Scheduler {
             destination: &thread.destination,
             recipients: vertex_ref.pending,
             attempts: vertex_ref.attempts,
-            place: match vertex_ref.place {
+            place: match vertex_ref.state {
                 VertexState::Fed | VertexState::Finished => "with-agent",
                 VertexState::Held => "held",
                 VertexState::Due | VertexState::Waiting if thread.held => "held",
@@ -112,6 +112,6 @@ impl Queue {
     pub(crate) fn vertex_in_message(&self, number: u64, vertex: VertexId) -> Option<&Vertex> {
         let vertex = self.vertices.get(vertex)?;
         let is_of_it = self.messages[vertex.message].name.number() == number;
-        (is_of_it && vertex.place != VertexState::Finished).then_some(vertex)
+        (is_of_it && vertex.state != VertexState::Finished).then_some(vertex)
     }
 }

@@ -221,7 +221,7 @@ impl Scheduler {
         let is_idle = |agent: &&Agent| matches!(agent.state, AgentState::Idle(_));
         let jobs = self.dispatch.agents.values().flat_map(Agent::jobs);
         let spent =
-            jobs.filter(|job| self.queue.vertices[*job].place == VertexState::Finished).count();
+            jobs.filter(|job| self.queue.vertices[*job].state == VertexState::Finished).count();
         Totals {
             agents: self.dispatch.agents.len(),
             idle: self.dispatch.agents.values().filter(is_idle).count(),

@@ -289,7 +289,7 @@ impl Scheduler {
     fn why_vertex(&self, vertex: VertexId) -> Wait<'_> {
         let vertex_ref = &self.queue.vertices[vertex];
         let thread = &self.queue.threads[vertex_ref.thread];
-        let why = match vertex_ref.place {
+        let why = match vertex_ref.state {
             VertexState::Due => self.why_due(thread, Some(vertex)),
             VertexState::Waiting => self.why_waiting(thread, vertex_ref.wave),
             VertexState::Held => self.why_held_back(vertex_ref),
@@ -324,7 +324,7 @@ impl Scheduler {
         let agent_ref = &self.dispatch.agents[agent];
         let jobs = agent_ref
             .jobs()
-            .filter(|job| self.queue.vertices[*job].place == VertexState::Fed)
+            .filter(|job| self.queue.vertices[*job].state == VertexState::Fed)
             .count();
         let first = agent_ref.jobs().next().map(|job| &self.queue.vertices[job])?;
         let (pid, since) = (agent_ref.pid.unwrap_or_default(), agent_ref.fed_at);
@@ -383,7 +383,7 @@ impl Scheduler {
     pub(crate) fn reason_of(&self, vertex: VertexId) -> Reason {
         let vertex = &self.queue.vertices[vertex];
         let thread = &self.queue.threads[vertex.thread];
-        match vertex.place {
+        match vertex.state {
             VertexState::Fed | VertexState::Finished => Reason::AtWork,
             VertexState::Held => Reason::Held,
             VertexState::Due => self.reason_of_due(thread),

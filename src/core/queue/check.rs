@@ -17,7 +17,7 @@ impl Queue {
             for vertex in message.vertices.iter(&self.vertices) {
                 let vertex = &self.vertices[vertex];
                 assert_eq!(vertex.message, id, "a vertex is in the list of another message");
-                assert_ne!(vertex.place, VertexState::Finished, "a spent vertex is in a message");
+                assert_ne!(vertex.state, VertexState::Finished, "a spent vertex is in a message");
                 assert_eq!(vertex.pending as usize, vertex.recipients.pending().len());
                 assert!(vertex.pending > 0, "a vertex has no recipient left, but is not finished");
                 pending += vertex.pending;
@@ -51,7 +51,7 @@ impl Queue {
             ] {
                 for vertex in list {
                     assert_eq!(self.vertices[vertex].thread, id);
-                    assert_eq!(self.vertices[vertex].place, place);
+                    assert_eq!(self.vertices[vertex].state, place);
                     let held = self.messages[self.vertices[vertex].message].held;
                     assert!(held || place != VertexState::Held, "held back without a hold");
                     assert!(

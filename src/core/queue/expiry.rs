@@ -173,8 +173,8 @@ impl Scheduler {
 impl Queue {
     fn may_expire(&self, vertex: VertexId) -> bool {
         let vertex = &self.vertices[vertex];
-        matches!(vertex.place, VertexState::Due | VertexState::Waiting)
-            && vertex.fate != AfterJob::OneMoreTry
+        matches!(vertex.state, VertexState::Due | VertexState::Waiting)
+            && vertex.after_job != AfterJob::OneMoreTry
     }
 }
 

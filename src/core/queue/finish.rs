@@ -58,7 +58,7 @@ impl Scheduler {
     /// If an agent has it as a job, its number stays taken until that job is over.
     pub(crate) fn end_vertex(&mut self, vertex: VertexId) {
         let message = self.queue.vertices[vertex].message;
-        let was_fed = self.queue.vertices[vertex].place == VertexState::Fed;
+        let was_fed = self.queue.vertices[vertex].state == VertexState::Fed;
         self.queue.messages[message].vertices.remove(&mut self.queue.vertices, vertex);
         self.set_state(vertex, VertexState::Finished);
         if !was_fed {

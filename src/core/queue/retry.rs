@@ -127,7 +127,7 @@ impl Scheduler {
         tolerance: Duration,
     ) {
         debug_assert_ne!(
-            self.queue.vertices[vertex].place,
+            self.queue.vertices[vertex].state,
             VertexState::Waiting,
             "it is in a wave"
         );
@@ -168,7 +168,7 @@ impl Scheduler {
 
     /// Makes a whole thread wait until at least the given time.
     ///
-    /// This applies to due and waiting vertices and to those that arrive. `lesson` is recorded
+    /// This applies to due and waiting vertices and to those that arrive. `note` is recorded
     /// about the due ones.
     pub(crate) fn block_thread(
         &mut self,
@@ -176,15 +176,15 @@ impl Scheduler {
         thread: ThreadId,
         (until, block): (Timestamp, UnreachableReason),
         cause: Option<Rc<UnreachableReport>>,
-        lesson: DeferralNote,
+        note: DeferralNote,
     ) {
         self.apply_clock_step(thread);
         if self.dispatch.rings[self.queue.threads[thread].ring].clause.is_etrn_only() {
-            return self.defer_due_vertices(now, thread, None, lesson);
+            return self.defer_due_vertices(now, thread, None, note);
         }
         let until = self.mark_unreachable(now, thread, (until, block), cause);
         self.queue.threads[thread].waiting.postpone(until);
-        self.defer_due_vertices(now, thread, Some(until), lesson);
+        self.defer_due_vertices(now, thread, Some(until), note);
     }
 
     /// Processes a request for the mail of a thread, which becomes due.

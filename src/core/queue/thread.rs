@@ -195,7 +195,7 @@ impl Thread {
     /// The wave of a vertex that is to wait must be set before.
     pub fn move_vertex(&mut self, pool: &mut Pool<Vertex>, vertex: VertexId, to: VertexState) {
         self.take_out(pool, vertex);
-        pool[vertex].place = to;
+        pool[vertex].state = to;
         match to {
             VertexState::Due => self.due.push_back(pool, vertex),
             VertexState::Fed => self.fed.push_back(pool, vertex),
@@ -208,12 +208,12 @@ impl Thread {
     /// Moves a vertex to the head of the due list.
     pub fn move_vertex_to_head(&mut self, pool: &mut Pool<Vertex>, vertex: VertexId) {
         self.take_out(pool, vertex);
-        pool[vertex].place = VertexState::Due;
+        pool[vertex].state = VertexState::Due;
         self.due.push_front(pool, vertex);
     }
 
     fn take_out(&mut self, pool: &mut Pool<Vertex>, vertex: VertexId) {
-        match pool[vertex].place {
+        match pool[vertex].state {
             VertexState::Due => self.due.remove(pool, vertex),
             VertexState::Fed => self.fed.remove(pool, vertex),
             VertexState::Waiting => self.waiting.remove(pool, vertex),

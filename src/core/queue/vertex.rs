@@ -22,7 +22,7 @@ pub struct Vertex {
     pub thread: ThreadId,
     /// Neighbours among the vertices of the message.
     pub in_message: Links<Vertex>,
-    /// Neighbours in the list of the thread that `place` names.
+    /// Neighbours in the list of the thread that `state` names.
     pub in_thread: Links<Vertex>,
     /// The recipients, finished ones included.
     pub recipients: Recipients,
@@ -45,7 +45,7 @@ pub struct Vertex {
     /// Number of its wave in the thread, while it waits.
     pub wave: u8,
     /// Its state.
-    pub place: VertexState,
+    pub state: VertexState,
     /// The agent has reported about a recipient since the vertex was fed.
     pub reported: bool,
     /// It was tried by this process.
@@ -55,7 +55,7 @@ pub struct Vertex {
     /// Agents therefore need a list of its recipients.
     pub is_part: bool,
     /// What an operator has ordered for the time after its present job.
-    pub fate: AfterJob,
+    pub after_job: AfterJob,
     /// Last diagnosis of one of its recipients.
     ///
     /// It is shared by many vertices, so a checkpoint stores it once.
@@ -318,11 +318,11 @@ impl Vertex {
             planned: 0,
             step: 0,
             wave: 0,
-            place: VertexState::Finished,
+            state: VertexState::Finished,
             reported: false,
             tried: false,
             is_part: false,
-            fate: AfterJob::Usual,
+            after_job: AfterJob::Usual,
             diagnosis: None,
         }
     }

@@ -90,7 +90,7 @@ impl Scheduler {
             };
             // The number may belong to another vertex by now.
             let is_left = self.queue.vertices.get(vertex).is_some_and(|vertex_ref| {
-                vertex_ref.thread == thread && vertex_ref.place == VertexState::Due
+                vertex_ref.thread == thread && vertex_ref.state == VertexState::Due
             });
             if is_left && !self.dispatch.has_joined(&self.queue, vertex) {
                 self.dispatch

@@ -163,10 +163,11 @@ impl Scheduler {
         let is_free = !held && !is_rereading && !is_removing && !is_forgotten && !is_partial;
         let only_waits = |vertex: VertexId| {
             let vertex = &self.queue.vertices[vertex];
-            let yields_place = vertex.place == VertexState::Due
+            let yields_place = vertex.state == VertexState::Due
                 && vertex.attempts > 0
                 && self.admission.paging.crowd == Backlog::New;
-            (vertex.place == VertexState::Waiting || yields_place) && vertex.fate == AfterJob::Usual
+            (vertex.state == VertexState::Waiting || yields_place)
+                && vertex.after_job == AfterJob::Usual
         };
         let mut vertices = self.queue.messages[message].vertices.iter(&self.queue.vertices);
         is_free && notes == 0 && jobs == 0 && pending > 0 && vertices.all(only_waits)
@@ -177,7 +178,7 @@ impl Scheduler {
         let vertices = self.queue.messages[message].vertices.to_vec(&self.queue.vertices);
         let mut known: Vec<PagedVertex> = vertices.iter().map(|v| self.paged_record(*v)).collect();
         known.sort_unstable_by_key(|vertex| vertex.key());
-        let ends = vertices.iter().filter_map(|vertex| match self.queue.vertices[*vertex].place {
+        let ends = vertices.iter().filter_map(|vertex| match self.queue.vertices[*vertex].state {
             VertexState::Due => Some(now),
             _ => self.next_work_time(*vertex),
         });
@@ -267,7 +268,7 @@ impl Queue {
         let vertex = &self.vertices[vertex];
         let waiting = &self.threads[vertex.thread].waiting;
         let is_own =
-            vertex.place == VertexState::Waiting && !waiting.is_for_destination(vertex.wave);
+            vertex.state == VertexState::Waiting && !waiting.is_for_destination(vertex.wave);
         let due = waiting.wakeup(vertex.wave).filter(|_| is_own);
         due.map(|due| self.to_present_clock(&self.threads[vertex.thread], due))
     }

@@ -67,7 +67,7 @@ impl Scheduler {
             let whole = whole.filter(|vertex| {
                 // `packet=` may be new in the configuration: a job that an agent has as a whole
                 // stays whole.
-                !has_packets || self.queue.vertices[**vertex].place == VertexState::Fed
+                !has_packets || self.queue.vertices[**vertex].state == VertexState::Fed
             });
             match whole {
                 Some(vertex) => self.extend_vertex(*vertex, &group.offsets),
@@ -91,7 +91,7 @@ impl Scheduler {
         self.counters.recipients_in += u64::from(count);
         self.queue.messages[message].pending += count;
         self.dispatch.adjust_recipients(&mut self.queue, thread, i64::from(count));
-        if self.queue.vertices[vertex].place == VertexState::Finished && count > 0 {
+        if self.queue.vertices[vertex].state == VertexState::Finished && count > 0 {
             // All loaded recipients are finished, but the agent still has the job.
             self.queue.messages[message].vertices.push_back(&mut self.queue.vertices, vertex);
             self.set_state(vertex, VertexState::Fed);

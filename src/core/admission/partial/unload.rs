@@ -28,7 +28,7 @@ impl Scheduler {
     pub(super) fn unload_waiting(&mut self, now: Timestamp, message: MessageId) {
         for vertex in self.queue.messages[message].vertices.to_vec(&self.queue.vertices) {
             let vertex_ref = &self.queue.vertices[vertex];
-            if vertex_ref.place == VertexState::Waiting && vertex_ref.fate == AfterJob::Usual {
+            if vertex_ref.state == VertexState::Waiting && vertex_ref.after_job == AfterJob::Usual {
                 self.unload_waiting_vertex(now, vertex);
             }
         }

@@ -29,7 +29,7 @@ pub enum MemberAction {
 /// An action, with its progress.
 #[derive(Serialize, Deserialize)]
 pub struct MemberRound {
-    pub(super) deed: MemberAction,
+    pub(super) action: MemberAction,
     /// The last member that was processed.
     last: Option<ThreadId>,
 }
@@ -40,8 +40,8 @@ impl Scheduler {
     /// The first of them are processed at once.
     ///
     /// An action that was under way is dropped.
-    pub(super) fn start_round(&mut self, now: Timestamp, window: WindowId, deed: MemberAction) {
-        self.dispatch.windows[window].round = Some(Box::new(MemberRound { deed, last: None }));
+    pub(super) fn start_round(&mut self, now: Timestamp, window: WindowId, action: MemberAction) {
+        self.dispatch.windows[window].round = Some(Box::new(MemberRound { action, last: None }));
         self.dispatch.windows.rounds.insert(window);
         self.continue_round(now, window, self.settings.step());
     }
@@ -60,7 +60,8 @@ impl Scheduler {
     fn continue_round(&mut self, now: Timestamp, window: WindowId, mut left: usize) -> usize {
         // A member that is woken may come under a new clause, and leave the window as its last one.
         while self.dispatch.windows.rounds.contains(&window)
-            && let Some(MemberRound { deed, last }) = self.dispatch.windows[window].round.as_deref()
+            && let Some(MemberRound { action, last }) =
+                self.dispatch.windows[window].round.as_deref()
         {
             let behind = last.map_or(Bound::Unbounded, Bound::Excluded);
             let mut members =
@@ -73,11 +74,11 @@ impl Scheduler {
                 return 0;
             }
             left = left.saturating_sub(self.queue.threads[member].step_cost());
-            let deed = deed.clone();
+            let action = action.clone();
             if let Some(round) = &mut self.dispatch.windows[window].round {
                 round.last = Some(member);
             }
-            self.apply_to_member(now, window, member, &deed);
+            self.apply_to_member(now, window, member, &action);
         }
         left
     }
@@ -87,9 +88,9 @@ impl Scheduler {
         now: Timestamp,
         window: WindowId,
         member: ThreadId,
-        deed: &MemberAction,
+        action: &MemberAction,
     ) {
-        match deed {
+        match action {
             MemberAction::Suspend => {
                 if let Some(until) = self.dispatch.windows[window].resume {
                     let cause = self.dispatch.windows[window].cause.clone();

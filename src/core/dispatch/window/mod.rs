@@ -111,12 +111,12 @@ impl Window {
 
     /// Returns true while its members are being suspended.
     fn is_suspending(&self) -> bool {
-        matches!(self.round.as_deref(), Some(MemberRound { deed: MemberAction::Suspend, .. }))
+        matches!(self.round.as_deref(), Some(MemberRound { action: MemberAction::Suspend, .. }))
     }
 
     /// Returns true while its members are being woken.
     fn is_waking(&self) -> bool {
-        matches!(self.round.as_deref(), Some(MemberRound { deed: MemberAction::Wake, .. }))
+        matches!(self.round.as_deref(), Some(MemberRound { action: MemberAction::Wake, .. }))
     }
 
     /// Sets the limit of a member, or adds it.

@@ -24,7 +24,7 @@ fn limit(set: &LimitOverride) -> OverrideStatus {
 }
 
 fn removal(ending: &PendingRemoval) -> OverrideStatus {
-    let kind = match ending.fate {
+    let kind = match ending.after_job {
         AfterJob::Expire => "expire",
         AfterJob::Reroute => "reroute",
         AfterJob::Usual | AfterJob::OneMoreTry | AfterJob::Delete => "delete",
