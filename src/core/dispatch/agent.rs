@@ -41,8 +41,8 @@ pub struct Agent {
     pub thread_since: Timestamp,
     /// Destination of its last delivery: its connections lead to that host.
     pub last_destination: Option<Destination>,
-    /// What it is doing.
-    pub state: AgentState,
+    /// What it is doing; see [`Agents::set_state`].
+    state: AgentState,
     /// What its next `#hungry` lines answer, in order.
     pub owed: VecDeque<Owed>,
     /// It has found nothing to do in its present job (`#resync`).
@@ -71,9 +71,6 @@ pub struct Agent {
     pub last_line: Box<[u8]>,
     /// Limits the log lines about it.
     pub log_limiter: LogLimiter<Timestamp>,
-    /// It is marked as changed ([`crate::settle`]).
-    #[serde(skip)]
-    is_changed: bool,
 }
 
 /// What an agent is doing.
@@ -129,8 +126,12 @@ impl Agent {
             timer: None,
             last_line: Box::default(),
             log_limiter: agent_log::limiter(),
-            is_changed: true,
         }
+    }
+
+    /// What it is doing.
+    pub fn state(&self) -> AgentState {
+        self.state
     }
 
     /// Returns true if it can still get work.
@@ -174,7 +175,7 @@ pub struct Agents {
     pub idle: usize,
     /// Numbers of agents, as limits count them.
     pub counts: AgentCounts,
-    /// Agents that are marked as changed ([`crate::settle`]), in the order of their first change.
+    /// Agents that may need an earlier timer, because their state has changed ([`crate::settle`]).
     // Empty between two events.
     #[serde(skip)]
     changed: VecDeque<AgentId>,
@@ -201,29 +202,34 @@ impl Agents {
         self.by_id.get(&id)
     }
 
-    /// Returns the agent, and marks it as changed.
     pub fn get_mut(&mut self, id: AgentId) -> Option<&mut Agent> {
-        let agent = self.by_id.get_mut(&id)?;
-        if !std::mem::replace(&mut agent.is_changed, true) {
-            self.changed.push_back(id);
+        self.by_id.get_mut(&id)
+    }
+
+    /// Sets the state of an agent, and marks the agent as changed if it has another state now.
+    pub fn set_state(&mut self, id: AgentId, state: AgentState) {
+        if std::mem::replace(&mut self[id].state, state) != state {
+            self.mark(id);
         }
-        Some(agent)
+    }
+
+    /// Records that an agent gets `jobs` jobs.
+    pub fn start_burst(&mut self, id: AgentId, now: Timestamp, jobs: usize) {
+        self.set_state(id, AgentState::Working);
+        let agent = &mut self[id];
+        (agent.fed_at, agent.burst) = (Some(now), jobs as u32);
+    }
+
+    /// Marks an agent as changed.
+    pub fn mark(&mut self, id: AgentId) {
+        self.changed.push_back(id);
     }
 
     /// The next agent that is marked as changed.
-    ///
-    /// The mark stays until [`settled`](Agents::settled), so that settling it does not mark it.
     pub fn next_changed(&mut self) -> Option<AgentId> {
         // Those that have ended meanwhile are passed over.
         let mut changed = std::iter::from_fn(|| self.changed.pop_front());
-        changed.find(|id| self.by_id.get(id).is_some_and(|agent| agent.is_changed))
-    }
-
-    /// Removes the mark of an agent that is up to date.
-    pub fn settled(&mut self, id: AgentId) {
-        if let Some(agent) = self.by_id.get_mut(&id) {
-            agent.is_changed = false;
-        }
+        changed.find(|id| self.by_id.contains_key(id))
     }
 
     pub fn len(&self) -> usize {
@@ -265,7 +271,6 @@ impl std::ops::Index<AgentId> for Agents {
 }
 
 impl std::ops::IndexMut<AgentId> for Agents {
-    /// Marks the agent as changed.
     fn index_mut(&mut self, id: AgentId) -> &mut Agent {
         self.get_mut(id).expect(AGENT_EXISTS)
     }

@@ -40,7 +40,7 @@ impl Dispatch {
                 assert!(queue.threads[thread].is_ready);
             }
             for agent in &ring.idle {
-                assert!(matches!(self.agents[*agent].state, AgentState::Idle(_)));
+                assert!(matches!(self.agents[*agent].state(), AgentState::Idle(_)));
                 assert_eq!(self.agents[*agent].thread, None);
             }
             let in_line = self.waitlists.count_in_waitlist(id, ring.waitlist.as_ref());
@@ -89,7 +89,7 @@ impl Dispatch {
                     "a job is {place:?}"
                 );
             }
-            let waits = matches!(agent.state, AgentState::Killed | AgentState::ExitedMidJob)
+            let waits = matches!(agent.state(), AgentState::Killed | AgentState::ExitedMidJob)
                 || agent.timer.is_some();
             assert!(waits, "an agent is not looked at again");
         }
@@ -108,7 +108,7 @@ impl Dispatch {
         assert_eq!(*self.agents.counts.channels(), channels, "agents of channels");
         assert_eq!(self.agents.counts.all, all, "agents in all");
         let is_ending =
-            |agent: &Agent| matches!(agent.state, AgentState::Stopping(_) | AgentState::Killed);
+            |agent: &Agent| matches!(agent.state(), AgentState::Stopping(_) | AgentState::Killed);
         let ending = self.agents.iter().filter(|(_, agent)| is_ending(agent));
         let ending: BTreeSet<AgentId> = ending.map(|(id, _)| id).collect();
         assert_eq!(self.agents.counts.ending, ending, "agents that were told to end");

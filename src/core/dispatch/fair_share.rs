@@ -196,7 +196,7 @@ impl Scheduler {
         if self.dispatch.ending_soon(now, line) >= self.dispatch.waitlists.len() {
             return;
         }
-        let idle_since = |agent: &Agent| match agent.state {
+        let idle_since = |agent: &Agent| match agent.state() {
             AgentState::Idle(since) if line.counts(&self.dispatch.rings[agent.ring]) => Some(since),
             _ => None,
         };
@@ -215,7 +215,7 @@ impl Scheduler {
 impl Dispatch {
     /// Number of agents under a limit that should end soon.
     fn ending_soon(&self, now: Timestamp, line: &Resource) -> usize {
-        let ends_soon = |agent: &Agent| match agent.state {
+        let ends_soon = |agent: &Agent| match agent.state() {
             AgentState::Stopping(since) => now.since(since) < SLOW_STOP_TIME,
             _ => false,
         };

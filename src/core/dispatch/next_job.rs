@@ -63,7 +63,7 @@ impl Scheduler {
         let agent_ref = &self.dispatch.agents[agent];
         // It is fed again when it has answered everything that it was given.
         if agent_ref.owed.is_empty() && agent_ref.is_alive() {
-            match agent_ref.state {
+            match agent_ref.state() {
                 AgentState::Parking => self.park(now, agent),
                 _ => self.dispatch.hungry_agents.push_back(agent),
             }
@@ -143,7 +143,7 @@ impl Scheduler {
         let ring = agent_ref.ring;
         // Its own thread first: the connection is open. A new agent gets a single job, to show that
         // it works; then it gets bursts.
-        let burst = match (agent_ref.state, agent_ref.fed_at) {
+        let burst = match (agent_ref.state(), agent_ref.fed_at) {
             (AgentState::Working, Some(fed_at)) => {
                 let most = self.dispatch.rings[ring].clause.overfeed as usize + 1;
                 next_burst(agent_ref.burst, now.since(fed_at), most)
@@ -178,9 +178,8 @@ impl Scheduler {
 
     /// Parks an agent for which there is no work.
     fn send_idle(&mut self, agent: AgentId) {
-        let agent_ref = &mut self.dispatch.agents[agent];
-        agent_ref.state = AgentState::Parking;
-        agent_ref.owed.push_back(Owed::Idle);
+        self.dispatch.agents.set_state(agent, AgentState::Parking);
+        self.dispatch.agents[agent].owed.push_back(Owed::Idle);
         self.act(Action::SendIdle(agent));
     }
 
@@ -226,10 +225,7 @@ impl Scheduler {
             fed += 1;
         }
         if fed > 0 {
-            let agent_ref = &mut self.dispatch.agents[agent];
-            agent_ref.state = AgentState::Working;
-            agent_ref.fed_at = Some(now);
-            agent_ref.burst = fed as u32;
+            self.dispatch.agents.start_burst(agent, now, fed);
         }
         fed > 0
     }
@@ -274,9 +270,8 @@ impl Scheduler {
             self.retire_agent(now, agent);
             return;
         }
-        let agent_ref = &mut self.dispatch.agents[agent];
-        agent_ref.state = AgentState::Idle(now);
-        let ring = agent_ref.ring;
+        self.dispatch.agents.set_state(agent, AgentState::Idle(now));
+        let ring = self.dispatch.agents[agent].ring;
         self.dispatch.rings[ring].idle.push(agent);
         self.dispatch.agents.idle += 1;
         self.dispatch.serve_later(ring);
@@ -286,9 +281,9 @@ impl Scheduler {
 
     /// Gives work to an idle agent.
     pub(crate) fn reuse_agent(&mut self, now: Timestamp, agent: AgentId, thread: ThreadId) {
+        self.dispatch.agents.set_state(agent, AgentState::Starting);
         let agent_ref = &mut self.dispatch.agents[agent];
         agent_ref.progress_at = now;
-        agent_ref.state = AgentState::Starting;
         if self.dispatch.rings[agent_ref.ring].jobs.is_some() {
             self.feed_next(now, agent, Some(thread), 1);
         } else {
@@ -303,16 +298,17 @@ impl Scheduler {
     }
 
     pub(crate) fn stop_agent(&mut self, now: Timestamp, agent: AgentId, manner: StopMode) {
-        if let AgentState::Idle(_) = self.dispatch.agents[agent].state {
+        if let AgentState::Idle(_) = self.dispatch.agents[agent].state() {
             self.dispatch.rings[self.dispatch.agents[agent].ring]
                 .idle
                 .retain(|other| *other != agent);
             self.dispatch.agents.idle -= 1;
         }
-        self.dispatch.agents[agent].state = match manner {
+        let state = match manner {
             StopMode::Kill => AgentState::Killed,
             _ => AgentState::Stopping(now),
         };
+        self.dispatch.agents.set_state(agent, state);
         self.dispatch.agents.counts.ending.insert(agent);
         self.act(Action::StopAgent { agent, manner });
     }

@@ -7,7 +7,7 @@
 
 use crate::Scheduler;
 use crate::dispatch::Dispatch;
-use crate::dispatch::agent::{AgentId, AgentState};
+use crate::dispatch::agent::AgentId;
 use crate::dispatch::jobs::{Jobs, NewJob};
 use crate::dispatch::ring::RingId;
 use crate::queue::Queue;
@@ -132,10 +132,7 @@ impl Scheduler {
         {
             chosen.push(next);
         }
-        let agent_ref = &mut self.dispatch.agents[agent];
-        agent_ref.state = AgentState::Working;
-        agent_ref.fed_at = Some(now);
-        agent_ref.burst = chosen.len() as u32;
+        self.dispatch.agents.start_burst(agent, now, chosen.len());
         self.attach(now, agent, thread);
         for vertex in chosen {
             if self.may_start_delivery(now, agent, thread) {

@@ -59,7 +59,7 @@ impl Scheduler {
         // An agent that is ending takes no more work, but it still counts. In a ring with jobs,
         // only an agent that was started for the thread and has not asked for work yet is sure to
         // take more of it.
-        let comes = |agent: &&AgentId| match self.dispatch.agents[**agent].state {
+        let comes = |agent: &&AgentId| match self.dispatch.agents[**agent].state() {
             AgentState::Starting => true,
             _ => !has_jobs && self.dispatch.agents[**agent].is_alive(),
         };

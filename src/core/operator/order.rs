@@ -276,7 +276,7 @@ impl Scheduler {
         let Some((id, agent)) = self.dispatch.agents.iter().find(|(_, agent)| is_it(agent)) else {
             return Effect::refused(OrderRefusal::NotFound);
         };
-        let (id, is_idle) = (id, matches!(agent.state, AgentState::Idle(_)));
+        let (id, is_idle) = (id, matches!(agent.state(), AgentState::Idle(_)));
         let manner = if is_idle { crate::StopMode::Retire } else { crate::StopMode::Quit };
         self.stop_agent(now, id, manner);
         Effect { agents: 1, ..Effect::default() }

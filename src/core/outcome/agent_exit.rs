@@ -47,7 +47,6 @@ impl Scheduler {
             self.dispatch.agents[agent].timer = Some(deadline);
             self.timers.add(deadline, Timer::Agent(agent));
         }
-        self.dispatch.agents.settled(agent);
     }
 
     pub(crate) fn agent_timer(&mut self, now: Timestamp, agent: AgentId) {
@@ -55,7 +54,8 @@ impl Scheduler {
             return;
         };
         agent_ref.timer = None;
-        let state = agent_ref.state;
+        let state = agent_ref.state();
+        self.dispatch.agents.mark(agent);
         if self
             .dispatch
             .agent_deadline(&self.dispatch.agents[agent])
@@ -108,7 +108,7 @@ impl Scheduler {
     }
 
     fn log_end(&mut self, agent: &Agent, end: &AgentEnd) {
-        let was_stopped = matches!(agent.state, AgentState::Stopping(_));
+        let was_stopped = matches!(agent.state(), AgentState::Stopping(_));
         let expected = !agent.is_alive() || *end == AgentEnd::Exited(0);
         let level = match agent.jobs().count() {
             0 if expected => Level::Debug,
@@ -230,7 +230,7 @@ impl Dispatch {
     /// Returns when an agent must be checked, if it does nothing before.
     fn agent_deadline(&self, agent: &Agent) -> Option<Timestamp> {
         let clause = &self.rings[agent.ring].clause;
-        match agent.state {
+        match agent.state() {
             AgentState::Starting | AgentState::Working | AgentState::Parking => {
                 Some(agent.progress_at + clause.agent_timeout)
             }
@@ -254,14 +254,14 @@ impl Dispatch {
     ///
     /// Its child processes may still finish the job.
     pub(crate) fn agent_exited_mid_job(&mut self, agent: AgentId) {
-        if let Some(agent) = self.agents.get_mut(agent).filter(|agent| agent.is_alive()) {
-            agent.state = AgentState::ExitedMidJob;
+        if self.agents.get(agent).is_some_and(Agent::is_alive) {
+            self.agents.set_state(agent, AgentState::ExitedMidJob);
         }
     }
 
     fn subtract_agent(&mut self, now: Timestamp, id: AgentId, agent: &Agent) {
         let ring = &mut self.rings[agent.ring];
-        if let AgentState::Idle(_) = agent.state {
+        if let AgentState::Idle(_) = agent.state() {
             ring.idle.retain(|other| *other != id);
             self.agents.idle -= 1;
         }
@@ -274,7 +274,7 @@ impl Dispatch {
 
 /// Returns true if an agent has ended without being told to.
 fn ended_unasked(agent: &Agent) -> bool {
-    !matches!(agent.state, AgentState::Stopping(_))
+    !matches!(agent.state(), AgentState::Stopping(_))
 }
 
 /// Returns true if an agent has stopped in an orderly way.
@@ -283,7 +283,7 @@ fn ended_unasked(agent: &Agent) -> bool {
 /// end or have finished a recipient before. Without the last condition a broken program that takes
 /// jobs and exits could be started again and again.
 fn has_stopped(agent: &Agent, end: &AgentEnd) -> bool {
-    let may_stop = match agent.state {
+    let may_stop = match agent.state() {
         AgentState::Stopping(_) => true,
         AgentState::Killed => false,
         _ => agent.has_finished,
@@ -298,7 +298,7 @@ fn has_never_asked(agent: &Agent) -> bool {
 
 fn describe_end(agent: &Agent, end: &AgentEnd, circumstance: &str) -> String {
     let killed =
-        if agent.state == AgentState::Killed { " was silent for too long, and" } else { "" };
+        if agent.state() == AgentState::Killed { " was silent for too long, and" } else { "" };
     let circumstance = match end {
         AgentEnd::NotStarted(_) => "",
         _ if has_never_asked(agent) => " before it asked for work",

@@ -350,7 +350,7 @@ impl Scheduler {
             channel: &ring.channel,
             ring: ring.patterns(),
             thread: agent.thread.and_then(|thread| self.destination_of(thread)),
-            state: agent.state,
+            state: agent.state(),
             jobs: agent.jobs().count(),
             born: agent.born,
             hungry: agent.hungry_at,

@@ -218,7 +218,7 @@ impl Scheduler {
     ///
     /// The cost depends on agents and their jobs only, not on the queue.
     pub fn totals(&self) -> Totals {
-        let is_idle = |agent: &&Agent| matches!(agent.state, AgentState::Idle(_));
+        let is_idle = |agent: &&Agent| matches!(agent.state(), AgentState::Idle(_));
         let jobs = self.dispatch.agents.values().flat_map(Agent::jobs);
         let spent =
             jobs.filter(|job| self.queue.vertices[*job].state == VertexState::Finished).count();
@@ -257,7 +257,7 @@ impl Agent {
             hungry: now.seconds_since(self.hungry_at),
             fed: self.fed_at.map(|fed| now.seconds_since(fed)),
             owed: self.owed.len(),
-            state: self.state,
+            state: self.state(),
         }
     }
 }

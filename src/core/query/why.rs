@@ -424,7 +424,7 @@ impl Scheduler {
         let has_line = ring.jobs.is_none() || !thread.is_ready;
         if let Some(agent) = thread.agents.last().filter(|_| has_line) {
             let agent = &self.dispatch.agents[*agent];
-            return match agent.state == AgentState::Starting && agent.fed_at.is_none() {
+            return match agent.state() == AgentState::Starting && agent.fed_at.is_none() {
                 true => Reason::AgentStarting,
                 false => Reason::InLine,
             };

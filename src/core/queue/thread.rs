@@ -320,10 +320,12 @@ impl Threads {
     }
 
     /// Marks a thread: something outside it has changed that it depends on.
-    pub fn mark(&mut self, id: ThreadId) {
-        if !std::mem::replace(&mut self.pool[id].is_changed, true) {
+    pub fn mark(&mut self, id: ThreadId) -> &mut Thread {
+        let thread = &mut self.pool[id];
+        if !std::mem::replace(&mut thread.is_changed, true) {
             self.changed.push_back(id);
         }
+        thread
     }
 
     /// Removes the mark of a thread that is up to date.
@@ -399,7 +401,6 @@ impl std::ops::Index<ThreadId> for Threads {
 impl std::ops::IndexMut<ThreadId> for Threads {
     /// Marks the thread as changed.
     fn index_mut(&mut self, id: ThreadId) -> &mut Thread {
-        self.mark(id);
-        &mut self.pool[id]
+        self.mark(id)
     }
 }

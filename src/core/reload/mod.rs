@@ -86,7 +86,8 @@ impl Scheduler {
         self.dispatch.rings[new].starts = std::mem::take(&mut self.dispatch.rings[old].starts);
         for agent in agents {
             self.dispatch.agents[*agent].ring = new;
-            // The timeout of the new clause may be shorter: the timer is set again.
+            // The timeout of the new clause may be shorter.
+            self.dispatch.agents.mark(*agent);
         }
         self.dispatch.serve_later(old);
     }
@@ -100,7 +101,8 @@ impl Scheduler {
     /// Ends the idle agents of retired rings.
     fn end_retired(&mut self, now: Timestamp) {
         let is_of_no_use = |agent: &Agent| {
-            matches!(agent.state, AgentState::Idle(_)) && self.dispatch.rings[agent.ring].is_retired
+            matches!(agent.state(), AgentState::Idle(_))
+                && self.dispatch.rings[agent.ring].is_retired
         };
         let agents = self.dispatch.agents.iter().filter(|(_, agent)| is_of_no_use(agent));
         let agents: Vec<AgentId> = agents.map(|(id, _)| id).collect();
