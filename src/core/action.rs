@@ -70,13 +70,13 @@ pub enum Action {
     /// Pages a message out: its files stay on disk.
     ///
     /// The shell reads it again at a certain time, or when a request asks for it. Answered by
-    /// `Recalled`, and then `Arrived`.
+    /// `Restored`, and then `Arrived`.
     PageOut {
         /// The message.
         name: SpoolName,
         /// When it is read again; `None` means on request.
         until: Option<Timestamp>,
-        /// Its retry state, which comes back with `Recalled`.
+        /// Its retry state, which comes back with `Restored`.
         record: Box<PagedMessage>,
     },
     /// Reads more of a partial message. Answered by `MoreRead`.

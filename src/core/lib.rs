@@ -14,7 +14,7 @@
 //! matched one clause are a *ring*. An *agent* is a process of a ring, and works on one thread at a
 //! time. `docs/architecture.md` has the states of each.
 //!
-//! This crate decides everything that the scheduler decides. It must not know sockets, files,
+//! This crate makes all scheduling decisions. It must not know sockets, files,
 //! processes, clocks, MAILQ or recordings. Begin with [`event`] and [`action`], then [`settle`],
 //! then [`dispatch`]'s `next_job`.
 //!
@@ -241,7 +241,7 @@ impl Scheduler {
         &self.actions
     }
 
-    /// Time at which to send [`Event::Tick`] if no other event comes before.
+    /// Time by which [`Event::Tick`] must be sent, whatever other events come before.
     pub fn next_wakeup(&self) -> Option<Timestamp> {
         let now = self.has_stepwise_work().then_some(self.last_event_at);
         now.into_iter().chain(self.timers.next()).min()
@@ -281,8 +281,6 @@ impl Scheduler {
     }
 
     /// Returns true if notes or removals are not on disk yet.
-    ///
-    /// The daemon waits for them before it ends.
     pub fn has_unwritten(&self) -> bool {
         !self.notes.unwritten.is_empty()
             || self.queue.messages.iter().any(|(_, message)| message.is_removing)

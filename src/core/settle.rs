@@ -1,8 +1,9 @@
 //! What holds between two events, and the one place that re-establishes it.
 //!
 //! Code that changes a thread, a window or a message does nothing else: mutable access marks it as
-//! changed. At the end of each event, [`Scheduler::settle`] brings what depends on the marked ones
-//! up to date, in the order of the marks:
+//! changed. A new state marks an agent, and [`Dispatch::serve_later`] a ring. At the end of each
+//! event, [`Scheduler::settle`] brings up to date what depends on the marked ones. It takes each
+//! kind in this order, and those of a kind in the order of their marks:
 //!
 //! 1. A thread that is no longer used is removed. Any other gets the timer that it needs, and is
 //!    ready for an agent, or not.
@@ -18,6 +19,8 @@
 //! A later step may mark again what belongs to an earlier one, which then comes first.
 
 use crate::Scheduler;
+#[cfg(doc)]
+use crate::dispatch::Dispatch;
 use crate::dispatch::agent_waitlist::Resource;
 use crate::queue::thread::ThreadId;
 use zsched_format::time::Timestamp;
@@ -51,7 +54,7 @@ impl Scheduler {
 
     /// Brings the ready lists and the timers up to date.
     ///
-    /// Whatever chooses a ready thread in the middle of an event calls this before.
+    /// Called before a ready thread is chosen.
     pub(crate) fn settle_threads(&mut self) {
         loop {
             if let Some(thread) = self.queue.threads.next_changed() {

@@ -99,7 +99,7 @@ impl ThreadSweep {
 }
 
 impl Scheduler {
-    /// Applies a change to all threads, and to the first of them at once.
+    /// Starts to apply a change to all threads, and applies it to the first of them.
     pub(crate) fn start_sweep(&mut self, now: Timestamp, change: SweptChange) {
         self.sweep.start(change);
         let mut budget = self.settings.step();
@@ -145,7 +145,7 @@ impl Scheduler {
             effect.threads = 1;
         }
         if self.update_hold(thread) {
-            // A thread that was released is served at once, even with `wakeup-restart-only`.
+            // A thread that was released is served at once, even with `wakeuprestartonly`.
             self.queue.threads[thread].is_woken = true;
             let thread_ref = &self.queue.threads[thread];
             effect.threads = 1;

@@ -205,7 +205,7 @@ fn oversized_lines_end_session() {
 fn dead_host() -> World {
     let clause = "*/*\n\tinterval=63s retries=1 expiry=4m\n\tcommand=x maxring=5 overfeed=150\n";
     let mut world = World::new(clause);
-    world.cannot_start_agents = true;
+    world.cannot_assign_agents = true;
     let files = files_under("control-files").into_iter();
     for number in ["10101217", "10101639", "10101206"] {
         let path = files.clone().find(|path| path.ends_with(&format!("/transport.{number}")));
@@ -213,7 +213,7 @@ fn dead_host() -> World {
         let control = parse(data(&format!("control-files/{path}"))).expect("it is good");
         world.send_event(Event::Arrived(Arrival::new(spool_name(number), &control, START, START)));
     }
-    world.cannot_start_agents = false;
+    world.cannot_assign_agents = false;
     world
 }
 

@@ -24,7 +24,7 @@ const SHUFFLED: [[&str; 5]; 3] = [
 fn orders(keyword: &str) -> [Vec<String>; 3] {
     let clause = format!("c/a.test\n\t{keyword}\n\toverfeed=0 maxring=1\n\tcommand=x\n");
     let mut world = World::new(&clause);
-    world.cannot_start_agents = true;
+    world.cannot_assign_agents = true;
     for (name, age) in MESSAGES {
         let modified = START - Duration::from_secs(age);
         let group =
@@ -46,7 +46,7 @@ fn orders(keyword: &str) -> [Vec<String>; 3] {
             is_chunk: false,
         }));
     }
-    world.cannot_start_agents = false;
+    world.cannot_assign_agents = false;
     [(); 3].map(|()| {
         world.send_event(Event::Etrn(b"a.test"));
         let agent = *world.agents.keys().next().expect("it was started");

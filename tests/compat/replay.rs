@@ -179,12 +179,12 @@ impl<'s> Replay<'s> {
             }
         }
         self.at_first = self.order(loaded);
-        self.world.cannot_start_agents = true;
+        self.world.cannot_assign_agents = true;
         for number in self.at_first.clone() {
             let of_message = self.vertices.keys().filter(|(other, _)| *other == number);
             self.arrive(of_message.cloned().collect());
         }
-        self.world.cannot_start_agents = false;
+        self.world.cannot_assign_agents = false;
     }
 
     /// Returns an order of messages that agrees with all first runs.

@@ -17,7 +17,7 @@ pub struct World {
     config: Rc<Config>,
     pub now: Timestamp,
     /// Agents cannot be started at present, so arriving mail waits.
-    pub cannot_start_agents: bool,
+    pub cannot_assign_agents: bool,
     /// The running agents, and the input of each since the last look.
     pub agents: BTreeMap<AgentId, AgentInput>,
     /// Control files that the core wants to read again.
@@ -54,7 +54,7 @@ impl World {
             core: Scheduler::new(settings, config.clone()),
             config,
             now: START,
-            cannot_start_agents: false,
+            cannot_assign_agents: false,
             agents: BTreeMap::new(),
             to_read_again: Vec::new(),
             notes: Vec::new(),
@@ -76,7 +76,7 @@ impl World {
 
     fn perform(&mut self, action: Action) {
         match action {
-            Action::StartAgent { agent, .. } if self.cannot_start_agents => {
+            Action::StartAgent { agent, .. } if self.cannot_assign_agents => {
                 let end = AgentEnd::NotStarted("not yet".to_string());
                 self.send_event(Event::AgentEnded { agent, end });
                 // A new configuration ends the suspension of the ring: agents can be started later.

@@ -1,13 +1,14 @@
 //! Agents, as the scheduler sees them: state, jobs, and owed answers.
 //!
 //! ```text
-//!            started                first job           nothing left        #idle answered
-//!   (none) ──────────► Larva ──────────────► Stuffing ─────────────► Parking ─────────► Idle
-//!                        │                    ▲     │                                    │
-//!                        │ nothing to do      │     └─ another thread of the ring ─┐     │
-//!                        └────► Parking       └────────────────────────────────────┴─────┘
-//!                                                                 a thread of the ring has work
-//!   any state ──► Stopping (told to end) ──► gone;   any state ──► gone (died, was killed)
+//!            started              first job           nothing left         answers #idle
+//!   (none) ──────────► Starting ────────────► Working ─────────────► Parking ─────────► Idle
+//!                         │                   ▲     │                   ▲                │
+//!                         │ nothing to do     └─────┘ another thread    │                │
+//!                         └─────────────────────────────────────────────┘                │
+//!                         ▲                                a thread of the ring has work │
+//!                         └──────────────────────────────────────────────────────────────┘
+//!   any state ──► Stopping (told to end), Killed, ExitedMidJob (its children still work) ──► gone
 //! ```
 
 use crate::dispatch::agent_log;
@@ -76,7 +77,7 @@ pub struct Agent {
 /// What an agent is doing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum AgentState {
-    /// Started, but it has not said `#hungry` yet.
+    /// Started or taken from the pool, but without a job yet.
     Starting,
     /// It has jobs, or is about to get some.
     Working,

@@ -134,7 +134,7 @@ impl Scheduler {
         {
             left -= 1;
             self.dispatch.rings[ring].waitlist = None;
-            self.serve(now, ring);
+            self.assign_agents(now, ring);
             if self.dispatch.rings[ring].waitlist.as_ref() == Some(&waitlist) {
                 refused.push(waitlist);
             }
@@ -220,7 +220,7 @@ impl Dispatch {
 
     /// Empties all waitlists, before all rings try again.
     pub(crate) fn clear_waitlists(&mut self) {
-        let lines = std::mem::take(&mut self.waitlists).lines;
+        let lines = std::mem::take(&mut self.waitlists.lines);
         for ring in lines.into_values().flat_map(BTreeMap::into_values) {
             self.rings[ring].waitlist = None;
         }

@@ -1,14 +1,14 @@
 //! Which agent gets which job.
 //!
 //! [`ring::Ring`] has the threads of a clause and the agents that deliver for them. A ready thread
-//! gets an agent in [`start_agents`]; a hungry agent gets its next job in [`next_job`].
+//! gets an agent in [`assign_agents`]; a hungry agent gets its next job in [`next_job`].
 
 pub mod agent;
 pub mod ring;
 
 mod next_job;
 mod next_job_by_message;
-pub mod start_agents;
+pub mod assign_agents;
 
 pub mod agent_waitlist;
 pub mod fair_share;
@@ -24,9 +24,9 @@ mod check;
 use crate::reload::backfill::Backfill;
 use agent::{AgentId, Agents};
 use agent_waitlist::AgentWaitlists;
+use assign_agents::ForkRate;
 use ring::{RingId, Rings};
 use serde::{Deserialize, Serialize};
-use start_agents::ForkRate;
 use std::collections::VecDeque;
 use window::Windows;
 

@@ -51,6 +51,10 @@ impl Scheduler {
         };
         agent_ref.progress_at = now;
         agent_ref.deferrals = 0;
+        if !agent_ref.is_alive() {
+            // Without jobs it has less time to end.
+            self.dispatch.agents.mark(agent);
+        }
         match answered {
             Owed::Start => self.agent_proven(agent),
             Owed::Job(vertex) => self.end_job(now, agent, vertex),

@@ -61,7 +61,7 @@ pub struct Ring {
     ///
     /// It is removed with its last agent, once the sweep of a reload has moved its last thread.
     pub is_retired: bool,
-    /// Version of the limits in its clause ([`crate::overrides::Overrides`]).
+    /// Version of the limits in its clause ([`crate::operator::overrides::Overrides`]).
     pub limits_seen: u32,
 }
 

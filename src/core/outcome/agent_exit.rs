@@ -47,6 +47,10 @@ impl Scheduler {
             self.dispatch.agents[agent].timer = Some(deadline);
             self.timers.add(deadline, Timer::Agent(agent));
         }
+        // An agent that takes no more work leaves room for another one.
+        if let Some(thread) = self.dispatch.agents[agent].thread {
+            self.queue.threads.mark(thread);
+        }
     }
 
     pub(crate) fn agent_timer(&mut self, now: Timestamp, agent: AgentId) {
@@ -240,7 +244,7 @@ impl Dispatch {
                 Some(end_of_life.map_or(enough, |end| end.min(enough)))
             }
             AgentState::Stopping(since) if agent.jobs().next().is_none() => {
-                Some(since + MAX_STOP_TIME)
+                Some(since.max(agent.progress_at) + MAX_STOP_TIME)
             }
             // It may take long over its jobs while it makes progress.
             AgentState::Stopping(since) => {

@@ -20,14 +20,14 @@ const MIN_MESSAGES_TO_BLAME_HOST: u8 = 3;
 
 /// Last jobs of a destination that were deferred without a status code.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Deferrals {
+pub struct DeferralCount {
     /// Lower 32 bits of the numbers of the first messages.
     messages: [u32; MIN_MESSAGES_TO_BLAME_HOST as usize - 1],
     /// Number of messages, at most [`MIN_MESSAGES_TO_BLAME_HOST`].
     count: u8,
 }
 
-impl Deferrals {
+impl DeferralCount {
     /// Adds a job of a message.
     ///
     /// Returns true if the jobs are those of [`MIN_MESSAGES_TO_BLAME_HOST`] messages.
@@ -173,7 +173,7 @@ mod tests {
 
     #[test]
     fn deferrals_count_messages_not_jobs() {
-        let mut deferrals = Deferrals::default();
+        let mut deferrals = DeferralCount::default();
         for (number, several) in
             [(1, false), (1, false), (2, false), (1, false), (3, true), (1, true)]
         {

@@ -8,7 +8,7 @@ use crate::dispatch::window::WindowId;
 use crate::list::{Links, List, ListKind};
 use crate::pool::{Id, Pool};
 use crate::queue::destination::Destination;
-use crate::queue::host_health::Deferrals;
+use crate::queue::host_health::DeferralCount;
 use crate::queue::retry::{RetryJump, RetryPosition};
 use crate::queue::unreachable::Unreachable;
 use crate::queue::vertex::{ThreadChain, Vertex, VertexId, VertexState};
@@ -69,7 +69,9 @@ pub struct Thread {
     pub held: bool,
     /// Maximum number of agents that an operator has set.
     pub max_agents: Option<u32>,
-    /// It has been woken, so it may get a further agent even with `wakeup-restart-only`.
+    /// Its next agent may come in spite of `wakeuprestartonly`.
+    ///
+    /// It was woken or released, or has just got an agent and could use more.
     #[serde(skip)]
     pub is_woken: bool,
     /// It is marked as changed ([`crate::settle`]).
@@ -89,7 +91,7 @@ pub struct Retry {
     /// The first entry again when the host answers.
     pub steps: RetryPosition,
     /// Why its last jobs were deferred.
-    pub deferrals: Deferrals,
+    pub deferrals: DeferralCount,
     /// Where the last random jump in `retries` went.
     pub jump: RetryJump,
 }
@@ -300,7 +302,7 @@ impl Threads {
     ///
     /// Returns true if that changes it.
     pub fn set_held(&mut self, id: ThreadId, held: bool) -> bool {
-        let was_held = std::mem::replace(&mut self.pool[id].held, held);
+        let was_held = std::mem::replace(&mut self[id].held, held);
         self.held = self.held + usize::from(held) - usize::from(was_held);
         was_held != held
     }
@@ -350,7 +352,7 @@ impl Threads {
         &self.pool
     }
 
-    /// The pool itself, for changes that mark no thread: those of the ready lists.
+    /// The pool itself, for changes that mark no thread: those of dispatch.
     pub fn pool_mut(&mut self) -> &mut Pool<Thread> {
         &mut self.pool
     }

@@ -201,7 +201,7 @@ impl Windows {
 
     /// The next window that is marked as changed.
     ///
-    /// The mark stays until [`Scheduler::admit`] has finished, so that admitting does not mark it.
+    /// The mark stays until [`Dispatch::admit`] has finished, so that admitting does not mark it.
     pub fn next_changed(&mut self) -> Option<WindowId> {
         let mut changed = std::iter::from_fn(|| self.changed.pop_front());
         changed.find(|id| self.pool.get(*id).is_some_and(|window| window.is_changed))

@@ -83,12 +83,12 @@ impl Scheduler {
         ring_ref.is_queued_to_serve = false;
         match ring_ref.threads.is_empty() && ring_ref.agents == 0 {
             true => self.drop_ring(ring),
-            false => self.serve(now, ring),
+            false => self.assign_agents(now, ring),
         }
     }
 
     /// Assigns agents to the ready threads of a ring, as far as the limits allow.
-    pub(crate) fn serve(&mut self, now: Timestamp, ring: RingId) {
+    pub(crate) fn assign_agents(&mut self, now: Timestamp, ring: RingId) {
         if self.dispatch.rings[ring].is_retired {
             return;
         }
@@ -97,10 +97,14 @@ impl Scheduler {
             self.dispatch.rings[ring].refusal = Some(Refusal::Kept);
             return;
         }
-        while let Some(thread) = self.dispatch.next_ready(ring) {
+        loop {
+            // An agent that was assigned before may have changed what is ready.
+            self.settle_threads();
+            let Some(thread) = self.dispatch.next_ready(ring) else {
+                return;
+            };
             if let Some(agent) = self.dispatch.take_idle(&self.queue, ring, thread) {
                 self.reuse_agent(now, agent, thread);
-                self.settle_threads();
             } else if let Err(refusal) = self.may_start(now, ring) {
                 self.record_refusal(now, ring, refusal);
                 return;
