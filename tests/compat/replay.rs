@@ -16,7 +16,8 @@ use crate::world::World;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 use zsched_core::{AgentEnd, AgentId, Event, RereadResult};
-use zsched_format::agent_protocol::{AgentLine as Line, ReportStatus};
+use zsched_format::agent_protocol::AgentLine as Line;
+use zsched_format::control_file::Tag;
 use zsched_spool::{Arrival, Group, SpoolName};
 
 /// The first output that differs from the recording, and its time.
@@ -407,14 +408,7 @@ impl<'s> Replay<'s> {
         self.world.pass(answer.at);
         self.expect("")?;
         if let Line::Report(report) = Line::parse(&answer.line) {
-            let is_final = matches!(
-                report.status,
-                ReportStatus::Ok
-                    | ReportStatus::Ok2
-                    | ReportStatus::Ok3
-                    | ReportStatus::Error
-                    | ReportStatus::Error2
-            );
+            let is_final = report.status.tag() != Tag::Pending;
             for ((number, _), vertex) in &mut self.vertices {
                 if is_final && *number == report.number && vertex.pending.remove(&report.offset) {
                     vertex.is_loaded &= !vertex.pending.is_empty();
