@@ -30,6 +30,18 @@ pub trait ReplayObserver {
 
 impl ReplayObserver for () {}
 
+impl<A: ReplayObserver, B: ReplayObserver> ReplayObserver for (A, B) {
+    fn before(&mut self, told: &ReplayedEvent, event: &Event<'_>, core: &Scheduler) {
+        self.0.before(told, event, core);
+        self.1.before(told, event, core);
+    }
+
+    fn after(&mut self, told: &ReplayedEvent, decided: &[Action], core: &Scheduler) {
+        self.0.after(told, decided, core);
+        self.1.after(told, decided, core);
+    }
+}
+
 /// The result of a replay.
 #[derive(Clone, Copy, Debug)]
 pub struct ReplaySummary {

@@ -7,9 +7,10 @@
 //! | file | subcommand |
 //! |---|---|
 //! | [`replay`] | `replay`: decides a recording again and verifies each decision |
-//! | [`what_if`], [`agent_model`], [`model_run`], [`run_counters`] | `replay --cf`: another configuration |
+//! | [`what_if`], [`agent_model`], [`model_run`] | `replay --cf`: another configuration |
 //! | [`explain`], [`timeline`] | `explain`: the timeline of one message |
 //! | [`run`] | `run`: simulates configurations in a world that a file describes |
+//! | [`statistics`] | `replay --cf`, `run`: the counters |
 
 #![warn(unreachable_pub)]
 
@@ -19,7 +20,8 @@ mod what_if;
 mod agent_model;
 
 mod model_run;
-mod run_counters;
+
+mod statistics;
 
 pub mod explain;
 mod timeline;

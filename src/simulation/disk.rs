@@ -178,6 +178,14 @@ impl Disk {
         file
     }
 
+    /// Sets the time of a message file, which is when the message arrived in the mail system.
+    pub fn set_received(&mut self, number: u64, received: Timestamp) {
+        let files = self.messages.get_mut(&number);
+        if let Some((_, time)) = files.and_then(|files| files.message.as_mut()) {
+            *time = received;
+        }
+    }
+
     /// Returns true if a message has neither of its files.
     pub fn is_free(&self, number: u64) -> bool {
         !self.messages.contains_key(&number)

@@ -1,5 +1,6 @@
 //! The hosts that agents deliver to, with their speed, connection limits, refusals and outages.
 
+use super::recorded::RecordedAttempts;
 use std::collections::HashMap;
 use std::rc::Rc;
 use std::time::Duration;
@@ -77,6 +78,8 @@ pub struct Hosts {
     default: Rc<HostBehaviour>,
     known: HashMap<Box<[u8]>, HostId>,
     hosts: Vec<Host>,
+    /// The attempts of a recording, which agents repeat instead of asking a host.
+    pub recorded: Option<RecordedAttempts>,
 }
 
 struct Host {
@@ -105,7 +108,14 @@ impl Hosts {
             default: Rc::new(default),
             known: HashMap::new(),
             hosts: Vec::new(),
+            recorded: None,
         }
+    }
+
+    /// Creates hosts that answer as in a recording.
+    pub fn recorded(attempts: RecordedAttempts) -> Hosts {
+        let hosts = Hosts::new(Vec::new(), HostBehaviour::default());
+        Hosts { recorded: Some(attempts), ..hosts }
     }
 
     /// The host with a name in lower case.

@@ -13,7 +13,7 @@
 //! | this one | the loop that runs the next event |
 //! | [`shell`] | a running scheduler: the core, and the parts of the daemon around it |
 //! | [`agent`], [`faults`] | agents and their faults |
-//! | [`hosts`] | the hosts that they deliver to |
+//! | [`hosts`], [`recorded`] | the hosts that they deliver to; or the outcomes of a recording |
 //! | [`disk`], [`outbox`], [`parsed`] | the spool |
 //! | [`event_queue`], [`clock`] | event queue and virtual time |
 //! | [`observer`] | the observer of a simulation |
@@ -32,6 +32,7 @@ mod shell;
 mod agent;
 pub mod faults;
 pub mod hosts;
+pub mod recorded;
 
 // The spool.
 pub mod disk;
@@ -103,6 +104,24 @@ pub struct SimulationSetup {
     pub pieces: bool,
     /// True if the spool is scanned repeatedly, not only at the start.
     pub scans: bool,
+}
+
+impl SimulationSetup {
+    /// Creates the setup of a simulation without delays and faults. The spool is scanned once.
+    pub fn new(seed: u64, start: Timestamp, settings: Settings) -> SimulationSetup {
+        SimulationSetup {
+            seed,
+            start,
+            settings,
+            first_pid: 1000,
+            level: HashLevel::Flat,
+            delays: Delays::default(),
+            agent_faults: AgentFaults::default(),
+            multi_event_turns: 0.0,
+            pieces: false,
+            scans: false,
+        }
+    }
 }
 
 /// A planned event.

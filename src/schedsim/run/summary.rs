@@ -2,8 +2,8 @@
 //!
 //! The fields are those of `--json`; all times are in seconds.
 
-use super::statistics::{DestinationResults, Sample, Statistics};
 use super::world::Mail;
+use crate::statistics::{DestinationResults, Sample, Statistics};
 use serde::Serialize;
 use std::time::Duration;
 
@@ -31,7 +31,7 @@ pub(super) struct Summary {
 
 /// Totals of a simulation.
 #[derive(Serialize, Clone, Debug)]
-pub(super) struct Totals {
+pub(crate) struct Totals {
     /// Messages submitted.
     pub messages: u64,
     /// Recipients of these messages.
@@ -60,7 +60,7 @@ pub(super) struct Totals {
 
 /// Percentiles of the time from arrival to delivery.
 #[derive(Serialize, Clone, Copy, Debug, Default)]
-pub(super) struct Delay {
+pub(crate) struct Delay {
     /// Median.
     pub p50: f64,
     /// 90th percentile.
@@ -124,7 +124,7 @@ pub(super) struct ThreadResults {
 
 /// A queue at a point in time.
 #[derive(Serialize, Clone, Copy, Debug)]
-pub(super) struct Point {
+pub(crate) struct Point {
     /// Time since the start.
     pub time: f64,
     /// Recipients in the queue.
@@ -174,7 +174,8 @@ impl Summary {
 }
 
 impl Totals {
-    fn new(of: &Statistics, over_time: &[Point]) -> Totals {
+    /// Computes the totals of a run.
+    pub(crate) fn new(of: &Statistics, over_time: &[Point]) -> Totals {
         let sum =
             |count: fn(&DestinationResults) -> u64| of.destinations.iter().map(count).sum::<u64>();
         let recipients = sum(|results| results.recipients);
@@ -187,11 +188,11 @@ impl Totals {
             delivered,
             failed,
             expired,
-            queued: recipients - delivered - failed - expired,
+            queued: recipients.saturating_sub(delivered + failed + expired),
             deferrals: of.deferrals,
             attempts: of.deferrals + delivered + failed,
             agents_started: of.agents_started,
-            most_agents: over_time.iter().map(|point| point.agents).max().unwrap_or_default(),
+            most_agents: of.max_agents,
             longest_queue: over_time.iter().map(|point| point.queued).max().unwrap_or_default(),
             delay: Delay::new(delays),
         }
