@@ -1,7 +1,7 @@
 //! Replays a recording: the core decides again, and its decisions are compared.
 
 use super::ConfigSource;
-use super::entry::{DecisionCheck, Input};
+use super::entry::{DecisionCheck, Input, ReadInput};
 use super::reader::{ReadError, Recording, RecordingEnd, read_source};
 use std::fmt;
 use std::io::Read;
@@ -137,7 +137,7 @@ impl<R: Read> Replay<R> {
             let told =
                 ReplayedEvent { number: played.events, offset: entry.offset, time: entry.time };
             let expected = entry.verdict;
-            let event = match entry.what {
+            let event = match entry.input {
                 Input::Event(event) => event,
                 Input::Configured(source) => configured(&source)?,
             };
@@ -168,8 +168,8 @@ fn configured(source: &ConfigSource) -> Result<Event<'static>, ReadError> {
 }
 
 /// Formats an event as text.
-fn describe(what: &Input<'_>) -> String {
-    match what {
+fn describe(input: &ReadInput<'_>) -> String {
+    match input {
         Input::Event(Event::AgentSaid { agent, line }) => {
             format!("agent {} says: {}", agent.0, String::from_utf8_lossy(line))
         }

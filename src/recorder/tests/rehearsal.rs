@@ -120,7 +120,13 @@ impl Rehearsal {
             _ => {}
         }
         self.pass(400);
-        self.world.observer.core().query().check_invariants();
+        let core = self.world.observer.core();
+        core.query().check_invariants();
+        // Virtual time is faster than the disk, and a slow disk pauses the recording.
+        let writer = &core.recorder.as_ref().expect("it records").writer;
+        while !writer.is_idle() {
+            std::thread::yield_now();
+        }
     }
 
     pub(super) fn is_paused(&mut self) -> bool {
