@@ -309,11 +309,7 @@ impl Agent {
             return (duration, None);
         }
         self.disconnect(around);
-        let welcome = match keeps {
-            true => around.hosts.connect(around.at.now, host),
-            false => around.hosts.deliver_one(around.at.now, host, duration),
-        };
-        match welcome {
+        match around.hosts.connect(around.at.now, host, duration) {
             ConnectResult::Open(wait) => {
                 self.connection = keeps.then_some(host);
                 (wait + duration, None)
@@ -442,31 +438,28 @@ impl Agent {
         around: &mut AgentEnvironment<'_>,
     ) -> bool {
         let offset = recipient.offset;
-        let (tag, occasion) = match outcome {
-            Outcome::Delivered => (Tag::Done, Some(OutcomeKind::Success)),
-            Outcome::Failed => (Tag::Failed, Some(OutcomeKind::Failure)),
-            Outcome::Deferred(_) => (Tag::Pending, None),
-        };
         let abandon = |around: &mut AgentEnvironment<'_>, is_marked: bool| {
-            let secret = tag == Tag::Done && !is_marked;
+            let secret = matches!(outcome, Outcome::Delivered) && !is_marked;
             around.observer.abandoned(around.at, &work.file, offset, secret);
             true
         };
         if death == Some(Death::Delivered) {
             return abandon(around, false);
         }
-        let noted = occasion.map(|occasion| self.note(work, offset, occasion, around));
-        let (tag, status) = match (outcome, noted) {
-            (Outcome::Delivered, Some(NoteResult::Written)) => (tag, ReportStatus::Ok2),
-            (Outcome::Delivered, Some(NoteResult::NotNeeded)) => (tag, ReportStatus::Ok3),
-            (Outcome::Delivered, _) => (tag, ReportStatus::Ok),
-            (Outcome::Failed, Some(NoteResult::Written | NoteResult::NotNeeded)) => {
-                (tag, ReportStatus::Error2)
-            }
-            (Outcome::Failed, Some(NoteResult::Failed)) => (Tag::Pending, ReportStatus::Deferred),
-            (Outcome::Failed, _) => (tag, ReportStatus::Error),
-            (Outcome::Deferred(_), _) => (tag, self.deferral(work, is_host_down, around)),
+        let status = match outcome {
+            Outcome::Delivered => match self.note(work, offset, OutcomeKind::Success, around) {
+                NoteResult::Written => ReportStatus::Ok2,
+                NoteResult::NotNeeded => ReportStatus::Ok3,
+                NoteResult::LeftToScheduler | NoteResult::Failed => ReportStatus::Ok,
+            },
+            Outcome::Failed => match self.note(work, offset, OutcomeKind::Failure, around) {
+                NoteResult::Written | NoteResult::NotNeeded => ReportStatus::Error2,
+                NoteResult::LeftToScheduler => ReportStatus::Error,
+                NoteResult::Failed => ReportStatus::Deferred,
+            },
+            Outcome::Deferred(_) => self.deferral(work, is_host_down, around),
         };
+        let tag = status.tag();
         around.observer.concluded(around.at, &work.file, offset, status);
         let marks = |file: &MemoryFile| {
             // Another process may have changed it, of which a real agent only warns.

@@ -50,13 +50,13 @@ use event_queue::EventQueue;
 use faults::AgentFaults;
 use hosts::Hosts;
 use observer::{SimTime, SimulationObserver};
-use shell::{ReadMode, Shell};
+use shell::{ReadMode, Shell, memory_limit};
 use std::collections::VecDeque;
 use std::rc::Rc;
 use std::time::Duration;
 use zsched_config::Config;
 use zsched_core::learned::{Learned, LearnedExport, PagedOutSource};
-use zsched_core::{AgentEnd, Event, Order, OrderTicket, Scheduler, Settings, StopMode};
+use zsched_core::{AgentEnd, AgentId, Event, Order, OrderTicket, Scheduler, Settings, StopMode};
 use zsched_format::time::{ClockStep, Timestamp};
 use zsched_spool::load::LoadResult;
 use zsched_spool::{HashLevel, SpoolName};
@@ -128,16 +128,8 @@ impl SimulationSetup {
 enum SimEvent {
     /// A router's notice arrives.
     Notice(SpoolName),
-    /// The scanner lists the spool.
-    Scan { life: u64 },
-    /// The reader reads a control file.
-    Read { life: u64, name: SpoolName, how: ReadMode },
-    /// The loop receives the result of a read.
-    Loaded { life: u64, name: SpoolName, found: Box<LoadResult>, how: ReadMode },
-    /// The writer processes its first request.
-    Write { life: u64 },
-    /// The loop receives the result of a write.
-    Written { life: u64, event: Box<Written> },
+    /// Something happens in the scheduler of this life, unless it has ended.
+    Of(u64, ShellEvent),
     /// An agent continues its work.
     Agent(u32),
     /// The scheduler reads an agent's output.
@@ -148,11 +140,18 @@ enum SimEvent {
     Tick,
 }
 
-/// A result of the writer.
-enum Written {
-    Noted { ticket: u64, outcome: Result<bool, std::io::ErrorKind> },
-    Removed { number: u64, outcome: Result<(), std::io::ErrorKind> },
-    Kept { ticket: Option<OrderTicket>, outcome: Result<(), std::io::ErrorKind> },
+/// An event in a running scheduler.
+enum ShellEvent {
+    /// The scanner lists the spool.
+    Scan,
+    /// The reader reads a control file.
+    Read(SpoolName, ReadMode),
+    /// The loop receives the result of a read.
+    Loaded(SpoolName, ReadMode, Box<LoadResult>),
+    /// The writer processes its first request.
+    Write,
+    /// The loop receives the result of a write, for the core.
+    Written(Box<Event<'static>>),
 }
 
 /// A simulated system with a scheduler.
@@ -264,7 +263,7 @@ impl<O: SimulationObserver> Simulation<O> {
         let settings = Settings { seed: self.random.u64(..), ..self.setup.settings.clone() };
         let at = self.at();
         self.observer.started(at, &self.config, &settings);
-        self.shell = Some(Shell::new(settings, self.config.clone(), self.lives));
+        self.shell = Some(Shell::new(settings, self.config.clone()));
         for order in self.disk.take_orders() {
             if let Some(shell) = &mut self.shell {
                 shell.orders.apply(order.clone().into());
@@ -351,7 +350,7 @@ impl<O: SimulationObserver> Simulation<O> {
     pub fn reload(&mut self, config: Rc<Config>) {
         self.config = config.clone();
         if let Some(shell) = &mut self.shell {
-            shell.configured(&config);
+            shell.intake.set_limit(memory_limit(&config));
         }
         self.send(Event::Configured(config));
         self.end_turn();
@@ -366,25 +365,14 @@ impl<O: SimulationObserver> Simulation<O> {
         self.end_turn();
     }
 
-    /// Sets the wall clock forward.
-    pub fn set_clock_forward(&mut self, by: Duration) {
-        self.clock.set_forward(by);
-        self.clock_was_set(ClockStep::Forward(by));
-        self.end_turn();
-    }
-
-    /// Sets the wall clock back.
-    pub fn set_clock_back(&mut self, by: Duration) {
-        self.clock.set_back(by);
-        self.clock_was_set(ClockStep::Back(by));
-        self.end_turn();
-    }
-
-    fn clock_was_set(&mut self, step: ClockStep) {
+    /// Sets the wall clock.
+    pub fn set_clock(&mut self, step: ClockStep) {
+        self.clock.set(step);
         if let Some(shell) = &mut self.shell {
-            shell.clock_set(step);
+            shell.intake.shift(step);
         }
         self.send(Event::ClockSet(step));
+        self.end_turn();
     }
 
     /// Kills all living agents.
@@ -466,25 +454,30 @@ impl<O: SimulationObserver> Simulation<O> {
         time
     }
 
+    /// Plans an event in the running scheduler after a delay, which randomness may double.
+    fn in_shell_after(&mut self, delay: Duration, event: ShellEvent) {
+        self.after(delay, SimEvent::Of(self.lives, event));
+    }
+
     fn process_event(&mut self, happening: SimEvent) {
-        let life = self.lives;
         match happening {
             SimEvent::Notice(name) => self.receive_notice(name),
-            SimEvent::Scan { life: of } if of == life => self.scan(),
-            SimEvent::Read { life: of, name, how } if of == life => self.read(name, how),
-            SimEvent::Loaded { life: of, name, found, how } if of == life => {
-                self.receive_load_result(name, *found, how);
-            }
-            SimEvent::Write { life: of } if of == life => self.write(),
-            SimEvent::Written { life: of, event } if of == life => {
-                self.receive_write_result(&event)
-            }
+            SimEvent::Of(life, event) if life == self.lives => match event {
+                ShellEvent::Scan => self.scan(),
+                ShellEvent::Read(name, how) => self.read(name, how),
+                ShellEvent::Loaded(name, how, found) => {
+                    self.receive_load_result(name, how, *found);
+                }
+                ShellEvent::Write => self.write(),
+                ShellEvent::Written(event) => self.receive_write_result(*event),
+            },
+            // The scheduler has ended.
+            SimEvent::Of(..) => {}
             SimEvent::Agent(pid) => self.agent_turn(pid),
             SimEvent::ReadOutput(pid) => self.read_agent_output(pid),
             SimEvent::Reap(pid) => self.reap(pid),
-            // A tick is passed on at the end of each turn. The others belong to a scheduler that
-            // has ended.
-            _ => {}
+            // A tick is passed on at the end of each turn.
+            SimEvent::Tick => {}
         }
     }
 
@@ -505,6 +498,16 @@ impl<O: SimulationObserver> Simulation<O> {
         self.slot(pid)?.as_deref_mut().filter(|agent| agent.end.is_none())
     }
 
+    /// Runs `act` on an agent that has not been reaped, with the rest of the world.
+    fn with_agent(&mut self, pid: u32, act: impl FnOnce(&mut Self, &mut Agent)) {
+        if let Some(mut agent) = self.slot(pid).and_then(Option::take) {
+            act(self, &mut agent);
+            if let Some(slot) = self.slot(pid) {
+                *slot = Some(agent);
+            }
+        }
+    }
+
     fn plan_agent(&mut self, pid: u32, delay: Duration) {
         let Some(agent) = self.living(pid) else {
             return;
@@ -523,30 +526,20 @@ impl<O: SimulationObserver> Simulation<O> {
     }
 
     fn agent_turn(&mut self, pid: u32) {
-        let Some(mut agent) = self.slot(pid).and_then(Option::take) else {
-            return;
-        };
-        agent.is_planned = false;
-        if agent.end.is_none() {
-            let next = agent.step(&mut self.environment());
-            match next {
-                NextTurn::After(delay) => {
-                    agent.is_planned = true;
-                    self.plan_agent_at(pid, delay);
+        self.with_agent(pid, |world, agent| {
+            agent.is_planned = false;
+            if agent.end.is_none() {
+                match agent.step(&mut world.environment()) {
+                    NextTurn::After(delay) => {
+                        agent.is_planned = true;
+                        world.plan_agent_at(pid, delay);
+                    }
+                    NextTurn::OnOrder => {}
+                    NextTurn::Ended(end) => world.mark_ended(agent, end),
                 }
-                NextTurn::OnOrder => {}
-                NextTurn::Ended(end) => self.mark_ended(&mut agent, end),
+                world.plan_agent_read(agent);
             }
-            self.plan_agent_read(&mut agent);
-        }
-        self.put_back(agent);
-    }
-
-    fn put_back(&mut self, agent: Box<Agent>) {
-        let pid = agent.pid;
-        if let Some(slot) = self.slot(pid) {
-            *slot = Some(agent);
-        }
+        });
     }
 
     fn environment(&mut self) -> AgentEnvironment<'_> {
@@ -566,14 +559,12 @@ impl<O: SimulationObserver> Simulation<O> {
     }
 
     fn kill_agent(&mut self, pid: u32) {
-        let Some(mut agent) = self.slot(pid).and_then(Option::take) else {
-            return;
-        };
-        if agent.end.is_none() {
-            agent.die(&mut self.environment());
-            self.mark_ended(&mut agent, AgentEnd::Signalled(9));
-        }
-        self.put_back(agent);
+        self.with_agent(pid, |world, agent| {
+            if agent.end.is_none() {
+                agent.die(&mut world.environment());
+                world.mark_ended(agent, AgentEnd::Signalled(9));
+            }
+        });
     }
 
     /// Plans the reading of an agent's output.
@@ -585,22 +576,20 @@ impl<O: SimulationObserver> Simulation<O> {
 
     /// Reads an agent's output, or a piece of it.
     fn read_agent_output(&mut self, pid: u32) {
-        let Some(mut agent) = self.slot(pid).and_then(Option::take) else {
-            return;
-        };
-        agent.is_read_planned = false;
-        let length = agent.outbox.len();
-        let piece = if self.setup.pieces { self.random.usize(0..=length) } else { length };
-        self.read_agent_bytes(&mut agent, piece);
-        self.plan_agent_read(&mut agent);
-        self.put_back(agent);
+        self.with_agent(pid, |world, agent| {
+            agent.is_read_planned = false;
+            let length = agent.outbox.len();
+            let piece = if world.setup.pieces { world.random.usize(0..=length) } else { length };
+            world.read_agent_bytes(agent, piece);
+            world.plan_agent_read(agent);
+        });
     }
 
     fn read_agent_bytes(&mut self, agent: &mut Agent, count: usize) {
         let rest = agent.outbox.split_off(count);
         let said = std::mem::replace(&mut agent.outbox, rest);
         let at = self.at();
-        let Some(shell) = self.shell.as_mut().filter(|shell| shell.life == agent.life) else {
+        let Some(shell) = self.shell.as_mut().filter(|_| agent.life == self.lives) else {
             return;
         };
         let (id, observer) = (agent.id, &mut self.observer);
@@ -621,30 +610,32 @@ impl<O: SimulationObserver> Simulation<O> {
         };
         let everything = agent.outbox.len();
         self.read_agent_bytes(&mut agent, everything);
-        if self.shell.as_ref().is_some_and(|shell| shell.life == agent.life)
-            && let Some(end) = agent.end.clone()
+        if let Some(shell) = self.shell.as_mut().filter(|_| agent.life == self.lives)
+            && let Some(end) = agent.end
         {
-            if let Some(shell) = &mut self.shell {
-                shell.pids.remove(&agent.id);
-            }
+            shell.pids.remove(&agent.id);
             self.send(Event::AgentEnded { agent: agent.id, end });
         }
     }
 
     /// Sends a line to an agent.
-    fn send_to_agent(&mut self, pid: u32, text: &[u8]) {
-        if self.living(pid).is_some_and(|agent| agent.send(text)) {
+    fn send_to_agent(&mut self, agent: AgentId, text: &[u8]) {
+        if let Some(pid) = self.pid(agent)
+            && self.living(pid).is_some_and(|agent| agent.send(text))
+        {
             self.plan_agent(pid, Duration::ZERO);
         }
     }
 
-    fn stop_agent(&mut self, pid: u32, manner: StopMode) {
+    fn stop_agent(&mut self, agent: AgentId, manner: StopMode) {
+        let Some(pid) = self.pid(agent) else {
+            return;
+        };
         if manner == StopMode::Kill {
             return self.kill_agent(pid);
         }
-        self.send_to_agent(pid, b"\n");
-        let waits = self.living(pid).is_some_and(|agent| agent.hang_up(manner == StopMode::Quit));
-        if waits {
+        self.send_to_agent(agent, b"\n");
+        if self.living(pid).is_some_and(|agent| agent.hang_up(manner == StopMode::Quit)) {
             self.plan_agent(pid, Duration::ZERO);
         }
     }

@@ -8,6 +8,7 @@ use fastrand::Rng;
 use std::rc::Rc;
 use std::time::Duration;
 use zsched_core::{Order, Scheduler};
+use zsched_format::time::ClockStep;
 use zsched_simulation::Simulation;
 use zsched_simulation::disk::{self, DiskFaults};
 use zsched_simulation::faults::AgentFaults;
@@ -129,11 +130,11 @@ impl WorldRun {
             }
             23 => self.world.drain(),
             24..=26 => self.world.etrn(HOSTS[self.random.usize(0..HOSTS.len())].as_bytes()),
-            27 => self.world.set_clock_forward(seconds(&mut self.random, 4000)),
+            27 => self.world.set_clock(ClockStep::Forward(seconds(&mut self.random, 4000))),
             28 => {
                 let by = seconds(&mut self.random, 4000);
                 self.set_back += by;
-                self.world.set_clock_back(by);
+                self.world.set_clock(ClockStep::Back(by));
             }
             29..=31 => {
                 let part = |random: &mut Rng| if random.bool() { 0.0 } else { random.f64() * 0.5 };
