@@ -7,7 +7,7 @@
 use super::SchedsimError;
 use super::agent_model::AgentModel;
 use super::model_run::{self, RunResults};
-use super::run::summary::Totals;
+use super::run::summary::{RecipientResults, Totals};
 use super::statistics::Statistics;
 use std::io::Write;
 use std::path::Path;
@@ -68,19 +68,20 @@ pub(crate) fn run(
 type Rows = [(&'static str, Option<f64>); 13];
 
 fn rows(results: &RunResults) -> Rows {
-    let totals = Totals::new(&results.statistics, &[]);
+    let totals = Totals::new(&results.statistics);
     let count = |count: u64| Some(count as f64);
-    let delay = |delay: f64| (totals.delivered > 0).then_some(delay);
+    let RecipientResults { delivered, failed, expired, delay, .. } = totals.results;
+    let seconds = |seconds: f64| (delivered > 0).then_some(seconds);
     [
-        ("delivered", count(totals.delivered)),
-        ("failed", count(totals.failed)),
-        ("expired", count(totals.expired)),
+        ("delivered", count(delivered)),
+        ("failed", count(failed)),
+        ("expired", count(expired)),
         ("left in the queue", count(results.left)),
         ("deferred attempts", count(totals.deferrals)),
-        ("delay 50%", delay(totals.delay.p50)),
-        ("delay 90%", delay(totals.delay.p90)),
-        ("delay 99%", delay(totals.delay.p99)),
-        ("delay 100%", delay(totals.delay.longest)),
+        ("delay 50%", seconds(delay.p50)),
+        ("delay 90%", seconds(delay.p90)),
+        ("delay 99%", seconds(delay.p99)),
+        ("delay 100%", seconds(delay.longest)),
         ("agents started", count(totals.agents_started)),
         ("agents at a time", count(totals.most_agents as u64)),
         ("jobs", count(results.statistics.jobs)),

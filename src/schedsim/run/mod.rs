@@ -183,9 +183,9 @@ fn simulate(
 
 fn print_speed(summary: &Summary, took: Duration) {
     let seconds = took.as_secs_f64();
-    let rate = summary.totals.delivered as f64 / seconds.max(1e-9);
+    let rate = summary.totals.results.delivered as f64 / seconds.max(1e-9);
     printable::print_to_stderr(format_args!(
         "{}: {} deliveries in {seconds:.2} s, {rate:.0} a second",
-        summary.configuration, summary.totals.delivered
+        summary.configuration, summary.totals.results.delivered
     ));
 }
