@@ -11,7 +11,7 @@ use zsched_format::agent_protocol::{AgentLine, ReportStatus};
 use zsched_format::time::Timestamp;
 use zsched_recorder::{ReplayObserver, ReplayedEvent};
 use zsched_simulation::recorded::{RecordedAttempt, RecordedAttempts, RecordedOutcome};
-use zsched_spool::{Arrival, HashFolder, SpoolName};
+use zsched_spool::Arrival;
 
 /// The model of a recording.
 #[derive(Default)]
@@ -135,13 +135,10 @@ impl AgentModel {
         if agent.owed.is_empty() {
             agent.since = now;
         }
-        let mut fields = job.trim_ascii_end().split(|byte| *byte == b'\t');
-        let path = fields.next().unwrap_or_default();
-        let base = path.rsplit(|byte| *byte == b'/').next().unwrap_or_default();
-        let name = SpoolName::new(HashFolder::TOP, base);
-        let number = name.and_then(|name| self.present.get(&name.number()));
-        let destination = core.destination_of_job(id, fields.next());
-        agent.owed.push_back(number.copied().zip(destination));
+        let owed = super::parse_job(job).and_then(|(number, host)| {
+            Some((*self.present.get(&number)?, core.destination_of_job(id, host)?))
+        });
+        agent.owed.push_back(owed);
     }
 }
 

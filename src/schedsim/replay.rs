@@ -8,8 +8,7 @@ use zsched_core::{Action, Event, Scheduler};
 use zsched_format::printable;
 use zsched_format::time::LongDuration;
 use zsched_recorder::{
-    Recording, RecordingEnd, Replay, ReplayError, ReplayObserver, ReplaySummary, ReplayedEvent,
-    format_time,
+    RecordingEnd, ReplayError, ReplayObserver, ReplaySummary, ReplayedEvent, format_time,
 };
 
 /// The command line of `schedsim replay`.
@@ -73,10 +72,7 @@ impl ReplayObserver for Counts {
 }
 
 fn verify(path: &Path, json: bool, out: &mut impl Write) -> Result<(), SchedsimError> {
-    let at = |problem: &dyn std::fmt::Display| {
-        SchedsimError::Other(format!("{}: {problem}", path.display()))
-    };
-    let mut replay = Recording::open(path).and_then(Replay::new).map_err(|error| at(&error))?;
+    let mut replay = super::open(path)?;
     let queued = replay.core().totals().messages;
     let mut counts = Counts::default();
     let started = Instant::now();
@@ -89,9 +85,10 @@ fn verify(path: &Path, json: bool, out: &mut impl Write) -> Result<(), SchedsimE
             } else {
                 format!(" (it was made by version {then}, this is {now})")
             };
-            return Err(at(&format!("a decision differs{versions}\n{difference}")));
+            let problem = format!("a decision differs{versions}\n{difference}");
+            return Err(SchedsimError::of(path, problem));
         }
-        Err(other) => return Err(at(&other)),
+        Err(other) => return Err(SchedsimError::of(path, other)),
     };
     let took = started.elapsed();
     let header = &replay.recording().header;
@@ -142,7 +139,8 @@ fn verify(path: &Path, json: bool, out: &mut impl Write) -> Result<(), SchedsimE
     }
     match played.ending {
         RecordingEnd::Damaged { offset } => {
-            Err(at(&format!("it is damaged at offset {offset}, and was not read further")))
+            let problem = format!("it is damaged at offset {offset}, and was not read further");
+            Err(SchedsimError::of(path, problem))
         }
         _ => Ok(()),
     }

@@ -9,8 +9,8 @@ use zsched_format::control_file::Tag;
 use zsched_format::time::Timestamp;
 use zsched_recorder::{ReplayObserver, ReplayedEvent};
 use zsched_simulation::observer::{SimTime, SimulationObserver};
+use zsched_spool::Arrival;
 use zsched_spool::memory_file::MemoryFile;
-use zsched_spool::{Arrival, SpoolName};
 
 /// All counters of a run.
 pub(crate) struct Statistics {
@@ -209,13 +209,13 @@ impl Statistics {
         let Some(agent) = self.agents.get_mut(&agent) else {
             return;
         };
-        let mut fields = job.trim_ascii_end().split(|byte| *byte == b'\t');
-        let message = fields.next().and_then(SpoolName::from_notified);
-        let destination = Destination::new(&agent.channel, fields.next().unwrap_or(&agent.host));
+        let Some((number, host)) = crate::parse_job(job) else {
+            return;
+        };
+        let destination = Destination::new(&agent.channel, host.unwrap_or(&agent.host));
         agent.jobs.push_back(destination.clone());
         let channel = agent.channel.clone();
-        let arrival = message.and_then(|message| self.arrivals.get(&message.number()).copied());
-        let overtaken = arrival.map(|arrival| {
+        let overtaken = self.arrivals.get(&number).copied().map(|arrival| {
             let latest = self.latest.entry(channel).or_insert(arrival);
             *latest = arrival.max(*latest);
             latest.since(arrival)

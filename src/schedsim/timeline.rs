@@ -201,15 +201,11 @@ impl Timeline {
 
     /// Returns the destination of a job if it belongs to the message.
     fn of_job(&self, job: &[u8], agent: AgentId, core: &Scheduler) -> Option<String> {
-        let mut fields = job.trim_ascii_end().split(|byte| *byte == b'\t');
-        let path = fields.next()?;
-        let base = path.rsplit(|byte| *byte == b'/').next()?;
-        let digits = base.iter().take_while(|byte| byte.is_ascii_digit()).count();
-        let number: u64 = std::str::from_utf8(&base[..digits]).ok()?.parse().ok()?;
+        let (number, host) = super::parse_job(job)?;
         if number != self.wanted.number {
             return None;
         }
-        core.destination_of_job(agent, fields.next()).map(|destination| destination.to_string())
+        core.destination_of_job(agent, host).map(|destination| destination.to_string())
     }
 
     /// Adds the changes in the state of its vertices.

@@ -11,8 +11,9 @@ use super::run::summary::{RecipientResults, Totals};
 use super::statistics::Statistics;
 use std::io::Write;
 use std::path::Path;
+use zsched_config::Diagnostic;
 use zsched_format::printable;
-use zsched_recorder::{Recording, Replay, ReplayError};
+use zsched_recorder::ReplayError;
 
 /// Compares the configurations and prints the table.
 pub(crate) fn run(
@@ -21,26 +22,21 @@ pub(crate) fn run(
     json: bool,
     out: &mut impl Write,
 ) -> Result<(), SchedsimError> {
-    let at = |problem: &dyn std::fmt::Display| {
-        SchedsimError::Other(format!("{}: {problem}", path.display()))
-    };
-    let recording = Recording::open(path).map_err(|error| at(&error))?;
-    let source = recording.header.source.clone();
-    let lines = |errors: Vec<zsched_config::Diagnostic>| {
-        let lines: Vec<String> = errors.iter().map(ToString::to_string).collect();
-        SchedsimError::Other(lines.join("\n"))
-    };
-    let config = source.read().map_err(lines)?;
-    let other_config = source.read_with_context(other).map_err(lines)?;
-    let begun = recording.header.started;
-    let mut replay = Replay::new(recording).map_err(|error| at(&error))?;
+    let mut replay = super::open(path)?;
+    let (source, begun) =
+        (replay.recording().header.source.clone(), replay.recording().header.started);
+    let problem = |errors: Vec<Diagnostic>| SchedsimError::Other(super::lines(&errors));
+    let config = source.read().map_err(problem)?;
+    let other_config = source.read_with_context(other).map_err(problem)?;
     let settings = replay.core().settings().clone();
     let mut observers = (AgentModel::default(), Statistics::new(begun));
     observers.0.begin(begun, replay.core());
     observers.1.begin(replay.core());
     let played = replay.run(&mut observers).map_err(|failure| match failure {
-        ReplayError::Different(difference) => at(&format!("a decision differs\n{difference}")),
-        other => at(&other),
+        ReplayError::Different(difference) => {
+            SchedsimError::of(path, format!("a decision differs\n{difference}"))
+        }
+        other => SchedsimError::of(path, other),
     })?;
     let (model, statistics) = observers;
     let left = replay.core().totals().recipients;

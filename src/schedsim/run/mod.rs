@@ -133,8 +133,7 @@ fn context(zenv: Zenv) -> ConfigContext {
 
 fn load(path: &Path, context: &ConfigContext) -> Result<Rc<Config>, String> {
     let loaded = Config::load(path, context).map_err(|diagnostics| {
-        let lines: Vec<String> = diagnostics.iter().map(|d| d.to_string()).collect();
-        format!("the configuration cannot be used\n{}", lines.join("\n"))
+        format!("the configuration cannot be used\n{}", crate::lines(&diagnostics))
     })?;
     Ok(Rc::new(loaded.config))
 }
