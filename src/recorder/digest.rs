@@ -60,6 +60,10 @@ impl Digest {
                 self.number(agent.0);
                 self.bytes(job);
             }
+            Action::SendIdle(agent) => {
+                self.number(3);
+                self.number(agent.0);
+            }
             Action::Note(note) => self.note(note),
             Action::Remove { name, aside } => {
                 self.number(9 + u64::from(*aside));
