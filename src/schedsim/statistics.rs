@@ -73,8 +73,8 @@ pub(crate) struct Jobs {
     at_work: u64,
     /// Agents at work at the start of each job.
     ///
-    /// Counting starts again when the first job has ended.
-    concurrency: ConcurrencyStats,
+    /// Those before the end of the first job are dropped then.
+    concurrency: Vec<u32>,
     /// True if a job had ended when the last one began.
     is_steady: bool,
     /// When the last job began.
@@ -93,11 +93,11 @@ impl Jobs {
         // Until the first job ends, the number only grows by one per job, whatever the window is.
         if !self.is_steady && self.at_work < self.count {
             self.is_steady = true;
-            self.concurrency = ConcurrencyStats::default();
+            self.concurrency.clear();
         }
         self.count += 1;
         self.at_work += 1;
-        self.concurrency.add(self.at_work);
+        self.concurrency.push(self.at_work as u32);
     }
 
     fn end(&mut self, was_reached: bool) {
@@ -110,29 +110,10 @@ impl Jobs {
     /// The job itself is included. Counts the jobs that began after one had ended, or all jobs if
     /// none did.
     pub(crate) fn concurrency(&self) -> (f64, f64) {
-        self.concurrency.mean_and_deviation()
-    }
-}
-
-/// A distribution of numbers of agents.
-#[derive(Clone, Debug, Default)]
-struct ConcurrencyStats {
-    count: u64,
-    sum: u64,
-    squares: u64,
-}
-
-impl ConcurrencyStats {
-    fn add(&mut self, number: u64) {
-        self.count += 1;
-        self.sum += number;
-        self.squares += number * number;
-    }
-
-    fn mean_and_deviation(&self) -> (f64, f64) {
-        let count = self.count.max(1) as f64;
-        let mean = self.sum as f64 / count;
-        (mean, (self.squares as f64 / count - mean * mean).max(0.0).sqrt())
+        let count = self.concurrency.len().max(1) as f64;
+        let sum = |power| self.concurrency.iter().map(|n| f64::from(*n).powi(power)).sum::<f64>();
+        let mean = sum(1) / count;
+        (mean, (sum(2) / count - mean * mean).max(0.0).sqrt())
     }
 }
 

@@ -555,6 +555,7 @@ impl<O: SimulationObserver> Simulation<O> {
 
     fn mark_ended(&mut self, agent: &mut Agent, end: AgentEnd) {
         agent.end = Some(end);
+        self.disk.alive.remove(&agent.pid);
         self.after(self.setup.delays.reap, SimEvent::Reap(agent.pid));
     }
 

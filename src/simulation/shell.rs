@@ -13,7 +13,7 @@ use zsched_config::Config;
 use zsched_core::intake::{self, Intake, NumberState, ReadBudget, ReadDecision};
 use zsched_core::override_changes::Change;
 use zsched_core::overrides::Overrides;
-use zsched_core::{Action, AgentEnd, AgentId, Event, RereadResult, Scheduler, Settings};
+use zsched_core::{Action, AgentEnd, AgentId, Event, Note, RereadResult, Scheduler, Settings};
 use zsched_format::job_recipients::Scope;
 use zsched_format::time::Timestamp;
 use zsched_spool::load::LoadResult;
@@ -25,10 +25,8 @@ use zsched_spool::{Portion, SpoolName};
 pub(crate) enum ReadMode {
     /// As a new one, with an optional maximum number of recipients.
     New(Option<u32>),
-    /// As that of a loaded message.
-    Again,
-    /// As that of a partial message.
-    More(Portion),
+    /// As that of a loaded message, or as a portion of a partial one.
+    Again(Option<Portion>),
 }
 
 /// A running scheduler.
@@ -210,7 +208,7 @@ impl<O: SimulationObserver> Simulation<O> {
             Action::ClearLocks { name, pid } => {
                 self.request_write(WriteRequest::ClearLocks(name, pid));
             }
-            Action::ReadAgain(name) => self.request(name, ReadMode::Again),
+            Action::ReadAgain(name) => self.request(name, ReadMode::Again(None)),
             Action::Note(note) => self.request_write(WriteRequest::Note(Box::new(note))),
             Action::Remove { name, aside } => {
                 self.request_write(WriteRequest::Remove(name, aside));
@@ -220,7 +218,9 @@ impl<O: SimulationObserver> Simulation<O> {
                     shell.intake.page_out(name, until, *rested);
                 }
             }
-            Action::ReadMore { name, portion } => self.request(name, ReadMode::More(portion)),
+            Action::ReadMore { name, portion } => {
+                self.request(name, ReadMode::Again(Some(portion)));
+            }
             Action::RequestPagedHosts(wanted) => {
                 if let Some(shell) = &mut self.shell {
                     shell.intake.request(&wanted);
@@ -254,6 +254,7 @@ impl<O: SimulationObserver> Simulation<O> {
         let scope = Scope::channel(text(channel)).with_host(host.map(text));
         let new = Agent::new(pid, self.lives, agent, scope, &mut self.random);
         self.agents.push(Some(Box::new(new)));
+        self.disk.alive.insert(pid);
         if let Some(shell) = &mut self.shell {
             shell.pids.insert(agent, pid);
         }
@@ -301,11 +302,9 @@ impl<O: SimulationObserver> Simulation<O> {
     }
 
     pub(super) fn read(&mut self, name: SpoolName, how: ReadMode) {
-        let is_alive = |pid: u32| is_alive(&self.agents, self.setup.first_pid, pid);
         let found = match how {
-            ReadMode::New(at_most) => self.disk.load(&name, at_most, is_alive),
-            ReadMode::Again => self.disk.reload(&name, None, is_alive),
-            ReadMode::More(portion) => self.disk.reload(&name, Some(portion), is_alive),
+            ReadMode::New(at_most) => self.disk.load(&name, at_most),
+            ReadMode::Again(portion) => self.disk.reload(&name, portion),
         };
         self.report_duplicates();
         if let LoadResult::Malformed { moved: Ok(_), .. } = &found
@@ -329,7 +328,7 @@ impl<O: SimulationObserver> Simulation<O> {
             return;
         };
         let number = name.number();
-        if !matches!(how, ReadMode::New(_)) {
+        if let ReadMode::Again(portion) = how {
             let outcome = match found {
                 LoadResult::Arrival(arrival) => RereadResult::Read(arrival),
                 LoadResult::Nothing => RereadResult::Gone,
@@ -344,10 +343,10 @@ impl<O: SimulationObserver> Simulation<O> {
                     RereadResult::Malformed(error)
                 }
             };
-            return match how {
-                ReadMode::More(_) => self.send(Event::MoreRead { number, outcome }),
-                _ => self.send(Event::ReadAgain { number, outcome }),
-            };
+            return self.send(match portion {
+                Some(_) => Event::MoreRead { number, outcome },
+                None => Event::ReadAgain { number, outcome },
+            });
         }
         shell.intake.finish_read(number);
         let is_held =
@@ -393,13 +392,7 @@ impl<O: SimulationObserver> Simulation<O> {
         let at = self.at();
         let event = match request {
             WriteRequest::Note(note) => {
-                let is_alive = |pid: u32| is_alive(&self.agents, self.setup.first_pid, pid);
-                let noted = self.disk.note(&note, is_alive);
-                if let Some(file) = self.disk.control_file(&note.name) {
-                    self.observer.noted(at, file);
-                }
-                self.report_rerouted();
-                let outcome = noted.map(|(_, wrote)| wrote).map_err(|error| error.kind());
+                let outcome = self.note(&note, None).map_err(|error| error.kind());
                 Event::Noted { ticket: note.ticket, outcome }
             }
             WriteRequest::Remove(name, aside) => {
@@ -419,10 +412,19 @@ impl<O: SimulationObserver> Simulation<O> {
         self.in_shell_after(self.setup.delays.write, ShellEvent::Written(Box::new(event)));
     }
 
+    fn note(&mut self, note: &Note, last_step: Option<u32>) -> std::io::Result<bool> {
+        let noted = self.disk.note(note, last_step);
+        let at = self.at();
+        if let Some(file) = self.disk.control_file(&note.name) {
+            self.observer.noted(at, file);
+        }
+        self.report_rerouted();
+        noted
+    }
+
     fn clear_locks(&mut self, name: &SpoolName, pid: u32) {
-        let is_alive = |pid: u32| is_alive(&self.agents, self.setup.first_pid, pid);
         // Clearing locks in memory cannot fail.
-        self.disk.clear_locks(name, pid, is_alive).ok();
+        self.disk.clear_locks(name, pid).ok();
         self.report_duplicates();
     }
 
@@ -462,12 +464,7 @@ impl<O: SimulationObserver> Simulation<O> {
             Some(WriteRequest::Note(note)) => {
                 // A killed scheduler gets no result, whatever became of the write.
                 let last_step = self.random.u32(0..6 + 3 * note.offsets.len() as u32);
-                let is_alive = |pid: u32| is_alive(&self.agents, self.setup.first_pid, pid);
-                self.disk.note_until(&note, is_alive, Some(last_step)).ok();
-                if let Some(file) = self.disk.control_file(&note.name) {
-                    self.observer.noted(at, file);
-                }
-                self.report_rerouted();
+                self.note(&note, Some(last_step)).ok();
             }
             Some(WriteRequest::Remove(name, aside)) => {
                 if let Some(file) = self.disk.remove_partially(&name, aside) {
@@ -486,13 +483,6 @@ fn finishes_recipients(request: &WriteRequest) -> bool {
         return false;
     };
     matches!(note.occasion, OutcomeKind::Expiry | OutcomeKind::Deletion | OutcomeKind::Reroute)
-}
-
-/// Returns true if the agent with this pid is alive.
-fn is_alive(agents: &[Option<Box<Agent>>], first_pid: u32, pid: u32) -> bool {
-    let index = pid.checked_sub(first_pid).map(|index| index as usize);
-    let agent = index.and_then(|index| agents.get(index)?.as_ref());
-    agent.is_some_and(|agent| agent.end.is_none())
 }
 
 impl Delays {
