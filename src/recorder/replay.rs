@@ -66,11 +66,23 @@ pub struct ReplayDifference {
     pub then: u32,
     /// The decisions in the replay.
     pub now: Vec<Action>,
+    /// Version of the scheduler that made the recording.
+    pub version: String,
+}
+
+impl ReplayDifference {
+    /// The reason to expect differences, in brackets: another version made the recording.
+    fn versions(&self) -> String {
+        match (&self.version[..], env!("CARGO_PKG_VERSION")) {
+            (then, now) if then == now => String::new(),
+            (then, now) => format!(" (it was made by version {then}, this is {now})"),
+        }
+    }
 }
 
 impl fmt::Display for ReplayDifference {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let ReplayDifference { replayed: told, event, then, now } = self;
+        let ReplayDifference { replayed: told, event, then, now, .. } = self;
         let ReplayedEvent { number, offset, time } = told;
         writeln!(f, "event {number}, at offset {offset}, at {}: {event}", format_time(*time))?;
         write!(f, "recorded decisions: {then}; replayed decisions: {}:", now.len())?;
@@ -92,7 +104,7 @@ pub enum ReplayError {
     #[error("{0}")]
     Read(#[from] ReadError),
     /// The decisions differ.
-    #[error("{0}")]
+    #[error("a decision differs{versions}\n{0}", versions = .0.versions())]
     Different(Box<ReplayDifference>),
 }
 
@@ -152,6 +164,7 @@ impl<R: Read> Replay<R> {
                     event: recording.last_entry().as_ref().map(describe).unwrap_or_default(),
                     then: expected.count,
                     now: decided,
+                    version: recording.header.version.clone(),
                 })));
             }
             observer.after(&told, &decided, core);

@@ -7,9 +7,7 @@ use std::time::{Duration, Instant};
 use zsched_core::{Action, Event, Scheduler};
 use zsched_format::printable;
 use zsched_format::time::LongDuration;
-use zsched_recorder::{
-    RecordingEnd, ReplayError, ReplayObserver, ReplaySummary, ReplayedEvent, format_time,
-};
+use zsched_recorder::{RecordingEnd, ReplayObserver, ReplaySummary, ReplayedEvent, format_time};
 
 /// The command line of `schedsim replay`.
 #[derive(clap::Args, Clone, Debug)]
@@ -76,20 +74,7 @@ fn verify(path: &Path, json: bool, out: &mut impl Write) -> Result<(), SchedsimE
     let queued = replay.core().totals().messages;
     let mut counts = Counts::default();
     let started = Instant::now();
-    let played = match replay.run(&mut counts) {
-        Ok(played) => played,
-        Err(ReplayError::Different(difference)) => {
-            let (then, now) = (&replay.recording().header.version, env!("CARGO_PKG_VERSION"));
-            let versions = if then == now {
-                String::new()
-            } else {
-                format!(" (it was made by version {then}, this is {now})")
-            };
-            let problem = format!("a decision differs{versions}\n{difference}");
-            return Err(SchedsimError::of(path, problem));
-        }
-        Err(other) => return Err(SchedsimError::of(path, other)),
-    };
+    let played = replay.run(&mut counts).map_err(|failure| SchedsimError::of(path, failure))?;
     let took = started.elapsed();
     let header = &replay.recording().header;
     let span = played.last.since(header.started);

@@ -13,7 +13,6 @@ use std::io::Write;
 use std::path::Path;
 use zsched_config::Diagnostic;
 use zsched_format::printable;
-use zsched_recorder::ReplayError;
 
 /// Compares the configurations and prints the table.
 pub(crate) fn run(
@@ -32,12 +31,7 @@ pub(crate) fn run(
     let mut observers = (AgentModel::default(), Statistics::new(begun));
     observers.0.begin(begun, replay.core());
     observers.1.begin(replay.core());
-    let played = replay.run(&mut observers).map_err(|failure| match failure {
-        ReplayError::Different(difference) => {
-            SchedsimError::of(path, format!("a decision differs\n{difference}"))
-        }
-        other => SchedsimError::of(path, other),
-    })?;
+    let played = replay.run(&mut observers).map_err(|failure| SchedsimError::of(path, failure))?;
     let (model, statistics) = observers;
     let left = replay.core().totals().recipients;
     let recorded = RunResults { statistics, left, made_up: 0 };
