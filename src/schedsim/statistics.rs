@@ -269,7 +269,8 @@ impl SimulationObserver for Statistics {
         match event {
             Event::Restored { number, .. } => self.returning = Some(*number),
             Event::Arrived(arrival) => {
-                if self.returning.take() != Some(arrival.name.number()) {
+                let is_back = self.returning.take() == Some(arrival.name.number());
+                if !is_back {
                     self.queued(arrival);
                 }
             }

@@ -51,7 +51,7 @@ use faults::AgentFaults;
 use hosts::Hosts;
 use observer::{SimTime, SimulationObserver};
 use shell::{ReadMode, Shell, memory_limit};
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
 use std::time::Duration;
 use zsched_config::Config;
@@ -163,14 +163,17 @@ pub struct Simulation<O> {
     /// Events that happen immediately, in this order.
     immediate: VecDeque<SimEvent>,
     random: fastrand::Rng,
-    setup: SimulationSetup,
+    /// The parameters. Changes of faults and settings take effect from then on.
+    pub setup: SimulationSetup,
     config: Rc<Config>,
     /// The spool.
     pub disk: Disk,
     /// The hosts.
     pub hosts: Hosts,
-    /// All agents so far, by pid.
-    agents: Vec<Option<Box<Agent>>>,
+    /// The agents whose end has not been noticed, by pid.
+    agents: BTreeMap<u32, Box<Agent>>,
+    /// Number of agents so far.
+    started: u32,
     shell: Option<Shell>,
     lives: u64,
     /// Number of decisions after which the scheduler is killed.
@@ -202,7 +205,8 @@ impl<O: SimulationObserver> Simulation<O> {
             setup,
             config,
             hosts,
-            agents: Vec::new(),
+            agents: BTreeMap::new(),
+            started: 0,
             shell: None,
             lives: 0,
             decisions_until_kill: None,
@@ -221,16 +225,6 @@ impl<O: SimulationObserver> Simulation<O> {
     /// The core of the running scheduler.
     pub fn core(&self) -> Option<&Scheduler> {
         self.shell.as_ref().map(|shell| &shell.core)
-    }
-
-    /// The faults of agents.
-    pub fn agent_faults_mut(&mut self) -> &mut AgentFaults {
-        &mut self.setup.agent_faults
-    }
-
-    /// The settings of schedulers started from now on, except for the seed.
-    pub fn settings_mut(&mut self) -> &mut Settings {
-        &mut self.setup.settings
     }
 
     /// Puts a message into the spool as a router does.
@@ -482,29 +476,18 @@ impl<O: SimulationObserver> Simulation<O> {
     }
 
     fn pids(&self) -> Vec<u32> {
-        (self.setup.first_pid..)
-            .zip(&self.agents)
-            .filter(|(_, agent)| agent.is_some())
-            .map(|(p, _)| p)
-            .collect()
-    }
-
-    fn slot(&mut self, pid: u32) -> Option<&mut Option<Box<Agent>>> {
-        let index = pid.checked_sub(self.setup.first_pid)?;
-        self.agents.get_mut(index as usize)
+        self.agents.keys().copied().collect()
     }
 
     fn living(&mut self, pid: u32) -> Option<&mut Agent> {
-        self.slot(pid)?.as_deref_mut().filter(|agent| agent.end.is_none())
+        self.agents.get_mut(&pid).map(|agent| &mut **agent).filter(|agent| agent.end.is_none())
     }
 
-    /// Runs `act` on an agent that has not been reaped, with the rest of the world.
+    /// Runs `act` on an agent whose end has not been noticed, with the rest of the world.
     fn with_agent(&mut self, pid: u32, act: impl FnOnce(&mut Self, &mut Agent)) {
-        if let Some(mut agent) = self.slot(pid).and_then(Option::take) {
+        if let Some(mut agent) = self.agents.remove(&pid) {
             act(self, &mut agent);
-            if let Some(slot) = self.slot(pid) {
-                *slot = Some(agent);
-            }
+            self.agents.insert(pid, agent);
         }
     }
 
@@ -606,7 +589,7 @@ impl<O: SimulationObserver> Simulation<O> {
 
     /// Notices that an agent has ended, and reads its last output.
     fn reap(&mut self, pid: u32) {
-        let Some(mut agent) = self.slot(pid).and_then(Option::take) else {
+        let Some(mut agent) = self.agents.remove(&pid) else {
             return;
         };
         let everything = agent.outbox.len();

@@ -250,10 +250,11 @@ impl<O: SimulationObserver> Simulation<O> {
             return self.send(Event::AgentEnded { agent, end });
         }
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-        let pid = self.setup.first_pid + self.agents.len() as u32;
+        let pid = self.setup.first_pid + self.started;
+        self.started += 1;
         let scope = Scope::channel(text(channel)).with_host(host.map(text));
         let new = Agent::new(pid, self.lives, agent, scope, &mut self.random);
-        self.agents.push(Some(Box::new(new)));
+        self.agents.insert(pid, Box::new(new));
         self.disk.alive.insert(pid);
         if let Some(shell) = &mut self.shell {
             shell.pids.insert(agent, pid);

@@ -116,7 +116,7 @@ impl MailqSession {
                 world.tell(Event::Ordered { ticket: self.tickets, by, order });
                 let effect = world.take_done(|action| match action {
                     Action::OrderDone { ticket, effect } if *ticket == self.tickets => {
-                        Some(effect.clone())
+                        Some(*effect)
                     }
                     _ => None,
                 });

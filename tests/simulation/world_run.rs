@@ -101,7 +101,7 @@ impl WorldRun {
     }
 
     fn start_scheduler(&mut self) {
-        *self.world.settings_mut() = world::settings(&mut self.random);
+        self.world.setup.settings = world::settings(&mut self.random);
         self.world.start();
     }
 
@@ -149,7 +149,7 @@ impl WorldRun {
             35 => self.delete_a_file(),
             36 | 37 => self.world.kill_during_expiry_or_reroute(),
             40..=45 => self.give_random_order(),
-            _ => *self.world.agent_faults_mut() = world::faults(&mut self.random),
+            _ => self.world.setup.agent_faults = world::faults(&mut self.random),
         }
     }
 
@@ -205,10 +205,10 @@ impl WorldRun {
 
     /// Ends all failures and checks that all mail leaves.
     fn recover(&mut self) {
-        *self.world.agent_faults_mut() = AgentFaults::default();
+        self.world.setup.agent_faults = AgentFaults::default();
         self.world.disk.faults = DiskFaults::default();
         self.world.hosts.end_faults();
-        *self.world.settings_mut() = world::open_settings(&mut self.random);
+        self.world.setup.settings = world::open_settings(&mut self.random);
         if self.is_restricted() {
             self.world.kill();
         }
