@@ -5,7 +5,6 @@
 //! attempts the last outcome is repeated, and counted as made up.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
-use std::time::Duration;
 use zsched_core::{Action, AgentEnd, AgentId, Destination, Event, Scheduler};
 use zsched_format::agent_protocol::{AgentLine, ReportStatus};
 use zsched_format::time::Timestamp;
@@ -20,35 +19,11 @@ pub(crate) struct AgentModel {
     pub mail: Vec<(Timestamp, Arrival)>,
     /// Hosts whose mail was requested, with the time (ETRN).
     pub etrn_requests: Vec<(Timestamp, Box<[u8]>)>,
-    /// Time from the start of an agent to its first `#hungry`.
-    pub start: Mean,
-    attempts: RecordedAttempts,
-    /// Time from an agent's last report on a job to its `#hungry`.
-    after_job: Mean,
-    /// Duration of an attempt.
-    attempt: Mean,
+    /// The attempts of agents.
+    pub attempts: RecordedAttempts,
     /// Number in a run of the message that has a number at the moment.
     present: HashMap<u64, u64>,
     agents: BTreeMap<AgentId, Agent>,
-}
-
-/// A mean duration.
-#[derive(Clone, Copy, Default)]
-pub(crate) struct Mean {
-    sum: Duration,
-    count: u32,
-}
-
-impl Mean {
-    fn add(&mut self, time: Duration) {
-        self.sum += time;
-        self.count += 1;
-    }
-
-    /// Returns the mean; zero if there are no values.
-    pub(crate) fn value(self) -> Duration {
-        self.sum.checked_div(self.count).unwrap_or_default()
-    }
 }
 
 /// An agent of the recording.
@@ -71,20 +46,13 @@ impl AgentModel {
         self.mail.push((time, arrival));
     }
 
-    /// Returns the attempts of all recipients.
-    pub(crate) fn attempts(&self) -> RecordedAttempts {
-        let mut attempts = self.attempts.clone();
-        attempts.usual_duration = self.attempt.value();
-        attempts.after_job = self.after_job.value();
-        attempts
-    }
-
     fn said(&mut self, now: Timestamp, agent: AgentId, line: &[u8]) {
         let agent = self.agents.entry(agent).or_insert_with(|| Agent::new(now));
         let took = now.since(std::mem::replace(&mut agent.since, now));
         match AgentLine::parse(line) {
             AgentLine::Hungry => {
-                let mean = if agent.is_new { &mut self.start } else { &mut self.after_job };
+                let RecordedAttempts { start, after_job, .. } = &mut self.attempts;
+                let mean = if agent.is_new { start } else { after_job };
                 if std::mem::take(&mut agent.is_new) || matches!(agent.owed.front(), Some(Some(_)))
                 {
                     mean.add(took);
@@ -92,7 +60,7 @@ impl AgentModel {
                 agent.owed.pop_front();
             }
             AgentLine::Report(report) => {
-                self.attempt.add(took);
+                self.attempts.duration.add(took);
                 let Some(number) = self.present.get(&report.number) else { return };
                 let mut text = report.notary.to_vec();
                 text.push(b'\t');

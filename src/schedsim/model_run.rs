@@ -36,17 +36,14 @@ pub(crate) fn run(
     model: &AgentModel,
     (start, end): (Timestamp, Timestamp),
 ) -> RunResults {
-    let start_delay = model.start.value();
-    let setup = SimulationSetup {
-        delays: Delays {
-            start: start_delay,
-            read: READ_DELAY,
-            write: WRITE_DELAY,
-            ..Delays::default()
-        },
-        ..SimulationSetup::new(settings.seed, start, settings)
+    let delays = Delays {
+        start: model.attempts.start.value(),
+        read: READ_DELAY,
+        write: WRITE_DELAY,
+        ..Delays::default()
     };
-    let hosts = Hosts::recorded(model.attempts());
+    let setup = SimulationSetup { delays, ..SimulationSetup::new(settings.seed, start, settings) };
+    let hosts = Hosts::recorded(model.attempts.clone());
     let mut simulation = Simulation::new(setup, hosts, config, Statistics::new(start));
     simulation.start();
     let mut etrn_requests = model.etrn_requests.iter().peekable();
@@ -86,4 +83,53 @@ fn control_file(number: u64, arrival: &Arrival) -> Vec<u8> {
     }
     text.extend_from_slice(b"m\n\n");
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::path::Path;
+    use zsched_config::{ConfigContext, Zenv};
+    use zsched_core::AgentEnd;
+    use zsched_format::control_file;
+    use zsched_simulation::recorded::{RecordedAttempt, RecordedOutcome};
+
+    #[test]
+    fn recorded_deferral_and_death_are_repeated() {
+        let start = Timestamp::from_seconds(1_795_255_200);
+        let text = "i 7\ns l - a 0\nr           c a.test u 0\nr           c b.test u 0\nm\n\n";
+        let file = control_file::parse(text.into()).expect("a good control file");
+        let arrival = Arrival::new(disk::name(7, HashFolder::TOP), &file, start, start);
+        let mut model = AgentModel::default();
+        let report = |text: &str| RecordedOutcome::Report(text.as_bytes().into());
+        let [a, b] = [0, 1].map(|index: usize| arrival.groups[index].offsets[0]);
+        for (address, outcome) in [
+            (a, report("\tdeferred not now")),
+            (a, report("\tok3 250")),
+            (b, RecordedOutcome::Death(AgentEnd::Signalled(9))),
+            (b, report("n\terror2 550")),
+        ] {
+            model.attempts.add(
+                1,
+                address,
+                RecordedAttempt { outcome, took: Duration::from_secs(9) },
+            );
+        }
+        model.mail.push((start + Duration::from_secs(1), arrival));
+        let context = ConfigContext::unprivileged(Zenv::default());
+        let config = b"c/*\n\tinterval=1m command=x\n";
+        let config = Config::parse(Path::new("cf"), config, &context).expect("a configuration");
+        let end = start + Duration::from_secs(3600);
+        let results = run(Settings::default(), Rc::new(config.config), &model, (start, end));
+        assert_eq!((results.left, results.made_up), (0, 0));
+        let RunResults { statistics, .. } = results;
+        let ends = |destination: &str| {
+            let found = statistics.destinations.iter();
+            let found = found.filter(|one| one.destination.to_string() == destination);
+            found.map(|one| (one.delays.len(), one.failed)).collect::<Vec<_>>()
+        };
+        assert_eq!((ends("c/a.test"), ends("c/b.test")), (vec![(1, 0)], vec![(0, 1)]));
+        assert_eq!((statistics.deferrals, statistics.jobs), (1, 4));
+        assert!(statistics.agents_started >= 2, "one has died");
+    }
 }

@@ -415,7 +415,7 @@ impl Agent {
         let Some(recorded) = &mut around.hosts.recorded else {
             return NextTurn::OnOrder;
         };
-        let mut took = recorded.after_job;
+        let mut took = recorded.after_job.value();
         work.attempt = work.left.pop_front().map(|recipient| {
             let address = work.parsed.control.get(recipient.quad.user);
             let address = std::str::from_utf8(address).ok().and_then(|text| text.parse().ok());

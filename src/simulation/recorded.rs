@@ -22,15 +22,17 @@ pub enum RecordedOutcome {
     Death(AgentEnd),
 }
 
-/// All attempts of a recording.
+/// All attempts of a recording, and how long agents took.
 #[derive(Clone, Debug, Default)]
 pub struct RecordedAttempts {
     /// By recipient: the number of its message, and the number that is its address.
     of_recipients: HashMap<(u64, u32), RecipientAttempts>,
-    /// Duration of attempts that are not in the recording.
-    pub usual_duration: Duration,
+    /// Time from the start of an agent to its first `#hungry`.
+    pub start: Mean,
+    /// Duration of an attempt, for those that are not in the recording.
+    pub duration: Mean,
     /// Time from an agent's last report on a job to its `#hungry`.
-    pub after_job: Duration,
+    pub after_job: Mean,
     /// Number of attempts so far whose outcome is not in the recording.
     pub made_up: u64,
 }
@@ -55,11 +57,49 @@ impl RecordedAttempts {
         let Some(attempts) = found else {
             self.made_up += 1;
             let outcome = RecordedOutcome::Report(b"\tok3 not in the recording"[..].into());
-            return RecordedAttempt { outcome, took: self.usual_duration };
+            return RecordedAttempt { outcome, took: self.duration.value() };
         };
         attempts.made += 1;
         let last = attempts.recorded.len();
         self.made_up += u64::from(attempts.made > last);
         attempts.recorded[attempts.made.min(last) - 1].clone()
+    }
+}
+
+/// A mean duration.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Mean {
+    sum: Duration,
+    count: u32,
+}
+
+impl Mean {
+    /// Adds a value.
+    pub fn add(&mut self, time: Duration) {
+        self.sum += time;
+        self.count += 1;
+    }
+
+    /// Returns the mean; zero if there are no values.
+    pub fn value(self) -> Duration {
+        self.sum.checked_div(self.count).unwrap_or_default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn last_attempt_is_repeated_as_made_up() {
+        let mut attempts = RecordedAttempts::default();
+        for seconds in [1, 2] {
+            let outcome = RecordedOutcome::Report(b"\tdeferred"[..].into());
+            attempts.add(7, 100, RecordedAttempt { outcome, took: Duration::from_secs(seconds) });
+        }
+        let mut next = || (attempts.next(7, Some(100)).took.as_secs(), attempts.made_up);
+        assert_eq!([next(), next(), next()], [(1, 0), (2, 0), (2, 1)]);
+        assert_eq!(attempts.next(7, None).took, Duration::ZERO);
+        assert_eq!(attempts.made_up, 2);
     }
 }
