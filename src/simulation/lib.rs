@@ -129,7 +129,7 @@ enum SimEvent {
     /// A router's notice arrives.
     Notice(SpoolName),
     /// Something happens in the scheduler of this life, unless it has ended.
-    Of(u64, ShellEvent),
+    InScheduler(u64, ShellEvent),
     /// An agent continues its work.
     Agent(u32),
     /// The scheduler reads an agent's output.
@@ -173,7 +173,7 @@ pub struct Simulation<O> {
     /// The agents whose end has not been noticed, by pid.
     agents: BTreeMap<u32, Box<Agent>>,
     /// Number of agents so far.
-    started: u32,
+    agents_started: u32,
     shell: Option<Shell>,
     lives: u64,
     /// Number of decisions after which the scheduler is killed.
@@ -206,7 +206,7 @@ impl<O: SimulationObserver> Simulation<O> {
             config,
             hosts,
             agents: BTreeMap::new(),
-            started: 0,
+            agents_started: 0,
             shell: None,
             lives: 0,
             decisions_until_kill: None,
@@ -450,13 +450,13 @@ impl<O: SimulationObserver> Simulation<O> {
 
     /// Plans an event in the running scheduler after a delay, which randomness may double.
     fn in_shell_after(&mut self, delay: Duration, event: ShellEvent) {
-        self.after(delay, SimEvent::Of(self.lives, event));
+        self.after(delay, SimEvent::InScheduler(self.lives, event));
     }
 
     fn process_event(&mut self, happening: SimEvent) {
         match happening {
             SimEvent::Notice(name) => self.receive_notice(name),
-            SimEvent::Of(life, event) if life == self.lives => match event {
+            SimEvent::InScheduler(life, event) if life == self.lives => match event {
                 ShellEvent::Scan => self.scan(),
                 ShellEvent::Read(name, how) => self.read(name, how),
                 ShellEvent::Loaded(name, how, found) => {
@@ -466,7 +466,7 @@ impl<O: SimulationObserver> Simulation<O> {
                 ShellEvent::Written(event) => self.receive_write_result(*event),
             },
             // The scheduler has ended.
-            SimEvent::Of(..) => {}
+            SimEvent::InScheduler(..) => {}
             SimEvent::Agent(pid) => self.agent_turn(pid),
             SimEvent::ReadOutput(pid) => self.read_agent_output(pid),
             SimEvent::Reap(pid) => self.reap(pid),

@@ -250,8 +250,8 @@ impl<O: SimulationObserver> Simulation<O> {
             return self.send(Event::AgentEnded { agent, end });
         }
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-        let pid = self.setup.first_pid + self.started;
-        self.started += 1;
+        let pid = self.setup.first_pid + self.agents_started;
+        self.agents_started += 1;
         let scope = Scope::channel(text(channel)).with_host(host.map(text));
         let new = Agent::new(pid, self.lives, agent, scope, &mut self.random);
         self.agents.insert(pid, Box::new(new));
@@ -294,7 +294,7 @@ impl<O: SimulationObserver> Simulation<O> {
 
     fn request(&mut self, name: SpoolName, how: ReadMode) {
         if let Some(shell) = &self.shell {
-            let event = SimEvent::Of(self.lives, ShellEvent::Read(name, how));
+            let event = SimEvent::InScheduler(self.lives, ShellEvent::Read(name, how));
             let time = self.after_time(shell.reader_free, self.setup.delays.read, event);
             if let Some(shell) = &mut self.shell {
                 shell.reader_free = time;
@@ -374,7 +374,7 @@ impl<O: SimulationObserver> Simulation<O> {
         if let Some(shell) = &mut self.shell {
             shell.to_write.push_back(request);
             let free = shell.writer_free;
-            let event = SimEvent::Of(self.lives, ShellEvent::Write);
+            let event = SimEvent::InScheduler(self.lives, ShellEvent::Write);
             let time = self.after_time(free, self.setup.delays.write, event);
             if let Some(shell) = &mut self.shell {
                 shell.writer_free = time;
