@@ -9,23 +9,22 @@
 //! for how long a checkpoint stops the event loop with a million recipients queued.
 
 mod arguments;
+mod world;
 
 use arguments::Arguments;
 use std::fs;
 use std::io;
 use std::path::Path;
-use std::rc::Rc;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
-use zsched_config::{Config, ConfigContext, Zenv};
-use zsched_core::{Action, AgentId, Event, Scheduler, Settings};
+use world::{EventSink, START, World, arrival, config};
+use zsched_config::{ConfigContext, Zenv};
+use zsched_core::{Action, Event, Scheduler, Settings};
 use zsched_format::time::Timestamp;
 use zsched_recorder::{RecordedCore, Recorder, Recording, Replay, RotationLimits};
-use zsched_spool::{Arrival, Group, HashFolder, SpoolName};
 
 const CONFIGURATION: &str =
     "*/*\n\tmaxta=20 overfeed=150 expiry=3d command=\"discard -c $channel\"\n";
-const START: Timestamp = Timestamp::from_seconds(1_795_255_200);
 const ROUNDS: usize = 7;
 
 fn main() -> io::Result<()> {
@@ -38,17 +37,12 @@ fn main() -> io::Result<()> {
     Ok(())
 }
 
-fn config(context: &ConfigContext) -> Rc<Config> {
-    let loaded = Config::parse(Path::new("scheduler.cf"), CONFIGURATION.as_bytes(), context);
-    Rc::new(loaded.expect("a good configuration").config)
-}
-
 fn core(folder: Option<&Path>, limits: RotationLimits) -> io::Result<RecordedCore> {
     let context = ConfigContext::unprivileged(Zenv::default());
-    let config = config(&context);
     let path = folder.map(|folder| folder.join("recording"));
     let recorder = path.map(|path| Recorder::create(&path, limits, context)).transpose()?;
-    Ok(RecordedCore::new(Settings { seed: 1, ..Settings::default() }, config, START, recorder))
+    let settings = Settings { seed: 1, ..Settings::default() };
+    Ok(RecordedCore::new(settings, config(CONFIGURATION), START, recorder))
 }
 
 fn cost(folder: &Path, messages: u64) -> io::Result<()> {
@@ -85,49 +79,19 @@ fn replay(path: &Path) -> io::Result<()> {
 
 /// Delivers twenty messages a turn, from arrival to removal.
 ///
-/// Returns the processor time of this worker and that of the recorder's.
-fn deliver(mut core: RecordedCore, messages: u64) -> io::Result<(Duration, Duration)> {
-    let before = processor_time(Path::new("/proc/thread-self"))?;
-    let mut lines: Vec<(AgentId, Vec<u8>)> = Vec::new();
+/// Returns the processor time of the core with its recorder, and that of the recorder's worker.
+fn deliver(core: RecordedCore, messages: u64) -> io::Result<(Duration, Duration)> {
+    let mut world = World::of(core);
+    let mut on_loop = Duration::ZERO;
     let mut next = 0;
-    let mut removed = 0;
-    let mut now = START;
-    while removed < messages {
-        now += Duration::from_millis(4);
-        for _ in 0..20.min(messages - next) {
-            next += 1;
-            core.handle(now, Event::Arrived(arrival(next, now)));
-        }
-        for (agent, line) in std::mem::take(&mut lines) {
-            core.handle(now, Event::AgentSaid { agent, line: &line });
-        }
-        core.handle(now, Event::Tick);
-        while let Some(action) = core.poll() {
-            match action {
-                Action::StartAgent { agent, .. } => {
-                    core.handle(now, Event::AgentStarted { agent, pid: 1000 + agent.0 as u32 });
-                    lines.push((agent, b"#hungry".to_vec()));
-                }
-                Action::Feed { agent, job } => {
-                    let number = job.split(|byte| *byte == b'\t').next().unwrap_or_default();
-                    let line = [
-                        number,
-                        b"/107\tuser@host.example\x01relayed\x012.0.0\x01smtp; 250\tok3 250 OK",
-                    ];
-                    lines.push((agent, line.concat()));
-                    lines.push((agent, b"#hungry".to_vec()));
-                }
-                Action::SendIdle(agent) => lines.push((agent, b"#hungry".to_vec())),
-                Action::Remove { name, .. } => {
-                    core.handle(now, Event::Removed { number: name.number(), outcome: Ok(()) });
-                    removed += 1;
-                }
-                _ => {}
-            }
-        }
-        core.end_turn(now);
+    while next < messages || !world.pending.is_empty() {
+        let numbers = next..messages.min(next + 20);
+        next = numbers.end;
+        let batch = numbers.map(|number| arrival(number, world.now, vec![number % 100]));
+        let batch = batch.collect();
+        on_loop += world.arrive(batch);
+        on_loop += world.send_events();
     }
-    let on_loop = processor_time(Path::new("/proc/thread-self"))? - before;
     let mut on_thread = recorder_time()?;
     loop {
         sleep(Duration::from_millis(20));
@@ -137,9 +101,25 @@ fn deliver(mut core: RecordedCore, messages: u64) -> io::Result<(Duration, Durat
         }
         on_thread = later;
     }
+    let World { mut core, now, .. } = world;
+    assert_eq!(core.query().totals().messages, 0, "all messages were delivered");
     assert!(!core.is_paused(), "the disk is too slow");
     core.finish(now);
     Ok((on_loop, on_thread))
+}
+
+impl EventSink for RecordedCore {
+    fn handle(&mut self, now: Timestamp, event: Event<'_>) {
+        RecordedCore::handle(self, now, event);
+    }
+
+    fn poll(&mut self) -> Option<Action> {
+        RecordedCore::poll(self)
+    }
+
+    fn end_turn(&mut self, now: Timestamp) {
+        RecordedCore::end_turn(self, now);
+    }
 }
 
 /// Returns the processor time of the recorder's worker; zero if there is none.
@@ -161,11 +141,10 @@ fn processor_time(thread: &Path) -> io::Result<Duration> {
 
 /// Prints for how long a checkpoint stops the event loop.
 fn checkpoint(messages: u64) {
-    let context = ConfigContext::unprivileged(Zenv::default());
     let settings = Settings { frozen: true, ..Settings::default() };
-    let mut core = Scheduler::new(settings, config(&context));
+    let mut core = Scheduler::new(settings, config(CONFIGURATION));
     for number in 0..messages {
-        core.handle(START, Event::Arrived(arrival(number, START)));
+        core.handle(START, Event::Arrived(arrival(number, START, vec![number % 100])));
     }
     while core.poll().is_some() {}
     for round in 0..3 {
@@ -173,26 +152,5 @@ fn checkpoint(messages: u64) {
         let bytes = postcard::to_stdvec(&core.checkpoint()).expect("it can be written").len();
         let took = started.elapsed().as_secs_f64() * 1e3;
         println!("  checkpoint {round} of {messages} messages: {took:.0} ms, {bytes} bytes");
-    }
-}
-
-fn arrival(number: u64, now: Timestamp) -> Arrival {
-    let host = format!("host{}.example", number % 100).into_bytes().into();
-    Arrival {
-        name: SpoolName::new(HashFolder::TOP, (10_000_000 + number).to_string().as_bytes())
-            .expect("a name"),
-        modified: now - Duration::from_millis(3),
-        created: now - Duration::from_millis(1),
-        priority: 5,
-        report_due: false,
-        first_undeliverable: None,
-        etrn_hosts: Vec::new(),
-        recipients: 1,
-        failed: 0,
-        groups: vec![Group { channel: b"smtp".as_slice().into(), host, offsets: vec![107] }],
-        locked: Vec::new(),
-        next_offset: None,
-        max_unread: 0,
-        is_chunk: false,
     }
 }

@@ -26,8 +26,25 @@ pub enum PendingEvent {
     Removed(u64),
 }
 
-pub struct World {
-    pub core: Scheduler,
+/// A core, perhaps with something around it.
+pub trait EventSink {
+    fn handle(&mut self, now: Timestamp, event: Event<'_>);
+    fn poll(&mut self) -> Option<Action>;
+    fn end_turn(&mut self, _now: Timestamp) {}
+}
+
+impl EventSink for Scheduler {
+    fn handle(&mut self, now: Timestamp, event: Event<'_>) {
+        Scheduler::handle(self, now, event);
+    }
+
+    fn poll(&mut self) -> Option<Action> {
+        Scheduler::poll(self)
+    }
+}
+
+pub struct World<C = Scheduler> {
+    pub core: C,
     pub now: Timestamp,
     pub pending: Vec<PendingEvent>,
     /// The agents' report about each delivery.
@@ -44,7 +61,20 @@ pub fn config(text: &str) -> Rc<Config> {
 impl World {
     pub fn new(configuration: &str) -> World {
         let settings = Settings { seed: 1, fork_rate: 1000, ..Settings::default() };
-        let core = Scheduler::new(settings, config(configuration));
+        World::of(Scheduler::new(settings, config(configuration)))
+    }
+
+    /// Advances the time to the core's next wake-up.
+    pub fn wait(&mut self) {
+        if let Some(wakeup) = self.core.next_wakeup() {
+            self.now = self.now.max(wakeup);
+        }
+    }
+}
+
+impl<C: EventSink> World<C> {
+    /// Creates a world around a core.
+    pub fn of(core: C) -> World<C> {
         World { core, now: START, pending: Vec::new(), answer: DELIVERED }
     }
 
@@ -101,6 +131,7 @@ impl World {
         }
         self.core.handle(self.now, Event::Tick);
         let actions = self.actions();
+        self.core.end_turn(self.now);
         let took = started.elapsed();
         self.perform(actions);
         took
@@ -133,13 +164,6 @@ impl World {
                 let event = Event::Removed { number: *number, outcome: Ok(()) };
                 self.core.handle(self.now, event);
             }
-        }
-    }
-
-    /// Advances the time to the core's next wake-up.
-    pub fn wait(&mut self) {
-        if let Some(wakeup) = self.core.next_wakeup() {
-            self.now = self.now.max(wakeup);
         }
     }
 }

@@ -12,6 +12,7 @@
 //! scheduler: <empty line, then end of file>
 //! ```
 
+use crate::control_file::Tag;
 use nom::bytes::complete::{tag, take_while1};
 use nom::character::complete::char;
 use nom::combinator::{map_opt, rest};
@@ -160,6 +161,16 @@ impl ReportStatus {
     pub fn word(self) -> &'static str {
         let known = ReportStatus::WORDS.iter().find(|(_, status)| *status == self);
         known.map_or("?", |(word, _)| word)
+    }
+
+    /// The tag of the recipient after such a report.
+    pub fn tag(self) -> Tag {
+        use ReportStatus::{Error, Error2, Ok, Ok2, Ok3};
+        match self {
+            Ok | Ok2 | Ok3 => Tag::Done,
+            Error | Error2 => Tag::Failed,
+            _ => Tag::Pending,
+        }
     }
 }
 

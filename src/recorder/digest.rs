@@ -1,7 +1,6 @@
 //! Check values of parts of a recording, and of the core's decisions.
 
-use zsched_core::{Action, Note, Statistics, StatusRecord, StopMode, Verdict};
-use zsched_spool::note::OutcomeKind;
+use zsched_core::{Action, Note, Statistics, StatusRecord};
 use zsched_spool::{HashFolder, SpoolName};
 
 /// A running check value.
@@ -52,19 +51,10 @@ impl Digest {
     }
 
     /// Adds all of a decision.
+    ///
+    /// Frequent decisions are added field by field, which takes less time than to format them.
     pub(crate) fn action(&mut self, action: &Action) {
         match action {
-            Action::StartAgent { agent, clause, channel, host } => {
-                self.number(1);
-                self.number(agent.0);
-                self.number(u64::from(clause.id.0));
-                self.number(u64::from(clause.location.line));
-                let command = clause.command.as_ref().map(ToString::to_string);
-                self.bytes(command.unwrap_or_default().as_bytes());
-                self.bytes(format!("{:?}", (clause.user, clause.group, clause.nice)).as_bytes());
-                self.bytes(channel);
-                self.bytes(host);
-            }
             Action::Feed { agent, job } => {
                 self.number(2);
                 self.number(agent.0);
@@ -74,52 +64,10 @@ impl Digest {
                 self.number(3);
                 self.number(agent.0);
             }
-            Action::StopAgent { agent, manner } => {
-                self.number(match manner {
-                    StopMode::Retire => 4,
-                    StopMode::Quit => 5,
-                    StopMode::Kill => 6,
-                });
-                self.number(agent.0);
-            }
-            Action::ClearLocks { name, pid } => {
-                self.number(7);
-                self.name(name);
-                self.number(u64::from(*pid));
-            }
-            Action::ReadAgain(name) => {
-                self.number(8);
-                self.name(name);
-            }
             Action::Note(note) => self.note(note),
             Action::Remove { name, aside } => {
                 self.number(9 + u64::from(*aside));
                 self.name(name);
-            }
-            Action::PageOut { name, until, record: rested } => {
-                self.number(16);
-                self.name(name);
-                self.number(until.map_or(0, |until| until.nanoseconds() as u64));
-                self.bytes(format!("{rested:?}").as_bytes());
-            }
-            Action::ReadMore { name, portion } => {
-                self.number(18);
-                self.name(name);
-                self.number(u64::from(portion.from));
-                self.number(u64::from(portion.max_recipients));
-            }
-            Action::RequestPagedHosts(wanted) => {
-                self.number(17);
-                self.bytes(format!("{wanted:?}").as_bytes());
-            }
-            Action::StoreOverrides { ticket, .. } => {
-                self.number(14);
-                self.number(ticket.unwrap_or_default());
-            }
-            Action::OrderDone { ticket, effect } => {
-                self.number(15);
-                self.number(*ticket);
-                self.bytes(format!("{effect:?}").as_bytes());
             }
             Action::Statistics(statistics) => self.statistics(statistics),
             Action::Status(record) => self.status(record),
@@ -128,6 +76,7 @@ impl Digest {
                 self.number(*level as u64);
                 self.bytes(text.as_bytes());
             }
+            other => self.bytes(format!("{other:?}").as_bytes()),
         }
     }
 
@@ -146,13 +95,7 @@ impl Digest {
         self.name(&note.name);
         self.number(note.offsets.len() as u64);
         note.offsets.iter().for_each(|offset| self.number(u64::from(*offset)));
-        self.number(match note.occasion {
-            OutcomeKind::Success => 1,
-            OutcomeKind::Failure => 2,
-            OutcomeKind::Expiry => 3,
-            OutcomeKind::Deletion => 4,
-            OutcomeKind::Reroute => 5,
-        });
+        self.number(note.occasion as u64);
         self.number(note.time.nanoseconds() as u64);
         self.bytes(&note.notary);
         self.bytes(&note.message);
@@ -178,14 +121,7 @@ impl Digest {
         self.bytes(record.destination.as_bytes());
         self.number(record.offsets.len() as u64);
         record.offsets.iter().for_each(|offset| self.number(u64::from(*offset)));
-        self.number(match record.verdict {
-            Verdict::Report(status) => 16 + status as u64,
-            Verdict::Unreported => 1,
-            Verdict::Expired => 2,
-            Verdict::FinishedElsewhere => 3,
-            Verdict::Deleted => 4,
-            Verdict::Rerouted => 5,
-        });
+        self.bytes(format!("{:?}", record.verdict).as_bytes());
         let pid = record.attempt.and_then(|attempt| attempt.pid);
         self.number(pid.map_or(0, u64::from));
         self.number(u64::from(record.others));

@@ -3,33 +3,31 @@
 //! An entry is an event of the core, its time, and a check value of the core's decisions.
 //!
 //! ```text
-//! entry    = kind (u8), time since the entry before, in ns (zigzag varint),
-//!            event or configuration (postcard),
-//!            number of decisions (varint), their check value (u32, if there are any)
+//! entry    = time since the entry before, in ns (zigzag varint), input (postcard),
+//!            number of decisions (varint), their check value (varint)
 //! ```
 
 use super::digest::Digest;
 use super::source::ConfigSource;
-use postcard::{from_bytes, take_from_bytes, to_extend};
+use postcard::{take_from_bytes, to_extend};
+use serde::{Deserialize, Serialize};
 use zsched_core::{Action, Event};
 use zsched_format::time::Timestamp;
 
-/// An event.
-const EVENT: u8 = 0;
-/// A new configuration.
-const CONFIGURED: u8 = 1;
-
-/// The input of the core.
-#[derive(Debug)]
-pub enum Input<'f> {
+/// The input of the core, owned or borrowed.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) enum Input<E, C> {
     /// Any event other than a new configuration.
-    Event(Event<'f>),
+    Event(E),
     /// A new configuration.
-    Configured(ConfigSource),
+    Configured(C),
 }
 
+/// The input of the core as it is read.
+pub(crate) type ReadInput<'f> = Input<Event<'f>, ConfigSource>;
+
 /// The decisions of the core after an event.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct DecisionCheck {
     /// Number of decisions.
     pub count: u32,
@@ -50,78 +48,26 @@ impl DecisionCheck {
 
     /// Appends the verdict to a block.
     pub(crate) fn write(self, block: Vec<u8>) -> postcard::Result<Vec<u8>> {
-        let mut block = to_extend(&self.count, block)?;
-        if self.count > 0 {
-            block.extend_from_slice(&self.check.to_le_bytes());
-        }
-        Ok(block)
-    }
-
-    fn read(input: &[u8]) -> postcard::Result<(DecisionCheck, &[u8])> {
-        let (count, rest) = take_from_bytes(input)?;
-        if count == 0 {
-            return Ok((DecisionCheck { count, check: 0 }, rest));
-        }
-        let (check, rest) =
-            rest.split_first_chunk().ok_or(postcard::Error::DeserializeUnexpectedEnd)?;
-        Ok((DecisionCheck { count, check: u32::from_le_bytes(*check) }, rest))
+        to_extend(&self, block)
     }
 }
 
-/// Appends an event to a block. Its verdict must follow.
-pub(crate) fn write_event(
+/// Appends an input to a block. Its verdict must follow.
+pub(crate) fn write(
     block: Vec<u8>,
     before: Timestamp,
     now: Timestamp,
-    event: &Event<'_>,
+    input: &Input<&Event<'_>, &ConfigSource>,
 ) -> postcard::Result<Vec<u8>> {
-    to_extend(event, write_head(block, EVENT, before, now)?)
-}
-
-/// Appends a new configuration to a block. Its verdict must follow.
-pub(crate) fn write_configured(
-    block: Vec<u8>,
-    before: Timestamp,
-    now: Timestamp,
-    source: &ConfigSource,
-) -> postcard::Result<Vec<u8>> {
-    to_extend(source, write_head(block, CONFIGURED, before, now)?)
-}
-
-fn write_head(
-    mut block: Vec<u8>,
-    kind: u8,
-    before: Timestamp,
-    now: Timestamp,
-) -> postcard::Result<Vec<u8>> {
-    block.push(kind);
-    to_extend(&now.nanoseconds().wrapping_sub(before.nanoseconds()), block)
+    to_extend(&(now.nanoseconds().wrapping_sub(before.nanoseconds()), input), block)
 }
 
 /// Reads the first entry of a block. Returns its time, its contents, its verdict, and the rest.
 pub(crate) fn read(
-    input: &[u8],
+    entry: &[u8],
     before: Timestamp,
-) -> postcard::Result<(Timestamp, Input<'_>, DecisionCheck, &[u8])> {
-    let (kind, rest) = input.split_first().ok_or(postcard::Error::DeserializeUnexpectedEnd)?;
-    let (passed, rest) = take_from_bytes::<i64>(rest)?;
+) -> postcard::Result<(Timestamp, ReadInput<'_>, DecisionCheck, &[u8])> {
+    let ((passed, input, verdict), rest): ((i64, _, _), _) = take_from_bytes(entry)?;
     let now = Timestamp::from_nanoseconds(before.nanoseconds().wrapping_add(passed));
-    let (what, rest) = match *kind {
-        EVENT => {
-            let (event, rest) = take_from_bytes(rest)?;
-            (Input::Event(event), rest)
-        }
-        CONFIGURED => {
-            let (source, rest) = take_from_bytes(rest)?;
-            (Input::Configured(source), rest)
-        }
-        _ => return Err(postcard::Error::DeserializeBadEnum),
-    };
-    let (verdict, rest) = DecisionCheck::read(rest)?;
-    Ok((now, what, verdict, rest))
-}
-
-/// Deserializes the contents of a frame that is a single value.
-pub(crate) fn read_whole<'f, T: serde::Deserialize<'f>>(contents: &'f [u8]) -> postcard::Result<T> {
-    from_bytes(contents)
+    Ok((now, input, verdict, rest))
 }

@@ -40,9 +40,8 @@ pub mod source;
 #[cfg(test)]
 mod tests;
 
-pub use entry::Input;
 pub use header::Header;
-pub use reader::{ReadError, RecordedEntry, Recording, RecordingEnd};
+pub use reader::{ReadError, Recording, RecordingEnd};
 pub use recorder::{RecordedCore, Recorder, RotationLimits};
 pub use replay::{
     Replay, ReplayDifference, ReplayError, ReplayObserver, ReplaySummary, ReplayedEvent,

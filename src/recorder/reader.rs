@@ -1,6 +1,6 @@
 //! Reads a recording, frame by frame and entry by entry.
 
-use super::entry::{self, DecisionCheck, Input};
+use super::entry::{self, DecisionCheck, ReadInput};
 use super::frame::{self, FrameRead};
 use super::header::Header;
 use super::{ConfigSource, FORMAT};
@@ -74,15 +74,15 @@ pub struct Recording<R> {
 
 /// An entry of a recording.
 #[derive(Debug)]
-pub struct RecordedEntry<'f> {
+pub(crate) struct RecordedEntry<'f> {
     /// Offset in the file, in bytes.
     pub offset: u64,
     /// Time of the event.
     pub time: Timestamp,
     /// The input of the core.
-    pub what: Input<'f>,
+    pub input: ReadInput<'f>,
     /// The decisions of the core.
-    pub(crate) verdict: DecisionCheck,
+    pub verdict: DecisionCheck,
 }
 
 impl Recording<BufReader<File>> {
@@ -111,7 +111,7 @@ impl<R: Read> Recording<R> {
             _ => Err(ReadError::DamagedStart),
         };
         let (header, checkpoint) = (next()?, next()?);
-        let header: Header = entry::read_whole(&header).map_err(|_| ReadError::DamagedStart)?;
+        let header: Header = postcard::from_bytes(&header).map_err(|_| ReadError::DamagedStart)?;
         Ok(Recording {
             input,
             time: header.started,
@@ -131,7 +131,7 @@ impl<R: Read> Recording<R> {
     pub fn core(&mut self) -> Result<Scheduler, ReadError> {
         let checkpoint = self.checkpoint.take().ok_or(ReadError::BadCheckpoint)?;
         let kept: SavedState =
-            entry::read_whole(&checkpoint).map_err(|_| ReadError::BadCheckpoint)?;
+            postcard::from_bytes(&checkpoint).map_err(|_| ReadError::BadCheckpoint)?;
         let config = read_source(&self.header.source)?;
         Scheduler::restore(kept, config).ok_or(ReadError::BadCheckpoint)
     }
@@ -144,11 +144,11 @@ impl<R: Read> Recording<R> {
         let offset = self.block_offset + self.read as u64;
         let unread = &self.block[self.read..];
         match entry::read(unread, self.time) {
-            Ok((time, what, verdict, rest)) => {
+            Ok((time, input, verdict, rest)) => {
                 self.time = time;
                 self.last = self.read;
                 self.read = self.block.len() - rest.len();
-                Ok(Some(RecordedEntry { offset, time, what, verdict }))
+                Ok(Some(RecordedEntry { offset, time, input, verdict }))
             }
             Err(_) => {
                 self.ending = Some(RecordingEnd::Damaged { offset });
@@ -159,10 +159,10 @@ impl<R: Read> Recording<R> {
     }
 
     /// The contents of the last entry again.
-    pub(crate) fn last_entry(&self) -> Option<Input<'_>> {
+    pub(crate) fn last_entry(&self) -> Option<ReadInput<'_>> {
         // The time would be relative to the previous entry, but it is not used.
         let read = entry::read(self.block.get(self.last..)?, self.time);
-        read.ok().map(|(_, what, _, _)| what)
+        read.ok().map(|(_, input, _, _)| input)
     }
 
     fn next_block(&mut self) -> io::Result<bool> {

@@ -4,7 +4,7 @@
 //! its queue has no room, the disk is too slow. Recording then pauses until a new file can begin,
 //! and lost events are counted. So recording neither delays the loop nor uses unlimited memory.
 
-use super::entry::{self, DecisionCheck};
+use super::entry::{self, DecisionCheck, Input};
 use super::header::Header;
 use super::source::ConfigSource;
 use super::writer::{Files, Writer, WriterRequest};
@@ -47,14 +47,14 @@ pub struct RotationLimits {
 /// The core with an optional recorder of its input.
 pub struct RecordedCore {
     core: Scheduler,
-    recorder: Option<Recorder>,
+    pub(crate) recorder: Option<Recorder>,
 }
 
 /// Records the input of the core.
 pub struct Recorder {
     context: ConfigContext,
     limits: RotationLimits,
-    writer: Writer,
+    pub(crate) writer: Writer,
     /// Entries that have not been passed to the writer.
     block: Vec<u8>,
     /// Number of events in the block.
@@ -110,10 +110,11 @@ impl Recorder {
             self.block_begun = now;
         }
         let block = std::mem::take(&mut self.block);
-        let written = match &event {
-            Event::Configured(_) => entry::write_configured(block, self.before, now, &self.source),
-            _ => entry::write_event(block, self.before, now, &event),
+        let input = match &event {
+            Event::Configured(_) => Input::Configured(&self.source),
+            event => Input::Event(event),
         };
+        let written = entry::write(block, self.before, now, &input);
         let decided_before = core.pending_actions().len();
         core.handle(now, event);
         let verdict = DecisionCheck::of(core.pending_actions().range(decided_before..));

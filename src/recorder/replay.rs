@@ -1,7 +1,7 @@
 //! Replays a recording: the core decides again, and its decisions are compared.
 
 use super::ConfigSource;
-use super::entry::{DecisionCheck, Input};
+use super::entry::{DecisionCheck, Input, ReadInput};
 use super::reader::{ReadError, Recording, RecordingEnd, read_source};
 use std::fmt;
 use std::io::Read;
@@ -30,6 +30,18 @@ pub trait ReplayObserver {
 
 impl ReplayObserver for () {}
 
+impl<A: ReplayObserver, B: ReplayObserver> ReplayObserver for (A, B) {
+    fn before(&mut self, told: &ReplayedEvent, event: &Event<'_>, core: &Scheduler) {
+        self.0.before(told, event, core);
+        self.1.before(told, event, core);
+    }
+
+    fn after(&mut self, told: &ReplayedEvent, decided: &[Action], core: &Scheduler) {
+        self.0.after(told, decided, core);
+        self.1.after(told, decided, core);
+    }
+}
+
 /// The result of a replay.
 #[derive(Clone, Copy, Debug)]
 pub struct ReplaySummary {
@@ -54,11 +66,23 @@ pub struct ReplayDifference {
     pub then: u32,
     /// The decisions in the replay.
     pub now: Vec<Action>,
+    /// Version of the scheduler that made the recording.
+    pub version: String,
+}
+
+impl ReplayDifference {
+    /// The reason to expect differences, in brackets: another version made the recording.
+    fn versions(&self) -> String {
+        match (&self.version[..], env!("CARGO_PKG_VERSION")) {
+            (then, now) if then == now => String::new(),
+            (then, now) => format!(" (it was made by version {then}, this is {now})"),
+        }
+    }
 }
 
 impl fmt::Display for ReplayDifference {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let ReplayDifference { replayed: told, event, then, now } = self;
+        let ReplayDifference { replayed: told, event, then, now, .. } = self;
         let ReplayedEvent { number, offset, time } = told;
         writeln!(f, "event {number}, at offset {offset}, at {}: {event}", format_time(*time))?;
         write!(f, "recorded decisions: {then}; replayed decisions: {}:", now.len())?;
@@ -80,7 +104,7 @@ pub enum ReplayError {
     #[error("{0}")]
     Read(#[from] ReadError),
     /// The decisions differ.
-    #[error("{0}")]
+    #[error("a decision differs{versions}\n{0}", versions = .0.versions())]
     Different(Box<ReplayDifference>),
 }
 
@@ -125,7 +149,7 @@ impl<R: Read> Replay<R> {
             let told =
                 ReplayedEvent { number: played.events, offset: entry.offset, time: entry.time };
             let expected = entry.verdict;
-            let event = match entry.what {
+            let event = match entry.input {
                 Input::Event(event) => event,
                 Input::Configured(source) => configured(&source)?,
             };
@@ -140,6 +164,7 @@ impl<R: Read> Replay<R> {
                     event: recording.last_entry().as_ref().map(describe).unwrap_or_default(),
                     then: expected.count,
                     now: decided,
+                    version: recording.header.version.clone(),
                 })));
             }
             observer.after(&told, &decided, core);
@@ -156,8 +181,8 @@ fn configured(source: &ConfigSource) -> Result<Event<'static>, ReadError> {
 }
 
 /// Formats an event as text.
-fn describe(what: &Input<'_>) -> String {
-    match what {
+fn describe(input: &ReadInput<'_>) -> String {
+    match input {
         Input::Event(Event::AgentSaid { agent, line }) => {
             format!("agent {} says: {}", agent.0, String::from_utf8_lossy(line))
         }

@@ -28,12 +28,8 @@ pub struct ConfigSource {
     accounts: Accounts,
 }
 
-/// The users and groups that were looked up, by name.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-struct Accounts {
-    users: BTreeMap<String, Option<u32>>,
-    groups: BTreeMap<String, Option<u32>>,
-}
+/// The users and the groups that were looked up, with their ids.
+type Accounts = [BTreeMap<String, Option<u32>>; 2];
 
 impl ConfigSource {
     /// Creates the source of a configuration that was read in this context.
@@ -142,29 +138,21 @@ impl AccountLookups {
     }
 
     fn user(name: &str) -> io::Result<Option<u32>> {
-        ASKED.with_borrow_mut(|asked| {
-            let fallback = asked.fallback.map(|[user, _]| user);
-            find(&mut asked.accounts.users, fallback, name)
-        })
+        AccountLookups::find(0, name)
     }
 
     fn group(name: &str) -> io::Result<Option<u32>> {
+        AccountLookups::find(1, name)
+    }
+
+    fn find(kind: usize, name: &str) -> io::Result<Option<u32>> {
         ASKED.with_borrow_mut(|asked| {
-            let fallback = asked.fallback.map(|[_, group]| group);
-            find(&mut asked.accounts.groups, fallback, name)
+            if let Some(id) = asked.accounts[kind].get(name) {
+                return Ok(*id);
+            }
+            let id = asked.fallback.map_or(Ok(None), |fallback| fallback[kind](name))?;
+            asked.accounts[kind].insert(name.to_string(), id);
+            Ok(id)
         })
     }
-}
-
-fn find(
-    known: &mut BTreeMap<String, Option<u32>>,
-    fallback: Option<FindId>,
-    name: &str,
-) -> io::Result<Option<u32>> {
-    if let Some(id) = known.get(name) {
-        return Ok(*id);
-    }
-    let id = fallback.map_or(Ok(None), |fallback| fallback(name))?;
-    known.insert(name.to_string(), id);
-    Ok(id)
 }

@@ -5,76 +5,25 @@
 //! attempts the last outcome is repeated, and counted as made up.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
-use std::time::Duration;
 use zsched_core::{Action, AgentEnd, AgentId, Destination, Event, Scheduler};
 use zsched_format::agent_protocol::{AgentLine, ReportStatus};
 use zsched_format::time::Timestamp;
 use zsched_recorder::{ReplayObserver, ReplayedEvent};
-use zsched_spool::{Arrival, HashFolder, SpoolName};
-
-/// The outcome of an attempt.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Outcome {
-    /// The agent reported this: notary data, status word and text.
-    Report(Box<[u8]>),
-    /// The agent died during the attempt.
-    Death(AgentEnd),
-}
-
-/// An attempt: its outcome and duration.
-#[derive(Clone, Debug)]
-pub(crate) struct Attempt {
-    /// The outcome.
-    pub outcome: Outcome,
-    /// The duration.
-    pub took: Duration,
-}
-
-/// A message, with a number that is unique in the model.
-pub(crate) struct RecordedMessage {
-    /// When it arrived.
-    pub time: Timestamp,
-    /// The arrival.
-    pub arrival: Arrival,
-    /// Attempts by recipient.
-    pub attempts: HashMap<u32, VecDeque<Attempt>>,
-}
+use zsched_simulation::recorded::{RecordedAttempt, RecordedAttempts, RecordedOutcome};
+use zsched_spool::Arrival;
 
 /// The model of a recording.
 #[derive(Default)]
 pub(crate) struct AgentModel {
-    /// Messages in the order of arrival.
-    pub mail: Vec<RecordedMessage>,
+    /// Messages in the order of arrival, with the time. Their numbers in a run count from 1.
+    pub mail: Vec<(Timestamp, Arrival)>,
     /// Hosts whose mail was requested, with the time (ETRN).
     pub etrn_requests: Vec<(Timestamp, Box<[u8]>)>,
-    /// Time from the start of an agent to its first `#hungry`.
-    pub start: Mean,
-    /// Time from an agent's last report on a job to its `#hungry`.
-    pub between: Mean,
-    /// Duration of an attempt.
-    pub attempt: Mean,
-    /// Index of the message that has a number at the moment.
-    present: HashMap<u64, usize>,
+    /// The attempts of agents.
+    pub attempts: RecordedAttempts,
+    /// Number in a run of the message that has a number at the moment.
+    present: HashMap<u64, u64>,
     agents: BTreeMap<AgentId, Agent>,
-}
-
-/// A mean duration.
-#[derive(Clone, Copy, Default)]
-pub(crate) struct Mean {
-    sum: Duration,
-    count: u32,
-}
-
-impl Mean {
-    fn add(&mut self, time: Duration) {
-        self.sum += time;
-        self.count += 1;
-    }
-
-    /// Returns the mean; zero if there are no values.
-    pub(crate) fn value(self) -> Duration {
-        self.sum.checked_div(self.count).unwrap_or_default()
-    }
 }
 
 /// An agent of the recording.
@@ -83,7 +32,7 @@ struct Agent {
     since: Timestamp,
     is_new: bool,
     /// Message and destination of its jobs; `None` stands for its start or `#idle`.
-    owed: VecDeque<Option<(usize, Destination)>>,
+    owed: VecDeque<Option<(u64, Destination)>>,
 }
 
 impl AgentModel {
@@ -92,11 +41,9 @@ impl AgentModel {
         core.arrivals().for_each(|arrival| self.arrive(now, arrival));
     }
 
-    fn arrive(&mut self, time: Timestamp, mut arrival: Arrival) {
-        let index = self.mail.len();
-        self.present.insert(arrival.name.number(), index);
-        arrival.name = name_of(index);
-        self.mail.push(RecordedMessage { time, arrival, attempts: HashMap::new() });
+    fn arrive(&mut self, time: Timestamp, arrival: Arrival) {
+        self.present.insert(arrival.name.number(), self.mail.len() as u64 + 1);
+        self.mail.push((time, arrival));
     }
 
     fn said(&mut self, now: Timestamp, agent: AgentId, line: &[u8]) {
@@ -104,7 +51,8 @@ impl AgentModel {
         let took = now.since(std::mem::replace(&mut agent.since, now));
         match AgentLine::parse(line) {
             AgentLine::Hungry => {
-                let mean = if agent.is_new { &mut self.start } else { &mut self.between };
+                let RecordedAttempts { start, after_job, .. } = &mut self.attempts;
+                let mean = if agent.is_new { start } else { after_job };
                 if std::mem::take(&mut agent.is_new) || matches!(agent.owed.front(), Some(Some(_)))
                 {
                     mean.add(took);
@@ -112,8 +60,8 @@ impl AgentModel {
                 agent.owed.pop_front();
             }
             AgentLine::Report(report) => {
-                self.attempt.add(took);
-                let Some(index) = self.present.get(&report.number) else { return };
+                self.attempts.duration.add(took);
+                let Some(number) = self.present.get(&report.number) else { return };
                 let mut text = report.notary.to_vec();
                 text.push(b'\t');
                 text.extend_from_slice(report.status.word().as_bytes());
@@ -128,9 +76,8 @@ impl AgentModel {
                 } else {
                     text.extend_from_slice(report.message);
                 }
-                let attempt = Attempt { outcome: Outcome::Report(text.into()), took };
-                let attempts = &mut self.mail[*index].attempts;
-                attempts.entry(report.offset).or_default().push_back(attempt);
+                let outcome = RecordedOutcome::Report(text.into());
+                self.attempts.add(*number, report.offset, RecordedAttempt { outcome, took });
             }
             _ => agent.since = now - took,
         }
@@ -138,16 +85,16 @@ impl AgentModel {
 
     fn ended(&mut self, now: Timestamp, agent: AgentId, end: &AgentEnd, core: &Scheduler) {
         let Some(agent) = self.agents.remove(&agent) else { return };
-        let Some(Some((index, destination))) = agent.owed.front() else { return };
-        let number = self.present.iter().find(|(_, present)| *present == index);
+        let Some(Some((in_run, destination))) = agent.owed.front() else { return };
+        let number = self.present.iter().find(|(_, present)| *present == in_run);
         let vertices = number.and_then(|(number, _)| core.inspect(*number)).unwrap_or_default();
         let of_job = vertices.iter().filter(|vertex| {
             (&*vertex.channel, &*vertex.host) == (destination.channel(), destination.host())
         });
         let took = now.since(agent.since);
         for offset in of_job.flat_map(|vertex| &vertex.offsets) {
-            let attempt = Attempt { outcome: Outcome::Death(end.clone()), took };
-            self.mail[*index].attempts.entry(*offset).or_default().push_back(attempt);
+            let outcome = RecordedOutcome::Death(end.clone());
+            self.attempts.add(*in_run, *offset, RecordedAttempt { outcome, took });
         }
     }
 
@@ -156,13 +103,10 @@ impl AgentModel {
         if agent.owed.is_empty() {
             agent.since = now;
         }
-        let mut fields = job.trim_ascii_end().split(|byte| *byte == b'\t');
-        let path = fields.next().unwrap_or_default();
-        let base = path.rsplit(|byte| *byte == b'/').next().unwrap_or_default();
-        let name = SpoolName::new(HashFolder::TOP, base);
-        let index = name.and_then(|name| self.present.get(&name.number()));
-        let destination = core.destination_of_job(id, fields.next());
-        agent.owed.push_back(index.copied().zip(destination));
+        let owed = super::parse_job(job).and_then(|(number, host)| {
+            Some((*self.present.get(&number)?, core.destination_of_job(id, host)?))
+        });
+        agent.owed.push_back(owed);
     }
 }
 
@@ -170,14 +114,6 @@ impl Agent {
     fn new(now: Timestamp) -> Agent {
         Agent { since: now, is_new: false, owed: VecDeque::new() }
     }
-}
-
-/// Returns the name of a message in a run.
-///
-/// It is unique, even if the spool used its number again.
-fn name_of(index: usize) -> SpoolName {
-    let number = (index + 1).to_string();
-    SpoolName::new(HashFolder::TOP, number.as_bytes()).expect("a number is a name")
 }
 
 impl ReplayObserver for AgentModel {

@@ -5,7 +5,7 @@ use super::timeline::{MessageFilter, Timeline, TimelineEntry};
 use std::io::{self, Write};
 use std::path::PathBuf;
 use zsched_format::printable;
-use zsched_recorder::{Recording, Replay, format_time};
+use zsched_recorder::format_time;
 
 /// The command line of `schedsim explain`.
 #[derive(clap::Args, Clone, Debug)]
@@ -32,16 +32,11 @@ pub fn run(options: &ExplainOptions, out: &mut impl Write) -> Result<(), Schedsi
     let mut timeline = Timeline::new(options.message.clone());
     let mut trouble = None;
     for file in &options.files {
-        let at = |problem: &dyn std::fmt::Display| {
-            SchedsimError::Other(format!("{}: {problem}", file.display()))
-        };
-        let recording = Recording::open(file).map_err(|error| at(&error))?;
-        let begun = recording.header.started;
-        let mut replay = Replay::new(recording).map_err(|error| at(&error))?;
-        timeline.begin(begun, replay.core());
+        let mut replay = super::open(file)?;
+        timeline.begin(replay.recording().header.started, replay.core());
         // The part of the timeline up to the failure is printed, too.
         if let Err(failure) = replay.run(&mut timeline) {
-            trouble = Some(at(&failure));
+            trouble = Some(SchedsimError::of(file, failure));
             break;
         }
     }

@@ -7,9 +7,10 @@
 //! | file | subcommand |
 //! |---|---|
 //! | [`replay`] | `replay`: decides a recording again and verifies each decision |
-//! | [`what_if`], [`agent_model`], [`model_run`], [`run_counters`] | `replay --cf`: another configuration |
+//! | [`what_if`], [`agent_model`], [`model_run`] | `replay --cf`: another configuration |
 //! | [`explain`], [`timeline`] | `explain`: the timeline of one message |
 //! | [`run`] | `run`: simulates configurations in a world that a file describes |
+//! | [`statistics`] | `replay --cf`, `run`: the counters |
 
 #![warn(unreachable_pub)]
 
@@ -19,7 +20,8 @@ mod what_if;
 mod agent_model;
 
 mod model_run;
-mod run_counters;
+
+mod statistics;
 
 pub mod explain;
 mod timeline;
@@ -27,8 +29,15 @@ mod timeline;
 pub mod run;
 
 use clap::{Parser, Subcommand};
-use std::io::{self, Write};
+use std::fmt;
+use std::fs::File;
+use std::io::{self, BufReader, Write};
+use std::path::Path;
+use zsched_config::Diagnostic;
+use zsched_format::agent_protocol::AgentCommand;
 use zsched_format::printable::{self, PrintableWriter};
+use zsched_recorder::{Recording, Replay};
+use zsched_spool::SpoolName;
 
 /// What a scheduler did, would do, or would have done.
 #[derive(Parser, Clone, Debug)]
@@ -80,4 +89,33 @@ pub enum SchedsimError {
     /// Any other error, as text.
     #[error("{0}")]
     Other(String),
+}
+
+impl SchedsimError {
+    /// A problem with a file.
+    fn of(path: &Path, problem: impl fmt::Display) -> SchedsimError {
+        SchedsimError::Other(format!("{}: {problem}", path.display()))
+    }
+}
+
+/// Opens a recording, to be replayed.
+fn open(path: &Path) -> Result<Replay<BufReader<File>>, SchedsimError> {
+    let replay = Recording::open(path).and_then(Replay::new);
+    replay.map_err(|error| SchedsimError::of(path, error))
+}
+
+/// Formats the errors of a configuration, one a line.
+fn lines(diagnostics: &[Diagnostic]) -> String {
+    let lines: Vec<String> = diagnostics.iter().map(ToString::to_string).collect();
+    lines.join("\n")
+}
+
+/// Returns the number of the message of a job line, and its host if the line names one.
+fn parse_job(line: &[u8]) -> Option<(u64, Option<&[u8]>)> {
+    match AgentCommand::parse(line.trim_ascii_end()) {
+        AgentCommand::Job { path, host, .. } => {
+            Some((SpoolName::from_notified(path)?.number(), host))
+        }
+        AgentCommand::Exit | AgentCommand::Idle => None,
+    }
 }

@@ -7,10 +7,7 @@ use std::time::{Duration, Instant};
 use zsched_core::{Action, Event, Scheduler};
 use zsched_format::printable;
 use zsched_format::time::LongDuration;
-use zsched_recorder::{
-    Recording, RecordingEnd, Replay, ReplayError, ReplayObserver, ReplaySummary, ReplayedEvent,
-    format_time,
-};
+use zsched_recorder::{RecordingEnd, ReplayObserver, ReplaySummary, ReplayedEvent, format_time};
 
 /// The command line of `schedsim replay`.
 #[derive(clap::Args, Clone, Debug)]
@@ -73,26 +70,11 @@ impl ReplayObserver for Counts {
 }
 
 fn verify(path: &Path, json: bool, out: &mut impl Write) -> Result<(), SchedsimError> {
-    let at = |problem: &dyn std::fmt::Display| {
-        SchedsimError::Other(format!("{}: {problem}", path.display()))
-    };
-    let mut replay = Recording::open(path).and_then(Replay::new).map_err(|error| at(&error))?;
+    let mut replay = super::open(path)?;
     let queued = replay.core().totals().messages;
     let mut counts = Counts::default();
     let started = Instant::now();
-    let played = match replay.run(&mut counts) {
-        Ok(played) => played,
-        Err(ReplayError::Different(difference)) => {
-            let (then, now) = (&replay.recording().header.version, env!("CARGO_PKG_VERSION"));
-            let versions = if then == now {
-                String::new()
-            } else {
-                format!(" (it was made by version {then}, this is {now})")
-            };
-            return Err(at(&format!("a decision differs{versions}\n{difference}")));
-        }
-        Err(other) => return Err(at(&other)),
-    };
+    let played = replay.run(&mut counts).map_err(|failure| SchedsimError::of(path, failure))?;
     let took = started.elapsed();
     let header = &replay.recording().header;
     let span = played.last.since(header.started);
@@ -142,7 +124,8 @@ fn verify(path: &Path, json: bool, out: &mut impl Write) -> Result<(), SchedsimE
     }
     match played.ending {
         RecordingEnd::Damaged { offset } => {
-            Err(at(&format!("it is damaged at offset {offset}, and was not read further")))
+            let problem = format!("it is damaged at offset {offset}, and was not read further");
+            Err(SchedsimError::of(path, problem))
         }
         _ => Ok(()),
     }

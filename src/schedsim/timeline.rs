@@ -93,12 +93,11 @@ impl Timeline {
     pub(crate) fn begin(&mut self, now: Timestamp, core: &Scheduler) {
         let is_there = core.spool_id(self.wanted.number).is_some_and(|id| self.wanted.is(id));
         if self.arrived.is_some() && !is_there {
-            self.add(now, "lost", "it is gone when the next recording begins".to_string());
+            self.add(now, "lost", "it is gone when the next recording begins");
             self.end();
         } else if is_there && self.arrived.is_none() {
             self.arrived = Some(now);
-            let text = "queued before the recording began".to_string();
-            self.add(now, "known", text);
+            self.add(now, "known", "queued before the recording began");
             self.compare_vertices(now, core);
         }
     }
@@ -110,21 +109,31 @@ impl Timeline {
         self.notes.clear();
     }
 
-    fn entry(&self, time: Timestamp, what: &'static str, text: String) -> TimelineEntry {
+    fn add(
+        &mut self,
+        time: Timestamp,
+        what: &'static str,
+        text: impl Into<String>,
+    ) -> &mut TimelineEntry {
         let arrived = self.arrived.unwrap_or(time);
-        let (destination, offsets, pid) = (None, Vec::new(), None);
-        TimelineEntry { time, arrived, what, destination, offsets, pid, text }
+        let (destination, offsets, pid, text) = (None, Vec::new(), None, text.into());
+        let index = self.entries.len();
+        self.entries.push(TimelineEntry { time, arrived, what, destination, offsets, pid, text });
+        &mut self.entries[index]
     }
 
-    fn add(&mut self, time: Timestamp, what: &'static str, text: String) {
-        self.entries.push(self.entry(time, what, text));
-    }
-
-    fn add_for(&mut self, time: Timestamp, what: &'static str, name: &str, text: String) {
+    fn add_for(
+        &mut self,
+        time: Timestamp,
+        what: &'static str,
+        name: &str,
+        text: impl Into<String>,
+    ) -> &mut TimelineEntry {
         let offsets = self.vertices.get(name).map(|vertex| vertex.offsets.clone());
-        let entry = self.entry(time, what, text);
-        let (destination, offsets) = (Some(name.to_string()), offsets.unwrap_or_default());
-        self.entries.push(TimelineEntry { destination, offsets, ..entry });
+        let entry = self.add(time, what, text);
+        entry.destination = Some(name.to_string());
+        entry.offsets = offsets.unwrap_or_default();
+        entry
     }
 
     fn arrive(&mut self, now: Timestamp, arrival: &Arrival) {
@@ -148,9 +157,8 @@ impl Timeline {
         let unknown = if name.is_none() { " (no such recipient is to do)" } else { "" };
         let words = String::from_utf8_lossy(report.message);
         let text = format!("{} {}{unknown}", report.status.word(), words.trim());
-        let entry = self.entry(now, "report", text.trim_end().to_string());
-        let offsets = vec![report.offset];
-        self.entries.push(TimelineEntry { destination: name, offsets, pid, ..entry });
+        let entry = self.add(now, "report", text.trim_end());
+        (entry.destination, entry.offsets, entry.pid) = (name, vec![report.offset], pid);
     }
 
     fn agent_ended(&mut self, now: Timestamp, agent: AgentId, end: &AgentEnd) {
@@ -163,15 +171,7 @@ impl Timeline {
             .map(|(name, (_, pid))| (name.clone(), *pid))
             .collect();
         for (name, pid) in at_work {
-            self.add_for(now, "agent", &name, format!("the agent {end}"));
-            self.set_agent(pid);
-        }
-    }
-
-    /// Sets the agent of the last entry.
-    fn set_agent(&mut self, pid: Option<u32>) {
-        if let Some(last) = self.entries.last_mut() {
-            last.pid = pid;
+            self.add_for(now, "agent", &name, format!("the agent {end}")).pid = pid;
         }
     }
 
@@ -194,22 +194,17 @@ impl Timeline {
             self.fed.insert(name.clone(), (*agent, pid));
             let text =
                 if of > 1 { format!("job {place} of {of} at once") } else { "one job".into() };
-            self.add_for(now, "fed", &name, text);
-            self.set_agent(pid);
+            self.add_for(now, "fed", &name, text).pid = pid;
         }
     }
 
     /// Returns the destination of a job if it belongs to the message.
     fn of_job(&self, job: &[u8], agent: AgentId, core: &Scheduler) -> Option<String> {
-        let mut fields = job.trim_ascii_end().split(|byte| *byte == b'\t');
-        let path = fields.next()?;
-        let base = path.rsplit(|byte| *byte == b'/').next()?;
-        let digits = base.iter().take_while(|byte| byte.is_ascii_digit()).count();
-        let number: u64 = std::str::from_utf8(&base[..digits]).ok()?.parse().ok()?;
+        let (number, host) = super::parse_job(job)?;
         if number != self.wanted.number {
             return None;
         }
-        core.destination_of_job(agent, fields.next()).map(|destination| destination.to_string())
+        core.destination_of_job(agent, host).map(|destination| destination.to_string())
     }
 
     /// Adds the changes in the state of its vertices.
@@ -242,7 +237,7 @@ impl Timeline {
         let name = &name_of(vertex);
         let waits = |reason: Reason| matches!(reason, Reason::Retry(_) | Reason::Request);
         if before.is_some_and(waits) && !waits(vertex.reason) {
-            self.add_for(now, "due", name, self.cause.to_string());
+            self.add_for(now, "due", name, self.cause);
         }
         // These are reported as `fed`, with the agent.
         if matches!(vertex.reason, Reason::AtWork | Reason::Turn) {
@@ -267,24 +262,22 @@ impl Timeline {
                     OutcomeKind::Reroute => "rerouted by an operator",
                 };
                 let words = String::from_utf8_lossy(&note.message).replace('\r', " ");
-                let entry = self.entry(now, "note", format!("{why}: {}", words.trim()));
-                self.entries.push(TimelineEntry { offsets: note.offsets.clone(), ..entry });
+                let text = format!("{why}: {}", words.trim());
+                self.add(now, "note", text).offsets = note.offsets.clone();
             }
             Action::Statistics(end) if end.spool_id.number == number => {
-                let entry = self.entry(now, "finished", end.state.to_string());
                 let destination = Some(end.destination.to_string());
-                self.entries.push(TimelineEntry { destination, ..entry });
+                self.add(now, "finished", end.state).destination = destination;
             }
             Action::ReadAgain(name) if name.number() == number => {
-                self.add(now, "resync", "its control file is to be read again".to_string());
+                self.add(now, "resync", "its control file is to be read again");
             }
             Action::ClearLocks { name, pid } if name.number() == number => {
-                self.add(now, "locks", "locks of the dead agent are to be cleared".to_string());
-                self.set_agent(Some(*pid));
+                let text = "locks of the dead agent are to be cleared";
+                self.add(now, "locks", text).pid = Some(*pid);
             }
             Action::PageOut { name, .. } if name.number() == number => {
-                let text = "paged out to make room in memory";
-                self.add(now, "rests", text.to_string());
+                self.add(now, "rests", "paged out to make room in memory");
             }
             Action::Remove { name, aside } if name.number() == number => {
                 let text = if *aside {
@@ -292,7 +285,7 @@ impl Timeline {
                 } else {
                     "to be removed"
                 };
-                self.add(now, "complete", text.to_string());
+                self.add(now, "complete", text);
             }
             _ => {}
         }
@@ -332,16 +325,20 @@ impl ReplayObserver for Timeline {
                 Ok(wrote) => {
                     self.notes.remove(ticket);
                     let text = if *wrote { "it is on disk" } else { "no report requested" };
-                    self.add(now, "noted", text.to_string());
+                    self.add(now, "noted", text);
                 }
-                Err(error) => self.add(now, "noted", format!("not yet: {error}")),
+                Err(error) => {
+                    self.add(now, "noted", format!("not yet: {error}"));
+                }
             },
             Event::Removed { number: removed, outcome } if *removed == number => match outcome {
                 Ok(()) => {
-                    self.add(now, "removed", "out of the spool".to_string());
+                    self.add(now, "removed", "out of the spool");
                     self.end();
                 }
-                Err(error) => self.add(now, "removed", format!("not yet: {error}")),
+                Err(error) => {
+                    self.add(now, "removed", format!("not yet: {error}"));
+                }
             },
             _ => {}
         }
@@ -356,7 +353,7 @@ impl ReplayObserver for Timeline {
         self.fed(now, decided, core);
         decided.iter().for_each(|action| self.decided(now, action));
         if core.spool_id(self.wanted.number).is_none() {
-            self.add(now, "forgotten", "its control file is gone or damaged".to_string());
+            self.add(now, "forgotten", "its control file is gone or damaged");
             self.end();
         }
     }

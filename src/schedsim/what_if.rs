@@ -6,32 +6,13 @@
 
 use super::SchedsimError;
 use super::agent_model::AgentModel;
-use super::model_run;
-use super::run_counters::RunCounters;
+use super::model_run::{self, RunResults};
+use super::run::summary::{RecipientResults, Totals};
+use super::statistics::Statistics;
 use std::io::Write;
 use std::path::Path;
-use zsched_core::{Action, Event, Scheduler};
+use zsched_config::Diagnostic;
 use zsched_format::printable;
-use zsched_recorder::{Recording, Replay, ReplayError, ReplayObserver, ReplayedEvent};
-
-/// Learns the model and counts in the same pass.
-#[derive(Default)]
-struct ModelAndCounters {
-    model: AgentModel,
-    counters: RunCounters,
-}
-
-impl ReplayObserver for ModelAndCounters {
-    fn before(&mut self, told: &ReplayedEvent, event: &Event<'_>, core: &Scheduler) {
-        self.model.before(told, event, core);
-        self.counters.before(told, event, core);
-    }
-
-    fn after(&mut self, told: &ReplayedEvent, decided: &[Action], core: &Scheduler) {
-        self.model.after(told, decided, core);
-        self.counters.after(told, decided, core);
-    }
-}
 
 /// Compares the configurations and prints the table.
 pub(crate) fn run(
@@ -40,42 +21,29 @@ pub(crate) fn run(
     json: bool,
     out: &mut impl Write,
 ) -> Result<(), SchedsimError> {
-    let at = |problem: &dyn std::fmt::Display| {
-        SchedsimError::Other(format!("{}: {problem}", path.display()))
-    };
-    let recording = Recording::open(path).map_err(|error| at(&error))?;
-    let source = recording.header.source.clone();
-    let lines = |errors: Vec<zsched_config::Diagnostic>| {
-        let lines: Vec<String> = errors.iter().map(ToString::to_string).collect();
-        SchedsimError::Other(lines.join("\n"))
-    };
-    let config = source.read().map_err(lines)?;
-    let other_config = source.read_with_context(other).map_err(lines)?;
-    let begun = recording.header.started;
-    let mut replay = Replay::new(recording).map_err(|error| at(&error))?;
+    let mut replay = super::open(path)?;
+    let (source, begun) =
+        (replay.recording().header.source.clone(), replay.recording().header.started);
+    let problem = |errors: Vec<Diagnostic>| SchedsimError::Other(super::lines(&errors));
+    let config = source.read().map_err(problem)?;
+    let other_config = source.read_with_context(other).map_err(problem)?;
     let settings = replay.core().settings().clone();
-    let mut observers = ModelAndCounters::default();
-    observers.model.begin(begun, replay.core());
-    let there: Vec<u64> = replay.core().arrivals().map(|arrival| arrival.name.number()).collect();
-    there.into_iter().for_each(|number| observers.counters.known(number, begun));
-    let played = replay.run(&mut observers).map_err(|failure| match failure {
-        ReplayError::Different(difference) => at(&format!("a decision differs\n{difference}")),
-        other => at(&other),
-    })?;
-    let ModelAndCounters { model, counters: mut recorded } = observers;
-    recorded.end(replay.core());
-    let again = model_run::run(settings.clone(), config, &model, played.last);
-    let otherwise = model_run::run(settings, other_config, &model, played.last);
-    let columns = [
-        ("recorded", recorded, 0),
-        ("simulated", again.0, again.1),
-        ("other", otherwise.0, otherwise.1),
-    ];
+    let mut observers = (AgentModel::default(), Statistics::new(begun));
+    observers.0.begin(begun, replay.core());
+    observers.1.begin(replay.core());
+    let played = replay.run(&mut observers).map_err(|failure| SchedsimError::of(path, failure))?;
+    let (model, statistics) = observers;
+    let left = replay.core().totals().recipients;
+    let recorded = RunResults { statistics, left, made_up: 0 };
+    let period = (begun, played.last);
+    let again = model_run::run(settings.clone(), config, &model, period);
+    let otherwise = model_run::run(settings, other_config, &model, period);
+    let columns = [("recorded", recorded), ("simulated", again), ("other", otherwise)];
+    let columns = columns.map(|(name, results)| (name, rows(&results)));
     if json {
-        let object = columns.iter().map(|(name, counters, guessed)| {
-            let rows = rows(counters, *guessed).into_iter();
+        let object = columns.into_iter().map(|(name, rows)| {
             let values = rows.map(|(name, value)| (name.replace(' ', "_"), value.into()));
-            (name.to_string(), serde_json::Value::Object(values.collect()))
+            (name.to_string(), serde_json::Value::Object(values.into_iter().collect()))
         });
         let object: serde_json::Map<String, serde_json::Value> = object.collect();
         let object = serde_json::Value::Object(object).to_string();
@@ -86,22 +54,28 @@ pub(crate) fn run(
     Ok(())
 }
 
-fn rows(counters: &RunCounters, guessed: u64) -> Vec<(&'static str, Option<f64>)> {
+/// The rows of a column; `None` is a delay without deliveries.
+type Rows = [(&'static str, Option<f64>); 13];
+
+fn rows(results: &RunResults) -> Rows {
+    let totals = Totals::new(&results.statistics);
     let count = |count: u64| Some(count as f64);
-    vec![
-        ("delivered", count(counters.delivered)),
-        ("failed", count(counters.failed)),
-        ("expired", count(counters.expired)),
-        ("left in the queue", count(counters.left)),
-        ("deferred attempts", count(counters.deferred)),
-        ("delay 50%", counters.delay(50)),
-        ("delay 90%", counters.delay(90)),
-        ("delay 99%", counters.delay(99)),
-        ("delay 100%", counters.delay(100)),
-        ("agents started", count(counters.agents)),
-        ("agents at a time", count(counters.max_agents)),
-        ("jobs", count(counters.jobs)),
-        ("outcomes made up", count(guessed)),
+    let RecipientResults { delivered, failed, expired, delay, .. } = totals.results;
+    let seconds = |seconds: f64| (delivered > 0).then_some(seconds);
+    [
+        ("delivered", count(delivered)),
+        ("failed", count(failed)),
+        ("expired", count(expired)),
+        ("left in the queue", count(results.left)),
+        ("deferred attempts", count(totals.deferrals)),
+        ("delay 50%", seconds(delay.p50)),
+        ("delay 90%", seconds(delay.p90)),
+        ("delay 99%", seconds(delay.p99)),
+        ("delay 100%", seconds(delay.longest)),
+        ("agents started", count(totals.agents_started)),
+        ("agents at a time", count(totals.most_agents as u64)),
+        ("jobs", count(results.statistics.jobs)),
+        ("outcomes made up", count(results.made_up)),
     ]
 }
 
@@ -109,7 +83,7 @@ fn write_table(
     path: &Path,
     other: &Path,
     recorded: &Path,
-    columns: &[(&str, RunCounters, u64); 3],
+    columns: &[(&str, Rows); 3],
     out: &mut impl Write,
 ) -> Result<(), SchedsimError> {
     writeln!(out, "{}", path.display())?;
@@ -119,15 +93,13 @@ fn write_table(
     writeln!(out)?;
     let names = columns.iter().map(|(name, ..)| *name);
     writeln!(out, "  {:<18}{}", "", names.map(|name| format!("{name:>12}")).collect::<String>())?;
-    let all: Vec<_> =
-        columns.iter().map(|(_, counters, guessed)| rows(counters, *guessed)).collect();
-    for (index, (name, _)) in all[0].iter().enumerate() {
-        let cell = |rows: &Vec<(&str, Option<f64>)>| match rows[index].1 {
+    for (index, (name, _)) in columns[0].1.iter().enumerate() {
+        let cell = |(_, rows): &(&str, Rows)| match rows[index].1 {
             None => format!("{:>12}", "-"),
             Some(value) if name.starts_with("delay") => format!("{:>12}", format!("{value:.3} s")),
             Some(value) => format!("{value:>12.0}"),
         };
-        writeln!(out, "  {name:<18}{}", all.iter().map(cell).collect::<String>())?;
+        writeln!(out, "  {name:<18}{}", columns.iter().map(cell).collect::<String>())?;
     }
     Ok(())
 }

@@ -6,6 +6,7 @@ use super::disk::Disk;
 use super::faults::{AgentFaults, Death, Fault};
 use super::hosts::{ConnectResult, HostId, Hosts};
 use super::observer::{SimTime, SimulationObserver};
+use super::recorded::RecordedOutcome;
 use std::collections::VecDeque;
 use std::rc::Rc;
 use std::time::Duration;
@@ -13,7 +14,7 @@ use zsched_format::job_recipients::{IndexedControlFile, Scope, tag_now};
 
 use zsched_core::{AgentEnd, AgentId};
 use zsched_format::agent_protocol::{
-    AgentCommand, HUNGRY, Offsets, RESYNC, RecipientReport, ReportStatus,
+    AgentCommand, AgentLine, HUNGRY, Offsets, RESYNC, RecipientReport, ReportStatus,
 };
 use zsched_format::control_file::{Recipient, Tag, mark};
 use zsched_format::line_buffer::LineBuffer;
@@ -72,6 +73,7 @@ enum State {
     Starting,
     Waiting,
     Working(Box<Work>),
+    Repeating(Box<RecordedWork>),
 }
 
 /// The current job.
@@ -85,6 +87,17 @@ struct Work {
     /// The reason why there is no connection, if there is none.
     refusal: Option<&'static str>,
     fault: Fault,
+}
+
+/// The current job, if its outcomes are those of a recording.
+struct RecordedWork {
+    number: u64,
+    file: Rc<MemoryFile>,
+    parsed: Rc<IndexedControlFile>,
+    /// The recipients whose attempts have not begun. All are locked.
+    left: VecDeque<Recipient>,
+    /// The present attempt; `None` when all are over.
+    attempt: Option<(Recipient, RecordedOutcome)>,
 }
 
 /// The time of an agent's next turn.
@@ -188,6 +201,7 @@ impl Agent {
                 Some(end) => self.ends(around, end),
                 None => self.follow_orders(around),
             },
+            State::Repeating(work) => self.repeat(work, around),
         }
     }
 
@@ -244,7 +258,7 @@ impl Agent {
             return None;
         };
         let mut open = parsed.select(&self.scope, host, only, |r| tag_now(&*file, r));
-        match self.style.locks_each {
+        match self.style.locks_each && around.hosts.recorded.is_none() {
             true => {
                 let first = open.iter().position(|recipient| self.lock(&file, recipient));
                 open.drain(..first.unwrap_or(open.len()));
@@ -255,6 +269,11 @@ impl Agent {
             self.write_line(&resync(path));
             return None;
         };
+        if around.hosts.recorded.is_some() {
+            let (number, left) = (name.number(), open.into());
+            let work = RecordedWork { number, file, parsed, left, attempt: None };
+            return Some(self.next_attempt(Box::new(work), around));
+        }
         let host = parsed.control.get(first.quad.host).to_ascii_lowercase();
         let host = around.hosts.find(&host);
         let (wait, refusal) = self.connect(host, around);
@@ -290,11 +309,7 @@ impl Agent {
             return (duration, None);
         }
         self.disconnect(around);
-        let welcome = match keeps {
-            true => around.hosts.connect(around.at.now, host),
-            false => around.hosts.deliver_one(around.at.now, host, duration),
-        };
-        match welcome {
+        match around.hosts.connect(around.at.now, host, duration) {
             ConnectResult::Open(wait) => {
                 self.connection = keeps.then_some(host);
                 (wait + duration, None)
@@ -361,6 +376,57 @@ impl Agent {
         None
     }
 
+    /// Ends the present attempt of a recorded job, and begins the next one.
+    fn repeat(
+        &mut self,
+        mut work: Box<RecordedWork>,
+        around: &mut AgentEnvironment<'_>,
+    ) -> NextTurn {
+        let (recipient, text) = match work.attempt.take() {
+            Some((recipient, RecordedOutcome::Report(text))) => (recipient, text),
+            Some((_, RecordedOutcome::Death(end))) => return self.ends(around, end),
+            None => {
+                self.write_line(HUNGRY);
+                return self.follow_orders(around);
+            }
+        };
+        let mut line = format!("{}/{}\t", work.number, recipient.offset).into_bytes();
+        line.extend_from_slice(&text);
+        let tag = match AgentLine::parse(&line) {
+            AgentLine::Report(report) => report.status.tag(),
+            _ => Tag::Pending,
+        };
+        line.push(b'\n');
+        self.outbox.extend_from_slice(&line);
+        mark::change_tag(&*work.file, recipient.offset, Tag::Locked, tag, 0).ok();
+        if self.quits {
+            let end = stop(&work.file, work.left.make_contiguous());
+            return self.ends(around, end);
+        }
+        self.next_attempt(work, around)
+    }
+
+    /// Begins the next attempt of a recorded job.
+    fn next_attempt(
+        &mut self,
+        mut work: Box<RecordedWork>,
+        around: &mut AgentEnvironment<'_>,
+    ) -> NextTurn {
+        let Some(recorded) = &mut around.hosts.recorded else {
+            return NextTurn::OnOrder;
+        };
+        let mut took = recorded.after_job.value();
+        work.attempt = work.left.pop_front().map(|recipient| {
+            let address = work.parsed.control.get(recipient.quad.user);
+            let address = std::str::from_utf8(address).ok().and_then(|text| text.parse().ok());
+            let attempt = recorded.next(work.number, address);
+            took = attempt.took;
+            (recipient, attempt.outcome)
+        });
+        self.state = State::Repeating(work);
+        NextTurn::After(took)
+    }
+
     /// Notes, reports and marks a recipient. Returns true if the agent dies meanwhile.
     fn conclude(
         &mut self,
@@ -372,31 +438,28 @@ impl Agent {
         around: &mut AgentEnvironment<'_>,
     ) -> bool {
         let offset = recipient.offset;
-        let (tag, occasion) = match outcome {
-            Outcome::Delivered => (Tag::Done, Some(OutcomeKind::Success)),
-            Outcome::Failed => (Tag::Failed, Some(OutcomeKind::Failure)),
-            Outcome::Deferred(_) => (Tag::Pending, None),
-        };
         let abandon = |around: &mut AgentEnvironment<'_>, is_marked: bool| {
-            let secret = tag == Tag::Done && !is_marked;
+            let secret = matches!(outcome, Outcome::Delivered) && !is_marked;
             around.observer.abandoned(around.at, &work.file, offset, secret);
             true
         };
         if death == Some(Death::Delivered) {
             return abandon(around, false);
         }
-        let noted = occasion.map(|occasion| self.note(work, offset, occasion, around));
-        let (tag, status) = match (outcome, noted) {
-            (Outcome::Delivered, Some(NoteResult::Written)) => (tag, ReportStatus::Ok2),
-            (Outcome::Delivered, Some(NoteResult::NotNeeded)) => (tag, ReportStatus::Ok3),
-            (Outcome::Delivered, _) => (tag, ReportStatus::Ok),
-            (Outcome::Failed, Some(NoteResult::Written | NoteResult::NotNeeded)) => {
-                (tag, ReportStatus::Error2)
-            }
-            (Outcome::Failed, Some(NoteResult::Failed)) => (Tag::Pending, ReportStatus::Deferred),
-            (Outcome::Failed, _) => (tag, ReportStatus::Error),
-            (Outcome::Deferred(_), _) => (tag, self.deferral(work, is_host_down, around)),
+        let status = match outcome {
+            Outcome::Delivered => match self.note(work, offset, OutcomeKind::Success, around) {
+                NoteResult::Written => ReportStatus::Ok2,
+                NoteResult::NotNeeded => ReportStatus::Ok3,
+                NoteResult::LeftToScheduler | NoteResult::Failed => ReportStatus::Ok,
+            },
+            Outcome::Failed => match self.note(work, offset, OutcomeKind::Failure, around) {
+                NoteResult::Written | NoteResult::NotNeeded => ReportStatus::Error2,
+                NoteResult::LeftToScheduler => ReportStatus::Error,
+                NoteResult::Failed => ReportStatus::Deferred,
+            },
+            Outcome::Deferred(_) => self.deferral(work, is_host_down, around),
         };
+        let tag = status.tag();
         around.observer.concluded(around.at, &work.file, offset, status);
         let marks = |file: &MemoryFile| {
             // Another process may have changed it, of which a real agent only warns.

@@ -1,7 +1,7 @@
 //! Virtual time: a monotonic clock, and a wall clock that can be set.
 
 use std::time::Duration;
-use zsched_format::time::Timestamp;
+use zsched_format::time::{ClockStep, Timestamp};
 
 /// Both clocks.
 #[derive(Clone, Copy, Debug)]
@@ -38,13 +38,11 @@ impl Clock {
         self.now = self.now.max(now);
     }
 
-    /// Sets the wall clock forward.
-    pub(crate) fn set_forward(&mut self, by: Duration) {
-        self.forward += by;
-    }
-
-    /// Sets the wall clock back.
-    pub(crate) fn set_back(&mut self, by: Duration) {
-        self.back += by;
+    /// Sets the wall clock.
+    pub(crate) fn set(&mut self, step: ClockStep) {
+        match step {
+            ClockStep::Forward(by) => self.forward += by,
+            ClockStep::Back(by) => self.back += by,
+        }
     }
 }

@@ -10,7 +10,7 @@
 use super::outbox::{OpenFile, OpenOutbox, OutboxContents, WriteSteps};
 use super::parsed::ParsedFiles;
 use std::cell::RefCell;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, ErrorKind};
 use std::path::PathBuf;
 use std::rc::Rc;
@@ -57,6 +57,8 @@ pub struct Disk {
     removal: Option<u64>,
     /// The present faults.
     pub faults: DiskFaults,
+    /// The processes of living agents, whose locks are valid.
+    pub(crate) alive: BTreeSet<u32>,
     serial: u64,
     /// Recipients that may have been delivered to already.
     duplicates: Vec<(u64, u32)>,
@@ -85,11 +87,11 @@ enum LoadError {
 }
 
 /// The owner of a lock. The scheduler's own locks count only for loaded messages.
-fn owner(field: PidField, is_loaded: bool, is_alive: impl Fn(u32) -> bool) -> LockOwner {
+fn owner(field: PidField, is_loaded: bool, alive: &BTreeSet<u32>) -> LockOwner {
     match field.pid() {
         Some(SCHEDULER_PID) if is_loaded => LockOwner::Alive(SCHEDULER_PID),
         Some(SCHEDULER_PID) => LockOwner::FormerScheduler,
-        _ => owner_if(field, is_alive),
+        _ => owner_if(field, |pid| alive.contains(&pid)),
     }
 }
 
@@ -155,6 +157,7 @@ impl Disk {
             outbox: RefCell::default(),
             removal: None,
             faults: DiskFaults::default(),
+            alive: BTreeSet::new(),
             serial: 0,
             duplicates: Vec::new(),
             parsed: ParsedFiles::default(),
@@ -176,6 +179,14 @@ impl Disk {
         let control = Some((name.folder(), file.clone()));
         self.messages.insert(name.number(), MessageFiles { control, changed: wall, message });
         file
+    }
+
+    /// Sets the time of a message file, which is when the message arrived in the mail system.
+    pub fn set_received(&mut self, number: u64, received: Timestamp) {
+        let files = self.messages.get_mut(&number);
+        if let Some((_, time)) = files.and_then(|files| files.message.as_mut()) {
+            *time = received;
+        }
     }
 
     /// Returns true if a message has neither of its files.
@@ -220,12 +231,7 @@ impl Disk {
     }
 
     /// Loads a control file as `spool::load::load` does.
-    pub fn load(
-        &mut self,
-        name: &SpoolName,
-        at_most: Option<u32>,
-        is_alive: impl Fn(u32) -> bool,
-    ) -> LoadResult {
+    pub fn load(&mut self, name: &SpoolName, at_most: Option<u32>) -> LoadResult {
         if self.control_file(name).is_none() {
             return LoadResult::Nothing;
         }
@@ -233,7 +239,7 @@ impl Disk {
             Ok(name) => name,
             Err(error) => return LoadResult::Failed(error),
         };
-        match self.parse(&name, false, is_alive) {
+        match self.parse(&name, false) {
             Ok((file, mut arrival)) => {
                 if let Some(at_most) = at_most {
                     arrival.cut(Portion { from: 0, max_recipients: at_most });
@@ -245,13 +251,8 @@ impl Disk {
     }
 
     /// Loads the control file of a loaded message as `spool::load::reload` does.
-    pub fn reload(
-        &mut self,
-        name: &SpoolName,
-        portion: Option<Portion>,
-        is_alive: impl Fn(u32) -> bool,
-    ) -> LoadResult {
-        match self.parse(name, true, is_alive) {
+    pub fn reload(&mut self, name: &SpoolName, portion: Option<Portion>) -> LoadResult {
+        match self.parse(name, true) {
             Ok((_, mut arrival)) => {
                 portion.into_iter().for_each(|portion| arrival.cut(portion));
                 LoadResult::Arrival(arrival)
@@ -313,7 +314,6 @@ impl Disk {
         &mut self,
         name: &SpoolName,
         is_loaded: bool,
-        is_alive: impl Fn(u32) -> bool,
     ) -> Result<(ControlFile, Arrival), LoadError> {
         let fails = self.faults.reads > 0.0 && self.random.f64() < self.faults.reads;
         let files = self.messages.get(&name.number()).ok_or(LoadError::Gone)?;
@@ -325,7 +325,7 @@ impl Disk {
         let mut file = control_file::parse(text).map_err(LoadError::Malformed)?;
         load::check_headers(&file).map_err(LoadError::Malformed)?;
         let received = files.check_message(name, &file).map_err(LoadError::Malformed)?;
-        let owner = |field| owner(field, is_loaded, &is_alive);
+        let owner = |field| owner(field, is_loaded, &self.alive);
         let received = received.unwrap_or(files.changed);
         let (found, serial) = (&mut self.duplicates, on_disk.serial());
         let tell = &mut |reported: &PossibleDuplicates| record_duplicates(found, serial, reported);
@@ -360,28 +360,14 @@ impl Disk {
         Ok(())
     }
 
-    /// Executes a note as `spool::note::write` does.
+    /// Executes a note as `spool::note::write` does. Returns true if there were any lines.
     ///
-    /// Returns the control file, and true if there were any lines.
-    pub fn note(
-        &mut self,
-        note: &Note,
-        is_alive: impl Fn(u32) -> bool,
-    ) -> io::Result<(Rc<MemoryFile>, bool)> {
-        self.note_until(note, is_alive, None)
-    }
-
-    /// The same, up to a step at which the scheduler is killed.
-    pub(crate) fn note_until(
-        &mut self,
-        note: &Note,
-        is_alive: impl Fn(u32) -> bool,
-        last_step: Option<u32>,
-    ) -> io::Result<(Rc<MemoryFile>, bool)> {
+    /// The scheduler is killed after the last step, if that is given.
+    pub(crate) fn note(&mut self, note: &Note, last_step: Option<u32>) -> io::Result<bool> {
         let on_disk = self.control_file(&note.name).cloned().ok_or(ErrorKind::NotFound)?;
         let steps = WriteSteps::new(self.faults, last_step, self.random.u64(..));
         let parsed = self.parsed.get(&on_disk);
-        let owner = |field| owner(field, false, &is_alive);
+        let owner = |field| owner(field, false, &self.alive);
         let locker = RecipientLocker { pid: SCHEDULER_PID, owner: &owner };
         let remark = OutcomeNote {
             offsets: &note.offsets,
@@ -400,14 +386,12 @@ impl Disk {
         if matches!(note.occasion, OutcomeKind::Success | OutcomeKind::Failure) {
             // Only the lines of recipients are used, not their tags.
             let candidates = note::candidates(&parsed.map_err(invalid)?.control, &remark);
-            let has_lines = note::conclude(&file, &candidates, note.occasion, &locker)?;
-            return Ok((on_disk, has_lines));
+            return note::conclude(&file, &candidates, note.occasion, &locker);
         }
         let parsed = control_file::parse(on_disk.text().clone()).map_err(invalid)?;
         let candidates = note::candidates(&parsed, &remark);
         if note.occasion != OutcomeKind::Reroute {
-            let has_lines = note::conclude(&file, &candidates, note.occasion, &locker)?;
-            return Ok((on_disk, has_lines));
+            return note::conclude(&file, &candidates, note.occasion, &locker);
         }
         let (taken, is_busy) = locker.lock_all(&file, candidates.iter())?;
         let mut kinds: BTreeMap<_, Vec<u32>> = BTreeMap::new();
@@ -417,7 +401,7 @@ impl Disk {
         }
         let submissions = kinds.into_values().map(|lines| (lines, ())).collect();
         outbox::hand_over(&file, &outbox, &identity, submissions)?;
-        if is_busy { Err(ErrorKind::ResourceBusy.into()) } else { Ok((on_disk, false)) }
+        if is_busy { Err(ErrorKind::ResourceBusy.into()) } else { Ok(false) }
     }
 
     fn identity(&self, name: &SpoolName, file: &MemoryFile) -> MessageIdentity {
@@ -533,12 +517,7 @@ impl Disk {
     }
 
     /// Clears the locks of dead processes, among them the given one, as `spool::load` does.
-    pub fn clear_locks(
-        &mut self,
-        name: &SpoolName,
-        dead: u32,
-        is_alive: impl Fn(u32) -> bool,
-    ) -> io::Result<()> {
+    pub fn clear_locks(&mut self, name: &SpoolName, dead: u32) -> io::Result<()> {
         let Some(on_disk) = self.control_file(name).cloned() else {
             return Ok(());
         };
@@ -547,7 +526,7 @@ impl Disk {
         };
         let owner = |field: PidField| match field.pid() {
             Some(pid) if pid == dead => LockOwner::Dead,
-            _ => owner(field, true, &is_alive),
+            _ => owner(field, true, &self.alive),
         };
         let (found, serial) = (&mut self.duplicates, on_disk.serial());
         let tell = &mut |reported: &PossibleDuplicates| record_duplicates(found, serial, reported);

@@ -1,5 +1,6 @@
 //! The hosts that agents deliver to, with their speed, connection limits, refusals and outages.
 
+use super::recorded::RecordedAttempts;
 use std::collections::HashMap;
 use std::rc::Rc;
 use std::time::Duration;
@@ -77,6 +78,8 @@ pub struct Hosts {
     default: Rc<HostBehaviour>,
     known: HashMap<Box<[u8]>, HostId>,
     hosts: Vec<Host>,
+    /// The attempts of a recording, which agents repeat instead of asking a host.
+    pub recorded: Option<RecordedAttempts>,
 }
 
 struct Host {
@@ -105,7 +108,14 @@ impl Hosts {
             default: Rc::new(default),
             known: HashMap::new(),
             hosts: Vec::new(),
+            recorded: None,
         }
+    }
+
+    /// Creates hosts that answer as in a recording.
+    pub fn recorded(attempts: RecordedAttempts) -> Hosts {
+        let hosts = Hosts::new(Vec::new(), HostBehaviour::default());
+        Hosts { recorded: Some(attempts), ..hosts }
     }
 
     /// The host with a name in lower case.
@@ -136,35 +146,32 @@ impl Hosts {
         &self.hosts[host].behaviour
     }
 
-    /// Opens a connection, which the caller must [close](Self::disconnect).
-    pub(crate) fn connect(&mut self, now: Timestamp, host: HostId) -> ConnectResult {
-        let Host { behaviour: nature, connections, .. } = &mut self.hosts[host];
-        if let Some(outage) = nature.outage(now) {
-            ConnectResult::Down(nature.connect.max(outage.timeout))
-        } else if *connections >= nature.connections {
-            ConnectResult::Full(nature.connect.max(nature.full_timeout))
-        } else {
-            *connections += 1;
-            ConnectResult::Open(nature.connect)
-        }
-    }
-
-    /// Delivers one message of this duration to a host that closes the connection after it.
-    pub(crate) fn deliver_one(
+    /// Opens a connection for a message of this duration.
+    ///
+    /// The caller must [close](Self::disconnect) it if the host keeps connections.
+    pub(crate) fn connect(
         &mut self,
         now: Timestamp,
         host: HostId,
         duration: Duration,
     ) -> ConnectResult {
-        let Host { behaviour: nature, ends, .. } = &mut self.hosts[host];
+        let Host { behaviour: nature, connections, ends } = &mut self.hosts[host];
+        let full = ConnectResult::Full(nature.connect.max(nature.full_timeout));
         if let Some(outage) = nature.outage(now) {
             return ConnectResult::Down(nature.connect.max(outage.timeout));
+        }
+        if nature.keeps_connections {
+            if *connections >= nature.connections {
+                return full;
+            }
+            *connections += 1;
+            return ConnectResult::Open(nature.connect);
         }
         ends.retain(|end| *end > now);
         ends.sort_unstable();
         let most = nature.connections.saturating_add(nature.queue);
         if ends.len() >= most {
-            return ConnectResult::Full(nature.connect.max(nature.full_timeout));
+            return full;
         }
         // A waiting connection is accepted when enough earlier ones have ended.
         let before =
@@ -198,8 +205,7 @@ mod tests {
         let mut hosts = Hosts::new(Vec::new(), nature);
         let host = hosts.find(b"a.x");
         let start = Timestamp::from_seconds(100);
-        let mut visit =
-            |seconds: u32| hosts.deliver_one(start + seconds * second, host, 10 * second);
+        let mut visit = |seconds: u32| hosts.connect(start + seconds * second, host, 10 * second);
         assert_eq!(visit(0), ConnectResult::Open(Duration::ZERO));
         assert_eq!(visit(4), ConnectResult::Open(Duration::ZERO));
         assert_eq!(visit(5), ConnectResult::Open(5 * second));
@@ -219,12 +225,14 @@ mod tests {
         let pattern = glob::Pattern::new("*.x").expect("a pattern");
         let mut hosts = Hosts::new(vec![(pattern, nature)], HostBehaviour::default());
         let (host, other) = (hosts.find(b"a.x"), hosts.find(b"b.y"));
+        let visit =
+            |hosts: &mut Hosts, seconds, host| hosts.connect(at(seconds), host, Duration::ZERO);
         let connect = HostBehaviour::default().connect;
-        assert_eq!(hosts.connect(at(1), host), ConnectResult::Open(connect));
-        assert_eq!(hosts.connect(at(1), host), ConnectResult::Full(connect));
+        assert_eq!(visit(&mut hosts, 1, host), ConnectResult::Open(connect));
+        assert_eq!(visit(&mut hosts, 1, host), ConnectResult::Full(connect));
         hosts.disconnect(host);
-        assert_eq!(hosts.connect(at(9), host), ConnectResult::Open(connect));
-        assert_eq!(hosts.connect(at(10), host), ConnectResult::Down(Duration::from_secs(30)));
-        assert_eq!(hosts.connect(at(10), other), ConnectResult::Open(connect));
+        assert_eq!(visit(&mut hosts, 9, host), ConnectResult::Open(connect));
+        assert_eq!(visit(&mut hosts, 10, host), ConnectResult::Down(Duration::from_secs(30)));
+        assert_eq!(visit(&mut hosts, 10, other), ConnectResult::Open(connect));
     }
 }

@@ -13,7 +13,7 @@
 //! | this one | the loop that runs the next event |
 //! | [`shell`] | a running scheduler: the core, and the parts of the daemon around it |
 //! | [`agent`], [`faults`] | agents and their faults |
-//! | [`hosts`] | the hosts that they deliver to |
+//! | [`hosts`], [`recorded`] | the hosts that they deliver to; or the outcomes of a recording |
 //! | [`disk`], [`outbox`], [`parsed`] | the spool |
 //! | [`event_queue`], [`clock`] | event queue and virtual time |
 //! | [`observer`] | the observer of a simulation |
@@ -32,6 +32,7 @@ mod shell;
 mod agent;
 pub mod faults;
 pub mod hosts;
+pub mod recorded;
 
 // The spool.
 pub mod disk;
@@ -49,13 +50,13 @@ use event_queue::EventQueue;
 use faults::AgentFaults;
 use hosts::Hosts;
 use observer::{SimTime, SimulationObserver};
-use shell::{ReadMode, Shell};
-use std::collections::VecDeque;
+use shell::{ReadMode, Shell, memory_limit};
+use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
 use std::time::Duration;
 use zsched_config::Config;
 use zsched_core::learned::{Learned, LearnedExport, PagedOutSource};
-use zsched_core::{AgentEnd, Event, Order, OrderTicket, Scheduler, Settings, StopMode};
+use zsched_core::{AgentEnd, AgentId, Event, Order, OrderTicket, Scheduler, Settings, StopMode};
 use zsched_format::time::{ClockStep, Timestamp};
 use zsched_spool::load::LoadResult;
 use zsched_spool::{HashLevel, SpoolName};
@@ -105,20 +106,30 @@ pub struct SimulationSetup {
     pub scans: bool,
 }
 
+impl SimulationSetup {
+    /// Creates the setup of a simulation without delays and faults. The spool is scanned once.
+    pub fn new(seed: u64, start: Timestamp, settings: Settings) -> SimulationSetup {
+        SimulationSetup {
+            seed,
+            start,
+            settings,
+            first_pid: 1000,
+            level: HashLevel::Flat,
+            delays: Delays::default(),
+            agent_faults: AgentFaults::default(),
+            multi_event_turns: 0.0,
+            pieces: false,
+            scans: false,
+        }
+    }
+}
+
 /// A planned event.
 enum SimEvent {
     /// A router's notice arrives.
     Notice(SpoolName),
-    /// The scanner lists the spool.
-    Scan { life: u64 },
-    /// The reader reads a control file.
-    Read { life: u64, name: SpoolName, how: ReadMode },
-    /// The loop receives the result of a read.
-    Loaded { life: u64, name: SpoolName, found: Box<LoadResult>, how: ReadMode },
-    /// The writer processes its first request.
-    Write { life: u64 },
-    /// The loop receives the result of a write.
-    Written { life: u64, event: Box<Written> },
+    /// Something happens in the scheduler of this life, unless it has ended.
+    InScheduler(u64, ShellEvent),
     /// An agent continues its work.
     Agent(u32),
     /// The scheduler reads an agent's output.
@@ -129,11 +140,18 @@ enum SimEvent {
     Tick,
 }
 
-/// A result of the writer.
-enum Written {
-    Noted { ticket: u64, outcome: Result<bool, std::io::ErrorKind> },
-    Removed { number: u64, outcome: Result<(), std::io::ErrorKind> },
-    Kept { ticket: Option<OrderTicket>, outcome: Result<(), std::io::ErrorKind> },
+/// An event in a running scheduler.
+enum ShellEvent {
+    /// The scanner lists the spool.
+    Scan,
+    /// The reader reads a control file.
+    Read(SpoolName, ReadMode),
+    /// The loop receives the result of a read.
+    Loaded(SpoolName, ReadMode, Box<LoadResult>),
+    /// The writer processes its first request.
+    Write,
+    /// The loop receives the result of a write, for the core.
+    Written(Box<Event<'static>>),
 }
 
 /// A simulated system with a scheduler.
@@ -145,14 +163,17 @@ pub struct Simulation<O> {
     /// Events that happen immediately, in this order.
     immediate: VecDeque<SimEvent>,
     random: fastrand::Rng,
-    setup: SimulationSetup,
+    /// The parameters. Changes of faults and settings take effect from then on.
+    pub setup: SimulationSetup,
     config: Rc<Config>,
     /// The spool.
     pub disk: Disk,
     /// The hosts.
     pub hosts: Hosts,
-    /// All agents so far, by pid.
-    agents: Vec<Option<Box<Agent>>>,
+    /// The agents whose end has not been noticed, by pid.
+    agents: BTreeMap<u32, Box<Agent>>,
+    /// Number of agents so far.
+    agents_started: u32,
     shell: Option<Shell>,
     lives: u64,
     /// Number of decisions after which the scheduler is killed.
@@ -184,7 +205,8 @@ impl<O: SimulationObserver> Simulation<O> {
             setup,
             config,
             hosts,
-            agents: Vec::new(),
+            agents: BTreeMap::new(),
+            agents_started: 0,
             shell: None,
             lives: 0,
             decisions_until_kill: None,
@@ -203,16 +225,6 @@ impl<O: SimulationObserver> Simulation<O> {
     /// The core of the running scheduler.
     pub fn core(&self) -> Option<&Scheduler> {
         self.shell.as_ref().map(|shell| &shell.core)
-    }
-
-    /// The faults of agents.
-    pub fn agent_faults_mut(&mut self) -> &mut AgentFaults {
-        &mut self.setup.agent_faults
-    }
-
-    /// The settings of schedulers started from now on, except for the seed.
-    pub fn settings_mut(&mut self) -> &mut Settings {
-        &mut self.setup.settings
     }
 
     /// Puts a message into the spool as a router does.
@@ -245,7 +257,7 @@ impl<O: SimulationObserver> Simulation<O> {
         let settings = Settings { seed: self.random.u64(..), ..self.setup.settings.clone() };
         let at = self.at();
         self.observer.started(at, &self.config, &settings);
-        self.shell = Some(Shell::new(settings, self.config.clone(), self.lives));
+        self.shell = Some(Shell::new(settings, self.config.clone()));
         for order in self.disk.take_orders() {
             if let Some(shell) = &mut self.shell {
                 shell.orders.apply(order.clone().into());
@@ -332,7 +344,7 @@ impl<O: SimulationObserver> Simulation<O> {
     pub fn reload(&mut self, config: Rc<Config>) {
         self.config = config.clone();
         if let Some(shell) = &mut self.shell {
-            shell.configured(&config);
+            shell.intake.set_limit(memory_limit(&config));
         }
         self.send(Event::Configured(config));
         self.end_turn();
@@ -347,25 +359,14 @@ impl<O: SimulationObserver> Simulation<O> {
         self.end_turn();
     }
 
-    /// Sets the wall clock forward.
-    pub fn set_clock_forward(&mut self, by: Duration) {
-        self.clock.set_forward(by);
-        self.clock_was_set(ClockStep::Forward(by));
-        self.end_turn();
-    }
-
-    /// Sets the wall clock back.
-    pub fn set_clock_back(&mut self, by: Duration) {
-        self.clock.set_back(by);
-        self.clock_was_set(ClockStep::Back(by));
-        self.end_turn();
-    }
-
-    fn clock_was_set(&mut self, step: ClockStep) {
+    /// Sets the wall clock.
+    pub fn set_clock(&mut self, step: ClockStep) {
+        self.clock.set(step);
         if let Some(shell) = &mut self.shell {
-            shell.clock_set(step);
+            shell.intake.shift(step);
         }
         self.send(Event::ClockSet(step));
+        self.end_turn();
     }
 
     /// Kills all living agents.
@@ -447,43 +448,47 @@ impl<O: SimulationObserver> Simulation<O> {
         time
     }
 
+    /// Plans an event in the running scheduler after a delay, which randomness may double.
+    fn in_shell_after(&mut self, delay: Duration, event: ShellEvent) {
+        self.after(delay, SimEvent::InScheduler(self.lives, event));
+    }
+
     fn process_event(&mut self, happening: SimEvent) {
-        let life = self.lives;
         match happening {
             SimEvent::Notice(name) => self.receive_notice(name),
-            SimEvent::Scan { life: of } if of == life => self.scan(),
-            SimEvent::Read { life: of, name, how } if of == life => self.read(name, how),
-            SimEvent::Loaded { life: of, name, found, how } if of == life => {
-                self.receive_load_result(name, *found, how);
-            }
-            SimEvent::Write { life: of } if of == life => self.write(),
-            SimEvent::Written { life: of, event } if of == life => {
-                self.receive_write_result(&event)
-            }
+            SimEvent::InScheduler(life, event) if life == self.lives => match event {
+                ShellEvent::Scan => self.scan(),
+                ShellEvent::Read(name, how) => self.read(name, how),
+                ShellEvent::Loaded(name, how, found) => {
+                    self.receive_load_result(name, how, *found);
+                }
+                ShellEvent::Write => self.write(),
+                ShellEvent::Written(event) => self.receive_write_result(*event),
+            },
+            // The scheduler has ended.
+            SimEvent::InScheduler(..) => {}
             SimEvent::Agent(pid) => self.agent_turn(pid),
             SimEvent::ReadOutput(pid) => self.read_agent_output(pid),
             SimEvent::Reap(pid) => self.reap(pid),
-            // A tick is passed on at the end of each turn. The others belong to a scheduler that
-            // has ended.
-            _ => {}
+            // A tick is passed on at the end of each turn.
+            SimEvent::Tick => {}
         }
     }
 
     fn pids(&self) -> Vec<u32> {
-        (self.setup.first_pid..)
-            .zip(&self.agents)
-            .filter(|(_, agent)| agent.is_some())
-            .map(|(p, _)| p)
-            .collect()
-    }
-
-    fn slot(&mut self, pid: u32) -> Option<&mut Option<Box<Agent>>> {
-        let index = pid.checked_sub(self.setup.first_pid)?;
-        self.agents.get_mut(index as usize)
+        self.agents.keys().copied().collect()
     }
 
     fn living(&mut self, pid: u32) -> Option<&mut Agent> {
-        self.slot(pid)?.as_deref_mut().filter(|agent| agent.end.is_none())
+        self.agents.get_mut(&pid).map(|agent| &mut **agent).filter(|agent| agent.end.is_none())
+    }
+
+    /// Runs `act` on an agent whose end has not been noticed, with the rest of the world.
+    fn with_agent(&mut self, pid: u32, act: impl FnOnce(&mut Self, &mut Agent)) {
+        if let Some(mut agent) = self.agents.remove(&pid) {
+            act(self, &mut agent);
+            self.agents.insert(pid, agent);
+        }
     }
 
     fn plan_agent(&mut self, pid: u32, delay: Duration) {
@@ -504,30 +509,20 @@ impl<O: SimulationObserver> Simulation<O> {
     }
 
     fn agent_turn(&mut self, pid: u32) {
-        let Some(mut agent) = self.slot(pid).and_then(Option::take) else {
-            return;
-        };
-        agent.is_planned = false;
-        if agent.end.is_none() {
-            let next = agent.step(&mut self.environment());
-            match next {
-                NextTurn::After(delay) => {
-                    agent.is_planned = true;
-                    self.plan_agent_at(pid, delay);
+        self.with_agent(pid, |world, agent| {
+            agent.is_planned = false;
+            if agent.end.is_none() {
+                match agent.step(&mut world.environment()) {
+                    NextTurn::After(delay) => {
+                        agent.is_planned = true;
+                        world.plan_agent_at(pid, delay);
+                    }
+                    NextTurn::OnOrder => {}
+                    NextTurn::Ended(end) => world.mark_ended(agent, end),
                 }
-                NextTurn::OnOrder => {}
-                NextTurn::Ended(end) => self.mark_ended(&mut agent, end),
+                world.plan_agent_read(agent);
             }
-            self.plan_agent_read(&mut agent);
-        }
-        self.put_back(agent);
-    }
-
-    fn put_back(&mut self, agent: Box<Agent>) {
-        let pid = agent.pid;
-        if let Some(slot) = self.slot(pid) {
-            *slot = Some(agent);
-        }
+        });
     }
 
     fn environment(&mut self) -> AgentEnvironment<'_> {
@@ -543,18 +538,17 @@ impl<O: SimulationObserver> Simulation<O> {
 
     fn mark_ended(&mut self, agent: &mut Agent, end: AgentEnd) {
         agent.end = Some(end);
+        self.disk.alive.remove(&agent.pid);
         self.after(self.setup.delays.reap, SimEvent::Reap(agent.pid));
     }
 
     fn kill_agent(&mut self, pid: u32) {
-        let Some(mut agent) = self.slot(pid).and_then(Option::take) else {
-            return;
-        };
-        if agent.end.is_none() {
-            agent.die(&mut self.environment());
-            self.mark_ended(&mut agent, AgentEnd::Signalled(9));
-        }
-        self.put_back(agent);
+        self.with_agent(pid, |world, agent| {
+            if agent.end.is_none() {
+                agent.die(&mut world.environment());
+                world.mark_ended(agent, AgentEnd::Signalled(9));
+            }
+        });
     }
 
     /// Plans the reading of an agent's output.
@@ -566,22 +560,20 @@ impl<O: SimulationObserver> Simulation<O> {
 
     /// Reads an agent's output, or a piece of it.
     fn read_agent_output(&mut self, pid: u32) {
-        let Some(mut agent) = self.slot(pid).and_then(Option::take) else {
-            return;
-        };
-        agent.is_read_planned = false;
-        let length = agent.outbox.len();
-        let piece = if self.setup.pieces { self.random.usize(0..=length) } else { length };
-        self.read_agent_bytes(&mut agent, piece);
-        self.plan_agent_read(&mut agent);
-        self.put_back(agent);
+        self.with_agent(pid, |world, agent| {
+            agent.is_read_planned = false;
+            let length = agent.outbox.len();
+            let piece = if world.setup.pieces { world.random.usize(0..=length) } else { length };
+            world.read_agent_bytes(agent, piece);
+            world.plan_agent_read(agent);
+        });
     }
 
     fn read_agent_bytes(&mut self, agent: &mut Agent, count: usize) {
         let rest = agent.outbox.split_off(count);
         let said = std::mem::replace(&mut agent.outbox, rest);
         let at = self.at();
-        let Some(shell) = self.shell.as_mut().filter(|shell| shell.life == agent.life) else {
+        let Some(shell) = self.shell.as_mut().filter(|_| agent.life == self.lives) else {
             return;
         };
         let (id, observer) = (agent.id, &mut self.observer);
@@ -597,35 +589,37 @@ impl<O: SimulationObserver> Simulation<O> {
 
     /// Notices that an agent has ended, and reads its last output.
     fn reap(&mut self, pid: u32) {
-        let Some(mut agent) = self.slot(pid).and_then(Option::take) else {
+        let Some(mut agent) = self.agents.remove(&pid) else {
             return;
         };
         let everything = agent.outbox.len();
         self.read_agent_bytes(&mut agent, everything);
-        if self.shell.as_ref().is_some_and(|shell| shell.life == agent.life)
-            && let Some(end) = agent.end.clone()
+        if let Some(shell) = self.shell.as_mut().filter(|_| agent.life == self.lives)
+            && let Some(end) = agent.end
         {
-            if let Some(shell) = &mut self.shell {
-                shell.pids.remove(&agent.id);
-            }
+            shell.pids.remove(&agent.id);
             self.send(Event::AgentEnded { agent: agent.id, end });
         }
     }
 
     /// Sends a line to an agent.
-    fn send_to_agent(&mut self, pid: u32, text: &[u8]) {
-        if self.living(pid).is_some_and(|agent| agent.send(text)) {
+    fn send_to_agent(&mut self, agent: AgentId, text: &[u8]) {
+        if let Some(pid) = self.pid(agent)
+            && self.living(pid).is_some_and(|agent| agent.send(text))
+        {
             self.plan_agent(pid, Duration::ZERO);
         }
     }
 
-    fn stop_agent(&mut self, pid: u32, manner: StopMode) {
+    fn stop_agent(&mut self, agent: AgentId, manner: StopMode) {
+        let Some(pid) = self.pid(agent) else {
+            return;
+        };
         if manner == StopMode::Kill {
             return self.kill_agent(pid);
         }
-        self.send_to_agent(pid, b"\n");
-        let waits = self.living(pid).is_some_and(|agent| agent.hang_up(manner == StopMode::Quit));
-        if waits {
+        self.send_to_agent(agent, b"\n");
+        if self.living(pid).is_some_and(|agent| agent.hang_up(manner == StopMode::Quit)) {
             self.plan_agent(pid, Duration::ZERO);
         }
     }

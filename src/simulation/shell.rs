@@ -5,7 +5,7 @@
 use super::agent::Agent;
 use super::disk::{Departure, WriteRequest};
 use super::observer::SimulationObserver;
-use super::{Delays, SimEvent, Simulation, SimulationSetup, Written};
+use super::{Delays, ShellEvent, SimEvent, Simulation, SimulationSetup};
 use std::collections::{BTreeMap, VecDeque};
 use std::io::ErrorKind;
 use std::rc::Rc;
@@ -13,9 +13,9 @@ use zsched_config::Config;
 use zsched_core::intake::{self, Intake, NumberState, ReadBudget, ReadDecision};
 use zsched_core::override_changes::Change;
 use zsched_core::overrides::Overrides;
-use zsched_core::{Action, AgentEnd, AgentId, Event, RereadResult, Scheduler, Settings};
+use zsched_core::{Action, AgentEnd, AgentId, Event, Note, RereadResult, Scheduler, Settings};
 use zsched_format::job_recipients::Scope;
-use zsched_format::time::{ClockStep, Timestamp};
+use zsched_format::time::Timestamp;
 use zsched_spool::load::LoadResult;
 use zsched_spool::note::OutcomeKind;
 use zsched_spool::{Portion, SpoolName};
@@ -25,16 +25,12 @@ use zsched_spool::{Portion, SpoolName};
 pub(crate) enum ReadMode {
     /// As a new one, with an optional maximum number of recipients.
     New(Option<u32>),
-    /// As that of a loaded message.
-    Again,
-    /// As that of a partial message.
-    More(Portion),
+    /// As that of a loaded message, or as a portion of a partial one.
+    Again(Option<Portion>),
 }
 
 /// A running scheduler.
 pub(crate) struct Shell {
-    /// Its number among all schedulers of the simulation, from 1.
-    pub life: u64,
     /// The core.
     pub core: Scheduler,
     /// The processes of its agents.
@@ -56,11 +52,10 @@ pub(crate) struct Shell {
 
 impl Shell {
     /// Creates a scheduler that has just been started.
-    pub(crate) fn new(settings: Settings, config: Rc<Config>, life: u64) -> Shell {
+    pub(crate) fn new(settings: Settings, config: Rc<Config>) -> Shell {
         let mut intake = Intake::new(intake::IntakeDelays::default());
         intake.set_limit(memory_limit(&config));
         Shell {
-            life,
             core: Scheduler::new(settings, config),
             pids: BTreeMap::new(),
             is_draining: false,
@@ -95,16 +90,6 @@ impl Shell {
         core.into_iter().chain(intake).min()
     }
 
-    /// Applies another configuration.
-    pub(crate) fn configured(&mut self, config: &Config) {
-        self.intake.set_limit(memory_limit(config));
-    }
-
-    /// Adjusts to a step of the wall clock.
-    pub(crate) fn clock_set(&mut self, step: ClockStep) {
-        self.intake.shift(step);
-    }
-
     fn room(&self) -> ReadBudget {
         ReadBudget::of(&self.core, self.core.capacity(), &self.intake)
     }
@@ -119,7 +104,7 @@ impl Shell {
 }
 
 /// Maximum number of messages in memory.
-fn memory_limit(config: &Config) -> Option<usize> {
+pub(super) fn memory_limit(config: &Config) -> Option<usize> {
     config.parameters.memory().map(|limits| limits.messages)
 }
 
@@ -145,7 +130,7 @@ impl<O: SimulationObserver> Simulation<O> {
     fn check_intake(&mut self) {
         let wall = self.clock.wall();
         while let Some(held) = self.shell.as_mut().and_then(|shell| shell.intake.next_held(wall)) {
-            self.request_read(held, false);
+            self.request(held, ReadMode::New(None));
         }
         self.load_backlog(wall);
         let Some(shell) = &mut self.shell else {
@@ -154,8 +139,7 @@ impl<O: SimulationObserver> Simulation<O> {
         let may_scan = self.setup.scans || !shell.has_scanned;
         if may_scan && shell.intake.begin_scan(wall) {
             shell.has_scanned = true;
-            let (life, delay) = (shell.life, self.setup.delays.read);
-            self.after(delay, SimEvent::Scan { life });
+            self.in_shell_after(self.setup.delays.read, ShellEvent::Scan);
         }
         if let Some(shell) = &mut self.shell
             && shell.is_loading
@@ -218,25 +202,13 @@ impl<O: SimulationObserver> Simulation<O> {
                     clause.command.as_ref().is_some_and(|command| command.serves_one_host());
                 self.start_agent(agent, &channel, with_host.then_some(&host[..]));
             }
-            Action::Feed { agent, job } => {
-                if let Some(pid) = self.pid(agent) {
-                    self.send_to_agent(pid, &job);
-                }
-            }
-            Action::SendIdle(agent) => {
-                if let Some(pid) = self.pid(agent) {
-                    self.send_to_agent(pid, b"#idle\n");
-                }
-            }
-            Action::StopAgent { agent, manner } => {
-                if let Some(pid) = self.pid(agent) {
-                    self.stop_agent(pid, manner);
-                }
-            }
+            Action::Feed { agent, job } => self.send_to_agent(agent, &job),
+            Action::SendIdle(agent) => self.send_to_agent(agent, b"#idle\n"),
+            Action::StopAgent { agent, manner } => self.stop_agent(agent, manner),
             Action::ClearLocks { name, pid } => {
                 self.request_write(WriteRequest::ClearLocks(name, pid));
             }
-            Action::ReadAgain(name) => self.request_read(name, true),
+            Action::ReadAgain(name) => self.request(name, ReadMode::Again(None)),
             Action::Note(note) => self.request_write(WriteRequest::Note(Box::new(note))),
             Action::Remove { name, aside } => {
                 self.request_write(WriteRequest::Remove(name, aside));
@@ -246,7 +218,9 @@ impl<O: SimulationObserver> Simulation<O> {
                     shell.intake.page_out(name, until, *rested);
                 }
             }
-            Action::ReadMore { name, portion } => self.request(name, ReadMode::More(portion)),
+            Action::ReadMore { name, portion } => {
+                self.request(name, ReadMode::Again(Some(portion)));
+            }
             Action::RequestPagedHosts(wanted) => {
                 if let Some(shell) = &mut self.shell {
                     shell.intake.request(&wanted);
@@ -265,7 +239,7 @@ impl<O: SimulationObserver> Simulation<O> {
         }
     }
 
-    fn pid(&self, agent: AgentId) -> Option<u32> {
+    pub(super) fn pid(&self, agent: AgentId) -> Option<u32> {
         self.shell.as_ref()?.pids.get(&agent).copied()
     }
 
@@ -276,10 +250,12 @@ impl<O: SimulationObserver> Simulation<O> {
             return self.send(Event::AgentEnded { agent, end });
         }
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-        let pid = self.setup.first_pid + self.agents.len() as u32;
+        let pid = self.setup.first_pid + self.agents_started;
+        self.agents_started += 1;
         let scope = Scope::channel(text(channel)).with_host(host.map(text));
         let new = Agent::new(pid, self.lives, agent, scope, &mut self.random);
-        self.agents.push(Some(Box::new(new)));
+        self.agents.insert(pid, Box::new(new));
+        self.disk.alive.insert(pid);
         if let Some(shell) = &mut self.shell {
             shell.pids.insert(agent, pid);
         }
@@ -293,7 +269,7 @@ impl<O: SimulationObserver> Simulation<O> {
         };
         let known = shell.known(&name);
         if shell.intake.found(&name, known) == ReadDecision::Read {
-            self.request_read(name, false);
+            self.request(name, ReadMode::New(None));
         }
     }
 
@@ -312,19 +288,14 @@ impl<O: SimulationObserver> Simulation<O> {
         shell.intake.end_scan(wall, false);
         new.sort_by_key(|(changed, name)| (*changed, name.number()));
         for (_, name) in new {
-            self.request_read(name, false);
+            self.request(name, ReadMode::New(None));
         }
     }
 
-    fn request_read(&mut self, name: SpoolName, again: bool) {
-        self.request(name, if again { ReadMode::Again } else { ReadMode::New(None) });
-    }
-
     fn request(&mut self, name: SpoolName, how: ReadMode) {
-        let delay = self.setup.delays.read;
         if let Some(shell) = &self.shell {
-            let (life, free) = (shell.life, shell.reader_free);
-            let time = self.after_time(free, delay, SimEvent::Read { life, name, how });
+            let event = SimEvent::InScheduler(self.lives, ShellEvent::Read(name, how));
+            let time = self.after_time(shell.reader_free, self.setup.delays.read, event);
             if let Some(shell) = &mut self.shell {
                 shell.reader_free = time;
             }
@@ -332,36 +303,33 @@ impl<O: SimulationObserver> Simulation<O> {
     }
 
     pub(super) fn read(&mut self, name: SpoolName, how: ReadMode) {
-        let is_alive = |pid: u32| is_alive(&self.agents, self.setup.first_pid, pid);
         let found = match how {
-            ReadMode::New(at_most) => self.disk.load(&name, at_most, is_alive),
-            ReadMode::Again => self.disk.reload(&name, None, is_alive),
-            ReadMode::More(portion) => self.disk.reload(&name, Some(portion), is_alive),
+            ReadMode::New(at_most) => self.disk.load(&name, at_most),
+            ReadMode::Again(portion) => self.disk.reload(&name, portion),
         };
         self.report_duplicates();
-        let (life, found) = (self.lives, Box::new(found));
-        let delay = self.setup.delays.read;
-        if let LoadResult::Malformed { moved: Ok(_), .. } = &*found
+        if let LoadResult::Malformed { moved: Ok(_), .. } = &found
             && let Some(file) = self.disk.postman().last().cloned()
         {
             let at = self.at();
             self.observer.departed(at, name.number(), &Departure::Aside(file));
         }
-        self.after(delay, SimEvent::Loaded { life, name, found, how });
+        let event = ShellEvent::Loaded(name, how, Box::new(found));
+        self.in_shell_after(self.setup.delays.read, event);
     }
 
     pub(super) fn receive_load_result(
         &mut self,
         name: SpoolName,
-        found: LoadResult,
         how: ReadMode,
+        found: LoadResult,
     ) {
         let wall = self.clock.wall();
         let Some(shell) = &mut self.shell else {
             return;
         };
         let number = name.number();
-        if !matches!(how, ReadMode::New(_)) {
+        if let ReadMode::Again(portion) = how {
             let outcome = match found {
                 LoadResult::Arrival(arrival) => RereadResult::Read(arrival),
                 LoadResult::Nothing => RereadResult::Gone,
@@ -376,10 +344,10 @@ impl<O: SimulationObserver> Simulation<O> {
                     RereadResult::Malformed(error)
                 }
             };
-            return match how {
-                ReadMode::More(_) => self.send(Event::MoreRead { number, outcome }),
-                _ => self.send(Event::ReadAgain { number, outcome }),
-            };
+            return self.send(match portion {
+                Some(_) => Event::MoreRead { number, outcome },
+                None => Event::ReadAgain { number, outcome },
+            });
         }
         shell.intake.finish_read(number);
         let is_held =
@@ -403,11 +371,11 @@ impl<O: SimulationObserver> Simulation<O> {
     }
 
     fn request_write(&mut self, request: WriteRequest) {
-        let delay = self.setup.delays.write;
         if let Some(shell) = &mut self.shell {
             shell.to_write.push_back(request);
-            let (life, free) = (shell.life, shell.writer_free);
-            let time = self.after_time(free, delay, SimEvent::Write { life });
+            let free = shell.writer_free;
+            let event = SimEvent::InScheduler(self.lives, ShellEvent::Write);
+            let time = self.after_time(free, self.setup.delays.write, event);
             if let Some(shell) = &mut self.shell {
                 shell.writer_free = time;
             }
@@ -425,14 +393,8 @@ impl<O: SimulationObserver> Simulation<O> {
         let at = self.at();
         let event = match request {
             WriteRequest::Note(note) => {
-                let is_alive = |pid: u32| is_alive(&self.agents, self.setup.first_pid, pid);
-                let noted = self.disk.note(&note, is_alive);
-                if let Some(file) = self.disk.control_file(&note.name) {
-                    self.observer.noted(at, file);
-                }
-                self.report_rerouted();
-                let outcome = noted.map(|(_, wrote)| wrote).map_err(|error| error.kind());
-                Written::Noted { ticket: note.ticket, outcome }
+                let outcome = self.note(&note, None).map_err(|error| error.kind());
+                Event::Noted { ticket: note.ticket, outcome }
             }
             WriteRequest::Remove(name, aside) => {
                 let removed = self.disk.remove(&name, aside);
@@ -440,22 +402,30 @@ impl<O: SimulationObserver> Simulation<O> {
                     self.observer.departed(at, name.number(), left);
                 }
                 let outcome = removed.map(|_| ()).map_err(|error| error.kind());
-                Written::Removed { number: name.number(), outcome }
+                Event::Removed { number: name.number(), outcome }
             }
             WriteRequest::KeepOrders(ticket, changes) => {
                 let outcome = self.disk.keep_orders(changes).map_err(|error| error.kind());
-                Written::Kept { ticket, outcome }
+                Event::OverridesStored { ticket, outcome }
             }
             WriteRequest::ClearLocks(name, pid) => return self.clear_locks(&name, pid),
         };
-        let (life, event, delay) = (self.lives, Box::new(event), self.setup.delays.write);
-        self.after(delay, SimEvent::Written { life, event });
+        self.in_shell_after(self.setup.delays.write, ShellEvent::Written(Box::new(event)));
+    }
+
+    fn note(&mut self, note: &Note, last_step: Option<u32>) -> std::io::Result<bool> {
+        let noted = self.disk.note(note, last_step);
+        let at = self.at();
+        if let Some(file) = self.disk.control_file(&note.name) {
+            self.observer.noted(at, file);
+        }
+        self.report_rerouted();
+        noted
     }
 
     fn clear_locks(&mut self, name: &SpoolName, pid: u32) {
-        let is_alive = |pid: u32| is_alive(&self.agents, self.setup.first_pid, pid);
         // Clearing locks in memory cannot fail.
-        self.disk.clear_locks(name, pid, is_alive).ok();
+        self.disk.clear_locks(name, pid).ok();
         self.report_duplicates();
     }
 
@@ -473,21 +443,17 @@ impl<O: SimulationObserver> Simulation<O> {
         }
     }
 
-    pub(super) fn receive_write_result(&mut self, written: &Written) {
-        match *written {
-            Written::Kept { ticket, outcome } => {
-                self.send(Event::OverridesStored { ticket, outcome })
-            }
-            Written::Noted { ticket, outcome } => self.send(Event::Noted { ticket, outcome }),
-            Written::Removed { number, outcome } => {
-                self.send(Event::Removed { number, outcome });
-                let Some(shell) = self.shell.as_mut().filter(|_| outcome.is_ok()) else {
-                    return;
-                };
-                if let Some(name) = shell.intake.message_removed(number) {
-                    self.request_read(name, false);
-                }
-            }
+    pub(super) fn receive_write_result(&mut self, event: Event<'static>) {
+        let removed = match event {
+            Event::Removed { number, outcome: Ok(()) } => Some(number),
+            _ => None,
+        };
+        self.send(event);
+        if let Some(number) = removed
+            && let Some(shell) = &mut self.shell
+            && let Some(name) = shell.intake.message_removed(number)
+        {
+            self.request(name, ReadMode::New(None));
         }
     }
 
@@ -499,12 +465,7 @@ impl<O: SimulationObserver> Simulation<O> {
             Some(WriteRequest::Note(note)) => {
                 // A killed scheduler gets no result, whatever became of the write.
                 let last_step = self.random.u32(0..6 + 3 * note.offsets.len() as u32);
-                let is_alive = |pid: u32| is_alive(&self.agents, self.setup.first_pid, pid);
-                self.disk.note_until(&note, is_alive, Some(last_step)).ok();
-                if let Some(file) = self.disk.control_file(&note.name) {
-                    self.observer.noted(at, file);
-                }
-                self.report_rerouted();
+                self.note(&note, Some(last_step)).ok();
             }
             Some(WriteRequest::Remove(name, aside)) => {
                 if let Some(file) = self.disk.remove_partially(&name, aside) {
@@ -523,13 +484,6 @@ fn finishes_recipients(request: &WriteRequest) -> bool {
         return false;
     };
     matches!(note.occasion, OutcomeKind::Expiry | OutcomeKind::Deletion | OutcomeKind::Reroute)
-}
-
-/// Returns true if the agent with this pid is alive.
-fn is_alive(agents: &[Option<Box<Agent>>], first_pid: u32, pid: u32) -> bool {
-    let index = pid.checked_sub(first_pid).map(|index| index as usize);
-    let agent = index.and_then(|index| agents.get(index)?.as_ref());
-    agent.is_some_and(|agent| agent.end.is_none())
 }
 
 impl Delays {

@@ -4,7 +4,7 @@
 use crate::support::{START, TestSpool, spool_name};
 use crate::world::World;
 use std::time::Duration;
-use zsched_core::Event;
+use zsched_core::{Action, Event, Note};
 use zsched_format::control_file::diagnostic::DiagnosticRecord;
 use zsched_format::control_file::{Tag, parse};
 use zsched_spool::{Arrival, note};
@@ -35,8 +35,8 @@ fn after_expiry() -> Vec<u8> {
     spool.write("transport/1", CONTROL.as_bytes());
     let file = parse(CONTROL.as_bytes().to_vec()).expect("it is good");
     // The expiry was 25 s, which ZMailer made 26 s. The recorded retries make no difference.
-    let mut world = World::new("c/*\n\tinterval=1h retries=1 expiry=26s\n\tcommand=x\n");
-    world.send_event(Event::Arrived(Arrival::new(spool_name("1"), &file, START, START)));
+    let mut world = World::with_disk("c/*\n\tinterval=1h retries=1 expiry=26s\n\tcommand=x\n");
+    world.tell(Event::Arrived(Arrival::new(spool_name("1"), &file, START, START)));
     let agents: Vec<_> = world.agents.keys().copied().collect();
     for (agent, (host, recipient, notary)) in agents.iter().zip(LAST_REPORTS) {
         world.agent_writes(*agent, b"#hungry");
@@ -47,9 +47,14 @@ fn after_expiry() -> Vec<u8> {
         );
         world.agent_writes(*agent, b"#hungry");
     }
-    world.pass(Duration::from_secs(40));
-    assert_eq!(world.notes.len(), 3);
-    for written in &world.notes {
+    world.pass_to(Duration::from_secs(40));
+    let note = |action: &Action| match action {
+        Action::Note(note) => Some(note.clone()),
+        _ => None,
+    };
+    let notes: Vec<Note> = world.done.iter().filter_map(note).collect();
+    assert_eq!(notes.len(), 3);
+    for written in &notes {
         let remark = note::OutcomeNote {
             offsets: &written.offsets,
             occasion: written.occasion,

@@ -4,7 +4,7 @@ use crate::support::START;
 use crate::world::World;
 use std::collections::BTreeMap;
 use std::rc::Rc;
-use zsched_core::Event;
+use zsched_core::{Action, Event};
 use zsched_format::time::Timestamp;
 use zsched_mailq_server::acl::Peer;
 use zsched_mailq_server::auth_file::AuthFile;
@@ -55,7 +55,7 @@ impl MailqSession {
         let answer = challenge.answer(password.as_bytes());
         let (mut talk, greeting) = MailqSession::open(ACCOUNTS, challenge);
         assert!(greeting.starts_with("version zmailer 2.0\n220 MAILQ-V2-CHALLENGE: "));
-        let mut world = World::new("c/* command=x\n");
+        let mut world = World::with_disk("c/* command=x\n");
         assert_eq!(talk.say(&mut world, format!("AUTH {user} {answer}\n")), "+OK\n");
         talk
     }
@@ -113,9 +113,14 @@ impl MailqSession {
             }
             Demand::Order { by, order } => {
                 self.tickets += 1;
-                world.send_event(Event::Ordered { ticket: self.tickets, by, order });
-                let (ticket, effect) = world.obeyed.pop().expect("it is obeyed at once here");
-                assert_eq!(ticket, self.tickets);
+                world.tell(Event::Ordered { ticket: self.tickets, by, order });
+                let effect = world.take_done(|action| match action {
+                    Action::OrderDone { ticket, effect } if *ticket == self.tickets => {
+                        Some(*effect)
+                    }
+                    _ => None,
+                });
+                let effect = effect.expect("it is obeyed at once here");
                 self.session.order_done(&effect);
             }
             other => panic!("the original has no request for {other:?}"),

@@ -153,12 +153,13 @@ fn message(name: &str, groups: &[(&str, &[u32])]) -> Arrival {
 
 #[test]
 fn dump_without_expiry_equals_recording() {
-    let mut world = World::new("c/*\n\tinterval=5s retries=3 overfeed=0 expiry=0\n\tcommand=x\n");
+    let mut world =
+        World::with_disk("c/*\n\tinterval=5s retries=3 overfeed=0 expiry=0\n\tcommand=x\n");
     let groups: [(&str, &[u32]); 3] =
         [("c/a.test", &[67]), ("c/b.test", &[98]), ("c/b2.test", &[130, 159])];
-    world.send_event(Event::Arrived(message("1", &groups)));
-    world.send_event(Event::Arrived(message("2", &[("c/b2.test", &[67])])));
-    world.send_event(Event::Arrived(message("3", &[("c/b2.test", &[67])])));
+    world.tell(Event::Arrived(message("1", &groups)));
+    world.tell(Event::Arrived(message("2", &[("c/b2.test", &[67])])));
+    world.tell(Event::Arrived(message("3", &[("c/b2.test", &[67])])));
     let agents: Vec<AgentId> = world.agents.keys().copied().collect();
     for agent in agents {
         world.agent_writes(agent, b"#hungry");
@@ -173,7 +174,7 @@ fn dump_without_expiry_equals_recording() {
         assert_eq!(world.take_input(agent), "#idle\n");
         world.agent_writes(agent, b"#hungry");
     }
-    world.pass(Duration::from_secs(4));
+    world.pass_to(Duration::from_secs(4));
     check(
         "no-expiry",
         &dumped(&world, true),
@@ -183,8 +184,9 @@ fn dump_without_expiry_equals_recording() {
 
 /// Creates a world with two agents for many threads, after a deferral and a delivery.
 fn full_ring() -> World {
-    let mut world =
-        World::new("c/*\n\tinterval=5s retries=2 overfeed=0 expiry=1h maxring=2\n\tcommand=x\n");
+    let mut world = World::with_disk(
+        "c/*\n\tinterval=5s retries=2 overfeed=0 expiry=1h maxring=2\n\tcommand=x\n",
+    );
     for (name, groups) in [
         ("101", &[("c/g1.test", &[101][..]), ("c/h1.test", &[71])][..]),
         ("102", &[("c/h0.test", &[130]), ("c/g2.test", &[99]), ("c/h2.test", &[71])]),
@@ -192,7 +194,7 @@ fn full_ring() -> World {
         ("90", &[("c/h0.test", &[69])]),
         ("103", &[("c/g3.test", &[104]), ("c/h3.test", &[71])]),
     ] {
-        world.send_event(Event::Arrived(message(name, groups)));
+        world.tell(Event::Arrived(message(name, groups)));
     }
     let agents: Vec<AgentId> = world.agents.keys().copied().collect();
     let [first, second] = agents[..] else { panic!("{agents:?}") };
@@ -208,7 +210,7 @@ fn full_ring() -> World {
         world.agent_writes(agent, b"#hungry");
         assert_eq!(world.take_input(agent), job);
     }
-    world.pass(Duration::from_secs(5));
+    world.pass_to(Duration::from_secs(5));
     world
 }
 
@@ -232,20 +234,20 @@ fn load(world: &mut World, messages: &str) {
         let hosts: Vec<String> = hosts.collect();
         let groups: Vec<(&str, &[u32])> =
             hosts.iter().map(|destination| (destination.as_str(), &[67][..])).collect();
-        world.send_event(Event::Arrived(message(&format!("{number}"), &groups)));
+        world.tell(Event::Arrived(message(&format!("{number}"), &groups)));
     }
 }
 
 /// Makes all agents ask for work, and passes time.
 fn begin_work(world: &mut World) {
-    world.pass(Duration::from_secs(2));
+    world.pass_to(Duration::from_secs(2));
     let agents: Vec<AgentId> = world.agents.keys().copied().collect();
     agents.into_iter().for_each(|agent| world.agent_writes(agent, b"#hungry"));
-    world.pass(Duration::from_secs(5));
+    world.pass_to(Duration::from_secs(5));
 }
 
 fn busy_under(clauses: &str, messages: &str) -> World {
-    let mut world = World::new(&format!("*/* overfeed=0 maxring=20\n{clauses}"));
+    let mut world = World::with_disk(&format!("*/* overfeed=0 maxring=20\n{clauses}"));
     load(&mut world, messages);
     begin_work(&mut world);
     world
@@ -283,7 +285,7 @@ fn report_of_threads_with_several_agents_equals_recording() {
 #[test]
 fn report_of_selected_thread_equals_recording() {
     let settings = Settings { selection: Selection::parse("c/h3.test"), ..Settings::default() };
-    let mut world = World::with(settings, "c/* overfeed=0 maxring=20 command=x\n");
+    let mut world = World::with_disk_and(settings, "c/* overfeed=0 maxring=20 command=x\n");
     load(&mut world, "c/h1|c/h4|c/h2|c/h5|c/h3");
     begin_work(&mut world);
     check_report("option-p-procsel", &world, &[]);
@@ -291,13 +293,13 @@ fn report_of_selected_thread_equals_recording() {
 
 #[test]
 fn report_of_odd_commands_equals_recording() {
-    let mut world = World::new(
+    let mut world = World::with_disk(
         "*/* overfeed=0 maxring=20\nc/* command=\"x $host\"\nd/* command=\"x ${host}\"\n\
          e/* interval=5s\nf/* command=\"no-such-program\"\n",
     );
     load(&mut world, "c/h1 d/h1 e/e f/f | c/h2 d/h2 e/e f/f | c/h3 d/h3 e/e f/f");
     let agent = world.agents.iter().find(|(_, told)| told.channel == "f").map(|(agent, _)| *agent);
-    world.ends(agent.expect("it was started"), AgentEnd::Exited(1));
+    world.dies(agent.expect("it was started"), AgentEnd::Exited(1));
     begin_work(&mut world);
     check_report(
         "withhost-nocommand-badcommand",
@@ -341,7 +343,7 @@ impl SecondRun {
         let others = ["uucp", "hold", "error", "bitbucket"].map(|channel| (channel, 20));
         let clauses = limits.into_iter().chain(others).map(|(channel, n)| clause(channel, n));
         let clauses: String = clauses.collect();
-        let world = World::new(&format!("*/*\n\tinterval=1h retries=1 expiry=1h\n{clauses}"));
+        let world = World::with_disk(&format!("*/*\n\tinterval=1h retries=1 expiry=1h\n{clauses}"));
         let mut second_run = SecondRun { world, answers: BTreeMap::new(), open: BTreeMap::new() };
         second_run.read_answers();
         second_run.load();
@@ -389,7 +391,7 @@ impl SecondRun {
             let control = parse(data(&format!("control-files/{file}"))).expect("it is good");
             let (_, name) = file.rsplit_once('.').expect("its number comes last");
             let arrival = Arrival::new(spool_name(name), &control, START, START);
-            self.world.send_event(Event::Arrived(arrival));
+            self.world.tell(Event::Arrived(arrival));
         }
         let agents: Vec<AgentId> = self.world.agents.keys().copied().collect();
         agents.into_iter().for_each(|agent| self.world.agent_writes(agent, b"#hungry"));
@@ -399,7 +401,7 @@ impl SecondRun {
     /// Makes the agents work until nothing is left, or until a time in the recording.
     fn work(&mut self, until: Duration) {
         loop {
-            let told = self.world.agents.iter().find(|(_, told)| !told.text.is_empty());
+            let told = self.world.agents.iter().find(|(_, told)| !told.input.is_empty());
             let Some(agent) = told.map(|(agent, _)| *agent) else {
                 return;
             };
@@ -425,7 +427,7 @@ impl SecondRun {
         match answered.end.take() {
             Some(end) => {
                 let before = self.world.agents.len();
-                self.world.ends(agent, end);
+                self.world.dies(agent, end);
                 // The core has started another agent in its place.
                 if self.world.agents.len() == before {
                     let newest = *self.world.agents.keys().next_back().expect("it is there");
@@ -450,7 +452,7 @@ impl SecondRun {
     fn turn(&mut self, hosts: &[&str], until: Duration) {
         for host in hosts {
             let before = self.world.agents.len();
-            self.world.send_event(Event::Etrn(host.as_bytes()));
+            self.world.tell(Event::Etrn(host.as_bytes()));
             if self.world.agents.len() > before {
                 let newest = *self.world.agents.keys().next_back().expect("it is there");
                 self.world.agent_writes(newest, b"#hungry");
@@ -465,7 +467,7 @@ impl SecondRun {
         let idle =
             of_channel.map(|(agent, _)| *agent).filter(|agent| !self.open.contains_key(agent));
         for agent in idle.collect::<Vec<AgentId>>() {
-            self.world.ends(agent, AgentEnd::Exited(0));
+            self.world.dies(agent, AgentEnd::Exited(0));
         }
     }
 }
@@ -489,11 +491,11 @@ const KILLED: &str = "the transport agent was ended by signal 9 while it had thi
 #[test]
 fn dumps_of_second_run_equal_recordings() {
     let mut second_run = SecondRun::new();
-    second_run.world.pass(Duration::from_secs(10));
+    second_run.world.pass_to(Duration::from_secs(10));
     let hosts = ["timeout:2100000000", "[127.0.0.66]", "[127.0.0.67]"];
     second_run.turn(&hosts, Duration::from_secs(14));
     second_run.end_idle_scripted_agents();
-    second_run.world.pass(Duration::from_secs(14));
+    second_run.world.pass_to(Duration::from_secs(14));
     check(
         "full",
         &dumped(&second_run.world, true),
@@ -514,7 +516,7 @@ fn dumps_of_second_run_equal_recordings() {
     let hosts = ["timeout:2100000000", "[127.0.0.1]", "[127.0.0.66]", "[127.0.0.67]"];
     second_run.turn(&hosts, end);
     second_run.end_idle_scripted_agents();
-    second_run.world.pass(end);
+    second_run.world.pass_to(end);
     let inactive = "activation pending, thread inactive";
     check(
         "sigusr2",

@@ -34,7 +34,7 @@ fn sessions_equal_recordings() {
         "10-unknown-cmds",
         "16-kill-msg-notfound",
     ] {
-        let (ours, expected) = replay(name, &mut World::new("c/* command=x\n"));
+        let (ours, expected) = replay(name, &mut World::with_disk("c/* command=x\n"));
         assert_eq!(ours, expected, "{name}");
     }
 }
@@ -53,7 +53,7 @@ fn without_numbers(text: &str) -> String {
 
 #[test]
 fn account_with_attribute_snmp_sees_only_totals() {
-    let (ours, expected) = replay("11-acl-snmponly", &mut World::new("c/* command=x\n"));
+    let (ours, expected) = replay("11-acl-snmponly", &mut World::with_disk("c/* command=x\n"));
     let squeezed = |text: &str| without_numbers(text).replace("  ", " ").replace("  ", " ");
     assert_eq!(squeezed(&ours), squeezed(&expected));
 }
@@ -61,7 +61,7 @@ fn account_with_attribute_snmp_sees_only_totals() {
 /// Rows and their order are equal, and values end in the same column.
 #[test]
 fn counters_have_rows_of_zmailer() {
-    let mut world = World::new("c/* command=x\n");
+    let mut world = World::with_disk("c/* command=x\n");
     let mut talk = MailqSession::as_user("root", "sekret");
     let space =
         DiskSpace { free_kb: 82_325_292, used_kb: 12_960_596, free_files: 1, used_files: 2 };
@@ -146,7 +146,7 @@ fn requests_have_replies_of_zmailer() {
         ("QuIt now", "+Bye bye\n".to_string()),
     ] {
         let mut talk = MailqSession::as_user("root", "sekret");
-        let answer = talk.say(&mut World::new("c/* command=x\n"), format!("{said}\n"));
+        let answer = talk.say(&mut World::with_disk("c/* command=x\n"), format!("{said}\n"));
         assert_eq!(answer, expected, "{said:?}");
         assert_eq!(talk.session.is_over(), answer.starts_with("+Bye"), "{said:?}");
     }
@@ -154,7 +154,7 @@ fn requests_have_replies_of_zmailer() {
 
 #[test]
 fn logins_are_counted_and_end() {
-    let mut world = World::new("c/* command=x\n");
+    let mut world = World::with_disk("c/* command=x\n");
     let line = "220 MAILQ-V2-CHALLENGE: 1795255951.209815.10";
     let good = "5c02bd806c204b81693a0cb92c112b31";
     let (mut talk, _) = MailqSession::open(ACCOUNTS, challenge(line));
@@ -190,7 +190,7 @@ fn logins_are_counted_and_end() {
 /// The limit holds before and after a login.
 #[test]
 fn oversized_lines_end_session() {
-    let mut world = World::new("c/* command=x\n");
+    let mut world = World::with_disk("c/* command=x\n");
     let mut talk = MailqSession::as_user("root", "sekret");
     let long = "x".repeat(MAX_REQUEST_LEN - 4);
     assert!(talk.say(&mut world, format!("FOO {long}\n")).contains(&long), "just short enough");
@@ -204,16 +204,16 @@ fn oversized_lines_end_session() {
 /// Creates a queue with three recorded control files for a dead host.
 fn dead_host() -> World {
     let clause = "*/*\n\tinterval=63s retries=1 expiry=4m\n\tcommand=x maxring=5 overfeed=150\n";
-    let mut world = World::new(clause);
-    world.cannot_assign_agents = true;
+    let mut world = World::with_disk(clause);
+    world.cannot_start_agents = true;
     let files = files_under("control-files").into_iter();
     for number in ["10101217", "10101639", "10101206"] {
         let path = files.clone().find(|path| path.ends_with(&format!("/transport.{number}")));
         let path = path.expect("it was recorded");
         let control = parse(data(&format!("control-files/{path}"))).expect("it is good");
-        world.send_event(Event::Arrived(Arrival::new(spool_name(number), &control, START, START)));
+        world.tell(Event::Arrived(Arrival::new(spool_name(number), &control, START, START)));
     }
-    world.cannot_assign_agents = false;
+    world.cannot_start_agents = false;
     world
 }
 
@@ -223,7 +223,7 @@ const REFUSED: &str = "smtp; 500 (connect to 127.0.0.66 [127.0.0.66|2525|127.0.0
 #[test]
 fn show_thread_has_lines_of_zmailer() {
     let mut world = dead_host();
-    world.send_event(Event::Etrn(b"[127.0.0.66]"));
+    world.tell(Event::Etrn(b"[127.0.0.66]"));
     let agent = *world.agents.keys().next().expect("it was started");
     world.agent_writes(agent, b"#hungry");
     assert_eq!(world.take_input(agent), "10101217\t[127.0.0.66]\n");
@@ -270,10 +270,10 @@ fn fields(text: &str) -> Vec<Vec<String>> {
 /// Texts keep their CR, which clients turn into lines.
 #[test]
 fn multiline_texts_stay_in_their_field() {
-    let mut world = World::new("c/*\n\tinterval=10s retries=1 expiry=1h command=x\n");
+    let mut world = World::with_disk("c/*\n\tinterval=10s retries=1 expiry=1h command=x\n");
     let text = b"i 7\ns l - a@x.test 0\nr           c h.test u 0\nm\n\n".to_vec();
     let file = parse(text).expect("it is good");
-    world.send_event(Event::Arrived(Arrival::new(spool_name("7"), &file, START, START)));
+    world.tell(Event::Arrived(Arrival::new(spool_name("7"), &file, START, START)));
     let agent: AgentId = *world.agents.keys().next().expect("it was started");
     world.agent_writes(agent, b"#hungry");
     world.agent_writes(agent, b"7/21\t\tdeferred \r<<- MAIL\tFrom:<>\r->> 450 busy");
@@ -292,7 +292,7 @@ fn multiline_texts_stay_in_their_field() {
 #[test]
 fn reports_have_lines_of_zmailer() {
     let mut world = dead_host();
-    world.send_event(Event::Etrn(b"[127.0.0.66]"));
+    world.tell(Event::Etrn(b"[127.0.0.66]"));
     let mut talk = MailqSession::as_user("root", "sekret");
     let answer = talk.say(&mut world, "SHOW QUEUE THREADS\n");
     let report = answer.strip_prefix("+OK until LF.LF\n").and_then(|text| text.strip_suffix(".\n"));
@@ -323,9 +323,9 @@ fn kill_removes_mail() {
     let mut talk = MailqSession::as_user("root", "sekret");
     let killed = "+OK; KILLed something.\n\n";
     assert_eq!(talk.say(&mut world, "KILL MSG A/10101206\n"), killed);
-    assert!(world.removed.is_empty(), "names have no folders here");
+    assert!(world.removed().is_empty(), "names have no folders here");
     assert_eq!(talk.say(&mut world, "KILL MSG 10101206\n"), killed);
-    assert_eq!(world.removed.len(), 1);
+    assert_eq!(world.removed().len(), 1);
     assert_eq!(talk.say(&mut world, "KILL THREAD smtpx [127.0.0.66]\n"), killed);
     assert_eq!(talk.say(&mut world, "SHOW THREAD smtpx [127.0.0.66]\n"), "+OK until LF.LF\n.\n");
     let again = talk.say(&mut world, "KILL THREAD smtpx [127.0.0.66]\n");
@@ -348,17 +348,17 @@ fn etrn_reports_if_mail_was_started() {
 /// A thread with many messages is shown and killed in steps.
 #[test]
 fn large_threads_are_shown_and_killed_in_steps() {
-    let mut world = World::new("c/*\n\tqueueonly command=x\n");
+    let mut world = World::with_disk("c/*\n\tqueueonly command=x\n");
     let text = b"i 7\ns l - a@x.test 0\nr           c .h.test u 0\nm\n\n".to_vec();
     let file = parse(text).expect("it is good");
     for number in 1..=1000 {
         let name = spool_name(&number.to_string());
-        world.send_event(Event::Arrived(Arrival::new(name, &file, START, START)));
+        world.tell(Event::Arrived(Arrival::new(name, &file, START, START)));
     }
     let mut talk = MailqSession::as_user("root", "sekret");
     let shown = talk.say(&mut world, "SHOW THREAD c .h.test\nQUEUE\n");
     assert_eq!(shown.lines().filter(|line| line.matches('\t').count() == 9).count(), 1000);
     let killed = talk.say(&mut world, "KILL THREAD c .h.test\n");
     assert_eq!(killed, "+OK; KILLed something.\n\n");
-    assert_eq!(world.removed.len(), 1000);
+    assert_eq!(world.removed().len(), 1000);
 }

@@ -27,7 +27,13 @@
 //! | forms of agents' lines | `src/agent/protocol.rs` |
 //! | agents' answers to jobs, and control files after them | `tests/agents/recordings.rs` |
 
+extern crate zsched_core;
+
 mod control_files;
+// Not all of it is used here.
+#[allow(dead_code)]
+#[path = "../../src/core/tests/world.rs"]
+mod core_world;
 mod damaged_files;
 mod expiry;
 mod mailq_lines;

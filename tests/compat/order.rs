@@ -1,10 +1,11 @@
 //! The order of the jobs of a thread.
 
-use crate::support::{START, spool_name};
+use crate::core_world::arrival;
+use crate::support::START;
 use crate::world::World;
 use std::time::Duration;
 use zsched_core::Event;
-use zsched_spool::{Arrival, Group};
+use zsched_spool::Group;
 
 /// The recorded messages, and their ages in seconds.
 const MESSAGES: [(&str, u64); 5] =
@@ -23,32 +24,18 @@ const SHUFFLED: [[&str; 5]; 3] = [
 /// The agent defers all recipients.
 fn orders(keyword: &str) -> [Vec<String>; 3] {
     let clause = format!("c/a.test\n\t{keyword}\n\toverfeed=0 maxring=1\n\tcommand=x\n");
-    let mut world = World::new(&clause);
-    world.cannot_assign_agents = true;
+    let mut world = World::with_disk(&clause);
+    world.cannot_start_agents = true;
     for (name, age) in MESSAGES {
         let modified = START - Duration::from_secs(age);
         let group =
             Group { channel: b"c"[..].into(), host: b"a.test"[..].into(), offsets: vec![71] };
-        world.send_event(Event::Arrived(Arrival {
-            name: spool_name(name),
-            modified,
-            created: modified,
-            priority: 5,
-            report_due: false,
-            first_undeliverable: None,
-            etrn_hosts: Vec::new(),
-            recipients: 1,
-            failed: 0,
-            groups: vec![group],
-            locked: Vec::new(),
-            next_offset: None,
-            max_unread: 0,
-            is_chunk: false,
-        }));
+        let number = name.parse().expect("a number");
+        world.tell(Event::Arrived(arrival(number, vec![group], modified, modified)));
     }
-    world.cannot_assign_agents = false;
+    world.cannot_start_agents = false;
     [(); 3].map(|()| {
-        world.send_event(Event::Etrn(b"a.test"));
+        world.tell(Event::Etrn(b"a.test"));
         let agent = *world.agents.keys().next().expect("it was started");
         let mut fed = Vec::new();
         let mut job = world.take_input(agent);

@@ -10,13 +10,15 @@
 //! after the first job, bursts contain everything that is due.
 
 use crate::control_files::recorded_groups;
+use crate::core_world::arrival;
 use crate::recording::{Answer, End, Job, Session, Step, StepKind};
 use crate::support::{START, spool_name};
 use crate::world::World;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
-use zsched_core::{AgentEnd, AgentId, Event, RereadResult};
-use zsched_format::agent_protocol::{AgentLine as Line, ReportStatus};
+use zsched_core::{Action, AgentEnd, AgentId, Event, RereadResult};
+use zsched_format::agent_protocol::AgentLine as Line;
+use zsched_format::control_file::Tag;
 use zsched_spool::{Arrival, Group, SpoolName};
 
 /// The first output that differs from the recording, and its time.
@@ -81,7 +83,7 @@ impl<'s> Replay<'s> {
         let mut replay = Replay {
             session,
             circumstances,
-            world: World::new(&clause(session, circumstances)),
+            world: World::with_disk(&clause(session, circumstances)),
             vertices: BTreeMap::new(),
             runs: Vec::new(),
             at_first: Vec::new(),
@@ -179,12 +181,12 @@ impl<'s> Replay<'s> {
             }
         }
         self.at_first = self.order(loaded);
-        self.world.cannot_assign_agents = true;
+        self.world.cannot_start_agents = true;
         for number in self.at_first.clone() {
             let of_message = self.vertices.keys().filter(|(other, _)| *other == number);
             self.arrive(of_message.cloned().collect());
         }
-        self.world.cannot_assign_agents = false;
+        self.world.cannot_start_agents = false;
     }
 
     /// Returns an order of messages that agrees with all first runs.
@@ -230,7 +232,7 @@ impl<'s> Replay<'s> {
         let is_over = jobs.iter().all(Job::is_over);
         for (index, answer) in answers.iter().enumerate() {
             if is_over && index + 1 == answers.len() {
-                self.world.pass(answer.at);
+                self.world.pass_to(answer.at);
                 self.prepare(step + 1);
                 self.answer_quietly(answer)?;
             } else {
@@ -250,12 +252,12 @@ impl<'s> Replay<'s> {
         };
         if next.is_for_idleness() {
             // The limit is in whole seconds.
-            self.world.pass(next.at.saturating_sub(Duration::from_secs(1)));
+            self.world.pass_to(next.at.saturating_sub(Duration::from_secs(1)));
             self.expect("")?;
-            self.world.pass(next.at);
+            self.world.pass_to(next.at);
             return Ok(());
         }
-        self.world.pass(next.at);
+        self.world.pass_to(next.at);
         self.expect("")?;
         match next.what {
             StepKind::EndLines(_) => self.send_to_core(Event::Drain),
@@ -273,7 +275,7 @@ impl<'s> Replay<'s> {
                 return Ok(());
             }
         };
-        self.world.ends(self.agent(), end);
+        self.world.dies(self.agent(), end);
         self.compare_what_is_left();
         assert!(self.world.agents.is_empty(), "{}: a new agent for nothing", self.session.name);
         let Some(Step { what: StepKind::Jobs(jobs), .. }) = self.session.steps.last() else {
@@ -384,37 +386,17 @@ impl<'s> Replay<'s> {
                 offsets: self.vertices[key].pending.iter().rev().copied().collect(),
             })
             .collect();
-        Arrival {
-            name: self.vertices[&keys[0]].name.clone(),
-            modified: START - self.circumstances.age,
-            created: START,
-            priority: 5,
-            report_due: false,
-            first_undeliverable: None,
-            etrn_hosts: Vec::new(),
-            recipients: groups.iter().map(|group| group.offsets.len() as u32).sum(),
-            failed: 0,
-            groups,
-            locked: Vec::new(),
-            next_offset: None,
-            max_unread: 0,
-            is_chunk: false,
-        }
+        let (modified, name) =
+            (START - self.circumstances.age, self.vertices[&keys[0]].name.clone());
+        Arrival { name, ..arrival(keys[0].0, groups, modified, START) }
     }
 
     /// Sends a line of the agent, and checks that the core wrote nothing before.
     fn answer_quietly(&mut self, answer: &Answer) -> Result<(), Difference> {
-        self.world.pass(answer.at);
+        self.world.pass_to(answer.at);
         self.expect("")?;
         if let Line::Report(report) = Line::parse(&answer.line) {
-            let is_final = matches!(
-                report.status,
-                ReportStatus::Ok
-                    | ReportStatus::Ok2
-                    | ReportStatus::Ok3
-                    | ReportStatus::Error
-                    | ReportStatus::Error2
-            );
+            let is_final = report.status.tag() != Tag::Pending;
             for ((number, _), vertex) in &mut self.vertices {
                 if is_final && *number == report.number && vertex.pending.remove(&report.offset) {
                     vertex.is_loaded &= !vertex.pending.is_empty();
@@ -436,14 +418,18 @@ impl<'s> Replay<'s> {
 
     /// Sends an event. If the core reads a control file again, that has the remaining recipients.
     fn send_to_core(&mut self, event: Event<'_>) {
-        self.world.send_event(event);
-        while let Some(name) = self.world.to_read_again.pop() {
+        self.world.tell(event);
+        let name = |action: &Action| match action {
+            Action::ReadAgain(name) => Some(name.clone()),
+            _ => None,
+        };
+        while let Some(name) = self.world.take_done(name) {
             let number = name.number();
             let loaded = self.vertices.iter().filter(|(key, _)| key.0 == number);
             let loaded = loaded.filter(|(_, vertex)| vertex.is_loaded);
             let keys: Vec<Key> = loaded.map(|(key, _)| key.clone()).collect();
             let outcome = RereadResult::Read(self.arrival(&keys));
-            self.world.send_event(Event::ReadAgain { number, outcome });
+            self.world.tell(Event::ReadAgain { number, outcome });
         }
     }
 

@@ -7,14 +7,15 @@
 //! 39.6 1 0 wake=+53 fed=+38 tries=4 f8='retry in 15s' | #c/a.test/0  N=1   R=1   A=4  W=15s QA=42s
 //! ```
 
-use crate::support::{START, data, spool_name};
+use crate::core_world::arrival;
+use crate::support::{START, data};
 use crate::world::World;
 use std::collections::BTreeMap;
 use std::time::Duration;
 use zsched_core::why::Reason;
 use zsched_core::{AgentId, Event};
 use zsched_format::time::Timestamp;
-use zsched_spool::{Arrival, Group};
+use zsched_spool::Group;
 
 /// A recording.
 struct Recording {
@@ -66,27 +67,12 @@ struct DeferringWorld {
 
 impl DeferringWorld {
     fn new(keywords: &str, past_boundary: u64, recipients: u32, answer: &str) -> DeferringWorld {
-        let mut world = World::new(&format!("c/*\n\t{keywords} idlemax=1h\n\tcommand=x\n"));
+        let mut world = World::with_disk(&format!("c/*\n\t{keywords} idlemax=1h\n\tcommand=x\n"));
         world.now = START + Duration::from_secs(past_boundary);
         let offsets = (0..recipients).map(|index| 67 + 30 * index).collect();
         let group = Group { channel: b"c".as_slice().into(), host: b"a.test"[..].into(), offsets };
-        let arrival = Arrival {
-            name: spool_name("1"),
-            modified: world.now,
-            created: world.now,
-            priority: 5,
-            report_due: false,
-            first_undeliverable: None,
-            etrn_hosts: Vec::new(),
-            recipients,
-            failed: 0,
-            groups: vec![group],
-            locked: Vec::new(),
-            next_offset: None,
-            max_unread: 0,
-            is_chunk: false,
-        };
-        world.send_event(Event::Arrived(arrival));
+        let arrival = arrival(1, vec![group], world.now, world.now);
+        world.tell(Event::Arrived(arrival));
         DeferringWorld { world, recipients, answer: answer.to_string(), agent: None }
     }
 
@@ -117,7 +103,7 @@ impl DeferringWorld {
         for _ in 0..count {
             let planned = self.work(first_fed);
             let since_start = first_fed.since(START);
-            self.world.pass(since_start + Duration::from_secs(planned.wakeup.unsigned_abs()));
+            self.world.pass_to(since_start + Duration::from_secs(planned.wakeup.unsigned_abs()));
             all.push(planned);
         }
         all

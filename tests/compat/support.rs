@@ -1,15 +1,11 @@
-//! Shared helpers: recorded data, a spool for it, a configuration.
+//! Shared helpers: recorded data, a spool for it.
 
+pub use crate::core_world::START;
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
-use zsched_config::{Config, ConfigContext, Zenv};
-use zsched_format::time::Timestamp;
 use zsched_spool::load::{LoadResult, load};
 use zsched_spool::{HashFolder, HashLevel, Spool, SpoolName};
-
-/// Start time of worlds: a multiple of all recorded intervals.
-pub const START: Timestamp = Timestamp::from_seconds(1_795_255_200);
 
 /// Returns the path of a recording.
 pub fn data_path(name: &str) -> PathBuf {
@@ -39,13 +35,6 @@ pub fn files_under(folder: &str) -> Vec<String> {
     walk(&top, &top, &mut found);
     found.sort();
     found
-}
-
-/// Parses a configuration without access to the system.
-pub fn config(text: &str) -> Config {
-    let context = ConfigContext::unprivileged(Zenv::default());
-    let loaded = Config::parse(Path::new("scheduler.cf"), text.as_bytes(), &context);
-    loaded.unwrap_or_else(|errors| panic!("{text}\n{errors:?}")).config
 }
 
 /// Returns the name of a message, from its path below `transport/`.

@@ -3,7 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use zsched_core::view::Totals;
 use zsched_core::{Action, Destination, Event, RereadResult};
-use zsched_format::agent_protocol::{AgentLine, ReportStatus};
+use zsched_format::agent_protocol::AgentLine;
+use zsched_format::control_file::Tag;
 use zsched_spool::Arrival;
 use zsched_spool::note::OutcomeKind;
 
@@ -58,7 +59,7 @@ impl ExpectedQueue {
             Event::Removed { number, outcome: Ok(()) } => self.forget(*number),
             Event::AgentSaid { line, .. } => {
                 if let AgentLine::Report(report) = AgentLine::parse(line)
-                    && is_final(report.status)
+                    && report.status.tag() != Tag::Pending
                 {
                     match lags || self.forgotten.contains(&report.number) {
                         true => self.mark_unsure(report.number, report.offset),
@@ -239,9 +240,4 @@ impl ExpectedQueue {
         let is_right = (vertices..=most + unsure).contains(&totals.vertices);
         assert!(is_right, "{} vertices, and not {vertices} (+{unsure})", totals.vertices);
     }
-}
-
-fn is_final(status: ReportStatus) -> bool {
-    use ReportStatus::{Error, Error2, Ok, Ok2, Ok3};
-    matches!(status, Ok | Ok2 | Ok3 | Error | Error2)
 }

@@ -8,6 +8,7 @@ use fastrand::Rng;
 use std::rc::Rc;
 use std::time::Duration;
 use zsched_core::{Order, Scheduler};
+use zsched_format::time::ClockStep;
 use zsched_simulation::Simulation;
 use zsched_simulation::disk::{self, DiskFaults};
 use zsched_simulation::faults::AgentFaults;
@@ -100,7 +101,7 @@ impl WorldRun {
     }
 
     fn start_scheduler(&mut self) {
-        *self.world.settings_mut() = world::settings(&mut self.random);
+        self.world.setup.settings = world::settings(&mut self.random);
         self.world.start();
     }
 
@@ -129,11 +130,11 @@ impl WorldRun {
             }
             23 => self.world.drain(),
             24..=26 => self.world.etrn(HOSTS[self.random.usize(0..HOSTS.len())].as_bytes()),
-            27 => self.world.set_clock_forward(seconds(&mut self.random, 4000)),
+            27 => self.world.set_clock(ClockStep::Forward(seconds(&mut self.random, 4000))),
             28 => {
                 let by = seconds(&mut self.random, 4000);
                 self.set_back += by;
-                self.world.set_clock_back(by);
+                self.world.set_clock(ClockStep::Back(by));
             }
             29..=31 => {
                 let part = |random: &mut Rng| if random.bool() { 0.0 } else { random.f64() * 0.5 };
@@ -148,7 +149,7 @@ impl WorldRun {
             35 => self.delete_a_file(),
             36 | 37 => self.world.kill_during_expiry_or_reroute(),
             40..=45 => self.give_random_order(),
-            _ => *self.world.agent_faults_mut() = world::faults(&mut self.random),
+            _ => self.world.setup.agent_faults = world::faults(&mut self.random),
         }
     }
 
@@ -204,10 +205,10 @@ impl WorldRun {
 
     /// Ends all failures and checks that all mail leaves.
     fn recover(&mut self) {
-        *self.world.agent_faults_mut() = AgentFaults::default();
+        self.world.setup.agent_faults = AgentFaults::default();
         self.world.disk.faults = DiskFaults::default();
         self.world.hosts.end_faults();
-        *self.world.settings_mut() = world::open_settings(&mut self.random);
+        self.world.setup.settings = world::open_settings(&mut self.random);
         if self.is_restricted() {
             self.world.kill();
         }

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::learned::{Learned, LearnedExport};
+use std::collections::BTreeMap;
 
 const CF: &str = "PARAMmessage-active-limit=8\nc/*\n\tmaxthr=20 overfeed=0 interval=10m retries=1 skew=1 \
                   initial-concurrency=3 positive-feedback=1/concurrency failed-cohort-limit=1 expiry=3d\n\

@@ -3,6 +3,7 @@
 use super::*;
 use crate::learned::{Learned, LearnedExport, PagedOutSource};
 use std::borrow::Cow;
+use std::collections::BTreeMap;
 
 const CF: &str = "PARAMmessage-active-limit=2\nc/*\n\tmaxring=1 interval=60s retries=\"1 2 3\" skew=1 \
                   expiry=1h\n\tcommand=x\nq/*\n\tqueueonly\n\tcommand=x\n";

@@ -50,9 +50,7 @@ fn record(seed: u64, steps: usize, limits: RotationLimits) -> (tempfile::TempDir
     let folder = tempfile::tempdir().expect("a temporary folder");
     let path = folder.path().join("recording");
     let recorder = Recorder::create(&path, limits, context()).expect("a file");
-    let core =
-        RecordedCore::new(settings(seed), config(rehearsal::CONFIGS[0]), START, Some(recorder));
-    let mut rehearsal = Rehearsal::new(core, seed);
+    let mut rehearsal = Rehearsal::new(recorder, seed);
     for _ in 0..steps {
         rehearsal.step();
     }

@@ -62,8 +62,7 @@ fn recording_resumes_when_disk_has_room() {
     let path = folder.path().join("r");
     let limits = RotationLimits { size: 15_000, keep_files: 100 };
     let recorder = Recorder::create(&path, limits, context()).expect("a file");
-    let core = RecordedCore::new(settings(5), config(rehearsal::CONFIGS[0]), START, Some(recorder));
-    let mut rehearsal = Rehearsal::new(core, 5);
+    let mut rehearsal = Rehearsal::new(recorder, 5);
     // No file can be created in a missing folder.
     let elsewhere = folder.path().with_extension("elsewhere");
     std::fs::rename(folder.path(), &elsewhere).expect("renamed");

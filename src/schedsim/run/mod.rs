@@ -4,20 +4,18 @@
 //! |---|---|
 //! | [`world`] | the file that describes hosts, agents and mail |
 //! | [`traffic`] | its mail |
-//! | [`statistics`] | counters during the simulation |
 //! | [`summary`] | the results |
 //! | [`table`], [`plot`] | their presentation |
 
 mod plot;
-mod statistics;
-mod summary;
+pub(crate) mod summary;
 mod table;
 mod traffic;
 mod world;
 
 use crate::SchedsimError;
+use crate::statistics::{Sample, Statistics};
 use clap::Args;
-use statistics::Statistics;
 use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -31,7 +29,7 @@ use zsched_core::Settings;
 use zsched_format::printable;
 use zsched_format::time::Timestamp;
 use zsched_simulation::{Simulation, SimulationSetup, disk};
-use zsched_spool::{HashFolder, HashLevel};
+use zsched_spool::HashFolder;
 
 /// Start of every simulation: midnight, 1 January 2027, UTC.
 const START: Timestamp = Timestamp::from_seconds(1_798_761_600);
@@ -135,8 +133,7 @@ fn context(zenv: Zenv) -> ConfigContext {
 
 fn load(path: &Path, context: &ConfigContext) -> Result<Rc<Config>, String> {
     let loaded = Config::load(path, context).map_err(|diagnostics| {
-        let lines: Vec<String> = diagnostics.iter().map(|d| d.to_string()).collect();
-        format!("the configuration cannot be used\n{}", lines.join("\n"))
+        format!("the configuration cannot be used\n{}", crate::lines(&diagnostics))
     })?;
     Ok(Rc::new(loaded.config))
 }
@@ -148,17 +145,11 @@ fn simulate(
     world: &World,
     length: Duration,
 ) -> Summary {
+    let settings = Settings { fork_rate: options.fork_rate.max(1), ..Settings::default() };
     let setup = SimulationSetup {
-        seed: options.seed,
-        start: START,
-        settings: Settings { fork_rate: options.fork_rate.max(1), ..Settings::default() },
-        first_pid: 1000,
-        level: HashLevel::Flat,
         delays: world.agents.delays(),
         agent_faults: world.agents.faults(),
-        multi_event_turns: 0.0,
-        pieces: false,
-        scans: false,
+        ..SimulationSetup::new(options.seed, START, settings)
     };
     let mut traffic = Traffic::new(world, START, options.seed);
     let statistics = Statistics::new(START);
@@ -174,7 +165,7 @@ fn simulate(
         if next_sample <= stop {
             let wall = simulation.at().wall;
             if let Some(core) = simulation.core() {
-                let sample = statistics::Sample::of(core, wall);
+                let sample = Sample::of(core, wall);
                 simulation.observer.add(sample);
             }
             next_sample += interval;
@@ -191,9 +182,9 @@ fn simulate(
 
 fn print_speed(summary: &Summary, took: Duration) {
     let seconds = took.as_secs_f64();
-    let rate = summary.totals.delivered as f64 / seconds.max(1e-9);
+    let rate = summary.totals.results.delivered as f64 / seconds.max(1e-9);
     printable::print_to_stderr(format_args!(
         "{}: {} deliveries in {seconds:.2} s, {rate:.0} a second",
-        summary.configuration, summary.totals.delivered
+        summary.configuration, summary.totals.results.delivered
     ));
 }

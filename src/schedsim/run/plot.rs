@@ -17,22 +17,13 @@ const BOTTOM: f64 = 30.0;
 /// Colours for colour-blind readers (Okabe and Ito); black is the total.
 const COLOURS: [&str; 6] = ["#000000", "#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00"];
 
-/// The quantity shown in a diagram.
-struct Value {
-    what: &'static str,
-    of: fn(&Point) -> f64,
-}
+/// A quantity that a diagram shows, and its name.
+type Quantity = (&'static str, fn(&Point) -> f64);
 
-const VALUES: [Value; 2] = [
-    Value { what: "recipients in the queue", of: |point| point.queued as f64 },
-    Value { what: "agents", of: |point| point.agents as f64 },
+const QUANTITIES: [Quantity; 2] = [
+    ("recipients in the queue", |point| point.queued as f64),
+    ("agents", |point| point.agents as f64),
 ];
-
-/// A curve of a diagram.
-struct Line<'a> {
-    name: &'a str,
-    points: &'a [Point],
-}
 
 /// Returns the whole picture.
 pub(super) fn svg(summaries: &[Summary]) -> String {
@@ -42,22 +33,21 @@ pub(super) fn svg(summaries: &[Summary]) -> String {
          font-family=\"sans-serif\" font-size=\"12\">\n\
          <rect width=\"100%\" height=\"100%\" fill=\"white\"/>\n"
     );
-    let diagrams = summaries.iter().flat_map(|summary| VALUES.iter().map(move |v| (summary, v)));
-    for (index, (summary, Value { what, of })) in diagrams.enumerate() {
+    let diagrams = summaries.iter().flat_map(|summary| QUANTITIES.map(|shown| (summary, shown)));
+    for (index, (summary, shown)) in diagrams.enumerate() {
         writeln!(out, "<g transform=\"translate(0,{})\">", HEIGHT * index as f64).expect("String");
-        diagram(&mut out, summary, what, *of);
+        diagram(&mut out, summary, shown);
         out += "</g>\n";
     }
     out + "</svg>\n"
 }
 
-fn diagram(out: &mut String, summary: &Summary, what: &str, value: fn(&Point) -> f64) {
-    let all = Line { name: "all", points: &summary.over_time };
-    let threads = summary.threads.iter();
-    let threads =
-        threads.map(|thread| Line { name: &thread.destination, points: &thread.over_time });
-    let lines: Vec<Line<'_>> = std::iter::once(all).chain(threads).collect();
-    let highest = lines.iter().flat_map(|line| line.points).map(value).fold(1.0, f64::max);
+fn diagram(out: &mut String, summary: &Summary, (what, value): Quantity) {
+    let all = ("all", &summary.over_time);
+    let threads = summary.threads.iter().map(|thread| (&thread.destination[..], &thread.over_time));
+    let lines: Vec<(&str, &Vec<Point>)> = std::iter::once(all).chain(threads).collect();
+    let points = lines.iter().flat_map(|(_, points)| *points);
+    let highest = points.map(value).fold(1.0, f64::max);
     let top = round_up(highest);
     let x = |time: f64| LEFT + (WIDTH - LEFT - RIGHT) * time / summary.length;
     let y = |value: f64| HEIGHT - BOTTOM - (HEIGHT - TOP - BOTTOM) * value / top;
@@ -82,11 +72,11 @@ fn diagram(out: &mut String, summary: &Summary, what: &str, value: fn(&Point) ->
         )
         .expect("String");
     }
-    for (index, line) in lines.iter().enumerate() {
+    for (index, (name, points)) in lines.into_iter().enumerate() {
         let colour = COLOURS[index % COLOURS.len()];
-        let points = line.points.iter().map(|at| format!("{:.1},{:.1}", x(at.time), y(value(at))));
+        let points = points.iter().map(|at| format!("{:.1},{:.1}", x(at.time), y(value(at))));
         let points = points.collect::<Vec<_>>().join(" ");
-        let (name_x, name) = (LEFT + 130.0 * index as f64, escape(line.name));
+        let (name_x, name) = (LEFT + 130.0 * index as f64, escape(name));
         writeln!(
             out,
             "<polyline points=\"{points}\" fill=\"none\" stroke=\"{colour}\"/>\

@@ -2,9 +2,10 @@
 //!
 //! The fields are those of `--json`; all times are in seconds.
 
-use super::statistics::{DestinationResults, Sample, Statistics};
 use super::world::Mail;
+use crate::statistics::{DestinationResults, Sample, Statistics};
 use serde::Serialize;
+use std::cmp::Reverse;
 use std::time::Duration;
 
 /// Maximum number of threads shown: those with the most recipients.
@@ -31,17 +32,12 @@ pub(super) struct Summary {
 
 /// Totals of a simulation.
 #[derive(Serialize, Clone, Debug)]
-pub(super) struct Totals {
+pub(crate) struct Totals {
     /// Messages submitted.
     pub messages: u64,
-    /// Recipients of these messages.
-    pub recipients: u64,
-    /// Recipients that were delivered.
-    pub delivered: u64,
-    /// Recipients that failed permanently.
-    pub failed: u64,
-    /// Recipients that expired.
-    pub expired: u64,
+    /// Results of all recipients.
+    #[serde(flatten)]
+    pub results: RecipientResults,
     /// Recipients in the queue at the end.
     pub queued: u64,
     /// Reports that deferred a recipient.
@@ -54,13 +50,26 @@ pub(super) struct Totals {
     pub most_agents: usize,
     /// Maximum number of recipients in the queue.
     pub longest_queue: u64,
+}
+
+/// Results of some recipients.
+#[derive(Serialize, Clone, Debug)]
+pub(crate) struct RecipientResults {
+    /// Recipients that arrived.
+    pub recipients: u64,
+    /// Recipients that were delivered.
+    pub delivered: u64,
+    /// Recipients that failed permanently.
+    pub failed: u64,
+    /// Recipients that expired.
+    pub expired: u64,
     /// Time from arrival to delivery.
     pub delay: Delay,
 }
 
 /// Percentiles of the time from arrival to delivery.
 #[derive(Serialize, Clone, Copy, Debug, Default)]
-pub(super) struct Delay {
+pub(crate) struct Delay {
     /// Median.
     pub p50: f64,
     /// 90th percentile.
@@ -76,12 +85,9 @@ pub(super) struct Delay {
 pub(super) struct MailResults {
     /// `channel/host`, as in the world's file.
     pub destinations: String,
-    /// Recipients that arrived.
-    pub recipients: u64,
-    /// Recipients that were delivered.
-    pub delivered: u64,
-    /// Time from arrival to delivery.
-    pub delay: Delay,
+    /// Results of its recipients.
+    #[serde(flatten)]
+    pub results: RecipientResults,
     /// Maximum time by which a message was overtaken.
     ///
     /// That is how much later another message of the channel arrived that was fed to an agent
@@ -94,16 +100,9 @@ pub(super) struct MailResults {
 pub(super) struct ThreadResults {
     /// `channel/host`.
     pub destination: String,
-    /// Recipients that arrived.
-    pub recipients: u64,
-    /// Recipients that were delivered.
-    pub delivered: u64,
-    /// Recipients that failed permanently.
-    pub failed: u64,
-    /// Recipients that expired.
-    pub expired: u64,
-    /// Time from arrival to delivery.
-    pub delay: Delay,
+    /// Results of its recipients.
+    #[serde(flatten)]
+    pub results: RecipientResults,
     /// Jobs given to agents.
     pub jobs: u64,
     /// Jobs that ended with the host not reached.
@@ -124,7 +123,7 @@ pub(super) struct ThreadResults {
 
 /// A queue at a point in time.
 #[derive(Serialize, Clone, Copy, Debug)]
-pub(super) struct Point {
+pub(crate) struct Point {
     /// Time since the start.
     pub time: f64,
     /// Recipients in the queue.
@@ -142,58 +141,60 @@ impl Summary {
         mail: &[Mail],
         of: &Statistics,
     ) -> Summary {
-        let seconds = |sample: &Sample| sample.time.since(of.start).as_secs_f64();
         let mut busiest: Vec<&DestinationResults> = of.destinations.iter().collect();
-        busiest.sort_by(|a, b| {
-            b.recipients.cmp(&a.recipients).then_with(|| a.destination.cmp(&b.destination))
-        });
-        let threads = busiest
-            .iter()
-            .take(MAX_THREADS_SHOWN)
-            .map(|results| ThreadResults::new(results, of))
-            .collect();
-        let over_time: Vec<Point> = of
-            .samples
-            .iter()
-            .map(|sample| Point {
-                time: seconds(sample),
-                queued: sample.recipients,
-                agents: sample.agents,
-            })
-            .collect();
+        busiest.sort_by_key(|results| (Reverse(results.recipients), &results.destination));
+        busiest.truncate(MAX_THREADS_SHOWN);
         Summary {
             configuration: configuration.to_string(),
             seed,
             length: length.as_secs_f64(),
-            totals: Totals::new(of, &over_time),
+            totals: Totals::new(of),
             mail: mail.iter().map(|mail| MailResults::new(mail, of)).collect(),
-            threads,
-            over_time,
+            threads: busiest.into_iter().map(|results| ThreadResults::new(results, of)).collect(),
+            over_time: over_time(of, |sample| (sample.recipients, sample.agents)),
         }
     }
 }
 
+/// Returns a queue over time. `of_sample` returns its recipients and agents.
+fn over_time(of: &Statistics, of_sample: impl Fn(&Sample) -> (u64, usize)) -> Vec<Point> {
+    let point = |sample: &Sample| {
+        let (queued, agents) = of_sample(sample);
+        Point { time: sample.time.since(of.start).as_secs_f64(), queued, agents }
+    };
+    of.samples.iter().map(point).collect()
+}
+
 impl Totals {
-    fn new(of: &Statistics, over_time: &[Point]) -> Totals {
-        let sum =
-            |count: fn(&DestinationResults) -> u64| of.destinations.iter().map(count).sum::<u64>();
-        let recipients = sum(|results| results.recipients);
-        let delivered = sum(|results| results.delays.len() as u64);
-        let (failed, expired) = (sum(|results| results.failed), sum(|results| results.expired));
-        let delays = of.destinations.iter().flat_map(|results| &results.delays).copied().collect();
+    /// Computes the totals of a run.
+    pub(crate) fn new(of: &Statistics) -> Totals {
+        let results = RecipientResults::new(&of.destinations.iter().collect::<Vec<_>>());
+        let RecipientResults { recipients, delivered, failed, expired, .. } = results;
         Totals {
             messages: of.messages,
-            recipients,
-            delivered,
-            failed,
-            expired,
-            queued: recipients - delivered - failed - expired,
+            results,
+            queued: recipients.saturating_sub(delivered + failed + expired),
             deferrals: of.deferrals,
             attempts: of.deferrals + delivered + failed,
             agents_started: of.agents_started,
-            most_agents: over_time.iter().map(|point| point.agents).max().unwrap_or_default(),
-            longest_queue: over_time.iter().map(|point| point.queued).max().unwrap_or_default(),
-            delay: Delay::new(delays),
+            most_agents: of.max_agents,
+            longest_queue: of.samples.iter().map(|sample| sample.recipients).max().unwrap_or(0),
+        }
+    }
+}
+
+impl RecipientResults {
+    fn new(destinations: &[&DestinationResults]) -> RecipientResults {
+        let sum = |count: fn(&DestinationResults) -> u64| {
+            destinations.iter().map(|results| count(results)).sum::<u64>()
+        };
+        let delays = destinations.iter().flat_map(|results| &results.delays).copied();
+        RecipientResults {
+            recipients: sum(|results| results.recipients),
+            delivered: sum(|results| results.delays.len() as u64),
+            failed: sum(|results| results.failed),
+            expired: sum(|results| results.expired),
+            delay: Delay::new(delays.collect()),
         }
     }
 }
@@ -210,14 +211,10 @@ impl MailResults {
         };
         let destinations: Vec<&DestinationResults> =
             of.destinations.iter().filter(has_host).collect();
-        let delays: Vec<u32> =
-            destinations.iter().flat_map(|results| results.delays.iter().copied()).collect();
         let overtaken = destinations.iter().map(|results| results.overtaken).max();
         MailResults {
             destinations: format!("{}/{}", mail.channel, mail.host),
-            recipients: destinations.iter().map(|results| results.recipients).sum(),
-            delivered: delays.len() as u64,
-            delay: Delay::new(delays),
+            results: RecipientResults::new(&destinations),
             overtaken: overtaken.unwrap_or_default().as_secs_f64(),
         }
     }
@@ -225,30 +222,23 @@ impl MailResults {
 
 impl ThreadResults {
     fn new(results: &DestinationResults, of: &Statistics) -> ThreadResults {
-        let point = |sample: &Sample| {
-            let found =
-                sample.threads.binary_search_by(|thread| thread.0.cmp(&results.destination));
-            let (queued, agents) =
-                found.map_or((0, 0), |index| (sample.threads[index].1, sample.threads[index].2));
-            let time = sample.time.since(of.start).as_secs_f64();
-            Point { time, queued: u64::from(queued), agents }
+        let of_sample = |sample: &Sample| {
+            let threads = &sample.threads;
+            let found = threads.binary_search_by(|thread| thread.0.cmp(&results.destination));
+            found.map_or((0, 0), |index| (u64::from(threads[index].1), threads[index].2))
         };
         let (concurrency, concurrency_deviation) = results.jobs.concurrency();
         let (shortest, longest) = results.jobs.gaps.unwrap_or_default();
         ThreadResults {
             destination: results.destination.to_string(),
-            recipients: results.recipients,
-            delivered: results.delays.len() as u64,
-            failed: results.failed,
-            expired: results.expired,
-            delay: Delay::new(results.delays.clone()),
+            results: RecipientResults::new(&[results]),
             jobs: results.jobs.count,
             not_reached: results.jobs.not_reached,
             concurrency,
             concurrency_deviation,
             shortest_gap: shortest.as_secs_f64(),
             longest_gap: longest.as_secs_f64(),
-            over_time: of.samples.iter().map(point).collect(),
+            over_time: over_time(of, of_sample),
         }
     }
 }

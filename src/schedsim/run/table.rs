@@ -1,7 +1,6 @@
 //! The results as tables.
 
-use super::summary::{Delay, Point, Summary, ThreadResults, Totals};
-use std::fmt::Write as _;
+use super::summary::{Delay, MailResults, Point, RecipientResults, Summary, ThreadResults, Totals};
 use zsched_format::time::ShortDuration;
 
 /// Approximate number of rows of a table over time.
@@ -17,12 +16,9 @@ pub(super) fn text(summaries: &[Summary]) -> String {
         out += &kinds(summaries);
     }
     for summary in summaries {
-        write!(out, "\nbusiest destinations under {}\n\n", summary.configuration)
-            .expect("a String");
-        out += &threads(&summary.threads);
-        writeln!(out, "\nqueue and agents over time under {}\n", summary.configuration)
-            .expect("a String");
-        out += &over_time(summary);
+        let name = &summary.configuration;
+        out += &format!("\nbusiest destinations under {name}\n\n{}", threads(&summary.threads));
+        out += &format!("\nqueue and agents over time under {name}\n\n{}", over_time(summary));
     }
     out
 }
@@ -35,80 +31,59 @@ fn totals(summaries: &[Summary]) -> String {
         rows.push(std::iter::once(name.to_string()).chain(values).collect());
     };
     row("messages", &|t| thousands(t.messages));
-    row("recipients", &|t| thousands(t.recipients));
-    row("delivered", &|t| thousands(t.delivered));
-    row("failed", &|t| thousands(t.failed));
-    row("expired", &|t| thousands(t.expired));
+    row("recipients", &|t| thousands(t.results.recipients));
+    row("delivered", &|t| thousands(t.results.delivered));
+    row("failed", &|t| thousands(t.results.failed));
+    row("expired", &|t| thousands(t.results.expired));
     row("queued at the end", &|t| thousands(t.queued));
     row("attempts", &|t| thousands(t.attempts));
     row("of these deferred", &|t| thousands(t.deferrals));
     row("agents started", &|t| thousands(t.agents_started));
     row("agents at a time", &|t| thousands(t.most_agents as u64));
     row("longest queue", &|t| thousands(t.longest_queue));
-    row("delay of 50 %", &|t| time(t.delay.p50));
-    row("delay of 90 %", &|t| time(t.delay.p90));
-    row("delay of 99 %", &|t| time(t.delay.p99));
-    row("longest delay", &|t| time(t.delay.longest));
+    row("delay of 50 %", &|t| time(t.results.delay.p50));
+    row("delay of 90 %", &|t| time(t.results.delay.p90));
+    row("delay of 99 %", &|t| time(t.results.delay.p99));
+    row("longest delay", &|t| time(t.results.delay.longest));
     aligned(&rows)
 }
 
 fn kinds(summaries: &[Summary]) -> String {
-    let head = ["", "", "recipients", "delivered", "50 %", "90 %", "99 %", "longest"];
-    let mut rows = vec![head.map(String::from).to_vec()];
+    let head = "|| recipients | delivered | 50 % | 90 % | 99 % | longest";
     let count = summaries.iter().map(|summary| summary.mail.len()).max().unwrap_or_default();
-    for index in 0..count {
-        for summary in summaries {
-            let Some(kind) = summary.mail.get(index) else {
-                continue;
-            };
-            let Delay { p50, p90, p99, longest } = kind.delay;
-            rows.push(vec![
-                kind.destinations.clone(),
-                summary.configuration.clone(),
-                thousands(kind.recipients),
-                thousands(kind.delivered),
-                time(p50),
-                time(p90),
-                time(p99),
-                time(longest),
-            ]);
-        }
-    }
-    aligned(&rows)
+    let of_all = (0..count).flat_map(|index| {
+        summaries.iter().filter_map(move |summary| Some((summary, summary.mail.get(index)?)))
+    });
+    let row = |(summary, kind): (&Summary, &MailResults)| {
+        let RecipientResults { recipients, delivered, delay, .. } = kind.results;
+        let Delay { p50, p90, p99, longest } = delay;
+        let mut row = vec![kind.destinations.clone(), summary.configuration.clone()];
+        row.extend([recipients, delivered].map(thousands));
+        row.extend([p50, p90, p99, longest].map(time));
+        row
+    };
+    aligned(&with_head(head, of_all.map(row)))
 }
 
 fn threads(threads: &[ThreadResults]) -> String {
-    let head = [
-        "",
-        "recipients",
-        "delivered",
-        "failed",
-        "expired",
-        "50 %",
-        "99 %",
-        "longest",
-        "jobs",
-        "not reached",
-        "agents",
-    ];
-    let mut rows = vec![head.map(String::from).to_vec()];
-    for thread in threads {
-        let Delay { p50, p99, longest, .. } = thread.delay;
-        rows.push(vec![
-            thread.destination.clone(),
-            thousands(thread.recipients),
-            thousands(thread.delivered),
-            thousands(thread.failed),
-            thousands(thread.expired),
-            time(p50),
-            time(p99),
-            time(longest),
-            thousands(thread.jobs),
-            thousands(thread.not_reached),
-            format!("{:.2}", thread.concurrency),
-        ]);
-    }
-    aligned(&rows)
+    let head = "| recipients | delivered | failed | expired | 50 % | 99 % | longest | jobs \
+                | not reached | agents";
+    let row = |thread: &ThreadResults| {
+        let RecipientResults { recipients, delivered, failed, expired, delay } = thread.results;
+        let mut row = vec![thread.destination.clone()];
+        row.extend([recipients, delivered, failed, expired].map(thousands));
+        row.extend([delay.p50, delay.p99, delay.longest].map(time));
+        row.extend([thread.jobs, thread.not_reached].map(thousands));
+        row.push(format!("{:.2}", thread.concurrency));
+        row
+    };
+    aligned(&with_head(head, threads.iter().map(row)))
+}
+
+/// Puts a row before others, given as text with `|` between its cells.
+fn with_head(head: &str, rows: impl Iterator<Item = Vec<String>>) -> Vec<Vec<String>> {
+    let head = head.split('|').map(|cell| cell.trim().to_string()).collect();
+    std::iter::once(head).chain(rows).collect()
 }
 
 /// Recipients in the queue and agents: one column for all threads, one for each.
@@ -132,23 +107,18 @@ fn over_time(summary: &Summary) -> String {
 
 /// Formats rows in columns: the first is left-aligned, the others right-aligned.
 fn aligned(rows: &[Vec<String>]) -> String {
-    let columns = rows.iter().map(Vec::len).max().unwrap_or_default();
-    let width = |column: usize| {
-        rows.iter().filter_map(|row| row.get(column)).map(|cell| cell.chars().count()).max()
-    };
-    let widths: Vec<usize> = (0..columns).map(|column| width(column).unwrap_or_default()).collect();
+    let mut widths: Vec<usize> = Vec::new();
+    for row in rows {
+        widths.resize(widths.len().max(row.len()), 0);
+        let longest = widths.iter_mut().zip(row);
+        longest.for_each(|(width, cell)| *width = (*width).max(cell.chars().count()));
+    }
     let mut out = String::new();
     for row in rows {
-        let mut line = String::new();
-        for (column, cell) in row.iter().enumerate() {
-            let width = widths[column];
-            match column {
-                0 => write!(line, "  {cell:<width$}"),
-                _ => write!(line, "  {cell:>width$}"),
-            }
-            .expect("a String takes everything");
-        }
-        out += line.trim_end();
+        let cells = row.iter().zip(&widths).enumerate().map(|(column, (cell, width))| {
+            if column == 0 { format!("  {cell:<width$}") } else { format!("  {cell:>width$}") }
+        });
+        out += cells.collect::<String>().trim_end();
         out.push('\n');
     }
     out

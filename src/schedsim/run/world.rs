@@ -1,8 +1,7 @@
 //! The world of a simulation: a TOML file. `man/schedsim.1` explains the keys.
 
 use serde::Deserialize;
-use serde::de::{Deserializer, Error, Visitor};
-use std::fmt;
+use serde::de::{Deserializer, Error};
 use std::fs;
 use std::path::Path;
 use std::time::Duration;
@@ -123,8 +122,17 @@ pub(super) struct Mail {
 }
 
 /// A duration: a number of seconds, or a text such as `1h30m`.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Deserialize, Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[serde(try_from = "SpanText")]
 pub(super) struct Span(pub Duration);
+
+/// The two forms of a duration.
+#[derive(Deserialize)]
+#[serde(untagged, expecting = "seconds, or a time such as \"1h30m\"")]
+enum SpanText {
+    Seconds(f64),
+    Interval(String),
+}
 
 /// A fraction, 0 to 1.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -255,31 +263,19 @@ impl Agents {
     }
 }
 
-impl<'de> Deserialize<'de> for Span {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Span, D::Error> {
-        struct Visit;
-        impl Visitor<'_> for Visit {
-            type Value = Span;
+impl TryFrom<SpanText> for Span {
+    type Error = String;
 
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("seconds, or a time such as \"1h30m\"")
+    fn try_from(text: SpanText) -> Result<Span, String> {
+        let seconds = match text {
+            SpanText::Interval(text) => {
+                return parse_interval(&text).map(Span).map_err(|error| error.message);
             }
-
-            fn visit_i64<E: Error>(self, seconds: i64) -> Result<Span, E> {
-                self.visit_f64(seconds as f64)
-            }
-
-            fn visit_f64<E: Error>(self, seconds: f64) -> Result<Span, E> {
-                let span = Duration::try_from_secs_f64(seconds).ok();
-                let span = span.filter(|span| span.as_secs() < 1 << 32);
-                span.map(Span).ok_or_else(|| E::custom("seconds out of range"))
-            }
-
-            fn visit_str<E: Error>(self, text: &str) -> Result<Span, E> {
-                parse_interval(text).map(Span).map_err(|error| E::custom(error.message))
-            }
-        }
-        deserializer.deserialize_any(Visit)
+            SpanText::Seconds(seconds) => seconds,
+        };
+        let span = Duration::try_from_secs_f64(seconds).ok();
+        let span = span.filter(|span| span.as_secs() < 1 << 32);
+        span.map(Span).ok_or_else(|| "seconds out of range".to_string())
     }
 }
 

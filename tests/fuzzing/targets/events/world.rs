@@ -7,7 +7,8 @@ use zsched_core::{
     Action, AgentEnd, AgentId, Event, Note, Order, RereadResult, Scheduler, Settings, StatusRecord,
     Verdict,
 };
-use zsched_format::agent_protocol::{AgentLine, ReportStatus};
+use zsched_format::agent_protocol::AgentLine;
+use zsched_format::control_file::Tag;
 use zsched_format::time::Timestamp;
 use zsched_mailq_server::v1::Dump;
 use zsched_spool::note::OutcomeKind;
@@ -132,14 +133,7 @@ impl World {
                 }
             }
             AgentLine::Report(report) if self.model.agents.contains_key(&agent) => {
-                let is_final = matches!(
-                    report.status,
-                    ReportStatus::Ok
-                        | ReportStatus::Ok2
-                        | ReportStatus::Ok3
-                        | ReportStatus::Error
-                        | ReportStatus::Error2
-                );
+                let is_final = report.status.tag() != Tag::Pending;
                 if let Some(message) =
                     self.model.messages.get_mut(&report.number).filter(|_| is_final)
                 {
@@ -345,16 +339,7 @@ impl World {
 /// Returns true if a record tells of ends that also go to the statistics log.
 fn is_counted_end(record: &StatusRecord) -> bool {
     match record.verdict {
-        Verdict::Report(word) => {
-            matches!(
-                word,
-                ReportStatus::Ok
-                    | ReportStatus::Ok2
-                    | ReportStatus::Ok3
-                    | ReportStatus::Error
-                    | ReportStatus::Error2
-            )
-        }
+        Verdict::Report(status) => status.tag() != Tag::Pending,
         Verdict::Expired | Verdict::Deleted | Verdict::Rerouted => true,
         Verdict::Unreported | Verdict::FinishedElsewhere => false,
     }

@@ -1,25 +1,31 @@
-//! Counters during a simulation.
+//! Counters of a run: simulated, or recorded and replayed.
 
 use std::collections::{HashMap, VecDeque};
 use std::rc::Rc;
 use std::time::Duration;
 use zsched_core::{Action, AgentId, Destination, Event, Scheduler};
 use zsched_format::agent_protocol::{AgentLine, ReportStatus};
+use zsched_format::control_file::Tag;
 use zsched_format::time::Timestamp;
+use zsched_recorder::{ReplayObserver, ReplayedEvent};
 use zsched_simulation::observer::{SimTime, SimulationObserver};
-use zsched_spool::SpoolName;
+use zsched_spool::Arrival;
 use zsched_spool::memory_file::MemoryFile;
 
-/// All counters of a simulation.
-pub(super) struct Statistics {
-    /// Start of the simulation.
+/// All counters of a run.
+pub(crate) struct Statistics {
+    /// Start of the run.
     pub start: Timestamp,
-    /// Messages submitted.
+    /// Messages that arrived.
     pub messages: u64,
     /// Reports that deferred a recipient.
     pub deferrals: u64,
     /// Agents started.
     pub agents_started: u64,
+    /// Maximum number of agents at the same time.
+    pub max_agents: usize,
+    /// Jobs given to agents.
+    pub jobs: u64,
     /// Destinations, in the order in which they first occurred.
     pub destinations: Vec<DestinationResults>,
     numbers: HashMap<Destination, usize>,
@@ -36,7 +42,7 @@ pub(super) struct Statistics {
 
 /// Results of the recipients of one destination.
 #[derive(Clone, Debug)]
-pub(super) struct DestinationResults {
+pub(crate) struct DestinationResults {
     /// Channel and host.
     pub destination: Destination,
     /// Recipients that arrived.
@@ -58,7 +64,7 @@ pub(super) struct DestinationResults {
 
 /// Jobs of one destination.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Jobs {
+pub(crate) struct Jobs {
     /// Number of jobs.
     pub count: u64,
     /// Jobs that ended with the host not reached.
@@ -67,8 +73,8 @@ pub(super) struct Jobs {
     at_work: u64,
     /// Agents at work at the start of each job.
     ///
-    /// Counting starts again when the first job has ended.
-    concurrency: ConcurrencyStats,
+    /// Those before the end of the first job are dropped then.
+    concurrency: Vec<u32>,
     /// True if a job had ended when the last one began.
     is_steady: bool,
     /// When the last job began.
@@ -87,11 +93,11 @@ impl Jobs {
         // Until the first job ends, the number only grows by one per job, whatever the window is.
         if !self.is_steady && self.at_work < self.count {
             self.is_steady = true;
-            self.concurrency = ConcurrencyStats::default();
+            self.concurrency.clear();
         }
         self.count += 1;
         self.at_work += 1;
-        self.concurrency.add(self.at_work);
+        self.concurrency.push(self.at_work as u32);
     }
 
     fn end(&mut self, was_reached: bool) {
@@ -103,30 +109,11 @@ impl Jobs {
     ///
     /// The job itself is included. Counts the jobs that began after one had ended, or all jobs if
     /// none did.
-    pub(super) fn concurrency(&self) -> (f64, f64) {
-        self.concurrency.mean_and_deviation()
-    }
-}
-
-/// A distribution of numbers of agents.
-#[derive(Clone, Debug, Default)]
-struct ConcurrencyStats {
-    count: u64,
-    sum: u64,
-    squares: u64,
-}
-
-impl ConcurrencyStats {
-    fn add(&mut self, number: u64) {
-        self.count += 1;
-        self.sum += number;
-        self.squares += number * number;
-    }
-
-    fn mean_and_deviation(&self) -> (f64, f64) {
-        let count = self.count.max(1) as f64;
-        let mean = self.sum as f64 / count;
-        (mean, (self.squares as f64 / count - mean * mean).max(0.0).sqrt())
+    pub(crate) fn concurrency(&self) -> (f64, f64) {
+        let count = self.concurrency.len().max(1) as f64;
+        let sum = |power| self.concurrency.iter().map(|n| f64::from(*n).powi(power)).sum::<f64>();
+        let mean = sum(1) / count;
+        (mean, (sum(2) / count - mean * mean).max(0.0).sqrt())
     }
 }
 
@@ -141,7 +128,7 @@ struct Agent {
 
 /// Queues and agents at a point in time.
 #[derive(Clone, Debug)]
-pub(super) struct Sample {
+pub(crate) struct Sample {
     /// Time of the sample.
     pub time: Timestamp,
     /// All agents, including idle ones.
@@ -154,12 +141,14 @@ pub(super) struct Sample {
 
 impl Statistics {
     /// Creates empty counters.
-    pub(super) fn new(start: Timestamp) -> Statistics {
+    pub(crate) fn new(start: Timestamp) -> Statistics {
         Statistics {
             start,
             messages: 0,
             deferrals: 0,
             agents_started: 0,
+            max_agents: 0,
+            jobs: 0,
             destinations: Vec::new(),
             numbers: HashMap::new(),
             returning: None,
@@ -171,21 +160,43 @@ impl Statistics {
     }
 
     /// Adds a sample.
-    pub(super) fn add(&mut self, sample: Sample) {
+    pub(crate) fn add(&mut self, sample: Sample) {
         self.samples.push(sample);
     }
 
+    /// A message arrives that was not queued before.
+    pub(crate) fn arrived(&mut self, now: Timestamp, number: u64) {
+        self.messages += 1;
+        self.arrivals.insert(number, now);
+    }
+
+    fn queued(&mut self, arrival: &Arrival) {
+        for group in &arrival.groups {
+            let destination = Destination::new(&group.channel, &group.host);
+            self.results_of(destination).recipients += group.offsets.len() as u64;
+        }
+    }
+
+    /// Takes the mail that is queued when a recording begins as arrivals at that time.
+    pub(crate) fn begin(&mut self, core: &Scheduler) {
+        for arrival in core.arrivals() {
+            self.arrived(self.start, arrival.name.number());
+            self.queued(&arrival);
+        }
+    }
+
     fn fed(&mut self, at: SimTime, agent: AgentId, job: &[u8]) {
+        self.jobs += 1;
         let Some(agent) = self.agents.get_mut(&agent) else {
             return;
         };
-        let mut fields = job.trim_ascii_end().split(|byte| *byte == b'\t');
-        let message = fields.next().and_then(SpoolName::from_notified);
-        let destination = Destination::new(&agent.channel, fields.next().unwrap_or(&agent.host));
+        let Some((number, host)) = crate::parse_job(job) else {
+            return;
+        };
+        let destination = Destination::new(&agent.channel, host.unwrap_or(&agent.host));
         agent.jobs.push_back(destination.clone());
         let channel = agent.channel.clone();
-        let arrival = message.and_then(|message| self.arrivals.get(&message.number()).copied());
-        let overtaken = arrival.map(|arrival| {
+        let overtaken = self.arrivals.get(&number).copied().map(|arrival| {
             let latest = self.latest.entry(channel).or_insert(arrival);
             *latest = arrival.max(*latest);
             latest.since(arrival)
@@ -196,10 +207,14 @@ impl Statistics {
     }
 
     fn said(&mut self, agent: AgentId, line: &[u8]) {
+        let line = AgentLine::parse(line);
+        if let AgentLine::Report(report) = &line {
+            self.deferrals += u64::from(report.status.tag() == Tag::Pending);
+        }
         let Some(agent) = self.agents.get_mut(&agent) else {
             return;
         };
-        match AgentLine::parse(line) {
+        match line {
             AgentLine::Report(report) => agent.host_lost |= report.status == ReportStatus::DeferAll,
             AgentLine::Hungry => {
                 let was_reached = !std::mem::take(&mut agent.host_lost);
@@ -232,7 +247,7 @@ impl Statistics {
 
 impl Sample {
     /// Takes a sample of a core.
-    pub(super) fn of(core: &Scheduler, now: Timestamp) -> Sample {
+    pub(crate) fn of(core: &Scheduler, now: Timestamp) -> Sample {
         let totals = core.totals();
         let rings = core.ring_ids().into_iter().filter_map(|ring| core.ring_view(ring));
         let threads = rings.flat_map(|ring| ring.threads);
@@ -246,21 +261,17 @@ impl Sample {
 }
 
 impl SimulationObserver for Statistics {
-    fn submitted(&mut self, _at: SimTime, _number: u64, _file: &MemoryFile) {
-        self.messages += 1;
+    fn submitted(&mut self, at: SimTime, number: u64, _file: &MemoryFile) {
+        self.arrived(at.wall, number);
     }
 
-    fn event_sent(&mut self, at: SimTime, event: &Event<'_>) {
-        if let Event::Restored { number, .. } = event {
-            self.returning = Some(*number);
-        }
+    fn event_sent(&mut self, _at: SimTime, event: &Event<'_>) {
         match event {
-            Event::Arrived(arrival) if self.returning.take() == Some(arrival.name.number()) => {}
+            Event::Restored { number, .. } => self.returning = Some(*number),
             Event::Arrived(arrival) => {
-                self.arrivals.insert(arrival.name.number(), at.wall);
-                for group in &arrival.groups {
-                    let destination = Destination::new(&group.channel, &group.host);
-                    self.results_of(destination).recipients += group.offsets.len() as u64;
+                let is_back = self.returning.take() == Some(arrival.name.number());
+                if !is_back {
+                    self.queued(arrival);
                 }
             }
             Event::AgentSaid { agent, line } => self.said(*agent, line),
@@ -280,32 +291,46 @@ impl SimulationObserver for Statistics {
                 let (channel, host) = (channel.clone(), host.clone());
                 let known = Agent { channel, host, jobs: VecDeque::new(), host_lost: false };
                 self.agents.insert(*agent, known);
+                self.max_agents = self.max_agents.max(self.agents.len());
             }
             Action::Feed { agent, job } => self.fed(at, *agent, job),
             Action::Remove { name, .. } => drop(self.arrivals.remove(&name.number())),
             Action::Statistics(end) => {
-                let delay = at.wall.since(end.spool_id.modified).as_millis();
+                let arrival = self.arrivals.get(&end.spool_id.number);
+                let delay = arrival.map_or(Duration::ZERO, |arrival| at.wall.since(*arrival));
                 let results = self.results_of(end.destination.clone());
                 match end.state {
                     "expire" => results.expired += 1,
                     "error" | "error2" => results.failed += 1,
-                    _ => results.delays.push(u32::try_from(delay).unwrap_or(u32::MAX)),
+                    _ => results.delays.push(delay.as_millis().try_into().unwrap_or(u32::MAX)),
                 }
             }
             _ => {}
         }
     }
+}
 
-    fn concluded(&mut self, _at: SimTime, _file: &MemoryFile, _offset: u32, status: ReportStatus) {
-        let is_deferral = matches!(
-            status,
-            ReportStatus::Deferred
-                | ReportStatus::DeferBack
-                | ReportStatus::DeferAll
-                | ReportStatus::RetryAt
-        );
-        self.deferrals += u64::from(is_deferral);
+impl ReplayObserver for Statistics {
+    fn before(&mut self, told: &ReplayedEvent, event: &Event<'_>, core: &Scheduler) {
+        if let Event::Arrived(arrival) = event {
+            let number = arrival.name.number();
+            if !core.is_new(number) {
+                return;
+            }
+            if self.returning != Some(number) {
+                self.arrived(told.time, number);
+            }
+        }
+        self.event_sent(time_of(told), event);
     }
+
+    fn after(&mut self, told: &ReplayedEvent, decided: &[Action], _: &Scheduler) {
+        decided.iter().for_each(|action| self.action_taken(time_of(told), action));
+    }
+}
+
+fn time_of(told: &ReplayedEvent) -> SimTime {
+    SimTime { now: told.time, wall: told.time, step: told.number }
 }
 
 #[cfg(test)]
