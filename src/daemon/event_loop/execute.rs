@@ -8,7 +8,7 @@ use std::io;
 use std::time::Instant;
 use zsched_core::{Action, AgentEnd, AgentId, Event};
 use zsched_format::time::Timestamp;
-use zsched_mailq_server::v2::{AdminCommand, Demand};
+use zsched_mailq_server::v2::{AdminCommand, Answer, Demand};
 
 impl Daemon {
     /// Carries out all actions of the core, and those that follow.
@@ -56,7 +56,7 @@ impl Daemon {
             Action::StoreOverrides { ticket, changes } => {
                 self.overrides.add_changes(ticket, changes)
             }
-            Action::OrderDone { ticket, effect } => self.clients.order_done(ticket, &effect),
+            Action::OrderDone { ticket, effect } => self.clients.order_done(ticket, effect),
             Action::Statistics(record) => {
                 if let Some(statistics) = &mut self.statistics {
                     statistics.add(now, &record);
@@ -71,7 +71,7 @@ impl Daemon {
     pub(super) fn serve_clients(&mut self, now: Timestamp) {
         while let Some((client, findings)) = self.lookups.next_result() {
             match findings {
-                Some(findings) => self.clients.lookup_done(client, findings),
+                Some(found) => self.clients.take_answer(client, Answer::Lookup(found)),
                 None => self.clients.disconnect(client),
             }
         }
@@ -103,7 +103,7 @@ impl Daemon {
             AdminCommand::Log(level) => {
                 self.level_after_load = *level;
                 log::set_max_level(*level);
-                self.clients.command_done(client, Ok(()));
+                self.clients.take_answer(client, Answer::Admin(Ok(())));
             }
         }
     }

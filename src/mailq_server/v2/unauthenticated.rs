@@ -2,8 +2,8 @@
 //!
 //! Its input is never echoed, and it receives only the results of login attempts.
 
-use super::answer::{ClientLog, SessionContext};
 use super::requests::{RequestLine, next_word};
+use super::task::{ClientLog, SessionContext};
 use crate::acl::Peer;
 use crate::attributes::Attributes;
 use crate::auth_file::{Account, Password};

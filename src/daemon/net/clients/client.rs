@@ -166,7 +166,7 @@ impl Client {
 
     /// Returns true if an order of the client is being carried out.
     fn has_order_under_way(&self) -> bool {
-        matches!(&self.task, ClientTask::Session(conversation) if conversation.session.has_task())
+        matches!(&self.task, ClientTask::Session(conversation) if conversation.session.has_change())
     }
 
     /// Ends the session before the connection is closed.
@@ -277,7 +277,7 @@ impl Client {
                 }
                 let was_answering = session.is_answering();
                 session.set_must_queue(slots == 0);
-                let may_have_gone = session.has_partial_task() && !session.is_waiting();
+                let may_have_gone = session.has_partial_change() && !session.is_waiting();
                 if may_have_gone && self.stream.is_closed(session.input_ended()) {
                     context.log_lines.extend(session.drop_task());
                 } else if may_continue(session, login_check_at, context, logins, buffer) {
@@ -289,7 +289,7 @@ impl Client {
                     self.answer_started = session.is_writing().then(Instant::now);
                 }
                 // An order may take hours; it ends at the timeout only if it makes no progress.
-                if session.has_task() {
+                if session.has_change() {
                     self.progress = Instant::now();
                 }
                 session.is_over()

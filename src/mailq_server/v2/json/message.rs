@@ -1,11 +1,11 @@
 //! `SHOW JSON MESSAGE` and `SHOW MESSAGE`: everything known about one message.
 
 use super::why;
-use super::{MAX_OBJECTS_PER_STEP, ago, object, refuse, seconds, text};
+use super::{MAX_OBJECTS_PER_STEP, ago, object, seconds, text};
 use crate::explain::sentence;
 use crate::report::push;
-use crate::v2::answer::{LookupResult, Reply, SessionContext, Step, Text};
 use crate::v2::selection::MessageName;
+use crate::v2::task::{Reply, ReplyResult, SessionContext, Step, Task};
 use serde::Serialize;
 use std::vec;
 use zsched_core::vertex_rows::{MessageRow, VertexId, VertexRow};
@@ -82,36 +82,28 @@ impl MessageJson {
 
 /// The output format.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum OutputFormat {
+pub(crate) enum OutputFormat {
+    /// `SHOW JSON MESSAGE`.
     Json,
+    /// `SHOW MESSAGE`.
     Text,
 }
 
-/// Answers `SHOW JSON MESSAGE`.
-pub fn answer(rest: &[u8], context: &mut SessionContext<'_>) -> Reply {
-    reply(rest, context, OutputFormat::Json)
-}
-
-/// Answers `SHOW MESSAGE`.
-pub fn answer_text(rest: &[u8], context: &mut SessionContext<'_>) -> Reply {
-    reply(rest, context, OutputFormat::Text)
-}
-
-fn reply(rest: &[u8], context: &mut SessionContext<'_>, form: OutputFormat) -> Reply {
+/// Answers `SHOW JSON MESSAGE` or `SHOW MESSAGE`.
+pub(crate) fn answer(rest: &[u8], form: OutputFormat, context: &SessionContext<'_>) -> ReplyResult {
     let rest = text(rest);
     let Some(name) = MessageName::parse(rest.trim()) else {
-        return refuse("give a spool id, the number of a message or the name of a control file");
+        return Ok(Reply::refusal(
+            "give a spool id, the number of a message or the name of a control file",
+        ));
     };
     let row = context.scheduler.message_row(name.number);
-    match row.filter(|row| name.matches(row.id, row.name)) {
-        Some(_) => Reply::Text(Box::new(MessageText {
-            number: name.number,
-            form,
-            has_begun: false,
-            left: None,
-        })),
-        None => refuse(&format!("{} is not queued", rest.trim())),
-    }
+    Ok(match row.filter(|row| name.matches(row.id, row.name)) {
+        Some(_) => {
+            Reply::text(MessageText { number: name.number, form, has_begun: false, left: None })
+        }
+        None => Reply::refusal(format!("{} is not queued", rest.trim())),
+    })
 }
 
 struct MessageText {
@@ -123,12 +115,12 @@ struct MessageText {
     left: Option<vec::IntoIter<VertexId>>,
 }
 
-impl Text for MessageText {
-    fn write(&mut self, context: &mut SessionContext<'_>, out: &mut Vec<u8>) -> Step {
+impl Task for MessageText {
+    fn step(&mut self, context: &mut SessionContext<'_>, out: &mut Vec<u8>) -> Step {
         let (number, form) = (self.number, self.form);
         let Some(left) = &mut self.left else {
             let Some(row) = context.scheduler.message_row(number) else {
-                return Step::Over;
+                return Step::Done;
             };
             match form {
                 OutputFormat::Json => begin_object(&row, context.now, out),
@@ -157,10 +149,8 @@ impl Text for MessageText {
         if form == OutputFormat::Json {
             out.extend_from_slice(b"]}\n");
         }
-        Step::Over
+        Step::Done
     }
-
-    fn lookup_done(&mut self, _findings: LookupResult) {}
 }
 
 /// Writes the object up to its destinations.
