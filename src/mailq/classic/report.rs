@@ -5,7 +5,6 @@ use crate::failure::Failure;
 use crate::screen::Screen;
 use memchr::memmem;
 use std::collections::HashMap;
-use std::io::Write;
 use zsched_format::selection::Selection;
 
 /// Age of the oldest message, by channel and host.
@@ -27,8 +26,8 @@ enum Line<'a> {
 ///
 /// From `level` 2 on, the lines of single threads are left out. With a selection, rings without a
 /// thread that matches are left out.
-pub(super) fn print<L: LineSource, W: Write>(
-    screen: &mut Screen<W>,
+pub(super) fn print<L: LineSource>(
+    screen: &mut Screen<'_>,
     lines: &mut L,
     selection: &Selection,
     level: u8,
@@ -129,9 +128,10 @@ mod tests {
     fn shown(report: &str, selection: &str, level: u8) -> (String, u64) {
         let selection = Selection::parse(selection).expect("channel/host");
         let mut out = Vec::new();
-        let mut lines = Lines::new(report.as_bytes(), LIMITS);
+        let mut lines = Lines::recorded(report.as_bytes(), LIMITS);
         let mut screen = Screen::new(&mut out);
         let count = print(&mut screen, &mut lines, &selection, level).expect("short lines");
+        drop(screen);
         (String::from_utf8(out).expect("text"), count)
     }
 
@@ -160,7 +160,7 @@ mod tests {
 
     #[test]
     fn oldest_reads_ages_of_threads() {
-        let ages = oldest(&mut Lines::new(REPORT.as_bytes(), LIMITS)).expect("a good report");
+        let ages = oldest(&mut Lines::recorded(REPORT.as_bytes(), LIMITS)).expect("a good report");
         for (channel, host, age) in [
             ("smtp", "a.test", "14s"),
             ("smtp", "a-very-long-host-name.example.org", "12s"),
@@ -178,7 +178,7 @@ mod tests {
             for selection in ["*/*", "a/b"] {
                 shown(&report, selection, 1);
             }
-            prop_assert!(oldest(&mut Lines::new(report.as_bytes(), LIMITS)).is_ok());
+            prop_assert!(oldest(&mut Lines::recorded(report.as_bytes(), LIMITS)).is_ok());
         }
     }
 }

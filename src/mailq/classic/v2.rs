@@ -14,7 +14,6 @@ use crate::connect::session::{Request, Session};
 use crate::failure::Failure;
 use crate::screen::quote;
 use crate::warnings::Warnings;
-use std::io::{Read, Write};
 use zsched_format::selection::Selection;
 
 /// Maximum number of requests sent ahead of their answers.
@@ -72,8 +71,8 @@ pub(crate) trait RecordSink {
 /// Lists the selected threads.
 ///
 /// A selection of both channel and host needs no request.
-pub(crate) fn threads<S: Read + Write>(
-    session: &mut Session<S>,
+pub(crate) fn threads(
+    session: &mut Session,
     selection: &Selection,
     warnings: &mut Warnings,
 ) -> Result<Vec<ListedThread>, Failure> {
@@ -108,8 +107,8 @@ pub(crate) fn threads<S: Read + Write>(
 /// Reads the contents of these threads.
 ///
 /// A thread that is gone meanwhile is empty.
-pub(crate) fn read<S: Read + Write>(
-    session: &mut Session<S>,
+pub(crate) fn read(
+    session: &mut Session,
     threads: &[ListedThread],
     reader: &mut impl RecordSink,
     warnings: &mut Warnings,
@@ -143,8 +142,8 @@ pub(crate) fn read<S: Read + Write>(
     Ok(())
 }
 
-fn ask_next<'a, S: Read + Write>(
-    session: &mut Session<S>,
+fn ask_next<'a>(
+    session: &mut Session,
     threads: &mut impl Iterator<Item = &'a ListedThread>,
 ) -> Result<(), Failure> {
     let Some(thread) = threads.next() else {

@@ -6,14 +6,13 @@ use crate::connect::session::{Request, Session};
 use crate::failure::Failure;
 use crate::installation::Installation;
 use crate::screen::Screen;
-use std::io::{Read, Write};
 
 /// Prints why something waits.
-pub(super) fn print<W: Write>(
+pub(super) fn print(
     subject: &str,
     installation: &Installation,
     is_echoed: bool,
-    screen: &mut Screen<W>,
+    screen: &mut Screen<'_>,
 ) -> Result<(), Failure> {
     let request = Request::without_permission(format!("SHOW WHY {subject}"));
     // A wrong subject is an error of the command line, even without a scheduler.
@@ -24,10 +23,10 @@ pub(super) fn print<W: Write>(
     Ok(())
 }
 
-fn print_answer<S: Read + Write, W: Write>(
+fn print_answer(
     request: Request,
-    session: &mut Session<S>,
-    screen: &mut Screen<W>,
+    session: &mut Session,
+    screen: &mut Screen<'_>,
 ) -> Result<(), Failure> {
     let mut text = session.ask_for_text(request)?;
     while let Some(line) = text.next()? {
@@ -41,21 +40,18 @@ mod tests {
     use super::*;
     use crate::connect::lines::{LIMITS, Lines};
     use crate::connect::server::Server;
-    use crate::connect::session::RecordedPeer;
     use std::path::PathBuf;
 
     fn answer(text: &str) -> Result<String, i32> {
         let server = Server::Unix(PathBuf::from("/control"));
         let mut shown = Vec::new();
         let mut screen = Screen::new(&mut shown);
-        let printed = Session::on_control_socket(
-            Lines::new(RecordedPeer::new(text.as_bytes()), LIMITS),
-            &server,
-        )
-        .and_then(|mut session| {
+        let lines = Lines::recorded(text.as_bytes(), LIMITS);
+        let printed = Session::on_control_socket(lines, &server).and_then(|mut session| {
             print_answer(Request::without_permission("x"), &mut session, &mut screen)
         });
         printed.map_err(|failure| failure.status())?;
+        drop(screen);
         Ok(String::from_utf8(shown).expect("text"))
     }
 

@@ -10,18 +10,18 @@ use crate::failure::Failure;
 use crate::installation::Installation;
 
 /// A connected scheduler.
-pub enum Scheduler {
+pub(crate) enum Scheduler {
     /// MAILQ version 1, after its greeting.
     ///
     /// It sends everything at once and takes no requests.
-    Dump(Lines<Connection>),
+    Dump(Lines),
     /// MAILQ version 2, after the login. It answers requests.
-    Session(Session<Connection>),
+    Session(Session),
 }
 
 impl Scheduler {
     /// Ends the session, if there is one.
-    pub fn close(self) {
+    pub(crate) fn close(self) {
         if let Scheduler::Session(session) = self {
             session.quit();
         }
@@ -52,7 +52,7 @@ pub(crate) fn dial(
 pub(crate) fn dial_control_socket(
     installation: &Installation,
     is_echoed: bool,
-) -> Result<Session<Connection>, Failure> {
+) -> Result<Session, Failure> {
     let path = installation.spool().control_socket();
     let server = Server::Unix(path.clone());
     let connection = Connection::open(&server, &Addresses::Path(path), TIMEOUTS)

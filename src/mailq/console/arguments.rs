@@ -1,7 +1,7 @@
 //! Arguments of commands, other than those that select the server.
 
-use super::format::{not_a_span, read_span};
 use crate::failure::Failure;
+use crate::format::{not_a_span, read_span};
 use clap::{Args, ValueEnum};
 use zsched_mailq_protocol::subject::Subject;
 

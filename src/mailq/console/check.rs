@@ -6,12 +6,12 @@
 
 use super::arguments::SelectionArgs;
 use super::client;
-use super::format::{count, not_a_span, read_span, span};
 use super::overview;
 use super::views::View;
 use crate::connect::dial::Scheduler;
 use crate::console::model::ThreadStatus;
 use crate::failure::Failure;
+use crate::format::{count, not_a_span, read_span, span};
 use clap::Args;
 use std::time::Duration;
 use zsched_format::time::Timestamp;

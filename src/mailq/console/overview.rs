@@ -7,7 +7,6 @@ use super::zmailer;
 use crate::connect::dial::Scheduler;
 use crate::connect::session::{Request, Session};
 use crate::failure::Failure;
-use std::io::{Read, Write};
 
 /// Overview of the queue of a scheduler.
 #[derive(Clone, Debug, Default)]
@@ -37,10 +36,7 @@ pub(super) fn ask(scheduler: &mut Scheduler, limit: usize) -> Result<Overview, F
 }
 
 /// Asks a scheduler that supports the JSON requests.
-pub(super) fn of_session<S: Read + Write>(
-    session: &mut Session<S>,
-    limit: usize,
-) -> Result<Overview, Failure> {
+pub(super) fn of_session(session: &mut Session, limit: usize) -> Result<Overview, Failure> {
     let summary = client::fetch_one(session, Request::new("SHOW JSON SUMMARY", "QQ"))?;
     let mut threads = Vec::new();
     for sort in [Sort::Backlog, Sort::Attempts] {

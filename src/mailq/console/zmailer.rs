@@ -11,7 +11,6 @@
 //! Msgs in 84 out 81 stored 3 Rcpnts in 189 out 185 stored 4
 //! ```
 
-use super::format::{now, read_span};
 use super::model::{ActiveAgent, RingStatus, Summary, ThreadStatus, Wait};
 use super::overview::Overview;
 use crate::classic::notes;
@@ -21,9 +20,9 @@ use crate::classic::v2::RecipientRecord;
 use crate::connect::lines::{LineSource, Lines};
 use crate::connect::session::{Request, Session};
 use crate::failure::Failure;
+use crate::format::{now, read_span};
 use crate::warnings::Warnings;
 use std::collections::HashMap;
-use std::io::{Read, Write};
 
 /// Maximum number of destinations per sort order whose last text is requested.
 ///
@@ -31,7 +30,7 @@ use std::io::{Read, Write};
 const MAX_TEXT_REQUESTS: usize = 12;
 
 /// Reads a version 1 dump.
-pub(super) fn read_dump<R: Read>(lines: &mut Lines<R>) -> Result<Overview, Failure> {
+pub(super) fn read_dump(lines: &mut Lines) -> Result<Overview, Failure> {
     let mut warnings = Warnings::default();
     let queue = v1::read(lines, &mut warnings)?;
     let mut overview = report(lines)?;
@@ -40,7 +39,7 @@ pub(super) fn read_dump<R: Read>(lines: &mut Lines<R>) -> Result<Overview, Failu
 }
 
 /// Asks a version 2 scheduler.
-pub(super) fn of_session<S: Read + Write>(session: &mut Session<S>) -> Result<Overview, Failure> {
+pub(super) fn of_session(session: &mut Session) -> Result<Overview, Failure> {
     let mut text = session.ask_for_text(Request::new("SHOW QUEUE THREADS", "TT"))?;
     let mut overview = report(&mut text)?;
     ask_for_texts(session, &mut overview.threads)?;
@@ -207,10 +206,7 @@ fn add_texts(threads: &mut [ThreadStatus], queue: &Queue) {
 }
 
 /// Adds the texts of agents, which version 2 sends thread by thread.
-fn ask_for_texts<S: Read + Write>(
-    session: &mut Session<S>,
-    threads: &mut [ThreadStatus],
-) -> Result<(), Failure> {
+fn ask_for_texts(session: &mut Session, threads: &mut [ThreadStatus]) -> Result<(), Failure> {
     let mut places: Vec<usize> = (0..threads.len()).collect();
     let mut asked = Vec::new();
     for key in [|thread: &ThreadStatus| thread.messages, |thread: &ThreadStatus| thread.attempts] {
@@ -244,7 +240,7 @@ mod tests {
     use crate::connect::lines::LIMITS;
 
     fn read(text: &str) -> Result<Overview, Failure> {
-        report(&mut Lines::new(text.as_bytes(), LIMITS))
+        report(&mut Lines::recorded(text.as_bytes(), LIMITS))
     }
 
     const TOTALS: &str = "Kids: 9  Idle:  8  Msgs:  11  Thrds:  14  Rcpnts:   17  Uptime: 1m2s\n\

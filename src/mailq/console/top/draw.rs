@@ -2,10 +2,10 @@
 
 use super::state::TopState;
 use crate::console::arguments::Sort;
-use crate::console::format::{count, cut, grouped, last_line, one_line, rate, span, span_or_dash};
 use crate::console::model::{AgentStatus, ThreadStatus};
-use crate::console::output::Style as OutputStyle;
 use crate::console::summary::destination_state;
+use crate::format::{count, cut, grouped, last_line, one_line, rate, span, span_or_dash};
+use crate::screen::Style as OutputStyle;
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::style::{Color, Modifier, Style};

@@ -1,6 +1,5 @@
 //! Session of `mailq top` with the scheduler: periodic snapshots, and orders.
 
-use crate::connect::connection::Connection;
 use crate::connect::lines::LineSource;
 use crate::connect::session::{Request, Session};
 use crate::console::arguments::subject;
@@ -51,7 +50,7 @@ pub(super) enum WorkerReport {
 
 /// Runs until the channel of orders or of reports is closed.
 pub(super) fn run(
-    session: Session<Connection>,
+    session: Session,
     server_options: &ServerOptions,
     installation: &Installation,
     interval: Duration,
@@ -89,20 +88,17 @@ pub(super) fn run(
 
 /// The session; opens a new one if the last has ended.
 fn connected<'s>(
-    session: &'s mut Option<Session<Connection>>,
+    session: &'s mut Option<Session>,
     server_options: &ServerOptions,
     installation: &Installation,
-) -> Result<&'s mut Session<Connection>, Failure> {
+) -> Result<&'s mut Session, Failure> {
     Ok(match session {
         Some(session) => session,
         None => session.insert(client::session(server_options, installation)?),
     })
 }
 
-fn execute(
-    session: &mut Session<Connection>,
-    order: &WorkerCommand,
-) -> Result<WorkerReport, Failure> {
+fn execute(session: &mut Session, order: &WorkerCommand) -> Result<WorkerReport, Failure> {
     let (request, needs, done, name) = match order {
         WorkerCommand::Refresh => {
             return Ok(WorkerReport::Snapshot(Box::new(
