@@ -4,7 +4,7 @@ use jiff::tz::Offset;
 #[cfg(feature = "serde")]
 use serde::{Deserialize, Serialize};
 use std::fmt::{self, Write};
-use zsched_format::time::Timestamp;
+use crate::time::Timestamp;
 
 /// One character for each six-bit value.
 ///
