@@ -41,19 +41,9 @@ pub(super) struct Listing<'a, 's, 'w> {
     /// Heading of the thread, until it is printed.
     heading: Option<Vec<u8>>,
     /// Recipients of the current message that were read so far.
-    message: Vec<ListedRecipient>,
+    message: Vec<RecipientRecord>,
     file: Vec<u8>,
     is_empty: bool,
-}
-
-/// The fields of a record that are kept.
-struct ListedRecipient {
-    index: u64,
-    sender: Vec<u8>,
-    offset: u32,
-    expiry: i64,
-    tries: u64,
-    text: Vec<u8>,
 }
 
 impl<'a, 's, 'w> Listing<'a, 's, 'w> {
@@ -118,7 +108,7 @@ impl<'a, 's, 'w> Listing<'a, 's, 'w> {
         self.screen.text(b": ")
     }
 
-    fn print_details(&mut self, recipients: &[ListedRecipient]) -> io::Result<()> {
+    fn print_details(&mut self, recipients: &[RecipientRecord]) -> io::Result<()> {
         let offsets: Vec<u32> = recipients.iter().map(|recipient| recipient.offset).collect();
         let details = self.files.describe(&self.file, &offsets);
         for (place, recipient) in recipients.iter().enumerate() {
@@ -141,7 +131,7 @@ impl<'a, 's, 'w> Listing<'a, 's, 'w> {
 
     fn print_head(
         &mut self,
-        first: &ListedRecipient,
+        first: &RecipientRecord,
         details: Option<&MessageDetails>,
     ) -> io::Result<()> {
         let control = details.and_then(|_| self.files.control_size(&self.file));
@@ -168,7 +158,7 @@ impl RecordSink for Listing<'_, '_, '_> {
         self.heading = Some([thread.channel.as_slice(), b"/", &thread.host, b":"].concat());
     }
 
-    fn take(&mut self, record: &RecipientRecord<'_>) -> Result<(), Failure> {
+    fn take(&mut self, record: RecipientRecord) -> Result<(), Failure> {
         // Without details, only the first recipient of a message is shown.
         if !self.has_details && record.index > 0 {
             return Ok(());
@@ -178,16 +168,9 @@ impl RecordSink for Listing<'_, '_, '_> {
             || self.message.len() == MAX_GATHERED_RECIPIENTS
         {
             self.print_message()?;
-            self.file = record.file.to_vec();
+            self.file = record.file.clone();
         }
-        self.message.push(ListedRecipient {
-            index: record.index,
-            sender: record.sender.to_vec(),
-            offset: record.offset,
-            expiry: record.expiry,
-            tries: record.tries,
-            text: record.text.to_vec(),
-        });
+        self.message.push(record);
         Ok(())
     }
 

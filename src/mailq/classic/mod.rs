@@ -24,7 +24,7 @@ mod status;
 mod totals;
 mod why;
 
-pub(crate) use show::{ClassicOutput, answer_text, no_requests};
+pub(crate) use show::{ClassicOutput, answer_text};
 
 use crate::connect::dial::{self, Scheduler};
 use crate::connect::server::Server;

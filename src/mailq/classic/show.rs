@@ -9,7 +9,8 @@ use super::listing_v2::Listing;
 use super::queue::Queue;
 use super::report::Ages;
 use super::{report, totals, v1, v2};
-use crate::connect::lines::{LineSource, Lines};
+use crate::connect::dial::no_requests;
+use crate::connect::lines::Lines;
 use crate::connect::session::{Request, Session};
 use crate::failure::Failure;
 use crate::options::ClassicOptions;
@@ -123,10 +124,7 @@ impl<'a> ClassicOutput<'a> {
             report::print(screen, &mut text, &self.filter.selection, level)?;
             return Ok(());
         }
-        while let Some(line) = text.next()? {
-            screen.line(&[line])?;
-        }
-        Ok(())
+        text.print(screen)
     }
 
     fn queue(
@@ -152,15 +150,6 @@ impl<'a> ClassicOutput<'a> {
     pub(crate) fn count_warnings(&self) -> u64 {
         self.warnings.count()
     }
-}
-
-/// The failure of a request to a version 1 scheduler.
-pub(crate) fn no_requests() -> Failure {
-    Failure::Unavailable(
-        "this scheduler speaks MAILQ version 1, and takes no requests; with PARAMauthfile in its \
-         scheduler.cf, it would speak version 2"
-            .to_string(),
-    )
 }
 
 /// The text of an answer of one line, without `OK;`.

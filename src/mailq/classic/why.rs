@@ -1,8 +1,7 @@
 //! `--why`: asks over the control socket why something waits.
 
 use crate::connect::dial::dial_control_socket;
-use crate::connect::lines::LineSource;
-use crate::connect::session::{Request, Session};
+use crate::connect::session::Request;
 use crate::failure::Failure;
 use crate::installation::Installation;
 use crate::screen::Screen;
@@ -18,20 +17,8 @@ pub(super) fn print(
     // A wrong subject is an error of the command line, even without a scheduler.
     request.check()?;
     let mut session = dial_control_socket(installation, is_echoed)?;
-    print_answer(request, &mut session, screen)?;
+    session.ask_for_text(request)?.print(screen)?;
     session.quit();
-    Ok(())
-}
-
-fn print_answer(
-    request: Request,
-    session: &mut Session,
-    screen: &mut Screen<'_>,
-) -> Result<(), Failure> {
-    let mut text = session.ask_for_text(request)?;
-    while let Some(line) = text.next()? {
-        screen.line(&[line])?;
-    }
     Ok(())
 }
 
@@ -40,6 +27,7 @@ mod tests {
     use super::*;
     use crate::connect::lines::{LIMITS, Lines};
     use crate::connect::server::Server;
+    use crate::connect::session::Session;
     use std::path::PathBuf;
 
     fn answer(text: &str) -> Result<String, i32> {
@@ -48,7 +36,7 @@ mod tests {
         let mut screen = Screen::new(&mut shown);
         let lines = Lines::recorded(text.as_bytes(), LIMITS);
         let printed = Session::on_control_socket(lines, &server).and_then(|mut session| {
-            print_answer(Request::without_permission("x"), &mut session, &mut screen)
+            session.ask_for_text(Request::without_permission("x"))?.print(&mut screen)
         });
         printed.map_err(|failure| failure.status())?;
         drop(screen);
@@ -56,13 +44,13 @@ mod tests {
     }
 
     #[test]
-    fn print_answer_removes_stuffed_dots() {
+    fn answer_is_printed_without_stuffed_dots() {
         let text = "version zsched 1.0\n+OK until LF.LF\na waits\n..b\n.\n";
         assert_eq!(answer(text).as_deref(), Ok("a waits\n.b\n"));
     }
 
     #[test]
-    fn print_answer_of_broken_dialogue_fails() {
+    fn answer_of_broken_dialogue_fails() {
         for (text, status) in [
             ("", 76),
             ("version zmailer 1.0\nVertices:\n", 76),

@@ -20,12 +20,29 @@ pub(crate) enum Scheduler {
 }
 
 impl Scheduler {
+    /// The session with a scheduler that takes requests.
+    pub(crate) fn session(&mut self) -> Result<&mut Session, Failure> {
+        match self {
+            Scheduler::Session(session) => Ok(session),
+            Scheduler::Dump(_) => Err(no_requests()),
+        }
+    }
+
     /// Ends the session, if there is one.
     pub(crate) fn close(self) {
         if let Scheduler::Session(session) = self {
             session.quit();
         }
     }
+}
+
+/// The failure of a request to a version 1 scheduler.
+pub(crate) fn no_requests() -> Failure {
+    Failure::Unavailable(
+        "this scheduler speaks MAILQ version 1, and takes no requests; with PARAMauthfile in its \
+         scheduler.cf, it would speak version 2"
+            .to_string(),
+    )
 }
 
 /// Connects to a server, and logs in if it requires that.

@@ -20,7 +20,7 @@ use super::greeting;
 use super::lines::{LineSource, Lines};
 use super::server::Server;
 use crate::failure::Failure;
-use crate::screen::{quote, visible};
+use crate::screen::{Screen, quote, visible};
 use std::collections::VecDeque;
 use zsched_mailq_protocol::words::{CONTROL_GREETING, UNTIL_DOT};
 
@@ -285,6 +285,25 @@ impl Session {
     pub(crate) fn disable_timeouts(&mut self) {
         self.lines.remove_total_limit();
         self.lines.peer().disable_timeouts();
+    }
+}
+
+impl Text<'_> {
+    /// Prints the lines.
+    pub(crate) fn print(mut self, screen: &mut Screen<'_>) -> Result<(), Failure> {
+        while let Some(line) = self.next()? {
+            screen.line(&[line])?;
+        }
+        Ok(())
+    }
+
+    /// Reads all lines.
+    pub(crate) fn collect(mut self) -> Result<Vec<String>, Failure> {
+        let mut lines = Vec::new();
+        while let Some(line) = self.next()? {
+            lines.push(String::from_utf8_lossy(line).into_owned());
+        }
+        Ok(lines)
     }
 }
 

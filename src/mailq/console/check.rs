@@ -9,6 +9,7 @@ use super::client;
 use super::overview;
 use super::views::View;
 use crate::connect::dial::Scheduler;
+use crate::connect::session::Session;
 use crate::console::model::ThreadStatus;
 use crate::failure::Failure;
 use crate::format::{count, not_a_span, read_span, span};
@@ -103,13 +104,8 @@ pub(super) fn measure(
     if !selection.is_everything() {
         return measure_part(scheduler, selection);
     }
-    let summary = match scheduler {
-        Scheduler::Session(session) => match client::fetch_one(session, View::Summary.request()?) {
-            Err(Failure::Denied(_)) => overview::ask(scheduler, 0)?.summary,
-            other => other?,
-        },
-        Scheduler::Dump(_) => overview::ask(scheduler, 0)?.summary,
-    };
+    let json = |session: &mut Session| client::fetch_one(session, View::Summary.request()?);
+    let summary = overview::json_or_report(scheduler, json, |overview| overview.summary)?;
     let notices = [
         (summary.loading, "the spool is being loaded"),
         (summary.draining, "the scheduler is shutting down"),
@@ -129,17 +125,13 @@ fn measure_part(scheduler: &mut Scheduler, selection: &SelectionArgs) -> Result<
     let request =
         View::Threads(selection.clone(), Default::default(), MAX_DESTINATIONS).request()?;
     let mut measures = Measures::default();
-    client::for_each_object(
-        super::views::requests(scheduler)?,
-        request,
-        |thread: ThreadStatus| {
-            measures.messages += thread.messages;
-            measures.recipients += thread.recipients;
-            measures.oldest =
-                [measures.oldest, thread.oldest].into_iter().flatten().max_by(f64::total_cmp);
-            Ok(())
-        },
-    )?;
+    client::for_each_object(scheduler.session()?, request, |thread: ThreadStatus| {
+        measures.messages += thread.messages;
+        measures.recipients += thread.recipients;
+        measures.oldest =
+            [measures.oldest, thread.oldest].into_iter().flatten().max_by(f64::total_cmp);
+        Ok(())
+    })?;
     Ok(measures)
 }
 

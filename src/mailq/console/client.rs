@@ -1,7 +1,6 @@
 //! Connects commands to a scheduler: by the control socket, or by the network.
 
-use crate::classic;
-use crate::connect::dial::{Scheduler, dial, dial_control_socket};
+use crate::connect::dial::{Scheduler, dial, dial_control_socket, no_requests};
 use crate::connect::lines::LineSource;
 use crate::connect::server::Server;
 use crate::connect::session::{Request, Session};
@@ -35,7 +34,7 @@ pub(super) fn session(
 ) -> Result<Session, Failure> {
     match open(server_options, installation)? {
         Scheduler::Session(session) => Ok(session),
-        Scheduler::Dump(_) => Err(classic::no_requests()),
+        Scheduler::Dump(_) => Err(no_requests()),
     }
 }
 

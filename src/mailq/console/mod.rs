@@ -35,7 +35,7 @@ use crate::installation::Installation;
 use crate::options::{MailqOptions, ServerOptions};
 use crate::screen::{Screen, Terminal};
 use crate::trace;
-use arguments::OutputOptions;
+use arguments::{OutputOptions, keyword};
 use check::CheckState;
 use clap::CommandFactory;
 use commands::CheckArgs;
@@ -114,8 +114,9 @@ fn execute_command(
             send(request, "Configuration reloaded.", screen)
         }
         Command::Log { level } => {
-            let request = Request::new(format!("LOG {}", level.word()), "LOG");
-            send(request, &format!("Log level: {}.", level.word()), screen)
+            let level = keyword(level);
+            let request = Request::new(format!("LOG {level}"), "LOG");
+            send(request, &format!("Log level: {level}."), screen)
         }
         Command::Etrn { host } => {
             // The scheduler has hosts in lower case.

@@ -1,18 +1,16 @@
 //! Commands that show something: destinations, messages, rings, agents, overrides.
 
-use super::arguments::{SelectionArgs, Sort, subject};
+use super::arguments::{SelectionArgs, Sort, keyword, subject};
 use super::client;
-use super::model::{AgentStatus, OverrideStatus, QueuedMessage, RingStatus, ThreadStatus};
+use super::model::{AgentStatus, OverrideStatus, QueuedMessage, ThreadStatus};
 use super::overview;
 use super::summary::{self, destination_state, print_rings, short, thread_columns};
-use super::zmailer;
-use crate::classic;
 use crate::connect::dial::Scheduler;
 use crate::connect::lines::LineSource;
 use crate::connect::session::{Request, Session};
 use crate::failure::Failure;
 use crate::format::{clock, cut, grouped, now, one_line, span_or_dash};
-use crate::screen::{Screen, Style, visible, warn};
+use crate::screen::{Screen, Style, warn};
 use crate::table::{Column, ColumnKind, print_table};
 use zsched_format::printable;
 
@@ -60,7 +58,7 @@ impl View {
         Ok(match self {
             View::Summary => Request::new("SHOW JSON SUMMARY", "QQ"),
             View::Threads(selection, sort, limit) => {
-                let options = format!(" limit={limit} sort={}", sort.word());
+                let options = format!(" limit={limit} sort={}", keyword(sort));
                 Request::new(with("SHOW JSON THREADS", selection.words()?, options), "TT")
             }
             View::Messages(selection, limit) => {
@@ -91,7 +89,7 @@ impl View {
         scheduler: &mut Scheduler,
         screen: &mut Screen<'_>,
     ) -> Result<(), Failure> {
-        let session = requests(scheduler)?;
+        let session = scheduler.session()?;
         let mut text = session.ask_for_text(self.request()?)?;
         let is_limited = matches!(self, View::Show(_));
         let mut count = 0;
@@ -124,43 +122,39 @@ impl View {
                 print_threads(&threads, (*limit, LIMIT_HINT), screen)
             }
             View::Messages(selection, limit) => {
-                let messages = messages(requests(scheduler)?, selection, *limit)?;
+                let messages = messages(scheduler.session()?, selection, *limit)?;
                 print_messages(&messages, (*limit, LIMIT_HINT), screen)
             }
             View::Show(what) => {
-                let session = requests(scheduler)?;
+                let session = scheduler.session()?;
                 match message_id(what) {
                     Some(id) => copy(session, format!("SHOW MESSAGE {id}"), screen),
                     None => print_thread(session, what, screen),
                 }
             }
             View::Why(what) => {
-                copy(requests(scheduler)?, format!("SHOW WHY {}", subject(what)), screen)
+                copy(scheduler.session()?, format!("SHOW WHY {}", subject(what)), screen)
             }
-            View::Rings => match overview_of_rings(scheduler)? {
-                rings if rings.is_empty() => Ok(writeln!(screen, "There are no rings.")?),
-                rings => Ok(print_rings(&rings.iter().collect::<Vec<_>>(), screen)?),
-            },
+            View::Rings => {
+                let json = |session: &mut Session| client::fetch_all(session, self.request()?);
+                let rings = overview::json_or_report(scheduler, json, |overview| overview.rings)?;
+                match rings.is_empty() {
+                    true => Ok(writeln!(screen, "There are no rings.")?),
+                    false => Ok(print_rings(&rings.iter().collect::<Vec<_>>(), screen)?),
+                }
+            }
             View::Agents => {
                 let agents: Vec<AgentStatus> =
-                    client::fetch_all(requests(scheduler)?, self.request()?)?;
+                    client::fetch_all(scheduler.session()?, self.request()?)?;
                 print_agents(&agents, screen)
             }
             View::Orders => {
                 let orders: Vec<OverrideStatus> =
-                    client::fetch_all(requests(scheduler)?, self.request()?)?;
+                    client::fetch_all(scheduler.session()?, self.request()?)?;
                 print_orders(&orders, screen)
             }
-            View::Counters => copy(requests(scheduler)?, "SHOW COUNTERS".to_string(), screen),
+            View::Counters => copy(scheduler.session()?, "SHOW COUNTERS".to_string(), screen),
         }
-    }
-}
-
-/// The session with a scheduler that takes requests.
-pub(super) fn requests(scheduler: &mut Scheduler) -> Result<&mut Session, Failure> {
-    match scheduler {
-        Scheduler::Session(session) => Ok(session),
-        Scheduler::Dump(_) => Err(classic::no_requests()),
     }
 }
 
@@ -181,23 +175,14 @@ fn threads(
 ) -> Result<Vec<ThreadStatus>, Failure> {
     // One more than the limit, to find out if there are more.
     let request = View::Threads(selection.clone(), sort, limit.saturating_add(1)).request()?;
-    let classic = match scheduler {
-        Scheduler::Dump(lines) => zmailer::read_dump(lines)?,
-        Scheduler::Session(session) => match client::fetch_all(session, request) {
-            Err(Failure::Denied(_)) if selection.is_everything() => zmailer::of_session(session)?,
-            other => return other,
-        },
-    };
     if !selection.is_everything() {
-        return Err(classic::no_requests());
+        return client::fetch_all(scheduler.session()?, request);
     }
-    let mut threads = classic.threads;
-    threads.sort_by(|a, b| match sort {
-        Sort::Backlog => b.messages.cmp(&a.messages),
-        Sort::Attempts => b.attempts.cmp(&a.attempts),
-        Sort::Oldest => b.oldest.unwrap_or(0.0).total_cmp(&a.oldest.unwrap_or(0.0)),
-    });
-    Ok(threads)
+    let json = |session: &mut Session| client::fetch_all(session, request);
+    overview::json_or_report(scheduler, json, |mut overview| {
+        overview.threads.sort_by(|a, b| sort.compare(a, b));
+        overview.threads
+    })
 }
 
 /// Up to one more message than the limit, to find out if there are more.
@@ -210,24 +195,10 @@ fn messages(
     client::fetch_all(session, request)
 }
 
-fn overview_of_rings(scheduler: &mut Scheduler) -> Result<Vec<RingStatus>, Failure> {
-    match scheduler {
-        Scheduler::Dump(lines) => Ok(zmailer::read_dump(lines)?.rings),
-        Scheduler::Session(session) => match client::fetch_all(session, View::Rings.request()?) {
-            Err(Failure::Denied(_)) => Ok(zmailer::of_session(session)?.rings),
-            other => other,
-        },
-    }
-}
-
 /// Prints the lines of a text that is meant for people.
 fn copy(session: &mut Session, line: String, screen: &mut Screen<'_>) -> Result<(), Failure> {
     let needs = if line.ends_with("COUNTERS") { None } else { Some("TT") };
-    let mut text = session.ask_for_text(Request { line, needs })?;
-    while let Some(line) = text.next()? {
-        writeln!(screen, "{}", visible(line))?;
-    }
-    Ok(())
+    session.ask_for_text(Request { line, needs })?.print(screen)
 }
 
 /// Prints a table of the first rows.

@@ -226,7 +226,7 @@ fn ask_for_texts(session: &mut Session, threads: &mut [ThreadStatus]) -> Result<
                 && let Ok(record) = RecipientRecord::parse(line)
                 && !record.text.is_empty()
             {
-                let text = String::from_utf8_lossy(record.text).into_owned();
+                let text = String::from_utf8_lossy(&record.text).into_owned();
                 thread.wait.get_or_insert_default().text = Some(text);
             }
         }

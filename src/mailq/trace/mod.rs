@@ -19,8 +19,7 @@ mod histories;
 mod print;
 
 use crate::connect::dial::dial_control_socket;
-use crate::connect::lines::LineSource;
-use crate::connect::session::{Request, Session, Text};
+use crate::connect::session::{Request, Session};
 use crate::failure::Failure;
 use crate::installation::Installation;
 use crate::screen::{Screen, warn};
@@ -120,7 +119,7 @@ fn ask_session(session: &mut Session, histories: &mut [History]) -> Result<(), F
         }
         for history in some {
             history.next = match session.text() {
-                Ok(text) => history.next_of(collect_lines(text)?),
+                Ok(text) => history.next_of(text.collect()?),
                 // The message is not queued.
                 Err(Failure::Refused(_)) => NextStep::NotQueued,
                 Err(other) => return Err(other),
@@ -128,12 +127,4 @@ fn ask_session(session: &mut Session, histories: &mut [History]) -> Result<(), F
         }
     }
     Ok(())
-}
-
-fn collect_lines(mut text: Text<'_>) -> Result<Vec<String>, Failure> {
-    let mut lines = Vec::new();
-    while let Some(line) = text.next()? {
-        lines.push(String::from_utf8_lossy(line).into_owned());
-    }
-    Ok(lines)
 }

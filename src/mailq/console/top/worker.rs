@@ -1,6 +1,5 @@
 //! Session of `mailq top` with the scheduler: periodic snapshots, and orders.
 
-use crate::connect::lines::LineSource;
 use crate::connect::session::{Request, Session};
 use crate::console::arguments::subject;
 use crate::console::client;
@@ -110,12 +109,7 @@ fn execute(session: &mut Session, order: &WorkerCommand) -> Result<WorkerReport,
         }
         WorkerCommand::Why(name) => {
             let request = Request::new(format!("SHOW WHY {}", subject(name)), "TT");
-            let mut text = session.ask_for_text(request)?;
-            let mut sentences = Vec::new();
-            while let Some(line) = text.next()? {
-                sentences.push(String::from_utf8_lossy(line).into_owned());
-            }
-            return Ok(WorkerReport::Reason(sentences));
+            return Ok(WorkerReport::Reason(session.ask_for_text(request)?.collect()?));
         }
         WorkerCommand::Hold(name) => ("HOLD", "HOLD", "is on hold", name),
         WorkerCommand::Release(name) => ("RELEASE", "HOLD", "is released", name),
