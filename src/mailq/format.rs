@@ -64,14 +64,8 @@ pub(crate) fn span_or_dash(seconds: Option<f64>) -> String {
 /// Formats a number with its digits in groups: `12,345`.
 pub(crate) fn grouped(number: u64) -> String {
     let digits = number.to_string();
-    let mut shown = String::new();
-    for (place, digit) in digits.chars().enumerate() {
-        if place > 0 && (digits.len() - place).is_multiple_of(3) {
-            shown.push(',');
-        }
-        shown.push(digit);
-    }
-    shown
+    let groups = digits.as_bytes().rchunks(3).rev().map(String::from_utf8_lossy);
+    groups.collect::<Vec<_>>().join(",")
 }
 
 /// Formats a number of things: `1 message`, `12 messages`.

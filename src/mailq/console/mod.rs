@@ -69,33 +69,12 @@ fn execute_command(
     if let Some((view, display)) = command.view() {
         return show_view(&view, display, server_options, &installation()?, terminal, screen);
     }
-    // Ends the session with QUIT, also after a failure.
-    let with = |work: &mut dyn FnMut(&mut Session) -> Result<(), Failure>| {
-        let mut session = client::session(server_options, &installation()?)?;
-        let result = work(&mut session);
-        session.quit();
-        result
-    };
-    let send = |request: Request, done: &str, screen: &mut Screen<'_>| {
-        with(&mut |session| orders::send(session, request.clone(), done, screen))
-    };
-    let execute = |order: OrderCommand, screen: &mut Screen<'_>| {
-        if order.needs_confirmation() {
-            let mut is_something = false;
-            with(&mut |session| {
-                is_something = order.count(session, screen)?;
-                Ok(())
-            })?;
-            // No session is open while the user is asked: a scheduler closes idle ones.
-            if !is_something || !order.confirm(screen)? {
-                return Ok(());
-            }
-        }
-        with(&mut |session| order.execute(session, screen))
-    };
     if let Some(order) = OrderCommand::of(command) {
-        return execute(order, screen);
+        return execute_order(&order, server_options, screen);
     }
+    let send = |request: Request, done: &str, screen: &mut Screen<'_>| {
+        with_session(server_options, |session| orders::send(session, request, done, screen))
+    };
     match command {
         Command::Set { setting, until } => {
             let request = orders::set(setting, until.as_deref())?;
@@ -121,8 +100,8 @@ fn execute_command(
         Command::Etrn { host } => {
             // The scheduler has hosts in lower case.
             let request = Request::new(format!("ETRN {}", host.to_ascii_lowercase()), "ETRN");
-            with(&mut |session| {
-                let reply = session.ask_for_line(request.clone())?;
+            with_session(server_options, |session| {
+                let reply = session.ask_for_line(request)?;
                 Ok(writeln!(screen, "{}", classic::answer_text(&reply))?)
             })
         }
@@ -130,7 +109,7 @@ fn execute_command(
             let words =
                 selection.words()?.iter().map(|word| format!(" {word}")).collect::<String>();
             let request = Request::new(format!("SUBSCRIBE{words}"), "EVENTS");
-            with(&mut |session| events::follow(session, request.clone(), *json, screen))
+            with_session(server_options, |session| events::follow(session, request, *json, screen))
         }
         Command::Top { interval } => {
             let interval = interval_of(*interval)?;
@@ -147,6 +126,33 @@ fn execute_command(
         // Views, `check` and `trace` are handled before.
         _ => Ok(()),
     }
+}
+
+/// Opens a session for some work, and ends it with QUIT, also after a failure.
+fn with_session<T>(
+    server_options: &ServerOptions,
+    work: impl FnOnce(&mut Session) -> Result<T, Failure>,
+) -> Result<T, Failure> {
+    let installation = Installation::read(server_options.zenv.as_deref())?;
+    let mut session = client::session(server_options, &installation)?;
+    let result = work(&mut session);
+    session.quit();
+    result
+}
+
+fn execute_order(
+    order: &OrderCommand,
+    server_options: &ServerOptions,
+    screen: &mut Screen<'_>,
+) -> Result<(), Failure> {
+    if order.needs_confirmation() {
+        let matches = with_session(server_options, |session| order.count(session, screen))?;
+        // No session is open while the user is asked: a scheduler closes idle ones.
+        if !matches || !order.confirm(screen)? {
+            return Ok(());
+        }
+    }
+    with_session(server_options, |session| order.execute(session, screen))
 }
 
 fn trace(what: &trace::TraceOptions, server_options: &ServerOptions) -> Result<(), Failure> {

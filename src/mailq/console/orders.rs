@@ -11,58 +11,33 @@ use crate::screen::{Screen, Style};
 use std::io::{self, BufRead, IsTerminal};
 use zsched_format::printable;
 
-/// Verb of an order, as the protocol names it.
+/// Verb of an order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Verb {
-    /// Do not try until released.
-    Hold,
-    /// Try again.
-    Release,
-    /// Try now.
-    Retry,
-    /// Give up, with a report to the senders.
-    Expire,
-    /// Remove without a report.
-    Delete,
-    /// Give back to the router.
-    Reroute,
+pub(super) struct Verb {
+    /// Its word in the protocol.
+    word: &'static str,
+    /// Required permission.
+    needs: &'static str,
+    /// Describes what was done, for the result line.
+    done: &'static str,
+    /// True if the order cannot be undone.
+    is_irreversible: bool,
 }
 
 impl Verb {
-    fn word(self) -> &'static str {
-        match self {
-            Verb::Hold => "HOLD",
-            Verb::Release => "RELEASE",
-            Verb::Retry => "RETRY",
-            Verb::Expire => "EXPIRE",
-            Verb::Delete => "DELETE",
-            Verb::Reroute => "REROUTE",
-        }
+    const HOLD: Verb = Verb::new("HOLD", "put on hold");
+    const RELEASE: Verb = Verb { needs: "HOLD", ..Verb::new("RELEASE", "released") };
+    const RETRY: Verb = Verb::new("RETRY", "retried now");
+    const EXPIRE: Verb = Verb::irreversible("EXPIRE", "expired, with reports to the senders");
+    const DELETE: Verb = Verb::irreversible("DELETE", "deleted, without a report");
+    const REROUTE: Verb = Verb::irreversible("REROUTE", "returned to the router");
+
+    const fn new(word: &'static str, done: &'static str) -> Verb {
+        Verb { word, needs: word, done, is_irreversible: false }
     }
 
-    /// Required permission.
-    fn needs(self) -> &'static str {
-        match self {
-            Verb::Release => "HOLD",
-            other => other.word(),
-        }
-    }
-
-    /// Describes what was done, for the result line.
-    fn done(self) -> &'static str {
-        match self {
-            Verb::Hold => "put on hold",
-            Verb::Release => "released",
-            Verb::Retry => "retried now",
-            Verb::Expire => "expired, with reports to the senders",
-            Verb::Delete => "deleted, without a report",
-            Verb::Reroute => "returned to the router",
-        }
-    }
-
-    /// Returns true if the order cannot be undone.
-    fn is_irreversible(self) -> bool {
-        matches!(self, Verb::Expire | Verb::Delete | Verb::Reroute)
+    const fn irreversible(word: &'static str, done: &'static str) -> Verb {
+        Verb { is_irreversible: true, ..Verb::new(word, done) }
     }
 }
 
@@ -83,12 +58,12 @@ impl OrderCommand {
     /// Returns the order that a command gives, if it does.
     pub(super) fn of(command: &Command) -> Option<OrderCommand> {
         let (verb, args, all, reason) = match command {
-            Command::Hold { args, reason } => (Verb::Hold, args, false, reason.clone()),
-            Command::Release { args, all } => (Verb::Release, args, *all, None),
-            Command::Retry(args) => (Verb::Retry, args, false, None),
-            Command::Expire(args) => (Verb::Expire, args, false, None),
-            Command::Delete(args) => (Verb::Delete, args, false, None),
-            Command::Reroute(args) => (Verb::Reroute, args, false, None),
+            Command::Hold { args, reason } => (Verb::HOLD, args, false, reason.clone()),
+            Command::Release { args, all } => (Verb::RELEASE, args, *all, None),
+            Command::Retry(args) => (Verb::RETRY, args, false, None),
+            Command::Expire(args) => (Verb::EXPIRE, args, false, None),
+            Command::Delete(args) => (Verb::DELETE, args, false, None),
+            Command::Reroute(args) => (Verb::REROUTE, args, false, None),
             _ => return None,
         };
         Some(OrderCommand { verb, args: args.clone(), all, reason })
@@ -97,7 +72,7 @@ impl OrderCommand {
     /// Returns true if the user has to confirm the order.
     pub(super) fn needs_confirmation(&self) -> bool {
         let asks =
-            self.verb.is_irreversible() && !self.args.options.yes && !self.args.options.dry_run;
+            self.verb.is_irreversible && !self.args.options.yes && !self.args.options.dry_run;
         asks && io::stdin().is_terminal() && io::stdout().is_terminal()
     }
 
@@ -155,8 +130,8 @@ impl OrderCommand {
         if is_dry {
             words.push("dry-run=yes".to_string());
         }
-        let line = format!("{} {}", self.verb.word(), words.join(" "));
-        Ok(Request::new(line, self.verb.needs()))
+        let line = format!("{} {}", self.verb.word, words.join(" "));
+        Ok(Request::new(line, self.verb.needs))
     }
 
     fn print_result(&self, outcome: &OrderResult, screen: &mut Screen<'_>) -> Result<(), Failure> {
@@ -171,8 +146,8 @@ impl OrderCommand {
                 .map(|(number, thing)| count(number, thing))
                 .collect();
         let done = match dry_run {
-            true => format!("would be {}", self.verb.done()),
-            false => self.verb.done().to_string(),
+            true => format!("would be {}", self.verb.done),
+            false => self.verb.done.to_string(),
         };
         screen.styled(&capitalized(&done), Style::Title)?;
         writeln!(screen, ": {}", parts.join(", "))?;
@@ -184,7 +159,7 @@ impl OrderCommand {
                 count(busy, "recipient")
             )?;
         }
-        if held > 0 && self.verb != Verb::Hold {
+        if held > 0 && self.verb != Verb::HOLD {
             writeln!(screen, "{} stay on hold", capitalized(&held.to_string()))?;
         }
         Ok(())
@@ -300,18 +275,18 @@ mod tests {
     fn order_becomes_request_line() {
         let hold = OrderCommand {
             reason: Some("too slow".to_string()),
-            ..order(Verb::Hold, Some("SMTP/A"))
+            ..order(Verb::HOLD, Some("SMTP/A"))
         };
-        let release = OrderCommand { all: true, ..order(Verb::Release, None) };
+        let release = OrderCommand { all: true, ..order(Verb::RELEASE, None) };
         for (order, is_dry, line, needs) in [
             (hold, false, "HOLD smtp/a reason=\"too slow\"", "HOLD"),
             (release, false, "RELEASE ALL", "HOLD"),
-            (order(Verb::Delete, Some("4711")), true, "DELETE id=4711 dry-run=yes", "DELETE"),
+            (order(Verb::DELETE, Some("4711")), true, "DELETE id=4711 dry-run=yes", "DELETE"),
         ] {
             let request = order.request(is_dry).expect(line);
             assert_eq!((request.line.as_str(), request.needs), (line, Some(needs)));
         }
-        assert!(order(Verb::Retry, None).request(false).is_err());
+        assert!(order(Verb::RETRY, None).request(false).is_err());
     }
 
     #[test]
@@ -342,16 +317,16 @@ mod tests {
     fn tell_prints_result_of_order() {
         for (verb, reply, told) in [
             (
-                Verb::Hold,
+                Verb::HOLD,
                 r#"OK {"messages":1,"recipients":2,"threads":1}"#,
                 "Put on hold: 1 message, 2 recipients, 1 destination\n",
             ),
             (
-                Verb::Delete,
+                Verb::DELETE,
                 r#"OK {"messages":12,"recipients":40,"dry_run":true}"#,
                 "Would be deleted, without a report: 12 messages, 40 recipients\n",
             ),
-            (Verb::Retry, "OK {}", "No matching mail.\n"),
+            (Verb::RETRY, "OK {}", "No matching mail.\n"),
         ] {
             let mut out = Vec::new();
             let outcome = outcome_of(reply.as_bytes()).expect(reply);
