@@ -69,8 +69,8 @@ impl Daemon {
 
     /// Passes lookup results to clients, continues answers, and starts requests.
     pub(super) fn serve_clients(&mut self, now: Timestamp) {
-        while let Some((client, findings)) = self.lookups.next_result() {
-            match findings {
+        while let Some((client, found)) = self.lookups.next_result() {
+            match found {
                 Some(found) => self.clients.take_answer(client, Answer::Lookup(found)),
                 None => self.clients.disconnect(client),
             }
@@ -78,8 +78,8 @@ impl Daemon {
         self.clients.serve(self.core.query(), &self.intake, now);
         for (client, demand) in self.clients.take_demands() {
             match demand {
-                Demand::Lookup(inquiry) => self.lookups.ask(client, inquiry),
-                Demand::Admin(chore) => self.run_admin_command(client, &chore),
+                Demand::Lookup(lookup) => self.lookups.ask(client, lookup),
+                Demand::Admin(command) => self.run_admin_command(client, &command),
                 Demand::Order { by, order } => {
                     let ticket = self.clients.add_order(client);
                     self.core.handle(now, Event::Ordered { ticket, by, order });
@@ -88,8 +88,8 @@ impl Daemon {
         }
     }
 
-    fn run_admin_command(&mut self, client: usize, chore: &AdminCommand) {
-        match chore {
+    fn run_admin_command(&mut self, client: usize, command: &AdminCommand) {
+        match command {
             AdminCommand::Reload => self.begin_reload(Some(client)),
             AdminCommand::Load(number) => {
                 let under_way = self.intake.recipients_being_read();

@@ -19,7 +19,7 @@ mod collector_v2;
 mod details;
 mod listing;
 mod listing_v2;
-mod report;
+pub(crate) mod report;
 mod status;
 mod totals;
 mod why;

@@ -85,7 +85,9 @@ pub(super) fn age(about: &[u8]) -> Option<&[u8]> {
 
 fn classify(line: &[u8]) -> Line<'_> {
     if let Some(thread) = line.strip_prefix(b"    ") {
-        return parse_thread(thread).unwrap_or(Line::Detail);
+        let parsed = parse_thread(thread);
+        return parsed
+            .map_or(Line::Detail, |(channel, host, about)| Line::Thread(channel, host, about));
     }
     match line.first() {
         Some(b' ' | b'\t') => Line::Detail,
@@ -94,17 +96,17 @@ fn classify(line: &[u8]) -> Line<'_> {
     }
 }
 
-/// Parses the line of a thread.
+/// Parses the line of a thread: channel, host, and the rest of the line.
 ///
 /// It is `channel/host/withhost`, TAB or blank, and items, of which `N=` is the first, or `R=` in
 /// older schedulers. The host may contain blanks.
-fn parse_thread(line: &[u8]) -> Option<Line<'_>> {
+pub(crate) fn parse_thread(line: &[u8]) -> Option<(&[u8], &[u8], &[u8])> {
     let is_label = |at: &usize| matches!(line.get(at + 1..at + 3), Some(b"N=" | b"R="));
     let end = memchr::memchr2_iter(b'\t', b' ', line).find(is_label)?;
     let name = line[..end].trim_ascii_end();
     let (place, _) = split_at(name, name.iter().rposition(|byte| *byte == b'/')?);
     let (channel, host) = split_at(place, place.iter().position(|byte| *byte == b'/')?);
-    Some(Line::Thread(channel, host, &line[end + 1..]))
+    Some((channel, host, &line[end + 1..]))
 }
 
 fn split_at(text: &[u8], slash: usize) -> (&[u8], &[u8]) {

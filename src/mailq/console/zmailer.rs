@@ -15,6 +15,7 @@ use super::model::{ActiveAgent, RingStatus, Summary, ThreadStatus, Wait};
 use super::overview::Overview;
 use crate::classic::notes;
 use crate::classic::queue::Queue;
+use crate::classic::report::parse_thread;
 use crate::classic::v1;
 use crate::classic::v2::RecipientRecord;
 use crate::connect::lines::{LineSource, Lines};
@@ -85,17 +86,13 @@ fn pattern(head: &str) -> String {
     head.rsplit_once('/').map_or(head, |(pattern, _)| pattern).to_string()
 }
 
-/// Parses the line of a thread: `channel/host/0`, blanks, and items.
+/// Reads the line of a thread, without the blanks at its beginning.
 ///
 /// Older schedulers have no `N=`; their `R=` counts messages.
 fn read_thread(line: &str, ring: &str, now: f64) -> Option<ThreadStatus> {
-    let at = ["N=", "R="].iter().filter_map(|label| {
-        line.match_indices(label).map(|(at, _)| at).find(|at| line[..*at].ends_with([' ', '\t']))
-    });
-    let (name, items) = line.split_at(at.min()?);
-    let (channel, host) = pattern(name.trim_end())
-        .split_once('/')
-        .map(|(channel, host)| (channel.to_string(), host.to_string()))?;
+    let (channel, host, items) = parse_thread(line.as_bytes())?;
+    let [channel, host, items] =
+        [channel, host, items].map(|part| String::from_utf8_lossy(part).into_owned());
     let items: HashMap<&str, &str> =
         items.split_ascii_whitespace().filter_map(|item| item.split_once('=')).collect();
     let number = |label: &str| items.get(label).and_then(|value| value.parse().ok());
