@@ -5,8 +5,8 @@
 //!                                    zmailer ─────────┘ (reports of ZMailer's schedulers)
 //! ```
 //!
-//! Text from a scheduler goes through [`crate::format`] before it is printed, so that it stays in its
-//! line and its column. [`crate::screen`] escapes unprintable characters.
+//! Text from a scheduler goes through [`crate::format`] before it is printed, so that it stays in
+//! its line and its column. [`crate::screen`] escapes unprintable characters.
 
 mod arguments;
 mod commands;

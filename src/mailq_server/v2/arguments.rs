@@ -203,19 +203,19 @@ fn is_blank(c: char) -> bool {
     matches!(c, ' ' | '\t')
 }
 
-/// Quotes a word for a request, if needed.
-pub fn quote(text: &str) -> String {
-    let is_plain = !text.is_empty() && !text.contains([' ', '\t', '"', '\\', '=']);
-    if is_plain {
-        return text.to_string();
-    }
-    format!("\"{}\"", text.replace('\\', "\\\\").replace('"', "\\\""))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use proptest::prelude::*;
+
+    /// Quotes a word for a request, if needed.
+    fn quote(text: &str) -> String {
+        let is_plain = !text.is_empty() && !text.contains([' ', '\t', '"', '\\', '=']);
+        if is_plain {
+            return text.to_string();
+        }
+        format!("\"{}\"", text.replace('\\', "\\\\").replace('"', "\\\""))
+    }
 
     fn parse(text: &str) -> Result<Arguments, SyntaxError> {
         Arguments::parse(text.as_bytes())

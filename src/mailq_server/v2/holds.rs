@@ -34,7 +34,10 @@ pub(super) fn hold(rest: &[u8], context: &mut SessionContext<'_>) -> ReplyResult
     let mut words = Arguments::parse(rest)?;
     let reason = words.option("reason");
     let dry_run = words.flag("dry-run")?;
-    let target = HoldTarget::take(&mut words, rest.len(), Some(core))?;
+    let target = match ring(&mut words, Some(core))? {
+        Some(ring) => HoldTarget::Scope(ring),
+        None => HoldTarget::take(&mut words, rest.len())?,
+    };
     words.end()?;
     if let Some(reason) = reason.as_ref().filter(|reason| reason.text.len() > MAX_REASON_LEN) {
         return Err(reason.error(format!("more than {MAX_REASON_LEN} bytes")));
@@ -71,14 +74,13 @@ pub(super) fn release(rest: &[u8], context: &mut SessionContext<'_>) -> ReplyRes
     let core = context.scheduler;
     let mut words = Arguments::parse(rest)?;
     let dry_run = words.flag("dry-run")?;
-    let ring = ring(&mut words, None)?;
-    if ring.is_none() && words.take_if("ALL") {
-        words.end()?;
-        return Ok(Reply::change(OperatorOrder::release_all(dry_run, context)));
-    }
-    let target = match ring {
+    let target = match ring(&mut words, None)? {
         Some(ring) => HoldTarget::Scope(ring),
-        None => HoldTarget::take(&mut words, rest.len(), None)?,
+        None if words.take_if("ALL") => {
+            words.end()?;
+            return Ok(Reply::change(OperatorOrder::release_all(dry_run, context)));
+        }
+        None => HoldTarget::take(&mut words, rest.len())?,
     };
     words.end()?;
     let not_held = || OperatorOrder::refused(OrderKind::Release, OrderRefusal::NotFound);
@@ -101,17 +103,8 @@ pub(super) fn release(rest: &[u8], context: &mut SessionContext<'_>) -> ReplyRes
 }
 
 impl HoldTarget {
-    /// Takes what to hold or release out of a request of this length.
-    ///
-    /// If the core is given, a ring must be in its configuration.
-    fn take(
-        words: &mut Arguments,
-        length: usize,
-        core: Option<&Scheduler>,
-    ) -> Result<HoldTarget, SyntaxError> {
-        if let Some(ring) = ring(words, core)? {
-            return Ok(HoldTarget::Scope(ring));
-        }
+    /// Takes the mail to hold or release out of a request of this length.
+    fn take(words: &mut Arguments, length: usize) -> Result<HoldTarget, SyntaxError> {
         let selection = Selection::take(words)?;
         if selection.is_empty() {
             let what =

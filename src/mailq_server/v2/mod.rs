@@ -76,7 +76,7 @@ pub mod events;
 mod request_counters;
 
 pub use address_pattern::AddressPattern;
-pub use arguments::{Arguments, SyntaxError, Word, quote};
+pub use arguments::{Arguments, SyntaxError, Word};
 pub use request_counters::RequestCounters;
 pub use requests::{Request, requests};
 pub use selection::{Addresses, Selection};
