@@ -11,6 +11,7 @@
 pub mod control_file;
 pub mod priority;
 pub mod selection;
+pub mod spool_id;
 pub mod time;
 
 // Agents.

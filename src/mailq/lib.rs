@@ -27,7 +27,9 @@ mod trace;
 mod classic;
 
 mod failure;
+mod format;
 mod screen;
+mod table;
 mod warnings;
 
 mod replay;

@@ -107,7 +107,7 @@ impl ServerOptions {
 }
 
 /// Arguments for output without a command: those of ZMailer's `mailq`.
-#[derive(Args, Clone, Debug, Default)]
+#[derive(Args, Clone, Debug, Default, PartialEq)]
 pub struct ClassicOptions {
     /// Show only mail for this channel
     #[arg(short = 'c', long, value_name = "CHANNEL")]
@@ -278,12 +278,7 @@ impl ClassicOptions {
 
     /// Returns true if any of the options is given.
     pub fn has_options(&self) -> bool {
-        let texts = [&self.channel, &self.expand, &self.host, &self.kill, &self.user, &self.why];
-        let flags = [self.mine, self.shared_memory, self.summary, self.terse];
-        let counts = [self.report, self.status, self.sizes, self.verbose];
-        texts.iter().any(|text| text.is_some())
-            || flags.contains(&true)
-            || counts.iter().any(|count| *count > 0)
+        *self != ClassicOptions::default()
     }
 }
 

@@ -1,32 +1,89 @@
-//! Output of the classic listings, and quoting of foreign text.
+//! Output on a terminal or into a file, and quoting of foreign text.
 
 use std::fmt;
-use std::io::{self, Write};
+use std::io::{self, IsTerminal, Write};
 use zsched_format::printable;
 
-/// Prints text after making it printable.
+/// Style of a text.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub(crate) enum Style {
+    /// No emphasis.
+    #[default]
+    Plain,
+    /// Column title, or name before a value.
+    Title,
+    /// Good state.
+    Good,
+    /// Unusual state.
+    Warning,
+    /// Error.
+    Error,
+    /// Less important text.
+    Dim,
+}
+
+impl Style {
+    /// Parameters of the escape sequence (SGR).
+    fn code(self) -> Option<&'static str> {
+        match self {
+            Style::Plain => None,
+            Style::Title => Some("1"),
+            Style::Good => Some("32"),
+            Style::Warning => Some("33"),
+            Style::Error => Some("31"),
+            Style::Dim => Some("2"),
+        }
+    }
+}
+
+/// Prints text after making it printable, with styles where there is colour.
 ///
 /// Addresses and texts of agents can contain anything. A pipe gets the same form as a terminal,
 /// since it can end in one.
-pub(crate) struct Screen<W> {
-    out: W,
+pub(crate) struct Screen<'w> {
+    out: Box<dyn Write + 'w>,
+    /// Output that is held back.
+    held: Option<Vec<u8>>,
+    columns: Option<usize>,
+    has_colour: bool,
 }
 
-impl<W: Write> Screen<W> {
-    /// Prints on `out`.
-    pub(crate) fn new(out: W) -> Screen<W> {
-        Screen { out }
+impl<'w> Screen<'w> {
+    /// Prints on `out`, without styles and limits.
+    pub(crate) fn new(out: impl Write + 'w) -> Screen<'w> {
+        Screen::styled_on(out, None, false)
     }
 
-    /// The writer that was printed on.
-    #[cfg(test)]
-    pub(crate) fn into_inner(self) -> W {
-        self.out
+    /// Prints on `out`. `columns` is the maximum line width, if any.
+    pub(crate) fn styled_on(
+        out: impl Write + 'w,
+        columns: Option<usize>,
+        has_colour: bool,
+    ) -> Screen<'w> {
+        Screen { out: Box::new(out), held: None, columns, has_colour }
+    }
+
+    /// Prints on standard output, like this terminal.
+    pub(crate) fn of_stdout(terminal: Terminal) -> Screen<'static> {
+        let out = io::BufWriter::new(io::stdout().lock());
+        Screen::styled_on(out, terminal.columns, terminal.has_colour)
+    }
+
+    /// Maximum line width. The callers cut their lines to it.
+    pub(crate) fn columns(&self) -> Option<usize> {
+        self.columns
+    }
+
+    fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
+        match &mut self.held {
+            Some(held) => held.write_all(bytes),
+            None => self.out.write_all(bytes),
+        }
     }
 
     /// Prints text within a line.
     pub(crate) fn text(&mut self, text: &[u8]) -> io::Result<()> {
-        self.out.write_all(printable::line(text).as_bytes())
+        self.write(printable::line(text).as_bytes())
     }
 
     /// Prints a line of several parts.
@@ -34,19 +91,41 @@ impl<W: Write> Screen<W> {
         for part in parts {
             self.text(part)?;
         }
-        self.out.write_all(b"\n")
+        self.write(b"\n")
     }
 
     /// Prints what `write!` formats.
     pub(crate) fn write_fmt(&mut self, text: fmt::Arguments<'_>) -> io::Result<()> {
-        self.out.write_all(printable::lines(&text.to_string()).as_bytes())
+        self.write(printable::lines(&text.to_string()).as_bytes())
     }
 
-    /// Prints held-back output, and empties it.
-    pub(crate) fn release(&mut self, held: &mut Screen<Vec<u8>>) -> io::Result<()> {
-        self.out.write_all(&held.out)?;
-        held.out.clear();
-        Ok(())
+    /// Prints text in a style.
+    pub(crate) fn styled(&mut self, text: &str, style: Style) -> io::Result<()> {
+        let text = printable::lines(text);
+        match style.code().filter(|_| self.has_colour) {
+            Some(code) => self.write(format!("\x1b[{code}m{text}\x1b[0m").as_bytes()),
+            None => self.write(text.as_bytes()),
+        }
+    }
+
+    /// Clears the terminal.
+    pub(crate) fn clear(&mut self) -> io::Result<()> {
+        self.write(b"\x1b[H\x1b[2J\x1b[3J")
+    }
+
+    /// Holds back the output from now on.
+    pub(crate) fn hold(&mut self) {
+        self.held.get_or_insert_default();
+    }
+
+    /// Length of the output that is held back, in bytes.
+    pub(crate) fn held_len(&self) -> usize {
+        self.held.as_ref().map_or(0, Vec::len)
+    }
+
+    /// Prints the output that is held back, and holds back no more.
+    pub(crate) fn release(&mut self) -> io::Result<()> {
+        self.out.write_all(&self.held.take().unwrap_or_default())
     }
 
     /// Flushes the output.
@@ -55,10 +134,34 @@ impl<W: Write> Screen<W> {
     }
 }
 
-impl Screen<Vec<u8>> {
-    /// Length of the output, in bytes.
-    pub(crate) fn len(&self) -> usize {
-        self.out.len()
+/// Properties of standard output.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Terminal {
+    /// True if it is a terminal.
+    pub is_terminal: bool,
+    /// Maximum line width.
+    pub columns: Option<usize>,
+    /// True if colours are shown. `NO_COLOR` and `TERM=dumb` switch them off.
+    pub has_colour: bool,
+}
+
+impl Terminal {
+    /// Examines standard output.
+    ///
+    /// `columns` overrides the line width of the terminal.
+    pub(crate) fn of_stdout(columns: Option<usize>) -> Terminal {
+        let is_terminal = io::stdout().is_terminal();
+        let is_set = |name: &str| std::env::var_os(name).is_some_and(|value| !value.is_empty());
+        let is_dumb = std::env::var_os("TERM").is_none_or(|term| term == "dumb");
+        let found = || {
+            let size = crossterm::terminal::size().ok().filter(|_| is_terminal);
+            size.map(|(columns, _)| usize::from(columns)).filter(|columns| *columns > 0)
+        };
+        Terminal {
+            is_terminal,
+            columns: columns.or_else(found),
+            has_colour: is_terminal && !is_dumb && !is_set("NO_COLOR"),
+        }
     }
 }
 
@@ -90,10 +193,12 @@ mod tests {
 
     #[test]
     fn screen_escapes_control_characters() {
-        let mut screen = Screen::new(Vec::new());
+        let mut out = Vec::new();
+        let mut screen = Screen::new(&mut out);
         screen.line(&[b"a\r", b"\x1b\xff"]).expect("a Vec takes everything");
         writeln!(screen, "\u{9b}\u{202e}").expect("a Vec takes everything");
-        assert_eq!(screen.out, b"a ^[\\xff\n\\u{9b}\\u{202e}\n");
+        drop(screen);
+        assert_eq!(out, b"a ^[\\xff\n\\u{9b}\\u{202e}\n");
     }
 
     #[test]

@@ -6,8 +6,8 @@
 //!
 //! Begin with [`subject`], which is what an operator asks about, and [`schema`], the objects of the
 //! answers. [`words`] has the lines that begin a session and an answer, [`port`] the number of the
-//! TCP port, and [`scram`] both sides of SCRAM-SHA-256. `docs/mailq-protocol.md` describes the
-//! protocol.
+//! TCP port. A login is proved by [`auth`], as in ZMailer, or by [`scram`], both sides of
+//! SCRAM-SHA-256. `docs/mailq-protocol.md` describes the protocol.
 
 #![warn(unreachable_pub)]
 
@@ -19,4 +19,5 @@ pub mod words;
 
 pub mod port;
 
+pub mod auth;
 pub mod scram;

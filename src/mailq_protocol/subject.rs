@@ -1,6 +1,6 @@
 //! What a request such as `SHOW WHY` is about.
 
-use zsched_spool::SpoolId;
+use zsched_format::spool_id::SpoolId;
 
 /// The subject of `SHOW WHY`: a thread or a message.
 #[derive(Clone, Debug, PartialEq, Eq)]

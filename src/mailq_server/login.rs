@@ -5,6 +5,7 @@
 //! protected at all. It is therefore meant for this host or a trusted network.
 
 use zsched_format::time::Timestamp;
+use zsched_mailq_protocol::auth;
 
 /// The challenge of one session: a line, without its line end.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -36,10 +37,7 @@ impl Challenge {
 
     /// Returns the correct response.
     pub fn answer(&self, password: &[u8]) -> String {
-        let mut context = md5::Context::new();
-        context.consume(self.0.as_bytes());
-        context.consume(password);
-        format!("{:x}", context.finalize())
+        auth::response(self.0.as_bytes(), password)
     }
 }
 

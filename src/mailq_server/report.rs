@@ -11,6 +11,7 @@
 //! ```
 
 use crate::classic::{self, LimitKind};
+use crate::v2::Step;
 use std::collections::VecDeque;
 use zsched_core::Scheduler;
 use zsched_core::view::{AgentView, RingId, RingView, ThreadId, ThreadView, Totals};
@@ -34,17 +35,6 @@ pub enum ReportForm {
     Totals,
     /// Only threads, with TABs between fields: `SHOW QUEUE THREADS2`.
     Threads,
-}
-
-/// Progress of a report.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Progress {
-    /// There is more.
-    More,
-    /// There is more, but other clients come first: this step took long.
-    Pause,
-    /// The report is complete.
-    Over,
 }
 
 /// A thread report that is written step by step.
@@ -83,7 +73,7 @@ impl ThreadReport {
         now: Timestamp,
         started: Timestamp,
         out: &mut Vec<u8>,
-    ) -> Progress {
+    ) -> Step {
         if let Some(progress) = &mut self.current {
             match progress.threads.pop_front() {
                 Some(thread) => {
@@ -96,7 +86,7 @@ impl ThreadReport {
                     self.current = None;
                 }
             }
-            return Progress::More;
+            return Step::More;
         }
         let with_rings = self.form != ReportForm::Totals;
         let rings = || if with_rings { scheduler.ring_ids().into() } else { VecDeque::new() };
@@ -118,20 +108,20 @@ impl ThreadReport {
                 self.is_over = true;
             }
         }
-        if self.is_over { Progress::Over } else { Progress::More }
+        if self.is_over { Step::Done } else { Step::More }
     }
 
-    fn write_view(&mut self, view: &ThreadView<'_>, out: &mut Vec<u8>) -> Progress {
+    fn write_view(&mut self, view: &ThreadView<'_>, out: &mut Vec<u8>) -> Step {
         match self.form {
             ReportForm::Threads => write_fields(view, out),
             _ => write_thread(view, out),
         }
         self.looked_at += view.looked_at;
         if self.looked_at < MAX_MESSAGES_PER_TURN {
-            return Progress::More;
+            return Step::More;
         }
         self.looked_at = 0;
-        Progress::Pause
+        Step::Pause
     }
 
     fn begin_ring(&mut self, scheduler: &Scheduler, ring: RingId, out: &mut Vec<u8>) {

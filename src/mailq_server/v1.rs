@@ -17,8 +17,9 @@
 //! in the order of their numbers; it keeps four bytes for each vertex shown and at most 72 for each
 //! destination.
 
-use super::report::{Progress, ReportForm, ThreadReport, push};
+use super::report::{ReportForm, ThreadReport, push};
 use crate::classic::{LimitKind, limit_of};
+use crate::v2::Step;
 use std::collections::BTreeMap;
 use zsched_core::view::{Totals, VertexView};
 use zsched_core::why::Reason;
@@ -121,13 +122,13 @@ impl Dump {
         enough: usize,
     ) {
         while out.len() < enough && !self.is_over() {
-            if self.step(scheduler, now, out) == Progress::Pause {
+            if let Step::Pause = self.step(scheduler, now, out) {
                 return;
             }
         }
     }
 
-    fn step(&mut self, scheduler: &Scheduler, now: Timestamp, out: &mut Vec<u8>) -> Progress {
+    fn step(&mut self, scheduler: &Scheduler, now: Timestamp, out: &mut Vec<u8>) -> Step {
         match &mut self.stage {
             Stage::Greeting => {
                 out.extend_from_slice(GREETING.as_bytes());
@@ -156,14 +157,14 @@ impl Dump {
             }
             Stage::Report => {
                 let progress = self.report.write(scheduler, now, self.started, out);
-                if progress == Progress::Over {
+                if let Step::Done = progress {
                     self.stage = Stage::Over;
                 }
                 return progress;
             }
             Stage::Over => {}
         }
-        Progress::More
+        Step::More
     }
 
     fn write_vertex(&mut self, now: Timestamp, vertex: &VertexView<'_>, out: &mut Vec<u8>) {

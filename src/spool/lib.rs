@@ -21,7 +21,6 @@
 
 // Names and folders.
 pub mod folder;
-mod id;
 mod name;
 
 // From the folders to the scheduler.
@@ -63,10 +62,10 @@ mod temp_file;
 pub use arrival::{Arrival, Group, Portion};
 pub use duplicates::{DuplicateSink, PossibleDuplicate, PossibleDuplicates};
 pub use error_address::error_address;
-pub use id::SpoolId;
 pub use lock::{LockOwner, owner_of};
 pub use lock::{owner_if, owner_when_unloaded};
 pub use name::{HashFolder, HashLevel, SpoolName};
+pub use zsched_format::spool_id::SpoolId;
 
 use std::io;
 use std::path::{Path, PathBuf};

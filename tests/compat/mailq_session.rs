@@ -11,7 +11,8 @@ use zsched_mailq_server::auth_file::AuthFile;
 use zsched_mailq_server::login::Challenge;
 use zsched_mailq_server::v2::events::Subscribers;
 use zsched_mailq_server::v2::{
-    Demand, HostFacts, Lookup, LookupResult, Process, RequestCounters, Session, SessionContext,
+    Answer, Demand, HostFacts, Lookup, LookupResult, Process, RequestCounters, Session,
+    SessionContext,
 };
 
 /// The accounts of the recorded scheduler.
@@ -103,13 +104,14 @@ impl MailqSession {
     fn serve_demand(&mut self, world: &mut World, demand: Demand) {
         match demand {
             Demand::Lookup(Lookup::Host) => {
-                self.session.lookup_done(LookupResult::Host(self.host.clone()));
+                self.session.take_answer(Answer::Lookup(LookupResult::Host(self.host.clone())));
             }
             Demand::Lookup(Lookup::ErrorAddresses(names)) => {
                 let address =
                     |name: &str| self.addresses.get(name).map(|text| text.as_bytes().into());
                 let addresses = names.iter().map(|name| address(&name.to_string())).collect();
-                self.session.lookup_done(LookupResult::ErrorAddresses(addresses));
+                let found = LookupResult::ErrorAddresses(addresses);
+                self.session.take_answer(Answer::Lookup(found));
             }
             Demand::Order { by, order } => {
                 self.tickets += 1;
@@ -121,7 +123,7 @@ impl MailqSession {
                     _ => None,
                 });
                 let effect = effect.expect("it is obeyed at once here");
-                self.session.order_done(&effect);
+                self.session.take_answer(Answer::Order(effect));
             }
             other => panic!("the original has no request for {other:?}"),
         }

@@ -8,7 +8,7 @@ use std::io;
 use std::time::Instant;
 use zsched_core::{Action, AgentEnd, AgentId, Event};
 use zsched_format::time::Timestamp;
-use zsched_mailq_server::v2::{AdminCommand, Demand};
+use zsched_mailq_server::v2::{AdminCommand, Answer, Demand};
 
 impl Daemon {
     /// Carries out all actions of the core, and those that follow.
@@ -56,7 +56,7 @@ impl Daemon {
             Action::StoreOverrides { ticket, changes } => {
                 self.overrides.add_changes(ticket, changes)
             }
-            Action::OrderDone { ticket, effect } => self.clients.order_done(ticket, &effect),
+            Action::OrderDone { ticket, effect } => self.clients.order_done(ticket, effect),
             Action::Statistics(record) => {
                 if let Some(statistics) = &mut self.statistics {
                     statistics.add(now, &record);
@@ -69,17 +69,17 @@ impl Daemon {
 
     /// Passes lookup results to clients, continues answers, and starts requests.
     pub(super) fn serve_clients(&mut self, now: Timestamp) {
-        while let Some((client, findings)) = self.lookups.next_result() {
-            match findings {
-                Some(findings) => self.clients.lookup_done(client, findings),
+        while let Some((client, found)) = self.lookups.next_result() {
+            match found {
+                Some(found) => self.clients.take_answer(client, Answer::Lookup(found)),
                 None => self.clients.disconnect(client),
             }
         }
         self.clients.serve(self.core.query(), &self.intake, now);
         for (client, demand) in self.clients.take_demands() {
             match demand {
-                Demand::Lookup(inquiry) => self.lookups.ask(client, inquiry),
-                Demand::Admin(chore) => self.run_admin_command(client, &chore),
+                Demand::Lookup(lookup) => self.lookups.ask(client, lookup),
+                Demand::Admin(command) => self.run_admin_command(client, &command),
                 Demand::Order { by, order } => {
                     let ticket = self.clients.add_order(client);
                     self.core.handle(now, Event::Ordered { ticket, by, order });
@@ -88,8 +88,8 @@ impl Daemon {
         }
     }
 
-    fn run_admin_command(&mut self, client: usize, chore: &AdminCommand) {
-        match chore {
+    fn run_admin_command(&mut self, client: usize, command: &AdminCommand) {
+        match command {
             AdminCommand::Reload => self.begin_reload(Some(client)),
             AdminCommand::Load(number) => {
                 let under_way = self.intake.recipients_being_read();
@@ -103,7 +103,7 @@ impl Daemon {
             AdminCommand::Log(level) => {
                 self.level_after_load = *level;
                 log::set_max_level(*level);
-                self.clients.command_done(client, Ok(()));
+                self.clients.take_answer(client, Answer::Admin(Ok(())));
             }
         }
     }

@@ -18,6 +18,7 @@ use zsched_config::{self as config, Config, ConfigContext, Diagnostic};
 use zsched_core::Event;
 use zsched_format::printable;
 use zsched_format::time::Timestamp;
+use zsched_mailq_server::v2::Answer;
 
 /// Maximum number of errors of a configuration sent to a client. The log has all.
 const MAX_REPORTED_ERRORS: usize = 20;
@@ -100,7 +101,9 @@ impl Daemon {
         match found.and_then(|candidate| self.apply(now, &candidate)) {
             Ok(()) => {
                 let waiting = std::mem::take(&mut self.reloads.waiting_clients);
-                waiting.into_iter().for_each(|client| self.clients.command_done(client, Ok(())));
+                for client in waiting {
+                    self.clients.take_answer(client, Answer::Admin(Ok(())));
+                }
             }
             Err(errors) => self.reject(&errors),
         }
@@ -133,7 +136,7 @@ impl Daemon {
         let path = self.config_path.display();
         log::error!("{path}: not usable; the former configuration stays in force");
         for client in std::mem::take(&mut self.reloads.waiting_clients) {
-            self.clients.command_done(client, Err(first_errors(errors)));
+            self.clients.take_answer(client, Answer::Admin(Err(first_errors(errors))));
         }
     }
 

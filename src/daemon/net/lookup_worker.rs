@@ -39,16 +39,16 @@ impl LookupWorker {
     ) -> io::Result<LookupWorker> {
         let (requests, asked) = channel::<(usize, Lookup)>();
         let (found, results) = channel();
-        let places = LookupPaths { spool, log };
+        let paths = LookupPaths { spool, log };
         worker::start("inquiries", move || {
-            answer_all(&asked, &found, &waker, |inquiry| places.find(inquiry));
+            answer_all(&asked, &found, &waker, |lookup| paths.find(lookup));
         })?;
         Ok(LookupWorker { requests, results })
     }
 
     /// Starts a lookup for a client.
-    pub(crate) fn ask(&self, client: usize, inquiry: Lookup) {
-        self.requests.send((client, inquiry)).expect("the worker runs until the loop ends");
+    pub(crate) fn ask(&self, client: usize, lookup: Lookup) {
+        self.requests.send((client, lookup)).expect("the worker runs until the loop ends");
     }
 
     /// Removes and returns the next result and its client.
@@ -66,8 +66,8 @@ fn answer_all(
     waker: &Waker,
     find: impl Fn(&Lookup) -> LookupResult,
 ) {
-    while let Ok((client, inquiry)) = asked.recv() {
-        if found.send((client, worker::catch_panic(|| find(&inquiry)))).is_err() {
+    while let Ok((client, lookup)) = asked.recv() {
+        if found.send((client, worker::catch_panic(|| find(&lookup)))).is_err() {
             return;
         }
         // Waking fails only if the loop is gone. Then the result is not needed.
@@ -76,8 +76,8 @@ fn answer_all(
 }
 
 impl LookupPaths {
-    fn find(&self, inquiry: &Lookup) -> LookupResult {
-        match inquiry {
+    fn find(&self, lookup: &Lookup) -> LookupResult {
+        match lookup {
             Lookup::ErrorAddresses(names) => {
                 // The message may have left the spool meanwhile.
                 let address = |name| error_address(&self.spool, name).ok().flatten();
@@ -149,7 +149,7 @@ mod tests {
             requests.send((client, kinds[client % 2].clone())).expect("sent");
         }
         drop(requests);
-        answer_all(&asked, &found, &waker, |inquiry| match inquiry {
+        answer_all(&asked, &found, &waker, |lookup| match lookup {
             Lookup::Host => panic!("as planned"),
             _ => LookupResult::ErrorAddresses(Vec::new()),
         });

@@ -53,15 +53,15 @@ impl QueueCollector {
     }
 
     /// Text of a message as version 1 has it, with its delivery state.
-    fn text(&self, record: &RecipientRecord<'_>) -> Vec<u8> {
-        let state = match record.pending {
+    fn text(&self, record: &RecipientRecord) -> Vec<u8> {
+        let state = match record.pending.as_slice() {
             waiting if waiting.starts_with(b"retry in ") => waiting,
             _ if self.is_running => b"running now",
             b"channel" => b"waiting for channel slot",
             b"thread" => b"waiting for thread slot",
             _ => b"waiting for slot",
         };
-        let mut text = record.text.to_vec();
+        let mut text = record.text.clone();
         text.extend_from_slice(if text.is_empty() { b"(" } else { b" (" });
         text.extend_from_slice(state);
         if record.expiry != 0 {
@@ -84,7 +84,7 @@ impl RecordSink for QueueCollector {
         }
     }
 
-    fn take(&mut self, record: &RecipientRecord<'_>) -> Result<(), Failure> {
+    fn take(&mut self, record: RecipientRecord) -> Result<(), Failure> {
         match &mut self.message {
             Some(message) if record.index > 0 && message.file == record.file => {
                 message.recipients += 1;
@@ -92,8 +92,8 @@ impl RecordSink for QueueCollector {
             }
             _ => {
                 self.add_message()?;
-                let (file, text) = (record.file.to_vec(), self.text(record));
-                self.message = Some(Vertex::new(file, 1, vec![record.offset], Some(text)));
+                let text = self.text(&record);
+                self.message = Some(Vertex::new(record.file, 1, vec![record.offset], Some(text)));
             }
         }
         Ok(())

@@ -6,6 +6,7 @@ use crate::warnings::Warnings;
 use std::fs::{self, File, Metadata};
 use std::io::{self, ErrorKind, Read};
 use std::os::unix::fs::MetadataExt;
+use std::path::PathBuf;
 use zsched_format::control_file::{self, ControlFile};
 use zsched_format::time::Timestamp;
 use zsched_spool::{Spool, SpoolName};
@@ -43,25 +44,28 @@ impl<'a> ControlFiles<'a> {
 
     /// User id of the owner of a control file.
     pub(super) fn owner(&mut self, file: &[u8]) -> Option<u32> {
-        let name = self.name(file)?;
-        let metadata = fs::symlink_metadata(self.spool.control_file(&name));
-        self.existing(metadata).map(|metadata| metadata.uid())
-    }
-
-    /// Size in bytes, and age in seconds, of a message file.
-    pub(super) fn size_and_age(&mut self, file: &[u8], now: Timestamp) -> Option<(u64, i64)> {
-        let name = self.name(file)?;
-        let metadata = fs::symlink_metadata(self.spool.message_file(&name));
-        let metadata = self.existing(metadata).filter(Metadata::is_file)?;
-        let written = Timestamp::from_parts(metadata.mtime(), metadata.mtime_nsec());
-        Some((metadata.len(), now.seconds_since(written)))
+        self.metadata(file, Spool::control_file).map(|metadata| metadata.uid())
     }
 
     /// Size of a control file, in bytes.
     pub(super) fn control_size(&mut self, file: &[u8]) -> Option<u64> {
+        self.metadata(file, Spool::control_file).map(|metadata| metadata.len())
+    }
+
+    /// Size in bytes, and age in seconds, of a message file.
+    pub(super) fn size_and_age(&mut self, file: &[u8], now: Timestamp) -> Option<(u64, i64)> {
+        let metadata = self.metadata(file, Spool::message_file).filter(Metadata::is_file)?;
+        let written = Timestamp::from_parts(metadata.mtime(), metadata.mtime_nsec());
+        Some((metadata.len(), now.seconds_since(written)))
+    }
+
+    fn metadata(
+        &mut self,
+        file: &[u8],
+        path: fn(&Spool, &SpoolName) -> PathBuf,
+    ) -> Option<Metadata> {
         let name = self.name(file)?;
-        let metadata = fs::symlink_metadata(self.spool.control_file(&name));
-        self.existing(metadata).map(|metadata| metadata.len())
+        self.existing(fs::symlink_metadata(path(self.spool, &name)))
     }
 
     /// Reads the sender, and the recipients at these offsets.

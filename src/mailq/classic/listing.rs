@@ -14,7 +14,7 @@ use super::queue::{Queue, QueuedThread, Vertex};
 use crate::failure::Failure;
 use crate::screen::Screen;
 use std::fmt;
-use std::io::{self, Write};
+use std::io;
 use zsched_format::selection::Selection;
 use zsched_format::time::Timestamp;
 
@@ -67,8 +67,8 @@ impl OutputFilter {
 pub(super) const EMPTY_QUEUE_TEXT: &str = "Transport queue is empty -- or scheduler uses -Q -mode";
 
 /// Prints the listing.
-pub(super) fn print<W: Write>(
-    screen: &mut Screen<W>,
+pub(super) fn print(
+    screen: &mut Screen<'_>,
     queue: &Queue,
     filter: &OutputFilter,
     files: &mut ControlFiles<'_>,
@@ -98,7 +98,7 @@ pub(super) fn print<W: Write>(
     Ok(())
 }
 
-fn print_vertex<W: Write>(screen: &mut Screen<W>, vertex: &Vertex) -> io::Result<()> {
+fn print_vertex(screen: &mut Screen<'_>, vertex: &Vertex) -> io::Result<()> {
     screen.text(b"\t")?;
     screen.text(&vertex.file)?;
     if vertex.recipients > 1 {
@@ -110,8 +110,8 @@ fn print_vertex<W: Write>(screen: &mut Screen<W>, vertex: &Vertex) -> io::Result
     }
 }
 
-fn print_details<W: Write>(
-    screen: &mut Screen<W>,
+fn print_details(
+    screen: &mut Screen<'_>,
     details: &MessageDetails,
     size: Option<(u64, i64)>,
 ) -> io::Result<()> {
@@ -132,8 +132,8 @@ fn print_details<W: Write>(
     Ok(())
 }
 
-fn print_sizes<W: Write>(
-    screen: &mut Screen<W>,
+fn print_sizes(
+    screen: &mut Screen<'_>,
     thread: &QueuedThread<'_>,
     level: u8,
     now: Timestamp,

@@ -19,7 +19,7 @@ use super::details::{ControlFiles, MessageDetails};
 use super::v2::{ListedThread, RecipientRecord, RecordSink};
 use crate::failure::Failure;
 use crate::screen::Screen;
-use std::io::{self, Write};
+use std::io;
 use zsched_format::time::{ShortDuration, Timestamp};
 
 /// Size of held-back output above which it is printed, in bytes.
@@ -32,9 +32,8 @@ const MAX_GATHERED_RECIPIENTS: usize = 10_000;
 ///
 /// Output is held back until the dialogue is over, or there is much of it. A server has 90 seconds
 /// for a client, and the reader of the output may take longer.
-pub(super) struct Listing<'a, 's, W> {
-    screen: &'a mut Screen<W>,
-    held: Screen<Vec<u8>>,
+pub(super) struct Listing<'a, 's, 'w> {
+    screen: &'a mut Screen<'w>,
     files: &'a mut ControlFiles<'s>,
     has_details: bool,
     owner: Option<u32>,
@@ -42,36 +41,25 @@ pub(super) struct Listing<'a, 's, W> {
     /// Heading of the thread, until it is printed.
     heading: Option<Vec<u8>>,
     /// Recipients of the current message that were read so far.
-    message: Vec<ListedRecipient>,
+    message: Vec<RecipientRecord>,
     file: Vec<u8>,
     is_empty: bool,
 }
 
-/// The fields of a record that are kept.
-struct ListedRecipient {
-    index: u64,
-    sender: Vec<u8>,
-    offset: u32,
-    expiry: i64,
-    tries: u64,
-    text: Vec<u8>,
-}
-
-impl<'a, 's, W: Write> Listing<'a, 's, W> {
+impl<'a, 's, 'w> Listing<'a, 's, 'w> {
     /// Creates a listing that is printed on `screen`.
     ///
     /// `owner` is the user id of the owner of messages, if only these are shown.
     pub(super) fn new(
-        screen: &'a mut Screen<W>,
+        screen: &'a mut Screen<'w>,
         files: &'a mut ControlFiles<'s>,
         has_details: bool,
         owner: Option<u32>,
         now: Timestamp,
-    ) -> Listing<'a, 's, W> {
-        let held = Screen::new(Vec::new());
+    ) -> Listing<'a, 's, 'w> {
+        screen.hold();
         Listing {
             screen,
-            held,
             files,
             has_details,
             owner,
@@ -85,7 +73,7 @@ impl<'a, 's, W: Write> Listing<'a, 's, W> {
 
     /// Prints held-back output. Returns true if nothing was printed at all.
     pub(super) fn finish(&mut self) -> io::Result<bool> {
-        self.screen.release(&mut self.held)?;
+        self.screen.release()?;
         Ok(self.is_empty)
     }
 
@@ -100,7 +88,7 @@ impl<'a, 's, W: Write> Listing<'a, 's, W> {
             return Ok(());
         }
         if let Some(heading) = self.heading.take() {
-            self.held.line(&[&heading])?;
+            self.screen.line(&[&heading])?;
             self.is_empty = false;
         }
         if self.has_details {
@@ -108,19 +96,19 @@ impl<'a, 's, W: Write> Listing<'a, 's, W> {
         }
         if first.index == 0 {
             self.print_file()?;
-            write!(self.held, "({}{}) ", Tries(first.tries), Expiry(first.expiry, self.now))?;
-            self.held.line(&[&first.text])?;
+            write!(self.screen, "({}{}) ", Tries(first.tries), Expiry(first.expiry, self.now))?;
+            self.screen.line(&[&first.text])?;
         }
         Ok(())
     }
 
     fn print_file(&mut self) -> io::Result<()> {
-        self.held.text(b"\t")?;
-        self.held.text(&self.file)?;
-        self.held.text(b": ")
+        self.screen.text(b"\t")?;
+        self.screen.text(&self.file)?;
+        self.screen.text(b": ")
     }
 
-    fn print_details(&mut self, recipients: &[ListedRecipient]) -> io::Result<()> {
+    fn print_details(&mut self, recipients: &[RecipientRecord]) -> io::Result<()> {
         let offsets: Vec<u32> = recipients.iter().map(|recipient| recipient.offset).collect();
         let details = self.files.describe(&self.file, &offsets);
         for (place, recipient) in recipients.iter().enumerate() {
@@ -128,14 +116,14 @@ impl<'a, 's, W: Write> Listing<'a, 's, W> {
                 self.print_head(recipient, details.as_ref())?;
             }
             match details.as_ref().map(|details| details.to[place].as_deref()) {
-                Some(Some(to)) => self.held.line(&[b"\t  to\t", to])?,
-                Some(None) => writeln!(self.held, "\t  to-ptr bad: {}", recipient.offset)?,
+                Some(Some(to)) => self.screen.line(&[b"\t  to\t", to])?,
+                Some(None) => writeln!(self.screen, "\t  to-ptr bad: {}", recipient.offset)?,
                 None => {}
             }
             // Agents put CR between the lines of a dialogue.
             for line in recipient.text.split(|byte| *byte == b'\r').filter(|line| !line.is_empty())
             {
-                self.held.line(&[b"\t  diag\t", line])?;
+                self.screen.line(&[b"\t  diag\t", line])?;
             }
         }
         Ok(())
@@ -143,7 +131,7 @@ impl<'a, 's, W: Write> Listing<'a, 's, W> {
 
     fn print_head(
         &mut self,
-        first: &ListedRecipient,
+        first: &RecipientRecord,
         details: Option<&MessageDetails>,
     ) -> io::Result<()> {
         let control = details.and_then(|_| self.files.control_size(&self.file));
@@ -153,24 +141,24 @@ impl<'a, 's, W: Write> Listing<'a, 's, W> {
         match (control, message) {
             (Some(control), Some((size, age))) => {
                 let age = ShortDuration(age);
-                writeln!(self.held, "({tries}, age {age}{expiry}, {control}+{size} bytes)")?;
+                writeln!(self.screen, "({tries}, age {age}{expiry}, {control}+{size} bytes)")?;
             }
-            _ => writeln!(self.held, "({tries}{expiry})")?,
+            _ => writeln!(self.screen, "({tries}{expiry})")?,
         }
         if let Some(id) = details.and_then(|details| details.log_id.as_ref()) {
-            self.held.line(&[b"\t  id\t", id])?;
+            self.screen.line(&[b"\t  id\t", id])?;
         }
         let sender: &[u8] = if first.sender.is_empty() { b"<>" } else { &first.sender };
-        self.held.line(&[b"\t  from\t", sender])
+        self.screen.line(&[b"\t  from\t", sender])
     }
 }
 
-impl<W: Write> RecordSink for Listing<'_, '_, W> {
+impl RecordSink for Listing<'_, '_, '_> {
     fn begin(&mut self, thread: &ListedThread, _is_running: bool) {
         self.heading = Some([thread.channel.as_slice(), b"/", &thread.host, b":"].concat());
     }
 
-    fn take(&mut self, record: &RecipientRecord<'_>) -> Result<(), Failure> {
+    fn take(&mut self, record: RecipientRecord) -> Result<(), Failure> {
         // Without details, only the first recipient of a message is shown.
         if !self.has_details && record.index > 0 {
             return Ok(());
@@ -180,24 +168,18 @@ impl<W: Write> RecordSink for Listing<'_, '_, W> {
             || self.message.len() == MAX_GATHERED_RECIPIENTS
         {
             self.print_message()?;
-            self.file = record.file.to_vec();
+            self.file = record.file.clone();
         }
-        self.message.push(ListedRecipient {
-            index: record.index,
-            sender: record.sender.to_vec(),
-            offset: record.offset,
-            expiry: record.expiry,
-            tries: record.tries,
-            text: record.text.to_vec(),
-        });
+        self.message.push(record);
         Ok(())
     }
 
     fn end(&mut self) -> Result<(), Failure> {
         self.print_message()?;
         self.file.clear();
-        if self.held.len() > MAX_HELD_OUTPUT {
-            self.screen.release(&mut self.held)?;
+        if self.screen.held_len() > MAX_HELD_OUTPUT {
+            self.screen.release()?;
+            self.screen.hold();
         }
         Ok(())
     }

@@ -19,33 +19,32 @@ mod collector_v2;
 mod details;
 mod listing;
 mod listing_v2;
-mod report;
+pub(crate) mod report;
 mod status;
 mod totals;
 mod why;
 
-pub(crate) use show::{ClassicOutput, answer_text, no_requests};
+pub(crate) use show::{ClassicOutput, answer_text};
 
 use crate::connect::dial::{self, Scheduler};
 use crate::connect::server::Server;
 use crate::failure::Failure;
 use crate::installation::Installation;
 use crate::options::{ClassicOptions, ServerOptions};
-use crate::screen::{Screen, warn};
-use std::io::{self, Write};
+use crate::screen::{Screen, Terminal, warn};
 
 /// Prints what the options ask for on standard output.
 pub(crate) fn run(server_options: &ServerOptions, options: &ClassicOptions) -> Result<(), Failure> {
-    let mut screen = Screen::new(io::BufWriter::new(io::stdout().lock()));
+    let mut screen = Screen::of_stdout(Terminal::default());
     let shown = print(server_options, options, &mut screen);
     screen.flush()?;
     shown
 }
 
-fn print<W: Write>(
+fn print(
     server_options: &ServerOptions,
     options: &ClassicOptions,
-    screen: &mut Screen<W>,
+    screen: &mut Screen<'_>,
 ) -> Result<(), Failure> {
     let installation = Installation::read(server_options.zenv.as_deref())?;
     if let Some(subject) = &options.why {

@@ -5,7 +5,6 @@ use crate::failure::Failure;
 use crate::screen::Screen;
 use memchr::memmem;
 use std::collections::HashMap;
-use std::io::Write;
 use zsched_format::selection::Selection;
 
 /// Age of the oldest message, by channel and host.
@@ -27,8 +26,8 @@ enum Line<'a> {
 ///
 /// From `level` 2 on, the lines of single threads are left out. With a selection, rings without a
 /// thread that matches are left out.
-pub(super) fn print<L: LineSource, W: Write>(
-    screen: &mut Screen<W>,
+pub(super) fn print<L: LineSource>(
+    screen: &mut Screen<'_>,
     lines: &mut L,
     selection: &Selection,
     level: u8,
@@ -86,7 +85,9 @@ pub(super) fn age(about: &[u8]) -> Option<&[u8]> {
 
 fn classify(line: &[u8]) -> Line<'_> {
     if let Some(thread) = line.strip_prefix(b"    ") {
-        return parse_thread(thread).unwrap_or(Line::Detail);
+        let parsed = parse_thread(thread);
+        return parsed
+            .map_or(Line::Detail, |(channel, host, about)| Line::Thread(channel, host, about));
     }
     match line.first() {
         Some(b' ' | b'\t') => Line::Detail,
@@ -95,17 +96,17 @@ fn classify(line: &[u8]) -> Line<'_> {
     }
 }
 
-/// Parses the line of a thread.
+/// Parses the line of a thread: channel, host, and the rest of the line.
 ///
 /// It is `channel/host/withhost`, TAB or blank, and items, of which `N=` is the first, or `R=` in
 /// older schedulers. The host may contain blanks.
-fn parse_thread(line: &[u8]) -> Option<Line<'_>> {
+pub(crate) fn parse_thread(line: &[u8]) -> Option<(&[u8], &[u8], &[u8])> {
     let is_label = |at: &usize| matches!(line.get(at + 1..at + 3), Some(b"N=" | b"R="));
     let end = memchr::memchr2_iter(b'\t', b' ', line).find(is_label)?;
     let name = line[..end].trim_ascii_end();
     let (place, _) = split_at(name, name.iter().rposition(|byte| *byte == b'/')?);
     let (channel, host) = split_at(place, place.iter().position(|byte| *byte == b'/')?);
-    Some(Line::Thread(channel, host, &line[end + 1..]))
+    Some((channel, host, &line[end + 1..]))
 }
 
 fn split_at(text: &[u8], slash: usize) -> (&[u8], &[u8]) {
@@ -129,9 +130,10 @@ mod tests {
     fn shown(report: &str, selection: &str, level: u8) -> (String, u64) {
         let selection = Selection::parse(selection).expect("channel/host");
         let mut out = Vec::new();
-        let mut lines = Lines::new(report.as_bytes(), LIMITS);
+        let mut lines = Lines::recorded(report.as_bytes(), LIMITS);
         let mut screen = Screen::new(&mut out);
         let count = print(&mut screen, &mut lines, &selection, level).expect("short lines");
+        drop(screen);
         (String::from_utf8(out).expect("text"), count)
     }
 
@@ -160,7 +162,7 @@ mod tests {
 
     #[test]
     fn oldest_reads_ages_of_threads() {
-        let ages = oldest(&mut Lines::new(REPORT.as_bytes(), LIMITS)).expect("a good report");
+        let ages = oldest(&mut Lines::recorded(REPORT.as_bytes(), LIMITS)).expect("a good report");
         for (channel, host, age) in [
             ("smtp", "a.test", "14s"),
             ("smtp", "a-very-long-host-name.example.org", "12s"),
@@ -178,7 +180,7 @@ mod tests {
             for selection in ["*/*", "a/b"] {
                 shown(&report, selection, 1);
             }
-            prop_assert!(oldest(&mut Lines::new(report.as_bytes(), LIMITS)).is_ok());
+            prop_assert!(oldest(&mut Lines::recorded(report.as_bytes(), LIMITS)).is_ok());
         }
     }
 }

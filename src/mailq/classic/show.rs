@@ -9,13 +9,13 @@ use super::listing_v2::Listing;
 use super::queue::Queue;
 use super::report::Ages;
 use super::{report, totals, v1, v2};
-use crate::connect::lines::{LineSource, Lines};
+use crate::connect::dial::no_requests;
+use crate::connect::lines::Lines;
 use crate::connect::session::{Request, Session};
 use crate::failure::Failure;
 use crate::options::ClassicOptions;
 use crate::screen::{Screen, visible};
 use crate::warnings::Warnings;
-use std::io::{Read, Write};
 use zsched_format::selection::Selection;
 use zsched_format::time::Timestamp;
 use zsched_spool::Spool;
@@ -48,10 +48,10 @@ impl<'a> ClassicOutput<'a> {
     }
 
     /// Shows what a version 1 server sends after its greeting.
-    pub(crate) fn dump<R: Read, W: Write>(
+    pub(crate) fn dump(
         &mut self,
-        lines: &mut Lines<R>,
-        screen: &mut Screen<W>,
+        lines: &mut Lines,
+        screen: &mut Screen<'_>,
     ) -> Result<(), Failure> {
         if self.classic.kill.is_some() {
             return Err(no_requests());
@@ -73,10 +73,10 @@ impl<'a> ClassicOutput<'a> {
     }
 
     /// Asks a version 2 scheduler, and shows the answers.
-    pub(crate) fn session<S: Read + Write, W: Write>(
+    pub(crate) fn session(
         &mut self,
-        session: &mut Session<S>,
-        screen: &mut Screen<W>,
+        session: &mut Session,
+        screen: &mut Screen<'_>,
     ) -> Result<(), Failure> {
         if let Some(id) = &self.classic.kill {
             let reply = session.ask_for_line(Request::new(format!("KILL MSG {id}"), "KILL"))?;
@@ -104,11 +104,7 @@ impl<'a> ClassicOutput<'a> {
         }
     }
 
-    fn report<S: Read + Write, W: Write>(
-        &self,
-        session: &mut Session<S>,
-        screen: &mut Screen<W>,
-    ) -> Result<(), Failure> {
+    fn report(&self, session: &mut Session, screen: &mut Screen<'_>) -> Result<(), Failure> {
         let Selection { channel, host } = &self.filter.selection;
         let wants_all = channel.is_none() && host.is_none();
         let level = self.classic.report;
@@ -128,17 +124,14 @@ impl<'a> ClassicOutput<'a> {
             report::print(screen, &mut text, &self.filter.selection, level)?;
             return Ok(());
         }
-        while let Some(line) = text.next()? {
-            screen.line(&[line])?;
-        }
-        Ok(())
+        text.print(screen)
     }
 
-    fn queue<W: Write>(
+    fn queue(
         &mut self,
         queue: &Queue,
         ages: &Ages,
-        screen: &mut Screen<W>,
+        screen: &mut Screen<'_>,
     ) -> Result<(), Failure> {
         match self.classic.summary {
             true => totals::print(screen, queue, ages, &self.filter, &mut self.files),
@@ -157,15 +150,6 @@ impl<'a> ClassicOutput<'a> {
     pub(crate) fn count_warnings(&self) -> u64 {
         self.warnings.count()
     }
-}
-
-/// The failure of a request to a version 1 scheduler.
-pub(crate) fn no_requests() -> Failure {
-    Failure::Unavailable(
-        "this scheduler speaks MAILQ version 1, and takes no requests; with PARAMauthfile in its \
-         scheduler.cf, it would speak version 2"
-            .to_string(),
-    )
 }
 
 /// The text of an answer of one line, without `OK;`.

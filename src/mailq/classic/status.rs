@@ -7,7 +7,7 @@ use crate::installation::Installation;
 use crate::pid::{DaemonState, daemon_state};
 use crate::screen::Screen;
 use std::fs;
-use std::io::{self, Write};
+use std::io;
 use std::path::Path;
 
 /// Contents of a folder and of its single-letter folders.
@@ -22,8 +22,8 @@ struct Contents {
 /// Prints the state of the spool.
 ///
 /// The state of daemons on another host is not known.
-pub(super) fn print<W: Write>(
-    screen: &mut Screen<W>,
+pub(super) fn print(
+    screen: &mut Screen<'_>,
     installation: &Installation,
     is_local: bool,
 ) -> Result<(), Failure> {

@@ -13,17 +13,12 @@ use super::notes::{self, DeliveryState};
 use super::queue::{Queue, QueuedThread};
 use super::report::Ages;
 use crate::failure::Failure;
-use crate::screen::{Screen, visible};
-use std::io::Write;
+use crate::screen::{Screen, Style, visible};
+use crate::table::{Cell, ColumnKind, Table};
+use std::iter;
 
 /// Maximum length of the last text, in characters.
 const MAX_TEXT_LEN: usize = 60;
-/// Maximum width of a column, in characters. Longer cells shift their row.
-const MAX_COLUMN_WIDTH: usize = 80;
-/// Titles of the columns: names first, texts last, numbers between.
-const TITLES: [&str; 8] =
-    ["DESTINATION", "MSGS", "RCPTS", "RUN", "RETRY", "WAIT", "OLDEST", "LAST TEXT"];
-
 /// Counts of a thread, or of all.
 #[derive(Clone, Copy, Debug, Default)]
 struct Counts {
@@ -35,8 +30,8 @@ struct Counts {
 }
 
 /// Prints the summary.
-pub(super) fn print<W: Write>(
-    screen: &mut Screen<W>,
+pub(super) fn print(
+    screen: &mut Screen<'_>,
     queue: &Queue,
     ages: &Ages,
     filter: &OutputFilter,
@@ -48,7 +43,7 @@ pub(super) fn print<W: Write>(
         return Ok(());
     }
     let mut total = Counts::default();
-    let mut rows = vec![TITLES.map(str::to_string)];
+    let mut rows = Vec::new();
     for thread in &threads {
         let counts = Counts::of(thread);
         total.add(&counts);
@@ -58,10 +53,15 @@ pub(super) fn print<W: Write>(
         rows.push(counts.row(name, age, last_text(thread)));
     }
     rows.push(total.row("total".to_string(), String::new(), String::new()));
-    for line in aligned(&rows) {
-        writeln!(screen, "{line}")?;
-    }
-    Ok(())
+    Ok(table(rows).print(screen)?)
+}
+
+fn table(rows: Vec<Vec<Cell>>) -> Table {
+    let numbers = ["MSGS", "RCPTS", "RUN", "RETRY", "WAIT", "OLDEST"];
+    let mut columns = vec![("DESTINATION", ColumnKind::Name)];
+    columns.extend(numbers.map(|title| (title, ColumnKind::Number)));
+    columns.push(("LAST TEXT", ColumnKind::Text));
+    Table { columns, rows }
 }
 
 impl Counts {
@@ -86,11 +86,11 @@ impl Counts {
         self.waiting += other.waiting;
     }
 
-    fn row(&self, name: String, age: String, text: String) -> [String; 8] {
-        let Counts { messages, recipients, running, retry, waiting } = *self;
-        let [messages, recipients, running, retry, waiting] =
-            [messages, recipients, running, retry, waiting].map(|count| count.to_string());
-        [name, messages, recipients, running, retry, waiting, age, text]
+    fn row(&self, name: String, age: String, text: String) -> Vec<Cell> {
+        let counts = [self.messages, self.recipients, self.running, self.retry, self.waiting];
+        let counts = counts.map(|count| count.to_string());
+        let cells = iter::once(name).chain(counts).chain([age, text]);
+        cells.map(|cell| (cell, Style::Plain)).collect()
     }
 }
 
@@ -109,32 +109,22 @@ fn last_text(thread: &QueuedThread<'_>) -> String {
     }
 }
 
-fn aligned(rows: &[[String; 8]]) -> Vec<String> {
-    // One very long name must not widen all other rows.
-    let cell = |row: &[String; 8], column: usize| row[column].chars().count().min(MAX_COLUMN_WIDTH);
-    let width = |column: usize| rows.iter().map(|row| cell(row, column)).max();
-    let widths: Vec<usize> = (0..TITLES.len()).map(|column| width(column).unwrap_or(0)).collect();
-    let line = |row: &[String; 8]| {
-        let (name, numbers, text) = (&row[0], &row[1..7], &row[7]);
-        let mut line = format!("{name:<width$}", width = widths[0]);
-        for (number, width) in numbers.iter().zip(&widths[1..]) {
-            line.push_str(&format!("  {number:>width$}"));
-        }
-        format!("{line}  {text}").trim_end().to_string()
-    };
-    rows.iter().map(line).collect()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn aligned_with_long_name_stays_narrow() {
-        let row = |name: &str| [name, "1", "1", "0", "1", "0", "5s", "text"].map(str::to_string);
-        let lines = aligned(&[row("a/b"), row(&"x".repeat(100_000))]);
+        let counts = Counts { messages: 1, recipients: 1, retry: 1, ..Counts::default() };
+        let row = |name: &str| counts.row(name.to_string(), "5s".to_string(), "text".to_string());
+        let mut out = Vec::new();
+        table(vec![row("a/b"), row(&"x".repeat(100_000))])
+            .print(&mut Screen::new(&mut out))
+            .expect("a Vec takes everything");
+        let text = String::from_utf8(out).expect("text");
+        let lines: Vec<&str> = text.lines().skip(1).collect();
         assert!(lines[0].len() < 200, "{}", lines[0]);
         assert!(lines[0].starts_with("a/b  ") && lines[0].ends_with("5s  text"));
-        assert!(lines[1].ends_with("x  1  1  0  1  0  5s  text"));
+        assert!(lines[1].ends_with("x     1      1    0      1     0      5s  text"));
     }
 }

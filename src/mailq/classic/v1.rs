@@ -12,7 +12,6 @@ use nom::combinator::{all_consuming, opt, rest};
 use nom::multi::{many1, separated_list0};
 use nom::sequence::{preceded, terminated};
 use nom::{IResult, Parser};
-use std::io::Read;
 
 /// Section of the answer that the next line belongs to.
 #[derive(Clone, Copy)]
@@ -22,10 +21,7 @@ enum Section {
 }
 
 /// Reads all lines between the greeting and the report.
-pub(crate) fn read<R: Read>(
-    lines: &mut Lines<R>,
-    warnings: &mut Warnings,
-) -> Result<Queue, Failure> {
+pub(crate) fn read(lines: &mut Lines, warnings: &mut Warnings) -> Result<Queue, Failure> {
     let mut queue = Queue::default();
     let mut section = match lines.next()? {
         Some(line) if line.trim_ascii_end() == b"Vertices:" => Section::Vertices,
@@ -68,7 +64,7 @@ pub(crate) fn read<R: Read>(
 }
 
 /// Skips all lines before the report.
-pub(crate) fn skip_to_report<R: Read>(lines: &mut Lines<R>) -> Result<(), Failure> {
+pub(crate) fn skip_to_report(lines: &mut Lines) -> Result<(), Failure> {
     lines.allow_lists(true);
     let mut count = 0;
     while let Some(line) = lines.next()? {
@@ -155,7 +151,7 @@ mod tests {
     /// Queue of an answer without its greeting, and number of warnings.
     fn read(answer: &[u8]) -> Result<(Vec<String>, u64), i32> {
         let mut warnings = Warnings::default();
-        let queue = super::read(&mut Lines::new(answer, LIMITS), &mut warnings)
+        let queue = super::read(&mut Lines::recorded(answer, LIMITS), &mut warnings)
             .map_err(|failure| failure.status())?;
         let mut shown = Vec::new();
         for thread in queue.threads() {
@@ -258,7 +254,7 @@ mod tests {
         assert!(read(whole).is_ok());
         for end in 0..whole.len() {
             assert_eq!(read(&whole[..end]), Err(76), "{end}");
-            assert!(skip_to_report(&mut Lines::new(&whole[..end], LIMITS)).is_err());
+            assert!(skip_to_report(&mut Lines::recorded(&whole[..end], LIMITS)).is_err());
         }
         assert_eq!(read(b"Channels:\nEnd:\n"), Err(76));
     }
@@ -269,7 +265,7 @@ mod tests {
         for (count, is_good) in [(3, true), (4, false)] {
             let vertices: String = (1..=count).map(|key| format!("{key}: 7 1; 1\n")).collect();
             let answer = format!("Vertices:\n{vertices}End:\n");
-            let mut lines = Lines::new(answer.as_bytes(), limits);
+            let mut lines = Lines::recorded(answer.as_bytes(), limits);
             assert_eq!(super::read(&mut lines, &mut Warnings::default()).is_ok(), is_good);
         }
     }

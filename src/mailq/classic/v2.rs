@@ -14,7 +14,6 @@ use crate::connect::session::{Request, Session};
 use crate::failure::Failure;
 use crate::screen::quote;
 use crate::warnings::Warnings;
-use std::io::{Read, Write};
 use zsched_format::selection::Selection;
 
 /// Maximum number of requests sent ahead of their answers.
@@ -36,13 +35,13 @@ pub(crate) struct ListedThread {
 
 /// A recipient that is queued in a thread.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct RecipientRecord<'a> {
+pub(crate) struct RecipientRecord {
     /// The control file, below `transport/`.
-    pub file: &'a [u8],
+    pub file: Vec<u8>,
     /// Index among the message's recipients in the thread, from 0.
     pub index: u64,
     /// Address for errors of the message.
-    pub sender: &'a [u8],
+    pub sender: Vec<u8>,
     /// Offset of the recipient's line in the control file.
     pub offset: u32,
     /// Expiry, in seconds since 1970; 0 is never.
@@ -52,9 +51,9 @@ pub(crate) struct RecipientRecord<'a> {
     /// What it waits for: `retry in 1m3s`, or an agent.
     ///
     /// For an agent it is empty, `channel` or `thread`. `thread` also stands for an agent at work.
-    pub pending: &'a [u8],
+    pub pending: Vec<u8>,
     /// Last text of an agent.
-    pub text: &'a [u8],
+    pub text: Vec<u8>,
 }
 
 /// A receiver of the contents of threads.
@@ -63,7 +62,7 @@ pub(crate) trait RecordSink {
     fn begin(&mut self, thread: &ListedThread, is_running: bool);
 
     /// Takes a recipient of the thread.
-    fn take(&mut self, record: &RecipientRecord<'_>) -> Result<(), Failure>;
+    fn take(&mut self, record: RecipientRecord) -> Result<(), Failure>;
 
     /// Ends the thread.
     fn end(&mut self) -> Result<(), Failure>;
@@ -72,8 +71,8 @@ pub(crate) trait RecordSink {
 /// Lists the selected threads.
 ///
 /// A selection of both channel and host needs no request.
-pub(crate) fn threads<S: Read + Write>(
-    session: &mut Session<S>,
+pub(crate) fn threads(
+    session: &mut Session,
     selection: &Selection,
     warnings: &mut Warnings,
 ) -> Result<Vec<ListedThread>, Failure> {
@@ -108,8 +107,8 @@ pub(crate) fn threads<S: Read + Write>(
 /// Reads the contents of these threads.
 ///
 /// A thread that is gone meanwhile is empty.
-pub(crate) fn read<S: Read + Write>(
-    session: &mut Session<S>,
+pub(crate) fn read(
+    session: &mut Session,
     threads: &[ListedThread],
     reader: &mut impl RecordSink,
     warnings: &mut Warnings,
@@ -131,7 +130,7 @@ pub(crate) fn read<S: Read + Write>(
                 continue;
             }
             match RecipientRecord::parse(line) {
-                Ok(record) => reader.take(&record)?,
+                Ok(record) => reader.take(record)?,
                 Err(problem) => warnings.add(|| format!("{problem} in {}", quote(line))),
             }
         }
@@ -143,8 +142,8 @@ pub(crate) fn read<S: Read + Write>(
     Ok(())
 }
 
-fn ask_next<'a, S: Read + Write>(
-    session: &mut Session<S>,
+fn ask_next<'a>(
+    session: &mut Session,
     threads: &mut impl Iterator<Item = &'a ListedThread>,
 ) -> Result<(), Failure> {
     let Some(thread) = threads.next() else {
@@ -163,23 +162,23 @@ fn is_running(head: &[u8]) -> bool {
     memchr::memmem::find(head, b" P={").is_some()
 }
 
-impl<'a> RecipientRecord<'a> {
+impl RecipientRecord {
     /// Parses a line of ten parts, or of nine without an index.
     ///
     /// Older servers send no index.
-    pub(crate) fn parse(line: &'a [u8]) -> Result<RecipientRecord<'a>, &'static str> {
+    pub(crate) fn parse(line: &[u8]) -> Result<RecipientRecord, &'static str> {
         let mut parts = line.splitn(10, |byte| *byte == b'\t');
         let mut part = || parts.next().ok_or("incomplete line of a recipient");
-        let file = part()?;
+        let file = part()?.to_vec();
         let second = part()?;
         let (index, sender) = match second.first().is_some_and(u8::is_ascii_digit) {
-            true => (number(second)?, part()?),
-            false => (0, second),
+            true => (number(second)?, part()?.to_vec()),
+            false => (0, second.to_vec()),
         };
         let offset = number(part()?)?;
         let (expiry, _wakeup, _fed) = (number(part()?)?, part()?, part()?);
         let tries = number(part()?)?;
-        let (pending, text) = (part()?, part()?);
+        let (pending, text) = (part()?.to_vec(), part()?.to_vec());
         Ok(RecipientRecord { file, index, sender, offset, expiry, tries, pending, text })
     }
 }
@@ -197,18 +196,18 @@ mod tests {
     fn record_parse_reads_old_and_new_lines() {
         let new = b"B/Q/3-7\t1\tjoe@example.com\t151\t1700250000\t0\t0\t6\tretry in 31m\ta\rb\tc";
         let record = RecipientRecord {
-            file: b"B/Q/3-7",
+            file: b"B/Q/3-7".to_vec(),
             index: 1,
-            sender: b"joe@example.com",
+            sender: b"joe@example.com".to_vec(),
             offset: 151,
             expiry: 1_700_250_000,
             tries: 6,
-            pending: b"retry in 31m",
-            text: b"a\rb\tc",
+            pending: b"retry in 31m".to_vec(),
+            text: b"a\rb\tc".to_vec(),
         };
         assert_eq!(RecipientRecord::parse(new), Ok(record.clone()));
         let old = b"B/Q/3-7\tjoe@example.com\t151\t1700250000\t0\t0\t6\tretry in 31m\ta\rb";
-        let old_record = RecipientRecord { index: 0, text: b"a\rb", ..record };
+        let old_record = RecipientRecord { index: 0, text: b"a\rb".to_vec(), ..record };
         assert_eq!(RecipientRecord::parse(old), Ok(old_record));
         for wrong in
             ["", "x", "1\t0\ta\t1\t2\t3\t4\t5\tx", "1\t0\ta\tx\t2\t3\t4\t5\tx\ty", "a\tb\t\t"]

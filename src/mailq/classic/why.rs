@@ -1,38 +1,24 @@
 //! `--why`: asks over the control socket why something waits.
 
 use crate::connect::dial::dial_control_socket;
-use crate::connect::lines::LineSource;
-use crate::connect::session::{Request, Session};
+use crate::connect::session::Request;
 use crate::failure::Failure;
 use crate::installation::Installation;
 use crate::screen::Screen;
-use std::io::{Read, Write};
 
 /// Prints why something waits.
-pub(super) fn print<W: Write>(
+pub(super) fn print(
     subject: &str,
     installation: &Installation,
     is_echoed: bool,
-    screen: &mut Screen<W>,
+    screen: &mut Screen<'_>,
 ) -> Result<(), Failure> {
     let request = Request::without_permission(format!("SHOW WHY {subject}"));
     // A wrong subject is an error of the command line, even without a scheduler.
     request.check()?;
     let mut session = dial_control_socket(installation, is_echoed)?;
-    print_answer(request, &mut session, screen)?;
+    session.ask_for_text(request)?.print(screen)?;
     session.quit();
-    Ok(())
-}
-
-fn print_answer<S: Read + Write, W: Write>(
-    request: Request,
-    session: &mut Session<S>,
-    screen: &mut Screen<W>,
-) -> Result<(), Failure> {
-    let mut text = session.ask_for_text(request)?;
-    while let Some(line) = text.next()? {
-        screen.line(&[line])?;
-    }
     Ok(())
 }
 
@@ -41,32 +27,30 @@ mod tests {
     use super::*;
     use crate::connect::lines::{LIMITS, Lines};
     use crate::connect::server::Server;
-    use crate::connect::session::RecordedPeer;
+    use crate::connect::session::Session;
     use std::path::PathBuf;
 
     fn answer(text: &str) -> Result<String, i32> {
         let server = Server::Unix(PathBuf::from("/control"));
         let mut shown = Vec::new();
         let mut screen = Screen::new(&mut shown);
-        let printed = Session::on_control_socket(
-            Lines::new(RecordedPeer::new(text.as_bytes()), LIMITS),
-            &server,
-        )
-        .and_then(|mut session| {
-            print_answer(Request::without_permission("x"), &mut session, &mut screen)
+        let lines = Lines::recorded(text.as_bytes(), LIMITS);
+        let printed = Session::on_control_socket(lines, &server).and_then(|mut session| {
+            session.ask_for_text(Request::without_permission("x"))?.print(&mut screen)
         });
         printed.map_err(|failure| failure.status())?;
+        drop(screen);
         Ok(String::from_utf8(shown).expect("text"))
     }
 
     #[test]
-    fn print_answer_removes_stuffed_dots() {
+    fn answer_is_printed_without_stuffed_dots() {
         let text = "version zsched 1.0\n+OK until LF.LF\na waits\n..b\n.\n";
         assert_eq!(answer(text).as_deref(), Ok("a waits\n.b\n"));
     }
 
     #[test]
-    fn print_answer_of_broken_dialogue_fails() {
+    fn answer_of_broken_dialogue_fails() {
         for (text, status) in [
             ("", 76),
             ("version zmailer 1.0\nVertices:\n", 76),

@@ -1,5 +1,6 @@
 //! A connection to a server, with timeouts.
 
+use super::lines::Peer;
 use super::server::{Addresses, Server, within};
 use crate::failure::Failure;
 use crate::installation::Installation;
@@ -11,7 +12,7 @@ use std::time::{Duration, Instant};
 
 /// Timeouts of a connection.
 #[derive(Clone, Copy, Debug)]
-pub struct Timeouts {
+pub(crate) struct Timeouts {
     /// For connecting to each address of the server, and for each write.
     pub connect: Duration,
     /// Without any data from the server.
@@ -29,7 +30,7 @@ pub(crate) const TIMEOUTS: Timeouts = Timeouts {
 
 /// An open connection.
 #[derive(Debug)]
-pub struct Connection {
+pub(crate) struct Connection {
     stream: Stream,
     timeouts: Timeouts,
     opened: Instant,
@@ -43,13 +44,13 @@ enum Stream {
 
 /// Failed attempts to connect: each address, and its error.
 #[derive(Debug)]
-pub struct ConnectFailure {
+pub(crate) struct ConnectFailure {
     attempts: Vec<(String, io::Error)>,
 }
 
 impl Connection {
     /// Connects to the first address that works.
-    pub fn open(
+    pub(crate) fn open(
         server: &Server,
         addresses: &Addresses,
         timeouts: Timeouts,
@@ -83,23 +84,23 @@ impl Connection {
         Err(ConnectFailure { attempts })
     }
 
-    /// Shortens the idle timeout to one second.
-    pub fn shorten_timeout(&mut self) {
-        self.timeouts.idle = Duration::from_secs(1);
-    }
-
-    /// Disables the timeouts.
-    pub fn disable_timeouts(&mut self) {
-        // The system accepts no longer timeout.
-        let years = Duration::from_secs(u64::from(u32::MAX));
-        self.timeouts = Timeouts { idle: years, total: years, ..self.timeouts };
-    }
-
     fn set_read_timeout(&self, time: Duration) -> io::Result<()> {
         match &self.stream {
             Stream::Tcp(stream) => stream.set_read_timeout(Some(time)),
             Stream::Unix(stream) => stream.set_read_timeout(Some(time)),
         }
+    }
+}
+
+impl Peer for Connection {
+    fn shorten_timeout(&mut self) {
+        self.timeouts.idle = Duration::from_secs(1);
+    }
+
+    fn disable_timeouts(&mut self) {
+        // The system accepts no longer timeout.
+        let years = Duration::from_secs(u64::from(u32::MAX));
+        self.timeouts = Timeouts { idle: years, total: years, ..self.timeouts };
     }
 }
 
@@ -153,7 +154,12 @@ impl Read for Connection {
 
 impl ConnectFailure {
     /// Describes the failed attempts, with advice on what to do.
-    pub fn explain(&self, server: &Server, is_local: bool, installation: &Installation) -> Failure {
+    pub(crate) fn explain(
+        &self,
+        server: &Server,
+        is_local: bool,
+        installation: &Installation,
+    ) -> Failure {
         let attempts: Vec<String> = match self.attempts.as_slice() {
             [(name, error)] if *name == server.to_string() => vec![error.to_string()],
             attempts => attempts.iter().map(|(name, error)| format!("{name}: {error}")).collect(),

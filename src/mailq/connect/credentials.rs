@@ -5,7 +5,7 @@ use std::fmt;
 use std::fs::File;
 use std::io::{self, Read};
 use std::path::Path;
-use zsched_mailq_protocol::scram;
+use zsched_mailq_protocol::{auth, scram};
 
 /// User and password of the account that every installation has.
 const DEFAULT_LOGIN: &str = "nobody";
@@ -71,7 +71,7 @@ impl Credentials {
     /// `challenge` is the line after the greeting, byte for byte. Servers from before October 2001
     /// have no `220 ` in front of it.
     pub fn digest(&self, challenge: &[u8]) -> String {
-        format!("{:x}", md5::compute([challenge, self.password.as_bytes()].concat()))
+        auth::response(challenge, self.password.as_bytes())
     }
 }
 

@@ -56,60 +56,59 @@ impl Denial {
         }
     }
 
-    fn what(&self) -> String {
+    /// What is refused, and advice.
+    fn explain(&self) -> (String, Option<String>) {
         match self {
-            Denial::Host { server, reply } => {
-                format!("{server} refuses requests from this host: {}", reply.trim_end())
-            }
-            Denial::User { server, user, reply } => {
-                format!("{server} does not accept user {user} from this host: {}", reply.trim_end())
-            }
-            Denial::Password { server, user } => {
-                format!("{server} does not accept the password of user {user}")
-            }
-            Denial::Request { request, user: Some(user), reply, .. } => {
-                format!("{request} was refused for user {user}: {}", reply.trim_end())
-            }
+            Denial::Host { server, reply } => (
+                format!("{server} refuses requests from this host: {}", reply.trim_end()),
+                Some(
+                    "its file of accounts (PARAMauthfile in its scheduler.cf) needs a line whose \
+                     addresses match this host, or without any; and only its owner may be able to \
+                     read the file. Its log has details"
+                        .to_string(),
+                ),
+            ),
+            Denial::User { server, user, reply } => (
+                format!(
+                    "{server} does not accept user {user} from this host: {}",
+                    reply.trim_end()
+                ),
+                Some(format!(
+                    "option -U or --login-file names another user; else its file of accounts \
+                     (PARAMauthfile) needs a line for {user} that has permissions, and addresses \
+                     that match this host"
+                )),
+            ),
+            Denial::Password { server, user } => (
+                format!("{server} does not accept the password of user {user}"),
+                Some(
+                    "put user/password into a file and name it with --login-file; other users can \
+                     see -U"
+                        .to_string(),
+                ),
+            ),
+            Denial::Request { request, user: Some(user), needs, reply } => (
+                format!("{request} was refused for user {user}: {}", reply.trim_end()),
+                needs.map(|needs| {
+                    format!(
+                        "if the server supports it, it requires {needs} or ALL in the user's line \
+                         in its file of accounts (PARAMauthfile); option -U names another user"
+                    )
+                }),
+            ),
             // The control socket permits everything, so the request must be unknown.
-            Denial::Request { request, user: None, .. } => {
-                format!("this scheduler does not support {request}; it may be an older version")
-            }
+            Denial::Request { request, user: None, .. } => (
+                format!("this scheduler does not support {request}; it may be an older version"),
+                None,
+            ),
         }
-    }
-
-    fn advice(&self) -> Option<String> {
-        Some(match self {
-            Denial::Host { .. } => {
-                "its file of accounts (PARAMauthfile in its scheduler.cf) needs a line whose \
-                 addresses match this host, or without any; and only its owner may be able to read \
-                 the file. Its log has details"
-                    .to_string()
-            }
-            Denial::User { user, .. } => format!(
-                "option -U or --login-file names another user; else its file of accounts \
-                 (PARAMauthfile) needs a line for {user} that has permissions, and addresses that \
-                 match this host"
-            ),
-            Denial::Password { .. } => {
-                "put user/password into a file and name it with --login-file; other users can see \
-                 -U"
-                .to_string()
-            }
-            Denial::Request { needs: Some(needs), user: Some(_), .. } => format!(
-                "if the server supports it, it requires {needs} or ALL in the user's line in its \
-                 file of accounts (PARAMauthfile); option -U names another user"
-            ),
-            Denial::Request { .. } => return None,
-        })
     }
 }
 
 impl fmt::Display for Denial {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.what())?;
-        match self.advice() {
-            Some(advice) => write!(f, "\nmailq: {advice}"),
-            None => Ok(()),
-        }
+        let (what, advice) = self.explain();
+        f.write_str(&what)?;
+        advice.map_or(Ok(()), |advice| write!(f, "\nmailq: {advice}"))
     }
 }

@@ -10,22 +10,39 @@ use crate::failure::Failure;
 use crate::installation::Installation;
 
 /// A connected scheduler.
-pub enum Scheduler {
+pub(crate) enum Scheduler {
     /// MAILQ version 1, after its greeting.
     ///
     /// It sends everything at once and takes no requests.
-    Dump(Lines<Connection>),
+    Dump(Lines),
     /// MAILQ version 2, after the login. It answers requests.
-    Session(Session<Connection>),
+    Session(Session),
 }
 
 impl Scheduler {
+    /// The session with a scheduler that takes requests.
+    pub(crate) fn session(&mut self) -> Result<&mut Session, Failure> {
+        match self {
+            Scheduler::Session(session) => Ok(session),
+            Scheduler::Dump(_) => Err(no_requests()),
+        }
+    }
+
     /// Ends the session, if there is one.
-    pub fn close(self) {
+    pub(crate) fn close(self) {
         if let Scheduler::Session(session) = self {
             session.quit();
         }
     }
+}
+
+/// The failure of a request to a version 1 scheduler.
+pub(crate) fn no_requests() -> Failure {
+    Failure::Unavailable(
+        "this scheduler speaks MAILQ version 1, and takes no requests; with PARAMauthfile in its \
+         scheduler.cf, it would speak version 2"
+            .to_string(),
+    )
 }
 
 /// Connects to a server, and logs in if it requires that.
@@ -52,7 +69,7 @@ pub(crate) fn dial(
 pub(crate) fn dial_control_socket(
     installation: &Installation,
     is_echoed: bool,
-) -> Result<Session<Connection>, Failure> {
+) -> Result<Session, Failure> {
     let path = installation.spool().control_socket();
     let server = Server::Unix(path.clone());
     let connection = Connection::open(&server, &Addresses::Path(path), TIMEOUTS)

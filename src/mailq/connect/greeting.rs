@@ -5,7 +5,6 @@ use super::lines::Lines;
 use super::server::Server;
 use crate::failure::Failure;
 use crate::screen::{quote, visible};
-use std::io::Read;
 
 /// The versions of the protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -17,7 +16,7 @@ pub(super) enum Version {
 }
 
 /// Reads the greeting.
-pub(super) fn read<R: Read>(lines: &mut Lines<R>, server: &Server) -> Result<Version, Failure> {
+pub(super) fn read(lines: &mut Lines, server: &Server) -> Result<Version, Failure> {
     let Some(line) = lines.next()? else {
         return Err(Failure::Unavailable(format!(
             "{server} closes the connection without a greeting: it has too many clients, or it \
@@ -42,10 +41,7 @@ pub(super) fn read<R: Read>(lines: &mut Lines<R>, server: &Server) -> Result<Ver
 }
 
 /// Reads the second line of a version 2 server: the login challenge.
-pub(super) fn read_challenge<R: Read>(
-    lines: &mut Lines<R>,
-    server: &Server,
-) -> Result<Vec<u8>, Failure> {
+pub(super) fn read_challenge(lines: &mut Lines, server: &Server) -> Result<Vec<u8>, Failure> {
     match lines.next()? {
         Some(line) if line.starts_with(b"550") => {
             Err(Failure::Denied(Denial::Host { server: server.clone(), reply: visible(line) }))
@@ -76,7 +72,7 @@ mod tests {
             (b"\n", None, 76),
             (b"\0\xff", None, 76),
         ] {
-            let read = read(&mut Lines::new(text, LIMITS), &server);
+            let read = read(&mut Lines::recorded(text, LIMITS), &server);
             assert_eq!(read.as_ref().ok(), version.as_ref(), "{text:?}");
             assert_eq!(read.map_or_else(|failure| failure.status(), |_| 0), status, "{text:?}");
         }
@@ -91,7 +87,7 @@ mod tests {
             (b"550 NO ACCESS FOR YOU\n", Err(77)),
             (b"", Err(69)),
         ] {
-            let read = read_challenge(&mut Lines::new(text, LIMITS), &server);
+            let read = read_challenge(&mut Lines::recorded(text, LIMITS), &server);
             let read = read.as_deref().map_err(Failure::status);
             assert_eq!(read, expected, "{text:?}");
         }

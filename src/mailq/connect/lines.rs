@@ -2,7 +2,7 @@
 
 use crate::failure::Failure;
 use memchr::memchr;
-use std::io::{self, BufRead, BufReader, Read};
+use std::io::{self, BufRead, BufReader, Read, Write};
 use zsched_format::printable;
 
 /// Size of the read buffer, in bytes.
@@ -10,7 +10,7 @@ const READ_BUFFER_LEN: usize = 64 * 1024;
 
 /// Limits on the size of an answer.
 #[derive(Clone, Copy, Debug)]
-pub struct Limits {
+pub(crate) struct Limits {
     /// Maximum length of a line, in bytes.
     pub line: usize,
     /// Maximum length of a list of recipients or messages, in bytes.
@@ -38,9 +38,49 @@ pub(crate) trait LineSource {
     fn limit(&self) -> usize;
 }
 
+/// The other end of a connection.
+pub(crate) trait Peer: Read + Write + Send {
+    /// Shortens the idle timeout to one second.
+    fn shorten_timeout(&mut self) {}
+
+    /// Disables the timeouts.
+    fn disable_timeouts(&mut self) {}
+}
+
+/// A recorded server, whose answers do not depend on the requests.
+pub(crate) struct RecordedPeer<R, W> {
+    answers: R,
+    requests: W,
+}
+
+impl<R: Read, W: Write> RecordedPeer<R, W> {
+    /// Creates a server with these answers, which writes the requests to `requests`.
+    pub(crate) fn new(answers: R, requests: W) -> RecordedPeer<R, W> {
+        RecordedPeer { answers, requests }
+    }
+}
+
+impl<R: Read, W> Read for RecordedPeer<R, W> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        self.answers.read(buffer)
+    }
+}
+
+impl<R, W: Write> Write for RecordedPeer<R, W> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.requests.write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.requests.flush()
+    }
+}
+
+impl<R: Read + Send, W: Write + Send> Peer for RecordedPeer<R, W> {}
+
 /// Reads lines that end with LF. Everything else is kept, CR included.
-pub struct Lines<R> {
-    input: BufReader<R>,
+pub(crate) struct Lines {
+    input: BufReader<Box<dyn Peer>>,
     limits: Limits,
     /// Maximum length of the next line, in bytes.
     max_line_len: usize,
@@ -52,10 +92,10 @@ pub struct Lines<R> {
     pub is_echoed: bool,
 }
 
-impl<R: Read> Lines<R> {
-    /// Creates a reader of the lines of `input`.
-    pub fn new(input: R, limits: Limits) -> Lines<R> {
-        let input = BufReader::with_capacity(READ_BUFFER_LEN, input);
+impl Lines {
+    /// Creates a reader of the lines of a peer.
+    pub(crate) fn new(peer: impl Peer + 'static, limits: Limits) -> Lines {
+        let input = BufReader::with_capacity(READ_BUFFER_LEN, Box::new(peer) as Box<dyn Peer>);
         Lines {
             input,
             limits,
@@ -68,13 +108,19 @@ impl<R: Read> Lines<R> {
         }
     }
 
+    /// Creates a reader of a recorded answer.
+    pub(crate) fn recorded(answer: &[u8], limits: Limits) -> Lines {
+        let answer = io::Cursor::new(answer.to_vec());
+        Lines::new(RecordedPeer::new(answer, io::sink()), limits)
+    }
+
     /// The next line without its end, or `None` at the end.
-    pub fn next(&mut self) -> Result<Option<&[u8]>, Failure> {
+    pub(crate) fn next(&mut self) -> Result<Option<&[u8]>, Failure> {
         Ok(if self.advance()? { Some(&self.line) } else { None })
     }
 
     /// Reads the next line. Returns false at the end of the answer.
-    pub fn advance(&mut self) -> Result<bool, Failure> {
+    pub(crate) fn advance(&mut self) -> Result<bool, Failure> {
         self.line.clear();
         self.number += 1;
         loop {
@@ -107,37 +153,37 @@ impl<R: Read> Lines<R> {
     }
 
     /// The last line read.
-    pub fn current(&self) -> &[u8] {
+    pub(crate) fn current(&self) -> &[u8] {
         &self.line
     }
 
-    /// The input, for writing requests to it.
-    pub fn peer(&mut self) -> &mut R {
-        self.input.get_mut()
+    /// The peer, for writing requests to it.
+    pub(crate) fn peer(&mut self) -> &mut dyn Peer {
+        &mut **self.input.get_mut()
     }
 
     /// Number of the last line read, from 1.
-    pub fn number(&self) -> u64 {
+    pub(crate) fn number(&self) -> u64 {
         self.number
     }
 
     /// Sets the maximum length of lines to that of lists, or back.
-    pub fn allow_lists(&mut self, is_list: bool) {
+    pub(crate) fn allow_lists(&mut self, is_list: bool) {
         self.max_line_len = if is_list { self.limits.list } else { self.limits.line };
     }
 
     /// Removes the limit on the length of the whole answer.
-    pub fn remove_total_limit(&mut self) {
+    pub(crate) fn remove_total_limit(&mut self) {
         self.limits.whole = u64::MAX;
     }
 
     /// Limits on the size of the answer.
-    pub fn limits(&self) -> Limits {
+    pub(crate) fn limits(&self) -> Limits {
         self.limits
     }
 
     /// Returns true if the last line read ended with LF.
-    pub fn is_complete(&self) -> bool {
+    pub(crate) fn is_complete(&self) -> bool {
         self.is_complete
     }
 
@@ -155,7 +201,7 @@ impl<R: Read> Lines<R> {
     }
 }
 
-impl<R: Read> LineSource for Lines<R> {
+impl LineSource for Lines {
     fn next(&mut self) -> Result<Option<&[u8]>, Failure> {
         self.next()
     }
@@ -172,7 +218,7 @@ mod tests {
     const SMALL: Limits = Limits { line: 10, list: 20, whole: 100, entries: 10 };
 
     fn lines(input: &[u8]) -> Result<Vec<Vec<u8>>, Failure> {
-        let mut lines = Lines::new(input, SMALL);
+        let mut lines = Lines::recorded(input, SMALL);
         let mut all = Vec::new();
         while let Some(line) = lines.next()? {
             all.push(line.to_vec());
@@ -194,7 +240,7 @@ mod tests {
 
     #[test]
     fn last_line_without_line_feed_is_incomplete() {
-        let mut lines = Lines::new(&b"a\nb"[..], SMALL);
+        let mut lines = Lines::recorded(b"a\nb", SMALL);
         for expected in [(&b"a"[..], true), (b"b", false)] {
             let line = lines.next().expect("good input").expect("a line").to_vec();
             assert_eq!((line.as_slice(), lines.is_complete()), expected);
@@ -208,14 +254,14 @@ mod tests {
             assert_eq!(error.status(), 76);
         }
         let long = b"0123456789\n012345678901234\n012345678901234\n";
-        let mut lines = Lines::new(&long[..], SMALL);
+        let mut lines = Lines::recorded(long, SMALL);
         for (is_list, is_good) in [(false, true), (true, true), (false, false)] {
             lines.allow_lists(is_list);
             assert_eq!(lines.next().is_ok(), is_good);
         }
         // An endless input is not read forever.
         for byte in [b'\n', b'x'] {
-            let mut lines = Lines::new(io::repeat(byte), SMALL);
+            let mut lines = Lines::new(RecordedPeer::new(io::repeat(byte), io::sink()), SMALL);
             assert!((0..1000).any(|_| lines.next().is_err()));
         }
     }

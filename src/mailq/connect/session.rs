@@ -14,21 +14,19 @@
 //! A text is passed on line by line as it arrives; nothing of it is kept. Requests may be sent
 //! ahead of the answers to earlier ones. A server answers in order.
 
-use super::connection::Connection;
 use super::credentials::Credentials;
 use super::denial::Denial;
 use super::greeting;
 use super::lines::{LineSource, Lines};
 use super::server::Server;
 use crate::failure::Failure;
-use crate::screen::{quote, visible};
+use crate::screen::{Screen, quote, visible};
 use std::collections::VecDeque;
-use std::io::{self, Read, Write};
 use zsched_mailq_protocol::words::{CONTROL_GREETING, UNTIL_DOT};
 
 /// A dialogue after its login.
-pub struct Session<S> {
-    lines: Lines<S>,
+pub(crate) struct Session {
+    lines: Lines,
     server: Server,
     /// User of the login; `None` over the control socket, which has none.
     user: Option<String>,
@@ -40,7 +38,7 @@ pub struct Session<S> {
 
 /// A request.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Request {
+pub(crate) struct Request {
     /// The request line.
     pub line: String,
     /// Required permission, if known.
@@ -48,31 +46,31 @@ pub struct Request {
 }
 
 /// The answer to a request that the server accepts.
-pub enum Answer<'a, S> {
+pub(crate) enum Answer<'a> {
     /// A line, without its `+`.
     Line(Vec<u8>),
     /// A text.
-    Text(Text<'a, S>),
+    Text(Text<'a>),
 }
 
 /// The text of an answer. Lines that are not read are skipped.
-pub struct Text<'a, S> {
-    session: &'a mut Session<S>,
+pub(crate) struct Text<'a> {
+    session: &'a mut Session,
 }
 
 impl Request {
     /// Creates a request that requires a permission.
-    pub fn new(line: impl Into<String>, needs: &'static str) -> Request {
+    pub(crate) fn new(line: impl Into<String>, needs: &'static str) -> Request {
         Request { line: line.into(), needs: Some(needs) }
     }
 
     /// Creates a request that requires no permission, or an unknown one.
-    pub fn without_permission(line: impl Into<String>) -> Request {
+    pub(crate) fn without_permission(line: impl Into<String>) -> Request {
         Request { line: line.into(), needs: None }
     }
 
     /// Fails on control characters: a line feed would begin another request.
-    pub fn check(&self) -> Result<(), Failure> {
+    pub(crate) fn check(&self) -> Result<(), Failure> {
         match self.line.contains(char::is_control) {
             true => {
                 let message = "a request must not contain control characters";
@@ -83,13 +81,13 @@ impl Request {
     }
 }
 
-impl<S: Read + Write> Session<S> {
+impl Session {
     /// Logs in to a version 2 server, after its greeting.
-    pub fn log_in(
-        mut lines: Lines<S>,
+    pub(crate) fn log_in(
+        mut lines: Lines,
         server: &Server,
         credentials: &Credentials,
-    ) -> Result<Session<S>, Failure> {
+    ) -> Result<Session, Failure> {
         let challenge = greeting::read_challenge(&mut lines, server)?;
         let user = credentials.user();
         let mut session = Session::new(lines, server);
@@ -134,13 +132,13 @@ impl<S: Read + Write> Session<S> {
         }
     }
 
-    fn new(lines: Lines<S>, server: &Server) -> Session<S> {
+    fn new(lines: Lines, server: &Server) -> Session {
         let server = server.clone();
         Session { lines, server, user: None, unanswered: VecDeque::new(), is_in_text: false }
     }
 
     /// Begins a dialogue on a control socket, and reads its greeting.
-    pub fn on_control_socket(lines: Lines<S>, server: &Server) -> Result<Session<S>, Failure> {
+    pub(crate) fn on_control_socket(lines: Lines, server: &Server) -> Result<Session, Failure> {
         let mut session = Session::new(lines, server);
         let greeting = session.line("its greeting")?;
         match greeting == CONTROL_GREETING.trim_end().as_bytes() {
@@ -153,13 +151,13 @@ impl<S: Read + Write> Session<S> {
     }
 
     /// Sends a request and waits for the answer.
-    pub fn ask(&mut self, request: Request) -> Result<Answer<'_, S>, Failure> {
+    pub(crate) fn ask(&mut self, request: Request) -> Result<Answer<'_>, Failure> {
         self.send(request)?;
         self.answer()
     }
 
     /// Sends a request without waiting for the answer.
-    pub fn send(&mut self, request: Request) -> Result<(), Failure> {
+    pub(crate) fn send(&mut self, request: Request) -> Result<(), Failure> {
         request.check()?;
         self.write(&format!("{}\n", request.line));
         self.unanswered.push_back(request);
@@ -167,7 +165,7 @@ impl<S: Read + Write> Session<S> {
     }
 
     /// Reads the answer to the oldest unanswered request.
-    pub fn answer(&mut self) -> Result<Answer<'_, S>, Failure> {
+    pub(crate) fn answer(&mut self) -> Result<Answer<'_>, Failure> {
         while self.is_in_text {
             self.next_of_text()?;
         }
@@ -194,13 +192,13 @@ impl<S: Read + Write> Session<S> {
     }
 
     /// Sends a request, and waits for an answer that is a text.
-    pub fn ask_for_text(&mut self, request: Request) -> Result<Text<'_, S>, Failure> {
+    pub(crate) fn ask_for_text(&mut self, request: Request) -> Result<Text<'_>, Failure> {
         self.send(request)?;
         self.text()
     }
 
     /// Reads the answer to the oldest unanswered request, a text.
-    pub fn text(&mut self) -> Result<Text<'_, S>, Failure> {
+    pub(crate) fn text(&mut self) -> Result<Text<'_>, Failure> {
         let server = self.server.to_string();
         match self.answer()? {
             Answer::Text(text) => Ok(text),
@@ -212,7 +210,7 @@ impl<S: Read + Write> Session<S> {
     }
 
     /// Sends a request, and waits for an answer of one line.
-    pub fn ask_for_line(&mut self, request: Request) -> Result<Vec<u8>, Failure> {
+    pub(crate) fn ask_for_line(&mut self, request: Request) -> Result<Vec<u8>, Failure> {
         let server = self.server.to_string();
         match self.ask(request)? {
             Answer::Line(line) => Ok(line),
@@ -223,7 +221,7 @@ impl<S: Read + Write> Session<S> {
     }
 
     /// Maximum number of messages, or of threads, in an answer.
-    pub fn entries(&self) -> usize {
+    pub(crate) fn entries(&self) -> usize {
         self.lines.limits().entries
     }
 
@@ -273,26 +271,43 @@ impl<S: Read + Write> Session<S> {
         let (user, reply) = (self.user.clone(), visible(reply));
         Failure::Denied(Denial::Request { request, user, needs, reply })
     }
-}
 
-impl Session<Connection> {
     /// Sends QUIT, and waits up to a second for the answer.
     ///
     /// A server counts an answer that it cannot deliver as an error.
-    pub fn quit(mut self) {
+    pub(crate) fn quit(mut self) {
         self.write("QUIT\n");
         self.lines.peer().shorten_timeout();
         drop(self.lines.advance());
     }
 
     /// Removes the limits on the time and the size of answers.
-    pub fn disable_timeouts(&mut self) {
+    pub(crate) fn disable_timeouts(&mut self) {
         self.lines.remove_total_limit();
         self.lines.peer().disable_timeouts();
     }
 }
 
-impl<S: Read + Write> LineSource for Text<'_, S> {
+impl Text<'_> {
+    /// Prints the lines.
+    pub(crate) fn print(mut self, screen: &mut Screen<'_>) -> Result<(), Failure> {
+        while let Some(line) = self.next()? {
+            screen.line(&[line])?;
+        }
+        Ok(())
+    }
+
+    /// Reads all lines.
+    pub(crate) fn collect(mut self) -> Result<Vec<String>, Failure> {
+        let mut lines = Vec::new();
+        while let Some(line) = self.next()? {
+            lines.push(String::from_utf8_lossy(line).into_owned());
+        }
+        Ok(lines)
+    }
+}
+
+impl LineSource for Text<'_> {
     fn next(&mut self) -> Result<Option<&[u8]>, Failure> {
         match self.session.is_in_text {
             true => self.session.next_of_text(),
@@ -305,40 +320,11 @@ impl<S: Read + Write> LineSource for Text<'_, S> {
     }
 }
 
-/// A recorded server, whose answers do not depend on the requests.
-pub(crate) struct RecordedPeer<'a> {
-    answers: &'a [u8],
-    /// Bytes that were written to it.
-    pub written: Vec<u8>,
-}
-
-impl<'a> RecordedPeer<'a> {
-    /// Creates a server with these answers.
-    pub(crate) fn new(answers: &'a [u8]) -> RecordedPeer<'a> {
-        RecordedPeer { answers, written: Vec::new() }
-    }
-}
-
-impl Read for RecordedPeer<'_> {
-    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        self.answers.read(buffer)
-    }
-}
-
-impl Write for RecordedPeer<'_> {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.written.write(bytes)
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::connect::lines::LIMITS;
+    use crate::connect::lines::{LIMITS, RecordedPeer};
+    use std::io;
 
     const HELLO: &str = "220 MAILQ-V2-CHALLENGE: 1795255943.68171.2\n+OK\n";
 
@@ -346,9 +332,17 @@ mod tests {
         Server::Tcp { host: "x".to_string(), port: 174 }
     }
 
-    fn session(answers: &[u8]) -> Result<Session<RecordedPeer<'_>>, Failure> {
-        let lines = Lines::new(RecordedPeer::new(answers), LIMITS);
-        Session::log_in(lines, &server(), &Credentials::default())
+    fn session(answers: &[u8]) -> Result<Session, Failure> {
+        recorded_session(answers).map(|(session, _)| session)
+    }
+
+    /// A session, and the requests to its server.
+    fn recorded_session(answers: &[u8]) -> Result<(Session, io::PipeReader), Failure> {
+        let (requests, for_server) = io::pipe().expect("a pipe");
+        let peer = RecordedPeer::new(io::Cursor::new(answers.to_vec()), for_server);
+        let session =
+            Session::log_in(Lines::new(peer, LIMITS), &server(), &Credentials::default())?;
+        Ok((session, requests))
     }
 
     fn text(answers: &str) -> Result<Vec<String>, i32> {
@@ -380,9 +374,9 @@ mod tests {
         }
         let refusal = session(b"550 NO ACCESS FOR YOU\n").err().expect("a refusal");
         assert!(matches!(refusal, Failure::Denied(Denial::Host { .. })), "{refusal}");
-        let mut session = session(HELLO.as_bytes()).expect("a login");
-        let expected = b"AUTH nobody 38a784a5473d5b661ad89e27f2c1fd0c\n";
-        assert_eq!(session.lines.peer().written, expected);
+        let (_, requests) = recorded_session(HELLO.as_bytes()).expect("a login");
+        let expected = "AUTH nobody 38a784a5473d5b661ad89e27f2c1fd0c\n";
+        assert_eq!(io::read_to_string(requests).expect("text"), expected);
     }
 
     #[test]
@@ -408,7 +402,7 @@ mod tests {
     #[test]
     fn answers_follow_order_of_requests() {
         let answers = [HELLO, "+OK; KILLed something.\n\n+OK until LF.LF\na\nb\n.\n+c\n"].concat();
-        let mut session = session(answers.as_bytes()).expect("a login");
+        let (mut session, requests) = recorded_session(answers.as_bytes()).expect("a login");
         for request in ["KILL MSG 1", "SHOW X", "Y"] {
             session.send(Request::without_permission(request)).expect("it is sent");
         }
@@ -419,6 +413,8 @@ mod tests {
         assert_eq!(session.text().expect("a text").next().expect("a line"), Some(&b"a"[..]));
         assert!(matches!(session.answer(), Ok(Answer::Line(reply)) if reply == b"c"));
         assert!(session.send(Request::without_permission("SHOW X\nKILL MSG 1")).is_err());
-        assert!(session.lines.peer().written.ends_with(b"KILL MSG 1\nSHOW X\nY\n"));
+        drop(session);
+        let requests = io::read_to_string(requests).expect("text");
+        assert!(requests.ends_with("KILL MSG 1\nSHOW X\nY\n"), "{requests}");
     }
 }

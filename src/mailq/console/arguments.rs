@@ -1,8 +1,10 @@
 //! Arguments of commands, other than those that select the server.
 
-use super::format::{not_a_span, read_span};
+use super::model::ThreadStatus;
 use crate::failure::Failure;
+use crate::format::{not_a_span, read_span};
 use clap::{Args, ValueEnum};
+use std::cmp::Ordering;
 use zsched_mailq_protocol::subject::Subject;
 
 /// Output options.
@@ -77,14 +79,19 @@ pub enum Sort {
 }
 
 impl Sort {
-    /// Keyword in requests.
-    pub fn word(self) -> &'static str {
+    /// Compares two destinations.
+    pub(super) fn compare(self, a: &ThreadStatus, b: &ThreadStatus) -> Ordering {
         match self {
-            Sort::Backlog => "backlog",
-            Sort::Oldest => "oldest",
-            Sort::Attempts => "attempts",
+            Sort::Backlog => b.messages.cmp(&a.messages),
+            Sort::Attempts => b.attempts.cmp(&a.attempts),
+            Sort::Oldest => b.oldest.unwrap_or(0.0).total_cmp(&a.oldest.unwrap_or(0.0)),
         }
     }
+}
+
+/// Keyword of a value in requests, which is that of the command line.
+pub(super) fn keyword(value: &impl ValueEnum) -> String {
+    value.to_possible_value().map_or(String::new(), |value| value.get_name().to_string())
 }
 
 impl SelectionArgs {

@@ -6,12 +6,13 @@
 
 use super::arguments::SelectionArgs;
 use super::client;
-use super::format::{count, not_a_span, read_span, span};
 use super::overview;
 use super::views::View;
 use crate::connect::dial::Scheduler;
+use crate::connect::session::Session;
 use crate::console::model::ThreadStatus;
 use crate::failure::Failure;
+use crate::format::{count, not_a_span, read_span, span};
 use clap::Args;
 use std::time::Duration;
 use zsched_format::time::Timestamp;
@@ -103,13 +104,8 @@ pub(super) fn measure(
     if !selection.is_everything() {
         return measure_part(scheduler, selection);
     }
-    let summary = match scheduler {
-        Scheduler::Session(session) => match client::fetch_one(session, View::Summary.request()?) {
-            Err(Failure::Denied(_)) => overview::ask(scheduler, 0)?.summary,
-            other => other?,
-        },
-        Scheduler::Dump(_) => overview::ask(scheduler, 0)?.summary,
-    };
+    let json = |session: &mut Session| client::fetch_one(session, View::Summary.request()?);
+    let summary = overview::json_or_report(scheduler, json, |overview| overview.summary)?;
     let notices = [
         (summary.loading, "the spool is being loaded"),
         (summary.draining, "the scheduler is shutting down"),
@@ -129,17 +125,13 @@ fn measure_part(scheduler: &mut Scheduler, selection: &SelectionArgs) -> Result<
     let request =
         View::Threads(selection.clone(), Default::default(), MAX_DESTINATIONS).request()?;
     let mut measures = Measures::default();
-    client::for_each_object(
-        super::views::requests(scheduler)?,
-        request,
-        |thread: ThreadStatus| {
-            measures.messages += thread.messages;
-            measures.recipients += thread.recipients;
-            measures.oldest =
-                [measures.oldest, thread.oldest].into_iter().flatten().max_by(f64::total_cmp);
-            Ok(())
-        },
-    )?;
+    client::for_each_object(scheduler.session()?, request, |thread: ThreadStatus| {
+        measures.messages += thread.messages;
+        measures.recipients += thread.recipients;
+        measures.oldest =
+            [measures.oldest, thread.oldest].into_iter().flatten().max_by(f64::total_cmp);
+        Ok(())
+    })?;
     Ok(measures)
 }
 
@@ -148,26 +140,19 @@ impl Thresholds {
     ///
     /// Returns the state and the output line.
     pub fn evaluate(&self, measures: &Measures) -> (CheckState, String) {
-        let mut state = CheckState::Ok;
-        let mut problems = Vec::new();
-        if let Some(age) = measures.oldest {
-            let (verdict, max) = exceeded(age, self.warn_age, self.crit_age);
-            if let Some(max) = max {
-                problems.push(format!("oldest {} (more than {})", span(age), span(max)));
-            }
-            state = state.max(verdict);
-        }
-        let limit = |limit: Option<u64>| limit.map(|limit| limit as f64);
-        let messages = measures.messages as f64;
-        let (verdict, max) = exceeded(messages, limit(self.warn_count), limit(self.crit_count));
-        if let Some(max) = max {
-            problems.push(format!("more than {max} messages"));
-        }
-        state = state.max(verdict);
-        if measures.orphans.count > 0 {
-            problems.push(shown(&measures.orphans));
-            state = state.max(CheckState::Warning);
-        }
+        let as_float = |limit: Option<u64>| limit.map(|limit| limit as f64);
+        let limits = (as_float(self.warn_count), as_float(self.crit_count));
+        let too_many = exceeded(measures.messages as f64, limits.0, limits.1);
+        let age = measures.oldest.unwrap_or_default();
+        let too_old = measures.oldest.and_then(|age| exceeded(age, self.warn_age, self.crit_age));
+        let old = |(state, max)| (state, format!("oldest {} (more than {})", span(age), span(max)));
+        let many = |(state, max)| (state, format!("more than {max} messages"));
+        let has_orphans = measures.orphans.count > 0;
+        let orphans = has_orphans.then(|| (CheckState::Warning, shown(&measures.orphans)));
+        let problems = [too_old.map(old), too_many.map(many), orphans];
+        let (states, problems): (Vec<CheckState>, Vec<String>) =
+            problems.into_iter().flatten().unzip();
+        let state = states.into_iter().max().unwrap_or(CheckState::Ok);
         let mut line = format!("MAILQ {} - ", state.word());
         if !problems.is_empty() {
             line.push_str(&format!("{}; ", problems.join(", ")));
@@ -205,15 +190,11 @@ impl Thresholds {
     }
 }
 
-/// Compares a value with two limits.
-///
-/// Returns the state and the limit that is exceeded.
-fn exceeded(value: f64, warning: Option<f64>, critical: Option<f64>) -> (CheckState, Option<f64>) {
-    match (critical.filter(|max| value > *max), warning.filter(|max| value > *max)) {
-        (Some(max), _) => (CheckState::Critical, Some(max)),
-        (None, Some(max)) => (CheckState::Warning, Some(max)),
-        (None, None) => (CheckState::Ok, None),
-    }
+/// Returns the more severe of two limits that a value exceeds, and its state.
+fn exceeded(value: f64, warning: Option<f64>, critical: Option<f64>) -> Option<(CheckState, f64)> {
+    let limits = [(CheckState::Critical, critical), (CheckState::Warning, warning)];
+    let mut limits = limits.into_iter().filter_map(|(state, max)| Some((state, max?)));
+    limits.find(|(_, max)| value > *max)
 }
 
 impl CheckState {

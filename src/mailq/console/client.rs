@@ -1,8 +1,6 @@
 //! Connects commands to a scheduler: by the control socket, or by the network.
 
-use crate::classic;
-use crate::connect::connection::Connection;
-use crate::connect::dial::{Scheduler, dial, dial_control_socket};
+use crate::connect::dial::{Scheduler, dial, dial_control_socket, no_requests};
 use crate::connect::lines::LineSource;
 use crate::connect::server::Server;
 use crate::connect::session::{Request, Session};
@@ -11,7 +9,6 @@ use crate::installation::Installation;
 use crate::options::ServerOptions;
 use crate::screen::quote;
 use serde::de::DeserializeOwned;
-use std::io::{Read, Write};
 
 /// Connects to the scheduler that the options name.
 ///
@@ -34,16 +31,16 @@ pub(super) fn open(
 pub(super) fn session(
     server_options: &ServerOptions,
     installation: &Installation,
-) -> Result<Session<Connection>, Failure> {
+) -> Result<Session, Failure> {
     match open(server_options, installation)? {
         Scheduler::Session(session) => Ok(session),
-        Scheduler::Dump(_) => Err(classic::no_requests()),
+        Scheduler::Dump(_) => Err(no_requests()),
     }
 }
 
 /// Sends a request and passes each object of the answer to `take`.
-pub(super) fn for_each_object<T: DeserializeOwned, S: Read + Write>(
-    session: &mut Session<S>,
+pub(super) fn for_each_object<T: DeserializeOwned>(
+    session: &mut Session,
     request: Request,
     mut take: impl FnMut(T) -> Result<(), Failure>,
 ) -> Result<(), Failure> {
@@ -57,8 +54,8 @@ pub(super) fn for_each_object<T: DeserializeOwned, S: Read + Write>(
 /// Sends a request and collects the objects of the answer.
 ///
 /// Fails if there are more than the session's limit.
-pub(super) fn fetch_all<T: DeserializeOwned, S: Read + Write>(
-    session: &mut Session<S>,
+pub(super) fn fetch_all<T: DeserializeOwned>(
+    session: &mut Session,
     request: Request,
 ) -> Result<Vec<T>, Failure> {
     let max = session.entries();
@@ -74,8 +71,8 @@ pub(super) fn fetch_all<T: DeserializeOwned, S: Read + Write>(
 }
 
 /// Sends a request and returns the first object of the answer.
-pub(super) fn fetch_one<T: DeserializeOwned, S: Read + Write>(
-    session: &mut Session<S>,
+pub(super) fn fetch_one<T: DeserializeOwned>(
+    session: &mut Session,
     request: Request,
 ) -> Result<T, Failure> {
     let line = request.line.clone();

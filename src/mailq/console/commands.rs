@@ -221,19 +221,6 @@ pub enum Level {
     Trace,
 }
 
-impl Level {
-    /// Keyword in requests.
-    pub fn word(self) -> &'static str {
-        match self {
-            Level::Error => "error",
-            Level::Warn => "warn",
-            Level::Info => "info",
-            Level::Debug => "debug",
-            Level::Trace => "trace",
-        }
-    }
-}
-
 impl Command {
     /// The view and its output options, if the command is a view.
     pub fn view(&self) -> Option<(View, &OutputOptions)> {

@@ -5,39 +5,37 @@
 //! ```
 
 use super::client::parse_object;
-use super::format::{clock, count, cut, last_line, one_line};
 use super::model::QueueEvent;
-use super::output::{Style, StyledWriter};
-use crate::connect::connection::Connection;
 use crate::connect::lines::LineSource;
 use crate::connect::session::{Request, Session};
 use crate::failure::Failure;
-use std::io::Write;
+use crate::format::{clock, count, cut, last_line, one_line};
+use crate::screen::{Screen, Style};
 use zsched_format::printable;
 
 /// Prints events until the scheduler ends the text or the connection.
-pub(super) fn follow<W: Write>(
-    session: &mut Session<Connection>,
+pub(super) fn follow(
+    session: &mut Session,
     request: Request,
     is_json: bool,
-    output: &mut StyledWriter<W>,
+    screen: &mut Screen<'_>,
 ) -> Result<(), Failure> {
     session.disable_timeouts();
     let mut text = session.ask_for_text(request)?;
     while let Some(line) = text.next()? {
         match is_json {
-            true => output.line(&printable::json(line))?,
-            false => print(&parse_object(line)?, output)?,
+            true => writeln!(screen, "{}", printable::json(line))?,
+            false => print(&parse_object(line)?, screen)?,
         }
         // The output is read live.
-        output.flush()?;
+        screen.flush()?;
     }
     Ok(())
 }
 
-fn print<W: Write>(event: &QueueEvent, output: &mut StyledWriter<W>) -> Result<(), Failure> {
+fn print(event: &QueueEvent, screen: &mut Screen<'_>) -> Result<(), Failure> {
     let time = event.time.map_or(" ".repeat(8), |time| clock(time, time));
-    output.styled(&time, Style::Dim)?;
+    screen.styled(&time, Style::Dim)?;
     let name = one_line(&event.event);
     let words = words(event);
     let line = format!("  {name:<13}  {words}");
@@ -47,12 +45,12 @@ fn print<W: Write>(event: &QueueEvent, output: &mut StyledWriter<W>) -> Result<(
         (_, Some(status)) if is_bad(status) => Style::Error,
         _ => Style::Plain,
     };
-    let shown = match output.columns() {
+    let shown = match screen.columns() {
         Some(columns) => cut(&line, columns.saturating_sub(time.len())),
         None => line,
     };
-    output.styled(shown.trim_end(), style)?;
-    Ok(output.end_line()?)
+    screen.styled(shown.trim_end(), style)?;
+    Ok(screen.line(&[])?)
 }
 
 fn is_good(status: &str) -> bool {
@@ -101,7 +99,7 @@ mod tests {
         ] {
             let mut out = Vec::new();
             let event: QueueEvent = parse_object(event.as_bytes()).expect(event);
-            print(&event, &mut StyledWriter::new(&mut out, None, false)).expect("printed");
+            print(&event, &mut Screen::new(&mut out)).expect("printed");
             let out = String::from_utf8(out).expect("text");
             assert_eq!(out[10..].trim_end(), expected);
         }

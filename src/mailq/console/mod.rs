@@ -5,8 +5,8 @@
 //!                                    zmailer ─────────┘ (reports of ZMailer's schedulers)
 //! ```
 //!
-//! Text from a scheduler goes through [`mod@format`] before it is printed, so that it stays in its
-//! line and its column. [`output`] escapes unprintable characters.
+//! Text from a scheduler goes through [`crate::format`] before it is printed, so that it stays in
+//! its line and its column. [`crate::screen`] escapes unprintable characters.
 
 mod arguments;
 mod commands;
@@ -26,26 +26,20 @@ mod passwd;
 mod check;
 mod top;
 
-mod format;
-mod output;
-mod table;
-
 pub use commands::Command;
 
 use crate::classic;
-use crate::connect::connection::Connection;
 use crate::connect::session::{Request, Session};
 use crate::failure::Failure;
 use crate::installation::Installation;
 use crate::options::{MailqOptions, ServerOptions};
-use crate::screen::Screen;
+use crate::screen::{Screen, Terminal};
 use crate::trace;
-use arguments::OutputOptions;
+use arguments::{OutputOptions, keyword};
 use check::CheckState;
 use clap::CommandFactory;
-use commands::{CheckArgs, OrderArgs};
-use orders::{OrderCommand, Verb};
-use output::{StyledWriter, Terminal};
+use commands::CheckArgs;
+use orders::OrderCommand;
 use std::io::{self, Write};
 use std::time::Duration;
 use views::View;
@@ -59,116 +53,110 @@ pub(crate) fn run(command: &Command, server_options: &ServerOptions) -> Result<i
         _ => {}
     }
     let terminal = Terminal::of_stdout(command.width());
-    let out = io::BufWriter::new(io::stdout().lock());
-    let mut output = StyledWriter::new(out, terminal.columns, terminal.has_colour);
-    let result = execute_command(command, server_options, terminal, &mut output);
-    output.flush()?;
+    let mut screen = Screen::of_stdout(terminal);
+    let result = execute_command(command, server_options, terminal, &mut screen);
+    screen.flush()?;
     result.map(|()| 0)
 }
 
-fn execute_command<W: Write>(
+fn execute_command(
     command: &Command,
     server_options: &ServerOptions,
     terminal: Terminal,
-    output: &mut StyledWriter<W>,
+    screen: &mut Screen<'_>,
 ) -> Result<(), Failure> {
     let installation = || Installation::read(server_options.zenv.as_deref());
     if let Some((view, display)) = command.view() {
-        return show_view(&view, display, server_options, &installation()?, terminal, output);
+        return show_view(&view, display, server_options, &installation()?, terminal, screen);
     }
-    // Ends the session with QUIT, also after a failure.
-    let with = |work: &mut dyn FnMut(&mut Session<Connection>) -> Result<(), Failure>| {
-        let mut session = client::session(server_options, &installation()?)?;
-        let result = work(&mut session);
-        session.quit();
-        result
-    };
-    let send = |request: Request, done: &str, output: &mut StyledWriter<W>| {
-        with(&mut |session| orders::send(session, request.clone(), done, output))
-    };
-    let order = |verb, args: &OrderArgs, all, reason: Option<String>| OrderCommand {
-        verb,
-        selection: args.selection.clone(),
-        all,
-        reason,
-        options: args.options.clone(),
-    };
-    let execute = |order: OrderCommand, output: &mut StyledWriter<W>| {
-        if order.needs_confirmation() {
-            let mut is_something = false;
-            with(&mut |session| {
-                is_something = order.count(session, output)?;
-                Ok(())
-            })?;
-            // No session is open while the user is asked: a scheduler closes idle ones.
-            if !is_something || !order.confirm(output)? {
-                return Ok(());
-            }
-        }
-        with(&mut |session| order.execute(session, output))
+    if let Some(order) = OrderCommand::of(command) {
+        return execute_order(&order, server_options, screen);
+    }
+    let send = |request: Request, done: &str, screen: &mut Screen<'_>| {
+        with_session(server_options, |session| orders::send(session, request, done, screen))
     };
     match command {
-        Command::Hold { args, reason } => {
-            execute(order(Verb::Hold, args, false, reason.clone()), output)
-        }
-        Command::Release { args, all } => execute(order(Verb::Release, args, *all, None), output),
-        Command::Retry(args) => execute(order(Verb::Retry, args, false, None), output),
-        Command::Expire(args) => execute(order(Verb::Expire, args, false, None), output),
-        Command::Delete(args) => execute(order(Verb::Delete, args, false, None), output),
-        Command::Reroute(args) => execute(order(Verb::Reroute, args, false, None), output),
         Command::Set { setting, until } => {
             let request = orders::set(setting, until.as_deref())?;
-            send(request, "Limit set.", output)
+            send(request, "Limit set.", screen)
         }
         Command::Unset { setting } => {
             let request = orders::unset(setting)?;
-            send(request, "Limit reset to configuration.", output)
+            send(request, "Limit reset to configuration.", screen)
         }
         Command::Retire { pid } => {
             let request = Request::new(format!("RETIRE {pid}"), "AGENTS");
-            send(request, "Agent ends after its current job.", output)
+            send(request, "Agent ends after its current job.", screen)
         }
         Command::Reload => {
             let request = Request::new("RELOAD", "RELOAD");
-            send(request, "Configuration reloaded.", output)
+            send(request, "Configuration reloaded.", screen)
         }
         Command::Log { level } => {
-            let request = Request::new(format!("LOG {}", level.word()), "LOG");
-            send(request, &format!("Log level: {}.", level.word()), output)
+            let level = keyword(level);
+            let request = Request::new(format!("LOG {level}"), "LOG");
+            send(request, &format!("Log level: {level}."), screen)
         }
         Command::Etrn { host } => {
             // The scheduler has hosts in lower case.
             let request = Request::new(format!("ETRN {}", host.to_ascii_lowercase()), "ETRN");
-            with(&mut |session| {
-                let reply = session.ask_for_line(request.clone())?;
-                Ok(output.line(&classic::answer_text(&reply))?)
+            with_session(server_options, |session| {
+                let reply = session.ask_for_line(request)?;
+                Ok(writeln!(screen, "{}", classic::answer_text(&reply))?)
             })
         }
         Command::Events { selection, json, .. } => {
             let words =
                 selection.words()?.iter().map(|word| format!(" {word}")).collect::<String>();
             let request = Request::new(format!("SUBSCRIBE{words}"), "EVENTS");
-            with(&mut |session| events::follow(session, request.clone(), *json, output))
+            with_session(server_options, |session| events::follow(session, request, *json, screen))
         }
         Command::Top { interval } => {
             let interval = interval_of(*interval)?;
             top::run(server_options, installation()?, interval, terminal)
         }
         Command::Passwd { user, permissions, addresses } => {
-            passwd::print(user, permissions, addresses, output)
+            passwd::print(user, permissions, addresses, screen)
         }
         Command::Completions { shell } => {
             let mut script = Vec::new();
             clap_complete::generate(*shell, &mut MailqOptions::command(), "mailq", &mut script);
-            Ok(output.plain(&String::from_utf8_lossy(&script))?)
+            Ok(write!(screen, "{}", String::from_utf8_lossy(&script))?)
         }
         // Views, `check` and `trace` are handled before.
         _ => Ok(()),
     }
 }
 
+/// Opens a session for some work, and ends it with QUIT, also after a failure.
+fn with_session<T>(
+    server_options: &ServerOptions,
+    work: impl FnOnce(&mut Session) -> Result<T, Failure>,
+) -> Result<T, Failure> {
+    let installation = Installation::read(server_options.zenv.as_deref())?;
+    let mut session = client::session(server_options, &installation)?;
+    let result = work(&mut session);
+    session.quit();
+    result
+}
+
+fn execute_order(
+    order: &OrderCommand,
+    server_options: &ServerOptions,
+    screen: &mut Screen<'_>,
+) -> Result<(), Failure> {
+    if order.needs_confirmation() {
+        let matches = with_session(server_options, |session| order.count(session, screen))?;
+        // No session is open while the user is asked: a scheduler closes idle ones.
+        if !matches || !order.confirm(screen)? {
+            return Ok(());
+        }
+    }
+    with_session(server_options, |session| order.execute(session, screen))
+}
+
 fn trace(what: &trace::TraceOptions, server_options: &ServerOptions) -> Result<(), Failure> {
-    let mut screen = Screen::new(io::BufWriter::new(io::stdout().lock()));
+    let mut screen = Screen::of_stdout(Terminal::default());
     let traced =
         trace::run(what, &Installation::read(server_options.zenv.as_deref())?, &mut screen);
     screen.flush()?;
@@ -180,44 +168,45 @@ pub(crate) fn show_summary(server_options: &ServerOptions) -> Result<i32, Failur
     run(&Command::Summary(OutputOptions::default()), server_options)
 }
 
-fn show_view<W: Write>(
+fn show_view(
     view: &View,
     display: &OutputOptions,
     server_options: &ServerOptions,
     installation: &Installation,
     terminal: Terminal,
-    output: &mut StyledWriter<W>,
+    screen: &mut Screen<'_>,
 ) -> Result<(), Failure> {
     let interval = display.watch.map(interval_of).transpose()?;
     loop {
+        // The screen is cleared when there is something new to show.
+        screen.hold();
+        if interval.is_some() && terminal.is_terminal {
+            screen.clear()?;
+        }
         // A scheduler closes idle connections, so each round opens a new one.
-        let mut on_page = output.page();
         let shown = client::open(server_options, installation).and_then(|mut scheduler| {
             match display.json {
-                true => view.print_json(&mut scheduler, &mut on_page)?,
-                false => view.print(&mut scheduler, &mut on_page)?,
+                true => view.print_json(&mut scheduler, screen)?,
+                false => view.print(&mut scheduler, screen)?,
             }
             scheduler.close();
             Ok(())
         });
-        if interval.is_some() && terminal.is_terminal {
-            output.clear()?;
-        }
-        output.add(&on_page)?;
+        screen.release()?;
         let Some(interval) = interval else {
             return shown;
         };
         match shown {
             // The scheduler may be restarting.
             Err(failure @ (Failure::Unavailable(_) | Failure::Refused(_))) => {
-                output.line(&failure.to_string())?;
+                writeln!(screen, "{failure}")?;
             }
             other => other?,
         }
-        output.flush()?;
+        screen.flush()?;
         std::thread::sleep(interval);
         if !terminal.is_terminal {
-            output.end_line()?;
+            screen.line(&[])?;
         }
     }
 }

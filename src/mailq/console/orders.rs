@@ -1,67 +1,43 @@
 //! Orders to the scheduler, with a dry run before those that are final.
 
-use super::arguments::{OrderOptions, SelectionArgs, quoted, target};
+use super::arguments::{quoted, target};
 use super::client::parse_object;
-use super::format::{count, not_a_span, one_line, read_span};
+use super::commands::{Command, OrderArgs};
 use super::model::OrderResult;
-use super::output::{Style, StyledWriter};
 use crate::connect::session::{Request, Session};
 use crate::failure::Failure;
-use std::io::{self, BufRead, IsTerminal, Read, Write};
+use crate::format::{count, not_a_span, one_line, read_span};
+use crate::screen::{Screen, Style};
+use std::io::{self, BufRead, IsTerminal};
 use zsched_format::printable;
 
-/// Verb of an order, as the protocol names it.
+/// Verb of an order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Verb {
-    /// Do not try until released.
-    Hold,
-    /// Try again.
-    Release,
-    /// Try now.
-    Retry,
-    /// Give up, with a report to the senders.
-    Expire,
-    /// Remove without a report.
-    Delete,
-    /// Give back to the router.
-    Reroute,
+pub(super) struct Verb {
+    /// Its word in the protocol.
+    word: &'static str,
+    /// Required permission.
+    needs: &'static str,
+    /// Describes what was done, for the result line.
+    done: &'static str,
+    /// True if the order cannot be undone.
+    is_irreversible: bool,
 }
 
 impl Verb {
-    fn word(self) -> &'static str {
-        match self {
-            Verb::Hold => "HOLD",
-            Verb::Release => "RELEASE",
-            Verb::Retry => "RETRY",
-            Verb::Expire => "EXPIRE",
-            Verb::Delete => "DELETE",
-            Verb::Reroute => "REROUTE",
-        }
+    const HOLD: Verb = Verb::new("HOLD", "put on hold");
+    const RELEASE: Verb = Verb { needs: "HOLD", ..Verb::new("RELEASE", "released") };
+    const RETRY: Verb = Verb::new("RETRY", "retried now");
+    const EXPIRE: Verb = Verb::irreversible("EXPIRE", "expired, with reports to the senders");
+    const DELETE: Verb = Verb::irreversible("DELETE", "deleted, without a report");
+    const REROUTE: Verb = Verb::irreversible("REROUTE", "returned to the router");
+
+    const fn new(word: &'static str, done: &'static str) -> Verb {
+        Verb { word, needs: word, done, is_irreversible: false }
     }
 
-    /// Required permission.
-    fn needs(self) -> &'static str {
-        match self {
-            Verb::Release => "HOLD",
-            other => other.word(),
-        }
-    }
-
-    /// Describes what was done, for the result line.
-    fn done(self) -> &'static str {
-        match self {
-            Verb::Hold => "put on hold",
-            Verb::Release => "released",
-            Verb::Retry => "retried now",
-            Verb::Expire => "expired, with reports to the senders",
-            Verb::Delete => "deleted, without a report",
-            Verb::Reroute => "returned to the router",
-        }
-    }
-
-    /// Returns true if the order cannot be undone.
-    fn is_irreversible(self) -> bool {
-        matches!(self, Verb::Expire | Verb::Delete | Verb::Reroute)
+    const fn irreversible(word: &'static str, done: &'static str) -> Verb {
+        Verb { is_irreversible: true, ..Verb::new(word, done) }
     }
 }
 
@@ -70,61 +46,74 @@ impl Verb {
 pub(super) struct OrderCommand {
     /// What to do.
     pub verb: Verb,
-    /// Selected part of the queue.
-    pub selection: SelectionArgs,
+    /// Selected part of the queue, and options.
+    pub args: OrderArgs,
     /// True to release everything that is on hold.
     pub all: bool,
     /// Reason, for a hold.
     pub reason: Option<String>,
-    /// Options of the order.
-    pub options: OrderOptions,
 }
 
 impl OrderCommand {
+    /// Returns the order that a command gives, if it does.
+    pub(super) fn of(command: &Command) -> Option<OrderCommand> {
+        let (verb, args, all, reason) = match command {
+            Command::Hold { args, reason } => (Verb::HOLD, args, false, reason.clone()),
+            Command::Release { args, all } => (Verb::RELEASE, args, *all, None),
+            Command::Retry(args) => (Verb::RETRY, args, false, None),
+            Command::Expire(args) => (Verb::EXPIRE, args, false, None),
+            Command::Delete(args) => (Verb::DELETE, args, false, None),
+            Command::Reroute(args) => (Verb::REROUTE, args, false, None),
+            _ => return None,
+        };
+        Some(OrderCommand { verb, args: args.clone(), all, reason })
+    }
+
     /// Returns true if the user has to confirm the order.
     pub(super) fn needs_confirmation(&self) -> bool {
-        let asks = self.verb.is_irreversible() && !self.options.yes && !self.options.dry_run;
+        let asks =
+            self.verb.is_irreversible && !self.args.options.yes && !self.args.options.dry_run;
         asks && io::stdin().is_terminal() && io::stdout().is_terminal()
     }
 
     /// Prints the result of a dry run. Returns true if any mail matches.
-    pub(super) fn count<S: Read + Write, W: Write>(
+    pub(super) fn count(
         &self,
-        session: &mut Session<S>,
-        output: &mut StyledWriter<W>,
+        session: &mut Session,
+        screen: &mut Screen<'_>,
     ) -> Result<bool, Failure> {
         let outcome: OrderResult = outcome_of(&session.ask_for_line(self.request(true)?)?)?;
-        self.print_result(&outcome, output)?;
+        self.print_result(&outcome, screen)?;
         Ok(outcome.messages > 0 || outcome.busy > 0)
     }
 
     /// Asks the user to confirm, without a timeout.
-    pub(super) fn confirm<W: Write>(&self, output: &mut StyledWriter<W>) -> Result<bool, Failure> {
-        output.plain("Continue? [y/N] ")?;
-        output.flush()?;
+    pub(super) fn confirm(&self, screen: &mut Screen<'_>) -> Result<bool, Failure> {
+        write!(screen, "Continue? [y/N] ")?;
+        screen.flush()?;
         let is_meant = read_yes();
         if !is_meant {
-            output.line("No changes made.")?;
+            writeln!(screen, "No changes made.")?;
         }
         Ok(is_meant)
     }
 
     /// Gives the order and prints its result.
-    pub(super) fn execute<S: Read + Write, W: Write>(
+    pub(super) fn execute(
         &self,
-        session: &mut Session<S>,
-        output: &mut StyledWriter<W>,
+        session: &mut Session,
+        screen: &mut Screen<'_>,
     ) -> Result<(), Failure> {
-        let reply = session.ask_for_line(self.request(self.options.dry_run)?)?;
-        if self.options.json {
-            return Ok(output.line(&printable::json(without_ok(&reply)))?);
+        let reply = session.ask_for_line(self.request(self.args.options.dry_run)?)?;
+        if self.args.options.json {
+            return Ok(writeln!(screen, "{}", printable::json(without_ok(&reply)))?);
         }
-        self.print_result(&outcome_of(&reply)?, output)
+        self.print_result(&outcome_of(&reply)?, screen)
     }
 
     /// Builds the request, with `is_dry` for a dry run.
     pub(super) fn request(&self, is_dry: bool) -> Result<Request, Failure> {
-        let mut words = self.selection.words()?;
+        let mut words = self.args.selection.words()?;
         if self.all {
             words.push("ALL".to_string());
         }
@@ -141,18 +130,14 @@ impl OrderCommand {
         if is_dry {
             words.push("dry-run=yes".to_string());
         }
-        let line = format!("{} {}", self.verb.word(), words.join(" "));
-        Ok(Request::new(line, self.verb.needs()))
+        let line = format!("{} {}", self.verb.word, words.join(" "));
+        Ok(Request::new(line, self.verb.needs))
     }
 
-    fn print_result<W: Write>(
-        &self,
-        outcome: &OrderResult,
-        output: &mut StyledWriter<W>,
-    ) -> Result<(), Failure> {
+    fn print_result(&self, outcome: &OrderResult, screen: &mut Screen<'_>) -> Result<(), Failure> {
         let OrderResult { messages, recipients, threads, busy, held, dry_run, .. } = *outcome;
         if messages == 0 && threads == 0 && busy == 0 {
-            return Ok(output.line("No matching mail.")?);
+            return Ok(writeln!(screen, "No matching mail.")?);
         }
         let parts: Vec<String> =
             [(messages, "message"), (recipients, "recipient"), (threads, "destination")]
@@ -161,20 +146,21 @@ impl OrderCommand {
                 .map(|(number, thing)| count(number, thing))
                 .collect();
         let done = match dry_run {
-            true => format!("would be {}", self.verb.done()),
-            false => self.verb.done().to_string(),
+            true => format!("would be {}", self.verb.done),
+            false => self.verb.done.to_string(),
         };
-        output.styled(&capitalized(&done), Style::Title)?;
-        output.line(&format!(": {}", parts.join(", ")))?;
+        screen.styled(&capitalized(&done), Style::Title)?;
+        writeln!(screen, ": {}", parts.join(", "))?;
         if busy > 0 {
             let are = if busy == 1 { "is" } else { "are" };
-            output.line(&format!(
+            writeln!(
+                screen,
                 "{} {are} with agents now: the order applies to what they leave undelivered",
                 count(busy, "recipient")
-            ))?;
+            )?;
         }
-        if held > 0 && self.verb != Verb::Hold {
-            output.line(&format!("{} stay on hold", capitalized(&held.to_string())))?;
+        if held > 0 && self.verb != Verb::HOLD {
+            writeln!(screen, "{} stay on hold", capitalized(&held.to_string()))?;
         }
         Ok(())
     }
@@ -256,11 +242,11 @@ fn scope(what: &[String], limit: &str) -> Result<String, Failure> {
 /// Sends an order that is answered with a line.
 ///
 /// Prints the text after `OK`, or `done` if there is none.
-pub(super) fn send<S: Read + Write, W: Write>(
-    session: &mut Session<S>,
+pub(super) fn send(
+    session: &mut Session,
     request: Request,
     done: &str,
-    output: &mut StyledWriter<W>,
+    screen: &mut Screen<'_>,
 ) -> Result<(), Failure> {
     let reply = session.ask_for_line(request)?;
     let reply = String::from_utf8_lossy(without_ok(&reply)).into_owned();
@@ -270,35 +256,37 @@ pub(super) fn send<S: Read + Write, W: Write>(
     } else {
         one_line(&reply)
     };
-    Ok(output.line(&shown)?)
+    Ok(writeln!(screen, "{shown}")?)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::console::arguments::SelectionArgs;
 
     fn order(verb: Verb, what: Option<&str>) -> OrderCommand {
         let selection =
             SelectionArgs { what: what.map(str::to_string), ..SelectionArgs::default() };
-        OrderCommand { verb, selection, all: false, reason: None, options: OrderOptions::default() }
+        let args = OrderArgs { selection, ..OrderArgs::default() };
+        OrderCommand { verb, args, all: false, reason: None }
     }
 
     #[test]
     fn order_becomes_request_line() {
         let hold = OrderCommand {
             reason: Some("too slow".to_string()),
-            ..order(Verb::Hold, Some("SMTP/A"))
+            ..order(Verb::HOLD, Some("SMTP/A"))
         };
-        let release = OrderCommand { all: true, ..order(Verb::Release, None) };
+        let release = OrderCommand { all: true, ..order(Verb::RELEASE, None) };
         for (order, is_dry, line, needs) in [
             (hold, false, "HOLD smtp/a reason=\"too slow\"", "HOLD"),
             (release, false, "RELEASE ALL", "HOLD"),
-            (order(Verb::Delete, Some("4711")), true, "DELETE id=4711 dry-run=yes", "DELETE"),
+            (order(Verb::DELETE, Some("4711")), true, "DELETE id=4711 dry-run=yes", "DELETE"),
         ] {
             let request = order.request(is_dry).expect(line);
             assert_eq!((request.line.as_str(), request.needs), (line, Some(needs)));
         }
-        assert!(order(Verb::Retry, None).request(false).is_err());
+        assert!(order(Verb::RETRY, None).request(false).is_err());
     }
 
     #[test]
@@ -329,22 +317,20 @@ mod tests {
     fn tell_prints_result_of_order() {
         for (verb, reply, told) in [
             (
-                Verb::Hold,
+                Verb::HOLD,
                 r#"OK {"messages":1,"recipients":2,"threads":1}"#,
                 "Put on hold: 1 message, 2 recipients, 1 destination\n",
             ),
             (
-                Verb::Delete,
+                Verb::DELETE,
                 r#"OK {"messages":12,"recipients":40,"dry_run":true}"#,
                 "Would be deleted, without a report: 12 messages, 40 recipients\n",
             ),
-            (Verb::Retry, "OK {}", "No matching mail.\n"),
+            (Verb::RETRY, "OK {}", "No matching mail.\n"),
         ] {
             let mut out = Vec::new();
             let outcome = outcome_of(reply.as_bytes()).expect(reply);
-            order(verb, None)
-                .print_result(&outcome, &mut StyledWriter::new(&mut out, None, false))
-                .expect("printed");
+            order(verb, None).print_result(&outcome, &mut Screen::new(&mut out)).expect("printed");
             assert_eq!(String::from_utf8(out).expect("text"), told);
         }
         assert!(outcome_of(b"OK x").is_err());

@@ -1,13 +1,13 @@
 //! Data for the summary: totals, destinations, rings, agents.
 
-use super::arguments::Sort;
+use super::arguments::{SelectionArgs, Sort};
 use super::client;
 use super::model::{AgentStatus, RingStatus, Summary, ThreadStatus};
+use super::views::View;
 use super::zmailer;
 use crate::connect::dial::Scheduler;
-use crate::connect::session::{Request, Session};
+use crate::connect::session::Session;
 use crate::failure::Failure;
-use std::io::{Read, Write};
 
 /// Overview of the queue of a scheduler.
 #[derive(Clone, Debug, Default)]
@@ -22,38 +22,44 @@ pub(super) struct Overview {
     pub agents: Vec<AgentStatus>,
 }
 
-/// Asks a scheduler of any kind.
-///
-/// `limit` is the maximum number of destinations per sort order. ZMailer's schedulers ignore it.
-pub(super) fn ask(scheduler: &mut Scheduler, limit: usize) -> Result<Overview, Failure> {
+/// Asks in JSON, or reads the report of a scheduler that does not know JSON.
+pub(super) fn json_or_report<T>(
+    scheduler: &mut Scheduler,
+    json: impl FnOnce(&mut Session) -> Result<T, Failure>,
+    of_report: impl FnOnce(Overview) -> T,
+) -> Result<T, Failure> {
     match scheduler {
-        Scheduler::Dump(lines) => zmailer::read_dump(lines),
-        Scheduler::Session(session) => match of_session(session, limit) {
+        Scheduler::Dump(lines) => zmailer::read_dump(lines).map(of_report),
+        Scheduler::Session(session) => match json(session) {
             // A scheduler that does not know the request denies it.
-            Err(Failure::Denied(_)) => zmailer::of_session(session),
+            Err(Failure::Denied(_)) => zmailer::of_session(session).map(of_report),
             other => other,
         },
     }
 }
 
+/// Asks a scheduler of any kind.
+///
+/// `limit` is the maximum number of destinations per sort order. ZMailer's schedulers ignore it.
+pub(super) fn ask(scheduler: &mut Scheduler, limit: usize) -> Result<Overview, Failure> {
+    json_or_report(scheduler, |session| of_session(session, limit), |overview| overview)
+}
+
 /// Asks a scheduler that supports the JSON requests.
-pub(super) fn of_session<S: Read + Write>(
-    session: &mut Session<S>,
-    limit: usize,
-) -> Result<Overview, Failure> {
-    let summary = client::fetch_one(session, Request::new("SHOW JSON SUMMARY", "QQ"))?;
+pub(super) fn of_session(session: &mut Session, limit: usize) -> Result<Overview, Failure> {
+    let summary = client::fetch_one(session, View::Summary.request()?)?;
     let mut threads = Vec::new();
     for sort in [Sort::Backlog, Sort::Attempts] {
-        let request = format!("SHOW JSON THREADS limit={limit} sort={}", sort.word());
-        let found: Vec<ThreadStatus> = client::fetch_all(session, Request::new(request, "TT"))?;
+        let view = View::Threads(SelectionArgs::default(), sort, limit);
+        let found: Vec<ThreadStatus> = client::fetch_all(session, view.request()?)?;
         let is_new = |thread: &ThreadStatus| {
             !threads.iter().any(|old: &ThreadStatus| old.name() == thread.name())
         };
         let new: Vec<ThreadStatus> = found.into_iter().filter(is_new).collect();
         threads.extend(new);
     }
-    let rings = client::fetch_all(session, Request::new("SHOW JSON RINGS", "TT"))?;
-    let agents = client::fetch_all(session, Request::new("SHOW JSON AGENTS", "TT"))?;
+    let rings = client::fetch_all(session, View::Rings.request()?)?;
+    let agents = client::fetch_all(session, View::Agents.request()?)?;
     Ok(Overview { summary, threads, rings, agents })
 }
 

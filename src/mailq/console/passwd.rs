@@ -2,20 +2,20 @@
 //!
 //! The password cannot be read from it.
 
-use super::output::StyledWriter;
 use crate::failure::Failure;
+use crate::screen::Screen;
 use crossterm::event::{self, Event, KeyCode, KeyEventKind, KeyModifiers};
 use crossterm::terminal::{disable_raw_mode, enable_raw_mode};
-use std::io::{self, BufRead, IsTerminal, Write};
+use std::io::{self, BufRead, IsTerminal};
 use zsched_format::printable;
 use zsched_mailq_protocol::scram::{StoredPassword, normalize_password};
 
 /// Asks for a password and prints the line.
-pub(super) fn print<W: Write>(
+pub(super) fn print(
     user: &str,
     permissions: &str,
     addresses: &str,
-    output: &mut StyledWriter<W>,
+    screen: &mut Screen<'_>,
 ) -> Result<(), Failure> {
     check(user, permissions, addresses)?;
     let password = read_password(user)?;
@@ -26,7 +26,7 @@ pub(super) fn print<W: Write>(
         normalize_password(&password).map_err(|wrong| Failure::Usage(wrong.to_string()))?;
     let stored = StoredPassword::from_password(&password)
         .map_err(|error| Failure::Installation(format!("/dev/urandom: {error}")))?;
-    Ok(output.line(&format!("{user}:{stored}:{permissions}:{addresses}"))?)
+    Ok(writeln!(screen, "{user}:{stored}:{permissions}:{addresses}")?)
 }
 
 /// Rejects texts that would break the format of the file.

@@ -12,60 +12,67 @@
 //! smtp/mx.test       6  451 4.4.1 connection timed out
 //! ```
 
-use super::format::{clock, count, cut, grouped, last_line, one_line, rate, span, span_or_dash};
 use super::model::{RingStatus, Summary, ThreadStatus};
-use super::output::{Style, StyledWriter};
 use super::overview::Overview;
-use super::table::{Column, Table};
-use std::io::{self, Write};
+use crate::format::{clock, count, cut, grouped, one_line, rate, span};
+use crate::screen::{Screen, Style};
+use crate::table::{Column, ColumnKind, print_table};
+use std::io;
 
 /// Maximum number of rows of a table: the summary fits on one screen.
 const MAX_ROWS: usize = 5;
 
 /// Prints the summary.
-pub(super) fn print<W: Write>(overview: &Overview, output: &mut StyledWriter<W>) -> io::Result<()> {
+pub(super) fn print(overview: &Overview, screen: &mut Screen<'_>) -> io::Result<()> {
     let summary = &overview.summary;
-    print_totals(summary, output)?;
-    print_counts(summary, output)?;
-    print_state(summary, output)?;
+    print_totals(summary, screen)?;
+    print_counts(summary, screen)?;
+    print_state(summary, screen)?;
     if summary.messages == 0 {
         return Ok(());
     }
     let busiest = overview.busiest(MAX_ROWS);
     if !busiest.is_empty() {
-        output.end_line()?;
-        busy(&busiest, summary.time).print(output)?;
+        let mut columns = thread_columns("BUSIEST", summary.time);
+        columns.retain(|column| !matches!(column.title, "TRIES" | "LAST TEXT"));
+        screen.line(&[])?;
+        print_table(&columns, busiest, screen)?;
     }
     let most_tried = overview.most_tried(MAX_ROWS);
     if !most_tried.is_empty() {
-        output.end_line()?;
-        tried_table(&most_tried).print(output)?;
+        let columns = [
+            Column::name("MOST TRIED", ThreadStatus::name),
+            Column::number("TRIES", |thread: &ThreadStatus| thread.attempts),
+            Column::text("LAST TEXT", Style::Error, ThreadStatus::text),
+        ];
+        screen.line(&[])?;
+        print_table(&columns, most_tried, screen)?;
     }
     let mut rings: Vec<&RingStatus> =
         overview.rings.iter().filter(|ring| ring.messages > 0 || ring.agents > 0).collect();
     rings.sort_by(|a, b| b.messages.cmp(&a.messages).then_with(|| a.pattern.cmp(&b.pattern)));
     if rings.len() > 1 {
-        output.end_line()?;
-        ring_table(&rings[..rings.len().min(MAX_ROWS)]).print(output)?;
+        screen.line(&[])?;
+        print_rings(&rings[..rings.len().min(MAX_ROWS)], screen)?;
     }
     Ok(())
 }
 
-fn print_totals<W: Write>(summary: &Summary, output: &mut StyledWriter<W>) -> io::Result<()> {
+fn print_totals(summary: &Summary, screen: &mut Screen<'_>) -> io::Result<()> {
     if summary.messages == 0 {
-        return output.line("The queue is empty.");
+        return writeln!(screen, "The queue is empty.");
     }
-    output.styled(&count(summary.messages, "message"), Style::Title)?;
+    screen.styled(&count(summary.messages, "message"), Style::Title)?;
     let recipients = count(summary.recipients, "recipient");
     let threads = count(summary.threads, "destination");
-    output.plain(&format!(" for {recipients}, {threads}"))?;
+    write!(screen, " for {recipients}, {threads}")?;
     match summary.oldest {
-        Some(age) => output.line(&format!("; the oldest is {} old", span(age))),
-        None => output.end_line(),
+        Some(age) => writeln!(screen, "; the oldest is {} old", span(age)),
+        None => screen.line(&[]),
     }
 }
 
-fn print_counts<W: Write>(summary: &Summary, output: &mut StyledWriter<W>) -> io::Result<()> {
+fn print_counts(summary: &Summary, screen: &mut Screen<'_>) -> io::Result<()> {
     let uptime = (summary.time - summary.started).max(0.0);
     let rate = match summary.recipients_out {
         0 => String::new(),
@@ -75,28 +82,29 @@ fn print_counts<W: Write>(summary: &Summary, output: &mut StyledWriter<W>) -> io
         true => format!("up {}: ", span(uptime)),
         false => String::new(),
     };
-    output.line(&format!(
+    writeln!(
+        screen,
         "{since}{} in, {} out; {} in, {} out{rate}",
         count(summary.messages_in, "message"),
         grouped(summary.messages_out),
         count(summary.recipients_in, "recipient"),
-        grouped(summary.recipients_out),
-    ))
+        grouped(summary.recipients_out)
+    )
 }
 
-fn print_state<W: Write>(summary: &Summary, output: &mut StyledWriter<W>) -> io::Result<()> {
-    output.plain(&format!("{}, {} idle", count(summary.agents, "agent"), grouped(summary.idle)))?;
+fn print_state(summary: &Summary, screen: &mut Screen<'_>) -> io::Result<()> {
+    write!(screen, "{}, {} idle", count(summary.agents, "agent"), grouped(summary.idle))?;
     let held = [(summary.held_threads, "destination"), (summary.held_messages, "message")];
     for (number, thing) in held.into_iter().filter(|(number, _)| *number > 0) {
-        output.plain("; ")?;
-        output.styled(&format!("{} on hold", count(number, thing)), Style::Warning)?;
+        write!(screen, "; ")?;
+        screen.styled(&format!("{} on hold", count(number, thing)), Style::Warning)?;
     }
     let on_disk = summary.waiting + summary.resting;
     if on_disk > 0 {
         let (messages, rest) = (count(on_disk, "message"), grouped(summary.resting));
         let recipients = count(summary.resting_recipients, "recipient");
-        output.plain("; ")?;
-        output.styled(
+        write!(screen, "; ")?;
+        screen.styled(
             &format!("{messages} more on disk, of which {rest} are paged out ({recipients})"),
             Style::Warning,
         )?;
@@ -107,80 +115,44 @@ fn print_state<W: Write>(summary: &Summary, output: &mut StyledWriter<W>) -> io:
         (summary.frozen, "agent starts are disabled (option -F)"),
     ] {
         if is_so {
-            output.plain("; ")?;
-            output.styled(words, Style::Error)?;
+            write!(screen, "; ")?;
+            screen.styled(words, Style::Error)?;
         }
     }
-    output.end_line()
+    screen.line(&[])
 }
 
-fn busy(threads: &[&ThreadStatus], now: f64) -> Table {
-    let mut table = Table::new(&[
-        ("BUSIEST", Column::Name),
-        ("MSGS", Column::Number),
-        ("RCPTS", Column::Number),
-        ("OLDEST", Column::Number),
-        ("AGENTS", Column::Number),
-        ("STATE", Column::Word),
-    ]);
-    for thread in threads {
-        let (state, style) = destination_state(thread, now);
-        table.row(vec![
-            (one_line(&thread.name()), Style::Plain),
-            (grouped(thread.messages), Style::Plain),
-            (grouped(thread.recipients), Style::Plain),
-            (span_or_dash(thread.oldest), Style::Plain),
-            (grouped(thread.agents.len() as u64), Style::Plain),
-            (state, style),
-        ]);
-    }
-    table
+/// The columns of a list of destinations.
+pub(super) fn thread_columns<'c>(title: &'static str, now: f64) -> Vec<Column<'c, ThreadStatus>> {
+    vec![
+        Column::name(title, ThreadStatus::name),
+        Column::number("MSGS", |thread: &ThreadStatus| thread.messages),
+        Column::number("RCPTS", |thread: &ThreadStatus| thread.recipients),
+        Column::number("TRIES", |thread: &ThreadStatus| thread.attempts),
+        Column::span("OLDEST", |thread: &ThreadStatus| thread.oldest),
+        Column::number("AGENTS", |thread: &ThreadStatus| thread.agents.len() as u64),
+        Column::new("STATE", ColumnKind::Word, move |thread| destination_state(thread, now)),
+        Column::text("LAST TEXT", Style::Dim, ThreadStatus::text),
+    ]
 }
 
-fn tried_table(threads: &[&ThreadStatus]) -> Table {
-    let mut table = Table::new(&[
-        ("MOST TRIED", Column::Name),
-        ("TRIES", Column::Number),
-        ("LAST TEXT", Column::Text),
-    ]);
-    for thread in threads {
-        table.row(vec![
-            (one_line(&thread.name()), Style::Plain),
-            (grouped(thread.attempts), Style::Plain),
-            (last_line(thread.text().unwrap_or_default()), Style::Error),
-        ]);
-    }
-    table
-}
-
-/// The table of rings.
-pub(super) fn ring_table(rings: &[&RingStatus]) -> Table {
-    let mut table = Table::new(&[
-        ("RING", Column::Name),
-        ("MSGS", Column::Number),
-        ("DESTS", Column::Number),
-        ("AGENTS", Column::Number),
-        ("IDLE", Column::Number),
-        ("MAXRING", Column::Number),
-        ("MAXTHR", Column::Number),
-        ("OVERFEED", Column::Number),
-    ]);
-    let number = |number: Option<u64>| number.map_or("-".to_string(), grouped);
-    for ring in rings {
+/// Prints the table of rings.
+pub(super) fn print_rings(rings: &[&RingStatus], screen: &mut Screen<'_>) -> io::Result<()> {
+    let agents = |ring: &RingStatus| {
         let is_full = ring.maxring.is_some_and(|max| ring.agents >= max);
-        let style = if is_full { Style::Warning } else { Style::Plain };
-        table.row(vec![
-            (one_line(&ring.pattern), Style::Plain),
-            (grouped(ring.messages), Style::Plain),
-            (grouped(ring.threads), Style::Plain),
-            (grouped(ring.agents), style),
-            (grouped(ring.idle), Style::Plain),
-            (number(ring.maxring), Style::Plain),
-            (number(ring.maxthr), Style::Plain),
-            (number(ring.overfeed), Style::Plain),
-        ]);
-    }
-    table
+        (grouped(ring.agents), if is_full { Style::Warning } else { Style::Plain })
+    };
+    let columns = [
+        Column::name("RING", |ring: &RingStatus| ring.pattern.clone()),
+        Column::number("MSGS", |ring: &RingStatus| ring.messages),
+        Column::number("DESTS", |ring: &RingStatus| ring.threads),
+        Column::new("AGENTS", ColumnKind::Number, agents),
+        Column::number("IDLE", |ring: &RingStatus| ring.idle),
+        Column::optional_number("MAXRING", |ring: &RingStatus| ring.maxring),
+        Column::optional_number("MAXTHR", |ring: &RingStatus| ring.maxthr),
+        Column::optional_number("OVERFEED", |ring: &RingStatus| ring.overfeed),
+    ];
+    print_table(&columns, rings.iter().copied(), screen)
 }
 
 /// Shortens a keyword of a scheduler to 20 columns.
@@ -216,8 +188,8 @@ pub(super) fn destination_state(thread: &ThreadStatus, now: f64) -> (String, Sty
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::console::format::width;
     use crate::console::model::Wait;
+    use crate::format::width;
     use proptest::prelude::*;
 
     proptest! {
@@ -245,7 +217,7 @@ mod tests {
             let overview =
                 Overview { summary, threads: vec![thread], rings: vec![ring.clone(), ring], agents: vec![] };
             let mut out = Vec::new();
-            print(&overview, &mut StyledWriter::new(&mut out, Some(columns), false)).expect("printed");
+            print(&overview, &mut Screen::styled_on(&mut out, Some(columns), false)).expect("printed");
             let out = String::from_utf8(out).expect("text");
             prop_assert!(out.chars().all(|c| c == '\n' || zsched_format::printable::is_printable(c)), "{:?}", out);
             for line in out.lines().skip(3) {

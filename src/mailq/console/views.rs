@@ -1,21 +1,17 @@
 //! Commands that show something: destinations, messages, rings, agents, overrides.
 
-use super::arguments::{SelectionArgs, Sort, subject};
+use super::arguments::{SelectionArgs, Sort, keyword, subject};
 use super::client;
-use super::format::{clock, cut, grouped, last_line, now, one_line, span_or_dash};
-use super::model::{AgentStatus, OverrideStatus, QueuedMessage, RingStatus, ThreadStatus};
-use super::output::{Style, StyledWriter};
+use super::model::{AgentStatus, OverrideStatus, QueuedMessage, ThreadStatus};
 use super::overview;
-use super::summary::{self, destination_state, ring_table, short};
-use super::table::{Column, Table};
-use super::zmailer;
-use crate::classic;
+use super::summary::{self, destination_state, print_rings, short, thread_columns};
 use crate::connect::dial::Scheduler;
 use crate::connect::lines::LineSource;
 use crate::connect::session::{Request, Session};
 use crate::failure::Failure;
-use crate::screen::{visible, warn};
-use std::io::{Read, Write};
+use crate::format::{clock, cut, grouped, now, one_line, span_or_dash};
+use crate::screen::{Screen, Style, warn};
+use crate::table::{Column, ColumnKind, print_table};
 use zsched_format::printable;
 
 /// Maximum number of destinations the summary requests per sort order.
@@ -24,6 +20,10 @@ const MAX_SUMMARY_DESTINATIONS: usize = 20;
 const MAX_JSON_DESTINATIONS: usize = 1000;
 /// How to see more rows of a list.
 const LIMIT_HINT: &str = "option --limit sets how many are shown";
+/// The limit of a list that is shown completely.
+const NO_LIMIT: (usize, &str) = (usize::MAX, "");
+/// Text for an empty list of mail.
+const NO_MAIL: &str = "No matching mail.";
 
 /// A view of the queue.
 #[derive(Clone, Debug)]
@@ -50,7 +50,7 @@ pub enum View {
 
 impl View {
     /// The request for JSON.
-    pub fn request(&self) -> Result<Request, Failure> {
+    pub(super) fn request(&self) -> Result<Request, Failure> {
         let with = |start: &str, words: Vec<String>, end: String| {
             let words = words.iter().map(|word| format!(" {word}")).collect::<String>();
             format!("{start}{words}{end}")
@@ -58,7 +58,7 @@ impl View {
         Ok(match self {
             View::Summary => Request::new("SHOW JSON SUMMARY", "QQ"),
             View::Threads(selection, sort, limit) => {
-                let options = format!(" limit={limit} sort={}", sort.word());
+                let options = format!(" limit={limit} sort={}", keyword(sort));
                 Request::new(with("SHOW JSON THREADS", selection.words()?, options), "TT")
             }
             View::Messages(selection, limit) => {
@@ -84,12 +84,12 @@ impl View {
     }
 
     /// Prints the JSON objects of the scheduler.
-    pub fn print_json<W: Write>(
+    pub(super) fn print_json(
         &self,
         scheduler: &mut Scheduler,
-        output: &mut StyledWriter<W>,
+        screen: &mut Screen<'_>,
     ) -> Result<(), Failure> {
-        let session = requests(scheduler)?;
+        let session = scheduler.session()?;
         let mut text = session.ask_for_text(self.request()?)?;
         let is_limited = matches!(self, View::Show(_));
         let mut count = 0;
@@ -101,66 +101,60 @@ impl View {
                 ));
                 break;
             }
-            output.line(&printable::json(line))?;
+            writeln!(screen, "{}", printable::json(line))?;
         }
         Ok(())
     }
 
     /// Prints the view for people.
-    pub fn print<W: Write>(
+    pub(super) fn print(
         &self,
         scheduler: &mut Scheduler,
-        output: &mut StyledWriter<W>,
+        screen: &mut Screen<'_>,
     ) -> Result<(), Failure> {
         match self {
             View::Summary => {
                 let overview = overview::ask(scheduler, MAX_SUMMARY_DESTINATIONS)?;
-                Ok(summary::print(&overview, output)?)
+                Ok(summary::print(&overview, screen)?)
             }
             View::Threads(selection, sort, limit) => {
                 let threads = threads(scheduler, selection, *sort, *limit)?;
-                print_threads(&threads, *limit, LIMIT_HINT, output)
+                print_threads(&threads, (*limit, LIMIT_HINT), screen)
             }
             View::Messages(selection, limit) => {
-                let messages = messages(requests(scheduler)?, selection, *limit)?;
-                print_messages(&messages, *limit, LIMIT_HINT, output)
+                let messages = messages(scheduler.session()?, selection, *limit)?;
+                print_messages(&messages, (*limit, LIMIT_HINT), screen)
             }
             View::Show(what) => {
-                let session = requests(scheduler)?;
+                let session = scheduler.session()?;
                 match message_id(what) {
-                    Some(id) => copy(session, format!("SHOW MESSAGE {id}"), output),
-                    None => print_thread(session, what, output),
+                    Some(id) => copy(session, format!("SHOW MESSAGE {id}"), screen),
+                    None => print_thread(session, what, screen),
                 }
             }
             View::Why(what) => {
-                copy(requests(scheduler)?, format!("SHOW WHY {}", subject(what)), output)
+                copy(scheduler.session()?, format!("SHOW WHY {}", subject(what)), screen)
             }
-            View::Rings => match overview_of_rings(scheduler)? {
-                rings if rings.is_empty() => Ok(output.line("There are no rings.")?),
-                rings => Ok(ring_table(&rings.iter().collect::<Vec<_>>()).print(output)?),
-            },
+            View::Rings => {
+                let json = |session: &mut Session| client::fetch_all(session, self.request()?);
+                let rings = overview::json_or_report(scheduler, json, |overview| overview.rings)?;
+                match rings.is_empty() {
+                    true => Ok(writeln!(screen, "There are no rings.")?),
+                    false => Ok(print_rings(&rings.iter().collect::<Vec<_>>(), screen)?),
+                }
+            }
             View::Agents => {
                 let agents: Vec<AgentStatus> =
-                    client::fetch_all(requests(scheduler)?, self.request()?)?;
-                print_agents(&agents, output)
+                    client::fetch_all(scheduler.session()?, self.request()?)?;
+                print_agents(&agents, screen)
             }
             View::Orders => {
                 let orders: Vec<OverrideStatus> =
-                    client::fetch_all(requests(scheduler)?, self.request()?)?;
-                print_orders(&orders, output)
+                    client::fetch_all(scheduler.session()?, self.request()?)?;
+                print_orders(&orders, screen)
             }
-            View::Counters => copy(requests(scheduler)?, "SHOW COUNTERS".to_string(), output),
+            View::Counters => copy(scheduler.session()?, "SHOW COUNTERS".to_string(), screen),
         }
-    }
-}
-
-/// The session with a scheduler that takes requests.
-pub(super) fn requests(
-    scheduler: &mut Scheduler,
-) -> Result<&mut Session<crate::connect::connection::Connection>, Failure> {
-    match scheduler {
-        Scheduler::Session(session) => Ok(session),
-        Scheduler::Dump(_) => Err(classic::no_requests()),
     }
 }
 
@@ -181,28 +175,19 @@ fn threads(
 ) -> Result<Vec<ThreadStatus>, Failure> {
     // One more than the limit, to find out if there are more.
     let request = View::Threads(selection.clone(), sort, limit.saturating_add(1)).request()?;
-    let classic = match scheduler {
-        Scheduler::Dump(lines) => zmailer::read_dump(lines)?,
-        Scheduler::Session(session) => match client::fetch_all(session, request) {
-            Err(Failure::Denied(_)) if selection.is_everything() => zmailer::of_session(session)?,
-            other => return other,
-        },
-    };
     if !selection.is_everything() {
-        return Err(classic::no_requests());
+        return client::fetch_all(scheduler.session()?, request);
     }
-    let mut threads = classic.threads;
-    threads.sort_by(|a, b| match sort {
-        Sort::Backlog => b.messages.cmp(&a.messages),
-        Sort::Attempts => b.attempts.cmp(&a.attempts),
-        Sort::Oldest => b.oldest.unwrap_or(0.0).total_cmp(&a.oldest.unwrap_or(0.0)),
-    });
-    Ok(threads)
+    let json = |session: &mut Session| client::fetch_all(session, request);
+    overview::json_or_report(scheduler, json, |mut overview| {
+        overview.threads.sort_by(|a, b| sort.compare(a, b));
+        overview.threads
+    })
 }
 
 /// Up to one more message than the limit, to find out if there are more.
-fn messages<S: Read + Write>(
-    session: &mut Session<S>,
+fn messages(
+    session: &mut Session,
     selection: &SelectionArgs,
     limit: usize,
 ) -> Result<Vec<QueuedMessage>, Failure> {
@@ -210,139 +195,80 @@ fn messages<S: Read + Write>(
     client::fetch_all(session, request)
 }
 
-fn overview_of_rings(scheduler: &mut Scheduler) -> Result<Vec<RingStatus>, Failure> {
-    match scheduler {
-        Scheduler::Dump(lines) => Ok(zmailer::read_dump(lines)?.rings),
-        Scheduler::Session(session) => match client::fetch_all(session, View::Rings.request()?) {
-            Err(Failure::Denied(_)) => Ok(zmailer::of_session(session)?.rings),
-            other => other,
-        },
-    }
-}
-
 /// Prints the lines of a text that is meant for people.
-fn copy<S: Read + Write, W: Write>(
-    session: &mut Session<S>,
-    line: String,
-    output: &mut StyledWriter<W>,
-) -> Result<(), Failure> {
+fn copy(session: &mut Session, line: String, screen: &mut Screen<'_>) -> Result<(), Failure> {
     let needs = if line.ends_with("COUNTERS") { None } else { Some("TT") };
-    let mut text = session.ask_for_text(Request { line, needs })?;
-    while let Some(line) = text.next()? {
-        output.line(&visible(line))?;
-    }
-    Ok(())
+    session.ask_for_text(Request { line, needs })?.print(screen)
 }
 
-fn print_threads<W: Write>(
-    threads: &[ThreadStatus],
-    limit: usize,
-    hint: &str,
-    output: &mut StyledWriter<W>,
+/// Prints a table of the first rows.
+///
+/// `empty` is the text if there are no rows, `hint` says how to see more of them.
+fn print_list<T>(
+    columns: &[Column<'_, T>],
+    things: &[T],
+    (limit, hint): (usize, &str),
+    empty: &str,
+    screen: &mut Screen<'_>,
 ) -> Result<(), Failure> {
-    if threads.is_empty() {
-        return Ok(output.line("No matching mail.")?);
+    if things.is_empty() {
+        return Ok(writeln!(screen, "{empty}")?);
     }
-    let now = now();
-    let mut table = Table::new(&[
-        ("DESTINATION", Column::Name),
-        ("MSGS", Column::Number),
-        ("RCPTS", Column::Number),
-        ("TRIES", Column::Number),
-        ("OLDEST", Column::Number),
-        ("AGENTS", Column::Number),
-        ("STATE", Column::Word),
-        ("LAST TEXT", Column::Text),
-    ]);
-    for thread in &threads[..threads.len().min(limit)] {
-        let (state, style) = destination_state(thread, now);
-        table.row(vec![
-            (one_line(&thread.name()), Style::Plain),
-            (grouped(thread.messages), Style::Plain),
-            (grouped(thread.recipients), Style::Plain),
-            (grouped(thread.attempts), Style::Plain),
-            (span_or_dash(thread.oldest), Style::Plain),
-            (grouped(thread.agents.len() as u64), Style::Plain),
-            (state, style),
-            (last_line(thread.text().unwrap_or_default()), Style::Dim),
-        ]);
-    }
-    table.print(output)?;
-    print_rest(threads.len(), limit, hint, output)
-}
-
-/// Says that there are more rows, and how to see them.
-fn print_rest<W: Write>(
-    found: usize,
-    limit: usize,
-    hint: &str,
-    output: &mut StyledWriter<W>,
-) -> Result<(), Failure> {
-    match found > limit {
-        true => Ok(output.line(&format!("... and more; {hint}"))?),
+    print_table(columns, things.iter().take(limit), screen)?;
+    match things.len() > limit {
+        true => Ok(writeln!(screen, "... and more; {hint}")?),
         false => Ok(()),
     }
 }
 
-fn print_messages<W: Write>(
-    messages: &[QueuedMessage],
-    limit: usize,
-    hint: &str,
-    output: &mut StyledWriter<W>,
+fn print_threads(
+    threads: &[ThreadStatus],
+    limit: (usize, &str),
+    screen: &mut Screen<'_>,
 ) -> Result<(), Failure> {
-    if messages.is_empty() {
-        return Ok(output.line("No matching mail.")?);
-    }
-    message_table(&messages[..messages.len().min(limit)]).print(output)?;
-    print_rest(messages.len(), limit, hint, output)
+    print_list(&thread_columns("DESTINATION", now()), threads, limit, NO_MAIL, screen)
 }
 
-fn message_table(messages: &[QueuedMessage]) -> Table {
+fn print_messages(
+    messages: &[QueuedMessage],
+    limit: (usize, &str),
+    screen: &mut Screen<'_>,
+) -> Result<(), Failure> {
     let now = now();
-    let mut table = Table::new(&[
-        ("ID", Column::Word),
-        ("DESTINATION", Column::Name),
-        ("RCPTS", Column::Number),
-        ("AGE", Column::Number),
-        ("TRIES", Column::Number),
-        ("STATE", Column::Word),
-        ("EXPIRES", Column::Number),
-        ("LAST TEXT", Column::Text),
-    ]);
-    for message in messages {
+    let place = |message: &QueuedMessage| {
         let place = short(message.place.as_deref().unwrap_or_default());
         let style = match place.as_str() {
             "held" => Style::Warning,
             "with-agent" => Style::Good,
             _ => Style::Plain,
         };
-        let expires = message.expires.filter(|at| *at > 0.0).map(|at| at - now);
-        table.row(vec![
-            (cut(&one_line(&message.id), 40), Style::Plain),
-            (one_line(&format!("{}/{}", message.channel, message.host)), Style::Plain),
-            (grouped(message.recipients), Style::Plain),
-            (span_or_dash(message.age), Style::Plain),
-            (grouped(message.attempts), Style::Plain),
-            (place, style),
-            (span_or_dash(expires), Style::Plain),
-            (last_line(message.text.as_deref().unwrap_or_default()), Style::Dim),
-        ]);
-    }
-    table
+        (place, style)
+    };
+    let columns = [
+        Column::word("ID", |message: &QueuedMessage| cut(&one_line(&message.id), 40)),
+        Column::name("DESTINATION", |message: &QueuedMessage| {
+            format!("{}/{}", message.channel, message.host)
+        }),
+        Column::number("RCPTS", |message: &QueuedMessage| message.recipients),
+        Column::span("AGE", |message: &QueuedMessage| message.age),
+        Column::number("TRIES", |message: &QueuedMessage| message.attempts),
+        Column::new("STATE", ColumnKind::Word, place),
+        Column::span("EXPIRES", |message: &QueuedMessage| {
+            message.expires.filter(|at| *at > 0.0).map(|at| at - now)
+        }),
+        Column::text("LAST TEXT", Style::Dim, |message: &QueuedMessage| message.text.as_deref()),
+    ];
+    print_list(&columns, messages, limit, NO_MAIL, screen)
 }
 
 /// Maximum number of rows that `show` prints for a destination.
 const MAX_SHOWN_ROWS: usize = 20;
 
-fn print_thread<S: Read + Write, W: Write>(
-    session: &mut Session<S>,
-    what: &str,
-    output: &mut StyledWriter<W>,
-) -> Result<(), Failure> {
+fn print_thread(session: &mut Session, what: &str, screen: &mut Screen<'_>) -> Result<(), Failure> {
     let request = View::Threads(of(what), Sort::default(), MAX_SHOWN_ROWS + 1).request()?;
     let found: Vec<ThreadStatus> = client::fetch_all(session, request)?;
     let [thread] = found.as_slice() else {
-        return print_threads(&found, MAX_SHOWN_ROWS, "list shows all", output);
+        return print_threads(&found, (MAX_SHOWN_ROWS, "list shows all"), screen);
     };
     let mut lines = vec![
         ("destination", one_line(&thread.name())),
@@ -370,87 +296,66 @@ fn print_thread<S: Read + Write, W: Write>(
         }
     }
     for (title, value) in lines {
-        output.styled(&format!("{title:<13}"), Style::Title)?;
-        output.line(&value)?;
+        screen.styled(&format!("{title:<13}"), Style::Title)?;
+        writeln!(screen, "{value}")?;
     }
     let messages = messages(session, &of(&thread.name()), MAX_SHOWN_ROWS)?;
     if messages.is_empty() {
         return Ok(());
     }
-    output.end_line()?;
-    print_messages(&messages, MAX_SHOWN_ROWS, "list -m shows all", output)
+    screen.line(&[])?;
+    print_messages(&messages, (MAX_SHOWN_ROWS, "list -m shows all"), screen)
 }
 
-fn print_agents<W: Write>(
-    agents: &[AgentStatus],
-    output: &mut StyledWriter<W>,
-) -> Result<(), Failure> {
-    if agents.is_empty() {
-        return Ok(output.line("No agents running.")?);
-    }
-    let mut table = Table::new(&[
-        ("PID", Column::Number),
-        ("STATE", Column::Word),
-        ("RING", Column::Name),
-        ("DESTINATION", Column::Name),
-        ("JOBS", Column::Number),
-        ("AGE", Column::Number),
-        ("HUNGRY", Column::Number),
-        ("FED", Column::Number),
-    ]);
+fn print_agents(agents: &[AgentStatus], screen: &mut Screen<'_>) -> Result<(), Failure> {
     let now = now();
-    for agent in agents {
+    let state = |agent: &AgentStatus| {
         let state = short(&agent.state);
         let style = match state.as_str() {
             "ERROR" => Style::Error,
             "IDLE" => Style::Dim,
             _ => Style::Good,
         };
-        let ring = agent.ring.as_ref().or(agent.channel.as_ref());
-        table.row(vec![
-            (agent.pid.to_string(), Style::Plain),
-            (state, style),
-            (one_line(ring.map_or("-", String::as_str)), Style::Plain),
-            (one_line(agent.thread.as_deref().unwrap_or("-")), Style::Plain),
-            (grouped(agent.jobs), Style::Plain),
-            (span_or_dash(agent.age(now)), Style::Plain),
-            (span_or_dash(agent.hungry), Style::Plain),
-            (span_or_dash(agent.fed), Style::Plain),
-        ]);
-    }
-    Ok(table.print(output)?)
+        (state, style)
+    };
+    let or_dash = |name: Option<&String>| name.map_or("-", String::as_str).to_string();
+    let columns = [
+        Column::new("PID", ColumnKind::Number, |agent: &AgentStatus| {
+            (agent.pid.to_string(), Style::Plain)
+        }),
+        Column::new("STATE", ColumnKind::Word, state),
+        Column::name("RING", |agent: &AgentStatus| {
+            or_dash(agent.ring.as_ref().or(agent.channel.as_ref()))
+        }),
+        Column::name("DESTINATION", |agent: &AgentStatus| or_dash(agent.thread.as_ref())),
+        Column::number("JOBS", |agent: &AgentStatus| agent.jobs),
+        Column::span("AGE", |agent: &AgentStatus| agent.age(now)),
+        Column::span("HUNGRY", |agent: &AgentStatus| agent.hungry),
+        Column::span("FED", |agent: &AgentStatus| agent.fed),
+    ];
+    print_list(&columns, agents, NO_LIMIT, "No agents running.", screen)
 }
 
-fn print_orders<W: Write>(
-    orders: &[OverrideStatus],
-    output: &mut StyledWriter<W>,
-) -> Result<(), Failure> {
-    if orders.is_empty() {
-        return Ok(output.line("No holds, limits or removals in force.")?);
-    }
+fn print_orders(orders: &[OverrideStatus], screen: &mut Screen<'_>) -> Result<(), Failure> {
     let now = now();
-    let mut table = Table::new(&[
-        ("ORDER", Column::Word),
-        ("SCOPE", Column::Name),
-        ("BY", Column::Word),
-        ("SINCE", Column::Word),
-        ("UNTIL", Column::Word),
-        ("REASON", Column::Text),
-    ]);
-    for order in orders {
+    let what = |order: &OverrideStatus| {
         let what = match (&order.limit, order.value) {
             (Some(limit), Some(value)) => format!("{limit}={value}"),
             _ => order.kind.clone(),
         };
-        let time = |time: Option<f64>| time.map_or("-".to_string(), |time| clock(time, now));
-        table.row(vec![
-            (short(&what), Style::Warning),
-            (one_line(&order.scope), Style::Plain),
-            (short(order.by.as_deref().unwrap_or("-")), Style::Plain),
-            (time(order.since), Style::Plain),
-            (time(order.until), Style::Plain),
-            (one_line(order.reason.as_deref().unwrap_or_default()), Style::Plain),
-        ]);
-    }
-    Ok(table.print(output)?)
+        (short(&what), Style::Warning)
+    };
+    let reason = |order: &OverrideStatus| {
+        (one_line(order.reason.as_deref().unwrap_or_default()), Style::Plain)
+    };
+    let time = |time: Option<f64>| time.map_or("-".to_string(), |time| clock(time, now));
+    let columns = [
+        Column::new("ORDER", ColumnKind::Word, what),
+        Column::name("SCOPE", |order: &OverrideStatus| order.scope.clone()),
+        Column::word("BY", |order: &OverrideStatus| short(order.by.as_deref().unwrap_or("-"))),
+        Column::word("SINCE", |order: &OverrideStatus| time(order.since)),
+        Column::word("UNTIL", |order: &OverrideStatus| time(order.until)),
+        Column::new("REASON", ColumnKind::Text, reason),
+    ];
+    print_list(&columns, orders, NO_LIMIT, "No holds, limits or removals in force.", screen)
 }

@@ -11,19 +11,19 @@
 //! Msgs in 84 out 81 stored 3 Rcpnts in 189 out 185 stored 4
 //! ```
 
-use super::format::{now, read_span};
 use super::model::{ActiveAgent, RingStatus, Summary, ThreadStatus, Wait};
 use super::overview::Overview;
 use crate::classic::notes;
 use crate::classic::queue::Queue;
+use crate::classic::report::parse_thread;
 use crate::classic::v1;
 use crate::classic::v2::RecipientRecord;
 use crate::connect::lines::{LineSource, Lines};
 use crate::connect::session::{Request, Session};
 use crate::failure::Failure;
+use crate::format::{now, read_span};
 use crate::warnings::Warnings;
 use std::collections::HashMap;
-use std::io::{Read, Write};
 
 /// Maximum number of destinations per sort order whose last text is requested.
 ///
@@ -31,7 +31,7 @@ use std::io::{Read, Write};
 const MAX_TEXT_REQUESTS: usize = 12;
 
 /// Reads a version 1 dump.
-pub(super) fn read_dump<R: Read>(lines: &mut Lines<R>) -> Result<Overview, Failure> {
+pub(super) fn read_dump(lines: &mut Lines) -> Result<Overview, Failure> {
     let mut warnings = Warnings::default();
     let queue = v1::read(lines, &mut warnings)?;
     let mut overview = report(lines)?;
@@ -40,7 +40,7 @@ pub(super) fn read_dump<R: Read>(lines: &mut Lines<R>) -> Result<Overview, Failu
 }
 
 /// Asks a version 2 scheduler.
-pub(super) fn of_session<S: Read + Write>(session: &mut Session<S>) -> Result<Overview, Failure> {
+pub(super) fn of_session(session: &mut Session) -> Result<Overview, Failure> {
     let mut text = session.ask_for_text(Request::new("SHOW QUEUE THREADS", "TT"))?;
     let mut overview = report(&mut text)?;
     ask_for_texts(session, &mut overview.threads)?;
@@ -86,17 +86,13 @@ fn pattern(head: &str) -> String {
     head.rsplit_once('/').map_or(head, |(pattern, _)| pattern).to_string()
 }
 
-/// Parses the line of a thread: `channel/host/0`, blanks, and items.
+/// Reads the line of a thread, without the blanks at its beginning.
 ///
 /// Older schedulers have no `N=`; their `R=` counts messages.
 fn read_thread(line: &str, ring: &str, now: f64) -> Option<ThreadStatus> {
-    let at = ["N=", "R="].iter().filter_map(|label| {
-        line.match_indices(label).map(|(at, _)| at).find(|at| line[..*at].ends_with([' ', '\t']))
-    });
-    let (name, items) = line.split_at(at.min()?);
-    let (channel, host) = pattern(name.trim_end())
-        .split_once('/')
-        .map(|(channel, host)| (channel.to_string(), host.to_string()))?;
+    let (channel, host, items) = parse_thread(line.as_bytes())?;
+    let [channel, host, items] =
+        [channel, host, items].map(|part| String::from_utf8_lossy(part).into_owned());
     let items: HashMap<&str, &str> =
         items.split_ascii_whitespace().filter_map(|item| item.split_once('=')).collect();
     let number = |label: &str| items.get(label).and_then(|value| value.parse().ok());
@@ -207,10 +203,7 @@ fn add_texts(threads: &mut [ThreadStatus], queue: &Queue) {
 }
 
 /// Adds the texts of agents, which version 2 sends thread by thread.
-fn ask_for_texts<S: Read + Write>(
-    session: &mut Session<S>,
-    threads: &mut [ThreadStatus],
-) -> Result<(), Failure> {
+fn ask_for_texts(session: &mut Session, threads: &mut [ThreadStatus]) -> Result<(), Failure> {
     let mut places: Vec<usize> = (0..threads.len()).collect();
     let mut asked = Vec::new();
     for key in [|thread: &ThreadStatus| thread.messages, |thread: &ThreadStatus| thread.attempts] {
@@ -230,7 +223,7 @@ fn ask_for_texts<S: Read + Write>(
                 && let Ok(record) = RecipientRecord::parse(line)
                 && !record.text.is_empty()
             {
-                let text = String::from_utf8_lossy(record.text).into_owned();
+                let text = String::from_utf8_lossy(&record.text).into_owned();
                 thread.wait.get_or_insert_default().text = Some(text);
             }
         }
@@ -244,7 +237,7 @@ mod tests {
     use crate::connect::lines::LIMITS;
 
     fn read(text: &str) -> Result<Overview, Failure> {
-        report(&mut Lines::new(text.as_bytes(), LIMITS))
+        report(&mut Lines::recorded(text.as_bytes(), LIMITS))
     }
 
     const TOTALS: &str = "Kids: 9  Idle:  8  Msgs:  11  Thrds:  14  Rcpnts:   17  Uptime: 1m2s\n\

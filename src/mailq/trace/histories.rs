@@ -110,7 +110,7 @@ impl History {
 
     /// Destinations of its recipients.
     fn destinations(&self) -> HashSet<(String, String)> {
-        let tried = self.attempts.iter().map(|e| (e.channel.to_string(), e.host.to_string()));
+        let tried = self.attempts.iter().map(destination);
         let queued = self.queued.iter().map(|q| (q.channel.clone(), q.host.clone()));
         tried.chain(queued).collect()
     }
@@ -124,6 +124,11 @@ impl History {
         }
         self.attempts.iter().map(|entry| &*entry.time).max()
     }
+}
+
+/// Channel and host of an attempt.
+fn destination(entry: &StatusLine<'_>) -> (String, String) {
+    (entry.channel.to_string(), entry.host.to_string())
 }
 
 /// Log lines that match. The oldest are dropped to make room.
@@ -231,9 +236,8 @@ impl HistorySearch {
     /// reading of the log. It returns false if nothing or very much matches.
     pub(super) fn needs_second_pass(&mut self) -> bool {
         let in_log = self.kept.entries.iter().map(|(_, entry)| {
-            let destination = (entry.channel.to_string(), entry.host.to_string());
             let stay = QueueStay { came: entry.arrived_at(), end: Some(entry.time.to_string()) };
-            (destination, entry.spool_id.to_string(), stay)
+            (destination(entry), entry.spool_id.to_string(), stay)
         });
         let in_spool = self.queued.iter().flat_map(|history| {
             history.destinations().into_iter().map(|destination| {
@@ -254,8 +258,7 @@ impl HistorySearch {
         if entry.others == 0 {
             return;
         }
-        let destination = (entry.channel.to_string(), entry.host.to_string());
-        let mut stays = self.stays.get(&destination).into_iter().flatten();
+        let mut stays = self.stays.get(&destination(&entry)).into_iter().flatten();
         if stays.any(|(spool_id, stay)| **spool_id != *entry.spool_id && stay.has(&entry)) {
             self.others.push(entry);
         }
@@ -271,9 +274,8 @@ impl HistorySearch {
             let stay = QueueStay { came: history.came, end };
             let others = self.others.entries.iter().map(|(_, entry)| entry);
             let ours = others.filter(|entry| {
-                let destination = (entry.channel.to_string(), entry.host.to_string());
                 let is_other = *entry.spool_id != *history.spool_id;
-                is_other && destinations.contains(&destination) && stay.has(entry)
+                is_other && destinations.contains(&destination(entry)) && stay.has(entry)
             });
             history.put_off = ours.cloned().collect();
         }

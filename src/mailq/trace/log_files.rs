@@ -6,7 +6,7 @@ use crate::failure::Failure;
 use crate::screen::warn;
 use flate2::read::MultiGzDecoder;
 use std::fs::File;
-use std::io::{self, BufRead, BufReader, ErrorKind, Read};
+use std::io::{self, BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 use zsched_format::status_log::{LostLines, MAX_LINE_LEN, StatusLine};
 
@@ -87,7 +87,7 @@ fn read_lines(
             take_line(&line, damage, take);
         } else if count == MAX_LINE_LEN {
             damage.unreadable += 1;
-            skip_line(&mut input)?;
+            input.skip_until(b'\n')?;
         }
         // A last line without LF may be in the middle of being written.
     }
@@ -100,22 +100,6 @@ fn take_line(line: &[u8], damage: &mut LogDamage, take: &mut impl FnMut(StatusLi
         damage.lost = damage.lost.saturating_add(gap.lost);
     } else if !line.trim_ascii().is_empty() {
         damage.unreadable += 1;
-    }
-}
-
-fn skip_line(input: &mut impl BufRead) -> io::Result<()> {
-    loop {
-        let buffer = match input.fill_buf() {
-            Err(error) if error.kind() == ErrorKind::Interrupted => continue,
-            other => other?,
-        };
-        let end = memchr::memchr(b'\n', buffer);
-        let taken = end.map_or(buffer.len(), |end| end + 1);
-        let is_over = end.is_some() || buffer.is_empty();
-        input.consume(taken);
-        if is_over {
-            return Ok(());
-        }
     }
 }
 

@@ -18,17 +18,14 @@ mod spool_search;
 mod histories;
 mod print;
 
-use crate::connect::connection::Connection;
 use crate::connect::dial::dial_control_socket;
-use crate::connect::lines::LineSource;
-use crate::connect::session::{Request, Session, Text};
+use crate::connect::session::{Request, Session};
 use crate::failure::Failure;
 use crate::installation::Installation;
 use crate::screen::{Screen, warn};
 use clap::Args;
 use histories::{History, HistorySearch, NextStep};
 use jiff::tz::TimeZone;
-use std::io::Write;
 use std::path::{Path, PathBuf};
 use subject::TraceSubject;
 
@@ -55,10 +52,10 @@ pub struct TraceOptions {
 }
 
 /// Traces a message or a recipient.
-pub(crate) fn run<W: Write>(
+pub(crate) fn run(
     options: &TraceOptions,
     installation: &Installation,
-    screen: &mut Screen<W>,
+    screen: &mut Screen<'_>,
 ) -> Result<(), Failure> {
     let mut histories = HistorySearch::about(TraceSubject::parse(&options.what));
     let log = options.status_log.as_deref().or(installation.status_log());
@@ -115,17 +112,14 @@ fn ask(installation: &Installation, histories: &mut [History]) -> Result<(), Fai
     result
 }
 
-fn ask_session(
-    session: &mut Session<Connection>,
-    histories: &mut [History],
-) -> Result<(), Failure> {
+fn ask_session(session: &mut Session, histories: &mut [History]) -> Result<(), Failure> {
     for some in histories.chunks_mut(MAX_PIPELINED_REQUESTS) {
         for history in &*some {
             session.send(Request::without_permission(format!("SHOW WHY {}", history.spool_id)))?;
         }
         for history in some {
             history.next = match session.text() {
-                Ok(text) => history.next_of(collect_lines(text)?),
+                Ok(text) => history.next_of(text.collect()?),
                 // The message is not queued.
                 Err(Failure::Refused(_)) => NextStep::NotQueued,
                 Err(other) => return Err(other),
@@ -133,12 +127,4 @@ fn ask_session(
         }
     }
     Ok(())
-}
-
-fn collect_lines(mut text: Text<'_, Connection>) -> Result<Vec<String>, Failure> {
-    let mut lines = Vec::new();
-    while let Some(line) = text.next()? {
-        lines.push(String::from_utf8_lossy(line).into_owned());
-    }
-    Ok(lines)
 }

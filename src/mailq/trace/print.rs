@@ -4,13 +4,13 @@ use super::histories::{History, NextStep, QueuedRecipient};
 use crate::screen::Screen;
 use jiff::tz::TimeZone;
 use std::collections::HashMap;
-use std::io::{self, Write};
+use std::io;
 use zsched_format::printable;
 use zsched_format::status_log::StatusLine;
 
 /// Prints histories.
-pub(super) fn print<W: Write>(
-    screen: &mut Screen<W>,
+pub(super) fn print(
+    screen: &mut Screen<'_>,
     histories: &[History],
     as_json: bool,
     zone: &TimeZone,
@@ -28,11 +28,7 @@ pub(super) fn print<W: Write>(
     Ok(())
 }
 
-fn print_history<W: Write>(
-    screen: &mut Screen<W>,
-    history: &History,
-    zone: &TimeZone,
-) -> io::Result<()> {
+fn print_history(screen: &mut Screen<'_>, history: &History, zone: &TimeZone) -> io::Result<()> {
     let mut head = history.spool_id.clone();
     if let Some(message_id) = &history.message_id {
         head.push_str(&format!(" {message_id}"));
@@ -99,8 +95,8 @@ fn recipients(history: &History) -> Vec<RecipientHistory<'_>> {
     all
 }
 
-fn print_recipient<W: Write>(
-    screen: &mut Screen<W>,
+fn print_recipient(
+    screen: &mut Screen<'_>,
     recipient: &RecipientHistory<'_>,
     zone: &TimeZone,
 ) -> io::Result<()> {
@@ -117,8 +113,8 @@ fn print_recipient<W: Write>(
     Ok(())
 }
 
-fn print_attempt<W: Write>(
-    screen: &mut Screen<W>,
+fn print_attempt(
+    screen: &mut Screen<'_>,
     entry: &StatusLine<'_>,
     zone: &TimeZone,
 ) -> io::Result<()> {
@@ -265,9 +261,10 @@ mod tests {
     }
 
     fn check(histories: &[History], as_json: bool, expected: Expect) {
-        let mut screen = Screen::new(Vec::new());
-        print(&mut screen, histories, as_json, &TimeZone::UTC).expect("a Vec takes everything");
-        expected.assert_eq(&String::from_utf8(screen.into_inner()).expect("text"));
+        let mut out = Vec::new();
+        print(&mut Screen::new(&mut out), histories, as_json, &TimeZone::UTC)
+            .expect("a Vec takes everything");
+        expected.assert_eq(&String::from_utf8(out).expect("text"));
     }
 
     #[test]

@@ -1,11 +1,12 @@
 //! `RETIRE`, `RELOAD` and `LOG`: commands about the scheduler itself.
 
-use super::answer::{AdminCommand, Next, Reply, SessionContext, Task};
-use super::arguments::{Arguments, SyntaxError};
+use super::arguments::Arguments;
+use super::operator_order::OperatorOrder;
 use super::outcome::{OrderKind, refusal_line};
-use super::simple_order::SimpleOrder;
+use super::task::{AdminCommand, Answer, Reply, ReplyResult, SessionContext, Step, Task};
 use log::LevelFilter;
-use zsched_core::{Effect, Order};
+use std::collections::VecDeque;
+use zsched_core::Order;
 
 /// Log levels by name.
 const LEVELS: [(&str, LevelFilter); 5] = [
@@ -17,78 +18,60 @@ const LEVELS: [(&str, LevelFilter); 5] = [
 ];
 
 /// `RETIRE pid`: ends an agent after its current job.
-pub(super) fn retire(rest: &[u8], _context: &mut SessionContext<'_>) -> Reply {
-    let read = || {
-        let mut words = Arguments::parse(rest)?;
-        let word = words.expect("the number of a process")?;
-        words.end()?;
-        word.text.parse().map_err(|_| word.error("expected a process id"))
-    };
-    match read() {
-        Ok(pid) => {
-            Reply::Task(Box::new(SimpleOrder::order(OrderKind::Retire, Order::RetireAgent(pid))))
-        }
-        Err(error) => Reply::SyntaxError(error),
-    }
+pub(super) fn retire(rest: &[u8]) -> ReplyResult {
+    let mut words = Arguments::parse(rest)?;
+    let word = words.expect("the number of a process")?;
+    words.end()?;
+    let pid = word.text.parse().map_err(|_| word.error("expected a process id"))?;
+    Ok(Reply::change(OperatorOrder::new(OrderKind::Retire, Order::RetireAgent(pid))))
 }
 
 /// `RELOAD`: reads the configuration again.
-pub(super) fn reload(rest: &[u8], _context: &mut SessionContext<'_>) -> Reply {
-    match Arguments::parse(rest).and_then(Arguments::end) {
-        Ok(()) => Reply::Task(Box::new(AdminTask::new(AdminCommand::Reload, None))),
-        Err(error) => Reply::SyntaxError(error),
-    }
+pub(super) fn reload(rest: &[u8]) -> ReplyResult {
+    Arguments::parse(rest)?.end()?;
+    Ok(Reply::change(AdminTask::new([Step::Admin(AdminCommand::Reload)])))
 }
 
-/// `LOG level`: sets the log level.
-pub(super) fn log(rest: &[u8], _context: &mut SessionContext<'_>) -> Reply {
-    match read_level(rest) {
-        Ok(level) => {
-            let outcomes = Order::LogOutcomes(level >= LevelFilter::Debug);
-            Reply::Task(Box::new(AdminTask::new(AdminCommand::Log(level), Some(outcomes))))
-        }
-        Err(error) => Reply::SyntaxError(error),
-    }
-}
-
-fn read_level(rest: &[u8]) -> Result<LevelFilter, SyntaxError> {
+/// `LOG level`: sets the log level, and informs the core of it.
+pub(super) fn log(rest: &[u8]) -> ReplyResult {
     let mut words = Arguments::parse(rest)?;
     let names = || LEVELS.map(|(name, _)| name).join(", ");
     let word = words.expect(&format!("a level, one of {},", names()))?;
     words.end()?;
     let level = LEVELS.iter().find(|(name, _)| *name == word.text).map(|(_, level)| *level);
-    level.ok_or_else(|| word.error(format!("a level is one of {}", names())))
+    let level = level.ok_or_else(|| word.error(format!("a level is one of {}", names())))?;
+    let outcomes = Order::LogOutcomes(level >= LevelFilter::Debug);
+    let steps = [Step::Admin(AdminCommand::Log(level)), Step::Order(outcomes)];
+    Ok(Reply::change(AdminTask::new(steps)))
 }
 
-/// An admin command, and the order that informs the core of it.
+/// Steps that are taken one after the other, and the outcome of the admin command among them.
 struct AdminTask {
-    command: Option<AdminCommand>,
-    order: Option<Order>,
+    steps: VecDeque<Step>,
     outcome: Result<(), String>,
 }
 
 impl AdminTask {
-    fn new(command: AdminCommand, order: Option<Order>) -> AdminTask {
-        AdminTask { command: Some(command), order, outcome: Ok(()) }
+    fn new(steps: impl Into<VecDeque<Step>>) -> AdminTask {
+        AdminTask { steps: steps.into(), outcome: Ok(()) }
     }
 }
 
 impl Task for AdminTask {
-    fn next(&mut self, _context: &mut SessionContext<'_>) -> Next {
-        let command = self.command.take().map(Next::AdminCommand);
-        command.or_else(|| self.order.take().map(Next::Order)).unwrap_or(Next::Over)
+    fn step(&mut self, _context: &mut SessionContext<'_>, out: &mut Vec<u8>) -> Step {
+        self.steps.pop_front().unwrap_or_else(|| {
+            let answer = match &self.outcome {
+                Ok(()) => "+OK\n".to_string(),
+                Err(why) => refusal_line(why),
+            };
+            out.extend_from_slice(answer.as_bytes());
+            Step::Done
+        })
     }
 
-    fn order_done(&mut self, _effect: &Effect) {}
-
-    fn done(&mut self, outcome: Result<(), String>) {
-        self.outcome = outcome;
-    }
-
-    fn tell(&self) -> String {
-        match &self.outcome {
-            Ok(()) => "+OK\n".to_string(),
-            Err(why) => refusal_line(why),
+    fn take_answer(&mut self, answer: Answer) {
+        if let Answer::Admin(outcome) = answer {
+            self.outcome = outcome;
         }
     }
 

@@ -9,8 +9,6 @@
 //! Options may stand anywhere. Everything is UTF-8 without control characters. Errors name their
 //! offset.
 
-use std::str::Chars;
-
 /// A syntax error in a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SyntaxError {
@@ -144,12 +142,6 @@ impl<'t> Reader<'t> {
         &self.whole[self.at..]
     }
 
-    fn step(&mut self, chars: &mut Chars<'_>) -> Option<char> {
-        let next = chars.next()?;
-        self.at += next.len_utf8();
-        Some(next)
-    }
-
     /// Advances to the next word. Returns true if there is one.
     fn skip_blanks(&mut self) -> bool {
         self.at = self.whole.len() - self.rest().trim_start_matches(is_blank).len();
@@ -183,23 +175,22 @@ impl<'t> Reader<'t> {
     }
 
     fn quoted(&mut self) -> Result<String, SyntaxError> {
-        let start = self.at;
-        let mut text = String::new();
-        let mut chars = self.rest().chars();
-        self.step(&mut chars);
-        while let Some(next) = self.step(&mut chars) {
+        let (start, mut text) = (self.at, String::new());
+        let mut chars = self.rest().char_indices().skip(1);
+        while let Some((at, next)) = chars.next() {
+            let after = start + at + 1;
             match next {
-                '"' if self.rest().is_empty() || self.rest().starts_with(is_blank) => {
-                    return Ok(text);
-                }
                 '"' => {
-                    return Err(SyntaxError::new(self.at, "expected a blank after the quote"));
+                    self.at = after;
+                    return match self.rest().is_empty() || self.rest().starts_with(is_blank) {
+                        true => Ok(text),
+                        false => Err(SyntaxError::new(after, "expected a blank after the quote")),
+                    };
                 }
                 '\\' => {
                     let what = "a backslash must be followed by a quote or a backslash";
-                    let error = SyntaxError::new(self.at, what);
-                    let escaped = self.step(&mut chars).filter(|c| matches!(c, '"' | '\\'));
-                    text.push(escaped.ok_or(error)?);
+                    let escaped = chars.next().map(|(_, c)| c).filter(|c| matches!(c, '"' | '\\'));
+                    text.push(escaped.ok_or_else(|| SyntaxError::new(after, what))?);
                 }
                 other => text.push(other),
             }
@@ -212,19 +203,19 @@ fn is_blank(c: char) -> bool {
     matches!(c, ' ' | '\t')
 }
 
-/// Quotes a word for a request, if needed.
-pub fn quote(text: &str) -> String {
-    let is_plain = !text.is_empty() && !text.contains([' ', '\t', '"', '\\', '=']);
-    if is_plain {
-        return text.to_string();
-    }
-    format!("\"{}\"", text.replace('\\', "\\\\").replace('"', "\\\""))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use proptest::prelude::*;
+
+    /// Quotes a word for a request, if needed.
+    fn quote(text: &str) -> String {
+        let is_plain = !text.is_empty() && !text.contains([' ', '\t', '"', '\\', '=']);
+        if is_plain {
+            return text.to_string();
+        }
+        format!("\"{}\"", text.replace('\\', "\\\\").replace('"', "\\\""))
+    }
 
     fn parse(text: &str) -> Result<Arguments, SyntaxError> {
         Arguments::parse(text.as_bytes())

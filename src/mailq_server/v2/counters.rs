@@ -11,10 +11,13 @@
 //! SYS.Load-Avg-1-min-G                  0.44
 //! ```
 
-use super::answer::{HostFacts, Lookup, LookupResult, Reply, SessionContext, Step, Text};
 use super::request_counters::RequestCounters;
+use super::task::{
+    Answer, HostFacts, Lookup, LookupResult, Reply, ReplyResult, SessionContext, Step, Task,
+};
 use crate::report::push;
 use zsched_core::view::Totals;
+use zsched_format::time::Timestamp;
 
 /// The first line.
 ///
@@ -90,39 +93,52 @@ struct Facts<'f> {
     host: &'f HostFacts,
 }
 
-/// Answers the request.
-pub(super) fn answer(_rest: &[u8], _context: &mut SessionContext<'_>) -> Reply {
-    Reply::Text(Box::new(Counters { host: None }))
-}
-
-struct Counters {
+/// A text about the host, written at once when the state of the host is known.
+pub(super) struct HostText {
     host: Option<HostFacts>,
+    write: fn(&HostFacts, &mut SessionContext<'_>, &mut Vec<u8>),
 }
 
-impl Text for Counters {
-    fn write(&mut self, context: &mut SessionContext<'_>, out: &mut Vec<u8>) -> Step {
+impl HostText {
+    /// Creates a text that this function writes.
+    pub(super) fn new(write: fn(&HostFacts, &mut SessionContext<'_>, &mut Vec<u8>)) -> HostText {
+        HostText { host: None, write }
+    }
+}
+
+impl Task for HostText {
+    fn step(&mut self, context: &mut SessionContext<'_>, out: &mut Vec<u8>) -> Step {
         let Some(host) = &self.host else {
-            return Step::Needs(Lookup::Host);
+            return Step::Lookup(Lookup::Host);
         };
-        let seconds = |time: zsched_format::time::Timestamp| time.seconds().max(0).unsigned_abs();
-        let facts = Facts {
-            now: seconds(context.now),
-            started: seconds(context.process.started),
-            totals: context.scheduler.totals(),
-            requests: context.request_counters,
-            host,
-        };
-        out.extend_from_slice(TITLE.as_bytes());
-        LABELS.lines().for_each(|label| write_row(label, &facts, out));
-        Step::Over
+        (self.write)(host, context, out);
+        Step::Done
     }
 
-    fn lookup_done(&mut self, result: LookupResult) {
-        self.host = match result {
-            LookupResult::Host(host) => Some(host),
+    fn take_answer(&mut self, answer: Answer) {
+        self.host = match answer {
+            Answer::Lookup(LookupResult::Host(host)) => Some(host),
             _ => Some(HostFacts::default()),
         };
     }
+}
+
+/// Answers the request.
+pub(super) fn answer() -> ReplyResult {
+    Ok(Reply::text(HostText::new(write)))
+}
+
+fn write(host: &HostFacts, context: &mut SessionContext<'_>, out: &mut Vec<u8>) {
+    let seconds = |time: Timestamp| time.seconds().max(0).unsigned_abs();
+    let facts = Facts {
+        now: seconds(context.now),
+        started: seconds(context.process.started),
+        totals: context.scheduler.totals(),
+        requests: context.request_counters,
+        host,
+    };
+    out.extend_from_slice(TITLE.as_bytes());
+    LABELS.lines().for_each(|label| write_row(label, &facts, out));
 }
 
 /// Writes the row of a label; an empty label is an empty line.

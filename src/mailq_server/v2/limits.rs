@@ -1,35 +1,19 @@
 //! `SET` and `UNSET`: limits at run time.
 
-use super::answer::{Reply, SessionContext};
-use super::arguments::{Arguments, SyntaxError, Word};
+use super::arguments::{Arguments, SyntaxError};
+use super::operator_order::OperatorOrder;
 use super::outcome::OrderKind;
 use super::selection::{destinations, span};
-use super::simple_order::SimpleOrder;
+use super::task::{Reply, ReplyResult, SessionContext};
 use zsched_core::overrides::{LimitName, Scope};
 use zsched_core::{Order, Scheduler};
-use zsched_format::time::Timestamp;
 
 /// `SET what limit=N [for=SPAN]`
-pub(super) fn set(rest: &[u8], context: &mut SessionContext<'_>) -> Reply {
-    reply(read_set(rest, context.scheduler, context.now).map(|order| (OrderKind::Set, order)))
-}
-
-/// `UNSET what limit`
-pub(super) fn unset(rest: &[u8], _context: &mut SessionContext<'_>) -> Reply {
-    reply(read_unset(rest).map(|order| (OrderKind::Unset, order)))
-}
-
-fn reply(read: Result<(OrderKind, Order), SyntaxError>) -> Reply {
-    match read {
-        Ok((kind, order)) => Reply::Task(Box::new(SimpleOrder::order(kind, order))),
-        Err(error) => Reply::SyntaxError(error),
-    }
-}
-
-fn read_set(rest: &[u8], core: &Scheduler, now: Timestamp) -> Result<Order, SyntaxError> {
+pub(super) fn set(rest: &[u8], context: &mut SessionContext<'_>) -> ReplyResult {
     let mut words = Arguments::parse(rest)?;
-    let scope = scope(&mut words, Some(core))?;
-    let until = words.option("for").map(|word| span(&word)).transpose()?.map(|span| now + span);
+    let scope = scope(&mut words, Some(context.scheduler))?;
+    let span = words.option("for").map(|word| span(&word)).transpose()?;
+    let until = span.map(|span| context.now + span);
     let mut limits =
         LimitName::ALL.iter().filter_map(|limit| Some((*limit, words.option(limit.keyword())?)));
     let first = limits.next();
@@ -42,31 +26,44 @@ fn read_set(rest: &[u8], core: &Scheduler, now: Timestamp) -> Result<Order, Synt
     }
     words.end()?;
     let value = word.text.parse().map_err(|_| word.error("expected a number"))?;
-    Ok(Order::Set { scope, limit, value, until })
+    let order = Order::Set { scope, limit, value, until };
+    Ok(Reply::change(OperatorOrder::new(OrderKind::Set, order)))
 }
 
-fn read_unset(rest: &[u8]) -> Result<Order, SyntaxError> {
+/// `UNSET what limit`
+pub(super) fn unset(rest: &[u8]) -> ReplyResult {
     let mut words = Arguments::parse(rest)?;
     let scope = scope(&mut words, None)?;
     let word = words.expect("the name of a limit")?;
     words.end()?;
     let limit = LimitName::of_keyword(&word.text);
     let limit = limit.ok_or_else(|| word.error(format!("a limit is one of {}", keywords())))?;
-    Ok(Order::Unset { scope, limit })
+    Ok(Reply::change(OperatorOrder::new(OrderKind::Unset, Order::Unset { scope, limit })))
+}
+
+/// Takes `ring=channel/host` out of a request, if it is given.
+///
+/// If the core is given, the ring must be in its configuration.
+pub(super) fn ring(
+    words: &mut Arguments,
+    core: Option<&Scheduler>,
+) -> Result<Option<Scope>, SyntaxError> {
+    match words.option("ring") {
+        Some(ring) if core.is_some_and(|core| !core.has_clause(&ring.text)) => {
+            Err(ring.error("no clause of the configuration has this pattern"))
+        }
+        ring => Ok(ring.map(|ring| Scope::Ring(ring.text))),
+    }
 }
 
 /// Parses the owner of a limit: `ring=channel/host`, or a pattern of destinations.
 ///
 /// If the core is given, the ring must be in its configuration.
 fn scope(words: &mut Arguments, core: Option<&Scheduler>) -> Result<Scope, SyntaxError> {
-    let Some(ring) = words.option("ring") else {
-        let word: Word = words.expect("channel/host or ring=channel/host")?;
-        return destinations(&word).map(Scope::Destinations);
-    };
-    if core.is_some_and(|core| !core.has_clause(&ring.text)) {
-        return Err(ring.error("no clause of the configuration has this pattern"));
+    if let Some(ring) = ring(words, core)? {
+        return Ok(ring);
     }
-    Ok(Scope::Ring(ring.text))
+    destinations(&words.expect("channel/host or ring=channel/host")?).map(Scope::Destinations)
 }
 
 fn keywords() -> String {

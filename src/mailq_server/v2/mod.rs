@@ -23,15 +23,14 @@
 //! | [`unauthenticated`] | a session before its login |
 //! | [`mod@requests`] | the table of requests: words, permission, handler |
 //! | [`arguments`], [`selection`], [`address_pattern`] | words and options of a request; selection of mail |
-//! | [`answer`] | kinds of answers: a line, a text written step by step, a task |
+//! | [`task`] | kinds of answers, and the tasks that produce them step by step |
 //! | [`show`], [`show_thread`], [`counters`] | the texts |
 //! | [`json`] | the views for programs |
 //! | [`search`], [`address_filter`] | search for selected mail, in the queue and in control files |
-//! | [`bulk_order`], [`simple_order`] | orders about many messages, in steps; orders given to the core once |
+//! | [`operator_order`] | orders given to the core once, or about many messages, in steps |
 //! | [`holds`], [`limits`], [`admin`] | HOLD and RELEASE; SET and UNSET; RETIRE, RELOAD and LOG |
 //! | [`orders`] | ETRN and KILL |
-//! | [`fetch`] | loading a paged-out message for an order |
-//! | [`outcome`] | the answer to an order |
+//! //! | [`outcome`] | the answer to an order |
 //! | [`events`] | subscribers of the event feed |
 //! | [`request_counters`] | counters of requests |
 //!
@@ -50,7 +49,7 @@ mod selection;
 
 mod address_pattern;
 
-mod answer;
+mod task;
 
 mod show;
 mod show_thread;
@@ -62,8 +61,7 @@ mod search;
 
 mod address_filter;
 
-mod bulk_order;
-mod simple_order;
+mod operator_order;
 
 mod holds;
 mod limits;
@@ -71,7 +69,6 @@ mod limits;
 mod admin;
 mod orders;
 
-mod fetch;
 mod outcome;
 
 pub mod events;
@@ -79,13 +76,13 @@ pub mod events;
 mod request_counters;
 
 pub use address_pattern::AddressPattern;
-pub use answer::{
-    AdminCommand, Candidate, ClientLog, Demand, DiskSpace, HostFacts, Lookup, LookupResult,
-    Process, SessionContext,
-};
-pub use arguments::{Arguments, SyntaxError, Word, quote};
+pub use arguments::{Arguments, SyntaxError, Word};
 pub use request_counters::RequestCounters;
 pub use requests::{Request, requests};
 pub use selection::{Addresses, Selection};
 pub use session::{MAX_REQUEST_LEN, Session};
+pub use task::{
+    AdminCommand, Answer, Candidate, ClientLog, Demand, DiskSpace, HostFacts, Lookup, LookupResult,
+    Process, SessionContext, Step,
+};
 pub use zsched_mailq_protocol::words::{CONTROL_GREETING, GREETING, NO_ACCESS, UNTIL_DOT};

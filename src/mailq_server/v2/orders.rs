@@ -2,125 +2,98 @@
 //!
 //! They are answered when the change is made.
 
-use super::answer::{Next, Reply, SessionContext, Task};
-use super::fetch::Fetch;
 use super::requests::next_word;
 use super::selection::MessageName;
-use std::vec;
-use zsched_core::records::VertexId;
-use zsched_core::{Effect, Order, Target};
+use super::task::{Answer, Reply, ReplyResult, SessionContext, Step, Task};
+use zsched_core::{Order, Target};
 
 /// Maximum number of messages removed by one order.
 const MAX_REMOVED_PER_ORDER: usize = 200;
 /// ZMailer's answer for any message, queued or not.
 ///
 /// The empty line is a part of it.
-const KILLED: &str = "+OK; KILLed something.\n\n";
+const KILLED: &[u8] = b"+OK; KILLed something.\n\n";
 /// ZMailer's answer to any other KILL request.
 const UNKNOWN: &str = "-Unknown request.\n\n";
-
-fn next_order(order: Option<Order>) -> Next {
-    order.map_or(Next::Over, Next::Order)
-}
 
 /// `ETRN host`: tries all mail for a host now.
 ///
 /// ZMailer compares the host in capitals, and finds nothing.
-pub(super) fn etrn(rest: &[u8], _context: &mut SessionContext<'_>) -> Reply {
+pub(super) fn etrn(rest: &[u8]) -> ReplyResult {
     let (host, _) = next_word(rest);
-    Reply::Task(Box::new(Etrn { host: Some(host.to_ascii_lowercase().into()), started: false }))
+    let host = (!host.is_empty()).then(|| host.to_ascii_lowercase().into());
+    Ok(Reply::change(Etrn { host, started: false }))
 }
 
 struct Etrn {
+    /// The host, until the order is given.
     host: Option<Box<[u8]>>,
     started: bool,
 }
 
 impl Task for Etrn {
-    fn next(&mut self, _context: &mut SessionContext<'_>) -> Next {
-        next_order(self.host.take().filter(|host| !host.is_empty()).map(Order::Turn))
-    }
-
-    fn order_done(&mut self, effect: &Effect) {
-        self.started = effect.started;
-    }
-
-    fn tell(&self) -> String {
+    fn step(&mut self, _context: &mut SessionContext<'_>, out: &mut Vec<u8>) -> Step {
+        if let Some(host) = self.host.take() {
+            return Step::Order(Order::Turn(host));
+        }
         let what = if self.started { "started something" } else { "didn't start anything" };
-        format!("+OK; an ETRN {what}.\n")
+        out.extend_from_slice(format!("+OK; an ETRN {what}.\n").as_bytes());
+        Step::Done
+    }
+
+    fn take_answer(&mut self, answer: Answer) {
+        self.started = matches!(answer, Answer::Order(effect) if effect.started);
     }
 }
 
 /// `KILL MSG id`: removes a message from the spool without a report.
-pub(super) fn kill_message(rest: &[u8], _context: &mut SessionContext<'_>) -> Reply {
-    let id = std::str::from_utf8(rest).unwrap_or_default();
-    let fetch = Fetch::new(MessageName::parse(id).map(|name| name.number));
-    Reply::Task(Box::new(KillMessage { id: Some(id.to_string()), fetch }))
-}
-
-struct KillMessage {
-    /// The id in the request, until the order is given.
-    id: Option<String>,
-    fetch: Fetch,
-}
-
-impl Task for KillMessage {
-    fn next(&mut self, context: &mut SessionContext<'_>) -> Next {
-        if let Some(step) = self.fetch.next(context) {
+///
+/// ZMailer's clients expect the same answer, whatever happened to the message.
+pub(super) fn kill_message(rest: &[u8]) -> ReplyResult {
+    let mut id = Some(String::from_utf8(rest.to_vec()).unwrap_or_default());
+    let mut to_load = id.as_deref().and_then(MessageName::parse).map(|name| name.number);
+    Ok(Reply::change(move |context: &mut SessionContext<'_>, out: &mut Vec<u8>| {
+        if let Some(step) = to_load.take().and_then(|number| context.step_to_load(number)) {
             return step;
         }
-        let number = self.id.take().and_then(|id| context.scheduler.message_named(&id));
-        let order = |number| Order::Delete(vec![Target::whole(number)]);
-        next_order(number.map(order))
-    }
-
-    fn order_done(&mut self, _effect: &Effect) {}
-
-    /// ZMailer's clients expect this answer, whatever happened to the message.
-    fn tell(&self) -> String {
-        KILLED.to_string()
-    }
+        match id.take().and_then(|id| context.scheduler.message_named(&id)) {
+            Some(number) => Step::Order(Order::Delete(vec![Target::whole(number)])),
+            None => killed(out),
+        }
+    }))
 }
 
 /// `KILL THREAD channel host`: removes all mail of a thread without reports.
 ///
-/// ZMailer's manual describes it, but its program does not have it.
-pub(super) fn kill_thread(rest: &[u8], context: &mut SessionContext<'_>) -> Reply {
+/// ZMailer's manual describes it, but its program does not have it. Mail that arrives meanwhile
+/// stays.
+pub(super) fn kill_thread(rest: &[u8], context: &SessionContext<'_>) -> ReplyResult {
     let (channel, host) = next_word(rest);
     let Some(thread) = context.scheduler.thread_id(channel, host) else {
-        return Reply::Line(UNKNOWN.to_string());
+        return kill_unknown();
     };
-    let vertices = context.scheduler.vertices_of(thread).into_iter();
-    let (channel, host) = (channel.into(), host.into());
-    Reply::Task(Box::new(KillThread { channel, host, vertices }))
-}
-
-struct KillThread {
-    channel: Box<[u8]>,
-    host: Box<[u8]>,
-    /// Vertices that are not removed yet. Mail that arrives meanwhile stays.
-    vertices: vec::IntoIter<VertexId>,
-}
-
-impl Task for KillThread {
-    fn next(&mut self, context: &mut SessionContext<'_>) -> Next {
-        let Some(thread) = context.scheduler.thread_id(&self.channel, &self.host) else {
-            return Next::Over;
+    let mut vertices = context.scheduler.vertices_of(thread).into_iter();
+    let (channel, host) = (channel.to_vec(), host.to_vec());
+    Ok(Reply::change(move |context: &mut SessionContext<'_>, out: &mut Vec<u8>| {
+        let Some(thread) = context.scheduler.thread_id(&channel, &host) else {
+            return killed(out);
         };
         let there = |vertex| context.scheduler.target_of(thread, vertex);
         let targets: Vec<Target> =
-            self.vertices.by_ref().filter_map(there).take(MAX_REMOVED_PER_ORDER).collect();
-        next_order((!targets.is_empty()).then_some(Order::Delete(targets)))
-    }
+            vertices.by_ref().filter_map(there).take(MAX_REMOVED_PER_ORDER).collect();
+        match targets.is_empty() {
+            true => killed(out),
+            false => Step::Order(Order::Delete(targets)),
+        }
+    }))
+}
 
-    fn order_done(&mut self, _effect: &Effect) {}
-
-    fn tell(&self) -> String {
-        KILLED.to_string()
-    }
+fn killed(out: &mut Vec<u8>) -> Step {
+    out.extend_from_slice(KILLED);
+    Step::Done
 }
 
 /// `KILL` with any other argument.
-pub(super) fn kill_nothing(_rest: &[u8], _context: &mut SessionContext<'_>) -> Reply {
-    Reply::Line(UNKNOWN.to_string())
+pub(super) fn kill_unknown() -> ReplyResult {
+    Ok(Reply::Line(UNKNOWN.to_string()))
 }

@@ -25,17 +25,9 @@ pub(super) enum OrderKind {
 }
 
 /// Formats the answer to an order with this effect, with its line end.
-pub(super) fn tell(kind: OrderKind, effect: &Effect, dry_run: bool) -> String {
-    answer_with_unseen(kind, effect, dry_run, 0)
-}
-
-/// The same, with the number of messages that could not be examined.
-pub(super) fn answer_with_unseen(
-    kind: OrderKind,
-    effect: &Effect,
-    dry_run: bool,
-    unseen: usize,
-) -> String {
+///
+/// `unseen` is the number of messages that could not be examined.
+pub(super) fn answer(kind: OrderKind, effect: &Effect, dry_run: bool, unseen: usize) -> String {
     if let Some(refusal) = effect.refusal {
         return format!("-{}\n", refused(kind, refusal, effect));
     }
@@ -95,6 +87,6 @@ pub(super) fn effect_counts(effect: &Effect) -> String {
 /// Formats a refusal as one line, with its line end, whatever it contains.
 ///
 /// Several reasons are separated by TABs.
-pub(super) fn refusal_line(text: &str) -> String {
-    format!("-{}\n", printable::line(text))
+pub(super) fn refusal_line(why: impl AsRef<[u8]>) -> String {
+    format!("-{}\n", printable::line(&why))
 }

@@ -4,11 +4,17 @@
 //! answers it, which receives the rest of the line. If several rows match, the one with the most
 //! words is used.
 
-use super::answer::{Reply, SessionContext};
 use super::arguments::SyntaxError;
+use super::json::message::OutputFormat;
+use super::operator_order::{self, Verb};
 use super::request_counters::RequestCounters;
-use super::{admin, bulk_order, counters, holds, json, limits, orders, show, show_thread};
+use super::task::{Reply, ReplyResult, SessionContext};
+use super::{admin, counters, holds, json, limits, orders, show, show_thread};
 use crate::attributes::Attributes;
+use crate::report::ReportForm;
+
+/// Answers a request, given the text after its words.
+pub(super) type Handler = fn(&[u8], &mut SessionContext<'_>) -> ReplyResult;
 
 /// A kind of request.
 pub struct Request {
@@ -20,8 +26,8 @@ pub struct Request {
     pub refusal: Option<&'static str>,
     /// The request counter to increment.
     pub(super) counter: Option<Counter>,
-    /// Answers the request, given the text after the words.
-    pub(super) answer: fn(&[u8], &mut SessionContext<'_>) -> Reply,
+    /// Answers the request.
+    pub(super) answer: Handler,
 }
 
 /// The counter of a kind of request.
@@ -32,30 +38,27 @@ pub(super) struct Counter {
     pub with_refused: bool,
 }
 
-const fn counted(field: fn(&mut RequestCounters) -> &mut u64) -> Option<Counter> {
-    Some(Counter { field, with_refused: false })
-}
-
-/// A request that ZMailer does not have.
-const fn order(
-    words: &'static [&'static str],
-    needs: Attributes,
-    answer: fn(&[u8], &mut SessionContext<'_>) -> Reply,
-) -> Request {
+/// The row of a request that is refused like an unknown one and has no counter.
+const fn row(words: &'static [&'static str], needs: Attributes, answer: Handler) -> Request {
     Request { words, needs, refusal: None, counter: None, answer }
 }
 
-const NO_ETRN: Option<&str> = Some("-No ETRN allowed for you.\n");
-const NO_KILL: Option<&str> = Some("-No KILL allowed for you.\n");
+impl Request {
+    /// The row with a counter of requests that are permitted.
+    const fn counted(mut self, field: fn(&mut RequestCounters) -> &mut u64) -> Request {
+        self.counter = Some(Counter { field, with_refused: false });
+        self
+    }
 
-/// A request that ZMailer does not have and that changes nothing.
-const fn view(
-    words: &'static [&'static str],
-    needs: Attributes,
-    answer: fn(&[u8], &mut SessionContext<'_>) -> Reply,
-) -> Request {
-    Request { words, needs, refusal: None, counter: None, answer }
+    /// The row with a refusal of its own.
+    const fn refused_with(mut self, refusal: &'static str) -> Request {
+        self.refusal = Some(refusal);
+        self
+    }
 }
+
+const NO_ETRN: &str = "-No ETRN allowed for you.\n";
+const NO_KILL: &str = "-No KILL allowed for you.\n";
 
 /// All kinds of requests, except QUIT, EXIT, AUTH and AUTH2.
 ///
@@ -65,108 +68,56 @@ pub fn requests() -> &'static [Request] {
 }
 
 static REQUESTS: &[Request] = &[
+    row(&["SHOW", "SNMP"], Attributes::SNMP, |_, _| show::report(ReportForm::Totals))
+        .counted(|counters| &mut counters.show_snmp),
+    row(&["SHOW", "QUEUE", "SHORT"], Attributes::QQ, |_, _| show::report(ReportForm::Short))
+        .counted(|counters| &mut counters.show_short),
+    row(&["SHOW", "QUEUE", "THREADS"], Attributes::TT, |_, _| show::report(ReportForm::Full))
+        .counted(|counters| &mut counters.show_threads),
+    row(&["SHOW", "QUEUE", "THREADS2"], Attributes::TT, |_, _| show::report(ReportForm::Threads))
+        .counted(|counters| &mut counters.show_threads2),
+    row(&["SHOW", "THREAD"], Attributes::TT, show_thread::answer)
+        .counted(|counters| &mut counters.show_thread),
+    row(&["SHOW", "COUNTERS"], Attributes::NONE, |_, _| counters::answer())
+        .counted(|counters| &mut counters.show_counters),
+    row(&["SHOW", "WHY"], Attributes::TT.or(Attributes::WHY), show::why),
+    row(&["SHOW", "MESSAGE"], Attributes::TT, |rest, context| {
+        json::message::answer(rest, OutputFormat::Text, context)
+    }),
+    row(&["SHOW", "JSON", "SUMMARY"], Attributes::QQ, |_, context| json::summary::answer(context)),
+    row(&["SHOW", "JSON", "THREADS"], Attributes::TT, |rest, _| json::threads::answer(rest)),
+    row(&["SHOW", "JSON", "RINGS"], Attributes::TT, |_, context| json::rings::answer(context)),
+    row(&["SHOW", "JSON", "AGENTS"], Attributes::TT, |_, _| json::agents::answer()),
+    row(&["SHOW", "JSON", "MESSAGES"], Attributes::TT, json::messages::answer),
+    row(&["SHOW", "JSON", "MESSAGE"], Attributes::TT, |rest, context| {
+        json::message::answer(rest, OutputFormat::Json, context)
+    }),
+    row(&["SHOW", "JSON", "WHY"], Attributes::TT, json::why::answer),
+    row(&["SHOW", "JSON", "ORDERS"], Attributes::TT, |_, _| json::orders::answer()),
+    row(&["SHOW", "JSON", "COUNTERS"], Attributes::NONE, |_, _| json::counters::answer()),
+    row(&["SUBSCRIBE"], Attributes::EVENTS, json::events::subscribe),
     Request {
-        words: &["SHOW", "SNMP"],
-        needs: Attributes::SNMP,
-        refusal: None,
-        counter: counted(|request_counters| &mut request_counters.show_snmp),
-        answer: show::totals,
+        counter: Some(Counter { field: |counters| &mut counters.etrn, with_refused: true }),
+        ..row(&["ETRN"], Attributes::ETRN, |rest, _| orders::etrn(rest)).refused_with(NO_ETRN)
     },
-    Request {
-        words: &["SHOW", "QUEUE", "SHORT"],
-        needs: Attributes::QQ,
-        refusal: None,
-        counter: counted(|request_counters| &mut request_counters.show_short),
-        answer: show::short,
-    },
-    Request {
-        words: &["SHOW", "QUEUE", "THREADS"],
-        needs: Attributes::TT,
-        refusal: None,
-        counter: counted(|request_counters| &mut request_counters.show_threads),
-        answer: show::full,
-    },
-    Request {
-        words: &["SHOW", "QUEUE", "THREADS2"],
-        needs: Attributes::TT,
-        refusal: None,
-        counter: counted(|request_counters| &mut request_counters.show_threads2),
-        answer: show::threads,
-    },
-    Request {
-        words: &["SHOW", "THREAD"],
-        needs: Attributes::TT,
-        refusal: None,
-        counter: counted(|request_counters| &mut request_counters.show_thread),
-        answer: show_thread::answer,
-    },
-    Request {
-        words: &["SHOW", "COUNTERS"],
-        needs: Attributes::NONE,
-        refusal: None,
-        counter: counted(|request_counters| &mut request_counters.show_counters),
-        answer: counters::answer,
-    },
-    Request {
-        words: &["SHOW", "WHY"],
-        needs: Attributes::TT.or(Attributes::WHY),
-        refusal: None,
-        counter: None,
-        answer: show::why,
-    },
-    view(&["SHOW", "JSON", "SUMMARY"], Attributes::QQ, json::summary::answer),
-    view(&["SHOW", "JSON", "THREADS"], Attributes::TT, json::threads::answer),
-    view(&["SHOW", "JSON", "RINGS"], Attributes::TT, json::rings::answer),
-    view(&["SHOW", "JSON", "AGENTS"], Attributes::TT, json::agents::answer),
-    view(&["SHOW", "JSON", "MESSAGES"], Attributes::TT, json::messages::answer),
-    view(&["SHOW", "JSON", "MESSAGE"], Attributes::TT, json::message::answer),
-    view(&["SHOW", "JSON", "WHY"], Attributes::TT, json::why::answer),
-    view(&["SHOW", "JSON", "ORDERS"], Attributes::TT, json::orders::answer),
-    view(&["SHOW", "JSON", "COUNTERS"], Attributes::NONE, json::counters::answer),
-    view(&["SHOW", "MESSAGE"], Attributes::TT, json::message::answer_text),
-    view(&["SUBSCRIBE"], Attributes::EVENTS, json::events::subscribe),
-    Request {
-        words: &["ETRN"],
-        needs: Attributes::ETRN,
-        refusal: NO_ETRN,
-        counter: Some(Counter {
-            field: |request_counters| &mut request_counters.etrn,
-            with_refused: true,
-        }),
-        answer: orders::etrn,
-    },
-    Request {
-        words: &["KILL", "MSG"],
-        needs: Attributes::KILL,
-        refusal: NO_KILL,
-        counter: counted(|request_counters| &mut request_counters.kill_message),
-        answer: orders::kill_message,
-    },
-    Request {
-        words: &["KILL", "THREAD"],
-        needs: Attributes::KILL,
-        refusal: NO_KILL,
-        counter: counted(|request_counters| &mut request_counters.kill_thread),
-        answer: orders::kill_thread,
-    },
-    Request {
-        words: &["KILL"],
-        needs: Attributes::KILL,
-        refusal: NO_KILL,
-        counter: None,
-        answer: orders::kill_nothing,
-    },
-    order(&["HOLD"], Attributes::HOLD, holds::hold),
-    order(&["RELEASE"], Attributes::HOLD, holds::release),
-    order(&["RETRY"], Attributes::RETRY, bulk_order::retry),
-    order(&["EXPIRE"], Attributes::EXPIRE, bulk_order::expire),
-    order(&["DELETE"], Attributes::DELETE, bulk_order::delete),
-    order(&["REROUTE"], Attributes::REROUTE, bulk_order::reroute),
-    order(&["SET"], Attributes::SET, limits::set),
-    order(&["UNSET"], Attributes::SET, limits::unset),
-    order(&["RETIRE"], Attributes::AGENTS, admin::retire),
-    order(&["RELOAD"], Attributes::RELOAD, admin::reload),
-    order(&["LOG"], Attributes::LOG, admin::log),
+    row(&["KILL", "MSG"], Attributes::KILL, |rest, _| orders::kill_message(rest))
+        .refused_with(NO_KILL)
+        .counted(|counters| &mut counters.kill_message),
+    row(&["KILL", "THREAD"], Attributes::KILL, |r, c| orders::kill_thread(r, c))
+        .refused_with(NO_KILL)
+        .counted(|counters| &mut counters.kill_thread),
+    row(&["KILL"], Attributes::KILL, |_, _| orders::kill_unknown()).refused_with(NO_KILL),
+    row(&["HOLD"], Attributes::HOLD, holds::hold),
+    row(&["RELEASE"], Attributes::HOLD, holds::release),
+    row(&["RETRY"], Attributes::RETRY, |r, c| operator_order::about_mail(r, Verb::Retry, c)),
+    row(&["EXPIRE"], Attributes::EXPIRE, |r, c| operator_order::about_mail(r, Verb::Expire, c)),
+    row(&["DELETE"], Attributes::DELETE, |r, c| operator_order::about_mail(r, Verb::Delete, c)),
+    row(&["REROUTE"], Attributes::REROUTE, operator_order::reroute),
+    row(&["SET"], Attributes::SET, limits::set),
+    row(&["UNSET"], Attributes::SET, |rest, _| limits::unset(rest)),
+    row(&["RETIRE"], Attributes::AGENTS, |rest, _| admin::retire(rest)),
+    row(&["RELOAD"], Attributes::RELOAD, |rest, _| admin::reload(rest)),
+    row(&["LOG"], Attributes::LOG, |rest, _| admin::log(rest)),
 ];
 
 /// The words of a line, as far as they are needed to find its row.
@@ -232,10 +183,9 @@ pub(super) fn reply(
     let is_permitted = request.needs.is_empty() || attributes.intersects(request.needs);
     count(request, is_permitted, context);
     match request.refusal {
-        _ if is_permitted => match (request.answer)(rest, context) {
-            Reply::SyntaxError(error) => words.refuse(rest, &error),
-            other => other,
-        },
+        _ if is_permitted => {
+            (request.answer)(rest, context).unwrap_or_else(|error| words.refuse(rest, &error))
+        }
         None => Reply::Unknown,
         Some(refusal) => {
             context.request_counters.refused += 1;

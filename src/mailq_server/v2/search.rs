@@ -1,7 +1,8 @@
 //! Searches the mail of a selection in steps: in the core, and for addresses in the control files.
 
-use super::answer::{Candidate, Lookup, LookupResult, SessionContext};
 use super::selection::Selection;
+use super::task::{Answer, Candidate, Lookup, LookupResult, SessionContext, Step};
+use std::ops::ControlFlow;
 use zsched_core::select::{Cursor, MailFilter, Selected};
 use zsched_format::time::Timestamp;
 
@@ -23,18 +24,6 @@ pub(super) struct Search {
     matching: Vec<Selected>,
 }
 
-/// The result of a step.
-pub(super) enum Found {
-    /// Some matching entries.
-    Some(Vec<Selected>),
-    /// A lookup is needed first.
-    Needs(Lookup),
-    /// No match in this step, but the search is not complete.
-    More,
-    /// The search is complete.
-    Over,
-}
-
 impl Search {
     /// Begins a search.
     ///
@@ -46,15 +35,21 @@ impl Search {
     }
 
     /// Takes the next step.
-    pub(super) fn next(&mut self, context: &SessionContext<'_>) -> Found {
+    ///
+    /// Returns the matching entries, which may be none. `Break` is the step of the task if the
+    /// search ends, or needs a lookup first.
+    pub(super) fn next(
+        &mut self,
+        context: &SessionContext<'_>,
+    ) -> ControlFlow<Step, Vec<Selected>> {
         let matching = std::mem::take(&mut self.matching);
         if !matching.is_empty() {
             // The message may have left since, and its number may belong to another one.
             let is_there = |found: &Selected| context.scheduler.has_message(found.id);
-            return Found::Some(matching.into_iter().filter(is_there).collect());
+            return ControlFlow::Continue(matching.into_iter().filter(is_there).collect());
         }
         if self.cursor.is_over() {
-            return Found::Over;
+            return ControlFlow::Break(Step::Done);
         }
         let reads = self.selection.addresses.is_given();
         let count = if reads { MAX_FILES_PER_STEP } else { MAX_ENTRIES_PER_STEP };
@@ -64,11 +59,8 @@ impl Search {
             // An entry that is not in memory has no destination to look for.
             found.retain(|found| found.target.destination.is_some());
         }
-        if found.is_empty() {
-            return Found::More;
-        }
-        if !reads {
-            return Found::Some(found);
+        if found.is_empty() || !reads {
+            return ControlFlow::Continue(found);
         }
         let candidates = found.iter().filter_map(|found| {
             let destination = found.target.destination.as_ref()?.as_bytes().into();
@@ -76,13 +68,14 @@ impl Search {
         });
         let candidates = candidates.collect();
         self.asked = found;
-        Found::Needs(Lookup::MatchAddresses(self.selection.addresses.clone(), candidates))
+        let addresses = self.selection.addresses.clone();
+        ControlFlow::Break(Step::Lookup(Lookup::MatchAddresses(addresses, candidates)))
     }
 
-    /// Accepts the result of a lookup.
-    pub(super) fn lookup_done(&mut self, result: LookupResult) {
+    /// Takes the result of the lookup.
+    pub(super) fn take_answer(&mut self, answer: Answer) {
         let asked = std::mem::take(&mut self.asked);
-        if let LookupResult::MatchAddresses(fits) = result {
+        if let Answer::Lookup(LookupResult::MatchAddresses(fits)) = answer {
             let fits = asked.into_iter().zip(fits);
             self.matching = fits.filter_map(|(found, fits)| fits.then_some(found)).collect();
         }

@@ -98,6 +98,14 @@ impl Selection {
         self.destinations.is_none() && self.is_pattern_only()
     }
 
+    /// Fails with an error at this offset if no criterion is given.
+    pub fn require(&self, at: usize) -> Result<(), SyntaxError> {
+        match self.is_empty() {
+            true => Err(SyntaxError::new(at, "missing selection; */* is everything")),
+            false => Ok(()),
+        }
+    }
+
     /// Returns true if there is at most a pattern of destinations.
     pub fn is_pattern_only(&self) -> bool {
         self.message.is_none() && self.older.is_none() && !self.addresses.is_given()

@@ -1,12 +1,10 @@
 //! A session of MAILQ version 2: login state, input and the answer in progress.
 
-use super::answer::{
-    ClientLog, Demand, LookupResult, Next, Reply, SessionContext, Step, Task, Text,
-};
 use super::events::{EventSubject, SubscriberQueue};
 use super::json::events::FeedEvent;
 use super::json::seconds;
 use super::requests::{RequestLine, reply, write_unknown};
+use super::task::{Answer, ClientLog, Demand, Reply, SessionContext, Step, Task};
 use super::unauthenticated::{MUST_LOG_IN, Unauthenticated, User};
 use super::{CONTROL_GREETING, GREETING, NO_ACCESS, UNTIL_DOT};
 use crate::acl::Peer;
@@ -15,7 +13,6 @@ use crate::auth_file::AuthFile;
 use crate::login::Challenge;
 use std::ops::ControlFlow;
 use std::rc::Rc;
-use zsched_core::Effect;
 
 /// Maximum length of a request, in bytes.
 ///
@@ -48,26 +45,33 @@ enum LoginState {
 /// The answer in progress.
 enum AnswerState {
     Nothing,
-    Text(Box<dyn Text>),
+    /// A task with a next step to take.
+    Ready(RunningTask),
     /// A long text that waits for its turn to begin.
-    Queued(Box<dyn Text>),
+    Queued(RunningTask),
+    /// A task that waits for the answer to its demand.
+    Waiting(RunningTask),
     /// Events, until the client sends something.
     Stream(Rc<SubscriberQueue>),
-    /// A text that waits for the result of a lookup.
-    Lookup(Box<dyn Text>),
-    /// A task with a next step to do.
-    Task(Box<RunningTask>),
-    /// A task that waits for the outcome of its last step.
-    Pending(Box<RunningTask>),
 }
 
 /// A task in progress for a client.
 struct RunningTask {
-    /// The request.
-    line: String,
     task: Box<dyn Task>,
-    /// At least one order was given to the core.
-    has_begun: bool,
+    kind: TaskKind,
+}
+
+/// What a task is for.
+enum TaskKind {
+    /// A text.
+    Text { is_long: bool },
+    /// A change.
+    Change {
+        /// The request.
+        line: String,
+        /// At least one order was given to the core.
+        has_begun: bool,
+    },
 }
 
 impl Session {
@@ -152,7 +156,7 @@ impl Session {
     /// Returns true if the session waits for the result of a [`Demand`] or for an event.
     pub fn is_waiting(&self) -> bool {
         match &self.answer_state {
-            AnswerState::Lookup(_) | AnswerState::Pending(_) => true,
+            AnswerState::Waiting(_) => true,
             AnswerState::Queued(_) => self.must_queue,
             AnswerState::Stream(feed) => !feed.has_output() && !self.ends_stream(),
             _ => false,
@@ -171,16 +175,26 @@ impl Session {
         self.input_ended || self.has_request()
     }
 
+    /// The kind of the task in progress.
+    ///
+    /// `None` if there is none, or it has not begun.
+    fn kind(&self) -> Option<&TaskKind> {
+        match &self.answer_state {
+            AnswerState::Ready(running) | AnswerState::Waiting(running) => Some(&running.kind),
+            _ => None,
+        }
+    }
+
     /// Returns true if a text of any length is in progress.
     ///
     /// It uses memory until the client has read it.
     pub fn is_writing(&self) -> bool {
-        matches!(self.answer_state, AnswerState::Text(_) | AnswerState::Lookup(_))
+        matches!(self.kind(), Some(TaskKind::Text { .. }))
     }
 
     /// Returns true if a long text has begun and is not complete.
     pub fn is_writing_long(&self) -> bool {
-        matches!(&self.answer_state, AnswerState::Text(text) | AnswerState::Lookup(text) if text.is_long())
+        matches!(self.kind(), Some(TaskKind::Text { is_long: true }))
     }
 
     /// Returns true if a long text waits for its turn to begin.
@@ -230,34 +244,37 @@ impl Session {
         out.extend_from_slice(answer.as_bytes());
     }
 
-    /// Returns true if a task is in progress.
-    pub fn has_task(&self) -> bool {
-        matches!(self.answer_state, AnswerState::Task(_) | AnswerState::Pending(_))
+    /// Returns true if a change is in progress.
+    pub fn has_change(&self) -> bool {
+        matches!(self.kind(), Some(TaskKind::Change { .. }))
     }
 
-    /// Returns true if a task is in progress and a part of it is done.
-    pub fn has_partial_task(&self) -> bool {
-        let (AnswerState::Task(running) | AnswerState::Pending(running)) = &self.answer_state
-        else {
-            return false;
-        };
-        running.has_begun
+    /// Returns true if a change is in progress and a part of it is done.
+    pub fn has_partial_change(&self) -> bool {
+        matches!(self.kind(), Some(TaskKind::Change { has_begun: true, .. }))
     }
 
     /// Ends the session of a client that has gone.
     ///
-    /// The task in progress stops where it is.
+    /// The change in progress stops where it is.
     ///
-    /// Returns a log line about the unfinished task.
+    /// Returns a log line about the unfinished change.
     pub fn drop_task(&mut self) -> Option<ClientLog> {
         self.is_over = true;
-        let answer_state = std::mem::replace(&mut self.answer_state, AnswerState::Nothing);
-        let (AnswerState::Task(running) | AnswerState::Pending(running)) = answer_state else {
+        let (AnswerState::Ready(running) | AnswerState::Waiting(running)) = self.take_state()
+        else {
             return None;
         };
-        let (who, line, far) = (self.author(), &running.line, running.task.progress());
+        let TaskKind::Change { line, .. } = running.kind else {
+            return None;
+        };
+        let (who, far) = (self.author(), running.task.progress());
         let text = format!("MAILQ: {who} disconnected; {line:?} stopped: {far}");
         Some(ClientLog::Change(text))
+    }
+
+    fn take_state(&mut self) -> AnswerState {
+        std::mem::replace(&mut self.answer_state, AnswerState::Nothing)
     }
 
     /// Returns true if there is a request to answer.
@@ -284,12 +301,9 @@ impl Session {
         let mut has_begun = false;
         while out.len() < enough {
             let may_begin = !std::mem::replace(&mut has_begun, true) && self.has_request();
-            let step = match std::mem::replace(&mut self.answer_state, AnswerState::Nothing) {
-                AnswerState::Text(text) => self.write_text(text, context, out),
-                AnswerState::Queued(text) if !self.must_queue => {
-                    self.write_text(text, context, out)
-                }
-                AnswerState::Task(running) => self.run_task(running, context, out),
+            let step = match self.take_state() {
+                AnswerState::Ready(running) => self.run(running, context, out),
+                AnswerState::Queued(running) if !self.must_queue => self.run(running, context, out),
                 AnswerState::Stream(feed) => self.write_events(feed, out, enough),
                 AnswerState::Nothing if may_begin => {
                     self.answer_next(context, out);
@@ -307,38 +321,12 @@ impl Session {
         None
     }
 
-    /// Accepts the result of a lookup.
-    pub fn lookup_done(&mut self, result: LookupResult) {
-        match std::mem::replace(&mut self.answer_state, AnswerState::Nothing) {
-            AnswerState::Lookup(mut text) => {
-                text.lookup_done(result);
-                self.answer_state = AnswerState::Text(text);
-            }
-            AnswerState::Pending(mut running) => {
-                running.task.lookup_done(result);
-                self.answer_state = AnswerState::Task(running);
-            }
-            other => self.answer_state = other,
-        }
-    }
-
-    /// Accepts the effect of an order.
-    pub fn order_done(&mut self, effect: &Effect) {
-        match std::mem::replace(&mut self.answer_state, AnswerState::Nothing) {
-            AnswerState::Pending(mut running) => {
-                running.task.order_done(effect);
-                self.answer_state = AnswerState::Task(running);
-            }
-            other => self.answer_state = other,
-        }
-    }
-
-    /// Accepts the outcome of an admin command; `Err` is the reason of a failure.
-    pub fn done(&mut self, outcome: Result<(), String>) {
-        match std::mem::replace(&mut self.answer_state, AnswerState::Nothing) {
-            AnswerState::Pending(mut running) => {
-                running.task.done(outcome);
-                self.answer_state = AnswerState::Task(running);
+    /// Takes the answer to the last demand.
+    pub fn take_answer(&mut self, answer: Answer) {
+        match self.take_state() {
+            AnswerState::Waiting(mut running) => {
+                running.task.take_answer(answer);
+                self.answer_state = AnswerState::Ready(running);
             }
             other => self.answer_state = other,
         }
@@ -361,36 +349,54 @@ impl Session {
         ControlFlow::Break(None)
     }
 
-    fn run_task(
+    /// Takes the next step of a task.
+    fn run(
         &mut self,
-        mut running: Box<RunningTask>,
+        mut running: RunningTask,
         context: &mut SessionContext<'_>,
         out: &mut Vec<u8>,
     ) -> ControlFlow<Option<Demand>> {
-        let demand = match running.task.next(context) {
-            Next::Order(order) => {
-                running.has_begun = true;
-                Demand::Order { by: self.author(), order }
+        self.lines.clear();
+        let step = running.task.step(context, &mut self.lines);
+        match running.kind {
+            TaskKind::Text { .. } => write_stuffed(&self.lines, out),
+            TaskKind::Change { .. } => out.extend_from_slice(&self.lines),
+        }
+        let demand = match step {
+            Step::More | Step::Pause => {
+                self.answer_state = AnswerState::Ready(running);
+                return match step {
+                    Step::More => ControlFlow::Continue(()),
+                    _ => ControlFlow::Break(None),
+                };
             }
-            Next::Needs(lookup) => Demand::Lookup(lookup),
-            Next::AdminCommand(command) => Demand::Admin(command),
-            Next::More => {
-                self.answer_state = AnswerState::Task(running);
-                return ControlFlow::Break(None);
-            }
-            Next::Over => {
-                let answer = running.task.tell();
-                out.extend_from_slice(answer.as_bytes());
-                // If there are several reasons, all of them are in the log already.
-                let first = answer.split('\t').next().unwrap_or_default();
-                let (who, answer) = (self.author(), first.trim_end());
-                let text = format!("MAILQ: answer to {who}: {answer}");
-                context.log_lines.push(ClientLog::Change(text));
+            Step::Done => {
+                match running.kind {
+                    TaskKind::Text { .. } => out.extend_from_slice(b".\n"),
+                    TaskKind::Change { .. } => self.log_answer(context),
+                }
                 return ControlFlow::Continue(());
             }
+            Step::Lookup(lookup) => Demand::Lookup(lookup),
+            Step::Admin(command) => Demand::Admin(command),
+            Step::Order(order) => {
+                if let TaskKind::Change { has_begun, .. } = &mut running.kind {
+                    *has_begun = true;
+                }
+                Demand::Order { by: self.author(), order }
+            }
         };
-        self.answer_state = AnswerState::Pending(running);
+        self.answer_state = AnswerState::Waiting(running);
         ControlFlow::Break(Some(demand))
+    }
+
+    /// Logs the answer to a change, which is in `lines`.
+    fn log_answer(&self, context: &mut SessionContext<'_>) {
+        // If there are several reasons, all of them are in the log already.
+        let answer = String::from_utf8_lossy(&self.lines);
+        let first = answer.split('\t').next().unwrap_or_default();
+        let text = format!("MAILQ: answer to {}: {}", self.author(), first.trim_end());
+        context.log_lines.push(ClientLog::Change(text));
     }
 
     /// Returns the author of the session's orders.
@@ -399,35 +405,6 @@ impl Session {
             LoginState::User(user) => user.name.clone(),
             LoginState::Unauthenticated(_) => self.peer.to_string(),
         }
-    }
-
-    fn write_text(
-        &mut self,
-        mut text: Box<dyn Text>,
-        context: &mut SessionContext<'_>,
-        out: &mut Vec<u8>,
-    ) -> ControlFlow<Option<Demand>> {
-        self.lines.clear();
-        let step = text.write(context, &mut self.lines);
-        for line in self.lines.split_inclusive(|byte| *byte == b'\n') {
-            if line.starts_with(b".") {
-                out.push(b'.');
-            }
-            out.extend_from_slice(line);
-        }
-        match step {
-            Step::More => self.answer_state = AnswerState::Text(text),
-            Step::Pause => {
-                self.answer_state = AnswerState::Text(text);
-                return ControlFlow::Break(None);
-            }
-            Step::Over => out.extend_from_slice(b".\n"),
-            Step::Needs(lookup) => {
-                self.answer_state = AnswerState::Lookup(text);
-                return ControlFlow::Break(Some(Demand::Lookup(lookup)));
-            }
-        }
-        ControlFlow::Continue(())
     }
 
     fn answer_next(&mut self, context: &mut SessionContext<'_>, out: &mut Vec<u8>) {
@@ -457,39 +434,45 @@ impl Session {
                     self.login_state = LoginState::User(user);
                 }
             }
-            LoginState::User(user) => match reply(user.attributes, &words, context) {
-                Reply::Line(line) => out.extend_from_slice(line.as_bytes()),
-                Reply::Text(text) => {
-                    out.extend_from_slice(UNTIL_DOT.as_bytes());
-                    out.push(b'\n');
-                    self.answer_state = match text.is_long() {
-                        true => AnswerState::Queued(text),
-                        false => AnswerState::Text(text),
-                    };
-                }
-                Reply::SyntaxError(error) => {
-                    out.extend_from_slice(format!("-{}\n", error.what).as_bytes());
-                }
-                Reply::Stream(feed) => {
-                    out.extend_from_slice(UNTIL_DOT.as_bytes());
-                    out.push(b'\n');
-                    self.answer_state = AnswerState::Stream(feed);
-                }
-                Reply::Unknown => {
-                    context.request_counters.refused += 1;
-                    write_unknown(&words, out);
-                }
-                Reply::Task(task) => {
-                    let line = String::from_utf8_lossy(&line).into_owned();
-                    let by = self.author();
-                    publish_order(context, &by, &line);
-                    let text = format!("MAILQ: request by {by}: {line:?}");
-                    context.log_lines.push(ClientLog::Change(text));
-                    self.answer_state =
-                        AnswerState::Task(Box::new(RunningTask { line, task, has_begun: false }));
-                }
-            },
+            LoginState::User(user) => {
+                let reply = reply(user.attributes, &words, context);
+                self.begin(reply, &line, context, out);
+            }
         }
+    }
+
+    /// Begins the answer to a request.
+    fn begin(
+        &mut self,
+        reply: Reply,
+        line: &[u8],
+        context: &mut SessionContext<'_>,
+        out: &mut Vec<u8>,
+    ) {
+        let text = |task, is_long| RunningTask { task, kind: TaskKind::Text { is_long } };
+        let answer_state = match reply {
+            Reply::Line(line) => return out.extend_from_slice(line.as_bytes()),
+            Reply::Unknown => {
+                context.request_counters.refused += 1;
+                return write_unknown(&RequestLine::of(line), out);
+            }
+            Reply::Change(task) => {
+                let line = String::from_utf8_lossy(line).into_owned();
+                let by = self.author();
+                publish_order(context, &by, &line);
+                let text = format!("MAILQ: request by {by}: {line:?}");
+                context.log_lines.push(ClientLog::Change(text));
+                let kind = TaskKind::Change { line, has_begun: false };
+                self.answer_state = AnswerState::Ready(RunningTask { task, kind });
+                return;
+            }
+            Reply::Text(task) => AnswerState::Ready(text(task, false)),
+            Reply::LongText(task) => AnswerState::Queued(text(task, true)),
+            Reply::Stream(feed) => AnswerState::Stream(feed),
+        };
+        out.extend_from_slice(UNTIL_DOT.as_bytes());
+        out.push(b'\n');
+        self.answer_state = answer_state;
     }
 
     /// Takes the next request; `None` if it is too long.
@@ -508,6 +491,16 @@ fn clean_line(line: &[u8]) -> Vec<u8> {
     let mut line: Vec<u8> = line.iter().copied().filter(|byte| *byte != b'\r').collect();
     line.truncate(memchr::memchr(0, &line).unwrap_or(line.len()));
     line
+}
+
+/// Writes lines of a text. A dot precedes those that begin with one.
+fn write_stuffed(lines: &[u8], out: &mut Vec<u8>) {
+    for line in lines.split_inclusive(|byte| *byte == b'\n') {
+        if line.starts_with(b".") {
+            out.push(b'.');
+        }
+        out.extend_from_slice(line);
+    }
 }
 
 /// Publishes an order as an event.

@@ -1,107 +1,58 @@
 //! `SHOW SNMP`, `SHOW QUEUE …` and `SHOW WHY`.
 
-use super::answer::{LookupResult, Reply, SessionContext, Step, Text};
+use super::task::{Reply, ReplyResult, SessionContext, Step};
 use crate::explain::{ExplainCursor, location, sentence};
-use crate::report::{Progress, ReportForm, ThreadReport};
-use zsched_format::printable;
+use crate::report::{ReportForm, ThreadReport};
+use zsched_core::intake::backlog_view::FileLocation;
 use zsched_mailq_protocol::subject::Subject;
 
 /// The thread report in one of its forms.
-struct Report(ThreadReport);
-
-impl Text for Report {
-    fn write(&mut self, context: &mut SessionContext<'_>, out: &mut Vec<u8>) -> Step {
-        match self.0.write(context.scheduler, context.now, context.process.started, out) {
-            Progress::More => Step::More,
-            Progress::Pause => Step::Pause,
-            Progress::Over => Step::Over,
-        }
-    }
-
-    fn lookup_done(&mut self, _findings: LookupResult) {}
-
-    fn is_long(&self) -> bool {
-        self.0.is_long()
-    }
+pub(super) fn report(form: ReportForm) -> ReplyResult {
+    let mut report = ThreadReport::new(form);
+    let is_long = report.is_long();
+    let task = move |context: &mut SessionContext<'_>, out: &mut Vec<u8>| {
+        report.write(context.scheduler, context.now, context.process.started, out)
+    };
+    Ok(if is_long { Reply::long_text(task) } else { Reply::text(task) })
 }
 
-fn report(form: ReportForm) -> Reply {
-    Reply::Text(Box::new(Report(ThreadReport::new(form))))
+/// What is known about the subject of a question.
+pub(super) enum Known {
+    /// Its wait reasons.
+    Reasons(ExplainCursor),
+    /// It is a message that is not in memory.
+    OnDisk(FileLocation),
 }
 
-/// `SHOW SNMP`: totals.
-pub(super) fn totals(_rest: &[u8], _context: &mut SessionContext<'_>) -> Reply {
-    report(ReportForm::Totals)
-}
-
-/// `SHOW QUEUE SHORT`: rings and totals.
-pub(super) fn short(_rest: &[u8], _context: &mut SessionContext<'_>) -> Reply {
-    report(ReportForm::Short)
-}
-
-/// `SHOW QUEUE THREADS`: everything.
-pub(super) fn full(_rest: &[u8], _context: &mut SessionContext<'_>) -> Reply {
-    report(ReportForm::Full)
-}
-
-/// `SHOW QUEUE THREADS2`: threads, for programs.
-pub(super) fn threads(_rest: &[u8], _context: &mut SessionContext<'_>) -> Reply {
-    report(ReportForm::Threads)
-}
-
-/// Wait reasons, one sentence a line.
-struct Sentences(ExplainCursor);
-
-impl Text for Sentences {
-    fn write(&mut self, context: &mut SessionContext<'_>, out: &mut Vec<u8>) -> Step {
-        let (scheduler, now) = (context.scheduler, context.now);
-        let is_over = self.0.next_reasons(scheduler, &mut |wait, of_message| {
-            out.extend_from_slice(sentence(scheduler, now, of_message, wait).as_bytes());
-            out.push(b'\n');
-        });
-        if is_over { Step::Over } else { Step::More }
-    }
-
-    fn lookup_done(&mut self, _findings: LookupResult) {}
-}
-
-/// Returns the number of the message that the text names.
-pub(super) fn message_number(subject: &str) -> Option<u64> {
-    match Subject::parse(subject)? {
+/// Finds the subject of `SHOW WHY`. `Err` is the reason of a refusal.
+pub(super) fn find_subject(subject: &str, context: &SessionContext<'_>) -> Result<Known, String> {
+    let Some(parsed) = Subject::parse(subject) else {
+        return Err("give a channel/host, a spool id or the name of a control file".to_string());
+    };
+    let number = match parsed {
         Subject::Message(number, _) => Some(number),
         Subject::Thread(..) => None,
-    }
-}
-
-/// A text of one line.
-struct Sentence(String);
-
-impl Text for Sentence {
-    fn write(&mut self, _context: &mut SessionContext<'_>, out: &mut Vec<u8>) -> Step {
-        out.extend_from_slice(self.0.as_bytes());
-        out.push(b'\n');
-        Step::Over
-    }
-
-    fn lookup_done(&mut self, _findings: LookupResult) {}
-}
-
-/// `SHOW WHY`: what a thread or a message waits for.
-pub(super) fn why(rest: &[u8], context: &mut SessionContext<'_>) -> Reply {
-    let subject = String::from_utf8_lossy(rest);
-    let subject = subject.trim();
-    let refuse = |why: String| Reply::Line(format!("-{why}\n"));
-    let Some(parsed) = Subject::parse(subject) else {
-        return refuse("give a channel/host, a spool id or the name of a control file".to_string());
     };
-    match ExplainCursor::new(context.scheduler, parsed) {
-        Some(pending) => Reply::Text(Box::new(Sentences(pending))),
-        None => match message_number(subject).and_then(|n| context.backlog.location(n)) {
-            Some(place) => Reply::Text(Box::new(Sentence(location(place, context.now)))),
-            None => refuse(format!(
-                "no mail is queued for {}",
-                printable::line(subject).replace('\t', " ")
-            )),
-        },
-    }
+    let known = ExplainCursor::new(context.scheduler, parsed).map(Known::Reasons);
+    let on_disk = || number.and_then(|number| context.backlog.location(number)).map(Known::OnDisk);
+    known.or_else(on_disk).ok_or_else(|| format!("no mail is queued for {subject}"))
+}
+
+/// `SHOW WHY`: what a thread or a message waits for, one sentence a line.
+pub(super) fn why(rest: &[u8], context: &mut SessionContext<'_>) -> ReplyResult {
+    let subject = String::from_utf8_lossy(rest);
+    Ok(match find_subject(subject.trim(), context) {
+        Err(refusal) => Reply::refusal(refusal.replace('\t', " ")),
+        Ok(Known::OnDisk(place)) => Reply::whole_text(location(place, context.now) + "\n"),
+        Ok(Known::Reasons(mut cursor)) => {
+            Reply::text(move |context: &mut SessionContext<'_>, out: &mut Vec<u8>| {
+                let (scheduler, now) = (context.scheduler, context.now);
+                let is_over = cursor.next_reasons(scheduler, &mut |wait, of_message| {
+                    out.extend_from_slice(sentence(scheduler, now, of_message, wait).as_bytes());
+                    out.push(b'\n');
+                });
+                if is_over { Step::Done } else { Step::More }
+            })
+        }
+    })
 }

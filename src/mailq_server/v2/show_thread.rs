@@ -9,8 +9,8 @@
 //! are read ahead. A recipient that arrives or leaves meanwhile may or may not be shown; each line
 //! is true when it is written.
 
-use super::answer::{Lookup, LookupResult, Reply, SessionContext, Step, Text};
 use super::requests::next_word;
+use super::task::{Answer, Lookup, LookupResult, Reply, ReplyResult, SessionContext, Step, Task};
 use crate::classic::{LimitKind, limit_of};
 use crate::report::{push, write_head};
 use std::collections::VecDeque;
@@ -26,9 +26,9 @@ const MAX_FILES_PER_LOOKUP: usize = 64;
 const MAX_LINES_PER_STEP: usize = 32;
 
 /// Answers the request.
-pub(super) fn answer(rest: &[u8], _context: &mut SessionContext<'_>) -> Reply {
+pub(super) fn answer(rest: &[u8], _context: &mut SessionContext<'_>) -> ReplyResult {
     let (channel, host) = next_word(rest);
-    Reply::Text(Box::new(ThreadText {
+    Ok(Reply::long_text(ThreadText {
         channel: channel.into(),
         host: host.into(),
         vertices: None,
@@ -59,10 +59,10 @@ struct PartialVertex {
     index: usize,
 }
 
-impl Text for ThreadText {
-    fn write(&mut self, context: &mut SessionContext<'_>, out: &mut Vec<u8>) -> Step {
+impl Task for ThreadText {
+    fn step(&mut self, context: &mut SessionContext<'_>, out: &mut Vec<u8>) -> Step {
         let Some(thread) = context.scheduler.thread_id(&self.channel, &self.host) else {
-            return Step::Over;
+            return Step::Done;
         };
         let Some(vertices) = &mut self.vertices else {
             if let Some(view) = context.scheduler.thread_view(context.now, thread) {
@@ -94,19 +94,15 @@ impl Text for ThreadText {
         let next = vertices.filter_map(there).take(MAX_FILES_PER_LOOKUP);
         let (asked, names): (VecDeque<VertexId>, Vec<SpoolName>) = next.unzip();
         self.asked = asked;
-        if names.is_empty() { Step::Over } else { Step::Needs(Lookup::ErrorAddresses(names)) }
+        if names.is_empty() { Step::Done } else { Step::Lookup(Lookup::ErrorAddresses(names)) }
     }
 
-    fn lookup_done(&mut self, result: LookupResult) {
+    fn take_answer(&mut self, answer: Answer) {
         let asked = std::mem::take(&mut self.asked);
-        if let LookupResult::ErrorAddresses(addresses) = result {
+        if let Answer::Lookup(LookupResult::ErrorAddresses(addresses)) = answer {
             let addresses = addresses.into_iter().chain(std::iter::repeat(None));
             self.known = asked.into_iter().zip(addresses).collect();
         }
-    }
-
-    fn is_long(&self) -> bool {
-        true
     }
 }
 

@@ -2,8 +2,8 @@
 //!
 //! Its input is never echoed, and it receives only the results of login attempts.
 
-use super::answer::{ClientLog, SessionContext};
 use super::requests::{RequestLine, next_word};
+use super::task::{ClientLog, SessionContext};
 use crate::acl::Peer;
 use crate::attributes::Attributes;
 use crate::auth_file::{Account, Password};
@@ -41,7 +41,7 @@ pub(super) struct User {
 }
 
 /// Answer to a line, and the user if the line completes a login.
-type AgentLine = (Cow<'static, str>, Option<User>);
+type LoginReply = (Cow<'static, str>, Option<User>);
 
 impl Unauthenticated {
     /// Creates the state of a session that was sent this challenge.
@@ -65,7 +65,7 @@ impl Unauthenticated {
         line: &[u8],
         words: &RequestLine<'_>,
         context: &mut SessionContext<'_>,
-    ) -> AgentLine {
+    ) -> LoginReply {
         if let Some(auth2) = self.auth2.take() {
             return self.finish_exchange(&auth2, line, context);
         }
@@ -80,7 +80,7 @@ impl Unauthenticated {
     }
 
     /// `AUTH`: checks the digest of challenge and password.
-    fn log_in(&mut self, rest: &[u8], context: &mut SessionContext<'_>) -> AgentLine {
+    fn log_in(&mut self, rest: &[u8], context: &mut SessionContext<'_>) -> LoginReply {
         context.request_counters.auth += 1;
         let (user, answer) = next_word(rest);
         let accounts = (context.accounts)();
@@ -140,7 +140,7 @@ impl Unauthenticated {
         auth2: &Server,
         line: &[u8],
         context: &mut SessionContext<'_>,
-    ) -> AgentLine {
+    ) -> LoginReply {
         let signature = auth2.finish(line);
         let accounts = (context.accounts)();
         match (signature, accounts.account(&auth2.user, &self.peer)) {

@@ -10,8 +10,8 @@ use zsched_mailq_server::auth_file::AuthFile;
 use zsched_mailq_server::v2::events::{EventSubject, Subscribers};
 use zsched_mailq_server::v2::json::events::FeedEvent;
 use zsched_mailq_server::v2::{
-    AdminCommand, Demand, HostFacts, Lookup, LookupResult, Process, RequestCounters, Session,
-    SessionContext,
+    AdminCommand, Answer, Demand, HostFacts, Lookup, LookupResult, Process, RequestCounters,
+    Session, SessionContext,
 };
 use zsched_spool::{Arrival, HashFolder, SpoolName};
 
@@ -74,34 +74,38 @@ impl SessionWithCore {
     fn serve_demand(&mut self, demand: Demand) {
         match demand {
             Demand::Lookup(Lookup::Host) => {
-                self.session.lookup_done(LookupResult::Host(HostFacts::default()));
+                self.found(LookupResult::Host(HostFacts::default()));
             }
             Demand::Lookup(Lookup::ErrorAddresses(names)) => {
                 let addresses = names.iter().map(|_| Some(b"a\tb\n.".as_slice().into())).collect();
-                self.session.lookup_done(LookupResult::ErrorAddresses(addresses));
+                self.found(LookupResult::ErrorAddresses(addresses));
             }
             Demand::Lookup(Lookup::MatchAddresses(addresses, candidates)) => {
                 let file = parse(TEXT.into()).expect("a good control file");
                 let wanted: Vec<&[u8]> = candidates.iter().map(|c| &*c.destination).collect();
-                self.session.lookup_done(LookupResult::MatchAddresses(
-                    addresses.matches_in(&file, &wanted),
-                ));
+                self.found(LookupResult::MatchAddresses(addresses.matches_in(&file, &wanted)));
             }
-            Demand::Admin(chore) => self.session.done(match chore {
+            Demand::Admin(chore) => self.session.take_answer(Answer::Admin(match chore {
                 AdminCommand::Reload => Err("line 1:\n.".to_string()),
                 AdminCommand::Log(_) | AdminCommand::Load(_) => Ok(()),
-            }),
+            })),
             Demand::Order { by, order } => {
                 self.core.handle(NOW, Event::Ordered { ticket: 1, by, order });
                 self.core.check_invariants();
                 let effect = self.store();
-                self.session.order_done(&effect.expect("what is stored is answered"));
+                let effect = effect.expect("what is stored is answered");
+                self.session.take_answer(Answer::Order(effect));
             }
         }
     }
 }
 
 impl SessionWithCore {
+    /// Passes the result of a lookup to the session.
+    fn found(&mut self, result: LookupResult) {
+        self.session.take_answer(Answer::Lookup(result));
+    }
+
     /// Stores what the core wants to store. Returns the effect of the order.
     fn store(&mut self) -> Option<Effect> {
         let mut found = None;

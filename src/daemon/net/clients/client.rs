@@ -116,57 +116,53 @@ impl Client {
         }
     }
 
+    fn session(&self) -> Option<&Session> {
+        match &self.task {
+            ClientTask::Session(conversation) => Some(&conversation.session),
+            _ => None,
+        }
+    }
+
     /// Returns true for a session without a login.
     pub(super) fn is_unauthenticated(&self) -> bool {
-        matches!(&self.task, ClientTask::Session(conversation) if !conversation.session.is_trusted())
+        self.session().is_some_and(|session| !session.is_trusted())
+    }
+
+    fn is_writing_dump(&self) -> bool {
+        matches!(self.task, ClientTask::Dump(_))
     }
 
     /// Returns true if a dump or a long answer is being written.
     pub(super) fn is_writing_answer(&self) -> bool {
-        match &self.task {
-            ClientTask::Dump(_) => true,
-            ClientTask::Session(conversation) => conversation.session.is_writing(),
-            ClientTask::WaitingForDump | ClientTask::Finished => false,
-        }
+        self.is_writing_dump() || self.session().is_some_and(Session::is_writing)
+    }
+
+    /// Returns true if a long answer is being written.
+    pub(super) fn is_writing_long(&self) -> bool {
+        self.is_writing_dump() || self.session().is_some_and(Session::is_writing_long)
     }
 
     /// Scheduling class of the client.
     pub(super) fn class(&self) -> ServiceClass {
-        match &self.task {
-            ClientTask::Session(_) if self.is_privileged => ServiceClass::Prompt,
-            ClientTask::Session(conversation) if conversation.session.is_writing_long() => {
-                ServiceClass::Long
-            }
-            ClientTask::Session(_) => ServiceClass::Prompt,
-            ClientTask::Dump(_) | ClientTask::WaitingForDump | ClientTask::Finished => {
-                ServiceClass::Anonymous
-            }
+        match self.session() {
+            None => ServiceClass::Anonymous,
+            Some(session) if session.is_writing_long() && !self.is_privileged => ServiceClass::Long,
+            Some(_) => ServiceClass::Prompt,
         }
     }
 
     /// Kind of long answers of the client.
     pub(super) fn kind(&self) -> AnswerKind {
-        match &self.task {
-            ClientTask::Session(_) if self.is_privileged => AnswerKind::Control,
-            ClientTask::Session(_) => AnswerKind::Long,
-            ClientTask::Dump(_) | ClientTask::WaitingForDump | ClientTask::Finished => {
-                AnswerKind::Anonymous
-            }
-        }
-    }
-
-    /// Returns true if a long answer is being written.
-    pub(super) fn is_writing_long(&self) -> bool {
-        match &self.task {
-            ClientTask::Dump(_) => true,
-            ClientTask::Session(conversation) => conversation.session.is_writing_long(),
-            ClientTask::WaitingForDump | ClientTask::Finished => false,
+        match self.session() {
+            None => AnswerKind::Anonymous,
+            Some(_) if self.is_privileged => AnswerKind::Control,
+            Some(_) => AnswerKind::Long,
         }
     }
 
     /// Returns true if an order of the client is being carried out.
     fn has_order_under_way(&self) -> bool {
-        matches!(&self.task, ClientTask::Session(conversation) if conversation.session.has_task())
+        self.session().is_some_and(Session::has_change)
     }
 
     /// Ends the session before the connection is closed.
@@ -178,11 +174,8 @@ impl Client {
 
     /// Returns true if the client waits until long answers of others are complete.
     pub(super) fn waits_for_slot(&self) -> bool {
-        match &self.task {
-            ClientTask::WaitingForDump => true,
-            ClientTask::Session(conversation) => conversation.session.is_queued(),
-            ClientTask::Dump(_) | ClientTask::Finished => false,
-        }
+        matches!(self.task, ClientTask::WaitingForDump)
+            || self.session().is_some_and(Session::is_queued)
     }
 
     /// Starts the dump.
@@ -277,7 +270,7 @@ impl Client {
                 }
                 let was_answering = session.is_answering();
                 session.set_must_queue(slots == 0);
-                let may_have_gone = session.has_partial_task() && !session.is_waiting();
+                let may_have_gone = session.has_partial_change() && !session.is_waiting();
                 if may_have_gone && self.stream.is_closed(session.input_ended()) {
                     context.log_lines.extend(session.drop_task());
                 } else if may_continue(session, login_check_at, context, logins, buffer) {
@@ -289,7 +282,7 @@ impl Client {
                     self.answer_started = session.is_writing().then(Instant::now);
                 }
                 // An order may take hours; it ends at the timeout only if it makes no progress.
-                if session.has_task() {
+                if session.has_change() {
                     self.progress = Instant::now();
                 }
                 session.is_over()
@@ -297,9 +290,7 @@ impl Client {
             ClientTask::WaitingForDump | ClientTask::Finished => false,
         };
         if is_over {
-            let was_left = self
-                .conversation()
-                .is_some_and(|conversation| conversation.session.was_disconnected());
+            let was_left = self.session().is_some_and(Session::was_disconnected);
             context.request_counters.ended += u64::from(was_left);
             self.task = ClientTask::Finished;
         }

@@ -34,7 +34,7 @@ use zsched_mailq_server::login::Challenge;
 use zsched_mailq_server::v1::Dump;
 use zsched_mailq_server::v2::events::Subscribers;
 use zsched_mailq_server::v2::{
-    ClientLog, Demand, GREETING, LookupResult, NO_ACCESS, Process, RequestCounters, Session,
+    Answer, ClientLog, Demand, GREETING, NO_ACCESS, Process, RequestCounters, Session,
     SessionContext,
 };
 use zsched_sys as sys;
@@ -259,19 +259,11 @@ impl Clients {
         self.remove(number);
     }
 
-    /// Passes the result of a lookup to a session.
-    pub(crate) fn lookup_done(&mut self, number: usize, findings: LookupResult) {
+    /// Passes the answer to a demand to the session of a client.
+    pub(crate) fn take_answer(&mut self, number: usize, answer: Answer) {
         let client = self.clients.get_mut(&number);
         if let Some(conversation) = client.and_then(Client::conversation) {
-            conversation.session.lookup_done(findings);
-        }
-    }
-
-    /// Passes the result of an admin command to a session; `Err` has the reason of a failure.
-    pub(crate) fn command_done(&mut self, number: usize, outcome: Result<(), String>) {
-        let client = self.clients.get_mut(&number);
-        if let Some(conversation) = client.and_then(Client::conversation) {
-            conversation.session.done(outcome);
+            conversation.session.take_answer(answer);
         }
     }
 
@@ -293,7 +285,7 @@ impl Clients {
         let fetches = self.fetches.iter().filter(|(_, fetch)| is_over(fetch));
         for client in fetches.map(|(client, _)| *client).collect::<Vec<usize>>() {
             self.fetches.remove(&client);
-            self.command_done(client, Ok(()));
+            self.take_answer(client, Answer::Admin(Ok(())));
         }
     }
 
@@ -305,11 +297,9 @@ impl Clients {
     }
 
     /// Passes the effect of an order to its session.
-    pub(crate) fn order_done(&mut self, ticket: OrderTicket, effect: &Effect) {
-        let number = self.orders.remove(&ticket);
-        let client = number.and_then(|number| self.clients.get_mut(&number));
-        if let Some(conversation) = client.and_then(Client::conversation) {
-            conversation.session.order_done(effect);
+    pub(crate) fn order_done(&mut self, ticket: OrderTicket, effect: Effect) {
+        if let Some(number) = self.orders.remove(&ticket) {
+            self.take_answer(number, Answer::Order(effect));
         }
     }
 

@@ -433,11 +433,11 @@ fn requests_behind_an_order_are_answered_in_order() {
     assert!(by.starts_with("root from local user "), "{by}");
     assert!(!world.clients.have_output());
     let ticket = world.clients.add_order(0);
-    world.clients.order_done(ticket, &Effect { started: true, ..Effect::default() });
+    world.clients.order_done(ticket, Effect { started: true, ..Effect::default() });
     // One request a turn.
     (0..3).for_each(|_| world.serve());
     let answers = heard(&mut theirs);
     assert!(answers.starts_with("+OK; an ETRN started something.\n-MAILQ2 Unknown"), "{answers}");
     assert!(answers.ends_with("+Bye bye\n"), "{answers}");
-    world.clients.order_done(ticket, &Effect::default());
+    world.clients.order_done(ticket, Effect::default());
 }

@@ -2,10 +2,11 @@
 
 use super::state::TopState;
 use crate::console::arguments::Sort;
-use crate::console::format::{count, cut, grouped, last_line, one_line, rate, span, span_or_dash};
 use crate::console::model::{AgentStatus, ThreadStatus};
-use crate::console::output::Style as OutputStyle;
-use crate::console::summary::destination_state;
+use crate::console::summary::thread_columns;
+use crate::format::{count, cut, grouped, last_line, one_line, rate, span};
+use crate::screen::Style as OutputStyle;
+use crate::table::ColumnKind;
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::style::{Color, Modifier, Style};
@@ -31,6 +32,18 @@ const HELP: [&str; 10] = [
     "p           pause or resume",
     "blank       refresh now",
     "any key     closes this box",
+];
+
+/// Widths of the columns of destinations.
+const WIDTHS: [Constraint; 8] = [
+    Constraint::Fill(2),
+    Constraint::Length(9),
+    Constraint::Length(9),
+    Constraint::Length(7),
+    Constraint::Length(7),
+    Constraint::Length(3),
+    Constraint::Length(17),
+    Constraint::Fill(3),
 ];
 
 /// Draws the screen.
@@ -149,58 +162,43 @@ fn draw_threads(frame: &mut Frame<'_>, area: Rect, state: &mut TopState, palette
     let now = state.overview.summary.time;
     // Without the last text, names get the width that the other columns leave.
     let room = if is_wide { usize::MAX } else { usize::from(area.width.saturating_sub(58)) };
-    let sorted =
-        |title: &str, sort| format!("{title}{}", if state.sort == sort { "▼" } else { "" });
-    let mut titles = vec![
-        "DESTINATION".to_string(),
-        right(&sorted("MSGS", Sort::Backlog), 9),
-        right("RCPTS", 9),
-        right(&sorted("TRIES", Sort::Attempts), 7),
-        right(&sorted("OLDEST", Sort::Oldest), 7),
-        right("AG", 3),
-        "STATE".to_string(),
-    ];
-    let mut widths = vec![
-        Constraint::Fill(2),
-        Constraint::Length(9),
-        Constraint::Length(9),
-        Constraint::Length(7),
-        Constraint::Length(7),
-        Constraint::Length(3),
-        Constraint::Length(17),
-    ];
-    if is_wide {
-        titles.push("LAST TEXT".to_string());
-        widths.push(Constraint::Fill(3));
-    }
+    let mut columns = thread_columns("DESTINATION", now);
+    columns.truncate(if is_wide { WIDTHS.len() } else { WIDTHS.len() - 1 });
+    let titles = columns.iter().zip(WIDTHS).map(|(column, width)| {
+        let title = match column.title {
+            "AGENTS" => "AG".to_string(),
+            "MSGS" if state.sort == Sort::Backlog => "MSGS▼".to_string(),
+            "TRIES" if state.sort == Sort::Attempts => "TRIES▼".to_string(),
+            "OLDEST" if state.sort == Sort::Oldest => "OLDEST▼".to_string(),
+            other => other.to_string(),
+        };
+        aligned(title, column.kind, width)
+    });
+    let titles: Vec<String> = titles.collect();
     let row = |thread: &&ThreadStatus| {
-        let (state, style) = destination_state(thread, now);
-        let mut cells = vec![
-            Span::raw(cut(&one_line(&thread.name()), room)),
-            Span::raw(right(&grouped(thread.messages), 9)),
-            Span::raw(right(&grouped(thread.recipients), 9)),
-            Span::raw(right(&grouped(thread.attempts), 7)),
-            Span::raw(right(&span_or_dash(thread.oldest), 7)),
-            Span::raw(right(&grouped(thread.agents.len() as u64), 3)),
-            Span::styled(state, palette.of(style)),
-        ];
-        if is_wide {
-            let text = last_line(thread.text().unwrap_or_default());
-            cells.push(Span::styled(text, palette.of(OutputStyle::Dim)));
-        }
-        Row::new(cells)
+        let cells = columns.iter().zip(WIDTHS).map(|(column, width)| {
+            let (text, style) = (column.cell)(thread);
+            let text = if column.kind == ColumnKind::Name { cut(&text, room) } else { text };
+            Span::styled(aligned(text, column.kind, width), palette.of(style))
+        });
+        Row::new(cells.collect::<Vec<_>>())
     };
     let rows: Vec<Row<'_>> = threads.iter().map(row).collect();
     let mut selection = TableState::default().with_selected(Some(state.place(&threads)));
-    let table = Table::new(rows, widths)
+    let table = Table::new(rows, WIDTHS.into_iter().take(columns.len()))
         .header(Row::new(titles).style(palette.of(OutputStyle::Title)))
         .row_highlight_style(Style::default().add_modifier(Modifier::REVERSED));
     frame.render_stateful_widget(table, area, &mut selection);
 }
 
-fn right(text: &str, columns: usize) -> String {
-    let missing = columns.saturating_sub(text.chars().count());
-    format!("{}{text}", " ".repeat(missing))
+/// Aligns numbers right.
+fn aligned(text: String, kind: ColumnKind, width: Constraint) -> String {
+    match (kind, width) {
+        (ColumnKind::Number, Constraint::Length(width)) => {
+            format!("{text:>width$}", width = usize::from(width))
+        }
+        _ => text,
+    }
 }
 
 fn draw_agents(frame: &mut Frame<'_>, area: Rect, state: &TopState, palette: Palette) {

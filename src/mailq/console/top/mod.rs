@@ -14,10 +14,10 @@ mod state;
 mod draw;
 mod worker;
 
-use super::output::Terminal;
 use crate::failure::Failure;
 use crate::installation::Installation;
 use crate::options::ServerOptions;
+use crate::screen::Terminal;
 use crossterm::event::{self, Event, KeyEventKind};
 use state::{KeyAction, TopState};
 use std::io;

@@ -102,14 +102,7 @@ impl TopState {
     /// Destinations in their sort order.
     pub(super) fn threads(&self) -> Vec<&ThreadStatus> {
         let mut threads: Vec<&ThreadStatus> = self.overview.threads.iter().collect();
-        threads.sort_by(|a, b| {
-            let order = match self.sort {
-                Sort::Backlog => b.messages.cmp(&a.messages),
-                Sort::Attempts => b.attempts.cmp(&a.attempts),
-                Sort::Oldest => b.oldest.unwrap_or(0.0).total_cmp(&a.oldest.unwrap_or(0.0)),
-            };
-            order.then_with(|| a.name().cmp(&b.name()))
-        });
+        threads.sort_by(|a, b| self.sort.compare(a, b).then_with(|| a.name().cmp(&b.name())));
         threads
     }
 

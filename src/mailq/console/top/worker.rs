@@ -1,7 +1,5 @@
 //! Session of `mailq top` with the scheduler: periodic snapshots, and orders.
 
-use crate::connect::connection::Connection;
-use crate::connect::lines::LineSource;
 use crate::connect::session::{Request, Session};
 use crate::console::arguments::subject;
 use crate::console::client;
@@ -51,7 +49,7 @@ pub(super) enum WorkerReport {
 
 /// Runs until the channel of orders or of reports is closed.
 pub(super) fn run(
-    session: Session<Connection>,
+    session: Session,
     server_options: &ServerOptions,
     installation: &Installation,
     interval: Duration,
@@ -89,20 +87,17 @@ pub(super) fn run(
 
 /// The session; opens a new one if the last has ended.
 fn connected<'s>(
-    session: &'s mut Option<Session<Connection>>,
+    session: &'s mut Option<Session>,
     server_options: &ServerOptions,
     installation: &Installation,
-) -> Result<&'s mut Session<Connection>, Failure> {
+) -> Result<&'s mut Session, Failure> {
     Ok(match session {
         Some(session) => session,
         None => session.insert(client::session(server_options, installation)?),
     })
 }
 
-fn execute(
-    session: &mut Session<Connection>,
-    order: &WorkerCommand,
-) -> Result<WorkerReport, Failure> {
+fn execute(session: &mut Session, order: &WorkerCommand) -> Result<WorkerReport, Failure> {
     let (request, needs, done, name) = match order {
         WorkerCommand::Refresh => {
             return Ok(WorkerReport::Snapshot(Box::new(
@@ -114,12 +109,7 @@ fn execute(
         }
         WorkerCommand::Why(name) => {
             let request = Request::new(format!("SHOW WHY {}", subject(name)), "TT");
-            let mut text = session.ask_for_text(request)?;
-            let mut sentences = Vec::new();
-            while let Some(line) = text.next()? {
-                sentences.push(String::from_utf8_lossy(line).into_owned());
-            }
-            return Ok(WorkerReport::Reason(sentences));
+            return Ok(WorkerReport::Reason(session.ask_for_text(request)?.collect()?));
         }
         WorkerCommand::Hold(name) => ("HOLD", "HOLD", "is on hold", name),
         WorkerCommand::Release(name) => ("RELEASE", "HOLD", "is released", name),

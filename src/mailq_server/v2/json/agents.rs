@@ -2,8 +2,7 @@
 
 use super::{MAX_OBJECTS_PER_STEP, ago, line, pair, seconds, text};
 use crate::classic::state_word;
-use crate::v2::answer::{LookupResult, Reply, SessionContext, Step, Text};
-use zsched_core::AgentId;
+use crate::v2::task::{Reply, ReplyResult, SessionContext, Step};
 use zsched_core::thread_survey::AgentRow;
 use zsched_format::time::Timestamp;
 use zsched_mailq_protocol::schema::AgentStatus;
@@ -23,24 +22,14 @@ fn status(row: &AgentRow<'_>, now: Timestamp) -> AgentStatus {
 }
 
 /// Answers the request.
-pub fn answer(_rest: &[u8], _context: &mut SessionContext<'_>) -> Reply {
-    Reply::Text(Box::new(AgentsText { last: None }))
-}
-
-struct AgentsText {
-    /// The last agent shown.
-    last: Option<AgentId>,
-}
-
-impl Text for AgentsText {
-    fn write(&mut self, context: &mut SessionContext<'_>, out: &mut Vec<u8>) -> Step {
-        let before = self.last;
+pub(crate) fn answer() -> ReplyResult {
+    let mut last = None;
+    Ok(Reply::text(move |context: &mut SessionContext<'_>, out: &mut Vec<u8>| {
+        let before = last;
         for (id, row) in context.scheduler.agents_after(before).take(MAX_OBJECTS_PER_STEP) {
             line(out, &status(&row, context.now));
-            self.last = Some(id);
+            last = Some(id);
         }
-        if self.last == before { Step::Over } else { Step::More }
-    }
-
-    fn lookup_done(&mut self, _findings: LookupResult) {}
+        if last == before { Step::Done } else { Step::More }
+    }))
 }

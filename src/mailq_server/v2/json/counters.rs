@@ -1,10 +1,9 @@
 //! `SHOW JSON COUNTERS`: totals since the start, and disk usage.
 
 use super::{line, seconds};
-use crate::v2::answer::{
-    DiskSpace, HostFacts, Lookup, LookupResult, Reply, SessionContext, Step, Text,
-};
+use crate::v2::counters::HostText;
 use crate::v2::request_counters::RequestCounters;
+use crate::v2::task::{DiskSpace, HostFacts, Reply, ReplyResult, SessionContext};
 use serde::Serialize;
 use zsched_core::Counters as Totals;
 
@@ -34,44 +33,21 @@ struct Disks<'t> {
 }
 
 /// Answers the request.
-pub fn answer(_rest: &[u8], _context: &mut SessionContext<'_>) -> Reply {
-    Reply::Text(Box::new(CountersText { host: None }))
+pub(crate) fn answer() -> ReplyResult {
+    Ok(Reply::text(HostText::new(write)))
 }
 
-struct CountersText {
-    host: Option<HostFacts>,
-}
-
-impl Text for CountersText {
-    fn write(&mut self, context: &mut SessionContext<'_>, out: &mut Vec<u8>) -> Step {
-        let Some(host) = &self.host else {
-            return Step::Needs(Lookup::Host);
-        };
-        let [queue, transport, log] = host.disks.each_ref();
-        let known = |space: &'_ DiskSpace| *space != DiskSpace::default();
-        let counters = Counters {
-            time: seconds(context.now),
-            started: seconds(context.process.started),
-            pid: context.process.pid,
-            totals: &context.scheduler.totals().counters,
-            mailq: context.request_counters,
-            load: host.load,
-            disks: Disks {
-                queue: Some(queue).filter(|space| known(space)),
-                transport: Some(transport).filter(|space| known(space)),
-                log: Some(log).filter(|space| known(space)),
-            },
-        };
-        line(out, &counters);
-        Step::Over
-    }
-
-    fn lookup_done(&mut self, result: LookupResult) {
-        self.host = match result {
-            LookupResult::Host(host) => Some(host),
-            LookupResult::ErrorAddresses(_) | LookupResult::MatchAddresses(_) => {
-                Some(HostFacts::default())
-            }
-        };
-    }
+fn write(host: &HostFacts, context: &mut SessionContext<'_>, out: &mut Vec<u8>) {
+    let [queue, transport, log] =
+        host.disks.each_ref().map(|disk| Some(disk).filter(|disk| **disk != DiskSpace::default()));
+    let counters = Counters {
+        time: seconds(context.now),
+        started: seconds(context.process.started),
+        pid: context.process.pid,
+        totals: &context.scheduler.totals().counters,
+        mailq: context.request_counters,
+        load: host.load,
+        disks: Disks { queue, transport, log },
+    };
+    line(out, &counters);
 }

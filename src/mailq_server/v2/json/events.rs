@@ -1,7 +1,7 @@
 //! `SUBSCRIBE`: the event feed.
 
-use crate::v2::answer::{Reply, SessionContext};
 use crate::v2::events::SubscriptionFilter;
+use crate::v2::task::{Reply, ReplyResult, SessionContext};
 use serde::Serialize;
 
 /// An event. Times are seconds since 1970.
@@ -118,9 +118,6 @@ pub enum FeedEvent<'a> {
 }
 
 /// Answers the request.
-pub fn subscribe(rest: &[u8], context: &mut SessionContext<'_>) -> Reply {
-    match SubscriptionFilter::parse(rest) {
-        Ok(filter) => Reply::Stream(context.watch.subscribe(filter)),
-        Err(error) => Reply::SyntaxError(error),
-    }
+pub(crate) fn subscribe(rest: &[u8], context: &mut SessionContext<'_>) -> ReplyResult {
+    Ok(Reply::Stream(context.watch.subscribe(SubscriptionFilter::parse(rest)?)))
 }

@@ -1,13 +1,12 @@
 //! `SHOW JSON MESSAGE` and `SHOW MESSAGE`: everything known about one message.
 
 use super::why;
-use super::{MAX_OBJECTS_PER_STEP, ago, object, refuse, seconds, text};
+use super::{MAX_OBJECTS_PER_STEP, ago, object, seconds, text};
 use crate::explain::sentence;
 use crate::report::push;
-use crate::v2::answer::{LookupResult, Reply, SessionContext, Step, Text};
 use crate::v2::selection::MessageName;
+use crate::v2::task::{Reply, ReplyResult, SessionContext, Step};
 use serde::Serialize;
-use std::vec;
 use zsched_core::vertex_rows::{MessageRow, VertexId, VertexRow};
 use zsched_format::priority::DEFAULT_PRIORITY;
 use zsched_format::time::{ShortDuration, Timestamp};
@@ -82,85 +81,61 @@ impl MessageJson {
 
 /// The output format.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum OutputFormat {
+pub(crate) enum OutputFormat {
+    /// `SHOW JSON MESSAGE`.
     Json,
+    /// `SHOW MESSAGE`.
     Text,
 }
 
-/// Answers `SHOW JSON MESSAGE`.
-pub fn answer(rest: &[u8], context: &mut SessionContext<'_>) -> Reply {
-    reply(rest, context, OutputFormat::Json)
-}
-
-/// Answers `SHOW MESSAGE`.
-pub fn answer_text(rest: &[u8], context: &mut SessionContext<'_>) -> Reply {
-    reply(rest, context, OutputFormat::Text)
-}
-
-fn reply(rest: &[u8], context: &mut SessionContext<'_>, form: OutputFormat) -> Reply {
+/// Answers `SHOW JSON MESSAGE` or `SHOW MESSAGE`.
+pub(crate) fn answer(rest: &[u8], form: OutputFormat, context: &SessionContext<'_>) -> ReplyResult {
     let rest = text(rest);
     let Some(name) = MessageName::parse(rest.trim()) else {
-        return refuse("give a spool id, the number of a message or the name of a control file");
+        return Ok(Reply::refusal(
+            "give a spool id, the number of a message or the name of a control file",
+        ));
     };
     let row = context.scheduler.message_row(name.number);
-    match row.filter(|row| name.matches(row.id, row.name)) {
-        Some(_) => Reply::Text(Box::new(MessageText {
-            number: name.number,
-            form,
-            has_begun: false,
-            left: None,
-        })),
-        None => refuse(&format!("{} is not queued", rest.trim())),
+    if row.filter(|row| name.matches(row.id, row.name)).is_none() {
+        return Ok(Reply::refusal(format!("{} is not queued", rest.trim())));
     }
-}
-
-struct MessageText {
-    number: u64,
-    form: OutputFormat,
-    /// True if a destination has been shown.
-    has_begun: bool,
-    /// Vertices not shown yet; `None` before the first step.
-    left: Option<vec::IntoIter<VertexId>>,
-}
-
-impl Text for MessageText {
-    fn write(&mut self, context: &mut SessionContext<'_>, out: &mut Vec<u8>) -> Step {
-        let (number, form) = (self.number, self.form);
-        let Some(left) = &mut self.left else {
-            let Some(row) = context.scheduler.message_row(number) else {
-                return Step::Over;
+    let (number, is_json) = (name.number, form == OutputFormat::Json);
+    // Vertices not shown yet, after the first step; and whether one was shown.
+    let (mut left, mut has_begun) = (None, false);
+    Ok(Reply::text(move |context: &mut SessionContext<'_>, out: &mut Vec<u8>| {
+        let (scheduler, now) = (context.scheduler, context.now);
+        let Some(left) = &mut left else {
+            let Some(row) = scheduler.message_row(number) else {
+                return Step::Done;
             };
-            match form {
-                OutputFormat::Json => begin_object(&row, context.now, out),
-                OutputFormat::Text => write_head(&row, context.now, out),
+            match is_json {
+                true => begin_object(&row, now, out),
+                false => write_head(&row, now, out),
             }
-            let vertices = context.scheduler.vertices_of_message(number);
-            self.left = Some(vertices.unwrap_or_default().into_iter());
+            left = Some(scheduler.vertices_of_message(number).unwrap_or_default().into_iter());
             return Step::More;
         };
         for vertex in left.by_ref().take(MAX_OBJECTS_PER_STEP) {
-            let Some(entry) = context.scheduler.entry(number, vertex) else {
+            let Some(entry) = scheduler.entry(number, vertex) else {
                 continue;
             };
-            let is_first = !std::mem::replace(&mut self.has_begun, true);
-            if form == OutputFormat::Json && !is_first {
+            if std::mem::replace(&mut has_begun, true) && is_json {
                 out.push(b',');
             }
-            match form {
-                OutputFormat::Json => write_object(context, number, vertex, &entry, out),
-                OutputFormat::Text => write_sentence(context, number, vertex, &entry, out),
+            match is_json {
+                true => write_object(context, number, vertex, &entry, out),
+                false => write_sentence(context, number, vertex, &entry, out),
             }
         }
         if left.len() > 0 {
             return Step::More;
         }
-        if form == OutputFormat::Json {
+        if is_json {
             out.extend_from_slice(b"]}\n");
         }
-        Step::Over
-    }
-
-    fn lookup_done(&mut self, _findings: LookupResult) {}
+        Step::Done
+    }))
 }
 
 /// Writes the object up to its destinations.

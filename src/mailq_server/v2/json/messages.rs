@@ -1,10 +1,11 @@
 //! `SHOW JSON MESSAGES`: one object for each message and destination.
 
 use super::{MAX_OBJECTS_PER_STEP, ago, line, seconds, text};
-use crate::v2::answer::{LookupResult, Reply, SessionContext, Step, Text};
-use crate::v2::arguments::{Arguments, SyntaxError};
-use crate::v2::search::{Found, Search};
+use crate::v2::arguments::Arguments;
+use crate::v2::search::Search;
 use crate::v2::selection::Selection;
+use crate::v2::task::{Answer, Reply, ReplyResult, SessionContext, Step, Task};
+use std::ops::ControlFlow;
 use std::vec;
 use zsched_core::select::Selected;
 use zsched_core::vertex_rows::VertexRow;
@@ -30,27 +31,18 @@ fn queued_message(entry: &VertexRow<'_>, now: Timestamp) -> QueuedMessage {
 }
 
 /// Answers the request.
-pub fn answer(rest: &[u8], context: &mut SessionContext<'_>) -> Reply {
-    match parse(rest) {
-        Ok((selection, limit)) => Reply::Text(Box::new(MessagesText {
-            search: Search::new(selection, context.now, false),
-            left: limit.unwrap_or(usize::MAX),
-            found: Vec::new().into_iter(),
-            empty_steps: 0,
-        })),
-        Err(error) => Reply::SyntaxError(error),
-    }
-}
-
-fn parse(rest: &[u8]) -> Result<(Selection, Option<usize>), SyntaxError> {
+pub(crate) fn answer(rest: &[u8], context: &mut SessionContext<'_>) -> ReplyResult {
     let mut words = Arguments::parse(rest)?;
     let limit = super::threads::limit(&mut words)?;
     let selection = Selection::take(&mut words)?;
     words.end()?;
-    if selection.is_empty() {
-        return Err(SyntaxError::new(rest.len(), "missing selection; */* is everything"));
-    }
-    Ok((selection, limit))
+    selection.require(rest.len())?;
+    Ok(Reply::long_text(MessagesText {
+        search: Search::new(selection, context.now, false),
+        left: limit.unwrap_or(usize::MAX),
+        found: Vec::new().into_iter(),
+        empty_steps: 0,
+    }))
 }
 
 struct MessagesText {
@@ -79,21 +71,20 @@ impl MessagesText {
     }
 }
 
-impl Text for MessagesText {
-    fn write(&mut self, context: &mut SessionContext<'_>, out: &mut Vec<u8>) -> Step {
+impl Task for MessagesText {
+    fn step(&mut self, context: &mut SessionContext<'_>, out: &mut Vec<u8>) -> Step {
         if self.left == 0 {
-            return Step::Over;
+            return Step::Done;
         }
         if self.found.len() > 0 {
             self.write_found(context, out);
             return Step::More;
         }
         match self.search.next(context) {
-            Found::Some(found) => self.found = found.into_iter(),
-            Found::Needs(lookup) => return Step::Needs(lookup),
-            Found::Over => return Step::Over,
-            Found::More => self.empty_steps += 1,
+            ControlFlow::Continue(found) => self.found = found.into_iter(),
+            ControlFlow::Break(step) => return step,
         }
+        self.empty_steps += usize::from(self.found.len() == 0);
         if self.empty_steps < MAX_EMPTY_STEPS_PER_TURN {
             return Step::More;
         }
@@ -101,11 +92,7 @@ impl Text for MessagesText {
         Step::Pause
     }
 
-    fn lookup_done(&mut self, result: LookupResult) {
-        self.search.lookup_done(result);
-    }
-
-    fn is_long(&self) -> bool {
-        true
+    fn take_answer(&mut self, answer: Answer) {
+        self.search.take_answer(answer);
     }
 }

@@ -27,7 +27,7 @@ pub mod summary;
 pub mod threads;
 pub mod why;
 
-use super::answer::{LookupResult, Reply, SessionContext, Step, Text};
+use super::task::Reply;
 use serde::Serialize;
 use serde_json::ser::{Formatter, Serializer};
 use std::io;
@@ -88,27 +88,11 @@ fn ago(now: Timestamp, time: Timestamp) -> f64 {
     now.seconds_since(time).max(0) as f64
 }
 
-/// A single object.
-struct SingleObject<T>(T);
-
-impl<T: Serialize + 'static> SingleObject<T> {
-    fn reply(value: T) -> Reply {
-        Reply::Text(Box::new(SingleObject(value)))
-    }
-}
-
-impl<T: Serialize> Text for SingleObject<T> {
-    fn write(&mut self, _context: &mut SessionContext<'_>, out: &mut Vec<u8>) -> Step {
-        line(out, &self.0);
-        Step::Over
-    }
-
-    fn lookup_done(&mut self, _findings: LookupResult) {}
-}
-
-/// Answers an invalid request.
-fn refuse(why: &str) -> Reply {
-    Reply::Line(format!("-{}\n", printable::line(&why)))
+/// The reply of a single object.
+fn single_object(value: &impl Serialize) -> Reply {
+    let mut text = Vec::new();
+    line(&mut text, value);
+    Reply::whole_text(text)
 }
 
 #[cfg(test)]

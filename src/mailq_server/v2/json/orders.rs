@@ -1,7 +1,7 @@
 //! `SHOW JSON ORDERS`: one object for each hold, limit and removal in force.
 
 use super::{MAX_OBJECTS_PER_STEP, line, seconds};
-use crate::v2::answer::{LookupResult, Reply, SessionContext, Step, Text};
+use crate::v2::task::{Reply, ReplyResult, SessionContext, Step};
 use std::collections::BTreeMap;
 use zsched_core::AfterJob;
 use zsched_core::overrides::{Author, Hold, LimitOverride, PendingRemoval, Scope};
@@ -52,8 +52,22 @@ fn words(scope: &Scope) -> String {
 }
 
 /// Answers the request.
-pub fn answer(_rest: &[u8], _context: &mut SessionContext<'_>) -> Reply {
-    Reply::Text(Box::new(OrdersText { next: Next::Hold(0) }))
+pub(crate) fn answer() -> ReplyResult {
+    // The part that is being written, and the index or message number to continue from.
+    let (mut part, mut from) = (0, 0);
+    Ok(Reply::text(move |context: &mut SessionContext<'_>, out: &mut Vec<u8>| {
+        let overrides = context.scheduler.overrides();
+        let next = match part {
+            0 => list(&overrides.holds, from, hold, out),
+            1 => map(&overrides.messages, from, hold, out),
+            2 => list(&overrides.limits, from, limit, out),
+            3 => map(&overrides.endings, from, removal, out),
+            _ => return Step::Done,
+        };
+        part += usize::from(next.is_none());
+        from = next.unwrap_or(0);
+        Step::More
+    }))
 }
 
 /// Writes some elements from an index on.
@@ -61,12 +75,13 @@ pub fn answer(_rest: &[u8], _context: &mut SessionContext<'_>) -> Reply {
 /// Returns the index to continue from.
 fn list<T>(
     all: &[T],
-    index: usize,
+    index: u64,
     status: fn(&T) -> OverrideStatus,
     out: &mut Vec<u8>,
-) -> Option<usize> {
+) -> Option<u64> {
+    let index = index as usize;
     all.iter().skip(index).take(MAX_OBJECTS_PER_STEP).for_each(|one| line(out, &status(one)));
-    Some(index + MAX_OBJECTS_PER_STEP).filter(|next| *next < all.len())
+    Some(index + MAX_OBJECTS_PER_STEP).filter(|next| *next < all.len()).map(|next| next as u64)
 }
 
 /// Writes some elements from a message number on.
@@ -81,47 +96,4 @@ fn map<T>(
     let some = all.range(number..).take(MAX_OBJECTS_PER_STEP);
     some.clone().for_each(|(_, one)| line(out, &status(one)));
     some.last().and_then(|(number, _)| number.checked_add(1))
-}
-
-struct OrdersText {
-    next: Next,
-}
-
-/// The next elements to write.
-enum Next {
-    /// Holds from this index on.
-    Hold(usize),
-    /// Held messages from this number on.
-    Message(u64),
-    /// Limits from this index on.
-    Limit(usize),
-    /// Removals from this message number on.
-    Removal(u64),
-}
-
-impl Text for OrdersText {
-    fn write(&mut self, context: &mut SessionContext<'_>, out: &mut Vec<u8>) -> Step {
-        let overrides = context.scheduler.overrides();
-        let next = match self.next {
-            Next::Hold(index) => {
-                Some(list(&overrides.holds, index, hold, out).map_or(Next::Message(0), Next::Hold))
-            }
-            Next::Message(number) => Some(
-                map(&overrides.messages, number, hold, out).map_or(Next::Limit(0), Next::Message),
-            ),
-            Next::Limit(index) => Some(
-                list(&overrides.limits, index, limit, out).map_or(Next::Removal(0), Next::Limit),
-            ),
-            Next::Removal(number) => {
-                map(&overrides.endings, number, removal, out).map(Next::Removal)
-            }
-        };
-        let Some(next) = next else {
-            return Step::Over;
-        };
-        self.next = next;
-        Step::More
-    }
-
-    fn lookup_done(&mut self, _findings: LookupResult) {}
 }

@@ -1,8 +1,7 @@
 //! `SHOW JSON RINGS`: one object per ring.
 
 use super::{MAX_THREADS_PER_TURN, line, pair, text};
-use crate::v2::answer::{LookupResult, Reply, SessionContext, Step, Text};
-use std::vec;
+use crate::v2::task::{Reply, ReplyResult, SessionContext, Step};
 use zsched_core::thread_survey::RingRow;
 use zsched_core::view::RingId;
 use zsched_mailq_protocol::schema::RingStatus;
@@ -29,54 +28,41 @@ fn status(row: &RingRow<'_>, messages: usize) -> RingStatus {
 }
 
 /// Answers the request.
-pub fn answer(_rest: &[u8], context: &mut SessionContext<'_>) -> Reply {
-    let rings = context.scheduler.ring_ids().into_iter();
-    Reply::Text(Box::new(RingsText { rings, current: None, counted: 0 }))
-}
-
-struct RingsText {
-    rings: vec::IntoIter<RingId>,
-    current: Option<Current>,
-    /// Threads counted in this turn.
-    counted: usize,
+pub(crate) fn answer(context: &SessionContext<'_>) -> ReplyResult {
+    let mut rings = context.scheduler.ring_ids().into_iter();
+    let mut current: Option<CountedRing> = None;
+    let mut counted_in_turn = 0;
+    Ok(Reply::text(move |context: &mut SessionContext<'_>, out: &mut Vec<u8>| {
+        let Some(CountedRing { ring, threads, messages }) = &mut current else {
+            let next = rings.next();
+            current = next.map(|ring| CountedRing { ring, threads: 0, messages: 0 });
+            return if current.is_none() { Step::Done } else { Step::More };
+        };
+        let scheduler = context.scheduler;
+        match scheduler.vertices_in_ring(*ring, *threads, MAX_THREADS_PER_STEP) {
+            Some((more_threads, more_messages)) => {
+                *threads += more_threads;
+                *messages += more_messages;
+                counted_in_turn += more_threads;
+            }
+            None => {
+                if let Some(row) = scheduler.ring_row(*ring) {
+                    line(out, &status(&row, *messages));
+                }
+                current = None;
+            }
+        }
+        if counted_in_turn < MAX_THREADS_PER_TURN {
+            return Step::More;
+        }
+        counted_in_turn = 0;
+        Step::Pause
+    }))
 }
 
 /// A ring whose messages are being counted.
-struct Current {
+struct CountedRing {
     ring: RingId,
     threads: usize,
     messages: usize,
-}
-
-impl Text for RingsText {
-    fn write(&mut self, context: &mut SessionContext<'_>, out: &mut Vec<u8>) -> Step {
-        let Some(current) = &mut self.current else {
-            let next = self.rings.next();
-            self.current = next.map(|ring| Current { ring, threads: 0, messages: 0 });
-            return if self.current.is_none() { Step::Over } else { Step::More };
-        };
-        let (scheduler, ring) = (context.scheduler, current.ring);
-        match scheduler.vertices_in_ring(ring, current.threads, MAX_THREADS_PER_STEP) {
-            Some((threads, messages)) => {
-                current.threads += threads;
-                current.messages += messages;
-                self.counted += threads;
-            }
-            None => {
-                if let Some(row) = scheduler.ring_row(ring) {
-                    line(out, &status(&row, current.messages));
-                }
-                self.current = None;
-            }
-        }
-        match self.counted < MAX_THREADS_PER_TURN {
-            true => Step::More,
-            false => {
-                self.counted = 0;
-                Step::Pause
-            }
-        }
-    }
-
-    fn lookup_done(&mut self, _findings: LookupResult) {}
 }

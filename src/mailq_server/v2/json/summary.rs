@@ -1,15 +1,15 @@
 //! `SHOW JSON SUMMARY`: the queue in numbers.
 
-use super::{SingleObject, ago, seconds};
-use crate::v2::answer::{Reply, SessionContext};
+use super::{ago, seconds, single_object};
+use crate::v2::task::{ReplyResult, SessionContext};
 use zsched_mailq_protocol::schema::Summary;
 
 /// Answers the request.
-pub fn answer(_rest: &[u8], context: &mut SessionContext<'_>) -> Reply {
+pub(crate) fn answer(context: &SessionContext<'_>) -> ReplyResult {
     let waiting = context.backlog.waiting();
     let summary = context.scheduler.summary();
     let (totals, counters) = (&summary.totals, &summary.totals.counters);
-    SingleObject::reply(Summary {
+    Ok(single_object(&Summary {
         time: seconds(context.now),
         started: seconds(context.process.started),
         version: Some(env!("CARGO_PKG_VERSION").to_string()),
@@ -33,5 +33,5 @@ pub fn answer(_rest: &[u8], context: &mut SessionContext<'_>) -> Reply {
         loading: context.process.is_loading,
         draining: summary.is_draining,
         frozen: summary.is_frozen,
-    })
+    }))
 }

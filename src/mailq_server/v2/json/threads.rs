@@ -3,9 +3,9 @@
 use super::why::wait;
 use super::{MAX_THREADS_PER_TURN, ago, line, pair, seconds, text};
 use crate::classic::state_word;
-use crate::v2::answer::{LookupResult, Reply, SessionContext, Step, Text};
 use crate::v2::arguments::{Arguments, SyntaxError};
 use crate::v2::selection::Selection;
+use crate::v2::task::{Reply, ReplyResult, SessionContext, Step};
 use std::vec;
 use zsched_core::Scheduler;
 use zsched_core::overrides::DestinationPattern;
@@ -50,51 +50,51 @@ fn status(scheduler: &Scheduler, now: Timestamp, row: &ThreadRow<'_>) -> ThreadS
 }
 
 /// Answers the request.
-pub fn answer(rest: &[u8], _context: &mut SessionContext<'_>) -> Reply {
-    match Request::parse(rest) {
-        Ok(request) => Reply::Text(Box::new(request.text())),
-        Err(error) => Reply::SyntaxError(error),
+pub(crate) fn answer(rest: &[u8]) -> ReplyResult {
+    let mut words = Arguments::parse(rest)?;
+    let limit = limit(&mut words)?;
+    let order = words.option("sort").map(|word| match word.text.as_str() {
+        "backlog" => Ok(SurveyOrder::Backlog),
+        "attempts" => Ok(SurveyOrder::Attempts),
+        "oldest" => Ok(SurveyOrder::Oldest),
+        _ => Err(word.error("sort= is backlog, oldest or attempts")),
+    });
+    let selection = Selection::take(&mut words)?;
+    words.end()?;
+    if !selection.is_pattern_only() {
+        return Err(SyntaxError::new(0, "destinations are selected by channel/host only"));
     }
-}
-
-struct Request {
-    destinations: Option<DestinationPattern>,
-    limit: Option<usize>,
-    rank: Option<SurveyOrder>,
-}
-
-impl Request {
-    fn parse(rest: &[u8]) -> Result<Request, SyntaxError> {
-        let mut words = Arguments::parse(rest)?;
-        let limit = limit(&mut words)?;
-        let rank = words.option("sort").map(|word| match word.text.as_str() {
-            "backlog" => Ok(SurveyOrder::Backlog),
-            "attempts" => Ok(SurveyOrder::Attempts),
-            "oldest" => Ok(SurveyOrder::Oldest),
-            _ => Err(word.error("sort= is backlog, oldest or attempts")),
-        });
-        let selection = Selection::take(&mut words)?;
-        words.end()?;
-        if !selection.is_pattern_only() {
-            return Err(SyntaxError::new(0, "destinations are selected by channel/host only"));
+    let destinations = selection.destinations.filter(|wanted| wanted.text() != "*/*");
+    let mut left = limit.unwrap_or(usize::MAX);
+    let mut source = match order.transpose()? {
+        None => Source::All { next: 0, destinations },
+        Some(order) => {
+            Source::Survey(ThreadSurvey::new(order, left.min(MAX_SORTED_THREADS), destinations))
         }
-        let destinations = selection.destinations.filter(|wanted| wanted.text() != "*/*");
-        Ok(Request { destinations, limit, rank: rank.transpose()? })
-    }
-
-    fn text(self) -> ThreadsText {
-        let Request { destinations, limit, rank } = self;
-        let left = limit.unwrap_or(usize::MAX);
-        let source = match rank {
-            None => Source::Places { next: 0, destinations },
-            Some(rank) => Source::ThreadSurvey(ThreadSurvey::new(
-                rank,
-                left.min(MAX_SORTED_THREADS),
-                destinations,
-            )),
-        };
-        ThreadsText { source, left, looked_at: 0, indexes_examined: 0 }
-    }
+    };
+    // The thread indexes, and messages, examined in this turn.
+    let (mut indexes, mut messages) = (0, 0);
+    Ok(Reply::long_text(move |context: &mut SessionContext<'_>, out: &mut Vec<u8>| {
+        if left == 0 {
+            return Step::Done;
+        }
+        match source.next(context.scheduler, &mut indexes) {
+            Err(step) => return step,
+            Ok(None) => {}
+            Ok(Some(thread)) => {
+                if let Some((row, examined)) = context.scheduler.thread_row(thread) {
+                    line(out, &status(context.scheduler, context.now, &row));
+                    messages += examined;
+                    left -= 1;
+                }
+            }
+        }
+        if messages < MAX_MESSAGES_PER_TURN && indexes < MAX_THREADS_PER_TURN {
+            return Step::More;
+        }
+        (indexes, messages) = (0, 0);
+        Step::Pause
+    }))
 }
 
 /// Parses `limit=N`, if it is given.
@@ -106,90 +106,46 @@ pub fn limit(words: &mut Arguments) -> Result<Option<usize>, SyntaxError> {
     number.transpose()
 }
 
-struct ThreadsText {
-    source: Source,
-    /// How many more may be shown.
-    left: usize,
-    /// Messages examined in this turn; `indexes_examined` counts thread indexes.
-    looked_at: usize,
-    indexes_examined: usize,
-}
-
 /// The source of the threads to show.
 enum Source {
     /// All threads from this index on.
-    Places { next: usize, destinations: Option<DestinationPattern> },
+    All { next: usize, destinations: Option<DestinationPattern> },
     /// The search for the top threads, not complete yet.
-    ThreadSurvey(ThreadSurvey),
+    Survey(ThreadSurvey),
     /// The top threads that were found.
     Found(vec::IntoIter<ThreadId>),
 }
 
-/// The result of one step of a source.
-enum Next {
-    Thread(ThreadId),
-    Nothing,
-    Pause,
-    Over,
-}
-
 impl Source {
-    fn next(&mut self, scheduler: &Scheduler, indexes_examined: &mut usize) -> Next {
+    /// Returns the next thread; `None` if the search goes on. `Err` is the step of the task if the
+    /// search ends or pauses.
+    fn next(
+        &mut self,
+        scheduler: &Scheduler,
+        indexes: &mut usize,
+    ) -> Result<Option<ThreadId>, Step> {
         match self {
-            Source::Found(threads) => threads.next().map_or(Next::Over, Next::Thread),
-            Source::ThreadSurvey(thread_survey) => {
-                if !thread_survey.advance(scheduler, MAX_SEARCHED_PER_TURN) {
-                    return Next::Pause;
+            Source::Found(threads) => threads.next().map(Some).ok_or(Step::Done),
+            Source::Survey(survey) => {
+                if !survey.advance(scheduler, MAX_SEARCHED_PER_TURN) {
+                    return Err(Step::Pause);
                 }
                 let none = ThreadSurvey::new(SurveyOrder::Backlog, 0, None);
-                *self = Source::Found(std::mem::replace(thread_survey, none).found().into_iter());
-                Next::Nothing
+                *self = Source::Found(std::mem::replace(survey, none).found().into_iter());
+                Ok(None)
             }
-            Source::Places { next, destinations } => {
-                let Some((place, thread)) = scheduler.thread_from(*next, MAX_THREADS_PER_TURN)
-                else {
-                    return Next::Over;
-                };
-                *indexes_examined += place + 1 - *next;
-                *next = place + 1;
+            Source::All { next, destinations } => {
+                let found = scheduler.thread_from(*next, MAX_THREADS_PER_TURN);
+                let (index, thread) = found.ok_or(Step::Done)?;
+                *indexes += index + 1 - *next;
+                *next = index + 1;
                 let fits = |thread: &ThreadId| {
                     let destination = scheduler.destination_of(*thread);
                     let wanted = destinations.as_ref();
                     wanted.is_none_or(|wanted| destination.is_some_and(|d| wanted.matches(d)))
                 };
-                thread.filter(fits).map_or(Next::Nothing, Next::Thread)
+                Ok(thread.filter(fits))
             }
         }
-    }
-}
-
-impl Text for ThreadsText {
-    fn write(&mut self, context: &mut SessionContext<'_>, out: &mut Vec<u8>) -> Step {
-        if self.left == 0 {
-            return Step::Over;
-        }
-        match self.source.next(context.scheduler, &mut self.indexes_examined) {
-            Next::Over => return Step::Over,
-            Next::Pause => return Step::Pause,
-            Next::Nothing => {}
-            Next::Thread(thread) => {
-                if let Some((row, looked_at)) = context.scheduler.thread_row(thread) {
-                    line(out, &status(context.scheduler, context.now, &row));
-                    self.looked_at += looked_at;
-                    self.left -= 1;
-                }
-            }
-        }
-        if self.looked_at < MAX_MESSAGES_PER_TURN && self.indexes_examined < MAX_THREADS_PER_TURN {
-            return Step::More;
-        }
-        (self.looked_at, self.indexes_examined) = (0, 0);
-        Step::Pause
-    }
-
-    fn lookup_done(&mut self, _findings: LookupResult) {}
-
-    fn is_long(&self) -> bool {
-        true
     }
 }

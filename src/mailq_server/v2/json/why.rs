@@ -1,10 +1,10 @@
 //! `SHOW JSON WHY`: one object for each wait reason.
 
 use super::rank::rank;
-use super::{SingleObject, line, refuse, seconds, text};
-use crate::explain::{ExplainCursor, location, sentence};
-use crate::v2::answer::{LookupResult, Reply, SessionContext, Step, Text};
-use crate::v2::show::message_number;
+use super::{line, seconds, single_object, text};
+use crate::explain::{location, sentence};
+use crate::v2::show::{Known, find_subject};
+use crate::v2::task::{Reply, ReplyResult, SessionContext, Step};
 use serde::Serialize;
 use zsched_core::intake::backlog_view::FileLocation;
 use zsched_core::overrides::{Author, Hold};
@@ -13,7 +13,6 @@ use zsched_core::why::{self as core, Origin, Why};
 use zsched_core::{Scheduler, UnreachableReason};
 use zsched_format::time::Timestamp;
 use zsched_mailq_protocol::schema::{Cause, HoldAuthor, LimitAuthor, Wait};
-use zsched_mailq_protocol::subject::Subject;
 
 /// Returns the wait reason of a thread or a message as it is sent.
 pub fn wait(
@@ -131,49 +130,33 @@ struct OnDisk {
     sentence: String,
 }
 
-impl OnDisk {
-    fn new(place: FileLocation, now: Timestamp) -> OnDisk {
-        let at = match place {
-            FileLocation::PagedOut(until) => until.map(seconds),
-            FileLocation::Queued | FileLocation::Loading => None,
-        };
-        OnDisk { why: "on-disk", at, sentence: location(place, now) }
-    }
-}
-
 /// Answers the request.
-pub fn answer(rest: &[u8], context: &mut SessionContext<'_>) -> Reply {
-    let rest = text(rest);
-    let subject = rest.trim();
-    let Some(parsed) = Subject::parse(subject) else {
-        return refuse("give a channel/host, a spool id or the name of a control file");
-    };
-    match ExplainCursor::new(context.scheduler, parsed) {
-        Some(pending) => Reply::Text(Box::new(WhyText(pending))),
-        None => match message_number(subject).and_then(|n| context.backlog.location(n)) {
-            Some(place) => SingleObject::reply(OnDisk::new(place, context.now)),
-            None => refuse(&format!("no mail is queued for {subject}")),
-        },
-    }
-}
-
-struct WhyText(ExplainCursor);
-
-impl Text for WhyText {
-    fn write(&mut self, context: &mut SessionContext<'_>, out: &mut Vec<u8>) -> Step {
-        let (scheduler, now) = (context.scheduler, context.now);
-        let is_over = self.0.next_reasons(scheduler, &mut |wait, of_message| {
-            let line_of_wait = WaitLineJson {
-                channel: text(wait.destination.channel()),
-                host: text(wait.destination.host()),
-                messages: wait.vertices,
-                attempts: wait.tries,
-                waits: self::wait(scheduler, now, wait, of_message),
-            };
-            line(out, &line_of_wait);
-        });
-        if is_over { Step::Over } else { Step::More }
-    }
-
-    fn lookup_done(&mut self, _findings: LookupResult) {}
+pub(crate) fn answer(rest: &[u8], context: &mut SessionContext<'_>) -> ReplyResult {
+    Ok(match find_subject(text(rest).trim(), context) {
+        Err(refusal) => Reply::refusal(refusal),
+        Ok(Known::OnDisk(place)) => single_object(&OnDisk {
+            why: "on-disk",
+            at: match place {
+                FileLocation::PagedOut(until) => until.map(seconds),
+                FileLocation::Queued | FileLocation::Loading => None,
+            },
+            sentence: location(place, context.now),
+        }),
+        Ok(Known::Reasons(mut cursor)) => {
+            Reply::text(move |context: &mut SessionContext<'_>, out: &mut Vec<u8>| {
+                let (scheduler, now) = (context.scheduler, context.now);
+                let is_over = cursor.next_reasons(scheduler, &mut |wait, of_message| {
+                    let line_of_wait = WaitLineJson {
+                        channel: text(wait.destination.channel()),
+                        host: text(wait.destination.host()),
+                        messages: wait.vertices,
+                        attempts: wait.tries,
+                        waits: self::wait(scheduler, now, wait, of_message),
+                    };
+                    line(out, &line_of_wait);
+                });
+                if is_over { Step::Done } else { Step::More }
+            })
+        }
+    })
 }

@@ -5,25 +5,25 @@ use zsched_format::printable;
 use zsched_format::time::{ShortDuration, Timestamp};
 
 /// Makes foreign text printable, on one line with single blanks.
-pub(super) fn one_line(text: &str) -> String {
+pub(crate) fn one_line(text: &str) -> String {
     printable::line(text).split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
 /// The last line of the text of an agent.
 ///
 /// Agents put CR between the lines of a dialogue. The last one is the answer that counts.
-pub(super) fn last_line(text: &str) -> String {
+pub(crate) fn last_line(text: &str) -> String {
     let line = text.split(['\r', '\n']).rev().map(str::trim).find(|line| !line.is_empty());
     one_line(line.unwrap_or_default())
 }
 
 /// Width of a text in columns of a terminal.
-pub(super) fn width(text: &str) -> usize {
+pub(crate) fn width(text: &str) -> usize {
     text.width()
 }
 
 /// Cuts a text to some columns, and marks the cut with `…`.
-pub(super) fn cut(text: &str, columns: usize) -> String {
+pub(crate) fn cut(text: &str, columns: usize) -> String {
     if text.width() <= columns {
         return text.to_string();
     }
@@ -44,7 +44,7 @@ pub(super) fn cut(text: &str, columns: usize) -> String {
 /// Formats seconds as a span of at most two parts.
 ///
 /// For example `3s`, `12m34s`, `1h2m`, `1d18h`.
-pub(super) fn span(seconds: f64) -> String {
+pub(crate) fn span(seconds: f64) -> String {
     // About 317 years are enough for any value that is received.
     let whole = seconds.clamp(-1e10, 1e10).round() as i64;
     // Spans of an hour or more have no seconds, spans of a day or more no minutes.
@@ -57,31 +57,25 @@ pub(super) fn span(seconds: f64) -> String {
 }
 
 /// Formats seconds as a span, or `None` as a dash.
-pub(super) fn span_or_dash(seconds: Option<f64>) -> String {
+pub(crate) fn span_or_dash(seconds: Option<f64>) -> String {
     seconds.map_or("-".to_string(), span)
 }
 
 /// Formats a number with its digits in groups: `12,345`.
-pub(super) fn grouped(number: u64) -> String {
+pub(crate) fn grouped(number: u64) -> String {
     let digits = number.to_string();
-    let mut shown = String::new();
-    for (place, digit) in digits.chars().enumerate() {
-        if place > 0 && (digits.len() - place).is_multiple_of(3) {
-            shown.push(',');
-        }
-        shown.push(digit);
-    }
-    shown
+    let groups = digits.as_bytes().rchunks(3).rev().map(String::from_utf8_lossy);
+    groups.collect::<Vec<_>>().join(",")
 }
 
 /// Formats a number of things: `1 message`, `12 messages`.
-pub(super) fn count(number: u64, thing: &str) -> String {
+pub(crate) fn count(number: u64, thing: &str) -> String {
     let plural = if number == 1 { "" } else { "s" };
     format!("{} {thing}{plural}", grouped(number))
 }
 
 /// Formats a rate, for tables: `12.3/s`, `0.4/min`.
-pub(super) fn rate(per_second: f64) -> String {
+pub(crate) fn rate(per_second: f64) -> String {
     match per_second {
         none if none <= 0.0 || !none.is_finite() => "0".to_string(),
         slow if slow < 0.1 => format!("{:.1}/min", slow * 60.0),
@@ -94,7 +88,7 @@ pub(super) fn rate(per_second: f64) -> String {
 ///
 /// Within half a day of `now` it is the time of day. Otherwise there is a date, whose year is only
 /// shown beyond half a year.
-pub(super) fn clock(time: f64, now: f64) -> String {
+pub(crate) fn clock(time: f64, now: f64) -> String {
     const HALF_A_DAY: f64 = 43_200.0;
     const HALF_A_YEAR: f64 = 182.0 * 86_400.0;
     let format = match (time - now).abs() {
@@ -107,17 +101,17 @@ pub(super) fn clock(time: f64, now: f64) -> String {
 }
 
 /// Current time, in seconds since 1970.
-pub(super) fn now() -> f64 {
+pub(crate) fn now() -> f64 {
     Timestamp::now().nanoseconds() as f64 / 1e9
 }
 
 /// The error text for a span that cannot be parsed.
-pub(super) fn not_a_span(text: &str) -> String {
+pub(crate) fn not_a_span(text: &str) -> String {
     format!("{text} is not a time span, such as 90s, 30m, 2h or 5d")
 }
 
 /// Parses a span: `90s`, `30m`, `1d2h`, `-1s`, or a number of seconds.
-pub(super) fn read_span(text: &str) -> Option<f64> {
+pub(crate) fn read_span(text: &str) -> Option<f64> {
     let (sign, text) = match text.strip_prefix('-') {
         Some(rest) => (-1.0, rest),
         None => (1.0, text),

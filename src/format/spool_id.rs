@@ -1,10 +1,10 @@
 //! Spool ids: the short text that identifies a message in logs and reports.
 
+use crate::time::Timestamp;
 use jiff::tz::Offset;
 #[cfg(feature = "serde")]
 use serde::{Deserialize, Serialize};
 use std::fmt::{self, Write};
-use zsched_format::time::Timestamp;
 
 /// One character for each six-bit value.
 ///

@@ -4,9 +4,9 @@
 //! first. If that is not enough, texts are left out, so that names can be read: an operator types
 //! them in the next command. Names are cut last.
 
-use super::format::{cut, width};
-use super::output::{Style, StyledWriter};
-use std::io::{self, Write};
+use crate::format::{cut, grouped, last_line, one_line, span_or_dash, width};
+use crate::screen::{Screen, Style};
+use std::io;
 
 /// Blanks between columns.
 const GAP: usize = 2;
@@ -19,7 +19,7 @@ const MAX_PADDED_WIDTH: usize = 80;
 
 /// Alignment of a column, and how it is cut.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Column {
+pub(crate) enum ColumnKind {
     /// Numbers: aligned right.
     Number,
     /// Short words: aligned left.
@@ -30,87 +30,150 @@ pub(super) enum Column {
     Text,
 }
 
-/// A table that is being built.
-pub(super) struct Table {
-    columns: Vec<(&'static str, Column)>,
-    rows: Vec<Vec<(String, Style)>>,
+/// A cell: printable text and its style.
+pub(crate) type Cell = (String, Style);
+
+/// A column of a table about things of type `T`.
+pub(crate) struct Column<'c, T> {
+    /// The title.
+    pub title: &'static str,
+    /// Alignment.
+    pub kind: ColumnKind,
+    /// Makes the cell of a thing.
+    pub cell: Box<dyn Fn(&T) -> Cell + 'c>,
+}
+
+impl<'c, T> Column<'c, T> {
+    /// Creates a column of styled cells.
+    pub(crate) fn new(
+        title: &'static str,
+        kind: ColumnKind,
+        cell: impl Fn(&T) -> Cell + 'c,
+    ) -> Column<'c, T> {
+        Column { title, kind, cell: Box::new(cell) }
+    }
+
+    /// Creates a column of names.
+    pub(crate) fn name(title: &'static str, name: impl Fn(&T) -> String + 'c) -> Column<'c, T> {
+        let cell = move |thing: &T| (one_line(&name(thing)), Style::Plain);
+        Column::new(title, ColumnKind::Name, cell)
+    }
+
+    /// Creates a column of words, which are printable.
+    pub(crate) fn word(title: &'static str, word: impl Fn(&T) -> String + 'c) -> Column<'c, T> {
+        Column::new(title, ColumnKind::Word, move |thing: &T| (word(thing), Style::Plain))
+    }
+
+    /// Creates a column of numbers.
+    pub(crate) fn number(title: &'static str, number: impl Fn(&T) -> u64 + 'c) -> Column<'c, T> {
+        Column::optional_number(title, move |thing: &T| Some(number(thing)))
+    }
+
+    /// Creates a column of numbers, with a dash where there is none.
+    pub(crate) fn optional_number(
+        title: &'static str,
+        number: impl Fn(&T) -> Option<u64> + 'c,
+    ) -> Column<'c, T> {
+        let shown = move |thing: &T| number(thing).map_or("-".to_string(), grouped);
+        Column::new(title, ColumnKind::Number, move |thing: &T| (shown(thing), Style::Plain))
+    }
+
+    /// Creates a column of spans in seconds, with a dash where there is none.
+    pub(crate) fn span(
+        title: &'static str,
+        seconds: impl Fn(&T) -> Option<f64> + 'c,
+    ) -> Column<'c, T> {
+        let cell = move |thing: &T| (span_or_dash(seconds(thing)), Style::Plain);
+        Column::new(title, ColumnKind::Number, cell)
+    }
+
+    /// Creates a column of the last lines of texts.
+    pub(crate) fn text(
+        title: &'static str,
+        style: Style,
+        text: impl Fn(&T) -> Option<&str> + 'c,
+    ) -> Column<'c, T> {
+        let cell = move |thing: &T| (last_line(text(thing).unwrap_or_default()), style);
+        Column::new(title, ColumnKind::Text, cell)
+    }
+}
+
+/// Prints a table of these things.
+pub(crate) fn print_table<'t, T: 't>(
+    columns: &[Column<'_, T>],
+    things: impl IntoIterator<Item = &'t T>,
+    screen: &mut Screen<'_>,
+) -> io::Result<()> {
+    let row = |thing| columns.iter().map(|column| (column.cell)(thing)).collect();
+    let columns = columns.iter().map(|column| (column.title, column.kind)).collect();
+    Table { columns, rows: things.into_iter().map(row).collect() }.print(screen)
+}
+
+/// A table with all its cells, which are printable.
+pub(crate) struct Table {
+    /// Titles and alignments.
+    pub columns: Vec<(&'static str, ColumnKind)>,
+    /// Rows, each with a cell for each column.
+    pub rows: Vec<Vec<Cell>>,
 }
 
 impl Table {
-    /// Creates a table with these columns.
-    pub(super) fn new(columns: &[(&'static str, Column)]) -> Table {
-        Table { columns: columns.to_vec(), rows: Vec::new() }
-    }
-
-    /// Adds a row with a cell for each column.
-    ///
-    /// The cells must be printable already.
-    pub(super) fn row(&mut self, cells: Vec<(String, Style)>) {
-        debug_assert_eq!(cells.len(), self.columns.len());
-        self.rows.push(cells);
-    }
-
     /// Prints the table.
-    pub(super) fn print<W: Write>(&self, output: &mut StyledWriter<W>) -> io::Result<()> {
-        let widths = self.widths(output.columns());
-        let titles: Vec<(String, Style)> =
+    pub(crate) fn print(&self, screen: &mut Screen<'_>) -> io::Result<()> {
+        let widths = self.widths(screen.columns());
+        let titles: Vec<Cell> =
             self.columns.iter().map(|(title, _)| (title.to_string(), Style::Title)).collect();
         for row in std::iter::once(&titles).chain(&self.rows) {
-            self.print_row(row, &widths, output)?;
+            self.print_row(row, &widths, screen)?;
         }
         Ok(())
     }
 
-    fn print_row<W: Write>(
-        &self,
-        row: &[(String, Style)],
-        widths: &[usize],
-        output: &mut StyledWriter<W>,
-    ) -> io::Result<()> {
+    fn print_row(&self, row: &[Cell], widths: &[usize], screen: &mut Screen<'_>) -> io::Result<()> {
         // Blanks are only printed before text, so that no line ends in blanks.
         let mut blanks = 0;
         for (((text, style), (_, column)), room) in row.iter().zip(&self.columns).zip(widths) {
-            let shown = match output.columns() {
+            let shown = match screen.columns() {
                 Some(_) => cut(text, *room),
                 None => text.clone(),
             };
             let missing = room.saturating_sub(width(&shown));
-            if *column == Column::Number {
+            if *column == ColumnKind::Number {
                 blanks += missing;
             }
             if *room == 0 {
                 continue;
             }
             if !shown.is_empty() {
-                output.plain(&" ".repeat(blanks))?;
-                output.styled(&shown, *style)?;
+                write!(screen, "{}", " ".repeat(blanks))?;
+                screen.styled(&shown, *style)?;
                 blanks = 0;
             }
-            blanks += GAP + if *column == Column::Number { 0 } else { missing };
+            blanks += GAP + if *column == ColumnKind::Number { 0 } else { missing };
         }
-        output.end_line()
+        screen.line(&[])
     }
 
     fn widths(&self, columns: Option<usize>) -> Vec<usize> {
         let cells = |place: usize| self.rows.iter().map(move |row| width(&row[place].0));
-        let natural = |(place, (title, _)): (usize, &(&str, Column))| {
+        let natural = |(place, (title, _)): (usize, &(&str, ColumnKind))| {
             cells(place).max().unwrap_or(0).max(width(title))
         };
         let mut widths: Vec<usize> = self.columns.iter().enumerate().map(natural).collect();
         let Some(columns) = columns else {
             return widths.into_iter().map(|width| width.min(MAX_PADDED_WIDTH)).collect();
         };
-        self.narrow(Column::Text, &mut widths, columns);
-        let texts: Vec<usize> = self.places(Column::Text).collect();
-        let has_names = self.places(Column::Name).next().is_some();
+        self.narrow(ColumnKind::Text, &mut widths, columns);
+        let texts: Vec<usize> = self.places(ColumnKind::Text).collect();
+        let has_names = self.places(ColumnKind::Name).next().is_some();
         if has_names && excess(&widths, columns) > 0 {
             texts.into_iter().for_each(|place| widths[place] = 0);
         }
-        self.narrow(Column::Name, &mut widths, columns);
+        self.narrow(ColumnKind::Name, &mut widths, columns);
         widths
     }
 
-    fn places(&self, kind: Column) -> impl Iterator<Item = usize> {
+    fn places(&self, kind: ColumnKind) -> impl Iterator<Item = usize> {
         self.columns
             .iter()
             .enumerate()
@@ -119,7 +182,7 @@ impl Table {
     }
 
     /// Narrows columns of this kind, the widest first, until lines fit.
-    fn narrow(&self, kind: Column, widths: &mut [usize], columns: usize) {
+    fn narrow(&self, kind: ColumnKind, widths: &mut [usize], columns: usize) {
         loop {
             let excess = excess(widths, columns);
             let can_give =
@@ -153,22 +216,20 @@ mod tests {
     use proptest::prelude::*;
 
     fn table(rows: &[[&str; 4]]) -> Table {
-        let mut table = Table::new(&[
-            ("THREAD", Column::Text),
-            ("MSGS", Column::Number),
-            ("WHY", Column::Word),
-            ("LAST TEXT", Column::Text),
-        ]);
-        for row in rows {
-            table.row(row.map(|text| (text.to_string(), Style::Plain)).to_vec());
-        }
-        table
+        let columns = vec![
+            ("THREAD", ColumnKind::Text),
+            ("MSGS", ColumnKind::Number),
+            ("WHY", ColumnKind::Word),
+            ("LAST TEXT", ColumnKind::Text),
+        ];
+        let cells = |row: &[&str; 4]| row.map(|text| (text.to_string(), Style::Plain)).to_vec();
+        Table { columns, rows: rows.iter().map(cells).collect() }
     }
 
     fn printed(table: &Table, columns: Option<usize>) -> String {
         let mut out = Vec::new();
         table
-            .print(&mut StyledWriter::new(&mut out, columns, false))
+            .print(&mut Screen::styled_on(&mut out, columns, false))
             .expect("a Vec takes everything");
         String::from_utf8(out).expect("text")
     }

@@ -1,7 +1,8 @@
-//! Answers to requests, and the steps that lead to them.
+//! Answers to requests, and the tasks that produce them step by step.
 
 use super::arguments::SyntaxError;
 use super::events::{SubscriberQueue, Subscribers};
+use super::outcome::refusal_line;
 use super::request_counters::RequestCounters;
 use super::selection::Addresses;
 use crate::acl::Peer;
@@ -61,41 +62,70 @@ pub enum ClientLog {
 }
 
 /// The answer to a request.
-pub enum Reply {
+pub(crate) enum Reply {
     /// A line or several, with line ends.
     Line(String),
-    /// A text of any number of lines.
-    Text(Box<dyn Text>),
-    /// The request is unknown or not permitted.
-    Unknown,
-    /// A syntax error.
+    /// A text: the output of a task.
+    Text(Box<dyn Task>),
+    /// A text whose length or memory grows with the queue.
     ///
-    /// The offset is relative to the end of the request's words.
-    SyntaxError(SyntaxError),
+    /// Only a limited number of these are written at the same time.
+    LongText(Box<dyn Task>),
+    /// A change: a task whose output is the answer, written with its last step.
+    Change(Box<dyn Task>),
     /// Events from now on, until the client sends something.
     Stream(Rc<SubscriberQueue>),
-    /// A task to carry out before the answer.
-    Task(Box<dyn Task>),
+    /// The request is unknown or not permitted.
+    Unknown,
 }
 
-/// A task of several steps, most of them orders to the core.
-pub trait Task {
-    /// Returns the next step.
-    fn next(&mut self, context: &mut SessionContext<'_>) -> Next;
+/// A reply, or a syntax error in the request.
+///
+/// The offset of the error is relative to the text after the words of the request.
+pub(crate) type ReplyResult = Result<Reply, SyntaxError>;
 
-    /// Accepts the effect of the last order.
-    fn order_done(&mut self, effect: &Effect);
+impl Reply {
+    /// A refusal, with its reason on one line.
+    pub(crate) fn refusal(why: impl AsRef<[u8]>) -> Reply {
+        Reply::Line(refusal_line(why))
+    }
 
-    /// Accepts the result of a lookup requested by [`Next::Needs`].
-    fn lookup_done(&mut self, _findings: LookupResult) {}
+    /// A text that is complete.
+    pub(crate) fn whole_text(text: impl Into<Vec<u8>>) -> Reply {
+        let text = text.into();
+        Reply::text(move |_: &mut SessionContext<'_>, out: &mut Vec<u8>| {
+            out.extend_from_slice(&text);
+            Step::Done
+        })
+    }
 
-    /// Accepts the outcome of the last admin command.
+    /// A text.
+    pub(crate) fn text(task: impl Task + 'static) -> Reply {
+        Reply::Text(Box::new(task))
+    }
+
+    /// A text whose length or memory grows with the queue.
+    pub(crate) fn long_text(task: impl Task + 'static) -> Reply {
+        Reply::LongText(Box::new(task))
+    }
+
+    /// A change.
+    pub(crate) fn change(task: impl Task + 'static) -> Reply {
+        Reply::Change(Box::new(task))
+    }
+}
+
+/// An answer that takes several steps.
+///
+/// A closure is a task that demands nothing.
+pub(crate) trait Task {
+    /// Takes the next step, which does a limited amount of work.
     ///
-    /// `Err` is the reason of a failure.
-    fn done(&mut self, _outcome: Result<(), String>) {}
+    /// What it writes to `out` are whole lines.
+    fn step(&mut self, context: &mut SessionContext<'_>, out: &mut Vec<u8>) -> Step;
 
-    /// Returns the answer when all steps are done, with line ends.
-    fn tell(&self) -> String;
+    /// Takes the answer to the demand of the last step.
+    fn take_answer(&mut self, _answer: Answer) {}
 
     /// Describes the progress, for the log, if the client disconnects before the end.
     fn progress(&self) -> String {
@@ -103,18 +133,37 @@ pub trait Task {
     }
 }
 
-/// The next step of a task.
-pub enum Next {
-    /// Give this order to the core.
-    Order(Order),
-    /// Look this up.
-    Needs(Lookup),
-    /// Have the shell carry this out.
-    AdminCommand(AdminCommand),
-    /// Continue after other clients had their turn.
+impl<F: FnMut(&mut SessionContext<'_>, &mut Vec<u8>) -> Step> Task for F {
+    fn step(&mut self, context: &mut SessionContext<'_>, out: &mut Vec<u8>) -> Step {
+        self(context, out)
+    }
+}
+
+/// The result of a step of a task.
+pub enum Step {
+    /// There is more to do.
     More,
-    /// All steps are done.
-    Over,
+    /// There is more to do, but other clients come first: this step took long.
+    Pause,
+    /// Look this up first.
+    Lookup(Lookup),
+    /// Give this order to the core first.
+    Order(Order),
+    /// Have the shell carry this out first.
+    Admin(AdminCommand),
+    /// The task is complete.
+    Done,
+}
+
+impl SessionContext<'_> {
+    /// Returns the step that loads a message which is on disk only.
+    ///
+    /// `None` if it is in memory or cannot be loaded.
+    pub(super) fn step_to_load(&self, number: u64) -> Option<Step> {
+        let is_there = self.scheduler.spool_id(number).is_some();
+        let can_come = !is_there && self.backlog.location(number).is_some();
+        can_come.then_some(Step::Admin(AdminCommand::Load(number)))
+    }
 }
 
 /// An admin command: a step that the shell carries out without the core.
@@ -130,48 +179,31 @@ pub enum AdminCommand {
     Load(u64),
 }
 
-/// A text that is written step by step, as fast as the client reads it.
-pub trait Text {
-    /// Writes the next lines: whole ones, and a limited number.
-    fn write(&mut self, context: &mut SessionContext<'_>, out: &mut Vec<u8>) -> Step;
-
-    /// Accepts the result of a lookup requested by [`Step::Needs`].
-    fn lookup_done(&mut self, result: LookupResult);
-
-    /// Returns true if its length or memory grows with the queue.
-    ///
-    /// Only a limited number of these are written at the same time.
-    fn is_long(&self) -> bool {
-        false
-    }
-}
-
-/// Progress of a text.
-pub enum Step {
-    /// There is more.
-    More,
-    /// There is more, but other clients come first: this step took long.
-    Pause,
-    /// This must be looked up before there is more.
-    Needs(Lookup),
-    /// The text is complete.
-    Over,
-}
-
 /// A request of a session to the shell, needed before it can continue.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Demand {
-    /// A lookup on a disk. Answered by [`lookup_done`](super::Session::lookup_done).
+    /// A lookup on a disk.
     Lookup(Lookup),
-    /// An order to the core. Answered by [`order_done`](super::Session::order_done).
+    /// An order to the core.
     Order {
         /// The author of the order.
         by: String,
         /// The order.
         order: Order,
     },
-    /// An admin command. Answered by [`done`](super::Session::done).
+    /// An admin command.
     Admin(AdminCommand),
+}
+
+/// The answer to a [`Demand`] of the same name.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Answer {
+    /// What was found.
+    Lookup(LookupResult),
+    /// The effect of the order.
+    Order(Effect),
+    /// The outcome; `Err` is the reason of a failure.
+    Admin(Result<(), String>),
 }
 
 /// A lookup of information that is not in memory.

@@ -1,0 +1,303 @@
+//! Orders of operators: about one thing, or about many messages.
+//!
+//! Messages are searched and orders are given in steps, so that delivery continues however many
+//! there are.
+
+use super::arguments::Arguments;
+use super::outcome::{self, OrderKind};
+use super::requests::next_word;
+use super::search::{MAX_ENTRIES_PER_STEP, Search};
+use super::selection::Selection;
+use super::task::{Answer, Reply, ReplyResult, SessionContext, Step, Task};
+use std::ops::ControlFlow;
+use zsched_core::dry_run::HoldChange;
+use zsched_core::select::Selected;
+use zsched_core::{Effect, Order, OrderRefusal, Target};
+use zsched_spool::SpoolId;
+
+/// Maximum number of threads examined per step of a dry run.
+const MAX_THREADS_PER_STEP: usize = 1000;
+
+/// The action on messages.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Verb {
+    Retry,
+    Expire,
+    Delete,
+    Reroute,
+    /// The reason, which may be empty.
+    Hold(String),
+    Release,
+}
+
+/// `RETRY selection` and the like: an action on the selected mail.
+pub(super) fn about_mail(rest: &[u8], verb: Verb, context: &SessionContext<'_>) -> ReplyResult {
+    let mut words = Arguments::parse(rest)?;
+    let selection = Selection::take(&mut words)?;
+    let dry_run = words.flag("dry-run")?;
+    words.end()?;
+    selection.require(rest.len())?;
+    Ok(Reply::change(OperatorOrder::about_messages(verb, selection, dry_run, context)))
+}
+
+/// `REROUTE selection`: returns mail to the router.
+///
+/// ZMailer recognizes the verb and none of its arguments. Text that is no selection is therefore an
+/// unknown request here, too.
+pub(super) fn reroute(rest: &[u8], context: &mut SessionContext<'_>) -> ReplyResult {
+    let is_selection = next_word(rest).0.iter().any(|byte| matches!(byte, b'/' | b'='));
+    if is_selection { about_mail(rest, Verb::Reroute, context) } else { Ok(Reply::Unknown) }
+}
+
+/// An order, and its progress: first the messages that a search finds, then the rest.
+pub(super) struct OperatorOrder {
+    kind: OrderKind,
+    dry_run: bool,
+    messages: Option<MessageOrder>,
+    rest: Rest,
+    /// What was changed, or would be changed by a dry run.
+    sum: Effect,
+}
+
+/// What follows the messages.
+enum Rest {
+    /// Nothing.
+    Nothing,
+    /// This order.
+    Order(Order),
+    /// A count of what this change would do to threads, starting at an index.
+    DryRun(HoldChange, usize),
+}
+
+/// An action on the messages that a search finds.
+struct MessageOrder {
+    verb: Verb,
+    /// Number of a message that has to be loaded before the search.
+    to_load: Option<u64>,
+    search: Search,
+    is_search_over: bool,
+    /// True if whole messages are meant.
+    is_whole: bool,
+    /// Number of messages that are not in memory and were therefore not examined.
+    not_examined: usize,
+    /// Number of the last message counted; more of its recipients may follow.
+    last: Option<u64>,
+    /// Lowest and highest message number in the order that is not answered yet.
+    ordered: Option<(u64, u64)>,
+}
+
+impl OperatorOrder {
+    /// Creates an order to be given once.
+    pub(super) fn new(kind: OrderKind, order: Order) -> OperatorOrder {
+        let (rest, sum) = (Rest::Order(order), Effect::default());
+        OperatorOrder { kind, dry_run: false, messages: None, rest, sum }
+    }
+
+    /// Creates a dry run of a change.
+    pub(super) fn dry_run(kind: OrderKind, change: HoldChange) -> OperatorOrder {
+        let (rest, sum) = (Rest::DryRun(change, 0), Effect::default());
+        OperatorOrder { kind, dry_run: true, messages: None, rest, sum }
+    }
+
+    /// Creates an order whose effect is already known.
+    pub(super) fn completed(kind: OrderKind, sum: Effect) -> OperatorOrder {
+        OperatorOrder { kind, dry_run: true, messages: None, rest: Rest::Nothing, sum }
+    }
+
+    /// Creates an order that is refused.
+    pub(super) fn refused(kind: OrderKind, refusal: OrderRefusal) -> OperatorOrder {
+        let effect = Effect { refusal: Some(refusal), ..Effect::default() };
+        OperatorOrder::completed(kind, effect)
+    }
+
+    /// Creates an order about the selected messages; nothing is done yet.
+    pub(super) fn about_messages(
+        verb: Verb,
+        selection: Selection,
+        dry_run: bool,
+        context: &SessionContext<'_>,
+    ) -> OperatorOrder {
+        let kind = match verb {
+            Verb::Hold(_) => OrderKind::HoldMessages,
+            Verb::Release => OrderKind::Release,
+            _ => OrderKind::Other,
+        };
+        let to_load = selection.message.as_ref().map(|message| message.number);
+        let waiting = context.backlog.waiting();
+        let on_disk = waiting.waiting_files + waiting.paged_out;
+        let messages = MessageOrder {
+            to_load,
+            not_examined: if to_load.is_some() { 0 } else { on_disk },
+            is_whole: selection.means_whole_messages(),
+            search: Search::new(selection, context.now, verb == Verb::Release),
+            is_search_over: false,
+            verb,
+            last: None,
+            ordered: None,
+        };
+        let (messages, rest, sum) = (Some(messages), Rest::Nothing, Effect::default());
+        OperatorOrder { kind, dry_run, messages, rest, sum }
+    }
+
+    /// `RELEASE ALL`: first the messages, in steps, then everything else.
+    pub(super) fn release_all(dry_run: bool, context: &SessionContext<'_>) -> OperatorOrder {
+        if nothing_is_held(context) {
+            return OperatorOrder::refused(OrderKind::Release, OrderRefusal::NotFound);
+        }
+        let all = Selection::default();
+        let mut order = OperatorOrder::about_messages(Verb::Release, all, dry_run, context);
+        order.messages.iter_mut().for_each(|messages| messages.not_examined = 0);
+        order.rest = match dry_run {
+            true => Rest::DryRun(HoldChange::ReleaseAll, 0),
+            false => Rest::Order(Order::ReleaseAll),
+        };
+        order
+    }
+
+    /// Takes the next step, except for the answer.
+    fn next(&mut self, context: &SessionContext<'_>) -> Step {
+        // After a refusal or a failure to store, further orders would fail, too.
+        if self.sum.refusal.is_some() || self.sum.unstored.is_some() {
+            return Step::Done;
+        }
+        if let Some(messages) = self.messages.as_mut().filter(|messages| !messages.is_search_over) {
+            match messages.next(self.dry_run, &mut self.sum, context) {
+                Step::Done => messages.is_search_over = true,
+                step => return step,
+            }
+            // If only messages were held, RELEASE ALL has nothing left to release.
+            if self.sum.messages > 0 && nothing_is_held(context) {
+                self.rest = Rest::Nothing;
+            }
+        }
+        match std::mem::replace(&mut self.rest, Rest::Nothing) {
+            Rest::Nothing => Step::Done,
+            Rest::Order(order) => Step::Order(order),
+            Rest::DryRun(change, index) => {
+                let mut next = Some(index);
+                let scheduler = context.scheduler;
+                self.sum.add(&scheduler.dry_run_reapply(&change, &mut next, MAX_THREADS_PER_STEP));
+                if let Some(index) = next {
+                    self.rest = Rest::DryRun(change, index);
+                }
+                Step::Pause
+            }
+        }
+    }
+}
+
+/// Returns true if no hold is in force.
+fn nothing_is_held(context: &SessionContext<'_>) -> bool {
+    let overrides = context.scheduler.overrides();
+    overrides.holds.is_empty() && overrides.messages.is_empty()
+}
+
+impl Task for OperatorOrder {
+    fn step(&mut self, context: &mut SessionContext<'_>, out: &mut Vec<u8>) -> Step {
+        let step = self.next(context);
+        if let Step::Done = step {
+            let unseen = self.messages.as_ref().map_or(0, |messages| messages.not_examined);
+            let answer = outcome::answer(self.kind, &self.sum, self.dry_run, unseen);
+            out.extend_from_slice(answer.as_bytes());
+        }
+        step
+    }
+
+    fn take_answer(&mut self, answer: Answer) {
+        match (answer, &mut self.messages) {
+            (Answer::Order(mut effect), Some(messages)) => {
+                messages.order_done(&mut effect);
+                self.sum.add(&effect);
+            }
+            (Answer::Order(effect), None) => self.sum.add(&effect),
+            (answer, Some(messages)) => messages.search.take_answer(answer),
+            (_, None) => {}
+        }
+    }
+
+    fn progress(&self) -> String {
+        let far = outcome::effect_counts(&self.sum);
+        match &self.messages {
+            None => "the order is carried out completely".to_string(),
+            Some(MessageOrder { ordered: Some(_), .. }) => {
+                format!("{far}, and up to {MAX_ENTRIES_PER_STEP} messages in progress")
+            }
+            Some(_) => far,
+        }
+    }
+}
+
+impl MessageOrder {
+    /// Takes the next step; `Done` at the end of the search.
+    fn next(&mut self, dry_run: bool, sum: &mut Effect, context: &SessionContext<'_>) -> Step {
+        if let Some(step) = self.to_load.take().and_then(|number| context.step_to_load(number)) {
+            return step;
+        }
+        match self.search.next(context) {
+            ControlFlow::Break(step) => step,
+            ControlFlow::Continue(found) if dry_run => {
+                found.iter().for_each(|found| sum.add(&self.foresee(found, context)));
+                Step::Pause
+            }
+            ControlFlow::Continue(found) if found.is_empty() => Step::Pause,
+            ControlFlow::Continue(found) => Step::Order(self.order(found)),
+        }
+    }
+
+    /// Counts what an order about this entry would change.
+    fn foresee(&mut self, found: &Selected, context: &SessionContext<'_>) -> Effect {
+        let is_new = self.last != Some(found.target.number);
+        self.last = Some(found.target.number);
+        match self.verb {
+            Verb::Hold(_) if is_new => context.scheduler.dry_run_hold(found.id),
+            Verb::Release if is_new => context.scheduler.dry_run_release(found.id),
+            Verb::Hold(_) | Verb::Release => Effect::default(),
+            Verb::Retry => effect_of_retry(found, is_new),
+            Verb::Expire | Verb::Delete | Verb::Reroute => effect_of_removal(found, is_new),
+        }
+    }
+
+    fn order(&mut self, found: Vec<Selected>) -> Order {
+        let numbers = found.iter().map(|found| found.target.number);
+        self.ordered = numbers.clone().min().zip(numbers.max());
+        let mut ids: Vec<SpoolId> = found.iter().map(|found| found.id).collect();
+        ids.dedup();
+        let is_whole = self.is_whole;
+        let target = |found: Selected| Target { is_whole, ..found.target };
+        let targets: Vec<Target> = found.into_iter().map(target).collect();
+        match &self.verb {
+            Verb::Retry => Order::Retry(targets),
+            Verb::Expire => Order::Expire(targets),
+            Verb::Delete => Order::Delete(targets),
+            Verb::Reroute => Order::Reroute(targets),
+            Verb::Hold(reason) => Order::HoldMessages { messages: ids, reason: reason.clone() },
+            Verb::Release => Order::ReleaseMessages(ids),
+        }
+    }
+
+    /// Records that the last order is carried out, and subtracts what is counted already.
+    fn order_done(&mut self, effect: &mut Effect) {
+        let (first, last) = self.ordered.take().unzip();
+        // The message was already counted with the last order, which had its first recipients.
+        let is_rest = first.is_some() && first == self.last;
+        effect.messages = effect.messages.saturating_sub(u32::from(is_rest));
+        self.last = last;
+    }
+}
+
+/// Counts the effect of a retry in the same way as the core.
+fn effect_of_retry(found: &Selected, is_new: bool) -> Effect {
+    Effect {
+        messages: u32::from(is_new),
+        recipients: if found.is_waiting { found.recipients } else { 0 },
+        held: if found.is_held_back { found.recipients } else { 0 },
+        ..Effect::default()
+    }
+}
+
+/// Counts the effect of a removal in the same way as the core.
+fn effect_of_removal(found: &Selected, is_new: bool) -> Effect {
+    let (recipients, busy) =
+        if found.is_busy { (0, found.recipients) } else { (found.recipients, 0) };
+    Effect { messages: u32::from(is_new), recipients, busy, ..Effect::default() }
+}
