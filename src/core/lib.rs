@@ -335,19 +335,6 @@ impl Scheduler {
         }
     }
 
-    /// Sets the timer of a thread.
-    ///
-    /// It is set to the wake-up or the next expiry, whichever is earlier.
-    fn set_thread_timer(&mut self, thread: ThreadId) {
-        let wanted = self.queue.threads[thread].next_timer();
-        let former = self.queue.threads[thread].timer;
-        if former != wanted {
-            let is_shifted = self.queue.is_shifted(thread);
-            self.queue.threads[thread].timer = wanted;
-            self.timers.change_thread(thread, is_shifted, [former, wanted]);
-        }
-    }
-
     fn act(&mut self, action: Action) {
         self.actions.push_back(action);
     }

@@ -68,10 +68,16 @@ impl Scheduler {
     }
 
     fn settle_thread(&mut self, thread: ThreadId) {
-        if self.queue.threads[thread].is_unused() {
+        let thread_ref = &self.queue.threads[thread];
+        if thread_ref.is_unused() {
             return self.drop_thread(thread);
         }
-        self.set_thread_timer(thread);
+        let (timer, wanted) = (thread_ref.timer, thread_ref.next_timer());
+        if timer != wanted {
+            let is_shifted = self.queue.is_shifted(thread);
+            self.queue.threads[thread].timer = wanted;
+            self.timers.change_thread(thread, is_shifted, [timer, wanted]);
+        }
         self.update_readiness(thread);
         self.queue.threads.settled(thread);
     }

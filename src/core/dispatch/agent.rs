@@ -216,9 +216,11 @@ impl Agents {
 
     /// Records that an agent gets `jobs` jobs.
     pub fn start_burst(&mut self, id: AgentId, now: Timestamp, jobs: usize) {
-        self.set_state(id, AgentState::Working);
         let agent = &mut self[id];
         (agent.fed_at, agent.burst) = (Some(now), jobs as u32);
+        if std::mem::replace(&mut agent.state, AgentState::Working) != AgentState::Working {
+            self.mark(id);
+        }
     }
 
     /// Marks an agent as changed.

@@ -30,21 +30,20 @@ pub struct ForkRate {
 impl Scheduler {
     /// Adds a thread to the ready threads of its ring or window, or removes it.
     pub(crate) fn update_readiness(&mut self, thread: ThreadId) {
-        let is_woken = std::mem::take(&mut self.queue.threads.pool_mut()[thread].is_woken);
-        let clause = &self.dispatch.rings[self.queue.threads[thread].ring].clause;
-        // A second agent is then added only at a wake-up.
-        let restart_only =
-            clause.wakeup_restart_only && !self.queue.threads[thread].agents.is_empty();
-        let has_asked = self.queue.threads[thread].is_ready
-            || self.dispatch.waits_for_window(&self.queue, thread);
-        if restart_only && !has_asked && !is_woken {
-            return;
-        }
-        let wants = self.needs_agent(thread);
-        match self.queue.threads[thread].window {
+        let thread_ref = &self.queue.threads[thread];
+        let has_asked = thread_ref.is_ready || self.dispatch.waits_for_window(&self.queue, thread);
+        // With `wakeuprestartonly`, a second agent is added only at a wake-up.
+        let may_ask = has_asked
+            || thread_ref.is_woken
+            || thread_ref.agents.is_empty()
+            || !self.dispatch.rings[thread_ref.ring].clause.wakeup_restart_only;
+        let (window, is_ready) = (thread_ref.window, thread_ref.is_ready);
+        let wants = may_ask && self.needs_agent(thread);
+        match window {
             Some(window) => {
                 self.dispatch.update_window_demand(&mut self.queue, window, thread, wants)
             }
+            None if wants == is_ready => {}
             None if wants => self.dispatch.make_ready(&mut self.queue, thread),
             None => self.dispatch.unready(&mut self.queue, thread),
         }
@@ -54,7 +53,12 @@ impl Scheduler {
     pub(crate) fn needs_agent(&self, thread: ThreadId) -> bool {
         let due = self.dispatch.due_for_agents(&self.queue, thread);
         let thread = &self.queue.threads[thread];
-        let maximum = self.dispatch.max_thread(thread) as usize;
+        if due == 0
+            || thread.held
+            || thread.agents.len() >= self.dispatch.max_thread(thread) as usize
+        {
+            return false;
+        }
         let has_jobs = self.dispatch.rings[thread.ring].jobs.is_some();
         // An agent that is ending takes no more work, but it still counts. In a ring with jobs,
         // only an agent that was started for the thread and has not asked for work yet is sure to
@@ -63,11 +67,9 @@ impl Scheduler {
             AgentState::Starting => true,
             _ => !has_jobs && self.dispatch.agents[**agent].is_alive(),
         };
-        let at_work = thread.agents.iter().filter(comes).count();
-        let has_unshared_work = due > at_work;
+        let has_unshared_work =
+            due > thread.agents.len() || due > thread.agents.iter().filter(comes).count();
         has_unshared_work
-            && !thread.held
-            && thread.agents.len() < maximum
             && self.is_selected(thread.destination.channel(), thread.destination.host())
     }
 

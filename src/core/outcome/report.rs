@@ -76,7 +76,8 @@ impl Scheduler {
             _ => {}
         }
         self.learn_relay_of_report(now, self.queue.vertices[vertex].thread, report.notary);
-        let thread = &mut self.queue.threads[self.queue.vertices[vertex].thread];
+        let thread = self.queue.vertices[vertex].thread;
+        let thread = &mut self.queue.threads.pool_mut()[thread];
         thread.consecutive_deaths = 0;
         thread.attempts = thread.attempts.saturating_add(1);
         self.queue.count_attempt(vertex);

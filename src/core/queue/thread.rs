@@ -332,7 +332,8 @@ impl Threads {
 
     /// Removes the mark of a thread that is up to date.
     pub fn settled(&mut self, id: ThreadId) {
-        self.pool[id].is_changed = false;
+        let thread = &mut self.pool[id];
+        (thread.is_changed, thread.is_woken) = (false, false);
     }
 
     pub fn get(&self, id: ThreadId) -> Option<&Thread> {
@@ -352,7 +353,9 @@ impl Threads {
         &self.pool
     }
 
-    /// The pool itself, for changes that mark no thread: those of dispatch.
+    /// The pool itself, for changes that mark no thread.
+    ///
+    /// They are those of dispatch, and counts on which nothing depends.
     pub fn pool_mut(&mut self) -> &mut Pool<Thread> {
         &mut self.pool
     }
