@@ -8,13 +8,13 @@ use super::launch::{ABSENT_ARGUMENT, BECOME_AGENT, REPORT_DESCRIPTOR, VARIABLE_M
 use super::limits::set_file_limit;
 use super::process::{ProcessPriority, set_priority};
 use super::sigaction::{ignore_signal, reset_dispositions, unblock_signals};
-use super::succeeded;
+use super::users::{effective_group, effective_user, is_root};
+use super::{c_string, drop_groups, pointers, succeeded};
 use std::ffi::{CStr, CString, OsStr, OsString};
 use std::fs::File;
 use std::io::{self, ErrorKind, Write};
 use std::os::fd::FromRawFd;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::ptr;
 
 /// Exit status of a process that did not become an agent. The scheduler reads the report instead.
 const AGENT_FAILED_STATUS: i32 = 127;
@@ -64,8 +64,8 @@ impl AgentSetup {
         let (user, group) = (optional(&words.next()?, number)?, optional(&words.next()?, number)?);
         let priority = optional(&words.next()?, parse_priority)?;
         let ignore_hangup = words.next()? == "ignore-hangup";
-        let (folder, program) = (c_string(&words.next()?)?, c_string(&words.next()?)?);
-        let texts = words.map(|word| c_string(&word)).collect::<Option<Vec<CString>>>()?;
+        let (folder, program) = (c_string(&words.next()?).ok()?, c_string(&words.next()?).ok()?);
+        let texts = words.map(|word| c_string(&word).ok()).collect::<Option<Vec<CString>>>()?;
         let arguments = std::iter::once(program.clone()).chain(texts).collect();
         let environment = std::env::vars_os().map(variable).collect::<Option<Vec<CString>>>()?;
         Some(AgentSetup {
@@ -124,10 +124,6 @@ fn parse_priority(word: &OsStr) -> Option<ProcessPriority> {
     }
 }
 
-fn c_string(word: &OsStr) -> Option<CString> {
-    CString::new(word.as_bytes()).ok()
-}
-
 /// A variable of the agent, from one of this process: without the mark before its name.
 fn variable((name, value): (OsString, OsString)) -> Option<CString> {
     let name = name.into_vec();
@@ -136,33 +132,27 @@ fn variable((name, value): (OsString, OsString)) -> Option<CString> {
 }
 
 fn execute(program: &CStr, arguments: &[CString], environment: &[CString]) -> io::Error {
-    let pointers = |texts: &[CString]| {
-        let texts = texts.iter().map(|text| text.as_ptr());
-        texts.chain([ptr::null()]).collect::<Vec<*const libc::c_char>>()
-    };
     let (arguments, environment) = (pointers(arguments), pointers(environment));
     // SAFETY: both lists end with a null pointer, and the strings they point to outlive the call.
-    unsafe { libc::execve(program.as_ptr(), arguments.as_ptr(), environment.as_ptr()) };
+    unsafe {
+        libc::execve(program.as_ptr(), arguments.as_ptr().cast(), environment.as_ptr().cast())
+    };
     io::Error::last_os_error()
 }
 
 fn become_user(user: Option<u32>, group: Option<u32>) -> io::Result<()> {
-    // SAFETY: geteuid cannot fail; the others touch no memory but the empty list given.
-    unsafe {
-        let is_root = libc::geteuid() == 0;
-        if is_root {
-            succeeded(libc::setgroups(0, std::ptr::null()))?;
-        }
-        if let Some(group) = group
-            && (is_root || group != libc::getegid())
-        {
-            succeeded(libc::setgid(group))?;
-        }
-        if let Some(user) = user
-            && (is_root || user != libc::geteuid())
-        {
-            succeeded(libc::setuid(user))?;
-        }
+    if is_root() {
+        drop_groups()?;
+    }
+    // Only root may set its own ids again.
+    let must_set = |id: &u32, own| is_root() || *id != own;
+    if let Some(group) = group.filter(|id| must_set(id, effective_group())) {
+        // SAFETY: takes a number only.
+        succeeded(unsafe { libc::setgid(group) })?;
+    }
+    if let Some(user) = user.filter(|id| must_set(id, effective_user())) {
+        // SAFETY: takes a number only.
+        succeeded(unsafe { libc::setuid(user) })?;
     }
     Ok(())
 }

@@ -2,8 +2,8 @@
 
 use super::succeeded;
 use std::fs::{File, OpenOptions};
-use std::io::{self, Read, Write};
-use std::os::fd::{AsRawFd, FromRawFd};
+use std::io::{self, PipeWriter, Read, Write};
+use std::os::fd::AsRawFd;
 use std::path::Path;
 
 /// Pipe to the process that was started on the command line.
@@ -11,7 +11,7 @@ use std::path::Path;
 /// [`daemonize`] returns it in the daemon. The parent's exit status depends on what is reported
 /// here.
 pub struct ReadyPipe {
-    pipe: File,
+    pipe: PipeWriter,
 }
 
 /// Byte that means "ready".
@@ -31,12 +31,7 @@ impl ReadyPipe {
 /// The calling process does not return: it waits for the daemon's report and exits. Must be called
 /// before any OS thread is started, since only the calling one continues.
 pub fn daemonize() -> io::Result<ReadyPipe> {
-    let mut ends = [0; 2];
-    // SAFETY: `ends` has room for the two descriptors; both are owned by the Files made here.
-    let (mut reader, writer) = unsafe {
-        succeeded(libc::pipe2(ends.as_mut_ptr(), libc::O_CLOEXEC))?;
-        (File::from_raw_fd(ends[0]), File::from_raw_fd(ends[1]))
-    };
+    let (mut reader, writer) = io::pipe()?;
     if fork()? {
         drop(writer);
         let mut word = [0];

@@ -99,7 +99,7 @@ impl OverridesJournal {
         let is_due = self.appended + count > self.orders.len().max(MIN_CHANGES_TO_REWRITE);
         // After an error the file may have part of a change, so it is rewritten.
         match self.file.take() {
-            Some(file) if !is_due && sys::is_same_file(&self.path, &file).unwrap_or(false) => {
+            Some(file) if !is_due && sys::leads_to(&self.path, &file).unwrap_or(false) => {
                 if count > 0 {
                     write_line(&mut lines, &number_line(STORED, count as u64))?;
                     append(&file, &lines)?;
