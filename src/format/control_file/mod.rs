@@ -42,6 +42,7 @@ pub use tag::{PidField, Tag};
 use serde::{Deserialize, Serialize};
 use std::error::Error;
 use std::fmt;
+use std::io::{self, ErrorKind};
 
 /// Bits of the `@` line: the columns that recipient lines have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,7 +63,7 @@ pub struct Span {
 }
 
 /// A parsed control file: its text, and the positions of its fields.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct ControlFile {
     /// The text of the file.
     pub text: Vec<u8>,
@@ -182,6 +183,13 @@ impl fmt::Display for ControlFileError {
 }
 
 impl Error for ControlFileError {}
+
+/// A malformed file is invalid data. The error can be taken out again by `downcast`.
+impl From<ControlFileError> for io::Error {
+    fn from(error: ControlFileError) -> io::Error {
+        io::Error::new(ErrorKind::InvalidData, error)
+    }
+}
 
 impl ControlFileError {
     /// Creates an error at an offset.
