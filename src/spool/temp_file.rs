@@ -32,10 +32,8 @@ impl TempFile {
     /// The same, after removing a file that a crash may have left.
     pub(crate) fn create_replacing(path: impl Into<PathBuf>) -> io::Result<TempFile> {
         let path = path.into();
-        match fs::remove_file(&path) {
-            Err(error) if error.kind() != ErrorKind::NotFound => Err(error),
-            _ => TempFile::create(path),
-        }
+        sys::if_exists(fs::remove_file(&path))?;
+        TempFile::create(path)
     }
 
     /// The file, open for writing.
@@ -67,11 +65,7 @@ impl TempFile {
                 fs::hard_link(&self.path, &to)?;
                 fs::remove_file(mem::replace(&mut self.path, to))
             }
-            Err(error) => Err(error),
-            Ok(()) => {
-                self.path = to;
-                Ok(())
-            }
+            other => other.map(|()| self.path = to),
         }
     }
 

@@ -24,7 +24,7 @@ use crate::state::duplicates::DuplicatesFile;
 use crate::state::overrides::OverridesJournal;
 use crate::worker;
 use mio::Waker;
-use reader::{ReadQueue, ReadRequest, Reader, UrgentRead};
+use reader::{NewFile, ReadQueue, ReadRequest, Reader, UrgentRead};
 use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -84,7 +84,7 @@ pub(crate) struct SpoolIo {
     loop_waker: Arc<LoopWaker>,
     scan_requests: Sender<ScanLimits>,
     new_names: Sender<usize>,
-    reader: Arc<ReadQueue>,
+    read_requests: Sender<ReadRequest>,
     to_write: WriteQueue,
     duplicates: Arc<DuplicatesFile>,
     writer: Option<thread::JoinHandle<()>>,
@@ -149,18 +149,19 @@ impl SpoolIo {
         let (scan_requests, scans) = channel();
         let (new_names, counts) = channel();
         let (to_write, writes) = write_queue(loop_waker.clone());
-        let reader = Arc::new(ReadQueue::default());
+        let (read_requests, reads) = channel();
         let duplicates = Arc::new(DuplicatesFile::new(spool.duplicates_file()));
         let scanner = (spool.clone(), completions.clone());
         worker::start("scanner", move || scanner::run(&scanner.0, &scans, &counts, &scanner.1))?;
-        let mut reads = Reader::new(
-            spool.clone(),
+        let reader = Reader {
+            spool: spool.clone(),
             level,
-            reader.clone(),
-            completions.clone(),
-            duplicates.clone(),
-        );
-        worker::start("reader", move || reads.run())?;
+            queue: ReadQueue::new(reads),
+            completions: completions.clone(),
+            duplicates: duplicates.clone(),
+            portion: Vec::new(),
+        };
+        worker::start("reader", move || reader.run())?;
         let agents = former_agents::agents();
         if !agents.is_empty() {
             let (spool, completions) = (spool.clone(), completions.clone());
@@ -179,7 +180,7 @@ impl SpoolIo {
             loop_waker,
             scan_requests,
             new_names,
-            reader,
+            read_requests,
             to_write,
             duplicates,
             writer: Some(writer),
@@ -222,23 +223,27 @@ impl SpoolIo {
     }
 
     /// Requests reading of control files, the oldest first.
-    pub(crate) fn read(&self, names: Vec<ReadRequest>) {
-        self.reader.push_batch(names);
+    pub(crate) fn read(&self, names: Vec<NewFile>) {
+        self.read_requests.send(ReadRequest::Batch(names)).expect(WORKERS_RUN);
     }
 
     /// Requests reading of a control file before all others.
     pub(crate) fn read_soon(&self, name: SpoolName, at_most: Option<u32>) {
-        self.reader.push_urgent(UrgentRead::Read((name, at_most)));
+        self.read_first(UrgentRead::New((name, at_most)));
     }
 
     /// Requests that the control file of a loaded message is read again.
     pub(crate) fn read_again(&self, name: SpoolName) {
-        self.reader.push_urgent(UrgentRead::Reread(name));
+        self.read_first(UrgentRead::Again(name));
     }
 
     /// Requests reading of more recipients of a loaded message.
     pub(crate) fn read_more(&self, name: SpoolName, portion: Portion) {
-        self.reader.push_urgent(UrgentRead::Chunk(name, portion));
+        self.read_first(UrgentRead::More(name, portion));
+    }
+
+    fn read_first(&self, urgent: UrgentRead) {
+        self.read_requests.send(ReadRequest::Urgent(urgent)).expect(WORKERS_RUN);
     }
 
     /// Queues a write request, for the next [`send`](SpoolIo::send).
@@ -297,11 +302,5 @@ impl SpoolIo {
         if let Some(log) = self.status_log.take() {
             log.finish();
         }
-    }
-}
-
-impl Drop for SpoolIo {
-    fn drop(&mut self) {
-        self.reader.close();
     }
 }

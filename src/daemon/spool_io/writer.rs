@@ -12,7 +12,7 @@ use zsched_core::override_changes::Change;
 use zsched_spool::removals::RemovalList;
 use zsched_spool::remove::{self, Reason};
 use zsched_spool::verbose::VerboseFile;
-use zsched_spool::{PossibleDuplicates, Spool, SpoolName, load};
+use zsched_spool::{Spool, SpoolName, load};
 
 /// Request to the writer.
 pub(crate) enum WriteRequest {
@@ -134,8 +134,7 @@ impl Writer<'_> {
                 Completion::OverridesStored(self.orders.store(changes))
             }
             WriteRequest::ClearLocks(name, pid) => {
-                let tell = &mut |doubt: &PossibleDuplicates| self.duplicates.record(doubt);
-                match load::clear_locks(self.spool, &name, pid, tell) {
+                match load::clear_locks(self.spool, &name, pid, &mut self.duplicates.sink()) {
                     Ok(_) => return,
                     Err(error) => Completion::ClearLocksFailed(name, error),
                 }

@@ -79,6 +79,11 @@ impl DuplicatesFile {
         &self.path
     }
 
+    /// Receives recipients that may get a message twice, while their locks are cleared.
+    pub(crate) fn sink(&self) -> impl FnMut(&PossibleDuplicates) {
+        |doubt| self.record(doubt)
+    }
+
     /// Records recipients that may get a message twice.
     pub(crate) fn record(&self, doubt: &PossibleDuplicates) {
         self.messages.fetch_add(1, Ordering::Relaxed);

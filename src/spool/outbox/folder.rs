@@ -7,7 +7,7 @@
 //! <id>.ready              a submission that is to be published even without its message
 //! ```
 
-use super::{MessageIdentity, Outbox, OutboxEntry, OutboxOutcome};
+use super::{MessageIdentity, Outbox, OutboxEntry, OutboxRecovery};
 use crate::finalize::OpenControlFile;
 use crate::resubmit::Submission;
 use crate::temp_file::TempFile;
@@ -33,19 +33,6 @@ pub(crate) struct OutboxFolder<'s> {
     path: PathBuf,
 }
 
-/// The contents of the outbox at startup, by what became of them.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct OutboxRecovery {
-    /// Submissions that were given to the router.
-    pub published: usize,
-    /// Submissions that were not decided: their recipients are tried as before.
-    pub discarded: usize,
-    /// Submissions whose messages are gone: they were moved to `postman/`.
-    pub aside: usize,
-    /// Submissions that cannot be given to the router now.
-    pub ready: usize,
-}
-
 /// Finishes the entries that the former scheduler has left, before any mail is read.
 pub fn recover_folder(spool: &Spool, level: HashLevel) -> io::Result<OutboxRecovery> {
     let outbox = OutboxFolder::at(spool);
@@ -53,11 +40,9 @@ pub fn recover_folder(spool: &Spool, level: HashLevel) -> io::Result<OutboxRecov
         return Ok(OutboxRecovery::default());
     }
     outbox.remove_incomplete()?;
-    let OutboxOutcome { published, discarded, aside, .. } =
-        super::recover(&outbox, |message| open_control_file(spool, level, message))?;
-    // Those that could not be published are among the ready ones.
-    let ready = outbox.ready()?.len();
-    Ok(OutboxRecovery { published, discarded, aside, ready })
+    let recovered = super::recover(&outbox, |message| open_control_file(spool, level, message))?;
+    // An earlier start may have left some.
+    Ok(OutboxRecovery { ready: outbox.ready()?.len(), ..recovered })
 }
 
 /// Publishes ready submissions. Returns the number of failures, and the last reason.
@@ -118,8 +103,8 @@ impl MessageIdentity {
     /// The identity of a message whose control file is open.
     pub fn of(spool: &Spool, name: &SpoolName, control: &File) -> io::Result<MessageIdentity> {
         let message = fs::metadata(spool.message_file(name))?;
-        let modified = Timestamp::from_parts(message.mtime(), message.mtime_nsec());
-        Ok(MessageIdentity { name: name.clone(), control: control.metadata()?.ino(), modified })
+        let (control, modified) = (control.metadata()?.ino(), Timestamp::modified(&message));
+        Ok(MessageIdentity { name: name.clone(), control, modified })
     }
 }
 
@@ -135,18 +120,14 @@ fn open_control_file(
     let folders = [name.folder(), HashFolder::of(name.number(), level), HashFolder::TOP];
     for name in folders.map(|folder| name.in_folder(folder)) {
         let path = spool.control_file(&name);
-        let mut options = OpenOptions::new();
-        options.read(true).write(true).custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK);
-        let file = match options.open(&path) {
-            Err(error) if error.kind() == ErrorKind::NotFound => continue,
-            other => other?,
+        let opened = sys::open_nofollow(OpenOptions::new().read(true).write(true), &path);
+        let Some(file) = sys::if_exists(opened)? else {
+            continue;
         };
         let of_message = |folder| fs::metadata(spool.message_file(&name.in_folder(folder)));
         // A move may have been interrupted between the control file and the message file.
         let times = [of_message(name.folder()), of_message(HashFolder::TOP)];
-        let is_message = |metadata: &fs::Metadata| {
-            Timestamp::from_parts(metadata.mtime(), metadata.mtime_nsec()) == message.modified
-        };
+        let is_message = |metadata| Timestamp::modified(metadata) == message.modified;
         let is_same_message = times.iter().flatten().any(is_message);
         if is_same_message && file.metadata()?.ino() == message.control {
             return Ok(Some(OnDisk { file, path }));
@@ -175,12 +156,8 @@ impl<'s> OutboxFolder<'s> {
     }
 
     fn names(&self) -> io::Result<Vec<String>> {
-        let entries = match fs::read_dir(&self.path) {
-            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
-            other => other?,
-        };
         let mut names = Vec::new();
-        for entry in entries {
+        for entry in sys::if_exists(fs::read_dir(&self.path))?.into_iter().flatten() {
             names.extend(entry?.file_name().into_string().ok());
         }
         Ok(names)
@@ -255,11 +232,12 @@ impl<'s> OutboxFolder<'s> {
         match sys::rename_new(path, &to) {
             // A link and a removal are two steps. Between them the router may take the one name and
             // a crash may leave the other.
-            Err(error) if error.kind() == ErrorKind::Unsupported => match to.symlink_metadata() {
-                Ok(_) => return Err(ErrorKind::AlreadyExists.into()),
-                Err(error) if error.kind() == ErrorKind::NotFound => fs::rename(path, &to)?,
-                Err(error) => return Err(error),
-            },
+            Err(error) if error.kind() == ErrorKind::Unsupported => {
+                match sys::if_exists(to.symlink_metadata())? {
+                    Some(_) => return Err(ErrorKind::AlreadyExists.into()),
+                    None => fs::rename(path, &to)?,
+                }
+            }
             other => other?,
         }
         // The router has the file now. A failed sync followed by a crash could still undo the move.
@@ -297,15 +275,10 @@ impl<'s> Outbox for OutboxFolder<'s> {
             if message.is_some_and(|message| message.name.number() != number) {
                 continue;
             }
-            let text = match fs::read(self.path.join(&name)) {
-                Err(error) if error.kind() == ErrorKind::NotFound => continue,
-                other => other?,
+            let Some(text) = sys::if_exists(fs::read(self.path.join(&name)))? else {
+                continue;
             };
-            let is_there = match self.draft(id).symlink_metadata() {
-                Ok(_) => true,
-                Err(error) if error.kind() == ErrorKind::NotFound => false,
-                Err(error) => return Err(error),
-            };
+            let is_there = sys::if_exists(self.draft(id).symlink_metadata())?.is_some();
             match OutboxEntry::parse(&text, id) {
                 Some(entry) if is_there && message.is_none_or(|of| *of == entry.message) => {
                     entries.push(entry);
@@ -313,8 +286,8 @@ impl<'s> Outbox for OutboxFolder<'s> {
                 Some(_) => {}
                 // The list is incomplete, so no tag was written.
                 None => {
-                    remove_if_there(&self.draft(id))?;
-                    remove_if_there(&self.path.join(&name))?;
+                    sys::if_exists(fs::remove_file(self.draft(id)))?;
+                    sys::if_exists(fs::remove_file(self.path.join(&name)))?;
                 }
             }
         }
@@ -349,8 +322,8 @@ impl<'s> Outbox for OutboxFolder<'s> {
     }
 
     fn discard(&self, entry: &OutboxEntry) -> io::Result<()> {
-        remove_if_there(&self.draft(entry.id))?;
-        remove_if_there(&self.list(entry))
+        sys::if_exists(fs::remove_file(self.draft(entry.id)))?;
+        sys::if_exists(fs::remove_file(self.list(entry))).map(drop)
     }
 
     fn mark_ready(&self, entry: &OutboxEntry) -> io::Result<()> {
@@ -372,13 +345,6 @@ impl<'s> Outbox for OutboxFolder<'s> {
             to.display()
         );
         Ok(())
-    }
-}
-
-fn remove_if_there(path: &Path) -> io::Result<()> {
-    match fs::remove_file(path) {
-        Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
-        other => other,
     }
 }
 
