@@ -1,9 +1,10 @@
 //! One recipient of a job, as agents see it.
 
-use crate::job_file::{JobFile, JobFolders};
+use crate::job_file::JobFile;
 use crate::{Message, Notify, StopFlag};
 use std::io;
 use zsched_format::control_file::{Recipient, Span};
+use zsched_spool::Spool;
 use zsched_spool::resubmit::Submission;
 
 /// A recipient to deliver to, with its data from the control file.
@@ -11,22 +12,13 @@ use zsched_spool::resubmit::Submission;
 /// Texts are bytes as the router wrote them: in most cases UTF-8 or ASCII, which nothing ensures.
 #[derive(Clone, Copy)]
 pub struct Delivery<'a> {
-    file: &'a JobFile,
-    folders: &'a JobFolders,
-    stop: &'a StopFlag,
-    recipient: Recipient,
+    pub(crate) file: &'a JobFile,
+    pub(crate) spool: &'a Spool,
+    pub(crate) stop: &'a StopFlag,
+    pub(crate) recipient: Recipient,
 }
 
 impl<'a> Delivery<'a> {
-    pub(crate) fn new(
-        file: &'a JobFile,
-        folders: &'a JobFolders,
-        stop: &'a StopFlag,
-        recipient: Recipient,
-    ) -> Delivery<'a> {
-        Delivery { file, folders, stop, recipient }
-    }
-
     /// Returns true if the agent has been stopped, by a signal or a [`StopFlag`].
     ///
     /// A delivery that waits then ends with a deferral.
@@ -108,7 +100,7 @@ impl<'a> Delivery<'a> {
             recipients: vec![(notify, self.user())],
             headers: self.headers(),
         };
-        submission.hand_over(&self.folders.postoffice, &mut message.body(), message.owner())
+        submission.hand_over(self.spool.postoffice(), &mut message.body(), message.owner())
     }
 
     fn get(&self, span: Span) -> &'a [u8] {

@@ -265,21 +265,19 @@ impl Outcome {
     /// assert_eq!(outcome.text(), "550 5.1.1 no such user");
     /// ```
     pub fn from_smtp_reply(accepted: Verdict, reply: &str) -> Outcome {
-        let reply = SmtpReply::parse(reply).ok_or(reply);
-        let (verdict, reply) = match reply {
-            Ok(reply) if reply.code / 100 == 2 => (accepted, reply),
-            Ok(reply) if reply.code / 100 == 4 => (Verdict::Deferred, reply),
-            Ok(reply) if reply.code / 100 == 5 => (Verdict::Failed, reply),
-            Ok(SmtpReply { code, .. }) => {
+        let Some(SmtpReply { code, status, text }) = SmtpReply::parse(reply) else {
+            return Outcome::new(Verdict::Deferred, "4.5.0", 451, "malformed reply")
+                .with_text(format!("malformed reply: {}", reply.trim_end()));
+        };
+        let verdict = match code / 100 {
+            2 => accepted,
+            4 => Verdict::Deferred,
+            5 => Verdict::Failed,
+            _ => {
                 let comment = format!("unexpected reply {code}");
                 return Outcome::new(Verdict::Deferred, "4.5.0", 451, comment);
             }
-            Err(text) => {
-                return Outcome::new(Verdict::Deferred, "4.5.0", 451, "malformed reply")
-                    .with_text(format!("malformed reply: {}", text.trim_end()));
-            }
         };
-        let SmtpReply { code, status, text } = reply;
         let words = [&code.to_string(), &status, &text];
         let shown: Vec<&str> =
             words.into_iter().map(String::as_str).filter(|w| !w.is_empty()).collect();

@@ -101,6 +101,11 @@ impl Spool {
         Spool { postoffice, transport, queue }
     }
 
+    /// The spool of an agent, whose working folder is `transport/`.
+    pub fn of_working_folder() -> Spool {
+        Spool { transport: PathBuf::new(), ..Spool::new("..") }
+    }
+
     /// Creates missing folders. Existing ones keep their modes.
     pub fn create(&self) -> io::Result<()> {
         folder::make_all(&self.postoffice)?;
