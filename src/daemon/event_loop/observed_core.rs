@@ -44,9 +44,8 @@ impl ObservedCore {
 
     /// Publishes an event and passes it to the core.
     pub(crate) fn handle(&mut self, now: Timestamp, event: Event<'_>) {
-        if self.feed.has_subscribers() {
-            FeedWriter { core: self.core.query(), feed: &self.feed, time: seconds(now) }
-                .publish_event(&event);
+        if let Some(feed) = self.feed(now) {
+            feed.publish_event(&event);
         }
         self.core.handle(now, event);
     }
@@ -54,11 +53,16 @@ impl ObservedCore {
     /// Removes, publishes and returns the next action of the core.
     pub(crate) fn poll(&mut self, now: Timestamp) -> Option<Action> {
         let action = self.core.poll()?;
-        if self.feed.has_subscribers() {
-            FeedWriter { core: self.core.query(), feed: &self.feed, time: seconds(now) }
-                .publish_action(&action);
+        if let (Some(feed), Action::Status(record)) = (self.feed(now), &action) {
+            feed.status(record);
         }
         Some(action)
+    }
+
+    /// The feed, if there are subscribers.
+    fn feed(&self, now: Timestamp) -> Option<FeedWriter<'_>> {
+        let feed = FeedWriter { core: self.core.query(), feed: &self.feed, time: seconds(now) };
+        self.feed.has_subscribers().then_some(feed)
     }
 
     /// The core, to be asked about its state.
@@ -105,18 +109,11 @@ impl FeedWriter<'_> {
         }
     }
 
-    fn publish_action(&self, action: &Action) {
-        if let Action::Status(record) = action {
-            self.status(record);
-        }
-    }
-
     fn arrived(&self, arrival: &Arrival) {
-        let number = arrival.name.number();
+        let (number, modified) = (arrival.name.number(), arrival.modified);
         if self.core.is_being_removed(number).is_some() || self.core.is_being_restored(number) {
             return;
         }
-        let (number, modified) = (arrival.name.number(), arrival.modified);
         let id = SpoolId { number, modified };
         let to = |group: &zsched_spool::Group| Destination::new(&group.channel, &group.host);
         let destinations: Vec<Destination> = arrival.groups.iter().map(to).collect();
@@ -147,34 +144,30 @@ impl FeedWriter<'_> {
         let time = self.time;
         let recipients = Some(record.offsets.len()).filter(|count| *count > 1);
         if let Some(attempt) = &record.attempt {
-            let (pid, text) = (attempt.pid, &*String::from_utf8_lossy(&record.text));
+            let (id, pid, status) = (id.to_string(), attempt.pid, state);
+            let text = &*String::from_utf8_lossy(&record.text);
             let report = match record.verdict {
                 Verdict::Report(status) => Some(status.word()),
                 _ => None,
             };
-            let (status, id) = (state, id.to_string());
-            self.feed.publish(
-                about,
-                &FeedEvent::Attempt {
-                    time,
-                    id,
-                    channel,
-                    host,
-                    pid,
-                    offset,
-                    recipients,
-                    status,
-                    report,
-                    text,
-                },
-            );
+            let event = FeedEvent::Attempt {
+                time,
+                id,
+                channel,
+                host,
+                pid,
+                offset,
+                recipients,
+                status,
+                report,
+                text,
+            };
+            self.feed.publish(about, &event);
         }
         if is_final {
             let id = id.to_string();
-            self.feed.publish(
-                about,
-                &FeedEvent::Finished { time, id, channel, host, offset, recipients, state },
-            );
+            let event = FeedEvent::Finished { time, id, channel, host, offset, recipients, state };
+            self.feed.publish(about, &event);
         }
     }
 

@@ -19,7 +19,10 @@ impl Daemon {
             match signal {
                 SIGCHLD if self.spool_io.is_writer_behind() => self.has_held_children = true,
                 SIGCHLD => self.reap_children(now),
-                SIGHUP => self.reopen_logs(),
+                SIGHUP => {
+                    self.reopen_logs(false);
+                    log::info!("logs reopened");
+                }
                 SIGTERM => self.end_on("SIGTERM"),
                 SIGINT if self.is_foreground => self.end_on("SIGINT"),
                 SIGQUIT => self.drain(now),
@@ -89,21 +92,6 @@ impl Daemon {
         self.spool_lock.announce_end();
         self.is_draining = true;
         self.core.handle(now, Event::Drain);
-    }
-
-    fn reopen_logs(&mut self) {
-        let reopened = self.log_file.as_ref().map_or(Ok(()), |log| log.reopen());
-        if let Err(error) = reopened {
-            log::error!("the log cannot be reopened: {error}");
-        }
-        if let Some(statistics) = &mut self.statistics
-            && let Err(error) = statistics.reopen()
-        {
-            let path = statistics.path().display();
-            log::error!("{path}: the statistics log cannot be reopened: {error}");
-        }
-        self.spool_io.reopen_status_log();
-        log::info!("logs reopened");
     }
 
     /// Ends loading: all mail found at the start is in memory or in the backlog.

@@ -6,7 +6,6 @@
 
 use super::{Completion, CompletionSender};
 use std::fs;
-use std::os::unix::fs::MetadataExt;
 use std::thread;
 use std::time::{Duration, Instant};
 use zsched_format::time::Timestamp;
@@ -55,7 +54,7 @@ fn changed(spool: &Spool, since: Timestamp) -> Vec<SpoolName> {
     let mut all = Vec::new();
     let has_changed = |name: &SpoolName| {
         fs::symlink_metadata(spool.control_file(name))
-            .is_ok_and(|found| Timestamp::from_parts(found.ctime(), found.ctime_nsec()) >= since)
+            .is_ok_and(|found| Timestamp::changed(&found) >= since)
     };
     // The scanner reports folders that cannot be listed.
     scan(spool, ScanLimits::NONE, |names| {
@@ -79,7 +78,7 @@ mod tests {
         let name = |number: &str| SpoolName::new(HashFolder::TOP, number.as_bytes()).expect("name");
         fs::write(spool.control_file(&name("7")), "").expect("written");
         let created = fs::metadata(spool.control_file(&name("7"))).expect("there");
-        let created = Timestamp::from_parts(created.ctime(), created.ctime_nsec());
+        let created = Timestamp::changed(&created);
         assert_eq!(changed(&spool, created), [name("7")]);
         assert_eq!(changed(&spool, created + Duration::from_nanos(1)), []);
     }

@@ -87,7 +87,7 @@ pub(crate) struct SpoolIo {
     read_requests: Sender<ReadRequest>,
     to_write: WriteQueue,
     duplicates: Arc<DuplicatesFile>,
-    writer: Option<thread::JoinHandle<()>>,
+    writer: thread::JoinHandle<()>,
     spool: Spool,
     status_log: Option<StatusLog>,
 }
@@ -183,7 +183,7 @@ impl SpoolIo {
             read_requests,
             to_write,
             duplicates,
-            writer: Some(writer),
+            writer,
             spool: spool.clone(),
             status_log,
         })
@@ -261,17 +261,10 @@ impl SpoolIo {
         }
     }
 
-    /// Requests that the status log is reopened under its name.
-    pub(crate) fn reopen_status_log(&self) {
+    /// Requests that the status log is reopened under its name, or only if it was renamed.
+    pub(crate) fn reopen_status_log(&self, only_renamed: bool) {
         if let Some(log) = &self.status_log {
-            log.reopen();
-        }
-    }
-
-    /// Requests that the status log is reopened if it was renamed.
-    pub(crate) fn check_status_log_rotation(&self) {
-        if let Some(log) = &self.status_log {
-            log.check_rotation();
+            log.reopen(only_renamed);
         }
     }
 
@@ -290,16 +283,13 @@ impl SpoolIo {
     /// Waits until everything requested is written. Discards results.
     pub(crate) fn finish(mut self) {
         self.send();
-        self.to_write.close();
-        let Some(writer) = self.writer.take() else {
-            return;
-        };
-        while !writer.is_finished() {
+        drop(self.to_write);
+        while !self.writer.is_finished() {
             // The writer may be waiting for room in the channel of results.
             drop(self.results.recv_timeout(Duration::from_millis(10)));
         }
         recovery::report_leftovers(&self.spool);
-        if let Some(log) = self.status_log.take() {
+        if let Some(log) = self.status_log {
             log.finish();
         }
     }

@@ -10,7 +10,7 @@
 //! An entry is on disk before the lock is cleared. A full file is renamed to `….1`, and a new one
 //! is begun.
 
-use crate::state::json_lines::{self, beside, open_to_append, write_line};
+use crate::state::json_lines::{self, open_to_append, write_line};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::fs;
@@ -21,6 +21,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use zsched_core::log_limiter::LogLimiter;
 use zsched_spool::{PossibleDuplicate, PossibleDuplicates};
+use zsched_sys::with_suffix;
 
 /// Maximum size of the file, in bytes.
 const MAX_FILE_SIZE: u64 = 10_000_000;
@@ -153,7 +154,7 @@ fn append(path: &Path, lines: &[u8], max_size: u64) -> io::Result<()> {
     let mut file = open_to_append(path)?;
     let size = file.metadata()?.len();
     if size > 0 && size + lines.len() as u64 > max_size {
-        fs::rename(path, beside(path, ".1"))?;
+        fs::rename(path, with_suffix(path, ".1"))?;
         file = open_to_append(path)?;
     }
     json_lines::append(&file, lines)
@@ -211,7 +212,7 @@ mod tests {
         }
         let size = |path: &Path| fs::metadata(path).map_or(0, |metadata| metadata.len());
         let expected = (lines.len() as u64, 3 * lines.len() as u64);
-        assert_eq!((size(&path), size(&beside(&path, ".1"))), expected);
+        assert_eq!((size(&path), size(&with_suffix(&path, ".1"))), expected);
         assert_eq!(fs::read_dir(folder.path()).expect("listed").count(), 2);
     }
 

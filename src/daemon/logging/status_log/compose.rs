@@ -55,7 +55,7 @@ impl Composer {
 
     /// Drops the control file of a message that is about to leave the spool.
     pub(crate) fn forget(&mut self, name: &SpoolName) {
-        self.files.forget(name);
+        self.files.forget(name.number());
     }
 }
 
@@ -110,13 +110,13 @@ impl<'r> RequestFields<'r> {
         let request = self.request;
         let status = status(request.verdict, || known.as_ref()?.tag(spool, offset).ok());
         let mut notary = Cow::Borrowed(&request.notary[..]);
-        let (mut addresses, mut message_id) = (Addresses::default(), None);
+        let (mut sender, mut recipient, mut message_id) = (None, None, None);
         if let Some(known) = known {
             if request.has_note_on_disk() || request.verdict == Verdict::FinishedElsewhere {
                 let note = known.note(spool, offset);
                 notary = Cow::Owned(note.unwrap_or_default().to_vec());
             }
-            addresses = Addresses::of(&known.file, offset);
+            (sender, recipient) = addresses(&known.file, offset);
             message_id = known.message_id.as_deref();
         }
         let field = |index: usize| {
@@ -127,8 +127,8 @@ impl<'r> RequestFields<'r> {
             time: (&self.time).into(),
             spool_id: (&self.spool_id).into(),
             message_id: message_id.map(Cow::Borrowed),
-            sender: addresses.sender,
-            recipient: addresses.recipient,
+            sender,
+            recipient,
             channel: String::from_utf8_lossy(&request.channel),
             host: String::from_utf8_lossy(&request.host),
             agent: request.attempt.and_then(|attempt| attempt.pid),
@@ -147,21 +147,12 @@ impl<'r> RequestFields<'r> {
     }
 }
 
-#[derive(Default)]
-struct Addresses<'f> {
-    sender: Option<Cow<'f, str>>,
-    recipient: Option<Cow<'f, str>>,
-}
-
-impl<'f> Addresses<'f> {
-    fn of(file: &'f ControlFile, offset: u32) -> Addresses<'f> {
-        let Some(recipient) = file.recipient_at(offset) else {
-            return Addresses::default();
-        };
-        let text = |span| String::from_utf8_lossy(file.get(span));
-        let sender = file.sender_of(recipient).map(|sender| text(sender.quad.user));
-        Addresses { sender, recipient: Some(text(recipient.quad.user)) }
-    }
+/// Addresses of the sender and of a recipient.
+fn addresses(file: &ControlFile, offset: u32) -> (Option<Cow<'_, str>>, Option<Cow<'_, str>>) {
+    let text = |span| String::from_utf8_lossy(file.get(span));
+    let recipient = file.recipient_at(offset);
+    let sender = recipient.and_then(|recipient| file.sender_of(recipient));
+    (sender.map(|sender| text(sender.quad.user)), recipient.map(|one| text(one.quad.user)))
 }
 
 fn status(verdict: Verdict, tag: impl FnOnce() -> Option<Tag>) -> DeliveryStatus {
