@@ -88,7 +88,7 @@ impl Submitter {
             SpoolName::new(HashFolder::of(number, self.level), number.to_string().as_bytes())
                 .expect("an inode number is a name");
         draft.name = name.base();
-        let text = draft.to_text().map_err(|why| io::Error::new(ErrorKind::InvalidInput, why))?;
+        let text = draft.to_text()?;
         let control_file = self.spool.control_file(&name);
         // An existing control file must not be paired with this message.
         if folder::exists(&control_file)? {

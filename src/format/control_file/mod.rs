@@ -87,8 +87,6 @@ pub struct ControlFile {
     ///
     /// The field is not ZMailer's, and its programs ignore it.
     pub priority: Option<u8>,
-    /// `x`: older messages that this one supersedes.
-    pub obsoletes: Vec<Span>,
     /// `T`: hosts whose threads are to be started (ETRN).
     pub etrn_hosts: Vec<Span>,
     /// `s` lines, in file order.

@@ -128,7 +128,6 @@ impl Reader {
             b'n' => self.file.envelope_id = Some(line.value()),
             b'R' => self.file.return_mode = Some(line.value()),
             b'p' => self.take_priority(line),
-            b'x' => self.file.obsoletes.push(line.value()),
             b'T' => self.file.etrn_hosts.push(first_word(&self.file.text, line.value())),
             b's' => return self.take_sender(line),
             b'N' => self.take_notify(line),
