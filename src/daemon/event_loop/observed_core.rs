@@ -5,7 +5,6 @@
 
 use std::borrow::Cow;
 use std::rc::Rc;
-use std::time::Duration;
 use zsched_core::thread_survey::AgentRow;
 use zsched_core::{
     Action, AgentEnd, AgentId, Destination, Event, RereadResult, Scheduler, StatusRecord, Verdict,
@@ -20,7 +19,8 @@ use zsched_spool::{Arrival, SpoolId};
 
 /// The core with an optional recorder, and the feed of its subscribers.
 pub(crate) struct ObservedCore {
-    core: RecordedCore,
+    /// The core with an optional recorder.
+    pub(crate) recorded: RecordedCore,
     feed: Rc<Subscribers>,
     /// Value of the last `Event::Subscribed` passed to the core.
     has_subscribers: bool,
@@ -28,8 +28,8 @@ pub(crate) struct ObservedCore {
 
 impl ObservedCore {
     /// Wraps a core. There are no subscribers yet.
-    pub(crate) fn new(core: RecordedCore, feed: Rc<Subscribers>) -> ObservedCore {
-        ObservedCore { core, feed, has_subscribers: false }
+    pub(crate) fn new(recorded: RecordedCore, feed: Rc<Subscribers>) -> ObservedCore {
+        ObservedCore { recorded, feed, has_subscribers: false }
     }
 
     /// Notifies the core of the first subscriber and of the last one leaving.
@@ -38,7 +38,7 @@ impl ObservedCore {
         let has_subscribers = self.feed.has_subscribers();
         if has_subscribers != self.has_subscribers {
             self.has_subscribers = has_subscribers;
-            self.core.handle(now, Event::Subscribed(has_subscribers));
+            self.recorded.handle(now, Event::Subscribed(has_subscribers));
         }
     }
 
@@ -47,12 +47,12 @@ impl ObservedCore {
         if let Some(feed) = self.feed(now) {
             feed.publish_event(&event);
         }
-        self.core.handle(now, event);
+        self.recorded.handle(now, event);
     }
 
     /// Removes, publishes and returns the next action of the core.
     pub(crate) fn poll(&mut self, now: Timestamp) -> Option<Action> {
-        let action = self.core.poll()?;
+        let action = self.recorded.poll()?;
         if let (Some(feed), Action::Status(record)) = (self.feed(now), &action) {
             feed.status(record);
         }
@@ -61,28 +61,13 @@ impl ObservedCore {
 
     /// The feed, if there are subscribers.
     fn feed(&self, now: Timestamp) -> Option<FeedWriter<'_>> {
-        let feed = FeedWriter { core: self.core.query(), feed: &self.feed, time: seconds(now) };
+        let feed = FeedWriter { core: self.recorded.query(), feed: &self.feed, time: seconds(now) };
         self.feed.has_subscribers().then_some(feed)
     }
 
     /// The core, to be asked about its state.
     pub(crate) fn query(&self) -> &Scheduler {
-        self.core.query()
-    }
-
-    /// Ends a turn for the recorder, when all actions of the turn have been polled.
-    pub(crate) fn end_turn(&mut self, now: Timestamp) {
-        self.core.end_turn(now);
-    }
-
-    /// Maximum wait of the recorder until the next turn; `None` is unlimited.
-    pub(crate) fn until_turn(&self) -> Option<Duration> {
-        self.core.until_turn()
-    }
-
-    /// Completes the recording.
-    pub(crate) fn finish(&mut self, now: Timestamp) {
-        self.core.finish(now);
+        self.recorded.query()
     }
 }
 
