@@ -185,6 +185,16 @@ impl Spool {
         self.postoffice.join(".scheduler.control")
     }
 
+    /// The socket for notices of new messages.
+    ///
+    /// It is in POSTOFFICE unless `SCHEDULERNOTIFY` of the ZENV file names another one.
+    pub fn notify_socket(&self, variable: Option<&str>) -> PathBuf {
+        match variable {
+            Some(path) => PathBuf::from(path.strip_prefix("UNIX:").unwrap_or(path)),
+            None => self.postoffice.join(".scheduler.notify"),
+        }
+    }
+
     /// The control file of a message.
     pub fn control_file(&self, name: &SpoolName) -> PathBuf {
         self.transport.join(name.path())

@@ -16,6 +16,21 @@ pub enum HashLevel {
     Twice,
 }
 
+impl HashLevel {
+    /// The level that the settings name: `SCHEDULERDIRHASH` of the ZENV file, or the number of `-H`.
+    ///
+    /// The variable takes precedence, but only if it is 1 or 2.
+    pub fn of_settings(variable: Option<&str>, options: u8) -> HashLevel {
+        match (variable, options) {
+            (Some("1"), _) => HashLevel::Once,
+            (Some("2"), _) => HashLevel::Twice,
+            (_, 0) => HashLevel::Flat,
+            (_, 1) => HashLevel::Once,
+            (_, 2..) => HashLevel::Twice,
+        }
+    }
+}
+
 /// The folder of a file below `transport/` or `queue/`: none, one or two capital letters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Hash)]
 #[cfg_attr(feature = "serde", derive(Serialize, Deserialize))]

@@ -197,19 +197,15 @@ impl StartPlan {
         let status_log = options.status_log.clone().or_else(|| status_log.map(PathBuf::from));
         let temporary = if Path::new("/usr/tmp").is_dir() { "/usr/tmp" } else { "/var/tmp" };
         let rendezvous = format!("{temporary}/.mailq.text");
-        let level = match zenv.get("SCHEDULERDIRHASH") {
-            Some("1") => HashLevel::Once,
-            Some("2") => HashLevel::Twice,
-            _ => options.hash_level(),
-        };
+        let notify = || spool.notify_socket(zenv.get("SCHEDULERNOTIFY"));
         Ok(StartPlan {
             log: log.map(|path| absolute(&path)).transpose()?,
             statistics: options.statistics.as_deref().map(absolute).transpose()?,
             status_log: status_log.as_deref().map(absolute).transpose()?,
             rendezvous: or_zenv(&options.rendezvous, "RENDEZVOUS", &rendezvous)?,
-            notify: notify_path(&config, zenv, &spool),
+            notify: config.parameters.notify_socket.clone().unwrap_or_else(notify),
             recording: options.record.as_deref().map(absolute).transpose()?,
-            level,
+            level: HashLevel::of_settings(zenv.get("SCHEDULERDIRHASH"), options.hash),
             spool,
             options,
             config_path,
@@ -458,14 +454,4 @@ fn program_folders(zenv: &Zenv) -> Vec<PathBuf> {
     }
     let own = std::env::current_exe().ok().and_then(|path| Some(path.parent()?.to_path_buf()));
     own.map_or(Vec::new(), |own| vec![own.join("ta"), own])
-}
-
-/// Path of the notify socket: from the configuration, from ZENV, or in POSTOFFICE.
-fn notify_path(config: &Config, zenv: &Zenv, spool: &Spool) -> PathBuf {
-    let of_zenv = || {
-        let value = zenv.get("SCHEDULERNOTIFY")?;
-        Some(PathBuf::from(value.strip_prefix("UNIX:").unwrap_or(value)))
-    };
-    let named = config.parameters.notify_socket.clone().or_else(of_zenv);
-    named.unwrap_or_else(|| spool.postoffice().join(".scheduler.notify"))
 }
