@@ -9,7 +9,7 @@ use std::fs;
 use std::thread;
 use std::time::{Duration, Instant};
 use zsched_format::time::Timestamp;
-use zsched_spool::processes::{self, Process};
+use zsched_spool::processes::Process;
 use zsched_spool::scan::{ScanLimits, scan};
 use zsched_spool::{Spool, SpoolName};
 
@@ -20,14 +20,7 @@ const MIN_PAUSE_FACTOR: u32 = 19;
 /// Maximum granularity of file times.
 const FILE_TIME_GRANULARITY: Duration = Duration::from_secs(1);
 
-/// Agents of an earlier scheduler.
-///
-/// These are processes that work in our folder and are not our children.
-pub(super) fn agents() -> Vec<u32> {
-    processes::foreign_processes_in_folder()
-}
-
-/// Follows agents to their end.
+/// Follows agents to their end: processes in our folder that are not our children.
 pub(super) fn run(spool: &Spool, mut agents: Vec<u32>, completions: &CompletionSender) {
     log::info!("agents of an earlier scheduler are still running: processes {agents:?}");
     let mut since = Timestamp::now();

@@ -1,15 +1,14 @@
 //! Helper workers: everything that may block on the spool's disk happens here, never on the loop.
 //!
-//! There are three, each with a queue of requests. The scanner lists folders ([`scanner`]). The
-//! reader reads control files ([`reader`]). The writer writes to and removes from the spool
-//! ([`writer`]); it also composes the lines of the status log ([`crate::logging::status_log`]),
-//! which need files that it removes. A fourth watches the agents of an earlier scheduler for a
-//! while after a start ([`former_agents`]).
+//! There are three, each with a queue of requests. The scanner lists folders. The reader reads
+//! control files ([`reader`]). The writer writes to and removes from the spool ([`writer`]); it also
+//! composes the lines of the status log ([`crate::logging::status_log`]), which need files that it
+//! removes. A fourth watches the agents of an earlier scheduler for a while after a start
+//! ([`former_agents`]).
 //!
 //! Results go into one channel in portions, and mio's `Waker` wakes the loop. The workers make no
 //! decisions.
 
-mod scanner;
 mod reader;
 mod write_queue;
 mod writer;
@@ -18,7 +17,7 @@ mod former_agents;
 
 pub(crate) use writer::WriteRequest;
 
-use crate::logging::status_log::{Composer, StatusLog};
+use crate::logging::status_log::StatusLog;
 use crate::start::recovery;
 use crate::state::duplicates::DuplicatesFile;
 use crate::state::overrides::OverridesJournal;
@@ -34,10 +33,12 @@ use std::thread;
 use std::time::Duration;
 use std::vec;
 use write_queue::{WriteQueue, write_queue};
+use writer::Writer;
 use zsched_core::{NoteTicket, StatusRecord};
 use zsched_spool::load::LoadResult;
-use zsched_spool::scan::{ScanEnd, ScanLimits};
-use zsched_spool::{HashLevel, Portion, Spool, SpoolName};
+use zsched_spool::removals::RemovalList;
+use zsched_spool::scan::{ScanEnd, ScanLimits, scan};
+use zsched_spool::{HashLevel, Portion, Spool, SpoolName, processes};
 
 /// Maximum number of portions that wait for the loop. Beyond it the workers wait.
 const MAX_WAITING_PORTIONS: usize = 128;
@@ -152,7 +153,7 @@ impl SpoolIo {
         let (read_requests, reads) = channel();
         let duplicates = Arc::new(DuplicatesFile::new(spool.duplicates_file()));
         let scanner = (spool.clone(), completions.clone());
-        worker::start("scanner", move || scanner::run(&scanner.0, &scans, &counts, &scanner.1))?;
+        worker::start("scanner", move || scan_folders(&scanner.0, &scans, &counts, &scanner.1))?;
         let reader = Reader {
             spool: spool.clone(),
             level,
@@ -162,18 +163,26 @@ impl SpoolIo {
             portion: Vec::new(),
         };
         worker::start("reader", move || reader.run())?;
-        let agents = former_agents::agents();
+        let agents = processes::foreign_processes_in_folder();
         if !agents.is_empty() {
             let (spool, completions) = (spool.clone(), completions.clone());
             worker::start("former agents", move || {
                 former_agents::run(&spool, agents, &completions)
             })?;
         }
-        let (of_writer, list) = (spool.clone(), duplicates.clone());
-        let composer: Option<Composer> = status_log.as_ref().map(StatusLog::composer);
-        let writer = worker::start("writer", move || {
-            writer::run(&of_writer, &writes, &completions, &list, composer, orders);
-        })?;
+        let writer = Writer {
+            spool: spool.clone(),
+            removals: RemovalList::new(spool.removals_file()),
+            removals_listed: true,
+            completions,
+            duplicates: duplicates.clone(),
+            composer: status_log.as_ref().map(StatusLog::composer),
+            orders,
+            notes: Vec::new(),
+            lines: Vec::new(),
+            portion: Vec::new(),
+        };
+        let writer = worker::start("writer", move || writer.run(&writes))?;
         Ok(SpoolIo {
             results,
             portion: Vec::new().into_iter(),
@@ -291,6 +300,24 @@ impl SpoolIo {
         recovery::report_leftovers(&self.spool);
         if let Some(log) = self.status_log {
             log.finish();
+        }
+    }
+}
+
+/// Carries out scan requests. After each portion of names it receives how many were new.
+fn scan_folders(
+    spool: &Spool,
+    requests: &Receiver<ScanLimits>,
+    new_names: &Receiver<usize>,
+    completions: &CompletionSender,
+) {
+    for limits in requests {
+        let end = scan(spool, limits, |names| {
+            let is_heard = completions.send(vec![Completion::Names(names)]);
+            is_heard.then(|| new_names.recv().ok()).flatten()
+        });
+        if !completions.send(vec![Completion::ScanEnded(end)]) {
+            return;
         }
     }
 }
