@@ -146,11 +146,8 @@ fn variable_warnings(word: &str, zenv: &Zenv) -> impl Iterator<Item = ValueError
 }
 
 fn is_variable_name(name: &str) -> bool {
-    !name.is_empty() && !name.as_bytes()[0].is_ascii_digit() && name.bytes().all(is_name_byte)
-}
-
-fn is_name_byte(byte: u8) -> bool {
-    byte.is_ascii_alphanumeric() || byte == b'_'
+    let is_part = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
+    !name.is_empty() && !name.as_bytes()[0].is_ascii_digit() && name.bytes().all(is_part)
 }
 
 #[cfg(test)]
