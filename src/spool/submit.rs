@@ -10,7 +10,6 @@ use std::fs::File;
 use std::io::{self, ErrorKind, Write};
 use std::os::unix::net::UnixDatagram;
 use std::path::Path;
-use std::sync::atomic::{AtomicU64, Ordering};
 use zsched_format::control_file::compose::{ControlFileDraft, Group};
 
 /// Submits messages to one spool.
@@ -123,19 +122,8 @@ impl Submitter {
         }
     }
 
-    /// Creates a file under a free name.
-    ///
-    /// A crash may have left a file with a name of the same pid.
     fn scratch_file(&self) -> io::Result<TempFile> {
-        static COUNTER: AtomicU64 = AtomicU64::new(0);
-        loop {
-            let count = COUNTER.fetch_add(1, Ordering::Relaxed);
-            let name = format!("message:{}:{count}", std::process::id());
-            match TempFile::create(self.spool.postoffice().join("public").join(name)) {
-                Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
-                other => return other,
-            }
-        }
+        TempFile::create_in(&self.spool.postoffice().join("public"), "message")
     }
 
     /// Writes all of a file, which is given to the owner of `folder`.

@@ -5,6 +5,8 @@ use std::io::{self, ErrorKind};
 use std::mem;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt, fchown};
 use std::path::{Path, PathBuf};
+use std::process;
+use std::sync::atomic::{AtomicU64, Ordering};
 use zsched_sys as sys;
 
 /// Mode of a new file: readable by its owner only.
@@ -29,7 +31,21 @@ impl TempFile {
         Ok(TempFile { path, file, is_kept: false })
     }
 
-    /// The same, after removing a file that a crash may have left.
+    /// Creates a file with a free name in a folder; `kind` begins the name.
+    ///
+    /// A crash may have left a file with a name of the same pid.
+    pub(crate) fn create_in(folder: &Path, kind: &str) -> io::Result<TempFile> {
+        static COUNTER: AtomicU64 = AtomicU64::new(0);
+        loop {
+            let count = COUNTER.fetch_add(1, Ordering::Relaxed);
+            match TempFile::create(folder.join(format!("{kind}:{}:{count}", process::id()))) {
+                Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
+                other => return other,
+            }
+        }
+    }
+
+    /// Creates a file after removing one that a crash may have left.
     pub(crate) fn create_replacing(path: impl Into<PathBuf>) -> io::Result<TempFile> {
         let path = path.into();
         sys::if_exists(fs::remove_file(&path))?;

@@ -17,7 +17,6 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{self, ErrorKind, Seek, SeekFrom, Write};
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
 use zsched_format::control_file::mark;
 use zsched_format::time::Timestamp;
 use zsched_sys as sys;
@@ -201,10 +200,7 @@ impl<'s> OutboxFolder<'s> {
 
     /// Writes a submission so that it survives a power failure. Returns its id.
     fn write_draft(&self, draft: &SubmissionDraft<'_>) -> io::Result<u64> {
-        static COUNTER: AtomicU64 = AtomicU64::new(0);
-        let count = COUNTER.fetch_add(1, Ordering::Relaxed);
-        let name = format!("new:{}:{count}", std::process::id());
-        let mut scratch = TempFile::create(self.path.join(name))?;
+        let mut scratch = TempFile::create_in(&self.path, "new")?;
         let mut body = draft.message.try_clone()?;
         body.seek(SeekFrom::Start(draft.body_offset))?;
         draft.submission.write_to(scratch.file(), &mut body, draft.owner)?;
