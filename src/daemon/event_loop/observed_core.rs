@@ -3,13 +3,14 @@
 //! Events and actions pass through here. That costs one comparison each while there are neither a
 //! recorder nor subscribers. Questions go to the core itself ([`ObservedCore::query`]).
 
+use crate::logging::status_log::delivery_status;
 use std::borrow::Cow;
 use std::rc::Rc;
 use zsched_core::thread_survey::AgentRow;
 use zsched_core::{
     Action, AgentEnd, AgentId, Destination, Event, RereadResult, Scheduler, StatusRecord, Verdict,
 };
-use zsched_format::agent_protocol::ReportStatus;
+use zsched_format::status_log::DeliveryStatus;
 use zsched_format::time::Timestamp;
 use zsched_mailq_server::v2::events::{EventSubject, Subscribers};
 use zsched_mailq_server::v2::json::events::FeedEvent;
@@ -124,7 +125,8 @@ impl FeedWriter<'_> {
         };
         let (channel, host) = parts(&record.destination);
         let (channel, host) = (&*channel, &*host);
-        let (state, is_final) = outcome(record.verdict);
+        let status = delivery_status(record.verdict);
+        let state = status.map_or("found", DeliveryStatus::word);
         let offset = record.offsets.first().copied().unwrap_or_default();
         let time = self.time;
         let recipients = Some(record.offsets.len()).filter(|count| *count > 1);
@@ -149,7 +151,7 @@ impl FeedWriter<'_> {
             };
             self.feed.publish(about, &event);
         }
-        if is_final {
+        if status.is_none_or(DeliveryStatus::is_final) {
             let id = id.to_string();
             let event = FeedEvent::Finished { time, id, channel, host, offset, recipients, state };
             self.feed.publish(about, &event);
@@ -196,21 +198,6 @@ impl FeedWriter<'_> {
             destinations: row.thread.map(std::slice::from_ref).unwrap_or_default(),
         };
         self.feed.publish(about, &happening(&channel, host.as_deref(), ring));
-    }
-}
-
-/// Result for recipients in the words of the event feed, and true if it is final.
-fn outcome(verdict: Verdict) -> (&'static str, bool) {
-    match verdict {
-        Verdict::Report(ReportStatus::Ok | ReportStatus::Ok2 | ReportStatus::Ok3) => {
-            ("delivered", true)
-        }
-        Verdict::Report(ReportStatus::Error | ReportStatus::Error2) => ("failed", true),
-        Verdict::Report(_) | Verdict::Unreported => ("deferred", false),
-        Verdict::Expired => ("expired", true),
-        Verdict::Deleted => ("deleted", true),
-        Verdict::Rerouted => ("rerouted", true),
-        Verdict::FinishedElsewhere => ("found", true),
     }
 }
 

@@ -101,15 +101,8 @@ impl Daemon {
         self.clients.end_loading();
         self.core.handle(now, Event::InitialScanDone);
         log::info!("initial scan complete");
-        let duplicates = self.spool_io.duplicates();
-        let count = duplicates.count();
-        if count.recipients > 0 {
-            log::warn!(
-                "{} recipients of {} messages may be delivered twice, listed in {}",
-                count.recipients,
-                count.messages,
-                duplicates.path().display()
-            );
+        if let Some(summary) = self.spool_io.duplicates().summary() {
+            log::warn!("{summary}");
         }
     }
 }

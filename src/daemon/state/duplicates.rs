@@ -1,4 +1,4 @@
-//! List of possible duplicate deliveries, for the log and for a file in POSTOFFICE.
+//! List of possible duplicate deliveries, logged and kept in a file.
 //!
 //! The file has one JSON object per line, for each recipient that a dead process left locked:
 //!
@@ -39,15 +39,6 @@ pub(crate) struct DuplicatesFile {
     log: Mutex<LogLimiter>,
 }
 
-/// Counts since the start.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct DuplicateCount {
-    /// Messages; one whose locks were cleared twice counts twice.
-    pub messages: u64,
-    /// Recipients of these messages.
-    pub recipients: u64,
-}
-
 /// Line of the file.
 #[derive(Serialize)]
 struct DuplicateRecord<'d> {
@@ -69,18 +60,20 @@ impl DuplicatesFile {
         DuplicatesFile { path, messages, recipients, log: Mutex::new(log) }
     }
 
-    /// Counts since the start.
-    pub(crate) fn count(&self) -> DuplicateCount {
-        let of = |count: &AtomicU64| count.load(Ordering::Relaxed);
-        DuplicateCount { messages: of(&self.messages), recipients: of(&self.recipients) }
+    /// Describes what was found since the start; `None` if that is nothing.
+    pub(crate) fn summary(&self) -> Option<String> {
+        let [messages, recipients] =
+            [&self.messages, &self.recipients].map(|count| count.load(Ordering::Relaxed));
+        let path = self.path.display();
+        (recipients > 0).then(|| {
+            format!(
+                "{recipients} recipients of {messages} messages may be delivered twice, \
+                 listed in {path}"
+            )
+        })
     }
 
-    /// Path of the file.
-    pub(crate) fn path(&self) -> &Path {
-        &self.path
-    }
-
-    /// Receives recipients that may get a message twice, while their locks are cleared.
+    /// Receives recipients that may get a message twice.
     pub(crate) fn sink(&self) -> impl FnMut(&PossibleDuplicates) {
         |doubt| self.record(doubt)
     }
@@ -184,7 +177,7 @@ mod tests {
         let folder = tempfile::tempdir().expect("a folder");
         let duplicates = DuplicatesFile::new(folder.path().join("list"));
         duplicates.record(&doubt(b"u\"\xff@a.test"));
-        let written = fs::read_to_string(duplicates.path()).expect("written");
+        let written = fs::read_to_string(&duplicates.path).expect("written");
         let values = written.lines().map(|line| {
             let value: serde_json::Value = serde_json::from_str(line).expect("JSON");
             assert!(value["time"].as_str().is_some_and(|time| time.ends_with('Z')));
@@ -199,7 +192,8 @@ mod tests {
                 format!("\"S4711AbmKULOD\" 140 \"u\\\"\u{fffd}@a.test\" {expected} null"),
             ]
         );
-        assert_eq!(duplicates.count(), DuplicateCount { messages: 1, recipients: 2 });
+        let summary = duplicates.summary().expect("there are some");
+        assert!(summary.starts_with("2 recipients of 1 messages may be delivered twice"));
     }
 
     #[test]

@@ -108,7 +108,12 @@ impl<'r> RequestFields<'r> {
         out: &mut Vec<u8>,
     ) {
         let request = self.request;
-        let status = status(request.verdict, || known.as_ref()?.tag(spool, offset).ok());
+        let status = delivery_status(request.verdict).unwrap_or_else(|| {
+            match known.as_ref().and_then(|known| known.tag(spool, offset).ok()) {
+                Some(Tag::Failed) => DeliveryStatus::Failed,
+                _ => DeliveryStatus::Delivered,
+            }
+        });
         let mut notary = Cow::Borrowed(&request.notary[..]);
         let (mut sender, mut recipient, mut message_id) = (None, None, None);
         if let Some(known) = known {
@@ -155,19 +160,17 @@ fn addresses(file: &ControlFile, offset: u32) -> (Option<Cow<'_, str>>, Option<C
     (sender.map(|sender| text(sender.quad.user)), recipient.map(|one| text(one.quad.user)))
 }
 
-fn status(verdict: Verdict, tag: impl FnOnce() -> Option<Tag>) -> DeliveryStatus {
-    match verdict {
+/// Result for recipients; `None` if only the control file has it.
+pub(crate) fn delivery_status(verdict: Verdict) -> Option<DeliveryStatus> {
+    Some(match verdict {
         Verdict::Report(Word::Ok | Word::Ok2 | Word::Ok3) => DeliveryStatus::Delivered,
         Verdict::Report(Word::Error | Word::Error2) => DeliveryStatus::Failed,
         Verdict::Report(_) | Verdict::Unreported => DeliveryStatus::Deferred,
         Verdict::Expired => DeliveryStatus::Expired,
         Verdict::Deleted => DeliveryStatus::Deleted,
         Verdict::Rerouted => DeliveryStatus::Rerouted,
-        Verdict::FinishedElsewhere => match tag() {
-            Some(Tag::Failed) => DeliveryStatus::Failed,
-            _ => DeliveryStatus::Delivered,
-        },
-    }
+        Verdict::FinishedElsewhere => return None,
+    })
 }
 
 fn word(verdict: Verdict) -> Option<&'static str> {
