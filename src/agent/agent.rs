@@ -1,4 +1,4 @@
-//! An agent as a whole: who it is, where its files are, and what ends it.
+//! An agent as a whole: its name, its files, its end.
 
 use crate::outcome::reason;
 use crate::reply_writer::ReplyWriter;
@@ -9,7 +9,7 @@ use std::path::Path;
 use std::process::ExitCode;
 use zsched_spool::Spool;
 
-/// Runs an agent as the scheduler starts it: does `work` on each job, one after the other.
+/// Runs an agent: does `work` on one job after the other.
 ///
 /// The agent reads jobs from standard input and writes reports to standard output. Its working
 /// folder is `POSTOFFICE/transport`. The scheduler ends it (by an empty line or the end of the
@@ -94,7 +94,9 @@ impl Agent {
         Agent { stop, ..self }
     }
 
-    /// Does `work` on each job of `commands`, one after the other, and writes to `replies`.
+    /// Does `work` on each job of `commands`, one after the other.
+    ///
+    /// Writes to `replies`.
     ///
     /// Returns at an empty line, at the end of `commands`, if a read or a write fails, or if the
     /// stop flag is set. A failed write does not interrupt a job, since tags and `d` lines say what

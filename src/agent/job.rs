@@ -1,4 +1,4 @@
-//! A job: the recipients of one message that the agent is to deliver to now.
+//! A job: recipients of one message to deliver to now.
 
 use crate::halt::{Halt, HaltCause};
 use crate::job_file::JobFile;
@@ -10,7 +10,7 @@ use std::os::unix::fs::MetadataExt;
 use zsched_format::control_file::{Recipient, Tag, mark};
 use zsched_spool::{Spool, verbose};
 
-/// The recipients of one message that belong to this agent and no other.
+/// The recipients of one message that are given to this agent.
 ///
 /// They come in reverse file order, as in ZMailer's agents.
 ///
@@ -38,7 +38,7 @@ impl Job<'_> {
         Delivery { file: &self.file, spool: self.spool, stop: self.stop, recipient }
     }
 
-    /// Returns true if the agent has been stopped, by a signal or a [`StopFlag`].
+    /// Returns true if a signal or a [`StopFlag`] stops the agent.
     ///
     /// An agent that locks all recipients returns then. Recipients without a report are unlocked,
     /// and are due again at once.
@@ -126,7 +126,9 @@ impl Job<'_> {
         }
     }
 
-    /// Locks each recipient, delivers to it and reports it, one after the other.
+    /// Delivers to one recipient after the other, and reports each.
+    ///
+    /// Each is locked just before.
     ///
     /// So after a crash only one may be delivered twice. Recipients that another agent has taken
     /// meanwhile are skipped, and the scheduler is requested to read the file again.
@@ -197,12 +199,12 @@ impl Job<'_> {
         }
     }
 
-    /// Returns true for a deferral whose cause may be that a signal interrupted a wait.
+    /// Returns true for a deferral that a signal may have caused.
     fn is_moot(&self, outcome: &Outcome) -> bool {
         self.stop.is_requested() && outcome.verdict().tag() == Tag::Pending
     }
 
-    /// Removes this agent's lock from a recipient that is left to another agent.
+    /// Unlocks a recipient that is left to another agent.
     fn unlock(&mut self, recipient: &Recipient) {
         let changed = self.change_tag(recipient, Tag::Locked, Tag::Pending);
         self.warn_of_tag(changed);
@@ -226,7 +228,9 @@ impl Job<'_> {
         Ok(())
     }
 
-    /// Reports all recipients together without locking them, for work that cannot be done twice.
+    /// Reports all recipients together, without locks.
+    ///
+    /// This is for work that cannot be done twice.
     ///
     /// All `d` lines are appended at once, then all tags are written, then all reports are sent.
     ///
@@ -314,7 +318,7 @@ impl Job<'_> {
         if self.locked { Tag::Locked } else { Tag::Pending }
     }
 
-    /// Makes an outcome known in the order that loses nothing: `d` line, report, tag.
+    /// Makes an outcome known in a safe order: `d` line, report, tag.
     ///
     /// `was` is the present tag of the recipient.
     fn finish_recipient(&mut self, recipient: &Recipient, was: Tag, outcome: Outcome) {

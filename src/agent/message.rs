@@ -24,8 +24,8 @@ pub struct Message {
 impl Message {
     /// Opens the message file of the message with this number.
     ///
-    /// If it does not exist, or is not a regular file, the error is [`ErrorKind::NotFound`]: it will
-    /// not come back. After any other error it may be usable later.
+    /// If it does not exist, or is not a regular file, the error is [`ErrorKind::NotFound`]: it
+    /// will not come back. After any other error it may be usable later.
     pub(crate) fn open(path: &Path, number: u64, body_offset: Option<u64>) -> io::Result<Message> {
         let opened = sys::open_nofollow(File::options().read(true), path);
         let file = opened.map_err(|error| match error.raw_os_error() {
@@ -53,14 +53,14 @@ impl Message {
         Body { file: &self.file, position: self.body_offset }
     }
 
-    /// The id of the message in logs and `Received` lines, such as `S4711AbmABDEF`.
+    /// The id of the message in logs, such as `S4711AbmABDEF`.
     ///
     /// Source: ZMailer `taspoolid()`.
     pub fn spool_id(&self) -> SpoolId {
         self.spool_id
     }
 
-    /// The ids of the user and the group that own the message file.
+    /// The user id and group id of the message file.
     ///
     /// By custom they are those of the submitter.
     pub fn owner(&self) -> (u32, u32) {

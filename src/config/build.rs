@@ -1,4 +1,4 @@
-//! Builds a configuration from the entries of a file: looks up keywords and checks values.
+//! Builds a configuration from the entries of a file.
 //!
 //! All errors go to the diagnostic sink. The configuration may be used only if there are none.
 

@@ -52,7 +52,7 @@ impl Pattern {
     }
 }
 
-/// The name of a channel or host, as text that patterns can match.
+/// The name of a channel or host, for patterns.
 pub struct Name<'a>(Cow<'a, str>);
 
 impl<'a> Name<'a> {
@@ -71,7 +71,7 @@ pub struct Glob {
     /// The pattern as written in the file.
     pub text: String,
     elements: Vec<Element>,
-    /// The texts between braces at the end: a name ends with one of them.
+    /// Texts between braces, of which one ends the name.
     endings: Option<Vec<String>>,
 }
 
@@ -85,7 +85,9 @@ enum Element {
 }
 
 impl Glob {
-    /// Parses one half of a pattern, which begins at byte `start` of the whole.
+    /// Parses one half of a pattern.
+    ///
+    /// It begins at byte `start` of the whole.
     pub fn parse(
         text: &str,
         start: usize,

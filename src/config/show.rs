@@ -95,7 +95,7 @@ fn pattern_of(clause: &WrittenClause) -> String {
     format!("{}/{}", clause.pattern.channel.text, clause.pattern.host.text)
 }
 
-/// Appends a line with a keyword and its value, or its default if it has no value.
+/// Appends a line with a keyword and its value or default.
 fn push_setting<T>(
     out: &mut String,
     start: &str,

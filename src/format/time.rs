@@ -177,7 +177,7 @@ impl fmt::Display for ShortDuration {
     }
 }
 
-/// Duration in the long form for people: `3 days`, `1 day 2 hours`, `0 sec`.
+/// Duration in the long form: `3 days`, `1 day 2 hours`, `0 sec`.
 pub struct LongDuration(pub i64);
 
 impl fmt::Display for LongDuration {

@@ -1,4 +1,6 @@
-//! Replaces files as a whole: a reader gets either the old or the new one.
+//! Replaces files as a whole.
+//!
+//! A reader gets either the old or the new file.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufWriter};
@@ -6,7 +8,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use zsched_sys::with_suffix;
 
-/// Writes a file under another name, syncs it, and renames it onto the old one.
+/// Replaces a file: writes a new one, syncs and renames it.
 ///
 /// Only its owner may read it.
 pub fn write_atomically(

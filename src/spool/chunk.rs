@@ -18,7 +18,9 @@ const READ_SIZE: usize = 256 * 1024;
 /// Maximum size of a line or of the headers of a group, in bytes.
 const MAX_FIELD_LEN: usize = 16 << 20;
 
-/// Minimum length of a recipient line: `r`, tag, pid, delay column, and four words.
+/// Minimum length of a recipient line, in bytes.
+///
+/// It has `r`, tag, pid, delay column, and four words.
 const MIN_RECIPIENT_LINE_LEN: u64 = 20;
 
 /// Upper bound of the number of recipients after an offset.
@@ -41,7 +43,9 @@ pub(crate) struct Chunk {
     pub shift: u64,
 }
 
-/// Reads the lines from `from` on, up to `at_most` pending recipients and a limited size.
+/// Reads the lines from an offset on, up to two limits.
+///
+/// They are the number of pending recipients and a fixed size.
 ///
 /// The error for a file that cannot be used is a [`ControlFileError`].
 pub(crate) fn read(file: &impl FileExt, from: u32, at_most: usize) -> io::Result<Chunk> {

@@ -1,4 +1,4 @@
-//! Spool ids: the short text that identifies a message in logs and reports.
+//! Spool ids, which identify messages in logs and reports.
 
 use jiff::tz::Offset;
 #[cfg(feature = "serde")]
@@ -26,7 +26,7 @@ pub struct SpoolId {
     pub modified: Timestamp,
 }
 
-/// Lengths of the time in a spool id: in seconds, or in nanoseconds.
+/// Lengths of the time in a spool id: seconds, or nanoseconds.
 const TIME_LENGTHS: [usize; 2] = [8, 13];
 
 impl SpoolId {

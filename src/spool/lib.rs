@@ -79,7 +79,9 @@ pub struct Spool {
     queue: PathBuf,
 }
 
-/// Folders of a complete POSTOFFICE, with their modes; the scheduler needs the first three.
+/// Folders of a complete POSTOFFICE, with their modes.
+///
+/// The scheduler needs the first three.
 const FOLDERS: [(&str, u32); 7] = [
     ("transport", folder::MAIL_FOLDER_MODE),
     ("queue", folder::MAIL_FOLDER_MODE),
@@ -140,7 +142,7 @@ impl Spool {
         self.postoffice.join("router")
     }
 
-    /// The folder of the scheduler's submissions that the router does not have yet.
+    /// The folder of submissions that the router does not have yet.
     pub fn outbox(&self) -> PathBuf {
         self.postoffice.join(".scheduler.outbox")
     }
@@ -165,12 +167,12 @@ impl Spool {
         self.postoffice.join(".scheduler.orders")
     }
 
-    /// The list of messages that the writer is about to remove from the spool.
+    /// The list of messages that the writer is about to remove.
     pub fn removals_file(&self) -> PathBuf {
         self.postoffice.join(".scheduler.removals")
     }
 
-    /// The list of the malformed message that the reader is about to move aside.
+    /// The list of the message that the reader moves aside.
     pub fn reader_removals_file(&self) -> PathBuf {
         self.postoffice.join(".scheduler.removals.reader")
     }

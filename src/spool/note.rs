@@ -44,9 +44,9 @@ pub enum OutcomeKind {
     ///
     /// The recipient is marked as failed, so that it does not expire again after a restart.
     Expiry,
-    /// Deleted by an operator: nothing is noted, and the recipient is marked as done.
+    /// Deleted by an operator: marked as done, without a note.
     Deletion,
-    /// Given back to the router: nothing is noted, and the recipient is marked as done.
+    /// Given back to the router: marked as done, without a note.
     Reroute,
 }
 
@@ -122,7 +122,7 @@ pub fn candidates(file: &ControlFile, remark: &OutcomeNote<'_>) -> Vec<Unfinishe
     recipients.map(|recipient| candidate(file, recipient, None, (remark, &verdicts))).collect()
 }
 
-/// The same for a file that is too large to be read as a whole.
+/// The recipients of a remark in a large file.
 ///
 /// Its lines lack the offset of the headers.
 fn candidates_of_large(
@@ -232,7 +232,7 @@ fn is_requested(diagnostic: &DiagnosticRecord<'_>, events: Events) -> bool {
     }
 }
 
-/// Returns true if a failed recipient lacks a `d` line that its sender requested.
+/// Returns true if a failed recipient lacks a requested `d` line.
 ///
 /// `has_failed` tells by the tag if a recipient has failed. The cause is that the scheduler was
 /// killed too early, or that an agent did not do what it reported.

@@ -1,4 +1,4 @@
-//! The list of messages that are about to be removed from the spool.
+//! The list of messages that are about to be removed.
 //!
 //! A kill may come between the removals of the control file and of the message file. Without the
 //! list the message file would then stay permanently.
@@ -83,8 +83,9 @@ fn identity(metadata: &Metadata) -> (u64, i64, i64) {
     (metadata.ino(), metadata.mtime(), metadata.mtime_nsec())
 }
 
-/// Removes the message files that a killed scheduler has listed and not removed; returns their
-/// number.
+/// Removes the message files that a killed scheduler has left.
+///
+/// Returns their number.
 ///
 /// Inode numbers are reused, and a router puts a message file into `queue/` before its control file
 /// is visible. So the message file must be the listed one, and must not have a control file, not

@@ -44,7 +44,7 @@ impl Reason {
     }
 }
 
-/// Returns true if a finished message contains something that a person must look at.
+/// Returns true if a finished message needs the attention of a person.
 ///
 /// That is a report that is due, a failure without a `d` line, or a line that could not be
 /// delivered. A malformed control file counts as well. So does a very large one, which is not

@@ -1,4 +1,4 @@
-//! Gives recipients of a queued message back to the router, on an operator's order.
+//! Gives recipients back to the router, as an operator orders.
 
 use super::finalize::RecipientLocker;
 use super::note::{OutcomeNote, candidates};
@@ -14,7 +14,7 @@ use zsched_format::control_file::{self, ControlFile, Recipient};
 /// Recipients with the same offsets of sender and headers share a submission.
 type SubmissionKey = (Option<u32>, Option<u32>);
 
-/// Hands over the unfinished recipients of a remark, and marks them as done.
+/// Gives the unfinished recipients of a remark to the router.
 ///
 /// Recipients with the same sender and headers share one submission. At any crash, either the
 /// router gets a recipient or it stays in the message ([`outbox`]). After an error it can be called

@@ -41,7 +41,7 @@ impl Submitter {
         self.submit_with_priority(message, log_id, groups, None)
     }
 
-    /// The same for a message with a priority, from 0 (first) to 9.
+    /// Submits a message with a priority, from 0 (first) to 9.
     pub fn submit_with_priority(
         &self,
         message: &[u8],

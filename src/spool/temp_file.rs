@@ -1,4 +1,4 @@
-//! Temporary files: files that appear in the spool complete or not at all.
+//! Temporary files, which appear in the spool complete or not at all.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, ErrorKind};
@@ -12,7 +12,7 @@ use zsched_sys as sys;
 /// Mode of a new file: readable by its owner only.
 const MODE: u32 = 0o600;
 
-/// A file under a temporary name, which gets its final name when it is complete.
+/// A file that gets its final name when it is complete.
 ///
 /// If this value is dropped before [`keep`](TempFile::keep), the file is removed, under any name
 /// that it has by then.
@@ -31,7 +31,7 @@ impl TempFile {
         Ok(TempFile { path, file, is_kept: false })
     }
 
-    /// Creates a file with a free name in a folder; `kind` begins the name.
+    /// Creates a file with a free name, which `kind` begins.
     ///
     /// A crash may have left a file with a name of the same pid.
     pub(crate) fn create_in(folder: &Path, kind: &str) -> io::Result<TempFile> {

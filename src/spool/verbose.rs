@@ -1,4 +1,4 @@
-//! The verbose file of a message, named by the `v` line of its control file.
+//! The verbose file of a message, named by a `v` line.
 //!
 //! A user who submits with `sendmail -v` follows this file. Agents append a line for each outcome.
 //! The scheduler appends the last line when the message leaves the spool: `sendmail` stops at a

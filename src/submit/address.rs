@@ -1,4 +1,4 @@
-//! Parses the addresses in a To, Cc or Bcc header (RFC 5322, 3.4).
+//! Parses the addresses in a header (RFC 5322, 3.4).
 //!
 //! Names, comments, groups and routes are skipped.
 

@@ -1,4 +1,4 @@
-//! The program `submit`: writes one message to the spool, as a router does.
+//! The program `submit`, which writes one message to the spool.
 //!
 //! This crate decides which header lines a message lacks, which addresses it is for, and how both
 //! become a control file. It does not route: the caller chooses the channel and, if needed, the

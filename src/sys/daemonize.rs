@@ -1,4 +1,4 @@
-//! Becoming a daemon: a process in its own session, whose parent waits until it is ready.
+//! Becoming a daemon, whose parent waits until it is ready.
 
 use super::succeeded;
 use std::fs::{File, OpenOptions};
@@ -26,7 +26,7 @@ impl ReadyPipe {
     }
 }
 
-/// Continues in a new process that leads its own session, without a terminal.
+/// Continues in a new process that leads its own session.
 ///
 /// The calling process does not return: it waits for the daemon's report and exits. Must be called
 /// before any OS thread is started, since only the calling one continues.

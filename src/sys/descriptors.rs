@@ -26,7 +26,7 @@ pub fn close_inherited_on_exec() -> io::Result<()> {
     Ok(())
 }
 
-/// Returns true if the other end has closed both directions or is lost.
+/// Returns true if the other end is closed or lost.
 ///
 /// A half-closed connection may still be read by the other end. Over TCP the two cannot be told
 /// apart before something was sent.

@@ -8,7 +8,7 @@ use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-/// Opens a file without following a link at its name, and without waiting for a named pipe.
+/// Opens a file, but follows no link and waits for no pipe.
 pub fn open_nofollow(options: &mut OpenOptions, path: &Path) -> io::Result<File> {
     options.custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK | libc::O_NOCTTY).open(path)
 }
@@ -38,7 +38,9 @@ pub fn with_suffix(path: &Path, suffix: impl AsRef<OsStr>) -> PathBuf {
     path.into()
 }
 
-/// Reads at a position until the buffer is full or the file ends. Returns the number of bytes.
+/// Reads until the buffer is full or the file ends.
+///
+/// Returns the number of bytes.
 pub fn read_up_to(file: &impl FileExt, buffer: &mut [u8], position: u64) -> io::Result<usize> {
     let mut count = 0;
     while count < buffer.len() {
@@ -57,12 +59,12 @@ pub fn device_and_inode(metadata: &Metadata) -> (u64, u64) {
     (metadata.dev(), metadata.ino())
 }
 
-/// Returns true if the path leads to the open file, perhaps by a symbolic link.
+/// Returns true if the path, perhaps a link, leads to the file.
 pub fn leads_to(path: &Path, open: &File) -> io::Result<bool> {
     Ok(device_and_inode(&fs::metadata(path)?) == device_and_inode(&open.metadata()?))
 }
 
-/// Returns true if the path is a name of the open file itself.
+/// Returns true if the path is a name of the file itself.
 pub fn is_name_of(path: &Path, open: &File) -> io::Result<bool> {
     Ok(device_and_inode(&fs::symlink_metadata(path)?) == device_and_inode(&open.metadata()?))
 }

@@ -33,7 +33,7 @@ const OWN_PROGRAM: &CStr = c"/proc/self/exe";
 /// Lowest number for our end of the pipe, above descriptors of children.
 const MIN_OWN_DESCRIPTOR: i32 = 10;
 
-/// Description of a process whose standard input, output and error are one socket.
+/// A process whose standard input, output and error are one socket.
 pub struct ChildProcess<'a> {
     /// Path of the program.
     pub program: &'a Path,
@@ -57,7 +57,7 @@ pub struct ChildProcess<'a> {
     pub ignore_hangup: bool,
 }
 
-/// Starts processes, and records which of them failed before they ran their program.
+/// Starts processes, and records which failed to run their program.
 pub struct Launcher {
     /// End of the pipe for the children.
     report: OwnedFd,

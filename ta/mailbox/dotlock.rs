@@ -1,4 +1,4 @@
-//! Dot locks: the file `MAILBOX.lock`, which all mail programs respect, also over NFS.
+//! Dot locks: `MAILBOX.lock`, which all mail programs respect, even over NFS.
 //!
 //! The lock is made by giving a complete file a second name, which is atomic. A lock that a crash
 //! has left behind is broken, see [`stale`](crate::stale).
@@ -20,7 +20,7 @@ use zsched_sys as sys;
 const FIRST_PAUSE: Duration = Duration::from_millis(5);
 const MAX_PAUSE: Duration = Duration::from_millis(200);
 
-/// A lock held by this agent, which is released when the value is dropped.
+/// A lock held by this agent until the value is dropped.
 #[derive(Debug)]
 pub struct DotLock {
     path: PathBuf,

@@ -1,4 +1,4 @@
-//! Delivers into a Maildir: one file for each message, so that no lock is needed.
+//! Delivers into a Maildir, which needs no lock.
 //!
 //! The message is written under a unique name in `tmp/`, synced, and moved to `new/`. So readers
 //! see all of it or nothing.

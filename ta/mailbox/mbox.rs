@@ -1,4 +1,4 @@
-//! Appends to an mbox file, under two locks, completely or not at all.
+//! Appends to an mbox file under two locks, or leaves it unchanged.
 //!
 //! If the agent is killed meanwhile, the agent that breaks its lock removes the partial letter, see
 //! [`undo_partial`](crate::undo_partial).

@@ -1,5 +1,7 @@
-//! The event loop: one pass ("turn") reads what is ready, runs what is due, and carries out the
-//! actions of the core.
+//! The event loop.
+//!
+//! One pass ("turn") reads what is ready, runs what is due, and carries out the actions of the
+//! core.
 //!
 //! | file | what |
 //! |---|---|

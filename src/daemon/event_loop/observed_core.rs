@@ -1,7 +1,8 @@
-//! The core as the loop uses it: recorded with `--record`, and published to MAILQ subscribers.
+//! The core as the loop uses it: recorded, and published to subscribers.
 //!
-//! Events and actions pass through here. That costs one comparison each while there are neither a
-//! recorder nor subscribers. Questions go to the core itself ([`ObservedCore::query`]).
+//! Events and actions pass through here, for `--record` and for MAILQ. That costs one comparison
+//! each while there are neither a recorder nor subscribers. Questions go to the core itself
+//! ([`ObservedCore::query`]).
 
 use crate::logging::status_log::delivery_status;
 use std::borrow::Cow;

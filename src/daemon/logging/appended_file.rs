@@ -1,4 +1,4 @@
-//! Log file that grows by whole lines, and the reports of lines that it lacks.
+//! Log files that grow by whole lines.
 
 use super::rotation::RotationDetector;
 use std::fs::{File, OpenOptions};
@@ -69,7 +69,9 @@ impl AppendedFile {
         (written, error)
     }
 
-    /// Logs that a write has failed; `lost` is the number of lines that the file lacks by now.
+    /// Logs that a write has failed.
+    ///
+    /// `lost` is the number of lines that the file lacks by now.
     pub(crate) fn report_failure(&mut self, error: &io::Error, lost: u64) {
         if let Some(more) = self.failed_writes_log.permit(Instant::now()) {
             let (path, what) = (self.path.display(), self.what);

@@ -1,4 +1,4 @@
-//! Rotation of logs without a signal: finds logs that were renamed or replaced.
+//! Finds logs that were renamed or replaced.
 
 use std::fs::File;
 use std::io::ErrorKind;

@@ -1,4 +1,4 @@
-//! Worker that follows the agents of an earlier scheduler while they finish their jobs.
+//! Worker that follows the agents of an earlier scheduler.
 //!
 //! Such agents report to no scheduler. Their results show only in control files. The worker sends
 //! the names of changed files to the loop, which has them read again. It ends with the last of
@@ -20,7 +20,7 @@ const MIN_PAUSE_FACTOR: u32 = 19;
 /// Maximum granularity of file times.
 const FILE_TIME_GRANULARITY: Duration = Duration::from_secs(1);
 
-/// Follows agents to their end: processes in our folder that are not our children.
+/// Follows agents of an earlier scheduler to their end.
 pub(super) fn run(spool: &Spool, mut agents: Vec<u32>, completions: &CompletionSender) {
     log::info!("agents of an earlier scheduler are still running: processes {agents:?}");
     let mut since = Timestamp::now();

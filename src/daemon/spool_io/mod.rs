@@ -1,9 +1,9 @@
-//! Helper workers: everything that may block on the spool's disk happens here, never on the loop.
+//! Helper workers, which may block on the spool's disk.
 //!
 //! There are three, each with a queue of requests. The scanner lists folders. The reader reads
-//! control files ([`reader`]). The writer writes to and removes from the spool ([`writer`]); it also
-//! composes the lines of the status log ([`crate::logging::status_log`]), which need files that it
-//! removes. A fourth watches the agents of an earlier scheduler for a while after a start
+//! control files ([`reader`]). The writer writes to and removes from the spool ([`writer`]); it
+//! also composes the lines of the status log ([`crate::logging::status_log`]), which need files
+//! that it removes. A fourth watches the agents of an earlier scheduler for a while after a start
 //! ([`former_agents`]).
 //!
 //! Results go into one channel in portions, and mio's `Waker` wakes the loop. The workers make no
@@ -270,7 +270,7 @@ impl SpoolIo {
         }
     }
 
-    /// Requests that the status log is reopened under its name, or only if it was renamed.
+    /// Requests that the status log, or a renamed one, is reopened.
     pub(crate) fn reopen_status_log(&self, only_renamed: bool) {
         if let Some(log) = &self.status_log {
             log.reopen(only_renamed);
@@ -282,7 +282,7 @@ impl SpoolIo {
         self.to_write.send().expect(WORKERS_RUN);
     }
 
-    /// Returns true if so much is queued for the writer that no more may be decided.
+    /// Returns true if no more may be decided for the writer.
     ///
     /// The loop is woken when that has changed.
     pub(crate) fn is_writer_behind(&self) -> bool {

@@ -16,7 +16,9 @@ pub(super) enum ReadRequest {
     Batch(Vec<NewFile>),
 }
 
-/// New control file, and the maximum number of open recipients to read; `None` is all.
+/// New control file, and the maximum number of recipients to read.
+///
+/// `None` is all.
 pub(super) type NewFile = (SpoolName, Option<u32>);
 
 /// Request that comes before all batches.

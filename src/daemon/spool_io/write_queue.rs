@@ -1,4 +1,4 @@
-//! Write requests of the loop that wait for the writer, with a limit.
+//! Write requests that wait for the writer, with a limit.
 //!
 //! A slow or hanging disk must not fill the memory with write requests. The queue accepts every
 //! request, since decisions must be written. But while it [is full](WriteQueue::is_full), the loop

@@ -1,4 +1,4 @@
-//! Completes what the former scheduler left in the spool: removals, and submissions to the router.
+//! Completes removals and submissions of the former scheduler.
 
 use crate::worker;
 use std::fs;
@@ -71,8 +71,9 @@ fn publish_later(spool: &Spool) {
     }
 }
 
-/// Logs an error at the end if submissions are left: ZMailer's scheduler does not handle the
-/// outbox.
+/// Logs an error at the end if submissions are left.
+///
+/// ZMailer's scheduler does not handle the outbox.
 pub(crate) fn report_leftovers(spool: &Spool) {
     match outbox::pending_submissions(spool) {
         Ok(0) => {}

@@ -1,4 +1,4 @@
-//! What the state files have in common: lines of one JSON value each.
+//! State files: lines of one JSON value each.
 //!
 //! A file begins with a line of its name and the version of its format, and a group of lines ends
 //! with their number. Both lines are an object with one number ([`number_line`]). A file is
@@ -19,7 +19,9 @@ pub(super) fn write_line(out: &mut impl Write, value: &impl Serialize) -> io::Re
     out.write_all(b"\n")
 }
 
-/// An object of one number, for the first line of a file and for the end of a group.
+/// An object of one number.
+///
+/// It is the first line of a file, and the end of a group.
 pub(super) fn number_line(name: &str, number: u64) -> Value {
     json!({ name: number })
 }

@@ -3,13 +3,13 @@
 use std::fs::File;
 use std::io::{self, ErrorKind, Read};
 
-/// Maximum size of a control file that is read as a whole, in bytes.
+/// Maximum size of a control file read as a whole, in bytes.
 ///
 /// A million recipients with their `N` lines need about half of it. A limit is needed since a
 /// sparse file can have any size.
 pub const MAX_CONTROL_FILE_SIZE: u64 = 256 << 20;
 
-/// Maximum size of a file that programs read as a whole for a query, in bytes.
+/// Maximum size of a file read as a whole for a query.
 pub const MAX_QUERY_SIZE: u64 = 8 << 20;
 
 /// Reads all of a file that had this `size` a moment ago.

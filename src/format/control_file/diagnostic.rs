@@ -1,4 +1,4 @@
-//! `d` lines: diagnostics by agents or the scheduler for the report to the sender.
+//! `d` lines: diagnostics for the report to the sender.
 //!
 //! ```text
 //! d 107:247:160::1767323065<TAB>notary<TAB>message
@@ -54,12 +54,14 @@ impl<'a> DiagnosticRecord<'a> {
         out.push(b'\n');
     }
 
-    /// The action of its notary data (RFC 3464 2.3.3), such as `failed`; empty if there is none.
+    /// The action of its notary data (RFC 3464 2.3.3), such as `failed`.
+    ///
+    /// Empty if there is none.
     pub fn action(&self) -> &'a [u8] {
         self.notary.split(|byte| *byte == NOTARY_SEPARATOR).nth(1).unwrap_or_default()
     }
 
-    /// Parses the value of a `d` line: the text after id and tag.
+    /// Parses the text after id and tag of a `d` line.
     ///
     /// Returns `None` for a malformed line, such as one that a crash has cut short.
     pub fn parse(value: &'a [u8]) -> Option<DiagnosticRecord<'a>> {
@@ -92,7 +94,7 @@ fn number(text: &str) -> Option<i64> {
     text.parse().ok().filter(|_| !text.starts_with('+'))
 }
 
-/// A line end would end the `d` line, so it is replaced by CR.
+/// Replaces a line end by CR; it would end the `d` line.
 fn one_line(byte: u8) -> u8 {
     if byte == b'\n' { b'\r' } else { byte }
 }

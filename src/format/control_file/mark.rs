@@ -45,7 +45,7 @@ pub fn change_tag(
     Ok(true)
 }
 
-/// Writes the tag of the line at `offset`, without checking the old one.
+/// Writes the tag of a line without checking the old one.
 ///
 /// The pid column is blanked.
 ///
@@ -123,7 +123,7 @@ pub fn read_tag(file: &impl FileExt, offset: u32) -> io::Result<(Tag, PidField)>
     Ok((Tag::from_byte(tag), PidField(lock)))
 }
 
-/// Appends whole lines to a control file, and returns when they are on disk.
+/// Appends whole lines, and returns when they are on disk.
 ///
 /// It uses a single `write`, because agents append as well. The write may fail or fall short (disk
 /// full), and so may the sync. Then the file is truncated to its former length, unless another
@@ -180,7 +180,7 @@ pub fn try_lock_file(file: &File) -> bool {
     false
 }
 
-/// Puts a line end before the lines, if the last line is incomplete.
+/// Puts a line end before lines that follow an incomplete one.
 ///
 /// A crash may have cut it short.
 pub fn on_new_line(file: &impl FileExt, length: u64, lines: &[u8]) -> io::Result<Vec<u8>> {

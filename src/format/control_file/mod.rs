@@ -1,4 +1,4 @@
-//! Message control files: written by the router, updated by agents and the scheduler.
+//! Message control files, which routers write and agents update.
 //!
 //! A control file is text. Each line begins with a one-byte field id and a one-byte tag. The header
 //! blocks `m` and `M` extend to the first empty line.

@@ -1,4 +1,4 @@
-//! `N` lines: the delivery status notifications (RFC 3461) that a recipient's sender requests.
+//! `N` lines: the notifications (RFC 3461) that a sender requests.
 //!
 //! ```text
 //! N NOTIFY=SUCCESS,FAILURE ORCPT=rfc822;bob@example.net BY=120;RT
@@ -56,7 +56,9 @@ impl Default for Events {
 }
 
 impl<'a> Notify<'a> {
-    /// Parses the value of an `N` line: the text after id and tag. Any text is accepted.
+    /// Parses the text after id and tag of an `N` line.
+    ///
+    /// Any text is accepted.
     pub fn parse(value: &'a [u8]) -> Notify<'a> {
         let mut notify = Notify::default();
         for word in value.split(|byte| matches!(byte, b' ' | b'\t')) {

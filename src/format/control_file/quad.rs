@@ -31,7 +31,7 @@ impl Quad {
     }
 }
 
-/// Length of the word at the beginning of a text, in the sense of RFC 821.
+/// Length of the first word of a text (RFC 821).
 ///
 /// It ends at a blank that is neither inside double quotes nor after a backslash. An open quote
 /// ends with the line.
@@ -50,7 +50,7 @@ fn word_len(text: &[u8]) -> usize {
     text.iter().position(ends).unwrap_or(text.len())
 }
 
-/// The first blank-separated word of a field, for example of a `T` line.
+/// The first word of a field, such as a `T` line.
 pub(super) fn first_word(text: &[u8], field: Span) -> Span {
     let (from, to) = (field.start as usize, field.end as usize);
     let start = from + blanks(&text[from..to]);

@@ -13,7 +13,7 @@ use zsched_format::control_file::{
 use zsched_format::time::Timestamp;
 use zsched_sys as sys;
 
-/// Clears the locks of dead processes in a control file, among them the given one.
+/// Clears the locks of `dead` and other dead processes.
 ///
 /// `duplicates` receives the possible duplicates before. A malformed file is left to the next
 /// program that reads it.
@@ -63,7 +63,7 @@ fn open_to_mark(path: &Path) -> io::Result<File> {
 }
 
 impl Loader<'_> {
-    /// Completes decided tags, and clears the locks of dead processes, in the file as well.
+    /// Completes decided tags, and clears the locks of dead processes.
     ///
     /// The file's time is read only now. An agent of an earlier scheduler may have locked a
     /// recipient after the file was examined, which was before a long scan.
@@ -96,7 +96,7 @@ impl Loader<'_> {
     }
 }
 
-/// Completes the tags that `d` lines decide, and clears the other locks of dead processes.
+/// Completes decided tags, and clears other locks of dead processes.
 ///
 /// Both are changed on disk and in `file`. `duplicates` receives the possible duplicates before
 /// locks are cleared, so that a crash in between hides nothing. A lock without a pid has no owner.
@@ -128,7 +128,9 @@ pub fn unlock_dead(
     Ok(())
 }
 
-/// The process that has locked the first locked recipient of a file; 0 if the file has no pid.
+/// The process that has locked the first locked recipient.
+///
+/// 0 if the file has no pid.
 pub fn holder(file: &ControlFile) -> Option<u32> {
     let locked = file.recipients.iter().find(|recipient| recipient.tag == Tag::Locked)?;
     Some(locked.lock.and_then(|field| field.pid()).unwrap_or_default())

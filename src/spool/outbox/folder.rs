@@ -32,7 +32,9 @@ pub(crate) struct OutboxFolder<'s> {
     path: PathBuf,
 }
 
-/// Finishes the entries that the former scheduler has left, before any mail is read.
+/// Finishes the entries that the former scheduler has left.
+///
+/// Comes before any mail is read.
 pub fn recover_folder(spool: &Spool, level: HashLevel) -> io::Result<OutboxRecovery> {
     let outbox = OutboxFolder::at(spool);
     if outbox.names()?.is_empty() {

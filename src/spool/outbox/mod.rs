@@ -32,7 +32,9 @@ use std::os::unix::fs::FileExt;
 use zsched_format::control_file::{Tag, mark};
 use zsched_format::time::Timestamp;
 
-/// Identifies a message permanently: numbers are reused, and its files may be moved.
+/// Identifies a message permanently.
+///
+/// Numbers are reused, and its files may be moved.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MessageIdentity {
     /// Its name when the entry was created.
@@ -81,7 +83,9 @@ pub trait Outbox {
     fn move_to_postman(&self, entry: &OutboxEntry) -> io::Result<()>;
 }
 
-/// Hands submissions to the router, each replacing some lines, which must be locked.
+/// Hands submissions to the router.
+///
+/// Each replaces some lines, which must be locked.
 ///
 /// After an error it can be called again, after [`resume`].
 pub fn hand_over<O: Outbox>(

@@ -1,4 +1,4 @@
-//! Composes lines of the status log from records of the core and control files.
+//! Composes lines of the status log.
 
 use super::control_files::{CachedFile, ControlFiles};
 use super::{ComposedLines, MAX_WAITING_BYTES, StatusLogState, StatusRequest};

@@ -147,7 +147,9 @@ impl StatusLog {
         Some(request)
     }
 
-    /// Reopens the file under its name, before further lines are written, or only if it was renamed.
+    /// Reopens the file under its name, or only if it was renamed.
+    ///
+    /// Comes before further lines are written.
     pub(crate) fn reopen(&self, only_renamed: bool) {
         let StatusLogState { reopen, check_rotation, .. } = &*self.shared;
         let request = if only_renamed { check_rotation } else { reopen };
