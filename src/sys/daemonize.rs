@@ -32,7 +32,10 @@ impl ReadyPipe {
 /// before any OS thread is started, since only the calling one continues.
 pub fn daemonize() -> io::Result<ReadyPipe> {
     let (mut reader, writer) = io::pipe()?;
-    if fork()? {
+    // SAFETY: there is only one OS thread, as demanded above, so the child's memory is whole.
+    let child = unsafe { libc::fork() };
+    succeeded(child.min(0))?;
+    if child != 0 {
         drop(writer);
         let mut word = [0];
         let status =
@@ -41,23 +44,12 @@ pub fn daemonize() -> io::Result<ReadyPipe> {
     }
     drop(reader);
     // SAFETY: setsid touches no memory of ours.
-    if unsafe { libc::setsid() } == -1 {
-        return Err(io::Error::last_os_error());
-    }
+    succeeded(unsafe { libc::setsid() }.min(0))?;
     // The scheduler leads its process group, so that a signal to the group reaches its agents. A
     // second fork would prevent it from ever getting a terminal, but it would no longer lead the
     // group. It opens no terminal without O_NOCTTY.
     redirect(Path::new("/dev/null"), false, &[0])?;
     Ok(ReadyPipe { pipe: writer })
-}
-
-/// Forks. Returns true in the parent.
-fn fork() -> io::Result<bool> {
-    // SAFETY: there is only one OS thread, as `daemonize` demands, so the child's memory is whole.
-    match unsafe { libc::fork() } {
-        -1 => Err(io::Error::last_os_error()),
-        child => Ok(child != 0),
-    }
 }
 
 /// Redirects standard output and error to a log file, opened for appending.
@@ -72,9 +64,7 @@ fn redirect(path: &Path, append: bool, descriptors: &[i32]) -> io::Result<()> {
     };
     for descriptor in descriptors {
         // SAFETY: both descriptors are open or become so; dup2 closes the old one atomically.
-        if unsafe { libc::dup2(file.as_raw_fd(), *descriptor) } == -1 {
-            return Err(io::Error::last_os_error());
-        }
+        succeeded(unsafe { libc::dup2(file.as_raw_fd(), *descriptor) }.min(0))?;
     }
     Ok(())
 }
