@@ -2,7 +2,7 @@
 
 use super::diagnostic::{ValueError, quote};
 use super::pattern::{Glob, Name};
-use super::units::{Interval, parse_interval, parse_number};
+use super::units::{Interval, parse_nonzero_interval, parse_number};
 use nom::Offset;
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -170,10 +170,7 @@ impl Rate {
             let range = format!("the range from 1 to {MAX_DELIVERIES_PER_INTERVAL}");
             ValueError::new(0, format!("{} is not in {range}", quote(count)))
         })?;
-        let interval = parse_interval(interval).map_err(|error| error.offset_by(at))?;
-        if interval.is_zero() {
-            return Err(ValueError::new(at, "an interval of 0 is not possible here"));
-        }
+        let interval = parse_nonzero_interval(interval).map_err(|error| error.offset_by(at))?;
         Ok(Rate { count, interval })
     }
 

@@ -54,6 +54,14 @@ pub fn parse_interval(text: &str) -> Result<Duration, ValueError> {
     Ok(Duration::from_secs(total))
 }
 
+/// Parses an interval that must not be zero.
+pub(crate) fn parse_nonzero_interval(text: &str) -> Result<Duration, ValueError> {
+    match parse_interval(text)? {
+        Duration::ZERO => Err(ValueError::new(0, "an interval of 0 is not possible here")),
+        interval => Ok(interval),
+    }
+}
+
 /// `<number>[<unit>]`
 fn interval_part(input: &str) -> IResult<&str, (&str, &str)> {
     (preceded(multispace0, digit1), alpha0).parse(input)

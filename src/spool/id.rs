@@ -65,12 +65,11 @@ impl fmt::Display for SpoolId {
         let fraction = [24, 18, 12, 6, 0].map(|shift| nanoseconds >> shift);
         let fraction = if nanoseconds == 0 { &[][..] } else { &fraction[..] };
         write!(f, "S{}", self.number)?;
-        parts.iter().chain(fraction).try_for_each(|part| f.write_char(symbol(*part)))
+        parts
+            .iter()
+            .chain(fraction)
+            .try_for_each(|part| f.write_char(ALPHABET[(part & 63) as usize].into()))
     }
-}
-
-fn symbol(value: i32) -> char {
-    ALPHABET[(value & 63) as usize] as char
 }
 
 #[cfg(test)]

@@ -23,6 +23,10 @@ pub struct Submitter {
     pub sync: bool,
 }
 
+/// Errors of a notice while no scheduler listens.
+const NO_LISTENER: [ErrorKind; 3] =
+    [ErrorKind::NotFound, ErrorKind::ConnectionRefused, ErrorKind::WouldBlock];
+
 /// Maximum number of taken message numbers that are skipped.
 ///
 /// Normally there are none, since the number is that of an inode. A copied spool may have some.
@@ -117,7 +121,7 @@ impl Submitter {
         let sender = UnixDatagram::unbound()?;
         sender.set_nonblocking(true)?;
         match sender.send_to(format!("NEW {name}").as_bytes(), socket) {
-            Err(error) if is_absent(&error) => Ok(()),
+            Err(error) if NO_LISTENER.contains(&error.kind()) => Ok(()),
             other => other.map(drop),
         }
     }
@@ -137,13 +141,6 @@ impl Submitter {
     fn sync_folder(&self, folder: &Path) -> io::Result<()> {
         if self.sync { File::open(folder)?.sync_all() } else { Ok(()) }
     }
-}
-
-fn is_absent(error: &io::Error) -> bool {
-    matches!(
-        error.kind(),
-        ErrorKind::NotFound | ErrorKind::ConnectionRefused | ErrorKind::WouldBlock
-    )
 }
 
 /// Offset of the body, which follows the first empty line.

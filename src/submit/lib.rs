@@ -126,7 +126,7 @@ impl Submission {
             text: message.text(),
             id: message.id(),
             group: Group {
-                sender: options.sender().map_or_else(error_sender, local_sender),
+                sender: sender(options.sender()),
                 recipients: message
                     .recipients
                     .iter()
@@ -149,13 +149,13 @@ fn announce(submitter: &Submitter, socket: &Path, name: &SpoolName) {
     }
 }
 
-fn local_sender(user: &str) -> Address {
-    Address::new("local", "", user, i64::from(sys::users::real_user()))
-}
-
-/// The sender of a message without error reports: channel `error`, as a router writes it.
-fn error_sender() -> Address {
-    Address::new("error", "<>", "<>", i64::from(sys::users::real_user()))
+/// The sender. A message without error reports has the channel `error`, as a router writes it.
+fn sender(user: Option<&str>) -> Address {
+    let privilege = i64::from(sys::users::real_user());
+    match user {
+        Some(user) => Address::new("local", "", user, privilege),
+        None => Address::new("error", "<>", "<>", privilege),
+    }
 }
 
 fn recipient(options: &SubmitOptions, user: &str) -> Recipient {

@@ -28,8 +28,8 @@ impl ReadyPipe {
 
 /// Continues in a new process that leads its own session.
 ///
-/// The calling process does not return: it waits for the daemon's report and exits. Must be called
-/// before any OS thread is started, since only the calling one continues.
+/// It has no terminal. The calling process does not return: it waits for the daemon's report and
+/// exits. Must be called before any OS thread is started, since only the calling one continues.
 pub fn daemonize() -> io::Result<ReadyPipe> {
     let (mut reader, writer) = io::pipe()?;
     // SAFETY: there is only one OS thread, as demanded above, so the child's memory is whole.

@@ -135,11 +135,7 @@ impl Daemon {
     /// Warns about changes of sockets, which take effect only at a restart.
     fn warn_of_restart_only_changes(&self, new: &Config) {
         let (old, new) = (&self.config.parameters, &new.parameters);
-        let sockets = |parameters: &zsched_config::Parameters| {
-            let notify: Option<PathBuf> = parameters.notify_socket.clone();
-            (parameters.mailq_socket.clone(), notify)
-        };
-        if sockets(old) != sockets(new) {
+        if old.mailq_socket != new.mailq_socket || old.notify_socket != new.notify_socket {
             log::warn!(
                 "new values of PARAMmailqsock and PARAMnotifysock take effect at the next start"
             );

@@ -46,16 +46,11 @@ pub fn recover_folder(spool: &Spool, level: HashLevel) -> io::Result<OutboxRecov
     Ok(OutboxRecovery { ready: outbox.ready()?.len(), ..recovered })
 }
 
-/// Publishes ready submissions. Returns the number of failures, and the last reason.
-pub fn publish_ready(spool: &Spool) -> io::Result<(usize, Option<io::Error>)> {
+/// Publishes ready submissions. Returns the reasons why some are left.
+pub fn publish_ready(spool: &Spool) -> io::Result<Vec<io::Error>> {
     let outbox = OutboxFolder::at(spool);
-    let (mut left, mut reason) = (0, None);
-    for (id, path) in outbox.ready()? {
-        if let Err(error) = outbox.move_to_router(&path, id) {
-            (left, reason) = (left + 1, Some(error));
-        }
-    }
-    Ok((left, reason))
+    let ready = outbox.ready()?.into_iter();
+    Ok(ready.filter_map(|(id, path)| outbox.move_to_router(&path, id).err()).collect())
 }
 
 /// Number of submissions that the router does not have yet.
