@@ -7,7 +7,6 @@
 use crate::logging::status_log::delivery_status;
 use std::borrow::Cow;
 use std::rc::Rc;
-use zsched_core::thread_survey::AgentRow;
 use zsched_core::{
     Action, AgentEnd, AgentId, Destination, Event, RereadResult, Scheduler, StatusRecord, Verdict,
 };
@@ -87,8 +86,8 @@ impl FeedWriter<'_> {
             Event::Arrived(arrival) => self.arrived(arrival),
             Event::Removed { number, outcome: Ok(()) }
             | Event::ReadAgain { number, outcome: RereadResult::Gone } => self.left(*number),
-            Event::AgentStarted { agent, pid } => self.started(*agent, *pid),
-            Event::AgentEnded { agent, end } => self.ended(*agent, end),
+            Event::AgentStarted { agent, pid } => self.agent(*agent, Ok(*pid)),
+            Event::AgentEnded { agent, end } => self.agent(*agent, Err(end)),
             Event::Configured(_) => {
                 self.feed.publish(EventSubject::default(), &FeedEvent::Reloaded { time });
             }
@@ -159,46 +158,24 @@ impl FeedWriter<'_> {
         }
     }
 
-    fn started(&self, agent: AgentId, pid: u32) {
-        if let Some(row) = self.core.agent(agent) {
-            self.publish_agent(&row, |channel, host, ring| FeedEvent::AgentStarted {
-                time: self.time,
-                pid,
-                channel,
-                host,
-                ring,
-            });
-        }
-    }
-
-    fn ended(&self, agent: AgentId, end: &AgentEnd) {
-        if let Some(row) = self.core.agent(agent) {
-            let pid = Some(row.pid).filter(|pid| *pid != 0);
-            let how = end.to_string();
-            self.publish_agent(&row, |channel, host, ring| FeedEvent::AgentEnded {
-                time: self.time,
-                pid,
-                channel,
-                host,
-                ring,
-                how,
-            });
-        }
-    }
-
-    fn publish_agent(
-        &self,
-        row: &AgentRow<'_>,
-        happening: impl for<'h> FnOnce(&'h str, Option<&'h str>, String) -> FeedEvent<'h>,
-    ) {
-        let channel = String::from_utf8_lossy(row.channel);
+    /// Publishes that an agent has started, as this process, or has ended.
+    fn agent(&self, agent: AgentId, state: Result<u32, &AgentEnd>) {
+        let Some(row) = self.core.agent(agent) else { return };
+        let time = self.time;
+        let channel = &*String::from_utf8_lossy(row.channel);
         let host = row.thread.map(|thread| String::from_utf8_lossy(thread.host()));
+        let host = host.as_deref();
         let ring = format!("{}/{}", row.ring.0, row.ring.1);
-        let about = EventSubject {
-            message: None,
-            destinations: row.thread.map(std::slice::from_ref).unwrap_or_default(),
+        let event = match state {
+            Ok(pid) => FeedEvent::AgentStarted { time, pid, channel, host, ring },
+            Err(end) => {
+                let pid = Some(row.pid).filter(|pid| *pid != 0);
+                let how = end.to_string();
+                FeedEvent::AgentEnded { time, pid, channel, host, ring, how }
+            }
         };
-        self.feed.publish(about, &happening(&channel, host.as_deref(), ring));
+        let destinations = row.thread.map(std::slice::from_ref).unwrap_or_default();
+        self.feed.publish(EventSubject { message: None, destinations }, &event);
     }
 }
 
