@@ -1,4 +1,4 @@
-//! `hold`: keeps messages until a given time, then hands them back to the router.
+//! `hold`: keeps messages until a time, then resubmits them.
 //!
 //! Routers send a recipient here if they cannot route it now. The host names the condition:
 //! `timeout:2100000000` for a point in time, in seconds since 1970. Every attempt before that time

@@ -1,6 +1,5 @@
-//! An agent as a whole: who it is, where its files are, and what ends it.
+//! An agent as a whole: its name, its files, its end.
 
-use crate::job_file::JobFolders;
 use crate::outcome::reason;
 use crate::reply_writer::ReplyWriter;
 use crate::session::Session;
@@ -8,8 +7,9 @@ use crate::{Halt, Job, Scope, StopFlag};
 use std::io::{self, BufRead, Write};
 use std::path::Path;
 use std::process::ExitCode;
+use zsched_spool::Spool;
 
-/// Runs an agent as the scheduler starts it: does `work` on each job, one after the other.
+/// Runs an agent: does `work` on one job after the other.
 ///
 /// The agent reads jobs from standard input and writes reports to standard output. Its working
 /// folder is `POSTOFFICE/transport`. The scheduler ends it (by an empty line or the end of the
@@ -69,7 +69,7 @@ pub fn serve(
 pub struct Agent {
     program: String,
     scope: Scope,
-    folders: JobFolders,
+    spool: Spool,
     stop: StopFlag,
 }
 
@@ -78,15 +78,15 @@ impl Agent {
     ///
     /// `program` is its name in the scheduler's log. `scope` selects its recipients.
     pub fn new(program: impl Into<String>, scope: Scope) -> Agent {
-        let (folders, stop) = (JobFolders::default(), StopFlag::default());
-        Agent { program: program.into(), scope, folders, stop }
+        let (spool, stop) = (Spool::of_working_folder(), StopFlag::default());
+        Agent { program: program.into(), scope, spool, stop }
     }
 
     /// Sets the POSTOFFICE, the folder above `transport/` and `queue/`.
     ///
     /// Without it, paths are relative to the working folder.
     pub fn with_postoffice(self, postoffice: impl AsRef<Path>) -> Agent {
-        Agent { folders: JobFolders::of(postoffice.as_ref()), ..self }
+        Agent { spool: Spool::new(postoffice.as_ref()), ..self }
     }
 
     /// Sets the flag that stops the agent.
@@ -94,7 +94,9 @@ impl Agent {
         Agent { stop, ..self }
     }
 
-    /// Does `work` on each job of `commands`, one after the other, and writes to `replies`.
+    /// Does `work` on each job of `commands`, one after the other.
+    ///
+    /// Writes to `replies`.
     ///
     /// Returns at an empty line, at the end of `commands`, if a read or a write fails, or if the
     /// stop flag is set. A failed write does not interrupt a job, since tags and `d` lines say what
@@ -106,7 +108,7 @@ impl Agent {
         work: impl FnMut(&mut Job<'_>) -> Result<(), Halt>,
     ) {
         let replies = ReplyWriter::new(&self.program, replies);
-        let (folders, scope, stop) = (&self.folders, &self.scope, &self.stop);
-        Session { commands, replies, folders, scope, stop, kept: None }.run(work);
+        let (spool, scope, stop) = (&self.spool, &self.scope, &self.stop);
+        Session { commands, replies, spool, scope, stop, kept: None }.run(work);
     }
 }

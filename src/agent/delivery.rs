@@ -1,9 +1,10 @@
 //! One recipient of a job, as agents see it.
 
-use crate::job_file::{JobFile, JobFolders};
+use crate::job_file::JobFile;
 use crate::{Message, Notify, StopFlag};
 use std::io;
 use zsched_format::control_file::{Recipient, Span};
+use zsched_spool::Spool;
 use zsched_spool::resubmit::Submission;
 
 /// A recipient to deliver to, with its data from the control file.
@@ -11,23 +12,14 @@ use zsched_spool::resubmit::Submission;
 /// Texts are bytes as the router wrote them: in most cases UTF-8 or ASCII, which nothing ensures.
 #[derive(Clone, Copy)]
 pub struct Delivery<'a> {
-    file: &'a JobFile,
-    folders: &'a JobFolders,
-    stop: &'a StopFlag,
-    recipient: Recipient,
+    pub(crate) file: &'a JobFile,
+    pub(crate) spool: &'a Spool,
+    pub(crate) stop: &'a StopFlag,
+    pub(crate) recipient: Recipient,
 }
 
 impl<'a> Delivery<'a> {
-    pub(crate) fn new(
-        file: &'a JobFile,
-        folders: &'a JobFolders,
-        stop: &'a StopFlag,
-        recipient: Recipient,
-    ) -> Delivery<'a> {
-        Delivery { file, folders, stop, recipient }
-    }
-
-    /// Returns true if the agent has been stopped, by a signal or a [`StopFlag`].
+    /// Returns true if a signal or a [`StopFlag`] stops the agent.
     ///
     /// A delivery that waits then ends with a deferral.
     pub fn is_stopping(&self) -> bool {
@@ -71,17 +63,17 @@ impl<'a> Delivery<'a> {
         block.map_or(&[], |block| self.get(block.text))
     }
 
-    /// The DSN parameters for this recipient: `NOTIFY`, `ORCPT` and so on (RFC 3461).
+    /// The DSN parameters for this recipient, such as `NOTIFY` (RFC 3461).
     pub fn notify(&self) -> Notify<'a> {
         self.file.notify(&self.recipient)
     }
 
-    /// The envelope id of the message, `ENVID` in xtext (RFC 3461, 4.4), if the sender gave one.
+    /// The envelope id, `ENVID` in xtext (RFC 3461, 4.4), if given.
     pub fn envelope_id(&self) -> Option<&'a [u8]> {
         self.file.parsed.control.envelope_id.map(|span| self.get(span))
     }
 
-    /// The content of a report to the sender: `FULL` or `HDRS` (RFC 3461, 4.3), if requested.
+    /// The requested content of a report: `FULL` or `HDRS` (RFC 3461).
     pub fn return_mode(&self) -> Option<&'a [u8]> {
         self.file.parsed.control.return_mode.map(|span| self.get(span))
     }
@@ -91,7 +83,9 @@ impl<'a> Delivery<'a> {
         self.file.parsed.control.log_id.map(|span| self.get(span))
     }
 
-    /// Hands the message back to the router for this recipient, in the name of its submitter.
+    /// Hands the message back to the router for this recipient.
+    ///
+    /// It is resubmitted in the name of its submitter.
     ///
     /// Held mail leaves the queue this way. `message` is that of the job. Returns the number of the
     /// new submission in `POSTOFFICE/router`. The recipient is done then: the agent returns
@@ -108,7 +102,7 @@ impl<'a> Delivery<'a> {
             recipients: vec![(notify, self.user())],
             headers: self.headers(),
         };
-        submission.hand_over(&self.folders.postoffice, &mut message.body(), message.owner())
+        submission.hand_over(self.spool.postoffice(), &mut message.body(), message.owner())
     }
 
     fn get(&self, span: Span) -> &'a [u8] {

@@ -3,7 +3,7 @@
 use crate::Outcome;
 use std::fmt;
 
-/// The reason why work on a job ended before all recipients had an outcome.
+/// The reason why a job ended before all recipients had outcomes.
 ///
 /// The methods of [`Job`](crate::Job) return it, and agents pass it on with `?`. The library does,
 /// or has already done, everything necessary. An agent that cannot go on makes one itself, from an
@@ -42,7 +42,7 @@ impl Halt {
         Halt(HaltCause::ReportRest(Box::new(outcome)))
     }
 
-    /// Ends the job, and requests that the scheduler reads the control file again (`#resync`).
+    /// Ends the job, and requests a new look at the file.
     ///
     /// This is for a file that is not as the scheduler believes. `why` goes to the scheduler's log.
     /// Locked recipients without an outcome are deferred.

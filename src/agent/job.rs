@@ -1,17 +1,16 @@
-//! A job: the recipients of one message that the agent is to deliver to now.
+//! A job: recipients of one message to deliver to now.
 
 use crate::halt::{Halt, HaltCause};
-use crate::job_file::{JobFile, JobFolders};
-use crate::message::Unavailable;
+use crate::job_file::JobFile;
 use crate::outcome::{Note, reason};
 use crate::reply_writer::ReplyWriter;
 use crate::{Delivery, Message, Outcome, StopFlag, Verdict};
-use std::io::{self, Write};
+use std::io::{self, ErrorKind, Write};
 use std::os::unix::fs::MetadataExt;
 use zsched_format::control_file::{Recipient, Tag, mark};
-use zsched_spool::verbose;
+use zsched_spool::{Spool, verbose};
 
-/// The recipients of one message that belong to this agent and no other.
+/// The recipients of one message that are given to this agent.
 ///
 /// They come in reverse file order, as in ZMailer's agents.
 ///
@@ -19,46 +18,27 @@ use zsched_spool::verbose;
 /// are deferred, or unlocked if the agent has been stopped. If not, nothing is reported, and the
 /// scheduler tries them again later.
 pub struct Job<'a> {
-    replies: &'a mut ReplyWriter<dyn Write + 'a>,
-    folders: &'a JobFolders,
-    stop: &'a StopFlag,
-    file: JobFile,
+    pub(crate) replies: &'a mut ReplyWriter<dyn Write + 'a>,
+    pub(crate) spool: &'a Spool,
+    pub(crate) stop: &'a StopFlag,
+    pub(crate) file: JobFile,
     /// The recipients without an outcome, in file order.
-    pending: Vec<Recipient>,
+    pub(crate) pending: Vec<Recipient>,
     /// True if the pending recipients are locked.
-    locked: bool,
+    pub(crate) locked: bool,
 }
 
-/// The result of locking a recipient.
-enum Lock {
-    Taken,
-    /// The tag is no longer blank.
-    Lost,
-    Failed(io::Error),
-}
-
-impl<'a> Job<'a> {
-    /// Creates the job for these recipients of `file`, in file order.
-    pub(crate) fn new(
-        replies: &'a mut ReplyWriter<dyn Write + 'a>,
-        folders: &'a JobFolders,
-        stop: &'a StopFlag,
-        file: JobFile,
-        pending: Vec<Recipient>,
-    ) -> Job<'a> {
-        Job { replies, folders, stop, file, pending, locked: false }
-    }
-
+impl Job<'_> {
     /// The recipients without an outcome, in reverse file order.
     pub fn deliveries(&self) -> impl Iterator<Item = Delivery<'_>> {
         self.pending.iter().rev().map(|&recipient| self.delivery(recipient))
     }
 
     fn delivery(&self, recipient: Recipient) -> Delivery<'_> {
-        Delivery::new(&self.file, self.folders, self.stop, recipient)
+        Delivery { file: &self.file, spool: self.spool, stop: self.stop, recipient }
     }
 
-    /// Returns true if the agent has been stopped, by a signal or a [`StopFlag`].
+    /// Returns true if a signal or a [`StopFlag`] stops the agent.
     ///
     /// An agent that locks all recipients returns then. Recipients without a report are unlocked,
     /// and are due again at once.
@@ -83,16 +63,17 @@ impl<'a> Job<'a> {
         }
         self.locked = true;
         let mut pending = std::mem::take(&mut self.pending);
-        let owns_file = mark::try_lock_file(&self.file.file);
-        pending.retain(|recipient| match self.lock_tag(recipient) {
-            Lock::Taken => true,
-            Lock::Lost => false,
-            Lock::Failed(error) => {
-                self.replies.warn(&format!("cannot lock a recipient: {}", reason(&error)));
-                false
-            }
+        self.with_file_lock(|job| {
+            pending.retain(|recipient| {
+                match job.change_tag(recipient, Tag::Pending, Tag::Locked) {
+                    Ok(is_taken) => is_taken,
+                    Err(error) => {
+                        job.replies.warn(&format!("cannot lock a recipient: {}", reason(&error)));
+                        false
+                    }
+                }
+            });
         });
-        self.unlock_file(owns_file);
         self.pending = pending;
         if self.pending.is_empty() {
             return Err(Halt::resync("other agents have locked all recipients"));
@@ -100,31 +81,25 @@ impl<'a> Job<'a> {
         Ok(())
     }
 
-    /// Locks one recipient. Of two agents that read the same blank tag only one writes.
+    /// Runs `work` while no other agent reads or changes tags.
     ///
-    /// Without the lock on the file, the only protection is the scheduler's: it gives the
-    /// recipients of one message, channel and host to one agent at a time.
-    fn lock_recipient(&mut self, recipient: &Recipient) -> Lock {
+    /// So of two agents that read the same blank tag only one writes. Without the lock on the file,
+    /// the only protection is the scheduler's: it gives the recipients of one message, channel and
+    /// host to one agent at a time.
+    fn with_file_lock<T>(&mut self, work: impl FnOnce(&mut Self) -> T) -> T {
         let owns_file = mark::try_lock_file(&self.file.file);
-        let lock = self.lock_tag(recipient);
-        self.unlock_file(owns_file);
-        lock
-    }
-
-    fn lock_tag(&self, recipient: &Recipient) -> Lock {
-        let (file, pid) = (&self.file.file, std::process::id());
-        match mark::change_tag(file, recipient.offset, Tag::Pending, Tag::Locked, pid) {
-            Ok(true) => Lock::Taken,
-            Ok(false) => Lock::Lost,
-            Err(error) => Lock::Failed(error),
-        }
-    }
-
-    /// Closing the file would release the lock as well; a failure only makes others wait a moment.
-    fn unlock_file(&mut self, owns_file: bool) {
+        let result = work(self);
+        // Closing the file would release the lock as well; a failure only makes others wait a
+        // moment.
         if owns_file && let Err(error) = self.file.file.unlock() {
             self.replies.warn(&format!("cannot unlock the control file: {}", reason(&error)));
         }
+        result
+    }
+
+    /// Changes a tag if it was `was`, and returns true then.
+    fn change_tag(&self, recipient: &Recipient, was: Tag, new: Tag) -> io::Result<bool> {
+        mark::change_tag(&self.file.file, recipient.offset, was, new, std::process::id())
     }
 
     /// Opens the message file.
@@ -134,16 +109,16 @@ impl<'a> Job<'a> {
     /// The file is missing: all recipients have failed. Or it cannot be read now: they have been
     /// deferred.
     pub fn message(&mut self) -> Result<Message, Halt> {
-        let path = self.file.message_path(self.folders);
+        let path = self.file.message_path(self.spool);
         match Message::open(&path, self.file.number, self.file.parsed.control.body_offset) {
             Ok(message) => Ok(message),
-            Err(Unavailable::Missing) => {
+            Err(error) if error.kind() == ErrorKind::NotFound => {
                 let text = "the message itself is missing from the queue; please send it again";
                 self.lock()?;
                 self.finish_all(&Outcome::failure_without_codes(text));
                 Err(Halt::resync(format!("there is no message file {}", path.display())))
             }
-            Err(Unavailable::Unreadable(error)) => {
+            Err(error) => {
                 self.lock()?;
                 self.finish_all(&Outcome::system_error("cannot read the message", &error));
                 Err(Halt(HaltCause::Reported))
@@ -151,7 +126,9 @@ impl<'a> Job<'a> {
         }
     }
 
-    /// Locks each recipient, delivers to it and reports it, one after the other.
+    /// Delivers to one recipient after the other, and reports each.
+    ///
+    /// Each is locked just before.
     ///
     /// So after a crash only one may be delivered twice. Recipients that another agent has taken
     /// meanwhile are skipped, and the scheduler is requested to read the file again.
@@ -187,24 +164,23 @@ impl<'a> Job<'a> {
             if self.stop.is_requested() {
                 return Err(Halt(HaltCause::Stopped));
             }
-            let lock = if self.locked { Lock::Taken } else { self.lock_recipient(&recipient) };
+            let lock = |job: &mut Self| job.change_tag(&recipient, Tag::Pending, Tag::Locked);
+            let taken = if self.locked { Ok(true) } else { self.with_file_lock(lock) };
             self.pending.pop();
-            match lock {
-                Lock::Taken => {}
-                Lock::Lost => {
+            match taken {
+                Ok(true) => {}
+                Ok(false) => {
                     taken_by_others = true;
                     continue;
                 }
-                Lock::Failed(error) => {
-                    self.defer_unlocked(&recipient, &error);
+                Err(error) => {
+                    let outcome = Outcome::system_error("cannot lock the recipient", &error);
+                    self.finish_recipient(&recipient, Tag::Pending, outcome);
                     continue;
                 }
             }
             let result = deliver(&self.delivery(recipient)).and_then(|outcome| {
-                match self.stop.is_requested() && outcome.verdict().tag() == Tag::Pending {
-                    true => Err(Halt(HaltCause::Stopped)),
-                    false => Ok(outcome),
-                }
+                if self.is_moot(&outcome) { Err(Halt(HaltCause::Stopped)) } else { Ok(outcome) }
             });
             match result {
                 Ok(outcome) => self.finish_recipient(&recipient, Tag::Locked, outcome),
@@ -223,16 +199,14 @@ impl<'a> Job<'a> {
         }
     }
 
-    /// Defers the recipient: nothing has been delivered.
-    fn defer_unlocked(&mut self, recipient: &Recipient, error: &io::Error) {
-        let outcome = Outcome::system_error("cannot lock the recipient", error);
-        self.finish_recipient(recipient, Tag::Pending, outcome);
+    /// Returns true for a deferral that a signal may have caused.
+    fn is_moot(&self, outcome: &Outcome) -> bool {
+        self.stop.is_requested() && outcome.verdict().tag() == Tag::Pending
     }
 
-    /// Removes this agent's lock from a recipient that is left to another agent.
+    /// Unlocks a recipient that is left to another agent.
     fn unlock(&mut self, recipient: &Recipient) {
-        let (file, pid) = (&self.file.file, std::process::id());
-        let changed = mark::change_tag(file, recipient.offset, Tag::Locked, Tag::Pending, pid);
+        let changed = self.change_tag(recipient, Tag::Locked, Tag::Pending);
         self.warn_of_tag(changed);
     }
 
@@ -254,7 +228,9 @@ impl<'a> Job<'a> {
         Ok(())
     }
 
-    /// Reports all recipients together without locking them, for work that cannot be done twice.
+    /// Reports all recipients together, without locks.
+    ///
+    /// This is for work that cannot be done twice.
     ///
     /// All `d` lines are appended at once, then all tags are written, then all reports are sent.
     ///
@@ -289,7 +265,7 @@ impl<'a> Job<'a> {
         for (recipient, outcome) in &decided {
             let noted = self.needs_note(recipient, outcome);
             let note = if noted { Note::Written } else { Note::NotNeeded };
-            self.file.report(recipient, outcome, note, |report| self.replies.report(report));
+            self.file.report(recipient, outcome, note, self.replies);
         }
     }
 
@@ -309,7 +285,7 @@ impl<'a> Job<'a> {
         if self.pending.is_empty() {
             return Ok(());
         }
-        if self.stop.is_requested() && outcome.verdict().tag() == Tag::Pending {
+        if self.is_moot(outcome) {
             return Err(Halt(HaltCause::Stopped));
         }
         self.lock()?;
@@ -342,18 +318,17 @@ impl<'a> Job<'a> {
         if self.locked { Tag::Locked } else { Tag::Pending }
     }
 
-    /// Makes an outcome known in the order that loses nothing: `d` line, report, tag.
+    /// Makes an outcome known in a safe order: `d` line, report, tag.
     ///
     /// `was` is the present tag of the recipient.
     fn finish_recipient(&mut self, recipient: &Recipient, was: Tag, outcome: Outcome) {
         let (outcome, note) = self.note(recipient, outcome);
         self.write_verbose(recipient, &outcome);
-        self.file.report(recipient, &outcome, note, |report| self.replies.report(report));
+        self.file.report(recipient, &outcome, note, self.replies);
         self.replies.flush();
         let tag = outcome.verdict().tag();
         if was != tag {
-            let pid = std::process::id();
-            let changed = mark::change_tag(&self.file.file, recipient.offset, was, tag, pid);
+            let changed = self.change_tag(recipient, was, tag);
             self.warn_of_tag(changed);
         }
     }
@@ -387,13 +362,12 @@ impl<'a> Job<'a> {
     /// Appends progress to the verbose file, if there is one. Nothing depends on it, so errors are
     /// ignored.
     fn write_verbose(&self, recipient: &Recipient, outcome: &Outcome) {
-        let Some(path) =
-            self.file.parsed.control.verbose.map(|span| self.file.parsed.control.get(span))
-        else {
+        let control = &self.file.parsed.control;
+        let Some(path) = control.verbose.map(|span| control.get(span)) else {
             return;
         };
-        let path = verbose::path_of(&self.folders.transport, path);
-        let user = String::from_utf8_lossy(self.file.parsed.control.get(recipient.quad.user));
+        let path = verbose::path_of(self.spool.transport(), path);
+        let user = String::from_utf8_lossy(control.get(recipient.quad.user));
         let word = outcome.verdict().status(Note::NotNeeded).word();
         let text = outcome.text().replace(['\r', '\n'], " ");
         let line = format!("DIAG: <{user}> {word} {text}");

@@ -1,45 +1,20 @@
 //! The control file of a job: opens, reads and checks it.
 
 use crate::outcome::{Note, reason};
+use crate::reply_writer::ReplyWriter;
 use crate::{Notify, Outcome, Scope};
 use std::ffi::OsStr;
-use std::fs::{self, File, Metadata, OpenOptions};
-use std::io;
+use std::fs::File;
+use std::io::{self, Write};
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
-use zsched_format::agent_protocol::{Offsets, RecipientReport, ReportStatus};
+use zsched_format::agent_protocol::{Offsets, RecipientReport, ReportStatus, leading_number};
 use zsched_format::control_file::diagnostic::DiagnosticRecord;
 use zsched_format::control_file::{self, ControlFile, Recipient, mark};
 use zsched_format::job_recipients::{IndexedControlFile, tag_now};
 use zsched_format::time::Timestamp;
+use zsched_spool::Spool;
 use zsched_sys as sys;
-
-/// The folders that contain the files of jobs.
-#[derive(Clone, Debug)]
-pub(crate) struct JobFolders {
-    /// The folder above all others.
-    pub(crate) postoffice: PathBuf,
-    /// The folder that job paths are relative to: the agent's working folder.
-    pub(crate) transport: PathBuf,
-    /// The folder of the message files.
-    pub(crate) queue: PathBuf,
-}
-
-impl JobFolders {
-    /// The folders of a POSTOFFICE.
-    pub(crate) fn of(postoffice: &Path) -> JobFolders {
-        let (transport, queue) = (postoffice.join("transport"), postoffice.join("queue"));
-        JobFolders { postoffice: postoffice.to_path_buf(), transport, queue }
-    }
-}
-
-impl Default for JobFolders {
-    /// The folders as the scheduler arranges them.
-    fn default() -> JobFolders {
-        JobFolders { transport: PathBuf::new(), ..JobFolders::of(Path::new("..")) }
-    }
-}
 
 /// The reason why there is nothing to do for a job.
 ///
@@ -73,14 +48,14 @@ pub(crate) struct JobFile {
 
 impl JobFile {
     /// Opens and reads the control file of a job line.
-    pub(crate) fn open(folders: &JobFolders, path: &[u8]) -> Result<JobFile, Refusal> {
+    pub(crate) fn open(spool: &Spool, path: &[u8]) -> Result<JobFile, Refusal> {
         let unusable = |why: &str| {
             Refusal::Unusable(format!("control file {}: {why}", String::from_utf8_lossy(path)))
         };
         let folder_length = path.iter().rposition(|byte| *byte == b'/').map_or(0, |at| at + 1);
-        let number = leading_number(&path[folder_length..])
+        let (number, _) = leading_number(&path[folder_length..])
             .ok_or_else(|| unusable("the name does not begin with a number"))?;
-        let location = folders.transport.join(OsStr::from_bytes(path));
+        let location = spool.transport().join(OsStr::from_bytes(path));
         let (file, text) = read(&location).map_err(|error| unusable(&reason(&error)))?;
         let only_a_request = text.first() == Some(&b'T');
         let control = control_file::parse(text).map_err(|error| {
@@ -107,10 +82,7 @@ impl JobFile {
 
     /// Returns true if a job line names this same file.
     pub(crate) fn is_same_file(&self, path: &[u8]) -> bool {
-        let identity = |metadata: Metadata| sys::device_and_inode(&metadata);
-        let there = || fs::symlink_metadata(&self.location).map(identity).ok();
-        self.path == path
-            && there().is_some_and(|id| self.file.metadata().map(identity).ok() == Some(id))
+        self.path == path && sys::is_name_of(&self.location, &self.file).unwrap_or(false)
     }
 
     /// Selects the recipients of a job.
@@ -128,10 +100,10 @@ impl JobFile {
     }
 
     /// The path of the message file.
-    pub(crate) fn message_path(&self, folders: &JobFolders) -> PathBuf {
+    pub(crate) fn message_path(&self, spool: &Spool) -> PathBuf {
         let folder = OsStr::from_bytes(&self.path[..self.folder_length]);
         let name = self.parsed.control.name().unwrap_or_default();
-        folders.queue.join(folder).join(OsStr::from_bytes(name))
+        spool.queue().join(folder).join(OsStr::from_bytes(name))
     }
 
     /// The DSN parameters of a recipient.
@@ -159,7 +131,7 @@ impl JobFile {
         mark::append_lines(&self.location, lines)
     }
 
-    /// Calls `send` with the report about a recipient.
+    /// Passes the report about a recipient to `replies`.
     ///
     /// Notary data is not sent if it is in the control file already, or has not been requested.
     pub(crate) fn report(
@@ -167,7 +139,7 @@ impl JobFile {
         recipient: &Recipient,
         outcome: &Outcome,
         note: Note,
-        send: impl FnOnce(&RecipientReport<'_>),
+        replies: &mut ReplyWriter<dyn Write + '_>,
     ) {
         let status = outcome.verdict().status(note);
         let notary = match status {
@@ -175,25 +147,17 @@ impl JobFile {
             _ => outcome.notary(self.parsed.control.get(recipient.quad.user)),
         };
         let message = outcome.report_text();
-        send(&RecipientReport {
-            number: self.number,
-            offset: recipient.offset,
-            notary: &notary,
-            status,
-            message: message.as_bytes(),
-        });
+        let (number, offset) = (self.number, recipient.offset);
+        let (notary, message) = (&notary[..], message.as_bytes());
+        replies.report(&RecipientReport { number, offset, notary, status, message });
     }
 }
 
 /// Opens the file for changes in place, and reads all of it.
 fn read(path: &Path) -> io::Result<(File, Vec<u8>)> {
-    let flags = libc::O_NOFOLLOW | libc::O_NONBLOCK | libc::O_NOCTTY;
-    let mut file = OpenOptions::new().read(true).write(true).custom_flags(flags).open(path)?;
-    let metadata = file.metadata()?;
-    if !metadata.is_file() {
-        return Err(io::Error::other("not a file"));
-    }
-    let text = control_file::read_all(&mut file, metadata.len())?;
+    let mut file = sys::open_regular(File::options().read(true).write(true), path)?;
+    let size = file.metadata()?.len();
+    let text = control_file::read_all(&mut file, size)?;
     Ok((file, text))
 }
 
@@ -201,9 +165,4 @@ fn read(path: &Path) -> io::Result<(File, Vec<u8>)> {
 fn is_truncated(control: &ControlFile) -> bool {
     control.unterminated_block.is_some()
         || control.recipients.iter().any(|recipient| recipient.headers.is_none())
-}
-
-fn leading_number(base: &[u8]) -> Option<u64> {
-    let digits = base.iter().take_while(|byte| byte.is_ascii_digit()).count();
-    std::str::from_utf8(&base[..digits]).ok()?.parse().ok()
 }

@@ -1,4 +1,4 @@
-//! A library for transport agents: programs that deliver the mail of zsched or ZMailer.
+//! A library for transport agents, which deliver mail of zsched or ZMailer.
 //!
 //! An agent is a function that works on one [`Job`]: some recipients of one message, for one
 //! channel and host. [`serve`] does the rest. It implements the protocol with the scheduler, opens

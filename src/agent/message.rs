@@ -1,11 +1,12 @@
 //! The message file, which contains the body of a message.
 
 use crate::SpoolId;
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io::{self, ErrorKind, Read};
-use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
 use zsched_format::time::Timestamp;
+use zsched_sys as sys;
 
 /// An open message file.
 ///
@@ -20,39 +21,29 @@ pub struct Message {
     owner: (u32, u32),
 }
 
-/// The reason why the message file cannot be opened.
-#[derive(Debug)]
-pub(crate) enum Unavailable {
-    /// The file does not exist, or is not a regular file. It will not come back.
-    Missing,
-    /// It exists, but cannot be used now.
-    Unreadable(io::Error),
-}
-
 impl Message {
     /// Opens the message file of the message with this number.
-    pub(crate) fn open(
-        path: &Path,
-        number: u64,
-        body_offset: Option<u64>,
-    ) -> Result<Message, Unavailable> {
-        let file = open_nonblocking(OpenOptions::new().read(true), path)?;
-        let metadata = file.metadata().map_err(Unavailable::Unreadable)?;
+    ///
+    /// If it does not exist, or is not a regular file, the error is [`ErrorKind::NotFound`]: it
+    /// will not come back. After any other error it may be usable later.
+    pub(crate) fn open(path: &Path, number: u64, body_offset: Option<u64>) -> io::Result<Message> {
+        let opened = sys::open_nofollow(File::options().read(true), path);
+        let file = opened.map_err(|error| match error.raw_os_error() {
+            // ELOOP: a symbolic link. ENXIO: a socket.
+            Some(libc::ENOTDIR | libc::ELOOP | libc::ENXIO) => ErrorKind::NotFound.into(),
+            _ => error,
+        })?;
+        let metadata = file.metadata()?;
         if !metadata.is_file() {
-            return Err(Unavailable::Missing);
+            return Err(ErrorKind::NotFound.into());
         }
-        let damaged = |text| Unavailable::Unreadable(io::Error::new(ErrorKind::InvalidData, text));
+        let damaged = |text| io::Error::new(ErrorKind::InvalidData, text);
         let body_offset = body_offset.ok_or_else(|| damaged("the control file has no o line"))?;
         if body_offset > metadata.len() {
             return Err(damaged("the message file ends before the body begins"));
         }
-        let modified = Timestamp::from_parts(metadata.mtime(), metadata.mtime_nsec());
-        Ok(Message {
-            file,
-            body_offset,
-            spool_id: SpoolId { number, modified },
-            owner: (metadata.uid(), metadata.gid()),
-        })
+        let spool_id = SpoolId { number, modified: Timestamp::modified(&metadata) };
+        Ok(Message { file, body_offset, spool_id, owner: (metadata.uid(), metadata.gid()) })
     }
 
     /// A reader of the body, from its beginning at each call.
@@ -62,29 +53,19 @@ impl Message {
         Body { file: &self.file, position: self.body_offset }
     }
 
-    /// The id of the message in logs and `Received` lines, such as `S4711AbmABDEF`.
+    /// The id of the message in logs, such as `S4711AbmABDEF`.
     ///
     /// Source: ZMailer `taspoolid()`.
     pub fn spool_id(&self) -> SpoolId {
         self.spool_id
     }
 
-    /// The ids of the user and the group that own the message file.
+    /// The user id and group id of the message file.
     ///
     /// By custom they are those of the submitter.
     pub fn owner(&self) -> (u32, u32) {
         self.owner
     }
-}
-
-/// Opens a file without following a symbolic link and without blocking on a named pipe.
-fn open_nonblocking(options: &mut OpenOptions, path: &Path) -> Result<File, Unavailable> {
-    let flags = libc::O_NOFOLLOW | libc::O_NONBLOCK | libc::O_NOCTTY;
-    options.custom_flags(flags).open(path).map_err(|error| match error.raw_os_error() {
-        // ENXIO: a socket.
-        Some(libc::ENOENT | libc::ENOTDIR | libc::ELOOP | libc::ENXIO) => Unavailable::Missing,
-        _ => Unavailable::Unreadable(error),
-    })
 }
 
 /// Reads by position, so that the copy of each recipient starts at the body.

@@ -146,7 +146,7 @@ pub struct Outcome {
 }
 
 impl Outcome {
-    /// Creates an outcome with an enhanced status code, an SMTP-style reply code, and a comment.
+    /// Creates an outcome with a status code, a reply code and a comment.
     ///
     /// `status` is a code of RFC 3463, such as `5.1.1`. It may be made at run time. A text that has
     /// not the form of one (RFC 3464, 2.3.4) is replaced by the general code of the verdict:
@@ -203,7 +203,9 @@ impl Outcome {
             .with_text(format!("{what}: {reason}"))
     }
 
-    /// The outcome for the exit status of a program, as in `sysexits(3)` with ZMailer's additions.
+    /// The outcome for the exit status of a program.
+    ///
+    /// The statuses are those of `sysexits(3)` and ZMailer's.
     ///
     /// | exit status | verdict |
     /// |---|---|
@@ -250,7 +252,7 @@ impl Outcome {
         }
     }
 
-    /// The outcome for the reply of an SMTP or LMTP server about a recipient.
+    /// The outcome for the reply of an SMTP or LMTP server.
     ///
     /// `reply` has one or several lines (RFC 5321, 4.2.1), perhaps with an enhanced status code
     /// (RFC 2034). A positive reply has the verdict `accepted`: `Relayed`, or `Delivered` if the
@@ -265,21 +267,19 @@ impl Outcome {
     /// assert_eq!(outcome.text(), "550 5.1.1 no such user");
     /// ```
     pub fn from_smtp_reply(accepted: Verdict, reply: &str) -> Outcome {
-        let reply = SmtpReply::parse(reply).ok_or(reply);
-        let (verdict, reply) = match reply {
-            Ok(reply) if reply.code / 100 == 2 => (accepted, reply),
-            Ok(reply) if reply.code / 100 == 4 => (Verdict::Deferred, reply),
-            Ok(reply) if reply.code / 100 == 5 => (Verdict::Failed, reply),
-            Ok(SmtpReply { code, .. }) => {
+        let Some(SmtpReply { code, status, text }) = SmtpReply::parse(reply) else {
+            return Outcome::new(Verdict::Deferred, "4.5.0", 451, "malformed reply")
+                .with_text(format!("malformed reply: {}", reply.trim_end()));
+        };
+        let verdict = match code / 100 {
+            2 => accepted,
+            4 => Verdict::Deferred,
+            5 => Verdict::Failed,
+            _ => {
                 let comment = format!("unexpected reply {code}");
                 return Outcome::new(Verdict::Deferred, "4.5.0", 451, comment);
             }
-            Err(text) => {
-                return Outcome::new(Verdict::Deferred, "4.5.0", 451, "malformed reply")
-                    .with_text(format!("malformed reply: {}", text.trim_end()));
-            }
         };
-        let SmtpReply { code, status, text } = reply;
         let words = [&code.to_string(), &status, &text];
         let shown: Vec<&str> =
             words.into_iter().map(String::as_str).filter(|w| !w.is_empty()).collect();
@@ -295,7 +295,7 @@ impl Outcome {
         self
     }
 
-    /// Sets the protocol of the reply code (RFC 3464, 2.3.6), such as `smtp`.
+    /// Sets the protocol of the reply code (RFC 3464), such as `smtp`.
     ///
     /// Without it, the code is local (`x-local`).
     pub fn with_protocol(mut self, protocol: impl Into<Cow<'static, str>>) -> Outcome {
@@ -303,7 +303,7 @@ impl Outcome {
         self
     }
 
-    /// Sets the final address (RFC 3464, 2.3.2), if it differs from that of the recipient line.
+    /// Sets the final address (RFC 3464, 2.3.2), if it differs.
     pub fn with_address(mut self, address: impl Into<Vec<u8>>) -> Outcome {
         self.address = Some(address.into());
         self

@@ -30,23 +30,23 @@ impl<W: Write + ?Sized> ReplyWriter<W> {
 
     /// Adds the request for a job.
     pub(crate) fn hungry(&mut self) {
-        self.buffer.extend_from_slice(HUNGRY.as_bytes());
-        self.buffer.push(b'\n');
+        self.line(&[HUNGRY.as_bytes()]);
     }
 
     /// Adds the notice that the agent has nothing to do in this file.
     pub(crate) fn resync(&mut self, path: &[u8]) {
-        self.buffer.extend_from_slice(RESYNC.as_bytes());
-        self.buffer.push(b' ');
-        self.buffer.extend_from_slice(path);
-        self.buffer.push(b'\n');
+        self.line(&[RESYNC.as_bytes(), b" ", path]);
     }
 
     /// Adds a line for the scheduler's log.
     pub(crate) fn warn(&mut self, text: &str) {
-        let prefix = format!("# {}:{}: ", self.program, std::process::id());
-        self.buffer.extend_from_slice(prefix.as_bytes());
-        self.buffer.extend(text.bytes().map(|byte| if byte == b'\n' { b'\r' } else { byte }));
+        let text = text.replace('\n', "\r");
+        let line = format!("# {}:{}: {text}", self.program, std::process::id());
+        self.line(&[line.as_bytes()]);
+    }
+
+    fn line(&mut self, parts: &[&[u8]]) {
+        self.buffer.extend(parts.concat());
         self.buffer.push(b'\n');
     }
 

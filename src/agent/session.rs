@@ -2,13 +2,15 @@
 
 use crate::halt::{Halt, HaltCause};
 use crate::job::Job;
-use crate::job_file::{JobFile, JobFolders, Refusal};
+use crate::job_file::{JobFile, Refusal};
 use crate::reply_writer::ReplyWriter;
 use crate::{Scope, StopFlag};
 use std::io::{BufRead, Read, Write};
+use std::ops::ControlFlow::{self, Break, Continue};
 use std::thread;
 use std::time::Duration;
 use zsched_format::agent_protocol::{AgentCommand, Offsets};
+use zsched_spool::Spool;
 
 /// Maximum length of a job line, in bytes. The scheduler's are below 1,024.
 const MAX_JOB_LINE_LEN: u64 = 256 * 1024;
@@ -21,20 +23,13 @@ const TRUNCATED_PAUSE: Duration = Duration::from_secs(1);
 pub(crate) struct Session<'a, R, W> {
     pub(crate) commands: R,
     pub(crate) replies: ReplyWriter<W>,
-    pub(crate) folders: &'a JobFolders,
+    pub(crate) spool: &'a Spool,
     pub(crate) scope: &'a Scope,
     pub(crate) stop: &'a StopFlag,
     /// The large control file of the last job.
     ///
     /// The next job is often for the same one.
     pub(crate) kept: Option<JobFile>,
-}
-
-/// The next step after a job.
-#[derive(PartialEq, Eq)]
-enum NextStep {
-    GoOn,
-    End,
 }
 
 impl<R: BufRead, W: Write> Session<'_, R, W> {
@@ -51,11 +46,11 @@ impl<R: BufRead, W: Write> Session<'_, R, W> {
                 AgentCommand::Exit => return,
                 AgentCommand::Idle => {
                     self.kept = None;
-                    NextStep::GoOn
+                    Continue(())
                 }
                 AgentCommand::Job { path, host, only } => self.job(path, host, only, &mut work),
             };
-            if then == NextStep::End || self.stop.is_requested() {
+            if then.is_break() || self.stop.is_requested() {
                 self.replies.flush();
                 return;
             }
@@ -81,7 +76,7 @@ impl<R: BufRead, W: Write> Session<'_, R, W> {
         host: Option<&[u8]>,
         only: Option<Offsets<'_>>,
         work: &mut impl FnMut(&mut Job<'_>) -> Result<(), Halt>,
-    ) -> NextStep {
+    ) -> ControlFlow<()> {
         let file = match self.open(path) {
             Ok(file) => file,
             Err(refusal) => return self.refuse(path, &refusal),
@@ -89,9 +84,10 @@ impl<R: BufRead, W: Write> Session<'_, R, W> {
         let pending = file.select(self.scope, host, only);
         if pending.is_empty() {
             self.replies.resync(path);
-            return NextStep::GoOn;
+            return Continue(());
         }
-        let mut job = Job::new(&mut self.replies, self.folders, self.stop, file, pending);
+        let (replies, spool, stop) = (&mut self.replies, self.spool, self.stop);
+        let mut job = Job { replies, spool, stop, file, pending, locked: false };
         let mut result = work(&mut job);
         if let Err(Halt(HaltCause::ReportRest(outcome))) = result {
             result = job.report_rest(&outcome);
@@ -101,17 +97,17 @@ impl<R: BufRead, W: Write> Session<'_, R, W> {
             self.replies.warn(&format!("{}: {why}", String::from_utf8_lossy(path)));
             self.replies.resync(path);
         }
-        NextStep::GoOn
+        Continue(())
     }
 
     fn open(&mut self, path: &[u8]) -> Result<JobFile, Refusal> {
         match self.kept.take() {
             Some(kept) if kept.is_same_file(path) => Ok(kept),
-            _ => JobFile::open(self.folders, path),
+            _ => JobFile::open(self.spool, path),
         }
     }
 
-    fn refuse(&mut self, path: &[u8], refusal: &Refusal) -> NextStep {
+    fn refuse(&mut self, path: &[u8], refusal: &Refusal) -> ControlFlow<()> {
         match refusal {
             Refusal::Unusable(why) => self.replies.warn(why),
             Refusal::Truncated(why) => {
@@ -122,10 +118,10 @@ impl<R: BufRead, W: Write> Session<'_, R, W> {
             Refusal::UnknownFormat(why) => {
                 self.replies.warn(why);
                 self.replies.resync(path);
-                return NextStep::End;
+                return Break(());
             }
         }
         self.replies.resync(path);
-        NextStep::GoOn
+        Continue(())
     }
 }

@@ -1,4 +1,4 @@
-//! Tests an agent function in process, on a control file given as text.
+//! Tests of agent functions, on control files given as text.
 //!
 //! The control file and the message file are written to a temporary folder, and removed with it.
 //! All the rest is as in a real agent: the protocol, locks, tags and `d` lines.
@@ -46,7 +46,7 @@ pub struct TestJob {
 }
 
 impl TestJob {
-    /// Creates a job for all recipients of a control file that the agent's scope selects.
+    /// Creates a job for all recipients in the agent's scope.
     ///
     /// The message has an empty body. `control-file(5)` describes the format. The name of the file
     /// is that of its `i` line.
@@ -67,7 +67,7 @@ impl TestJob {
         TestJob { body: None, ..self }
     }
 
-    /// Restricts the job to the recipients of a host, as the scheduler does.
+    /// Restricts the job to a host, as the scheduler does.
     pub fn with_host(self, host: impl Into<String>) -> TestJob {
         TestJob { host: Some(host.into()), ..self }
     }
@@ -77,7 +77,7 @@ impl TestJob {
         TestJob { stop, ..self }
     }
 
-    /// Gives the job to an agent that does `work`, and ends the agent.
+    /// Gives the job to an agent that does `work`.
     ///
     /// # Panics
     ///

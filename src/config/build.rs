@@ -1,12 +1,12 @@
-//! Builds a configuration from the entries of a file: looks up keywords and checks values.
+//! Builds a configuration from the entries of a file.
 //!
 //! All errors go to the diagnostic sink. The configuration may be used only if there are none.
 
-use super::clause::{ClauseDraft, DefaultAccounts, Setting, SourceLocation};
+use super::clause::{ClauseDraft, DefaultAccounts, Setting};
 use super::diagnostic::{DiagnosticSink, ValueError, nearest, quote};
 use super::keywords::{KEYWORDS, OBSOLETE_KEYWORDS};
 use super::kinds::ValueInput;
-use super::parameters::{PARAMETERS, Parameters};
+use super::parameters::PARAMETERS;
 use super::pattern::Pattern;
 use super::select::WrittenClause;
 use super::syntax::{Assignment, FileEntry, MappedText};
@@ -14,7 +14,6 @@ use super::table::{Keyword, find};
 use super::value::Value;
 use super::variables::expand_value;
 use super::{Config, ConfigContext};
-use std::cell::RefCell;
 use std::collections::HashMap;
 use std::path::Path;
 use std::rc::Rc;
@@ -29,12 +28,8 @@ pub(crate) fn build(
     let mut builder = Builder {
         context,
         sink,
-        parameters: Parameters::default(),
-        parameter_lines: HashMap::new(),
-        all_settings: ClauseDraft::new(
-            SourceLocation { file: Rc::clone(&file), line: 0 },
-            DefaultAccounts::default(),
-        ),
+        all_settings: Config::without_clauses(Rc::clone(&file)).new_draft(),
+        config: Config::without_clauses(file),
         clauses: Vec::new(),
     };
     for entry in entries {
@@ -42,14 +37,13 @@ pub(crate) fn build(
             builder.add_entry(entry);
         }
     }
-    builder.finish(file)
+    builder.finish()
 }
 
 struct Builder<'c, 'r, 't> {
     context: &'c ConfigContext,
     sink: &'r mut DiagnosticSink<'t>,
-    parameters: Parameters,
-    parameter_lines: HashMap<&'static str, u32>,
+    config: Config,
     /// All settings, of which only those of the scheduler itself count.
     all_settings: ClauseDraft,
     clauses: Vec<OpenClause>,
@@ -78,7 +72,9 @@ impl Builder<'_, '_, '_> {
     }
 
     fn pattern(&mut self, text: &MappedText) -> Option<Pattern> {
-        if let Some((name, _)) = text.as_str().split_once('=').filter(|(name, _)| is_known(name)) {
+        if let Some((name, _)) =
+            text.as_str().split_once('=').filter(|(name, _)| find(KEYWORDS, name).is_some())
+        {
             let message =
                 format!("only a pattern may begin in the first column, not {}", quote(name));
             self.sink.error(text.start(), message);
@@ -106,8 +102,8 @@ impl Builder<'_, '_, '_> {
             return self.sink.error(name.start(), message);
         };
         let Some(value) = self.value(parameter, assignment) else { return };
-        (value.set)(&mut self.parameters);
-        self.parameter_lines.insert(parameter.name, self.sink.line_of(name.start()));
+        (value.set)(&mut self.config.parameters);
+        self.config.parameter_lines.insert(parameter.name, self.sink.line_of(name.start()));
     }
 
     fn set_keyword(&mut self, assignment: &Assignment) {
@@ -182,28 +178,22 @@ impl Builder<'_, '_, '_> {
         self.sink.error(text.offset_of(error.at), error.message);
     }
 
-    fn finish(mut self, file: Rc<Path>) -> Config {
+    fn finish(mut self) -> Config {
         if self.clauses.is_empty() && self.sink.is_usable() {
             self.sink.file_error("there is no clause in this file");
         }
-        let clauses = self.close_clauses();
+        self.config.clauses = self.close_clauses();
         if self.sink.is_usable() {
-            self.warn_of_unreachable(&clauses);
+            self.warn_of_unreachable();
         }
-        let default_accounts = DefaultAccounts::for_context(self.context).unwrap_or_else(|error| {
-            self.sink.file_error(format!("group daemon cannot be looked up: {error}"));
-            DefaultAccounts::default()
-        });
-        Config {
-            parameters: self.parameters,
-            scheduler_niceness: self.all_settings.scheduler_niceness,
-            file,
-            text: Rc::default(),
-            parameter_lines: self.parameter_lines,
-            clauses,
-            default_accounts,
-            effective: RefCell::default(),
+        match DefaultAccounts::for_context(self.context) {
+            Ok(accounts) => self.config.default_accounts = accounts,
+            Err(error) => {
+                self.sink.file_error(format!("group daemon cannot be looked up: {error}"));
+            }
         }
+        self.config.scheduler_niceness = self.all_settings.scheduler_niceness;
+        self.config
     }
 
     /// Copies to empty clauses the settings of the next clause that has any.
@@ -230,9 +220,9 @@ impl Builder<'_, '_, '_> {
     /// Warns of clauses after one that has a command and a pattern covering theirs.
     ///
     /// A pattern is considered to cover another only if both are equal, or if it is `*`.
-    fn warn_of_unreachable(&mut self, clauses: &[WrittenClause]) {
+    fn warn_of_unreachable(&mut self) {
         let mut ends: HashMap<(&str, &str), u32> = HashMap::new();
-        for clause in clauses {
+        for clause in &self.config.clauses {
             let (channel, host) = (clause.pattern.channel.key(), clause.pattern.host.key());
             let covering = [(channel, host), (channel, "*"), ("*", host), ("*", "*")];
             if let Some(line) = covering.iter().find_map(|pattern| ends.get(pattern)) {
@@ -246,10 +236,6 @@ impl Builder<'_, '_, '_> {
             }
         }
     }
-}
-
-fn is_known(name: &str) -> bool {
-    find(KEYWORDS, name).is_some()
 }
 
 fn unknown(what: &str, name: &str, known: impl IntoIterator<Item = &'static str>) -> String {

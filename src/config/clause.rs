@@ -1,4 +1,4 @@
-//! The effective clause of a destination, and the draft that it is built from.
+//! The effective clause of a destination, and its draft.
 
 use super::flow::Flow;
 use super::table::Keyword;

@@ -86,9 +86,14 @@ impl Command {
             .into_iter()
             .filter(|name| !is_set(name))
             .filter_map(|name| Some((name.into(), zenv.get(name)?.into())));
+        let word = |word: &String| match word.as_str() {
+            HOST_WORD => OsString::from_vec(host.to_vec()),
+            CHANNEL_WORD => OsString::from_vec(channel.to_vec()),
+            word => put_in(word),
+        };
         Expanded {
             environment: set.chain(passed_on).collect(),
-            words: self.words.iter().map(|word| expand_word(word, channel, host, zenv)).collect(),
+            words: self.words.iter().map(word).collect(),
         }
     }
 }
@@ -99,14 +104,6 @@ impl fmt::Display for Command {
         let set = self.assignments.iter().map(|(name, value)| format!("{name}={value}"));
         let words: Vec<String> = set.chain(self.words.iter().cloned()).collect();
         f.write_str(&words.join(" "))
-    }
-}
-
-fn expand_word(word: &str, channel: &[u8], host: &[u8], zenv: &Zenv) -> OsString {
-    match word {
-        HOST_WORD => OsString::from_vec(host.to_vec()),
-        CHANNEL_WORD => OsString::from_vec(channel.to_vec()),
-        _ => expand_variables(word, channel, host, zenv),
     }
 }
 
@@ -146,11 +143,8 @@ fn variable_warnings(word: &str, zenv: &Zenv) -> impl Iterator<Item = ValueError
 }
 
 fn is_variable_name(name: &str) -> bool {
-    !name.is_empty() && !name.as_bytes()[0].is_ascii_digit() && name.bytes().all(is_name_byte)
-}
-
-fn is_name_byte(byte: u8) -> bool {
-    byte.is_ascii_alphanumeric() || byte == b'_'
+    let is_part = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
+    !name.is_empty() && !name.as_bytes()[0].is_ascii_digit() && name.bytes().all(is_part)
 }
 
 #[cfg(test)]

@@ -26,15 +26,6 @@ pub(crate) const UNKNOWN_VARIABLE_PREFIX: &str = "the ZENV file has no ";
 /// Minimum length of a common prefix for a suggestion, in bytes.
 const MIN_SUGGESTION_PREFIX: usize = 4;
 
-/// Severity of a diagnostic.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Severity {
-    /// The file cannot be used.
-    Error,
-    /// The file can be used, but probably does not mean what its author intended.
-    Warning,
-}
-
 /// A position in a file. Lines and columns count from 1, columns in characters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Position {
@@ -47,8 +38,8 @@ pub(crate) struct Position {
 /// An error or a warning about a configuration file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Diagnostic {
-    /// The severity.
-    pub(crate) severity: Severity,
+    /// True if it makes the file unusable. A warning is about a probable mistake.
+    is_error: bool,
     /// The path of the file, as it was given.
     pub file: Rc<Path>,
     /// The position; `None` if it concerns the file as a whole.
@@ -69,7 +60,7 @@ impl Diagnostic {
     /// Creates an error that concerns the file as a whole.
     pub fn of_file(file: &Path, message: impl Into<String>) -> Diagnostic {
         Diagnostic {
-            severity: Severity::Error,
+            is_error: true,
             file: file.into(),
             position: None,
             message: message.into(),
@@ -79,11 +70,9 @@ impl Diagnostic {
 
     /// Returns true if it makes the file unusable.
     pub fn is_error(&self) -> bool {
-        self.severity == Severity::Error
+        self.is_error
     }
-}
 
-impl Diagnostic {
     /// Formats as `file:line:column: message`, for a log that has its own severity.
     pub fn in_one_line(&self) -> String {
         format!("{}: {}", self.location(), self.message)
@@ -156,7 +145,7 @@ impl<'a> DiagnosticSink<'a> {
     pub(crate) fn error(&mut self, offset: usize, message: impl Into<String>) {
         self.errors += 1;
         if self.errors <= MAX_ERRORS {
-            self.add(Severity::Error, offset, message.into());
+            self.add(true, offset, message.into());
         }
     }
 
@@ -164,7 +153,7 @@ impl<'a> DiagnosticSink<'a> {
     pub(crate) fn warning(&mut self, offset: usize, message: impl Into<String>) {
         self.warnings += 1;
         if self.warnings <= MAX_WARNINGS {
-            self.add(Severity::Warning, offset, message.into());
+            self.add(false, offset, message.into());
         }
     }
 
@@ -195,7 +184,7 @@ impl<'a> DiagnosticSink<'a> {
         if self.warnings > MAX_WARNINGS {
             let message = format!("and {} more warnings", self.warnings - MAX_WARNINGS);
             let last = Diagnostic::of_file(&self.file, message);
-            self.diagnostics.push(Diagnostic { severity: Severity::Warning, ..last });
+            self.diagnostics.push(Diagnostic { is_error: false, ..last });
         }
         if self.is_full() {
             let message = "too many errors; the rest of the file has not been looked at";
@@ -204,13 +193,13 @@ impl<'a> DiagnosticSink<'a> {
         self.diagnostics
     }
 
-    fn add(&mut self, severity: Severity, offset: usize, message: String) {
+    fn add(&mut self, is_error: bool, offset: usize, message: String) {
         let line = self.line_of(offset);
         let start = self.line_starts[line as usize - 1];
         let column =
             String::from_utf8_lossy(&self.text[start..offset.min(self.text.len())]).chars().count();
         self.diagnostics.push(Diagnostic {
-            severity,
+            is_error,
             file: Rc::clone(&self.file),
             position: Some(Position { line, column: column as u32 + 1 }),
             message,

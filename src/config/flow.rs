@@ -2,7 +2,7 @@
 
 use super::diagnostic::{ValueError, quote};
 use super::pattern::{Glob, Name};
-use super::units::{Interval, parse_interval, parse_number};
+use super::units::{Interval, parse_nonzero_interval, parse_number};
 use nom::Offset;
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -11,7 +11,7 @@ use std::time::Duration;
 /// The stored amount of a feedback of 1.
 const FEEDBACK_UNIT: u32 = 1_000_000;
 /// Maximum number of deliveries in the interval of a rate.
-const MAX_DELIVERIES_PER_INTERVAL: i64 = 1_000_000;
+const MAX_DELIVERIES_PER_INTERVAL: u32 = 1_000_000;
 /// Maximum number of names in `window-key`.
 const MAX_WINDOW_KEYS: usize = 1000;
 
@@ -92,19 +92,15 @@ enum Divisor {
 impl Feedback {
     /// Parses `0.25`, `1/concurrency` or `0.5/sqrt(concurrency)`.
     pub(crate) fn parse(text: &str) -> Result<Feedback, ValueError> {
-        let (amount, divisor) = match text.split_once('/') {
-            Some((amount, divisor)) => (amount, Some(divisor)),
-            None => (text, None),
-        };
-        let divisor = match divisor.map(str::trim) {
-            None => Divisor::One,
-            Some("concurrency") => Divisor::Concurrency,
-            Some("sqrt(concurrency)") => Divisor::Root,
-            Some(other) => {
-                let at = text.offset(other);
+        let (amount, divisor) = text.split_once('/').unwrap_or((text, ""));
+        let divisor = match divisor.trim() {
+            _ if amount.len() == text.len() => Divisor::One,
+            "concurrency" => Divisor::Concurrency,
+            "sqrt(concurrency)" => Divisor::Root,
+            other => {
                 let message =
                     format!("{} is neither concurrency nor sqrt(concurrency)", quote(other));
-                return Err(ValueError::new(at, message));
+                return Err(ValueError::new(text.offset(other), message));
             }
         };
         Ok(Feedback { amount: parse_share(amount.trim())?, divisor })
@@ -168,21 +164,13 @@ impl Rate {
             return Err(ValueError::new(0, "a number and an interval are needed here, as 100/1m"));
         };
         let at = text.offset(interval);
-        let number = parse_number(count)?;
-        let number = u32::try_from(number)
-            .ok()
-            .filter(|number| (1..=MAX_DELIVERIES_PER_INTERVAL).contains(&i64::from(*number)));
-        let count = number.ok_or_else(|| {
-            let message = format!(
-                "{} is not in the range from 1 to {MAX_DELIVERIES_PER_INTERVAL}",
-                quote(count)
-            );
-            ValueError::new(0, message)
+        let number = u32::try_from(parse_number(count)?).ok();
+        let is_possible = |number: &u32| (1..=MAX_DELIVERIES_PER_INTERVAL).contains(number);
+        let count = number.filter(is_possible).ok_or_else(|| {
+            let range = format!("the range from 1 to {MAX_DELIVERIES_PER_INTERVAL}");
+            ValueError::new(0, format!("{} is not in {range}", quote(count)))
         })?;
-        let interval = parse_interval(interval).map_err(|error| error.offset_by(at))?;
-        if interval.is_zero() {
-            return Err(ValueError::new(at, "an interval of 0 is not possible here"));
-        }
+        let interval = parse_nonzero_interval(interval).map_err(|error| error.offset_by(at))?;
         Ok(Rate { count, interval })
     }
 
@@ -264,14 +252,13 @@ impl WindowKey {
     /// `relay` is the relay that answers for the host, once it is known.
     pub fn name(&self, host: &[u8], relay: Option<&[u8]>) -> Option<Vec<u8>> {
         let candidates = || relay.into_iter().chain([host]);
-        for named in &self.names {
-            let matches = |name: &[u8]| {
-                let name = name.to_ascii_lowercase();
-                named.pattern.matches(&Name::new(&name))
-            };
-            if candidates().any(matches) {
-                return Some(named.name.clone().into_bytes());
-            }
+        let matches = |rule: &&KeyRule| {
+            let is_match =
+                |name: &[u8]| rule.pattern.matches(&Name::new(&name.to_ascii_lowercase()));
+            candidates().any(is_match)
+        };
+        if let Some(rule) = self.names.iter().find(matches) {
+            return Some(rule.name.clone().into_bytes());
         }
         relay.filter(|_| self.by_relay).map(<[u8]>::to_ascii_lowercase)
     }

@@ -3,7 +3,9 @@
 use super::clause::Niceness;
 use super::diagnostic::{ValueError, quote};
 use super::flow::{Feedback, Rate, WindowKey};
-use super::units::{parse_interval, parse_intervals, parse_number, parse_retries};
+use super::units::{
+    parse_interval, parse_intervals, parse_nonzero_interval, parse_number, parse_retries,
+};
 use super::value::{Number, Shown};
 use super::{Command, ConfigContext, FindId};
 use std::ops::RangeInclusive;
@@ -83,7 +85,7 @@ pub(crate) const INTERVAL: Syntax<Duration> =
     syntax("an interval", |input| parse_interval(input.text));
 /// An interval greater than zero.
 pub(crate) const NONZERO_INTERVAL: Syntax<Duration> =
-    syntax("an interval", |input| nonzero_interval(input.text));
+    syntax("an interval", |input| parse_nonzero_interval(input.text));
 /// Intervals, separated by blanks.
 pub(crate) const INTERVALS: Syntax<Vec<Duration>> =
     syntax("up to four intervals", |input| parse_intervals(input.text, input.warnings));
@@ -154,16 +156,6 @@ fn number_in(text: &str, bounds: &RangeInclusive<i64>) -> Result<i64, ValueError
         (least, most) => format!("{number} is not in the range from {least} to {most}"),
     };
     Err(ValueError::new(0, message))
-}
-
-/// Parses an interval that must not be zero.
-fn nonzero_interval(text: &str) -> Result<Duration, ValueError> {
-    let span = parse_interval(text)?;
-    if span.is_zero() {
-        Err(ValueError::new(0, "an interval of 0 is not possible here"))
-    } else {
-        Ok(span)
-    }
 }
 
 fn id_of(what: &str, text: &str, look_up: FindId) -> Result<u32, ValueError> {

@@ -180,16 +180,20 @@ impl Config {
 
     /// A configuration without clauses, used until the real one is loaded.
     pub fn empty() -> Rc<Config> {
-        Rc::new(Config {
+        Rc::new(Config::without_clauses(Path::new("").into()))
+    }
+
+    fn without_clauses(file: Rc<Path>) -> Config {
+        Config {
             parameters: Parameters::default(),
             scheduler_niceness: None,
-            file: Path::new("").into(),
+            file,
             text: Rc::default(),
             parameter_lines: HashMap::new(),
             clauses: Vec::new(),
             default_accounts: DefaultAccounts::default(),
             effective: RefCell::default(),
-        })
+        }
     }
 
     /// The path of the file, as it was given.

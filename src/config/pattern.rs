@@ -5,20 +5,12 @@
 //! \c c itself      {a,b}  one of these texts, at the end only     [^abc]  one character but these
 //! ```
 //!
-//! A half without special characters is compared literally.
-//! Others are translated to patterns of the `glob` crate.
-//! That crate has ranges and `**`, but no escapes and no braces.
 //! A `/` in a name is an ordinary character.
 //! Names are already in lower case, and may contain any bytes.
 
 use super::diagnostic::{ValueError, quote};
-use nom::branch::alt;
-use nom::bytes::complete::{take_while, take_while1};
-use nom::character::complete::{anychar, char, none_of};
-use nom::combinator::{map, opt, rest, value};
-use nom::sequence::{delimited, preceded};
-use nom::{IResult, Offset, Parser};
 use std::borrow::Cow;
+use std::str::Chars;
 
 /// Maximum length of a pattern, in bytes; a domain name has at most 255.
 const MAX_PATTERN_LEN: usize = 1024;
@@ -60,7 +52,7 @@ impl Pattern {
     }
 }
 
-/// The name of a channel or host, as text that patterns can match.
+/// The name of a channel or host, for patterns.
 pub struct Name<'a>(Cow<'a, str>);
 
 impl<'a> Name<'a> {
@@ -78,52 +70,104 @@ impl<'a> Name<'a> {
 pub struct Glob {
     /// The pattern as written in the file.
     pub text: String,
-    matcher: Matcher,
+    elements: Vec<Element>,
+    /// Texts between braces, of which one ends the name.
+    endings: Option<Vec<String>>,
 }
 
+/// One element of a pattern.
 #[derive(Clone, Debug)]
-enum Matcher {
-    Anything,
-    Nothing,
-    Literal(String),
-    Glob(glob::Pattern),
-    /// `start{a,b}`: a name that ends with one of the texts, and matches `start` before it.
-    Suffixes(glob::Pattern, Vec<String>),
+enum Element {
+    AnyText,
+    AnyChar,
+    Literal(char),
+    Set { is_negated: bool, members: String },
 }
 
 impl Glob {
-    /// Parses one half of a pattern, which begins at byte `start` of the whole.
+    /// Parses one half of a pattern.
+    ///
+    /// It begins at byte `start` of the whole.
     pub fn parse(
         text: &str,
         start: usize,
         warnings: &mut Vec<ValueError>,
     ) -> Result<Glob, ValueError> {
-        let elements = elements(text).map_err(|error| error.offset_by(start))?;
-        warnings.extend(elements.iter().filter_map(|(at, element)| element.warning(start + at)));
-        let matcher = matcher(&elements).map_err(|error| {
-            ValueError::new(start, format!("the pattern {} is refused: {error}", quote(text)))
-        })?;
-        Ok(Glob { text: text.to_string(), matcher })
+        let mut glob = Glob { text: text.to_string(), elements: Vec::new(), endings: None };
+        let mut rest = text;
+        while let Some(first) = rest.chars().next() {
+            let at = start + text.len() - rest.len();
+            let unfinished = |message: &str| ValueError::new(at, message);
+            let mut warn = |at, message: String| warnings.push(ValueError::new(at, message));
+            rest = &rest[first.len_utf8()..];
+            let element = match first {
+                '*' => {
+                    rest = rest.trim_start_matches('*');
+                    Element::AnyText
+                }
+                '?' => Element::AnyChar,
+                '[' => {
+                    let message = "this `[` has no `]`; a plain one is written `\\[`";
+                    let (set, after) = rest.split_once(']').ok_or_else(|| unfinished(message))?;
+                    rest = after;
+                    let (is_negated, members) =
+                        set.strip_prefix('^').map_or((false, set), |members| (true, members));
+                    if members.is_empty() && !is_negated {
+                        warn(at, "a set without members never matches".to_string());
+                    } else if looks_like_address(members) {
+                        let message = "this is any one of these characters; an address is written";
+                        warn(at, format!("{message} `\\[{members}\\]`"));
+                    }
+                    Element::Set { is_negated, members: members.to_string() }
+                }
+                '{' => {
+                    let message = "this `{` has no `}`; a plain one is written `\\{`";
+                    let (endings, after) =
+                        rest.split_once('}').ok_or_else(|| unfinished(message))?;
+                    if !after.is_empty() {
+                        let at = at + endings.len() + "{}".len();
+                        warn(at, format!("{} after the braces is ignored", quote(after)));
+                    } else if endings.chars().any(char::is_uppercase) {
+                        let message = "names are compared in lower case, so capitals never match";
+                        warn(at, message.to_string());
+                    }
+                    glob.endings = Some(endings.split(',').map(str::to_string).collect());
+                    break;
+                }
+                _ => {
+                    let mut literal = first;
+                    if first == '\\' {
+                        let message =
+                            "a character is missing after this `\\`; a plain one is written `\\\\`";
+                        literal = rest.chars().next().ok_or_else(|| unfinished(message))?;
+                        rest = &rest[literal.len_utf8()..];
+                    }
+                    if literal.is_uppercase() {
+                        let message = "names are compared in lower case, so a capital";
+                        warn(at, format!("{message} `{literal}` never matches"));
+                    }
+                    Element::Literal(literal)
+                }
+            };
+            glob.elements.push(element);
+        }
+        Ok(glob)
     }
 
     /// Returns true if the pattern matches this name.
     pub fn matches(&self, name: &Name<'_>) -> bool {
-        let name = &*name.0;
-        match &self.matcher {
-            Matcher::Anything => true,
-            Matcher::Nothing => false,
-            Matcher::Literal(text) => text == name,
-            Matcher::Glob(pattern) => pattern.matches(name),
-            Matcher::Suffixes(start, endings) => endings
-                .iter()
-                .filter_map(|ending| name.strip_suffix(ending.as_str()))
-                .any(|rest| start.matches(rest)),
+        let starts_match = |start: &str| matches(&self.elements, start.chars());
+        match &self.endings {
+            None => starts_match(&name.0),
+            Some(endings) => {
+                endings.iter().filter_map(|ending| name.0.strip_suffix(&**ending)).any(starts_match)
+            }
         }
     }
 
     /// Returns true if the pattern matches every name.
     pub fn matches_everything(&self) -> bool {
-        matches!(self.matcher, Matcher::Anything)
+        matches!(self.elements[..], [Element::AnyText]) && self.endings.is_none()
     }
 
     /// The text of the pattern; `*` for all patterns that match every name.
@@ -132,89 +176,42 @@ impl Glob {
     }
 }
 
-/// One element of a pattern.
-#[derive(Clone, Copy, Debug)]
-enum Element<'a> {
-    AnyText,
-    AnyChar,
-    Literal(char),
-    Set {
-        is_negated: bool,
-        members: &'a str,
-    },
-    /// The texts between the braces, with their commas, and the text after the braces.
-    Suffixes(&'a str, &'a str),
-}
-
-/// Splits a pattern into elements, each with its byte offset.
-fn elements(text: &str) -> Result<Vec<(usize, Element<'_>)>, ValueError> {
-    let mut elements = Vec::new();
-    let mut rest = text;
-    while let Some(first) = rest.chars().next() {
-        let at = text.offset(rest);
-        let unfinished = |_| {
-            let message = match first {
-                '[' => "this `[` has no `]`; a plain one is written `\\[`",
-                '{' => "this `{` has no `}`; a plain one is written `\\{`",
-                _ => "a character is missing after this `\\`; a plain one is written `\\\\`",
-            };
-            ValueError::new(at, message)
-        };
-        let (after, element) = element(rest).map_err(unfinished)?;
-        elements.push((at, element));
-        rest = after;
+/// Returns true if the elements match all of a name.
+fn matches(mut elements: &[Element], mut name: Chars<'_>) -> bool {
+    // Where to try again: after the last `*`, which takes one more character.
+    let mut again: Option<(&[Element], Chars<'_>)> = None;
+    loop {
+        match (elements.split_first(), name.clone().next()) {
+            (None, None) => return true,
+            (Some((Element::AnyText, rest)), _) => {
+                again = Some((rest, name.clone()));
+                elements = rest;
+            }
+            (Some((element, rest)), Some(c)) if element.matches(c) => {
+                elements = rest;
+                name.next();
+            }
+            _ => match &mut again {
+                Some((rest, from)) => {
+                    if from.next().is_none() {
+                        return false;
+                    }
+                    (elements, name) = (*rest, from.clone());
+                }
+                None => return false,
+            },
+        }
     }
-    Ok(elements)
 }
 
-fn element(input: &str) -> IResult<&str, Element<'_>> {
-    let until = |end| take_while(move |c| c != end);
-    let set = map(
-        delimited(char('['), (opt(char('^')), until(']')), char(']')),
-        |(caret, members): (_, &str)| Element::Set { is_negated: caret.is_some(), members },
-    );
-    let endings = map(
-        (delimited(char('{'), until('}'), char('}')), rest),
-        |(members, ignored): (&str, &str)| Element::Suffixes(members, ignored),
-    );
-    alt((
-        value(Element::AnyText, take_while1(|c| c == '*')),
-        value(Element::AnyChar, char('?')),
-        map(preceded(char('\\'), anychar), Element::Literal),
-        set,
-        endings,
-        map(none_of("*?\\[{"), Element::Literal),
-    ))
-    .parse(input)
-}
-
-impl Element<'_> {
-    /// Returns a warning if this element looks like a mistake. `at` is its offset in the whole
-    /// pattern.
-    fn warning(&self, at: usize) -> Option<ValueError> {
-        let message = match *self {
-            Element::Literal(c) if c.is_uppercase() => {
-                format!("names are compared in lower case, so a capital `{c}` never matches")
-            }
-            Element::Set { members: "", is_negated: false } => {
-                "a set without members never matches".to_string()
-            }
-            Element::Set { members, .. } if looks_like_address(members) => {
-                format!(
-                    "this is any one of these characters; an address is written `\\[{members}\\]`"
-                )
-            }
-            Element::Suffixes(members, ignored) if !ignored.is_empty() => {
-                let ignored_at = at + members.len() + "{}".len();
-                let message = format!("{} after the braces is ignored", quote(ignored));
-                return Some(ValueError::new(ignored_at, message));
-            }
-            Element::Suffixes(members, _) if members.chars().any(char::is_uppercase) => {
-                "names are compared in lower case, so capitals never match".to_string()
-            }
-            _ => return None,
-        };
-        Some(ValueError::new(at, message))
+impl Element {
+    /// Returns true if the element matches this character.
+    fn matches(&self, c: char) -> bool {
+        match self {
+            Element::AnyText | Element::AnyChar => true,
+            Element::Literal(literal) => *literal == c,
+            Element::Set { is_negated, members } => members.contains(c) != *is_negated,
+        }
     }
 }
 
@@ -222,60 +219,6 @@ impl Element<'_> {
 fn looks_like_address(members: &str) -> bool {
     let literal = members.strip_prefix("ipv6:").unwrap_or(members);
     literal.parse::<std::net::IpAddr>().is_ok()
-}
-
-fn matcher(elements: &[(usize, Element<'_>)]) -> Result<Matcher, glob::PatternError> {
-    let mut translated = String::new();
-    let mut literal = Some(String::new());
-    for (_, element) in elements {
-        match *element {
-            Element::Literal(c) => {
-                push_literal(&mut translated, c);
-                literal.iter_mut().for_each(|literal| literal.push(c));
-                continue;
-            }
-            Element::AnyText => translated.push('*'),
-            Element::AnyChar => translated.push('?'),
-            Element::Set { members: "", is_negated: false } => return Ok(Matcher::Nothing),
-            Element::Set { members: "", is_negated: true } => translated.push('?'),
-            Element::Set { members, is_negated } => push_set(&mut translated, members, is_negated),
-            Element::Suffixes(members, _) => {
-                let endings = members.split(',').map(str::to_string).collect();
-                return Ok(Matcher::Suffixes(glob::Pattern::new(&translated)?, endings));
-            }
-        }
-        literal = None;
-    }
-    Ok(match literal {
-        Some(literal) => Matcher::Literal(literal),
-        None if translated == "*" => Matcher::Anything,
-        None => Matcher::Glob(glob::Pattern::new(&translated)?),
-    })
-}
-
-fn push_literal(pattern: &mut String, c: char) {
-    if "?*[]".contains(c) {
-        pattern.extend(['[', c, ']']);
-    } else {
-        pattern.push(c);
-    }
-}
-
-/// Appends a set in the syntax of the `glob` crate.
-///
-/// There, a dash between two members makes a range, and a leading `!` negates the set.
-/// So a dash is placed where it has only one neighbour, and a `!` after another member.
-fn push_set(pattern: &mut String, members: &str, is_negated: bool) {
-    let plain: String = members.chars().filter(|c| !"!-".contains(*c)).collect();
-    let bang = if members.contains('!') { "!" } else { "" };
-    let dash = if members.contains('-') { "-" } else { "" };
-    let set = match (is_negated, plain.is_empty()) {
-        (true, _) => format!("[!{plain}{bang}{dash}]"),
-        (false, false) => format!("[{plain}{bang}{dash}]"),
-        (false, true) if dash.is_empty() => bang.to_string(),
-        (false, true) => format!("[{dash}{bang}]"),
-    };
-    pattern.push_str(&set);
 }
 
 #[cfg(test)]

@@ -13,11 +13,11 @@
 //! Only what a clause inherits from those that match everything is shown.
 
 use super::Config;
-use super::clause::{Clause, ClauseDraft};
+use super::clause::ClauseDraft;
 use super::keywords::KEYWORDS;
 use super::parameters::PARAMETERS;
 use super::select::WrittenClause;
-use super::table::{GetText, Keyword};
+use super::table::Keyword;
 use zsched_format::printable;
 
 /// Column where the comment with the source of a value begins, in characters.
@@ -45,46 +45,14 @@ impl Config {
         out
     }
 
-    /// The effective clause of a destination, in the syntax of the file.
-    ///
-    /// Returns `None` if no clause matches.
-    pub fn show_destination(&self, channel: &[u8], host: &[u8]) -> Option<String> {
-        let chain = self.chain(channel, host)?;
-        let draft = self.resolve(&chain);
-        let clause = &draft.clause;
-        let mut out = String::new();
-        for index in &chain {
-            let written = &self.clauses[*index as usize];
-            let source = self.location(written.line).to_string();
-            push_line(&mut out, &format!("# {}", pattern_of(written)), &source);
-        }
-        push_line(&mut out, &format!("{}/{}", clause.channel_pattern, clause.host_pattern), "");
-        for (keyword, get) in shown_keywords() {
-            match get(&draft) {
-                Some(value) => {
-                    let text = format!("\t{}", shown(keyword, &value));
-                    push_line(&mut out, &text, &self.source(keyword, clause));
-                }
-                None => push_line(&mut out, &format!("\t#{}", keyword.name), "not set"),
-            }
-        }
-        Some(out)
-    }
-
     fn show_parameters(&self, out: &mut String) {
         for row in PARAMETERS {
             let value = row.get.and_then(|get| get(&self.parameters));
-            match (value, self.parameter_lines.get(row.name)) {
-                (Some(value), Some(line)) => {
-                    let text = format!("{}={}", row.name, quoted(&value));
-                    push_line(out, &text, &self.location(*line).to_string());
+            match self.parameter_lines.get(row.name) {
+                Some(line) if value.is_some() => {
+                    push_setting(out, "", row, value, &self.location(*line).to_string());
                 }
-                (Some(value), None) => {
-                    push_line(out, &format!("#{}={}", row.name, quoted(&value)), "default");
-                }
-                (None, _) => {
-                    push_line(out, &format!("#{}", row.name), &format!("default: {}", row.default));
-                }
+                _ => push_setting(out, "#", row, value, "default"),
             }
         }
     }
@@ -97,8 +65,8 @@ impl Config {
                 .iter()
                 .any(|later| std::ptr::eq(later.keyword, setting.keyword));
             if !is_overridden {
-                let text = format!("\t{}", shown(setting.keyword, &setting.value.text));
-                push_line(out, &text, &self.location(setting.line).to_string());
+                let source = self.location(setting.line).to_string();
+                push_setting(out, "\t", setting.keyword, Some(setting.value.text.clone()), &source);
             }
         }
         self.show_inherited(written, inherited, out);
@@ -112,24 +80,14 @@ impl Config {
         let is_own = |keyword: &Keyword<ClauseDraft>| {
             written.settings.iter().any(|setting| std::ptr::eq(setting.keyword, keyword))
         };
-        for (keyword, get) in shown_keywords().filter(|(keyword, _)| !is_own(keyword)) {
-            match get(&draft) {
-                Some(value) => {
-                    let text = format!("\t#{}", shown(keyword, &value));
-                    push_line(out, &text, &self.source(keyword, clause));
-                }
-                None => {
-                    let default = format!("default: {}", keyword.default);
-                    push_line(out, &format!("\t#{}", keyword.name), &default);
-                }
+        for keyword in KEYWORDS.iter().filter(|keyword| !is_own(keyword)) {
+            if let Some(get) = keyword.get {
+                let line = clause.lines.get(keyword.name);
+                let source = line.map(|line| self.location(*line).to_string());
+                let source = source.as_deref().unwrap_or("default");
+                push_setting(out, "\t#", keyword, get(&draft), source);
             }
         }
-    }
-
-    /// The source of the value of a keyword.
-    fn source(&self, keyword: &Keyword<ClauseDraft>, clause: &Clause) -> String {
-        let line = clause.lines.get(keyword.name);
-        line.map_or("default".to_string(), |line| self.location(*line).to_string())
     }
 }
 
@@ -137,15 +95,19 @@ fn pattern_of(clause: &WrittenClause) -> String {
     format!("{}/{}", clause.pattern.channel.text, clause.pattern.host.text)
 }
 
-/// The keywords that effective clauses have a value for, each with the function that returns it.
-fn shown_keywords() -> impl Iterator<Item = (&'static Keyword<ClauseDraft>, GetText<ClauseDraft>)> {
-    KEYWORDS.iter().filter_map(|keyword| Some((keyword, keyword.get?)))
-}
-
-fn shown(keyword: &Keyword<ClauseDraft>, value: &str) -> String {
-    match keyword.is_flag() {
-        true => keyword.name.to_string(),
-        false => format!("{}={}", keyword.name, quoted(value)),
+/// Appends a line with a keyword and its value or default.
+fn push_setting<T>(
+    out: &mut String,
+    start: &str,
+    keyword: &Keyword<T>,
+    value: Option<String>,
+    source: &str,
+) {
+    let name = keyword.name;
+    match value {
+        None => push_line(out, &format!("{start}{name}"), &format!("default: {}", keyword.default)),
+        Some(_) if keyword.is_flag() => push_line(out, &format!("{start}{name}"), source),
+        Some(value) => push_line(out, &format!("{start}{name}={}", quoted(&value)), source),
     }
 }
 

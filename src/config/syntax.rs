@@ -1,4 +1,4 @@
-//! Lexical reading of a configuration file: patterns, keywords and values, with their positions.
+//! Lexical reading of a configuration file, with positions.
 //!
 //! ```text
 //! PARAMauthfile = "/etc/zmailer/scheduler.auth"     # a parameter

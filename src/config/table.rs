@@ -1,4 +1,4 @@
-//! Tables of everything that can be set: what a row is, and the macro that writes tables.
+//! Tables of everything that can be set.
 //!
 //! ```text
 //! /// Description in one sentence.

@@ -810,55 +810,14 @@ fn shown_configuration_names_sources() {
         	#wakeuprestartonly                      # default: off
         	#window-key                             # default: none
     "##]].assert_eq(&config.show());
-    let shown = config.show_destination(b"smtp", b"a.test").expect("a clause");
-    expect![[r##"
-        # */*                                           # cf:1
-        # smtp/*.test                                   # cf:2
-        smtp/*.test
-        	#agent-life                             # not set
-        	agent-timeout=1h                        # default
-        	#ageorder                               # not set
-        	command="a b"                           # cf:3
-        	#delivery-delay                         # not set
-        	expiry=3d                               # default
-        	#expiry2                                # not set
-        	extra-recipient-limit=1000              # default
-        	failed-cohort-limit=0                   # default
-        	#feedback-debug                         # not set
-        	group=1                                 # default
-        	idlemax=15s                             # default
-        	#initial-concurrency                    # not set
-        	interval=5s                             # cf:1
-        	#job-order                              # not set
-        	mail-priority=5                         # default
-        	maxchannel=0                            # default
-        	maxring=3                               # cf:3
-        	maxta=0                                 # default
-        	maxthr=1                                # default
-        	minimum-slots=3                         # default
-        	#negative-feedback                      # not set
-        	#nice                                   # not set
-        	overfeed=150                            # default
-        	packet=0                                # default
-        	#positive-feedback                      # not set
-        	#priority                               # not set
-        	queueonly                               # cf:3
-        	#rate                                   # not set
-        	recipient-limit=20000                   # default
-        	refill-delay=5s                         # default
-        	refill-limit=100                        # default
-        	#reporttimes                            # not set
-        	retries="1 1 2 3 5 8 13 21 34"          # default
-        	skew=5                                  # default
-        	slot-cost=0                             # default
-        	slot-discount=50                        # default
-        	slot-loan=3                             # default
-        	user=0                                  # default
-        	#wakeuprestartonly                      # not set
-        	#window-key                             # not set
-    "##]]
-    .assert_eq(&shown);
-    assert_eq!(config.show_destination(b"smtp", b"b").map(|shown| shown.lines().count()), Some(43));
+    let clause = config.select(b"smtp", b"a.test").expect("a clause");
+    let lines = clause.lines.iter().map(|(keyword, line)| format!("{keyword} in line {line}"));
+    let expected = ["command in line 3", "interval in line 1", "maxring in line 3"];
+    assert_eq!(lines.collect::<Vec<_>>(), [&expected[..], &["queueonly in line 3"]].concat());
+    assert_eq!((clause.channel_pattern.as_str(), clause.host_pattern.as_str()), ("smtp", "*.test"));
+    assert_eq!((clause.interval.as_secs(), clause.idle_max.as_secs()), (5, 15));
+    assert_eq!((clause.max_ring, clause.max_channel, clause.group), (Some(3), None, Some(1)));
+    assert_eq!(clause.location.to_string(), "cf:2");
 }
 
 #[test]

@@ -32,7 +32,10 @@ pub fn parse_interval(text: &str) -> Result<Duration, ValueError> {
     while !rest.is_empty() {
         let at = text.len() - text[text.offset(rest)..].trim_ascii_start().len();
         let Ok((after, (digits, unit))) = interval_part(rest) else {
-            return Err(not_an_interval(text, at));
+            let junk = text[at..].split_ascii_whitespace().next().unwrap_or_default();
+            let message =
+                format!("{} does not belong to an interval such as 1d2h3m4s", quote(junk));
+            return Err(ValueError::new(at, message));
         };
         let Some(unit) = unit_seconds(unit) else {
             return Err(ValueError::new(
@@ -51,6 +54,14 @@ pub fn parse_interval(text: &str) -> Result<Duration, ValueError> {
     Ok(Duration::from_secs(total))
 }
 
+/// Parses an interval that must not be zero.
+pub(crate) fn parse_nonzero_interval(text: &str) -> Result<Duration, ValueError> {
+    match parse_interval(text)? {
+        Duration::ZERO => Err(ValueError::new(0, "an interval of 0 is not possible here")),
+        interval => Ok(interval),
+    }
+}
+
 /// `<number>[<unit>]`
 fn interval_part(input: &str) -> IResult<&str, (&str, &str)> {
     (preceded(multispace0, digit1), alpha0).parse(input)
@@ -64,11 +75,6 @@ fn unit_seconds(unit: &str) -> Option<u64> {
         "d" | "day" | "days" => 86_400,
         _ => return None,
     })
-}
-
-fn not_an_interval(text: &str, at: usize) -> ValueError {
-    let junk = word_at(text, at);
-    ValueError::new(at, format!("{} does not belong to an interval such as 1d2h3m4s", quote(junk)))
 }
 
 /// Parses intervals separated by blanks, at most four as in the original.
@@ -123,10 +129,6 @@ pub(crate) fn parse_number(text: &str) -> Result<i64, ValueError> {
 /// The words of a text, each with its byte offset.
 pub(crate) fn words(text: &str) -> impl Iterator<Item = (usize, &str)> {
     text.split_ascii_whitespace().map(|word| (text.offset(word), word))
-}
-
-fn word_at(text: &str, at: usize) -> &str {
-    text[at..].split_ascii_whitespace().next().unwrap_or_default()
 }
 
 /// Displays an interval in the syntax of [`parse_interval`]: `1d2h3m4s`, `0`.

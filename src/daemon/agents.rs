@@ -13,7 +13,6 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 use zsched_config::{Clause, Niceness, Zenv};
 use zsched_core::{AgentEnd, AgentId, StopMode};
-use zsched_format::agent_protocol as protocol;
 use zsched_format::line_buffer::LineBuffer;
 use zsched_sys::{ChildEnd, ChildProcess, Launcher, ProcessPriority, send_signal};
 
@@ -132,7 +131,7 @@ impl AgentProcesses {
             socket: OwnedFd::from(theirs),
             user: clause.user,
             group: clause.group,
-            priority: clause.nice.map(priority),
+            priority: clause.nice.map(process_priority),
             file_limit: self.settings.file_limit,
             ignore_hangup: self.settings.ignore_hangup,
         };
@@ -174,10 +173,8 @@ impl AgentProcesses {
         };
         let mut left = share;
         while left > 0 {
-            let count = match process
-                .socket
-                .read(&mut self.read_buffer[..left.min(MAX_AGENT_BYTES_PER_TURN)])
-            {
+            let room = left.min(MAX_AGENT_BYTES_PER_TURN);
+            let count = match process.socket.read(&mut self.read_buffer[..room]) {
                 Ok(count) => count,
                 Err(error) if error.kind() == ErrorKind::Interrupted => continue,
                 Err(error) if error.kind() == ErrorKind::WouldBlock => return false,
@@ -207,11 +204,6 @@ impl AgentProcesses {
             process.write_buffer.push(text);
             self.with_output.push(agent);
         }
-    }
-
-    /// Queues `#idle` for an agent.
-    pub(crate) fn queue_idle(&mut self, agent: AgentId) {
-        self.queue(agent, format!("{}\n", protocol::IDLE).as_bytes());
     }
 
     /// Ends an agent: at once by a signal, or once its outbox is sent.
@@ -322,7 +314,7 @@ impl AgentProcesses {
         // The pid may be that of another agent by now, if this one was kept for its child
         // processes.
         let is_its_number = self.by_pid.get(&pid) == Some(&agent);
-        let failure = if is_its_number { self.launcher.failure(pid) } else { None };
+        let failure = is_its_number.then(|| self.launcher.failure(pid)).flatten();
         self.by_pid.retain(|_, other| *other != agent);
         self.read(agent, MAX_FINAL_OUTPUT, output);
         self.closed.retain(|other| *other != agent);
@@ -397,7 +389,8 @@ pub(crate) fn program_path(word: &OsStr, folders: &[PathBuf]) -> PathBuf {
     found.or_else(|| folders.last().map(in_folder)).unwrap_or_else(|| word.to_path_buf())
 }
 
-fn priority(niceness: Niceness) -> ProcessPriority {
+/// Converts a setting of the configuration.
+pub(crate) fn process_priority(niceness: Niceness) -> ProcessPriority {
     match niceness {
         Niceness::Relative(by) => ProcessPriority::Relative(by),
         Niceness::Absolute(value) => ProcessPriority::Absolute(value),

@@ -13,11 +13,7 @@
 //! ```
 
 use crate::control_file::Tag;
-use nom::bytes::complete::{tag, take_while1};
-use nom::character::complete::char;
-use nom::combinator::{map_opt, rest};
-use nom::sequence::{preceded, terminated};
-use nom::{IResult, Parser};
+use std::str::FromStr;
 
 /// The line that requests work, without its line end.
 pub const HUNGRY: &str = "#hungry";
@@ -180,18 +176,9 @@ impl<'a> AgentLine<'a> {
         if line.starts_with(b"#") || line.is_empty() {
             return parse_comment(line);
         }
-        let Some(slash) = memchr::memchr(b'/', line) else {
-            return AgentLine::Malformed("no / after the number", line);
-        };
-        if !line[slash..].contains(&b'\t') {
-            return AgentLine::Malformed("no TAB after the offset", line);
-        }
-        match report(line) {
-            Ok((_, report)) => AgentLine::Report(report),
-            Err(_) if line.iter().filter(|byte| **byte == b'\t').count() < 2 => {
-                AgentLine::Malformed("no TAB after the notary data", line)
-            }
-            Err(_) => AgentLine::Malformed("no number and offset", line),
+        match RecipientReport::parse(line) {
+            Ok(report) => AgentLine::Report(report),
+            Err(missing) => AgentLine::Malformed(missing, line),
         }
     }
 }
@@ -206,42 +193,50 @@ fn parse_comment(line: &[u8]) -> AgentLine<'_> {
     }
 }
 
-/// `<number>[-rest]/<offset>TAB<notary>TAB<status>[blank<message>]`
-fn report(line: &[u8]) -> IResult<&[u8], RecipientReport<'_>> {
-    let (input, number) = decimal(line)?;
-    // The name may continue after the number, which alone is used.
-    let (input, _) = nom::bytes::complete::take_while(|byte| byte != b'/' && byte != b'\t')(input)?;
-    let (input, offset) = preceded(char('/'), decimal).parse(input)?;
-    let (input, notary) = preceded(tag("\t"), terminated(field, tag("\t"))).parse(input)?;
-    let (input, status) = rest(input)?;
-    let word_end = status.iter().position(u8::is_ascii_whitespace).unwrap_or(status.len());
-    let report = RecipientReport {
-        number,
-        offset,
-        notary,
-        status: ReportStatus::from_word(&status[..word_end]),
-        message: status.get(word_end + 1..).unwrap_or_default(),
-    };
-    Ok((input, report))
+/// The number that a text begins with, and the text after it.
+pub fn leading_number<N: FromStr>(text: &[u8]) -> Option<(N, &[u8])> {
+    let end = text.iter().position(|byte| !byte.is_ascii_digit()).unwrap_or(text.len());
+    let number = std::str::from_utf8(&text[..end]).ok()?.parse().ok()?;
+    Some((number, &text[end..]))
 }
 
-fn field(input: &[u8]) -> IResult<&[u8], &[u8]> {
-    nom::bytes::complete::take_while(|byte| byte != b'\t')(input)
+/// Number and offset in `<number>[-rest]/<offset>`.
+///
+/// The name of a file may continue after its number.
+fn number_and_offset(text: &[u8]) -> Option<(u64, u32)> {
+    let slash = memchr::memchr(b'/', text)?;
+    let (number, _) = leading_number(&text[..slash])?;
+    let (offset, rest) = leading_number(&text[slash + 1..])?;
+    rest.is_empty().then_some((number, offset))
 }
 
-fn decimal<N: std::str::FromStr>(input: &[u8]) -> IResult<&[u8], N> {
-    let digits = take_while1(|byte: u8| byte.is_ascii_digit());
-    map_opt(digits, |digits| std::str::from_utf8(digits).ok()?.parse().ok()).parse(input)
-}
+impl<'a> RecipientReport<'a> {
+    /// Parses `<number>[-rest]/<offset>TAB<notary>TAB<status>[blank<message>]`.
+    ///
+    /// The error names what is missing.
+    fn parse(line: &'a [u8]) -> Result<RecipientReport<'a>, &'static str> {
+        let slash = memchr::memchr(b'/', line).ok_or("no / after the number")?;
+        if !line[slash..].contains(&b'\t') {
+            return Err("no TAB after the offset");
+        }
+        let mut fields = line.splitn(3, |byte| *byte == b'\t');
+        let place = fields.next().unwrap_or_default();
+        let notary = fields.next().unwrap_or_default();
+        let status = fields.next().ok_or("no TAB after the notary data")?;
+        let (number, offset) = number_and_offset(place).ok_or("no number and offset")?;
+        let word_end = status.iter().position(u8::is_ascii_whitespace).unwrap_or(status.len());
+        let message = status.get(word_end + 1..).unwrap_or_default();
+        let status = ReportStatus::from_word(&status[..word_end]);
+        Ok(RecipientReport { number, offset, notary, status, message })
+    }
 
-impl RecipientReport<'_> {
     /// The time at the beginning of a `retryat` message, in seconds.
     ///
     /// It is relative to now, or absolute if it is more than 100,000. The sign is ignored, as by
     /// the original.
     pub fn retry_seconds(&self) -> Option<i64> {
         let text = self.message.strip_prefix(b"+").unwrap_or(self.message);
-        decimal(text).ok().map(|(_, seconds)| seconds)
+        leading_number(text).map(|(seconds, _)| seconds)
     }
 
     /// The message without the time at the beginning of a `retryat`.

@@ -1,4 +1,4 @@
-//! Selects the recipients of a job: those of a control file that belong to an agent.
+//! Selects the recipients of a job.
 //!
 //! The scheduler names a control file and a host; the agent has a channel. The simulation uses the
 //! same code for its agents.
@@ -11,7 +11,9 @@ use std::os::unix::fs::FileExt;
 /// Maximum size of a control file that is parsed again for each job, in bytes.
 const MAX_UNCACHED_SIZE: usize = 16 * 1024;
 
-/// The recipients that an agent delivers to: those of a channel, and perhaps of a host.
+/// The recipients that an agent delivers to.
+///
+/// They are those of a channel, and perhaps of a host.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Scope {
     channel: String,
@@ -20,7 +22,9 @@ pub struct Scope {
 }
 
 impl Scope {
-    /// Selects the recipients of a channel (case-sensitive) for the host of the job (not so).
+    /// Selects the recipients of a channel for the host of the job.
+    ///
+    /// Channels are compared with case, hosts without.
     pub fn channel(channel: impl Into<String>) -> Scope {
         Scope { channel: channel.into(), host: None, one_host_per_job: false }
     }

@@ -1,4 +1,4 @@
-//! The formats that zsched shares with other programs: what is on disk and what goes over a wire.
+//! The formats that zsched shares with other programs.
 //!
 //! This crate decides what bytes mean. It must not know where mail is, what is done about it, or
 //! that a scheduler exists; it reads and writes only files that it is given. Begin with

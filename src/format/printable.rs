@@ -1,4 +1,4 @@
-//! Makes untrusted text safe for a terminal, a log or a text file.
+//! Makes untrusted text safe for terminals, logs and text files.
 //!
 //! Addresses, host names, diagnostics, file names, command lines and answers of a peer can hold any
 //! bytes. All text output of all programs goes through this module, as near to the output as

@@ -4,7 +4,7 @@
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// A pattern for destinations, as the option `-p channel/host` of the scheduler has it.
+/// A pattern for destinations, as in the option `-p channel/host`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(Serialize, Deserialize))]
 pub struct Selection {

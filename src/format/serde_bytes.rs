@@ -1,4 +1,4 @@
-//! Byte strings in a recording, written as a whole instead of byte by byte.
+//! Byte strings in a recording, written as a whole.
 
 use serde::de::{Error, Visitor};
 use serde::{Deserializer, Serializer};

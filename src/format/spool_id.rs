@@ -1,4 +1,4 @@
-//! Spool ids: the short text that identifies a message in logs and reports.
+//! Spool ids, which identify messages in logs and reports.
 
 use crate::time::Timestamp;
 use jiff::tz::Offset;
@@ -26,7 +26,7 @@ pub struct SpoolId {
     pub modified: Timestamp,
 }
 
-/// Lengths of the time in a spool id: in seconds, or in nanoseconds.
+/// Lengths of the time in a spool id: seconds, or nanoseconds.
 const TIME_LENGTHS: [usize; 2] = [8, 13];
 
 impl SpoolId {
@@ -65,12 +65,11 @@ impl fmt::Display for SpoolId {
         let fraction = [24, 18, 12, 6, 0].map(|shift| nanoseconds >> shift);
         let fraction = if nanoseconds == 0 { &[][..] } else { &fraction[..] };
         write!(f, "S{}", self.number)?;
-        parts.iter().chain(fraction).try_for_each(|part| f.write_char(symbol(*part)))
+        parts
+            .iter()
+            .chain(fraction)
+            .try_for_each(|part| f.write_char(ALPHABET[(part & 63) as usize].into()))
     }
-}
-
-fn symbol(value: i32) -> char {
-    ALPHABET[(value & 63) as usize] as char
 }
 
 #[cfg(test)]

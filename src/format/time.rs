@@ -7,7 +7,9 @@
 #[cfg(feature = "serde")]
 use serde::{Deserialize, Serialize};
 use std::fmt;
+use std::fs::Metadata;
 use std::ops::{Add, AddAssign, Sub};
+use std::os::unix::fs::MetadataExt;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 const NANOS_PER_SECOND: i64 = 1_000_000_000;
@@ -36,6 +38,16 @@ impl Timestamp {
     /// The point `seconds` and `nanoseconds` after the epoch, as `stat(2)` gives them.
     pub const fn from_parts(seconds: i64, nanoseconds: i64) -> Timestamp {
         Timestamp(seconds.saturating_mul(NANOS_PER_SECOND).saturating_add(nanoseconds))
+    }
+
+    /// The last change of a file's contents.
+    pub fn modified(file: &Metadata) -> Timestamp {
+        Timestamp::from_parts(file.mtime(), file.mtime_nsec())
+    }
+
+    /// The last change of a file's inode.
+    pub fn changed(file: &Metadata) -> Timestamp {
+        Timestamp::from_parts(file.ctime(), file.ctime_nsec())
     }
 
     /// Whole seconds since the epoch, rounded towards the past.
@@ -158,32 +170,14 @@ impl fmt::Display for ShortDuration {
         if self.0 == 0 {
             return f.write_str("0s");
         }
-        if self.0 < 0 {
-            f.write_str("-")?;
-        }
-        let total = self.0.unsigned_abs();
-        let (days, hours) = (total / 86_400, total / 3_600 % 24);
-        let (minutes, seconds) = (total / 60 % 60, total % 60);
-        if days > 0 {
-            write!(f, "{days}d")?;
-        }
-        if hours > 0 {
-            write!(f, "{hours}h")?;
-        }
-        if days > 0 && hours > 0 {
-            return Ok(());
-        }
-        if minutes > 0 {
-            write!(f, "{minutes}m")?;
-        }
-        if seconds > 0 {
-            write!(f, "{seconds}s")?;
-        }
-        Ok(())
+        let sign = if self.0 < 0 { "-" } else { "" };
+        f.write_str(sign)?;
+        let parts = parts(self.0).into_iter().zip(["d", "h", "m", "s"]);
+        parts.filter(|(amount, _)| *amount > 0).try_for_each(|(n, unit)| write!(f, "{n}{unit}"))
     }
 }
 
-/// Duration in the long form for people: `3 days`, `1 day 2 hours`, `0 sec`.
+/// Duration in the long form: `3 days`, `1 day 2 hours`, `0 sec`.
 pub struct LongDuration(pub i64);
 
 impl fmt::Display for LongDuration {
@@ -191,26 +185,23 @@ impl fmt::Display for LongDuration {
         if self.0 == 0 {
             return f.write_str("0 sec");
         }
-        if self.0 < 0 {
-            f.write_str("-")?;
-        }
-        let total = self.0.unsigned_abs();
-        let parts = [
-            (total / 86_400, "day"),
-            (total / 3_600 % 24, "hour"),
-            (total / 60 % 60, "min"),
-            (total % 60, "sec"),
-        ];
-        let coarse_enough = parts[0].0 > 0 && parts[1].0 > 0;
-        let shown = if coarse_enough { &parts[..2] } else { &parts[..] };
-        let mut separator = "";
-        for &(amount, unit) in shown.iter().filter(|(amount, _)| *amount > 0) {
+        let mut before = if self.0 < 0 { "-" } else { "" };
+        let parts = parts(self.0).into_iter().zip(["day", "hour", "min", "sec"]);
+        for (amount, unit) in parts.filter(|(amount, _)| *amount > 0) {
             let plural = if amount == 1 { "" } else { "s" };
-            write!(f, "{separator}{amount} {unit}{plural}")?;
-            separator = " ";
+            write!(f, "{before}{amount} {unit}{plural}")?;
+            before = " ";
         }
         Ok(())
     }
+}
+
+/// Days, hours, minutes and seconds. The last two are 0 if there are both days and hours.
+fn parts(seconds: i64) -> [u64; 4] {
+    let total = seconds.unsigned_abs();
+    let (days, hours) = (total / 86_400, total / 3_600 % 24);
+    let rest = if days > 0 && hours > 0 { 0 } else { total };
+    [days, hours, rest / 60 % 60, rest % 60]
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! The scheduler's view of a control file: the pending recipients and their destinations.
+//! What the scheduler needs of a control file.
 
 use super::{SpoolName, note};
 #[cfg(feature = "serde")]
@@ -13,7 +13,7 @@ use zsched_format::time::Timestamp;
 pub struct Arrival {
     /// Name of the message.
     pub name: SpoolName,
-    /// Time of the last change of the message file, which is when the message arrived.
+    /// Time when the message arrived: the last change of its file.
     pub modified: Timestamp,
     /// Time when the message was routed.
     ///
@@ -27,7 +27,7 @@ pub struct Arrival {
     pub report_due: bool,
     /// The first line that cannot be delivered, but must not be lost.
     pub first_undeliverable: Option<ControlFileError>,
-    /// Hosts whose threads are to be started, in lower case (`T` lines, ETRN).
+    /// Hosts whose threads are started (ETRN), in lower case.
     pub etrn_hosts: Vec<Box<[u8]>>,
     /// Number of recipients in the file, including finished ones.
     pub recipients: u32,
@@ -37,11 +37,11 @@ pub struct Arrival {
     pub groups: Vec<Group>,
     /// Offsets of recipients that an agent has locked, in ascending order.
     pub locked: Vec<u32>,
-    /// Offset of the unread remainder, if not all of the file has been read.
+    /// Offset of the unread remainder, if there is one.
     pub next_offset: Option<u32>,
     /// Upper bound of the number of pending recipients in the remainder.
     pub max_unread: u32,
-    /// True if this is the data of a part of the file only.
+    /// True if only a part of the file has been read.
     ///
     /// It applies to the numbers of recipients and to the report that is due.
     pub is_chunk: bool,

@@ -1,19 +1,21 @@
-//! Replaces files as a whole: a reader gets either the old or the new one.
+//! Replaces files as a whole.
+//!
+//! A reader gets either the old or the new file.
 
-use std::ffi::OsString;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufWriter};
 use std::os::unix::fs::OpenOptionsExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
+use zsched_sys::with_suffix;
 
-/// Writes a file under another name, syncs it, and renames it onto the old one.
+/// Replaces a file: writes a new one, syncs and renames it.
 ///
 /// Only its owner may read it.
 pub fn write_atomically(
     path: &Path,
     write: impl FnOnce(&mut BufWriter<File>) -> io::Result<()>,
 ) -> io::Result<()> {
-    let new = new_name(path);
+    let new = with_suffix(path, ".new");
     let file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&new)?;
     let mut out = BufWriter::new(file);
     let written =
@@ -27,12 +29,6 @@ pub fn write_atomically(
         Some(folder) => File::open(folder)?.sync_all(),
         None => Ok(()),
     }
-}
-
-fn new_name(path: &Path) -> PathBuf {
-    let mut name: OsString = path.as_os_str().to_owned();
-    name.push(".new");
-    name.into()
 }
 
 #[cfg(test)]

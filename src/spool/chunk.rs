@@ -6,9 +6,10 @@
 //! before it is parsed. Only the offsets of recipients are converted to those in the file.
 
 use memchr::{memchr, memmem};
-use std::io::{self, ErrorKind};
+use std::io;
 use std::os::unix::fs::FileExt;
 use zsched_format::control_file::{ControlFile, ControlFileError, parse_part};
+use zsched_sys as sys;
 
 /// Maximum size of the text before the first recipient, in bytes.
 const MAX_HEAD_LEN: usize = 64 * 1024;
@@ -17,7 +18,9 @@ const READ_SIZE: usize = 256 * 1024;
 /// Maximum size of a line or of the headers of a group, in bytes.
 const MAX_FIELD_LEN: usize = 16 << 20;
 
-/// Minimum length of a recipient line: `r`, tag, pid, delay column, and four words.
+/// Minimum length of a recipient line, in bytes.
+///
+/// It has `r`, tag, pid, delay column, and four words.
 const MIN_RECIPIENT_LINE_LEN: u64 = 20;
 
 /// Upper bound of the number of recipients after an offset.
@@ -40,28 +43,17 @@ pub(crate) struct Chunk {
     pub shift: u64,
 }
 
-/// The reason why a part cannot be read.
-#[derive(Debug)]
-pub(crate) enum ChunkError {
-    /// The file could not be read.
-    Failed(io::Error),
-    /// The file cannot be used.
-    Malformed(ControlFileError),
-}
-
-impl From<io::Error> for ChunkError {
-    fn from(error: io::Error) -> ChunkError {
-        ChunkError::Failed(error)
-    }
-}
-
-/// Reads the lines from `from` on, up to `at_most` pending recipients and a limited size.
-pub(crate) fn read(file: &impl FileExt, from: u32, at_most: usize) -> Result<Chunk, ChunkError> {
+/// Reads the lines from an offset on, up to two limits.
+///
+/// They are the number of pending recipients and a fixed size.
+///
+/// The error for a file that cannot be used is a [`ControlFileError`].
+pub(crate) fn read(file: &impl FileExt, from: u32, at_most: usize) -> io::Result<Chunk> {
     let mut text = piece(file, 0, MAX_HEAD_LEN)?;
     let head = end_of_head(&text);
     if head == text.len() && head == MAX_HEAD_LEN {
         let reason = "no recipient within the first 64 kB of a large file";
-        return Err(ChunkError::Malformed(ControlFileError::new(0, reason)));
+        return Err(ControlFileError::new(0, reason).into());
     }
     text.truncate(head);
     let start = u64::from(from).max(head as u64);
@@ -77,17 +69,17 @@ pub(crate) fn read(file: &impl FileExt, from: u32, at_most: usize) -> Result<Chu
         }
         size *= 4;
         if size > MAX_FIELD_LEN {
-            let error = ControlFileError::new(start as usize, "a field of more than 16 MiB");
-            return Err(ChunkError::Malformed(error));
+            let reason = "a field of more than 16 MiB";
+            return Err(ControlFileError::new(start as usize, reason).into());
         }
     };
     let end = start + lines.len() as u64;
     let Ok(next) = u32::try_from(end) else {
-        let error = ControlFileError::new(start as usize, "the file is larger than 4 GiB");
-        return Err(ChunkError::Malformed(error));
+        let reason = "the file is larger than 4 GiB";
+        return Err(ControlFileError::new(start as usize, reason).into());
     };
     text.extend_from_slice(&lines);
-    let mut file = parse_part(text).map_err(ChunkError::Malformed)?;
+    let mut file = parse_part(text)?;
     for recipient in &mut file.recipients {
         recipient.offset = (u64::from(recipient.offset) - head as u64 + start) as u32;
     }
@@ -97,15 +89,7 @@ pub(crate) fn read(file: &impl FileExt, from: u32, at_most: usize) -> Result<Chu
 /// Reads `size` bytes, or fewer at the end of the file.
 fn piece(file: &impl FileExt, at: u64, size: usize) -> io::Result<Vec<u8>> {
     let mut bytes = vec![0; size];
-    let mut length = 0;
-    while length < size {
-        match file.read_at(&mut bytes[length..], at + length as u64) {
-            Ok(0) => break,
-            Ok(count) => length += count,
-            Err(error) if error.kind() == ErrorKind::Interrupted => {}
-            Err(error) => return Err(error),
-        }
-    }
+    let length = sys::read_up_to(file, &mut bytes, at)?;
     bytes.truncate(length);
     Ok(bytes)
 }
@@ -183,16 +167,20 @@ mod tests {
         assert_eq!(parts(9), [vec![u1, u2, u3, u4]]);
     }
 
+    fn is_malformed(read: io::Result<Chunk>) -> bool {
+        read.is_err_and(|error| error.downcast::<ControlFileError>().is_ok())
+    }
+
     #[test]
     fn too_long_head_or_field_is_refused() {
         let text = format!("i 1\nx {}\nr           c h u 0\n", "y".repeat(MAX_HEAD_LEN));
         let file = MemoryFile::new(1, text.into_bytes());
-        assert!(matches!(read(&file, 0, 1), Err(ChunkError::Malformed(_))));
+        assert!(is_malformed(read(&file, 0, 1)));
         let text = format!("i 1\nr           c h {} 0\n", "y".repeat(READ_SIZE));
         let file = MemoryFile::new(1, text.into_bytes());
         assert_eq!(read(&file, 0, 1).expect("a part").file.recipients.len(), 1);
         let text = format!("i 1\nr           c h {} 0\n", "y".repeat(MAX_FIELD_LEN));
         let file = MemoryFile::new(1, text.into_bytes());
-        assert!(matches!(read(&file, 0, 1), Err(ChunkError::Malformed(_))));
+        assert!(is_malformed(read(&file, 0, 1)));
     }
 }

@@ -11,7 +11,7 @@ use std::os::unix::fs::FileExt;
 use zsched_format::control_file::diagnostic::{DiagnosticRecord, NOTARY_SEPARATOR};
 use zsched_format::control_file::{ControlFile, PidField, Tag, mark};
 
-/// Number of bytes that are read at a time from the end of a large file.
+/// Number of bytes of a large file read at a time.
 const READ_SIZE: u64 = 256 * 1024;
 
 /// The tag that a `d` line decides; `None` if it reports a delay.
@@ -36,7 +36,7 @@ pub(crate) fn verdicts(file: &ControlFile) -> HashMap<u32, Tag> {
     file.diagnostics.iter().filter_map(|line| of_line(line.value)).collect()
 }
 
-/// The recipients whose tag is to be completed, by index, with their final tags.
+/// Indexes of recipients whose tag must be completed, with their final tags.
 ///
 /// `is_free` returns true for a lock that no process holds.
 pub(crate) fn incomplete(

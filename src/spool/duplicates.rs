@@ -1,7 +1,7 @@
-//! Possible duplicates: recipients that an agent may have delivered to before it died.
+//! Possible duplicates: recipients of an agent that has died.
 //!
 //! The agent has left their lock, and died at some point between locking the recipient and writing
-//! its tag. They are given to the next agent anyway. Those who may get their mail twice are
+//! its tag. So it may have delivered to them. They are given to the next agent anyway, and are
 //! reported.
 
 use super::{SpoolId, SpoolName};
@@ -28,7 +28,7 @@ pub struct PossibleDuplicate {
     pub host: Vec<u8>,
     /// Its address.
     pub address: Vec<u8>,
-    /// The dead process, if the lock has a pid: the first six digits of that.
+    /// Pid of the dead process, of which the lock has six digits.
     pub pid: Option<u32>,
 }
 

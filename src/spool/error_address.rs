@@ -3,8 +3,8 @@
 use super::{Spool, SpoolName};
 use std::fs::File;
 use std::io::{self, Read};
-use std::os::unix::fs::OpenOptionsExt;
 use zsched_format::control_file::{ControlFile, parse};
+use zsched_sys::open_nofollow;
 
 /// Number of bytes of a control file that are read. Senders come first.
 const MAX_READ_BYTES: u64 = 256 * 1024;
@@ -15,10 +15,9 @@ const MAX_READ_BYTES: u64 = 256 * 1024;
 ///
 /// It is empty for a message that is a report itself, and `None` if the file has none.
 pub fn error_address(spool: &Spool, name: &SpoolName) -> io::Result<Option<Box<[u8]>>> {
-    let mut options = File::options();
-    options.read(true).custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK);
+    let file = open_nofollow(File::options().read(true), &spool.control_file(name))?;
     let mut head = Vec::new();
-    options.open(spool.control_file(name))?.take(MAX_READ_BYTES).read_to_end(&mut head)?;
+    file.take(MAX_READ_BYTES).read_to_end(&mut head)?;
     // The text after the last line end may be an incomplete line.
     head.truncate(memchr::memrchr(b'\n', &head).map_or(0, |end| end + 1));
     Ok(parse(head).ok().and_then(|file| address_in(&file)))

@@ -21,7 +21,7 @@ pub trait OpenControlFile: FileExt {
     fn append(&self, lines: &[u8]) -> io::Result<()>;
     /// Syncs tags to disk.
     fn sync(&self) -> io::Result<()>;
-    /// Runs `work` while other programs of zsched neither lock recipients nor append lines.
+    /// Runs `work` while no other program of zsched changes the file.
     fn with_file_lock<T>(&self, work: impl FnOnce() -> T) -> T {
         work()
     }
@@ -35,7 +35,7 @@ pub struct RecipientLocker<'o> {
     pub owner: &'o dyn Fn(PidField) -> LockOwner,
 }
 
-/// A recipient as it was read, with the `d` line about its end.
+/// A recipient as it was read, and the note about it.
 pub struct UnfinishedRecipient {
     /// Offset of its line in the control file.
     pub offset: u32,
@@ -43,7 +43,7 @@ pub struct UnfinishedRecipient {
     pub tag: Tag,
     /// Its lock column, if it has one.
     pub lock: Option<PidField>,
-    /// The `d` line; empty if the sender did not request it, or it is written already.
+    /// The `d` line; empty if none must be written.
     pub line: Vec<u8>,
     /// The tag that an earlier `d` line has decided.
     pub decided_tag: Option<Tag>,
@@ -51,7 +51,9 @@ pub struct UnfinishedRecipient {
     pub is_requested: bool,
 }
 
-/// A recipient that is locked, or was pending in a file without a pid column.
+/// A recipient that this program has taken.
+///
+/// It is locked, or was pending in a file without a pid column.
 pub struct LockedRecipient<'c> {
     /// The recipient.
     pub candidate: &'c UnfinishedRecipient,

@@ -45,7 +45,9 @@ fn sync_entry(path: &Path) -> io::Result<()> {
     File::open(above.unwrap_or(Path::new(".")))?.sync_all()
 }
 
-/// Creates a folder and all missing ones above it, and syncs their entries.
+/// Creates a folder and all missing ones above it.
+///
+/// Syncs their entries.
 pub fn make_all(path: &Path) -> io::Result<()> {
     let missing: Vec<&Path> = path.ancestors().take_while(|path| !path.is_dir()).collect();
     fs::create_dir_all(path)?;

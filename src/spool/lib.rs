@@ -78,7 +78,9 @@ pub struct Spool {
     queue: PathBuf,
 }
 
-/// Folders of a complete POSTOFFICE, with their modes; the scheduler needs the first three.
+/// Folders of a complete POSTOFFICE, with their modes.
+///
+/// The scheduler needs the first three.
 const FOLDERS: [(&str, u32); 7] = [
     ("transport", folder::MAIL_FOLDER_MODE),
     ("queue", folder::MAIL_FOLDER_MODE),
@@ -98,6 +100,11 @@ impl Spool {
         let postoffice = postoffice.into();
         let (transport, queue) = (postoffice.join("transport"), postoffice.join("queue"));
         Spool { postoffice, transport, queue }
+    }
+
+    /// The spool of an agent, whose working folder is `transport/`.
+    pub fn of_working_folder() -> Spool {
+        Spool { transport: PathBuf::new(), ..Spool::new("..") }
     }
 
     /// Creates missing folders. Existing ones keep their modes.
@@ -134,7 +141,7 @@ impl Spool {
         self.postoffice.join("router")
     }
 
-    /// The folder of the scheduler's submissions that the router does not have yet.
+    /// The folder of submissions that the router does not have yet.
     pub fn outbox(&self) -> PathBuf {
         self.postoffice.join(".scheduler.outbox")
     }
@@ -159,12 +166,12 @@ impl Spool {
         self.postoffice.join(".scheduler.orders")
     }
 
-    /// The list of messages that the writer is about to remove from the spool.
+    /// The list of messages that the writer is about to remove.
     pub fn removals_file(&self) -> PathBuf {
         self.postoffice.join(".scheduler.removals")
     }
 
-    /// The list of the malformed message that the reader is about to move aside.
+    /// The list of the message that the reader moves aside.
     pub fn reader_removals_file(&self) -> PathBuf {
         self.postoffice.join(".scheduler.removals.reader")
     }
@@ -177,6 +184,16 @@ impl Spool {
     /// The socket for queries of the scheduler's own user (`mailq --why`).
     pub fn control_socket(&self) -> PathBuf {
         self.postoffice.join(".scheduler.control")
+    }
+
+    /// The socket for notices of new messages.
+    ///
+    /// It is in POSTOFFICE unless `SCHEDULERNOTIFY` of the ZENV file names another one.
+    pub fn notify_socket(&self, variable: Option<&str>) -> PathBuf {
+        match variable {
+            Some(path) => PathBuf::from(path.strip_prefix("UNIX:").unwrap_or(path)),
+            None => self.postoffice.join(".scheduler.notify"),
+        }
     }
 
     /// The control file of a message.

@@ -1,4 +1,4 @@
-//! Determines the owner of a lock (`~`) in a control file, and if it is alive.
+//! Owners of locks (`~`) in control files.
 
 use crate::processes::{self, Process};
 use zsched_format::control_file::PidField;
@@ -30,7 +30,7 @@ fn is_pid_of(field: PidField, pid: u32) -> bool {
     pid <= MAX_UNTRUNCATED_PID && field == PidField::from_pid(pid)
 }
 
-/// Determines the owner of a lock in a control file that is not loaded.
+/// Determines the owner of a lock in an unloaded control file.
 ///
 /// It cannot be this process, which locks recipients of loaded messages only. A scheduler in a
 /// container often has the pid of its predecessor.
@@ -60,7 +60,9 @@ pub fn owner_of(field: PidField, modified: Timestamp) -> LockOwner {
     as_former_scheduler(field, owner_if(field, |pid| may_hold(pid, modified)))
 }
 
-/// The same; `may_hold` returns true for a process that may be the owner.
+/// Determines the owner of a lock by a test for its pid.
+///
+/// `may_hold` returns true for a process that may be the owner.
 pub fn owner_if(field: PidField, may_hold: impl Fn(u32) -> bool) -> LockOwner {
     let Some(pid) = field.pid().filter(|pid| *pid > 0) else {
         return LockOwner::Dead;

@@ -17,7 +17,7 @@ impl MemoryFile {
         MemoryFile { serial, text: RefCell::new(text) }
     }
 
-    /// Identifies this file permanently, while names of files in the spool are reused.
+    /// Identifies this file permanently; names in the spool are reused.
     pub fn serial(&self) -> u64 {
         self.serial
     }

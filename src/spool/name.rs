@@ -1,4 +1,4 @@
-//! Names of messages in the spool, and the hash folders that contain them.
+//! Names of messages in the spool, and their hash folders.
 
 #[cfg(feature = "serde")]
 use serde::{Deserialize, Serialize};
@@ -16,7 +16,26 @@ pub enum HashLevel {
     Twice,
 }
 
-/// The folder of a file below `transport/` or `queue/`: none, one or two capital letters.
+impl HashLevel {
+    /// The level that the settings name.
+    ///
+    /// They are `SCHEDULERDIRHASH` of the ZENV file, and the number of options `-H`.
+    ///
+    /// The variable takes precedence, but only if it is 1 or 2.
+    pub fn of_settings(variable: Option<&str>, options: u8) -> HashLevel {
+        match (variable, options) {
+            (Some("1"), _) => HashLevel::Once,
+            (Some("2"), _) => HashLevel::Twice,
+            (_, 0) => HashLevel::Flat,
+            (_, 1) => HashLevel::Once,
+            (_, 2..) => HashLevel::Twice,
+        }
+    }
+}
+
+/// The folder of a file below `transport/` or `queue/`.
+///
+/// Its name has none, one or two capital letters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Hash)]
 #[cfg_attr(feature = "serde", derive(Serialize, Deserialize))]
 pub struct HashFolder([u8; 2]);
@@ -25,7 +44,7 @@ impl HashFolder {
     /// The top folder itself.
     pub const TOP: HashFolder = HashFolder([0, 0]);
 
-    /// The folder for a message number, by ZMailer's formula, which the router uses as well.
+    /// The folder for a message number, by ZMailer's formula.
     pub fn of(number: u64, level: HashLevel) -> HashFolder {
         let letter = |n: u64| b'A' + (n % 26) as u8;
         match level {
@@ -57,7 +76,7 @@ impl fmt::Display for HashFolder {
     }
 }
 
-/// The name of a message's control file in `transport/` and message file in `queue/`.
+/// The name of both files of a message.
 ///
 /// The scheduler identifies a message by the [number](SpoolName::number) at the beginning of its
 /// name, by custom the inode number of the message file. Two messages with the same number cannot
@@ -77,7 +96,9 @@ pub struct SpoolName {
 const MAX_BASE_NAME_LEN: usize = 48;
 
 impl SpoolName {
-    /// The name for a base name found in a folder; `None` if it is not that of a control file.
+    /// The name for a base name found in a folder.
+    ///
+    /// `None` if it is not that of a control file.
     ///
     /// It must begin with a digit and be short, printable, and without blanks or slashes.
     pub fn new(folder: HashFolder, base: &[u8]) -> Option<SpoolName> {
@@ -98,7 +119,7 @@ impl SpoolName {
         SpoolName { number, folder, custom_base: None }
     }
 
-    /// The name for a path below `transport/`, as sent to the notify socket.
+    /// The name for a path that was sent to the notify socket.
     ///
     /// For example `4711`, `F/4711` or `Z/F/4711`. The first digit must not be a zero.
     pub fn from_notified(path: &[u8]) -> Option<SpoolName> {
@@ -141,7 +162,7 @@ impl SpoolName {
         }
     }
 
-    /// The name without its folder, if it is not just the number in decimal.
+    /// The name without its folder, if it is no decimal number.
     pub fn nonnumeric_base(&self) -> Option<&str> {
         self.custom_base.as_deref().map(|base| &**base)
     }

@@ -2,7 +2,7 @@
 //!
 //! Agents leave that to the scheduler in some cases.
 
-use super::chunk::{self, ChunkError};
+use super::chunk;
 use super::finalize::{OpenControlFile, RecipientLocker, UnfinishedRecipient};
 use super::outbox::OnDisk;
 use super::reroute::reroute;
@@ -11,8 +11,7 @@ use super::{Spool, SpoolName, decisions, owner_when_unloaded};
 use serde::{Deserialize, Serialize};
 use std::collections::{HashMap, HashSet};
 use std::fs::OpenOptions;
-use std::io::{self, ErrorKind};
-use std::os::unix::fs::MetadataExt;
+use std::io;
 use zsched_format::control_file::diagnostic::DiagnosticRecord;
 use zsched_format::control_file::notify::{Events, Notify};
 use zsched_format::control_file::{self, ControlFile, Recipient, Tag};
@@ -45,13 +44,18 @@ pub enum OutcomeKind {
     ///
     /// The recipient is marked as failed, so that it does not expire again after a restart.
     Expiry,
-    /// Deleted by an operator: nothing is noted, and the recipient is marked as done.
+    /// Deleted by an operator: marked as done, without a note.
     Deletion,
-    /// Given back to the router: nothing is noted, and the recipient is marked as done.
+    /// Given back to the router: marked as done, without a note.
     Reroute,
 }
 
 impl OutcomeKind {
+    /// Returns true if the scheduler itself finishes the recipients.
+    fn ends_recipients(self) -> bool {
+        !matches!(self, OutcomeKind::Success | OutcomeKind::Failure)
+    }
+
     fn is_requested_by(self, events: Events) -> bool {
         match self {
             OutcomeKind::Success => events.success,
@@ -69,20 +73,19 @@ pub fn write(spool: &Spool, name: &SpoolName, remark: &OutcomeNote<'_>) -> io::R
     let path = spool.control_file(name);
     let file = OpenOptions::new().read(true).write(true).open(&path)?;
     let metadata = file.metadata()?;
-    let modified = Timestamp::from_parts(metadata.mtime(), metadata.mtime_nsec());
+    let (size, modified) = (metadata.len(), Timestamp::modified(&metadata));
     let owner = |field| owner_when_unloaded(field, modified);
     let locker = RecipientLocker { pid: std::process::id(), owner: &owner };
     let mut on_disk = OnDisk { file, path };
     if remark.occasion == OutcomeKind::Reroute {
-        reroute(spool, name, &mut on_disk, remark.offsets, &locker)?;
+        reroute(spool, name, &mut on_disk, remark, &locker)?;
         return Ok(false);
     }
-    let candidates = match metadata.len() {
-        size if size > control_file::MAX_QUERY_SIZE => candidates_of_large(&on_disk, size, remark)?,
-        size => {
-            let file = control_file::parse(control_file::read_all(&mut on_disk.file, size)?)
-                .map_err(|error| io::Error::new(ErrorKind::InvalidData, error))?;
-            candidates(&file, remark)
+    let candidates = match size > control_file::MAX_QUERY_SIZE {
+        true => candidates_of_large(&on_disk, size, remark)?,
+        false => {
+            let text = control_file::read_all(&mut on_disk.file, size)?;
+            candidates(&control_file::parse(text)?, remark)
         }
     };
     conclude(&on_disk, &candidates, remark.occasion, &locker)
@@ -111,15 +114,15 @@ pub fn conclude(
 
 /// The recipients of a remark, with their `d` lines.
 pub fn candidates(file: &ControlFile, remark: &OutcomeNote<'_>) -> Vec<UnfinishedRecipient> {
-    let verdicts = match remark.occasion {
-        OutcomeKind::Success | OutcomeKind::Failure => HashMap::new(),
-        _ => decisions::verdicts(file),
+    let verdicts = match remark.occasion.ends_recipients() {
+        true => decisions::verdicts(file),
+        false => HashMap::new(),
     };
     let recipients = remark.offsets.iter().filter_map(|offset| file.recipient_at(*offset));
     recipients.map(|recipient| candidate(file, recipient, None, (remark, &verdicts))).collect()
 }
 
-/// The same for a file that is too large to be read as a whole.
+/// The recipients of a remark in a large file.
 ///
 /// Its lines lack the offset of the headers.
 fn candidates_of_large(
@@ -127,16 +130,13 @@ fn candidates_of_large(
     size: u64,
     remark: &OutcomeNote<'_>,
 ) -> io::Result<Vec<UnfinishedRecipient>> {
-    let verdicts = match remark.occasion {
-        OutcomeKind::Success | OutcomeKind::Failure => HashMap::new(),
-        _ => decisions::verdicts_of_large(on_disk, size)?,
+    let verdicts = match remark.occasion.ends_recipients() {
+        true => decisions::verdicts_of_large(on_disk, size)?,
+        false => HashMap::new(),
     };
     let mut candidates = Vec::new();
     for offset in remark.offsets {
-        let part = chunk::read(on_disk, *offset, 1).map_err(|error| match error {
-            ChunkError::Failed(error) => error,
-            ChunkError::Malformed(error) => io::Error::new(ErrorKind::InvalidData, error),
-        })?;
+        let part = chunk::read(on_disk, *offset, 1)?;
         let recipient = part.file.recipient_at(*offset);
         let with_line = |r| candidate(&part.file, r, Some(part.shift), (remark, &verdicts));
         candidates.extend(recipient.map(with_line));
@@ -157,9 +157,8 @@ fn candidate(
     let Recipient { offset, tag, lock, .. } = *recipient;
     let mut text = Vec::new();
     let events = events(file, recipient);
-    let is_wanted = remark.occasion.is_requested_by(events);
-    let decided = verdicts.get(&offset).copied();
-    if is_wanted && decided.is_none() {
+    let decided_tag = verdicts.get(&offset).copied();
+    if remark.occasion.is_requested_by(events) && decided_tag.is_none() {
         let mut line = line(file, recipient, remark);
         if let Some(shift) = shift {
             line.headers = None;
@@ -167,19 +166,12 @@ fn candidate(
         }
         line.write_to(&mut text);
     }
-    let is_owed = match decided {
+    let is_requested = match decided_tag {
         Some(Tag::Failed) => events.failure,
         Some(_) => events.success,
         None => false,
     };
-    UnfinishedRecipient {
-        offset,
-        tag,
-        lock,
-        line: text,
-        decided_tag: decided,
-        is_requested: is_owed,
-    }
+    UnfinishedRecipient { offset, tag, lock, line: text, decided_tag, is_requested }
 }
 
 /// The `d` lines of a remark, for recipients whose senders requested them.
@@ -240,7 +232,7 @@ fn is_requested(diagnostic: &DiagnosticRecord<'_>, events: Events) -> bool {
     }
 }
 
-/// Returns true if a failed recipient lacks a `d` line that its sender requested.
+/// Returns true if a failed recipient lacks a requested `d` line.
 ///
 /// `has_failed` tells by the tag if a recipient has failed. The cause is that the scheduler was
 /// killed too early, or that an agent did not do what it reported.
@@ -250,21 +242,15 @@ pub(crate) fn has_unnoted_failure(file: &ControlFile, has_failed: impl Fn(Tag) -
     if failed.peek().is_none() {
         return false;
     }
-    let noted: HashSet<u32> = file
-        .diagnostics
-        .iter()
-        .filter_map(|diagnostic| {
-            Some(DiagnosticRecord::parse(file.get(diagnostic.value))?.recipient)
-        })
-        .collect();
+    let recipient = |value| Some(DiagnosticRecord::parse(file.get(value))?.recipient);
+    let noted: HashSet<u32> =
+        file.diagnostics.iter().filter_map(|diagnostic| recipient(diagnostic.value)).collect();
     failed.any(|recipient| !noted.contains(&recipient.offset) && events(file, recipient).failure)
 }
 
 /// The events that the sender of a recipient requested reports of.
 pub fn events(file: &ControlFile, recipient: &Recipient) -> Events {
-    recipient
-        .notify
-        .map_or(Notify::default().events, |notify| Notify::parse(file.get(notify.value)).events)
+    recipient.notify.map_or_else(Events::default, |line| Notify::parse(file.get(line.value)).events)
 }
 
 #[cfg(test)]

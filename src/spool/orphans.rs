@@ -7,12 +7,12 @@
 
 use super::removals::has_control_file;
 use super::{HashFolder, Spool, SpoolName};
-use std::fs;
-use std::io::{self, ErrorKind};
+use std::fs::{self, Metadata};
+use std::io;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::MetadataExt;
 use std::time::{Duration, Instant};
 use zsched_format::time::Timestamp;
+use zsched_sys::if_exists;
 
 /// Maximum number of orphans that are listed by name.
 const MAX_NAMED: usize = 10;
@@ -84,12 +84,9 @@ pub fn find_orphans(
 
 /// Returns true if a message file exists and is older than [`MIN_AGE`].
 fn is_old(spool: &Spool, name: &SpoolName, now: Timestamp) -> io::Result<bool> {
-    let metadata = match fs::symlink_metadata(spool.message_file(name)) {
-        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(false),
-        other => other?,
-    };
-    let changed = Timestamp::from_parts(metadata.ctime(), metadata.ctime_nsec());
-    Ok(metadata.is_file() && now.since(changed) >= MIN_AGE)
+    let metadata = if_exists(fs::symlink_metadata(spool.message_file(name)))?;
+    let is_old = |file: Metadata| file.is_file() && now.since(Timestamp::changed(&file)) >= MIN_AGE;
+    Ok(metadata.is_some_and(is_old))
 }
 
 #[cfg(test)]

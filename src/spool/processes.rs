@@ -1,4 +1,6 @@
-//! Other processes, as locks in files name them: by a pid that may have been reused since.
+//! Processes that locks in files name by their pid.
+//!
+//! The pid may have been reused since.
 //!
 //! A process that started after the last write to a file cannot have written its pid into it. The
 //! two times come from different clocks: that of the file from the wall clock, that of the process
@@ -106,7 +108,7 @@ fn since_boot(ticks: u64) -> Option<Timestamp> {
     Some(boot_time()? + start)
 }
 
-/// Earliest known time of boot by the wall clock, in seconds since 1970.
+/// Earliest known time of boot, in seconds since 1970.
 ///
 /// When the wall clock is set forward, the kernel moves the time of boot and the start of every
 /// process with it. A process would seem to have started after it wrote its files. So the earliest

@@ -1,4 +1,4 @@
-//! The list of messages that are about to be removed from the spool.
+//! The list of messages that are about to be removed.
 //!
 //! A kill may come between the removals of the control file and of the message file. Without the
 //! list the message file would then stay permanently.
@@ -15,9 +15,10 @@
 use super::{HashFolder, Spool, SpoolName};
 use std::fmt::Write as _;
 use std::fs::{self, File, Metadata, OpenOptions};
-use std::io::{self, ErrorKind, Write};
+use std::io::{self, Write};
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use zsched_sys::{if_exists, open_regular};
 
 /// Size of a new list, in bytes. Writing in place needs no space on a full disk.
 const LIST_FILE_SIZE: usize = 64 * 1024;
@@ -60,10 +61,7 @@ impl RemovalList {
         }
         self.text.push_str(END);
         self.text.push('\n');
-        let file = match self.file.take() {
-            Some(file) => file,
-            None => open(&self.path)?,
-        };
+        let file = self.file.take().map_or_else(|| open(&self.path), Ok)?;
         file.write_all_at(self.text.as_bytes(), 0)?;
         self.file = Some(file);
         Ok(())
@@ -73,12 +71,8 @@ impl RemovalList {
 fn open(path: &Path) -> io::Result<File> {
     let mut options = OpenOptions::new();
     options.write(true).create(true).truncate(false).mode(0o600);
-    let mut file = options.custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK).open(path)?;
-    let metadata = file.metadata()?;
-    if !metadata.is_file() {
-        return Err(io::Error::new(ErrorKind::InvalidInput, "not a regular file"));
-    }
-    if metadata.len() == 0 {
+    let mut file = open_regular(&mut options, path)?;
+    if file.metadata()?.len() == 0 {
         file.write_all(&[b'\n'; LIST_FILE_SIZE])?;
     }
     Ok(file)
@@ -89,16 +83,16 @@ fn identity(metadata: &Metadata) -> (u64, i64, i64) {
     (metadata.ino(), metadata.mtime(), metadata.mtime_nsec())
 }
 
-/// Removes the message files that a killed scheduler has listed and not removed; returns their
-/// number.
+/// Removes the message files that a killed scheduler has left.
+///
+/// Returns their number.
 ///
 /// Inode numbers are reused, and a router puts a message file into `queue/` before its control file
 /// is visible. So the message file must be the listed one, and must not have a control file, not
 /// even a hidden one.
 pub fn finish(spool: &Spool, list: &Path) -> io::Result<usize> {
-    let text = match fs::read(list) {
-        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(0),
-        other => other?,
+    let Some(text) = if_exists(fs::read(list))? else {
+        return Ok(0);
     };
     let text = String::from_utf8_lossy(&text);
     let mut count = 0;
@@ -112,10 +106,8 @@ pub fn finish(spool: &Spool, list: &Path) -> io::Result<usize> {
 
 fn finish_one(spool: &Spool, name: &SpoolName, listed: (u64, i64, i64)) -> io::Result<bool> {
     let path = spool.message_file(name);
-    let is_listed = match fs::symlink_metadata(&path) {
-        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(false),
-        other => other.map(|found| found.is_file() && identity(&found) == listed)?,
-    };
+    let found = if_exists(fs::symlink_metadata(&path))?;
+    let is_listed = found.is_some_and(|found| found.is_file() && identity(&found) == listed);
     if !is_listed || has_control_file(spool, name)? {
         return Ok(false);
     }
@@ -130,9 +122,8 @@ pub(crate) fn has_control_file(spool: &Spool, name: &SpoolName) -> io::Result<bo
         let path = spool.control_file(&name);
         let hidden = path.with_file_name(format!(".{}", name.base()));
         for path in [path, hidden] {
-            match fs::symlink_metadata(path) {
-                Err(error) if error.kind() == ErrorKind::NotFound => {}
-                other => return other.map(|_| true),
+            if if_exists(fs::symlink_metadata(path))?.is_some() {
+                return Ok(true);
             }
         }
     }

@@ -9,14 +9,15 @@ use std::fs::{self, File};
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 use zsched_format::control_file::{self, Tag};
+use zsched_sys::{if_exists, with_suffix};
 
 /// Removes the control file of a finished message, then the message file.
 ///
 /// So a crash in between leaves a message file that cannot be delivered again. Files that do not
 /// exist are no error.
 pub fn remove(spool: &Spool, name: &SpoolName) -> io::Result<()> {
-    unless_gone(fs::remove_file(spool.control_file(name)))?;
-    unless_gone(fs::remove_file(spool.message_file(name)))
+    if_exists(fs::remove_file(spool.control_file(name)))?;
+    if_exists(fs::remove_file(spool.message_file(name))).map(drop)
 }
 
 /// The reason for moving a message aside.
@@ -31,31 +32,29 @@ pub enum Reason {
 }
 
 impl Reason {
-    /// Prefix of file names: the cron job of the original deletes `postman/[0-9]*`.
-    fn prefix(self) -> &'static str {
-        match self {
+    /// A name for the control file.
+    ///
+    /// The cron job of the original deletes `postman/[0-9]*`.
+    fn name_of(self, name: &SpoolName) -> String {
+        let prefix = match self {
             Reason::OwedReport => "owed-report",
             Reason::Malformed => "malformed",
-        }
-    }
-
-    fn name_of(self, name: &SpoolName) -> String {
-        format!("{}:{}", self.prefix(), name.base())
+        };
+        format!("{prefix}:{}", name.base())
     }
 }
 
-/// Returns true if a finished message contains something that a person must look at.
+/// Returns true if a finished message needs the attention of a person.
 ///
 /// That is a report that is due, a failure without a `d` line, or a line that could not be
 /// delivered. A malformed control file counts as well. So does a very large one, which is not
 /// searched.
 pub fn needs_attention(spool: &Spool, name: &SpoolName) -> io::Result<bool> {
     let text = match read(&spool.control_file(name)) {
-        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(false),
         Err(error) if error.kind() == ErrorKind::FileTooLarge => return Ok(true),
-        other => other?,
+        other => if_exists(other)?,
     };
-    Ok(text_needs_attention(text))
+    Ok(text.is_some_and(text_needs_attention))
 }
 
 /// The same for the text of the control file.
@@ -93,15 +92,11 @@ pub fn move_aside(spool: &Spool, name: &SpoolName, reason: Reason) -> io::Result
     let original = spool.message_file(name);
     let control = free_name(&wanted, |path| Ok(!exists(path)? && !exists(&message_of(path))?))?;
     let message = message_of(&control);
-    let has_message = match fs::hard_link(&original, &message) {
-        Ok(()) => true,
-        Err(error) if error.kind() == ErrorKind::NotFound => false,
-        Err(error) => return Err(error),
-    };
+    let has_message = if_exists(fs::hard_link(&original, &message))?.is_some();
     fs::rename(spool.control_file(name), &control)?;
     File::open(&postman)?.sync_all()?;
     if has_message {
-        unless_gone(fs::remove_file(&original))?;
+        if_exists(fs::remove_file(&original))?;
     }
     Ok(control)
 }
@@ -119,9 +114,7 @@ pub fn hide(spool: &Spool, name: &SpoolName, reason: Reason) -> io::Result<PathB
 
 /// The message file of a control file in `postman/`. After a crash only one of them may exist.
 fn message_of(control: &Path) -> PathBuf {
-    let mut path = control.to_path_buf().into_os_string();
-    path.push(":message");
-    path.into()
+    with_suffix(control, ":message")
 }
 
 /// The first free name of `path`, `path.2`, `path.3` and so on. One that cannot be examined is an
@@ -131,16 +124,9 @@ fn free_name(path: &Path, is_free: impl Fn(&Path) -> io::Result<bool>) -> io::Re
     let mut count = 1;
     while !is_free(&candidate)? {
         count += 1;
-        candidate = PathBuf::from(format!("{}.{count}", path.display()));
+        candidate = with_suffix(path, format!(".{count}"));
     }
     Ok(candidate)
-}
-
-fn unless_gone(result: io::Result<()>) -> io::Result<()> {
-    match result {
-        Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
-        other => other,
-    }
 }
 
 #[cfg(test)]

@@ -1,6 +1,7 @@
-//! Gives recipients of a queued message back to the router, on an operator's order.
+//! Gives recipients back to the router, as an operator orders.
 
-use super::finalize::{RecipientLocker, UnfinishedRecipient};
+use super::finalize::RecipientLocker;
+use super::note::{OutcomeNote, candidates};
 use super::outbox::{self, MessageIdentity, OnDisk, OutboxFolder, SubmissionDraft};
 use super::resubmit::Submission;
 use super::{Spool, SpoolName};
@@ -13,7 +14,7 @@ use zsched_format::control_file::{self, ControlFile, Recipient};
 /// Recipients with the same offsets of sender and headers share a submission.
 type SubmissionKey = (Option<u32>, Option<u32>);
 
-/// Hands over the unfinished recipients at `offsets`, and marks them as done.
+/// Gives the unfinished recipients of a remark to the router.
 ///
 /// Recipients with the same sender and headers share one submission. At any crash, either the
 /// router gets a recipient or it stays in the message ([`outbox`]). After an error it can be called
@@ -24,19 +25,18 @@ pub(super) fn reroute(
     spool: &Spool,
     name: &SpoolName,
     on_disk: &mut OnDisk,
-    offsets: &[u32],
+    remark: &OutcomeNote<'_>,
     locker: &RecipientLocker<'_>,
 ) -> io::Result<()> {
     let outbox = OutboxFolder::open(spool)?;
     let identity = MessageIdentity::of(spool, name, &on_disk.file)?;
     outbox::resume(on_disk, &outbox, &identity)?;
     let size = on_disk.file.metadata()?.len();
-    let file = control_file::parse(control_file::read_all(&mut on_disk.file, size)?)
-        .map_err(|error| io::Error::new(ErrorKind::InvalidData, error))?;
+    let file = control_file::parse(control_file::read_all(&mut on_disk.file, size)?)?;
     let message = File::open(spool.message_file(name))?;
     let metadata = message.metadata()?;
     let body_offset = file.body_offset.ok_or(ErrorKind::InvalidData)?;
-    let candidates = candidates(&file, offsets);
+    let candidates = candidates(&file, remark);
     let (taken, is_busy) = locker.lock_all(on_disk, candidates.iter())?;
     let mut kinds: BTreeMap<SubmissionKey, Vec<&Recipient>> = BTreeMap::new();
     for recipient in taken.iter().filter_map(|taken| file.recipient_at(taken.candidate.offset)) {
@@ -52,28 +52,14 @@ pub(super) fn reroute(
     if is_busy { Err(ErrorKind::ResourceBusy.into()) } else { Ok(()) }
 }
 
-fn candidates(file: &ControlFile, offsets: &[u32]) -> Vec<UnfinishedRecipient> {
-    let candidate = |recipient: &Recipient| UnfinishedRecipient {
-        offset: recipient.offset,
-        tag: recipient.tag,
-        lock: recipient.lock,
-        line: Vec::new(),
-        decided_tag: None,
-        is_requested: false,
-    };
-    offsets.iter().filter_map(|offset| file.recipient_at(*offset)).map(candidate).collect()
-}
-
 fn submission<'f>(file: &'f ControlFile, recipients: &[&Recipient]) -> Option<Submission<'f>> {
     let first = recipients.first()?;
     let wishes = |recipient: &Recipient| recipient.notify.map(|notify| file.get(notify.value));
+    let recipient = |recipient: &&Recipient| (wishes(recipient), file.get(recipient.quad.user));
     Some(Submission {
         file,
         sender: file.sender_address(first),
-        recipients: recipients
-            .iter()
-            .map(|recipient| (wishes(recipient), file.get(recipient.quad.user)))
-            .collect(),
+        recipients: recipients.iter().map(recipient).collect(),
         headers: file.headers_of(first).map_or(&[], |block| file.get(block.text)),
     })
 }

@@ -15,7 +15,6 @@ use std::fs::File;
 use std::io::{self, BufWriter, ErrorKind, Read, Write};
 use std::os::unix::fs::{MetadataExt, fchown};
 use std::path::Path;
-use std::sync::atomic::{AtomicU64, Ordering};
 use zsched_format::control_file::ControlFile;
 
 /// The contents of a submission.
@@ -46,10 +45,7 @@ impl Submission<'_> {
         body: &mut impl Read,
         owner: (u32, u32),
     ) -> io::Result<u64> {
-        static COUNTER: AtomicU64 = AtomicU64::new(0);
-        let count = COUNTER.fetch_add(1, Ordering::Relaxed);
-        let name = format!("resubmit:{}:{count}", std::process::id());
-        let scratch = TempFile::create(postoffice.join("public").join(name))?;
+        let scratch = TempFile::create_in(&postoffice.join("public"), "resubmit")?;
         self.write_to(scratch.file(), body, owner)?;
         move_to(scratch, &postoffice.join("router"))
     }

@@ -31,7 +31,7 @@ pub struct ScanEnd {
     pub truncated: bool,
     /// Folders that could not be read.
     pub errors: Vec<io::Error>,
-    /// Paths below `transport/` that resemble a control file or folder, but are not valid.
+    /// Invalid paths that resemble a control file or folder.
     ///
     /// Limited in number.
     pub invalid_names: Vec<String>,
@@ -43,7 +43,7 @@ const MAX_INVALID_NAMES: usize = 100;
 /// Maximum number of names in one call of `portion`.
 const MAX_NAMES_PER_BATCH: usize = 1000;
 
-/// Lists the control files below `transport/`, folder by folder, in the file system's order.
+/// Lists the control files below `transport/`, folder by folder.
 ///
 /// `portion` is called with some names at a time. It returns how many of them were new, or `None`
 /// to end the scan.

@@ -10,7 +10,6 @@ use std::fs::File;
 use std::io::{self, ErrorKind, Write};
 use std::os::unix::net::UnixDatagram;
 use std::path::Path;
-use std::sync::atomic::{AtomicU64, Ordering};
 use zsched_format::control_file::compose::{ControlFileDraft, Group};
 
 /// Submits messages to one spool.
@@ -23,6 +22,10 @@ pub struct Submitter {
     /// Syncs files and folders, so that an accepted message survives a power failure.
     pub sync: bool,
 }
+
+/// Errors of a notice while no scheduler listens.
+const NO_LISTENER: [ErrorKind; 3] =
+    [ErrorKind::NotFound, ErrorKind::ConnectionRefused, ErrorKind::WouldBlock];
 
 /// Maximum number of taken message numbers that are skipped.
 ///
@@ -42,7 +45,7 @@ impl Submitter {
         self.submit_with_priority(message, log_id, groups, None)
     }
 
-    /// The same for a message with a priority, from 0 (first) to 9.
+    /// Submits a message with a priority, from 0 (first) to 9.
     pub fn submit_with_priority(
         &self,
         message: &[u8],
@@ -88,7 +91,7 @@ impl Submitter {
             SpoolName::new(HashFolder::of(number, self.level), number.to_string().as_bytes())
                 .expect("an inode number is a name");
         draft.name = name.base();
-        let text = draft.to_text().map_err(|why| io::Error::new(ErrorKind::InvalidInput, why))?;
+        let text = draft.to_text()?;
         let control_file = self.spool.control_file(&name);
         // An existing control file must not be paired with this message.
         if folder::exists(&control_file)? {
@@ -118,24 +121,13 @@ impl Submitter {
         let sender = UnixDatagram::unbound()?;
         sender.set_nonblocking(true)?;
         match sender.send_to(format!("NEW {name}").as_bytes(), socket) {
-            Err(error) if is_absent(&error) => Ok(()),
+            Err(error) if NO_LISTENER.contains(&error.kind()) => Ok(()),
             other => other.map(drop),
         }
     }
 
-    /// Creates a file under a free name.
-    ///
-    /// A crash may have left a file with a name of the same pid.
     fn scratch_file(&self) -> io::Result<TempFile> {
-        static COUNTER: AtomicU64 = AtomicU64::new(0);
-        loop {
-            let count = COUNTER.fetch_add(1, Ordering::Relaxed);
-            let name = format!("message:{}:{count}", std::process::id());
-            match TempFile::create(self.spool.postoffice().join("public").join(name)) {
-                Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
-                other => return other,
-            }
-        }
+        TempFile::create_in(&self.spool.postoffice().join("public"), "message")
     }
 
     /// Writes all of a file, which is given to the owner of `folder`.
@@ -149,13 +141,6 @@ impl Submitter {
     fn sync_folder(&self, folder: &Path) -> io::Result<()> {
         if self.sync { File::open(folder)?.sync_all() } else { Ok(()) }
     }
-}
-
-fn is_absent(error: &io::Error) -> bool {
-    matches!(
-        error.kind(),
-        ErrorKind::NotFound | ErrorKind::ConnectionRefused | ErrorKind::WouldBlock
-    )
 }
 
 /// Offset of the body, which follows the first empty line.

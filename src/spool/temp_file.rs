@@ -1,16 +1,18 @@
-//! Temporary files: files that appear in the spool complete or not at all.
+//! Temporary files, which appear in the spool complete or not at all.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, ErrorKind};
 use std::mem;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt, fchown};
 use std::path::{Path, PathBuf};
+use std::process;
+use std::sync::atomic::{AtomicU64, Ordering};
 use zsched_sys as sys;
 
 /// Mode of a new file: readable by its owner only.
 const MODE: u32 = 0o600;
 
-/// A file under a temporary name, which gets its final name when it is complete.
+/// A file that gets its final name when it is complete.
 ///
 /// If this value is dropped before [`keep`](TempFile::keep), the file is removed, under any name
 /// that it has by then.
@@ -29,13 +31,25 @@ impl TempFile {
         Ok(TempFile { path, file, is_kept: false })
     }
 
-    /// The same, after removing a file that a crash may have left.
+    /// Creates a file with a free name, which `kind` begins.
+    ///
+    /// A crash may have left a file with a name of the same pid.
+    pub(crate) fn create_in(folder: &Path, kind: &str) -> io::Result<TempFile> {
+        static COUNTER: AtomicU64 = AtomicU64::new(0);
+        loop {
+            let count = COUNTER.fetch_add(1, Ordering::Relaxed);
+            match TempFile::create(folder.join(format!("{kind}:{}:{count}", process::id()))) {
+                Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
+                other => return other,
+            }
+        }
+    }
+
+    /// Creates a file after removing one that a crash may have left.
     pub(crate) fn create_replacing(path: impl Into<PathBuf>) -> io::Result<TempFile> {
         let path = path.into();
-        match fs::remove_file(&path) {
-            Err(error) if error.kind() != ErrorKind::NotFound => Err(error),
-            _ => TempFile::create(path),
-        }
+        sys::if_exists(fs::remove_file(&path))?;
+        TempFile::create(path)
     }
 
     /// The file, open for writing.
@@ -67,11 +81,7 @@ impl TempFile {
                 fs::hard_link(&self.path, &to)?;
                 fs::remove_file(mem::replace(&mut self.path, to))
             }
-            Err(error) => Err(error),
-            Ok(()) => {
-                self.path = to;
-                Ok(())
-            }
+            other => other.map(|()| self.path = to),
         }
     }
 

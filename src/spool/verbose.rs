@@ -1,16 +1,17 @@
-//! The verbose file of a message, named by the `v` line of its control file.
+//! The verbose file of a message, named by a `v` line.
 //!
 //! A user who submits with `sendmail -v` follows this file. Agents append a line for each outcome.
 //! The scheduler appends the last line when the message leaves the spool: `sendmail` stops at a
 //! line that begins with `scheduler done`.
 
 use super::{Spool, SpoolName};
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io::{self, Read, Write};
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use zsched_format::printable;
+use zsched_sys::open_nofollow;
 
 /// Number of bytes of a control file that are searched for a `v` line. Routers write it second.
 const MAX_SEARCHED_BYTES: u64 = 4096;
@@ -26,9 +27,7 @@ impl VerboseFile {
     ///
     /// A control file that cannot be read names none.
     pub fn of(spool: &Spool, name: &SpoolName) -> Option<VerboseFile> {
-        let flags = libc::O_NOFOLLOW | libc::O_NONBLOCK;
-        let file =
-            File::options().read(true).custom_flags(flags).open(spool.control_file(name)).ok()?;
+        let file = open_nofollow(File::options().read(true), &spool.control_file(name)).ok()?;
         let owner = file.metadata().ok()?.uid();
         let mut head = Vec::new();
         file.take(MAX_SEARCHED_BYTES).read_to_end(&mut head).ok()?;
@@ -57,17 +56,12 @@ pub fn path_of(transport: &Path, value: &[u8]) -> PathBuf {
 /// The writer may run as root, and the user has chosen the path. So the file must exist, be a
 /// regular file with one name, and belong to `owner`, the owner of the control file.
 pub fn append(path: &Path, owner: u32, line: &str) -> io::Result<()> {
-    let flags = libc::O_NOFOLLOW | libc::O_NONBLOCK | libc::O_NOCTTY;
-    let mut file = OpenOptions::new().append(true).custom_flags(flags).open(path)?;
-    if !is_harmless(&file, owner)? {
+    let mut file = open_nofollow(File::options().append(true), path)?;
+    let metadata = file.metadata()?;
+    if !metadata.is_file() || metadata.nlink() != 1 || metadata.uid() != owner {
         return Err(io::ErrorKind::PermissionDenied.into());
     }
     file.write_all(format!("{}\n", printable::line(line)).as_bytes())
-}
-
-fn is_harmless(file: &File, owner: u32) -> io::Result<bool> {
-    let metadata = file.metadata()?;
-    Ok(metadata.is_file() && metadata.nlink() == 1 && metadata.uid() == owner)
 }
 
 #[cfg(test)]

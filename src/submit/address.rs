@@ -1,4 +1,4 @@
-//! Parses the addresses in a To, Cc or Bcc header (RFC 5322, 3.4).
+//! Parses the addresses in a header (RFC 5322, 3.4).
 //!
 //! Names, comments, groups and routes are skipped.
 
@@ -12,36 +12,25 @@ pub struct AddressListError(&'static str);
 /// Quotes are kept, since they are part of an address.
 pub(crate) fn addresses(list: &[u8]) -> Result<Vec<String>, AddressListError> {
     let mut reader = Reader::default();
-    for &byte in list {
-        reader.take(byte)?;
+    let mut rest = list;
+    while let Some(&byte) = rest.first() {
+        rest = &rest[reader.take(byte, rest)?..];
     }
-    reader.finish()
-}
-
-/// The context of the next byte.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum ParseContext {
-    #[default]
-    Words,
-    Quotes,
-    /// `[192.0.2.1]`
-    Literal,
-    /// Comments may be nested.
-    Comment(u32),
+    reader.end_address()?;
+    Ok(reader.found)
 }
 
 #[derive(Default)]
 struct Reader {
     found: Vec<String>,
-    within: ParseContext,
-    /// True after a backslash in quotes or in a comment.
-    is_escaped: bool,
     /// True if there was a blank since the last word.
     is_apart: bool,
     /// Text outside angle brackets since the last comma: an address or a display name.
     outside: Text,
-    /// Text inside angle brackets, and true if they are closed.
-    inside: Option<(Text, bool)>,
+    /// Text inside angle brackets.
+    inside: Option<Text>,
+    /// True until the angle brackets are closed.
+    is_inside: bool,
 }
 
 /// Text that may be an address.
@@ -55,100 +44,58 @@ struct Text {
 }
 
 impl Text {
-    fn push(&mut self, byte: u8, is_apart: bool) {
+    fn push(&mut self, word: &[u8], is_apart: bool) {
         let joins = |byte: &u8| matches!(byte, b'.' | b'@');
-        let is_joined = joins(&byte) || self.bytes.last().is_none_or(joins);
+        let is_joined = word.first().is_some_and(joins) || self.bytes.last().is_none_or(joins);
         self.has_gap |= is_apart && !is_joined;
-        self.bytes.push(byte);
+        self.bytes.extend_from_slice(word);
     }
 }
 
 impl Reader {
-    fn take(&mut self, byte: u8) -> Result<(), AddressListError> {
-        match self.within {
-            ParseContext::Words => return self.take_word(byte),
-            ParseContext::Comment(depth) => self.take_comment(byte, depth),
-            ParseContext::Quotes => {
-                self.push(byte);
-                if byte == b'"' && !self.is_escaped {
-                    self.within = ParseContext::Words;
-                }
-                self.is_escaped = byte == b'\\' && !self.is_escaped;
-            }
-            ParseContext::Literal => {
-                self.push(byte);
-                if byte == b']' {
-                    self.within = ParseContext::Words;
-                }
-            }
-        }
-        Ok(())
-    }
-
-    fn take_comment(&mut self, byte: u8, depth: u32) {
-        let was_escaped = std::mem::take(&mut self.is_escaped);
-        match byte {
-            _ if was_escaped => {}
-            b'\\' => self.is_escaped = true,
-            b'(' => self.within = ParseContext::Comment(depth + 1),
-            b')' if depth == 1 => self.within = ParseContext::Words,
-            b')' => self.within = ParseContext::Comment(depth - 1),
-            _ => {}
-        }
-    }
-
-    fn take_word(&mut self, byte: u8) -> Result<(), AddressListError> {
-        let is_in_brackets = matches!(self.inside, Some((_, false)));
+    /// Takes what begins with `byte` at the beginning of `rest`. Returns its length.
+    fn take(&mut self, byte: u8, rest: &[u8]) -> Result<usize, AddressListError> {
         match byte {
             b' ' | b'\t' | b'\n' | b'\r' => self.is_apart = true,
             b'(' => {
-                self.within = ParseContext::Comment(1);
                 self.is_apart = true;
+                return closed_len(rest, b')');
             }
             b'<' if self.inside.is_some() => return Err(AddressListError("a second <")),
-            b'<' => self.inside = Some((Text::default(), false)),
-            b'>' => match &mut self.inside {
-                Some((_, is_closed)) if !*is_closed => *is_closed = true,
-                _ => return Err(AddressListError("a > without <")),
-            },
-            b',' | b';' if !is_in_brackets => self.end_address()?,
+            b'<' => (self.inside, self.is_inside) = (Some(Text::default()), true),
+            b'>' if self.is_inside => self.is_inside = false,
+            b'>' => return Err(AddressListError("a > without <")),
+            b',' | b';' if !self.is_inside => self.end_address()?,
             // Neither the name of a group nor the hosts of a route are an address.
-            b':' if is_in_brackets => self.inside = Some((Text::default(), false)),
+            b':' if self.is_inside => self.inside = Some(Text::default()),
             b':' => self.outside = Text::default(),
             0..0x20 | 0x7f => return Err(AddressListError("a control character")),
-            _ if matches!(self.inside, Some((_, true))) => {
+            _ if self.inside.is_some() && !self.is_inside => {
                 return Err(AddressListError("text after the > of an address"));
             }
             _ => {
-                self.within = match byte {
-                    b'"' => ParseContext::Quotes,
-                    b'[' => ParseContext::Literal,
-                    _ => ParseContext::Words,
+                let length = match byte {
+                    b'"' => closed_len(rest, b'"')?,
+                    b'[' => closed_len(rest, b']')?,
+                    _ => 1,
                 };
-                self.push(byte);
+                let is_apart = std::mem::take(&mut self.is_apart);
+                let text = self.inside.as_mut().unwrap_or(&mut self.outside);
+                text.push(&rest[..length], is_apart);
+                return Ok(length);
             }
         }
-        Ok(())
-    }
-
-    fn push(&mut self, byte: u8) {
-        let is_apart = std::mem::take(&mut self.is_apart);
-        let text = match &mut self.inside {
-            Some((inside, _)) => inside,
-            None => &mut self.outside,
-        };
-        text.push(byte, is_apart);
+        Ok(1)
     }
 
     fn end_address(&mut self) -> Result<(), AddressListError> {
         let outside = std::mem::take(&mut self.outside);
         let address = match self.inside.take() {
-            Some((_, false)) => return Err(AddressListError("a < without >")),
-            Some((inside, true)) if inside.bytes.is_empty() => {
+            Some(_) if self.is_inside => return Err(AddressListError("a < without >")),
+            Some(inside) if inside.bytes.is_empty() => {
                 return Err(AddressListError("no address between < and >"));
             }
-            Some((inside, true)) => inside,
-            None => outside,
+            inside => inside.unwrap_or(outside),
         };
         if address.has_gap {
             return Err(AddressListError("missing comma between words"));
@@ -162,14 +109,24 @@ impl Reader {
         }
         Ok(())
     }
+}
 
-    fn finish(mut self) -> Result<Vec<String>, AddressListError> {
-        if self.within != ParseContext::Words {
-            return Err(AddressListError("unclosed quote, bracket or comment"));
+/// Length of a quoted text, literal or comment, with its delimiters.
+///
+/// Comments may be nested. A literal, such as `[192.0.2.1]`, has no escapes.
+fn closed_len(text: &[u8], close: u8) -> Result<usize, AddressListError> {
+    let (mut depth, mut is_escaped) = (0, false);
+    for (at, byte) in text.iter().copied().enumerate().skip(1) {
+        match byte {
+            _ if std::mem::take(&mut is_escaped) => {}
+            b'\\' => is_escaped = close != b']',
+            b'(' if close == b')' => depth += 1,
+            _ if byte == close && depth == 0 => return Ok(at + 1),
+            _ if byte == close => depth -= 1,
+            _ => {}
         }
-        self.end_address()?;
-        Ok(self.found)
     }
+    Err(AddressListError("unclosed quote, bracket or comment"))
 }
 
 #[cfg(test)]

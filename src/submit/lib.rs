@@ -1,4 +1,4 @@
-//! The program `submit`: writes one message to the spool, as a router does.
+//! The program `submit`, which writes one message to the spool.
 //!
 //! This crate decides which header lines a message lacks, which addresses it is for, and how both
 //! become a control file. It does not route: the caller chooses the channel and, if needed, the
@@ -83,7 +83,7 @@ fn run(options: &SubmitOptions) -> Result<(), Failure> {
         postoffice.ok_or_else(|| Failure::new(EX_USAGE, "no spool given: use -P or -Z"))?;
     let submitter = Submitter {
         spool: Spool::new(&postoffice),
-        level: level(zenv.get("SCHEDULERDIRHASH"), options.hash),
+        level: HashLevel::of_settings(zenv.get("SCHEDULERDIRHASH"), options.hash),
         sync: true,
     };
     let mut text = Vec::new();
@@ -100,7 +100,8 @@ fn run(options: &SubmitOptions) -> Result<(), Failure> {
     let name = submitted.map_err(in_spool)?;
     // The message is in the spool and will be delivered. Errors from here on must not make the
     // caller submit it again.
-    announce(&submitter, &notify_socket(&zenv, &postoffice), &name);
+    let socket = submitter.spool.notify_socket(zenv.get("SCHEDULERNOTIFY"));
+    announce(&submitter, &socket, &name);
     Ok(())
 }
 
@@ -125,7 +126,7 @@ impl Submission {
             text: message.text(),
             id: message.id(),
             group: Group {
-                sender: options.sender().map_or_else(error_sender, local_sender),
+                sender: sender(options.sender()),
                 recipients: message
                     .recipients
                     .iter()
@@ -148,33 +149,13 @@ fn announce(submitter: &Submitter, socket: &Path, name: &SpoolName) {
     }
 }
 
-/// Returns the depth of the spool's folders.
-///
-/// `SCHEDULERDIRHASH` of the ZENV file overrides the option, but only if it is 1 or 2.
-fn level(zenv: Option<&str>, options: u8) -> HashLevel {
-    match (zenv, options) {
-        (Some("1"), _) => HashLevel::Once,
-        (Some("2"), _) => HashLevel::Twice,
-        (_, 0) => HashLevel::Flat,
-        (_, 1) => HashLevel::Once,
-        (_, 2..) => HashLevel::Twice,
+/// The sender. A message without error reports has the channel `error`, as a router writes it.
+fn sender(user: Option<&str>) -> Address {
+    let privilege = i64::from(sys::users::real_user());
+    match user {
+        Some(user) => Address::new("local", "", user, privilege),
+        None => Address::new("error", "<>", "<>", privilege),
     }
-}
-
-fn notify_socket(zenv: &Zenv, postoffice: &Path) -> PathBuf {
-    match zenv.get("SCHEDULERNOTIFY") {
-        Some(path) => PathBuf::from(path.strip_prefix("UNIX:").unwrap_or(path)),
-        None => postoffice.join(".scheduler.notify"),
-    }
-}
-
-fn local_sender(user: &str) -> Address {
-    Address::new("local", "", user, i64::from(sys::users::real_user()))
-}
-
-/// The sender of a message without error reports: channel `error`, as a router writes it.
-fn error_sender() -> Address {
-    Address::new("error", "<>", "<>", i64::from(sys::users::real_user()))
 }
 
 fn recipient(options: &SubmitOptions, user: &str) -> Recipient {
@@ -203,7 +184,7 @@ mod tests {
             (Some("1"), 2, HashLevel::Once),
             (Some("2"), 0, HashLevel::Twice),
         ] {
-            assert_eq!(level(zenv, option), expected, "{zenv:?} {option}");
+            assert_eq!(HashLevel::of_settings(zenv, option), expected, "{zenv:?} {option}");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Command line of `submit`: its own options, and those that programs give to `sendmail`.
+//! Command line of `submit`, with options of `sendmail`.
 
 use clap::{ArgAction, Parser};
 use std::path::PathBuf;

@@ -8,13 +8,15 @@ use super::launch::{ABSENT_ARGUMENT, BECOME_AGENT, REPORT_DESCRIPTOR, VARIABLE_M
 use super::limits::set_file_limit;
 use super::process::{ProcessPriority, set_priority};
 use super::sigaction::{ignore_signal, reset_dispositions, unblock_signals};
-use super::succeeded;
+use super::users::{effective_group, effective_user, is_root};
+use super::{c_string, drop_groups, pointers, succeeded};
+use std::convert::Infallible;
 use std::ffi::{CStr, CString, OsStr, OsString};
 use std::fs::File;
 use std::io::{self, ErrorKind, Write};
 use std::os::fd::FromRawFd;
-use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::ptr;
+use std::os::unix::ffi::OsStrExt;
+use std::str::FromStr;
 
 /// Exit status of a process that did not become an agent. The scheduler reads the report instead.
 const AGENT_FAILED_STATUS: i32 = 127;
@@ -35,8 +37,7 @@ pub fn become_agent() -> Option<i32> {
     }
     // SAFETY: the descriptor is open, and nothing else uses it.
     let mut report = unsafe { File::from_raw_fd(REPORT_DESCRIPTOR) };
-    let error = AgentSetup::parse(arguments)
-        .map_or_else(|| ErrorKind::InvalidInput.into(), AgentSetup::exec);
+    let Err(error) = run_agent(arguments);
     let number = error.raw_os_error().unwrap_or(libc::EINVAL);
     let mut record = std::process::id().to_ne_bytes().to_vec();
     record.extend_from_slice(&number.to_ne_bytes());
@@ -45,124 +46,82 @@ pub fn become_agent() -> Option<i32> {
     Some(AGENT_FAILED_STATUS)
 }
 
-/// Preparations in the order of the command line, and the agent's environment.
-struct AgentSetup {
-    file_limit: u64,
-    user: Option<u32>,
-    group: Option<u32>,
-    priority: Option<ProcessPriority>,
-    ignore_hangup: bool,
-    folder: CString,
-    program: CString,
-    arguments: Vec<CString>,
-    environment: Vec<CString>,
-}
-
-impl AgentSetup {
-    fn parse(mut words: impl Iterator<Item = OsString>) -> Option<AgentSetup> {
-        let file_limit = number(&words.next()?)?;
-        let (user, group) = (optional(&words.next()?, number)?, optional(&words.next()?, number)?);
-        let priority = optional(&words.next()?, parse_priority)?;
-        let ignore_hangup = words.next()? == "ignore-hangup";
-        let (folder, program) = (c_string(&words.next()?)?, c_string(&words.next()?)?);
-        let texts = words.map(|word| c_string(&word)).collect::<Option<Vec<CString>>>()?;
-        let arguments = std::iter::once(program.clone()).chain(texts).collect();
-        let environment = std::env::vars_os().map(variable).collect::<Option<Vec<CString>>>()?;
-        Some(AgentSetup {
-            file_limit,
-            user,
-            group,
-            priority,
-            ignore_hangup,
-            folder,
-            program,
-            arguments,
-            environment,
-        })
+/// Makes the preparations that the words describe, and becomes the agent.
+fn run_agent(mut words: impl Iterator<Item = OsString>) -> io::Result<Infallible> {
+    let mut next = || words.next().ok_or_else(invalid);
+    let file_limit = number(&next()?)?;
+    let (user, group) = (optional(&next()?, number)?, optional(&next()?, number)?);
+    let priority = optional(&next()?, parse_priority)?;
+    let ignores_hangup = next()? == "ignore-hangup";
+    let folder = next()?;
+    let arguments: Vec<CString> = words.map(|word| c_string(&word)).collect::<io::Result<_>>()?;
+    let environment: Vec<CString> = std::env::vars_os().map(variable).collect::<io::Result<_>>()?;
+    let program = arguments.first().ok_or_else(invalid)?;
+    std::env::set_current_dir(folder)?;
+    reset_dispositions()?;
+    if ignores_hangup {
+        ignore_signal(libc::SIGHUP)?;
     }
-
-    /// Becomes the agent. Returns only with the error if that fails.
-    fn exec(self) -> io::Error {
-        match self.prepare() {
-            Ok(()) => execute(&self.program, &self.arguments, &self.environment),
-            Err(error) => error,
-        }
-    }
-
-    fn prepare(&self) -> io::Result<()> {
-        // SAFETY: the path is a C string that outlives the call.
-        succeeded(unsafe { libc::chdir(self.folder.as_ptr()) })?;
-        reset_dispositions()?;
-        if self.ignore_hangup {
-            ignore_signal(libc::SIGHUP)?;
-        }
-        set_file_limit(self.file_limit)?;
-        self.priority.map_or(Ok(()), set_priority)?;
-        become_user(self.user, self.group)?;
-        // Signals that came since the start are delivered now, with the effect they would have on
-        // the agent.
-        unblock_signals()
-    }
+    set_file_limit(file_limit)?;
+    priority.map_or(Ok(()), set_priority)?;
+    become_user(user, group)?;
+    // Signals that came since the start are delivered now, with the effect they would have on the
+    // agent.
+    unblock_signals()?;
+    Err(execute(program, &arguments, &environment))
 }
 
-fn number<N: std::str::FromStr>(word: &OsStr) -> Option<N> {
-    word.to_str()?.parse().ok()
+fn invalid() -> io::Error {
+    ErrorKind::InvalidInput.into()
 }
 
-/// Parses a value that may be absent; `None` if it is invalid.
-fn optional<T>(word: &OsStr, parse: impl Fn(&OsStr) -> Option<T>) -> Option<Option<T>> {
-    if word == ABSENT_ARGUMENT { Some(None) } else { parse(word).map(Some) }
+fn number<N: FromStr>(word: &OsStr) -> io::Result<N> {
+    word.to_str().and_then(|word| word.parse().ok()).ok_or_else(invalid)
 }
 
-fn parse_priority(word: &OsStr) -> Option<ProcessPriority> {
-    let (kind, value) = word.to_str()?.split_once(':')?;
-    let value = value.parse().ok()?;
+/// Parses a value that may be absent.
+fn optional<T>(word: &OsStr, parse: impl Fn(&OsStr) -> io::Result<T>) -> io::Result<Option<T>> {
+    if word == ABSENT_ARGUMENT { Ok(None) } else { parse(word).map(Some) }
+}
+
+fn parse_priority(word: &OsStr) -> io::Result<ProcessPriority> {
+    let (kind, value) = word.to_str().and_then(|word| word.split_once(':')).ok_or_else(invalid)?;
+    let value = number(OsStr::new(value))?;
     match kind {
-        "absolute" => Some(ProcessPriority::Absolute(value)),
-        "relative" => Some(ProcessPriority::Relative(value)),
-        _ => None,
+        "absolute" => Ok(ProcessPriority::Absolute(value)),
+        "relative" => Ok(ProcessPriority::Relative(value)),
+        _ => Err(invalid()),
     }
 }
 
-fn c_string(word: &OsStr) -> Option<CString> {
-    CString::new(word.as_bytes()).ok()
-}
-
-/// A variable of the agent, from one of this process: without the mark before its name.
-fn variable((name, value): (OsString, OsString)) -> Option<CString> {
-    let name = name.into_vec();
-    let name = name.strip_prefix(VARIABLE_MARK.as_bytes())?;
-    CString::new([name, b"=", value.as_bytes()].concat()).ok()
+/// A variable of the agent: one of this process, without the mark before its name.
+fn variable((name, value): (OsString, OsString)) -> io::Result<CString> {
+    let name = name.as_bytes().strip_prefix(VARIABLE_MARK.as_bytes()).ok_or_else(invalid)?;
+    Ok(CString::new([name, b"=", value.as_bytes()].concat())?)
 }
 
 fn execute(program: &CStr, arguments: &[CString], environment: &[CString]) -> io::Error {
-    let pointers = |texts: &[CString]| {
-        let texts = texts.iter().map(|text| text.as_ptr());
-        texts.chain([ptr::null()]).collect::<Vec<*const libc::c_char>>()
-    };
     let (arguments, environment) = (pointers(arguments), pointers(environment));
     // SAFETY: both lists end with a null pointer, and the strings they point to outlive the call.
-    unsafe { libc::execve(program.as_ptr(), arguments.as_ptr(), environment.as_ptr()) };
+    unsafe {
+        libc::execve(program.as_ptr(), arguments.as_ptr().cast(), environment.as_ptr().cast())
+    };
     io::Error::last_os_error()
 }
 
 fn become_user(user: Option<u32>, group: Option<u32>) -> io::Result<()> {
-    // SAFETY: geteuid cannot fail; the others touch no memory but the empty list given.
-    unsafe {
-        let is_root = libc::geteuid() == 0;
-        if is_root {
-            succeeded(libc::setgroups(0, std::ptr::null()))?;
-        }
-        if let Some(group) = group
-            && (is_root || group != libc::getegid())
-        {
-            succeeded(libc::setgid(group))?;
-        }
-        if let Some(user) = user
-            && (is_root || user != libc::geteuid())
-        {
-            succeeded(libc::setuid(user))?;
-        }
+    if is_root() {
+        drop_groups()?;
+    }
+    // Only root may set its own ids again.
+    let must_set = |id: &u32, own| is_root() || *id != own;
+    if let Some(group) = group.filter(|id| must_set(id, effective_group())) {
+        // SAFETY: takes a number only.
+        succeeded(unsafe { libc::setgid(group) })?;
+    }
+    if let Some(user) = user.filter(|id| must_set(id, effective_user())) {
+        // SAFETY: takes a number only.
+        succeeded(unsafe { libc::setuid(user) })?;
     }
     Ok(())
 }

@@ -1,9 +1,9 @@
-//! Becoming a daemon: a process in its own session, whose parent waits until it is ready.
+//! Becoming a daemon, whose parent waits until it is ready.
 
 use super::succeeded;
 use std::fs::{File, OpenOptions};
-use std::io::{self, Read, Write};
-use std::os::fd::{AsRawFd, FromRawFd};
+use std::io::{self, PipeWriter, Read, Write};
+use std::os::fd::AsRawFd;
 use std::path::Path;
 
 /// Pipe to the process that was started on the command line.
@@ -11,7 +11,7 @@ use std::path::Path;
 /// [`daemonize`] returns it in the daemon. The parent's exit status depends on what is reported
 /// here.
 pub struct ReadyPipe {
-    pipe: File,
+    pipe: PipeWriter,
 }
 
 /// Byte that means "ready".
@@ -26,18 +26,16 @@ impl ReadyPipe {
     }
 }
 
-/// Continues in a new process that leads its own session, without a terminal.
+/// Continues in a new process that leads its own session.
 ///
-/// The calling process does not return: it waits for the daemon's report and exits. Must be called
-/// before any OS thread is started, since only the calling one continues.
+/// It has no terminal. The calling process does not return: it waits for the daemon's report and
+/// exits. Must be called before any OS thread is started, since only the calling one continues.
 pub fn daemonize() -> io::Result<ReadyPipe> {
-    let mut ends = [0; 2];
-    // SAFETY: `ends` has room for the two descriptors; both are owned by the Files made here.
-    let (mut reader, writer) = unsafe {
-        succeeded(libc::pipe2(ends.as_mut_ptr(), libc::O_CLOEXEC))?;
-        (File::from_raw_fd(ends[0]), File::from_raw_fd(ends[1]))
-    };
-    if fork()? {
+    let (mut reader, writer) = io::pipe()?;
+    // SAFETY: there is only one OS thread, as demanded above, so the child's memory is whole.
+    let child = unsafe { libc::fork() };
+    succeeded(child.min(0))?;
+    if child != 0 {
         drop(writer);
         let mut word = [0];
         let status =
@@ -46,23 +44,12 @@ pub fn daemonize() -> io::Result<ReadyPipe> {
     }
     drop(reader);
     // SAFETY: setsid touches no memory of ours.
-    if unsafe { libc::setsid() } == -1 {
-        return Err(io::Error::last_os_error());
-    }
+    succeeded(unsafe { libc::setsid() }.min(0))?;
     // The scheduler leads its process group, so that a signal to the group reaches its agents. A
     // second fork would prevent it from ever getting a terminal, but it would no longer lead the
     // group. It opens no terminal without O_NOCTTY.
     redirect(Path::new("/dev/null"), false, &[0])?;
     Ok(ReadyPipe { pipe: writer })
-}
-
-/// Forks. Returns true in the parent.
-fn fork() -> io::Result<bool> {
-    // SAFETY: there is only one OS thread, as `daemonize` demands, so the child's memory is whole.
-    match unsafe { libc::fork() } {
-        -1 => Err(io::Error::last_os_error()),
-        child => Ok(child != 0),
-    }
 }
 
 /// Redirects standard output and error to a log file, opened for appending.
@@ -77,9 +64,7 @@ fn redirect(path: &Path, append: bool, descriptors: &[i32]) -> io::Result<()> {
     };
     for descriptor in descriptors {
         // SAFETY: both descriptors are open or become so; dup2 closes the old one atomically.
-        if unsafe { libc::dup2(file.as_raw_fd(), *descriptor) } == -1 {
-            return Err(io::Error::last_os_error());
-        }
+        succeeded(unsafe { libc::dup2(file.as_raw_fd(), *descriptor) }.min(0))?;
     }
     Ok(())
 }

@@ -1,10 +1,8 @@
-//! State of the host: load, disk space, uptime; and random numbers.
+//! The host: its name, load, disk space and uptime; and random numbers.
 
-use super::succeeded;
-use std::ffi::CString;
+use super::{c_string, succeeded};
 use std::io;
 use std::mem::MaybeUninit;
-use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::time::Duration;
 
@@ -27,7 +25,7 @@ pub struct FileSystem {
 
 /// Space on the file system of a file or folder. The call may have to wait for a disk.
 pub fn file_system(path: &Path) -> io::Result<FileSystem> {
-    let path = CString::new(path.as_os_str().as_bytes())?;
+    let path = c_string(path.as_os_str())?;
     let mut found = MaybeUninit::<libc::statvfs>::uninit();
     // SAFETY: the path is a C string, and the result has room for what is written.
     succeeded(unsafe { libc::statvfs(path.as_ptr(), found.as_mut_ptr()) })?;
@@ -74,6 +72,16 @@ pub fn random_number() -> io::Result<u64> {
     }
 }
 
+/// Name of this host, from the kernel.
+pub fn host_name() -> io::Result<String> {
+    let mut buffer = [0u8; 256];
+    // SAFETY: the length is that of the buffer, less one: the last byte stays zero even if the name
+    // is truncated.
+    succeeded(unsafe { libc::gethostname(buffer.as_mut_ptr().cast(), buffer.len() - 1) })?;
+    let end = buffer.iter().position(|byte| *byte == 0).unwrap_or(buffer.len());
+    Ok(String::from_utf8_lossy(&buffer[..end]).into_owned())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -86,5 +94,10 @@ mod tests {
         let (one, five) = load_averages().expect("it is known");
         assert!(one >= 0.0 && five >= 0.0);
         assert_ne!(random_number().expect("chance"), random_number().expect("chance"));
+    }
+
+    #[test]
+    fn host_name_is_not_empty() {
+        assert!(!host_name().expect("a name").is_empty());
     }
 }

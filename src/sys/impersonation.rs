@@ -70,16 +70,6 @@ impl Drop for Impersonation {
     }
 }
 
-/// Name of this host, from the kernel.
-pub fn host_name() -> io::Result<String> {
-    let mut buffer = [0u8; 256];
-    // SAFETY: the length is that of the buffer, less one: the last byte stays zero even if the name
-    // is truncated.
-    succeeded(unsafe { libc::gethostname(buffer.as_mut_ptr().cast(), buffer.len() - 1) })?;
-    let end = buffer.iter().position(|byte| *byte == 0).unwrap_or(buffer.len());
-    Ok(String::from_utf8_lossy(&buffer[..end]).into_owned())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -94,10 +84,5 @@ mod tests {
         let root = crate::find_account("root").expect("an answer").expect("root exists");
         let refused = Impersonation::begin(&root, 0).expect_err("we are not root");
         assert_eq!(refused.kind(), io::ErrorKind::PermissionDenied);
-    }
-
-    #[test]
-    fn host_name_is_not_empty() {
-        assert!(!host_name().expect("a name").is_empty());
     }
 }

@@ -4,7 +4,7 @@ use super::set_umask;
 use super::sigaction::{reset_dispositions, unblock_signals};
 use std::io;
 
-/// Resets what the parent has left: blocked and ignored signals, the umask, timers.
+/// Resets blocked and ignored signals, the umask and timers.
 ///
 /// Must be called before any OS thread is started, since those inherit the signal mask. Closed
 /// descriptors 0 to 2 have been opened to `/dev/null` before `main`, by the Rust runtime.

@@ -7,16 +7,15 @@
 //! agents do not inherit.
 
 use super::process::ProcessPriority;
-use super::succeeded;
+use super::{c_string, pointers, succeeded};
 use std::collections::BTreeMap;
-use std::ffi::{CStr, CString, OsString};
+use std::ffi::{CStr, CString, OsStr, OsString};
 use std::fs::File;
 use std::io::{self, ErrorKind, Read};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
-use std::ptr;
 
 /// First argument of a process that is to become an agent.
 pub(super) const BECOME_AGENT: &str = "--become-agent";
@@ -34,7 +33,7 @@ const OWN_PROGRAM: &CStr = c"/proc/self/exe";
 /// Lowest number for our end of the pipe, above descriptors of children.
 const MIN_OWN_DESCRIPTOR: i32 = 10;
 
-/// Description of a process whose standard input, output and error are one socket.
+/// A process whose standard input, output and error are one socket.
 pub struct ChildProcess<'a> {
     /// Path of the program.
     pub program: &'a Path,
@@ -58,7 +57,7 @@ pub struct ChildProcess<'a> {
     pub ignore_hangup: bool,
 }
 
-/// Starts processes, and records which of them failed before they ran their program.
+/// Starts processes, and records which failed to run their program.
 pub struct Launcher {
     /// End of the pipe for the children.
     report: OwnedFd,
@@ -133,30 +132,25 @@ impl Launcher {
 impl ChildProcess<'_> {
     /// Command line that describes the agent to the new process.
     fn command_line(&self) -> io::Result<Vec<CString>> {
-        let number = |number: Option<u32>| {
-            number.map_or(ABSENT_ARGUMENT.into(), |number| number.to_string())
-        };
-        let priority = match self.priority {
-            Some(ProcessPriority::Absolute(value)) => format!("absolute:{value}"),
-            Some(ProcessPriority::Relative(by)) => format!("relative:{by}"),
-            None => ABSENT_ARGUMENT.to_string(),
-        };
-        let hangup = if self.ignore_hangup { "ignore-hangup" } else { ABSENT_ARGUMENT };
-        let mut words = vec![
-            CString::new("scheduler")?,
-            CString::new(BECOME_AGENT)?,
-            CString::new(self.file_limit.to_string())?,
-            CString::new(number(self.user))?,
-            CString::new(number(self.group))?,
-            CString::new(priority)?,
-            CString::new(hangup)?,
-            CString::new(self.folder.as_os_str().as_bytes())?,
-            CString::new(self.program.as_os_str().as_bytes())?,
+        let or_absent = |value: Option<String>| value.unwrap_or(ABSENT_ARGUMENT.to_string());
+        let number = |number: Option<u32>| or_absent(number.map(|number| number.to_string()));
+        let priority = self.priority.map(|priority| match priority {
+            ProcessPriority::Absolute(value) => format!("absolute:{value}"),
+            ProcessPriority::Relative(by) => format!("relative:{by}"),
+        });
+        let words = [
+            "scheduler".to_string(),
+            BECOME_AGENT.to_string(),
+            self.file_limit.to_string(),
+            number(self.user),
+            number(self.group),
+            or_absent(priority),
+            or_absent(self.ignore_hangup.then(|| "ignore-hangup".to_string())),
         ];
-        for argument in self.arguments {
-            words.push(CString::new(argument.as_bytes())?);
-        }
-        Ok(words)
+        let words = words.iter().map(OsStr::new);
+        let paths = [self.folder.as_os_str(), self.program.as_os_str()];
+        let arguments = self.arguments.iter().map(OsString::as_os_str);
+        words.chain(paths).chain(arguments).map(c_string).collect()
     }
 
     /// Environment of the new process, with marked names.
@@ -167,11 +161,6 @@ impl ChildProcess<'_> {
         };
         self.environment.iter().map(marked).collect()
     }
-}
-
-/// Strings as an array of pointers with a null pointer at the end.
-fn pointers(texts: &[CString]) -> Vec<*mut libc::c_char> {
-    texts.iter().map(|text| text.as_ptr().cast_mut()).chain([ptr::null_mut()]).collect()
 }
 
 /// Result of a call that returns an error number.

@@ -21,33 +21,45 @@ mod sigaction;
 mod signals;
 pub mod users;
 mod impersonation;
-mod peer;
-mod locks;
-mod file_identity;
-mod rename;
+mod files;
 mod host;
 
 pub use agent_exec::become_agent;
 pub use daemonize::{ReadyPipe, daemonize, drop_groups, redirect_output, set_umask};
-pub use descriptors::{close_inherited_on_exec, is_hung_up, set_blocking};
-pub use file_identity::{device_and_inode, is_same_file};
-pub use host::{FileSystem, file_system, load_averages, random_number, time_since_boot};
-pub use impersonation::{Impersonation, host_name};
+pub use descriptors::{close_inherited_on_exec, is_hung_up, peer_user, set_blocking};
+pub use files::{
+    device_and_inode, if_exists, is_name_of, leads_to, open_nofollow, open_regular, read_up_to,
+    rename_new, try_posix_lock, with_suffix,
+};
+pub use host::{FileSystem, file_system, host_name, load_averages, random_number, time_since_boot};
+pub use impersonation::Impersonation;
 pub use inherited_state::reset_inherited_state;
 pub use launch::{ChildProcess, Launcher};
 pub use limits::{lift_file_size_limit, lift_processor_limit, raise_file_limit};
-pub use locks::try_posix_lock;
-pub use peer::peer_user;
 pub use process::{
     ChildEnd, ProcessPriority, clock_ticks, process_exists, reap, send_signal, set_priority,
 };
-pub use rename::rename_new;
 pub use sigaction::is_ignored;
 #[cfg(feature = "signals")]
 pub use signals::Signals;
 pub use users::{Account, find_account};
 
+use std::ffi::{CString, OsStr, c_char};
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::ptr;
+
 /// Converts the result of a call that returns 0, or -1 and sets `errno`.
-fn succeeded(result: i32) -> std::io::Result<()> {
-    if result == 0 { Ok(()) } else { Err(std::io::Error::last_os_error()) }
+fn succeeded(result: i32) -> io::Result<()> {
+    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+/// Converts a text for a call.
+fn c_string(text: &OsStr) -> io::Result<CString> {
+    Ok(CString::new(text.as_bytes())?)
+}
+
+/// Strings as an array of pointers with a null pointer at the end.
+fn pointers(texts: &[CString]) -> Vec<*mut c_char> {
+    texts.iter().map(|text| text.as_ptr().cast_mut()).chain([ptr::null_mut()]).collect()
 }

@@ -3,7 +3,7 @@
 use super::succeeded;
 use std::io;
 
-/// Raises the limit of descriptors as far as allowed, but not beyond `most`.
+/// Raises the limit of descriptors as far as allowed, up to `most`.
 ///
 /// Returns the limit in force.
 pub fn raise_file_limit(most: u64) -> io::Result<u64> {

@@ -3,7 +3,7 @@
 use super::succeeded;
 use std::io;
 
-/// Returns true if a process has this pid, even if we may not signal it.
+/// Returns true if a process has this pid.
 pub fn process_exists(pid: u32) -> bool {
     match send_signal(pid, 0) {
         Ok(()) => true,

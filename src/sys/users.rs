@@ -1,6 +1,6 @@
 //! Users and groups of the system, and the identity of this process.
 
-use std::ffi::{CStr, CString};
+use std::ffi::{CStr, CString, c_char, c_int};
 use std::io;
 use std::mem::MaybeUninit;
 use std::ptr;
@@ -24,27 +24,14 @@ pub struct Account {
 /// `Ok(None)` means that the last source of the name service has no such user; earlier sources may
 /// have been unable to answer. An error means that the result is unknown.
 pub fn find_account(name: &str) -> io::Result<Option<Account>> {
-    find(name, |name, buffer| {
-        let mut entry = MaybeUninit::<libc::passwd>::uninit();
-        let mut found = ptr::null_mut();
-        // SAFETY: name, entry and result are valid for the call; the length is that of the buffer.
-        let error = unsafe {
-            libc::getpwnam_r(
-                name.as_ptr(),
-                entry.as_mut_ptr(),
-                buffer.as_mut_ptr().cast(),
-                buffer.len(),
-                &raw mut found,
-            )
-        };
-        if error != 0 || found.is_null() {
-            return Err(error);
-        }
-        // SAFETY: a result that is not null means that the entry has been filled in.
-        let entry = unsafe { entry.assume_init() };
+    let account = |entry: &libc::passwd| {
         // SAFETY: the entry points to a string within the buffer, which still lives.
         let name = unsafe { CStr::from_ptr(entry.pw_name) }.to_string_lossy().into_owned();
-        Ok(Account { name, uid: entry.pw_uid, gid: entry.pw_gid })
+        Account { name, uid: entry.pw_uid, gid: entry.pw_gid }
+    };
+    // SAFETY: `find` passes valid pointers, and the length of the buffer.
+    find(name, account, |name, entry, buffer, length, found| unsafe {
+        libc::getpwnam_r(name, entry, buffer, length, found)
     })
 }
 
@@ -55,48 +42,38 @@ pub fn user_id(name: &str) -> io::Result<Option<u32>> {
 
 /// Group id of a name. `Ok(None)` and errors are as for [`find_account`].
 pub fn group_id(name: &str) -> io::Result<Option<u32>> {
-    find(name, |name, buffer| {
-        let mut entry = MaybeUninit::<libc::group>::uninit();
-        let mut found = ptr::null_mut();
-        // SAFETY: name, entry and result are valid for the call; the length is that of the buffer.
-        let error = unsafe {
-            libc::getgrnam_r(
-                name.as_ptr(),
-                entry.as_mut_ptr(),
-                buffer.as_mut_ptr().cast(),
-                buffer.len(),
-                &raw mut found,
-            )
-        };
-        if error != 0 || found.is_null() {
-            return Err(error);
-        }
-        // SAFETY: a result that is not null means that the entry has been filled in.
-        Ok(unsafe { entry.assume_init() }.gr_gid)
+    let id = |entry: &libc::group| entry.gr_gid;
+    // SAFETY: `find` passes valid pointers, and the length of the buffer.
+    find(name, id, |name, entry, buffer, length, found| unsafe {
+        libc::getgrnam_r(name, entry, buffer, length, found)
     })
 }
 
 /// Looks a name up with growing buffers while it fails for lack of room.
 ///
-/// `look_up` returns an error number, 0 for "no such entry".
-fn find<T>(
+/// `look_up` is `getpwnam_r(3)` or a function like it. It returns an error number, or 0 with a null
+/// pointer for "no such entry".
+fn find<E, T>(
     name: &str,
-    look_up: impl Fn(&CStr, &mut [u8]) -> Result<T, libc::c_int>,
+    convert: impl Fn(&E) -> T,
+    look_up: impl Fn(*const c_char, *mut E, *mut c_char, usize, *mut *mut E) -> c_int,
 ) -> io::Result<Option<T>> {
     let Ok(name) = CString::new(name) else {
         return Ok(None);
     };
-    let mut buffer = vec![0; *BUFFER_SIZES.start()];
+    let mut buffer: Vec<c_char> = vec![0; *BUFFER_SIZES.start()];
     loop {
-        match look_up(&name, &mut buffer) {
-            Ok(entry) => return Ok(Some(entry)),
-            Err(libc::ERANGE) if buffer.len() < *BUFFER_SIZES.end() => {
-                buffer.resize(buffer.len() * 2, 0);
-            }
+        let mut entry = MaybeUninit::uninit();
+        let mut found = ptr::null_mut();
+        let (room, length) = (buffer.as_mut_ptr(), buffer.len());
+        match look_up(name.as_ptr(), entry.as_mut_ptr(), room, length, &raw mut found) {
             // ENOENT and ESRCH do not mean "no such entry": glibc returns the error of a source
             // that failed.
-            Err(0) => return Ok(None),
-            Err(error) => return Err(io::Error::from_raw_os_error(error)),
+            0 if found.is_null() => return Ok(None),
+            // SAFETY: a result that is not null means that the entry has been filled in.
+            0 => return Ok(Some(convert(unsafe { entry.assume_init_ref() }))),
+            libc::ERANGE if length < *BUFFER_SIZES.end() => buffer.resize(length * 2, 0),
+            error => return Err(io::Error::from_raw_os_error(error)),
         }
     }
 }
@@ -147,13 +124,19 @@ mod tests {
     #[test]
     fn lookup_buffer_too_small_grows_up_to_limit() {
         let sizes = std::cell::RefCell::new(Vec::new());
-        let entry = find("x", |_, buffer| {
-            sizes.borrow_mut().push(buffer.len());
-            if buffer.len() < 5000 { Err(libc::ERANGE) } else { Ok(buffer.len()) }
+        let size = |entry: &usize| *entry;
+        let entry = find("x", size, |_, entry: *mut usize, _, length, found| {
+            sizes.borrow_mut().push(length);
+            if length < 5000 {
+                return libc::ERANGE;
+            }
+            // SAFETY: both pointers are valid for the call.
+            unsafe { (*entry, *found) = (length, entry) };
+            0
         });
         assert_eq!(entry.expect("it grows"), Some(8192));
         assert_eq!(*sizes.borrow(), [1024, 2048, 4096, 8192]);
-        let error = find("x", |_, _| Err::<(), _>(libc::ERANGE)).expect_err("it ends");
+        let error = find("x", size, |_, _, _, _, _| libc::ERANGE).expect_err("it ends");
         assert_eq!(error.raw_os_error(), Some(libc::ERANGE));
     }
 

@@ -1,4 +1,4 @@
-//! Looks up system accounts, and makes sure that a missing one is really missing.
+//! Looks up system accounts, with care about missing ones.
 //!
 //! `getpwnam_r` reports a missing account also when a source of the name service could not be read
 //! (no descriptors, no memory, a disk error, a missing module) and another one, such as `systemd`,

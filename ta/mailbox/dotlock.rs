@@ -1,4 +1,4 @@
-//! Dot locks: the file `MAILBOX.lock`, which all mail programs respect, also over NFS.
+//! Dot locks: `MAILBOX.lock`, which all mail programs respect, even over NFS.
 //!
 //! The lock is made by giving a complete file a second name, which is atomic. A lock that a crash
 //! has left behind is broken, see [`stale`](crate::stale).
@@ -20,23 +20,19 @@ use zsched_sys as sys;
 const FIRST_PAUSE: Duration = Duration::from_millis(5);
 const MAX_PAUSE: Duration = Duration::from_millis(200);
 
-/// A lock held by this agent, which is released when the value is dropped.
+/// A lock held by this agent until the value is dropped.
 #[derive(Debug)]
 pub struct DotLock {
     path: PathBuf,
     file: File,
     /// Length of the lock's text without a record, in bytes.
     length: u64,
-    /// Device and inode of this lock, so that another's is never removed.
-    identity: (u64, u64),
 }
 
 impl DotLock {
     /// Locks `mailbox`, waiting for other programs as long as `wait` lasts.
     pub fn take(mailbox: &Path, wait: Wait<'_>) -> Result<DotLock, MailboxError> {
-        let mut path = mailbox.to_path_buf().into_os_string();
-        path.push(".lock");
-        let path = PathBuf::from(path);
+        let path = sys::with_suffix(mailbox, ".lock");
         match lock(&path, mailbox, wait) {
             Ok(Some(lock)) => Ok(lock),
             Ok(None) => Err(MailboxError::Locked(path)),
@@ -59,8 +55,8 @@ impl DotLock {
 
 impl Drop for DotLock {
     fn drop(&mut self) {
-        let found = fs::symlink_metadata(&self.path).map(|found| sys::device_and_inode(&found));
-        if found.is_ok_and(|found| found == self.identity) {
+        // Another's lock is never removed.
+        if sys::is_name_of(&self.path, &self.file).unwrap_or(false) {
             // If it cannot be removed it becomes stale, and is broken after this agent has ended.
             fs::remove_file(&self.path).ok();
         }
@@ -77,9 +73,8 @@ fn lock(path: &Path, mailbox: &Path, wait: Wait<'_>) -> io::Result<Option<DotLoc
         // shows.
         let metadata = fs::metadata(&ours.path)?;
         if linked.is_ok() || metadata.nlink() == 2 {
-            let (length, identity) = (metadata.len(), sys::device_and_inode(&metadata));
-            let file = ours.file.try_clone()?;
-            return Ok(Some(DotLock { path: path.to_path_buf(), file, length, identity }));
+            let (file, length) = (ours.file.try_clone()?, metadata.len());
+            return Ok(Some(DotLock { path: path.to_path_buf(), file, length }));
         }
         match linked {
             Err(error) if error.kind() != ErrorKind::AlreadyExists => return Err(error),

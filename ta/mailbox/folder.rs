@@ -1,4 +1,4 @@
-//! The folder of all mailboxes, and the rights with which they are accessed.
+//! The folder of all mailboxes, and the rights to use them.
 //!
 //! If the agent runs as root, it acts as the user who owns the mailbox. So all new files belong to
 //! the user, and no other user's files are touched. Two kinds of folders need more:

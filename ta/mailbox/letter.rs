@@ -1,4 +1,4 @@
-//! A letter: the copy of a message for one recipient, as written into a mailbox.
+//! A letter: the copy of a message in a mailbox.
 
 use jiff::tz::TimeZone;
 use std::io::{self, Write};

@@ -1,4 +1,4 @@
-//! The text of a lock file: its maker, and the append in progress.
+//! The text of a lock file: maker, and append in progress.
 //!
 //! The append must be undone if the maker has died.
 //!

@@ -1,4 +1,4 @@
-//! Delivers into a Maildir: one file for each message, so that no lock is needed.
+//! Delivers into a Maildir, which needs no lock.
 //!
 //! The message is written under a unique name in `tmp/`, synced, and moved to `new/`. So readers
 //! see all of it or nothing.
@@ -69,10 +69,8 @@ impl Maildir {
         file.sync_all()?;
         let new = self.path.join("new");
         let target = new.join(&name);
-        match target.symlink_metadata() {
-            Err(error) if error.kind() == ErrorKind::NotFound => {}
-            Err(error) => return Err(error),
-            Ok(_) => return Err(ErrorKind::AlreadyExists.into()),
+        if sys::if_exists(target.symlink_metadata())?.is_some() {
+            return Err(ErrorKind::AlreadyExists.into());
         }
         let new = File::open(&new)?;
         fs::rename(&draft.path, &target)?;

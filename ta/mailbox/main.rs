@@ -1,4 +1,4 @@
-//! `mailbox`: delivers to the mailboxes of local users, as mbox files or Maildir folders.
+//! `mailbox`: delivers to mailboxes of local users, mbox or Maildir.
 //!
 //! The steps for one recipient are: find the user ([`address`]), find the owner of the mailbox
 //! ([`owner`], [`accounts`]), compose the letter ([`letter`]), and store it. [`store`] uses the

@@ -1,4 +1,4 @@
-//! Appends to an mbox file, under two locks, completely or not at all.
+//! Appends to an mbox file under two locks, or leaves it unchanged.
 //!
 //! If the agent is killed meanwhile, the agent that breaks its lock removes the partial letter, see
 //! [`undo_partial`](crate::undo_partial).
@@ -11,7 +11,7 @@ use crate::owner::Owner;
 use crate::quoting::Quoting;
 use crate::undo_partial::missing_line_ends;
 use crate::wait::Wait;
-use std::fs::{self, File, OpenOptions};
+use std::fs::{File, OpenOptions};
 use std::io::{self, BufWriter, ErrorKind, Write};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::Path;
@@ -63,8 +63,7 @@ pub fn append(
 
 /// Opens the mailbox without following links and without blocking.
 fn open(path: &Path) -> Result<File, MailboxError> {
-    let flags = libc::O_NOFOLLOW | libc::O_NONBLOCK | libc::O_NOCTTY;
-    let opened = OpenOptions::new().read(true).append(true).custom_flags(flags).open(path);
+    let opened = sys::open_nofollow(OpenOptions::new().read(true).append(true), path);
     opened.map_err(|error| match error.raw_os_error() {
         Some(libc::ELOOP) => MailboxError::Unusable("the mailbox is a symbolic link"),
         _ => MailboxError::System("cannot open the mailbox", error),
@@ -89,7 +88,6 @@ fn lock(file: &File, path: &Path, wait: Wait<'_>) -> Result<(), MailboxError> {
 fn check(file: &File, path: &Path, owner: &Owner) -> Result<(), MailboxError> {
     let error = || MailboxError::with("cannot examine the mailbox");
     let opened = file.metadata().map_err(error())?;
-    let named = fs::symlink_metadata(path).map_err(error())?;
     if !opened.is_file() {
         return Err(MailboxError::Unusable("the mailbox is not a file"));
     }
@@ -99,7 +97,7 @@ fn check(file: &File, path: &Path, owner: &Owner) -> Result<(), MailboxError> {
     if !owner.may_own(opened.uid()) {
         return Err(MailboxError::Unusable("the mailbox belongs to another user"));
     }
-    if sys::device_and_inode(&opened) != sys::device_and_inode(&named) {
+    if !sys::is_name_of(path, file).map_err(error())? {
         return Err(MailboxError::Unusable("the mailbox was replaced during the open"));
     }
     Ok(())

@@ -3,7 +3,7 @@
 use crate::accounts::Accounts;
 use crate::address::{is_file_name, is_sensible};
 use crate::store::Store;
-use std::io::{self, ErrorKind};
+use std::io;
 use zsched_sys::{self as sys, Account};
 
 /// The users that have a mailbox.
@@ -41,11 +41,8 @@ impl Users {
         let lower_case = name.to_ascii_lowercase();
         match self {
             Users::AnyName => {
-                let exists = match store.folder_of(name).join(name).symlink_metadata() {
-                    Ok(_) => true,
-                    Err(error) if error.kind() == ErrorKind::NotFound => false,
-                    Err(error) => return Err(NotFound::Unknown(error)),
-                };
+                let found = store.folder_of(name).join(name).symlink_metadata();
+                let exists = sys::if_exists(found).map_err(NotFound::Unknown)?.is_some();
                 let name = if exists { name.to_string() } else { lower_case };
                 // `BOB.LOCK` is a valid name, but `bob.lock` is the lock of another mailbox.
                 if !is_sensible(&name) {

@@ -11,9 +11,9 @@
 
 use crate::lock_text::{LockMaker, LockText, MAX_LOCK_TEXT_LEN, SystemId};
 use crate::undo_partial;
-use std::fs::{self, File, Metadata, OpenOptions};
+use std::fs::{self, File, Metadata};
 use std::io::{self, ErrorKind, Read};
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::time::{Duration, SystemTime};
 use zsched_format::time::Timestamp;
@@ -32,7 +32,7 @@ const MIN_UNKNOWN_LOCK_AGE: Duration = Duration::from_secs(15 * 60);
 /// Returns `true` if that lock no longer exists. Two agents may find the same stale lock. Only one
 /// of them gets the kernel's lock, and the other then finds another file, or none, under the name.
 pub fn break_lock(path: &Path, mailbox: &Path, system: &SystemId) -> io::Result<bool> {
-    let mut lock = match open(OpenOptions::new().read(true), path) {
+    let mut lock = match sys::open_nofollow(File::options().read(true), path) {
         Ok(file) => file,
         Err(error) => return Ok(error.kind() == ErrorKind::NotFound),
     };
@@ -50,8 +50,7 @@ pub fn break_lock(path: &Path, mailbox: &Path, system: &SystemId) -> io::Result<
     let Some(mailbox) = Mailbox::lock_unused(mailbox)? else {
         return Ok(false);
     };
-    let now = fs::symlink_metadata(path);
-    if now.is_ok_and(|now| sys::device_and_inode(&now) == sys::device_and_inode(&metadata)) {
+    if sys::is_name_of(path, &lock).unwrap_or(false) {
         mailbox.undo_append(&text, &metadata)?;
         fs::remove_file(path)?;
     }
@@ -59,7 +58,7 @@ pub fn break_lock(path: &Path, mailbox: &Path, system: &SystemId) -> io::Result<
 }
 
 fn is_stale(maker: LockMaker, lock: &Metadata) -> bool {
-    let modified = Timestamp::from_parts(lock.mtime(), lock.mtime_nsec());
+    let modified = Timestamp::modified(lock);
     let is_gone = |pid| !Process::alive(pid).is_some_and(|it| it.may_have_written(modified));
     match maker {
         LockMaker::Agent(pid) => is_gone(pid),
@@ -83,7 +82,7 @@ impl Mailbox {
     ///
     /// Returns `None` if another process uses it, or if it is not a lockable file.
     fn lock_unused(path: &Path) -> io::Result<Option<Mailbox>> {
-        let file = match open(OpenOptions::new().read(true).write(true), path) {
+        let file = match sys::open_nofollow(File::options().read(true).write(true), path) {
             Ok(file) => file,
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Some(Mailbox(None))),
             Err(_) => return Ok(None),
@@ -107,10 +106,6 @@ impl Mailbox {
     }
 }
 
-fn open(options: &mut OpenOptions, path: &Path) -> io::Result<File> {
-    options.custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK | libc::O_NOCTTY).open(path)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -125,7 +120,7 @@ mod tests {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("bob.lock");
         fs::write(&path, text).expect("write");
-        let lock = OpenOptions::new().write(true).open(&path).expect("open");
+        let lock = File::options().write(true).open(&path).expect("open");
         lock.set_modified(SystemTime::now() - age).expect("set the time");
         folder
     }

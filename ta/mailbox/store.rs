@@ -1,4 +1,4 @@
-//! The mailboxes: their location, their kind, and the rights with which they are accessed.
+//! The mailboxes: their location, kind and rights.
 
 use crate::dotlock::DotLock;
 use crate::folder::Folder;

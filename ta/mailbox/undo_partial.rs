@@ -9,6 +9,7 @@ use memchr::memmem;
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
+use zsched_sys as sys;
 
 /// Number of bytes of a mailbox that are searched at a time.
 const SEARCH_WINDOW: usize = 64 * 1024;
@@ -37,7 +38,7 @@ fn letter_begins(mailbox: &File, append: &Append) -> io::Result<bool> {
     let gap = missing_line_ends(mailbox, append.old_length)?;
     let expected = [gap, &append.opening_line].concat();
     let mut found = vec![0; expected.len()];
-    let count = read_at(mailbox, &mut found, append.old_length)?;
+    let count = sys::read_up_to(mailbox, &mut found, append.old_length)?;
     Ok(expected.starts_with(&found[..count]))
 }
 
@@ -48,7 +49,7 @@ fn letter_begins(mailbox: &File, append: &Append) -> io::Result<bool> {
 fn other_message_begins(mailbox: &File, mut position: u64) -> io::Result<bool> {
     let mut window = vec![0; SEARCH_WINDOW];
     loop {
-        let count = read_at(mailbox, &mut window, position)?;
+        let count = sys::read_up_to(mailbox, &mut window, position)?;
         let text = &window[..count];
         if memmem::find_iter(text, b"From ").any(|at| has_date(&text[at..])) {
             return Ok(true);
@@ -64,20 +65,6 @@ fn has_date(text: &[u8]) -> bool {
     let text = &text[..text.len().min(MAX_OPENING_LINE_LEN)];
     let line = text.split(|byte| *byte == b'\n').next().unwrap_or_default();
     line.split(|byte| *byte == b' ').any(|word| WEEKDAYS.contains(&word))
-}
-
-/// Reads until the buffer is full or the file ends.
-fn read_at(file: &File, buffer: &mut [u8], position: u64) -> io::Result<usize> {
-    let mut count = 0;
-    while count < buffer.len() {
-        match file.read_at(&mut buffer[count..], position + count as u64) {
-            Ok(0) => break,
-            Ok(more) => count += more,
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) => return Err(error),
-        }
-    }
-    Ok(count)
 }
 
 /// The line ends needed for an empty line before a message at `length`.
@@ -110,7 +97,7 @@ mod tests {
         let opening_line = OPENING.as_bytes().to_vec();
         truncate_partial(&file, &Append { old_length: 5, opening_line }).expect("it can be read");
         let mut left = vec![0; 1 << 20];
-        let count = read_at(&file, &mut left, 0).expect("read");
+        let count = sys::read_up_to(&file, &mut left, 0).expect("read");
         left.truncate(count);
         left
     }

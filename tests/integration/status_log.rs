@@ -203,6 +203,7 @@ fn trace_shows_all_attempts_of_message() {
     site.notify("NEW 9002-etrn");
     until("it has left", || !site.files("transport").contains(&name.path()));
     assert_eq!(about(&site, "deferred!Bob@a.test", 2)[1]["status"], "delivered");
+    about(&site, "later@b.test", 1);
     check_trace(
         &site,
         &id,

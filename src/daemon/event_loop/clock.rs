@@ -59,22 +59,19 @@ impl Clock {
         let (now, remark) = self.tell(Timestamp::now(), sys::time_since_boot());
         let minutes = CONFIRMATION_TIME.as_secs() / 60;
         match remark {
-            None => (now, None),
-            Some(ClockChange::Doubted(step)) => {
-                log::warn!(
-                    "the clock was set: {step:?}; ignored unless it lasts for {minutes} minutes"
-                );
-                (now, None)
-            }
+            None => {}
+            Some(ClockChange::Doubted(step)) => log::warn!(
+                "the clock was set: {step:?}; ignored unless it lasts for {minutes} minutes"
+            ),
             Some(ClockChange::Reverted) => {
                 log::warn!("the clock is back at the former time; the step was ignored");
-                (now, None)
             }
             Some(ClockChange::Believed(step)) => {
                 log::warn!("the clock was set: {step:?}");
-                (now, Some(step))
+                return (now, Some(step));
             }
         }
+        (now, None)
     }
 
     /// Returns the time as last believed, without looking for steps.

@@ -6,7 +6,8 @@ use crate::net::listen::{self, Listener, ListenerKind, MailqAddress, NotifySocke
 use crate::spool_io::WriteRequest;
 use std::io;
 use std::time::Instant;
-use zsched_core::{Action, AgentEnd, AgentId, Event};
+use zsched_core::{Action, AgentEnd, Event};
+use zsched_format::agent_protocol;
 use zsched_format::time::Timestamp;
 use zsched_mailq_server::v2::{AdminCommand, Answer, Demand};
 
@@ -30,11 +31,16 @@ impl Daemon {
                 let (registry, token) = (self.poll.registry(), EventSource::Agent(agent).token());
                 match self.agents.start(agent, &clause, &channel, &host, registry, token) {
                     Ok(pid) => self.core.handle(now, Event::AgentStarted { agent, pid }),
-                    Err(reason) => self.report_start_failure(now, agent, reason),
+                    Err(reason) => {
+                        let end = AgentEnd::NotStarted(reason);
+                        self.core.handle(now, Event::AgentEnded { agent, end });
+                    }
                 }
             }
             Action::Feed { agent, job } => self.agents.queue(agent, &job),
-            Action::SendIdle(agent) => self.agents.queue_idle(agent),
+            Action::SendIdle(agent) => {
+                self.agents.queue(agent, format!("{}\n", agent_protocol::IDLE).as_bytes());
+            }
             Action::StopAgent { agent, manner } => {
                 if let Err(error) = self.agents.stop(agent, manner) {
                     log::error!("an agent cannot be stopped: {error}");
@@ -106,11 +112,6 @@ impl Daemon {
                 self.clients.take_answer(client, Answer::Admin(Ok(())));
             }
         }
-    }
-
-    fn report_start_failure(&mut self, now: Timestamp, agent: AgentId, reason: String) {
-        let end = AgentEnd::NotStarted(reason);
-        self.core.handle(now, Event::AgentEnded { agent, end });
     }
 
     /// Opens the sockets that are not open yet.

@@ -1,4 +1,4 @@
-//! Reopens logs that were renamed.
+//! Reopens logs, on SIGHUP and when they were renamed.
 
 use super::Daemon;
 use std::time::{Duration, Instant};
@@ -11,28 +11,21 @@ pub(crate) const LOG_CHECK_INTERVAL: Duration = Duration::from_secs(10);
 impl Daemon {
     /// Reopens logs that were renamed, if a check is due.
     pub(super) fn check_log_rotation(&mut self) {
-        if !self.until_log_check().is_zero() {
-            return;
+        if self.until_log_check().is_zero() {
+            self.next_log_check = Instant::now() + LOG_CHECK_INTERVAL;
+            self.reopen_logs(true);
         }
-        self.next_log_check = Instant::now() + LOG_CHECK_INTERVAL;
-        match self.log_file.as_mut().map(|log| log.reopen_if_renamed()) {
-            Some(Err(error)) => log::error!("the log cannot be reopened: {error}"),
-            Some(Ok(true)) => log::info!("the log was renamed and reopened"),
-            Some(Ok(false)) | None => {}
+    }
+
+    /// Reopens all logs under their names, or only those that were renamed.
+    pub(super) fn reopen_logs(&mut self, only_renamed: bool) {
+        if let Some(log) = &mut self.log_file {
+            log.reopen(only_renamed);
         }
         if let Some(statistics) = &mut self.statistics {
-            match statistics.reopen_if_renamed() {
-                Err(error) => {
-                    let path = statistics.path().display();
-                    log::error!("{path}: the statistics log cannot be reopened: {error}");
-                }
-                Ok(true) => {
-                    log::info!("{}: was renamed and reopened", statistics.path().display())
-                }
-                Ok(false) => {}
-            }
+            statistics.file.reopen(only_renamed);
         }
-        self.spool_io.check_status_log_rotation();
+        self.spool_io.reopen_status_log(only_renamed);
     }
 
     /// Time until the next check of the logs.

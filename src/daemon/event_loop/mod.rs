@@ -1,5 +1,7 @@
-//! The event loop: one pass ("turn") reads what is ready, runs what is due, and carries out the
-//! actions of the core.
+//! The event loop.
+//!
+//! One pass ("turn") reads what is ready, runs what is due, and carries out the actions of the
+//! core.
 //!
 //! | file | what |
 //! |---|---|
@@ -141,7 +143,7 @@ impl Daemon {
                 self.core.handle(now, Event::Tick);
             }
             self.execute_all(now);
-            self.core.end_turn(now);
+            self.core.recorded.end_turn(now);
         }
         self.end()
     }
@@ -167,7 +169,7 @@ impl Daemon {
             open_again,
             self.agents.until_deadline().filter(|left| !is_behind || !left.is_zero()),
             self.clients.until_timeout(),
-            self.core.until_turn(),
+            self.core.recorded.until_turn(),
             self.learned.until_next(self.core.query()),
             Some(self.until_log_check()),
         ];
@@ -254,7 +256,7 @@ impl Daemon {
         self.execute_all(now);
         self.overrides.finish(&mut self.spool_io);
         self.learned.finish(self.core.query(), &self.intake);
-        self.core.finish(now);
+        self.core.recorded.finish(now);
         self.spool_io.finish();
         log::info!("ended");
         Ok(())

@@ -1,16 +1,16 @@
-//! The core as the loop uses it: recorded with `--record`, and published to MAILQ subscribers.
+//! The core as the loop uses it: recorded, and published to subscribers.
 //!
-//! Events and actions pass through here. That costs one comparison each while there are neither a
-//! recorder nor subscribers. Questions go to the core itself ([`ObservedCore::query`]).
+//! Events and actions pass through here, for `--record` and for MAILQ. That costs one comparison
+//! each while there are neither a recorder nor subscribers. Questions go to the core itself
+//! ([`ObservedCore::query`]).
 
+use crate::logging::status_log::delivery_status;
 use std::borrow::Cow;
 use std::rc::Rc;
-use std::time::Duration;
-use zsched_core::thread_survey::AgentRow;
 use zsched_core::{
     Action, AgentEnd, AgentId, Destination, Event, RereadResult, Scheduler, StatusRecord, Verdict,
 };
-use zsched_format::agent_protocol::ReportStatus;
+use zsched_format::status_log::DeliveryStatus;
 use zsched_format::time::Timestamp;
 use zsched_mailq_server::v2::events::{EventSubject, Subscribers};
 use zsched_mailq_server::v2::json::events::FeedEvent;
@@ -20,7 +20,8 @@ use zsched_spool::{Arrival, SpoolId};
 
 /// The core with an optional recorder, and the feed of its subscribers.
 pub(crate) struct ObservedCore {
-    core: RecordedCore,
+    /// The core with an optional recorder.
+    pub(crate) recorded: RecordedCore,
     feed: Rc<Subscribers>,
     /// Value of the last `Event::Subscribed` passed to the core.
     has_subscribers: bool,
@@ -28,8 +29,8 @@ pub(crate) struct ObservedCore {
 
 impl ObservedCore {
     /// Wraps a core. There are no subscribers yet.
-    pub(crate) fn new(core: RecordedCore, feed: Rc<Subscribers>) -> ObservedCore {
-        ObservedCore { core, feed, has_subscribers: false }
+    pub(crate) fn new(recorded: RecordedCore, feed: Rc<Subscribers>) -> ObservedCore {
+        ObservedCore { recorded, feed, has_subscribers: false }
     }
 
     /// Notifies the core of the first subscriber and of the last one leaving.
@@ -38,47 +39,36 @@ impl ObservedCore {
         let has_subscribers = self.feed.has_subscribers();
         if has_subscribers != self.has_subscribers {
             self.has_subscribers = has_subscribers;
-            self.core.handle(now, Event::Subscribed(has_subscribers));
+            self.recorded.handle(now, Event::Subscribed(has_subscribers));
         }
     }
 
     /// Publishes an event and passes it to the core.
     pub(crate) fn handle(&mut self, now: Timestamp, event: Event<'_>) {
-        if self.feed.has_subscribers() {
-            FeedWriter { core: self.core.query(), feed: &self.feed, time: seconds(now) }
-                .publish_event(&event);
+        if let Some(feed) = self.feed(now) {
+            feed.publish_event(&event);
         }
-        self.core.handle(now, event);
+        self.recorded.handle(now, event);
     }
 
     /// Removes, publishes and returns the next action of the core.
     pub(crate) fn poll(&mut self, now: Timestamp) -> Option<Action> {
-        let action = self.core.poll()?;
-        if self.feed.has_subscribers() {
-            FeedWriter { core: self.core.query(), feed: &self.feed, time: seconds(now) }
-                .publish_action(&action);
+        let action = self.recorded.poll()?;
+        if let (Some(feed), Action::Status(record)) = (self.feed(now), &action) {
+            feed.status(record);
         }
         Some(action)
     }
 
+    /// The feed, if there are subscribers.
+    fn feed(&self, now: Timestamp) -> Option<FeedWriter<'_>> {
+        let feed = FeedWriter { core: self.recorded.query(), feed: &self.feed, time: seconds(now) };
+        self.feed.has_subscribers().then_some(feed)
+    }
+
     /// The core, to be asked about its state.
     pub(crate) fn query(&self) -> &Scheduler {
-        self.core.query()
-    }
-
-    /// Ends a turn for the recorder, when all actions of the turn have been polled.
-    pub(crate) fn end_turn(&mut self, now: Timestamp) {
-        self.core.end_turn(now);
-    }
-
-    /// Maximum wait of the recorder until the next turn; `None` is unlimited.
-    pub(crate) fn until_turn(&self) -> Option<Duration> {
-        self.core.until_turn()
-    }
-
-    /// Completes the recording.
-    pub(crate) fn finish(&mut self, now: Timestamp) {
-        self.core.finish(now);
+        self.recorded.query()
     }
 }
 
@@ -96,8 +86,8 @@ impl FeedWriter<'_> {
             Event::Arrived(arrival) => self.arrived(arrival),
             Event::Removed { number, outcome: Ok(()) }
             | Event::ReadAgain { number, outcome: RereadResult::Gone } => self.left(*number),
-            Event::AgentStarted { agent, pid } => self.started(*agent, *pid),
-            Event::AgentEnded { agent, end } => self.ended(*agent, end),
+            Event::AgentStarted { agent, pid } => self.agent(*agent, Ok(*pid)),
+            Event::AgentEnded { agent, end } => self.agent(*agent, Err(end)),
             Event::Configured(_) => {
                 self.feed.publish(EventSubject::default(), &FeedEvent::Reloaded { time });
             }
@@ -105,18 +95,11 @@ impl FeedWriter<'_> {
         }
     }
 
-    fn publish_action(&self, action: &Action) {
-        if let Action::Status(record) = action {
-            self.status(record);
-        }
-    }
-
     fn arrived(&self, arrival: &Arrival) {
-        let number = arrival.name.number();
+        let (number, modified) = (arrival.name.number(), arrival.modified);
         if self.core.is_being_removed(number).is_some() || self.core.is_being_restored(number) {
             return;
         }
-        let (number, modified) = (arrival.name.number(), arrival.modified);
         let id = SpoolId { number, modified };
         let to = |group: &zsched_spool::Group| Destination::new(&group.channel, &group.host);
         let destinations: Vec<Destination> = arrival.groups.iter().map(to).collect();
@@ -142,97 +125,57 @@ impl FeedWriter<'_> {
         };
         let (channel, host) = parts(&record.destination);
         let (channel, host) = (&*channel, &*host);
-        let (state, is_final) = outcome(record.verdict);
+        let status = delivery_status(record.verdict);
+        let state = status.map_or("found", DeliveryStatus::word);
         let offset = record.offsets.first().copied().unwrap_or_default();
         let time = self.time;
         let recipients = Some(record.offsets.len()).filter(|count| *count > 1);
         if let Some(attempt) = &record.attempt {
-            let (pid, text) = (attempt.pid, &*String::from_utf8_lossy(&record.text));
+            let (id, pid, status) = (id.to_string(), attempt.pid, state);
+            let text = &*String::from_utf8_lossy(&record.text);
             let report = match record.verdict {
                 Verdict::Report(status) => Some(status.word()),
                 _ => None,
             };
-            let (status, id) = (state, id.to_string());
-            self.feed.publish(
-                about,
-                &FeedEvent::Attempt {
-                    time,
-                    id,
-                    channel,
-                    host,
-                    pid,
-                    offset,
-                    recipients,
-                    status,
-                    report,
-                    text,
-                },
-            );
+            let event = FeedEvent::Attempt {
+                time,
+                id,
+                channel,
+                host,
+                pid,
+                offset,
+                recipients,
+                status,
+                report,
+                text,
+            };
+            self.feed.publish(about, &event);
         }
-        if is_final {
+        if status.is_none_or(DeliveryStatus::is_final) {
             let id = id.to_string();
-            self.feed.publish(
-                about,
-                &FeedEvent::Finished { time, id, channel, host, offset, recipients, state },
-            );
+            let event = FeedEvent::Finished { time, id, channel, host, offset, recipients, state };
+            self.feed.publish(about, &event);
         }
     }
 
-    fn started(&self, agent: AgentId, pid: u32) {
-        if let Some(row) = self.core.agent(agent) {
-            self.publish_agent(&row, |channel, host, ring| FeedEvent::AgentStarted {
-                time: self.time,
-                pid,
-                channel,
-                host,
-                ring,
-            });
-        }
-    }
-
-    fn ended(&self, agent: AgentId, end: &AgentEnd) {
-        if let Some(row) = self.core.agent(agent) {
-            let pid = Some(row.pid).filter(|pid| *pid != 0);
-            let how = end.to_string();
-            self.publish_agent(&row, |channel, host, ring| FeedEvent::AgentEnded {
-                time: self.time,
-                pid,
-                channel,
-                host,
-                ring,
-                how,
-            });
-        }
-    }
-
-    fn publish_agent(
-        &self,
-        row: &AgentRow<'_>,
-        happening: impl for<'h> FnOnce(&'h str, Option<&'h str>, String) -> FeedEvent<'h>,
-    ) {
-        let channel = String::from_utf8_lossy(row.channel);
+    /// Publishes that an agent has started, as this process, or has ended.
+    fn agent(&self, agent: AgentId, state: Result<u32, &AgentEnd>) {
+        let Some(row) = self.core.agent(agent) else { return };
+        let time = self.time;
+        let channel = &*String::from_utf8_lossy(row.channel);
         let host = row.thread.map(|thread| String::from_utf8_lossy(thread.host()));
+        let host = host.as_deref();
         let ring = format!("{}/{}", row.ring.0, row.ring.1);
-        let about = EventSubject {
-            message: None,
-            destinations: row.thread.map(std::slice::from_ref).unwrap_or_default(),
+        let event = match state {
+            Ok(pid) => FeedEvent::AgentStarted { time, pid, channel, host, ring },
+            Err(end) => {
+                let pid = Some(row.pid).filter(|pid| *pid != 0);
+                let how = end.to_string();
+                FeedEvent::AgentEnded { time, pid, channel, host, ring, how }
+            }
         };
-        self.feed.publish(about, &happening(&channel, host.as_deref(), ring));
-    }
-}
-
-/// Result for recipients in the words of the event feed, and true if it is final.
-fn outcome(verdict: Verdict) -> (&'static str, bool) {
-    match verdict {
-        Verdict::Report(ReportStatus::Ok | ReportStatus::Ok2 | ReportStatus::Ok3) => {
-            ("delivered", true)
-        }
-        Verdict::Report(ReportStatus::Error | ReportStatus::Error2) => ("failed", true),
-        Verdict::Report(_) | Verdict::Unreported => ("deferred", false),
-        Verdict::Expired => ("expired", true),
-        Verdict::Deleted => ("deleted", true),
-        Verdict::Rerouted => ("rerouted", true),
-        Verdict::FinishedElsewhere => ("found", true),
+        let destinations = row.thread.map(std::slice::from_ref).unwrap_or_default();
+        self.feed.publish(EventSubject { message: None, destinations }, &event);
     }
 }
 

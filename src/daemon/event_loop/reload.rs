@@ -8,12 +8,10 @@
 use super::Daemon;
 use crate::net::accounts;
 use crate::start::{config_warnings, id_cache};
-use mio::Waker;
+use crate::worker;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
-use std::sync::Arc;
-use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
-use std::thread;
+use std::sync::mpsc::{Receiver, channel};
 use zsched_config::{self as config, Config, ConfigContext, Diagnostic};
 use zsched_core::Event;
 use zsched_format::printable;
@@ -46,27 +44,6 @@ pub(crate) struct ReloadState {
     next_clients: Option<Vec<usize>>,
 }
 
-/// The worker's end of the channel. Sending, or dropping it on a panic, wakes the loop.
-struct ResultSender {
-    sender: Option<Sender<LoadResult>>,
-    waker: Arc<Waker>,
-}
-
-impl ResultSender {
-    fn send(mut self, found: LoadResult) {
-        // Sending fails only if the loop is gone. Then the result is not needed.
-        drop(self.sender.take().map(|sender| sender.send(found)));
-    }
-}
-
-impl Drop for ResultSender {
-    fn drop(&mut self) {
-        // The channel must be closed before the loop wakes up.
-        drop(self.sender.take());
-        drop(self.waker.wake());
-    }
-}
-
 impl Daemon {
     /// Starts reading the configuration, or queues another reading if one is under way.
     pub(super) fn begin_reload(&mut self, client: Option<usize>) {
@@ -78,9 +55,15 @@ impl Daemon {
         let (path, context) = (self.config_path.clone(), self.context.clone());
         let programs = self.agents.programs().to_vec();
         let (sender, found) = channel();
-        let reply = ResultSender { sender: Some(sender), waker: self.waker.clone() };
-        let worker = thread::Builder::new().name("reload".to_string());
-        match worker.spawn(move || reply.send(read(&path, &context, &programs))) {
+        let waker = self.waker.clone();
+        let work = move || {
+            let failed = || Err(vec!["the worker that reads the configuration has failed".into()]);
+            let found = worker::catch_panic(|| read(&path, &context, &programs));
+            // Both fail only if the loop is gone. Then the result is not needed.
+            drop(sender.send(found.unwrap_or_else(failed)));
+            drop(waker.wake());
+        };
+        match worker::start("reload", work) {
             Ok(_) => self.reloads.worker = Some(found),
             Err(error) => self.reject(&[format!(
                 "the worker that reads the configuration cannot be started: {error}"
@@ -90,12 +73,8 @@ impl Daemon {
 
     /// Puts in force what the worker has read, if it has finished.
     pub(super) fn end_reload(&mut self, now: Timestamp) {
-        let found = match self.reloads.worker.as_ref().map(Receiver::try_recv) {
-            None | Some(Err(TryRecvError::Empty)) => return,
-            Some(Ok(found)) => found,
-            Some(Err(TryRecvError::Disconnected)) => {
-                Err(vec!["the worker that reads the configuration has failed".to_string()])
-            }
+        let Some(Ok(found)) = self.reloads.worker.as_ref().map(Receiver::try_recv) else {
+            return;
         };
         self.reloads.worker = None;
         match found.and_then(|candidate| self.apply(now, &candidate)) {
@@ -159,11 +138,7 @@ impl Daemon {
     /// Warns about changes of sockets, which take effect only at a restart.
     fn warn_of_restart_only_changes(&self, new: &Config) {
         let (old, new) = (&self.config.parameters, &new.parameters);
-        let sockets = |parameters: &zsched_config::Parameters| {
-            let notify: Option<PathBuf> = parameters.notify_socket.clone();
-            (parameters.mailq_socket.clone(), notify)
-        };
-        if sockets(old) != sockets(new) {
+        if old.mailq_socket != new.mailq_socket || old.notify_socket != new.notify_socket {
             log::warn!(
                 "new values of PARAMmailqsock and PARAMnotifysock take effect at the next start"
             );

@@ -19,7 +19,10 @@ impl Daemon {
             match signal {
                 SIGCHLD if self.spool_io.is_writer_behind() => self.has_held_children = true,
                 SIGCHLD => self.reap_children(now),
-                SIGHUP => self.reopen_logs(),
+                SIGHUP => {
+                    self.reopen_logs(false);
+                    log::info!("logs reopened");
+                }
                 SIGTERM => self.end_on("SIGTERM"),
                 SIGINT if self.is_foreground => self.end_on("SIGINT"),
                 SIGQUIT => self.drain(now),
@@ -91,21 +94,6 @@ impl Daemon {
         self.core.handle(now, Event::Drain);
     }
 
-    fn reopen_logs(&mut self) {
-        let reopened = self.log_file.as_ref().map_or(Ok(()), |log| log.reopen());
-        if let Err(error) = reopened {
-            log::error!("the log cannot be reopened: {error}");
-        }
-        if let Some(statistics) = &mut self.statistics
-            && let Err(error) = statistics.reopen()
-        {
-            let path = statistics.path().display();
-            log::error!("{path}: the statistics log cannot be reopened: {error}");
-        }
-        self.spool_io.reopen_status_log();
-        log::info!("logs reopened");
-    }
-
     /// Ends loading: all mail found at the start is in memory or in the backlog.
     pub(super) fn end_loading(&mut self, now: Timestamp) {
         self.is_loading = false;
@@ -113,15 +101,8 @@ impl Daemon {
         self.clients.end_loading();
         self.core.handle(now, Event::InitialScanDone);
         log::info!("initial scan complete");
-        let duplicates = self.spool_io.duplicates();
-        let count = duplicates.count();
-        if count.recipients > 0 {
-            log::warn!(
-                "{} recipients of {} messages may be delivered twice, listed in {}",
-                count.recipients,
-                count.messages,
-                duplicates.path().display()
-            );
+        if let Some(summary) = self.spool_io.duplicates().summary() {
+            log::warn!("{summary}");
         }
     }
 }

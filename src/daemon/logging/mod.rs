@@ -1,19 +1,19 @@
 //! The log and the statistics log.
 
-pub(crate) mod rotation;
+pub(crate) mod appended_file;
+mod rotation;
 pub(crate) mod status_log;
 
-use crate::logging::rotation::RotationDetector;
 use crate::worker;
+use appended_file::AppendedFile;
 use log::LevelFilter;
 use memchr::memchr_iter;
-use std::fs::{File, OpenOptions};
-use std::io::{self, ErrorKind, Write};
+use rotation::RotationDetector;
+use std::fs::File;
+use std::io::{self, Write};
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
-use std::time::Instant;
 use zsched_core::Statistics;
-use zsched_core::log_limiter::LogLimiter;
 use zsched_format::printable;
 use zsched_format::time::Timestamp;
 use zsched_sys as sys;
@@ -66,16 +66,23 @@ impl LogFile {
         Ok(LogFile { path: path.to_path_buf(), rotation: RotationDetector::default() })
     }
 
-    /// Reopens the file under its name.
-    pub(crate) fn reopen(&self) -> io::Result<()> {
-        sys::redirect_output(&self.path)
+    /// Reopens the file under its name, or only if it was renamed. Logs an error.
+    pub(crate) fn reopen(&mut self, only_renamed: bool) {
+        match self.try_reopen(only_renamed) {
+            Err(error) => log::error!("the log cannot be reopened: {error}"),
+            Ok(true) if only_renamed => log::info!("the log was renamed and reopened"),
+            Ok(_) => {}
+        }
     }
 
-    /// Reopens the file if it was renamed. Returns true if so.
-    pub(crate) fn reopen_if_renamed(&mut self) -> io::Result<bool> {
-        let open = File::from(io::stderr().as_fd().try_clone_to_owned()?);
-        let has_moved = self.rotation.is_renamed(&self.path, &open);
-        if has_moved { self.reopen().map(|()| true) } else { Ok(false) }
+    fn try_reopen(&mut self, only_renamed: bool) -> io::Result<bool> {
+        if only_renamed {
+            let open = File::from(io::stderr().as_fd().try_clone_to_owned()?);
+            if !self.rotation.is_renamed(&self.path, &open) {
+                return Ok(false);
+            }
+        }
+        sys::redirect_output(&self.path).map(|()| true)
     }
 }
 
@@ -85,44 +92,17 @@ impl LogFile {
 /// <spoolid> <routed - received> <finished - routed> <state> <channel>/<host>     times in seconds
 /// ```
 pub(crate) struct StatisticsLog {
-    path: PathBuf,
-    file: File,
+    pub(crate) file: AppendedFile,
     lines: Vec<u8>,
-    /// True if the last write ended in the middle of a line.
-    is_torn: bool,
     /// Lost lines that the log has not reported as missing yet.
-    lost: usize,
-    /// Limiter for log lines about failed writes.
-    write_failures_log: LogLimiter,
-    rotation: RotationDetector,
+    lost: u64,
 }
 
 impl StatisticsLog {
     /// Opens the file for appending.
     pub(crate) fn open(path: &Path) -> io::Result<StatisticsLog> {
-        let file = OpenOptions::new().append(true).create(true).open(path)?;
-        Ok(StatisticsLog {
-            path: path.to_path_buf(),
-            file,
-            lines: Vec::new(),
-            is_torn: false,
-            lost: 0,
-            write_failures_log: LogLimiter::default(),
-            rotation: RotationDetector::default(),
-        })
-    }
-
-    /// Reopens the file under its name.
-    pub(crate) fn reopen(&mut self) -> io::Result<()> {
-        self.file = StatisticsLog::open(&self.path)?.file;
-        self.is_torn = false;
-        Ok(())
-    }
-
-    /// Reopens the file if it was renamed. Returns true if so.
-    pub(crate) fn reopen_if_renamed(&mut self) -> io::Result<bool> {
-        let has_moved = self.rotation.is_renamed(&self.path, &self.file);
-        if has_moved { self.reopen().map(|()| true) } else { Ok(false) }
+        let file = AppendedFile::open(path, "statistics log", 0o666)?;
+        Ok(StatisticsLog { file, lines: Vec::new(), lost: 0 })
     }
 
     /// Adds a line. The next [`flush`](StatisticsLog::flush) writes it.
@@ -141,50 +121,16 @@ impl StatisticsLog {
         if self.lines.is_empty() {
             return;
         }
-        if self.is_torn {
-            self.lines.insert(0, b'\n');
-        }
-        let (written, error) = write_some(&self.file, &self.lines);
-        if written > 0 {
-            self.is_torn = self.lines[written - 1] != b'\n';
-        }
-        let path = self.path.display();
+        let (written, error) = self.file.append(&self.lines);
         if let Some(error) = error {
             // This counts a torn line, too: its end is in the rest.
-            self.lost += memchr_iter(b'\n', &self.lines[written..]).count();
-            if let Some(more) = self.write_failures_log.permit(Instant::now()) {
-                let lost = self.lost;
-                log::error!(
-                    "{path}: {error}; {lost} lines of the statistics log are lost so far{more}"
-                );
-            }
+            self.lost += memchr_iter(b'\n', &self.lines[written..]).count() as u64;
+            self.file.report_failure(&error, self.lost);
         } else if self.lost > 0 {
-            let lost = std::mem::take(&mut self.lost);
-            log::error!("{path}: the statistics log continues, {lost} lines are missing");
+            self.file.report_gap(std::mem::take(&mut self.lost));
         }
         self.lines.clear();
     }
-
-    /// Path of the file.
-    pub(crate) fn path(&self) -> &Path {
-        &self.path
-    }
-}
-
-/// Writes as much as possible, usually with one system call.
-///
-/// Returns the number of bytes written, and the error if that is not all.
-pub(crate) fn write_some(mut file: &File, text: &[u8]) -> (usize, Option<io::Error>) {
-    let mut written = 0;
-    while written < text.len() {
-        match file.write(&text[written..]) {
-            Ok(0) => return (written, Some(ErrorKind::WriteZero.into())),
-            Ok(count) => written += count,
-            Err(error) if error.kind() == ErrorKind::Interrupted => {}
-            Err(error) => return (written, Some(error)),
-        }
-    }
-    (written, None)
 }
 
 #[cfg(test)]
@@ -200,7 +146,7 @@ mod tests {
         log.lines.extend_from_slice(b"1\n");
         log.flush();
         let good = std::mem::replace(
-            &mut log.file,
+            &mut log.file.file,
             File::options().write(true).open("/dev/full").expect("there"),
         );
         for line in [b"2\n", b"3\n"] {
@@ -211,10 +157,10 @@ mod tests {
         log.flush();
         assert_eq!(log.lost, 2, "nothing to write");
         // Simulates a last write that ended in the middle of a line.
-        (log.file, log.is_torn) = (good, true);
+        (log.file.file, log.file.is_torn) = (good, true);
         log.lines.extend_from_slice(b"4\n");
         log.flush();
-        assert_eq!((log.lost, log.is_torn), (0, false));
+        assert_eq!((log.lost, log.file.is_torn), (0, false));
         assert_eq!(fs::read(&path).expect("written"), b"1\n\n4\n");
     }
 }

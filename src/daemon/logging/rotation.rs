@@ -1,4 +1,4 @@
-//! Rotation of logs without a signal: finds logs that were renamed or replaced.
+//! Finds logs that were renamed or replaced.
 
 use std::fs::File;
 use std::io::ErrorKind;
@@ -15,7 +15,7 @@ pub(crate) struct RotationDetector {
 impl RotationDetector {
     /// Returns true if the open file is no longer the one at `path`.
     pub(crate) fn is_renamed(&mut self, path: &Path, open: &File) -> bool {
-        let leads_there = sys::is_same_file(path, open);
+        let leads_there = sys::leads_to(path, open);
         let is_missing = matches!(&leads_there, Err(error) if error.kind() == ErrorKind::NotFound);
         // A rotation may be about to create the file, with its own choice of owner and mode.
         let is_still_missing = std::mem::replace(&mut self.was_missing, is_missing) && is_missing;

@@ -1,4 +1,4 @@
-//! Worker that follows the agents of an earlier scheduler while they finish their jobs.
+//! Worker that follows the agents of an earlier scheduler.
 //!
 //! Such agents report to no scheduler. Their results show only in control files. The worker sends
 //! the names of changed files to the loop, which has them read again. It ends with the last of
@@ -6,11 +6,10 @@
 
 use super::{Completion, CompletionSender};
 use std::fs;
-use std::os::unix::fs::MetadataExt;
 use std::thread;
 use std::time::{Duration, Instant};
 use zsched_format::time::Timestamp;
-use zsched_spool::processes::{self, Process};
+use zsched_spool::processes::Process;
 use zsched_spool::scan::{ScanLimits, scan};
 use zsched_spool::{Spool, SpoolName};
 
@@ -21,14 +20,7 @@ const MIN_PAUSE_FACTOR: u32 = 19;
 /// Maximum granularity of file times.
 const FILE_TIME_GRANULARITY: Duration = Duration::from_secs(1);
 
-/// Agents of an earlier scheduler.
-///
-/// These are processes that work in our folder and are not our children.
-pub(super) fn agents() -> Vec<u32> {
-    processes::foreign_processes_in_folder()
-}
-
-/// Follows agents to their end.
+/// Follows agents of an earlier scheduler to their end.
 pub(super) fn run(spool: &Spool, mut agents: Vec<u32>, completions: &CompletionSender) {
     log::info!("agents of an earlier scheduler are still running: processes {agents:?}");
     let mut since = Timestamp::now();
@@ -55,7 +47,7 @@ fn changed(spool: &Spool, since: Timestamp) -> Vec<SpoolName> {
     let mut all = Vec::new();
     let has_changed = |name: &SpoolName| {
         fs::symlink_metadata(spool.control_file(name))
-            .is_ok_and(|found| Timestamp::from_parts(found.ctime(), found.ctime_nsec()) >= since)
+            .is_ok_and(|found| Timestamp::changed(&found) >= since)
     };
     // The scanner reports folders that cannot be listed.
     scan(spool, ScanLimits::NONE, |names| {
@@ -79,7 +71,7 @@ mod tests {
         let name = |number: &str| SpoolName::new(HashFolder::TOP, number.as_bytes()).expect("name");
         fs::write(spool.control_file(&name("7")), "").expect("written");
         let created = fs::metadata(spool.control_file(&name("7"))).expect("there");
-        let created = Timestamp::from_parts(created.ctime(), created.ctime_nsec());
+        let created = Timestamp::changed(&created);
         assert_eq!(changed(&spool, created), [name("7")]);
         assert_eq!(changed(&spool, created + Duration::from_nanos(1)), []);
     }

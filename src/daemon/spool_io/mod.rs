@@ -1,15 +1,14 @@
-//! Helper workers: everything that may block on the spool's disk happens here, never on the loop.
+//! Helper workers, which may block on the spool's disk.
 //!
-//! There are three, each with a queue of requests. The scanner lists folders ([`scanner`]). The
-//! reader reads control files ([`reader`]). The writer writes to and removes from the spool
-//! ([`writer`]); it also composes the lines of the status log ([`crate::logging::status_log`]),
-//! which need files that it removes. A fourth watches the agents of an earlier scheduler for a
-//! while after a start ([`former_agents`]).
+//! There are three, each with a queue of requests. The scanner lists folders. The reader reads
+//! control files ([`reader`]). The writer writes to and removes from the spool ([`writer`]); it
+//! also composes the lines of the status log ([`crate::logging::status_log`]), which need files
+//! that it removes. A fourth watches the agents of an earlier scheduler for a while after a start
+//! ([`former_agents`]).
 //!
 //! Results go into one channel in portions, and mio's `Waker` wakes the loop. The workers make no
 //! decisions.
 
-mod scanner;
 mod reader;
 mod write_queue;
 mod writer;
@@ -18,13 +17,13 @@ mod former_agents;
 
 pub(crate) use writer::WriteRequest;
 
-use crate::logging::status_log::{Composer, StatusLog};
+use crate::logging::status_log::StatusLog;
 use crate::start::recovery;
 use crate::state::duplicates::DuplicatesFile;
 use crate::state::overrides::OverridesJournal;
 use crate::worker;
 use mio::Waker;
-use reader::{ReadQueue, ReadRequest, Reader, UrgentRead};
+use reader::{NewFile, ReadQueue, ReadRequest, Reader, UrgentRead};
 use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -34,10 +33,12 @@ use std::thread;
 use std::time::Duration;
 use std::vec;
 use write_queue::{WriteQueue, write_queue};
+use writer::Writer;
 use zsched_core::{NoteTicket, StatusRecord};
 use zsched_spool::load::LoadResult;
-use zsched_spool::scan::{ScanEnd, ScanLimits};
-use zsched_spool::{HashLevel, Portion, Spool, SpoolName};
+use zsched_spool::removals::RemovalList;
+use zsched_spool::scan::{ScanEnd, ScanLimits, scan};
+use zsched_spool::{HashLevel, Portion, Spool, SpoolName, processes};
 
 /// Maximum number of portions that wait for the loop. Beyond it the workers wait.
 const MAX_WAITING_PORTIONS: usize = 128;
@@ -84,10 +85,10 @@ pub(crate) struct SpoolIo {
     loop_waker: Arc<LoopWaker>,
     scan_requests: Sender<ScanLimits>,
     new_names: Sender<usize>,
-    reader: Arc<ReadQueue>,
+    read_requests: Sender<ReadRequest>,
     to_write: WriteQueue,
     duplicates: Arc<DuplicatesFile>,
-    writer: Option<thread::JoinHandle<()>>,
+    writer: thread::JoinHandle<()>,
     spool: Spool,
     status_log: Option<StatusLog>,
 }
@@ -149,40 +150,49 @@ impl SpoolIo {
         let (scan_requests, scans) = channel();
         let (new_names, counts) = channel();
         let (to_write, writes) = write_queue(loop_waker.clone());
-        let reader = Arc::new(ReadQueue::default());
+        let (read_requests, reads) = channel();
         let duplicates = Arc::new(DuplicatesFile::new(spool.duplicates_file()));
         let scanner = (spool.clone(), completions.clone());
-        worker::start("scanner", move || scanner::run(&scanner.0, &scans, &counts, &scanner.1))?;
-        let mut reads = Reader::new(
-            spool.clone(),
+        worker::start("scanner", move || scan_folders(&scanner.0, &scans, &counts, &scanner.1))?;
+        let reader = Reader {
+            spool: spool.clone(),
             level,
-            reader.clone(),
-            completions.clone(),
-            duplicates.clone(),
-        );
-        worker::start("reader", move || reads.run())?;
-        let agents = former_agents::agents();
+            queue: ReadQueue::new(reads),
+            completions: completions.clone(),
+            duplicates: duplicates.clone(),
+            portion: Vec::new(),
+        };
+        worker::start("reader", move || reader.run())?;
+        let agents = processes::foreign_processes_in_folder();
         if !agents.is_empty() {
             let (spool, completions) = (spool.clone(), completions.clone());
             worker::start("former agents", move || {
                 former_agents::run(&spool, agents, &completions)
             })?;
         }
-        let (of_writer, list) = (spool.clone(), duplicates.clone());
-        let composer: Option<Composer> = status_log.as_ref().map(StatusLog::composer);
-        let writer = worker::start("writer", move || {
-            writer::run(&of_writer, &writes, &completions, &list, composer, orders);
-        })?;
+        let writer = Writer {
+            spool: spool.clone(),
+            removals: RemovalList::new(spool.removals_file()),
+            removals_listed: true,
+            completions,
+            duplicates: duplicates.clone(),
+            composer: status_log.as_ref().map(StatusLog::composer),
+            orders,
+            notes: Vec::new(),
+            lines: Vec::new(),
+            portion: Vec::new(),
+        };
+        let writer = worker::start("writer", move || writer.run(&writes))?;
         Ok(SpoolIo {
             results,
             portion: Vec::new().into_iter(),
             loop_waker,
             scan_requests,
             new_names,
-            reader,
+            read_requests,
             to_write,
             duplicates,
-            writer: Some(writer),
+            writer,
             spool: spool.clone(),
             status_log,
         })
@@ -222,23 +232,27 @@ impl SpoolIo {
     }
 
     /// Requests reading of control files, the oldest first.
-    pub(crate) fn read(&self, names: Vec<ReadRequest>) {
-        self.reader.push_batch(names);
+    pub(crate) fn read(&self, names: Vec<NewFile>) {
+        self.read_requests.send(ReadRequest::Batch(names)).expect(WORKERS_RUN);
     }
 
     /// Requests reading of a control file before all others.
     pub(crate) fn read_soon(&self, name: SpoolName, at_most: Option<u32>) {
-        self.reader.push_urgent(UrgentRead::Read((name, at_most)));
+        self.read_first(UrgentRead::New((name, at_most)));
     }
 
     /// Requests that the control file of a loaded message is read again.
     pub(crate) fn read_again(&self, name: SpoolName) {
-        self.reader.push_urgent(UrgentRead::Reread(name));
+        self.read_first(UrgentRead::Again(name));
     }
 
     /// Requests reading of more recipients of a loaded message.
     pub(crate) fn read_more(&self, name: SpoolName, portion: Portion) {
-        self.reader.push_urgent(UrgentRead::Chunk(name, portion));
+        self.read_first(UrgentRead::More(name, portion));
+    }
+
+    fn read_first(&self, urgent: UrgentRead) {
+        self.read_requests.send(ReadRequest::Urgent(urgent)).expect(WORKERS_RUN);
     }
 
     /// Queues a write request, for the next [`send`](SpoolIo::send).
@@ -256,17 +270,10 @@ impl SpoolIo {
         }
     }
 
-    /// Requests that the status log is reopened under its name.
-    pub(crate) fn reopen_status_log(&self) {
+    /// Requests that the status log, or a renamed one, is reopened.
+    pub(crate) fn reopen_status_log(&self, only_renamed: bool) {
         if let Some(log) = &self.status_log {
-            log.reopen();
-        }
-    }
-
-    /// Requests that the status log is reopened if it was renamed.
-    pub(crate) fn check_status_log_rotation(&self) {
-        if let Some(log) = &self.status_log {
-            log.check_rotation();
+            log.reopen(only_renamed);
         }
     }
 
@@ -275,7 +282,7 @@ impl SpoolIo {
         self.to_write.send().expect(WORKERS_RUN);
     }
 
-    /// Returns true if so much is queued for the writer that no more may be decided.
+    /// Returns true if no more may be decided for the writer.
     ///
     /// The loop is woken when that has changed.
     pub(crate) fn is_writer_behind(&self) -> bool {
@@ -285,23 +292,32 @@ impl SpoolIo {
     /// Waits until everything requested is written. Discards results.
     pub(crate) fn finish(mut self) {
         self.send();
-        self.to_write.close();
-        let Some(writer) = self.writer.take() else {
-            return;
-        };
-        while !writer.is_finished() {
+        drop(self.to_write);
+        while !self.writer.is_finished() {
             // The writer may be waiting for room in the channel of results.
             drop(self.results.recv_timeout(Duration::from_millis(10)));
         }
         recovery::report_leftovers(&self.spool);
-        if let Some(log) = self.status_log.take() {
+        if let Some(log) = self.status_log {
             log.finish();
         }
     }
 }
 
-impl Drop for SpoolIo {
-    fn drop(&mut self) {
-        self.reader.close();
+/// Carries out scan requests. After each portion of names it receives how many were new.
+fn scan_folders(
+    spool: &Spool,
+    requests: &Receiver<ScanLimits>,
+    new_names: &Receiver<usize>,
+    completions: &CompletionSender,
+) {
+    for limits in requests {
+        let end = scan(spool, limits, |names| {
+            let is_heard = completions.send(vec![Completion::Names(names)]);
+            is_heard.then(|| new_names.recv().ok()).flatten()
+        });
+        if !completions.send(vec![Completion::ScanEnded(end)]) {
+            return;
+        }
     }
 }

@@ -1,4 +1,4 @@
-//! Write requests of the loop that wait for the writer, with a limit.
+//! Write requests that wait for the writer, with a limit.
 //!
 //! A slow or hanging disk must not fill the memory with write requests. The queue accepts every
 //! request, since decisions must be written. But while it [is full](WriteQueue::is_full), the loop
@@ -16,14 +16,14 @@ use std::sync::mpsc::{Receiver, SendError, Sender, channel};
 const MAX_WAITING_BYTES: usize = 16 << 20;
 
 /// Requests of a turn, and their size in bytes.
-struct Batch {
+pub(super) struct Batch {
     requests: Vec<WriteRequest>,
     size: usize,
 }
 
 /// The loop's end of the queue.
 pub(super) struct WriteQueue {
-    batches: Option<Sender<Batch>>,
+    batches: Sender<Batch>,
     /// Requests of this turn.
     gathered: Vec<WriteRequest>,
     waiting: Arc<AtomicUsize>,
@@ -36,12 +36,11 @@ pub(super) struct WriteReceiver {
     loop_waker: Arc<LoopWaker>,
 }
 
-/// Creates an empty queue. The bell wakes the loop.
+/// Creates an empty queue.
 pub(super) fn write_queue(loop_waker: Arc<LoopWaker>) -> (WriteQueue, WriteReceiver) {
     let (sender, batches) = channel();
     let waiting = Arc::new(AtomicUsize::new(0));
-    let queue =
-        WriteQueue { batches: Some(sender), gathered: Vec::new(), waiting: waiting.clone() };
+    let queue = WriteQueue { batches: sender, gathered: Vec::new(), waiting: waiting.clone() };
     (queue, WriteReceiver { batches, waiting, loop_waker })
 }
 
@@ -52,31 +51,21 @@ impl WriteQueue {
     }
 
     /// Passes the requests of this turn to the writer. Fails if the writer has ended.
-    pub(super) fn send(&mut self) -> Result<(), WriterEnded> {
+    pub(super) fn send(&mut self) -> Result<(), SendError<Batch>> {
         if self.gathered.is_empty() {
             return Ok(());
         }
         let requests = std::mem::take(&mut self.gathered);
         let size = requests.iter().map(WriteRequest::size).sum();
         self.waiting.fetch_add(size, Ordering::SeqCst);
-        let batches = self.batches.as_ref().ok_or(WriterEnded)?;
-        batches.send(Batch { requests, size }).map_err(|SendError(_)| WriterEnded)
+        self.batches.send(Batch { requests, size })
     }
 
     /// Returns true if so much waits that no more may be decided.
     pub(super) fn is_full(&self) -> bool {
         self.waiting.load(Ordering::SeqCst) > MAX_WAITING_BYTES
     }
-
-    /// Closes the queue: there will be no more requests.
-    pub(super) fn close(&mut self) {
-        self.batches = None;
-    }
 }
-
-/// Error: the writer has ended.
-#[derive(Debug)]
-pub(super) struct WriterEnded;
 
 impl WriteReceiver {
     /// Passes batches of requests to `work` as they come, until the queue is closed.
@@ -110,7 +99,8 @@ mod tests {
         let mut poll = mio::Poll::new().expect("a poll");
         let waker = mio::Waker::new(poll.registry(), mio::Token(0)).expect("a waker");
         let loop_waker = LoopWaker { waker: Arc::new(waker), is_awake: AtomicBool::new(false) };
-        let (mut queue, orders) = write_queue(Arc::new(loop_waker));
+        let loop_waker = Arc::new(loop_waker);
+        let (mut queue, orders) = write_queue(loop_waker.clone());
         let (go, gate) = sync_channel::<()>(0);
         let writer = std::thread::spawn(move || {
             let mut done = 0;
@@ -136,8 +126,9 @@ mod tests {
         poll.poll(&mut events, Some(Duration::from_secs(30))).expect("polled");
         assert!(!events.is_empty() && !queue.is_full(), "there is room again");
         drop(go);
-        queue.close();
+        drop(queue);
         assert_eq!(writer.join().expect("it ends"), sent);
+        let (mut queue, _) = write_queue(loop_waker);
         queue.push(request());
         queue.send().expect_err("nobody takes it");
     }

@@ -8,11 +8,12 @@ use crate::state::duplicates::DuplicatesFile;
 use crate::state::overrides::OverridesJournal;
 use std::io;
 use std::path::PathBuf;
+use std::sync::Arc;
 use zsched_core::override_changes::Change;
 use zsched_spool::removals::RemovalList;
 use zsched_spool::remove::{self, Reason};
 use zsched_spool::verbose::VerboseFile;
-use zsched_spool::{PossibleDuplicates, Spool, SpoolName, load};
+use zsched_spool::{Spool, SpoolName, load};
 
 /// Request to the writer.
 pub(crate) enum WriteRequest {
@@ -29,14 +30,6 @@ pub(crate) enum WriteRequest {
 }
 
 impl WriteRequest {
-    /// The message to be removed from the spool.
-    fn removed(&self) -> Option<&SpoolName> {
-        match self {
-            WriteRequest::Remove(name, _) => Some(name),
-            _ => None,
-        }
-    }
-
     /// Memory it takes, in bytes.
     pub(crate) fn size(&self) -> usize {
         let more = match self {
@@ -49,66 +42,52 @@ impl WriteRequest {
     }
 }
 
-/// Carries out requests until the queue is closed and empty.
-pub(super) fn run(
-    spool: &Spool,
-    requests: &WriteReceiver,
-    completions: &CompletionSender,
-    duplicates: &DuplicatesFile,
-    composer: Option<Composer>,
-    orders: OverridesJournal,
-) {
-    let mut writer = Writer {
-        spool,
-        removals: RemovalList::new(spool.removals_file()),
-        removals_listed: true,
-        completions,
-        duplicates,
-        composer,
-        orders,
-        notes: Vec::new(),
-        lines: Vec::new(),
-        portion: Vec::new(),
-    };
-    requests.for_each_batch(|batch| {
-        writer.list_removals(&batch);
-        batch.into_iter().for_each(|request| writer.take(request));
-        writer.write_notes();
-        completions.flush(&mut writer.portion);
-        if let Some(composer) = &mut writer.composer {
-            composer.flush();
-        }
-    });
-}
-
-struct Writer<'t> {
-    spool: &'t Spool,
+/// State of the worker.
+pub(super) struct Writer {
+    pub(super) spool: Spool,
     /// Removals of the present batch.
-    removals: RemovalList,
+    pub(super) removals: RemovalList,
     /// True if the last list of removals could be written.
-    removals_listed: bool,
-    completions: &'t CompletionSender,
-    duplicates: &'t DuplicatesFile,
-    composer: Option<Composer>,
-    orders: OverridesJournal,
+    pub(super) removals_listed: bool,
+    pub(super) completions: CompletionSender,
+    pub(super) duplicates: Arc<DuplicatesFile>,
+    pub(super) composer: Option<Composer>,
+    pub(super) orders: OverridesJournal,
     /// Notes to be written together, before the next removal or batch end.
-    notes: Vec<NoteRequest>,
+    pub(super) notes: Vec<NoteRequest>,
     /// Lines of the status log, which come after these notes.
-    lines: Vec<StatusRequest>,
+    pub(super) lines: Vec<StatusRequest>,
     /// Results to be sent.
-    portion: Vec<Completion>,
+    pub(super) portion: Vec<Completion>,
 }
 
-impl Writer<'_> {
+impl Writer {
+    /// Carries out requests until the queue is closed and empty.
+    pub(super) fn run(mut self, requests: &WriteReceiver) {
+        requests.for_each_batch(|batch| {
+            self.list_removals(&batch);
+            batch.into_iter().for_each(|request| self.take(request));
+            self.write_notes();
+            self.completions.flush(&mut self.portion);
+            if let Some(composer) = &mut self.composer {
+                composer.flush();
+            }
+        });
+    }
+
     /// Lists the removals of a batch on disk.
     ///
     /// Where that fails, messages are removed anyway: a full disk needs the room.
     fn list_removals(&mut self, batch: &[WriteRequest]) {
-        let mut names = batch.iter().filter_map(WriteRequest::removed).peekable();
+        let names = batch.iter().filter_map(|request| match request {
+            WriteRequest::Remove(name, _) => Some(name),
+            _ => None,
+        });
+        let mut names = names.peekable();
         if names.peek().is_none() {
             return;
         }
-        let listed = self.removals.write(self.spool, names);
+        let listed = self.removals.write(&self.spool, names);
         if let (Err(error), true) = (&listed, self.removals_listed) {
             let path = self.removals.path().display();
             log::error!(
@@ -127,15 +106,14 @@ impl Writer<'_> {
                 if let Some(composer) = &mut self.composer {
                     composer.forget(&name);
                 }
-                let removed = remove_message(self.spool, &name, aside);
+                let removed = remove_message(&self.spool, &name, aside);
                 Completion::Removed(name, removed)
             }
             WriteRequest::StoreOverrides(changes) => {
                 Completion::OverridesStored(self.orders.store(changes))
             }
             WriteRequest::ClearLocks(name, pid) => {
-                let tell = &mut |doubt: &PossibleDuplicates| self.duplicates.record(doubt);
-                match load::clear_locks(self.spool, &name, pid, tell) {
+                match load::clear_locks(&self.spool, &name, pid, &mut self.duplicates.sink()) {
                     Ok(_) => return,
                     Err(error) => Completion::ClearLocksFailed(name, error),
                 }
@@ -149,10 +127,11 @@ impl Writer<'_> {
     /// removal.
     fn write_notes(&mut self) {
         if !self.notes.is_empty() {
-            note_writers::write_all(self.spool, std::mem::take(&mut self.notes), self.completions);
+            let notes = std::mem::take(&mut self.notes);
+            note_writers::write_all(&self.spool, notes, &self.completions);
         }
         if let Some(composer) = &mut self.composer {
-            self.lines.drain(..).for_each(|request| composer.add(self.spool, &request));
+            self.lines.drain(..).for_each(|request| composer.add(&self.spool, &request));
         }
     }
 }

@@ -16,7 +16,7 @@ type Ids = HashMap<String, Option<u32>>;
 static USERS: Mutex<Option<Ids>> = Mutex::new(None);
 static GROUPS: Mutex<Option<Ids>> = Mutex::new(None);
 
-/// Context for the event loop: names that were looked up before are not looked up again.
+/// Context for the loop, which looks up no name twice.
 pub(crate) fn cached_context(zenv: Zenv) -> ConfigContext {
     ConfigContext {
         zenv,

@@ -6,12 +6,13 @@ pub(crate) mod config_warnings;
 pub(crate) mod id_cache;
 pub(crate) mod recovery;
 
-use crate::agents::{AgentProcesses, AgentSettings};
+use crate::agents::{AgentProcesses, AgentSettings, process_priority};
 use crate::event_loop::clock::Clock;
 use crate::event_loop::event_source::EventSource;
 use crate::event_loop::observed_core::ObservedCore;
 use crate::event_loop::reload::ReloadState;
 use crate::event_loop::{Daemon, log_checks, signals};
+use crate::logging::appended_file::AppendedFile;
 use crate::logging::status_log::{self, StatusLog};
 use crate::logging::{self, LogFile, StatisticsLog};
 use crate::net::accounts::{self, Accounts};
@@ -26,13 +27,12 @@ use crate::state::spool_lock::{LockTimeouts, SpoolLock};
 use crate::timeouts::Timeouts;
 use mio::{Interest, Poll, Waker};
 use std::collections::BTreeSet;
-use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Instant;
-use zsched_config::{Config, ConfigContext, Diagnostic, LoadedConfig, Niceness, Zenv};
+use zsched_config::{Config, ConfigContext, Diagnostic, LoadedConfig, Zenv};
 use zsched_core::Settings;
 use zsched_core::intake::Intake;
 use zsched_core::log_limiter::LogLimiter;
@@ -43,7 +43,7 @@ use zsched_recorder::{RecordedCore, Recorder, RotationLimits};
 use zsched_spool::processes;
 use zsched_spool::scan::ScanLimits;
 use zsched_spool::{HashLevel, Spool};
-use zsched_sys::{self as sys, ProcessPriority, Signals};
+use zsched_sys::{self as sys, Signals};
 
 /// Default path of the ZENV file.
 const DEFAULT_ZENV: &str = "/etc/zmailer.conf";
@@ -97,11 +97,8 @@ fn run(mut options: SchedulerOptions) -> Result<(), StartError> {
     let config_path = absolute(&config_path(&options, &zenv))?;
     let context = id_cache::cached_context(zenv);
     let config = load_config(&config_path, &context, &note)?;
-    for warning in
-        config_warnings::warnings(&config, &context.zenv, &program_folders(&context.zenv))
-    {
-        say(warning);
-    }
+    let programs = program_folders(&context.zenv);
+    config_warnings::warnings(&config, &context.zenv, &programs).iter().for_each(say);
     if options.check {
         print!("{}", printable::lines(&config.show()));
         return Ok(());
@@ -138,13 +135,9 @@ fn config_path(options: &SchedulerOptions, zenv: &Zenv) -> PathBuf {
 }
 
 fn load_config(path: &Path, context: &ConfigContext, note: &str) -> Result<Config, StartError> {
-    let in_lines = |all: &[Diagnostic]| {
-        all.iter().map(Diagnostic::to_string).collect::<Vec<String>>().join("\n")
-    };
-    let has_unknown_variable = |all: &[Diagnostic]| all.iter().any(Diagnostic::is_unknown_variable);
     let loaded = Config::load(path, context);
     let (Ok(LoadedConfig { warnings: said, .. }) | Err(said)) = &loaded;
-    if has_unknown_variable(said) {
+    if said.iter().any(Diagnostic::is_unknown_variable) {
         say(note);
     }
     match loaded {
@@ -153,7 +146,7 @@ fn load_config(path: &Path, context: &ConfigContext, note: &str) -> Result<Confi
             Ok(loaded.config)
         }
         Err(errors) => {
-            say(in_lines(&errors));
+            errors.iter().for_each(say);
             Err(StartError(format!("{} cannot be used", path.display())))
         }
     }
@@ -204,19 +197,15 @@ impl StartPlan {
         let status_log = options.status_log.clone().or_else(|| status_log.map(PathBuf::from));
         let temporary = if Path::new("/usr/tmp").is_dir() { "/usr/tmp" } else { "/var/tmp" };
         let rendezvous = format!("{temporary}/.mailq.text");
-        let level = match zenv.get("SCHEDULERDIRHASH") {
-            Some("1") => HashLevel::Once,
-            Some("2") => HashLevel::Twice,
-            _ => options.hash_level(),
-        };
+        let notify = || spool.notify_socket(zenv.get("SCHEDULERNOTIFY"));
         Ok(StartPlan {
             log: log.map(|path| absolute(&path)).transpose()?,
             statistics: options.statistics.as_deref().map(absolute).transpose()?,
             status_log: status_log.as_deref().map(absolute).transpose()?,
             rendezvous: or_zenv(&options.rendezvous, "RENDEZVOUS", &rendezvous)?,
-            notify: notify_path(&config, zenv, &spool),
+            notify: config.parameters.notify_socket.clone().unwrap_or_else(notify),
             recording: options.record.as_deref().map(absolute).transpose()?,
-            level,
+            level: HashLevel::of_settings(zenv.get("SCHEDULERDIRHASH"), options.hash),
             spool,
             options,
             config_path,
@@ -232,7 +221,7 @@ impl StartPlan {
             sys::drop_groups().map_err(failed("supplementary groups"))?;
         }
         if let Some(niceness) = self.config.scheduler_niceness {
-            sys::set_priority(priority(niceness)).map_err(failed("sysnice"))?;
+            sys::set_priority(process_priority(niceness)).map_err(failed("sysnice"))?;
         }
         let limits = ProcessLimits::lift()?;
         let ready_pipe = match self.options.is_daemon() {
@@ -253,11 +242,8 @@ impl StartPlan {
         let open_statistics =
             |path: &Path| StatisticsLog::open(path).map_err(|error| at(path, error));
         let statistics = self.statistics.as_deref().map(open_statistics).transpose()?;
-        let open_status_log = |path: &PathBuf| {
-            let file = status_log::open(path).map_err(|error| at(path, error))?;
-            Ok::<_, StartError>((path.clone(), file))
-        };
-        let status_log = self.status_log.as_ref().map(open_status_log).transpose()?;
+        let open_status_log = |path: &Path| status_log::open(path).map_err(|error| at(path, error));
+        let status_log = self.status_log.as_deref().map(open_status_log).transpose()?;
         let open_log = |path: &Path| LogFile::open(path).map_err(|error| at(path, error));
         let log_file = self.log.as_deref().map(open_log).transpose()?;
         let transport = self.spool.transport().to_path_buf();
@@ -310,7 +296,7 @@ impl StartPlan {
         let waker = Arc::new(Waker::new(poll.registry(), EventSource::Workers.token())?);
         let has_status_log = status_log.is_some();
         let timeouts = Timeouts::new(self.options.timeouts_scale);
-        let start_log = |(path, file)| StatusLog::start(path, file, timeouts.status_log_end);
+        let start_log = |file| StatusLog::start(file, timeouts.status_log_end);
         let status_log = status_log.map(start_log).transpose()?;
         let spool_io = SpoolIo::start(&self.spool, self.level, waker.clone(), status_log, journal)?;
         let recorder = self.recorder()?;
@@ -323,16 +309,12 @@ impl StartPlan {
             ignore_hangup: log_file.is_none(),
             timeouts,
         })?;
-        let core = RecordedCore::new(
-            Settings {
-                status_log: has_status_log,
-                failed_write: timeouts.failed_write,
-                ..core_settings(&self.options, descriptors)
-            },
-            config.clone(),
-            started,
-            recorder,
-        );
+        let settings = Settings {
+            status_log: has_status_log,
+            failed_write: timeouts.failed_write,
+            ..core_settings(&self.options, descriptors)
+        };
+        let core = RecordedCore::new(settings, config.clone(), started, recorder);
         let watch = Rc::new(Subscribers::default());
         let with_vertices = !self.options.short_mailq;
         let uses_version_2 = accounts::needs_version_2(
@@ -392,7 +374,7 @@ impl StartPlan {
 struct Logs {
     log_file: Option<LogFile>,
     statistics: Option<StatisticsLog>,
-    status_log: Option<(PathBuf, File)>,
+    status_log: Option<AppendedFile>,
 }
 
 impl StartPlan {
@@ -465,13 +447,6 @@ fn core_settings(options: &SchedulerOptions, descriptors: u64) -> Settings {
     }
 }
 
-fn priority(niceness: Niceness) -> ProcessPriority {
-    match niceness {
-        Niceness::Relative(by) => ProcessPriority::Relative(by),
-        Niceness::Absolute(value) => ProcessPriority::Absolute(value),
-    }
-}
-
 /// Folders with programs of agents: `$MAILBIN/ta`, or the folder of the scheduler's own program.
 fn program_folders(zenv: &Zenv) -> Vec<PathBuf> {
     if let Some(folder) = zenv.get("MAILBIN") {
@@ -479,14 +454,4 @@ fn program_folders(zenv: &Zenv) -> Vec<PathBuf> {
     }
     let own = std::env::current_exe().ok().and_then(|path| Some(path.parent()?.to_path_buf()));
     own.map_or(Vec::new(), |own| vec![own.join("ta"), own])
-}
-
-/// Path of the notify socket: from the configuration, from ZENV, or in POSTOFFICE.
-fn notify_path(config: &Config, zenv: &Zenv, spool: &Spool) -> PathBuf {
-    let of_zenv = || {
-        let value = zenv.get("SCHEDULERNOTIFY")?;
-        Some(PathBuf::from(value.strip_prefix("UNIX:").unwrap_or(value)))
-    };
-    let named = config.parameters.notify_socket.clone().or_else(of_zenv);
-    named.unwrap_or_else(|| spool.postoffice().join(".scheduler.notify"))
 }

@@ -5,7 +5,6 @@ use clap::{ArgAction, Parser};
 use std::path::PathBuf;
 use std::time::Duration;
 use zsched_format::selection::Selection;
-use zsched_spool::HashLevel;
 use zsched_spool::scan::ScanLimits;
 
 /// A mail queue scheduler: takes messages from the spool and has transport agents deliver them.
@@ -141,15 +140,6 @@ impl SchedulerOptions {
         self.daemon || !wants_foreground
     }
 
-    /// Hash level from the command line.
-    pub fn hash_level(&self) -> HashLevel {
-        match self.hash {
-            0 => HashLevel::Flat,
-            1 => HashLevel::Once,
-            _ => HashLevel::Twice,
-        }
-    }
-
     /// Maximum number of descriptors of each agent.
     pub fn agent_file_limit(&self) -> u64 {
         if self.agent_files < 10 { 32 } else { self.agent_files }
@@ -193,10 +183,10 @@ mod tests {
 
     #[test]
     fn options_repeated_are_counted() {
-        assert_eq!(options("").hash_level(), HashLevel::Flat);
-        assert_eq!(options("-H").hash_level(), HashLevel::Once);
-        assert_eq!(options("-HH").hash_level(), HashLevel::Twice);
-        assert_eq!(options("-HHH").hash_level(), HashLevel::Twice);
+        assert_eq!(options("").hash, 0);
+        assert_eq!(options("-H").hash, 1);
+        assert_eq!(options("-HH").hash, 2);
+        assert_eq!(options("-HHH").hash, 3);
         assert_eq!(options("-vv").verbose, 2);
     }
 

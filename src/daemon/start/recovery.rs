@@ -1,4 +1,4 @@
-//! Completes what the former scheduler left in the spool: removals, and submissions to the router.
+//! Completes removals and submissions of the former scheduler.
 
 use crate::worker;
 use std::fs;
@@ -56,12 +56,11 @@ pub(crate) fn finish_outbox(spool: &Spool, level: HashLevel) -> io::Result<()> {
 fn publish_later(spool: &Spool) {
     loop {
         match outbox::publish_ready(spool) {
-            Ok((0, _)) => return,
-            Ok((left, reason)) => {
-                let reason = reason.map_or(String::new(), |error| format!(": {error}"));
-                let wait = PUBLISH_RETRY_INTERVAL.as_secs();
+            Ok(reasons) => {
+                let Some(reason) = reasons.last() else { return };
+                let (left, wait) = (reasons.len(), PUBLISH_RETRY_INTERVAL.as_secs());
                 log::error!(
-                    "{left} submissions cannot be published to the router{reason}; \
+                    "{left} submissions cannot be published to the router: {reason}; \
                      retrying in {wait} s"
                 );
             }
@@ -71,8 +70,9 @@ fn publish_later(spool: &Spool) {
     }
 }
 
-/// Logs an error at the end if submissions are left: ZMailer's scheduler does not handle the
-/// outbox.
+/// Logs an error at the end if submissions are left.
+///
+/// ZMailer's scheduler does not handle the outbox.
 pub(crate) fn report_leftovers(spool: &Spool) {
     match outbox::pending_submissions(spool) {
         Ok(0) => {}

@@ -1,4 +1,4 @@
-//! List of possible duplicate deliveries, for the log and for a file in POSTOFFICE.
+//! List of possible duplicate deliveries, logged and kept in a file.
 //!
 //! The file has one JSON object per line, for each recipient that a dead process left locked:
 //!
@@ -10,7 +10,7 @@
 //! An entry is on disk before the lock is cleared. A full file is renamed to `….1`, and a new one
 //! is begun.
 
-use crate::state::json_lines::{self, beside, open_to_append, write_line};
+use crate::state::json_lines::{self, open_to_append, write_line};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::fs;
@@ -21,6 +21,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use zsched_core::log_limiter::LogLimiter;
 use zsched_spool::{PossibleDuplicate, PossibleDuplicates};
+use zsched_sys::with_suffix;
 
 /// Maximum size of the file, in bytes.
 const MAX_FILE_SIZE: u64 = 10_000_000;
@@ -36,15 +37,6 @@ pub(crate) struct DuplicatesFile {
     messages: AtomicU64,
     recipients: AtomicU64,
     log: Mutex<LogLimiter>,
-}
-
-/// Counts since the start.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct DuplicateCount {
-    /// Messages; one whose locks were cleared twice counts twice.
-    pub messages: u64,
-    /// Recipients of these messages.
-    pub recipients: u64,
 }
 
 /// Line of the file.
@@ -68,15 +60,22 @@ impl DuplicatesFile {
         DuplicatesFile { path, messages, recipients, log: Mutex::new(log) }
     }
 
-    /// Counts since the start.
-    pub(crate) fn count(&self) -> DuplicateCount {
-        let of = |count: &AtomicU64| count.load(Ordering::Relaxed);
-        DuplicateCount { messages: of(&self.messages), recipients: of(&self.recipients) }
+    /// Describes what was found since the start; `None` if that is nothing.
+    pub(crate) fn summary(&self) -> Option<String> {
+        let [messages, recipients] =
+            [&self.messages, &self.recipients].map(|count| count.load(Ordering::Relaxed));
+        let path = self.path.display();
+        (recipients > 0).then(|| {
+            format!(
+                "{recipients} recipients of {messages} messages may be delivered twice, \
+                 listed in {path}"
+            )
+        })
     }
 
-    /// Path of the file.
-    pub(crate) fn path(&self) -> &Path {
-        &self.path
+    /// Receives recipients that may get a message twice.
+    pub(crate) fn sink(&self) -> impl FnMut(&PossibleDuplicates) {
+        |doubt| self.record(doubt)
     }
 
     /// Records recipients that may get a message twice.
@@ -148,7 +147,7 @@ fn append(path: &Path, lines: &[u8], max_size: u64) -> io::Result<()> {
     let mut file = open_to_append(path)?;
     let size = file.metadata()?.len();
     if size > 0 && size + lines.len() as u64 > max_size {
-        fs::rename(path, beside(path, ".1"))?;
+        fs::rename(path, with_suffix(path, ".1"))?;
         file = open_to_append(path)?;
     }
     json_lines::append(&file, lines)
@@ -178,7 +177,7 @@ mod tests {
         let folder = tempfile::tempdir().expect("a folder");
         let duplicates = DuplicatesFile::new(folder.path().join("list"));
         duplicates.record(&doubt(b"u\"\xff@a.test"));
-        let written = fs::read_to_string(duplicates.path()).expect("written");
+        let written = fs::read_to_string(&duplicates.path).expect("written");
         let values = written.lines().map(|line| {
             let value: serde_json::Value = serde_json::from_str(line).expect("JSON");
             assert!(value["time"].as_str().is_some_and(|time| time.ends_with('Z')));
@@ -193,7 +192,8 @@ mod tests {
                 format!("\"S4711AbmKULOD\" 140 \"u\\\"\u{fffd}@a.test\" {expected} null"),
             ]
         );
-        assert_eq!(duplicates.count(), DuplicateCount { messages: 1, recipients: 2 });
+        let summary = duplicates.summary().expect("there are some");
+        assert!(summary.starts_with("2 recipients of 1 messages may be delivered twice"));
     }
 
     #[test]
@@ -206,7 +206,7 @@ mod tests {
         }
         let size = |path: &Path| fs::metadata(path).map_or(0, |metadata| metadata.len());
         let expected = (lines.len() as u64, 3 * lines.len() as u64);
-        assert_eq!((size(&path), size(&beside(&path, ".1"))), expected);
+        assert_eq!((size(&path), size(&with_suffix(&path, ".1"))), expected);
         assert_eq!(fs::read_dir(folder.path()).expect("listed").count(), 2);
     }
 

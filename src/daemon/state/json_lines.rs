@@ -1,4 +1,4 @@
-//! What the state files have in common: lines of one JSON value each.
+//! State files: lines of one JSON value each.
 //!
 //! A file begins with a line of its name and the version of its format, and a group of lines ends
 //! with their number. Both lines are an object with one number ([`number_line`]). A file is
@@ -8,9 +8,10 @@
 use serde::Serialize;
 use serde_json::{Value, json};
 use std::fs::{File, OpenOptions};
-use std::io::{self, ErrorKind, Write};
+use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
+use zsched_sys::open_regular;
 
 /// Writes a value as a line.
 pub(super) fn write_line(out: &mut impl Write, value: &impl Serialize) -> io::Result<()> {
@@ -18,7 +19,9 @@ pub(super) fn write_line(out: &mut impl Write, value: &impl Serialize) -> io::Re
     out.write_all(b"\n")
 }
 
-/// An object of one number, for the first line of a file and for the end of a group.
+/// An object of one number.
+///
+/// It is the first line of a file, and the end of a group.
 pub(super) fn number_line(name: &str, number: u64) -> Value {
     json!({ name: number })
 }
@@ -32,13 +35,7 @@ pub(super) fn number_in(line: &[u8], name: &str) -> Option<u64> {
 
 /// Opens a file for appending, and creates it if necessary. Only its owner may read it.
 pub(super) fn open_to_append(path: &Path) -> io::Result<File> {
-    let mut options = OpenOptions::new();
-    options.append(true).create(true).mode(0o600).custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK);
-    let file = options.open(path)?;
-    match file.metadata()?.is_file() {
-        true => Ok(file),
-        false => Err(io::Error::new(ErrorKind::InvalidInput, "this is no regular file")),
-    }
+    open_regular(OpenOptions::new().append(true).create(true).mode(0o600), path)
 }
 
 /// Appends lines to a file and waits until they are on disk. What was written in part is removed.
@@ -49,13 +46,6 @@ pub(super) fn append(mut file: &File, lines: &[u8]) -> io::Result<()> {
         file.set_len(size)?;
     }
     written
-}
-
-/// Path beside a file, with something added to its name.
-pub(super) fn beside(path: &Path, suffix: &str) -> PathBuf {
-    let mut path = path.as_os_str().to_owned();
-    path.push(suffix);
-    path.into()
 }
 
 #[cfg(test)]

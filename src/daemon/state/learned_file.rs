@@ -54,10 +54,16 @@ pub(crate) struct LearnedFile {
     written_revision: u64,
 }
 
-/// An export under way.
+/// A write under way.
 struct BackgroundExport {
-    export: LearnedExport,
+    text: LearnedText,
     chunks: ChunkSender,
+}
+
+/// Text of the file, composed in pieces.
+#[derive(Default)]
+struct LearnedText {
+    export: LearnedExport,
     lines: u64,
     is_ended: bool,
 }
@@ -109,9 +115,9 @@ impl LearnedFile {
             self.begin(core);
         }
         if let Some(export) = &mut self.under_way
-            && export.advance(core, resting)
+            && export.chunks.send_next(|| export.text.next_piece(core, resting))
         {
-            let more = Duration::from_secs(export.lines / LINES_PER_SECOND);
+            let more = Duration::from_secs(export.text.lines / LINES_PER_SECOND);
             self.next = Instant::now() + self.interval + more;
             self.under_way = None;
         }
@@ -140,9 +146,7 @@ impl LearnedFile {
                 self.writer = Some(writer);
                 self.written_revision = core.learned_revision();
                 self.has_failed.store(false, Ordering::Release);
-                let export = LearnedExport::default();
-                self.under_way =
-                    Some(BackgroundExport { export, chunks, lines: 0, is_ended: false });
+                self.under_way = Some(BackgroundExport { text: LearnedText::default(), chunks });
             }
             Err(error) => log::error!("{}: {error}", self.path.display()),
         }
@@ -159,14 +163,11 @@ impl LearnedFile {
             return;
         }
         let written = write_atomically(&self.path, |out| {
-            let (mut export, mut lines) = (LearnedExport::default(), 0);
-            let mut text = begin_text();
-            while !export.is_done() {
-                lines += add_lines(core, resting, &mut export, &mut text);
-                out.write_all(&text)?;
-                text.clear();
+            let mut text = LearnedText::default();
+            while let Some(piece) = text.next_piece(core, resting) {
+                out.write_all(&piece)?;
             }
-            out.write_all(&end_text(lines))
+            Ok(())
         });
         if let Err(error) = written {
             log::error!("{}: cannot be written: {error}", self.path.display());
@@ -174,48 +175,28 @@ impl LearnedFile {
     }
 }
 
-impl BackgroundExport {
-    /// Passes more text to the worker. Returns true once all is passed.
-    fn advance(&mut self, core: &Scheduler, resting: &dyn PagedOutSource) -> bool {
-        let BackgroundExport { export, chunks, lines, is_ended } = self;
-        chunks.send_next(|| {
-            if *is_ended {
-                return None;
-            }
-            let mut text = if *lines == 0 { begin_text() } else { Vec::with_capacity(CHUNK_SIZE) };
-            while text.len() < CHUNK_SIZE && !export.is_done() {
-                *lines += add_lines(core, resting, export, &mut text);
-            }
-            if export.is_done() {
-                text.extend_from_slice(&end_text(*lines));
-                *is_ended = true;
-            }
-            Some(text)
-        })
+impl LearnedText {
+    /// Composes the next piece; `None` after the last one.
+    fn next_piece(&mut self, core: &Scheduler, resting: &dyn PagedOutSource) -> Option<Vec<u8>> {
+        if self.is_ended {
+            return None;
+        }
+        let mut text = Vec::with_capacity(CHUNK_SIZE);
+        if self.lines == 0 {
+            text.extend(format!("{}\n", number_line(NAME, FORMAT)).bytes());
+        }
+        while text.len() < CHUNK_SIZE && !self.export.is_done() {
+            self.export.tell(core, resting, MAX_EXPORTED_PER_STEP, |learned| {
+                // Strings and numbers can always be serialized.
+                self.lines += u64::from(write_line(&mut text, &learned).is_ok());
+            });
+        }
+        if self.export.is_done() {
+            text.extend(format!("{}\n", number_line(END, self.lines)).bytes());
+            self.is_ended = true;
+        }
+        Some(text)
     }
-}
-
-fn begin_text() -> Vec<u8> {
-    format!("{}\n", number_line(NAME, FORMAT)).into_bytes()
-}
-
-fn end_text(lines: u64) -> Vec<u8> {
-    format!("{}\n", number_line(END, lines)).into_bytes()
-}
-
-/// Adds lines about more threads or messages. Returns their number.
-fn add_lines(
-    core: &Scheduler,
-    resting: &dyn PagedOutSource,
-    export: &mut LearnedExport,
-    text: &mut Vec<u8>,
-) -> u64 {
-    let mut lines = 0;
-    export.tell(core, resting, MAX_EXPORTED_PER_STEP, |learned| {
-        // Strings and numbers can always be serialized.
-        lines += u64::from(write_line(text, &learned).is_ok());
-    });
-    lines
 }
 
 /// Reads a file. Returns the number of unusable lines.

@@ -184,12 +184,8 @@ impl Drop for SpoolLock {
 fn open(path: &Path) -> io::Result<File> {
     let mut options = OpenOptions::new();
     options.read(true).write(true).create(true).truncate(false).mode(0o600);
-    let file = options.custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK).open(path)?;
-    let metadata = file.metadata()?;
-    if !metadata.is_file() {
-        return Err(io::Error::new(ErrorKind::InvalidInput, "not a regular file"));
-    }
-    if metadata.mode() & 0o077 != 0 {
+    let file = sys::open_regular(&mut options, path)?;
+    if file.metadata()?.mode() & 0o077 != 0 {
         file.set_permissions(Permissions::from_mode(0o600))?;
     }
     Ok(file)
@@ -219,12 +215,9 @@ fn former(lock: &File, pid_file: &Path, timeouts: LockTimeouts) -> io::Result<Op
         Err(error) if error.kind() == ErrorKind::InvalidData => return Ok(None),
         Err(error) => return Err(error),
     };
-    let timeouts = timeouts.ending;
-    Ok(is_foreign_scheduler(&pid, pid_file).then_some(LockHolder {
-        pid,
-        is_ending: true,
-        timeouts,
-    }))
+    let is_foreign = is_foreign_scheduler(&pid, pid_file);
+    let holder = LockHolder { pid, is_ending: true, timeouts: timeouts.ending };
+    Ok(is_foreign.then_some(holder))
 }
 
 fn read(lock: &File) -> io::Result<String> {
@@ -253,10 +246,7 @@ fn write_pid_file(path: &Path, pid: u32) -> io::Result<()> {
 }
 
 fn create_new(path: &Path, pid: u32) -> io::Result<()> {
-    match fs::remove_file(path) {
-        Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
-        _ => {}
-    }
+    sys::if_exists(fs::remove_file(path))?;
     let mut file = OpenOptions::new().write(true).create_new(true).mode(0o644).open(path)?;
     writeln!(file, "{pid}")
 }

@@ -15,13 +15,8 @@ pub(crate) const CHUNK_SIZE: usize = 64 * 1024;
 /// Maximum number of pieces waiting for the worker.
 const MAX_WAITING_CHUNKS: usize = 4;
 
-/// Message to the worker.
-enum Chunk {
-    /// Text to be written.
-    Text(Vec<u8>),
-    /// End of the text.
-    End,
-}
+/// Piece of text; `None` is the end of the text.
+type Chunk = Option<Vec<u8>>;
 
 /// The loop's end.
 pub(crate) struct ChunkSender {
@@ -61,9 +56,8 @@ impl ChunkSender {
     ///
     /// `next` composes the piece, or returns `None` at the end.
     pub(crate) fn send_next(&mut self, next: impl FnOnce() -> Option<Vec<u8>>) -> bool {
-        let next = || next().map_or(Chunk::End, Chunk::Text);
         let chunk = self.refused.take().unwrap_or_else(next);
-        let is_last = matches!(chunk, Chunk::End);
+        let is_last = chunk.is_none();
         match self.sender.try_send(chunk) {
             Ok(()) => is_last,
             Err(TrySendError::Full(chunk)) => {
@@ -83,8 +77,8 @@ impl ChunkReceiver {
             let chunk = self.chunks.recv();
             wake(&self.waker);
             match chunk {
-                Ok(Chunk::Text(text)) => out.write_all(&text)?,
-                Ok(Chunk::End) => return Ok(()),
+                Ok(Some(text)) => out.write_all(&text)?,
+                Ok(None) => return Ok(()),
                 Err(_) => {
                     return Err(io::Error::new(ErrorKind::Interrupted, "the scheduler ends"));
                 }

@@ -1,8 +1,7 @@
 //! Composes a control file as a router does.
 
 use super::Span;
-use std::error::Error;
-use std::fmt;
+use std::io::{self, ErrorKind};
 
 /// The contents of a new message's control file.
 #[derive(Clone, Debug, Default)]
@@ -29,28 +28,6 @@ pub struct Group {
     /// The message headers. Each line ends with LF, and none is empty.
     pub headers: Vec<u8>,
 }
-
-/// Error for a draft whose values would break the lines of the file.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ComposeError {
-    /// The value contains a line feed, carriage return or NUL.
-    Field(&'static str),
-    /// The header block would end too early, or not at all.
-    Headers,
-}
-
-impl fmt::Display for ComposeError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            ComposeError::Field(what) => write!(f, "the {what} has a line end or NUL in it"),
-            ComposeError::Headers => {
-                f.write_str("the headers have an empty line, or do not end with a line end")
-            }
-        }
-    }
-}
-
-impl Error for ComposeError {}
 
 /// A recipient and its DSN parameters.
 #[derive(Clone, Debug, Default)]
@@ -80,7 +57,7 @@ impl Address {
         Address { channel: channel.into(), host: host.into(), user: user.into(), privilege }
     }
 
-    fn write_to(&self, out: &mut Vec<u8>) -> Result<(), ComposeError> {
+    fn write_to(&self, out: &mut Vec<u8>) -> io::Result<()> {
         for (what, word) in
             [("channel", &self.channel), ("host", &self.host), ("address", &self.user)]
         {
@@ -95,8 +72,8 @@ impl Address {
 impl ControlFileDraft {
     /// The text of the control file: the format line, then the groups.
     ///
-    /// Returns an error if a value would add lines to the file.
-    pub fn to_text(&self) -> Result<Vec<u8>, ComposeError> {
+    /// Fails with [`ErrorKind::InvalidInput`] if a value would add lines to the file.
+    pub fn to_text(&self) -> io::Result<Vec<u8>> {
         let mut out = b"@ 0x00000007\n".to_vec();
         push_line(&mut out, "i ", check_one_line("name", &self.name)?);
         push_line(&mut out, "o ", &self.body_offset.to_string());
@@ -112,7 +89,7 @@ impl ControlFileDraft {
 }
 
 impl Group {
-    fn write_to(&self, out: &mut Vec<u8>) -> Result<(), ComposeError> {
+    fn write_to(&self, out: &mut Vec<u8>) -> io::Result<()> {
         out.extend_from_slice(b"s ");
         self.sender.write_to(out)?;
         out.push(b'\n');
@@ -138,15 +115,25 @@ fn push_line(out: &mut Vec<u8>, start: &str, value: &str) {
 }
 
 /// Checks that the text is one line. CR is not a line end here, but is one for agents and reports.
-fn check_one_line<'a>(what: &'static str, text: &'a str) -> Result<&'a str, ComposeError> {
-    if text.contains(['\n', '\r', '\0']) { Err(ComposeError::Field(what)) } else { Ok(text) }
+fn check_one_line<'a>(what: &str, text: &'a str) -> io::Result<&'a str> {
+    match text.contains(['\n', '\r', '\0']) {
+        true => Err(invalid(&format!("the {what} has a line end or NUL in it"))),
+        false => Ok(text),
+    }
 }
 
 /// Checks that the headers end where the block ends.
-fn check_headers(headers: &[u8]) -> Result<&[u8], ComposeError> {
+fn check_headers(headers: &[u8]) -> io::Result<&[u8]> {
     let is_whole = headers.is_empty() || headers.ends_with(b"\n");
     let goes_on = !headers.starts_with(b"\n") && memchr::memmem::find(headers, b"\n\n").is_none();
-    if is_whole && goes_on { Ok(headers) } else { Err(ComposeError::Headers) }
+    match is_whole && goes_on {
+        true => Ok(headers),
+        false => Err(invalid("the headers have an empty line, or do not end with a line end")),
+    }
+}
+
+fn invalid(reason: &str) -> io::Error {
+    io::Error::new(ErrorKind::InvalidInput, reason)
 }
 
 /// Quotes a word that would not be parsed as one word.
@@ -229,10 +216,11 @@ mod tests {
             [LINES, "a\nb", "a\n", "a\rb", "a\0b"].map(|evil| {
                 let mut draft = good.clone();
                 change(&mut draft, evil.to_string());
-                draft.to_text().expect_err(evil)
+                draft.to_text().expect_err(evil).to_string()
             })
         };
-        let all = |what| [ComposeError::Field(what); 5];
+        let error = |what| format!("the {what} has a line end or NUL in it");
+        let all = |what| [0; 5].map(|_| error(what));
         assert_eq!(refused(|draft, evil| draft.name = evil), all("name"));
         assert_eq!(refused(|draft, evil| draft.log_id = evil), all("log id"));
         assert_eq!(refused(|draft, evil| draft.groups[0].sender.user = evil), all("address"));
@@ -245,7 +233,7 @@ mod tests {
         for (what, change) in of_recipient {
             let mut draft = good.clone();
             change(&mut draft.groups[0].recipients[0], LINES.to_string());
-            assert_eq!(draft.to_text(), Err(ComposeError::Field(what)));
+            assert_eq!(draft.to_text().expect_err(what).to_string(), error(what));
         }
     }
 

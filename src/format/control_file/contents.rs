@@ -3,13 +3,13 @@
 use std::fs::File;
 use std::io::{self, ErrorKind, Read};
 
-/// Maximum size of a control file that is read as a whole, in bytes.
+/// Maximum size of a control file read as a whole, in bytes.
 ///
 /// A million recipients with their `N` lines need about half of it. A limit is needed since a
 /// sparse file can have any size.
 pub const MAX_CONTROL_FILE_SIZE: u64 = 256 << 20;
 
-/// Maximum size of a file that programs read as a whole for a query, in bytes.
+/// Maximum size of a file read as a whole for a query.
 pub const MAX_QUERY_SIZE: u64 = 8 << 20;
 
 /// Reads all of a file that had this `size` a moment ago.
@@ -17,30 +17,15 @@ pub const MAX_QUERY_SIZE: u64 = 8 << 20;
 /// A file beyond [`MAX_CONTROL_FILE_SIZE`] is not read; the error is then
 /// [`ErrorKind::FileTooLarge`].
 pub fn read_all(file: &mut File, size: u64) -> io::Result<Vec<u8>> {
-    let size = usize::try_from(size).map_err(|_| ErrorKind::FileTooLarge)?;
-    if size as u64 > MAX_CONTROL_FILE_SIZE {
+    if size > MAX_CONTROL_FILE_SIZE {
         return Err(ErrorKind::FileTooLarge.into());
     }
     // One byte more than expected: if it remains unused, the end has been reached.
-    let mut text = vec![0; size + 1];
-    let mut count = 0;
-    while count < text.len() {
-        match file.read(&mut text[count..]) {
-            Ok(0) => break,
-            Ok(more) => count += more,
-            Err(error) if error.kind() == ErrorKind::Interrupted => {}
-            Err(error) => return Err(error),
-        }
-    }
-    let has_grown = count == text.len();
-    text.truncate(count);
-    if has_grown {
-        file.take(MAX_CONTROL_FILE_SIZE - size as u64).read_to_end(&mut text)?;
-    }
-    if text.len() as u64 > MAX_CONTROL_FILE_SIZE {
-        Err(ErrorKind::FileTooLarge.into())
-    } else {
-        Ok(text)
+    let mut text = Vec::with_capacity(size as usize + 1);
+    file.take(MAX_CONTROL_FILE_SIZE + 1).read_to_end(&mut text)?;
+    match text.len() as u64 > MAX_CONTROL_FILE_SIZE {
+        true => Err(ErrorKind::FileTooLarge.into()),
+        false => Ok(text),
     }
 }
 

@@ -1,4 +1,4 @@
-//! `d` lines: diagnostics by agents or the scheduler for the report to the sender.
+//! `d` lines: diagnostics for the report to the sender.
 //!
 //! ```text
 //! d 107:247:160::1767323065<TAB>notary<TAB>message
@@ -11,17 +11,13 @@
 //!
 //! Whole lines are appended after everything that the router wrote, so that no offset ever moves.
 
-use nom::bytes::complete::{is_not, tag, take_while};
-use nom::character::complete::char;
-use nom::combinator::{opt, rest};
-use nom::multi::many_m_n;
-use nom::sequence::{preceded, terminated};
-use nom::{IResult, Parser};
-
 /// Separates the fields of notary data.
 pub const NOTARY_SEPARATOR: u8 = 0x01;
 /// Stands for the address of the recipient line, in the address field of notary data.
 pub const ADDRESS_OF_RECIPIENT: u8 = 0x03;
+
+/// Maximum number of fields after the time.
+const MAX_ADDED_FIELDS: usize = 16;
 
 /// A `d` line.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -58,55 +54,49 @@ impl<'a> DiagnosticRecord<'a> {
         out.push(b'\n');
     }
 
-    /// The action of its notary data (RFC 3464 2.3.3), such as `failed`; empty if there is none.
+    /// The action of its notary data (RFC 3464 2.3.3), such as `failed`.
+    ///
+    /// Empty if there is none.
     pub fn action(&self) -> &'a [u8] {
         self.notary.split(|byte| *byte == NOTARY_SEPARATOR).nth(1).unwrap_or_default()
     }
 
-    /// Parses the value of a `d` line: the text after id and tag.
+    /// Parses the text after id and tag of a `d` line.
     ///
     /// Returns `None` for a malformed line, such as one that a crash has cut short.
     pub fn parse(value: &'a [u8]) -> Option<DiagnosticRecord<'a>> {
-        diagnostic(value).ok().map(|(_, diagnostic)| diagnostic)
+        let mut fields = value.splitn(3, |byte| *byte == b'\t');
+        let (place, notary, message) = (fields.next()?, fields.next()?, fields.next()?);
+        let place: Vec<&str> = std::str::from_utf8(place).ok()?.split(':').collect();
+        // The fourth field is obsolete. By convention, fields may be added in later versions.
+        let [recipient, headers, notify, obsolete, time, added @ ..] = &place[..] else {
+            return None;
+        };
+        let is_number_or_empty = |text: &&str| text.is_empty() || number(text).is_some();
+        let are_usable = [obsolete].into_iter().chain(added).all(is_number_or_empty);
+        if !are_usable || added.len() > MAX_ADDED_FIELDS {
+            return None;
+        }
+        let offset = |number: i64| u32::try_from(number).ok();
+        Some(DiagnosticRecord {
+            recipient: offset(number(recipient)?)?,
+            headers: offset(number(headers)?),
+            notify: offset(number(notify)?),
+            time: number(time)?,
+            notary,
+            message,
+        })
     }
 }
 
-/// A line end would end the `d` line, so it is replaced by CR.
+/// Parses a number, which has no plus sign.
+fn number(text: &str) -> Option<i64> {
+    text.parse().ok().filter(|_| !text.starts_with('+'))
+}
+
+/// Replaces a line end by CR; it would end the `d` line.
 fn one_line(byte: u8) -> u8 {
     if byte == b'\n' { b'\r' } else { byte }
-}
-
-fn diagnostic(input: &[u8]) -> IResult<&[u8], DiagnosticRecord<'_>> {
-    let (input, recipient) = terminated(number, char(':')).parse(input)?;
-    let (input, headers) = terminated(number, char(':')).parse(input)?;
-    let (input, notify) = terminated(number, char(':')).parse(input)?;
-    // An obsolete field, which may contain digits.
-    let (input, _) = terminated(opt(number), char(':')).parse(input)?;
-    let (input, time) = number(input)?;
-    // By convention, fields may be added here in later versions.
-    let (input, _) = many_m_n(0, 16, preceded(char(':'), opt(number))).parse(input)?;
-    let (input, notary) = preceded(tag("\t"), opt(is_not("\t"))).parse(input)?;
-    let (input, message) = preceded(tag("\t"), rest).parse(input)?;
-    let offset = |number: i64| u32::try_from(number).ok();
-    let Some(recipient) = offset(recipient) else {
-        return Err(nom::Err::Error(nom::error::Error::new(input, nom::error::ErrorKind::Digit)));
-    };
-    let diagnostic = DiagnosticRecord {
-        recipient,
-        headers: offset(headers),
-        notify: offset(notify),
-        time,
-        notary: notary.unwrap_or_default(),
-        message,
-    };
-    Ok((input, diagnostic))
-}
-
-fn number(input: &[u8]) -> IResult<&[u8], i64> {
-    let digits = take_while(|byte: u8| byte.is_ascii_digit());
-    let signed = nom::combinator::recognize((opt(char('-')), digits));
-    nom::combinator::map_opt(signed, |text| std::str::from_utf8(text).ok()?.parse().ok())
-        .parse(input)
 }
 
 #[cfg(test)]

@@ -31,35 +31,39 @@ pub fn change_tag(
     new: Tag,
     pid: u32,
 ) -> io::Result<bool> {
-    let position = u64::from(offset) + 1;
-    let mut old = [0u8; 1 + PidField::WIDTH];
-    match file.read_exact_at(&mut old, position) {
+    let (found, field) = match read_tag(file, offset) {
         Err(error) if error.kind() == ErrorKind::UnexpectedEof => return Ok(false),
         other => other?,
-    }
-    if old[0] != was.byte() {
+    };
+    if found != was {
         return Ok(false);
     }
-    if !has_pid_column(old[1]) {
-        return Ok(true);
+    if has_pid_column(field) {
+        let field = if new == Tag::Locked { PidField::from_pid(pid) } else { PidField::BLANK };
+        write_tag(file, offset, new, field)?;
     }
-    let field = if new == Tag::Locked { PidField::from_pid(pid) } else { PidField::BLANK };
-    let mut bytes = [new.byte(); 1 + PidField::WIDTH];
-    bytes[1..].copy_from_slice(&field.0);
-    file.write_all_at(&bytes, position)?;
     Ok(true)
 }
 
-/// Writes the tag of the line at `offset`, without checking the old one.
+/// Writes the tag of a line without checking the old one.
 ///
 /// The pid column is blanked.
 ///
 /// The caller must have just read the line, or must hold its lock. The file must have the pid
 /// column.
 pub fn set_tag(file: &impl FileExt, offset: u32, tag: Tag) -> io::Result<()> {
+    write_tag(file, offset, tag, PidField::BLANK)
+}
+
+fn write_tag(file: &impl FileExt, offset: u32, tag: Tag, field: PidField) -> io::Result<()> {
     let mut bytes = [tag.byte(); 1 + PidField::WIDTH];
-    bytes[1..].copy_from_slice(&PidField::BLANK.0);
+    bytes[1..].copy_from_slice(&field.0);
     file.write_all_at(&bytes, u64::from(offset) + 1)
+}
+
+/// Writes the tag of a line that has no pid column.
+fn write_bare_tag(file: &impl FileExt, offset: u32, tag: Tag) -> io::Result<()> {
+    file.write_all_at(&[tag.byte()], u64::from(offset) + 1)
 }
 
 /// Clears the lock of a dead process, and returns the new tag.
@@ -72,15 +76,14 @@ pub fn clear_dead_lock(
     offset: u32,
     owner: Option<PidField>,
 ) -> io::Result<Tag> {
-    let mut lock = vec![Tag::Locked.byte()];
-    lock.extend(owner.iter().flat_map(|field| field.0));
-    let position = u64::from(offset) + 1;
-    let mut found = vec![0; lock.len()];
-    file.read_exact_at(&mut found, position)?;
-    if found != lock {
-        return Ok(Tag::from_byte(found[0]));
+    let (found, field) = read_tag(file, offset)?;
+    if found != Tag::Locked || owner.is_some_and(|owner| owner != field) {
+        return Ok(found);
     }
-    file.write_all_at(&vec![Tag::Pending.byte(); lock.len()], position)?;
+    match owner {
+        Some(_) => write_tag(file, offset, Tag::Pending, PidField::BLANK)?,
+        None => write_bare_tag(file, offset, Tag::Pending)?,
+    }
     Ok(Tag::Pending)
 }
 
@@ -98,17 +101,15 @@ pub fn write_final_tag(
     lock: Option<PidField>,
     tag: Tag,
 ) -> io::Result<Tag> {
-    let position = u64::from(offset) + 1;
-    let mut found = [0; 1 + PidField::WIDTH];
-    file.read_exact_at(&mut found, position)?;
-    let is_same_lock = was != Tag::Locked || lock.is_none_or(|lock| found[1..] == lock.0);
-    if found[0] != was.byte() || !is_same_lock {
-        return Ok(Tag::from_byte(found[0]));
+    let (found, field) = read_tag(file, offset)?;
+    let is_same_lock = was != Tag::Locked || lock.is_none_or(|lock| lock == field);
+    if found != was || !is_same_lock {
+        return Ok(found);
     }
-    let has_column = has_pid_column(found[1]) || (was == Tag::Locked && lock.is_some());
-    found = [b' '; 1 + PidField::WIDTH];
-    found[0] = tag.byte();
-    file.write_all_at(if has_column { &found } else { &found[..1] }, position)?;
+    match has_pid_column(field) || (was == Tag::Locked && lock.is_some()) {
+        true => write_tag(file, offset, tag, PidField::BLANK)?,
+        false => write_bare_tag(file, offset, tag)?,
+    }
     Ok(tag)
 }
 
@@ -122,7 +123,7 @@ pub fn read_tag(file: &impl FileExt, offset: u32) -> io::Result<(Tag, PidField)>
     Ok((Tag::from_byte(tag), PidField(lock)))
 }
 
-/// Appends whole lines to a control file, and returns when they are on disk.
+/// Appends whole lines, and returns when they are on disk.
 ///
 /// It uses a single `write`, because agents append as well. The write may fail or fall short (disk
 /// full), and so may the sync. Then the file is truncated to its former length, unless another
@@ -179,7 +180,7 @@ pub fn try_lock_file(file: &File) -> bool {
     false
 }
 
-/// Puts a line end before the lines, if the last line is incomplete.
+/// Puts a line end before lines that follow an incomplete one.
 ///
 /// A crash may have cut it short.
 pub fn on_new_line(file: &impl FileExt, length: u64, lines: &[u8]) -> io::Result<Vec<u8>> {
@@ -191,8 +192,8 @@ pub fn on_new_line(file: &impl FileExt, length: u64, lines: &[u8]) -> io::Result
     Ok([start, lines].concat())
 }
 
-fn has_pid_column(byte: u8) -> bool {
-    byte == b' ' || byte.is_ascii_digit()
+fn has_pid_column(field: PidField) -> bool {
+    field.0[0] == b' ' || field.0[0].is_ascii_digit()
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 
 use super::ControlFile;
 
-/// The Message-ID from the `l` line if that contains one, else from the headers.
+/// The Message-ID from the `l` line, else from the headers.
 pub fn message_id(file: &ControlFile) -> Option<String> {
     let of_line = file.log_id.map(|span| file.get(span)).and_then(id_in);
     let of_headers = || {

@@ -1,4 +1,4 @@
-//! Message control files: written by the router, updated by agents and the scheduler.
+//! Message control files, which routers write and agents update.
 //!
 //! A control file is text. Each line begins with a one-byte field id and a one-byte tag. The header
 //! blocks `m` and `M` extend to the first empty line.
@@ -42,6 +42,7 @@ pub use tag::{PidField, Tag};
 use serde::{Deserialize, Serialize};
 use std::error::Error;
 use std::fmt;
+use std::io::{self, ErrorKind};
 
 /// Bits of the `@` line: the columns that recipient lines have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,7 +63,7 @@ pub struct Span {
 }
 
 /// A parsed control file: its text, and the positions of its fields.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct ControlFile {
     /// The text of the file.
     pub text: Vec<u8>,
@@ -86,8 +87,6 @@ pub struct ControlFile {
     ///
     /// The field is not ZMailer's, and its programs ignore it.
     pub priority: Option<u8>,
-    /// `x`: older messages that this one supersedes.
-    pub obsoletes: Vec<Span>,
     /// `T`: hosts whose threads are to be started (ETRN).
     pub etrn_hosts: Vec<Span>,
     /// `s` lines, in file order.
@@ -182,6 +181,13 @@ impl fmt::Display for ControlFileError {
 }
 
 impl Error for ControlFileError {}
+
+/// A malformed file is invalid data. The error can be taken out again by `downcast`.
+impl From<ControlFileError> for io::Error {
+    fn from(error: ControlFileError) -> io::Error {
+        io::Error::new(ErrorKind::InvalidData, error)
+    }
+}
 
 impl ControlFileError {
     /// Creates an error at an offset.

@@ -1,4 +1,4 @@
-//! `N` lines: the delivery status notifications (RFC 3461) that a recipient's sender requests.
+//! `N` lines: the notifications (RFC 3461) that a sender requests.
 //!
 //! ```text
 //! N NOTIFY=SUCCESS,FAILURE ORCPT=rfc822;bob@example.net BY=120;RT
@@ -8,7 +8,7 @@
 //! words are skipped.
 
 /// The parameters of an `N` line. Values are slices of the line, still encoded (xtext).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Notify<'a> {
     /// The events to report to the sender.
     pub events: Events,
@@ -48,22 +48,17 @@ pub struct DeliverBy {
     pub trace: bool,
 }
 
-impl Default for Notify<'_> {
-    /// The parameters of a recipient without an `N` line.
-    fn default() -> Self {
-        Notify {
-            events: Events::FAILURE,
-            original_recipient: None,
-            incoming_recipient: None,
-            incoming_sender: None,
-            sender_suffix: None,
-            deliver_by: None,
-        }
+impl Default for Events {
+    /// The events of a recipient without an `N` line.
+    fn default() -> Events {
+        Events { failure: true, ..Events::NONE }
     }
 }
 
 impl<'a> Notify<'a> {
-    /// Parses the value of an `N` line: the text after id and tag. Any text is accepted.
+    /// Parses the text after id and tag of an `N` line.
+    ///
+    /// Any text is accepted.
     pub fn parse(value: &'a [u8]) -> Notify<'a> {
         let mut notify = Notify::default();
         for word in value.split(|byte| matches!(byte, b' ' | b'\t')) {
@@ -86,7 +81,6 @@ impl<'a> Notify<'a> {
 impl Events {
     /// No event: NOTIFY=NEVER.
     pub const NONE: Events = Events { success: false, failure: false, delay: false, trace: false };
-    const FAILURE: Events = Events { failure: true, ..Events::NONE };
 
     /// Parses a list such as `SUCCESS,DELAY`, up to the first unknown word.
     ///

@@ -6,7 +6,6 @@ use super::{
     Recipient, Sender, Span, Tag,
 };
 use memchr::{memchr, memmem};
-use nom::Offset;
 
 /// Width of the reserved column after the pid column, in bytes.
 const DELAY_COLUMN_WIDTH: usize = 4;
@@ -28,11 +27,35 @@ pub fn parse(text: Vec<u8>) -> Result<ControlFile, ControlFileError> {
     if u32::try_from(text.len()).is_err() {
         return Err(error(0, "the file is larger than 4 GiB"));
     }
-    let mut reader = Reader::new(text);
+    let file = read_fields(text)?;
+    match (file.name, file.recipients.is_empty()) {
+        (_, true) if !file.etrn_hosts.is_empty() => Ok(file),
+        (None, _) => Err(error(0, "no i line")),
+        (Some(_), false) => Ok(file),
+        (Some(_), true) => {
+            let first = file.undeliverable_lines.into_iter().next();
+            Err(first.unwrap_or_else(|| error(0, "no recipient")))
+        }
+    }
+}
+
+/// Parses a part of a control file.
+///
+/// It consists of the text before the first recipient, and of some later lines.
+///
+/// It need not have recipients.
+pub fn parse_part(text: Vec<u8>) -> Result<ControlFile, ControlFileError> {
+    let file = read_fields(text)?;
+    if file.name.is_some() { Ok(file) } else { Err(error(0, "no i line")) }
+}
+
+fn read_fields(text: Vec<u8>) -> Result<ControlFile, ControlFileError> {
+    let file = ControlFile { text, ..ControlFile::default() };
+    let mut reader = Reader { file, ..Reader::default() };
     while let Some(line) = reader.next_line() {
         reader.take_field(line)?;
     }
-    reader.finish()
+    Ok(reader.file)
 }
 
 /// A field of the file: a line, or a header block.
@@ -51,25 +74,7 @@ impl Line {
     }
 }
 
-/// Parses a part of a control file.
-///
-/// It consists of the text before the first recipient, and of some later lines.
-///
-/// It need not have recipients.
-pub fn parse_part(text: Vec<u8>) -> Result<ControlFile, ControlFileError> {
-    let mut reader = Reader::new(text);
-    while let Some(line) = reader.next_line() {
-        reader.take_field(line)?;
-    }
-    for turn in &mut reader.file.etrn_hosts {
-        *turn = narrow_to_first_word(&reader.file.text, *turn);
-    }
-    match reader.file.name {
-        Some(_) => Ok(reader.file),
-        None => Err(error(0, "no i line")),
-    }
-}
-
+#[derive(Default)]
 struct Reader {
     file: ControlFile,
     position: usize,
@@ -88,34 +93,6 @@ struct Reader {
 const MAX_HOST_LEN: usize = 900;
 
 impl Reader {
-    fn new(text: Vec<u8>) -> Reader {
-        Reader {
-            file: ControlFile {
-                text,
-                name: None,
-                body_offset: None,
-                log_id: None,
-                error_address: None,
-                verbose: None,
-                envelope_id: None,
-                return_mode: None,
-                priority: None,
-                obsoletes: Vec::new(),
-                etrn_hosts: Vec::new(),
-                senders: Vec::new(),
-                recipients: Vec::new(),
-                headers: Vec::new(),
-                unterminated_block: None,
-                diagnostics: Vec::new(),
-                undeliverable_lines: Vec::new(),
-            },
-            position: 0,
-            format: None,
-            with_headers: 0,
-            last_recipient: None,
-        }
-    }
-
     fn next_line(&mut self) -> Option<Line> {
         let text = &self.file.text;
         let offset = self.position;
@@ -151,8 +128,7 @@ impl Reader {
             b'n' => self.file.envelope_id = Some(line.value()),
             b'R' => self.file.return_mode = Some(line.value()),
             b'p' => self.take_priority(line),
-            b'x' => self.file.obsoletes.push(line.value()),
-            b'T' => self.file.etrn_hosts.push(line.value()),
+            b'T' => self.file.etrn_hosts.push(first_word(&self.file.text, line.value())),
             b's' => return self.take_sender(line),
             b'N' => self.take_notify(line),
             b'X' => self.file.undeliverable_lines.push(error(line.offset, "an X line")),
@@ -295,32 +271,6 @@ impl Reader {
         Quad::parse(&self.file.text, from.min(line.end), line.end)
             .map_err(|missing| error(line.offset, &format!("{what} has {missing}")))
     }
-
-    fn finish(mut self) -> Result<ControlFile, ControlFileError> {
-        for turn in &mut self.file.etrn_hosts {
-            *turn = narrow_to_first_word(&self.file.text, *turn);
-        }
-        let only_turns = !self.file.etrn_hosts.is_empty() && self.file.recipients.is_empty();
-        if only_turns && self.file.name.is_none() {
-            return Ok(self.file);
-        }
-        if self.file.name.is_none() {
-            return Err(error(0, "no i line"));
-        }
-        if self.file.recipients.is_empty() && !only_turns {
-            let first = self.file.undeliverable_lines.into_iter().next();
-            return Err(first.unwrap_or_else(|| error(0, "no recipient")));
-        }
-        Ok(self.file)
-    }
-}
-
-fn narrow_to_first_word(text: &[u8], span: Span) -> Span {
-    let value = &text[span.start as usize..span.end as usize];
-    // A CR is not a blank, and may be the whole word.
-    let word = first_word(value).unwrap_or(&value[value.len()..]);
-    let start = span.start as usize + value.offset(word);
-    Span::new(start, start + word.len())
 }
 
 /// Parses a number in C syntax: `0x7`, `7`, `07`.

@@ -1,12 +1,6 @@
 //! The four words of an address: channel, host, user, privilege.
 
 use super::Span;
-use nom::branch::alt;
-use nom::bytes::complete::{tag, take, take_while, take_while1};
-use nom::combinator::{opt, recognize};
-use nom::multi::many1_count;
-use nom::sequence::{delimited, preceded};
-use nom::{IResult, Parser};
 
 /// An address as the router writes it: `channel host user privilege`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,67 +18,53 @@ pub struct Quad {
 impl Quad {
     /// Splits `text[from..to]`. The error names the missing word.
     pub(super) fn parse(text: &[u8], from: usize, to: usize) -> Result<Quad, &'static str> {
-        let line = &text[from..to];
-        // Words are slices of `line`, so the length of the rest gives the position of each.
-        let word = |rest, missing| next_word(rest).map_err(|_| missing);
-        let span = |word: &[u8], rest: &[u8]| {
-            let end = to - rest.len();
-            Span::new(end - word.len(), end)
+        let mut at = from;
+        let mut word = |missing| {
+            let start = at + blanks(&text[at..to]);
+            at = start + word_len(&text[start..to]);
+            if at > start { Ok(Span::new(start, at)) } else { Err(missing) }
         };
-        let (rest, channel) = word(line, "no channel")?;
-        let channel_span = span(channel, rest);
-        let (rest, host) = word(rest, "no host")?;
-        let host_span = span(host, rest);
-        let (rest, user) = word(rest, "no user")?;
-        let user_span = span(user, rest);
-        let privilege = rest.trim_ascii();
-        let blanks_before = rest.len() - rest.trim_ascii_start().len();
-        let start = to - rest.len() + blanks_before;
-        Ok(Quad {
-            channel: channel_span,
-            host: host_span,
-            user: user_span,
-            privilege: Span::new(start, start + privilege.len()),
-        })
+        let (channel, host, user) = (word("no channel")?, word("no host")?, word("no user")?);
+        let start = to - text[at..to].trim_ascii_start().len();
+        let privilege = Span::new(start, start + text[start..to].trim_ascii_end().len());
+        Ok(Quad { channel, host, user, privilege })
     }
 }
 
-/// Parses one word in the sense of RFC 821.
+/// Length of the first word of a text (RFC 821).
 ///
 /// It ends at a blank that is neither inside double quotes nor after a backslash. An open quote
 /// ends with the line.
-fn next_word(input: &[u8]) -> IResult<&[u8], &[u8]> {
-    plain_word(input).map_or_else(|| quoted_word(input), |(word, rest)| Ok((rest, word)))
+fn word_len(text: &[u8]) -> usize {
+    let (mut is_quoted, mut is_escaped) = (false, false);
+    let ends = |byte: &u8| {
+        let was_escaped = std::mem::take(&mut is_escaped);
+        match byte {
+            _ if was_escaped => {}
+            b'\\' => is_escaped = true,
+            b'"' => is_quoted = !is_quoted,
+            _ => return !is_quoted && is_blank(byte),
+        }
+        false
+    };
+    text.iter().position(ends).unwrap_or(text.len())
 }
 
-/// A word without quotes and backslashes, which most words are, and the rest after it.
-fn plain_word(input: &[u8]) -> Option<(&[u8], &[u8])> {
-    let start = input.iter().position(|byte| !is_blank(*byte))?;
-    let word = &input[start..];
-    let ends = |byte: &u8| is_blank(*byte) || matches!(byte, b'"' | b'\\');
-    let end = word.iter().position(ends).unwrap_or(word.len());
-    let is_plain = end > 0 && word.get(end).is_none_or(|byte| is_blank(*byte));
-    is_plain.then(|| word.split_at(end))
+/// The first word of a field, such as a `T` line.
+pub(super) fn first_word(text: &[u8], field: Span) -> Span {
+    let (from, to) = (field.start as usize, field.end as usize);
+    let start = from + blanks(&text[from..to]);
+    let length = text[start..to].iter().position(is_blank);
+    Span::new(start, length.map_or(to, |length| start + length))
 }
 
-fn quoted_word(input: &[u8]) -> IResult<&[u8], &[u8]> {
-    let quoted_pair = || recognize(preceded(tag("\\"), take(1usize)));
-    let inside = take_while1(|byte| !matches!(byte, b'"' | b'\\'));
-    let inside_quotes = many1_count(alt((quoted_pair(), inside, tag("\\"))));
-    let quoted = recognize(delimited(tag("\""), opt(inside_quotes), opt(tag("\""))));
-    let plain = take_while1(|byte| !is_blank(byte) && !matches!(byte, b'"' | b'\\'));
-    let word = recognize(many1_count(alt((plain, quoted_pair(), quoted, tag("\\")))));
-    preceded(take_while(is_blank), word).parse(input)
+/// Number of blanks at the beginning of a text.
+fn blanks(text: &[u8]) -> usize {
+    text.iter().position(|byte| !is_blank(byte)).unwrap_or(text.len())
 }
 
-/// The first blank-separated word of a field, for example of a `T` line.
-pub(super) fn first_word(value: &[u8]) -> Option<&[u8]> {
-    let word = take_while1::<_, _, nom::error::Error<&[u8]>>(|byte| !is_blank(byte));
-    preceded(take_while(is_blank), word).parse(value).ok().map(|(_, word)| word)
-}
-
-fn is_blank(byte: u8) -> bool {
-    byte == b' ' || byte == b'\t'
+fn is_blank(byte: &u8) -> bool {
+    matches!(byte, b' ' | b'\t')
 }
 
 #[cfg(test)]

@@ -39,7 +39,7 @@ impl Tag {
     }
 }
 
-/// The six bytes after the tag: the pid of the lock owner, right-aligned, or blanks.
+/// The six bytes after the tag: a pid, right-aligned, or blanks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PidField(pub [u8; PidField::WIDTH]);
 

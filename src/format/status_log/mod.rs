@@ -1,4 +1,4 @@
-//! Status log: one JSON object per line, for each attempt at a recipient and for its end.
+//! Status log: a JSON object for each attempt at a recipient.
 //!
 //! ```text
 //!  core: Action::Status ──► writer (src/daemon/spool_io): finds sender, recipient, message id in the

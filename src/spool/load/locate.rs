@@ -52,13 +52,12 @@ fn move_down(spool: &Spool, from: &SpoolName, to: &SpoolName) -> io::Result<()> 
     }
     sys::rename_new(&control, &control_below)?;
     match sys::rename_new(&message, &message_below) {
-        // The control file has no message file, or that is already below.
-        Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
-        Err(error) => {
+        Err(error) if error.kind() != ErrorKind::NotFound => {
             sys::rename_new(&control_below, &control)?;
             Err(error)
         }
-        Ok(()) => Ok(()),
+        // The message is below, perhaps from before, or the control file has none.
+        _ => Ok(()),
     }
 }
 

@@ -21,16 +21,16 @@ pub use repair::{clear_locks, holder, unlock_dead};
 use super::removals::RemovalList;
 use super::remove::{self, Reason};
 use super::{
-    Arrival, DuplicateSink, HashLevel, Portion, Spool, SpoolName, owner_of, owner_when_unloaded,
+    Arrival, DuplicateSink, HashLevel, LockOwner, Portion, Spool, SpoolName, owner_of,
+    owner_when_unloaded,
 };
 use locate::move_to_folder;
-use parse::{arrival, examine, parse_and_clear};
-use std::fs::{self, Metadata};
-use std::io::{self, ErrorKind};
-use std::os::unix::fs::MetadataExt;
+use std::fs;
+use std::io;
 use std::path::PathBuf;
-use zsched_format::control_file::ControlFileError;
+use zsched_format::control_file::{ControlFileError, PidField};
 use zsched_format::time::Timestamp;
+use zsched_sys as sys;
 
 /// The result of loading a control file.
 #[derive(Debug)]
@@ -69,15 +69,11 @@ pub struct FileStat {
 impl FileStat {
     /// Examines the control file of a message. Returns `None` if there is no regular file.
     pub fn at(spool: &Spool, name: &SpoolName) -> io::Result<Option<FileStat>> {
-        match fs::symlink_metadata(spool.control_file(name)) {
-            Ok(metadata) if metadata.is_file() => Ok(Some(FileStat {
-                size: metadata.len(),
-                changed: Timestamp::from_parts(metadata.ctime(), metadata.ctime_nsec()),
-            })),
-            Ok(_) => Ok(None),
-            Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
-            Err(error) => Err(error),
-        }
+        let found = sys::if_exists(fs::symlink_metadata(spool.control_file(name)))?;
+        Ok(found.filter(|metadata| metadata.is_file()).map(|metadata| FileStat {
+            size: metadata.len(),
+            changed: Timestamp::changed(&metadata),
+        }))
     }
 }
 
@@ -94,7 +90,7 @@ pub fn load(
     duplicates: DuplicateSink<'_>,
 ) -> LoadResult {
     match FileStat::at(spool, &name) {
-        Ok(Some(stat)) => load_examined(spool, level, name, &stat, at_most, duplicates),
+        Ok(Some(stat)) => load_examined(spool, level, name, stat, at_most, duplicates),
         Ok(None) => LoadResult::Nothing,
         Err(error) => LoadResult::Failed(error),
     }
@@ -105,7 +101,7 @@ pub fn load_examined(
     spool: &Spool,
     level: HashLevel,
     name: SpoolName,
-    stat: &FileStat,
+    stat: FileStat,
     at_most: Option<u32>,
     duplicates: DuplicateSink<'_>,
 ) -> LoadResult {
@@ -114,47 +110,76 @@ pub fn load_examined(
         Err(error) => return LoadResult::Failed(error),
     };
     let portion = at_most.map(|at_most| Portion { from: 0, max_recipients: at_most });
-    match examine(spool, &name, stat, portion, (owner_when_unloaded, duplicates)) {
-        Ok(arrival) => LoadResult::Arrival(arrival),
-        Err(problem) => problem.found(|| {
-            move_aside_malformed(spool, &name)
-                .or_else(|_| remove::hide(spool, &name, Reason::Malformed))
-        }),
-    }
+    let owner = owner_when_unloaded;
+    let mut loader = Loader { spool, name: &name, stat, owner, duplicates, received: None };
+    let loaded = loader.load(portion, true);
+    finish(loaded, || {
+        move_aside_malformed(spool, &name)
+            .or_else(|_| remove::hide(spool, &name, Reason::Malformed))
+    })
 }
 
-/// Loads a further portion of a partly loaded message.
+/// Loads all of a loaded message again, or a further portion.
 ///
 /// Recipients that a living process has locked do not prevent this. They are listed as locked.
-pub fn load_more(
+pub fn reload(
     spool: &Spool,
-    name: SpoolName,
-    portion: Portion,
+    name: &SpoolName,
+    portion: Option<Portion>,
     duplicates: DuplicateSink<'_>,
 ) -> LoadResult {
-    let stat = match FileStat::at(spool, &name) {
+    let stat = match FileStat::at(spool, name) {
         Ok(Some(stat)) => stat,
         Ok(None) => return LoadResult::Nothing,
         Err(error) => return LoadResult::Failed(error),
     };
-    match examine(spool, &name, &stat, Some(portion), (owner_of, duplicates)) {
-        Ok(arrival) => LoadResult::Arrival(arrival),
-        Err(problem) => problem.found(|| move_aside_malformed(spool, &name)),
+    let owner = owner_of;
+    let mut loader = Loader { spool, name, stat, owner, duplicates, received: None };
+    // A portion from the beginning is that of a message that was paged out.
+    let loaded = loader.load(portion, portion.is_some_and(|portion| portion.from == 0));
+    finish(loaded, || move_aside_malformed(spool, name))
+}
+
+/// A control file that is being loaded.
+struct Loader<'l> {
+    spool: &'l Spool,
+    name: &'l SpoolName,
+    stat: FileStat,
+    /// Determines the owner of a lock, given the file's last change.
+    owner: fn(PidField, Timestamp) -> LockOwner,
+    duplicates: DuplicateSink<'l>,
+    /// When its message was received, once the message has been found.
+    received: Option<Timestamp>,
+}
+
+/// The reason why a file yields no arrival.
+enum LoadError {
+    Locked(u32),
+    NoQueue,
+    /// A [`ControlFileError`] means that the file is malformed.
+    Failed(io::Error),
+}
+
+impl<E: Into<io::Error>> From<E> for LoadError {
+    fn from(error: E) -> LoadError {
+        LoadError::Failed(error.into())
     }
 }
 
-/// Loads the control file of a message that is already loaded.
-///
-/// Recipients that a living process has locked do not prevent this. They are listed as locked.
-pub fn reload(spool: &Spool, name: SpoolName, duplicates: DuplicateSink<'_>) -> LoadResult {
-    let stat = match FileStat::at(spool, &name) {
-        Ok(Some(stat)) => stat,
-        Ok(None) => return LoadResult::Nothing,
-        Err(error) => return LoadResult::Failed(error),
-    };
-    match parse_and_clear(spool, &name, &stat, (owner_of, duplicates)) {
-        Ok((file, received)) => LoadResult::Arrival(arrival(name, &file, &stat, received)),
-        Err(problem) => problem.found(|| move_aside_malformed(spool, &name)),
+/// The result for the caller. A malformed file is moved away.
+fn finish(
+    loaded: Result<Arrival, LoadError>,
+    move_away: impl FnOnce() -> io::Result<PathBuf>,
+) -> LoadResult {
+    match loaded {
+        Ok(arrival) => LoadResult::Arrival(arrival),
+        Err(LoadError::Locked(pid)) => LoadResult::Locked(pid),
+        Err(LoadError::NoQueue) => LoadResult::NoQueue,
+        Err(LoadError::Failed(error)) => match error.downcast() {
+            Ok(error) => LoadResult::Malformed { error, moved: move_away() },
+            Err(error) if error.kind() == io::ErrorKind::NotFound => LoadResult::Nothing,
+            Err(error) => LoadResult::Failed(error),
+        },
     }
 }
 
@@ -167,38 +192,4 @@ fn move_aside_malformed(spool: &Spool, name: &SpoolName) -> io::Result<PathBuf> 
         log::warn!("{}: {error}", removals.path().display());
     }
     remove::move_aside(spool, name, Reason::Malformed)
-}
-
-pub(super) enum LoadError {
-    Gone,
-    Locked(u32),
-    Malformed(ControlFileError),
-    Failed(io::Error),
-    NoQueue,
-}
-
-impl LoadError {
-    /// The result for the caller. A malformed file is moved away.
-    fn found(self, move_away: impl FnOnce() -> io::Result<PathBuf>) -> LoadResult {
-        match self {
-            LoadError::Gone => LoadResult::Nothing,
-            LoadError::Locked(pid) => LoadResult::Locked(pid),
-            LoadError::Failed(error) => LoadResult::Failed(error),
-            LoadError::NoQueue => LoadResult::NoQueue,
-            LoadError::Malformed(error) => LoadResult::Malformed { error, moved: move_away() },
-        }
-    }
-}
-
-impl From<io::Error> for LoadError {
-    fn from(error: io::Error) -> LoadError {
-        match error.kind() {
-            ErrorKind::NotFound => LoadError::Gone,
-            _ => LoadError::Failed(error),
-        }
-    }
-}
-
-pub(super) fn modified(metadata: &Metadata) -> Timestamp {
-    Timestamp::from_parts(metadata.mtime(), metadata.mtime_nsec())
 }

@@ -1,16 +1,16 @@
-//! Parses a control file, checks it, and reduces it to what the scheduler needs.
+//! Parses and checks a control file, and reduces it to an arrival.
 
-use super::repair::{OwnerOf, clear_dead_locks, complete_large, holder};
-use super::{FileStat, LoadError, modified};
-use crate::chunk::{self, ChunkError};
+use super::repair::holder;
+use super::{LoadError, Loader};
+use crate::chunk;
 use crate::folder::exists;
-use crate::{Arrival, DuplicateSink, Portion, Spool, SpoolName};
-use std::fs::{self, File, OpenOptions};
+use crate::{Arrival, Portion, SpoolName};
+use std::fs::{self, File};
 use std::io::{self, ErrorKind};
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use zsched_format::control_file::{self, ControlFile, ControlFileError};
 use zsched_format::time::Timestamp;
+use zsched_sys as sys;
 
 /// Maximum size of a control file that is always read as a whole, in bytes.
 const MAX_WHOLE_READ: u64 = 1 << 20;
@@ -20,114 +20,125 @@ const MAX_WHOLE_READ: u64 = 1 << 20;
 /// It may be slightly exceeded.
 const CHUNK_SIZE: u32 = 16 << 20;
 
-pub(super) fn examine(
-    spool: &Spool,
-    name: &SpoolName,
-    stat: &FileStat,
-    portion: Option<Portion>,
-    (owner, duplicates): (OwnerOf, DuplicateSink<'_>),
-) -> Result<Arrival, LoadError> {
-    if let Some(portion) = portion.filter(|_| stat.size > MAX_WHOLE_READ) {
-        return examine_large(spool, name, stat, portion, (owner, duplicates));
+impl Loader<'_> {
+    /// Loads the file, or a portion of it.
+    ///
+    /// With `refuses_locks`, a recipient that is locked prevents this.
+    pub(super) fn load(
+        &mut self,
+        portion: Option<Portion>,
+        refuses_locks: bool,
+    ) -> Result<Arrival, LoadError> {
+        let path = self.spool.control_file(self.name);
+        // Another kind of file may have replaced it meanwhile, which must not block.
+        let mut on_disk = sys::open_nofollow(File::options().read(true), &path)?;
+        if let Some(portion) = portion.filter(|_| self.stat.size > MAX_WHOLE_READ) {
+            return self.load_parts(&on_disk, portion, refuses_locks);
+        }
+        let mut arrival =
+            self.arrival(control_file::parse(self.text(&mut on_disk)?)?, refuses_locks)?;
+        portion.into_iter().for_each(|portion| arrival.cut(portion));
+        Ok(arrival)
     }
-    let (file, received) = parse_and_clear(spool, name, stat, (owner, duplicates))?;
-    let is_beginning = portion.is_none_or(|portion| portion.from == 0);
-    if let Some(pid) = holder(&file).filter(|_| is_beginning) {
-        return Err(LoadError::Locked(pid));
-    }
-    let mut arrival = arrival(name.clone(), &file, stat, received);
-    if let Some(portion) = portion {
-        arrival.cut(portion);
-    }
-    Ok(arrival)
-}
 
-/// The same for a large file, of which only a chunk is read.
-fn examine_large(
-    spool: &Spool,
-    name: &SpoolName,
-    stat: &FileStat,
-    portion: Portion,
-    (owner, duplicates): (OwnerOf, DuplicateSink<'_>),
-) -> Result<Arrival, LoadError> {
-    let path = spool.control_file(name);
-    let on_disk = open(&path)?;
-    complete_large(&path, owner)?;
-    let (mut all, mut from): (Option<Arrival>, _) = (None, portion.from);
-    let mut received = None;
-    loop {
-        let has = all.as_ref().map_or(0, |all| all.pending() + all.locked.len());
-        let left = portion.max_recipients as usize - has;
-        let chunk = chunk::read(&on_disk, from, left.max(1)).map_err(|error| match error {
-            ChunkError::Failed(error) => error.into(),
-            ChunkError::Malformed(error) => LoadError::Malformed(error),
-        })?;
-        let mut file = chunk.file;
-        check_headers(&file).map_err(LoadError::Malformed)?;
-        if all.is_none() {
-            received = check_message(spool, name, &file)?;
-        }
-        let message = (name, received.unwrap_or(stat.changed));
-        clear_dead_locks(&path, message, &mut file, (owner, &mut *duplicates))?;
-        if let Some(pid) = holder(&file).filter(|_| portion.from == 0) {
-            return Err(LoadError::Locked(pid));
-        }
-        let mut more = arrival(name.clone(), &file, stat, received);
-        (more.next_offset, more.is_chunk) = (chunk.next, true);
-        more.max_unread = chunk.next.map_or(0, |next| chunk::max_recipients_after(next, stat.size));
-        match &mut all {
-            None => all = Some(more),
-            Some(all) => all.add(more),
-        }
-        let all = all.as_mut().expect("an arrival is stored above");
-        if portion.from > 0 {
-            all.etrn_hosts.clear();
-        }
-        let is_full = all.pending() + all.locked.len() >= portion.max_recipients as usize;
-        match chunk.next {
-            Some(next) if !is_full && next - portion.from < CHUNK_SIZE => from = next,
-            _ => return Ok(all.clone()),
+    /// Loads a portion of a large file, and reads no more.
+    fn load_parts(
+        &mut self,
+        on_disk: &File,
+        portion: Portion,
+        refuses_locks: bool,
+    ) -> Result<Arrival, LoadError> {
+        self.complete_decided()?;
+        let max_recipients = portion.max_recipients as usize;
+        let (mut all, mut from): (Option<Arrival>, _) = (None, portion.from);
+        loop {
+            let count = |arrival: &Arrival| arrival.pending() + arrival.locked.len();
+            let left = max_recipients - all.as_ref().map_or(0, count);
+            let chunk = chunk::read(on_disk, from, left.max(1))?;
+            let mut part = self.arrival(chunk.file, refuses_locks)?;
+            (part.next_offset, part.is_chunk) = (chunk.next, true);
+            let max_unread = |next| chunk::max_recipients_after(next, self.stat.size);
+            part.max_unread = chunk.next.map_or(0, max_unread);
+            if portion.from > 0 {
+                part.etrn_hosts.clear();
+            }
+            let arrival = match all.take() {
+                None => part,
+                Some(mut arrival) => {
+                    arrival.add(part);
+                    arrival
+                }
+            };
+            match chunk.next {
+                Some(next)
+                    if count(&arrival) < max_recipients && next - portion.from < CHUNK_SIZE =>
+                {
+                    (all, from) = (Some(arrival), next);
+                }
+                _ => return Ok(arrival),
+            }
         }
     }
-}
 
-/// Reads and parses a control file, and clears the locks of dead processes.
-///
-/// Also returns when its message was received, if it has one.
-pub(super) fn parse_and_clear(
-    spool: &Spool,
-    name: &SpoolName,
-    stat: &FileStat,
-    (owner, duplicates): (OwnerOf, DuplicateSink<'_>),
-) -> Result<(ControlFile, Option<Timestamp>), LoadError> {
-    let path = spool.control_file(name);
-    let mut file = control_file::parse(contents(&path, stat)?).map_err(LoadError::Malformed)?;
-    check_headers(&file).map_err(LoadError::Malformed)?;
-    let received = check_message(spool, name, &file)?;
-    let message = (name, received.unwrap_or(stat.changed));
-    clear_dead_locks(&path, message, &mut file, (owner, duplicates))?;
-    Ok((file, received))
-}
-
-/// Reads the text of a control file.
-fn contents(path: &Path, stat: &FileStat) -> Result<Vec<u8>, LoadError> {
-    let mut file = open(path)?;
-    control_file::read_all(&mut file, stat.size).map_err(|error| match error.kind() {
-        ErrorKind::FileTooLarge => {
-            let limit = control_file::MAX_CONTROL_FILE_SIZE >> 20;
-            let reason = format!("the file is larger than {limit} MiB");
-            LoadError::Malformed(ControlFileError::new(0, reason))
+    /// Checks, repairs and reduces a file or a part of it.
+    fn arrival(
+        &mut self,
+        mut file: ControlFile,
+        refuses_locks: bool,
+    ) -> Result<Arrival, LoadError> {
+        check_headers(&file)?;
+        if self.received.is_none() {
+            self.received = self.check_message(&file)?;
         }
-        _ => error.into(),
-    })
+        self.clear_dead_locks(&mut file)?;
+        match holder(&file).filter(|_| refuses_locks) {
+            Some(pid) => Err(LoadError::Locked(pid)),
+            None => {
+                let (received, created) = (self.received(), self.stat.changed);
+                Ok(Arrival::new(self.name.clone(), &file, received, created))
+            }
+        }
+    }
+
+    /// When the message was received. A file without a message has its own time.
+    pub(super) fn received(&self) -> Timestamp {
+        self.received.unwrap_or(self.stat.changed)
+    }
+
+    fn text(&self, on_disk: &mut File) -> io::Result<Vec<u8>> {
+        control_file::read_all(on_disk, self.stat.size).map_err(|error| match error.kind() {
+            ErrorKind::FileTooLarge => {
+                let limit = control_file::MAX_CONTROL_FILE_SIZE >> 20;
+                ControlFileError::new(0, format!("the file is larger than {limit} MiB")).into()
+            }
+            _ => error,
+        })
+    }
+
+    /// Finds the message file, unless this is only an ETRN request.
+    fn check_message(&self, file: &ControlFile) -> Result<Option<Timestamp>, LoadError> {
+        if file.name().is_none() {
+            return Ok(None);
+        }
+        check_name(self.name, file)?;
+        let reason = match fs::metadata(self.spool.message_file(self.name)) {
+            Ok(message) if message.is_file() => return Ok(Some(Timestamp::modified(&message))),
+            Ok(_) => "the message file is not a regular file",
+            // Another process may have removed both files meanwhile.
+            Err(error)
+                if error.kind() != ErrorKind::NotFound
+                    || !exists(&self.spool.control_file(self.name))? =>
+            {
+                return Err(error.into());
+            }
+            Err(_) if is_empty(self.spool.queue())? => return Err(LoadError::NoQueue),
+            Err(_) => "there is no message file",
+        };
+        Err(error_in_name(file, reason).into())
+    }
 }
 
-fn open(path: &Path) -> io::Result<File> {
-    // Another kind of file may have replaced it meanwhile, which must not block.
-    OpenOptions::new().read(true).custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK).open(path)
-}
-
-/// Checks that the `i` line, if there is one, has the file's own name.
+/// Checks that an `i` line has the file's own name.
 pub fn check_name(name: &SpoolName, file: &ControlFile) -> Result<(), ControlFileError> {
     match file.name() {
         Some(own_name) if own_name != name.base().as_bytes() => {
@@ -148,50 +159,12 @@ pub fn check_headers(file: &ControlFile) -> Result<(), ControlFileError> {
     }
 }
 
-fn error_in_name(file: &ControlFile, reason: String) -> ControlFileError {
+fn error_in_name(file: &ControlFile, reason: impl Into<String>) -> ControlFileError {
     let offset = file.name.map_or(0, |span| span.start as usize - 2);
     ControlFileError::new(offset, reason)
 }
 
-/// Checks that the message file exists, unless the control file is only an ETRN request.
-fn check_message(
-    spool: &Spool,
-    name: &SpoolName,
-    file: &ControlFile,
-) -> Result<Option<Timestamp>, LoadError> {
-    if file.name().is_none() {
-        return Ok(None);
-    }
-    check_name(name, file).map_err(LoadError::Malformed)?;
-    let malformed = |reason: String| LoadError::Malformed(error_in_name(file, reason));
-    let error = match fs::metadata(spool.message_file(name)) {
-        Ok(message) if message.is_file() => return Ok(Some(modified(&message))),
-        Ok(_) => return Err(malformed("the message file is not a regular file".to_string())),
-        Err(error) => error,
-    };
-    // Another process may have removed both files meanwhile.
-    if error.kind() != ErrorKind::NotFound || !exists(&spool.control_file(name))? {
-        return Err(error.into());
-    }
-    if is_empty(spool.queue())? {
-        return Err(LoadError::NoQueue);
-    }
-    Err(malformed("there is no message file".to_string()))
-}
-
 /// Returns true if a folder is empty.
 pub(super) fn is_empty(folder: &Path) -> io::Result<bool> {
-    match fs::read_dir(folder)?.next() {
-        None => Ok(true),
-        Some(entry) => entry.map(|_| false),
-    }
-}
-
-pub(super) fn arrival(
-    name: SpoolName,
-    file: &ControlFile,
-    stat: &FileStat,
-    received: Option<Timestamp>,
-) -> Arrival {
-    Arrival::new(name, file, received.unwrap_or(stat.changed), stat.changed)
+    fs::read_dir(folder)?.next().transpose().map(|entry| entry.is_none())
 }

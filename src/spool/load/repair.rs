@@ -1,127 +1,116 @@
 //! Completes decided tags, and clears the locks of dead processes.
 
-use super::modified;
-use crate::chunk::{self, ChunkError};
-use crate::{DuplicateSink, LockOwner, PossibleDuplicates, Spool, SpoolName, decisions, owner_of};
+use super::Loader;
+use crate::{DuplicateSink, LockOwner, PossibleDuplicates, Spool, SpoolName, owner_of};
+use crate::{chunk, decisions};
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, ErrorKind};
+use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
-use zsched_format::control_file::{self, ControlFile, PidField, Tag, mark};
+use zsched_format::control_file::{
+    self, ControlFile, ControlFileError, PidField, Recipient, Tag, mark,
+};
 use zsched_format::time::Timestamp;
+use zsched_sys as sys;
 
-/// Clears the locks of dead processes in a control file, among them the given one.
+/// Clears the locks of `dead` and other dead processes.
 ///
-/// `duplicates` receives the possible duplicates before.
+/// `duplicates` receives the possible duplicates before. A malformed file is left to the next
+/// program that reads it.
 pub fn clear_locks(
     spool: &Spool,
     name: &SpoolName,
     dead: u32,
     duplicates: DuplicateSink<'_>,
 ) -> io::Result<()> {
-    let path = spool.control_file(name);
-    let mut file = match OpenOptions::new().read(true).write(true).open(&path) {
-        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
-        other => other?,
-    };
-    let metadata = file.metadata()?;
-    let modified = modified(&metadata);
-    if metadata.len() > control_file::MAX_QUERY_SIZE {
-        return clear_locks_in_parts(spool, &file, name, modified, dead, duplicates);
-    }
-    let text = control_file::read_all(&mut file, metadata.len())?;
-    let Ok(mut parsed) = control_file::parse(text) else {
+    let Some(mut file) = sys::if_exists(open_to_mark(&spool.control_file(name)))? else {
         return Ok(());
     };
-    let owner = |field| owner_after_death(field, dead, modified);
-    let received = fs::metadata(spool.message_file(name)).map_or(modified, |m| self::modified(&m));
-    unlock_dead(&file, (name, received), &mut parsed, owner, duplicates)
-}
-
-fn clear_locks_in_parts(
-    spool: &Spool,
-    file: &File,
-    name: &SpoolName,
-    modified: Timestamp,
-    dead: u32,
-    duplicates: DuplicateSink<'_>,
-) -> io::Result<()> {
-    let owner = |field| owner_after_death(field, dead, modified);
-    let size = file.metadata()?.len();
-    decisions::complete_large(file, size, |field| owner(field).is_gone())?;
-    let received = fs::metadata(spool.message_file(name)).map_or(modified, |m| self::modified(&m));
+    let metadata = file.metadata()?;
+    let (size, modified) = (metadata.len(), Timestamp::modified(&metadata));
+    let received = fs::metadata(spool.message_file(name));
+    let received = received.map_or(modified, |message| Timestamp::modified(&message));
+    let owner = |field: PidField| match field.pid() == Some(dead) {
+        true => LockOwner::Dead,
+        false => owner_of(field, modified),
+    };
+    let is_large = size > control_file::MAX_QUERY_SIZE;
+    if is_large {
+        decisions::complete_large(&file, size, |field| owner(field).is_gone())?;
+    }
     let mut from = Some(0);
     while let Some(at) = from {
-        let mut part = match chunk::read(file, at, usize::MAX) {
-            Ok(part) => part,
-            Err(ChunkError::Failed(error)) => return Err(error),
-            // The next program that reads the file will report the error.
-            Err(ChunkError::Malformed(_)) => return Ok(()),
+        let parsed = match is_large {
+            true => chunk::read(&file, at, usize::MAX).map(|part| (part.file, part.next)),
+            false => control_file::read_all(&mut file, size)
+                .and_then(|text| Ok((control_file::parse(text)?, None))),
         };
-        unlock_dead(file, (name, received), &mut part.file, owner, &mut *duplicates)?;
-        from = part.next;
+        let mut part = match parsed.map_err(io::Error::downcast::<ControlFileError>) {
+            Ok((part, next)) => {
+                from = next;
+                part
+            }
+            Err(Ok(_)) => return Ok(()),
+            Err(Err(error)) => return Err(error),
+        };
+        unlock_dead(&file, (name, received), &mut part, owner, &mut *duplicates)?;
     }
     Ok(())
 }
 
-/// The owner of a lock after a certain process has died.
-fn owner_after_death(field: PidField, dead: u32, modified: Timestamp) -> LockOwner {
-    if field.pid() == Some(dead) { LockOwner::Dead } else { owner_of(field, modified) }
+fn open_to_mark(path: &Path) -> io::Result<File> {
+    OpenOptions::new().read(true).write(true).open(path)
 }
 
-/// Completes decided tags, and clears the locks of dead processes, in the file as well.
-///
-/// The file's time is read only now. An agent of an earlier scheduler may have locked a recipient
-/// after the file was examined, which was before a long scan.
-pub(super) fn clear_dead_locks(
-    path: &Path,
-    message: (&SpoolName, Timestamp),
-    file: &mut ControlFile,
-    (owner, duplicates): (OwnerOf, DuplicateSink<'_>),
-) -> io::Result<()> {
-    let is_locked = |recipient: &control_file::Recipient| recipient.tag == Tag::Locked;
-    let has_locks = file.recipients.iter().any(is_locked);
-    if !has_locks && decisions::incomplete(file, |_| false).is_empty() {
-        return Ok(());
+impl Loader<'_> {
+    /// Completes decided tags, and clears the locks of dead processes.
+    ///
+    /// The file's time is read only now. An agent of an earlier scheduler may have locked a
+    /// recipient after the file was examined, which was before a long scan.
+    pub(super) fn clear_dead_locks(&mut self, file: &mut ControlFile) -> io::Result<()> {
+        let is_locked = |recipient: &Recipient| recipient.tag == Tag::Locked;
+        let is_decided = !decisions::incomplete(file, |_| false).is_empty();
+        if !is_decided && !file.recipients.iter().any(is_locked) {
+            return Ok(());
+        }
+        let path = self.spool.control_file(self.name);
+        let modified = Timestamp::modified(&fs::symlink_metadata(&path)?);
+        let owner = |field| (self.owner)(field, modified);
+        let is_free = |recipient: &Recipient| {
+            is_locked(recipient) && recipient.lock.is_none_or(|field| owner(field).is_gone())
+        };
+        if !is_decided && !file.recipients.iter().any(is_free) {
+            return Ok(());
+        }
+        let message = (self.name, self.received());
+        unlock_dead(&open_to_mark(&path)?, message, file, owner, &mut *self.duplicates)
     }
-    let modified = modified(&fs::symlink_metadata(path)?);
-    let is_gone = |field| owner(field, modified).is_gone();
-    let is_free = |recipient: &control_file::Recipient| {
-        is_locked(recipient) && recipient.lock.is_none_or(is_gone)
-    };
-    let has_work =
-        file.recipients.iter().any(is_free) || !decisions::incomplete(file, |_| false).is_empty();
-    if !has_work {
-        return Ok(());
+
+    /// Completes the tags decided by the `d` lines of a large file.
+    pub(super) fn complete_decided(&self) -> io::Result<()> {
+        let on_disk = open_to_mark(&self.spool.control_file(self.name))?;
+        let metadata = on_disk.metadata()?;
+        let modified = Timestamp::modified(&metadata);
+        let is_free = |field| (self.owner)(field, modified).is_gone();
+        decisions::complete_large(&on_disk, metadata.len(), is_free)
     }
-    let on_disk = OpenOptions::new().read(true).write(true).open(path)?;
-    unlock_dead(&on_disk, message, file, |field| owner(field, modified), duplicates)
 }
 
-/// Completes the tags decided by the `d` lines of a large file.
-pub(super) fn complete_large(path: &Path, owner: OwnerOf) -> io::Result<()> {
-    let on_disk = OpenOptions::new().read(true).write(true).open(path)?;
-    let metadata = on_disk.metadata()?;
-    let modified = modified(&metadata);
-    decisions::complete_large(&on_disk, metadata.len(), |field| owner(field, modified).is_gone())
-}
-
-/// Completes the tags that `d` lines decide, and clears the other locks of dead processes.
+/// Completes decided tags, and clears other locks of dead processes.
 ///
 /// Both are changed on disk and in `file`. `duplicates` receives the possible duplicates before
 /// locks are cleared, so that a crash in between hides nothing. A lock without a pid has no owner.
 /// `message` is the name of the message and the time of its arrival.
 pub fn unlock_dead(
     on_disk: &impl FileExt,
-    message: (&SpoolName, Timestamp),
+    (name, received): (&SpoolName, Timestamp),
     file: &mut ControlFile,
     owner: impl Fn(PidField) -> LockOwner,
     duplicates: DuplicateSink<'_>,
 ) -> io::Result<()> {
     let incomplete = decisions::incomplete(file, |field| owner(field).is_gone());
     decisions::complete(on_disk, file, &incomplete)?;
-    let owner =
-        |recipient: &control_file::Recipient| recipient.lock.map_or(LockOwner::Dead, &owner);
+    let owner = |recipient: &Recipient| recipient.lock.map_or(LockOwner::Dead, &owner);
     let locked = file.recipients.iter().enumerate().filter(|(_, r)| r.tag == Tag::Locked);
     let gone: Vec<(usize, LockOwner)> = locked
         .map(|(place, recipient)| (place, owner(recipient)))
@@ -130,7 +119,7 @@ pub fn unlock_dead(
     let of_agents = gone.iter().filter(|(_, owner)| *owner == LockOwner::Dead);
     let doubtful: Vec<usize> = of_agents.map(|(place, _)| *place).collect();
     if !doubtful.is_empty() {
-        duplicates(&PossibleDuplicates::about(message.0, message.1, file, &doubtful));
+        duplicates(&PossibleDuplicates::about(name, received, file, &doubtful));
     }
     for (place, _) in gone {
         let recipient = &mut file.recipients[place];
@@ -139,11 +128,10 @@ pub fn unlock_dead(
     Ok(())
 }
 
-/// The process that has locked the first locked recipient of a file; 0 if the file has no pid.
+/// The process that has locked the first locked recipient.
+///
+/// 0 if the file has no pid.
 pub fn holder(file: &ControlFile) -> Option<u32> {
     let locked = file.recipients.iter().find(|recipient| recipient.tag == Tag::Locked)?;
     Some(locked.lock.and_then(|field| field.pid()).unwrap_or_default())
 }
-
-/// Determines the owner of a lock, given the file's last change.
-pub(super) type OwnerOf = fn(PidField, Timestamp) -> LockOwner;

@@ -7,7 +7,7 @@
 //! <id>.ready              a submission that is to be published even without its message
 //! ```
 
-use super::{MessageIdentity, Outbox, OutboxEntry, OutboxOutcome};
+use super::{MessageIdentity, Outbox, OutboxEntry, OutboxRecovery};
 use crate::finalize::OpenControlFile;
 use crate::resubmit::Submission;
 use crate::temp_file::TempFile;
@@ -17,7 +17,6 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{self, ErrorKind, Seek, SeekFrom, Write};
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
 use zsched_format::control_file::mark;
 use zsched_format::time::Timestamp;
 use zsched_sys as sys;
@@ -33,43 +32,25 @@ pub(crate) struct OutboxFolder<'s> {
     path: PathBuf,
 }
 
-/// The contents of the outbox at startup, by what became of them.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct OutboxRecovery {
-    /// Submissions that were given to the router.
-    pub published: usize,
-    /// Submissions that were not decided: their recipients are tried as before.
-    pub discarded: usize,
-    /// Submissions whose messages are gone: they were moved to `postman/`.
-    pub aside: usize,
-    /// Submissions that cannot be given to the router now.
-    pub ready: usize,
-}
-
-/// Finishes the entries that the former scheduler has left, before any mail is read.
+/// Finishes the entries that the former scheduler has left.
+///
+/// Comes before any mail is read.
 pub fn recover_folder(spool: &Spool, level: HashLevel) -> io::Result<OutboxRecovery> {
     let outbox = OutboxFolder::at(spool);
     if outbox.names()?.is_empty() {
         return Ok(OutboxRecovery::default());
     }
     outbox.remove_incomplete()?;
-    let OutboxOutcome { published, discarded, aside, .. } =
-        super::recover(&outbox, |message| open_control_file(spool, level, message))?;
-    // Those that could not be published are among the ready ones.
-    let ready = outbox.ready()?.len();
-    Ok(OutboxRecovery { published, discarded, aside, ready })
+    let recovered = super::recover(&outbox, |message| open_control_file(spool, level, message))?;
+    // An earlier start may have left some.
+    Ok(OutboxRecovery { ready: outbox.ready()?.len(), ..recovered })
 }
 
-/// Publishes ready submissions. Returns the number of failures, and the last reason.
-pub fn publish_ready(spool: &Spool) -> io::Result<(usize, Option<io::Error>)> {
+/// Publishes ready submissions. Returns the reasons why some are left.
+pub fn publish_ready(spool: &Spool) -> io::Result<Vec<io::Error>> {
     let outbox = OutboxFolder::at(spool);
-    let (mut left, mut reason) = (0, None);
-    for (id, path) in outbox.ready()? {
-        if let Err(error) = outbox.move_to_router(&path, id) {
-            (left, reason) = (left + 1, Some(error));
-        }
-    }
-    Ok((left, reason))
+    let ready = outbox.ready()?.into_iter();
+    Ok(ready.filter_map(|(id, path)| outbox.move_to_router(&path, id).err()).collect())
 }
 
 /// Number of submissions that the router does not have yet.
@@ -118,8 +99,8 @@ impl MessageIdentity {
     /// The identity of a message whose control file is open.
     pub fn of(spool: &Spool, name: &SpoolName, control: &File) -> io::Result<MessageIdentity> {
         let message = fs::metadata(spool.message_file(name))?;
-        let modified = Timestamp::from_parts(message.mtime(), message.mtime_nsec());
-        Ok(MessageIdentity { name: name.clone(), control: control.metadata()?.ino(), modified })
+        let (control, modified) = (control.metadata()?.ino(), Timestamp::modified(&message));
+        Ok(MessageIdentity { name: name.clone(), control, modified })
     }
 }
 
@@ -135,18 +116,14 @@ fn open_control_file(
     let folders = [name.folder(), HashFolder::of(name.number(), level), HashFolder::TOP];
     for name in folders.map(|folder| name.in_folder(folder)) {
         let path = spool.control_file(&name);
-        let mut options = OpenOptions::new();
-        options.read(true).write(true).custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK);
-        let file = match options.open(&path) {
-            Err(error) if error.kind() == ErrorKind::NotFound => continue,
-            other => other?,
+        let opened = sys::open_nofollow(OpenOptions::new().read(true).write(true), &path);
+        let Some(file) = sys::if_exists(opened)? else {
+            continue;
         };
         let of_message = |folder| fs::metadata(spool.message_file(&name.in_folder(folder)));
         // A move may have been interrupted between the control file and the message file.
         let times = [of_message(name.folder()), of_message(HashFolder::TOP)];
-        let is_message = |metadata: &fs::Metadata| {
-            Timestamp::from_parts(metadata.mtime(), metadata.mtime_nsec()) == message.modified
-        };
+        let is_message = |metadata| Timestamp::modified(metadata) == message.modified;
         let is_same_message = times.iter().flatten().any(is_message);
         if is_same_message && file.metadata()?.ino() == message.control {
             return Ok(Some(OnDisk { file, path }));
@@ -175,12 +152,8 @@ impl<'s> OutboxFolder<'s> {
     }
 
     fn names(&self) -> io::Result<Vec<String>> {
-        let entries = match fs::read_dir(&self.path) {
-            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
-            other => other?,
-        };
         let mut names = Vec::new();
-        for entry in entries {
+        for entry in sys::if_exists(fs::read_dir(&self.path))?.into_iter().flatten() {
             names.extend(entry?.file_name().into_string().ok());
         }
         Ok(names)
@@ -224,10 +197,7 @@ impl<'s> OutboxFolder<'s> {
 
     /// Writes a submission so that it survives a power failure. Returns its id.
     fn write_draft(&self, draft: &SubmissionDraft<'_>) -> io::Result<u64> {
-        static COUNTER: AtomicU64 = AtomicU64::new(0);
-        let count = COUNTER.fetch_add(1, Ordering::Relaxed);
-        let name = format!("new:{}:{count}", std::process::id());
-        let mut scratch = TempFile::create(self.path.join(name))?;
+        let mut scratch = TempFile::create_in(&self.path, "new")?;
         let mut body = draft.message.try_clone()?;
         body.seek(SeekFrom::Start(draft.body_offset))?;
         draft.submission.write_to(scratch.file(), &mut body, draft.owner)?;
@@ -255,11 +225,12 @@ impl<'s> OutboxFolder<'s> {
         match sys::rename_new(path, &to) {
             // A link and a removal are two steps. Between them the router may take the one name and
             // a crash may leave the other.
-            Err(error) if error.kind() == ErrorKind::Unsupported => match to.symlink_metadata() {
-                Ok(_) => return Err(ErrorKind::AlreadyExists.into()),
-                Err(error) if error.kind() == ErrorKind::NotFound => fs::rename(path, &to)?,
-                Err(error) => return Err(error),
-            },
+            Err(error) if error.kind() == ErrorKind::Unsupported => {
+                match sys::if_exists(to.symlink_metadata())? {
+                    Some(_) => return Err(ErrorKind::AlreadyExists.into()),
+                    None => fs::rename(path, &to)?,
+                }
+            }
             other => other?,
         }
         // The router has the file now. A failed sync followed by a crash could still undo the move.
@@ -297,15 +268,10 @@ impl<'s> Outbox for OutboxFolder<'s> {
             if message.is_some_and(|message| message.name.number() != number) {
                 continue;
             }
-            let text = match fs::read(self.path.join(&name)) {
-                Err(error) if error.kind() == ErrorKind::NotFound => continue,
-                other => other?,
+            let Some(text) = sys::if_exists(fs::read(self.path.join(&name)))? else {
+                continue;
             };
-            let is_there = match self.draft(id).symlink_metadata() {
-                Ok(_) => true,
-                Err(error) if error.kind() == ErrorKind::NotFound => false,
-                Err(error) => return Err(error),
-            };
+            let is_there = sys::if_exists(self.draft(id).symlink_metadata())?.is_some();
             match OutboxEntry::parse(&text, id) {
                 Some(entry) if is_there && message.is_none_or(|of| *of == entry.message) => {
                     entries.push(entry);
@@ -313,8 +279,8 @@ impl<'s> Outbox for OutboxFolder<'s> {
                 Some(_) => {}
                 // The list is incomplete, so no tag was written.
                 None => {
-                    remove_if_there(&self.draft(id))?;
-                    remove_if_there(&self.path.join(&name))?;
+                    sys::if_exists(fs::remove_file(self.draft(id)))?;
+                    sys::if_exists(fs::remove_file(self.path.join(&name)))?;
                 }
             }
         }
@@ -349,8 +315,8 @@ impl<'s> Outbox for OutboxFolder<'s> {
     }
 
     fn discard(&self, entry: &OutboxEntry) -> io::Result<()> {
-        remove_if_there(&self.draft(entry.id))?;
-        remove_if_there(&self.list(entry))
+        sys::if_exists(fs::remove_file(self.draft(entry.id)))?;
+        sys::if_exists(fs::remove_file(self.list(entry))).map(drop)
     }
 
     fn mark_ready(&self, entry: &OutboxEntry) -> io::Result<()> {
@@ -372,13 +338,6 @@ impl<'s> Outbox for OutboxFolder<'s> {
             to.display()
         );
         Ok(())
-    }
-}
-
-fn remove_if_there(path: &Path) -> io::Result<()> {
-    match fs::remove_file(path) {
-        Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
-        other => other,
     }
 }
 

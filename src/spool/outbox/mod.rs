@@ -23,7 +23,7 @@ mod folder;
 mod tests;
 
 pub(super) use folder::{OnDisk, OutboxFolder, SubmissionDraft};
-pub use folder::{OutboxRecovery, pending_submissions, publish_ready, recover_folder};
+pub use folder::{pending_submissions, publish_ready, recover_folder};
 
 use super::SpoolName;
 use super::finalize::OpenControlFile;
@@ -32,7 +32,9 @@ use std::os::unix::fs::FileExt;
 use zsched_format::control_file::{Tag, mark};
 use zsched_format::time::Timestamp;
 
-/// Identifies a message permanently: numbers are reused, and its files may be moved.
+/// Identifies a message permanently.
+///
+/// Numbers are reused, and its files may be moved.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MessageIdentity {
     /// Its name when the entry was created.
@@ -81,7 +83,9 @@ pub trait Outbox {
     fn move_to_postman(&self, entry: &OutboxEntry) -> io::Result<()>;
 }
 
-/// Hands submissions to the router, each replacing some lines, which must be locked.
+/// Hands submissions to the router.
+///
+/// Each replaces some lines, which must be locked.
 ///
 /// After an error it can be called again, after [`resume`].
 pub fn hand_over<O: Outbox>(
@@ -105,11 +109,7 @@ pub fn hand_over<O: Outbox>(
     }
     outbox.sync()?;
     complete(file, &entries)?;
-    for entry in &entries {
-        outbox.publish(entry)?;
-        outbox.remove_published(entry);
-    }
-    Ok(())
+    entries.iter().try_for_each(|entry| publish(outbox, entry))
 }
 
 /// Finishes what an earlier attempt of this scheduler has left of a message.
@@ -121,8 +121,7 @@ pub fn resume(
     for entry in outbox.entries(Some(message))? {
         if is_decided(file, &entry)? {
             complete(file, std::slice::from_ref(&entry))?;
-            outbox.publish(&entry)?;
-            outbox.remove_published(&entry);
+            publish(outbox, &entry)?;
         } else {
             outbox.discard(&entry)?;
         }
@@ -130,17 +129,17 @@ pub fn resume(
     Ok(())
 }
 
-/// The numbers of entries left by the former scheduler, by what became of them.
+/// The entries left by the former scheduler, by what became of them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct OutboxOutcome {
-    /// Files that were made visible.
+pub struct OutboxRecovery {
+    /// Submissions that were given to the router.
     pub published: usize,
-    /// Files that were removed.
+    /// Submissions that were not decided: their recipients are tried as before.
     pub discarded: usize,
-    /// They could not be published yet.
-    pub ready: usize,
-    /// Their messages are gone.
+    /// Submissions whose messages are gone: they were moved to `postman/`.
     pub aside: usize,
+    /// Submissions that cannot be given to the router now.
+    pub ready: usize,
 }
 
 /// Finishes the entries that the former scheduler has left.
@@ -150,8 +149,8 @@ pub struct OutboxOutcome {
 pub fn recover<F: OpenControlFile>(
     outbox: &impl Outbox,
     mut open: impl FnMut(&MessageIdentity) -> io::Result<Option<F>>,
-) -> io::Result<OutboxOutcome> {
-    let mut outcome = OutboxOutcome::default();
+) -> io::Result<OutboxRecovery> {
+    let mut outcome = OutboxRecovery::default();
     for entry in outbox.entries(None)? {
         let Some(file) = open(&entry.message)? else {
             outbox.move_to_postman(&entry)?;
@@ -164,18 +163,20 @@ pub fn recover<F: OpenControlFile>(
             continue;
         }
         complete(&file, std::slice::from_ref(&entry))?;
-        match outbox.publish(&entry) {
-            Ok(()) => {
-                outbox.remove_published(&entry);
-                outcome.published += 1;
-            }
-            Err(_) => {
-                outbox.mark_ready(&entry)?;
-                outcome.ready += 1;
-            }
+        if publish(outbox, &entry).is_ok() {
+            outcome.published += 1;
+        } else {
+            outbox.mark_ready(&entry)?;
+            outcome.ready += 1;
         }
     }
     Ok(outcome)
+}
+
+fn publish(outbox: &impl Outbox, entry: &OutboxEntry) -> io::Result<()> {
+    outbox.publish(entry)?;
+    outbox.remove_published(entry);
+    Ok(())
 }
 
 fn is_decided(file: &impl FileExt, entry: &OutboxEntry) -> io::Result<bool> {

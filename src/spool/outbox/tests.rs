@@ -226,10 +226,10 @@ fn submission_that_cannot_be_published_waits_without_message() {
     assert_eq!(state(&spool, &name).1, "+++");
     fs::remove_file(spool.control_file(&name)).expect("removed");
     assert_eq!(pending_submissions(&spool).expect("counted"), 2);
-    assert_eq!(publish_ready(&spool).expect("tried").0, 2);
+    assert_eq!(publish_ready(&spool).expect("tried").len(), 2);
     fs::remove_file(spool.router()).expect("removed");
     fs::create_dir(spool.router()).expect("made");
-    assert_eq!(publish_ready(&spool).expect("published").0, 0);
+    assert_eq!(publish_ready(&spool).expect("published").len(), 0);
     let names = fs::read_dir(spool.router()).expect("listed").map(|entry| entry.expect("an entry"));
     for entry in names {
         use std::os::unix::fs::MetadataExt;

@@ -37,7 +37,7 @@ fn check_places(file: &ControlFile) {
         file.envelope_id,
         file.return_mode,
     ];
-    let lists = file.obsoletes.iter().chain(&file.etrn_hosts).copied();
+    let lists = file.etrn_hosts.iter().copied();
     let headers = file.headers.iter().map(|block| block.text);
     let diagnostics = file.diagnostics.iter().map(|line| line.value);
     let notify = file.recipients.iter().filter_map(|r| Some(r.notify?.value));

@@ -1,17 +1,11 @@
 //! Worker that appends lines to the status log.
 
-use super::{ComposedLines, StatusLogState, open};
-use crate::logging::rotation::RotationDetector;
-use crate::logging::write_some;
+use super::{ComposedLines, StatusLogState};
+use crate::logging::appended_file::AppendedFile;
 use memchr::memchr_iter;
-use std::fs::File;
-use std::io;
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::Receiver;
-use std::time::Instant;
-use zsched_core::log_limiter::LogLimiter;
 use zsched_format::status_log::{LostLines, format_time};
 use zsched_format::time::Timestamp;
 
@@ -20,25 +14,11 @@ const MAX_WRITE_SIZE: usize = 256 << 10;
 
 /// State of the worker.
 pub(super) struct Appender {
-    path: PathBuf,
-    file: File,
-    shared: Arc<StatusLogState>,
-    rotation: RotationDetector,
-    /// True if the last write ended in the middle of a line.
-    is_torn: bool,
-    /// Limiter for log lines about failed writes.
-    write_failures_log: LogLimiter,
-    /// Limiter for log lines about gaps.
-    gaps_log: LogLimiter,
+    pub(super) file: AppendedFile,
+    pub(super) shared: Arc<StatusLogState>,
 }
 
 impl Appender {
-    pub(super) fn new(path: PathBuf, file: File, shared: Arc<StatusLogState>) -> Appender {
-        let (write_failures_log, gaps_log) = (LogLimiter::default(), LogLimiter::default());
-        let rotation = RotationDetector::default();
-        Appender { path, file, shared, rotation, is_torn: false, write_failures_log, gaps_log }
-    }
-
     /// Appends lines as they come, until all senders are gone.
     pub(super) fn run(mut self, lines: &Receiver<ComposedLines>) {
         while let Ok(mut portion) = lines.recv() {
@@ -49,28 +29,16 @@ impl Appender {
                 portion.count += more.count;
             }
             self.shared.composed.fetch_sub(portion.text.len(), Ordering::Relaxed);
-            let looks = self.shared.check_rotation.swap(false, Ordering::Acquire);
-            let has_moved = looks && self.rotation.is_renamed(&self.path, &self.file);
-            if self.shared.reopen.swap(false, Ordering::Acquire) || has_moved {
-                self.reopen();
+            let checks_rotation = self.shared.check_rotation.swap(false, Ordering::Acquire);
+            if self.shared.reopen.swap(false, Ordering::Acquire) {
+                self.file.reopen(false);
+            } else if checks_rotation {
+                self.file.reopen(true);
             }
             self.append(portion);
         }
         // Reports lines lost last.
         self.append(ComposedLines::default());
-    }
-
-    fn reopen(&mut self) {
-        match open(&self.path) {
-            Ok(file) => {
-                self.file = file;
-                self.is_torn = false;
-            }
-            Err(error) => {
-                let path = self.path.display();
-                log::error!("{path}: the status log cannot be reopened: {error}");
-            }
-        }
     }
 
     /// Appends a portion, preceded by a line about lost lines if there are any.
@@ -80,53 +48,29 @@ impl Appender {
             return;
         }
         let mut text = Vec::new();
-        if self.is_torn {
-            text.push(b'\n');
-        }
-        let added = text.len();
         if lost > 0 {
             let gap = LostLines { time: format_time(Timestamp::now()).into(), lost };
             serde_json::to_writer(&mut text, &gap).expect("a number and a text are JSON");
             text.push(b'\n');
         }
         let first = text.len();
-        let text = match first {
-            0 => portion.text,
-            _ => [text, portion.text].concat(),
-        };
-        let (written, error) = write_some(&self.file, &text);
-        if written > 0 {
-            self.is_torn = text[written - 1] != b'\n';
-        }
+        let text = if first == 0 { portion.text } else { [text, portion.text].concat() };
+        let (written, error) = self.file.append(&text);
         if let Some(error) = error {
             let whole = memchr_iter(b'\n', text.get(first..written).unwrap_or_default()).count();
-            let told = written >= first && first > added;
-            let still_lost = portion.count - whole as u64 + if told { 0 } else { lost };
+            let unreported = if written < first { lost } else { 0 };
+            let still_lost = portion.count - whole as u64 + unreported;
             self.shared.lost.fetch_add(still_lost, Ordering::Relaxed);
-            self.log_failure(&error);
+            self.file.report_failure(&error, self.shared.lost.load(Ordering::Relaxed));
         } else if lost > 0 {
-            self.log_gap(lost);
-        }
-    }
-
-    fn log_failure(&mut self, error: &io::Error) {
-        if let Some(more) = self.write_failures_log.permit(Instant::now()) {
-            let (path, lost) = (self.path.display(), self.shared.lost.load(Ordering::Relaxed));
-            log::error!("{path}: {error}; {lost} lines of the status log are lost so far{more}");
-        }
-    }
-
-    fn log_gap(&mut self, lost: u64) {
-        if let Some(more) = self.gaps_log.permit(Instant::now()) {
-            let path = self.path.display();
-            log::error!("{path}: the status log continues, {lost} lines are missing{more}");
+            self.file.report_gap(lost);
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::{MAX_WAITING_BYTES, StatusLog};
+    use super::super::{MAX_WAITING_BYTES, StatusLog, open};
     use super::*;
     use std::sync::mpsc::channel;
 
@@ -145,7 +89,7 @@ mod tests {
         }
         drop(sender);
         let file = open(path).expect("opened");
-        Appender::new(path.to_path_buf(), file, shared.clone()).run(&receiver);
+        Appender { file, shared: shared.clone() }.run(&receiver);
         assert_eq!(shared.composed.load(Ordering::Relaxed), 0);
         shared.lost.load(Ordering::Relaxed)
     }
@@ -178,8 +122,8 @@ mod tests {
         shared.requested.store(MAX_WAITING_BYTES, Ordering::Relaxed);
         let log = StatusLog {
             shared: shared.clone(),
-            lines: None,
-            appender: None,
+            lines: channel().0,
+            appender: std::thread::spawn(|| ()),
             max_end_wait: Default::default(),
         };
         let record = super::super::compose::tests::record(&[100, 200]);

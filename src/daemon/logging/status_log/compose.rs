@@ -1,4 +1,4 @@
-//! Composes lines of the status log from records of the core and control files.
+//! Composes lines of the status log.
 
 use super::control_files::{CachedFile, ControlFiles};
 use super::{ComposedLines, MAX_WAITING_BYTES, StatusLogState, StatusRequest};
@@ -55,7 +55,7 @@ impl Composer {
 
     /// Drops the control file of a message that is about to leave the spool.
     pub(crate) fn forget(&mut self, name: &SpoolName) {
-        self.files.forget(name);
+        self.files.forget(name.number());
     }
 }
 
@@ -108,15 +108,20 @@ impl<'r> RequestFields<'r> {
         out: &mut Vec<u8>,
     ) {
         let request = self.request;
-        let status = status(request.verdict, || known.as_ref()?.tag(spool, offset).ok());
+        let status = delivery_status(request.verdict).unwrap_or_else(|| {
+            match known.as_ref().and_then(|known| known.tag(spool, offset).ok()) {
+                Some(Tag::Failed) => DeliveryStatus::Failed,
+                _ => DeliveryStatus::Delivered,
+            }
+        });
         let mut notary = Cow::Borrowed(&request.notary[..]);
-        let (mut addresses, mut message_id) = (Addresses::default(), None);
+        let (mut sender, mut recipient, mut message_id) = (None, None, None);
         if let Some(known) = known {
             if request.has_note_on_disk() || request.verdict == Verdict::FinishedElsewhere {
                 let note = known.note(spool, offset);
                 notary = Cow::Owned(note.unwrap_or_default().to_vec());
             }
-            addresses = Addresses::of(&known.file, offset);
+            (sender, recipient) = addresses(&known.file, offset);
             message_id = known.message_id.as_deref();
         }
         let field = |index: usize| {
@@ -127,8 +132,8 @@ impl<'r> RequestFields<'r> {
             time: (&self.time).into(),
             spool_id: (&self.spool_id).into(),
             message_id: message_id.map(Cow::Borrowed),
-            sender: addresses.sender,
-            recipient: addresses.recipient,
+            sender,
+            recipient,
             channel: String::from_utf8_lossy(&request.channel),
             host: String::from_utf8_lossy(&request.host),
             agent: request.attempt.and_then(|attempt| attempt.pid),
@@ -147,36 +152,25 @@ impl<'r> RequestFields<'r> {
     }
 }
 
-#[derive(Default)]
-struct Addresses<'f> {
-    sender: Option<Cow<'f, str>>,
-    recipient: Option<Cow<'f, str>>,
+/// Addresses of the sender and of a recipient.
+fn addresses(file: &ControlFile, offset: u32) -> (Option<Cow<'_, str>>, Option<Cow<'_, str>>) {
+    let text = |span| String::from_utf8_lossy(file.get(span));
+    let recipient = file.recipient_at(offset);
+    let sender = recipient.and_then(|recipient| file.sender_of(recipient));
+    (sender.map(|sender| text(sender.quad.user)), recipient.map(|one| text(one.quad.user)))
 }
 
-impl<'f> Addresses<'f> {
-    fn of(file: &'f ControlFile, offset: u32) -> Addresses<'f> {
-        let Some(recipient) = file.recipient_at(offset) else {
-            return Addresses::default();
-        };
-        let text = |span| String::from_utf8_lossy(file.get(span));
-        let sender = file.sender_of(recipient).map(|sender| text(sender.quad.user));
-        Addresses { sender, recipient: Some(text(recipient.quad.user)) }
-    }
-}
-
-fn status(verdict: Verdict, tag: impl FnOnce() -> Option<Tag>) -> DeliveryStatus {
-    match verdict {
+/// Result for recipients; `None` if only the control file has it.
+pub(crate) fn delivery_status(verdict: Verdict) -> Option<DeliveryStatus> {
+    Some(match verdict {
         Verdict::Report(Word::Ok | Word::Ok2 | Word::Ok3) => DeliveryStatus::Delivered,
         Verdict::Report(Word::Error | Word::Error2) => DeliveryStatus::Failed,
         Verdict::Report(_) | Verdict::Unreported => DeliveryStatus::Deferred,
         Verdict::Expired => DeliveryStatus::Expired,
         Verdict::Deleted => DeliveryStatus::Deleted,
         Verdict::Rerouted => DeliveryStatus::Rerouted,
-        Verdict::FinishedElsewhere => match tag() {
-            Some(Tag::Failed) => DeliveryStatus::Failed,
-            _ => DeliveryStatus::Delivered,
-        },
-    }
+        Verdict::FinishedElsewhere => return None,
+    })
 }
 
 fn word(verdict: Verdict) -> Option<&'static str> {

@@ -4,13 +4,14 @@
 //! room is needed for others, or until the message leaves the spool.
 
 use std::collections::{HashMap, VecDeque};
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io;
-use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::os::unix::fs::FileExt;
 use zsched_format::control_file::diagnostic::DiagnosticRecord;
 use zsched_format::control_file::{self, ControlFile, Tag};
 use zsched_format::time::Timestamp;
 use zsched_spool::{Spool, SpoolName};
+use zsched_sys::open_nofollow;
 
 /// Maximum number of control files kept.
 const MAX_CACHED_FILES: usize = 64;
@@ -52,7 +53,7 @@ impl ControlFiles {
         let number = name.number();
         let is_it = |known: &CachedFile| known.name == *name && known.modified == modified;
         if !self.known.get(&number).is_some_and(is_it) {
-            self.forget(name);
+            self.forget(number);
             let file = read(spool, name).ok()?;
             self.bytes += file.text.len();
             self.order.push_back(number);
@@ -60,28 +61,17 @@ impl ControlFiles {
             while self.order.len() > MAX_CACHED_FILES
                 || (self.bytes > MAX_CACHED_BYTES && self.order.len() > 1)
             {
-                self.drop_oldest();
+                self.forget(self.order[0]);
             }
         }
         self.known.get_mut(&number)
     }
 
-    /// Drops the control file of a message that leaves the spool.
-    pub(super) fn forget(&mut self, name: &SpoolName) {
-        if let Some(known) = self.known.remove(&name.number()) {
+    /// Drops the control file of a message.
+    pub(super) fn forget(&mut self, number: u64) {
+        if let Some(known) = self.known.remove(&number) {
             self.bytes -= known.file.text.len();
-            // It is usually one of the last.
-            if let Some(at) = self.order.iter().rposition(|number| *number == name.number()) {
-                self.order.remove(at);
-            }
-        }
-    }
-
-    fn drop_oldest(&mut self) {
-        if let Some(number) = self.order.pop_front()
-            && let Some(known) = self.known.remove(&number)
-        {
-            self.bytes -= known.file.text.len();
+            self.order.retain(|other| *other != number);
         }
     }
 }
@@ -133,15 +123,14 @@ impl CachedFile {
 }
 
 fn open(spool: &Spool, name: &SpoolName) -> io::Result<File> {
-    let flags = libc::O_NOFOLLOW | libc::O_NONBLOCK;
-    OpenOptions::new().read(true).custom_flags(flags).open(spool.control_file(name))
+    open_nofollow(File::options().read(true), &spool.control_file(name))
 }
 
 fn read(spool: &Spool, name: &SpoolName) -> io::Result<ControlFile> {
     let mut file = open(spool, name)?;
     let size = file.metadata()?.len();
     let text = control_file::read_all(&mut file, size)?;
-    control_file::parse(text).map_err(io::Error::other)
+    Ok(control_file::parse(text)?)
 }
 
 #[cfg(test)]
@@ -184,7 +173,7 @@ mod tests {
         assert!(files.get(&spool, &last, Timestamp::from_seconds(1)).is_none(), "another one");
         assert_eq!(counts(&files), (MAX_CACHED_FILES - 1, MAX_CACHED_FILES - 1));
         for number in 1..=MAX_CACHED_FILES + 10 {
-            files.forget(&name(number));
+            files.forget(number as u64);
         }
         assert_eq!((counts(&files), files.bytes), ((0, 0), 0));
     }
@@ -196,7 +185,7 @@ mod tests {
         fs::write(&path, control_file(1, "<1@x>", "") + "d 10:2:3::4\told\tx\n").expect("written");
         let mut files = ControlFiles::default();
         let append = |text: &str| {
-            let mut file = OpenOptions::new().append(true).open(&path).expect("it is there");
+            let mut file = File::options().append(true).open(&path).expect("it is there");
             file.write_all(text.as_bytes()).expect("appended");
         };
         let mut note = |offset| {

@@ -16,14 +16,13 @@ mod appender;
 mod compose;
 mod control_files;
 
-pub(crate) use compose::Composer;
+pub(crate) use compose::{Composer, delivery_status};
 
+use crate::logging::appended_file::AppendedFile;
 use crate::worker;
 use appender::Appender;
-use std::fs::{File, OpenOptions};
 use std::io;
-use std::os::unix::fs::OpenOptionsExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::{Sender, channel};
@@ -40,8 +39,8 @@ const MAX_WAITING_BYTES: usize = 32 << 20;
 /// The loop's end of the status log.
 pub(crate) struct StatusLog {
     shared: Arc<StatusLogState>,
-    lines: Option<Sender<ComposedLines>>,
-    appender: Option<JoinHandle<()>>,
+    lines: Sender<ComposedLines>,
+    appender: JoinHandle<()>,
     /// Maximum time to wait at the end for a disk that does not answer.
     max_end_wait: Duration,
 }
@@ -123,22 +122,17 @@ impl StatusLog {
     /// Starts the appender on an open file.
     ///
     /// `max_end_wait` is the maximum time to wait at the end for a disk that does not answer.
-    pub(crate) fn start(
-        path: PathBuf,
-        file: File,
-        max_end_wait: Duration,
-    ) -> io::Result<StatusLog> {
-        let (sender, lines) = channel();
+    pub(crate) fn start(file: AppendedFile, max_end_wait: Duration) -> io::Result<StatusLog> {
+        let (lines, receiver) = channel();
         let shared = Arc::new(StatusLogState::default());
-        let appender = Appender::new(path, file, shared.clone());
-        let thread = worker::start("status log", move || appender.run(&lines))?;
-        Ok(StatusLog { shared, lines: Some(sender), appender: Some(thread), max_end_wait })
+        let appender = Appender { file, shared: shared.clone() };
+        let appender = worker::start("status log", move || appender.run(&receiver))?;
+        Ok(StatusLog { shared, lines, appender, max_end_wait })
     }
 
     /// Creates the composer for the writer.
     pub(crate) fn composer(&self) -> Composer {
-        let lines = self.lines.clone().expect("it has one until the end");
-        Composer::new(self.shared.clone(), lines)
+        Composer::new(self.shared.clone(), self.lines.clone())
     }
 
     /// Creates a request for the writer. Without room for it, its lines are counted as lost.
@@ -153,30 +147,22 @@ impl StatusLog {
         Some(request)
     }
 
-    /// Reopens the file under its name, before further lines are written.
-    pub(crate) fn reopen(&self) {
-        self.shared.reopen.store(true, Ordering::Release);
+    /// Reopens the file under its name, or only if it was renamed.
+    ///
+    /// Comes before further lines are written.
+    pub(crate) fn reopen(&self, only_renamed: bool) {
+        let StatusLogState { reopen, check_rotation, .. } = &*self.shared;
+        let request = if only_renamed { check_rotation } else { reopen };
+        request.store(true, Ordering::Release);
         // An empty portion wakes the appender.
-        if let Some(lines) = &self.lines {
-            drop(lines.send(ComposedLines::default()));
-        }
-    }
-
-    /// Reopens the file if it was renamed.
-    pub(crate) fn check_rotation(&self) {
-        self.shared.check_rotation.store(true, Ordering::Release);
-        if let Some(lines) = &self.lines {
-            drop(lines.send(ComposedLines::default()));
-        }
+        drop(self.lines.send(ComposedLines::default()));
     }
 
     /// Waits until everything is written. The composer must have been dropped.
-    pub(crate) fn finish(mut self) {
-        self.lines = None;
-        let Some(appender) = self.appender.take() else {
-            return;
-        };
-        let end = Instant::now() + self.max_end_wait;
+    pub(crate) fn finish(self) {
+        let StatusLog { lines, appender, max_end_wait, .. } = self;
+        drop(lines);
+        let end = Instant::now() + max_end_wait;
         while !appender.is_finished() {
             if Instant::now() > end {
                 return log::error!(
@@ -189,6 +175,6 @@ impl StatusLog {
 }
 
 /// Opens a status log for appending. A new one is not readable by all: it has addresses.
-pub(crate) fn open(path: &Path) -> io::Result<File> {
-    OpenOptions::new().append(true).create(true).mode(0o640).open(path)
+pub(crate) fn open(path: &Path) -> io::Result<AppendedFile> {
+    AppendedFile::open(path, "status log", 0o640)
 }

@@ -18,9 +18,7 @@
 //! rewritten. A file of version 1, which had no changes and ended in `{"end":n}`, is rewritten at
 //! the first change.
 
-use crate::state::json_lines::{
-    append, beside, number_in, number_line, open_to_append, write_line,
-};
+use crate::state::json_lines::{append, number_in, number_line, open_to_append, write_line};
 use std::fs::{self, File};
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
@@ -99,7 +97,7 @@ impl OverridesJournal {
         let is_due = self.appended + count > self.orders.len().max(MIN_CHANGES_TO_REWRITE);
         // After an error the file may have part of a change, so it is rewritten.
         match self.file.take() {
-            Some(file) if !is_due && sys::is_same_file(&self.path, &file).unwrap_or(false) => {
+            Some(file) if !is_due && sys::leads_to(&self.path, &file).unwrap_or(false) => {
                 if count > 0 {
                     write_line(&mut lines, &number_line(STORED, count as u64))?;
                     append(&file, &lines)?;
@@ -128,7 +126,7 @@ impl OverridesJournal {
 
 /// Copies an unusable file: it may still show an operator what was held.
 fn copy_aside(path: &Path) {
-    if let Err(error) = fs::copy(path, beside(path, ".damaged")) {
+    if let Err(error) = fs::copy(path, sys::with_suffix(path, ".damaged")) {
         log::error!("{}: cannot be copied: {error}", path.display());
     }
 }

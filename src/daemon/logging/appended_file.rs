@@ -1,0 +1,107 @@
+//! Log files that grow by whole lines.
+
+use super::rotation::RotationDetector;
+use std::fs::{File, OpenOptions};
+use std::io::{self, ErrorKind, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+use zsched_core::log_limiter::LogLimiter;
+
+/// Log file that is appended to.
+pub(crate) struct AppendedFile {
+    path: PathBuf,
+    /// Name of the log in messages.
+    what: &'static str,
+    mode: u32,
+    pub(super) file: File,
+    /// True if the last write ended in the middle of a line.
+    pub(super) is_torn: bool,
+    rotation: RotationDetector,
+    failed_writes_log: LogLimiter,
+    gaps_log: LogLimiter,
+}
+
+impl AppendedFile {
+    /// Opens a file for appending. A new one gets `mode`.
+    pub(crate) fn open(path: &Path, what: &'static str, mode: u32) -> io::Result<AppendedFile> {
+        Ok(AppendedFile {
+            path: path.to_path_buf(),
+            what,
+            mode,
+            file: open(path, mode)?,
+            is_torn: false,
+            rotation: RotationDetector::default(),
+            failed_writes_log: LogLimiter::default(),
+            gaps_log: LogLimiter::default(),
+        })
+    }
+
+    /// Reopens the file under its name, or only if it was renamed. Logs an error.
+    pub(crate) fn reopen(&mut self, only_renamed: bool) {
+        if only_renamed && !self.rotation.is_renamed(&self.path, &self.file) {
+            return;
+        }
+        let (path, what) = (self.path.display(), self.what);
+        match open(&self.path, self.mode) {
+            Ok(file) => {
+                (self.file, self.is_torn) = (file, false);
+                if only_renamed {
+                    log::info!("{path}: was renamed and reopened");
+                }
+            }
+            Err(error) => log::error!("{path}: the {what} cannot be reopened: {error}"),
+        }
+    }
+
+    /// Appends whole lines.
+    ///
+    /// Returns the number of bytes written, and the error if that is not all.
+    pub(crate) fn append(&mut self, lines: &[u8]) -> (usize, Option<io::Error>) {
+        if self.is_torn {
+            if let (_, Some(error)) = write_some(&self.file, b"\n") {
+                return (0, Some(error));
+            }
+            self.is_torn = false;
+        }
+        let (written, error) = write_some(&self.file, lines);
+        self.is_torn = written > 0 && lines[written - 1] != b'\n';
+        (written, error)
+    }
+
+    /// Logs that a write has failed.
+    ///
+    /// `lost` is the number of lines that the file lacks by now.
+    pub(crate) fn report_failure(&mut self, error: &io::Error, lost: u64) {
+        if let Some(more) = self.failed_writes_log.permit(Instant::now()) {
+            let (path, what) = (self.path.display(), self.what);
+            log::error!("{path}: {error}; {lost} lines of the {what} are lost so far{more}");
+        }
+    }
+
+    /// Logs that the file continues after lines that it lacks.
+    pub(crate) fn report_gap(&mut self, lost: u64) {
+        if let Some(more) = self.gaps_log.permit(Instant::now()) {
+            let (path, what) = (self.path.display(), self.what);
+            log::error!("{path}: the {what} continues, {lost} lines are missing{more}");
+        }
+    }
+}
+
+fn open(path: &Path, mode: u32) -> io::Result<File> {
+    OpenOptions::new().append(true).create(true).mode(mode).open(path)
+}
+
+/// Writes as much as possible, usually with one system call.
+fn write_some(mut file: &File, text: &[u8]) -> (usize, Option<io::Error>) {
+    let mut written = 0;
+    while written < text.len() {
+        match file.write(&text[written..]) {
+            Ok(0) => return (written, Some(ErrorKind::WriteZero.into())),
+            Ok(count) => written += count,
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            Err(error) => return (written, Some(error)),
+        }
+    }
+    (written, None)
+}
