@@ -5,11 +5,11 @@
 //! event, [`Scheduler::settle`] brings up to date what depends on the marked ones. It takes each
 //! kind in this order, and those of a kind in the order of their marks:
 //!
-//! 1. A thread that is no longer used is removed. Any other gets the timer that it needs, and is
+//! 1. An agent gets the timer that it needs.
+//! 2. A thread that is no longer used is removed. Any other gets the timer that it needs, and is
 //!    ready for an agent, or not.
-//! 2. A window makes as many of its threads ready as it has room for.
-//! 3. A message that is complete leaves the spool.
-//! 4. An agent gets the timer that it needs.
+//! 3. A window makes as many of its threads ready as it has room for.
+//! 4. A message that is complete leaves the spool.
 //! 5. An agent that asked for work gets it.
 //! 6. Rings on waitlists try again, if an agent or a limit was freed.
 //! 7. A ring that is no longer used is removed. Any other gives agents to its ready threads.
@@ -32,12 +32,14 @@ impl Scheduler {
         let mut is_new_second = self.dispatch.waitlists.has_line(&Resource::ForkRate)
             && self.dispatch.fork_rate.is_over(now);
         loop {
-            self.settle_threads();
-            if let Some(message) = self.queue.messages.next_changed() {
-                self.settle_message(message);
-            } else if let Some(agent) = self.dispatch.agents.next_changed() {
+            while let Some(agent) = self.dispatch.agents.next_changed() {
                 self.settle_agent(agent);
-            } else if let Some(agent) = self.dispatch.hungry_agents.pop_front() {
+            }
+            self.settle_threads();
+            while let Some(message) = self.queue.messages.next_changed() {
+                self.settle_message(message);
+            }
+            if let Some(agent) = self.dispatch.hungry_agents.pop_front() {
                 self.give_work(now, agent);
             } else if std::mem::take(&mut self.dispatch.waitlists.has_news) {
                 self.retry_waitlists(now);

@@ -243,7 +243,7 @@ impl Scheduler {
     ) {
         self.queue.threads[thread].move_vertex(&mut self.queue.vertices, vertex, VertexState::Fed);
         self.queue.vertices[vertex].fed_at(now);
-        self.queue.messages[self.queue.vertices[vertex].message].jobs += 1;
+        self.queue.messages.add_job(self.queue.vertices[vertex].message);
         let agent_ref = &mut self.dispatch.agents[agent];
         agent_ref.owed.push_back(Owed::Job(vertex));
         let mut job =

@@ -170,6 +170,13 @@ impl Messages {
         self.by_number.len()
     }
 
+    /// Counts a job that an agent gets.
+    ///
+    /// A message does not become complete by it, so it is not marked.
+    pub fn add_job(&mut self, id: MessageId) {
+        self.pool[id].jobs += 1;
+    }
+
     /// Removes the mark of the next message that is marked as changed, and returns it.
     pub fn next_changed(&mut self) -> Option<MessageId> {
         // Those that were removed meanwhile are passed over.
