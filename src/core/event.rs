@@ -145,7 +145,7 @@ pub enum Event<'a> {
     /// The backlog has changed: messages on disk that are not loaded.
     BacklogChanged {
         /// Control files that wait for room in memory (`PARAMmessage-active-limit`).
-        crowd: Backlog,
+        waiting: Backlog,
         /// Maximum number of recipients in the control files being read.
         reading: u32,
     },

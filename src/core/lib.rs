@@ -222,9 +222,9 @@ impl Scheduler {
             Event::Restored { number, rested, wanted } => {
                 self.prepare_restore(number, rested, wanted)
             }
-            Event::BacklogChanged { crowd, reading } => {
+            Event::BacklogChanged { waiting, reading } => {
                 self.admission.reserve(reading);
-                self.backlog_changed(now, crowd);
+                self.backlog_changed(now, waiting);
             }
             Event::MoreRead { number, outcome } => self.more_read(now, number, outcome),
         }

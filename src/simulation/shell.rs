@@ -159,10 +159,10 @@ impl<O: SimulationObserver> Simulation<O> {
             self.request(name, ReadMode::New(at_most));
         }
         if let Some(shell) = &mut self.shell {
-            let crowd = shell.intake.blocked_kind(wall, &shell.room());
+            let waiting = shell.intake.blocked_kind(wall, &shell.room());
             let reading = shell.intake.recipients_being_read() as u32;
-            if (crowd, reading) != shell.core.backlog() {
-                self.send(Event::BacklogChanged { crowd, reading });
+            if (waiting, reading) != shell.core.backlog() {
+                self.send(Event::BacklogChanged { waiting, reading });
             }
         }
     }

@@ -112,8 +112,8 @@ impl RetryChecks {
                 self.add(LastEvent::Many);
             }
             Event::Learned(_) | Event::Restored { .. } => self.has_learned_state = true,
-            Event::BacklogChanged { crowd, .. } => {
-                self.has_learned_state |= *crowd != Backlog::None
+            Event::BacklogChanged { waiting, .. } => {
+                self.has_learned_state |= *waiting != Backlog::None
             }
             Event::MoreRead { .. } => self.has_partial_messages = true,
             Event::Configured(_) | Event::ClockSet(_) => {

@@ -1,8 +1,6 @@
-//! Waitlists of rings that were refused an agent.
+//! Waitlists of rings that were refused an agent, because a limit is reached that rings share.
 //!
-//! Limits that they share with others leave too few.
-//!
-//! There is a waitlist for each scarce resource, and its rings try again in turn.
+//! There is a waitlist for each such limit, and its rings try again in turn.
 //!
 //! A ring without any agent comes before all rings that have one and could use another. Otherwise a
 //! ring's place is the time at which it was first refused, moved by a turn ([`RING_TURN`]) for each

@@ -41,7 +41,7 @@ pub struct Dispatch {
     /// Agents that asked for work in this event.
     #[serde(skip)]
     pub hungry_agents: VecDeque<AgentId>,
-    /// Waitlists of rings for which the limits that they share with others leave no agent.
+    /// Rings that wait for an agent, because a limit is reached that rings share.
     pub waitlists: AgentWaitlists,
     pub fork_rate: ForkRate,
     /// Threads whose due vertices are still to be enqueued in jobs.

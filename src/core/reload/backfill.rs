@@ -1,8 +1,8 @@
 //! Backfill of the jobs of a ring.
 //!
-//! A new configuration may move a thread with very many due vertices to a ring whose work goes by
-//! messages. As each takes about a microsecond, some are added to their jobs in each turn. Until
-//! then such a vertex is due, but no agent gets it.
+//! A new configuration may move a thread with very many due vertices to a ring that chooses work by
+//! message. Adding a vertex to its job takes about a microsecond, so each turn adds some. Until then
+//! the vertex is due, but no agent gets it.
 
 use crate::Scheduler;
 use crate::dispatch::Dispatch;
@@ -15,7 +15,7 @@ use zsched_format::time::Timestamp;
 
 /// Number of skipped vertices that cost as much as one added.
 ///
-/// Finding that there is nothing to do takes little.
+/// A vertex is skipped if it is no longer due, or has a job already.
 const SKIPPED_PER_ADDED: usize = 8;
 
 /// Threads with due vertices that are in no job yet.
@@ -24,7 +24,7 @@ pub struct Backfill {
     threads: BTreeMap<ThreadId, Remaining>,
 }
 
-/// What is left of a thread.
+/// The vertices of a thread that are still to be added.
 #[derive(Default, Serialize, Deserialize)]
 struct Remaining {
     /// Vertices that became due. Some may have changed their state since.
@@ -46,7 +46,7 @@ impl Backfill {
 }
 
 impl Scheduler {
-    /// Adds the due vertices of a thread that comes to its ring.
+    /// Adds the due vertices of a thread that joins its ring.
     ///
     /// If there are few, all are added at once.
     pub(crate) fn enqueue_due(&mut self, thread: ThreadId) {
@@ -71,13 +71,14 @@ impl Scheduler {
         let Some(thread) = self.dispatch.backfill.threads.keys().next().copied() else {
             return budget;
         };
+        // The number of vertices that agents may be given changes.
         self.queue.threads.mark(thread);
         self.backfill_some(thread, budget)
     }
 
     /// Adds up to `most` entries of a thread.
     ///
-    /// Returns how many of that number are left.
+    /// Returns the unused part of `most`.
     fn backfill_some(&mut self, thread: ThreadId, most: usize) -> usize {
         let mut left = most * SKIPPED_PER_ADDED;
         while left > 0

@@ -25,11 +25,11 @@ fn resting(messages: u64, answer: &str) -> (World, BTreeMap<u64, PagedMessage>) 
     let mut world = World::new(CF);
     world.messages(1..=messages, "c/h.test");
     work(&mut world, answer);
-    world.tell(Event::BacklogChanged { crowd: Backlog::PagedOut, reading: 0 });
+    world.tell(Event::BacklogChanged { waiting: Backlog::PagedOut, reading: 0 });
     for _ in 0..messages {
         world.tell(Event::Tick);
     }
-    world.tell(Event::BacklogChanged { crowd: Backlog::None, reading: 0 });
+    world.tell(Event::BacklogChanged { waiting: Backlog::None, reading: 0 });
     let mut rested = BTreeMap::new();
     for action in world.done.extract_if(.., |action| matches!(action, Action::PageOut { .. })) {
         if let Action::PageOut { name, record: known, .. } = action {
@@ -115,13 +115,13 @@ fn restart_keeps_state_of_paged_out_destinations() {
 fn learned_state_is_kept_while_files_wait_for_room() {
     let (world, _) = resting(6, "deferall down");
     let mut heir = heir(&world);
-    heir.tell(Event::BacklogChanged { crowd: Backlog::PagedOut, reading: 0 });
+    heir.tell(Event::BacklogChanged { waiting: Backlog::PagedOut, reading: 0 });
     heir.tell(Event::InitialScanDone);
     heir.pass_seconds(599);
     assert!(heir.core.learned.unclaimed.is_some());
     heir.pass_seconds(600);
     assert!(heir.core.learned.unclaimed.is_some());
-    heir.tell(Event::BacklogChanged { crowd: Backlog::None, reading: 0 });
+    heir.tell(Event::BacklogChanged { waiting: Backlog::None, reading: 0 });
     heir.pass_seconds(600);
     assert!(heir.core.learned.unclaimed.is_none());
 }

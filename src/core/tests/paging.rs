@@ -28,7 +28,7 @@ fn crowded() -> World {
     let (agent, jobs) = world.newborn();
     world.works(agent, jobs, "deferred busy");
     world.hungry(agent);
-    world.tell(Event::BacklogChanged { crowd: Backlog::PagedOut, reading: 0 });
+    world.tell(Event::BacklogChanged { waiting: Backlog::PagedOut, reading: 0 });
     // With room for two, one is paged out in each turn.
     world.tell(Event::Tick);
     world.tell(Event::Tick);
@@ -56,7 +56,7 @@ fn waiting_message_is_paged_out_and_restored() {
     );
     assert_eq!((world.core.loaded(), world.core.recipients()), (0, 0));
     assert_eq!(world.core.paged_recipients(), 2);
-    world.tell(Event::BacklogChanged { crowd: Backlog::None, reading: 0 });
+    world.tell(Event::BacklogChanged { waiting: Backlog::None, reading: 0 });
     let [(_, _, first), (_, _, second)] = <[_; 2]>::try_from(rested).expect("two");
     // It was loaded early, and continues to wait.
     is_being_restored(&mut world, 1, first, Vec::new());
@@ -72,7 +72,7 @@ fn waiting_message_is_paged_out_and_restored() {
 fn paging_keeps_place_in_retries() {
     let mut world = crowded();
     let [(_, _, first), _] = <[_; 2]>::try_from(rested(&mut world)).expect("two");
-    world.tell(Event::BacklogChanged { crowd: Backlog::None, reading: 0 });
+    world.tell(Event::BacklogChanged { waiting: Backlog::None, reading: 0 });
     world.pass_seconds(70);
     is_being_restored(&mut world, 1, first, Vec::new());
     let (agent, jobs) = world.newborn();
@@ -93,7 +93,7 @@ fn fed_held_and_due_messages_are_not_paged_out() {
     world.messages(1..=2, "c/a.test");
     let (_agent, jobs) = world.newborn();
     assert_eq!(jobs, ["1\ta.test"]);
-    world.tell(Event::BacklogChanged { crowd: Backlog::PagedOut, reading: 0 });
+    world.tell(Event::BacklogChanged { waiting: Backlog::PagedOut, reading: 0 });
     world.pass_seconds(10);
     assert_eq!(rested(&mut world), []);
     assert_eq!(world.core.loaded(), 2);
@@ -111,16 +111,16 @@ fn tried_due_messages_are_paged_out_for_new_ones() {
     // All are due again, and one of them is with an agent that does not finish it.
     world.pass_seconds(2);
     assert_eq!(world.heard_by(agent).len(), 1);
-    world.tell(Event::BacklogChanged { crowd: Backlog::PagedOut, reading: 0 });
+    world.tell(Event::BacklogChanged { waiting: Backlog::PagedOut, reading: 0 });
     world.pass_seconds(5);
     assert_eq!(rested(&mut world), [], "other retries are no reason");
-    world.tell(Event::BacklogChanged { crowd: Backlog::New, reading: 0 });
+    world.tell(Event::BacklogChanged { waiting: Backlog::New, reading: 0 });
     world.pass_seconds(2);
     let out = rested(&mut world);
     assert_eq!(out.len(), 3, "all but the one that is at work: {out:?}");
     assert!(out.iter().all(|(_, until, _)| until.is_some_and(|until| until <= 0)), "{out:?}");
     // They are due when they are loaded again.
-    world.tell(Event::BacklogChanged { crowd: Backlog::None, reading: 0 });
+    world.tell(Event::BacklogChanged { waiting: Backlog::None, reading: 0 });
     let (number, _, known) = out.into_iter().next().expect("three");
     is_being_restored(&mut world, number, known, Vec::new());
     let shown = world.shows(number);
@@ -131,13 +131,13 @@ fn tried_due_messages_are_paged_out_for_new_ones() {
 fn etrn_requests_paged_out_mail() {
     let mut world = World::new(CF);
     world.message(1, &["q/a.test"]);
-    world.tell(Event::BacklogChanged { crowd: Backlog::PagedOut, reading: 0 });
+    world.tell(Event::BacklogChanged { waiting: Backlog::PagedOut, reading: 0 });
     world.tell(Event::Tick);
     let [(1, until, first)] = <[_; 1]>::try_from(rested(&mut world)).expect("one") else {
         panic!("another one");
     };
     assert_eq!(until, Some(3 * 86_400 + 86_400), "its expiry");
-    world.tell(Event::BacklogChanged { crowd: Backlog::None, reading: 0 });
+    world.tell(Event::BacklogChanged { waiting: Backlog::None, reading: 0 });
     world.tell(Event::Etrn(b"a.test"));
     let wanted = world.done.iter().find_map(|action| match action {
         Action::RequestPagedHosts(wanted) => Some(wanted.clone()),

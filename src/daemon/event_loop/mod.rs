@@ -216,10 +216,10 @@ impl Daemon {
         if !names.is_empty() {
             self.spool_io.read(names);
         }
-        let crowd = self.intake.blocked_kind(now, &self.read_budget());
+        let waiting = self.intake.blocked_kind(now, &self.read_budget());
         let reading = u32::try_from(self.intake.recipients_being_read()).unwrap_or(u32::MAX);
-        if (crowd, reading) != self.core.query().backlog() {
-            self.core.handle(now, Event::BacklogChanged { crowd, reading });
+        if (waiting, reading) != self.core.query().backlog() {
+            self.core.handle(now, Event::BacklogChanged { waiting, reading });
         }
     }
 

@@ -36,9 +36,9 @@ fn print_history(screen: &mut Screen<'_>, history: &History, zone: &TimeZone) ->
     if let Some(sender) = &history.sender {
         head.push_str(&format!(" from {sender}"));
     }
-    let came = history.came.and_then(|came| jiff::Timestamp::from_millisecond(came).ok());
-    if let Some(came) = came {
-        head.push_str(&format!(", arrived {}", clock(came, zone)));
+    let arrived = history.came.and_then(|came| jiff::Timestamp::from_millisecond(came).ok());
+    if let Some(arrived) = arrived {
+        head.push_str(&format!(", arrived {}", clock(arrived, zone)));
     }
     screen.line(&[head.as_bytes()])?;
     for recipient in recipients(history) {
@@ -74,7 +74,7 @@ struct RecipientHistory<'s> {
     queued: Vec<&'s QueuedRecipient>,
 }
 
-/// Recipients in the order in which they first occur.
+/// Recipients: those with attempts in the order of the first one, then those of the spool.
 fn recipients(history: &History) -> Vec<RecipientHistory<'_>> {
     let tried = history.attempts.iter().map(|entry| entry.recipient.as_deref());
     let in_spool = history.queued.iter().map(|queued| Some(&*queued.recipient));

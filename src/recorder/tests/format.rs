@@ -100,7 +100,7 @@ fn events() -> Vec<Event<'static>> {
         Event::Tick,
         Event::Subscribed(true),
         Event::Restored { number, rested: rested(), wanted: vec![HostFilter::of_host(b"a.test")] },
-        Event::BacklogChanged { crowd: Backlog::PagedOut, reading: 0 },
+        Event::BacklogChanged { waiting: Backlog::PagedOut, reading: 0 },
     ]
 }
 

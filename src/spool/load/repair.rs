@@ -1,4 +1,4 @@
-//! Completes decided tags, and clears the locks of dead processes.
+//! Repair of tags: those that a `d` line has decided, and locks of dead processes.
 
 use super::Loader;
 use crate::{DuplicateSink, LockOwner, PossibleDuplicates, Spool, SpoolName, owner_of};
@@ -13,10 +13,11 @@ use zsched_format::control_file::{
 use zsched_format::time::Timestamp;
 use zsched_sys as sys;
 
-/// Clears the locks of `dead` and other dead processes.
+/// Repairs the tags of a control file whose agent has died.
 ///
-/// `duplicates` receives the possible duplicates before. A malformed file is left to the next
-/// program that reads it.
+/// `dead` counts as dead even if its pid is in use again. `duplicates` receives the possible
+/// duplicates before any lock is cleared. A malformed file is left to the next program that reads
+/// it.
 pub fn clear_locks(
     spool: &Spool,
     name: &SpoolName,
@@ -50,6 +51,7 @@ pub fn clear_locks(
                 from = next;
                 part
             }
+            // Malformed.
             Err(Ok(_)) => return Ok(()),
             Err(Err(error)) => return Err(error),
         };
@@ -63,10 +65,10 @@ fn open_to_mark(path: &Path) -> io::Result<File> {
 }
 
 impl Loader<'_> {
-    /// Completes decided tags, and clears the locks of dead processes.
+    /// Repairs the tags in memory and on disk.
     ///
-    /// The file's time is read only now. An agent of an earlier scheduler may have locked a
-    /// recipient after the file was examined, which was before a long scan.
+    /// The modification time is read again: since the scan examined the file, an agent of an
+    /// earlier scheduler may have locked a recipient.
     pub(super) fn clear_dead_locks(&mut self, file: &mut ControlFile) -> io::Result<()> {
         let is_locked = |recipient: &Recipient| recipient.tag == Tag::Locked;
         let is_decided = !decisions::incomplete(file, |_| false).is_empty();
@@ -86,7 +88,7 @@ impl Loader<'_> {
         unlock_dead(&open_to_mark(&path)?, message, file, owner, &mut *self.duplicates)
     }
 
-    /// Completes the tags decided by the `d` lines of a large file.
+    /// Writes the tags that the `d` lines of a large file have decided.
     pub(super) fn complete_decided(&self) -> io::Result<()> {
         let on_disk = open_to_mark(&self.spool.control_file(self.name))?;
         let metadata = on_disk.metadata()?;
@@ -96,9 +98,9 @@ impl Loader<'_> {
     }
 }
 
-/// Completes decided tags, and clears other locks of dead processes.
+/// Writes the tags that `d` lines have decided, and clears other locks of dead processes.
 ///
-/// Both are changed on disk and in `file`. `duplicates` receives the possible duplicates before
+/// Both change on disk and in `file`. `duplicates` receives the possible duplicates before
 /// locks are cleared, so that a crash in between hides nothing. A lock without a pid has no owner.
 /// `message` is the name of the message and the time of its arrival.
 pub fn unlock_dead(

@@ -44,7 +44,7 @@ const EMPTY_PASS_WAIT: Duration = Duration::from_secs(1);
 #[derive(Default, Serialize, Deserialize)]
 pub struct PagingState {
     /// Kinds of control files that wait for room.
-    crowd: Backlog,
+    waiting: Backlog,
     /// Slot of the next message to examine.
     cursor: usize,
     /// A message was paged out in the present pass over the queue.
@@ -95,13 +95,13 @@ impl Scheduler {
     /// It has the kinds of control files that wait for room, and the number of recipients that may
     /// come with those being read.
     pub fn backlog(&self) -> (Backlog, u32) {
-        (self.admission.paging.crowd, self.admission.reserved())
+        (self.admission.paging.waiting, self.admission.reserved())
     }
 
     /// Processes a change in the control files that wait for room.
-    pub(crate) fn backlog_changed(&mut self, now: Timestamp, crowd: Backlog) {
-        self.admission.paging.crowd = crowd;
-        if crowd != Backlog::None {
+    pub(crate) fn backlog_changed(&mut self, now: Timestamp, waiting: Backlog) {
+        self.admission.paging.waiting = waiting;
+        if waiting != Backlog::None {
             self.schedule_eviction(now);
         }
     }
@@ -115,7 +115,7 @@ impl Scheduler {
     /// Pages out some messages that only wait.
     pub(crate) fn evict_some(&mut self, now: Timestamp) {
         self.admission.paging.has_timer = false;
-        if self.admission.paging.crowd == Backlog::None {
+        if self.admission.paging.waiting == Backlog::None {
             return;
         }
         let slots = self.queue.messages.slots();
@@ -165,7 +165,7 @@ impl Scheduler {
             let vertex = &self.queue.vertices[vertex];
             let yields_place = vertex.state == VertexState::Due
                 && vertex.attempts > 0
-                && self.admission.paging.crowd == Backlog::New;
+                && self.admission.paging.waiting == Backlog::New;
             (vertex.state == VertexState::Waiting || yields_place)
                 && vertex.after_job == AfterJob::Usual
         };

@@ -1,4 +1,6 @@
 //! Limits of recipients in memory, and the room that is left.
+//!
+//! The limit of messages in memory is in [`crate::intake`].
 
 use crate::Scheduler;
 use crate::admission::Admission;
