@@ -53,12 +53,9 @@ impl Scheduler {
     pub(crate) fn needs_agent(&self, thread: ThreadId) -> bool {
         let due = self.dispatch.due_for_agents(&self.queue, thread);
         let thread = &self.queue.threads[thread];
-        if due == 0
-            || thread.held
-            || thread.agents.len() >= self.dispatch.max_thread(thread) as usize
-        {
-            return false;
-        }
+        let may_have_one = !thread.held
+            && thread.agents.len() < self.dispatch.max_thread(thread) as usize
+            && self.is_selected(thread.destination.channel(), thread.destination.host());
         let has_jobs = self.dispatch.rings[thread.ring].jobs.is_some();
         // An agent that is ending takes no more work, but it still counts. In a ring with jobs,
         // only an agent that was started for the thread and has not asked for work yet is sure to
@@ -67,10 +64,10 @@ impl Scheduler {
             AgentState::Starting => true,
             _ => !has_jobs && self.dispatch.agents[**agent].is_alive(),
         };
+        // The agents are looked at only if they could be enough.
         let has_unshared_work =
-            due > thread.agents.len() || due > thread.agents.iter().filter(comes).count();
-        has_unshared_work
-            && self.is_selected(thread.destination.channel(), thread.destination.host())
+            || due > thread.agents.len() || due > thread.agents.iter().filter(comes).count();
+        due > 0 && may_have_one && has_unshared_work()
     }
 
     /// Returns true if `-p` selects a destination.
