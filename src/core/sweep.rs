@@ -1,8 +1,8 @@
 //! The sweep: a pass over all threads, for a change that concerns each of them.
 //!
 //! A new configuration, a step of the clock, and changed overrides are such changes. One cursor
-//! goes round the threads for all of them, some threads in each turn ([`crate::stepwise`]). A change
-//! is complete when the cursor is back where it was when the change came.
+//! goes round the threads for all of them, some threads in each turn ([`crate::stepwise`]). A
+//! change is complete when the cursor is back where it was when the change came.
 //!
 //! Until the cursor reaches a thread, it is served as before. A thread that something arrives for,
 //! or whose timer expires, gets the configuration and the clock at once.

@@ -1,8 +1,8 @@
 //! Backfill of the jobs of a ring.
 //!
-//! A new configuration may move a thread with very many due vertices to a ring that chooses work by
-//! message. Adding a vertex to its job takes about a microsecond, so each turn adds some. Until then
-//! the vertex is due, but no agent gets it.
+//! A new configuration may move a thread with very many due vertices to a ring that chooses work
+//! by message. Adding a vertex to its job takes about a microsecond, so each turn adds some. Until
+//! then the vertex is due, but no agent gets it.
 
 use crate::Scheduler;
 use crate::dispatch::Dispatch;
