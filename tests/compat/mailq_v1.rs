@@ -1,6 +1,7 @@
 //! The queue that MAILQ version 1 shows. Tests reproduce the states behind recorded dumps, and our
 //! dump has to be equal, except for a list of differences.
 
+use crate::core_world::arrival;
 use crate::mailq_lines::{check_dump, dump};
 use crate::recording::{Answer, End, StepKind, run};
 use crate::support::{START, data, files_under, spool_name};
@@ -133,22 +134,7 @@ fn message(name: &str, groups: &[(&str, &[u32])]) -> Arrival {
             Group { channel: channel.as_bytes().into(), host: host.as_bytes().into(), offsets }
         })
         .collect();
-    Arrival {
-        name: spool_name(name),
-        modified: START,
-        created: START,
-        priority: 5,
-        report_due: false,
-        first_undeliverable: None,
-        etrn_hosts: Vec::new(),
-        recipients: groups.iter().map(|group| group.offsets.len() as u32).sum(),
-        failed: 0,
-        groups,
-        locked: Vec::new(),
-        next_offset: None,
-        max_unread: 0,
-        is_chunk: false,
-    }
+    Arrival { name: spool_name(name), ..arrival(0, groups, START, START) }
 }
 
 #[test]
