@@ -73,7 +73,7 @@ fn rows(results: &RunResults) -> Rows {
         ("delay 99%", seconds(delay.p99)),
         ("delay 100%", seconds(delay.longest)),
         ("agents started", count(totals.agents_started)),
-        ("agents at a time", count(totals.most_agents as u64)),
+        ("agents at a time", count(totals.max_agents as u64)),
         ("jobs", count(results.statistics.jobs)),
         ("outcomes made up", count(results.made_up)),
     ]

@@ -47,9 +47,11 @@ pub(crate) struct Totals {
     /// Agents started.
     pub agents_started: u64,
     /// Maximum number of agents at the same time.
-    pub most_agents: usize,
+    #[serde(rename = "most_agents")]
+    pub max_agents: usize,
     /// Maximum number of recipients in the queue.
-    pub longest_queue: u64,
+    #[serde(rename = "longest_queue")]
+    pub max_queued: u64,
 }
 
 /// Results of some recipients.
@@ -177,8 +179,8 @@ impl Totals {
             deferrals: of.deferrals,
             attempts: of.deferrals + delivered + failed,
             agents_started: of.agents_started,
-            most_agents: of.max_agents,
-            longest_queue: of.samples.iter().map(|sample| sample.recipients).max().unwrap_or(0),
+            max_agents: of.max_agents,
+            max_queued: of.samples.iter().map(|sample| sample.recipients).max().unwrap_or(0),
         }
     }
 }

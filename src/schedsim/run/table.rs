@@ -39,8 +39,8 @@ fn totals(summaries: &[Summary]) -> String {
     row("attempts", &|t| thousands(t.attempts));
     row("of these deferred", &|t| thousands(t.deferrals));
     row("agents started", &|t| thousands(t.agents_started));
-    row("agents at a time", &|t| thousands(t.most_agents as u64));
-    row("longest queue", &|t| thousands(t.longest_queue));
+    row("agents at a time", &|t| thousands(t.max_agents as u64));
+    row("longest queue", &|t| thousands(t.max_queued));
     row("delay of 50 %", &|t| time(t.results.delay.p50));
     row("delay of 90 %", &|t| time(t.results.delay.p90));
     row("delay of 99 %", &|t| time(t.results.delay.p99));
