@@ -34,7 +34,7 @@ mod warnings;
 
 mod replay;
 
-pub use classic::queue::{NameKind, Queue, QueuedThread, Vertex};
+pub use classic::queue::{QueuedThread, Vertex};
 pub use connect::credentials::Credentials;
 pub use connect::denial::Denial;
 pub use console::Command;

@@ -1,7 +1,7 @@
 //! Renders recorded server answers. Used by tests and fuzz targets.
 
 use crate::classic::ClassicOutput;
-use crate::classic::queue::Queue;
+use crate::classic::queue::QueuedThread;
 use crate::classic::v1;
 use crate::connect::credentials::Credentials;
 use crate::connect::lines::{LIMITS, Lines};
@@ -52,7 +52,7 @@ pub fn show_answers(
 /// Reads a recorded version 1 answer: the queue and the report lines.
 ///
 /// The answer begins after its greeting. A single warning about it is an error.
-pub fn read_answer(answer: &[u8]) -> Result<(Queue, Vec<Vec<u8>>), Failure> {
+pub fn read_answer(answer: &[u8]) -> Result<(Vec<QueuedThread>, Vec<Vec<u8>>), Failure> {
     let (mut lines, mut warnings) = (Lines::recorded(answer, LIMITS), Warnings::default());
     let queue = v1::read(&mut lines, &mut warnings)?;
     warnings.verdict()?;

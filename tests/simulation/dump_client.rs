@@ -86,8 +86,8 @@ impl DumpClient {
         });
         let mut shown: BTreeMap<Recipient, Destination> = BTreeMap::new();
         let mut vertices: BTreeMap<Destination, usize> = BTreeMap::new();
-        for thread in queue.threads() {
-            let destination = Destination::new(thread.channel, thread.host);
+        for thread in queue {
+            let destination = Destination::new(&thread.channel, &thread.host);
             for vertex in &thread.vertices {
                 let path = String::from_utf8_lossy(&vertex.file).into_owned();
                 let number = path.rsplit('/').next().and_then(|base| base.parse().ok());

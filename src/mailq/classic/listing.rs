@@ -10,87 +10,34 @@
 //! ```
 
 use super::details::{ControlFiles, MessageDetails};
-use super::queue::{Queue, QueuedThread, Vertex};
+use super::queue::{QueuedThread, Vertex};
 use crate::failure::Failure;
+use crate::options::ClassicOptions;
 use crate::screen::Screen;
 use std::fmt;
 use std::io;
-use zsched_format::selection::Selection;
 use zsched_format::time::Timestamp;
 
-/// Filter and level of detail of the output.
-pub(super) struct OutputFilter {
-    /// Selected channel and host.
-    pub selection: Selection,
-    /// User id of the owner of messages, if only these are shown.
-    pub owner: Option<u32>,
-    /// Level of detail of each message: 0, 1 or 2.
-    pub verbose: u8,
-    /// Instead of messages, 1 shows counts and sizes, 2 only counts.
-    pub sizes: u8,
-}
-
-impl OutputFilter {
-    /// The threads of a queue that match.
-    pub(super) fn threads<'q>(
-        &self,
-        queue: &'q Queue,
-        files: &mut ControlFiles<'_>,
-    ) -> Vec<QueuedThread<'q>> {
-        let mut threads = queue.threads();
-        threads.retain(|thread| self.selection.matches(thread.channel, thread.host));
-        if let Some(owner) = self.owner {
-            for thread in &mut threads {
-                thread.vertices.retain(|vertex| files.owner(&vertex.file) == Some(owner));
-            }
-        }
-        threads.retain(|thread| !thread.vertices.is_empty());
-        threads
-    }
-
-    /// Text for an empty result.
-    pub(super) fn empty_text(&self, is_queue_empty: bool) -> String {
-        let Selection { channel, host } = &self.selection;
-        let name = |name: &Option<Box<[u8]>>| {
-            name.as_deref().map_or("*".to_string(), |name| String::from_utf8_lossy(name).into())
-        };
-        match (self.owner, channel, host) {
-            (Some(_), ..) => "No user messages found".to_string(),
-            (None, None, None) => EMPTY_QUEUE_TEXT.to_string(),
-            _ if is_queue_empty => EMPTY_QUEUE_TEXT.to_string(),
-            _ => format!("Nothing in the queue for {}/{}", name(channel), name(host)),
-        }
-    }
-}
-
-/// ZMailer's text for an empty queue, which scripts parse.
-pub(super) const EMPTY_QUEUE_TEXT: &str = "Transport queue is empty -- or scheduler uses -Q -mode";
-
-/// Prints the listing.
+/// Prints the listing, or instead of the messages their number and size.
 pub(super) fn print(
     screen: &mut Screen<'_>,
-    queue: &Queue,
-    filter: &OutputFilter,
+    threads: &[QueuedThread],
+    options: &ClassicOptions,
     files: &mut ControlFiles<'_>,
 ) -> Result<(), Failure> {
-    let threads = filter.threads(queue, files);
-    if threads.is_empty() {
-        writeln!(screen, "{}", filter.empty_text(queue.count() == 0))?;
-    }
-    let now = Timestamp::now();
+    let (now, verbosity) = (Timestamp::now(), options.verbosity());
     for thread in threads {
-        screen.line(&[thread.channel, b"/", thread.host, b":"])?;
-        if filter.sizes > 0 {
-            print_sizes(screen, &thread, filter.sizes, now, files)?;
+        screen.line(&[&thread.channel, b"/", &thread.host, b":"])?;
+        if options.sizes > 0 {
+            print_sizes(screen, thread, options.sizes, now, files)?;
             continue;
         }
-        for vertex in thread.vertices {
+        for vertex in &thread.vertices {
             print_vertex(screen, vertex)?;
-            if filter.verbose > 0
+            if verbosity > 0
                 && let Some(details) = files.describe(&vertex.file, &vertex.offsets)
             {
-                let size =
-                    if filter.verbose > 1 { files.size_and_age(&vertex.file, now) } else { None };
+                let size = if verbosity > 1 { files.size_and_age(&vertex.file, now) } else { None };
                 print_details(screen, &details, size)?;
             }
         }
@@ -134,7 +81,7 @@ fn print_details(
 
 fn print_sizes(
     screen: &mut Screen<'_>,
-    thread: &QueuedThread<'_>,
+    thread: &QueuedThread,
     level: u8,
     now: Timestamp,
     files: &mut ControlFiles<'_>,
@@ -143,7 +90,7 @@ fn print_sizes(
     let plural = if count == 1 { "" } else { "s" };
     write!(screen, "\t  {count} file{plural}")?;
     if level == 1 {
-        let size = |vertex: &&Vertex| files.size_and_age(&vertex.file, now).map(|(size, _)| size);
+        let size = |vertex: &Vertex| files.size_and_age(&vertex.file, now).map(|(size, _)| size);
         let total = thread.vertices.iter().filter_map(size).fold(0, u64::saturating_add);
         match total {
             0 => write!(screen, ", no file size info available")?,

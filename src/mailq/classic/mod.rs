@@ -1,8 +1,8 @@
 //! Output without a command: what ZMailer's `mailq` prints, and totals.
 //!
 //! ```text
-//! version 1: a dump ──► v1 ──► queue ──────────────┬──► listing, totals
-//! version 2: requests ──► v2 ──┬──► collector_v2 ──┘
+//! version 1: a dump ──► v1 ───────┬──► queue ──► listing, totals
+//! version 2: requests ──► v2 ──┬──┘
 //!                              └──► listing_v2
 //! either version ──► report            spool ──► status, details
 //! ```
@@ -15,7 +15,6 @@ pub(crate) mod v2;
 pub(crate) mod notes;
 pub(crate) mod queue;
 
-mod collector_v2;
 mod details;
 mod listing;
 mod listing_v2;

@@ -1,14 +1,12 @@
 //! The thread report after the queue (its form: the crate `zsched-mailq-server`, module `report`).
 
-use crate::connect::lines::LineSource;
+use super::queue::QueuedThread;
+use crate::connect::lines::{LineSource, Lines};
 use crate::failure::Failure;
 use crate::screen::Screen;
 use memchr::memmem;
 use std::collections::HashMap;
 use zsched_format::selection::Selection;
-
-/// Age of the oldest message, by channel and host.
-pub(super) type Ages = HashMap<(Vec<u8>, Vec<u8>), Vec<u8>>;
 
 /// Kind of a line of the report.
 enum Line<'a> {
@@ -62,19 +60,22 @@ pub(super) fn print<L: LineSource>(
     Ok(count)
 }
 
-/// Reads the ages in the report, up to the limit of the source.
-pub(super) fn oldest<L: LineSource>(lines: &mut L) -> Result<Ages, Failure> {
-    let max = lines.limit();
-    let mut ages = Ages::new();
+/// Reads the ages of these threads in the report.
+pub(super) fn read_ages(lines: &mut Lines, threads: &mut [QueuedThread]) -> Result<(), Failure> {
+    let name = |channel: &[u8], host: &[u8]| [channel, b"/", host].concat();
+    let mut ages = HashMap::new();
+    for QueuedThread { channel, host, age, .. } in threads {
+        ages.insert(name(channel, host), age);
+    }
     while let Some(line) = lines.next()? {
-        if ages.len() < max
-            && let Line::Thread(channel, host, about) = classify(line)
+        if let Line::Thread(channel, host, about) = classify(line)
             && let Some(age) = age(about)
+            && let Some(known) = ages.get_mut(&name(channel, host))
         {
-            ages.insert((channel.to_vec(), host.to_vec()), age.to_vec());
+            **known = Some(age.to_vec());
         }
     }
-    Ok(ages)
+    Ok(())
 }
 
 /// Age of the oldest message, from the line of a thread.
@@ -116,7 +117,7 @@ fn split_at(text: &[u8], slash: usize) -> (&[u8], &[u8]) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::connect::lines::{LIMITS, Lines};
+    use crate::connect::lines::LIMITS;
     use proptest::prelude::*;
 
     const REPORT: &str = "smtp/*/0\n    smtp/a.test/0\t\tN=1   R=1   A=1  W=3s QA=14s\n    \
@@ -161,17 +162,25 @@ mod tests {
     }
 
     #[test]
-    fn oldest_reads_ages_of_threads() {
-        let ages = oldest(&mut Lines::recorded(REPORT.as_bytes(), LIMITS)).expect("a good report");
-        for (channel, host, age) in [
-            ("smtp", "a.test", "14s"),
-            ("smtp", "a-very-long-host-name.example.org", "12s"),
-            ("hold", "\"a b\"", "1d2h"),
-        ] {
-            let key = (channel.as_bytes().to_vec(), host.as_bytes().to_vec());
-            assert_eq!(ages.get(&key).map(Vec::as_slice), Some(age.as_bytes()), "{host}");
+    fn read_ages_fills_threads() {
+        let cases = [
+            ("smtp", "a.test", Some("14s")),
+            ("smtp", "a-very-long-host-name.example.org", Some("12s")),
+            ("hold", "\"a b\"", Some("1d2h")),
+            ("hold", "a.test", None),
+        ];
+        let thread = |(channel, host, _): (&str, &str, _)| QueuedThread {
+            channel: channel.as_bytes().to_vec(),
+            host: host.as_bytes().to_vec(),
+            vertices: Vec::new(),
+            age: None,
+        };
+        let mut threads = cases.map(thread);
+        let mut lines = Lines::recorded(REPORT.as_bytes(), LIMITS);
+        read_ages(&mut lines, &mut threads).expect("a good report");
+        for (thread, (_, host, age)) in threads.iter().zip(cases) {
+            assert_eq!(thread.age.as_deref(), age.map(str::as_bytes), "{host}");
         }
-        assert_eq!(ages.len(), 3);
     }
 
     proptest! {
@@ -180,7 +189,8 @@ mod tests {
             for selection in ["*/*", "a/b"] {
                 shown(&report, selection, 1);
             }
-            prop_assert!(oldest(&mut Lines::recorded(report.as_bytes(), LIMITS)).is_ok());
+            let mut lines = Lines::recorded(report.as_bytes(), LIMITS);
+            prop_assert!(read_ages(&mut lines, &mut []).is_ok());
         }
     }
 }

@@ -2,13 +2,9 @@
 //!
 //! It works with both versions of the protocol.
 
-use super::collector_v2::QueueCollector;
 use super::details::ControlFiles;
-use super::listing::{self, OutputFilter};
-use super::listing_v2::Listing;
-use super::queue::Queue;
-use super::report::Ages;
-use super::{report, totals, v1, v2};
+use super::queue::QueuedThread;
+use super::{listing, listing_v2, report, totals, v1, v2};
 use crate::connect::dial::no_requests;
 use crate::connect::lines::Lines;
 use crate::connect::session::{Request, Session};
@@ -17,14 +13,21 @@ use crate::options::ClassicOptions;
 use crate::screen::{Screen, visible};
 use crate::warnings::Warnings;
 use zsched_format::selection::Selection;
-use zsched_format::time::Timestamp;
 use zsched_spool::Spool;
 use zsched_sys::users;
+
+/// Size of held-back output above which it is printed, in bytes.
+const MAX_HELD_OUTPUT: usize = 64 << 20;
+
+/// ZMailer's text for an empty queue, which scripts parse.
+const EMPTY_QUEUE_TEXT: &str = "Transport queue is empty -- or scheduler uses -Q -mode";
 
 /// Output options, and the warnings about the output.
 pub(crate) struct ClassicOutput<'a> {
     classic: &'a ClassicOptions,
-    filter: OutputFilter,
+    selection: Selection,
+    /// User id of the owner of messages, if only these are shown.
+    owner: Option<u32>,
     files: ControlFiles<'a>,
     warnings: Warnings,
 }
@@ -37,14 +40,9 @@ impl<'a> ClassicOutput<'a> {
         classic: &'a ClassicOptions,
         spool: &'a Spool,
     ) -> Result<ClassicOutput<'a>, Failure> {
-        let filter = OutputFilter {
-            selection: selection(classic),
-            owner: owner(classic)?,
-            verbose: classic.verbosity(),
-            sizes: classic.sizes,
-        };
+        let (selection, owner) = (selection(classic), owner(classic)?);
         let (files, warnings) = (ControlFiles::new(spool), Warnings::default());
-        Ok(ClassicOutput { classic, filter, files, warnings })
+        Ok(ClassicOutput { classic, selection, owner, files, warnings })
     }
 
     /// Shows what a version 1 server sends after its greeting.
@@ -59,7 +57,7 @@ impl<'a> ClassicOutput<'a> {
         if self.classic.report > 0 {
             v1::skip_to_report(lines)?;
             let level = self.classic.report;
-            let count = report::print(screen, lines, &self.filter.selection, level)?;
+            let count = report::print(screen, lines, &self.selection, level)?;
             return match lines.is_complete() && count > 0 {
                 true => Ok(()),
                 false => Err(Failure::Protocol(format!(
@@ -67,9 +65,11 @@ impl<'a> ClassicOutput<'a> {
                 ))),
             };
         }
-        let queue = v1::read(lines, &mut self.warnings)?;
-        let ages = if self.classic.summary { report::oldest(lines)? } else { Ages::new() };
-        self.queue(&queue, &ages, screen)
+        let mut queue = v1::read(lines, &mut self.warnings)?;
+        if self.classic.summary {
+            report::read_ages(lines, &mut queue)?;
+        }
+        self.queue(queue, screen)
     }
 
     /// Asks a version 2 scheduler, and shows the answers.
@@ -85,27 +85,45 @@ impl<'a> ClassicOutput<'a> {
         if self.classic.report > 0 {
             return self.report(session, screen);
         }
-        let threads = v2::threads(session, &self.filter.selection, &mut self.warnings)?;
-        let now = Timestamp::now();
+        let threads = v2::threads(session, &self.selection, &mut self.warnings)?;
         if self.classic.summary || self.classic.sizes > 0 {
-            let mut all = QueueCollector::new(session.entries(), now);
-            v2::read(session, &threads, &mut all, &mut self.warnings)?;
-            return self.queue(&all.queue, &all.ages, screen);
+            let queue = v2::read_queue(session, &threads, &mut self.warnings)?;
+            return self.queue(queue, screen);
         }
-        let (has_details, owner) = (self.filter.verbose > 0, self.filter.owner);
-        let mut listing = Listing::new(screen, &mut self.files, has_details, owner, now);
-        let read = v2::read(session, &threads, &mut listing, &mut self.warnings);
-        // Threads that were read completely are shown even if a later one fails.
-        let is_empty = listing.finish()?;
+        let mut shown = None;
+        // Output is held back until the dialogue is over, or there is much of it: a server has 90
+        // seconds for a client, and the reader of the output may take longer.
+        screen.hold();
+        let read = v2::read(session, &threads, &mut self.warnings, |thread, _, message| {
+            if let Some(owner) = self.owner
+                && self.files.owner(&message[0].file) != Some(owner)
+            {
+                return Ok(());
+            }
+            if shown.replace(thread) != Some(thread) {
+                screen.line(&[&thread.channel, b"/", &thread.host, b":"])?;
+            }
+            match self.classic.verbosity() {
+                0 => listing_v2::print_message(screen, &message[0])?,
+                _ => listing_v2::print_details(screen, message, &mut self.files)?,
+            }
+            if screen.held_len() > MAX_HELD_OUTPUT {
+                screen.release()?;
+                screen.hold();
+            }
+            Ok(())
+        });
+        // What was read completely is shown even if the rest fails.
+        screen.release()?;
         read?;
-        match is_empty {
-            true => Ok(writeln!(screen, "{}", self.filter.empty_text(threads.is_empty()))?),
-            false => Ok(()),
+        match shown {
+            None => Ok(writeln!(screen, "{}", self.empty_text(threads.is_empty()))?),
+            Some(_) => Ok(()),
         }
     }
 
     fn report(&self, session: &mut Session, screen: &mut Screen<'_>) -> Result<(), Failure> {
-        let Selection { channel, host } = &self.filter.selection;
+        let Selection { channel, host } = &self.selection;
         let wants_all = channel.is_none() && host.is_none();
         let level = self.classic.report;
         let request = match level {
@@ -121,21 +139,46 @@ impl<'a> ClassicOutput<'a> {
         };
         let mut text = session.ask_for_text(request)?;
         if level < 3 {
-            report::print(screen, &mut text, &self.filter.selection, level)?;
+            report::print(screen, &mut text, &self.selection, level)?;
             return Ok(());
         }
         text.print(screen)
     }
 
+    /// Shows the part of a queue that is selected.
     fn queue(
         &mut self,
-        queue: &Queue,
-        ages: &Ages,
+        mut queue: Vec<QueuedThread>,
         screen: &mut Screen<'_>,
     ) -> Result<(), Failure> {
+        let is_queue_empty = queue.is_empty();
+        queue.retain_mut(|thread| {
+            if !self.selection.matches(&thread.channel, &thread.host) {
+                return false;
+            }
+            if let Some(owner) = self.owner {
+                thread.vertices.retain(|vertex| self.files.owner(&vertex.file) == Some(owner));
+            }
+            !thread.vertices.is_empty()
+        });
         match self.classic.summary {
-            true => totals::print(screen, queue, ages, &self.filter, &mut self.files),
-            false => listing::print(screen, queue, &self.filter, &mut self.files),
+            _ if queue.is_empty() => Ok(writeln!(screen, "{}", self.empty_text(is_queue_empty))?),
+            true => totals::print(screen, &queue),
+            false => listing::print(screen, &queue, self.classic, &mut self.files),
+        }
+    }
+
+    /// Text for an empty result.
+    fn empty_text(&self, is_queue_empty: bool) -> String {
+        let Selection { channel, host } = &self.selection;
+        let name = |name: &Option<Box<[u8]>>| {
+            name.as_deref().map_or("*".to_string(), |name| String::from_utf8_lossy(name).into())
+        };
+        match (self.owner, channel, host) {
+            (Some(_), ..) => "No user messages found".to_string(),
+            (None, None, None) => EMPTY_QUEUE_TEXT.to_string(),
+            _ if is_queue_empty => EMPTY_QUEUE_TEXT.to_string(),
+            _ => format!("Nothing in the queue for {}/{}", name(channel), name(host)),
         }
     }
 

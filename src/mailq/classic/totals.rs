@@ -7,11 +7,8 @@
 //! total                  4      5    1      3     0
 //! ```
 
-use super::details::ControlFiles;
-use super::listing::OutputFilter;
-use super::notes::{self, DeliveryState};
-use super::queue::{Queue, QueuedThread};
-use super::report::Ages;
+use super::notes::DeliveryState;
+use super::queue::QueuedThread;
 use crate::failure::Failure;
 use crate::screen::{Screen, Style, visible};
 use crate::table::{Cell, ColumnKind, Table};
@@ -30,26 +27,14 @@ struct Counts {
 }
 
 /// Prints the summary.
-pub(super) fn print(
-    screen: &mut Screen<'_>,
-    queue: &Queue,
-    ages: &Ages,
-    filter: &OutputFilter,
-    files: &mut ControlFiles<'_>,
-) -> Result<(), Failure> {
-    let threads = filter.threads(queue, files);
-    if threads.is_empty() {
-        writeln!(screen, "{}", filter.empty_text(queue.count() == 0))?;
-        return Ok(());
-    }
+pub(super) fn print(screen: &mut Screen<'_>, threads: &[QueuedThread]) -> Result<(), Failure> {
     let mut total = Counts::default();
     let mut rows = Vec::new();
-    for thread in &threads {
+    for thread in threads {
         let counts = Counts::of(thread);
         total.add(&counts);
-        let name = visible(&[thread.channel, b"/", thread.host].concat());
-        let age = ages.get(&(thread.channel.to_vec(), thread.host.to_vec()));
-        let age = age.map_or("-".to_string(), |age| visible(age));
+        let name = visible(&[thread.channel.as_slice(), b"/", &thread.host].concat());
+        let age = visible(thread.age.as_deref().unwrap_or(b"-"));
         rows.push(counts.row(name, age, last_text(thread)));
     }
     rows.push(total.row("total".to_string(), String::new(), String::new()));
@@ -65,11 +50,11 @@ fn table(rows: Vec<Vec<Cell>>) -> Table {
 }
 
 impl Counts {
-    fn of(thread: &QueuedThread<'_>) -> Counts {
+    fn of(thread: &QueuedThread) -> Counts {
         let mut counts = Counts { messages: thread.vertices.len() as u64, ..Counts::default() };
         for vertex in &thread.vertices {
             counts.recipients = counts.recipients.saturating_add(vertex.recipients);
-            match notes::split(vertex.text.as_deref().unwrap_or_default()).1 {
+            match vertex.text_and_state().1 {
                 DeliveryState::Running => counts.running += 1,
                 DeliveryState::Retry => counts.retry += 1,
                 DeliveryState::Waiting => counts.waiting += 1,
@@ -97,11 +82,11 @@ impl Counts {
 /// Last text of an agent, cut to [`MAX_TEXT_LEN`].
 ///
 /// It is that of the message received last, among those that have a text.
-fn last_text(thread: &QueuedThread<'_>) -> String {
-    let texts = thread.vertices.iter().filter_map(|vertex| vertex.text.as_deref());
+fn last_text(thread: &QueuedThread) -> String {
+    let texts = thread.vertices.iter().map(|vertex| vertex.text_and_state().0);
     // Agents put CR between the lines of a dialogue. The last one is the answer that counts.
-    let lines = texts.map(|text| notes::split(text).0.rsplit(|byte| *byte == b'\r'));
-    let line = lines.flatten().map(<[u8]>::trim_ascii).find(|line| !line.is_empty());
+    let lines = texts.flat_map(|text| text.rsplit(|byte| *byte == b'\r'));
+    let line = lines.map(<[u8]>::trim_ascii).find(|line| !line.is_empty());
     let text = visible(line.unwrap_or_default()).replace('\t', " ");
     match text.char_indices().nth(MAX_TEXT_LEN) {
         Some((end, _)) => format!("{}...", &text[..end]),

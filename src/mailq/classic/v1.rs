@@ -1,6 +1,6 @@
 //! Parser of MAILQ version 1 answers (their form: the crate `zsched-mailq-server`, module `v1`).
 
-use super::queue::{NameKind, Queue, Vertex};
+use super::queue::{QueuedThread, Vertex};
 use crate::connect::lines::Lines;
 use crate::failure::Failure;
 use crate::screen::quote;
@@ -12,6 +12,11 @@ use nom::combinator::{all_consuming, opt, rest};
 use nom::multi::{many1, separated_list0};
 use nom::sequence::{preceded, terminated};
 use nom::{IResult, Parser};
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+
+/// Stands for a channel or host that the scheduler has not named.
+const UNNAMED: &[u8] = b"?";
 
 /// Section of the answer that the next line belongs to.
 #[derive(Clone, Copy)]
@@ -20,9 +25,85 @@ enum Section {
     NameLists(NameKind),
 }
 
+/// Kind of name that a list of vertices belongs to.
+#[derive(Clone, Copy)]
+enum NameKind {
+    Channel,
+    Host,
+}
+
+/// The vertices of an answer, and the lists of them by channel and by host.
+#[derive(Default)]
+struct Dump {
+    vertices: Vec<ListedVertex>,
+    /// Index of each vertex, by its key.
+    keys: HashMap<u64, usize>,
+    /// Names of each kind, with their vertices in the scheduler's order.
+    names: [Vec<(Vec<u8>, Vec<usize>)>; 2],
+}
+
+/// A vertex, and the index of its name of each kind.
+struct ListedVertex {
+    vertex: Vertex,
+    names: [Option<usize>; 2],
+}
+
+impl Dump {
+    /// Adds a name with its vertices.
+    ///
+    /// Returns the number of keys that are unknown or linked already, and the first of them.
+    fn link(&mut self, kind: NameKind, name: &[u8], keys: &[u64]) -> Option<(u64, u64)> {
+        let names = &mut self.names[kind as usize];
+        let (mut members, mut wrong) = (Vec::new(), None);
+        for key in keys {
+            let index = self.keys.get(key).copied();
+            match index.map(|index| (index, &mut self.vertices[index].names[kind as usize])) {
+                Some((index, link @ None)) => {
+                    *link = Some(names.len());
+                    members.push(index);
+                }
+                _ => wrong.get_or_insert((0, *key)).0 += 1,
+            }
+        }
+        if !members.is_empty() {
+            names.push((name.to_vec(), members));
+        }
+        wrong
+    }
+
+    /// The vertices by channel and host.
+    ///
+    /// Channels are in the order of the scheduler. Their vertices are in the reverse order, as
+    /// ZMailer lists them.
+    fn into_threads(mut self) -> Vec<QueuedThread> {
+        let [mut channels, hosts] = self.names;
+        let is_unlinked = |index: &usize| self.vertices[*index].names[0].is_none();
+        let unlinked = (0..self.vertices.len()).filter(is_unlinked).collect();
+        channels.push((UNNAMED.to_vec(), unlinked));
+        let mut threads: Vec<QueuedThread> = Vec::new();
+        for (channel, members) in channels {
+            let mut places = HashMap::new();
+            for index in members.into_iter().rev() {
+                let ListedVertex { vertex, names: [_, host] } = &mut self.vertices[index];
+                let place = *places.entry(*host).or_insert_with(|| {
+                    let host = host.map_or(UNNAMED, |host| &hosts[host].0).to_vec();
+                    let (channel, vertices) = (channel.clone(), Vec::new());
+                    threads.push(QueuedThread { channel, host, vertices, age: None });
+                    threads.len() - 1
+                });
+                threads[place].vertices.push(std::mem::take(vertex));
+            }
+        }
+        threads
+    }
+}
+
 /// Reads all lines between the greeting and the report.
-pub(crate) fn read(lines: &mut Lines, warnings: &mut Warnings) -> Result<Queue, Failure> {
-    let mut queue = Queue::default();
+pub(crate) fn read(
+    lines: &mut Lines,
+    warnings: &mut Warnings,
+) -> Result<Vec<QueuedThread>, Failure> {
+    let mut dump = Dump::default();
     let mut section = match lines.next()? {
         Some(line) if line.trim_ascii_end() == b"Vertices:" => Section::Vertices,
         Some(line) => {
@@ -35,21 +116,25 @@ pub(crate) fn read(lines: &mut Lines, warnings: &mut Warnings) -> Result<Queue, 
     let max = lines.limits().entries;
     let mut count = 0;
     while let Some(line) = lines.next()? {
-        if queue.count() > max {
+        if dump.vertices.len() > max {
             return Err(Failure::Protocol(format!("there are more than {max} messages")));
         }
         match line.trim_ascii_end() {
             b"End:" => {
                 lines.allow_lists(false);
-                check_links(&queue, warnings);
-                return Ok(queue);
+                let is_unlinked = |vertex: &&ListedVertex| vertex.names.contains(&None);
+                let count = dump.vertices.iter().filter(is_unlinked).count();
+                if count > 0 {
+                    warnings.add(|| format!("{count} entries have no channel or host"));
+                }
+                return Ok(dump.into_threads());
             }
             b"Channels:" => section = Section::NameLists(NameKind::Channel),
             b"Hosts:" => section = Section::NameLists(NameKind::Host),
             _ => {
                 let taken = match section {
-                    Section::Vertices => take_vertex(&mut queue, line),
-                    Section::NameLists(part) => take_name_list(&mut queue, part, line),
+                    Section::Vertices => take_vertex(&mut dump, line),
+                    Section::NameLists(kind) => take_name_list(&mut dump, kind, line),
                 };
                 if let Err(problem) = taken {
                     let line = line.to_vec();
@@ -84,34 +169,29 @@ fn cut(count: u64) -> Failure {
     ))
 }
 
-fn check_links(queue: &Queue, warnings: &mut Warnings) {
-    let count = queue.count_unlinked();
-    if count > 0 {
-        warnings.add(|| format!("{count} entries have no channel or host"));
-    }
-}
-
-fn take_vertex(queue: &mut Queue, line: &[u8]) -> Result<(), String> {
+fn take_vertex(dump: &mut Dump, line: &[u8]) -> Result<(), String> {
     let (_, (key, vertex)) = vertex(line).map_err(|_| "not a message entry".to_string())?;
     let (stated, found) = (vertex.recipients, vertex.offsets.len() as u64);
     if stated == 0 {
         return Err("no recipient".to_string());
     }
-    if !queue.add(key, vertex) {
-        return Err(format!("duplicate key {key}"));
-    }
+    match dump.keys.entry(key) {
+        Entry::Occupied(_) => return Err(format!("duplicate key {key}")),
+        Entry::Vacant(entry) => entry.insert(dump.vertices.len()),
+    };
+    dump.vertices.push(ListedVertex { vertex, names: [None; 2] });
     match stated == found {
         true => Ok(()),
         false => Err(format!("{found} offsets for {stated} recipients")),
     }
 }
 
-fn take_name_list(queue: &mut Queue, part: NameKind, line: &[u8]) -> Result<(), String> {
+fn take_name_list(dump: &mut Dump, kind: NameKind, line: &[u8]) -> Result<(), String> {
     // A name may contain colons.
     let end = memmem::find(line, b":\t>").ok_or("not a list of keys")?;
     let (name, keys) = (&line[..end], &line[end + 2..]);
     let (rest, keys) = keys_of_name_list(keys).map_err(|_| "not a list of keys".to_string())?;
-    if let Some((count, first)) = queue.link(part, name, &keys) {
+    if let Some((count, first)) = dump.link(kind, name, &keys) {
         return Err(format!("{count} keys that are unknown or used already, such as {first},"));
     }
     match rest.is_empty() {
@@ -129,8 +209,8 @@ fn vertex(line: &[u8]) -> IResult<&[u8], (u64, Vertex)> {
     let end = take_while(is_blank);
     let (rest, ((key, file, recipients), offsets, text, _)) =
         all_consuming((head, offsets, opt(text), end)).parse(line)?;
-    let text = text.map(|text: &[u8]| text.to_vec());
-    Ok((rest, (key, Vertex::new(file.to_vec(), recipients, offsets, text))))
+    let (file, text) = (file.to_vec(), text.map(<[u8]>::to_vec));
+    Ok((rest, (key, Vertex { file, recipients, offsets, text, state: None })))
 }
 
 /// `>key>key>key`.
@@ -154,8 +234,8 @@ mod tests {
         let queue = super::read(&mut Lines::recorded(answer, LIMITS), &mut warnings)
             .map_err(|failure| failure.status())?;
         let mut shown = Vec::new();
-        for thread in queue.threads() {
-            let place = [thread.channel, b"/", thread.host].concat();
+        for thread in queue {
+            let place = [thread.channel.as_slice(), b"/", &thread.host].concat();
             for vertex in thread.vertices {
                 let text = vertex.text.as_deref().map(String::from_utf8_lossy);
                 shown.push(format!(
@@ -241,6 +321,7 @@ mod tests {
             ("Channels:\nc:\t>1", "c/?", 1),
             ("Hosts:\nh:\t>1", "?/h", 1),
             ("Channels:", "?/?", 1),
+            ("Channels:\nc:\t>1>1>99\nd:\t>1\nHosts:\nh:\t>1", "c/h", 2),
         ] {
             let answer = format!("Vertices:\n1:\t7\t1; 1\n{lists}\nEnd:\n");
             let expected = (vec![format!("{expected} 7 1 [1] -")], warnings);

@@ -8,12 +8,15 @@
 //!                         each recipient, which is read here as a [`RecipientRecord`]
 //! ```
 
+use super::notes::DeliveryState;
+use super::queue::{QueuedThread, Vertex};
 use super::report;
 use crate::connect::lines::LineSource;
 use crate::connect::session::{Request, Session};
 use crate::failure::Failure;
 use crate::screen::quote;
 use crate::warnings::Warnings;
+use memchr::memmem;
 use zsched_format::selection::Selection;
 
 /// Maximum number of requests sent ahead of their answers.
@@ -22,9 +25,12 @@ use zsched_format::selection::Selection;
 /// the server does not read.
 const MAX_PIPELINED_REQUESTS: usize = 8;
 
+/// Maximum number of recipients of a message that are gathered before they are passed on.
+const MAX_GATHERED_RECIPIENTS: usize = 10_000;
+
 /// A thread, from the list of all threads.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct ListedThread {
+pub(super) struct ListedThread {
     /// The channel.
     pub channel: Vec<u8>,
     /// The host.
@@ -56,22 +62,10 @@ pub(crate) struct RecipientRecord {
     pub text: Vec<u8>,
 }
 
-/// A receiver of the contents of threads.
-pub(crate) trait RecordSink {
-    /// Begins a thread. `is_running` is true if an agent works on it.
-    fn begin(&mut self, thread: &ListedThread, is_running: bool);
-
-    /// Takes a recipient of the thread.
-    fn take(&mut self, record: RecipientRecord) -> Result<(), Failure>;
-
-    /// Ends the thread.
-    fn end(&mut self) -> Result<(), Failure>;
-}
-
 /// Lists the selected threads.
 ///
 /// A selection of both channel and host needs no request.
-pub(crate) fn threads(
+pub(super) fn threads(
     session: &mut Session,
     selection: &Selection,
     warnings: &mut Warnings,
@@ -106,12 +100,13 @@ pub(crate) fn threads(
 
 /// Reads the contents of these threads.
 ///
-/// A thread that is gone meanwhile is empty.
-pub(crate) fn read(
+/// `take` gets the recipients of each message, with true if an agent works on the thread. Those of
+/// a very large message come in several parts. A thread that is gone meanwhile is empty.
+pub(super) fn read<'t>(
     session: &mut Session,
-    threads: &[ListedThread],
-    reader: &mut impl RecordSink,
+    threads: &'t [ListedThread],
     warnings: &mut Warnings,
+    mut take: impl FnMut(&'t ListedThread, bool, &[RecipientRecord]) -> Result<(), Failure>,
 ) -> Result<(), Failure> {
     let mut to_ask = threads.iter();
     for _ in 0..MAX_PIPELINED_REQUESTS {
@@ -119,27 +114,74 @@ pub(crate) fn read(
     }
     for thread in threads {
         let mut lines = session.text()?;
-        let mut is_first = true;
+        let mut is_running = false;
+        let mut message: Vec<RecipientRecord> = Vec::new();
         while let Some(line) = lines.next()? {
-            let head = line.strip_prefix(b"#");
-            if is_first {
-                reader.begin(thread, head.is_some_and(is_running));
-                is_first = false;
-            }
-            if head.is_some() {
+            if let Some(head) = line.strip_prefix(b"#") {
+                // It lists the agents at work.
+                is_running = memmem::find(head, b" P={").is_some();
                 continue;
             }
-            match RecipientRecord::parse(line) {
-                Ok(record) => reader.take(record)?,
-                Err(problem) => warnings.add(|| format!("{problem} in {}", quote(line))),
+            let record = match RecipientRecord::parse(line) {
+                Ok(record) => record,
+                Err(problem) => {
+                    warnings.add(|| format!("{problem} in {}", quote(line)));
+                    continue;
+                }
+            };
+            let continues = record.index > 0 && message.len() < MAX_GATHERED_RECIPIENTS;
+            if message.last().is_some_and(|last| !continues || last.file != record.file) {
+                take(thread, is_running, &message)?;
+                message.clear();
             }
+            message.push(record);
         }
-        if !is_first {
-            reader.end()?;
+        if !message.is_empty() {
+            take(thread, is_running, &message)?;
         }
         ask_next(session, &mut to_ask)?;
     }
     Ok(())
+}
+
+/// Reads the contents of these threads into a queue, for output that needs all of it at once.
+pub(super) fn read_queue(
+    session: &mut Session,
+    threads: &[ListedThread],
+    warnings: &mut Warnings,
+) -> Result<Vec<QueuedThread>, Failure> {
+    let max = session.entries();
+    let (mut queue, mut last_thread, mut count) = (Vec::<QueuedThread>::new(), None, 0);
+    read(session, threads, warnings, |thread, is_running, message| {
+        if last_thread.replace(thread) != Some(thread) {
+            let ListedThread { channel, host, age } = thread.clone();
+            queue.push(QueuedThread { channel, host, vertices: Vec::new(), age });
+        }
+        let vertices = queue.last_mut().map(|thread| &mut thread.vertices);
+        let (Some(vertices), Some(first)) = (vertices, message.first()) else { return Ok(()) };
+        let offsets = message.iter().map(|record| record.offset);
+        match vertices.last_mut() {
+            Some(last) if first.index > 0 && last.file == first.file => {
+                last.recipients += message.len() as u64;
+                last.offsets.extend(offsets);
+            }
+            _ if count == max => {
+                return Err(Failure::Protocol(format!("there are more than {max} messages")));
+            }
+            _ => {
+                count += 1;
+                vertices.push(Vertex {
+                    file: first.file.clone(),
+                    recipients: message.len() as u64,
+                    offsets: offsets.collect(),
+                    text: Some(first.text.clone()),
+                    state: Some(first.state(is_running)),
+                });
+            }
+        }
+        Ok(())
+    })?;
+    Ok(queue)
 }
 
 fn ask_next<'a>(
@@ -155,11 +197,6 @@ fn ask_next<'a>(
         Failure::Protocol(format!("the name of a destination is not UTF-8: {shown}"))
     })?;
     session.send(Request::new(line, "TT"))
-}
-
-/// Returns true if the head of a thread lists agents at work.
-fn is_running(head: &[u8]) -> bool {
-    memchr::memmem::find(head, b" P={").is_some()
 }
 
 impl RecipientRecord {
@@ -180,6 +217,15 @@ impl RecipientRecord {
         let tries = number(part()?)?;
         let (pending, text) = (part()?.to_vec(), part()?.to_vec());
         Ok(RecipientRecord { file, index, sender, offset, expiry, tries, pending, text })
+    }
+
+    /// Delivery state of its message, if an agent works on the thread or not.
+    fn state(&self, is_running: bool) -> DeliveryState {
+        match is_running {
+            _ if self.pending.starts_with(b"retry in ") => DeliveryState::Retry,
+            true => DeliveryState::Running,
+            false => DeliveryState::Waiting,
+        }
     }
 }
 

@@ -13,8 +13,7 @@
 
 use super::model::{ActiveAgent, RingStatus, Summary, ThreadStatus, Wait};
 use super::overview::Overview;
-use crate::classic::notes;
-use crate::classic::queue::Queue;
+use crate::classic::queue::QueuedThread;
 use crate::classic::report::parse_thread;
 use crate::classic::v1;
 use crate::classic::v2::RecipientRecord;
@@ -186,13 +185,12 @@ fn read_counts(line: &str, summary: &mut Summary) {
 }
 
 /// Adds the texts of agents, which version 1 sends with the messages.
-fn add_texts(threads: &mut [ThreadStatus], queue: &Queue) {
+fn add_texts(threads: &mut [ThreadStatus], queue: &[QueuedThread]) {
     let mut texts = HashMap::new();
-    for thread in queue.threads() {
-        let spoken = thread.vertices.iter().filter_map(|vertex| vertex.text.as_deref());
-        let text = spoken.map(|text| notes::split(text).0).find(|text| !text.is_empty());
-        if let Some(text) = text {
-            texts.insert((thread.channel, thread.host), text);
+    for thread in queue {
+        let mut spoken = thread.vertices.iter().map(|vertex| vertex.text_and_state().0);
+        if let Some(text) = spoken.find(|text| !text.is_empty()) {
+            texts.insert((thread.channel.as_slice(), thread.host.as_slice()), text);
         }
     }
     for thread in threads {
