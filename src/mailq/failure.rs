@@ -1,6 +1,5 @@
 //! Failures of `mailq`, and their exit statuses.
 
-use crate::connect::denial::Denial;
 use std::io;
 use zsched_command_line::EX_USAGE;
 
@@ -32,7 +31,7 @@ pub enum Failure {
     Unavailable(String),
     /// A scheduler does not permit the login or the request.
     #[error("{0}")]
-    Denied(Denial),
+    Denied(String),
     /// A scheduler cannot fulfil the request. The session continues.
     #[error("{0}")]
     Refused(String),

@@ -36,7 +36,6 @@ mod replay;
 
 pub use classic::queue::{QueuedThread, Vertex};
 pub use connect::credentials::Credentials;
-pub use connect::denial::Denial;
 pub use console::Command;
 pub use failure::Failure;
 pub use options::{ClassicOptions, MailqOptions, ServerOptions};

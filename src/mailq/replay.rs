@@ -4,7 +4,7 @@ use crate::classic::ClassicOutput;
 use crate::classic::queue::QueuedThread;
 use crate::classic::v1;
 use crate::connect::credentials::Credentials;
-use crate::connect::lines::{LIMITS, Lines};
+use crate::connect::lines::{LIMITS, LineSource, Lines};
 use crate::connect::server::Server;
 use crate::connect::session::Session;
 use crate::failure::Failure;

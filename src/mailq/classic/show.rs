@@ -58,7 +58,7 @@ impl<'a> ClassicOutput<'a> {
             v1::skip_to_report(lines)?;
             let level = self.classic.report;
             let count = report::print(screen, lines, &self.selection, level)?;
-            return match lines.is_complete() && count > 0 {
+            return match lines.is_complete && count > 0 {
                 true => Ok(()),
                 false => Err(Failure::Protocol(format!(
                     "the report is incomplete: it ends after {count} lines"

@@ -1,7 +1,7 @@
 //! Parser of MAILQ version 1 answers (their form: the crate `zsched-mailq-server`, module `v1`).
 
 use super::queue::{QueuedThread, Vertex};
-use crate::connect::lines::Lines;
+use crate::connect::lines::{LineSource, Lines};
 use crate::failure::Failure;
 use crate::screen::quote;
 use crate::warnings::Warnings;
@@ -113,7 +113,7 @@ pub(crate) fn read(
         None => return Err(cut(0)),
     };
     lines.allow_lists(true);
-    let max = lines.limits().entries;
+    let max = lines.limits.entries;
     let mut count = 0;
     while let Some(line) = lines.next()? {
         if dump.vertices.len() > max {
@@ -138,7 +138,7 @@ pub(crate) fn read(
                 };
                 if let Err(problem) = taken {
                     let line = line.to_vec();
-                    let number = lines.number();
+                    let number = lines.number;
                     warnings.add(|| format!("line {number}: {problem} in {}", quote(&line)));
                 }
                 count += 1;

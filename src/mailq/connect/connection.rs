@@ -7,6 +7,7 @@ use crate::installation::Installation;
 use crate::pid::{DaemonState, daemon_state};
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::TcpStream;
+use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
@@ -31,15 +32,10 @@ pub(crate) const TIMEOUTS: Timeouts = Timeouts {
 /// An open connection.
 #[derive(Debug)]
 pub(crate) struct Connection {
-    stream: Stream,
+    /// The calls of a TCP stream serve a UNIX stream as well.
+    stream: TcpStream,
     timeouts: Timeouts,
     opened: Instant,
-}
-
-#[derive(Debug)]
-enum Stream {
-    Tcp(TcpStream),
-    Unix(UnixStream),
 }
 
 /// Failed attempts to connect: each address, and its error.
@@ -63,7 +59,7 @@ impl Connection {
                 // `UnixStream` has no connect with a timeout.
                 let opened = within(timeouts.connect, move || UnixStream::connect(path));
                 match opened.unwrap_or_else(|| Err(ErrorKind::TimedOut.into())) {
-                    Ok(stream) => return Ok(connection(Stream::Unix(stream))),
+                    Ok(stream) => return Ok(connection(OwnedFd::from(stream).into())),
                     Err(error) => attempts.push((server.to_string(), error)),
                 }
             }
@@ -74,7 +70,7 @@ impl Connection {
                             // Requests are short and sent one after the other. If this fails, they
                             // are only slower.
                             drop(stream.set_nodelay(true));
-                            return Ok(connection(Stream::Tcp(stream)));
+                            return Ok(connection(stream));
                         }
                         Err(error) => attempts.push((address.to_string(), error)),
                     }
@@ -83,40 +79,19 @@ impl Connection {
         }
         Err(ConnectFailure { attempts })
     }
-
-    fn set_read_timeout(&self, time: Duration) -> io::Result<()> {
-        match &self.stream {
-            Stream::Tcp(stream) => stream.set_read_timeout(Some(time)),
-            Stream::Unix(stream) => stream.set_read_timeout(Some(time)),
-        }
-    }
 }
 
 impl Peer for Connection {
-    fn shorten_timeout(&mut self) {
-        self.timeouts.idle = Duration::from_secs(1);
-    }
-
-    fn disable_timeouts(&mut self) {
-        // The system accepts no longer timeout.
-        let years = Duration::from_secs(u64::from(u32::MAX));
-        self.timeouts = Timeouts { idle: years, total: years, ..self.timeouts };
+    fn set_timeouts(&mut self, idle: Duration, total: Duration) {
+        self.timeouts = Timeouts { idle, total, ..self.timeouts };
     }
 }
 
 /// A write has the same timeout as a connect.
 impl Write for Connection {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        match &mut self.stream {
-            Stream::Tcp(stream) => {
-                stream.set_write_timeout(Some(self.timeouts.connect))?;
-                stream.write(bytes)
-            }
-            Stream::Unix(stream) => {
-                stream.set_write_timeout(Some(self.timeouts.connect))?;
-                stream.write(bytes)
-            }
-        }
+        self.stream.set_write_timeout(Some(self.timeouts.connect))?;
+        self.stream.write(bytes)
     }
 
     fn flush(&mut self) -> io::Result<()> {
@@ -135,12 +110,8 @@ impl Read for Connection {
         if left.is_zero() {
             return Err(timeout("still not complete", total));
         }
-        self.set_read_timeout(idle.min(left))?;
-        let count = match &mut self.stream {
-            Stream::Tcp(stream) => stream.read(buffer),
-            Stream::Unix(stream) => stream.read(buffer),
-        };
-        match count {
+        self.stream.set_read_timeout(Some(idle.min(left)))?;
+        match self.stream.read(buffer) {
             Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {
                 Err(match left < idle {
                     true => timeout("still not complete", total),
@@ -212,7 +183,7 @@ impl ConnectFailure {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::connect::lines::{LIMITS, Lines};
+    use crate::connect::lines::{LIMITS, LineSource, Lines};
     use std::net::{SocketAddr, TcpListener};
     use std::thread;
 

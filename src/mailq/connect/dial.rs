@@ -2,7 +2,7 @@
 
 use super::connection::{Connection, TIMEOUTS};
 use super::credentials::Credentials;
-use super::greeting::{self, Version};
+use super::greeting;
 use super::lines::{LIMITS, Lines};
 use super::server::{Addresses, Server};
 use super::session::Session;
@@ -53,13 +53,10 @@ pub(crate) fn dial(
     credentials: &Credentials,
     is_echoed: bool,
 ) -> Result<Scheduler, Failure> {
-    let connection = Connection::open(server, addresses, TIMEOUTS)
-        .map_err(|refusal| refusal.explain(server, addresses.are_local(), installation))?;
-    let mut lines = Lines::new(connection, LIMITS);
-    lines.is_echoed = is_echoed;
+    let mut lines = connect(server, addresses, installation, is_echoed)?;
     Ok(match greeting::read(&mut lines, server)? {
-        Version::One => Scheduler::Dump(lines),
-        Version::Two => Scheduler::Session(Session::log_in(lines, server, credentials)?),
+        1 => Scheduler::Dump(lines),
+        _ => Scheduler::Session(Session::log_in(lines, server, credentials)?),
     })
 }
 
@@ -72,9 +69,19 @@ pub(crate) fn dial_control_socket(
 ) -> Result<Session, Failure> {
     let path = installation.spool().control_socket();
     let server = Server::Unix(path.clone());
-    let connection = Connection::open(&server, &Addresses::Path(path), TIMEOUTS)
-        .map_err(|refusal| refusal.explain(&server, true, installation))?;
+    let lines = connect(&server, &Addresses::Path(path), installation, is_echoed)?;
+    Session::on_control_socket(lines, &server)
+}
+
+fn connect(
+    server: &Server,
+    addresses: &Addresses,
+    installation: &Installation,
+    is_echoed: bool,
+) -> Result<Lines, Failure> {
+    let connection = Connection::open(server, addresses, TIMEOUTS)
+        .map_err(|failure| failure.explain(server, addresses.are_local(), installation))?;
     let mut lines = Lines::new(connection, LIMITS);
     lines.is_echoed = is_echoed;
-    Session::on_control_socket(lines, &server)
+    Ok(lines)
 }

@@ -1,22 +1,16 @@
 //! The greeting of a server: the version of its protocol.
 
-use super::denial::Denial;
-use super::lines::Lines;
+use super::denial;
+use super::lines::{LineSource, Lines};
 use super::server::Server;
 use crate::failure::Failure;
 use crate::screen::{quote, visible};
 
-/// The versions of the protocol.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Version {
-    /// The server sends everything, without a request.
-    One,
-    /// The server requires a login, and answers requests.
-    Two,
-}
-
-/// Reads the greeting.
-pub(super) fn read(lines: &mut Lines, server: &Server) -> Result<Version, Failure> {
+/// Reads the greeting. Returns the version of the protocol.
+///
+/// With version 1 the server sends everything, without a request. With version 2 it requires a
+/// login, and answers requests.
+pub(super) fn read(lines: &mut Lines, server: &Server) -> Result<u8, Failure> {
     let Some(line) = lines.next()? else {
         return Err(Failure::Unavailable(format!(
             "{server} closes the connection without a greeting: it has too many clients, or it \
@@ -24,10 +18,10 @@ pub(super) fn read(lines: &mut Lines, server: &Server) -> Result<Version, Failur
         )));
     };
     if line.starts_with(b"version zmailer 2.0") {
-        return Ok(Version::Two);
+        return Ok(2);
     }
     if line.starts_with(b"version zmailer 1.0") {
-        return Ok(Version::One);
+        return Ok(1);
     }
     // A server with tcp-wrapper sends this.
     if line.starts_with(b"500 ") {
@@ -43,9 +37,7 @@ pub(super) fn read(lines: &mut Lines, server: &Server) -> Result<Version, Failur
 /// Reads the second line of a version 2 server: the login challenge.
 pub(super) fn read_challenge(lines: &mut Lines, server: &Server) -> Result<Vec<u8>, Failure> {
     match lines.next()? {
-        Some(line) if line.starts_with(b"550") => {
-            Err(Failure::Denied(Denial::Host { server: server.clone(), reply: visible(line) }))
-        }
+        Some(line) if line.starts_with(b"550") => Err(denial::of_host(server, line)),
         Some(challenge) => Ok(challenge.to_vec()),
         None => Err(Failure::Unavailable(format!(
             "{server} closes the connection after its greeting; was it stopped?"
@@ -62,9 +54,9 @@ mod tests {
     fn read_recognizes_versions() {
         let server = Server::Tcp { host: "x".to_string(), port: 174 };
         for (text, version, status) in [
-            (&b"version zmailer 1.0\n"[..], Some(Version::One), 0),
-            (b"version zmailer 1.0 and more\n", Some(Version::One), 0),
-            (b"version zmailer 2.0\n", Some(Version::Two), 0),
+            (&b"version zmailer 1.0\n"[..], Some(1), 0),
+            (b"version zmailer 1.0 and more\n", Some(1), 0),
+            (b"version zmailer 2.0\n", Some(2), 0),
             (b"", None, 69),
             (b"500 TCP-WRAPPER refusing 'mailq' query from your whereabouts\r\n", None, 69),
             (b"version zmailer 3.0\n", None, 76),

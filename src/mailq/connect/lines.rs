@@ -3,6 +3,7 @@
 use crate::failure::Failure;
 use memchr::memchr;
 use std::io::{self, BufRead, BufReader, Read, Write};
+use std::time::Duration;
 use zsched_format::printable;
 
 /// Size of the read buffer, in bytes.
@@ -40,24 +41,16 @@ pub(crate) trait LineSource {
 
 /// The other end of a connection.
 pub(crate) trait Peer: Read + Write + Send {
-    /// Shortens the idle timeout to one second.
-    fn shorten_timeout(&mut self) {}
-
-    /// Disables the timeouts.
-    fn disable_timeouts(&mut self) {}
+    /// Sets the timeouts without any data from the server, and from the connection to the end.
+    fn set_timeouts(&mut self, _idle: Duration, _total: Duration) {}
 }
 
 /// A recorded server, whose answers do not depend on the requests.
 pub(crate) struct RecordedPeer<R, W> {
-    answers: R,
-    requests: W,
-}
-
-impl<R: Read, W: Write> RecordedPeer<R, W> {
-    /// Creates a server with these answers, which writes the requests to `requests`.
-    pub(crate) fn new(answers: R, requests: W) -> RecordedPeer<R, W> {
-        RecordedPeer { answers, requests }
-    }
+    /// The answers.
+    pub answers: R,
+    /// Where requests are written.
+    pub requests: W,
 }
 
 impl<R: Read, W> Read for RecordedPeer<R, W> {
@@ -81,13 +74,17 @@ impl<R: Read + Send, W: Write + Send> Peer for RecordedPeer<R, W> {}
 /// Reads lines that end with LF. Everything else is kept, CR included.
 pub(crate) struct Lines {
     input: BufReader<Box<dyn Peer>>,
-    limits: Limits,
+    /// Limits on the size of the answer.
+    pub limits: Limits,
     /// Maximum length of the next line, in bytes.
     max_line_len: usize,
-    line: Vec<u8>,
-    number: u64,
+    /// The last line read.
+    pub line: Vec<u8>,
+    /// Number of the last line read, from 1.
+    pub number: u64,
     bytes: u64,
-    is_complete: bool,
+    /// True if the last line read ended with LF.
+    pub is_complete: bool,
     /// True if lines are copied to standard error (`-d`).
     pub is_echoed: bool,
 }
@@ -110,13 +107,8 @@ impl Lines {
 
     /// Creates a reader of a recorded answer.
     pub(crate) fn recorded(answer: &[u8], limits: Limits) -> Lines {
-        let answer = io::Cursor::new(answer.to_vec());
-        Lines::new(RecordedPeer::new(answer, io::sink()), limits)
-    }
-
-    /// The next line without its end, or `None` at the end.
-    pub(crate) fn next(&mut self) -> Result<Option<&[u8]>, Failure> {
-        Ok(if self.advance()? { Some(&self.line) } else { None })
+        let answers = io::Cursor::new(answer.to_vec());
+        Lines::new(RecordedPeer { answers, requests: io::sink() }, limits)
     }
 
     /// Reads the next line. Returns false at the end of the answer.
@@ -152,39 +144,14 @@ impl Lines {
         Ok(true)
     }
 
-    /// The last line read.
-    pub(crate) fn current(&self) -> &[u8] {
-        &self.line
-    }
-
     /// The peer, for writing requests to it.
     pub(crate) fn peer(&mut self) -> &mut dyn Peer {
         &mut **self.input.get_mut()
     }
 
-    /// Number of the last line read, from 1.
-    pub(crate) fn number(&self) -> u64 {
-        self.number
-    }
-
     /// Sets the maximum length of lines to that of lists, or back.
     pub(crate) fn allow_lists(&mut self, is_list: bool) {
         self.max_line_len = if is_list { self.limits.list } else { self.limits.line };
-    }
-
-    /// Removes the limit on the length of the whole answer.
-    pub(crate) fn remove_total_limit(&mut self) {
-        self.limits.whole = u64::MAX;
-    }
-
-    /// Limits on the size of the answer.
-    pub(crate) fn limits(&self) -> Limits {
-        self.limits
-    }
-
-    /// Returns true if the last line read ended with LF.
-    pub(crate) fn is_complete(&self) -> bool {
-        self.is_complete
     }
 
     fn check(&self) -> Result<(), Failure> {
@@ -203,7 +170,7 @@ impl Lines {
 
 impl LineSource for Lines {
     fn next(&mut self) -> Result<Option<&[u8]>, Failure> {
-        self.next()
+        Ok(if self.advance()? { Some(&self.line) } else { None })
     }
 
     fn limit(&self) -> usize {
@@ -243,7 +210,7 @@ mod tests {
         let mut lines = Lines::recorded(b"a\nb", SMALL);
         for expected in [(&b"a"[..], true), (b"b", false)] {
             let line = lines.next().expect("good input").expect("a line").to_vec();
-            assert_eq!((line.as_slice(), lines.is_complete()), expected);
+            assert_eq!((line.as_slice(), lines.is_complete), expected);
         }
     }
 
@@ -261,7 +228,8 @@ mod tests {
         }
         // An endless input is not read forever.
         for byte in [b'\n', b'x'] {
-            let mut lines = Lines::new(RecordedPeer::new(io::repeat(byte), io::sink()), SMALL);
+            let peer = RecordedPeer { answers: io::repeat(byte), requests: io::sink() };
+            let mut lines = Lines::new(peer, SMALL);
             assert!((0..1000).any(|_| lines.next().is_err()));
         }
     }

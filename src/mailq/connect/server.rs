@@ -17,7 +17,7 @@ const RESOLVE_TIMEOUT: Duration = Duration::from_secs(15);
 
 /// A server, as it was named.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Server {
+pub(crate) enum Server {
     /// A UNIX socket on this host.
     Unix(PathBuf),
     /// A TCP port of a host.
@@ -31,7 +31,7 @@ pub enum Server {
 
 /// Addresses of a server.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Addresses {
+pub(crate) enum Addresses {
     /// Path of a UNIX socket.
     Path(PathBuf),
     /// Internet addresses, at least one.
@@ -42,7 +42,7 @@ impl Server {
     /// Finds the server that the options or the ZENV file name.
     ///
     /// The default is this host.
-    pub fn find(
+    pub(crate) fn find(
         server_options: &ServerOptions,
         installation: &Installation,
     ) -> Result<Server, Failure> {
@@ -71,7 +71,7 @@ impl Server {
     }
 
     /// Name of the host, as it was given.
-    pub fn host(&self) -> &str {
+    pub(crate) fn host(&self) -> &str {
         match self {
             Server::Unix(_) => "localhost",
             Server::Tcp { host, .. } => host,
@@ -79,7 +79,7 @@ impl Server {
     }
 
     /// Resolves the addresses, in the order in which the system tries them.
-    pub fn addresses(&self, family: Family) -> Result<Addresses, Failure> {
+    pub(crate) fn addresses(&self, family: Family) -> Result<Addresses, Failure> {
         let (host, port) = match self {
             Server::Unix(path) => return Ok(Addresses::Path(path.clone())),
             Server::Tcp { host, port } => (host.clone(), *port),
@@ -124,7 +124,7 @@ impl fmt::Display for Server {
 
 impl Addresses {
     /// Returns true if any of the addresses is one of this host.
-    pub fn are_local(&self) -> bool {
+    pub(crate) fn are_local(&self) -> bool {
         match self {
             Addresses::Path(_) => true,
             Addresses::Internet(addresses) => addresses.iter().any(is_own),

@@ -14,14 +14,16 @@
 //! A text is passed on line by line as it arrives; nothing of it is kept. Requests may be sent
 //! ahead of the answers to earlier ones. A server answers in order.
 
+use super::connection::TIMEOUTS;
 use super::credentials::Credentials;
-use super::denial::Denial;
+use super::denial;
 use super::greeting;
 use super::lines::{LineSource, Lines};
 use super::server::Server;
 use crate::failure::Failure;
 use crate::screen::{Screen, quote, visible};
 use std::collections::VecDeque;
+use std::time::Duration;
 use zsched_mailq_protocol::words::{CONTROL_GREETING, UNTIL_DOT};
 
 /// A dialogue after its login.
@@ -43,14 +45,6 @@ pub(crate) struct Request {
     pub line: String,
     /// Required permission, if known.
     pub needs: Option<&'static str>,
-}
-
-/// The answer to a request that the server accepts.
-pub(crate) enum Answer<'a> {
-    /// A line, without its `+`.
-    Line(Vec<u8>),
-    /// A text.
-    Text(Text<'a>),
 }
 
 /// The text of an answer. Lines that are not read are skipped.
@@ -98,7 +92,7 @@ impl Session {
         let verdict = session.line("it answers the login")?;
         match verdict.split_first() {
             Some((b'+', _)) => Ok(Session { user: Some(user.to_string()), ..session }),
-            Some((_, reply)) => Err(Failure::Denied(Denial::of_login(server, user, reply))),
+            Some((_, reply)) => Err(denial::of_login(server, user, reply)),
             None => Err(Failure::Protocol(format!("{server} answers a login with an empty line"))),
         }
     }
@@ -126,8 +120,7 @@ impl Session {
             }
             None => {
                 let reply = verdict.strip_prefix(b"-").unwrap_or(&verdict);
-                let denial = Denial::of_login(&self.server, credentials.user(), reply);
-                Err(Failure::Denied(denial))
+                Err(denial::of_login(&self.server, credentials.user(), reply))
             }
         }
     }
@@ -150,12 +143,6 @@ impl Session {
         }
     }
 
-    /// Sends a request and waits for the answer.
-    pub(crate) fn ask(&mut self, request: Request) -> Result<Answer<'_>, Failure> {
-        self.send(request)?;
-        self.answer()
-    }
-
     /// Sends a request without waiting for the answer.
     pub(crate) fn send(&mut self, request: Request) -> Result<(), Failure> {
         request.check()?;
@@ -165,7 +152,9 @@ impl Session {
     }
 
     /// Reads the answer to the oldest unanswered request.
-    pub(crate) fn answer(&mut self) -> Result<Answer<'_>, Failure> {
+    ///
+    /// It is a line, which is returned without its `+`, or `None` if a text follows.
+    fn answer(&mut self) -> Result<Option<Vec<u8>>, Failure> {
         while self.is_in_text {
             self.next_of_text()?;
         }
@@ -177,11 +166,11 @@ impl Session {
         }
         if verdict == UNTIL_DOT.as_bytes() {
             self.is_in_text = true;
-            return Ok(Answer::Text(Text { session: self }));
+            return Ok(None);
         }
         match verdict.split_first() {
-            Some((b'+', reply)) => Ok(Answer::Line(reply.to_vec())),
-            Some((b'-', reply)) => Err(self.refusal(request, reply)),
+            Some((b'+', reply)) => Ok(Some(reply.to_vec())),
+            Some((b'-', reply)) => Err(self.refusal(&request, reply)),
             _ => Err(Failure::Protocol(format!(
                 "{} answers {} with {}",
                 self.server,
@@ -199,11 +188,11 @@ impl Session {
 
     /// Reads the answer to the oldest unanswered request, a text.
     pub(crate) fn text(&mut self) -> Result<Text<'_>, Failure> {
-        let server = self.server.to_string();
         match self.answer()? {
-            Answer::Text(text) => Ok(text),
-            Answer::Line(line) => Err(Failure::Protocol(format!(
-                "{server} answers with one line instead of a text: {}",
+            None => Ok(Text { session: self }),
+            Some(line) => Err(Failure::Protocol(format!(
+                "{} answers with one line instead of a text: {}",
+                self.server,
                 quote(&line)
             ))),
         }
@@ -211,18 +200,14 @@ impl Session {
 
     /// Sends a request, and waits for an answer of one line.
     pub(crate) fn ask_for_line(&mut self, request: Request) -> Result<Vec<u8>, Failure> {
-        let server = self.server.to_string();
-        match self.ask(request)? {
-            Answer::Line(line) => Ok(line),
-            Answer::Text(_) => {
-                Err(Failure::Protocol(format!("{server} answers with a text instead of one line")))
-            }
-        }
+        self.send(request)?;
+        let text_instead = "answers with a text instead of one line";
+        self.answer()?.ok_or_else(|| Failure::Protocol(format!("{} {text_instead}", self.server)))
     }
 
     /// Maximum number of messages, or of threads, in an answer.
     pub(crate) fn entries(&self) -> usize {
-        self.lines.limits().entries
+        self.lines.limits.entries
     }
 
     /// Writes to the server.
@@ -248,28 +233,26 @@ impl Session {
     /// The next line of a text, or `None` at its end.
     fn next_of_text(&mut self) -> Result<Option<&[u8]>, Failure> {
         // With `next`, the borrow of the line would last too long.
-        if !self.lines.advance()? || !self.lines.is_complete() {
+        if !self.lines.advance()? || !self.lines.is_complete {
             return Err(self.cut("the end of its answer"));
         }
-        if self.lines.current() == b"." {
+        if self.lines.line == b"." {
             self.is_in_text = false;
             return Ok(None);
         }
-        let line = self.lines.current();
+        let line = &self.lines.line;
         Ok(Some(line.strip_prefix(b".").unwrap_or(line)))
     }
 
-    fn refusal(&self, request: Request, reply: &[u8]) -> Failure {
-        let Request { line: request, needs } = request;
+    fn refusal(&self, request: &Request, reply: &[u8]) -> Failure {
         // Other replies describe errors, with TABs between several of them.
         let is_denial = [&b"MAILQ2 Unknown command"[..], b"No ", b"BAD"]
             .iter()
             .any(|start| reply.starts_with(start));
-        if !is_denial {
-            return Failure::Refused(visible(reply).replace('\t', "\n"));
+        match is_denial {
+            true => denial::of_request(request, self.user.as_deref(), reply),
+            false => Failure::Refused(visible(reply).replace('\t', "\n")),
         }
-        let (user, reply) = (self.user.clone(), visible(reply));
-        Failure::Denied(Denial::Request { request, user, needs, reply })
     }
 
     /// Sends QUIT, and waits up to a second for the answer.
@@ -277,14 +260,16 @@ impl Session {
     /// A server counts an answer that it cannot deliver as an error.
     pub(crate) fn quit(mut self) {
         self.write("QUIT\n");
-        self.lines.peer().shorten_timeout();
+        self.lines.peer().set_timeouts(Duration::from_secs(1), TIMEOUTS.total);
         drop(self.lines.advance());
     }
 
     /// Removes the limits on the time and the size of answers.
     pub(crate) fn disable_timeouts(&mut self) {
-        self.lines.remove_total_limit();
-        self.lines.peer().disable_timeouts();
+        self.lines.limits.whole = u64::MAX;
+        // The system accepts no longer timeout.
+        let years = Duration::from_secs(u64::from(u32::MAX));
+        self.lines.peer().set_timeouts(years, years);
     }
 }
 
@@ -339,7 +324,8 @@ mod tests {
     /// A session, and the requests to its server.
     fn recorded_session(answers: &[u8]) -> Result<(Session, io::PipeReader), Failure> {
         let (requests, for_server) = io::pipe().expect("a pipe");
-        let peer = RecordedPeer::new(io::Cursor::new(answers.to_vec()), for_server);
+        let peer =
+            RecordedPeer { answers: io::Cursor::new(answers.to_vec()), requests: for_server };
         let session =
             Session::log_in(Lines::new(peer, LIMITS), &server(), &Credentials::default())?;
         Ok((session, requests))
@@ -373,7 +359,8 @@ mod tests {
             assert!(failure.to_string().contains(words), "{failure}");
         }
         let refusal = session(b"550 NO ACCESS FOR YOU\n").err().expect("a refusal");
-        assert!(matches!(refusal, Failure::Denied(Denial::Host { .. })), "{refusal}");
+        assert!(refusal.to_string().contains("refuses requests from this host"), "{refusal}");
+        assert_eq!(refusal.status(), 77);
         let (_, requests) = recorded_session(HELLO.as_bytes()).expect("a login");
         let expected = "AUTH nobody 38a784a5473d5b661ad89e27f2c1fd0c\n";
         assert_eq!(io::read_to_string(requests).expect("text"), expected);
@@ -406,12 +393,10 @@ mod tests {
         for request in ["KILL MSG 1", "SHOW X", "Y"] {
             session.send(Request::without_permission(request)).expect("it is sent");
         }
-        assert!(
-            matches!(session.answer(), Ok(Answer::Line(reply)) if reply == b"OK; KILLed something.")
-        );
+        assert!(matches!(session.answer(), Ok(Some(reply)) if reply == b"OK; KILLed something."));
         // Not all of it is read.
         assert_eq!(session.text().expect("a text").next().expect("a line"), Some(&b"a"[..]));
-        assert!(matches!(session.answer(), Ok(Answer::Line(reply)) if reply == b"c"));
+        assert!(matches!(session.answer(), Ok(Some(reply)) if reply == b"c"));
         assert!(session.send(Request::without_permission("SHOW X\nKILL MSG 1")).is_err());
         drop(session);
         let requests = io::read_to_string(requests).expect("text");
