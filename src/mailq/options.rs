@@ -10,6 +10,7 @@ use crate::failure::Failure;
 use crate::installation::Installation;
 use clap::{ArgAction, Args, CommandFactory, Parser};
 use std::ffi::OsString;
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use zsched_command_line as command_line;
 
@@ -193,17 +194,6 @@ pub struct ClassicOptions {
     pub why: Option<String>,
 }
 
-/// Address families to try.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Family {
-    /// IPv4 and IPv6.
-    Any,
-    /// IPv4 only.
-    V4,
-    /// IPv6 only.
-    V6,
-}
-
 impl MailqOptions {
     /// Parses the command line of this process.
     ///
@@ -243,13 +233,9 @@ impl MailqOptions {
 }
 
 impl ServerOptions {
-    /// Address families to try.
-    pub fn family(&self) -> Family {
-        match (self.ipv4, self.ipv6) {
-            (true, _) => Family::V4,
-            (_, true) => Family::V6,
-            _ => Family::Any,
-        }
+    /// Returns true if -4 and -6 permit an address.
+    pub fn permit(&self, address: &SocketAddr) -> bool {
+        (!self.ipv4 || address.is_ipv4()) && (!self.ipv6 || address.is_ipv6())
     }
 
     /// Returns true if the options select a server, or a way to it.
@@ -354,9 +340,16 @@ mod tests {
         ] {
             assert_eq!(options(arguments).classic.verbosity(), verbosity, "{arguments}");
         }
-        assert_eq!(options("-4").server_options.family(), Family::V4);
-        assert_eq!(options("-46").server_options.family(), Family::V6);
-        assert_eq!(options("-64").server_options.family(), Family::V4);
+        for (text, families) in [
+            ("", (true, true)),
+            ("-4", (true, false)),
+            ("-46", (false, true)),
+            ("-64", (true, false)),
+        ] {
+            let options = options(text).server_options;
+            let permit = |address: &str| options.permit(&address.parse().expect("an address"));
+            assert_eq!((permit("127.0.0.1:1"), permit("[::1]:1")), families, "{text}");
+        }
         assert_eq!(options("-i -u root").classic.user.as_deref(), Some("root"));
         assert_eq!(options("-u root -i").classic.user, None);
     }

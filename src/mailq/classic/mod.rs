@@ -61,7 +61,7 @@ fn print(
         return status::print(screen, &installation, true);
     }
     let server = Server::find(server_options, &installation)?;
-    let addresses = server.addresses(server_options.family())?;
+    let addresses = server.addresses(server_options)?;
     let is_local = addresses.are_local();
     if !is_local {
         screen.line(&[b"[", server.host().as_bytes(), b"]"])?;

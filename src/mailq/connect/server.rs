@@ -2,7 +2,7 @@
 
 use crate::failure::Failure;
 use crate::installation::Installation;
-use crate::options::{Family, ServerOptions};
+use crate::options::ServerOptions;
 use std::fmt;
 use std::net::{SocketAddr, ToSocketAddrs, UdpSocket};
 use std::path::PathBuf;
@@ -79,7 +79,7 @@ impl Server {
     }
 
     /// Resolves the addresses, in the order in which the system tries them.
-    pub(crate) fn addresses(&self, family: Family) -> Result<Addresses, Failure> {
+    pub(crate) fn addresses(&self, options: &ServerOptions) -> Result<Addresses, Failure> {
         let (host, port) = match self {
             Server::Unix(path) => return Ok(Addresses::Path(path.clone())),
             Server::Tcp { host, port } => (host.clone(), *port),
@@ -100,13 +100,9 @@ impl Server {
             Some(Err(error)) => return Err(failed(error.to_string())),
             None => return Err(failed("no answer from the name service".to_string())),
         };
-        addresses.retain(|address| match family {
-            Family::Any => true,
-            Family::V4 => address.is_ipv4(),
-            Family::V6 => address.is_ipv6(),
-        });
+        addresses.retain(|address| options.permit(address));
         if addresses.is_empty() {
-            let option = if family == Family::V4 { "-4" } else { "-6" };
+            let option = if options.ipv4 { "-4" } else { "-6" };
             return Err(failed(format!("it has no address of the kind that {option} selects")));
         }
         Ok(Addresses::Internet(addresses))
@@ -224,18 +220,21 @@ mod tests {
     #[test]
     fn addresses_are_limited_to_family() {
         let server = |host: &str| Server::Tcp { host: host.to_string(), port: 174 };
-        for (host, family, is_found) in [
-            ("127.0.0.1", Family::Any, true),
-            ("127.0.0.1", Family::V4, true),
-            ("127.0.0.1", Family::V6, false),
-            ("::1", Family::V6, true),
-            ("::1", Family::V4, false),
+        let any = ServerOptions::default();
+        let (mut v4, mut v6) = (any.clone(), any.clone());
+        (v4.ipv4, v6.ipv6) = (true, true);
+        for (host, options, is_found) in [
+            ("127.0.0.1", &any, true),
+            ("127.0.0.1", &v4, true),
+            ("127.0.0.1", &v6, false),
+            ("::1", &v6, true),
+            ("::1", &v4, false),
         ] {
-            let addresses = server(host).addresses(family);
-            assert_eq!(addresses.is_ok(), is_found, "{host} {family:?}");
+            let addresses = server(host).addresses(options);
+            assert_eq!(addresses.is_ok(), is_found, "{host} {options:?}");
             assert!(addresses.is_ok_and(|addresses| addresses.are_local()) == is_found);
         }
-        let documented = server("192.0.2.1").addresses(Family::Any).expect("an address");
+        let documented = server("192.0.2.1").addresses(&any).expect("an address");
         assert!(!documented.are_local());
     }
 

@@ -140,9 +140,7 @@ impl Thresholds {
     ///
     /// Returns the state and the output line.
     pub fn evaluate(&self, measures: &Measures) -> (CheckState, String) {
-        let as_float = |limit: Option<u64>| limit.map(|limit| limit as f64);
-        let limits = (as_float(self.warn_count), as_float(self.crit_count));
-        let too_many = exceeded(measures.messages as f64, limits.0, limits.1);
+        let too_many = exceeded(measures.messages, self.warn_count, self.crit_count);
         let age = measures.oldest.unwrap_or_default();
         let too_old = measures.oldest.and_then(|age| exceeded(age, self.warn_age, self.crit_age));
         let old = |(state, max)| (state, format!("oldest {} (more than {})", span(age), span(max)));
@@ -173,38 +171,38 @@ impl Thresholds {
 
     /// Performance data: `label=value;warn;crit;min`.
     fn performance(&self, measures: &Measures) -> String {
-        let show = |limit: Option<f64>| limit.map_or(String::new(), |limit| limit.to_string());
-        let counts = (self.warn_count.map(|n| n as f64), self.crit_count.map(|n| n as f64));
-        let mut data = vec![
-            format!("messages={};{};{};0", measures.messages, show(counts.0), show(counts.1)),
-            format!("recipients={};;;0", measures.recipients),
-            format!(
-                "oldest={}s;{};{};0",
-                measures.oldest.unwrap_or(0.0).round(),
-                show(self.warn_age),
-                show(self.crit_age)
-            ),
-        ];
-        data.extend(measures.agents.map(|agents| format!("agents={agents};;;0")));
-        data.join(" ")
+        let Measures { messages, recipients, oldest, agents, .. } = measures;
+        let (counts, ages) =
+            (limits(self.warn_count, self.crit_count), limits(self.warn_age, self.crit_age));
+        let oldest = oldest.unwrap_or(0.0).round();
+        let data = format!(
+            "messages={messages};{counts};0 recipients={recipients};;;0 oldest={oldest}s;{ages};0"
+        );
+        let agents = agents.map_or(String::new(), |agents| format!(" agents={agents};;;0"));
+        data + &agents
     }
 }
 
 /// Returns the more severe of two limits that a value exceeds, and its state.
-fn exceeded(value: f64, warning: Option<f64>, critical: Option<f64>) -> Option<(CheckState, f64)> {
+fn exceeded<N: PartialOrd>(
+    value: N,
+    warning: Option<N>,
+    critical: Option<N>,
+) -> Option<(CheckState, N)> {
     let limits = [(CheckState::Critical, critical), (CheckState::Warning, warning)];
     let mut limits = limits.into_iter().filter_map(|(state, max)| Some((state, max?)));
     limits.find(|(_, max)| value > *max)
 }
 
+/// Two limits, as performance data has them.
+fn limits<N: ToString>(warning: Option<N>, critical: Option<N>) -> String {
+    let show = |limit: Option<N>| limit.map_or(String::new(), |limit| limit.to_string());
+    format!("{};{}", show(warning), show(critical))
+}
+
 impl CheckState {
     fn word(self) -> &'static str {
-        match self {
-            CheckState::Ok => "OK",
-            CheckState::Warning => "WARNING",
-            CheckState::Critical => "CRITICAL",
-            CheckState::Unknown => "UNKNOWN",
-        }
+        ["OK", "WARNING", "CRITICAL", "UNKNOWN"][self as usize]
     }
 }
 

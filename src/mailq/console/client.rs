@@ -23,7 +23,7 @@ pub(super) fn open(
         return Ok(Scheduler::Session(session));
     }
     let server = Server::find(server_options, installation)?;
-    let addresses = server.addresses(server_options.family())?;
+    let addresses = server.addresses(server_options)?;
     dial(&server, &addresses, installation, &server_options.credentials()?, server_options.debug)
 }
 

@@ -264,6 +264,7 @@ fn draw_box(frame: &mut Frame<'_>, title: &str, lines: &[String]) {
 mod tests {
     use super::*;
     use crate::console::overview::Overview;
+    use crate::console::top::state::StatusLine;
     use crate::console::top::worker::WorkerReport;
     use expect_test::{Expect, expect};
     use ratatui::Terminal;
@@ -377,7 +378,7 @@ mod tests {
             (retries, scheduler.cf:12) (tried once; last: 451 \u{1b}[31mx)";
         state.take(WorkerReport::Reason(vec![sentence.to_string()]));
         let text = "HOLD is refused: no\nmailq: advice".to_string();
-        state.take(WorkerReport::Error { text, ends_session: false });
+        state.take(WorkerReport::Status(StatusLine { text, is_bad: true, ends_session: false }));
         drawn(
             &mut state,
             60,

@@ -53,8 +53,8 @@ pub(super) struct StatusLine {
     pub text: String,
     /// True for an error.
     pub is_bad: bool,
-    /// True if a snapshot proves that the error is over.
-    pub ends_with_snapshot: bool,
+    /// True if it ends the session, so that a snapshot proves that it is over.
+    pub ends_session: bool,
 }
 
 impl TopState {
@@ -62,19 +62,13 @@ impl TopState {
     pub(super) fn take(&mut self, report: WorkerReport) {
         match report {
             WorkerReport::Snapshot(overview) => {
-                self.message.take_if(|message| message.ends_with_snapshot);
+                self.message.take_if(|message| message.ends_session);
                 if !self.is_paused {
                     self.show(*overview);
                 }
             }
-            WorkerReport::Done(text) => {
-                self.message = Some(StatusLine { text, is_bad: false, ends_with_snapshot: false });
-            }
+            WorkerReport::Status(message) => self.message = Some(message),
             WorkerReport::Reason(sentences) => self.reason = Some(sentences),
-            WorkerReport::Error { text, ends_session } => {
-                let ends_with_snapshot = ends_session;
-                self.message = Some(StatusLine { text, is_bad: true, ends_with_snapshot });
-            }
         }
     }
 
@@ -255,7 +249,9 @@ mod tests {
     #[test]
     fn connection_error_is_cleared_by_snapshot() {
         let mut state = TopState::default();
-        let error = |ends_session| WorkerReport::Error { text: "x".to_string(), ends_session };
+        let error = |ends_session| {
+            WorkerReport::Status(StatusLine { text: "x".to_string(), is_bad: true, ends_session })
+        };
         state.take(error(true));
         assert!(state.message.as_ref().is_some_and(|message| message.is_bad));
         state.take(overview(1.0, 0, &[]));

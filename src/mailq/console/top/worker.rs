@@ -1,5 +1,6 @@
 //! Session of `mailq top` with the scheduler: periodic snapshots, and orders.
 
+use super::state::StatusLine;
 use crate::connect::session::{Request, Session};
 use crate::console::arguments::subject;
 use crate::console::client;
@@ -34,17 +35,10 @@ pub(super) enum WorkerCommand {
 pub(super) enum WorkerReport {
     /// A snapshot of the queue.
     Snapshot(Box<Overview>),
-    /// Result of an order.
-    Done(String),
+    /// Result of an order, or an error.
+    Status(StatusLine),
     /// Sentences on why something waits.
     Reason(Vec<String>),
-    /// An error.
-    Error {
-        /// Its text.
-        text: String,
-        /// True if the session is over. The next one begins with the next snapshot.
-        ends_session: bool,
-    },
 }
 
 /// Runs until the channel of orders or of reports is closed.
@@ -66,16 +60,18 @@ pub(super) fn run(
         };
         let result = connected(&mut session, server_options, installation)
             .and_then(|session| execute(session, &order));
-        let report = match result {
-            Ok(report) => report,
-            Err(failure) => {
-                let ends_session = failure.ends_session();
-                if ends_session {
-                    session = None;
-                }
-                WorkerReport::Error { text: failure.to_string(), ends_session }
+        let report = result.unwrap_or_else(|failure| {
+            let ends_session = failure.ends_session();
+            if ends_session {
+                // The next one begins with the next snapshot.
+                session = None;
             }
-        };
+            WorkerReport::Status(StatusLine {
+                text: failure.to_string(),
+                is_bad: true,
+                ends_session,
+            })
+        });
         let is_look = order == WorkerCommand::Refresh;
         if reports.send(report).is_err() {
             return;
@@ -116,5 +112,6 @@ fn execute(session: &mut Session, order: &WorkerCommand) -> Result<WorkerReport,
         WorkerCommand::Retry(name) => ("RETRY", "RETRY", "is retried now", name),
     };
     session.ask_for_line(Request::new(format!("{request} {}", subject(name)), needs))?;
-    Ok(WorkerReport::Done(format!("{name} {done}")))
+    let text = format!("{name} {done}");
+    Ok(WorkerReport::Status(StatusLine { text, is_bad: false, ends_session: false }))
 }
