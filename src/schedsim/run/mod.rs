@@ -103,8 +103,8 @@ fn outcome(options: &RunOptions) -> Result<String, String> {
         summaries.push(summary);
     }
     if let Some(path) = &options.plot {
-        fs::write(path, plot::svg(&summaries))
-            .map_err(|error| format!("{}: {error}", path.display()))?;
+        let plot = plot::svg(&summaries).map_err(|error| format!("the plot: {error}"))?;
+        fs::write(path, plot).map_err(|error| format!("{}: {error}", path.display()))?;
     }
     Ok(if options.json { summary::json(&summaries) } else { table::text(&summaries) })
 }
@@ -166,7 +166,7 @@ fn simulate(
             let wall = simulation.at().wall;
             if let Some(core) = simulation.core() {
                 let sample = Sample::of(core, wall);
-                simulation.observer.add(sample);
+                simulation.observer.samples.push(sample);
             }
             next_sample += interval;
         }
