@@ -8,6 +8,8 @@ use super::hosts::{ConnectResult, HostId, Hosts};
 use super::observer::{SimTime, SimulationObserver};
 use super::recorded::RecordedOutcome;
 use std::collections::VecDeque;
+use std::fmt;
+use std::io;
 use std::rc::Rc;
 use std::time::Duration;
 use zsched_format::job_recipients::{IndexedControlFile, Scope, tag_now};
@@ -181,11 +183,6 @@ impl Agent {
         matches!(self.state, State::Waiting)
     }
 
-    /// Kills the agent.
-    pub(crate) fn die(&mut self, around: &mut AgentEnvironment<'_>) {
-        self.disconnect(around);
-    }
-
     /// Continues its work.
     pub(crate) fn step(&mut self, around: &mut AgentEnvironment<'_>) -> NextTurn {
         match std::mem::replace(&mut self.state, State::Waiting) {
@@ -213,6 +210,10 @@ impl Agent {
     fn write_line(&mut self, line: &str) {
         self.outbox.extend_from_slice(line.as_bytes());
         self.outbox.push(b'\n');
+    }
+
+    fn write_resync(&mut self, path: impl fmt::Display) {
+        self.write_line(&format!("{RESYNC} {path}"));
     }
 
     fn follow_orders(&mut self, around: &mut AgentEnvironment<'_>) -> NextTurn {
@@ -252,9 +253,8 @@ impl Agent {
         if fault == Fault::Death(Death::Unlocked) {
             return Some(self.ends(around, AgentEnd::Signalled(KILL_SIGNAL)));
         }
-        let resync = |path: &[u8]| format!("{RESYNC} {}", String::from_utf8_lossy(path));
         let Some((name, file, parsed)) = open(path, around.disk) else {
-            self.write_line(&resync(path));
+            self.write_resync(String::from_utf8_lossy(path));
             return None;
         };
         let mut open = parsed.select(&self.scope, host, only, |r| tag_now(&*file, r));
@@ -266,7 +266,7 @@ impl Agent {
             false => open.retain(|recipient| self.lock(&file, recipient)),
         }
         let Some(first) = open.first() else {
-            self.write_line(&resync(path));
+            self.write_resync(String::from_utf8_lossy(path));
             return None;
         };
         if around.hosts.recorded.is_some() {
@@ -319,7 +319,8 @@ impl Agent {
         }
     }
 
-    fn disconnect(&mut self, around: &mut AgentEnvironment<'_>) {
+    /// Closes its connection to a host, as its end does.
+    pub(crate) fn disconnect(&mut self, around: &mut AgentEnvironment<'_>) {
         if let Some(host) = self.connection.take() {
             around.hosts.disconnect(host);
         }
@@ -369,7 +370,7 @@ impl Agent {
             return Some(AgentEnd::Exited(1));
         }
         if taken_by_others {
-            self.write_line(&format!("{RESYNC} {}", work.name));
+            self.write_resync(&work.name);
         }
         self.misbehave(work, around);
         self.write_line(HUNGRY);
@@ -448,14 +449,14 @@ impl Agent {
         }
         let status = match outcome {
             Outcome::Delivered => match self.note(work, offset, OutcomeKind::Success, around) {
-                NoteResult::Written => ReportStatus::Ok2,
-                NoteResult::NotNeeded => ReportStatus::Ok3,
-                NoteResult::LeftToScheduler | NoteResult::Failed => ReportStatus::Ok,
+                Some(Ok(true)) => ReportStatus::Ok2,
+                Some(Ok(false)) => ReportStatus::Ok3,
+                None | Some(Err(_)) => ReportStatus::Ok,
             },
             Outcome::Failed => match self.note(work, offset, OutcomeKind::Failure, around) {
-                NoteResult::Written | NoteResult::NotNeeded => ReportStatus::Error2,
-                NoteResult::LeftToScheduler => ReportStatus::Error,
-                NoteResult::Failed => ReportStatus::Deferred,
+                Some(Ok(_)) => ReportStatus::Error2,
+                None => ReportStatus::Error,
+                Some(Err(_)) => ReportStatus::Deferred,
             },
             Outcome::Deferred(_) => self.deferral(work, is_host_down, around),
         };
@@ -488,15 +489,18 @@ impl Agent {
         false
     }
 
+    /// Writes a diagnostic, if the agent does that at all.
+    ///
+    /// Returns false if none is requested.
     fn note(
         &self,
         work: &Work,
         offset: u32,
         occasion: OutcomeKind,
         around: &mut AgentEnvironment<'_>,
-    ) -> NoteResult {
+    ) -> Option<io::Result<bool>> {
         if !self.style.notes {
-            return NoteResult::LeftToScheduler;
+            return None;
         }
         let remark = OutcomeNote {
             offsets: &[offset],
@@ -507,13 +511,9 @@ impl Agent {
         };
         let lines = note::lines(&work.parsed.control, &remark);
         if lines.is_empty() {
-            return NoteResult::NotNeeded;
+            return Some(Ok(false));
         }
-        match around.disk.append(&work.file, &lines) {
-            Ok(()) => NoteResult::Written,
-            Err(_) if occasion == OutcomeKind::Success => NoteResult::LeftToScheduler,
-            Err(_) => NoteResult::Failed,
-        }
+        Some(around.disk.append(&work.file, &lines).map(|()| true))
     }
 
     /// The status word of a deferral.
@@ -582,8 +582,8 @@ impl Agent {
             }
             Fault::Greed => self.write_line(HUNGRY),
             Fault::Resync => {
-                self.write_line(&format!("{RESYNC} {}", work.name));
-                self.write_line(&format!("{RESYNC} A/B/{}", random.u64(..100)));
+                self.write_resync(&work.name);
+                self.write_resync(format_args!("A/B/{}", random.u64(..100)));
             }
             _ => {}
         }
@@ -624,19 +624,6 @@ fn stop(file: &MemoryFile, locked: &[Recipient]) -> AgentEnd {
         mark::change_tag(file, recipient.offset, Tag::Locked, Tag::Pending, 0).ok();
     }
     AgentEnd::Exited(0)
-}
-
-/// The state of a diagnostic.
-#[derive(Clone, Copy)]
-enum NoteResult {
-    /// Not requested.
-    NotNeeded,
-    /// Written to the control file.
-    Written,
-    /// Left to the scheduler.
-    LeftToScheduler,
-    /// It could not be written.
-    Failed,
 }
 
 fn open(

@@ -21,7 +21,7 @@ use zsched_format::control_file::{self, ControlFile, ControlFileError, PidField,
 use zsched_format::job_recipients::IndexedControlFile;
 use zsched_format::time::Timestamp;
 use zsched_spool::finalize::RecipientLocker;
-use zsched_spool::load::{self, LoadResult};
+use zsched_spool::load::{self, LoadError, LoadResult};
 use zsched_spool::memory_file::MemoryFile;
 use zsched_spool::note::{self, OutcomeKind, OutcomeNote};
 use zsched_spool::outbox::{self, MessageIdentity};
@@ -45,6 +45,7 @@ pub struct DiskFaults {
 }
 
 /// The files of a POSTOFFICE.
+#[derive(Default)]
 pub struct Disk {
     messages: BTreeMap<u64, MessageFiles>,
     level: HashLevel,
@@ -77,13 +78,6 @@ struct MessageFiles {
     changed: Timestamp,
     /// Folder and time of the message file, if there is one.
     message: Option<(HashFolder, Timestamp)>,
-}
-
-/// The reason why a control file yields no arrival.
-enum LoadError {
-    Gone,
-    Failed(io::Error),
-    Malformed(ControlFileError),
 }
 
 /// The owner of a lock. The scheduler's own locks count only for loaded messages.
@@ -148,21 +142,7 @@ pub fn name(number: u64, folder: HashFolder) -> SpoolName {
 impl Disk {
     /// Creates an empty spool.
     pub fn new(seed: u64, level: HashLevel) -> Disk {
-        Disk {
-            messages: BTreeMap::new(),
-            level,
-            postman: Vec::new(),
-            orders: Overrides::default(),
-            unstored: Vec::new(),
-            outbox: RefCell::default(),
-            removal: None,
-            faults: DiskFaults::default(),
-            alive: BTreeSet::new(),
-            serial: 0,
-            duplicates: Vec::new(),
-            parsed: ParsedFiles::default(),
-            random: fastrand::Rng::with_seed(seed),
-        }
+        Disk { level, random: fastrand::Rng::with_seed(seed), ..Disk::default() }
     }
 
     /// Writes a message as a router does. Returns the control file.
@@ -239,26 +219,15 @@ impl Disk {
             Ok(name) => name,
             Err(error) => return LoadResult::Failed(error),
         };
-        match self.parse(&name, false) {
-            Ok((file, mut arrival)) => {
-                if let Some(at_most) = at_most {
-                    arrival.cut(Portion { from: 0, max_recipients: at_most });
-                }
-                load::holder(&file).map_or(LoadResult::Arrival(arrival), LoadResult::Locked)
-            }
-            Err(problem) => self.found(&name, problem),
-        }
+        let portion = at_most.map(|at_most| Portion { from: 0, max_recipients: at_most });
+        let loaded = self.parse(&name, portion, false);
+        load::finish(loaded, || self.move_malformed(&name))
     }
 
     /// Loads the control file of a loaded message as `spool::load::reload` does.
     pub fn reload(&mut self, name: &SpoolName, portion: Option<Portion>) -> LoadResult {
-        match self.parse(name, true) {
-            Ok((_, mut arrival)) => {
-                portion.into_iter().for_each(|portion| arrival.cut(portion));
-                LoadResult::Arrival(arrival)
-            }
-            Err(problem) => self.found(name, problem),
-        }
+        let loaded = self.parse(name, portion, true);
+        load::finish(loaded, || self.move_malformed(name))
     }
 
     /// Moves files in the top folder down, if the spool has levels.
@@ -310,47 +279,42 @@ impl Disk {
         self.faults.is_full && self.random.bool()
     }
 
+    /// Reads a message, or a portion of it. A new message must not be locked by an agent.
     fn parse(
         &mut self,
         name: &SpoolName,
+        portion: Option<Portion>,
         is_loaded: bool,
-    ) -> Result<(ControlFile, Arrival), LoadError> {
+    ) -> Result<Arrival, LoadError> {
         let fails = self.faults.reads > 0.0 && self.random.f64() < self.faults.reads;
-        let files = self.messages.get(&name.number()).ok_or(LoadError::Gone)?;
-        let on_disk = files.control(name.folder()).ok_or(LoadError::Gone)?;
+        let files = self.messages.get(&name.number()).ok_or(ErrorKind::NotFound)?;
+        let on_disk = files.control(name.folder()).ok_or(ErrorKind::NotFound)?;
         if fails {
-            return Err(LoadError::Failed(ErrorKind::PermissionDenied.into()));
+            return Err(ErrorKind::PermissionDenied.into());
         }
-        let text = on_disk.text().clone();
-        let mut file = control_file::parse(text).map_err(LoadError::Malformed)?;
-        load::check_headers(&file).map_err(LoadError::Malformed)?;
-        let received = files.check_message(name, &file).map_err(LoadError::Malformed)?;
+        let mut file = control_file::parse(on_disk.text().clone())?;
+        load::check_headers(&file)?;
+        let received = files.check_message(name, &file)?;
         let owner = |field| owner(field, is_loaded, &self.alive);
         let received = received.unwrap_or(files.changed);
         let (found, serial) = (&mut self.duplicates, on_disk.serial());
         let tell = &mut |reported: &PossibleDuplicates| record_duplicates(found, serial, reported);
-        load::unlock_dead(&**on_disk, (name, received), &mut file, owner, tell)
-            .map_err(LoadError::Failed)?;
-        let arrival = Arrival::new(name.clone(), &file, received, files.changed);
-        Ok((file, arrival))
-    }
-
-    fn found(&mut self, name: &SpoolName, problem: LoadError) -> LoadResult {
-        match problem {
-            LoadError::Gone => LoadResult::Nothing,
-            LoadError::Failed(error) => LoadResult::Failed(error),
-            LoadError::Malformed(error) => self.malformed(name, error),
+        load::unlock_dead(&**on_disk, (name, received), &mut file, owner, tell)?;
+        if let Some(pid) = load::holder(&file).filter(|_| !is_loaded) {
+            return Err(LoadError::Locked(pid));
         }
+        let mut arrival = Arrival::new(name.clone(), &file, received, files.changed);
+        portion.into_iter().for_each(|portion| arrival.cut(portion));
+        Ok(arrival)
     }
 
     /// Moves a malformed file to `postman/`.
     ///
     /// If the disk is full it stays where it is. The real reader can hide it there, unless the
     /// folder is read-only.
-    fn malformed(&mut self, name: &SpoolName, error: ControlFileError) -> LoadResult {
-        let path = PathBuf::from(format!("postman/{}", name.number()));
-        let moved = self.move_aside(name).map(|_| path);
-        LoadResult::Malformed { error, moved }
+    fn move_malformed(&mut self, name: &SpoolName) -> io::Result<PathBuf> {
+        self.move_aside(name)?;
+        Ok(PathBuf::from(format!("postman/{}", name.number())))
     }
 
     fn fails(&mut self) -> io::Result<()> {

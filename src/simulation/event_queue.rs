@@ -1,63 +1,37 @@
 //! The event queue: the earliest event first; among simultaneous ones, the one planned first.
 
-use std::cmp::{Ordering, Reverse};
-use std::collections::BinaryHeap;
+use std::collections::BTreeMap;
 use zsched_format::time::Timestamp;
 
 /// Future events, the earliest first.
 pub(crate) struct EventQueue<T> {
-    heap: BinaryHeap<Entry<T>>,
+    /// By time and order of planning. No two keys are equal, so a run is deterministic.
+    events: BTreeMap<(Timestamp, u64), T>,
     planned: u64,
-}
-
-struct Entry<T> {
-    /// Time, then order of planning. No two are equal, so a run is deterministic.
-    rank: Reverse<(Timestamp, u64)>,
-    what: T,
 }
 
 impl<T> EventQueue<T> {
     /// Creates an empty queue.
     pub(crate) fn new() -> EventQueue<T> {
-        EventQueue { heap: BinaryHeap::new(), planned: 0 }
+        EventQueue { events: BTreeMap::new(), planned: 0 }
     }
 
     /// Plans an event.
     pub(crate) fn add(&mut self, time: Timestamp, what: T) {
-        self.heap.push(Entry { rank: Reverse((time, self.planned)), what });
+        self.events.insert((time, self.planned), what);
         self.planned += 1;
     }
 
     /// Time of the next event.
     pub(crate) fn next(&self) -> Option<Timestamp> {
-        self.heap.peek().map(|entry| entry.rank.0.0)
+        self.events.first_key_value().map(|((time, _), _)| *time)
     }
 
     /// Removes and returns the next event.
     pub(crate) fn pop(&mut self) -> Option<T> {
-        self.heap.pop().map(|entry| entry.what)
+        self.events.pop_first().map(|(_, what)| what)
     }
 }
-
-impl<T> Ord for Entry<T> {
-    fn cmp(&self, other: &Self) -> Ordering {
-        self.rank.cmp(&other.rank)
-    }
-}
-
-impl<T> PartialOrd for Entry<T> {
-    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl<T> PartialEq for Entry<T> {
-    fn eq(&self, other: &Self) -> bool {
-        self.rank == other.rank
-    }
-}
-
-impl<T> Eq for Entry<T> {}
 
 #[cfg(test)]
 mod tests {

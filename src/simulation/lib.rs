@@ -259,9 +259,7 @@ impl<O: SimulationObserver> Simulation<O> {
         self.observer.started(at, &self.config, &settings);
         self.shell = Some(Shell::new(settings, self.config.clone()));
         for order in self.disk.take_orders() {
-            if let Some(shell) = &mut self.shell {
-                shell.orders.apply(order.clone().into());
-            }
+            self.in_shell(|shell| shell.orders.apply(order.clone().into()));
             self.send(Event::Override(order));
         }
         for learned in self.learned.clone() {
@@ -343,18 +341,14 @@ impl<O: SimulationObserver> Simulation<O> {
     /// Reloads another configuration, for this scheduler and later ones.
     pub fn reload(&mut self, config: Rc<Config>) {
         self.config = config.clone();
-        if let Some(shell) = &mut self.shell {
-            shell.intake.set_limit(memory_limit(&config));
-        }
+        self.in_shell(|shell| shell.intake.set_limit(memory_limit(&config)));
         self.send(Event::Configured(config));
         self.end_turn();
     }
 
     /// Ends the scheduler as soon as its agents have ended.
     pub fn drain(&mut self) {
-        if let Some(shell) = &mut self.shell {
-            shell.is_draining = true;
-        }
+        self.in_shell(|shell| shell.is_draining = true);
         self.send(Event::Drain);
         self.end_turn();
     }
@@ -362,9 +356,7 @@ impl<O: SimulationObserver> Simulation<O> {
     /// Sets the wall clock.
     pub fn set_clock(&mut self, step: ClockStep) {
         self.clock.set(step);
-        if let Some(shell) = &mut self.shell {
-            shell.intake.shift(step);
-        }
+        self.in_shell(|shell| shell.intake.shift(step));
         self.send(Event::ClockSet(step));
         self.end_turn();
     }
@@ -545,7 +537,7 @@ impl<O: SimulationObserver> Simulation<O> {
     fn kill_agent(&mut self, pid: u32) {
         self.with_agent(pid, |world, agent| {
             if agent.end.is_none() {
-                agent.die(&mut world.environment());
+                agent.disconnect(&mut world.environment());
                 world.mark_ended(agent, AgentEnd::Signalled(9));
             }
         });
@@ -621,6 +613,13 @@ impl<O: SimulationObserver> Simulation<O> {
         self.send_to_agent(agent, b"\n");
         if self.living(pid).is_some_and(|agent| agent.hang_up(manner == StopMode::Quit)) {
             self.plan_agent(pid, Duration::ZERO);
+        }
+    }
+
+    /// Runs `act` on the scheduler, if one runs.
+    fn in_shell(&mut self, act: impl FnOnce(&mut Shell)) {
+        if let Some(shell) = &mut self.shell {
+            act(shell);
         }
     }
 

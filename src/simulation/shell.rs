@@ -214,22 +214,16 @@ impl<O: SimulationObserver> Simulation<O> {
                 self.request_write(WriteRequest::Remove(name, aside));
             }
             Action::PageOut { name, until, record: rested } => {
-                if let Some(shell) = &mut self.shell {
-                    shell.intake.page_out(name, until, *rested);
-                }
+                self.in_shell(|shell| shell.intake.page_out(name, until, *rested));
             }
             Action::ReadMore { name, portion } => {
                 self.request(name, ReadMode::Again(Some(portion)));
             }
             Action::RequestPagedHosts(wanted) => {
-                if let Some(shell) = &mut self.shell {
-                    shell.intake.request(&wanted);
-                }
+                self.in_shell(|shell| shell.intake.request(&wanted));
             }
             Action::StoreOverrides { ticket, changes } => {
-                if let Some(shell) = &mut self.shell {
-                    shell.take_changes(&changes);
-                }
+                self.in_shell(|shell| shell.take_changes(&changes));
                 self.request_write(WriteRequest::KeepOrders(ticket, changes));
             }
             Action::OrderDone { .. }
@@ -256,9 +250,7 @@ impl<O: SimulationObserver> Simulation<O> {
         let new = Agent::new(pid, self.lives, agent, scope, &mut self.random);
         self.agents.insert(pid, Box::new(new));
         self.disk.alive.insert(pid);
-        if let Some(shell) = &mut self.shell {
-            shell.pids.insert(agent, pid);
-        }
+        self.in_shell(|shell| shell.pids.extend([(agent, pid)]));
         self.send(Event::AgentStarted { agent, pid });
         self.plan_agent(pid, self.setup.delays.start);
     }
@@ -296,9 +288,7 @@ impl<O: SimulationObserver> Simulation<O> {
         if let Some(shell) = &self.shell {
             let event = SimEvent::InScheduler(self.lives, ShellEvent::Read(name, how));
             let time = self.after_time(shell.reader_free, self.setup.delays.read, event);
-            if let Some(shell) = &mut self.shell {
-                shell.reader_free = time;
-            }
+            self.in_shell(|shell| shell.reader_free = time);
         }
     }
 
@@ -376,9 +366,7 @@ impl<O: SimulationObserver> Simulation<O> {
             let free = shell.writer_free;
             let event = SimEvent::InScheduler(self.lives, ShellEvent::Write);
             let time = self.after_time(free, self.setup.delays.write, event);
-            if let Some(shell) = &mut self.shell {
-                shell.writer_free = time;
-            }
+            self.in_shell(|shell| shell.writer_free = time);
         }
     }
 

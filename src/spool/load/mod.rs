@@ -153,8 +153,10 @@ struct Loader<'l> {
 }
 
 /// The reason why a file yields no arrival.
-enum LoadError {
+pub enum LoadError {
+    /// A living process with this pid has locked one of the recipients.
     Locked(u32),
+    /// Neither its message file nor any other exists.
     NoQueue,
     /// A [`ControlFileError`] means that the file is malformed.
     Failed(io::Error),
@@ -167,7 +169,7 @@ impl<E: Into<io::Error>> From<E> for LoadError {
 }
 
 /// The result for the caller. A malformed file is moved away.
-fn finish(
+pub fn finish(
     loaded: Result<Arrival, LoadError>,
     move_away: impl FnOnce() -> io::Result<PathBuf>,
 ) -> LoadResult {
