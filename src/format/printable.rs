@@ -66,6 +66,13 @@ pub fn json<T: AsRef<[u8]> + ?Sized>(text: &T) -> String {
     shown
 }
 
+/// Formats a number with its digits in groups: `12,345`.
+pub fn grouped(number: u64) -> String {
+    let digits = number.to_string();
+    let groups = digits.as_bytes().rchunks(3).rev().map(String::from_utf8_lossy);
+    groups.collect::<Vec<_>>().join(",")
+}
+
 /// Prints a message of a program to standard error.
 ///
 /// Failure to print is ignored: only the exit status reports the error then.

@@ -3,6 +3,7 @@
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 use zsched_config::parse_interval;
 use zsched_format::printable;
+pub(crate) use zsched_format::printable::grouped;
 use zsched_format::time::{ShortDuration, Timestamp};
 
 /// Makes foreign text printable, on one line with single blanks.
@@ -60,13 +61,6 @@ pub(crate) fn span(seconds: f64) -> String {
 /// Formats seconds as a span, or `None` as a dash.
 pub(crate) fn span_or_dash(seconds: Option<f64>) -> String {
     seconds.map_or("-".to_string(), span)
-}
-
-/// Formats a number with its digits in groups: `12,345`.
-pub(crate) fn grouped(number: u64) -> String {
-    let digits = number.to_string();
-    let groups = digits.as_bytes().rchunks(3).rev().map(String::from_utf8_lossy);
-    groups.collect::<Vec<_>>().join(",")
 }
 
 /// Formats a number of things: `1 message`, `12 messages`.

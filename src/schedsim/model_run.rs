@@ -125,8 +125,8 @@ mod tests {
         let RunResults { statistics, .. } = results;
         let ends = |destination: &str| {
             let found = statistics.destinations.iter();
-            let found = found.filter(|one| one.destination.to_string() == destination);
-            found.map(|one| (one.delays.len(), one.failed)).collect::<Vec<_>>()
+            let found = found.filter(|(one, _)| one.to_string() == destination);
+            found.map(|(_, one)| (one.delays.len(), one.failed)).collect::<Vec<_>>()
         };
         assert_eq!((ends("c/a.test"), ends("c/b.test")), (vec![(1, 0)], vec![(0, 1)]));
         assert_eq!((statistics.deferrals, statistics.jobs), (1, 4));

@@ -13,6 +13,7 @@ use zsched_spool::Arrival;
 use zsched_spool::memory_file::MemoryFile;
 
 /// All counters of a run.
+#[derive(Default)]
 pub(crate) struct Statistics {
     /// Start of the run.
     pub start: Timestamp,
@@ -26,9 +27,8 @@ pub(crate) struct Statistics {
     pub max_agents: usize,
     /// Jobs given to agents.
     pub jobs: u64,
-    /// Destinations, in the order in which they first occurred.
-    pub destinations: Vec<DestinationResults>,
-    numbers: HashMap<Destination, usize>,
+    /// Results by destination.
+    pub destinations: HashMap<Destination, DestinationResults>,
     /// Number of a paged-out message that is about to arrive again.
     returning: Option<u64>,
     agents: HashMap<AgentId, Agent>,
@@ -41,10 +41,8 @@ pub(crate) struct Statistics {
 }
 
 /// Results of the recipients of one destination.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct DestinationResults {
-    /// Channel and host.
-    pub destination: Destination,
     /// Recipients that arrived.
     pub recipients: u64,
     /// Recipients that failed permanently.
@@ -142,26 +140,7 @@ pub(crate) struct Sample {
 impl Statistics {
     /// Creates empty counters.
     pub(crate) fn new(start: Timestamp) -> Statistics {
-        Statistics {
-            start,
-            messages: 0,
-            deferrals: 0,
-            agents_started: 0,
-            max_agents: 0,
-            jobs: 0,
-            destinations: Vec::new(),
-            numbers: HashMap::new(),
-            returning: None,
-            agents: HashMap::new(),
-            arrivals: HashMap::new(),
-            latest: HashMap::new(),
-            samples: Vec::new(),
-        }
-    }
-
-    /// Adds a sample.
-    pub(crate) fn add(&mut self, sample: Sample) {
-        self.samples.push(sample);
+        Statistics { start, ..Statistics::default() }
     }
 
     /// A message arrives that was not queued before.
@@ -173,7 +152,8 @@ impl Statistics {
     fn queued(&mut self, arrival: &Arrival) {
         for group in &arrival.groups {
             let destination = Destination::new(&group.channel, &group.host);
-            self.results_of(destination).recipients += group.offsets.len() as u64;
+            self.destinations.entry(destination).or_default().recipients +=
+                group.offsets.len() as u64;
         }
     }
 
@@ -201,7 +181,7 @@ impl Statistics {
             *latest = arrival.max(*latest);
             latest.since(arrival)
         });
-        let results = self.results_of(destination);
+        let results = self.destinations.entry(destination).or_default();
         results.overtaken = results.overtaken.max(overtaken.unwrap_or_default());
         results.jobs.begin(at.now);
     }
@@ -219,29 +199,11 @@ impl Statistics {
             AgentLine::Hungry => {
                 let was_reached = !std::mem::take(&mut agent.host_lost);
                 if let Some(destination) = agent.jobs.pop_front() {
-                    self.results_of(destination).jobs.end(was_reached);
+                    self.destinations.entry(destination).or_default().jobs.end(was_reached);
                 }
             }
             _ => {}
         }
-    }
-
-    fn results_of(&mut self, destination: Destination) -> &mut DestinationResults {
-        let next = self.destinations.len();
-        let number = *self.numbers.entry(destination.clone()).or_insert(next);
-        if number == next {
-            let delays = Vec::new();
-            self.destinations.push(DestinationResults {
-                destination,
-                recipients: 0,
-                failed: 0,
-                expired: 0,
-                delays,
-                overtaken: Duration::ZERO,
-                jobs: Jobs::default(),
-            });
-        }
-        &mut self.destinations[number]
     }
 }
 
@@ -278,7 +240,9 @@ impl SimulationObserver for Statistics {
             Event::AgentEnded { agent, .. } => {
                 let agent = self.agents.remove(agent);
                 let jobs = agent.into_iter().flat_map(|agent| agent.jobs);
-                jobs.for_each(|destination| self.results_of(destination).jobs.end(true));
+                for destination in jobs {
+                    self.destinations.entry(destination).or_default().jobs.end(true);
+                }
             }
             _ => {}
         }
@@ -298,7 +262,7 @@ impl SimulationObserver for Statistics {
             Action::Statistics(end) => {
                 let arrival = self.arrivals.get(&end.spool_id.number);
                 let delay = arrival.map_or(Duration::ZERO, |arrival| at.wall.since(*arrival));
-                let results = self.results_of(end.destination.clone());
+                let results = self.destinations.entry(end.destination.clone()).or_default();
                 match end.state {
                     "expire" => results.expired += 1,
                     "error" | "error2" => results.failed += 1,

@@ -7,6 +7,7 @@ use crate::statistics::{DestinationResults, Sample, Statistics};
 use serde::Serialize;
 use std::cmp::Reverse;
 use std::time::Duration;
+use zsched_core::Destination;
 
 /// Maximum number of threads shown: those with the most recipients.
 const MAX_THREADS_SHOWN: usize = 5;
@@ -143,8 +144,9 @@ impl Summary {
         mail: &[Mail],
         of: &Statistics,
     ) -> Summary {
-        let mut busiest: Vec<&DestinationResults> = of.destinations.iter().collect();
-        busiest.sort_by_key(|results| (Reverse(results.recipients), &results.destination));
+        let mut busiest: Vec<(&Destination, &DestinationResults)> =
+            of.destinations.iter().collect();
+        busiest.sort_by_key(|(destination, results)| (Reverse(results.recipients), *destination));
         busiest.truncate(MAX_THREADS_SHOWN);
         Summary {
             configuration: configuration.to_string(),
@@ -152,7 +154,10 @@ impl Summary {
             length: length.as_secs_f64(),
             totals: Totals::new(of),
             mail: mail.iter().map(|mail| MailResults::new(mail, of)).collect(),
-            threads: busiest.into_iter().map(|results| ThreadResults::new(results, of)).collect(),
+            threads: busiest
+                .into_iter()
+                .map(|(to, results)| ThreadResults::new(to, results, of))
+                .collect(),
             over_time: over_time(of, |sample| (sample.recipients, sample.agents)),
         }
     }
@@ -170,7 +175,7 @@ fn over_time(of: &Statistics, of_sample: impl Fn(&Sample) -> (u64, usize)) -> Ve
 impl Totals {
     /// Computes the totals of a run.
     pub(crate) fn new(of: &Statistics) -> Totals {
-        let results = RecipientResults::new(&of.destinations.iter().collect::<Vec<_>>());
+        let results = RecipientResults::new(of.destinations.values());
         let RecipientResults { recipients, delivered, failed, expired, .. } = results;
         Totals {
             messages: of.messages,
@@ -186,11 +191,12 @@ impl Totals {
 }
 
 impl RecipientResults {
-    fn new(destinations: &[&DestinationResults]) -> RecipientResults {
-        let sum = |count: fn(&DestinationResults) -> u64| {
-            destinations.iter().map(|results| count(results)).sum::<u64>()
-        };
-        let delays = destinations.iter().flat_map(|results| &results.delays).copied();
+    fn new<'d>(
+        destinations: impl Iterator<Item = &'d DestinationResults> + Clone,
+    ) -> RecipientResults {
+        let sum =
+            |count: fn(&DestinationResults) -> u64| destinations.clone().map(count).sum::<u64>();
+        let delays = destinations.clone().flat_map(|results| &results.delays).copied();
         RecipientResults {
             recipients: sum(|results| results.recipients),
             delivered: sum(|results| results.delays.len() as u64),
@@ -203,37 +209,35 @@ impl RecipientResults {
 
 impl MailResults {
     fn new(mail: &Mail, of: &Statistics) -> MailResults {
-        let has_host = |results: &&DestinationResults| {
-            let to = &results.destination;
+        let has_host = |(to, _): &(&Destination, &DestinationResults)| {
             let (start, end) = mail.host.split_once('*').unwrap_or((&mail.host, ""));
             let rest = to.host().strip_prefix(start.as_bytes());
             let number = rest.and_then(|rest| rest.strip_suffix(end.as_bytes()));
             let fits = number.is_some_and(|number| number.iter().all(u8::is_ascii_digit));
             to.channel() == mail.channel.as_bytes() && fits
         };
-        let destinations: Vec<&DestinationResults> =
-            of.destinations.iter().filter(has_host).collect();
-        let overtaken = destinations.iter().map(|results| results.overtaken).max();
+        let found = of.destinations.iter().filter(has_host).map(|(_, results)| results);
+        let overtaken = found.clone().map(|results| results.overtaken).max();
         MailResults {
             destinations: format!("{}/{}", mail.channel, mail.host),
-            results: RecipientResults::new(&destinations),
+            results: RecipientResults::new(found),
             overtaken: overtaken.unwrap_or_default().as_secs_f64(),
         }
     }
 }
 
 impl ThreadResults {
-    fn new(results: &DestinationResults, of: &Statistics) -> ThreadResults {
+    fn new(to: &Destination, results: &DestinationResults, of: &Statistics) -> ThreadResults {
         let of_sample = |sample: &Sample| {
             let threads = &sample.threads;
-            let found = threads.binary_search_by(|thread| thread.0.cmp(&results.destination));
+            let found = threads.binary_search_by(|thread| thread.0.cmp(to));
             found.map_or((0, 0), |index| (u64::from(threads[index].1), threads[index].2))
         };
         let (concurrency, concurrency_deviation) = results.jobs.concurrency();
         let (shortest, longest) = results.jobs.gaps.unwrap_or_default();
         ThreadResults {
-            destination: results.destination.to_string(),
-            results: RecipientResults::new(&[results]),
+            destination: to.to_string(),
+            results: RecipientResults::new(std::iter::once(results)),
             jobs: results.jobs.count,
             not_reached: results.jobs.not_reached,
             concurrency,

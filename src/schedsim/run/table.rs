@@ -1,6 +1,7 @@
 //! The results as tables.
 
 use super::summary::{Delay, MailResults, Point, RecipientResults, Summary, ThreadResults, Totals};
+use zsched_format::printable::grouped;
 use zsched_format::time::ShortDuration;
 
 /// Approximate number of rows of a table over time.
@@ -30,17 +31,17 @@ fn totals(summaries: &[Summary]) -> String {
         let values = summaries.iter().map(|summary| value(&summary.totals));
         rows.push(std::iter::once(name.to_string()).chain(values).collect());
     };
-    row("messages", &|t| thousands(t.messages));
-    row("recipients", &|t| thousands(t.results.recipients));
-    row("delivered", &|t| thousands(t.results.delivered));
-    row("failed", &|t| thousands(t.results.failed));
-    row("expired", &|t| thousands(t.results.expired));
-    row("queued at the end", &|t| thousands(t.queued));
-    row("attempts", &|t| thousands(t.attempts));
-    row("of these deferred", &|t| thousands(t.deferrals));
-    row("agents started", &|t| thousands(t.agents_started));
-    row("agents at a time", &|t| thousands(t.max_agents as u64));
-    row("longest queue", &|t| thousands(t.max_queued));
+    row("messages", &|t| grouped(t.messages));
+    row("recipients", &|t| grouped(t.results.recipients));
+    row("delivered", &|t| grouped(t.results.delivered));
+    row("failed", &|t| grouped(t.results.failed));
+    row("expired", &|t| grouped(t.results.expired));
+    row("queued at the end", &|t| grouped(t.queued));
+    row("attempts", &|t| grouped(t.attempts));
+    row("of these deferred", &|t| grouped(t.deferrals));
+    row("agents started", &|t| grouped(t.agents_started));
+    row("agents at a time", &|t| grouped(t.max_agents as u64));
+    row("longest queue", &|t| grouped(t.max_queued));
     row("delay of 50 %", &|t| time(t.results.delay.p50));
     row("delay of 90 %", &|t| time(t.results.delay.p90));
     row("delay of 99 %", &|t| time(t.results.delay.p99));
@@ -58,7 +59,7 @@ fn kinds(summaries: &[Summary]) -> String {
         let RecipientResults { recipients, delivered, delay, .. } = kind.results;
         let Delay { p50, p90, p99, longest } = delay;
         let mut row = vec![kind.destinations.clone(), summary.configuration.clone()];
-        row.extend([recipients, delivered].map(thousands));
+        row.extend([recipients, delivered].map(grouped));
         row.extend([p50, p90, p99, longest].map(time));
         row
     };
@@ -71,9 +72,9 @@ fn threads(threads: &[ThreadResults]) -> String {
     let row = |thread: &ThreadResults| {
         let RecipientResults { recipients, delivered, failed, expired, delay } = thread.results;
         let mut row = vec![thread.destination.clone()];
-        row.extend([recipients, delivered, failed, expired].map(thousands));
+        row.extend([recipients, delivered, failed, expired].map(grouped));
         row.extend([delay.p50, delay.p99, delay.longest].map(time));
-        row.extend([thread.jobs, thread.not_reached].map(thousands));
+        row.extend([thread.jobs, thread.not_reached].map(grouped));
         row.push(format!("{:.2}", thread.concurrency));
         row
     };
@@ -94,7 +95,7 @@ fn over_time(summary: &Summary) -> String {
     for index in (0..summary.over_time.len()).step_by(step) {
         let show = |points: &[Point]| {
             let Point { queued, agents, .. } = points[index];
-            format!("{} / {agents}", thousands(queued))
+            format!("{} / {agents}", grouped(queued))
         };
         let minutes = (summary.over_time[index].time / 60.0).round() as u64;
         let mut row = vec![format!("{}:{:02}", minutes / 60, minutes % 60)];
@@ -124,19 +125,6 @@ fn aligned(rows: &[Vec<String>]) -> String {
     out
 }
 
-/// Formats a number with a comma between thousands.
-fn thousands(number: u64) -> String {
-    let digits = number.to_string();
-    let mut out = String::new();
-    for (index, digit) in digits.chars().enumerate() {
-        if index > 0 && (digits.len() - index).is_multiple_of(3) {
-            out.push(',');
-        }
-        out.push(digit);
-    }
-    out
-}
-
 /// Formats a time.
 ///
 /// Below a minute in tenths of a second, else as MAILQ does.
@@ -160,8 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_and_times_are_formatted() {
-        assert_eq!([0, 999, 1000, 1_234_567].map(thousands), ["0", "999", "1,000", "1,234,567"]);
+    fn times_are_formatted() {
         assert_eq!([0.04, 59.94, 60.0, 3725.0].map(time), ["0.0s", "59.9s", "1m", "1h2m5s"]);
     }
 }
