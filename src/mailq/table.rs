@@ -183,21 +183,11 @@ impl Table {
 
     /// Narrows columns of this kind, the widest first, until lines fit.
     fn narrow(&self, kind: ColumnKind, widths: &mut [usize], columns: usize) {
-        loop {
-            let excess = excess(widths, columns);
-            let can_give =
-                |place: &usize| self.columns[*place].1 == kind && widths[*place] > MIN_CUT_WIDTH;
-            let widest = (0..widths.len()).filter(can_give).max_by_key(|place| widths[*place]);
-            match widest {
-                Some(place) if excess > 0 => {
-                    // Down to the width of the next column, and then both.
-                    let others =
-                        (0..widths.len()).filter(|other| can_give(other) && *other != place);
-                    let next = others.map(|other| widths[other]).max().unwrap_or(MIN_CUT_WIDTH);
-                    let step = excess.min((widths[place] - next.max(MIN_CUT_WIDTH)).max(1));
-                    widths[place] -= step;
-                }
-                _ => return,
+        while excess(widths, columns) > 0 {
+            let places = self.places(kind).filter(|place| widths[*place] > MIN_CUT_WIDTH);
+            match places.max_by_key(|place| widths[*place]) {
+                Some(place) => widths[place] -= 1,
+                None => return,
             }
         }
     }

@@ -4,15 +4,12 @@ use crate::failure::Failure;
 use crate::screen::{quote, warn};
 use crate::warnings::Warnings;
 use std::fs::{self, File, Metadata};
-use std::io::{self, ErrorKind, Read};
+use std::io::{self, ErrorKind};
 use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 use zsched_format::control_file::{self, ControlFile};
 use zsched_format::time::Timestamp;
 use zsched_spool::{Spool, SpoolName};
-
-/// Maximum number of bytes read from a control file.
-const MAX_CONTROL_FILE_LEN: u64 = 1 << 28;
 
 /// The control files of a spool. Other programs may remove them at any time.
 pub(super) struct ControlFiles<'a> {
@@ -71,8 +68,7 @@ impl<'a> ControlFiles<'a> {
     /// Reads the sender, and the recipients at these offsets.
     pub(super) fn describe(&mut self, file: &[u8], offsets: &[u32]) -> Option<MessageDetails> {
         let name = self.name(file)?;
-        let text = read_file(self.spool, &name);
-        let text = self.existing(text)?;
+        let text = self.existing(read_control_file(self.spool, &name))?;
         match control_file::parse(text) {
             Ok(file) => Some(details(&file, offsets)),
             Err(error) => {
@@ -133,15 +129,15 @@ impl<'a> ControlFiles<'a> {
     }
 }
 
-fn read_file(spool: &Spool, name: &SpoolName) -> io::Result<Vec<u8>> {
+/// Reads a control file.
+pub(crate) fn read_control_file(spool: &Spool, name: &SpoolName) -> io::Result<Vec<u8>> {
     let path = spool.control_file(name);
     // Opening a FIFO could block forever.
-    if !fs::symlink_metadata(&path)?.is_file() {
+    let metadata = fs::symlink_metadata(&path)?;
+    if !metadata.is_file() {
         return Err(ErrorKind::NotFound.into());
     }
-    let mut text = Vec::new();
-    File::open(&path)?.take(MAX_CONTROL_FILE_LEN).read_to_end(&mut text)?;
-    Ok(text)
+    control_file::read_all(&mut File::open(&path)?, metadata.len())
 }
 
 fn details(file: &ControlFile, offsets: &[u32]) -> MessageDetails {

@@ -15,7 +15,7 @@ pub(crate) mod v2;
 pub(crate) mod notes;
 pub(crate) mod queue;
 
-mod details;
+pub(crate) mod details;
 mod listing;
 mod listing_v2;
 pub(crate) mod report;

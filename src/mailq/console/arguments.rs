@@ -90,7 +90,7 @@ impl Sort {
 }
 
 /// Keyword of a value in requests, which is that of the command line.
-pub(super) fn keyword(value: &impl ValueEnum) -> String {
+pub(super) fn keyword(value: impl ValueEnum) -> String {
     value.to_possible_value().map_or(String::new(), |value| value.get_name().to_string())
 }
 

@@ -4,12 +4,12 @@
 //! MAILQ WARNING - oldest 2h12m (more than 1h); 312 messages, 401 recipients | messages=312;; ...
 //! ```
 
-use super::arguments::SelectionArgs;
+use super::arguments::{SelectionArgs, Sort};
 use super::client;
 use super::overview;
-use super::views::View;
+use super::views::{JSON_SUMMARY, threads_request};
 use crate::connect::dial::Scheduler;
-use crate::connect::session::Session;
+use crate::connect::session::{Request, Session};
 use crate::console::model::ThreadStatus;
 use crate::failure::Failure;
 use crate::format::{count, not_a_span, read_span, span};
@@ -104,7 +104,7 @@ pub(super) fn measure(
     if !selection.is_everything() {
         return measure_part(scheduler, selection);
     }
-    let json = |session: &mut Session| client::fetch_one(session, View::Summary.request()?);
+    let json = |session: &mut Session| client::fetch_one(session, Request::new(JSON_SUMMARY, "QQ"));
     let summary = overview::json_or_report(scheduler, json, |overview| overview.summary)?;
     let notices = [
         (summary.loading, "the spool is being loaded"),
@@ -122,8 +122,7 @@ pub(super) fn measure(
 }
 
 fn measure_part(scheduler: &mut Scheduler, selection: &SelectionArgs) -> Result<Measures, Failure> {
-    let request =
-        View::Threads(selection.clone(), Default::default(), MAX_DESTINATIONS).request()?;
+    let request = threads_request(selection, Sort::default(), MAX_DESTINATIONS)?;
     let mut measures = Measures::default();
     client::for_each_object(scheduler.session()?, request, |thread: ThreadStatus| {
         measures.messages += thread.messages;

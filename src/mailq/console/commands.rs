@@ -1,6 +1,6 @@
 //! The commands of the command line.
 
-use super::arguments::{OrderOptions, OutputOptions, SelectionArgs, Sort};
+use super::arguments::{OrderOptions, SelectionArgs};
 use super::check::Thresholds;
 use super::views::View;
 use crate::trace;
@@ -10,55 +10,9 @@ use clap_complete::Shell;
 /// Commands, besides the output of ZMailer's `mailq`.
 #[derive(Subcommand, Clone, Debug)]
 pub enum Command {
-    /// Show the queue and its problems on one screen
-    ///
-    /// It is the default on a terminal, if no option selects other output. ZMailer's schedulers are
-    /// understood, too, as far as they report.
-    Summary(OutputOptions),
-    /// List destinations, or messages
-    ///
-    /// Without a selection, it lists everything.
-    List {
-        /// List messages, one line per destination
-        #[arg(long, short = 'm')]
-        messages: bool,
-        /// Sort order of destinations
-        #[arg(long, value_enum, default_value_t)]
-        sort: Sort,
-        /// Maximum number of lines
-        #[arg(long, value_name = "NUMBER", default_value_t = 1000)]
-        limit: usize,
-        /// Selected part of the queue.
-        #[command(flatten)]
-        selection: SelectionArgs,
-        /// Output options.
-        #[command(flatten)]
-        display: OutputOptions,
-    },
-    /// Show all details of a message, or of a destination and its messages
-    Show {
-        /// A destination, such as smtp/mx.test; a host alone; or the id of a message
-        what: String,
-        /// Output options.
-        #[command(flatten)]
-        display: OutputOptions,
-    },
-    /// Explain why something waits
-    Why {
-        /// A destination, such as smtp/mx.test, or the id of a message
-        what: String,
-        /// Output options.
-        #[command(flatten)]
-        display: OutputOptions,
-    },
-    /// List rings with their agents and limits
-    Rings(OutputOptions),
-    /// List agents
-    Agents(OutputOptions),
-    /// List holds, limits that were set, and messages to be removed
-    Orders(OutputOptions),
-    /// Show counters
-    Counters(OutputOptions),
+    /// A view of the queue.
+    #[command(flatten)]
+    View(View),
     /// Show the queue live, with keys to explain, hold, release and retry
     Top {
         /// Seconds between refreshes
@@ -222,31 +176,12 @@ pub enum Level {
 }
 
 impl Command {
-    /// The view and its output options, if the command is a view.
-    pub fn view(&self) -> Option<(View, &OutputOptions)> {
-        Some(match self {
-            Command::Summary(display) => (View::Summary, display),
-            Command::List { messages: true, limit, selection, display, .. } => {
-                (View::Messages(selection.clone(), *limit), display)
-            }
-            Command::List { sort, limit, selection, display, .. } => {
-                (View::Threads(selection.clone(), *sort, *limit), display)
-            }
-            Command::Show { what, display } => (View::Show(what.clone()), display),
-            Command::Why { what, display } => (View::Why(what.clone()), display),
-            Command::Rings(display) => (View::Rings, display),
-            Command::Agents(display) => (View::Agents, display),
-            Command::Orders(display) => (View::Orders, display),
-            Command::Counters(display) => (View::Counters, display),
-            _ => return None,
-        })
-    }
-
     /// Maximum line width, if given.
     pub fn width(&self) -> Option<usize> {
         match self {
+            Command::View(view) => view.output().width,
             Command::Events { width, .. } => *width,
-            other => other.view().and_then(|(_, display)| display.width),
+            _ => None,
         }
     }
 }

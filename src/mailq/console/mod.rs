@@ -66,8 +66,8 @@ fn execute_command(
     screen: &mut Screen<'_>,
 ) -> Result<(), Failure> {
     let installation = || Installation::read(server_options.zenv.as_deref());
-    if let Some((view, display)) = command.view() {
-        return show_view(&view, display, server_options, &installation()?, terminal, screen);
+    if let Command::View(view) = command {
+        return show_view(view, server_options, &installation()?, terminal, screen);
     }
     if let Some(order) = OrderCommand::of(command) {
         return execute_order(&order, server_options, screen);
@@ -93,7 +93,7 @@ fn execute_command(
             send(request, "Configuration reloaded.", screen)
         }
         Command::Log { level } => {
-            let level = keyword(level);
+            let level = keyword(*level);
             let request = Request::new(format!("LOG {level}"), "LOG");
             send(request, &format!("Log level: {level}."), screen)
         }
@@ -165,18 +165,18 @@ fn trace(what: &trace::TraceOptions, server_options: &ServerOptions) -> Result<(
 
 /// Shows the summary, for a command line without a command.
 pub(crate) fn show_summary(server_options: &ServerOptions) -> Result<i32, Failure> {
-    run(&Command::Summary(OutputOptions::default()), server_options)
+    run(&Command::View(View::Summary(OutputOptions::default())), server_options)
 }
 
 fn show_view(
     view: &View,
-    display: &OutputOptions,
     server_options: &ServerOptions,
     installation: &Installation,
     terminal: Terminal,
     screen: &mut Screen<'_>,
 ) -> Result<(), Failure> {
-    let interval = display.watch.map(interval_of).transpose()?;
+    let output = view.output();
+    let interval = output.watch.map(interval_of).transpose()?;
     loop {
         // The screen is cleared when there is something new to show.
         screen.hold();
@@ -185,7 +185,7 @@ fn show_view(
         }
         // A scheduler closes idle connections, so each round opens a new one.
         let shown = client::open(server_options, installation).and_then(|mut scheduler| {
-            match display.json {
+            match output.json {
                 true => view.print_json(&mut scheduler, screen)?,
                 false => view.print(&mut scheduler, screen)?,
             }

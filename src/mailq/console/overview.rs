@@ -3,10 +3,10 @@
 use super::arguments::{SelectionArgs, Sort};
 use super::client;
 use super::model::{AgentStatus, RingStatus, Summary, ThreadStatus};
-use super::views::View;
+use super::views::{JSON_AGENTS, JSON_RINGS, JSON_SUMMARY, threads_request};
 use super::zmailer;
 use crate::connect::dial::Scheduler;
-use crate::connect::session::Session;
+use crate::connect::session::{Request, Session};
 use crate::failure::Failure;
 
 /// Overview of the queue of a scheduler.
@@ -47,19 +47,19 @@ pub(super) fn ask(scheduler: &mut Scheduler, limit: usize) -> Result<Overview, F
 
 /// Asks a scheduler that supports the JSON requests.
 pub(super) fn of_session(session: &mut Session, limit: usize) -> Result<Overview, Failure> {
-    let summary = client::fetch_one(session, View::Summary.request()?)?;
+    let summary = client::fetch_one(session, Request::new(JSON_SUMMARY, "QQ"))?;
     let mut threads = Vec::new();
     for sort in [Sort::Backlog, Sort::Attempts] {
-        let view = View::Threads(SelectionArgs::default(), sort, limit);
-        let found: Vec<ThreadStatus> = client::fetch_all(session, view.request()?)?;
+        let request = threads_request(&SelectionArgs::default(), sort, limit)?;
+        let found: Vec<ThreadStatus> = client::fetch_all(session, request)?;
         let is_new = |thread: &ThreadStatus| {
             !threads.iter().any(|old: &ThreadStatus| old.name() == thread.name())
         };
         let new: Vec<ThreadStatus> = found.into_iter().filter(is_new).collect();
         threads.extend(new);
     }
-    let rings = client::fetch_all(session, View::Rings.request()?)?;
-    let agents = client::fetch_all(session, View::Agents.request()?)?;
+    let rings = client::fetch_all(session, Request::new(JSON_RINGS, "TT"))?;
+    let agents = client::fetch_all(session, Request::new(JSON_AGENTS, "TT"))?;
     Ok(Overview { summary, threads, rings, agents })
 }
 

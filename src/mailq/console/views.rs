@@ -1,6 +1,6 @@
 //! Commands that show something: destinations, messages, rings, agents, overrides.
 
-use super::arguments::{SelectionArgs, Sort, keyword, subject};
+use super::arguments::{OutputOptions, SelectionArgs, Sort, keyword, subject};
 use super::client;
 use super::model::{AgentStatus, OverrideStatus, QueuedMessage, ThreadStatus};
 use super::overview;
@@ -12,7 +12,13 @@ use crate::failure::Failure;
 use crate::format::{clock, cut, grouped, now, one_line, span_or_dash};
 use crate::screen::{Screen, Style, warn};
 use crate::table::{Column, ColumnKind, print_table};
+use clap::Subcommand;
 use zsched_format::printable;
+
+/// Requests in JSON that are parts of the overview, too.
+pub(super) const JSON_SUMMARY: &str = "SHOW JSON SUMMARY";
+pub(super) const JSON_RINGS: &str = "SHOW JSON RINGS";
+pub(super) const JSON_AGENTS: &str = "SHOW JSON AGENTS";
 
 /// Maximum number of destinations the summary requests per sort order.
 const MAX_SUMMARY_DESTINATIONS: usize = 20;
@@ -26,60 +32,113 @@ const NO_LIMIT: (usize, &str) = (usize::MAX, "");
 const NO_MAIL: &str = "No matching mail.";
 
 /// A view of the queue.
-#[derive(Clone, Debug)]
+#[derive(Subcommand, Clone, Debug)]
 pub enum View {
-    /// Everything on one screen.
-    Summary,
-    /// Destinations.
-    Threads(SelectionArgs, Sort, usize),
-    /// Messages, each with its destinations.
-    Messages(SelectionArgs, usize),
-    /// All details of a message or a destination.
-    Show(String),
-    /// Reason why something waits.
-    Why(String),
-    /// Rings.
-    Rings,
-    /// Agents.
-    Agents,
-    /// Holds, limits that were set, and messages to be removed.
-    Orders,
-    /// Counters.
-    Counters,
+    /// Show the queue and its problems on one screen
+    ///
+    /// It is the default on a terminal, if no option selects other output. ZMailer's schedulers are
+    /// understood, too, as far as they report.
+    Summary(OutputOptions),
+    /// List destinations, or messages
+    ///
+    /// Without a selection, it lists everything.
+    List {
+        /// List messages, one line per destination
+        #[arg(long, short = 'm')]
+        messages: bool,
+        /// Sort order of destinations
+        #[arg(long, value_enum, default_value_t)]
+        sort: Sort,
+        /// Maximum number of lines
+        #[arg(long, value_name = "NUMBER", default_value_t = 1000)]
+        limit: usize,
+        /// Selected part of the queue.
+        #[command(flatten)]
+        selection: SelectionArgs,
+        /// Output options.
+        #[command(flatten)]
+        output: OutputOptions,
+    },
+    /// Show all details of a message, or of a destination and its messages
+    Show {
+        /// A destination, such as smtp/mx.test; a host alone; or the id of a message
+        what: String,
+        /// Output options.
+        #[command(flatten)]
+        output: OutputOptions,
+    },
+    /// Explain why something waits
+    Why {
+        /// A destination, such as smtp/mx.test, or the id of a message
+        what: String,
+        /// Output options.
+        #[command(flatten)]
+        output: OutputOptions,
+    },
+    /// List rings with their agents and limits
+    Rings(OutputOptions),
+    /// List agents
+    Agents(OutputOptions),
+    /// List holds, limits that were set, and messages to be removed
+    Orders(OutputOptions),
+    /// Show counters
+    Counters(OutputOptions),
+}
+
+/// Request for destinations in JSON.
+pub(super) fn threads_request(
+    selection: &SelectionArgs,
+    sort: Sort,
+    limit: usize,
+) -> Result<Request, Failure> {
+    let options = format!("limit={limit} sort={}", keyword(sort));
+    let words = [selection.words()?, vec![options]].concat().join(" ");
+    Ok(Request::new(format!("SHOW JSON THREADS {words}"), "TT"))
+}
+
+/// Request for messages in JSON.
+fn messages_request(selection: &SelectionArgs, limit: usize) -> Result<Request, Failure> {
+    let mut words = selection.words()?;
+    if words.is_empty() {
+        words.push("*/*".to_string());
+    }
+    Ok(Request::new(format!("SHOW JSON MESSAGES {} limit={limit}", words.join(" ")), "TT"))
 }
 
 impl View {
+    /// Its output options.
+    pub fn output(&self) -> &OutputOptions {
+        match self {
+            View::Summary(output)
+            | View::List { output, .. }
+            | View::Show { output, .. }
+            | View::Why { output, .. }
+            | View::Rings(output)
+            | View::Agents(output)
+            | View::Orders(output)
+            | View::Counters(output) => output,
+        }
+    }
+
     /// The request for JSON.
-    pub(super) fn request(&self) -> Result<Request, Failure> {
-        let with = |start: &str, words: Vec<String>, end: String| {
-            let words = words.iter().map(|word| format!(" {word}")).collect::<String>();
-            format!("{start}{words}{end}")
-        };
+    fn request(&self) -> Result<Request, Failure> {
         Ok(match self {
-            View::Summary => Request::new("SHOW JSON SUMMARY", "QQ"),
-            View::Threads(selection, sort, limit) => {
-                let options = format!(" limit={limit} sort={}", keyword(sort));
-                Request::new(with("SHOW JSON THREADS", selection.words()?, options), "TT")
+            View::Summary(_) => Request::new(JSON_SUMMARY, "QQ"),
+            View::List { messages: true, selection, limit, .. } => {
+                messages_request(selection, *limit)?
             }
-            View::Messages(selection, limit) => {
-                let mut words = selection.words()?;
-                if selection.is_everything() {
-                    words.push("*/*".to_string());
-                }
-                Request::new(with("SHOW JSON MESSAGES", words, format!(" limit={limit}")), "TT")
-            }
-            View::Show(what) => match message_id(what) {
+            View::List { selection, sort, limit, .. } => threads_request(selection, *sort, *limit)?,
+            View::Show { what, .. } => match message_id(what) {
                 Some(id) => Request::new(format!("SHOW JSON MESSAGE {id}"), "TT"),
-                None => {
-                    let limit = MAX_JSON_DESTINATIONS + 1;
-                    View::Threads(of(what), Sort::default(), limit).request()?
-                }
+                None => threads_request(&of(what), Sort::default(), MAX_JSON_DESTINATIONS + 1)?,
             },
-            View::Why(what) => Request::new(format!("SHOW JSON WHY {}", subject(what)), "TT"),
-            View::Rings => Request::new("SHOW JSON RINGS", "TT"),
-            View::Agents => Request::new("SHOW JSON AGENTS", "TT"),
-            View::Orders => Request::new("SHOW JSON ORDERS", "TT"),
-            View::Counters => Request::without_permission("SHOW JSON COUNTERS"),
+            View::Why { what, .. } => {
+                Request::new(format!("SHOW JSON WHY {}", subject(what)), "TT")
+            }
+            View::Rings(_) => Request::new(JSON_RINGS, "TT"),
+            View::Agents(_) => Request::new(JSON_AGENTS, "TT"),
+            View::Orders(_) => Request::new("SHOW JSON ORDERS", "TT"),
+            View::Counters(_) => Request::without_permission("SHOW JSON COUNTERS"),
         })
     }
 
@@ -91,7 +150,7 @@ impl View {
     ) -> Result<(), Failure> {
         let session = scheduler.session()?;
         let mut text = session.ask_for_text(self.request()?)?;
-        let is_limited = matches!(self, View::Show(_));
+        let is_limited = matches!(self, View::Show { .. });
         let mut count = 0;
         while let Some(line) = text.next()? {
             count += 1;
@@ -113,29 +172,29 @@ impl View {
         screen: &mut Screen<'_>,
     ) -> Result<(), Failure> {
         match self {
-            View::Summary => {
+            View::Summary(_) => {
                 let overview = overview::ask(scheduler, MAX_SUMMARY_DESTINATIONS)?;
                 Ok(summary::print(&overview, screen)?)
             }
-            View::Threads(selection, sort, limit) => {
-                let threads = threads(scheduler, selection, *sort, *limit)?;
-                print_threads(&threads, (*limit, LIMIT_HINT), screen)
-            }
-            View::Messages(selection, limit) => {
+            View::List { messages: true, selection, limit, .. } => {
                 let messages = messages(scheduler.session()?, selection, *limit)?;
                 print_messages(&messages, (*limit, LIMIT_HINT), screen)
             }
-            View::Show(what) => {
+            View::List { selection, sort, limit, .. } => {
+                let threads = threads(scheduler, selection, *sort, *limit)?;
+                print_threads(&threads, (*limit, LIMIT_HINT), screen)
+            }
+            View::Show { what, .. } => {
                 let session = scheduler.session()?;
                 match message_id(what) {
                     Some(id) => copy(session, format!("SHOW MESSAGE {id}"), screen),
                     None => print_thread(session, what, screen),
                 }
             }
-            View::Why(what) => {
+            View::Why { what, .. } => {
                 copy(scheduler.session()?, format!("SHOW WHY {}", subject(what)), screen)
             }
-            View::Rings => {
+            View::Rings(_) => {
                 let json = |session: &mut Session| client::fetch_all(session, self.request()?);
                 let rings = overview::json_or_report(scheduler, json, |overview| overview.rings)?;
                 match rings.is_empty() {
@@ -143,17 +202,17 @@ impl View {
                     false => Ok(print_rings(&rings.iter().collect::<Vec<_>>(), screen)?),
                 }
             }
-            View::Agents => {
+            View::Agents(_) => {
                 let agents: Vec<AgentStatus> =
                     client::fetch_all(scheduler.session()?, self.request()?)?;
                 print_agents(&agents, screen)
             }
-            View::Orders => {
+            View::Orders(_) => {
                 let orders: Vec<OverrideStatus> =
                     client::fetch_all(scheduler.session()?, self.request()?)?;
                 print_orders(&orders, screen)
             }
-            View::Counters => copy(scheduler.session()?, "SHOW COUNTERS".to_string(), screen),
+            View::Counters(_) => copy(scheduler.session()?, "SHOW COUNTERS".to_string(), screen),
         }
     }
 }
@@ -174,7 +233,7 @@ fn threads(
     limit: usize,
 ) -> Result<Vec<ThreadStatus>, Failure> {
     // One more than the limit, to find out if there are more.
-    let request = View::Threads(selection.clone(), sort, limit.saturating_add(1)).request()?;
+    let request = threads_request(selection, sort, limit.saturating_add(1))?;
     if !selection.is_everything() {
         return client::fetch_all(scheduler.session()?, request);
     }
@@ -191,7 +250,7 @@ fn messages(
     selection: &SelectionArgs,
     limit: usize,
 ) -> Result<Vec<QueuedMessage>, Failure> {
-    let request = View::Messages(selection.clone(), limit.saturating_add(1)).request()?;
+    let request = messages_request(selection, limit.saturating_add(1))?;
     client::fetch_all(session, request)
 }
 
@@ -265,7 +324,7 @@ fn print_messages(
 const MAX_SHOWN_ROWS: usize = 20;
 
 fn print_thread(session: &mut Session, what: &str, screen: &mut Screen<'_>) -> Result<(), Failure> {
-    let request = View::Threads(of(what), Sort::default(), MAX_SHOWN_ROWS + 1).request()?;
+    let request = threads_request(&of(what), Sort::default(), MAX_SHOWN_ROWS + 1)?;
     let found: Vec<ThreadStatus> = client::fetch_all(session, request)?;
     let [thread] = found.as_slice() else {
         return print_threads(&found, (MAX_SHOWN_ROWS, "list shows all"), screen);

@@ -18,7 +18,7 @@ const MAX_EXPLAINED_MATCHES: usize = 1000;
 const MAX_SPOOL_MESSAGES: usize = 1000;
 
 /// History of a message, or of some of its recipients.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub(super) struct History {
     /// Spool id.
     pub spool_id: String,
@@ -55,10 +55,11 @@ pub(super) struct QueuedRecipient {
 }
 
 /// State of a message in the scheduler.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum NextStep {
     /// The scheduler could not be asked.
+    #[default]
     Unknown,
     /// The message is not, or no longer, in its queue.
     NotQueued,
@@ -67,24 +68,6 @@ pub(super) enum NextStep {
 }
 
 impl History {
-    /// Creates an empty history.
-    pub(super) fn new(
-        spool_id: String,
-        message_id: Option<String>,
-        sender: Option<String>,
-    ) -> History {
-        History {
-            spool_id,
-            message_id,
-            sender,
-            came: None,
-            queued: Vec::new(),
-            attempts: Vec::new(),
-            put_off: Vec::new(),
-            next: NextStep::Unknown,
-        }
-    }
-
     /// Returns true if nothing is known of the message.
     pub(super) fn is_empty(&self) -> bool {
         let is_queued = matches!(self.next, NextStep::Waits(_));
@@ -301,7 +284,8 @@ fn join(queued: Vec<History>, entries: VecDeque<(usize, StatusLine<'static>)>) -
     let mut by_id: HashMap<String, usize> = HashMap::new();
     for (_, entry) in entries {
         let index = *by_id.entry(entry.spool_id.to_string()).or_insert_with(|| {
-            histories.push(History::new(entry.spool_id.to_string(), None, None));
+            let spool_id = entry.spool_id.to_string();
+            histories.push(History { spool_id, ..History::default() });
             histories.len() - 1
         });
         let history = &mut histories[index];

@@ -64,7 +64,7 @@ pub(crate) fn run(
     let mut found = histories.finish();
     if let (Some(id), true) = (histories.spool_id(), found.is_empty()) {
         // It may be untried, and in a spool that this user may not read.
-        found.push(History::new(id.to_string(), None, None));
+        found.push(History { spool_id: id.to_string(), ..History::default() });
     }
     let asked = ask(installation, &mut found);
     found.retain(|history| !history.is_empty());

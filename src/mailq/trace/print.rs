@@ -304,7 +304,7 @@ mod tests {
         histories[0].put_off.clear();
         histories[0].queued = vec![queued("Bob@mx.test", "queued")];
         histories[0].next = NextStep::Waits(vec!["smtp/mx.test waits until 10:35:00".to_string()]);
-        let mut untried = History::new(OTHER.to_string(), None, None);
+        let mut untried = History { spool_id: OTHER.to_string(), ..History::default() };
         untried.queued = vec![queued("bob@mx.test", "with agent 7")];
         histories.push(untried);
         check(

@@ -3,8 +3,9 @@
 //! The log has no lines on messages that were never tried.
 
 use super::histories::{History, HistorySearch, QueuedRecipient};
+use crate::classic::details::read_control_file;
 use crate::failure::Failure;
-use std::fs::{self, File};
+use std::fs;
 use std::io::{self, ErrorKind};
 use std::os::unix::fs::MetadataExt;
 use zsched_format::control_file::{self, ControlFile, Tag};
@@ -51,13 +52,7 @@ pub(super) fn find(spool: &Spool, histories: &mut HistorySearch) -> Result<(), F
 
 /// Reads a control file, and the arrival time of its message.
 fn read(spool: &Spool, name: &SpoolName) -> io::Result<(ControlFile, Timestamp)> {
-    let path = spool.control_file(name);
-    // Opening a FIFO could block forever.
-    let metadata = fs::symlink_metadata(&path)?;
-    if !metadata.is_file() {
-        return Err(ErrorKind::NotFound.into());
-    }
-    let text = control_file::read_all(&mut File::open(&path)?, metadata.len())?;
+    let text = read_control_file(spool, name)?;
     let message = fs::symlink_metadata(spool.message_file(name))?;
     let file = control_file::parse(text).map_err(io::Error::other)?;
     Ok((file, Timestamp::from_parts(message.mtime(), message.mtime_nsec())))
@@ -75,10 +70,14 @@ fn take(name: &SpoolName, file: &ControlFile, came: Timestamp, histories: &mut H
     };
     let text = |span| String::from_utf8_lossy(file.get(span)).into_owned();
     let sender = file.sender_of(&file.recipients[*first]);
-    let mut history = History::new(spool_id, message_id, sender.map(|s| text(s.quad.user)));
-    history.came = Some(came.nanoseconds() / 1_000_000);
-    history.queued = matching.iter().map(|index| queued(file, *index)).collect();
-    histories.add_spool_message(history);
+    histories.add_spool_message(History {
+        spool_id,
+        message_id,
+        sender: sender.map(|sender| text(sender.quad.user)),
+        came: Some(came.nanoseconds() / 1_000_000),
+        queued: matching.iter().map(|index| queued(file, *index)).collect(),
+        ..History::default()
+    });
 }
 
 fn queued(file: &ControlFile, index: usize) -> QueuedRecipient {
