@@ -1,6 +1,7 @@
 //! The variables of the ZENV file that `mailq` uses.
 
 use crate::failure::Failure;
+use crate::options::ServerOptions;
 use std::io;
 use std::path::Path;
 use zsched_config::Zenv;
@@ -11,17 +12,20 @@ const DEFAULT_ZENV: &str = "/etc/zmailer.conf";
 /// Default `POSTOFFICE`.
 const DEFAULT_POSTOFFICE: &str = "/var/spool/postoffice";
 
-/// An installation of the mailer: its variables, and its spool.
-pub struct Installation {
+/// An installation of the mailer: its variables, its spool, and the server that is asked.
+pub(crate) struct Installation {
+    /// Server to ask, and login.
+    pub(crate) options: ServerOptions,
     zenv: Zenv,
     spool: Spool,
 }
 
 impl Installation {
-    /// Reads the named ZENV file, or the default one.
+    /// Reads the ZENV file that the options name, or the default one.
     ///
     /// The default one need not exist.
-    pub fn read(named: Option<&Path>) -> Result<Installation, Failure> {
+    pub(crate) fn read(options: &ServerOptions) -> Result<Installation, Failure> {
+        let named = options.zenv.as_deref();
         let zenv = match Zenv::read(named.unwrap_or(Path::new(DEFAULT_ZENV))) {
             Ok(zenv) => zenv,
             Err(error) if named.is_none() && error.kind() == io::ErrorKind::NotFound => {
@@ -31,27 +35,33 @@ impl Installation {
             Err(error) => return Err(Failure::Installation(error.to_string())),
         };
         let spool = Spool::new(zenv.get("POSTOFFICE").unwrap_or(DEFAULT_POSTOFFICE));
-        Ok(Installation { zenv, spool })
+        Ok(Installation { options: options.clone(), zenv, spool })
     }
 
     /// The spool: `POSTOFFICE`.
-    pub fn spool(&self) -> &Spool {
+    pub(crate) fn spool(&self) -> &Spool {
         &self.spool
     }
 
     /// Default host of the scheduler: `MAILSERVER`.
-    pub fn mail_server(&self) -> Option<&str> {
+    pub(crate) fn mail_server(&self) -> Option<&str> {
         self.variable("MAILSERVER")
     }
 
     /// The port of the scheduler: `MAILQPORT`.
-    pub fn mailq_port(&self) -> Option<&str> {
+    pub(crate) fn mailq_port(&self) -> Option<&str> {
         self.variable("MAILQPORT")
     }
 
     /// The status log of the scheduler: `STATUSLOG`.
-    pub fn status_log(&self) -> Option<&Path> {
+    pub(crate) fn status_log(&self) -> Option<&Path> {
         self.variable("STATUSLOG").map(Path::new)
+    }
+
+    /// Returns true if the scheduler of this installation is asked, on this host.
+    pub(crate) fn is_asked(&self) -> bool {
+        let ServerOptions { server, port, .. } = &self.options;
+        server.is_none() && port.is_none() && self.mail_server().is_none()
     }
 
     /// The value of a variable, if it is not blank.

@@ -7,7 +7,6 @@
 use crate::connect::credentials::Credentials;
 use crate::console::{Command, print_failed_check};
 use crate::failure::Failure;
-use crate::installation::Installation;
 use clap::{ArgAction, Args, CommandFactory, Parser};
 use std::ffi::OsString;
 use std::net::SocketAddr;
@@ -98,13 +97,6 @@ pub struct ServerOptions {
     /// Print a list of the options, and exit
     #[arg(long, global = true, action = ArgAction::HelpShort)]
     help: Option<bool>,
-}
-
-impl ServerOptions {
-    /// Returns true if this installation's scheduler is asked, on this host.
-    pub fn is_local(&self, installation: &Installation) -> bool {
-        self.server.is_none() && self.port.is_none() && installation.mail_server().is_none()
-    }
 }
 
 /// Arguments for output without a command: those of ZMailer's `mailq`.

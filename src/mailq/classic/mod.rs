@@ -45,9 +45,9 @@ fn print(
     options: &ClassicOptions,
     screen: &mut Screen<'_>,
 ) -> Result<(), Failure> {
-    let installation = Installation::read(server_options.zenv.as_deref())?;
+    let installation = Installation::read(server_options)?;
     if let Some(subject) = &options.why {
-        return why::print(subject, &installation, server_options.debug, screen);
+        return why::print(subject, &installation, screen);
     }
     let mut output = ClassicOutput::new(options, installation.spool())?;
     if options.shared_memory {
@@ -60,9 +60,9 @@ fn print(
     if only_status {
         return status::print(screen, &installation, true);
     }
-    let server = Server::find(server_options, &installation)?;
+    let server = Server::find(&installation)?;
     let addresses = server.addresses(server_options)?;
-    let is_local = addresses.are_local();
+    let is_local = server.is_local(&addresses);
     if !is_local {
         screen.line(&[b"[", server.host().as_bytes(), b"]"])?;
     }
@@ -72,16 +72,10 @@ fn print(
         _ => status::print(screen, &installation, is_local),
     };
     screen.flush()?;
-    let credentials = server_options.credentials()?;
-    let shown =
-        match dial::dial(&server, &addresses, &installation, &credentials, server_options.debug)? {
-            Scheduler::Dump(mut lines) => output.dump(&mut lines, screen),
-            Scheduler::Session(mut session) => {
-                let shown = output.session(&mut session, screen);
-                session.quit();
-                shown
-            }
-        };
+    let shown = match dial::dial(&server, &addresses, &installation)? {
+        Scheduler::Dump(mut lines) => output.dump(&mut lines, screen),
+        Scheduler::Session(mut session) => output.session(&mut session, screen),
+    };
     // Warnings follow the output, even where both go to the same place.
     screen.flush()?;
     let verdict = output.verdict();

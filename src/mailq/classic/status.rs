@@ -120,6 +120,7 @@ fn count_files(folder: &Path) -> io::Result<Contents> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::options::ServerOptions;
     use std::time::{Duration, SystemTime};
     use tempfile::TempDir;
 
@@ -139,7 +140,9 @@ mod tests {
         }
         let zenv = path.join("zmailer.conf");
         fs::write(&zenv, format!("POSTOFFICE={}\n", path.display())).expect("written");
-        let installation = Installation::read(Some(&zenv)).expect("a ZENV file");
+        let mut options = ServerOptions::default();
+        options.zenv = Some(zenv);
+        let installation = Installation::read(&options).expect("a ZENV file");
         let mut out = Vec::new();
         print(&mut Screen::new(&mut out), &installation, is_local).expect("printed");
         let text = String::from_utf8(out).expect("text");

@@ -10,16 +10,12 @@ use crate::screen::Screen;
 pub(super) fn print(
     subject: &str,
     installation: &Installation,
-    is_echoed: bool,
     screen: &mut Screen<'_>,
 ) -> Result<(), Failure> {
     let request = Request::without_permission(format!("SHOW WHY {subject}"));
     // A wrong subject is an error of the command line, even without a scheduler.
     request.check()?;
-    let mut session = dial_control_socket(installation, is_echoed)?;
-    session.ask_for_text(request)?.print(screen)?;
-    session.quit();
-    Ok(())
+    dial_control_socket(installation)?.ask_for_text(request)?.print(screen)
 }
 
 #[cfg(test)]

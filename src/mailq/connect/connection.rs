@@ -1,12 +1,12 @@
 //! A connection to a server, with timeouts.
 
 use super::lines::Peer;
-use super::server::{Addresses, Server, within};
+use super::server::{Server, within};
 use crate::failure::Failure;
 use crate::installation::Installation;
 use crate::pid::{DaemonState, daemon_state};
 use std::io::{self, ErrorKind, Read, Write};
-use std::net::TcpStream;
+use std::net::{SocketAddr, TcpStream};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
@@ -48,13 +48,13 @@ impl Connection {
     /// Connects to the first address that works.
     pub(crate) fn open(
         server: &Server,
-        addresses: &Addresses,
+        addresses: &[SocketAddr],
         timeouts: Timeouts,
     ) -> Result<Connection, ConnectFailure> {
         let connection = |stream| Connection { stream, timeouts, opened: Instant::now() };
         let mut attempts = Vec::new();
-        match addresses {
-            Addresses::Path(path) => {
+        match server {
+            Server::Unix(path) => {
                 let path = path.clone();
                 // `UnixStream` has no connect with a timeout.
                 let opened = within(timeouts.connect, move || UnixStream::connect(path));
@@ -63,7 +63,7 @@ impl Connection {
                     Err(error) => attempts.push((server.to_string(), error)),
                 }
             }
-            Addresses::Internet(addresses) => {
+            Server::Tcp { .. } => {
                 for address in addresses {
                     match TcpStream::connect_timeout(address, timeouts.connect) {
                         Ok(stream) => {
@@ -184,7 +184,7 @@ impl ConnectFailure {
 mod tests {
     use super::*;
     use crate::connect::lines::{LIMITS, LineSource, Lines};
-    use std::net::{SocketAddr, TcpListener};
+    use std::net::TcpListener;
     use std::thread;
 
     const SHORT: Timeouts = Timeouts {
@@ -201,7 +201,7 @@ mod tests {
 
     fn open(addresses: Vec<SocketAddr>) -> Result<Connection, ConnectFailure> {
         let server = Server::Tcp { host: "localhost".to_string(), port: 1 };
-        Connection::open(&server, &Addresses::Internet(addresses), SHORT)
+        Connection::open(&server, &addresses, SHORT)
     }
 
     #[test]

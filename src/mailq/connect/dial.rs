@@ -1,13 +1,13 @@
 //! Connects to a scheduler, and detects the version of its protocol.
 
 use super::connection::{Connection, TIMEOUTS};
-use super::credentials::Credentials;
 use super::greeting;
 use super::lines::{LIMITS, Lines};
-use super::server::{Addresses, Server};
+use super::server::Server;
 use super::session::Session;
 use crate::failure::Failure;
 use crate::installation::Installation;
+use std::net::SocketAddr;
 
 /// A connected scheduler.
 pub(crate) enum Scheduler {
@@ -27,13 +27,6 @@ impl Scheduler {
             Scheduler::Dump(_) => Err(no_requests()),
         }
     }
-
-    /// Ends the session, if there is one.
-    pub(crate) fn close(self) {
-        if let Scheduler::Session(session) = self {
-            session.quit();
-        }
-    }
 }
 
 /// The failure of a request to a version 1 scheduler.
@@ -48,40 +41,33 @@ pub(crate) fn no_requests() -> Failure {
 /// Connects to a server, and logs in if it requires that.
 pub(crate) fn dial(
     server: &Server,
-    addresses: &Addresses,
+    addresses: &[SocketAddr],
     installation: &Installation,
-    credentials: &Credentials,
-    is_echoed: bool,
 ) -> Result<Scheduler, Failure> {
-    let mut lines = connect(server, addresses, installation, is_echoed)?;
+    let credentials = installation.options.credentials()?;
+    let mut lines = connect(server, addresses, installation)?;
     Ok(match greeting::read(&mut lines, server)? {
         1 => Scheduler::Dump(lines),
-        _ => Scheduler::Session(Session::log_in(lines, server, credentials)?),
+        _ => Scheduler::Session(Session::log_in(lines, server, &credentials)?),
     })
 }
 
 /// Connects to the control socket of this installation's scheduler.
 ///
 /// A user who may open the socket need not log in.
-pub(crate) fn dial_control_socket(
-    installation: &Installation,
-    is_echoed: bool,
-) -> Result<Session, Failure> {
-    let path = installation.spool().control_socket();
-    let server = Server::Unix(path.clone());
-    let lines = connect(&server, &Addresses::Path(path), installation, is_echoed)?;
-    Session::on_control_socket(lines, &server)
+pub(crate) fn dial_control_socket(installation: &Installation) -> Result<Session, Failure> {
+    let server = Server::Unix(installation.spool().control_socket());
+    Session::on_control_socket(connect(&server, &[], installation)?, &server)
 }
 
 fn connect(
     server: &Server,
-    addresses: &Addresses,
+    addresses: &[SocketAddr],
     installation: &Installation,
-    is_echoed: bool,
 ) -> Result<Lines, Failure> {
     let connection = Connection::open(server, addresses, TIMEOUTS)
-        .map_err(|failure| failure.explain(server, addresses.are_local(), installation))?;
+        .map_err(|failure| failure.explain(server, server.is_local(addresses), installation))?;
     let mut lines = Lines::new(connection, LIMITS);
-    lines.is_echoed = is_echoed;
+    lines.is_echoed = installation.options.debug;
     Ok(lines)
 }

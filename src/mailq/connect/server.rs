@@ -29,24 +29,13 @@ pub(crate) enum Server {
     },
 }
 
-/// Addresses of a server.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Addresses {
-    /// Path of a UNIX socket.
-    Path(PathBuf),
-    /// Internet addresses, at least one.
-    Internet(Vec<SocketAddr>),
-}
-
 impl Server {
     /// Finds the server that the options or the ZENV file name.
     ///
     /// The default is this host.
-    pub(crate) fn find(
-        server_options: &ServerOptions,
-        installation: &Installation,
-    ) -> Result<Server, Failure> {
-        let (port, bound) = match (&server_options.port, installation.mailq_port()) {
+    pub(crate) fn find(installation: &Installation) -> Result<Server, Failure> {
+        let options = &installation.options;
+        let (port, bound) = match (&options.port, installation.mailq_port()) {
             (Some(text), _) => match read_port(text).map_err(Failure::Usage)? {
                 MailqSocket::Unix(path) => return Ok(Server::Unix(path)),
                 MailqSocket::Tcp { port, address } => (port, address),
@@ -61,7 +50,7 @@ impl Server {
             (None, None) => (TcpPort::Service("mailq".to_string()), BindAddress::Loopback),
         };
         let port = port_number(&port).map_err(Failure::Usage)?;
-        let named = server_options.server.as_deref().or(installation.mail_server());
+        let named = options.server.as_deref().or(installation.mail_server());
         let host = match (named, bound) {
             (Some(name), _) => without_brackets(name).to_string(),
             (None, BindAddress::Address(address)) => address.to_string(),
@@ -78,13 +67,17 @@ impl Server {
         }
     }
 
+    /// Returns true if the server is on this host: any of its addresses is one of this host.
+    pub(crate) fn is_local(&self, addresses: &[SocketAddr]) -> bool {
+        matches!(self, Server::Unix(_)) || addresses.iter().any(is_own)
+    }
+
     /// Resolves the addresses, in the order in which the system tries them.
-    pub(crate) fn addresses(&self, options: &ServerOptions) -> Result<Addresses, Failure> {
-        let (host, port) = match self {
-            Server::Unix(path) => return Ok(Addresses::Path(path.clone())),
-            Server::Tcp { host, port } => (host.clone(), *port),
-        };
-        let name = host.clone();
+    ///
+    /// There is at least one, but for a UNIX socket, which has none.
+    pub(crate) fn addresses(&self, options: &ServerOptions) -> Result<Vec<SocketAddr>, Failure> {
+        let Server::Tcp { host, port } = self else { return Ok(Vec::new()) };
+        let (name, port) = (host.clone(), *port);
         let resolved =
             within(RESOLVE_TIMEOUT, move || (name, port).to_socket_addrs().map(Vec::from_iter));
         let failed = |why: String| {
@@ -105,7 +98,7 @@ impl Server {
             let option = if options.ipv4 { "-4" } else { "-6" };
             return Err(failed(format!("it has no address of the kind that {option} selects")));
         }
-        Ok(Addresses::Internet(addresses))
+        Ok(addresses)
     }
 }
 
@@ -114,16 +107,6 @@ impl fmt::Display for Server {
         match self {
             Server::Unix(path) => write!(f, "{}", path.display()),
             Server::Tcp { host, port } => write!(f, "{host} port {port}"),
-        }
-    }
-}
-
-impl Addresses {
-    /// Returns true if any of the addresses is one of this host.
-    pub(crate) fn are_local(&self) -> bool {
-        match self {
-            Addresses::Path(_) => true,
-            Addresses::Internet(addresses) => addresses.iter().any(is_own),
         }
     }
 }
@@ -182,9 +165,10 @@ mod tests {
         std::fs::write(&path, zenv).expect("written");
         let words = std::iter::once("mailq").chain(arguments.split_ascii_whitespace());
         let options = MailqOptions::try_parse_from(words).expect("good options");
-        let options = options.check().expect("good options");
-        let installation = Installation::read(Some(&path)).expect("a ZENV file");
-        let found = Server::find(&options.server_options, &installation);
+        let mut options = options.check().expect("good options").server_options;
+        options.zenv = Some(path);
+        let installation = Installation::read(&options).expect("a ZENV file");
+        let found = Server::find(&installation);
         found.map(|server| server.to_string()).map_err(|failure| failure.status())
     }
 
@@ -232,10 +216,11 @@ mod tests {
         ] {
             let addresses = server(host).addresses(options);
             assert_eq!(addresses.is_ok(), is_found, "{host} {options:?}");
-            assert!(addresses.is_ok_and(|addresses| addresses.are_local()) == is_found);
+            assert!(addresses.is_ok_and(|addresses| server(host).is_local(&addresses)) == is_found);
         }
-        let documented = server("192.0.2.1").addresses(&any).expect("an address");
-        assert!(!documented.are_local());
+        let documented = server("192.0.2.1");
+        let addresses = documented.addresses(&any).expect("an address");
+        assert!(!documented.is_local(&addresses));
     }
 
     #[test]

@@ -86,12 +86,16 @@ impl Session {
         let user = credentials.user();
         let mut session = Session::new(lines, server);
         if credentials.are_explicit() && session.log_in_by_scram(credentials)? {
-            return Ok(Session { user: Some(user.to_string()), ..session });
+            session.user = Some(user.to_string());
+            return Ok(session);
         }
         session.write(&format!("AUTH {user} {}\n", credentials.digest(&challenge)));
         let verdict = session.line("it answers the login")?;
         match verdict.split_first() {
-            Some((b'+', _)) => Ok(Session { user: Some(user.to_string()), ..session }),
+            Some((b'+', _)) => {
+                session.user = Some(user.to_string());
+                Ok(session)
+            }
             Some((_, reply)) => Err(denial::of_login(server, user, reply)),
             None => Err(Failure::Protocol(format!("{server} answers a login with an empty line"))),
         }
@@ -255,21 +259,23 @@ impl Session {
         }
     }
 
-    /// Sends QUIT, and waits up to a second for the answer.
-    ///
-    /// A server counts an answer that it cannot deliver as an error.
-    pub(crate) fn quit(mut self) {
-        self.write("QUIT\n");
-        self.lines.peer().set_timeouts(Duration::from_secs(1), TIMEOUTS.total);
-        drop(self.lines.advance());
-    }
-
     /// Removes the limits on the time and the size of answers.
     pub(crate) fn disable_timeouts(&mut self) {
         self.lines.limits.whole = u64::MAX;
         // The system accepts no longer timeout.
         let years = Duration::from_secs(u64::from(u32::MAX));
         self.lines.peer().set_timeouts(years, years);
+    }
+}
+
+impl Drop for Session {
+    /// Sends QUIT, and waits up to a second for the answer.
+    ///
+    /// A server counts an answer that it cannot deliver as an error.
+    fn drop(&mut self) {
+        self.write("QUIT\n");
+        self.lines.peer().set_timeouts(Duration::from_secs(1), TIMEOUTS.total);
+        drop(self.lines.advance());
     }
 }
 
@@ -361,8 +367,9 @@ mod tests {
         let refusal = session(b"550 NO ACCESS FOR YOU\n").err().expect("a refusal");
         assert!(refusal.to_string().contains("refuses requests from this host"), "{refusal}");
         assert_eq!(refusal.status(), 77);
-        let (_, requests) = recorded_session(HELLO.as_bytes()).expect("a login");
-        let expected = "AUTH nobody 38a784a5473d5b661ad89e27f2c1fd0c\n";
+        let (session, requests) = recorded_session(HELLO.as_bytes()).expect("a login");
+        drop(session);
+        let expected = "AUTH nobody 38a784a5473d5b661ad89e27f2c1fd0c\nQUIT\n";
         assert_eq!(io::read_to_string(requests).expect("text"), expected);
     }
 
@@ -400,6 +407,6 @@ mod tests {
         assert!(session.send(Request::without_permission("SHOW X\nKILL MSG 1")).is_err());
         drop(session);
         let requests = io::read_to_string(requests).expect("text");
-        assert!(requests.ends_with("KILL MSG 1\nSHOW X\nY\n"), "{requests}");
+        assert!(requests.ends_with("KILL MSG 1\nSHOW X\nY\nQUIT\n"), "{requests}");
     }
 }

@@ -6,7 +6,6 @@ use crate::connect::server::Server;
 use crate::connect::session::{Request, Session};
 use crate::failure::Failure;
 use crate::installation::Installation;
-use crate::options::ServerOptions;
 use crate::screen::quote;
 use serde::de::DeserializeOwned;
 
@@ -14,25 +13,19 @@ use serde::de::DeserializeOwned;
 ///
 /// By default that is the one of this installation: by its control socket, or by its port if that
 /// fails, as it does for users who may not use the socket.
-pub(super) fn open(
-    server_options: &ServerOptions,
-    installation: &Installation,
-) -> Result<Scheduler, Failure> {
-    let is_elsewhere = server_options.selects_server() || installation.mail_server().is_some();
-    if !is_elsewhere && let Ok(session) = dial_control_socket(installation, server_options.debug) {
+pub(super) fn open(installation: &Installation) -> Result<Scheduler, Failure> {
+    let options = &installation.options;
+    let is_elsewhere = options.selects_server() || installation.mail_server().is_some();
+    if !is_elsewhere && let Ok(session) = dial_control_socket(installation) {
         return Ok(Scheduler::Session(session));
     }
-    let server = Server::find(server_options, installation)?;
-    let addresses = server.addresses(server_options)?;
-    dial(&server, &addresses, installation, &server_options.credentials()?, server_options.debug)
+    let server = Server::find(installation)?;
+    dial(&server, &server.addresses(options)?, installation)
 }
 
 /// Connects to a scheduler that takes requests.
-pub(super) fn session(
-    server_options: &ServerOptions,
-    installation: &Installation,
-) -> Result<Session, Failure> {
-    match open(server_options, installation)? {
+pub(super) fn session(installation: &Installation) -> Result<Session, Failure> {
+    match open(installation)? {
         Scheduler::Session(session) => Ok(session),
         Scheduler::Dump(_) => Err(no_requests()),
     }

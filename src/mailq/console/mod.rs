@@ -65,9 +65,9 @@ fn execute_command(
     terminal: Terminal,
     screen: &mut Screen<'_>,
 ) -> Result<(), Failure> {
-    let installation = || Installation::read(server_options.zenv.as_deref());
+    let installation = || Installation::read(server_options);
     if let Command::View(view) = command {
-        return show_view(view, server_options, &installation()?, terminal, screen);
+        return show_view(view, &installation()?, terminal, screen);
     }
     if let Some(order) = OrderCommand::of(command) {
         return execute_order(&order, server_options, screen);
@@ -113,7 +113,7 @@ fn execute_command(
         }
         Command::Top { interval } => {
             let interval = interval_of(*interval)?;
-            top::run(server_options, installation()?, interval, terminal)
+            top::run(installation()?, interval, terminal)
         }
         Command::Passwd { user, permissions, addresses } => {
             passwd::print(user, permissions, addresses, screen)
@@ -128,16 +128,12 @@ fn execute_command(
     }
 }
 
-/// Opens a session for some work, and ends it with QUIT, also after a failure.
+/// Opens a session for some work.
 fn with_session<T>(
     server_options: &ServerOptions,
     work: impl FnOnce(&mut Session) -> Result<T, Failure>,
 ) -> Result<T, Failure> {
-    let installation = Installation::read(server_options.zenv.as_deref())?;
-    let mut session = client::session(server_options, &installation)?;
-    let result = work(&mut session);
-    session.quit();
-    result
+    work(&mut client::session(&Installation::read(server_options)?)?)
 }
 
 fn execute_order(
@@ -157,8 +153,7 @@ fn execute_order(
 
 fn trace(what: &trace::TraceOptions, server_options: &ServerOptions) -> Result<(), Failure> {
     let mut screen = Screen::of_stdout(Terminal::default());
-    let traced =
-        trace::run(what, &Installation::read(server_options.zenv.as_deref())?, &mut screen);
+    let traced = trace::run(what, &Installation::read(server_options)?, &mut screen);
     screen.flush()?;
     traced
 }
@@ -170,7 +165,6 @@ pub(crate) fn show_summary(server_options: &ServerOptions) -> Result<i32, Failur
 
 fn show_view(
     view: &View,
-    server_options: &ServerOptions,
     installation: &Installation,
     terminal: Terminal,
     screen: &mut Screen<'_>,
@@ -184,13 +178,9 @@ fn show_view(
             screen.clear()?;
         }
         // A scheduler closes idle connections, so each round opens a new one.
-        let shown = client::open(server_options, installation).and_then(|mut scheduler| {
-            match output.json {
-                true => view.print_json(&mut scheduler, screen)?,
-                false => view.print(&mut scheduler, screen)?,
-            }
-            scheduler.close();
-            Ok(())
+        let shown = client::open(installation).and_then(|mut scheduler| match output.json {
+            true => view.print_json(&mut scheduler, screen),
+            false => view.print(&mut scheduler, screen),
         });
         screen.release()?;
         let Some(interval) = interval else {
@@ -230,12 +220,9 @@ pub(crate) fn print_failed_check(failure: &Failure) -> i32 {
 ///
 /// Monitoring programs read one line of standard output, so failures are printed there, too.
 fn run_check(check: &CheckArgs, server_options: &ServerOptions) -> io::Result<i32> {
-    let measured = Installation::read(server_options.zenv.as_deref()).and_then(|installation| {
-        let mut scheduler = client::open(server_options, &installation)?;
-        let measured = check::measure(&mut scheduler, &check.selection);
-        scheduler.close();
-        let mut measures = measured?;
-        if server_options.is_local(&installation) && check.selection.is_everything() {
+    let measured = Installation::read(server_options).and_then(|installation| {
+        let mut measures = check::measure(&mut client::open(&installation)?, &check.selection)?;
+        if installation.is_asked() && check.selection.is_everything() {
             measures.orphans = check::find_orphans(installation.spool());
         }
         Ok(measures)

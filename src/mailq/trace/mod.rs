@@ -19,7 +19,7 @@ mod histories;
 mod print;
 
 use crate::connect::dial::dial_control_socket;
-use crate::connect::session::{Request, Session};
+use crate::connect::session::Request;
 use crate::failure::Failure;
 use crate::installation::Installation;
 use crate::screen::{Screen, warn};
@@ -106,13 +106,7 @@ fn ask(installation: &Installation, histories: &mut [History]) -> Result<(), Fai
     if histories.is_empty() {
         return Ok(());
     }
-    let mut session = dial_control_socket(installation, false)?;
-    let result = ask_session(&mut session, histories);
-    session.quit();
-    result
-}
-
-fn ask_session(session: &mut Session, histories: &mut [History]) -> Result<(), Failure> {
+    let mut session = dial_control_socket(installation)?;
     for some in histories.chunks_mut(MAX_PIPELINED_REQUESTS) {
         for history in &*some {
             session.send(Request::without_permission(format!("SHOW WHY {}", history.spool_id)))?;

@@ -16,7 +16,6 @@ mod worker;
 
 use crate::failure::Failure;
 use crate::installation::Installation;
-use crate::options::ServerOptions;
 use crate::screen::Terminal;
 use crossterm::event::{self, Event, KeyEventKind};
 use state::{KeyAction, TopState};
@@ -30,7 +29,6 @@ const KEY_POLL_INTERVAL: Duration = Duration::from_millis(100);
 
 /// Runs until the user leaves.
 pub(super) fn run(
-    server_options: &ServerOptions,
     installation: Installation,
     interval: Duration,
     terminal: Terminal,
@@ -40,13 +38,12 @@ pub(super) fn run(
         return Err(Failure::Usage(message.to_string()));
     }
     // A failure to connect is reported before the screen is taken over.
-    let session = super::client::session(server_options, &installation)?;
+    let session = super::client::session(&installation)?;
     let (orders, for_worker) = mpsc::channel();
     let (to_us, reports) = mpsc::channel();
-    let server_options = server_options.clone();
     // The worker ends when its channel is closed, or with the process.
     std::thread::spawn(move || {
-        worker::run(session, &server_options, &installation, interval, &for_worker, &to_us);
+        worker::run(session, &installation, interval, &for_worker, &to_us);
     });
     let mut screen = ratatui::try_init().map_err(Failure::Output)?;
     let result = follow(&mut screen, &orders, &reports, terminal.has_colour);

@@ -8,7 +8,6 @@ use crate::console::overview::{self, Overview};
 use crate::console::zmailer;
 use crate::failure::Failure;
 use crate::installation::Installation;
-use crate::options::ServerOptions;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
 use std::time::{Duration, Instant};
 
@@ -44,7 +43,6 @@ pub(super) enum WorkerReport {
 /// Runs until the channel of orders or of reports is closed.
 pub(super) fn run(
     session: Session,
-    server_options: &ServerOptions,
     installation: &Installation,
     interval: Duration,
     orders: &Receiver<WorkerCommand>,
@@ -58,8 +56,8 @@ pub(super) fn run(
             Err(RecvTimeoutError::Timeout) => WorkerCommand::Refresh,
             Err(RecvTimeoutError::Disconnected) => return,
         };
-        let result = connected(&mut session, server_options, installation)
-            .and_then(|session| execute(session, &order));
+        let result =
+            connected(&mut session, installation).and_then(|session| execute(session, &order));
         let report = result.unwrap_or_else(|failure| {
             let ends_session = failure.ends_session();
             if ends_session {
@@ -84,12 +82,11 @@ pub(super) fn run(
 /// The session; opens a new one if the last has ended.
 fn connected<'s>(
     session: &'s mut Option<Session>,
-    server_options: &ServerOptions,
     installation: &Installation,
 ) -> Result<&'s mut Session, Failure> {
     Ok(match session {
         Some(session) => session,
-        None => session.insert(client::session(server_options, installation)?),
+        None => session.insert(client::session(installation)?),
     })
 }
 
