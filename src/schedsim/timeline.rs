@@ -15,7 +15,7 @@ use zsched_spool::note::OutcomeKind;
 use zsched_spool::{Arrival, SpoolId};
 
 /// The message to explain.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct MessageFilter {
     number: u64,
     /// Its spool id; `None` accepts any message of that number.
@@ -59,8 +59,11 @@ pub(crate) struct TimelineEntry {
 }
 
 /// Collects the timeline during a replay.
+#[derive(Default)]
 pub(crate) struct Timeline {
     wanted: MessageFilter,
+    /// The present time.
+    now: Timestamp,
     /// When the message arrived, while it is queued.
     arrived: Option<Timestamp>,
     /// The last known state of its vertices, by destination.
@@ -78,27 +81,20 @@ pub(crate) struct Timeline {
 impl Timeline {
     /// Creates an empty timeline.
     pub(crate) fn new(wanted: MessageFilter) -> Timeline {
-        Timeline {
-            wanted,
-            arrived: None,
-            vertices: BTreeMap::new(),
-            fed: BTreeMap::new(),
-            notes: BTreeSet::new(),
-            cause: "",
-            entries: Vec::new(),
-        }
+        Timeline { wanted, ..Timeline::default() }
     }
 
     /// Compares the message with the core at the beginning of a recording.
     pub(crate) fn begin(&mut self, now: Timestamp, core: &Scheduler) {
+        self.now = now;
         let is_there = core.spool_id(self.wanted.number).is_some_and(|id| self.wanted.is(id));
         if self.arrived.is_some() && !is_there {
-            self.add(now, "lost", "it is gone when the next recording begins");
+            self.add("lost", "it is gone when the next recording begins");
             self.end();
         } else if is_there && self.arrived.is_none() {
             self.arrived = Some(now);
-            self.add(now, "known", "queued before the recording began");
-            self.compare_vertices(now, core);
+            self.add("known", "queued before the recording began");
+            self.compare_vertices(core);
         }
     }
 
@@ -109,13 +105,8 @@ impl Timeline {
         self.notes.clear();
     }
 
-    fn add(
-        &mut self,
-        time: Timestamp,
-        what: &'static str,
-        text: impl Into<String>,
-    ) -> &mut TimelineEntry {
-        let arrived = self.arrived.unwrap_or(time);
+    fn add(&mut self, what: &'static str, text: impl Into<String>) -> &mut TimelineEntry {
+        let (time, arrived) = (self.now, self.arrived.unwrap_or(self.now));
         let (destination, offsets, pid, text) = (None, Vec::new(), None, text.into());
         let index = self.entries.len();
         self.entries.push(TimelineEntry { time, arrived, what, destination, offsets, pid, text });
@@ -124,19 +115,19 @@ impl Timeline {
 
     fn add_for(
         &mut self,
-        time: Timestamp,
         what: &'static str,
         name: &str,
         text: impl Into<String>,
     ) -> &mut TimelineEntry {
         let offsets = self.vertices.get(name).map(|vertex| vertex.offsets.clone());
-        let entry = self.add(time, what, text);
+        let entry = self.add(what, text);
         entry.destination = Some(name.to_string());
         entry.offsets = offsets.unwrap_or_default();
         entry
     }
 
-    fn arrive(&mut self, now: Timestamp, arrival: &Arrival) {
+    fn arrive(&mut self, arrival: &Arrival) {
+        let now = self.now;
         self.arrived = Some(now);
         let id = SpoolId { number: arrival.name.number(), modified: arrival.modified };
         let ago = |time: Timestamp| now.since(time).as_secs_f64();
@@ -147,21 +138,21 @@ impl Timeline {
             ago(arrival.modified),
             ago(arrival.created),
         );
-        self.add(now, "arrived", text);
+        self.add("arrived", text);
     }
 
-    fn reported(&mut self, now: Timestamp, pid: Option<u32>, report: &RecipientReport<'_>) {
+    fn reported(&mut self, pid: Option<u32>, report: &RecipientReport<'_>) {
         let of = |vertex: &VertexInspection| vertex.offsets.contains(&report.offset);
         let name =
             self.vertices.iter().find(|(_, vertex)| of(vertex)).map(|(name, _)| name.clone());
         let unknown = if name.is_none() { " (no such recipient is to do)" } else { "" };
         let words = String::from_utf8_lossy(report.message);
         let text = format!("{} {}{unknown}", report.status.word(), words.trim());
-        let entry = self.add(now, "report", text.trim_end());
+        let entry = self.add("report", text.trim_end());
         (entry.destination, entry.offsets, entry.pid) = (name, vec![report.offset], pid);
     }
 
-    fn agent_ended(&mut self, now: Timestamp, agent: AgentId, end: &AgentEnd) {
+    fn agent_ended(&mut self, agent: AgentId, end: &AgentEnd) {
         let at_work: Vec<(String, Option<u32>)> = self
             .fed
             .iter()
@@ -171,12 +162,12 @@ impl Timeline {
             .map(|(name, (_, pid))| (name.clone(), *pid))
             .collect();
         for (name, pid) in at_work {
-            self.add_for(now, "agent", &name, format!("the agent {end}")).pid = pid;
+            self.add_for("agent", &name, format!("the agent {end}")).pid = pid;
         }
     }
 
     /// Adds the jobs given out for the message.
-    fn fed(&mut self, now: Timestamp, decided: &[Action], core: &Scheduler) {
+    fn fed(&mut self, decided: &[Action], core: &Scheduler) {
         let mut bursts: BTreeMap<AgentId, usize> = BTreeMap::new();
         for action in decided {
             if let Action::Feed { agent, .. } = action {
@@ -194,7 +185,7 @@ impl Timeline {
             self.fed.insert(name.clone(), (*agent, pid));
             let text =
                 if of > 1 { format!("job {place} of {of} at once") } else { "one job".into() };
-            self.add_for(now, "fed", &name, text).pid = pid;
+            self.add_for("fed", &name, text).pid = pid;
         }
     }
 
@@ -208,7 +199,7 @@ impl Timeline {
     }
 
     /// Adds the changes in the state of its vertices.
-    fn compare_vertices(&mut self, now: Timestamp, core: &Scheduler) {
+    fn compare_vertices(&mut self, core: &Scheduler) {
         let Some(vertices) = core.inspect(self.wanted.number) else { return };
         let present: BTreeMap<String, VertexInspection> =
             vertices.into_iter().map(|vertex| (name_of(&vertex), vertex)).collect();
@@ -219,17 +210,16 @@ impl Timeline {
                 let clause = &vertex.clause;
                 let (channel, host) = (&clause.channel_pattern, &clause.host_pattern);
                 let text = format!("by clause {channel}/{host}, {}", clause.location);
-                self.add_for(now, "queued", &name, text);
+                self.add_for("queued", &name, text);
             }
             if before.is_none_or(|before| before.reason != vertex.reason) {
-                self.add_wait_reason(now, core, before.map(|before| before.reason), &vertex);
+                self.add_wait_reason(core, before.map(|before| before.reason), &vertex);
             }
         }
     }
 
     fn add_wait_reason(
         &mut self,
-        now: Timestamp,
         core: &Scheduler,
         before: Option<Reason>,
         vertex: &VertexInspection,
@@ -237,19 +227,19 @@ impl Timeline {
         let name = &name_of(vertex);
         let waits = |reason: Reason| matches!(reason, Reason::Retry(_) | Reason::Request);
         if before.is_some_and(waits) && !waits(vertex.reason) {
-            self.add_for(now, "due", name, self.cause);
+            self.add_for("due", name, self.cause);
         }
         // These are reported as `fed`, with the agent.
         if matches!(vertex.reason, Reason::AtWork | Reason::Turn) {
             return;
         }
         let Some(wait) = core.why_in_message(self.wanted.number, vertex.vertex) else { return };
-        let text = predicate(core, now, wait.destination, &wait.why, true);
+        let text = predicate(core, self.now, wait.destination, &wait.why, true);
         let text = text.strip_prefix("waits ").unwrap_or(&text);
-        self.add_for(now, "waits", name, format!("{text}; tries so far: {}", vertex.attempts));
+        self.add_for("waits", name, format!("{text}; tries so far: {}", vertex.attempts));
     }
 
-    fn decided(&mut self, now: Timestamp, action: &Action) {
+    fn decided(&mut self, action: &Action) {
         let number = self.wanted.number;
         match action {
             Action::Note(note) if note.name.number() == number => {
@@ -263,21 +253,21 @@ impl Timeline {
                 };
                 let words = String::from_utf8_lossy(&note.message).replace('\r', " ");
                 let text = format!("{why}: {}", words.trim());
-                self.add(now, "note", text).offsets = note.offsets.clone();
+                self.add("note", text).offsets = note.offsets.clone();
             }
             Action::Statistics(end) if end.spool_id.number == number => {
                 let destination = Some(end.destination.to_string());
-                self.add(now, "finished", end.state).destination = destination;
+                self.add("finished", end.state).destination = destination;
             }
             Action::ReadAgain(name) if name.number() == number => {
-                self.add(now, "resync", "its control file is to be read again");
+                self.add("resync", "its control file is to be read again");
             }
             Action::ClearLocks { name, pid } if name.number() == number => {
                 let text = "locks of the dead agent are to be cleared";
-                self.add(now, "locks", text).pid = Some(*pid);
+                self.add("locks", text).pid = Some(*pid);
             }
             Action::PageOut { name, .. } if name.number() == number => {
-                self.add(now, "rests", "paged out to make room in memory");
+                self.add("rests", "paged out to make room in memory");
             }
             Action::Remove { name, aside } if name.number() == number => {
                 let text = if *aside {
@@ -285,7 +275,7 @@ impl Timeline {
                 } else {
                     "to be removed"
                 };
-                self.add(now, "complete", text);
+                self.add("complete", text);
             }
             _ => {}
         }
@@ -294,7 +284,8 @@ impl Timeline {
 
 impl ReplayObserver for Timeline {
     fn before(&mut self, told: &ReplayedEvent, event: &Event<'_>, core: &Scheduler) {
-        let (now, number) = (told.time, self.wanted.number);
+        let number = self.wanted.number;
+        self.now = told.time;
         self.cause = match event {
             Event::Etrn(_) => "the host's mail was asked for",
             Event::Arrived(arrival) if !arrival.etrn_hosts.is_empty() => {
@@ -306,7 +297,7 @@ impl ReplayObserver for Timeline {
         if let Event::Arrived(arrival) = event {
             let id = SpoolId { number: arrival.name.number(), modified: arrival.modified };
             if self.wanted.is(id) && core.is_new(number) {
-                self.arrive(now, arrival);
+                self.arrive(arrival);
             }
         }
         if self.arrived.is_none() {
@@ -317,43 +308,42 @@ impl ReplayObserver for Timeline {
                 if let AgentLine::Report(report) = AgentLine::parse(line)
                     && report.number == number
                 {
-                    self.reported(now, core.process_of(*agent), &report);
+                    self.reported(core.process_of(*agent), &report);
                 }
             }
-            Event::AgentEnded { agent, end } => self.agent_ended(now, *agent, end),
+            Event::AgentEnded { agent, end } => self.agent_ended(*agent, end),
             Event::Noted { ticket, outcome } if self.notes.contains(ticket) => match outcome {
                 Ok(wrote) => {
                     self.notes.remove(ticket);
                     let text = if *wrote { "it is on disk" } else { "no report requested" };
-                    self.add(now, "noted", text);
+                    self.add("noted", text);
                 }
                 Err(error) => {
-                    self.add(now, "noted", format!("not yet: {error}"));
+                    self.add("noted", format!("not yet: {error}"));
                 }
             },
             Event::Removed { number: removed, outcome } if *removed == number => match outcome {
                 Ok(()) => {
-                    self.add(now, "removed", "out of the spool");
+                    self.add("removed", "out of the spool");
                     self.end();
                 }
                 Err(error) => {
-                    self.add(now, "removed", format!("not yet: {error}"));
+                    self.add("removed", format!("not yet: {error}"));
                 }
             },
             _ => {}
         }
     }
 
-    fn after(&mut self, told: &ReplayedEvent, decided: &[Action], core: &Scheduler) {
+    fn after(&mut self, _: &ReplayedEvent, decided: &[Action], core: &Scheduler) {
         if self.arrived.is_none() {
             return;
         }
-        let now = told.time;
-        self.compare_vertices(now, core);
-        self.fed(now, decided, core);
-        decided.iter().for_each(|action| self.decided(now, action));
+        self.compare_vertices(core);
+        self.fed(decided, core);
+        decided.iter().for_each(|action| self.decided(action));
         if core.spool_id(self.wanted.number).is_none() {
-            self.add(now, "forgotten", "its control file is gone or damaged");
+            self.add("forgotten", "its control file is gone or damaged");
             self.end();
         }
     }

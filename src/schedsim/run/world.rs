@@ -178,22 +178,22 @@ impl World {
             let is_lower = |text: &str| {
                 !text.chars().any(|c| c.is_uppercase() || c.is_whitespace() || c.is_control())
             };
-            let problem = if channel.is_empty() || !is_lower(channel) || !is_lower(host) {
-                "channel and host are words in lower case"
-            } else if mail.notify.contains(char::is_control) {
-                "notify is a word"
-            } else if *least == 0 || most < least || *most > 100_000 {
-                "recipients is [least, most], of 1 to 100000"
-            } else if !(mail.per_minute > 0.0 && mail.per_minute <= 6e7) {
-                "per_minute is more than 0, and at most 60000000"
-            } else if mail.priority.is_some_and(|priority| priority > 9) {
-                "priority is 0 to 9"
-            } else if mail.hosts == 0 {
-                "hosts is at least 1"
-            } else {
-                continue;
-            };
-            return Err(format!("mail for {channel}/{host}: {problem}"));
+            let is_word = !channel.is_empty() && is_lower(channel) && is_lower(host);
+            let is_rate = mail.per_minute > 0.0 && mail.per_minute <= 6e7;
+            let rules = [
+                (is_word, "channel and host are words in lower case"),
+                (!mail.notify.contains(char::is_control), "notify is a word"),
+                (
+                    (1..=*most).contains(least) && *most <= 100_000,
+                    "recipients is [least, most], of 1 to 100000",
+                ),
+                (is_rate, "per_minute is more than 0, and at most 60000000"),
+                (mail.priority.is_none_or(|priority| priority <= 9), "priority is 0 to 9"),
+                (mail.hosts > 0, "hosts is at least 1"),
+            ];
+            if let Some((_, problem)) = rules.iter().find(|(is_kept, _)| !is_kept) {
+                return Err(format!("mail for {channel}/{host}: {problem}"));
+            }
         }
         Ok(())
     }
