@@ -632,7 +632,7 @@ fn open(
 ) -> Option<(SpoolName, Rc<MemoryFile>, Rc<IndexedControlFile>)> {
     let name = SpoolName::from_notified(path)?;
     let file = disk.control_file(&name)?.clone();
-    let parsed = disk.parsed(&file).ok()?;
+    let parsed = disk.parsed.get(&file).ok()?;
     Some((name, file, parsed))
 }
 

@@ -18,7 +18,6 @@ use zsched_core::override_changes::Change;
 use zsched_core::overrides::{Override, Overrides};
 use zsched_core::{Note, OrderTicket};
 use zsched_format::control_file::{self, ControlFile, ControlFileError, PidField, mark};
-use zsched_format::job_recipients::IndexedControlFile;
 use zsched_format::time::Timestamp;
 use zsched_spool::finalize::RecipientLocker;
 use zsched_spool::load::{self, LoadError, LoadResult};
@@ -49,7 +48,8 @@ pub struct DiskFaults {
 pub struct Disk {
     messages: BTreeMap<u64, MessageFiles>,
     level: HashLevel,
-    postman: Vec<Rc<MemoryFile>>,
+    /// Files moved to `postman/`, in order of moving.
+    pub(crate) postman: Vec<Rc<MemoryFile>>,
     orders: Overrides,
     /// Changes of the orders in force that could not be stored yet.
     unstored: Vec<Change>,
@@ -63,7 +63,8 @@ pub struct Disk {
     serial: u64,
     /// Recipients that may have been delivered to already.
     duplicates: Vec<(u64, u32)>,
-    parsed: ParsedFiles,
+    /// Parsed control files, whose tags may be out of date.
+    pub(crate) parsed: ParsedFiles,
     random: fastrand::Rng,
 }
 
@@ -179,25 +180,12 @@ impl Disk {
         self.messages.get(&name.number())?.control(name.folder())
     }
 
-    /// A parsed control file, whose tags may be out of date.
-    pub fn parsed(
-        &mut self,
-        file: &MemoryFile,
-    ) -> Result<Rc<IndexedControlFile>, ControlFileError> {
-        self.parsed.get(file)
-    }
-
     /// Names of all control files, in ascending order of number.
     pub fn names(&self) -> impl Iterator<Item = SpoolName> {
         let name_of = |(number, files): (&u64, &MessageFiles)| {
             files.control.as_ref().map(|(folder, _)| name(*number, *folder))
         };
         self.messages.iter().filter_map(name_of)
-    }
-
-    /// Files moved to `postman/`, in order of moving.
-    pub fn postman(&self) -> &[Rc<MemoryFile>] {
-        &self.postman
     }
 
     /// Time when the control file of a message arrived.

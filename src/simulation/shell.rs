@@ -299,7 +299,7 @@ impl<O: SimulationObserver> Simulation<O> {
         };
         self.report_duplicates();
         if let LoadResult::Malformed { moved: Ok(_), .. } = &found
-            && let Some(file) = self.disk.postman().last().cloned()
+            && let Some(file) = self.disk.postman.last().cloned()
         {
             let at = self.at();
             self.observer.departed(at, name.number(), &Departure::Aside(file));

@@ -48,7 +48,7 @@ pub struct SelectionArgs {
 }
 
 /// Options of an order.
-#[derive(Args, Clone, Debug, Default)]
+#[derive(Args, Clone, Copy, Debug, Default)]
 pub struct OrderOptions {
     /// Only show what the order would affect
     #[arg(long)]

@@ -29,7 +29,7 @@ mod top;
 pub use commands::Command;
 
 use crate::classic;
-use crate::connect::session::{Request, Session};
+use crate::connect::session::Request;
 use crate::failure::Failure;
 use crate::installation::Installation;
 use crate::options::{MailqOptions, ServerOptions};
@@ -66,14 +66,15 @@ fn execute_command(
     screen: &mut Screen<'_>,
 ) -> Result<(), Failure> {
     let installation = || Installation::read(server_options);
+    let session = || client::session(&Installation::read(server_options)?);
     if let Command::View(view) = command {
         return show_view(view, &installation()?, terminal, screen);
     }
     if let Some(order) = OrderCommand::of(command) {
-        return execute_order(&order, server_options, screen);
+        return order.execute(session, screen);
     }
     let send = |request: Request, done: &str, screen: &mut Screen<'_>| {
-        with_session(server_options, |session| orders::send(session, request, done, screen))
+        orders::send(&mut session()?, request, done, screen)
     };
     match command {
         Command::Set { setting, until } => {
@@ -100,16 +101,13 @@ fn execute_command(
         Command::Etrn { host } => {
             // The scheduler has hosts in lower case.
             let request = Request::new(format!("ETRN {}", host.to_ascii_lowercase()), "ETRN");
-            with_session(server_options, |session| {
-                let reply = session.ask_for_line(request)?;
-                Ok(writeln!(screen, "{}", classic::answer_text(&reply))?)
-            })
+            let reply = session()?.ask_for_line(request)?;
+            Ok(writeln!(screen, "{}", classic::answer_text(&reply))?)
         }
         Command::Events { selection, json, .. } => {
-            let words =
-                selection.words()?.iter().map(|word| format!(" {word}")).collect::<String>();
-            let request = Request::new(format!("SUBSCRIBE{words}"), "EVENTS");
-            with_session(server_options, |session| events::follow(session, request, *json, screen))
+            let words = [vec!["SUBSCRIBE".to_string()], selection.words()?].concat();
+            let request = Request::new(words.join(" "), "EVENTS");
+            events::follow(&mut session()?, request, *json, screen)
         }
         Command::Top { interval } => {
             let interval = interval_of(*interval)?;
@@ -126,29 +124,6 @@ fn execute_command(
         // Views, `check` and `trace` are handled before.
         _ => Ok(()),
     }
-}
-
-/// Opens a session for some work.
-fn with_session<T>(
-    server_options: &ServerOptions,
-    work: impl FnOnce(&mut Session) -> Result<T, Failure>,
-) -> Result<T, Failure> {
-    work(&mut client::session(&Installation::read(server_options)?)?)
-}
-
-fn execute_order(
-    order: &OrderCommand,
-    server_options: &ServerOptions,
-    screen: &mut Screen<'_>,
-) -> Result<(), Failure> {
-    if order.needs_confirmation() {
-        let matches = with_session(server_options, |session| order.count(session, screen))?;
-        // No session is open while the user is asked: a scheduler closes idle ones.
-        if !matches || !order.confirm(screen)? {
-            return Ok(());
-        }
-    }
-    with_session(server_options, |session| order.execute(session, screen))
 }
 
 fn trace(what: &trace::TraceOptions, server_options: &ServerOptions) -> Result<(), Failure> {

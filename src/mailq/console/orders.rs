@@ -1,6 +1,6 @@
 //! Orders to the scheduler, with a dry run before those that are final.
 
-use super::arguments::{quoted, target};
+use super::arguments::{OrderOptions, quoted, target};
 use super::client::parse_object;
 use super::commands::{Command, OrderArgs};
 use super::model::OrderResult;
@@ -69,46 +69,27 @@ impl OrderCommand {
         Some(OrderCommand { verb, args: args.clone(), all, reason })
     }
 
-    /// Returns true if the user has to confirm the order.
-    pub(super) fn needs_confirmation(&self) -> bool {
-        let asks =
-            self.verb.is_irreversible && !self.args.options.yes && !self.args.options.dry_run;
-        asks && io::stdin().is_terminal() && io::stdout().is_terminal()
-    }
-
-    /// Prints the result of a dry run. Returns true if any mail matches.
-    pub(super) fn count(
-        &self,
-        session: &mut Session,
-        screen: &mut Screen<'_>,
-    ) -> Result<bool, Failure> {
-        let outcome: OrderResult = outcome_of(&session.ask_for_line(self.request(true)?)?)?;
-        self.print_result(&outcome, screen)?;
-        Ok(outcome.messages > 0 || outcome.busy > 0)
-    }
-
-    /// Asks the user to confirm, without a timeout.
-    pub(super) fn confirm(&self, screen: &mut Screen<'_>) -> Result<bool, Failure> {
-        write!(screen, "Continue? [y/N] ")?;
-        screen.flush()?;
-        let is_meant = read_yes();
-        if !is_meant {
-            writeln!(screen, "No changes made.")?;
-        }
-        Ok(is_meant)
-    }
-
-    /// Gives the order and prints its result.
+    /// Gives the order and prints its result. Asks the user first, if it cannot be undone.
     pub(super) fn execute(
         &self,
-        session: &mut Session,
+        open: impl Fn() -> Result<Session, Failure>,
         screen: &mut Screen<'_>,
     ) -> Result<(), Failure> {
-        let reply = session.ask_for_line(self.request(self.args.options.dry_run)?)?;
-        if self.args.options.json {
-            return Ok(writeln!(screen, "{}", printable::json(without_ok(&reply)))?);
+        let OrderOptions { dry_run, yes, json } = self.args.options;
+        let is_terminal = io::stdin().is_terminal() && io::stdout().is_terminal();
+        if self.verb.is_irreversible && !yes && !dry_run && is_terminal {
+            let outcome = outcome_of(&open()?.ask_for_line(self.request(true)?)?)?;
+            self.print_result(&outcome, screen)?;
+            // No session is open while the user is asked: a scheduler closes idle ones.
+            if (outcome.messages == 0 && outcome.busy == 0) || !confirm(screen)? {
+                return Ok(());
+            }
         }
-        self.print_result(&outcome_of(&reply)?, screen)
+        let reply = open()?.ask_for_line(self.request(dry_run)?)?;
+        match json {
+            true => Ok(writeln!(screen, "{}", printable::json(without_ok(&reply)))?),
+            false => self.print_result(&outcome_of(&reply)?, screen),
+        }
     }
 
     /// Builds the request, with `is_dry` for a dry run.
@@ -172,10 +153,17 @@ fn capitalized(text: &str) -> String {
     first + characters.as_str()
 }
 
-fn read_yes() -> bool {
+/// Asks the user to confirm, without a timeout.
+fn confirm(screen: &mut Screen<'_>) -> Result<bool, Failure> {
+    write!(screen, "Continue? [y/N] ")?;
+    screen.flush()?;
     let mut answer = String::new();
     let read = io::stdin().lock().read_line(&mut answer);
-    read.is_ok() && matches!(answer.trim(), "y" | "Y" | "yes")
+    let is_meant = read.is_ok() && matches!(answer.trim(), "y" | "Y" | "yes");
+    if !is_meant {
+        writeln!(screen, "No changes made.")?;
+    }
+    Ok(is_meant)
 }
 
 /// The answer without `OK`.
