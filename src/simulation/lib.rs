@@ -82,7 +82,7 @@ pub struct Delays {
 }
 
 /// The parameters of a simulation.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct SimulationSetup {
     /// Seed of all randomness.
     pub seed: u64,
@@ -109,18 +109,7 @@ pub struct SimulationSetup {
 impl SimulationSetup {
     /// Creates the setup of a simulation without delays and faults. The spool is scanned once.
     pub fn new(seed: u64, start: Timestamp, settings: Settings) -> SimulationSetup {
-        SimulationSetup {
-            seed,
-            start,
-            settings,
-            first_pid: 1000,
-            level: HashLevel::Flat,
-            delays: Delays::default(),
-            agent_faults: AgentFaults::default(),
-            multi_event_turns: 0.0,
-            pieces: false,
-            scans: false,
-        }
+        SimulationSetup { seed, start, settings, first_pid: 1000, ..SimulationSetup::default() }
     }
 }
 

@@ -77,9 +77,8 @@ pub(super) fn threads(
             age: None,
         }]);
     }
-    let mut threads = Vec::new();
+    let (mut threads, max) = (Vec::new(), session.entries());
     let mut lines = session.ask_for_text(Request::new("SHOW QUEUE THREADS2", "TT"))?;
-    let max = lines.limit();
     while let Some(line) = lines.next()? {
         let mut parts = line.splitn(3, |byte| *byte == b'\t');
         let (Some(channel), Some(host)) = (parts.next(), parts.next()) else {

@@ -34,9 +34,6 @@ pub(crate) const LIMITS: Limits =
 pub(crate) trait LineSource {
     /// The next line without its end, or `None` at the end.
     fn next(&mut self) -> Result<Option<&[u8]>, Failure>;
-
-    /// Maximum number of messages, or of threads.
-    fn limit(&self) -> usize;
 }
 
 /// The other end of a connection.
@@ -171,10 +168,6 @@ impl Lines {
 impl LineSource for Lines {
     fn next(&mut self) -> Result<Option<&[u8]>, Failure> {
         Ok(if self.advance()? { Some(&self.line) } else { None })
-    }
-
-    fn limit(&self) -> usize {
-        self.limits.entries
     }
 }
 

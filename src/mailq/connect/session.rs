@@ -305,10 +305,6 @@ impl LineSource for Text<'_> {
             false => Ok(None),
         }
     }
-
-    fn limit(&self) -> usize {
-        self.session.entries()
-    }
 }
 
 #[cfg(test)]

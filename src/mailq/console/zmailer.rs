@@ -17,7 +17,7 @@ use crate::classic::queue::QueuedThread;
 use crate::classic::report::parse_thread;
 use crate::classic::v1;
 use crate::classic::v2::RecipientRecord;
-use crate::connect::lines::{LineSource, Lines};
+use crate::connect::lines::{LIMITS, LineSource, Lines};
 use crate::connect::session::{Request, Session};
 use crate::failure::Failure;
 use crate::format::{now, read_span};
@@ -48,7 +48,7 @@ pub(super) fn of_session(session: &mut Session) -> Result<Overview, Failure> {
 
 /// Reads the report on threads, rings and totals.
 fn report(lines: &mut impl LineSource) -> Result<Overview, Failure> {
-    let max = lines.limit();
+    let max = LIMITS.entries;
     let mut overview = Overview::default();
     overview.summary.time = now();
     let (mut head, mut is_whole) = (String::new(), false);
@@ -232,7 +232,6 @@ fn ask_for_texts(session: &mut Session, threads: &mut [ThreadStatus]) -> Result<
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::connect::lines::LIMITS;
 
     fn read(text: &str) -> Result<Overview, Failure> {
         report(&mut Lines::recorded(text.as_bytes(), LIMITS))
