@@ -1,15 +1,9 @@
 //! The variables of the ZENV file that `mailq` uses.
 
 use crate::failure::Failure;
-use std::io;
 use std::path::Path;
 use zsched_config::Zenv;
-use zsched_spool::Spool;
-
-/// Default path of the ZENV file.
-const DEFAULT_ZENV: &str = "/etc/zmailer.conf";
-/// Default `POSTOFFICE`.
-const DEFAULT_POSTOFFICE: &str = "/var/spool/postoffice";
+use zsched_spool::{DEFAULT_POSTOFFICE, Spool};
 
 /// An installation of the mailer: its variables, and its spool.
 pub struct Installation {
@@ -18,18 +12,11 @@ pub struct Installation {
 }
 
 impl Installation {
-    /// Reads the named ZENV file, or the default one.
-    ///
-    /// The default one need not exist.
+    /// Reads the ZENV file, see [`Zenv::find`].
     pub fn read(named: Option<&Path>) -> Result<Installation, Failure> {
-        let zenv = match Zenv::read(named.unwrap_or(Path::new(DEFAULT_ZENV))) {
-            Ok(zenv) => zenv,
-            Err(error) if named.is_none() && error.kind() == io::ErrorKind::NotFound => {
-                Zenv::default()
-            }
-            // The error names the file.
-            Err(error) => return Err(Failure::Installation(error.to_string())),
-        };
+        // The error names the file.
+        let zenv = Zenv::find(named).map_err(|error| Failure::Installation(error.to_string()))?;
+        let zenv = zenv.unwrap_or_default();
         let spool = Spool::new(zenv.get("POSTOFFICE").unwrap_or(DEFAULT_POSTOFFICE));
         Ok(Installation { zenv, spool })
     }
