@@ -3,8 +3,10 @@
 use super::clause::Clause;
 use super::units::Interval;
 
+type Limit = fn(&Clause) -> Option<u32>;
+
 /// Limits on agents, the narrower before the wider.
-const LIMITS: [(&str, fn(&Clause) -> Option<u32>); 4] = [
+const LIMITS: [(&str, Limit); 4] = [
     ("maxthr", |clause| Some(clause.max_thread)),
     ("maxring", |clause| clause.max_ring),
     ("maxchannel", |clause| clause.max_channel),

@@ -90,8 +90,9 @@ enum Divisor {
 }
 
 impl Feedback {
-    /// Parses `0.25`, `1/concurrency`, `0.5/sqrt(concurrency)`, or `0.5/sqrt_concurrency` as Postfix
-    /// writes it.
+    /// Parses `0.25`, `1/concurrency` or `0.5/sqrt(concurrency)`.
+    ///
+    /// `sqrt_concurrency` is Postfix's spelling.
     pub(crate) fn parse(text: &str) -> Result<Feedback, ValueError> {
         let (amount, divisor) = text.split_once('/').unwrap_or((text, ""));
         let divisor = match divisor.trim() {
