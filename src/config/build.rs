@@ -13,7 +13,7 @@ use super::syntax::{Assignment, FileEntry, MappedText};
 use super::table::{Keyword, find};
 use super::value::Value;
 use super::variables::expand_value;
-use super::{Config, ConfigContext};
+use super::{Config, ConfigContext, contradictions};
 use std::collections::HashMap;
 use std::path::Path;
 use std::rc::Rc;
@@ -117,6 +117,12 @@ impl Builder<'_, '_, '_> {
         (value.set)(&mut self.all_settings);
         let line = self.sink.line_of(name.start());
         if let Some(clause) = self.clauses.last_mut() {
+            let same = |setting: &&Setting| std::ptr::eq(setting.keyword, keyword);
+            if let Some(former) = clause.settings.iter().rfind(same) {
+                let (shown, former) = (quote(keyword.name), former.line);
+                let message = format!("{shown} replaces that of line {former}");
+                self.sink.warning(name.start(), message);
+            }
             clause.settings.push(Setting { keyword, value, line });
         }
     }
@@ -185,6 +191,7 @@ impl Builder<'_, '_, '_> {
         self.config.clauses = self.close_clauses();
         if self.sink.is_usable() {
             self.warn_of_unreachable();
+            self.warn_of_contradictions();
         }
         match DefaultAccounts::for_context(self.context) {
             Ok(accounts) => self.config.default_accounts = accounts,
@@ -215,6 +222,30 @@ impl Builder<'_, '_, '_> {
         }
         closed.reverse();
         closed
+    }
+
+    /// Warns of settings that others make useless, in the clause that has one of the two.
+    ///
+    /// What a clause inherits is taken from those that match everything.
+    fn warn_of_contradictions(&mut self) {
+        let mut inherited = self.config.new_draft();
+        for (index, clause) in self.config.clauses.iter().enumerate() {
+            let mut draft = inherited.clone();
+            clause.settings.iter().for_each(|setting| setting.apply(&mut draft));
+            if clause.pattern.matches_everything() {
+                inherited = draft.clone();
+            }
+            // Empty clauses before this one share its settings.
+            let next = self.config.clauses.get(index + 1);
+            let is_shared = next.is_some_and(|next| Rc::ptr_eq(&next.settings, &clause.settings));
+            if is_shared || !clause.names(&contradictions::KEYWORDS) {
+                continue;
+            }
+            draft.finish();
+            for message in contradictions::warnings(&draft.clause) {
+                self.sink.warning(clause.start, message);
+            }
+        }
     }
 
     /// Warns of clauses after one that has a command and a pattern covering theirs.

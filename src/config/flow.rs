@@ -91,12 +91,14 @@ enum Divisor {
 
 impl Feedback {
     /// Parses `0.25`, `1/concurrency` or `0.5/sqrt(concurrency)`.
+    ///
+    /// `sqrt_concurrency` is Postfix's spelling.
     pub(crate) fn parse(text: &str) -> Result<Feedback, ValueError> {
         let (amount, divisor) = text.split_once('/').unwrap_or((text, ""));
         let divisor = match divisor.trim() {
             _ if amount.len() == text.len() => Divisor::One,
             "concurrency" => Divisor::Concurrency,
-            "sqrt(concurrency)" => Divisor::Root,
+            "sqrt_concurrency" | "sqrt(concurrency)" => Divisor::Root,
             other => {
                 let message =
                     format!("{} is neither concurrency nor sqrt(concurrency)", quote(other));
@@ -303,10 +305,12 @@ mod tests {
             assert!((feedback.at_concurrency(4) - at_four).abs() < 1e-12, "{text}");
             assert_eq!(feedback.to_string(), text);
         }
-        assert_eq!(
-            Feedback::parse(".5 / concurrency").map(|f| f.to_string()).ok().as_deref(),
-            Some("0.5/concurrency")
-        );
+        for (text, shown) in
+            [(".5 / concurrency", "0.5/concurrency"), ("1/sqrt_concurrency", "1/sqrt(concurrency)")]
+        {
+            let feedback = Feedback::parse(text).unwrap_or_else(|_| panic!("{text}"));
+            assert_eq!(feedback.to_string(), shown);
+        }
         for wrong in
             ["", ".", "2", "1.1", "-1", "0.1234567", "1/2", "x/concurrency", "1/sqrt", "1e3"]
         {

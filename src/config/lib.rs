@@ -38,6 +38,7 @@ mod variables;
 // From entries to the clause of a destination.
 mod build;
 mod clause;
+mod contradictions;
 mod select;
 mod show;
 

@@ -32,7 +32,7 @@ pub(crate) struct WrittenClause {
 
 impl WrittenClause {
     /// Returns true if it has a setting of one of these names.
-    fn names(&self, names: &[&str]) -> bool {
+    pub(crate) fn names(&self, names: &[&str]) -> bool {
         self.settings.iter().any(|setting| names.contains(&setting.keyword.name))
     }
 

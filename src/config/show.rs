@@ -45,6 +45,23 @@ impl Config {
         out
     }
 
+    /// The settings of the file, in its syntax, each with its place.
+    ///
+    /// A clause without settings is shown with those that it takes from the next one.
+    pub fn show_set(&self) -> String {
+        let mut out = String::new();
+        for row in PARAMETERS {
+            if let Some(line) = self.parameter_lines.get(row.name) {
+                let value = row.get.and_then(|get| get(&self.parameters));
+                push_setting(&mut out, "", row, value, &self.location(*line).to_string());
+            }
+        }
+        for clause in &self.clauses {
+            self.show_own(clause, &mut out);
+        }
+        out
+    }
+
     fn show_parameters(&self, out: &mut String) {
         for row in PARAMETERS {
             let value = row.get.and_then(|get| get(&self.parameters));
@@ -58,6 +75,12 @@ impl Config {
     }
 
     fn show_clause(&self, written: &WrittenClause, inherited: ClauseDraft, out: &mut String) {
+        self.show_own(written, out);
+        self.show_inherited(written, inherited, out);
+    }
+
+    /// Prints the pattern of a clause and its own settings.
+    fn show_own(&self, written: &WrittenClause, out: &mut String) {
         out.push('\n');
         push_line(out, &pattern_of(written), &self.location(written.line).to_string());
         for (position, setting) in written.settings.iter().enumerate() {
@@ -69,7 +92,6 @@ impl Config {
                 push_setting(out, "\t", setting.keyword, Some(setting.value.text.clone()), &source);
             }
         }
-        self.show_inherited(written, inherited, out);
     }
 
     /// Prints the inherited settings of a clause; `draft` has those of the earlier clauses.

@@ -561,6 +561,21 @@ fn suspicious_settings_produce_warnings() {
 }
 
 #[test]
+fn contradicting_settings_produce_warnings() {
+    check_verdict(
+        "*/*\tmaxta=50 interval=1h expiry=3d\nc/a\tmaxthr=9 maxring=5\n\tmaxthr=7\n\tcommand=x\n\
+         c/b\nc/c\n\tmaxring=60 command=x\nc/d\texpiry=5m command=x\nc/*\tcommand=x\n",
+        expect![[r#"
+            ok
+            cf:2:1: warning: maxthr=7 is more than maxring=5 permits
+            cf:3:2: warning: `maxthr` replaces that of line 2
+            cf:6:1: warning: maxring=60 is more than maxta=50 permits
+            cf:8:1: warning: mail expires after 5m (expiry) and so is not tried a second time, after 1h (interval, retries)
+        "#]],
+    );
+}
+
+#[test]
 fn byte_order_mark_is_skipped() {
     let config = config("\u{feff}c/h\tcommand=x\n");
     assert!(config.select(b"c", b"h").is_some());

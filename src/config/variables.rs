@@ -21,7 +21,7 @@ use nom::sequence::delimited;
 use nom::{IResult, Offset, Parser};
 use std::collections::HashMap;
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// The word of a command that restricts an agent to one host.
 pub(crate) const HOST_WORD: &str = "$host";
@@ -35,6 +35,30 @@ pub struct Zenv {
 }
 
 impl Zenv {
+    /// Default path of the ZENV file.
+    const DEFAULT_PATH: &str = "/etc/zmailer.conf";
+
+    /// Path of the ZENV file of the installation.
+    ///
+    /// It is the named one, else that of `ZCONFIG` in the environment, else `/etc/zmailer.conf`.
+    pub fn path(named: Option<&Path>) -> PathBuf {
+        let of_environment = || std::env::var_os("ZCONFIG").map(PathBuf::from);
+        let path = named.map(Path::to_path_buf).or_else(of_environment);
+        path.unwrap_or_else(|| PathBuf::from(Zenv::DEFAULT_PATH))
+    }
+
+    /// Reads the ZENV file of the installation, see [`Zenv::path`].
+    ///
+    /// `None` if no file is named and the default one does not exist.
+    pub fn find(named: Option<&Path>) -> io::Result<Option<Zenv>> {
+        let path = Zenv::path(named);
+        let is_default = named.is_none() && path == Path::new(Zenv::DEFAULT_PATH);
+        match Zenv::read(&path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound && is_default => Ok(None),
+            other => other.map(Some),
+        }
+    }
+
     /// Reads a ZENV file.
     ///
     /// An error names the file, and the line if a definition is not text.

@@ -19,6 +19,7 @@ mod spool_io;
 mod state;
 mod net;
 mod logging;
+mod service_manager;
 mod worker;
 mod timeouts;
 

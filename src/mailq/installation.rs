@@ -2,15 +2,9 @@
 
 use crate::failure::Failure;
 use crate::options::ServerOptions;
-use std::io;
 use std::path::Path;
 use zsched_config::Zenv;
-use zsched_spool::Spool;
-
-/// Default path of the ZENV file.
-const DEFAULT_ZENV: &str = "/etc/zmailer.conf";
-/// Default `POSTOFFICE`.
-const DEFAULT_POSTOFFICE: &str = "/var/spool/postoffice";
+use zsched_spool::{DEFAULT_POSTOFFICE, Spool};
 
 /// An installation of the mailer: its variables, its spool, and the server that is asked.
 pub(crate) struct Installation {
@@ -21,19 +15,12 @@ pub(crate) struct Installation {
 }
 
 impl Installation {
-    /// Reads the ZENV file that the options name, or the default one.
-    ///
-    /// The default one need not exist.
+    /// Reads the ZENV file of the installation, see [`Zenv::find`].
     pub(crate) fn read(options: &ServerOptions) -> Result<Installation, Failure> {
-        let named = options.zenv.as_deref();
-        let zenv = match Zenv::read(named.unwrap_or(Path::new(DEFAULT_ZENV))) {
-            Ok(zenv) => zenv,
-            Err(error) if named.is_none() && error.kind() == io::ErrorKind::NotFound => {
-                Zenv::default()
-            }
-            // The error names the file.
-            Err(error) => return Err(Failure::Installation(error.to_string())),
-        };
+        let zenv = Zenv::find(options.zenv.as_deref());
+        // The error names the file.
+        let zenv = zenv.map_err(|error| Failure::Installation(error.to_string()))?;
+        let zenv = zenv.unwrap_or_default();
         let spool = Spool::new(zenv.get("POSTOFFICE").unwrap_or(DEFAULT_POSTOFFICE));
         Ok(Installation { options: options.clone(), zenv, spool })
     }

@@ -90,7 +90,8 @@ pub struct ServerOptions {
 
     /// ZENV file of the installation, which names its spool and logs
     ///
-    /// By default it is /etc/zmailer.conf, which need not exist.
+    /// By default it is that of the environment variable ZCONFIG, else /etc/zmailer.conf, which
+    /// need not exist.
     #[arg(short = 'Z', long, value_name = "FILE", global = true)]
     pub zenv: Option<PathBuf>,
 

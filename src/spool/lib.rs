@@ -78,6 +78,9 @@ pub struct Spool {
     queue: PathBuf,
 }
 
+/// The spool, if neither an option nor `POSTOFFICE` of the ZENV file names one.
+pub const DEFAULT_POSTOFFICE: &str = "/var/spool/postoffice";
+
 /// Folders of a complete POSTOFFICE, with their modes.
 ///
 /// The scheduler needs the first three.

@@ -29,7 +29,7 @@ use zsched_config::Zenv;
 use zsched_format::control_file::compose::{Address, Group, Recipient};
 use zsched_format::printable;
 use zsched_spool::submit::Submitter;
-use zsched_spool::{HashLevel, Spool, SpoolName};
+use zsched_spool::{DEFAULT_POSTOFFICE, HashLevel, Spool, SpoolName};
 use zsched_sys as sys;
 
 /// Exit status for a message that cannot be used (`EX_DATAERR`).
@@ -76,11 +76,13 @@ fn print_error(text: &str) {
 
 fn run(options: &SubmitOptions) -> Result<(), Failure> {
     options.check().map_err(|reason| Failure::new(EX_USAGE, reason))?;
-    let zenv = options.zenv.as_ref().map(|path| Zenv::read(path)).transpose()?.unwrap_or_default();
+    let zenv = match (&options.zenv, &options.postoffice) {
+        (None, Some(_)) => Zenv::default(),
+        (named, _) => Zenv::find(named.as_deref())?.unwrap_or_default(),
+    };
     let postoffice = options.postoffice.clone();
     let postoffice = postoffice.or_else(|| zenv.get("POSTOFFICE").map(PathBuf::from));
-    let postoffice =
-        postoffice.ok_or_else(|| Failure::new(EX_USAGE, "no spool given: use -P or -Z"))?;
+    let postoffice = postoffice.unwrap_or_else(|| PathBuf::from(DEFAULT_POSTOFFICE));
     let submitter = Submitter {
         spool: Spool::new(&postoffice),
         level: HashLevel::of_settings(zenv.get("SCHEDULERDIRHASH"), options.hash),

@@ -7,9 +7,7 @@ use crate::lock_backoff::LockBackoff;
 use crate::owner::Users;
 use crate::store::Store;
 use clap::{ArgAction, Args, Parser};
-use std::env;
-use std::io::ErrorKind;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 use zsched_agent::ScopeOptions;
 use zsched_config::Zenv;
@@ -17,8 +15,6 @@ use zsched_sys as sys;
 
 /// Folder of the mailboxes if neither an option nor the ZENV file names one.
 const DEFAULT_FOLDER: &str = "/var/mail";
-/// ZENV file if neither an option nor the environment names one.
-const DEFAULT_ZENV: &str = "/etc/zmailer.conf";
 /// Variable of the ZENV file: the folder of the mailboxes.
 const MAILBOX: &str = "MAILBOX";
 /// Maximum number of letters of a user name that become folders (`-DD`).
@@ -132,13 +128,10 @@ impl Options {
         if let Some(folder) = &self.directory {
             return Ok(folder.clone());
         }
-        let named = self.zenv.clone().or_else(|| env::var_os("ZCONFIG").map(PathBuf::from));
-        let path = named.as_deref().unwrap_or(Path::new(DEFAULT_ZENV));
-        let zenv = match Zenv::read(path) {
-            Err(error) if named.is_none() && error.kind() == ErrorKind::NotFound => Zenv::default(),
-            // The error names the file.
-            other => other.map_err(|error| error.to_string())?,
-        };
+        let path = Zenv::path(self.zenv.as_deref());
+        // The error names the file.
+        let zenv = Zenv::find(self.zenv.as_deref()).map_err(|error| error.to_string())?;
+        let zenv = zenv.unwrap_or_default();
         match zenv.get(MAILBOX).filter(|folder| !folder.is_empty()) {
             None => Ok(PathBuf::from(DEFAULT_FOLDER)),
             Some(folder) if folder.contains('%') => Err(format!(
@@ -167,6 +160,7 @@ mod tests {
     use super::*;
     use clap::CommandFactory;
     use std::fs;
+    use std::path::Path;
 
     fn options(arguments: &[&str]) -> Options {
         let words = ["mailbox"].iter().chain(arguments);

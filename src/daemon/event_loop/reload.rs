@@ -7,6 +7,7 @@
 
 use super::Daemon;
 use crate::net::accounts;
+use crate::service_manager;
 use crate::start::{config_warnings, id_cache};
 use crate::worker;
 use std::path::{Path, PathBuf};
@@ -64,7 +65,10 @@ impl Daemon {
             drop(waker.wake());
         };
         match worker::start("reload", work) {
-            Ok(_) => self.reloads.worker = Some(found),
+            Ok(_) => {
+                self.reloads.worker = Some(found);
+                service_manager::notify_reloading();
+            }
             Err(error) => self.reject(&[format!(
                 "the worker that reads the configuration cannot be started: {error}"
             )]),
@@ -89,6 +93,8 @@ impl Daemon {
         if let Some(clients) = self.reloads.next_clients.take() {
             self.reloads.waiting_clients = clients;
             self.begin_reload(None);
+        } else {
+            service_manager::notify_ready();
         }
     }
 

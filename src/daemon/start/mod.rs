@@ -19,8 +19,9 @@ use crate::net::accounts::{self, Accounts};
 use crate::net::clients::{ClientSettings, Clients};
 use crate::net::lookup_worker::LookupWorker;
 use crate::net::rendezvous_dump::Rendezvous;
+use crate::service_manager;
 use crate::spool_io::SpoolIo;
-use crate::start::options::SchedulerOptions;
+use crate::start::options::{SchedulerOptions, ShownSettings};
 use crate::state::learned_file::LearnedFile;
 use crate::state::overrides::{OverridesFile, OverridesJournal};
 use crate::state::spool_lock::{LockTimeouts, SpoolLock};
@@ -42,13 +43,9 @@ use zsched_mailq_server::v2::events::Subscribers;
 use zsched_recorder::{RecordedCore, Recorder, RotationLimits};
 use zsched_spool::processes;
 use zsched_spool::scan::ScanLimits;
-use zsched_spool::{HashLevel, Spool};
+use zsched_spool::{DEFAULT_POSTOFFICE, HashLevel, Spool};
 use zsched_sys::{self as sys, Signals};
 
-/// Default path of the ZENV file.
-const DEFAULT_ZENV: &str = "/etc/zmailer.conf";
-/// Default `POSTOFFICE`.
-const DEFAULT_POSTOFFICE: &str = "/var/spool/postoffice";
 /// Default `MAILSHARE`.
 const DEFAULT_MAILSHARE: &str = "/usr/share/zmailer";
 /// Default `LOGDIR`.
@@ -74,7 +71,7 @@ impl StartError {
 /// Runs the scheduler described by the options and returns its exit status.
 pub fn main(options: SchedulerOptions) -> i32 {
     if options.version {
-        say(format_args!("zsched scheduler {}", env!("CARGO_PKG_VERSION")));
+        println!("zsched scheduler {}", env!("CARGO_PKG_VERSION"));
         return 0;
     }
     match run(options) {
@@ -87,6 +84,9 @@ pub fn main(options: SchedulerOptions) -> i32 {
 }
 
 fn run(mut options: SchedulerOptions) -> Result<(), StartError> {
+    if let Some(folder) = &options.init {
+        return init_spool(folder);
+    }
     if let Some(folder) = options.quick_start.clone() {
         let places = quick_start::prepare(&folder)
             .map_err(|error| StartError::because(folder.display(), error))?;
@@ -96,27 +96,51 @@ fn run(mut options: SchedulerOptions) -> Result<(), StartError> {
     let (zenv, note) = read_zenv(options.zenv.as_deref())?;
     let config_path = absolute(&config_path(&options, &zenv))?;
     let context = id_cache::cached_context(zenv);
-    let config = load_config(&config_path, &context, &note)?;
+    let LoadedConfig { config, warnings } = load_config(&config_path, &context, &note)?;
     let programs = program_folders(&context.zenv);
-    config_warnings::warnings(&config, &context.zenv, &programs).iter().for_each(say);
+    let of_files = config_warnings::warnings(&config, &context.zenv, &programs);
+    of_files.iter().for_each(say);
     if options.check {
-        print!("{}", printable::lines(&config.show()));
+        print_check(&config, options.show, warnings.len() + of_files.len());
         return Ok(());
     }
     let plan = StartPlan::new(options, config_path, context, config)?;
     plan.run()
 }
 
+/// Prints a configuration that can be used, and the verdict on standard error.
+fn print_check(config: &Config, shown: ShownSettings, warnings: usize) {
+    let text = match shown {
+        ShownSettings::All => config.show(),
+        ShownSettings::Set => config.show_set(),
+        ShownSettings::None => String::new(),
+    };
+    print!("{}", printable::lines(&text));
+    let warnings = match warnings {
+        0 => "no warnings".to_string(),
+        1 => "1 warning".to_string(),
+        count => format!("{count} warnings"),
+    };
+    say(format_args!("{}: can be used, {warnings}", config.file().display()));
+}
+
+/// Makes the folders of a spool that are missing, and prints its path.
+fn init_spool(folder: &Path) -> Result<(), StartError> {
+    let folder = absolute(folder)?;
+    let failed = |error| StartError::because(format_args!("{}", folder.display()), error);
+    Spool::new(&folder).create().map_err(failed)?;
+    say(format_args!("the spool is {}", folder.display()));
+    Ok(())
+}
+
 /// Variables of the ZENV file, and a hint for missing variables.
 fn read_zenv(named: Option<&Path>) -> Result<(Zenv, String), StartError> {
-    let path = named.unwrap_or(Path::new(DEFAULT_ZENV));
-    match Zenv::read(path) {
-        Ok(zenv) => Ok((zenv, format!("the ZENV file is {}", path.display()))),
-        Err(error) if named.is_none() && error.kind() == io::ErrorKind::NotFound => {
-            Ok((Zenv::default(), format!("there is no {DEFAULT_ZENV}; -Z names another ZENV file")))
-        }
-        // The error names the file.
-        Err(error) => Err(StartError(error.to_string())),
+    let path = Zenv::path(named);
+    let path = path.display();
+    // The error names the file.
+    match Zenv::find(named).map_err(|error| StartError(error.to_string()))? {
+        Some(zenv) => Ok((zenv, format!("the ZENV file is {path}"))),
+        None => Ok((Zenv::default(), format!("there is no {path}; -Z names another ZENV file"))),
     }
 }
 
@@ -134,7 +158,12 @@ fn config_path(options: &SchedulerOptions, zenv: &Zenv) -> PathBuf {
     if is_missing && original.exists() { original } else { documented }
 }
 
-fn load_config(path: &Path, context: &ConfigContext, note: &str) -> Result<Config, StartError> {
+/// Reads the configuration, and prints what is wrong with it.
+fn load_config(
+    path: &Path,
+    context: &ConfigContext,
+    note: &str,
+) -> Result<LoadedConfig, StartError> {
     let loaded = Config::load(path, context);
     let (Ok(LoadedConfig { warnings: said, .. }) | Err(said)) = &loaded;
     if said.iter().any(Diagnostic::is_unknown_variable) {
@@ -143,7 +172,7 @@ fn load_config(path: &Path, context: &ConfigContext, note: &str) -> Result<Confi
     match loaded {
         Ok(loaded) => {
             loaded.warnings.iter().for_each(say);
-            Ok(loaded.config)
+            Ok(loaded)
         }
         Err(errors) => {
             errors.iter().for_each(say);
@@ -154,6 +183,16 @@ fn load_config(path: &Path, context: &ConfigContext, note: &str) -> Result<Confi
 
 fn absolute(path: &Path) -> Result<PathBuf, StartError> {
     std::path::absolute(path).map_err(|error| StartError::because(path.display(), error))
+}
+
+/// The error about a folder of the spool that cannot be read.
+fn no_spool(spool: &Spool, folder: &Path, error: &io::Error) -> StartError {
+    let postoffice = spool.postoffice().display();
+    let hint = match error.kind() {
+        io::ErrorKind::NotFound => format!("; `scheduler --init {postoffice}` makes a spool"),
+        _ => String::new(),
+    };
+    StartError(format!("{}: {error}{hint}", folder.display()))
 }
 
 /// Settings and paths that must be known before anything is started.
@@ -187,8 +226,7 @@ impl StartPlan {
         };
         let spool = Spool::new(or_zenv(&options.postoffice, "POSTOFFICE", DEFAULT_POSTOFFICE)?);
         for folder in [spool.transport(), spool.queue()] {
-            std::fs::read_dir(folder)
-                .map_err(|error| StartError::because(folder.display(), error))?;
+            std::fs::read_dir(folder).map_err(|error| no_spool(&spool, folder, &error))?;
         }
         let default_log =
             || Path::new(zenv.get("LOGDIR").unwrap_or(DEFAULT_LOGDIR)).join("scheduler");
@@ -277,6 +315,7 @@ impl StartPlan {
         if let Some(ready_pipe) = ready_pipe {
             ready_pipe.report_ready().map_err(failed("cannot report"))?;
         }
+        service_manager::notify_ready();
         daemon.run().map_err(failed("event loop"))
     }
 

@@ -1,11 +1,22 @@
 //! The command line of `scheduler`.
 
 use crate::timeouts::TimeoutScale;
-use clap::{ArgAction, Parser};
+use clap::{ArgAction, Parser, ValueEnum};
 use std::path::PathBuf;
 use std::time::Duration;
 use zsched_format::selection::Selection;
 use zsched_spool::scan::ScanLimits;
+
+/// Settings that `scheduler -t` prints.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum ShownSettings {
+    /// All effective settings, with defaults and inherited ones.
+    All,
+    /// Those that the file sets.
+    Set,
+    /// None: only warnings, errors and the verdict.
+    None,
+}
 
 /// A mail queue scheduler: takes messages from the spool and has transport agents deliver them.
 #[derive(Parser, Clone, Debug)]
@@ -31,9 +42,17 @@ pub struct SchedulerOptions {
     #[arg(short = 'V', long = "version")]
     pub version: bool,
 
-    /// Check the configuration, print the effective settings, and exit
+    /// Check the configuration, print it, say if it can be used, and exit
     #[arg(short = 't', long = "check")]
     pub check: bool,
+
+    /// What -t prints: all effective settings, only those that the file sets, or none
+    #[arg(long = "show", value_name = "SETTINGS", default_value = "all", requires = "check")]
+    pub show: ShownSettings,
+
+    /// Make the folders of a spool in this folder, those that are missing, and exit
+    #[arg(long = "init", value_name = "FOLDER", conflicts_with_all = ["check", "quick_start"])]
+    pub init: Option<PathBuf>,
 
     /// Make a spool, mailboxes and a configuration under this folder if there are none, and run
     /// with them in the foreground
