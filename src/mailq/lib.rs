@@ -23,6 +23,7 @@ mod connect;
 
 mod console;
 mod trace;
+mod stats;
 
 mod classic;
 

@@ -8,6 +8,7 @@ mod hostile;
 mod logins;
 mod real_scheduler;
 mod recordings;
+mod stats;
 mod support;
 mod terminal;
 mod unreachable_server;

@@ -3,6 +3,7 @@
 use super::arguments::{OrderOptions, SelectionArgs};
 use super::check::Thresholds;
 use super::views::View;
+use crate::stats;
 use crate::trace;
 use clap::{Args, Subcommand, ValueEnum};
 use clap_complete::Shell;
@@ -131,6 +132,12 @@ pub enum Command {
     ///
     /// Its output and its sources are described below.
     Trace(trace::TraceOptions),
+    /// Count what the status log has: outcomes, delays, destinations, senders, reasons
+    ///
+    /// The numbers are those of lines of the log: a recipient that was deferred twice and then
+    /// delivered counts twice as deferred and once as delivered. Of destinations, senders,
+    /// recipients and reasons, 100,000 each are counted one by one, the others together.
+    Stats(stats::StatsOptions),
     /// Print completions of the command line for a shell
     Completions {
         /// The shell

@@ -34,6 +34,7 @@ use crate::failure::Failure;
 use crate::installation::Installation;
 use crate::options::{MailqOptions, ServerOptions};
 use crate::screen::{Screen, Terminal};
+use crate::stats;
 use crate::trace;
 use arguments::{OutputOptions, keyword};
 use check::CheckState;
@@ -50,6 +51,7 @@ pub(crate) fn run(command: &Command, server_options: &ServerOptions) -> Result<i
     match command {
         Command::Check(check) => return Ok(run_check(check, server_options)?),
         Command::Trace(what) => return trace(what, server_options).map(|()| 0),
+        Command::Stats(what) => return stats(what, server_options).map(|()| 0),
         _ => {}
     }
     let terminal = Terminal::of_stdout(command.width());
@@ -121,7 +123,7 @@ fn execute_command(
             clap_complete::generate(*shell, &mut MailqOptions::command(), "mailq", &mut script);
             Ok(write!(screen, "{}", String::from_utf8_lossy(&script))?)
         }
-        // Views, `check` and `trace` are handled before.
+        // Views, `check`, `trace` and `stats` are handled before.
         _ => Ok(()),
     }
 }
@@ -131,6 +133,13 @@ fn trace(what: &trace::TraceOptions, server_options: &ServerOptions) -> Result<(
     let traced = trace::run(what, &Installation::read(server_options)?, &mut screen);
     screen.flush()?;
     traced
+}
+
+fn stats(what: &stats::StatsOptions, server_options: &ServerOptions) -> Result<(), Failure> {
+    let mut screen = Screen::of_stdout(Terminal::of_stdout(what.width));
+    let counted = stats::run(what, &Installation::read(server_options)?, &mut screen);
+    screen.flush()?;
+    counted
 }
 
 /// Shows the summary, for a command line without a command.

@@ -15,7 +15,7 @@ const MAX_OLDER_PARTS: usize = 1000;
 
 /// Problems of a log.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct LogDamage {
+pub(crate) struct LogDamage {
     /// Lines that the scheduler could not write.
     lost: u64,
     /// Lines that cannot be parsed.
@@ -23,8 +23,13 @@ pub(super) struct LogDamage {
 }
 
 impl LogDamage {
+    /// Counts further lines that cannot be parsed.
+    pub(crate) fn with_unreadable(self, lines: u64) -> LogDamage {
+        LogDamage { unreadable: self.unreadable + lines, ..self }
+    }
+
     /// Prints warnings about missing lines.
-    pub(super) fn warn(self, path: &Path) {
+    pub(crate) fn warn(self, path: &Path) {
         let path = path.display();
         if self.lost > 0 {
             warn(format_args!("{path}: {} lines could not be written", self.lost));
@@ -36,7 +41,7 @@ impl LogDamage {
 }
 
 /// Reads a log and its older parts, oldest first.
-pub(super) fn read(
+pub(crate) fn read(
     path: &Path,
     mut take: impl FnMut(StatusLine<'_>),
 ) -> Result<LogDamage, Failure> {

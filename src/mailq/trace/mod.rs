@@ -12,7 +12,7 @@
 
 mod subject;
 
-mod log_files;
+pub(crate) mod log_files;
 mod spool_search;
 
 mod histories;

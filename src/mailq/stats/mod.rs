@@ -1,0 +1,77 @@
+//! `mailq stats`: what a status log says, counted.
+//!
+//! It answers what pflogsumm answers for Postfix: how much was delivered, deferred and given up, how long
+//! it took, for which destinations, and for which reasons.
+
+mod print;
+mod tally;
+
+use crate::failure::Failure;
+use crate::format::{not_a_span, read_span};
+use crate::installation::Installation;
+use crate::screen::Screen;
+use crate::trace::log_files;
+use clap::Args;
+use jiff::{SignedDuration, Timestamp};
+use std::path::PathBuf;
+use tally::Tally;
+
+/// Arguments of `mailq stats`.
+#[derive(Args, Clone, Debug)]
+pub struct StatsOptions {
+    /// The status log
+    ///
+    /// By default it is STATUSLOG of the ZENV file. FILE.1, FILE.2 and so on, also packed by gzip
+    /// as FILE.2.gz, are read before it.
+    #[arg(value_name = "FILE")]
+    pub status_log: Option<PathBuf>,
+
+    /// Count only what happened since this time ago, such as 24h
+    #[arg(long, value_name = "SPAN")]
+    pub since: Option<String>,
+
+    /// Maximum number of rows of each table
+    #[arg(long, value_name = "NUMBER", default_value_t = 10)]
+    pub limit: usize,
+
+    /// Print one JSON object
+    #[arg(long)]
+    pub json: bool,
+
+    /// Maximum line length
+    #[arg(long, value_name = "COLUMNS")]
+    pub width: Option<usize>,
+}
+
+/// Counts a status log and prints the result.
+pub(crate) fn run(
+    options: &StatsOptions,
+    installation: &Installation,
+    screen: &mut Screen<'_>,
+) -> Result<(), Failure> {
+    let Some(path) = options.status_log.as_deref().or(installation.status_log()) else {
+        let message = "no status log: name it, or set STATUSLOG in the ZENV file";
+        return Err(Failure::Usage(message.to_string()));
+    };
+    let since = options.since.as_deref().map(begin).transpose()?;
+    let mut tally = Tally::default();
+    let mut without_time = 0;
+    let damage = log_files::read(path, |line| match line.time.parse::<Timestamp>() {
+        Ok(time) if since.is_none_or(|since| time >= since) => tally.add(time, &line),
+        Ok(_) => {}
+        Err(_) => without_time += 1,
+    })?;
+    damage.with_unreadable(without_time).warn(path);
+    match options.json {
+        true => print::print_json(&tally, options.limit, screen)?,
+        false => print::print_text(&tally, options.limit, screen)?,
+    }
+    Ok(())
+}
+
+/// The time that is this span before now.
+fn begin(span: &str) -> Result<Timestamp, Failure> {
+    let bad = || Failure::Usage(not_a_span(span));
+    let seconds = read_span(span).filter(|seconds| *seconds >= 0.0).ok_or_else(bad)?;
+    Timestamp::now().checked_sub(SignedDuration::from_secs_f64(seconds)).map_err(|_| bad())
+}
