@@ -13,7 +13,7 @@ const OTHERS: &str = "(others)";
 /// Ratio of a class of delays to the one before it.
 const DELAY_CLASS_RATIO: f64 = 1.05;
 /// The end of the first class of delays, in seconds.
-const SHORTEST_DELAY: f64 = 0.001;
+const FIRST_CLASS_END: f64 = 0.001;
 /// Number of classes of delays. The last one begins after a year.
 const DELAY_CLASSES: usize = 500;
 
@@ -133,7 +133,7 @@ impl Default for Delays {
 
 impl Delays {
     fn add(&mut self, seconds: f64) {
-        let class = (seconds.max(SHORTEST_DELAY) / SHORTEST_DELAY).ln() / DELAY_CLASS_RATIO.ln();
+        let class = (seconds.max(FIRST_CLASS_END) / FIRST_CLASS_END).ln() / DELAY_CLASS_RATIO.ln();
         // A value that is not a number, from a damaged line, falls into the first class.
         self.classes[(class.ceil() as usize).min(DELAY_CLASSES - 1)] += 1;
         self.longest = self.longest.max(seconds);
@@ -150,7 +150,7 @@ impl Delays {
             count += class;
             count >= wanted
         })?;
-        Some((SHORTEST_DELAY * DELAY_CLASS_RATIO.powi(class as i32)).min(self.longest))
+        Some((FIRST_CLASS_END * DELAY_CLASS_RATIO.powi(class as i32)).min(self.longest))
     }
 
     /// The longest delay in seconds; 0 if nothing was delivered.
