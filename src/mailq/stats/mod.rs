@@ -1,7 +1,7 @@
 //! `mailq stats`: what a status log says, counted.
 //!
-//! It answers what pflogsumm answers for Postfix: how much was delivered, deferred and given up, how
-//! long it took, for which destinations, and for which reasons.
+//! It answers what pflogsumm answers for Postfix: how much was delivered, deferred and given up,
+//! how long it took, for which destinations, and for which reasons.
 
 mod print;
 mod tally;
