@@ -89,9 +89,9 @@ pub(super) fn threads(
 
 /// Reads the contents of these threads.
 ///
-/// `take` gets the index of a thread, true if an agent works on it, and the recipients of one of its
-/// messages. Those of a very large message come in several parts. A thread that is gone meanwhile
-/// is empty.
+/// `take` gets the index of a thread, true if an agent works on it, and the recipients of one of
+/// its messages. Those of a very large message come in several parts. A thread that is gone
+/// meanwhile is empty.
 pub(super) fn read(
     session: &mut Session,
     threads: &[QueuedThread],
