@@ -174,11 +174,7 @@ impl Table {
     }
 
     fn places(&self, kind: ColumnKind) -> impl Iterator<Item = usize> {
-        self.columns
-            .iter()
-            .enumerate()
-            .filter(move |(_, column)| column.1 == kind)
-            .map(|(at, _)| at)
+        (0..self.columns.len()).filter(move |place| self.columns[*place].1 == kind)
     }
 
     /// Narrows columns of this kind, the widest first, until lines fit.

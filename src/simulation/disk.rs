@@ -43,6 +43,19 @@ pub struct DiskFaults {
     pub writes: f64,
 }
 
+impl DiskFaults {
+    /// Fails if the disk is full.
+    pub(crate) fn need_room(&self) -> io::Result<()> {
+        if self.is_full { Err(ErrorKind::StorageFull.into()) } else { Ok(()) }
+    }
+
+    /// Fails for a share of writes.
+    pub(crate) fn write(&self, random: &mut fastrand::Rng) -> io::Result<()> {
+        let fails = self.writes > 0.0 && random.f64() < self.writes;
+        if fails { Err(ErrorKind::ReadOnlyFilesystem.into()) } else { Ok(()) }
+    }
+}
+
 /// The files of a POSTOFFICE.
 #[derive(Default)]
 pub struct Disk {
@@ -53,7 +66,7 @@ pub struct Disk {
     orders: Overrides,
     /// Changes of the orders in force that could not be stored yet.
     unstored: Vec<Change>,
-    outbox: RefCell<OutboxContents>,
+    pub(crate) outbox: RefCell<OutboxContents>,
     /// The message whose removal was interrupted by a kill of the scheduler.
     removal: Option<u64>,
     /// The present faults.
@@ -61,8 +74,8 @@ pub struct Disk {
     /// The processes of living agents, whose locks are valid.
     pub(crate) alive: BTreeSet<u32>,
     serial: u64,
-    /// Recipients that may have been delivered to already.
-    duplicates: Vec<(u64, u32)>,
+    /// Recipients that were found left locked, by file: they may have been delivered to already.
+    pub(crate) duplicates: Vec<(u64, u32)>,
     /// Parsed control files, whose tags may be out of date.
     pub(crate) parsed: ParsedFiles,
     random: fastrand::Rng,
@@ -226,10 +239,10 @@ impl Disk {
     fn move_to_folder(&mut self, name: &SpoolName) -> io::Result<SpoolName> {
         let below = HashFolder::of(name.number(), self.level);
         let moves = name.folder() == HashFolder::TOP && below != HashFolder::TOP;
-        if moves && (self.folder_is_missing() || self.fails().is_err()) {
+        if moves && (self.folder_is_missing() || self.faults.write(&mut self.random).is_err()) {
             return Ok(name.clone());
         }
-        let fails = !moves && self.fails().is_err();
+        let fails = !moves && self.faults.write(&mut self.random).is_err();
         let Some(files) = self.messages.get_mut(&name.number()) else {
             return Ok(name.clone());
         };
@@ -305,13 +318,6 @@ impl Disk {
         Ok(PathBuf::from(format!("postman/{}", name.number())))
     }
 
-    fn fails(&mut self) -> io::Result<()> {
-        if self.faults.writes > 0.0 && self.random.f64() < self.faults.writes {
-            return Err(ErrorKind::ReadOnlyFilesystem.into());
-        }
-        Ok(())
-    }
-
     /// Executes a note as `spool::note::write` does. Returns true if there were any lines.
     ///
     /// The scheduler is killed after the last step, if that is given.
@@ -375,18 +381,11 @@ impl Disk {
         Ok(())
     }
 
-    /// Takes the recipients given to the router, by file.
-    pub(crate) fn take_rerouted(&mut self) -> Vec<(u64, u32)> {
-        std::mem::take(&mut self.outbox.borrow_mut().published)
-    }
-
     /// Stores changes of the orders in force, including earlier ones that could not be stored.
     pub(crate) fn keep_orders(&mut self, changes: Vec<Change>) -> io::Result<()> {
         self.unstored.extend(changes);
-        self.fails()?;
-        if self.faults.is_full {
-            return Err(ErrorKind::StorageFull.into());
-        }
+        self.faults.write(&mut self.random)?;
+        self.faults.need_room()?;
         self.unstored.drain(..).for_each(|change| self.orders.apply(change));
         Ok(())
     }
@@ -399,9 +398,7 @@ impl Disk {
 
     /// Appends whole lines to a control file, as agents and the scheduler do.
     pub fn append(&mut self, file: &MemoryFile, lines: &[u8]) -> io::Result<()> {
-        if self.faults.is_full {
-            return Err(ErrorKind::StorageFull.into());
-        }
+        self.faults.need_room()?;
         let length = file.text().len() as u64;
         file.append(&mark::on_new_line(file, length, lines)?);
         Ok(())
@@ -409,7 +406,7 @@ impl Disk {
 
     /// Removes a message from the spool as `spool::remove` does.
     pub fn remove(&mut self, name: &SpoolName, aside: bool) -> io::Result<Departure> {
-        self.fails()?;
+        self.faults.write(&mut self.random)?;
         let Some(file) = self.control_file(name).cloned() else {
             let number = name.number();
             if self.messages.get(&number).is_some_and(|files| files.control.is_none()) {
@@ -459,9 +456,7 @@ impl Disk {
     }
 
     fn move_aside(&mut self, name: &SpoolName) -> io::Result<Departure> {
-        if self.faults.is_full {
-            return Err(ErrorKind::StorageFull.into());
-        }
+        self.faults.need_room()?;
         let file = self.control_file(name).cloned().ok_or(ErrorKind::NotFound)?;
         self.messages.remove(&name.number());
         self.postman.push(file.clone());
@@ -483,10 +478,5 @@ impl Disk {
         let (found, serial) = (&mut self.duplicates, on_disk.serial());
         let tell = &mut |reported: &PossibleDuplicates| record_duplicates(found, serial, reported);
         load::unlock_dead(&*on_disk, (name, Timestamp::EPOCH), &mut file, owner, tell)
-    }
-
-    /// Takes the recipients that were found left locked, by file.
-    pub(crate) fn take_duplicates(&mut self) -> Vec<(u64, u32)> {
-        std::mem::take(&mut self.duplicates)
     }
 }

@@ -41,12 +41,7 @@ impl WriteSteps {
     /// A step that may fail.
     fn try_step(&self) -> io::Result<()> {
         self.step()?;
-        let fails = self.faults.writes > 0.0 && self.random.borrow_mut().f64() < self.faults.writes;
-        if fails { Err(ErrorKind::ReadOnlyFilesystem.into()) } else { Ok(()) }
-    }
-
-    fn needs_room(&self) -> io::Result<()> {
-        if self.faults.is_full { Err(ErrorKind::StorageFull.into()) } else { Ok(()) }
+        self.faults.write(&mut self.random.borrow_mut())
     }
 }
 
@@ -70,7 +65,7 @@ impl FileExt for OpenFile<'_> {
 
 impl OpenControlFile for OpenFile<'_> {
     fn append(&self, lines: &[u8]) -> io::Result<()> {
-        self.steps.needs_room()?;
+        self.steps.faults.need_room()?;
         let length = self.file.text().len() as u64;
         let lines = mark::on_new_line(&*self.file, length, lines)?;
         if self.steps.left.get() == Some(0) {
@@ -139,7 +134,7 @@ impl Outbox for OpenOutbox<'_> {
     }
 
     fn add(&self, message: &MessageIdentity, lines: Vec<u32>, (): &()) -> io::Result<OutboxEntry> {
-        self.steps.needs_room()?;
+        self.steps.faults.need_room()?;
         self.steps.try_step()?;
         let mut outbox = self.outbox.borrow_mut();
         outbox.ids += 1;

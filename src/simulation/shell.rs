@@ -419,14 +419,14 @@ impl<O: SimulationObserver> Simulation<O> {
 
     fn report_duplicates(&mut self) {
         let at = self.at();
-        for (serial, offset) in self.disk.take_duplicates() {
+        for (serial, offset) in std::mem::take(&mut self.disk.duplicates) {
             self.observer.duplicate_reported(at, serial, offset);
         }
     }
 
     pub(super) fn report_rerouted(&mut self) {
         let at = self.at();
-        for (serial, offset) in self.disk.take_rerouted() {
+        for (serial, offset) in std::mem::take(&mut self.disk.outbox.get_mut().published) {
             self.observer.rerouted(at, serial, offset);
         }
     }

@@ -85,10 +85,10 @@ impl<'a> ClassicOutput<'a> {
         if self.classic.report > 0 {
             return self.report(session, screen);
         }
-        let threads = v2::threads(session, &self.selection, &mut self.warnings)?;
+        let mut threads = v2::threads(session, &self.selection, &mut self.warnings)?;
         if self.classic.summary || self.classic.sizes > 0 {
-            let queue = v2::read_queue(session, &threads, &mut self.warnings)?;
-            return self.queue(queue, screen);
+            v2::read_vertices(session, &mut threads, &mut self.warnings)?;
+            return self.queue(threads, screen);
         }
         let mut shown = None;
         // Output is held back until the dialogue is over, or there is much of it: a server has 90
@@ -101,7 +101,8 @@ impl<'a> ClassicOutput<'a> {
                 return Ok(());
             }
             if shown.replace(thread) != Some(thread) {
-                screen.line(&[&thread.channel, b"/", &thread.host, b":"])?;
+                let QueuedThread { channel, host, .. } = &threads[thread];
+                screen.line(&[channel, b"/", host, b":"])?;
             }
             match self.classic.verbosity() {
                 0 => listing_v2::print_message(screen, &message[0])?,
@@ -151,7 +152,7 @@ impl<'a> ClassicOutput<'a> {
         mut queue: Vec<QueuedThread>,
         screen: &mut Screen<'_>,
     ) -> Result<(), Failure> {
-        let is_queue_empty = queue.is_empty();
+        let is_queue_empty = queue.iter().all(|thread| thread.vertices.is_empty());
         queue.retain_mut(|thread| {
             if !self.selection.matches(&thread.channel, &thread.host) {
                 return false;

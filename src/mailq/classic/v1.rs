@@ -18,13 +18,6 @@ use std::collections::hash_map::Entry;
 /// Stands for a channel or host that the scheduler has not named.
 const UNNAMED: &[u8] = b"?";
 
-/// Section of the answer that the next line belongs to.
-#[derive(Clone, Copy)]
-enum Section {
-    Vertices,
-    NameLists(NameKind),
-}
-
 /// Kind of name that a list of vertices belongs to.
 #[derive(Clone, Copy)]
 enum NameKind {
@@ -104,15 +97,17 @@ pub(crate) fn read(
     warnings: &mut Warnings,
 ) -> Result<Vec<QueuedThread>, Failure> {
     let mut dump = Dump::default();
-    let mut section = match lines.next()? {
-        Some(line) if line.trim_ascii_end() == b"Vertices:" => Section::Vertices,
+    match lines.next()? {
+        Some(line) if line.trim_ascii_end() == b"Vertices:" => {}
         Some(line) => {
             let shown = quote(line);
             return Err(Failure::Protocol(format!("\"Vertices:\" is missing before {shown}")));
         }
         None => return Err(cut(0)),
-    };
+    }
     lines.allow_lists(true);
+    // Kind of the lists of names that the next line belongs to; the vertices are before them.
+    let mut section = None;
     let max = lines.limits.entries;
     let mut count = 0;
     while let Some(line) = lines.next()? {
@@ -129,12 +124,12 @@ pub(crate) fn read(
                 }
                 return Ok(dump.into_threads());
             }
-            b"Channels:" => section = Section::NameLists(NameKind::Channel),
-            b"Hosts:" => section = Section::NameLists(NameKind::Host),
+            b"Channels:" => section = Some(NameKind::Channel),
+            b"Hosts:" => section = Some(NameKind::Host),
             _ => {
                 let taken = match section {
-                    Section::Vertices => take_vertex(&mut dump, line),
-                    Section::NameLists(kind) => take_name_list(&mut dump, kind, line),
+                    None => take_vertex(&mut dump, line),
+                    Some(kind) => take_name_list(&mut dump, kind, line),
                 };
                 if let Err(problem) = taken {
                     let line = line.to_vec();

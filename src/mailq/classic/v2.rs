@@ -28,17 +28,6 @@ const MAX_PIPELINED_REQUESTS: usize = 8;
 /// Maximum number of recipients of a message that are gathered before they are passed on.
 const MAX_GATHERED_RECIPIENTS: usize = 10_000;
 
-/// A thread, from the list of all threads.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct ListedThread {
-    /// The channel.
-    pub channel: Vec<u8>,
-    /// The host.
-    pub host: Vec<u8>,
-    /// Age of the oldest message, if given.
-    pub age: Option<Vec<u8>>,
-}
-
 /// A recipient that is queued in a thread.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct RecipientRecord {
@@ -62,20 +51,22 @@ pub(crate) struct RecipientRecord {
     pub text: Vec<u8>,
 }
 
-/// Lists the selected threads.
+/// Lists the selected threads, without their vertices.
 ///
 /// A selection of both channel and host needs no request.
 pub(super) fn threads(
     session: &mut Session,
     selection: &Selection,
     warnings: &mut Warnings,
-) -> Result<Vec<ListedThread>, Failure> {
+) -> Result<Vec<QueuedThread>, Failure> {
+    let thread = |channel: &[u8], host: &[u8], age: Option<&[u8]>| QueuedThread {
+        channel: channel.to_vec(),
+        host: host.to_vec(),
+        vertices: Vec::new(),
+        age: age.map(<[u8]>::to_vec),
+    };
     if let Selection { channel: Some(channel), host: Some(host) } = selection {
-        return Ok(vec![ListedThread {
-            channel: channel.to_vec(),
-            host: host.to_vec(),
-            age: None,
-        }]);
+        return Ok(vec![thread(channel, host, None)]);
     }
     let (mut threads, max) = (Vec::new(), session.entries());
     let mut lines = session.ask_for_text(Request::new("SHOW QUEUE THREADS2", "TT"))?;
@@ -91,27 +82,27 @@ pub(super) fn threads(
         if threads.len() == max {
             return Err(Failure::Protocol(format!("there are more than {max} destinations")));
         }
-        let age = parts.next().and_then(report::age).map(<[u8]>::to_vec);
-        threads.push(ListedThread { channel: channel.to_vec(), host: host.to_vec(), age });
+        threads.push(thread(channel, host, parts.next().and_then(report::age)));
     }
     Ok(threads)
 }
 
 /// Reads the contents of these threads.
 ///
-/// `take` gets the recipients of each message, with true if an agent works on the thread. Those of
-/// a very large message come in several parts. A thread that is gone meanwhile is empty.
-pub(super) fn read<'t>(
+/// `take` gets the index of a thread, true if an agent works on it, and the recipients of one of
+/// its messages. Those of a very large message come in several parts. A thread that is gone
+/// meanwhile is empty.
+pub(super) fn read(
     session: &mut Session,
-    threads: &'t [ListedThread],
+    threads: &[QueuedThread],
     warnings: &mut Warnings,
-    mut take: impl FnMut(&'t ListedThread, bool, &[RecipientRecord]) -> Result<(), Failure>,
+    mut take: impl FnMut(usize, bool, &[RecipientRecord]) -> Result<(), Failure>,
 ) -> Result<(), Failure> {
     let mut to_ask = threads.iter();
     for _ in 0..MAX_PIPELINED_REQUESTS {
         ask_next(session, &mut to_ask)?;
     }
-    for thread in threads {
+    for thread in 0..threads.len() {
         let mut lines = session.text()?;
         let mut is_running = false;
         let mut message: Vec<RecipientRecord> = Vec::new();
@@ -143,21 +134,16 @@ pub(super) fn read<'t>(
     Ok(())
 }
 
-/// Reads the contents of these threads into a queue, for output that needs all of it at once.
-pub(super) fn read_queue(
+/// Reads the vertices of these threads, for output that needs all of them at once.
+pub(super) fn read_vertices(
     session: &mut Session,
-    threads: &[ListedThread],
+    threads: &mut [QueuedThread],
     warnings: &mut Warnings,
-) -> Result<Vec<QueuedThread>, Failure> {
-    let max = session.entries();
-    let (mut queue, mut last_thread, mut count) = (Vec::<QueuedThread>::new(), None, 0);
+) -> Result<(), Failure> {
+    let (max, mut count) = (session.entries(), 0);
+    let mut all: Vec<Vec<Vertex>> = threads.iter().map(|_| Vec::new()).collect();
     read(session, threads, warnings, |thread, is_running, message| {
-        if last_thread.replace(thread) != Some(thread) {
-            let ListedThread { channel, host, age } = thread.clone();
-            queue.push(QueuedThread { channel, host, vertices: Vec::new(), age });
-        }
-        let vertices = queue.last_mut().map(|thread| &mut thread.vertices);
-        let (Some(vertices), Some(first)) = (vertices, message.first()) else { return Ok(()) };
+        let (vertices, first) = (&mut all[thread], &message[0]);
         let offsets = message.iter().map(|record| record.offset);
         match vertices.last_mut() {
             Some(last) if first.index > 0 && last.file == first.file => {
@@ -180,12 +166,13 @@ pub(super) fn read_queue(
         }
         Ok(())
     })?;
-    Ok(queue)
+    threads.iter_mut().zip(all).for_each(|(thread, vertices)| thread.vertices = vertices);
+    Ok(())
 }
 
 fn ask_next<'a>(
     session: &mut Session,
-    threads: &mut impl Iterator<Item = &'a ListedThread>,
+    threads: &mut impl Iterator<Item = &'a QueuedThread>,
 ) -> Result<(), Failure> {
     let Some(thread) = threads.next() else {
         return Ok(());

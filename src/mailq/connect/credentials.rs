@@ -15,9 +15,11 @@ const MAX_LOGIN_FILE_LEN: u64 = 4096;
 /// A user of a server, and the password.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Credentials {
-    user: String,
+    /// The user.
+    pub(super) user: String,
     password: String,
-    is_explicit: bool,
+    /// True if the user gave a login. Otherwise the password is a well-known default.
+    pub(super) is_explicit: bool,
 }
 
 impl Credentials {
@@ -47,18 +49,6 @@ impl Credentials {
         let file = File::open(path).map_err(failed)?;
         file.take(MAX_LOGIN_FILE_LEN).read_to_string(&mut text).map_err(failed)?;
         Credentials::parse(text.lines().next().unwrap_or_default())
-    }
-
-    /// The user.
-    pub fn user(&self) -> &str {
-        &self.user
-    }
-
-    /// Returns true if the user gave a login.
-    ///
-    /// Otherwise the password is a well-known default.
-    pub fn are_explicit(&self) -> bool {
-        self.is_explicit
     }
 
     /// Begins a SCRAM login.

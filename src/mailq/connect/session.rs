@@ -83,17 +83,17 @@ impl Session {
         credentials: &Credentials,
     ) -> Result<Session, Failure> {
         let challenge = greeting::read_challenge(&mut lines, server)?;
-        let user = credentials.user();
+        let user = &credentials.user;
         let mut session = Session::new(lines, server);
-        if credentials.are_explicit() && session.log_in_by_scram(credentials)? {
-            session.user = Some(user.to_string());
+        if credentials.is_explicit && session.log_in_by_scram(credentials)? {
+            session.user = Some(user.clone());
             return Ok(session);
         }
         session.write(&format!("AUTH {user} {}\n", credentials.digest(&challenge)));
         let verdict = session.line("it answers the login")?;
         match verdict.split_first() {
             Some((b'+', _)) => {
-                session.user = Some(user.to_string());
+                session.user = Some(user.clone());
                 Ok(session)
             }
             Some((_, reply)) => Err(denial::of_login(server, user, reply)),
@@ -124,7 +124,7 @@ impl Session {
             }
             None => {
                 let reply = verdict.strip_prefix(b"-").unwrap_or(&verdict);
-                Err(denial::of_login(&self.server, credentials.user(), reply))
+                Err(denial::of_login(&self.server, &credentials.user, reply))
             }
         }
     }

@@ -39,6 +39,9 @@ fn print(event: &QueueEvent, screen: &mut Screen<'_>) -> Result<(), Failure> {
     let name = one_line(&event.event);
     let words = words(event);
     let line = format!("  {name:<13}  {words}");
+    let is_good = |status: &str| status.starts_with("ok") || status == "delivered";
+    let is_bad =
+        |status: &str| ["error", "failed", "expired"].iter().any(|bad| status.starts_with(bad));
     let style = match (name.as_str(), event.status.as_deref().or(event.state.as_deref())) {
         ("dropped", _) => Style::Warning,
         (_, Some(status)) if is_good(status) => Style::Good,
@@ -51,14 +54,6 @@ fn print(event: &QueueEvent, screen: &mut Screen<'_>) -> Result<(), Failure> {
     };
     screen.styled(shown.trim_end(), style)?;
     Ok(screen.line(&[])?)
-}
-
-fn is_good(status: &str) -> bool {
-    status.starts_with("ok") || status == "delivered"
-}
-
-fn is_bad(status: &str) -> bool {
-    ["error", "failed", "expired"].iter().any(|bad| status.starts_with(bad))
 }
 
 /// Describes an event in one line.

@@ -142,7 +142,8 @@ impl KeptEntries {
 
 /// A search for the histories of a subject.
 pub(super) struct HistorySearch {
-    subject: TraceSubject,
+    /// Subject of the search.
+    pub subject: TraceSubject,
     queued: Vec<History>,
     queued_dropped: u64,
     kept: KeptEntries,
@@ -183,11 +184,6 @@ impl HistorySearch {
             others: KeptEntries::default(),
             stays: HashMap::new(),
         }
-    }
-
-    /// Subject of the search.
-    pub(super) fn subject(&self) -> &TraceSubject {
-        &self.subject
     }
 
     /// Spool id, if the subject is one.

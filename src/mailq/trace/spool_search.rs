@@ -62,8 +62,8 @@ fn read(spool: &Spool, name: &SpoolName) -> io::Result<(ControlFile, Timestamp)>
 fn take(name: &SpoolName, file: &ControlFile, came: Timestamp, histories: &mut HistorySearch) {
     let spool_id = SpoolId { number: name.number(), modified: came }.to_string();
     let message_id = control_file::message_id(file);
-    let all = histories.subject().matches_message(&spool_id, message_id.as_deref());
-    let is_it = |index: &usize| all || histories.subject().matches_recipient(file, *index);
+    let all = histories.subject.matches_message(&spool_id, message_id.as_deref());
+    let is_it = |index: &usize| all || histories.subject.matches_recipient(file, *index);
     let matching: Vec<usize> = (0..file.recipients.len()).filter(is_it).collect();
     let Some(first) = matching.first() else {
         return;
