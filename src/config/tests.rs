@@ -508,7 +508,7 @@ fn other_mistakes_are_reported() {
             cf:4:77: error: there is no group `nosuch` on this system
             cf:5:2: error: `gangschedule` is no longer supported: destinations of one ring share its agents
             cf:5:23: error: this command has no program
-            cf:5:43: error: `x` is not a unit of time (s, m, h or d)
+            cf:5:43: error: `x` is not a unit of time (s, m, h, d or w)
             cf:5:57: error: `b` is not a retry factor (a whole number)
             cf:6:20: error: a port or the name of a service is missing here
             cf:7:17: error: `TCP:5` is not the path of a socket, such as UNIX:/path
@@ -524,11 +524,11 @@ fn other_mistakes_are_reported() {
 
 #[test]
 fn diagnostic_shows_position() {
-    let text = "*/*\n\tinterval=1h2w\nc/*\n\tretries=\"1 2 \\\n\t\t3 x\"\n\tcommand=\"a ${NO}\"\n";
+    let text = "*/*\n\tinterval=1h2y\nc/*\n\tretries=\"1 2 \\\n\t\t3 x\"\n\tcommand=\"a ${NO}\"\n";
     let errors = parse(text).expect_err("mistakes");
     expect![[r#"
-        cf:2:14: error: `w` is not a unit of time (s, m, h or d)
-        	interval=1h2w
+        cf:2:14: error: `y` is not a unit of time (s, m, h, d or w)
+        	interval=1h2y
         	            ^
         cf:5:5: error: `x` is not a retry factor (a whole number)
         		3 x"

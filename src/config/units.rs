@@ -40,7 +40,7 @@ pub fn parse_interval(text: &str) -> Result<Duration, ValueError> {
         let Some(unit) = unit_seconds(unit) else {
             return Err(ValueError::new(
                 text.offset(unit),
-                format!("{} is not a unit of time (s, m, h or d)", quote(unit)),
+                format!("{} is not a unit of time (s, m, h, d or w)", quote(unit)),
             ));
         };
         total = digits
@@ -73,6 +73,8 @@ fn unit_seconds(unit: &str) -> Option<u64> {
         "m" | "min" | "mins" | "minute" | "minutes" => 60,
         "h" | "hour" | "hours" => 3_600,
         "d" | "day" | "days" => 86_400,
+        // Postfix's; ZMailer has none.
+        "w" | "week" | "weeks" => 604_800,
         _ => return None,
     })
 }
@@ -179,6 +181,7 @@ mod tests {
             ("10sec", 10),
             ("1day 1hour 1minute 1second", 90_061),
             ("  7  ", 7),
+            ("2w", 1_209_600),
             ("36500d", MAX_INTERVAL_SECONDS),
         ] {
             assert_eq!(parse_interval(text), Ok(Duration::from_secs(seconds)), "{text}");
@@ -188,13 +191,11 @@ mod tests {
     #[test]
     fn invalid_interval_is_reported_at_its_position() {
         for (text, at, message) in [
-            ("2w", 1, "`w` is not a unit of time (s, m, h or d)"),
-            ("1w", 1, "`w` is not a unit of time (s, m, h or d)"),
-            ("1y", 1, "`y` is not a unit of time (s, m, h or d)"),
-            ("5x", 1, "`x` is not a unit of time (s, m, h or d)"),
-            ("1D", 1, "`D` is not a unit of time (s, m, h or d)"),
-            ("1M", 1, "`M` is not a unit of time (s, m, h or d)"),
-            ("1h 2mm", 4, "`mm` is not a unit of time (s, m, h or d)"),
+            ("1y", 1, "`y` is not a unit of time (s, m, h, d or w)"),
+            ("5x", 1, "`x` is not a unit of time (s, m, h, d or w)"),
+            ("1D", 1, "`D` is not a unit of time (s, m, h, d or w)"),
+            ("1M", 1, "`M` is not a unit of time (s, m, h, d or w)"),
+            ("1h 2mm", 4, "`mm` is not a unit of time (s, m, h, d or w)"),
             ("1.5h", 1, "`.5h` does not belong to an interval such as 1d2h3m4s"),
             ("-5", 0, "`-5` does not belong to an interval such as 1d2h3m4s"),
             ("3 m", 2, "`m` does not belong to an interval such as 1d2h3m4s"),
@@ -226,7 +227,7 @@ mod tests {
         let times = parse_intervals("1h 2h 3h 4h 5h", &mut warnings);
         assert_eq!(times.map(|times| times.len()), Ok(4));
         assert_eq!(warnings.iter().map(|warning| warning.at).collect::<Vec<_>>(), [12]);
-        let error = parse_intervals("1h 2w", &mut warnings).map_err(|error| error.at);
+        let error = parse_intervals("1h 2y", &mut warnings).map_err(|error| error.at);
         assert_eq!(error, Err(4));
     }
 
