@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::io::ErrorKind;
 use std::rc::Rc;
 use zsched_config::Config;
-use zsched_core::intake::{self, Intake, NumberState, ReadBudget, ReadDecision};
+use zsched_core::intake::{self, Intake, ReadBudget, ReadDecision};
 use zsched_core::override_changes::Change;
 use zsched_core::overrides::Overrides;
 use zsched_core::{Action, AgentEnd, AgentId, Event, Note, RereadResult, Scheduler, Settings};
@@ -92,14 +92,6 @@ impl Shell {
 
     fn room(&self) -> ReadBudget {
         ReadBudget::of(&self.core, self.core.capacity(), &self.intake)
-    }
-
-    fn known(&self, name: &SpoolName) -> NumberState {
-        match self.core.is_being_removed(name.number()) {
-            None => NumberState::Unknown,
-            Some(false) => NumberState::Queued,
-            Some(true) => NumberState::Leaving,
-        }
     }
 }
 
@@ -267,7 +259,7 @@ impl<O: SimulationObserver> Simulation<O> {
         let Some(shell) = &mut self.shell else {
             return;
         };
-        let known = shell.known(&name);
+        let known = shell.core.number_state(name.number());
         if shell.intake.found(&name, known) == ReadDecision::Read {
             self.request(name, ReadMode::New(None));
         }
@@ -280,7 +272,7 @@ impl<O: SimulationObserver> Simulation<O> {
         };
         let mut new = Vec::new();
         for name in self.disk.names() {
-            let known = shell.known(&name);
+            let known = shell.core.number_state(name.number());
             if shell.intake.found(&name, known) == ReadDecision::Read {
                 new.push((self.disk.changed(name.number()), name));
             }

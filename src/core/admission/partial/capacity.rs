@@ -53,11 +53,6 @@ impl Scheduler {
         Some(pools.max(limits.recipients))
     }
 
-    /// Number of recipients of a ring in memory.
-    pub fn recipients_of(&self, ring: RingId) -> Option<usize> {
-        Some(self.dispatch.rings.get(ring)?.recipients as usize)
-    }
-
     /// Returns the room for recipients; `None` means unlimited.
     ///
     /// Visits all rings.

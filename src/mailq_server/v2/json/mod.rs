@@ -73,11 +73,6 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// `channel/host`, or two patterns.
-fn pair(channel: &str, host: &str) -> String {
-    format!("{channel}/{host}")
-}
-
 /// Seconds since 1970, to the microsecond.
 pub fn seconds(time: Timestamp) -> f64 {
     (time.nanoseconds() / 1000) as f64 / 1e6

@@ -1,7 +1,7 @@
 //! `SHOW JSON THREADS`: one object per thread; all that match, or the top ones by a rank.
 
 use super::why::wait;
-use super::{MAX_THREADS_PER_TURN, ago, line, pair, seconds, text};
+use super::{MAX_THREADS_PER_TURN, ago, line, seconds, text};
 use crate::classic::state_word;
 use crate::v2::arguments::{Arguments, SyntaxError};
 use crate::v2::selection::Selection;
@@ -9,8 +9,8 @@ use crate::v2::task::{Reply, ReplyResult, SessionContext, Step};
 use std::vec;
 use zsched_core::Scheduler;
 use zsched_core::overrides::DestinationPattern;
-use zsched_core::records::ThreadId;
-use zsched_core::thread_survey::{AgentRow, SurveyOrder, ThreadRow, ThreadSurvey};
+use zsched_core::thread_survey::{SurveyOrder, ThreadSurvey};
+use zsched_core::view::{Agent, Thread, ThreadId};
 use zsched_format::time::Timestamp;
 use zsched_mailq_protocol::schema::{ActiveAgent, ThreadStatus};
 
@@ -21,32 +21,38 @@ const MAX_SEARCHED_PER_TURN: usize = 50_000;
 /// Approximate maximum number of messages examined per turn, for the age of threads.
 const MAX_MESSAGES_PER_TURN: usize = 20_000;
 
-fn active_agent(row: &AgentRow<'_>) -> ActiveAgent {
-    ActiveAgent { pid: row.pid, state: state_word(row.state).to_string(), jobs: row.jobs as u64 }
+fn active_agent(agent: &Agent) -> ActiveAgent {
+    let (pid, state) = (agent.pid.unwrap_or_default(), state_word(agent.state()).to_string());
+    ActiveAgent { pid, state, jobs: agent.jobs().count() as u64 }
 }
 
-fn status(scheduler: &Scheduler, now: Timestamp, row: &ThreadRow<'_>) -> ThreadStatus {
-    let waits = row.wait.as_ref();
-    ThreadStatus {
-        channel: text(row.destination.channel()),
-        host: text(row.destination.host()),
-        ring: Some(pair(row.ring.0, row.ring.1)),
-        messages: row.messages as u64,
-        recipients: u64::from(row.recipients),
-        attempts: u64::from(row.attempts),
-        due: row.due as u64,
-        with_agents: row.with_agents as u64,
-        waiting: row.waiting as u64,
-        held_back: row.held_back as u64,
-        agents: row.agents.iter().map(active_agent).collect(),
-        wakeup: row.wakeup.map(seconds),
-        oldest: row.oldest.map(|oldest| ago(now, oldest)),
-        held: row.is_held,
-        max_agents: u64::from(row.max_agents),
-        window: row.window as u64,
-        window_name: row.window_name.map(text),
-        wait: waits.map(|waits| wait(scheduler, now, waits, false)),
-    }
+/// Returns the status of a thread, and how many of its messages were examined for it.
+fn status(scheduler: &Scheduler, now: Timestamp, thread: &Thread) -> (ThreadStatus, usize) {
+    let (oldest, examined) = scheduler.oldest_of(thread);
+    let (window, window_name) = scheduler.window_of(thread);
+    // Vertices with agents come first, then due ones.
+    let first = scheduler.waits_of(thread).next();
+    let status = ThreadStatus {
+        channel: text(thread.destination.channel()),
+        host: text(thread.destination.host()),
+        ring: Some(scheduler.ring_of(thread).pattern()),
+        messages: thread.len() as u64,
+        recipients: u64::from(thread.recipients),
+        attempts: u64::from(thread.attempts),
+        due: thread.due.len() as u64,
+        with_agents: thread.fed.len() as u64,
+        waiting: thread.waiting.len() as u64,
+        held_back: thread.held_back.len() as u64,
+        agents: scheduler.agents_of(thread).map(active_agent).collect(),
+        wakeup: scheduler.wakeup_of(thread).map(seconds),
+        oldest: oldest.map(|oldest| ago(now, oldest)),
+        held: thread.held,
+        max_agents: u64::from(scheduler.max_agents_of(thread)),
+        window: window as u64,
+        window_name: window_name.map(text),
+        wait: first.map(|first| wait(scheduler, now, &first, false)),
+    };
+    (status, examined)
 }
 
 /// Answers the request.
@@ -82,8 +88,9 @@ pub(crate) fn answer(rest: &[u8]) -> ReplyResult {
             Err(step) => return step,
             Ok(None) => {}
             Ok(Some(thread)) => {
-                if let Some((row, examined)) = context.scheduler.thread_row(thread) {
-                    line(out, &status(context.scheduler, context.now, &row));
+                if let Some(thread) = context.scheduler.thread(thread) {
+                    let (status, examined) = status(context.scheduler, context.now, thread);
+                    line(out, &status);
                     messages += examined;
                     left -= 1;
                 }
@@ -140,9 +147,11 @@ impl Source {
                 *indexes += index + 1 - *next;
                 *next = index + 1;
                 let fits = |thread: &ThreadId| {
-                    let destination = scheduler.destination_of(*thread);
-                    let wanted = destinations.as_ref();
-                    wanted.is_none_or(|wanted| destination.is_some_and(|d| wanted.matches(d)))
+                    let (thread, wanted) = (scheduler.thread(*thread), destinations.as_ref());
+                    let matches = |thread: &Thread| {
+                        wanted.is_none_or(|wanted| wanted.matches(&thread.destination))
+                    };
+                    thread.is_some_and(matches)
                 };
                 Ok(thread.filter(fits))
             }
