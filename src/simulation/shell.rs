@@ -11,8 +11,7 @@ use std::io::ErrorKind;
 use std::rc::Rc;
 use zsched_config::Config;
 use zsched_core::intake::{self, Intake, ReadBudget, ReadDecision};
-use zsched_core::override_changes::Change;
-use zsched_core::overrides::Overrides;
+use zsched_core::overrides::{OverrideChange, Overrides};
 use zsched_core::{Action, AgentEnd, AgentId, Event, Note, RereadResult, Scheduler, Settings};
 use zsched_format::job_recipients::Scope;
 use zsched_format::time::Timestamp;
@@ -71,7 +70,7 @@ impl Shell {
 
     /// Applies changes of the orders in force. After the last one they must equal those of the
     /// core.
-    fn take_changes(&mut self, changes: &[Change]) {
+    fn take_changes(&mut self, changes: &[OverrideChange]) {
         changes.iter().for_each(|change| self.orders.apply(change.clone()));
         let has_more = |action: &Action| matches!(action, Action::StoreOverrides { .. });
         if !self.core.pending_actions().iter().any(has_more) {

@@ -74,12 +74,12 @@ impl DumpClient {
         self.dump.write(core, at.wall, &mut piece, self.piece);
         self.answer.append(&mut piece);
         if self.dump.is_over() {
-            self.check(at, core, book);
+            self.check(core, book);
         }
         self.dump.is_over()
     }
 
-    fn check(&self, at: SimTime, core: &Scheduler, book: &ExpectedQueue) {
+    fn check(&self, core: &Scheduler, book: &ExpectedQueue) {
         let answer = self.answer.strip_prefix(GREETING.as_bytes()).expect("it begins with that");
         let (queue, report) = read_answer(answer).unwrap_or_else(|failure| {
             panic!("{failure}: {}", String::from_utf8_lossy(&self.answer))

@@ -7,7 +7,6 @@ use crate::operator::order::Target;
 use crate::query::why::Reason;
 use crate::queue::Queue;
 use crate::queue::destination::Destination;
-use crate::queue::vertex::VertexState;
 use crate::{AgentId, AgentState, Counters, Scheduler, Settings};
 use zsched_format::time::Timestamp;
 use zsched_spool::SpoolId;
@@ -16,7 +15,7 @@ pub use crate::dispatch::agent::Agent;
 pub use crate::dispatch::ring::{Ring, RingId};
 pub use crate::queue::message::Message;
 pub use crate::queue::thread::{Thread, ThreadId};
-pub use crate::queue::vertex::{Vertex, VertexId};
+pub use crate::queue::vertex::{Vertex, VertexId, VertexState};
 
 /// Maximum number of messages of a thread examined for the oldest.
 ///

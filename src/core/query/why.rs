@@ -9,7 +9,7 @@ use crate::dispatch::agent::{AgentId, AgentState};
 use crate::dispatch::ring::{Refusal, Ring};
 use crate::dispatch::suspended_ring::StartFailure;
 use crate::list::List;
-use crate::operator::overrides::{Hold, LimitName, LimitOverride, Scope};
+use crate::operator::overrides::{Hold, LimitName, LimitOverride};
 use crate::query::rank::JobRank;
 use crate::query::view::QueuedVertex;
 use crate::queue::destination::Destination;
@@ -461,12 +461,7 @@ impl Scheduler {
     }
 
     fn origin_of_thread_limit(&self, thread: &Thread) -> Origin {
-        let is_its = |set: &&LimitOverride| {
-            let of_thread = matches!(&set.scope, Scope::Destinations(all)
-                if all.matches(&thread.destination));
-            of_thread && set.limit == LimitName::MaxThr
-        };
-        match self.overrides.limits.iter().rev().find(is_its) {
+        match self.overrides.limit_of_thread(&thread.destination) {
             Some(set) => Origin::Order(Box::new(set.clone())),
             None => self.origin(&self.dispatch.rings[thread.ring], LimitName::MaxThr),
         }

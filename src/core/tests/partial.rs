@@ -1,7 +1,7 @@
 //! Partial messages: only some of their recipients are in memory.
 
 use super::*;
-use crate::operator::overrides::Override;
+use crate::operator::overrides::OverrideChange;
 use zsched_spool::note::OutcomeKind;
 use zsched_spool::{Portion, SpoolId};
 
@@ -161,7 +161,7 @@ fn removal_of_partial_message_survives_restart() {
     world.tell(Event::Ordered { ticket: 1, by: "root".to_string(), order });
     let obeyed = |action: &Action| matches!(action, Action::OrderDone { .. });
     assert_eq!(count(&world, obeyed), 0, "it is not stored yet");
-    let orders: Vec<Override> = world.core.overrides().iter().collect();
+    let orders: Vec<OverrideChange> = world.core.overrides().iter().collect();
     assert_eq!(orders.len(), 1);
     let mut next = World::new(CF);
     orders.into_iter().for_each(|order| next.tell(Event::Override(order)));

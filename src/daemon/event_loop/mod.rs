@@ -47,7 +47,7 @@ use std::time::{Duration, Instant};
 use zsched_config::{Config, ConfigContext};
 use zsched_core::intake::{Intake, ReadBudget};
 use zsched_core::log_limiter::LogLimiter;
-use zsched_core::overrides::Override;
+use zsched_core::overrides::OverrideChange;
 use zsched_core::{AgentId, Event};
 use zsched_format::time::Timestamp;
 use zsched_spool::SpoolName;
@@ -230,7 +230,7 @@ impl Daemon {
     /// Passes overrides and learned state of the former scheduler to the core.
     ///
     /// Must come before any other event.
-    pub(crate) fn restore_state(&mut self, now: Timestamp, overrides: Vec<Override>) {
+    pub(crate) fn restore_state(&mut self, now: Timestamp, overrides: Vec<OverrideChange>) {
         for order in overrides {
             self.core.handle(now, Event::Override(order));
         }

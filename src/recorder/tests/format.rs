@@ -5,7 +5,7 @@ use crate::digest::Digest;
 use crate::entry::{self, DecisionCheck, Input};
 use expect_test::expect;
 use std::io::ErrorKind;
-use zsched_core::overrides::{Author, Hold, Override, Scope};
+use zsched_core::overrides::{Author, Hold, OverrideChange, Scope};
 use zsched_core::{
     AgentEnd, AgentId, Backlog, Destination, Event, HostFilter, Order, PagedMessage, PagedVertex,
     RereadResult, Scheduler, Target,
@@ -84,7 +84,7 @@ fn events() -> Vec<Event<'static>> {
         ended(AgentEnd::Signalled(9)),
         ended(AgentEnd::NotStarted("no".to_string())),
         Event::Etrn(b"a.test"),
-        Event::Override(Override::Hold(hold())),
+        Event::Override(OverrideChange::Hold(hold())),
         ordered(Order::Hold { scope: hold().scope, reason: String::new() }),
         ordered(Order::Release(Scope::Ring("c/*".to_string()))),
         ordered(Order::ReleaseAll),
