@@ -138,7 +138,7 @@ pub enum Event<'a> {
         /// Number of the message.
         number: u64,
         /// Its retry state, as [`crate::Action::PageOut`] had it.
-        rested: PagedMessage,
+        record: PagedMessage,
         /// Requests for it that have come since.
         wanted: Vec<HostFilter>,
     },

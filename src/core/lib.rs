@@ -219,8 +219,8 @@ impl Scheduler {
             Event::ClockSet(step) => self.clock_set(now, step),
             Event::Tick => self.tick(now),
             Event::Subscribed(has_subscribers) => self.mode.has_subscribers = has_subscribers,
-            Event::Restored { number, rested, wanted } => {
-                self.prepare_restore(number, rested, wanted)
+            Event::Restored { number, record, wanted } => {
+                self.prepare_restore(number, record, wanted)
             }
             Event::BacklogChanged { waiting, reading } => {
                 self.admission.reserve(reading);

@@ -273,13 +273,13 @@ impl<O: SimulationObserver> Simulation<O> {
     /// Stores the learned state of a scheduler that ends.
     ///
     /// It is complete, or that of an earlier time, or only a part as in a damaged file.
-    pub(crate) fn store_learned_state(&mut self, core: &Scheduler, resting: &dyn PagedOutSource) {
+    pub(crate) fn store_learned_state(&mut self, core: &Scheduler, paged_out: &dyn PagedOutSource) {
         let is_written = self.random.bool();
         if is_written {
             self.learned.clear();
             let mut lessons = LearnedExport::default();
             while !lessons.is_done() {
-                lessons.tell(core, resting, 100, |learned| self.learned.push(learned));
+                lessons.tell(core, paged_out, 100, |learned| self.learned.push(learned));
             }
         }
         if self.random.u8(..10) == 0 {
@@ -344,7 +344,7 @@ impl<O: SimulationObserver> Simulation<O> {
     pub fn reload(&mut self, config: Rc<Config>) {
         self.config = config.clone();
         if let Some(shell) = &mut self.shell {
-            shell.intake.set_limit(memory_limit(&config));
+            shell.intake.set_max_messages(memory_limit(&config));
         }
         self.send(Event::Configured(config));
         self.end_turn();

@@ -53,7 +53,7 @@ impl Shell {
     /// Creates a scheduler that has just been started.
     pub(crate) fn new(settings: Settings, config: Rc<Config>) -> Shell {
         let mut intake = Intake::new(intake::IntakeDelays::default());
-        intake.set_limit(memory_limit(&config));
+        intake.set_max_messages(memory_limit(&config));
         Shell {
             core: Scheduler::new(settings, config),
             pids: BTreeMap::new(),
@@ -90,7 +90,7 @@ impl Shell {
     }
 
     fn room(&self) -> ReadBudget {
-        ReadBudget::of(&self.core, self.core.capacity(), &self.intake)
+        ReadBudget::of(&self.core, self.core.recipient_room(), &self.intake)
     }
 }
 
@@ -120,7 +120,7 @@ impl<O: SimulationObserver> Simulation<O> {
 
     fn check_intake(&mut self) {
         let wall = self.clock.wall();
-        while let Some(held) = self.shell.as_mut().and_then(|shell| shell.intake.next_held(wall)) {
+        while let Some(held) = self.shell.as_mut().and_then(|shell| shell.intake.next_retry(wall)) {
             self.request(held, ReadMode::New(None));
         }
         self.load_backlog(wall);
@@ -204,9 +204,9 @@ impl<O: SimulationObserver> Simulation<O> {
             Action::Remove { name, aside } => {
                 self.request_write(WriteRequest::Remove(name, aside));
             }
-            Action::PageOut { name, until, record: rested } => {
+            Action::PageOut { name, until, record } => {
                 if let Some(shell) = &mut self.shell {
-                    shell.intake.page_out(name, until, *rested);
+                    shell.intake.page_out(name, until, *record);
                 }
             }
             Action::ReadMore { name, portion } => {
@@ -343,8 +343,8 @@ impl<O: SimulationObserver> Simulation<O> {
         shell.intake.finish_read(number);
         let is_held =
             matches!(found, LoadResult::Locked(_) | LoadResult::Failed(_) | LoadResult::NoQueue);
-        if !is_held && let Some((rested, wanted)) = shell.intake.take_record(number) {
-            self.send(Event::Restored { number, rested, wanted });
+        if !is_held && let Some((record, wanted)) = shell.intake.take_record(number) {
+            self.send(Event::Restored { number, record, wanted });
         }
         let Some(shell) = &mut self.shell else {
             return;
@@ -353,9 +353,9 @@ impl<O: SimulationObserver> Simulation<O> {
             LoadResult::Arrival(arrival) => self.send(Event::Arrived(arrival)),
             LoadResult::Nothing => {}
             LoadResult::Locked(_) | LoadResult::NoQueue => {
-                shell.intake.hold_locked(wall, name);
+                shell.intake.retry_locked_later(wall, name);
             }
-            LoadResult::Failed(_) => shell.intake.hold_unreadable(wall, name),
+            LoadResult::Failed(_) => shell.intake.retry_unreadable_later(wall, name),
             LoadResult::Malformed { moved: Ok(_), .. } => {}
             LoadResult::Malformed { .. } => shell.intake.skip_file(wall, number),
         }

@@ -45,11 +45,11 @@ impl LearnedExport {
 
     /// Exports the next threads, vertices or messages, `count` at most.
     ///
-    /// `resting` supplies the paged-out messages.
+    /// `paged_out` supplies the paged-out messages.
     pub fn tell(
         &mut self,
         scheduler: &Scheduler,
-        resting: &dyn PagedOutSource,
+        paged_out: &dyn PagedOutSource,
         count: usize,
         mut tell: impl FnMut(Learned),
     ) {
@@ -108,7 +108,7 @@ impl LearnedExport {
                 let is_end = scheduler.paged_texts(next, 1).next().is_none();
                 if is_end { Stage::PagedOut(None) } else { Stage::Texts(next) }
             }
-            Stage::PagedOut(last) => match self.rests.tell(resting, last, count, &mut tell) {
+            Stage::PagedOut(last) => match self.rests.tell(paged_out, last, count, &mut tell) {
                 None => Stage::UnclaimedMessages(None),
                 last => Stage::PagedOut(last),
             },

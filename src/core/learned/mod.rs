@@ -280,12 +280,12 @@ impl Queue {
         vertex: VertexId,
         first: (VertexId, RestoreAction),
     ) -> RestoreAction {
-        let (first, recall) = first;
+        let (first, action) = first;
         let Vertex { attempts, step, .. } = self.vertices[first];
         let diagnosis = self.vertices[first].diagnosis.clone();
         let vertex = &mut self.vertices[vertex];
         (vertex.attempts, vertex.step, vertex.diagnosis) = (attempts, step, diagnosis);
-        recall
+        action
     }
 }
 

@@ -111,8 +111,8 @@ impl Scheduler {
             self.learned.unclaimed.as_mut()?.rests.take(arrival.name.number())?;
         vertices.sort_unstable_by_key(|vertex| vertex.key());
         let vertices = vertices.into();
-        let rested = PagedMessage { modified, recipients: 0, vertices };
-        (modified == arrival.modified).then(|| RestoredMessage::of(rested))
+        let record = PagedMessage { modified, recipients: 0, vertices };
+        (modified == arrival.modified).then(|| RestoredMessage { record, wanted: Vec::new() })
     }
 }
 
@@ -129,14 +129,14 @@ impl ExportCount {
     /// Returns the last of them; `None` at the end, or when a maximum is exceeded.
     pub fn tell(
         &mut self,
-        resting: &dyn PagedOutSource,
+        paged_out: &dyn PagedOutSource,
         after: Option<u64>,
         count: usize,
         tell: &mut impl FnMut(Learned),
     ) -> Option<u64> {
         let mut last = after;
         for _ in 0..count {
-            let (number, modified, vertices) = resting.behind(last)?;
+            let (number, modified, vertices) = paged_out.behind(last)?;
             last = Some(number);
             let was_tried = |vertex: &&PagedVertex| vertex.attempts() > 0;
             let tried: Vec<PagedVertex> = vertices.iter().filter(was_tried).copied().collect();

@@ -181,7 +181,7 @@ impl Daemon {
 
     /// Runs the work that time triggers rather than an event.
     fn run_timed_work(&mut self, now: Timestamp) {
-        while let Some(name) = self.intake.next_held(now) {
+        while let Some(name) = self.intake.next_retry(now) {
             self.spool_io.read_soon(name, None);
         }
         if !self.is_ending && self.intake.begin_scan(now) {
@@ -206,9 +206,9 @@ impl Daemon {
 
     /// Requests backlog files to be read, as far as memory limits allow.
     fn request_backlog_reads(&mut self, now: Timestamp) {
-        let (mut names, capacity) = (Vec::new(), self.core.query().capacity());
+        let (mut names, recipient_room) = (Vec::new(), self.core.query().recipient_room());
         while names.len() < MAX_BACKLOG_READS_PER_TURN
-            && let room = ReadBudget::of(self.core.query(), capacity, &self.intake)
+            && let room = ReadBudget::of(self.core.query(), recipient_room, &self.intake)
             && let Some(next) = self.intake.next_from_backlog(now, &room)
         {
             names.push(next);
@@ -224,7 +224,7 @@ impl Daemon {
     }
 
     fn read_budget(&self) -> ReadBudget {
-        ReadBudget::of(self.core.query(), self.core.query().capacity(), &self.intake)
+        ReadBudget::of(self.core.query(), self.core.query().recipient_room(), &self.intake)
     }
 
     /// Passes overrides and learned state of the former scheduler to the core.

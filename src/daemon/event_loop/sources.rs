@@ -143,8 +143,8 @@ impl Daemon {
         }
         let is_held =
             matches!(found, LoadResult::Locked(_) | LoadResult::Failed(_) | LoadResult::NoQueue);
-        if !is_held && let Some((rested, wanted)) = self.intake.take_record(name.number()) {
-            self.core.handle(now, Event::Restored { number: name.number(), rested, wanted });
+        if !is_held && let Some((record, wanted)) = self.intake.take_record(name.number()) {
+            self.core.handle(now, Event::Restored { number: name.number(), record, wanted });
         }
         match found {
             LoadResult::Arrival(arrival) => self.core.handle(now, Event::Arrived(arrival)),
@@ -152,16 +152,16 @@ impl Daemon {
             LoadResult::Locked(pid) => {
                 let text =
                     format!("{name}: process {pid} holds a recipient of it; looked at again later");
-                if self.intake.hold_locked(now, name) {
+                if self.intake.retry_locked_later(now, name) {
                     log::info!("{text}");
                 }
             }
             LoadResult::Failed(error) => {
                 log::error!("{name}: the control file cannot be read: {error}");
-                self.intake.hold_unreadable(now, name);
+                self.intake.retry_unreadable_later(now, name);
             }
             LoadResult::NoQueue => {
-                if self.intake.hold_without_queue(now, name) {
+                if self.intake.retry_without_queue_later(now, name) {
                     log::error!("{EMPTY_QUEUE_ERROR}");
                 }
             }

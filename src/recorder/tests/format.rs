@@ -52,7 +52,7 @@ fn ordered(order: Order) -> Event<'static> {
     Event::Ordered { ticket: 7, by: "root".to_string(), order }
 }
 
-fn rested() -> PagedMessage {
+fn record() -> PagedMessage {
     let to = Destination::new(b"c", b"a.test");
     let vertices = [PagedVertex::new(&to, 3, true, 7)].into();
     PagedMessage { modified: START, recipients: 2, vertices }
@@ -99,7 +99,7 @@ fn events() -> Vec<Event<'static>> {
         Event::Drain,
         Event::Tick,
         Event::Subscribed(true),
-        Event::Restored { number, rested: rested(), wanted: vec![HostFilter::of_host(b"a.test")] },
+        Event::Restored { number, record: record(), wanted: vec![HostFilter::of_host(b"a.test")] },
         Event::BacklogChanged { waiting: Backlog::PagedOut, reading: 0 },
     ]
 }

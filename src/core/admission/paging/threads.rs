@@ -156,7 +156,7 @@ impl Scheduler {
 
 impl Admission {
     /// Moves all times, because the clock was set.
-    pub(crate) fn shift_rests(&mut self, step: ClockStep) {
+    pub(crate) fn shift_paged_threads(&mut self, step: ClockStep) {
         for kept in self.paging.threads.values_mut() {
             kept.until = kept.until + step;
             kept.retry.shift(step);

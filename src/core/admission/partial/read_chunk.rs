@@ -64,7 +64,7 @@ impl Scheduler {
         if usual == 0 {
             slots = slots.saturating_sub(pending - filled);
         }
-        let room = self.capacity().map_or(usize::MAX, |capacity| capacity.room);
+        let room = self.recipient_room().map_or(usize::MAX, |room| room.room);
         let room = room.saturating_sub(self.admission.partials.inflight_first_chunks);
         Refill { allowed: slots.min(room), limit: limit as usize, delay }
     }
