@@ -64,9 +64,9 @@ pub struct UnclaimedMessages {
 }
 
 impl UnclaimedMessages {
-    pub fn import_text(&mut self, learned: LearnedText, rests: &mut PagingState) {
+    pub fn import_text(&mut self, learned: LearnedText, paging: &mut PagingState) {
         let text = Diagnosis::new(b"", learned.text.as_bytes());
-        self.texts.insert(learned.number, rests.keep_text(&text));
+        self.texts.insert(learned.number, paging.keep_text(&text));
     }
 
     pub fn import_learned(&mut self, learned: LearnedMessage) {
@@ -108,7 +108,7 @@ impl Scheduler {
     /// Claims what the former scheduler knew of a paged-out message.
     pub(crate) fn restore_paged_out(&mut self, arrival: &Arrival) -> Option<RestoredMessage> {
         let (modified, mut vertices) =
-            self.learned.unclaimed.as_mut()?.rests.take(arrival.name.number())?;
+            self.learned.unclaimed.as_mut()?.messages.take(arrival.name.number())?;
         vertices.sort_unstable_by_key(|vertex| vertex.key());
         let vertices = vertices.into();
         let record = PagedMessage { modified, recipients: 0, vertices };
