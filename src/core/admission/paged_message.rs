@@ -61,7 +61,7 @@ impl PagedVertex {
     /// Creates a record for the recipients of a destination.
     pub fn new(to: &Destination, attempts: u32, tried: bool, text: TextNumber) -> PagedVertex {
         let attempts = u16::try_from(attempts).unwrap_or(u16::MAX);
-        PagedVertex { destination: hash_of(to), text, due: 0, attempts, step: 0, tried }
+        PagedVertex { destination: PagedVertex::key_of(to), text, due: 0, attempts, step: 0, tried }
     }
 
     /// Sets the due time and the place in `retries`.
@@ -86,15 +86,11 @@ impl PagedVertex {
     }
 
     /// Hash of a destination.
-    pub fn key_of(to: &Destination) -> u32 {
-        hash_of(to)
-    }
-
-    /// Returns true if the record is about a destination.
     ///
-    /// The hash has 32 bits: a wrong destination matches once in thousands of millions.
-    pub fn is_for(self, to: &Destination) -> bool {
-        self.destination == hash_of(to)
+    /// It has 32 bits: a wrong destination matches once in thousands of millions. The upper half
+    /// is a hash of the host, to match it without the channel.
+    pub fn key_of(to: &Destination) -> u32 {
+        u32::from(hash_of_host(to.host())) << 16 | fnv(to.as_bytes()) & 0xffff
     }
 
     /// Number of tries so far.
@@ -171,13 +167,6 @@ impl HostFilter {
     }
 }
 
-/// Hash of a destination.
-///
-/// The upper half is a hash of the host, to match it without the channel.
-fn hash_of(to: &Destination) -> u32 {
-    u32::from(hash_of_host(to.host())) << 16 | fnv(to.as_bytes()) & 0xffff
-}
-
 fn hash_of_host(host: &[u8]) -> u16 {
     let hash = fnv(host);
     (hash ^ hash >> 16) as u16
@@ -199,7 +188,8 @@ mod tests {
         let (here, there) = (Destination::new(b"smtp", b"a.x"), Destination::new(b"smtp", b"b.x"));
         let due = Timestamp::from_parts(1_795_255_200, 1);
         let record = PagedVertex::new(&here, 100_000, true, MAX_TEXT_NUMBER).due_at(Some(due), 7);
-        assert!(record.is_for(&here) && !record.is_for(&there));
+        assert!(record.key() == PagedVertex::key_of(&here));
+        assert!(record.key() != PagedVertex::key_of(&there));
         assert_eq!((record.attempts(), record.text()), (65_535, MAX_TEXT_NUMBER));
         assert_eq!(record.due(), Some(Timestamp::from_seconds(1_795_255_201)), "not too early");
         assert_eq!(PagedVertex::from(<[u64; 2]>::from(record)), record);

@@ -189,7 +189,10 @@ fn restart_keeps_learned_state_of_paged_out_messages() {
     let mut heir = World::new(CF);
     heir.now = world.now + Duration::from_secs(10);
     // It has other text numbers by then.
-    heir.core.admission.keep_text(&crate::queue::vertex::Diagnosis::of_scheduler("something else"));
+    heir.core
+        .admission
+        .paging
+        .keep_text(&crate::queue::vertex::Diagnosis::of_scheduler("something else"));
     all.into_iter().for_each(|learned| heir.tell(Event::Learned(learned)));
     // It ends before these messages are loaded.
     let all = lessons(&heir, &());

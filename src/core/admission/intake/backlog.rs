@@ -35,7 +35,7 @@ pub struct FileBacklog {
     /// The same, by the second at which they are due.
     by_time: BTreeSet<(u32, u64)>,
     /// Paged-out messages to be read now, with the host they were requested for.
-    requested: VecDeque<(u64, Option<HostFilter>)>,
+    requested: VecDeque<(u64, HostFilter)>,
     /// Requested hosts that paged-out messages are being compared with.
     hosts_asked: BTreeSet<HostFilter>,
     /// Hosts requested since that began; they get the next round.
@@ -132,7 +132,7 @@ impl FileBacklog {
             }
             left = left.saturating_sub(1 + paged.record.vertices.len());
             let wanted = requested_hosts(&paged.record, &self.hosts_asked);
-            self.requested.extend(wanted.map(|wanted| (*number, Some(wanted))));
+            self.requested.extend(wanted.map(|wanted| (*number, wanted)));
         }
         self.hosts_asked.clear();
     }
@@ -193,9 +193,9 @@ impl FileBacklog {
         }
         while let Some((number, wanted)) = self.requested.pop_front() {
             match self.returning.get_mut(&number) {
-                Some((_, all)) => all.extend(wanted),
+                Some((_, all)) => all.push(wanted),
                 None => {
-                    if let Some(name) = self.take(number, wanted) {
+                    if let Some(name) = self.take(number, Some(wanted)) {
                         return Some(name);
                     }
                 }

@@ -235,12 +235,10 @@ impl Scheduler {
     ///
     /// Called when its file is not as expected. Returns false if the message is not partial.
     pub(crate) fn restart_reading(&mut self, message: MessageId) -> bool {
-        if !self.is_partial(message) {
+        let Some(partial) = self.admission.partials.partial.get_mut(&message) else {
             return false;
-        }
-        if let Some(partial) = self.admission.partials.partial.get_mut(&message) {
-            partial.restarts = true;
-        }
+        };
+        partial.restarts = true;
         self.check_partial_soon(message);
         true
     }
