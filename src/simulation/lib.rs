@@ -299,7 +299,7 @@ impl<O: SimulationObserver> Simulation<O> {
         let Some(shell) = self.shell.take() else {
             return;
         };
-        self.store_learned_state(&shell.core, &shell.intake);
+        self.store_learned_state(&shell.core, &shell.intake.backlog);
         if is_writing {
             self.write_partially(shell);
         }
@@ -363,7 +363,7 @@ impl<O: SimulationObserver> Simulation<O> {
     pub fn set_clock(&mut self, step: ClockStep) {
         self.clock.set(step);
         if let Some(shell) = &mut self.shell {
-            shell.intake.shift(step);
+            shell.intake.backlog.shift(step);
         }
         self.send(Event::ClockSet(step));
         self.end_turn();

@@ -164,7 +164,7 @@ impl<O: SimulationObserver> Simulation<O> {
             self.write();
         }
         if let Some(shell) = self.shell.take() {
-            self.store_learned_state(&shell.core, &shell.intake);
+            self.store_learned_state(&shell.core, &shell.intake.backlog);
         }
         self.orphan_agents();
     }
@@ -206,7 +206,7 @@ impl<O: SimulationObserver> Simulation<O> {
             }
             Action::PageOut { name, until, record } => {
                 if let Some(shell) = &mut self.shell {
-                    shell.intake.page_out(name, until, *record);
+                    shell.intake.backlog.page_out(name, until, *record);
                 }
             }
             Action::ReadMore { name, portion } => {
@@ -214,7 +214,7 @@ impl<O: SimulationObserver> Simulation<O> {
             }
             Action::RequestPagedHosts(wanted) => {
                 if let Some(shell) = &mut self.shell {
-                    shell.intake.request(&wanted);
+                    shell.intake.backlog.request(&wanted);
                 }
             }
             Action::StoreOverrides { ticket, changes } => {
@@ -343,7 +343,7 @@ impl<O: SimulationObserver> Simulation<O> {
         shell.intake.finish_read(number);
         let is_held =
             matches!(found, LoadResult::Locked(_) | LoadResult::Failed(_) | LoadResult::NoQueue);
-        if !is_held && let Some((record, wanted)) = shell.intake.take_record(number) {
+        if !is_held && let Some((record, wanted)) = shell.intake.backlog.take_record(number) {
             self.send(Event::Restored { number, record, wanted });
         }
         let Some(shell) = &mut self.shell else {

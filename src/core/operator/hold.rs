@@ -30,7 +30,7 @@ impl Scheduler {
         if let Scope::Message(id) = scope {
             return self.hold_message(id, Hold { scope, author, reason });
         }
-        if self.overrides.holds.iter().any(|hold| hold.scope == scope) {
+        if self.overrides.is_held(&scope) {
             return Effect::refused(OrderRefusal::Already);
         }
         if self.overrides.holds.len() >= MAX_OVERRIDES {
@@ -111,11 +111,7 @@ impl Scheduler {
     }
 
     pub(crate) fn release(&mut self, now: Timestamp, scope: &Scope) -> Effect {
-        let is_held = match scope {
-            Scope::Message(id) => self.overrides.hold_of_message(*id).is_some(),
-            scope => self.overrides.holds.iter().any(|hold| hold.scope == *scope),
-        };
-        if !is_held {
+        if !self.overrides.is_held(scope) {
             return Effect::refused(OrderRefusal::NotFound);
         }
         if let Scope::Message(id) = scope {

@@ -300,6 +300,14 @@ impl Overrides {
         self.holds.iter().find(|hold| hold.scope.contains_named(&channel, &host, ring))
     }
 
+    /// Returns true if there is a hold with exactly this scope.
+    pub fn is_held(&self, scope: &Scope) -> bool {
+        match scope {
+            Scope::Message(id) => self.hold_of_message(*id).is_some(),
+            scope => self.holds.iter().any(|hold| hold.scope == *scope),
+        }
+    }
+
     /// The hold of a message.
     pub fn hold_of_message(&self, id: SpoolId) -> Option<&Hold> {
         self.messages.get(&id.number).filter(|hold| hold.scope == Scope::Message(id))

@@ -54,9 +54,11 @@ impl Daemon {
             Action::Remove { name, aside } => {
                 self.spool_io.write(WriteRequest::Remove(name, aside))
             }
-            Action::PageOut { name, until, record } => self.intake.page_out(name, until, *record),
+            Action::PageOut { name, until, record } => {
+                self.intake.backlog.page_out(name, until, *record)
+            }
             Action::ReadMore { name, portion } => self.spool_io.read_more(name, portion),
-            Action::RequestPagedHosts(wanted) => self.intake.request(&wanted),
+            Action::RequestPagedHosts(wanted) => self.intake.backlog.request(&wanted),
             Action::StoreOverrides { ticket, changes } => {
                 self.overrides.add_changes(ticket, changes)
             }

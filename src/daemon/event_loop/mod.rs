@@ -128,7 +128,7 @@ impl Daemon {
             if let Some(step) = step {
                 self.spool_lock.store_clock(self.clock.started());
                 self.core.handle(now, Event::ClockSet(step));
-                self.intake.shift(step);
+                self.intake.backlog.shift(step);
             }
             self.handle_signals(now);
             self.resume_held_agents(now);
@@ -201,7 +201,7 @@ impl Daemon {
         self.serve_clients(now);
         self.core.update_subscribers(now);
         self.rendezvous.advance(self.core.query(), now);
-        self.learned.advance(self.core.query(), &self.intake);
+        self.learned.advance(self.core.query(), &self.intake.backlog);
     }
 
     /// Requests backlog files to be read, as far as memory limits allow.
@@ -255,7 +255,7 @@ impl Daemon {
         let now = self.clock.estimate();
         self.execute_all(now);
         self.overrides.finish(&mut self.spool_io);
-        self.learned.finish(self.core.query(), &self.intake);
+        self.learned.finish(self.core.query(), &self.intake.backlog);
         self.core.recorded.finish(now);
         self.spool_io.finish();
         log::info!("ended");

@@ -143,7 +143,7 @@ impl Daemon {
         }
         let is_held =
             matches!(found, LoadResult::Locked(_) | LoadResult::Failed(_) | LoadResult::NoQueue);
-        if !is_held && let Some((record, wanted)) = self.intake.take_record(name.number()) {
+        if !is_held && let Some((record, wanted)) = self.intake.backlog.take_record(name.number()) {
             self.core.handle(now, Event::Restored { number: name.number(), record, wanted });
         }
         match found {

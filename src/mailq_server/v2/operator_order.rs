@@ -100,15 +100,10 @@ impl OperatorOrder {
         OperatorOrder { kind, dry_run: true, messages: None, rest, sum }
     }
 
-    /// Creates an order whose effect is already known.
-    pub(super) fn completed(kind: OrderKind, sum: Effect) -> OperatorOrder {
-        OperatorOrder { kind, dry_run: true, messages: None, rest: Rest::Nothing, sum }
-    }
-
     /// Creates an order that is refused.
     pub(super) fn refused(kind: OrderKind, refusal: OrderRefusal) -> OperatorOrder {
-        let effect = Effect { refusal: Some(refusal), ..Effect::default() };
-        OperatorOrder::completed(kind, effect)
+        let sum = Effect { refusal: Some(refusal), ..Effect::default() };
+        OperatorOrder { kind, dry_run: true, messages: None, rest: Rest::Nothing, sum }
     }
 
     /// Creates an order about the selected messages; nothing is done yet.

@@ -4,6 +4,7 @@
 //! millions.
 
 use crate::admission::intake::backlog_view::{BacklogCounts, FileLocation};
+use crate::learned::PagedOutSource;
 use crate::{HostFilter, PagedMessage, PagedVertex};
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
@@ -96,17 +97,6 @@ impl FileBacklog {
         if name.nonnumeric_base().is_some() {
             self.full_names.insert(number, name);
         }
-    }
-
-    /// Record of the first paged-out message, or of the first after `number`.
-    pub fn behind(&self, number: Option<u64>) -> Option<(u64, Timestamp, Cow<'_, [PagedVertex]>)> {
-        let from = number.map_or(Some(0), |number| number.checked_add(1))?;
-        let (number, PagedFile { record, .. }) = self.paged_out.range(from..).next()?;
-        let mut vertices = Cow::Borrowed(&*record.vertices);
-        if self.clock_offset != 0 {
-            shift_all(vertices.to_mut(), 0, self.clock_offset);
-        }
-        Some((*number, record.modified, vertices))
     }
 
     /// Requests the paged-out messages of some hosts.
@@ -273,6 +263,18 @@ impl FileBacklog {
     /// Number of files to be read and of paged-out messages.
     pub fn waiting(&self) -> BacklogCounts {
         BacklogCounts { waiting_files: self.new_files.len(), paged_out: self.paged_out.len() }
+    }
+}
+
+impl PagedOutSource for FileBacklog {
+    fn behind(&self, number: Option<u64>) -> Option<(u64, Timestamp, Cow<'_, [PagedVertex]>)> {
+        let from = number.map_or(Some(0), |number| number.checked_add(1))?;
+        let (number, PagedFile { record, .. }) = self.paged_out.range(from..).next()?;
+        let mut vertices = Cow::Borrowed(&*record.vertices);
+        if self.clock_offset != 0 {
+            shift_all(vertices.to_mut(), 0, self.clock_offset);
+        }
+        Some((*number, record.modified, vertices))
     }
 }
 

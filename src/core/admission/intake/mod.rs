@@ -2,18 +2,16 @@
 //!
 //! It does no I/O: callers report what was found and ask what to do.
 
-mod backlog;
+pub mod backlog;
 pub mod backlog_view;
 
-use crate::learned::PagedOutSource;
 use crate::log_limiter::LogLimiter;
-use crate::{Backlog, HostFilter, PagedMessage, PagedVertex, RecipientRoom, Scheduler};
+use crate::{Backlog, RecipientRoom, Scheduler};
 use backlog::FileBacklog;
 use backlog_view::{BacklogCounts, BacklogView, FileLocation};
-use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::time::Duration;
-use zsched_format::time::{ClockStep, Timestamp};
+use zsched_format::time::Timestamp;
 use zsched_spool::SpoolName;
 
 /// Number of files being read that adds a tenth to the scan interval.
@@ -126,7 +124,7 @@ pub struct Intake {
     /// Maximum number of messages in memory.
     max_messages: Option<usize>,
     /// Backlog: files not read yet, and messages that are paged out.
-    backlog: FileBacklog,
+    pub backlog: FileBacklog,
 }
 
 impl Intake {
@@ -227,21 +225,6 @@ impl Intake {
         }
     }
 
-    /// Records a message as paged out until a time; `None` is until it is requested.
-    pub fn page_out(&mut self, name: SpoolName, until: Option<Timestamp>, record: PagedMessage) {
-        self.backlog.page_out(name, until, record);
-    }
-
-    /// Removes and returns the record of a paged-out message that was loaded again.
-    pub fn take_record(&mut self, number: u64) -> Option<(PagedMessage, Vec<HostFilter>)> {
-        self.backlog.take_record(number)
-    }
-
-    /// Requests paged-out messages of some hosts.
-    pub fn request(&mut self, wanted: &[HostFilter]) {
-        self.backlog.request(wanted);
-    }
-
     /// Takes a message out of the backlog for an operator, regardless of memory limits.
     ///
     /// Returns its name if it is to be read.
@@ -249,11 +232,6 @@ impl Intake {
         let name = self.backlog.fetch(number)?;
         self.begin_to_read(number, recipients);
         Some(name)
-    }
-
-    /// Adjusts to a step of the clock.
-    pub fn shift(&mut self, step: ClockStep) {
-        self.backlog.shift(step);
     }
 
     /// Records that the reader has finished a file.
@@ -402,12 +380,6 @@ impl Intake {
         let scan = (!self.is_scanning).then_some(self.next_scan);
         let paged_out = self.backlog.next_due().filter(|_| has_room);
         [retry, scan, paged_out].into_iter().flatten().min()
-    }
-}
-
-impl PagedOutSource for Intake {
-    fn behind(&self, number: Option<u64>) -> Option<(u64, Timestamp, Cow<'_, [PagedVertex]>)> {
-        self.backlog.behind(number)
     }
 }
 
