@@ -228,6 +228,9 @@ impl Timeline {
         for (name, queued) in present {
             let (clause, reason) = (&queued.ring.clause, core.reason_of(queued.id));
             let before = former.remove(&name);
+            let offsets = queued.vertex.recipients.pending();
+            let known = KnownVertex { offsets, clause: clause.clone(), reason };
+            self.vertices.insert(name.clone(), known);
             if before.as_ref().is_none_or(|before| !Rc::ptr_eq(&before.clause, clause)) {
                 let text = format!("by clause {}, {}", queued.ring.pattern(), clause.location);
                 self.add_for(now, "queued", &name, text);
@@ -236,8 +239,6 @@ impl Timeline {
                 let before = before.map(|before| before.reason);
                 self.add_wait_reason(now, core, &name, (before, reason), &queued);
             }
-            let offsets = queued.vertex.recipients.pending();
-            self.vertices.insert(name, KnownVertex { offsets, clause: clause.clone(), reason });
         }
     }
 

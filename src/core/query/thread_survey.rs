@@ -1,10 +1,10 @@
-//! Search for the busiest threads of the queue (read-only).
+//! Search for threads: the busiest, or all (read-only).
 //!
 //! It examines everything, in steps, while the queue changes: its caller continues it in each turn.
 
 use crate::Scheduler;
 use crate::operator::overrides::DestinationPattern;
-use crate::queue::thread::ThreadId;
+use crate::queue::thread::{Thread, ThreadId};
 use crate::queue::vertex::VertexState;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -21,9 +21,10 @@ pub enum SurveyOrder {
     Oldest,
 }
 
-/// A search for the first threads in such an order.
+/// A search for the first threads in such an order, or for all threads.
 pub struct ThreadSurvey {
-    rank: SurveyOrder,
+    order: Option<SurveyOrder>,
+    /// Maximum number of threads, if they have an order.
     max: usize,
     destinations: Option<DestinationPattern>,
     /// Number of vertex slots examined for the oldest messages.
@@ -32,6 +33,7 @@ pub struct ThreadSurvey {
     vertices_seen: usize,
     oldest: Vec<Timestamp>,
     threads_seen: usize,
+    is_over: bool,
     /// The best so far, with the last one of them on top.
     best: BinaryHeap<Reverse<(i64, ThreadId)>>,
 }
@@ -40,42 +42,54 @@ pub struct ThreadSurvey {
 const LATEST_TIME: Timestamp = Timestamp::from_nanoseconds(i64::MAX);
 
 impl ThreadSurvey {
-    /// Creates a survey that finds at most `max` threads.
+    /// Creates a survey that finds the first `max` threads in an order, or all threads.
     ///
     /// With a pattern it finds only matching ones.
     pub fn new(
-        rank: SurveyOrder,
+        order: Option<SurveyOrder>,
         max: usize,
         destinations: Option<DestinationPattern>,
     ) -> ThreadSurvey {
         ThreadSurvey {
-            rank,
+            order,
             max,
             destinations,
             vertices_seen: 0,
             oldest: Vec::new(),
             threads_seen: 0,
+            is_over: false,
             best: BinaryHeap::new(),
         }
     }
 
     /// Examines the next `count` vertices or threads.
     ///
-    /// Returns true if that was all.
-    pub fn advance(&mut self, scheduler: &Scheduler, count: usize) -> bool {
-        if self.rank == SurveyOrder::Oldest && self.vertices_seen < scheduler.queue.vertices.slots()
-        {
+    /// Returns threads that were found; `None` at the end. If they have an order, all come together
+    /// when everything was examined.
+    pub fn advance(&mut self, scheduler: &Scheduler, count: usize) -> Option<Vec<ThreadId>> {
+        if self.is_over {
+            return None;
+        }
+        let vertices = scheduler.queue.vertices.slots();
+        if self.order == Some(SurveyOrder::Oldest) && self.vertices_seen < vertices {
             self.look_at_vertices(scheduler, count);
-            return false;
+            return Some(Vec::new());
         }
-        let end = (self.threads_seen + count).min(scheduler.queue.threads.pool().slots());
-        for place in self.threads_seen..end {
-            if let Some(thread) = scheduler.queue.threads.pool().at(place) {
-                self.consider(scheduler, thread);
-            }
-        }
-        self.threads_seen = end;
-        end == scheduler.queue.threads.pool().slots()
+        let threads = scheduler.queue.threads.pool();
+        let end = self.threads_seen.saturating_add(count).min(threads.slots());
+        let next = (self.threads_seen..end).filter_map(|slot| threads.at(slot));
+        (self.threads_seen, self.is_over) = (end, end == threads.slots());
+        let Some(order) = self.order else {
+            return Some(next.filter(|thread| self.matches(&threads[*thread])).collect());
+        };
+        next.for_each(|thread| self.consider(scheduler, order, thread));
+        let best = if self.is_over { std::mem::take(&mut self.best) } else { BinaryHeap::new() };
+        Some(best.into_sorted_vec().into_iter().map(|Reverse((_, thread))| thread).collect())
+    }
+
+    /// Returns true if a thread matches the pattern, if there is one.
+    pub fn matches(&self, thread: &Thread) -> bool {
+        self.destinations.as_ref().is_none_or(|wanted| wanted.matches(&thread.destination))
     }
 
     fn look_at_vertices(&mut self, scheduler: &Scheduler, count: usize) {
@@ -95,9 +109,9 @@ impl ThreadSurvey {
         self.vertices_seen = end;
     }
 
-    fn consider(&mut self, scheduler: &Scheduler, id: ThreadId) {
+    fn consider(&mut self, scheduler: &Scheduler, order: SurveyOrder, id: ThreadId) {
         let thread = &scheduler.queue.threads[id];
-        let value = match self.rank {
+        let value = match order {
             SurveyOrder::Backlog => i64::from(thread.recipients),
             SurveyOrder::Attempts => i64::from(thread.attempts),
             SurveyOrder::Oldest => {
@@ -109,31 +123,12 @@ impl ThreadSurvey {
         if is_full && self.best.peek().is_none_or(|Reverse((last, _))| *last >= value) {
             return;
         }
-        if self.destinations.as_ref().is_some_and(|wanted| !wanted.matches(&thread.destination)) {
+        if !self.matches(thread) {
             return;
         }
         if is_full {
             self.best.pop();
         }
         self.best.push(Reverse((value, id)));
-    }
-
-    /// The threads that were found, in order.
-    pub fn found(self) -> Vec<ThreadId> {
-        self.best.into_sorted_vec().into_iter().map(|Reverse((_, thread))| thread).collect()
-    }
-}
-
-impl Scheduler {
-    /// The first thread in a slot at or after `place`.
-    ///
-    /// It comes with its slot; `None` is at the end.
-    ///
-    /// At most `count` slots are examined. If they are all free, the answer has no thread.
-    pub fn thread_from(&self, place: usize, count: usize) -> Option<(usize, Option<ThreadId>)> {
-        let pool = self.queue.threads.pool();
-        let end = place.saturating_add(count).min(pool.slots());
-        let mut found = (place..end).filter_map(|place| Some((place, Some(pool.at(place)?))));
-        found.next().or((end > place).then(|| (end - 1, None)))
     }
 }

@@ -36,8 +36,6 @@ use zsched_format::time::Timestamp;
 
 /// Maximum number of objects written per step.
 const MAX_OBJECTS_PER_STEP: usize = 32;
-/// Maximum number of threads examined per turn.
-const MAX_THREADS_PER_TURN: usize = 10_000;
 
 /// Writes an object as a line.
 pub fn line(out: &mut Vec<u8>, value: &impl Serialize) {

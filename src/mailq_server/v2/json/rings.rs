@@ -1,11 +1,13 @@
 //! `SHOW JSON RINGS`: one object per ring.
 
-use super::{MAX_THREADS_PER_TURN, line, text};
+use super::{line, text};
 use crate::v2::task::{Reply, ReplyResult, SessionContext, Step};
 use zsched_core::Scheduler;
 use zsched_core::view::{Ring, RingId};
 use zsched_mailq_protocol::schema::RingStatus;
 
+/// Maximum number of threads counted per turn.
+const MAX_THREADS_PER_TURN: usize = 10_000;
 /// Maximum number of threads counted per step.
 const MAX_THREADS_PER_STEP: usize = 1000;
 
