@@ -260,7 +260,7 @@ impl<O: SimulationObserver> Simulation<O> {
         self.shell = Some(Shell::new(settings, self.config.clone()));
         for order in self.disk.take_orders() {
             if let Some(shell) = &mut self.shell {
-                shell.orders.apply(order.clone().into());
+                shell.orders.apply(order.clone());
             }
             self.send(Event::Override(order));
         }
