@@ -5,7 +5,7 @@
 use crate::admission::paged_message::{HostFilter, PagedMessage};
 use crate::dispatch::agent::AgentId;
 use crate::operator::order::{Effect, OrderTicket};
-use crate::operator::override_changes::Change;
+use crate::operator::overrides::OverrideChange;
 use crate::queue::destination::Destination;
 use serde::{Deserialize, Serialize};
 use std::rc::Rc;
@@ -95,7 +95,7 @@ pub enum Action {
         /// The order that waits for the answer, if any.
         ticket: Option<OrderTicket>,
         /// The changes, in this order.
-        changes: Vec<Change>,
+        changes: Vec<OverrideChange>,
     },
     /// Reports to the author of an order what it has changed.
     OrderDone {

@@ -38,7 +38,7 @@ impl Scheduler {
         self.timers.shift(step);
         self.dispatch.agents.shift(step);
         self.notes.failure_log.shift(step);
-        self.admission.shift_rests(step);
+        self.admission.shift_paged_threads(step);
         self.admission.shift_partials(step);
         for window in self.dispatch.windows.iter_mut() {
             window.pace.shift(step);

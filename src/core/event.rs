@@ -7,7 +7,7 @@ use crate::admission::paged_message::{HostFilter, PagedMessage};
 use crate::dispatch::agent::AgentId;
 use crate::learned::Learned;
 use crate::operator::order::{Order, OrderTicket};
-use crate::operator::overrides::Override;
+use crate::operator::overrides::OverrideChange;
 use serde::{Deserialize, Serialize};
 use std::io;
 use std::rc::Rc;
@@ -24,7 +24,7 @@ pub enum Event<'a> {
     /// State that the former scheduler has learned. Precedes all arrivals.
     Learned(Learned),
     /// An override that the former scheduler had in force. Precedes all arrivals.
-    Override(Override),
+    Override(OverrideChange),
     /// The initial scan is over (`-S` waits for this).
     ///
     /// Everything that it found has been reported.
@@ -138,7 +138,7 @@ pub enum Event<'a> {
         /// Number of the message.
         number: u64,
         /// Its retry state, as [`crate::Action::PageOut`] had it.
-        rested: PagedMessage,
+        record: PagedMessage,
         /// Requests for it that have come since.
         wanted: Vec<HostFilter>,
     },

@@ -82,15 +82,15 @@ pub use dispatch::ring::Refusal;
 pub use dispatch::suspended_ring::StartFailure;
 pub use event::{AgentEnd, Backlog, Event, RereadResult};
 pub use operator::order::{Effect, Order, OrderRefusal, OrderTicket, Target};
-pub use operator::{dry_run, order, override_changes, overrides, select};
-pub use query::inspect::VertexInspection;
-pub use query::{rank, records, thread_survey, vertex_rows, view, why};
+pub use operator::{dry_run, order, overrides, select};
+pub use query::{rank, thread_survey, view, why};
 pub use queue::destination::Destination;
 pub use queue::unreachable::{self, UnreachableReason};
 pub use queue::vertex::AfterJob;
 pub use settings::Settings;
 
 use admission::Admission;
+use admission::intake::NumberState;
 use dispatch::Dispatch;
 use learned::LearnedState;
 use operator::order::PendingOrders;
@@ -219,8 +219,8 @@ impl Scheduler {
             Event::ClockSet(step) => self.clock_set(now, step),
             Event::Tick => self.tick(now),
             Event::Subscribed(has_subscribers) => self.mode.has_subscribers = has_subscribers,
-            Event::Restored { number, rested, wanted } => {
-                self.prepare_restore(number, rested, wanted)
+            Event::Restored { number, record, wanted } => {
+                self.prepare_restore(number, record, wanted)
             }
             Event::BacklogChanged { waiting, reading } => {
                 self.admission.reserve(reading);
@@ -247,24 +247,15 @@ impl Scheduler {
         now.into_iter().chain(self.timers.next()).min()
     }
 
-    /// Returns true if a message is being removed from the spool.
+    /// Returns the state of a message number.
     ///
-    /// `None` if there is no message of this number, so that its control file may be read.
-    pub fn is_being_removed(&self, number: u64) -> Option<bool> {
-        Some(self.queue.messages[self.queue.messages.find(number)?].is_removing)
-    }
-
-    /// Returns true if a message's control file is to be read again.
-    pub fn is_reading_again(&self, number: u64) -> bool {
-        self.queue.messages.find(number).is_some_and(|id| self.queue.messages[id].is_rereading)
-    }
-
-    /// Returns true if the message accepts an [`Event::ReadAgain`] that was not requested.
-    ///
-    /// Its recipients must all be in memory, and it must not be leaving the spool.
-    pub fn accepts_reread(&self, number: u64) -> bool {
-        let message = self.queue.messages.find(number).map(|id| &self.queue.messages[id]);
-        message.is_some_and(|m| !m.is_rereading && !m.is_removing && !m.is_partial)
+    /// A control file may be read only if its number is unknown.
+    pub fn number_state(&self, number: u64) -> NumberState {
+        match self.message(number) {
+            None => NumberState::Unknown,
+            Some(message) if message.is_removing => NumberState::Leaving,
+            Some(_) => NumberState::Queued,
+        }
     }
 
     /// Returns true if agents are left, idle ones included.

@@ -5,7 +5,7 @@
 use std::vec;
 use zsched_core::intake::backlog_view::FileLocation;
 use zsched_core::overrides::{Author, Hold, Scope};
-use zsched_core::vertex_rows::VertexId;
+use zsched_core::view::VertexId;
 use zsched_core::why::{Limit, Origin, Wait, Why};
 use zsched_core::{Destination, RING_TURN, Refusal, Scheduler, StartFailure};
 use zsched_format::printable;
@@ -36,11 +36,12 @@ impl ExplainCursor {
                 .thread_id(&channel, &host)
                 .map(|_| ExplainCursor(Remaining::Thread(channel, host))),
             Subject::Message(number, id) => {
-                let queued = scheduler.spool_id(number)?;
-                if id.is_some_and(|id| id != queued.to_string()) {
+                let message = scheduler.message(number)?;
+                if id.is_some_and(|id| id != message.spool_id().to_string()) {
                     return None;
                 }
-                let vertices = scheduler.vertices_of_message(number)?.into_iter();
+                let vertices = scheduler.vertices_of(message).map(|queued| queued.id);
+                let vertices = vertices.collect::<Vec<VertexId>>().into_iter();
                 Some(ExplainCursor(Remaining::Message(number, vertices)))
             }
         }
@@ -64,8 +65,8 @@ impl ExplainCursor {
             }
             Remaining::Message(number, vertices) => {
                 let some = vertices.by_ref().take(MAX_VERTICES_PER_STEP);
-                let waits = some.filter_map(|vertex| scheduler.why_in_message(*number, vertex));
-                waits.for_each(|wait| emit(&wait, true));
+                let there = some.filter_map(|vertex| scheduler.vertex_in_message(*number, vertex));
+                there.for_each(|queued| emit(&scheduler.why_vertex(&queued), true));
                 vertices.len() == 0
             }
         }

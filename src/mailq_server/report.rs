@@ -14,7 +14,7 @@ use crate::classic::{self, LimitKind};
 use crate::v2::Step;
 use std::collections::VecDeque;
 use zsched_core::Scheduler;
-use zsched_core::view::{AgentView, RingId, RingView, ThreadId, ThreadView, Totals};
+use zsched_core::view::{Agent, Ring, RingId, Thread, ThreadId, Totals};
 use zsched_format::time::{ShortDuration, Timestamp};
 
 /// Column at which the details of a thread begin.
@@ -77,8 +77,8 @@ impl ThreadReport {
         if let Some(progress) = &mut self.current {
             match progress.threads.pop_front() {
                 Some(thread) => {
-                    if let Some(view) = scheduler.thread_view(now, thread) {
-                        return self.write_view(&view, out);
+                    if let Some(thread) = scheduler.thread(thread) {
+                        return self.write_shown(&ShownThread::new(scheduler, now, thread), out);
                     }
                 }
                 None => {
@@ -111,12 +111,12 @@ impl ThreadReport {
         if self.is_over { Step::Done } else { Step::More }
     }
 
-    fn write_view(&mut self, view: &ThreadView<'_>, out: &mut Vec<u8>) -> Step {
+    fn write_shown(&mut self, shown: &ShownThread<'_>, out: &mut Vec<u8>) -> Step {
         match self.form {
-            ReportForm::Threads => write_fields(view, out),
-            _ => write_thread(view, out),
+            ReportForm::Threads => shown.write_fields(out),
+            _ => shown.write_indented(out),
         }
-        self.looked_at += view.looked_at;
+        self.looked_at += shown.looked_at;
         if self.looked_at < MAX_MESSAGES_PER_TURN {
             return Step::More;
         }
@@ -125,117 +125,145 @@ impl ThreadReport {
     }
 
     fn begin_ring(&mut self, scheduler: &Scheduler, ring: RingId, out: &mut Vec<u8>) {
-        let Some(view) = scheduler.ring_view(ring) else {
+        let Some(ring) = scheduler.ring(ring) else {
             return;
         };
         let mut sum = Vec::new();
         if self.form != ReportForm::Threads {
-            let with_host = with_host(view.with_host);
-            let (channel, host) = (view.channel_pattern, view.host_pattern);
-            push(out, format_args!("{channel}/{host}/{with_host}\n"));
-            write_sum(&view, &mut sum);
+            push(out, format_args!("{}/{}\n", ring.pattern(), with_host(ring)));
+            write_sum(scheduler, ring, &mut sum);
         }
-        let threads = if self.form == ReportForm::Short { Vec::new() } else { view.threads };
+        let is_short = self.form == ReportForm::Short;
+        let threads = if is_short { Vec::new() } else { ring.threads.clone() };
         self.current = Some(RingProgress { threads: threads.into(), sum });
     }
 }
 
 /// Returns the flag for a command that names the host, with ZMailer's values.
-fn with_host(with_host: bool) -> u8 {
-    if with_host { 2 } else { 0 }
+fn with_host(ring: &Ring) -> u8 {
+    if ring.host.is_some() { 2 } else { 0 }
 }
 
-fn write_thread(view: &ThreadView<'_>, out: &mut Vec<u8>) {
-    let start = out.len();
-    out.extend_from_slice(b"    ");
-    out.extend_from_slice(view.destination.channel());
-    out.push(b'/');
-    out.extend_from_slice(view.destination.host());
-    push(out, format_args!("/{}", with_host(view.with_host)));
-    let width = out.len() - start;
-    match width {
-        0..DETAIL_COLUMN => {
-            let tabs = DETAIL_COLUMN / TAB_STOP - width / TAB_STOP;
-            out.extend(std::iter::repeat_n(b'\t', tabs));
+/// A thread that is being shown.
+pub(super) struct ShownThread<'s> {
+    scheduler: &'s Scheduler,
+    now: Timestamp,
+    thread: &'s Thread,
+    with_host: u8,
+    /// Age of its oldest examined message in seconds; -1 if it has none.
+    oldest: i64,
+    /// Number of messages examined for that.
+    looked_at: usize,
+}
+
+impl<'s> ShownThread<'s> {
+    pub(super) fn new(
+        scheduler: &'s Scheduler,
+        now: Timestamp,
+        thread: &'s Thread,
+    ) -> ShownThread<'s> {
+        let (oldest, looked_at) = scheduler.oldest_of(thread);
+        let oldest = oldest.map_or(-1, |oldest| now.seconds_since(oldest));
+        let with_host = with_host(scheduler.ring_of(thread));
+        ShownThread { scheduler, now, thread, with_host, oldest, looked_at }
+    }
+
+    fn write_indented(&self, out: &mut Vec<u8>) {
+        let start = out.len();
+        self.write_name("    ", '/', out);
+        push(out, format_args!("/{}", self.with_host));
+        let width = out.len() - start;
+        match width {
+            0..DETAIL_COLUMN => {
+                let tabs = DETAIL_COLUMN / TAB_STOP - width / TAB_STOP;
+                out.extend(std::iter::repeat_n(b'\t', tabs));
+            }
+            _ => out.push(b' '),
         }
-        _ => out.push(b' '),
+        self.write_detail(out);
     }
-    write_detail(view, out);
-}
 
-/// Writes the first line of `SHOW THREAD`.
-pub(super) fn write_head(view: &ThreadView<'_>, out: &mut Vec<u8>) {
-    out.push(b'#');
-    out.extend_from_slice(view.destination.channel());
-    out.push(b'/');
-    out.extend_from_slice(view.destination.host());
-    push(out, format_args!("/{}  ", with_host(view.with_host)));
-    write_detail(view, out);
-}
-
-/// Writes a thread as fields separated by TABs.
-fn write_fields(view: &ThreadView<'_>, out: &mut Vec<u8>) {
-    out.extend_from_slice(view.destination.channel());
-    out.push(b'\t');
-    out.extend_from_slice(view.destination.host());
-    let (vertices, recipients, attempts) = (view.vertices, view.recipients, view.attempts);
-    push(out, format_args!("\tN={vertices}\tR={recipients}\tA={attempts}"));
-    write_state(view, '\t', out);
-    push(out, format_args!("\tQA={}\n", ShortDuration(view.oldest)));
-}
-
-fn write_detail(view: &ThreadView<'_>, out: &mut Vec<u8>) {
-    let (vertices, recipients, attempts) = (view.vertices, view.recipients, view.attempts);
-    push(out, format_args!("N={vertices:<3} R={recipients:<3} A={attempts:<2}"));
-    write_state(view, ' ', out);
-    // A thread without vertices has age -1s.
-    push(out, format_args!(" QA={}", ShortDuration(view.oldest)));
-    match view.reason.and_then(classic::limit_of) {
-        Some(LimitKind::Channel) => out.extend_from_slice(b" channelwait"),
-        Some(LimitKind::Ring) => out.extend_from_slice(b" threadwait"),
-        Some(LimitKind::General) | None => {}
+    /// Writes the first line of `SHOW THREAD`.
+    pub(super) fn write_head(&self, out: &mut Vec<u8>) {
+        self.write_name("#", '/', out);
+        push(out, format_args!("/{}  ", self.with_host));
+        self.write_detail(out);
     }
-    out.push(b'\n');
-}
 
-/// Writes the agents, the time to the wake-up or the refusal of a thread.
-///
-/// Each item is preceded by the separator.
-fn write_state(view: &ThreadView<'_>, sep: char, out: &mut Vec<u8>) {
-    if !view.agents.is_empty() {
-        return write_agents(view, sep, out);
+    /// Writes the thread as fields separated by TABs.
+    fn write_fields(&self, out: &mut Vec<u8>) {
+        self.write_name("", '\t', out);
+        let Thread { recipients, attempts, .. } = self.thread;
+        push(out, format_args!("\tN={}\tR={recipients}\tA={attempts}", self.thread.len()));
+        self.write_state('\t', out);
+        push(out, format_args!("\tQA={}\n", ShortDuration(self.oldest)));
     }
-    if let Some(seconds) = view.wakeup_in {
-        push(out, format_args!("{sep}W={seconds}s"));
-    } else if let Some(reason) = view.reason.and_then(classic::pending) {
-        push(out, format_args!("{sep}pend={reason}"));
+
+    fn write_name(&self, before: &str, sep: char, out: &mut Vec<u8>) {
+        out.extend_from_slice(before.as_bytes());
+        out.extend_from_slice(self.thread.destination.channel());
+        out.push(sep as u8);
+        out.extend_from_slice(self.thread.destination.host());
+    }
+
+    fn write_detail(&self, out: &mut Vec<u8>) {
+        let Thread { recipients, attempts, .. } = self.thread;
+        push(out, format_args!("N={:<3} R={recipients:<3} A={attempts:<2}", self.thread.len()));
+        self.write_state(' ', out);
+        // A thread without vertices has age -1s.
+        push(out, format_args!(" QA={}", ShortDuration(self.oldest)));
+        match self.scheduler.pending_reason(self.thread).and_then(classic::limit_of) {
+            Some(LimitKind::Channel) => out.extend_from_slice(b" channelwait"),
+            Some(LimitKind::Ring) => out.extend_from_slice(b" threadwait"),
+            Some(LimitKind::General) | None => {}
+        }
+        out.push(b'\n');
+    }
+
+    /// Writes the agents, the time to the wake-up or the refusal.
+    ///
+    /// Each item is preceded by the separator.
+    fn write_state(&self, sep: char, out: &mut Vec<u8>) {
+        if !self.thread.agents.is_empty() {
+            return self.write_agents(sep, out);
+        }
+        let wakeup = self.scheduler.wakeup_of(self.thread).map(|at| at.seconds_since(self.now));
+        if let Some(seconds) = wakeup.filter(|left| *left > 0) {
+            push(out, format_args!("{sep}W={seconds}s"));
+        } else if let Some(reason) =
+            self.scheduler.pending_reason(self.thread).and_then(classic::pending)
+        {
+            push(out, format_args!("{sep}pend={reason}"));
+        }
+    }
+
+    fn write_agents(&self, sep: char, out: &mut Vec<u8>) {
+        let list = |show: &dyn Fn(&Agent) -> String| {
+            self.scheduler.agents_of(self.thread).map(show).collect::<Vec<String>>().join(",")
+        };
+        let since = |time: Timestamp| self.now.seconds_since(time).to_string();
+        let pids = list(&|agent| agent.pid.unwrap_or_default().to_string());
+        let hungry = list(&|agent| since(agent.hungry_at));
+        let fed = list(&|agent| agent.fed_at.map_or("never".to_string(), since));
+        let owed = list(&|agent| agent.owed.len().to_string());
+        let states = list(&|agent| classic::state_word(agent.state()).to_string());
+        let unfed = self.thread.due.len();
+        push(out, format_args!("{sep}P={{{pids}}}{sep}HA={{{hungry}}}s{sep}FA={{{fed}}}s"));
+        push(out, format_args!("{sep}OF={{{owed}}}{sep}S={{{states}}}{sep}UF={unfed}"));
     }
 }
 
-fn write_agents(view: &ThreadView<'_>, sep: char, out: &mut Vec<u8>) {
-    let list = |show: &dyn Fn(&AgentView) -> String| {
-        view.agents.iter().map(show).collect::<Vec<String>>().join(",")
-    };
-    let pids = list(&|agent| agent.pid.to_string());
-    let hungry = list(&|agent| agent.hungry.to_string());
-    let fed = list(&|agent| agent.fed.map_or("never".to_string(), |seconds| seconds.to_string()));
-    let owed = list(&|agent| agent.owed.to_string());
-    let states = list(&|agent| classic::state_word(agent.state).to_string());
-    push(out, format_args!("{sep}P={{{pids}}}{sep}HA={{{hungry}}}s{sep}FA={{{fed}}}s"));
-    push(out, format_args!("{sep}OF={{{owed}}}{sep}S={{{states}}}{sep}UF={}", view.unfed));
-}
-
-fn write_sum(view: &RingView<'_>, out: &mut Vec<u8>) {
-    let (threads, vertices) = (view.threads.len(), view.vertices);
-    let (agents, idle, max_ring) = (view.agents, view.idle, view.max_ring);
-    let (overfeed, max_thread) = (view.overfeed, view.max_thread);
+fn write_sum(scheduler: &Scheduler, ring: &Ring, out: &mut Vec<u8>) {
+    let (threads, vertices) = (ring.threads.len(), scheduler.count_vertices(&ring.threads));
+    let (agents, idle, max_ring) = (ring.agents, ring.idle.len(), scheduler.max_ring_of(ring));
+    let (overfeed, max_thread) = (ring.clause.overfeed, ring.clause.max_thread);
     push(out, format_args!("\tThreads: {threads:4} Msgs: {vertices:5} Procs: {agents:3}"));
     push(out, format_args!(" Idle: {idle:3} Plim: {max_ring:3} Flim: {overfeed:3}"));
     push(out, format_args!(" Tlim: {max_thread}\n"));
 }
 
 fn write_totals(totals: &Totals, uptime: impl std::fmt::Display, out: &mut Vec<u8>) {
-    let Totals { agents, idle, messages, threads, vertices, recipients, counters } = totals;
+    let Totals { agents, idle, messages, threads, vertices, recipients, counters, .. } = totals;
     push(out, format_args!("Kids: {agents}  Idle: {idle:2}  Msgs: {messages:3}  "));
     push(out, format_args!("Thrds: {threads:3}  Rcpnts: {vertices:4}  "));
     push(out, format_args!("Uptime: {uptime}\n"));

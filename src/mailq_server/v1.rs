@@ -21,7 +21,7 @@ use super::report::{ReportForm, ThreadReport, push};
 use crate::classic::{LimitKind, limit_of};
 use crate::v2::Step;
 use std::collections::BTreeMap;
-use zsched_core::view::{Totals, VertexView};
+use zsched_core::view::{QueuedVertex, Totals};
 use zsched_core::why::Reason;
 use zsched_core::{Destination, Scheduler};
 use zsched_format::time::{ShortDuration, Timestamp};
@@ -139,10 +139,12 @@ impl Dump {
                     Stage::KeyLists(KeyLists::none())
                 };
             }
-            Stage::Vertices => match scheduler.message_at_or_after(now, self.next_number) {
-                Some((number, vertices)) => {
-                    vertices.iter().for_each(|vertex| self.write_vertex(now, vertex, out));
-                    match number.checked_add(1) {
+            Stage::Vertices => match scheduler.message_at_or_after(self.next_number) {
+                Some(message) => {
+                    for vertex in scheduler.vertices_of(message) {
+                        self.write_vertex(scheduler, now, &vertex, out);
+                    }
+                    match message.name.number().checked_add(1) {
                         Some(next) => self.next_number = next,
                         None => self.end_vertices(),
                     }
@@ -167,17 +169,24 @@ impl Dump {
         Step::More
     }
 
-    fn write_vertex(&mut self, now: Timestamp, vertex: &VertexView<'_>, out: &mut Vec<u8>) {
-        let key = self.shown.add(vertex.destination);
-        push(out, format_args!("{key}:\t{}\t{}; ", vertex.name, vertex.offsets.len()));
-        let offsets: Vec<String> = vertex.offsets.iter().map(u32::to_string).collect();
+    fn write_vertex(
+        &mut self,
+        scheduler: &Scheduler,
+        now: Timestamp,
+        queued: &QueuedVertex<'_>,
+        out: &mut Vec<u8>,
+    ) {
+        let key = self.shown.add(&queued.thread.destination);
+        let offsets = queued.vertex.recipients.pending();
+        push(out, format_args!("{key}:\t{}\t{}; ", queued.message.name, offsets.len()));
+        let offsets: Vec<String> = offsets.iter().map(u32::to_string).collect();
         out.extend_from_slice(offsets.join(",").as_bytes());
         out.extend_from_slice(b"\t#");
-        if let Some(text) = vertex.text.filter(|text| !text.is_empty()) {
+        if let Some(text) = queued.text().filter(|text| !text.is_empty()) {
             out.extend_from_slice(text);
             out.push(b' ');
         }
-        write_notes(now, vertex, out);
+        write_notes(scheduler, now, queued, out);
         out.push(b'\n');
     }
 
@@ -283,15 +292,24 @@ impl KeyLists {
 /// Text for a vertex that waits for a request, or for the next turn of the scheduler.
 const INACTIVE: &[u8] = b"activation pending, thread inactive";
 
-fn write_notes(now: Timestamp, vertex: &VertexView<'_>, out: &mut Vec<u8>) {
+fn write_notes(
+    scheduler: &Scheduler,
+    now: Timestamp,
+    queued: &QueuedVertex<'_>,
+    out: &mut Vec<u8>,
+) {
     out.push(b'(');
-    match (vertex.reason, vertex.agent, limit_of(vertex.reason)) {
+    let reason = scheduler.reason_of(queued.id);
+    let newest = scheduler.agents_of(queued.thread).next();
+    match (reason, newest, limit_of(reason)) {
         (Reason::Retry(at), ..) => {
             push(out, format_args!("retry in {}", ShortDuration(at.seconds_since(now).max(0))));
         }
         (Reason::Request, ..) => out.extend_from_slice(INACTIVE),
-        (_, Some(pid), _) => {
-            let next = if vertex.is_next { " NextFeed" } else { "" };
+        (_, Some(agent), _) => {
+            let pid = agent.pid.unwrap_or_default();
+            let is_next = queued.thread.due.first() == Some(queued.id);
+            let next = if is_next { " NextFeed" } else { "" };
             push(out, format_args!("running now, pid={pid}{next}"));
         }
         (.., Some(LimitKind::General)) => out.extend_from_slice(b"waiting for slot"),
@@ -299,8 +317,8 @@ fn write_notes(now: Timestamp, vertex: &VertexView<'_>, out: &mut Vec<u8>) {
         (.., Some(LimitKind::Ring)) => out.extend_from_slice(b"waiting for thread slot"),
         (_, None, None) => out.extend_from_slice(INACTIVE),
     }
-    if let Some(seconds) = vertex.expires_in {
-        let (left, tries) = (ShortDuration(seconds), vertex.tries);
+    if let Some(expiry) = queued.expiry() {
+        let (left, tries) = (ShortDuration(expiry.seconds_since(now)), queued.vertex.attempts);
         push(out, format_args!(", expires in {left}, tries={tries}"));
     }
     out.push(b')');

@@ -87,14 +87,13 @@ impl AgentModel {
         let Some(agent) = self.agents.remove(&agent) else { return };
         let Some(Some((in_run, destination))) = agent.owed.front() else { return };
         let number = self.present.iter().find(|(_, present)| *present == in_run);
-        let vertices = number.and_then(|(number, _)| core.inspect(*number)).unwrap_or_default();
-        let of_job = vertices.iter().filter(|vertex| {
-            (&*vertex.channel, &*vertex.host) == (destination.channel(), destination.host())
-        });
+        let Some(message) = number.and_then(|(number, _)| core.message(*number)) else { return };
+        let of_job =
+            core.vertices_of(message).filter(|queued| queued.thread.destination == *destination);
         let took = now.since(agent.since);
-        for offset in of_job.flat_map(|vertex| &vertex.offsets) {
+        for offset in of_job.flat_map(|queued| queued.vertex.recipients.pending()) {
             let outcome = RecordedOutcome::Death(end.clone());
-            self.attempts.add(*in_run, *offset, RecordedAttempt { outcome, took });
+            self.attempts.add(*in_run, offset, RecordedAttempt { outcome, took });
         }
     }
 

@@ -211,10 +211,10 @@ impl Sample {
     /// Takes a sample of a core.
     pub(crate) fn of(core: &Scheduler, now: Timestamp) -> Sample {
         let totals = core.totals();
-        let rings = core.ring_ids().into_iter().filter_map(|ring| core.ring_view(ring));
-        let threads = rings.flat_map(|ring| ring.threads);
-        let views = threads.filter_map(|thread| core.thread_view(now, thread));
-        let mut threads: Vec<_> = views
+        let rings = core.ring_ids().into_iter().filter_map(|ring| core.ring(ring));
+        let threads = rings.flat_map(|ring| &ring.threads);
+        let mut threads: Vec<_> = threads
+            .filter_map(|thread| core.thread(*thread))
             .map(|thread| (thread.destination.clone(), thread.recipients, thread.agents.len()))
             .collect();
         threads.sort();

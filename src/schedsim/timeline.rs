@@ -5,8 +5,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
+use zsched_config::Clause;
+use zsched_core::view::QueuedVertex;
 use zsched_core::why::Reason;
-use zsched_core::{Action, AgentEnd, AgentId, Event, NoteTicket, Scheduler, VertexInspection};
+use zsched_core::{Action, AgentEnd, AgentId, Event, NoteTicket, Scheduler};
 use zsched_format::agent_protocol::{AgentLine, RecipientReport};
 use zsched_format::time::Timestamp;
 use zsched_mailq_server::explain::predicate;
@@ -58,6 +60,13 @@ pub(crate) struct TimelineEntry {
     pub text: String,
 }
 
+/// The last known state of a vertex.
+struct KnownVertex {
+    offsets: Vec<u32>,
+    clause: Rc<Clause>,
+    reason: Reason,
+}
+
 /// Collects the timeline during a replay.
 #[derive(Default)]
 pub(crate) struct Timeline {
@@ -66,8 +75,8 @@ pub(crate) struct Timeline {
     now: Timestamp,
     /// When the message arrived, while it is queued.
     arrived: Option<Timestamp>,
-    /// The last known state of its vertices, by destination.
-    vertices: BTreeMap<String, VertexInspection>,
+    /// Its vertices, by destination.
+    vertices: BTreeMap<String, KnownVertex>,
     /// The agent that was fed each destination last.
     fed: BTreeMap<String, (AgentId, Option<u32>)>,
     /// Notes about the message that are not known to be on disk.
@@ -87,7 +96,8 @@ impl Timeline {
     /// Compares the message with the core at the beginning of a recording.
     pub(crate) fn begin(&mut self, now: Timestamp, core: &Scheduler) {
         self.now = now;
-        let is_there = core.spool_id(self.wanted.number).is_some_and(|id| self.wanted.is(id));
+        let is_there =
+            core.message(self.wanted.number).is_some_and(|m| self.wanted.is(m.spool_id()));
         if self.arrived.is_some() && !is_there {
             self.add("lost", "it is gone when the next recording begins");
             self.end();
@@ -142,7 +152,7 @@ impl Timeline {
     }
 
     fn reported(&mut self, pid: Option<u32>, report: &RecipientReport<'_>) {
-        let of = |vertex: &VertexInspection| vertex.offsets.contains(&report.offset);
+        let of = |vertex: &KnownVertex| vertex.offsets.contains(&report.offset);
         let name =
             self.vertices.iter().find(|(_, vertex)| of(vertex)).map(|(name, _)| name.clone());
         let unknown = if name.is_none() { " (no such recipient is to do)" } else { "" };
@@ -181,7 +191,7 @@ impl Timeline {
             *place += 1;
             let Some(name) = self.of_job(job, *agent, core) else { continue };
             let (place, of) = (*place, bursts[agent]);
-            let pid = core.process_of(*agent);
+            let pid = core.agent(*agent).and_then(|row| row.agent.pid);
             self.fed.insert(name.clone(), (*agent, pid));
             let text =
                 if of > 1 { format!("job {place} of {of} at once") } else { "one job".into() };
@@ -200,20 +210,25 @@ impl Timeline {
 
     /// Adds the changes in the state of its vertices.
     fn compare_vertices(&mut self, core: &Scheduler) {
-        let Some(vertices) = core.inspect(self.wanted.number) else { return };
-        let present: BTreeMap<String, VertexInspection> =
-            vertices.into_iter().map(|vertex| (name_of(&vertex), vertex)).collect();
-        let former = std::mem::replace(&mut self.vertices, present.clone());
-        for (name, vertex) in present {
-            let before = former.get(&name);
-            if before.is_none_or(|before| !Rc::ptr_eq(&before.clause, &vertex.clause)) {
-                let clause = &vertex.clause;
-                let (channel, host) = (&clause.channel_pattern, &clause.host_pattern);
-                let text = format!("by clause {channel}/{host}, {}", clause.location);
+        let Some(message) = core.message(self.wanted.number) else { return };
+        let mut former = std::mem::take(&mut self.vertices);
+        let present: BTreeMap<String, QueuedVertex<'_>> = core
+            .vertices_of(message)
+            .map(|queued| (queued.thread.destination.to_string(), queued))
+            .collect();
+        for (name, queued) in present {
+            let (clause, reason) = (&queued.ring.clause, core.reason_of(queued.id));
+            let before = former.remove(&name);
+            let offsets = queued.vertex.recipients.pending();
+            let known = KnownVertex { offsets, clause: clause.clone(), reason };
+            self.vertices.insert(name.clone(), known);
+            if before.as_ref().is_none_or(|before| !Rc::ptr_eq(&before.clause, clause)) {
+                let text = format!("by clause {}, {}", queued.ring.pattern(), clause.location);
                 self.add_for("queued", &name, text);
             }
-            if before.is_none_or(|before| before.reason != vertex.reason) {
-                self.add_wait_reason(core, before.map(|before| before.reason), &vertex);
+            if before.as_ref().is_none_or(|before| before.reason != reason) {
+                let before = before.map(|before| before.reason);
+                self.add_wait_reason(core, &name, (before, reason), &queued);
             }
         }
     }
@@ -221,22 +236,22 @@ impl Timeline {
     fn add_wait_reason(
         &mut self,
         core: &Scheduler,
-        before: Option<Reason>,
-        vertex: &VertexInspection,
+        name: &str,
+        (before, reason): (Option<Reason>, Reason),
+        queued: &QueuedVertex<'_>,
     ) {
-        let name = &name_of(vertex);
         let waits = |reason: Reason| matches!(reason, Reason::Retry(_) | Reason::Request);
-        if before.is_some_and(waits) && !waits(vertex.reason) {
+        if before.is_some_and(waits) && !waits(reason) {
             self.add_for("due", name, self.cause);
         }
         // These are reported as `fed`, with the agent.
-        if matches!(vertex.reason, Reason::AtWork | Reason::Turn) {
+        if matches!(reason, Reason::AtWork | Reason::Turn) {
             return;
         }
-        let Some(wait) = core.why_in_message(self.wanted.number, vertex.vertex) else { return };
+        let wait = core.why_vertex(queued);
         let text = predicate(core, self.now, wait.destination, &wait.why, true);
         let text = text.strip_prefix("waits ").unwrap_or(&text);
-        self.add_for("waits", name, format!("{text}; tries so far: {}", vertex.attempts));
+        self.add_for("waits", name, format!("{text}; tries so far: {}", wait.tries));
     }
 
     fn decided(&mut self, action: &Action) {
@@ -308,7 +323,7 @@ impl ReplayObserver for Timeline {
                 if let AgentLine::Report(report) = AgentLine::parse(line)
                     && report.number == number
                 {
-                    self.reported(core.process_of(*agent), &report);
+                    self.reported(core.agent(*agent).and_then(|row| row.agent.pid), &report);
                 }
             }
             Event::AgentEnded { agent, end } => self.agent_ended(*agent, end),
@@ -342,14 +357,9 @@ impl ReplayObserver for Timeline {
         self.compare_vertices(core);
         self.fed(decided, core);
         decided.iter().for_each(|action| self.decided(action));
-        if core.spool_id(self.wanted.number).is_none() {
+        if core.message(self.wanted.number).is_none() {
             self.add("forgotten", "its control file is gone or damaged");
             self.end();
         }
     }
-}
-
-fn name_of(vertex: &VertexInspection) -> String {
-    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-    format!("{}/{}", text(&vertex.channel), text(&vertex.host))
 }

@@ -14,8 +14,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, ErrorKind};
 use std::path::PathBuf;
 use std::rc::Rc;
-use zsched_core::override_changes::Change;
-use zsched_core::overrides::{Override, Overrides};
+use zsched_core::overrides::{OverrideChange, Overrides};
 use zsched_core::{Note, OrderTicket};
 use zsched_format::control_file::{self, ControlFile, ControlFileError, PidField, mark};
 use zsched_format::time::Timestamp;
@@ -65,7 +64,7 @@ pub struct Disk {
     pub(crate) postman: Vec<Rc<MemoryFile>>,
     orders: Overrides,
     /// Changes of the orders in force that could not be stored yet.
-    unstored: Vec<Change>,
+    unstored: Vec<OverrideChange>,
     pub(crate) outbox: RefCell<OutboxContents>,
     /// The message whose removal was interrupted by a kill of the scheduler.
     removal: Option<u64>,
@@ -133,7 +132,7 @@ pub enum WriteRequest {
     /// Clear the locks of a dead process.
     ClearLocks(SpoolName, u32),
     /// Store changes of the orders in force.
-    KeepOrders(Option<OrderTicket>, Vec<Change>),
+    KeepOrders(Option<OrderTicket>, Vec<OverrideChange>),
 }
 
 /// The way in which a message left the spool.
@@ -382,7 +381,7 @@ impl Disk {
     }
 
     /// Stores changes of the orders in force, including earlier ones that could not be stored.
-    pub(crate) fn keep_orders(&mut self, changes: Vec<Change>) -> io::Result<()> {
+    pub(crate) fn keep_orders(&mut self, changes: Vec<OverrideChange>) -> io::Result<()> {
         self.unstored.extend(changes);
         self.faults.write(&mut self.random)?;
         self.faults.need_room()?;
@@ -391,7 +390,7 @@ impl Disk {
     }
 
     /// The stored orders. Changes that could not be stored are dropped, as the scheduler restarts.
-    pub(crate) fn take_orders(&mut self) -> Vec<Override> {
+    pub(crate) fn take_orders(&mut self) -> Vec<OverrideChange> {
         self.unstored.clear();
         self.orders.iter().collect()
     }

@@ -248,7 +248,7 @@ impl<O: SimulationObserver> Simulation<O> {
         self.observer.started(at, &self.config, &settings);
         self.shell = Some(Shell::new(settings, self.config.clone()));
         for order in self.disk.take_orders() {
-            self.in_shell(|shell| shell.orders.apply(order.clone().into()));
+            self.in_shell(|shell| shell.orders.apply(order.clone()));
             self.send(Event::Override(order));
         }
         for learned in self.learned.clone() {
@@ -260,13 +260,13 @@ impl<O: SimulationObserver> Simulation<O> {
     /// Stores the learned state of a scheduler that ends.
     ///
     /// It is complete, or that of an earlier time, or only a part as in a damaged file.
-    pub(crate) fn store_learned_state(&mut self, core: &Scheduler, resting: &dyn PagedOutSource) {
+    pub(crate) fn store_learned_state(&mut self, core: &Scheduler, paged_out: &dyn PagedOutSource) {
         let is_written = self.random.bool();
         if is_written {
             self.learned.clear();
             let mut lessons = LearnedExport::default();
             while !lessons.is_done() {
-                lessons.tell(core, resting, 100, |learned| self.learned.push(learned));
+                lessons.tell(core, paged_out, 100, |learned| self.learned.push(learned));
             }
         }
         if self.random.u8(..10) == 0 {
@@ -286,7 +286,7 @@ impl<O: SimulationObserver> Simulation<O> {
         let Some(shell) = self.shell.take() else {
             return;
         };
-        self.store_learned_state(&shell.core, &shell.intake);
+        self.store_learned_state(&shell.core, &shell.intake.backlog);
         if is_writing {
             self.write_partially(shell);
         }
@@ -330,7 +330,7 @@ impl<O: SimulationObserver> Simulation<O> {
     /// Reloads another configuration, for this scheduler and later ones.
     pub fn reload(&mut self, config: Rc<Config>) {
         self.config = config.clone();
-        self.in_shell(|shell| shell.intake.set_limit(memory_limit(&config)));
+        self.in_shell(|shell| shell.intake.set_max_messages(memory_limit(&config)));
         self.send(Event::Configured(config));
         self.end_turn();
     }
@@ -345,7 +345,7 @@ impl<O: SimulationObserver> Simulation<O> {
     /// Sets the wall clock.
     pub fn set_clock(&mut self, step: ClockStep) {
         self.clock.set(step);
-        self.in_shell(|shell| shell.intake.shift(step));
+        self.in_shell(|shell| shell.intake.backlog.shift(step));
         self.send(Event::ClockSet(step));
         self.end_turn();
     }

@@ -10,9 +10,8 @@ use std::collections::{BTreeMap, VecDeque};
 use std::io::ErrorKind;
 use std::rc::Rc;
 use zsched_config::Config;
-use zsched_core::intake::{self, Intake, NumberState, ReadBudget, ReadDecision};
-use zsched_core::override_changes::Change;
-use zsched_core::overrides::Overrides;
+use zsched_core::intake::{self, Intake, ReadBudget, ReadDecision};
+use zsched_core::overrides::{OverrideChange, Overrides};
 use zsched_core::{Action, AgentEnd, AgentId, Event, Note, RereadResult, Scheduler, Settings};
 use zsched_format::job_recipients::Scope;
 use zsched_format::time::Timestamp;
@@ -54,7 +53,7 @@ impl Shell {
     /// Creates a scheduler that has just been started.
     pub(crate) fn new(settings: Settings, config: Rc<Config>) -> Shell {
         let mut intake = Intake::new(intake::IntakeDelays::default());
-        intake.set_limit(memory_limit(&config));
+        intake.set_max_messages(memory_limit(&config));
         Shell {
             core: Scheduler::new(settings, config),
             pids: BTreeMap::new(),
@@ -71,7 +70,7 @@ impl Shell {
 
     /// Applies changes of the orders in force. After the last one they must equal those of the
     /// core.
-    fn take_changes(&mut self, changes: &[Change]) {
+    fn take_changes(&mut self, changes: &[OverrideChange]) {
         changes.iter().for_each(|change| self.orders.apply(change.clone()));
         let has_more = |action: &Action| matches!(action, Action::StoreOverrides { .. });
         if !self.core.pending_actions().iter().any(has_more) {
@@ -91,15 +90,7 @@ impl Shell {
     }
 
     fn room(&self) -> ReadBudget {
-        ReadBudget::of(&self.core, self.core.capacity(), &self.intake)
-    }
-
-    fn known(&self, name: &SpoolName) -> NumberState {
-        match self.core.is_being_removed(name.number()) {
-            None => NumberState::Unknown,
-            Some(false) => NumberState::Queued,
-            Some(true) => NumberState::Leaving,
-        }
+        ReadBudget::of(&self.core, self.core.recipient_room(), &self.intake)
     }
 }
 
@@ -129,7 +120,7 @@ impl<O: SimulationObserver> Simulation<O> {
 
     fn check_intake(&mut self) {
         let wall = self.clock.wall();
-        while let Some(held) = self.shell.as_mut().and_then(|shell| shell.intake.next_held(wall)) {
+        while let Some(held) = self.shell.as_mut().and_then(|shell| shell.intake.next_retry(wall)) {
             self.request(held, ReadMode::New(None));
         }
         self.load_backlog(wall);
@@ -173,7 +164,7 @@ impl<O: SimulationObserver> Simulation<O> {
             self.write();
         }
         if let Some(shell) = self.shell.take() {
-            self.store_learned_state(&shell.core, &shell.intake);
+            self.store_learned_state(&shell.core, &shell.intake.backlog);
         }
         self.orphan_agents();
     }
@@ -213,14 +204,14 @@ impl<O: SimulationObserver> Simulation<O> {
             Action::Remove { name, aside } => {
                 self.request_write(WriteRequest::Remove(name, aside));
             }
-            Action::PageOut { name, until, record: rested } => {
-                self.in_shell(|shell| shell.intake.page_out(name, until, *rested));
+            Action::PageOut { name, until, record } => {
+                self.in_shell(|shell| shell.intake.backlog.page_out(name, until, *record));
             }
             Action::ReadMore { name, portion } => {
                 self.request(name, ReadMode::Again(Some(portion)));
             }
             Action::RequestPagedHosts(wanted) => {
-                self.in_shell(|shell| shell.intake.request(&wanted));
+                self.in_shell(|shell| shell.intake.backlog.request(&wanted));
             }
             Action::StoreOverrides { ticket, changes } => {
                 self.in_shell(|shell| shell.take_changes(&changes));
@@ -259,7 +250,7 @@ impl<O: SimulationObserver> Simulation<O> {
         let Some(shell) = &mut self.shell else {
             return;
         };
-        let known = shell.known(&name);
+        let known = shell.core.number_state(name.number());
         if shell.intake.found(&name, known) == ReadDecision::Read {
             self.request(name, ReadMode::New(None));
         }
@@ -272,7 +263,7 @@ impl<O: SimulationObserver> Simulation<O> {
         };
         let mut new = Vec::new();
         for name in self.disk.names() {
-            let known = shell.known(&name);
+            let known = shell.core.number_state(name.number());
             if shell.intake.found(&name, known) == ReadDecision::Read {
                 new.push((self.disk.changed(name.number()), name));
             }
@@ -342,8 +333,8 @@ impl<O: SimulationObserver> Simulation<O> {
         shell.intake.finish_read(number);
         let is_held =
             matches!(found, LoadResult::Locked(_) | LoadResult::Failed(_) | LoadResult::NoQueue);
-        if !is_held && let Some((rested, wanted)) = shell.intake.take_record(number) {
-            self.send(Event::Restored { number, rested, wanted });
+        if !is_held && let Some((record, wanted)) = shell.intake.backlog.take_record(number) {
+            self.send(Event::Restored { number, record, wanted });
         }
         let Some(shell) = &mut self.shell else {
             return;
@@ -352,9 +343,9 @@ impl<O: SimulationObserver> Simulation<O> {
             LoadResult::Arrival(arrival) => self.send(Event::Arrived(arrival)),
             LoadResult::Nothing => {}
             LoadResult::Locked(_) | LoadResult::NoQueue => {
-                shell.intake.hold_locked(wall, name);
+                shell.intake.retry_locked_later(wall, name);
             }
-            LoadResult::Failed(_) => shell.intake.hold_unreadable(wall, name),
+            LoadResult::Failed(_) => shell.intake.retry_unreadable_later(wall, name),
             LoadResult::Malformed { moved: Ok(_), .. } => {}
             LoadResult::Malformed { .. } => shell.intake.skip_file(wall, number),
         }

@@ -292,11 +292,15 @@ impl<'s> Replay<'s> {
     /// Checks that the core's remaining recipients are those without a final report.
     fn compare_what_is_left(&mut self) {
         let of_core = |number: u64| {
-            let found = self.world.core.message_at_or_after(self.world.now, number);
-            let views = found.filter(|(found, _)| *found == number).map(|(_, views)| views);
-            let left = views.unwrap_or_default().into_iter().map(|view| {
-                let host = String::from_utf8(view.destination.host().to_vec()).expect("text");
-                ((number, host), view.offsets.into_iter().collect::<BTreeSet<u32>>())
+            let core = &self.world.core;
+            let vertices = core.message(number).into_iter().flat_map(|m| core.vertices_of(m));
+            let left = vertices.map(|queued| {
+                let host = queued.thread.destination.host().to_vec();
+                let offsets = queued.vertex.recipients.pending().into_iter();
+                (
+                    (number, String::from_utf8(host).expect("text")),
+                    offsets.collect::<BTreeSet<u32>>(),
+                )
             });
             left.collect::<Vec<_>>()
         };

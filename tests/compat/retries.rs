@@ -90,10 +90,11 @@ impl DeferringWorld {
         self.world.agent_writes(agent, b"#hungry");
         assert_eq!(self.world.take_input(agent), "#idle\n");
         self.world.agent_writes(agent, b"#hungry");
-        let now = self.world.now;
-        let (_, views) = self.world.core.message_at_or_after(now, 1).expect("it is not finished");
-        let Reason::Retry(at) = views[0].reason else { panic!("it waits for nothing") };
-        Planned { tries: views[0].tries, wakeup: at.seconds_since(first_fed) }
+        let core = &self.world.core;
+        let message = core.message(1).expect("it is not finished");
+        let queued = core.vertices_of(message).next().expect("it has a recipient left");
+        let Reason::Retry(at) = core.reason_of(queued.id) else { panic!("it waits for nothing") };
+        Planned { tries: queued.vertex.attempts, wakeup: at.seconds_since(first_fed) }
     }
 
     /// Returns successive wake-ups, with a try at each.

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 use zsched_config::Config;
 use zsched_core::Refusal;
-use zsched_core::view::{RingView, ThreadView};
+use zsched_core::view::{Ring, Thread};
 use zsched_core::why::Reason;
 use zsched_core::{Action, AgentId, Event, Order, Scheduler};
 use zsched_format::time::Timestamp;
@@ -102,13 +102,12 @@ impl AgentWaitChecks {
     pub fn check_all(&mut self, at: SimTime, core: &Scheduler) {
         let mut waiting = Vec::new();
         for id in core.ring_ids() {
-            let ring = core.ring_view(id).expect("a ring that is listed is there");
-            let threads = ring.threads.iter();
-            let threads = threads.map(|thread| core.thread_view(at.wall, *thread).expect("there"));
+            let ring = core.ring(id).expect("a ring that is listed is there");
+            let mut threads = ring.threads.iter().map(|id| core.thread(*id).expect("there"));
             if ring.agents == 0
-                && let Some(thread) = threads.into_iter().find(waits_for_place)
+                && let Some(thread) = threads.find(|thread| waits_for_place(core, thread))
             {
-                waiting.push(name(&ring, &thread));
+                waiting.push(name(ring, thread));
             }
         }
         let count = waiting.len() as u32;
@@ -139,18 +138,16 @@ impl AgentWaitChecks {
 }
 
 /// Returns true if due mail of a thread waits for an agent.
-fn waits_for_place(thread: &ThreadView<'_>) -> bool {
-    let waits = matches!(
-        thread.reason,
+fn waits_for_place(core: &Scheduler, thread: &Thread) -> bool {
+    matches!(
+        core.pending_reason(thread),
         Some(Reason::Refused(
             Refusal::MaxAgents | Refusal::Claimed | Refusal::MaxChannel | Refusal::ForkRate
         ))
-    );
-    waits && thread.unfed > 0 && thread.agents.is_empty()
+    )
 }
 
-fn name(ring: &RingView<'_>, thread: &ThreadView<'_>) -> RingName {
-    let pattern = format!("{}/{}", ring.channel_pattern, ring.host_pattern);
-    let host = ring.with_host.then(|| thread.destination.host().into());
-    (pattern, thread.destination.channel().into(), host)
+fn name(ring: &Ring, thread: &Thread) -> RingName {
+    let host = ring.host.is_some().then(|| thread.destination.host().into());
+    (ring.pattern(), thread.destination.channel().into(), host)
 }

@@ -55,7 +55,7 @@ impl DumpClient {
             before: book.to_do(),
             unsure: book.unsure(),
             destinations: book.destinations(),
-            rings: rings(at, core),
+            rings: rings(core),
         }
     }
 
@@ -74,12 +74,12 @@ impl DumpClient {
         self.dump.write(core, at.wall, &mut piece, self.piece);
         self.answer.append(&mut piece);
         if self.dump.is_over() {
-            self.check(at, core, book);
+            self.check(core, book);
         }
         self.dump.is_over()
     }
 
-    fn check(&self, at: SimTime, core: &Scheduler, book: &ExpectedQueue) {
+    fn check(&self, core: &Scheduler, book: &ExpectedQueue) {
         let answer = self.answer.strip_prefix(GREETING.as_bytes()).expect("it begins with that");
         let (queue, report) = read_answer(answer).unwrap_or_else(|failure| {
             panic!("{failure}: {}", String::from_utf8_lossy(&self.answer))
@@ -106,7 +106,7 @@ impl DumpClient {
         if self.with_vertices {
             self.check_recipients(&shown, &book.journal);
         }
-        self.check_report(at, core, book, &report, &vertices);
+        self.check_report(core, book, &report, &vertices);
     }
 
     /// Returns true if a recipient was unfinished during the whole dump.
@@ -129,13 +129,12 @@ impl DumpClient {
 
     fn check_report(
         &self,
-        at: SimTime,
         core: &Scheduler,
         book: &ExpectedQueue,
         report: &[Vec<u8>],
         shown: &BTreeMap<Destination, usize>,
     ) {
-        let rings = rings(at, core);
+        let rings = rings(core);
         // The thread was in one ring all the time, so that ring's list must have it.
         let stayed = |destination: &Destination| {
             self.destinations.contains(destination)
@@ -193,12 +192,12 @@ fn check_totals(report: &[Vec<u8>], totals: &Totals) {
 }
 
 /// Returns the ring of each thread.
-fn rings(at: SimTime, core: &Scheduler) -> BTreeMap<Destination, RingId> {
+fn rings(core: &Scheduler) -> BTreeMap<Destination, RingId> {
     let mut rings = BTreeMap::new();
     for id in core.ring_ids() {
-        let ring = core.ring_view(id).expect("a ring that is listed is there");
-        for thread in ring.threads {
-            let thread = core.thread_view(at.wall, thread).expect("its threads, too");
+        let ring = core.ring(id).expect("a ring that is listed is there");
+        for thread in &ring.threads {
+            let thread = core.thread(*thread).expect("its threads, too");
             rings.insert(thread.destination.clone(), id);
         }
     }

@@ -91,8 +91,10 @@ impl MemoryChecks {
         let found = core.recipients();
         assert!(found <= most, "{found} recipients are in memory, and not {most}");
         for ring in core.ring_ids().into_iter().filter(|_| !self.is_reloaded) {
-            let most = core.max_recipients_of(ring).unwrap_or(usize::MAX);
-            let found = core.recipients_of(ring).unwrap_or_default();
+            let most = core
+                .max_recipients_of(core.ring(ring).expect("it is listed"))
+                .unwrap_or(usize::MAX);
+            let found = core.ring(ring).map_or(0, |ring| ring.recipients as usize);
             assert!(found <= most, "{found} recipients of a ring are in memory, and not {most}");
         }
     }

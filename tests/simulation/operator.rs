@@ -6,7 +6,7 @@ use fastrand::Rng;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 use zsched_config::Config;
-use zsched_core::overrides::{DestinationPattern, LimitName, Override, Scope};
+use zsched_core::overrides::{DestinationPattern, LimitName, OverrideChange, Scope};
 use zsched_core::select::{Cursor, MailFilter};
 use zsched_core::{Destination, Effect, Order, OrderTicket, Scheduler, Target};
 use zsched_format::time::Timestamp;
@@ -131,8 +131,8 @@ impl OperatorChecks {
     }
 
     /// Records an override that a new scheduler has read from disk.
-    pub fn restore(&mut self, order: &Override) {
-        if let (Some(restored), Override::Hold(hold)) = (&mut self.restored, order) {
+    pub fn restore(&mut self, order: &OverrideChange) {
+        if let (Some(restored), OverrideChange::Hold(hold)) = (&mut self.restored, order) {
             restored.push(hold.scope.clone());
         }
     }

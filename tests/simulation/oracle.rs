@@ -529,14 +529,14 @@ impl Oracle {
     /// Checks the shown reason of each thread that waits for an agent.
     fn check_threads(&mut self, at: SimTime, core: &Scheduler) {
         for id in core.ring_ids() {
-            let ring = core.ring_view(id).expect("a ring that is listed is there");
+            let ring = core.ring(id).expect("a ring that is listed is there");
             for thread in &ring.threads {
-                let thread = core.thread_view(at.wall, *thread).expect("its threads, too");
-                if thread.unfed == 0 || !thread.agents.is_empty() {
+                let thread = core.thread(*thread).expect("its threads, too");
+                if thread.due.is_empty() || !thread.agents.is_empty() {
                     continue;
                 }
-                let destination = thread.destination;
-                let reason = thread.reason.filter(|reason| *reason != Reason::Turn);
+                let destination = &thread.destination;
+                let reason = core.pending_reason(thread).filter(|reason| *reason != Reason::Turn);
                 let reason = reason.unwrap_or_else(|| {
                     panic!("{destination} has mail that is due, no agent, and no reason");
                 });
@@ -554,7 +554,7 @@ impl Oracle {
                 if is_deferred && self.options.is_put_off(at, core, channel, host) {
                     continue;
                 }
-                let may_idle = ring.idle == 0 || !self.options.selects(channel, host);
+                let may_idle = ring.idle.is_empty() || !self.options.selects(channel, host);
                 assert!(may_idle, "{destination} waits, and an agent of its ring is idle");
                 if self.options.check_reason(core, &self.config, channel, host) {
                     self.totals.held_back += 1;
@@ -572,7 +572,7 @@ impl Oracle {
                         (of_channel.count(), limit(clause.max_channel))
                     }
                     // An operator may have set a limit.
-                    Reason::Refused(Refusal::MaxRing) => (ring.agents, ring.max_ring),
+                    Reason::Refused(Refusal::MaxRing) => (ring.agents, core.max_ring_of(ring)),
                     Reason::Refused(Refusal::ForkRate) => {
                         let wakeup = core.next_wakeup().expect("the next second");
                         let wait = wakeup.seconds_since(at.wall);

@@ -234,9 +234,9 @@ impl RetryChecks {
             all.retain(|to| book.has_to_do(*number, to));
         }
         for id in core.ring_ids() {
-            for thread in core.ring_view(id).expect("it is listed").threads {
-                let view = core.thread_view(at.wall, thread).expect("its threads are there");
-                let to = view.destination.clone();
+            for thread in &core.ring(id).expect("it is listed").threads {
+                let thread = core.thread(*thread).expect("its threads are there");
+                let to = thread.destination.clone();
                 let word = match words.remove(&to) {
                     Some(before) => {
                         let clause = config.select(to.channel(), to.host());
@@ -251,7 +251,7 @@ impl RetryChecks {
                         }
                         before.after(at)
                     }
-                    None if self.has_learned_state || view.attempts > 0 => Reachability::Unknown,
+                    None if self.has_learned_state || thread.attempts > 0 => Reachability::Unknown,
                     None => Reachability::Reachable(0),
                 };
                 self.reachability.insert(to, word);

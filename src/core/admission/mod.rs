@@ -2,6 +2,11 @@
 //!
 //! [`intake`] chooses the control files that are read. Of large messages only some recipients are
 //! loaded ([`partial`]); messages that wait may be evicted ([`paging`]).
+//!
+//! | limit | where it is applied |
+//! |---|---|
+//! | messages in memory (`PARAMmessage-active-limit`) | `Intake::max_messages`; [`paging`] makes room |
+//! | recipients in memory (`PARAMmessage-recipient-limit` …) | [`partial`], its `recipient_room` |
 
 pub mod intake;
 

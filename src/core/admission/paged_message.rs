@@ -23,6 +23,14 @@ pub struct PagedMessage {
     pub vertices: Box<[PagedVertex]>,
 }
 
+impl PagedMessage {
+    /// The record of a vertex.
+    pub(crate) fn vertex(&self, key: u32) -> Option<PagedVertex> {
+        let place = self.vertices.binary_search_by_key(&key, |vertex| vertex.key()).ok()?;
+        Some(self.vertices[place])
+    }
+}
+
 /// What is known about the recipients of one message for one destination.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(from = "[u64; 2]", into = "[u64; 2]")]
@@ -53,7 +61,7 @@ impl PagedVertex {
     /// Creates a record for the recipients of a destination.
     pub fn new(to: &Destination, attempts: u32, tried: bool, text: TextNumber) -> PagedVertex {
         let attempts = u16::try_from(attempts).unwrap_or(u16::MAX);
-        PagedVertex { destination: hash_of(to), text, due: 0, attempts, step: 0, tried }
+        PagedVertex { destination: PagedVertex::key_of(to), text, due: 0, attempts, step: 0, tried }
     }
 
     /// Sets the due time and the place in `retries`.
@@ -78,15 +86,11 @@ impl PagedVertex {
     }
 
     /// Hash of a destination.
-    pub fn key_of(to: &Destination) -> u32 {
-        hash_of(to)
-    }
-
-    /// Returns true if the record is about a destination.
     ///
-    /// The hash has 32 bits: a wrong destination matches once in thousands of millions.
-    pub fn is_for(self, to: &Destination) -> bool {
-        self.destination == hash_of(to)
+    /// It has 32 bits: a wrong destination matches once in thousands of millions. The upper half
+    /// is a hash of the host, to match it without the channel.
+    pub fn key_of(to: &Destination) -> u32 {
+        u32::from(hash_of_host(to.host())) << 16 | fnv(to.as_bytes()) & 0xffff
     }
 
     /// Number of tries so far.
@@ -163,13 +167,6 @@ impl HostFilter {
     }
 }
 
-/// Hash of a destination.
-///
-/// The upper half is a hash of the host, to match it without the channel.
-fn hash_of(to: &Destination) -> u32 {
-    u32::from(hash_of_host(to.host())) << 16 | fnv(to.as_bytes()) & 0xffff
-}
-
 fn hash_of_host(host: &[u8]) -> u16 {
     let hash = fnv(host);
     (hash ^ hash >> 16) as u16
@@ -190,19 +187,20 @@ mod tests {
     fn rested_vertex_round_trip_keeps_retry_state() {
         let (here, there) = (Destination::new(b"smtp", b"a.x"), Destination::new(b"smtp", b"b.x"));
         let due = Timestamp::from_parts(1_795_255_200, 1);
-        let rested = PagedVertex::new(&here, 100_000, true, MAX_TEXT_NUMBER).due_at(Some(due), 7);
-        assert!(rested.is_for(&here) && !rested.is_for(&there));
-        assert_eq!((rested.attempts(), rested.text()), (65_535, MAX_TEXT_NUMBER));
-        assert_eq!(rested.due(), Some(Timestamp::from_seconds(1_795_255_201)), "not too early");
-        assert_eq!(PagedVertex::from(<[u64; 2]>::from(rested)), rested);
+        let record = PagedVertex::new(&here, 100_000, true, MAX_TEXT_NUMBER).due_at(Some(due), 7);
+        assert!(record.key() == PagedVertex::key_of(&here));
+        assert!(record.key() != PagedVertex::key_of(&there));
+        assert_eq!((record.attempts(), record.text()), (65_535, MAX_TEXT_NUMBER));
+        assert_eq!(record.due(), Some(Timestamp::from_seconds(1_795_255_201)), "not too early");
+        assert_eq!(PagedVertex::from(<[u64; 2]>::from(record)), record);
         let mut vertex = Vertex::new(MessageId::first(), ThreadId::first(), &[1]);
-        rested.restore_to(&mut vertex);
+        record.restore_to(&mut vertex);
         assert_eq!((vertex.attempts, vertex.step, vertex.tried), (65_535, 7, true));
-        let rested = PagedVertex::new(&there, 1, false, 0);
-        assert_eq!((rested.attempts(), rested.due(), rested.text()), (1, None, 0));
+        let record = PagedVertex::new(&there, 1, false, 0);
+        assert_eq!((record.attempts(), record.due(), record.text()), (1, None, 0));
         assert!(
-            HostFilter::of_host(b"b.x").selects(rested)
-                && !HostFilter::of_host(b"a.x").selects(rested)
+            HostFilter::of_host(b"b.x").selects(record)
+                && !HostFilter::of_host(b"a.x").selects(record)
         );
         assert_eq!(size_of::<PagedVertex>(), 16);
     }

@@ -105,7 +105,7 @@ pub enum Owed {
 }
 
 impl Agent {
-    pub fn new(ring: RingId, thread: ThreadId, now: Timestamp) -> Agent {
+    pub(crate) fn new(ring: RingId, thread: ThreadId, now: Timestamp) -> Agent {
         Agent {
             pid: None,
             ring,

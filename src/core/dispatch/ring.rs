@@ -125,7 +125,7 @@ impl Refusal {
 }
 
 impl Ring {
-    pub fn new(clause: Rc<Clause>, channel: Rc<[u8]>, host: Option<Rc<[u8]>>) -> Ring {
+    fn new(clause: Rc<Clause>, channel: Rc<[u8]>, host: Option<Rc<[u8]>>) -> Ring {
         Ring {
             jobs: Rules::of(&clause).map(|rules| Box::new(Jobs::new(rules))),
             configured: clause.clone(),

@@ -4,22 +4,24 @@ use crate::Scheduler;
 use crate::learned::Learned;
 use crate::learned::paged_out::{ExportCount, PagedOutSource};
 use crate::queue::destination::Destination;
-use crate::queue::thread::ThreadId;
+use std::collections::BTreeMap;
 use std::ops::Bound;
 
 /// Cursor over the learned state, while the queue changes.
-#[derive(Default)]
 pub struct LearnedExport {
     stage: Stage,
-    rests: ExportCount,
+    counts: ExportCount,
 }
 
-#[derive(Default)]
+impl Default for LearnedExport {
+    fn default() -> LearnedExport {
+        LearnedExport { stage: Stage::Threads(0), counts: ExportCount::default() }
+    }
+}
+
 enum Stage {
-    #[default]
-    Begin,
-    /// Threads that existed at the beginning, and are not exported yet.
-    Threads(Vec<ThreadId>),
+    /// Threads from this slot on.
+    Threads(usize),
     /// Threads after this one whose mail is all paged out.
     PagedOutThreads(Option<Destination>),
     /// From this number on, with the number of its exported vertices.
@@ -45,61 +47,50 @@ impl LearnedExport {
 
     /// Exports the next threads, vertices or messages, `count` at most.
     ///
-    /// `resting` supplies the paged-out messages.
+    /// `paged_out` supplies the paged-out messages.
     pub fn tell(
         &mut self,
         scheduler: &Scheduler,
-        resting: &dyn PagedOutSource,
+        paged_out: &dyn PagedOutSource,
         count: usize,
         mut tell: impl FnMut(Learned),
     ) {
-        let memory = scheduler.learned.unclaimed.as_ref();
-        self.stage = match std::mem::take(&mut self.stage) {
-            Stage::Begin => {
-                Stage::Threads(scheduler.queue.threads.iter().map(|(thread, _)| thread).collect())
-            }
-            Stage::Threads(mut left) => {
-                let batch = left.split_off(left.len().saturating_sub(count));
-                let learned = batch.iter().filter_map(|thread| scheduler.learned_thread(*thread));
+        let unclaimed = scheduler.learned.unclaimed.as_ref();
+        self.stage = match std::mem::replace(&mut self.stage, Stage::Over) {
+            Stage::Threads(from) => {
+                let slots = scheduler.queue.threads.pool();
+                let end = slots.slots().min(from.saturating_add(count));
+                let threads = (from..end).filter_map(|slot| slots.at(slot));
+                let learned = threads.filter_map(|thread| scheduler.learned_thread(thread));
                 learned.map(Learned::Thread).for_each(tell);
-                if left.is_empty() { Stage::PagedOutThreads(None) } else { Stage::Threads(left) }
+                if end < slots.slots() { Stage::Threads(end) } else { Stage::PagedOutThreads(None) }
             }
             Stage::PagedOutThreads(last) => {
-                match scheduler.export_paged_threads(last.as_ref(), count, &mut tell) {
-                    None => Stage::Messages(0, 0),
-                    last => Stage::PagedOutThreads(last),
-                }
+                let told = some_after(scheduler.paged_threads(), last, count, |to, kept| {
+                    let learned = scheduler.learned_paged_thread(to, kept);
+                    learned.map(Learned::Thread).into_iter().for_each(&mut tell);
+                });
+                told.map_or(Stage::Messages(0, 0), |last| Stage::PagedOutThreads(Some(last)))
             }
             Stage::Messages(number, told) => {
                 export_messages(scheduler, (number, told), count, &mut tell)
             }
             Stage::UnclaimedThreads(last) => {
-                let from = last.as_ref().map_or(Bound::Unbounded, Bound::Excluded);
-                let old = memory.into_iter().flat_map(|memory| {
-                    memory.threads.range::<Destination, _>((from, Bound::Unbounded)).take(count)
+                let told = unclaimed.and_then(|unclaimed| {
+                    some_after(&unclaimed.threads, last, count, |_, thread| {
+                        tell(Learned::Thread(thread.clone()));
+                    })
                 });
-                let mut end = None;
-                old.for_each(|(key, thread)| {
-                    end = Some(key.clone());
-                    tell(Learned::Thread(thread.clone()));
-                });
-                if end.is_some() {
-                    Stage::UnclaimedThreads(end)
-                } else {
-                    Stage::UnclaimedVertices(None)
-                }
+                let next = || Stage::UnclaimedVertices(None);
+                told.map_or_else(next, |last| Stage::UnclaimedThreads(Some(last)))
             }
             Stage::UnclaimedVertices(last) => {
-                let from = last.as_ref().map_or(Bound::Unbounded, Bound::Excluded);
-                let old = memory
-                    .into_iter()
-                    .flat_map(|memory| memory.vertices.range((from, Bound::Unbounded)).take(count));
-                let mut end = None;
-                old.for_each(|(key, old)| {
-                    end = Some(key.clone());
-                    old.learned(key).map(Learned::Vertex).into_iter().for_each(&mut tell);
+                let told = unclaimed.and_then(|unclaimed| {
+                    some_after(&unclaimed.vertices, last, count, |key, vertex| {
+                        vertex.learned(key).map(Learned::Vertex).into_iter().for_each(&mut tell);
+                    })
                 });
-                if end.is_some() { Stage::UnclaimedVertices(end) } else { Stage::Texts(0) }
+                told.map_or(Stage::Texts(0), |last| Stage::UnclaimedVertices(Some(last)))
             }
             Stage::Texts(told) => {
                 let texts = scheduler.paged_texts(told, count);
@@ -108,20 +99,33 @@ impl LearnedExport {
                 let is_end = scheduler.paged_texts(next, 1).next().is_none();
                 if is_end { Stage::PagedOut(None) } else { Stage::Texts(next) }
             }
-            Stage::PagedOut(last) => match self.rests.tell(resting, last, count, &mut tell) {
+            Stage::PagedOut(last) => match self.counts.tell(paged_out, last, count, &mut tell) {
                 None => Stage::UnclaimedMessages(None),
                 last => Stage::PagedOut(last),
             },
             Stage::UnclaimedMessages(last) => {
-                let old = memory.map(|memory| &memory.rests as &dyn PagedOutSource).unwrap_or(&());
-                match self.rests.tell(old, last, count, &mut tell) {
-                    None => Stage::Over,
-                    last => Stage::UnclaimedMessages(last),
-                }
+                let told = unclaimed.and_then(|unclaimed| {
+                    self.counts.tell(&unclaimed.messages, last, count, &mut tell)
+                });
+                told.map_or(Stage::Over, |last| Stage::UnclaimedMessages(Some(last)))
             }
             Stage::Over => Stage::Over,
         };
     }
+}
+
+/// Passes up to `count` entries after `last` to `tell`.
+///
+/// Returns the key of the last of them, if there were any.
+fn some_after<K: Clone + Ord, V>(
+    entries: &BTreeMap<K, V>,
+    last: Option<K>,
+    count: usize,
+    mut tell: impl FnMut(&K, &V),
+) -> Option<K> {
+    let from = last.as_ref().map_or(Bound::Unbounded, Bound::Excluded);
+    let some = entries.range((from, Bound::Unbounded)).take(count);
+    some.inspect(|(key, value)| tell(key, value)).last().map(|(key, _)| key.clone())
 }
 
 /// Exports the vertices of some messages, `count` at most.

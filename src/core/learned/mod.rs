@@ -128,7 +128,7 @@ pub struct Unclaimed {
     vertices: BTreeMap<(u64, Destination), UnclaimedVertex>,
     /// A text that many vertices share is kept once.
     texts: HashMap<String, Rc<Diagnosis>>,
-    rests: paged_out::UnclaimedMessages,
+    messages: paged_out::UnclaimedMessages,
 }
 
 #[derive(Clone, Serialize, Deserialize)]
@@ -142,13 +142,13 @@ struct UnclaimedVertex {
 
 impl Scheduler {
     pub(super) fn import_learned(&mut self, learned: Learned) {
-        let memory = self.learned.unclaimed.get_or_insert_default();
+        let unclaimed = self.learned.unclaimed.get_or_insert_default();
         match learned {
-            Learned::Text(text) => memory.rests.import_text(text, &mut self.admission.paging),
-            Learned::Rest(rest) => memory.rests.import_learned(rest),
+            Learned::Text(text) => unclaimed.messages.import_text(text, &mut self.admission.paging),
+            Learned::Rest(rest) => unclaimed.messages.import_learned(rest),
             Learned::Thread(thread) => {
                 let key = Destination::new(thread.channel.as_bytes(), thread.host.as_bytes());
-                memory.threads.insert(key, thread);
+                unclaimed.threads.insert(key, thread);
             }
             Learned::Vertex(learned) => {
                 let LearnedVertex { number, modified, channel, host, .. } = learned;
@@ -156,10 +156,10 @@ impl Scheduler {
                 let key = (number, Destination::new(channel.as_bytes(), host.as_bytes()));
                 let diagnosis = (!text.is_empty()).then(|| {
                     let new = || Diagnosis::new(b"", text.as_bytes());
-                    memory.texts.entry(text.clone()).or_insert_with(new).clone()
+                    unclaimed.texts.entry(text.clone()).or_insert_with(new).clone()
                 });
                 let remembered = UnclaimedVertex { modified, attempts, diagnosis, due, step };
-                memory.vertices.insert(key, remembered);
+                unclaimed.vertices.insert(key, remembered);
             }
         }
     }
@@ -177,9 +177,9 @@ impl Scheduler {
     /// Restores the state of a new thread, unless its wake-up is past.
     pub(super) fn restore_thread(&mut self, now: Timestamp, thread: ThreadId) {
         let thread_ref = &mut self.queue.threads[thread];
-        let memory = self.learned.unclaimed.as_mut();
+        let unclaimed = self.learned.unclaimed.as_mut();
         let Some(learned) =
-            memory.and_then(|memory| memory.threads.remove(&thread_ref.destination))
+            unclaimed.and_then(|unclaimed| unclaimed.threads.remove(&thread_ref.destination))
         else {
             return;
         };
@@ -228,14 +228,14 @@ impl Scheduler {
     ///
     /// Its attempts are counted on.
     pub(super) fn restore_vertex(&mut self, message: MessageId, vertex: VertexId) -> RestoreAction {
-        let Some(memory) = &mut self.learned.unclaimed else {
+        let Some(unclaimed) = &mut self.learned.unclaimed else {
             return RestoreAction::Unknown;
         };
         let vertex_ref = &mut self.queue.vertices[vertex];
         let (number, modified) =
             (self.queue.messages[message].name.number(), self.queue.messages[message].modified);
         let destination = self.queue.threads[vertex_ref.thread].destination.clone();
-        let learned = memory.vertices.remove(&(number, destination));
+        let learned = unclaimed.vertices.remove(&(number, destination));
         let Some(learned) = learned.filter(|learned| learned.modified == modified) else {
             return RestoreAction::Unknown;
         };
@@ -280,12 +280,12 @@ impl Queue {
         vertex: VertexId,
         first: (VertexId, RestoreAction),
     ) -> RestoreAction {
-        let (first, recall) = first;
+        let (first, action) = first;
         let Vertex { attempts, step, .. } = self.vertices[first];
         let diagnosis = self.vertices[first].diagnosis.clone();
         let vertex = &mut self.vertices[vertex];
         (vertex.attempts, vertex.step, vertex.diagnosis) = (attempts, step, diagnosis);
-        recall
+        action
     }
 }
 

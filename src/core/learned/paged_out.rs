@@ -64,9 +64,9 @@ pub struct UnclaimedMessages {
 }
 
 impl UnclaimedMessages {
-    pub fn import_text(&mut self, learned: LearnedText, rests: &mut PagingState) {
+    pub fn import_text(&mut self, learned: LearnedText, paging: &mut PagingState) {
         let text = Diagnosis::new(b"", learned.text.as_bytes());
-        self.texts.insert(learned.number, rests.keep_text(&text));
+        self.texts.insert(learned.number, paging.keep_text(&text));
     }
 
     pub fn import_learned(&mut self, learned: LearnedMessage) {
@@ -108,11 +108,11 @@ impl Scheduler {
     /// Claims what the former scheduler knew of a paged-out message.
     pub(crate) fn restore_paged_out(&mut self, arrival: &Arrival) -> Option<RestoredMessage> {
         let (modified, mut vertices) =
-            self.learned.unclaimed.as_mut()?.rests.take(arrival.name.number())?;
+            self.learned.unclaimed.as_mut()?.messages.take(arrival.name.number())?;
         vertices.sort_unstable_by_key(|vertex| vertex.key());
         let vertices = vertices.into();
-        let rested = PagedMessage { modified, recipients: 0, vertices };
-        (modified == arrival.modified).then(|| RestoredMessage::of(rested))
+        let record = PagedMessage { modified, recipients: 0, vertices };
+        (modified == arrival.modified).then(|| RestoredMessage { record, wanted: Vec::new() })
     }
 }
 
@@ -129,14 +129,14 @@ impl ExportCount {
     /// Returns the last of them; `None` at the end, or when a maximum is exceeded.
     pub fn tell(
         &mut self,
-        resting: &dyn PagedOutSource,
+        paged_out: &dyn PagedOutSource,
         after: Option<u64>,
         count: usize,
         tell: &mut impl FnMut(Learned),
     ) -> Option<u64> {
         let mut last = after;
         for _ in 0..count {
-            let (number, modified, vertices) = resting.behind(last)?;
+            let (number, modified, vertices) = paged_out.behind(last)?;
             last = Some(number);
             let was_tried = |vertex: &&PagedVertex| vertex.attempts() > 0;
             let tried: Vec<PagedVertex> = vertices.iter().filter(was_tried).copied().collect();

@@ -9,9 +9,9 @@ use zsched_spool::SpoolId;
 /// A change of holds that is to be tried out.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum HoldChange {
-    /// A hold of destinations or of a ring.
+    /// A hold.
     Hold(Scope),
-    /// The release of such a hold.
+    /// The release of a hold.
     Release(Scope),
     /// The release of all holds of destinations and rings.
     ReleaseAll,
@@ -53,7 +53,7 @@ impl Scheduler {
         Effect { messages: 1, recipients, ..Effect::default() }
     }
 
-    /// Returns what a change would do to the next `count` threads.
+    /// Returns what a change would do to its message, or to the next `count` threads.
     ///
     /// `next` is the slot at which to continue, `None` at the end.
     pub fn dry_run_reapply(
@@ -62,6 +62,14 @@ impl Scheduler {
         next: &mut Option<usize>,
         count: usize,
     ) -> Effect {
+        if let HoldChange::Hold(Scope::Message(id)) = change {
+            *next = None;
+            return self.dry_run_hold(*id);
+        }
+        if let HoldChange::Release(Scope::Message(id)) = change {
+            *next = None;
+            return self.dry_run_release(*id);
+        }
         let mut effect = Effect::default();
         let Some(start) = *next else {
             return effect;

@@ -9,8 +9,9 @@
 
 use crate::Scheduler;
 use crate::operator::order::{Effect, OrderRefusal};
-use crate::operator::override_changes::Change;
-use crate::operator::overrides::{Author, Hold, MAX_HELD_MESSAGES, MAX_OVERRIDES, Scope};
+use crate::operator::overrides::{
+    Author, Hold, MAX_HELD_MESSAGES, MAX_OVERRIDES, OverrideChange, Scope,
+};
 use crate::queue::Queue;
 use crate::queue::message::MessageId;
 use crate::queue::thread::ThreadId;
@@ -29,13 +30,13 @@ impl Scheduler {
         if let Scope::Message(id) = scope {
             return self.hold_message(id, Hold { scope, author, reason });
         }
-        if self.overrides.holds.iter().any(|hold| hold.scope == scope) {
+        if self.overrides.is_held(&scope) {
             return Effect::refused(OrderRefusal::Already);
         }
         if self.overrides.holds.len() >= MAX_OVERRIDES {
             return Effect::refused(OrderRefusal::TooMany);
         }
-        self.overrides.change(Change::Hold(Hold { scope, author, reason }));
+        self.overrides.change(OverrideChange::Hold(Hold { scope, author, reason }));
         self.sweep_overrides(now);
         Effect::default()
     }
@@ -76,7 +77,7 @@ impl Scheduler {
         let mut all = Effect::default();
         for id in messages {
             if self.overrides.hold_of_message(*id).is_some() {
-                self.overrides.change(Change::Released(Scope::Message(*id)));
+                self.overrides.change(OverrideChange::Released(Scope::Message(*id)));
                 let message = self.queue.message_of(*id);
                 all.add(&message.map_or(Effect::default(), |m| self.release_message(now, m)));
             }
@@ -94,7 +95,7 @@ impl Scheduler {
         if self.overrides.messages.len() >= MAX_HELD_MESSAGES {
             return Effect::refused(OrderRefusal::TooMany);
         }
-        self.overrides.change(Change::Hold(hold));
+        self.overrides.change(OverrideChange::Hold(hold));
         self.queue.messages[message].held = true;
         let mut effect = Effect { messages: 1, ..Effect::default() };
         for vertex in self.queue.messages[message].vertices.to_vec(&self.queue.vertices) {
@@ -110,20 +111,13 @@ impl Scheduler {
     }
 
     pub(crate) fn release(&mut self, now: Timestamp, scope: &Scope) -> Effect {
-        if let Scope::Message(id) = scope {
-            if self.overrides.hold_of_message(*id).is_none() {
-                return Effect::refused(OrderRefusal::NotFound);
-            }
-            self.overrides.change(Change::Released(scope.clone()));
-            return self
-                .queue
-                .message_of(*id)
-                .map_or(Effect::default(), |message| self.release_message(now, message));
-        }
-        if !self.overrides.holds.iter().any(|hold| hold.scope == *scope) {
+        if !self.overrides.is_held(scope) {
             return Effect::refused(OrderRefusal::NotFound);
         }
-        self.overrides.change(Change::Released(scope.clone()));
+        if let Scope::Message(id) = scope {
+            return self.release_messages(now, &[*id]);
+        }
+        self.overrides.change(OverrideChange::Released(scope.clone()));
         self.sweep_overrides(now);
         Effect::default()
     }
@@ -133,16 +127,14 @@ impl Scheduler {
             return Effect::refused(OrderRefusal::NotFound);
         }
         let messages = std::mem::take(&mut self.overrides.messages);
-        self.overrides.change(Change::Cleared {});
+        self.overrides.change(OverrideChange::Cleared {});
         self.sweep_overrides(now);
         let mut effect = Effect::default();
         for hold in messages.into_values() {
             if let Scope::Message(id) = hold.scope
                 && let Some(message) = self.queue.message_of(id)
             {
-                let released = self.release_message(now, message);
-                effect.messages += released.messages;
-                effect.recipients += released.recipients;
+                effect.add(&self.release_message(now, message));
             }
         }
         effect

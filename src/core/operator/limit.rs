@@ -4,12 +4,12 @@
 
 use crate::Scheduler;
 use crate::dispatch::Dispatch;
-use crate::dispatch::ring::RingId;
+use crate::dispatch::ring::{Ring, RingId};
 use crate::operator::order::{Effect, OrderRefusal};
-use crate::operator::override_changes::Change;
 use crate::operator::overrides::{
-    Author, LimitName, LimitOverride, MAX_OVERRIDES, Overrides, Scope,
+    Author, LimitName, LimitOverride, MAX_OVERRIDES, OverrideChange, Overrides, Scope,
 };
+use crate::queue::destination::Destination;
 use crate::queue::thread::{Thread, ThreadId};
 use crate::timers::Timer;
 use std::rc::Rc;
@@ -56,7 +56,7 @@ impl Scheduler {
             self.timers.add(until, Timer::Limits);
         }
         let set = LimitOverride { scope, limit, value, until, author };
-        self.overrides.change(Change::Limit(set));
+        self.overrides.change(OverrideChange::Limit(set));
         self.reapply_limits(now);
         Effect::default()
     }
@@ -71,7 +71,7 @@ impl Scheduler {
         if !self.overrides.limits.iter().any(is_it) {
             return Effect::refused(OrderRefusal::NotFound);
         }
-        self.overrides.change(Change::Unset { scope: scope.clone(), limit });
+        self.overrides.change(OverrideChange::Unset { scope: scope.clone(), limit });
         self.reapply_limits(now);
         Effect::default()
     }
@@ -85,7 +85,8 @@ impl Scheduler {
             return;
         }
         for set in over {
-            self.overrides.change(Change::Unset { scope: set.scope.clone(), limit: set.limit });
+            self.overrides
+                .change(OverrideChange::Unset { scope: set.scope.clone(), limit: set.limit });
             let (scope, keyword) = (&set.scope, set.limit.keyword());
             let text = format!("{scope}: {keyword} is again what the configuration says");
             self.log(log::Level::Info, text);
@@ -104,10 +105,9 @@ impl Scheduler {
 
     /// Applies the limits in force to a ring.
     pub(crate) fn apply_limits_to_ring(&mut self, ring: RingId) {
-        let ring_ref = &self.dispatch.rings[ring];
-        let limited = limited(&self.overrides, ring_ref, &ring_ref.configured);
-        self.dispatch.rings[ring].clause = limited;
-        self.dispatch.rings[ring].limits_seen = self.overrides.limits_version;
+        let ring = &mut self.dispatch.rings[ring];
+        ring.clause = limited(&self.overrides, ring);
+        ring.limits_seen = self.overrides.limits_version;
     }
 
     /// Applies the limits to a ring, if they have changed since.
@@ -121,8 +121,7 @@ impl Scheduler {
     /// Applies the limit in force to a thread. Returns true on change.
     pub(crate) fn apply_limits_to_thread(&mut self, thread: ThreadId) -> bool {
         let destination = &self.queue.threads[thread].destination;
-        let is_its = |set: &&LimitOverride| matches!(&set.scope, Scope::Destinations(all) if all.matches(destination));
-        let max_agents = self.overrides.limits.iter().rev().find(is_its).map(|set| set.value);
+        let max_agents = self.overrides.limit_of_thread(destination).map(|set| set.value);
         std::mem::replace(&mut self.queue.threads[thread].max_agents, max_agents) != max_agents
     }
 }
@@ -136,42 +135,35 @@ impl Dispatch {
 
 impl Overrides {
     /// Returns the limit of a ring that an operator has set.
-    pub fn limit_of<'s>(
-        &'s self,
-        ring: &crate::dispatch::ring::Ring,
-        limit: LimitName,
-    ) -> Option<&'s LimitOverride> {
-        let is_it = |set: &&LimitOverride| {
-            let is_its = matches!(&set.scope, Scope::Ring(pattern) if ring.has_pattern(pattern));
-            set.limit == limit && is_its
-        };
-        self.limits.iter().rev().find(is_it)
+    pub fn limit_of(&self, ring: &Ring, limit: LimitName) -> Option<&LimitOverride> {
+        self.limits.iter().rev().find(|set| set.limit == limit && set.is_of_ring(ring))
+    }
+
+    /// Returns the limit of a thread that an operator has set.
+    pub fn limit_of_thread(&self, destination: &Destination) -> Option<&LimitOverride> {
+        let is_its = |set: &&LimitOverride| matches!(&set.scope, Scope::Destinations(all) if all.matches(destination));
+        self.limits.iter().rev().find(is_its)
+    }
+}
+
+impl LimitOverride {
+    fn is_of_ring(&self, ring: &Ring) -> bool {
+        matches!(&self.scope, Scope::Ring(pattern) if ring.has_pattern(pattern))
     }
 }
 
 /// Returns the clause of a ring with the limits in force.
-fn limited(
-    standing: &Overrides,
-    ring: &crate::dispatch::ring::Ring,
-    configured: &Rc<Clause>,
-) -> Rc<Clause> {
-    let set = |limit: LimitName| standing.limit_of(ring, limit).map(|set| set.value);
-    let all = [
-        set(LimitName::MaxTa),
-        set(LimitName::MaxChannel),
-        set(LimitName::MaxRing),
-        set(LimitName::MaxThr),
-        set(LimitName::Overfeed),
-    ];
-    if all.iter().all(Option::is_none) {
-        return configured.clone();
+fn limited(overrides: &Overrides, ring: &Ring) -> Rc<Clause> {
+    let mut clause = ring.configured.clone();
+    for set in overrides.limits.iter().filter(|set| set.is_of_ring(ring)) {
+        let clause = Rc::make_mut(&mut clause);
+        match set.limit {
+            LimitName::MaxTa => clause.max_agents = Some(set.value),
+            LimitName::MaxChannel => clause.max_channel = Some(set.value),
+            LimitName::MaxRing => clause.max_ring = Some(set.value),
+            LimitName::MaxThr => clause.max_thread = set.value,
+            LimitName::Overfeed => clause.overfeed = set.value,
+        }
     }
-    let [max_agents, max_channel, max_ring, max_thread, overfeed] = all;
-    let mut clause = (**configured).clone();
-    clause.max_agents = max_agents.or(clause.max_agents);
-    clause.max_channel = max_channel.or(clause.max_channel);
-    clause.max_ring = max_ring.or(clause.max_ring);
-    clause.max_thread = max_thread.unwrap_or(clause.max_thread);
-    clause.overfeed = overfeed.unwrap_or(clause.overfeed);
-    Rc::new(clause)
+    clause
 }

@@ -4,7 +4,6 @@
 
 pub mod order;
 
-pub mod override_changes;
 pub mod overrides;
 
 mod hold;

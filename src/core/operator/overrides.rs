@@ -6,7 +6,6 @@
 use crate::Scheduler;
 use crate::action::Action;
 use crate::dispatch::ring::Ring;
-use crate::operator::override_changes::Change;
 use crate::queue::destination::Destination;
 use crate::queue::vertex::AfterJob;
 use crate::timers::Timer;
@@ -26,17 +25,35 @@ pub const MAX_HELD_MESSAGES: usize = 50_000;
 /// Each new destination is compared with all of them.
 pub const MAX_OVERRIDES: usize = 1000;
 
-/// One override.
+/// One change of the overrides.
+///
+/// The shell stores the changes, instead of all overrides for each of them. The first three kinds
+/// add an override, and stand for it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Override {
-    /// A hold.
+pub enum OverrideChange {
+    /// Adds a hold.
     Hold(Hold),
-    /// A limit that differs from the configuration.
+    /// Sets a limit, and replaces the former one of its scope.
     Limit(LimitOverride),
-    /// Removal of a message as soon as that is possible.
+    /// Orders the removal of a message, as soon as that is possible.
     #[serde(rename = "ending")]
     Removal(PendingRemoval),
+    /// Ends a hold.
+    Released(Scope),
+    /// Resets a limit to that of the configuration.
+    Unset {
+        /// Scope of the limit.
+        scope: Scope,
+        /// Name of the limit.
+        limit: LimitName,
+    },
+    /// Drops the hold and the removal of the message of this number.
+    Dropped(u64),
+    /// Drops the removal of the message of this number.
+    Forgotten(u64),
+    /// Drops all holds.
+    Cleared {},
 }
 
 /// A scope that gets no agent until it is released.
@@ -231,12 +248,49 @@ pub struct Overrides {
     pub endings: BTreeMap<u64, PendingRemoval>,
     // Empty between two events.
     #[serde(skip)]
-    pub(crate) changes: Vec<Change>,
+    pub(crate) changes: Vec<OverrideChange>,
     /// Number of changes of the limits: rings have the limits of a certain number.
     pub(crate) limits_version: u32,
 }
 
 impl Overrides {
+    /// Applies a change, and queues it to be stored.
+    pub(crate) fn change(&mut self, change: OverrideChange) {
+        self.apply(change.clone());
+        self.changes.push(change);
+    }
+
+    /// Applies a change.
+    pub fn apply(&mut self, change: OverrideChange) {
+        match change {
+            OverrideChange::Hold(hold) => match hold.scope {
+                Scope::Message(id) => drop(self.messages.insert(id.number, hold)),
+                _ => self.holds.push(hold),
+            },
+            OverrideChange::Limit(set) => {
+                self.limits.retain(|old| old.scope != set.scope || old.limit != set.limit);
+                self.limits.push(set);
+            }
+            OverrideChange::Removal(ending) => {
+                drop(self.endings.insert(ending.message.number, ending))
+            }
+            OverrideChange::Released(Scope::Message(id)) => drop(self.messages.remove(&id.number)),
+            OverrideChange::Released(scope) => self.holds.retain(|hold| hold.scope != scope),
+            OverrideChange::Unset { scope, limit } => {
+                self.limits.retain(|set| set.scope != scope || set.limit != limit);
+            }
+            OverrideChange::Dropped(number) => {
+                self.messages.remove(&number);
+                self.endings.remove(&number);
+            }
+            OverrideChange::Forgotten(number) => drop(self.endings.remove(&number)),
+            OverrideChange::Cleared {} => {
+                self.holds.clear();
+                self.messages.clear();
+            }
+        }
+    }
+
     /// The hold that applies to a thread of a ring.
     pub fn hold_of(&self, destination: &Destination, ring: &Ring) -> Option<&Hold> {
         if self.holds.is_empty() {
@@ -244,6 +298,14 @@ impl Overrides {
         }
         let (channel, host) = (Name::new(destination.channel()), Name::new(destination.host()));
         self.holds.iter().find(|hold| hold.scope.contains_named(&channel, &host, ring))
+    }
+
+    /// Returns true if there is a hold with exactly this scope.
+    pub fn is_held(&self, scope: &Scope) -> bool {
+        match scope {
+            Scope::Message(id) => self.hold_of_message(*id).is_some(),
+            scope => self.holds.iter().any(|hold| hold.scope == *scope),
+        }
     }
 
     /// The hold of a message.
@@ -260,7 +322,7 @@ impl Overrides {
     pub(crate) fn drop_oldest_removal(&mut self) {
         let oldest = self.endings.iter().min_by_key(|(_, ending)| ending.author.since);
         if let Some(number) = oldest.map(|(number, _)| *number) {
-            self.change(Change::Forgotten(number));
+            self.change(OverrideChange::Forgotten(number));
         }
     }
 
@@ -270,16 +332,17 @@ impl Overrides {
     pub(crate) fn drop_message(&mut self, number: u64) -> bool {
         let is_known = self.messages.contains_key(&number) || self.endings.contains_key(&number);
         if is_known {
-            self.change(Change::Dropped(number));
+            self.change(OverrideChange::Dropped(number));
         }
         is_known
     }
 
     /// All overrides.
-    pub fn iter(&self) -> impl Iterator<Item = Override> {
-        let holds = self.holds.iter().chain(self.messages.values()).cloned().map(Override::Hold);
-        let limits = self.limits.iter().cloned().map(Override::Limit);
-        holds.chain(limits).chain(self.endings.values().cloned().map(Override::Removal))
+    pub fn iter(&self) -> impl Iterator<Item = OverrideChange> {
+        let holds =
+            self.holds.iter().chain(self.messages.values()).cloned().map(OverrideChange::Hold);
+        let limits = self.limits.iter().cloned().map(OverrideChange::Limit);
+        holds.chain(limits).chain(self.endings.values().cloned().map(OverrideChange::Removal))
     }
 
     /// Number of overrides.
@@ -336,11 +399,11 @@ impl Scheduler {
     }
 
     /// Adds an override from before the start. This comes before any arrival.
-    pub(crate) fn restore_override(&mut self, order: Override) {
-        if let Override::Limit(LimitOverride { until: Some(until), .. }) = order {
+    pub(crate) fn restore_override(&mut self, order: OverrideChange) {
+        if let OverrideChange::Limit(LimitOverride { until: Some(until), .. }) = order {
             self.timers.add(until, Timer::Limits);
         }
-        self.overrides.apply(order.into());
+        self.overrides.apply(order);
     }
 
     /// Tries again to store what could not be stored.
@@ -416,9 +479,13 @@ mod tests {
             };
             let ending =
                 PendingRemoval { message: id, after_job: AfterJob::Delete, author: author.clone() };
-            for order in [Override::Hold(hold), Override::Limit(limit), Override::Removal(ending)] {
+            for order in [
+                OverrideChange::Hold(hold),
+                OverrideChange::Limit(limit),
+                OverrideChange::Removal(ending),
+            ] {
                 let text = serde_json::to_string(&order).expect("JSON");
-                let read: Override = serde_json::from_str(&text).expect("the same");
+                let read: OverrideChange = serde_json::from_str(&text).expect("the same");
                 assert_eq!(read, order, "{text}");
             }
         }

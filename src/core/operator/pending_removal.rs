@@ -4,8 +4,7 @@
 //! left. It survives a restart, and applies to each part of the message that is loaded later.
 
 use crate::Scheduler;
-use crate::operator::override_changes::Change;
-use crate::operator::overrides::{Author, PendingRemoval};
+use crate::operator::overrides::{Author, OverrideChange, PendingRemoval};
 use crate::queue::message::MessageId;
 use crate::queue::vertex::AfterJob;
 use zsched_format::time::Timestamp;
@@ -28,7 +27,7 @@ impl Scheduler {
             self.overrides.drop_oldest_removal();
         }
         let ending = PendingRemoval { message: id, after_job, author: author.clone() };
-        self.overrides.change(Change::Removal(ending));
+        self.overrides.change(OverrideChange::Removal(ending));
     }
 
     /// Returns true if the removal of a whole message was ordered.

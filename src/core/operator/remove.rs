@@ -15,12 +15,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use zsched_format::time::Timestamp;
 use zsched_spool::note::OutcomeKind;
 
-/// The part of a message that an order covers.
-enum MessagePart {
-    All,
-    /// Recipients of these threads.
-    Some(BTreeSet<ThreadId>),
-}
+/// The threads whose recipients of a message an order covers; `None` is all.
+type MessagePart = Option<BTreeSet<ThreadId>>;
 
 impl Scheduler {
     pub(crate) fn retry_threads(&mut self, now: Timestamp, threads: &[ThreadId]) -> Effect {
@@ -111,21 +107,30 @@ impl Scheduler {
         for vertex in fed {
             self.queue.vertices[vertex].after_job = after_job;
         }
-        match after_job {
-            _ if resting.is_empty() => {}
-            AfterJob::Usual | AfterJob::OneMoreTry => {}
-            AfterJob::Expire => {
-                let why = format!("was given up by {}", by.name);
-                resting.iter().for_each(|vertex| self.expire_vertex(now, *vertex, &why));
-            }
-            AfterJob::Delete => {
-                self.end_without_report(now, message, &resting, OutcomeKind::Deletion)
-            }
-            AfterJob::Reroute => {
-                self.end_without_report(now, message, &resting, OutcomeKind::Reroute)
-            }
+        if !resting.is_empty() {
+            self.end_now(now, message, &resting, (after_job, &by.name));
         }
         counts
+    }
+
+    /// Ends recipients of a message that no agent has.
+    fn end_now(
+        &mut self,
+        now: Timestamp,
+        message: MessageId,
+        vertices: &[VertexId],
+        (after_job, by): (AfterJob, &str),
+    ) {
+        let kind = match after_job {
+            AfterJob::Usual | AfterJob::OneMoreTry => return,
+            AfterJob::Expire => {
+                let why = format!("was given up by {by}");
+                return vertices.iter().for_each(|vertex| self.expire_vertex(now, *vertex, &why));
+            }
+            AfterJob::Delete => OutcomeKind::Deletion,
+            AfterJob::Reroute => OutcomeKind::Reroute,
+        };
+        self.end_without_report(now, message, vertices, kind);
     }
 
     /// Ends recipients of a message without a delivery or a failure.
@@ -160,17 +165,9 @@ impl Scheduler {
     /// it.
     pub(crate) fn apply_after_job(&mut self, now: Timestamp, vertex: VertexId) -> bool {
         let message = self.queue.vertices[vertex].message;
-        match std::mem::take(&mut self.queue.vertices[vertex].after_job) {
-            AfterJob::Usual | AfterJob::OneMoreTry => return false,
-            AfterJob::Expire => self.expire_vertex(now, vertex, "was given up by an operator"),
-            AfterJob::Delete => {
-                self.end_without_report(now, message, &[vertex], OutcomeKind::Deletion)
-            }
-            AfterJob::Reroute => {
-                self.end_without_report(now, message, &[vertex], OutcomeKind::Reroute)
-            }
-        }
-        true
+        let after_job = std::mem::take(&mut self.queue.vertices[vertex].after_job);
+        self.end_now(now, message, &[vertex], (after_job, "an operator"));
+        !matches!(after_job, AfterJob::Usual | AfterJob::OneMoreTry)
     }
 }
 
@@ -181,12 +178,11 @@ impl Queue {
     fn meant(&self, targets: &[Target], effect: &mut Effect) -> Vec<(MessageId, Vec<VertexId>)> {
         let mut wanted: BTreeMap<u64, MessagePart> = BTreeMap::new();
         for target in targets {
-            let part =
-                wanted.entry(target.number).or_insert_with(|| MessagePart::Some(BTreeSet::new()));
+            let part = wanted.entry(target.number).or_insert_with(|| Some(BTreeSet::new()));
             match (&target.destination, part) {
-                (None, part) => *part = MessagePart::All,
-                (Some(_), MessagePart::All) => {}
-                (Some(destination), MessagePart::Some(threads)) => {
+                (None, part) => *part = None,
+                (Some(_), None) => {}
+                (Some(destination), Some(threads)) => {
                     let (channel, host) = (destination.channel(), destination.host());
                     threads.extend(self.threads.find_existing(channel, host));
                 }
@@ -207,14 +203,13 @@ impl Queue {
         if self.messages[message].is_removing {
             return None;
         }
-        let is_meant = |vertex: &VertexId| match part {
-            MessagePart::All => true,
-            MessagePart::Some(threads) => threads.contains(&self.vertices[*vertex].thread),
+        let is_meant = |vertex: &VertexId| {
+            part.as_ref().is_none_or(|part| part.contains(&self.vertices[*vertex].thread))
         };
         let vertices = self.messages[message].vertices.iter(&self.vertices);
         let vertices: Vec<VertexId> = vertices.filter(is_meant).collect();
         // All of a partial message may be unread.
-        let is_unread = matches!(part, MessagePart::All) && self.messages[message].is_partial;
+        let is_unread = part.is_none() && self.messages[message].is_partial;
         (is_unread || !vertices.is_empty()).then_some((message, vertices))
     }
 }

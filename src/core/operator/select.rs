@@ -5,9 +5,10 @@
 use crate::Scheduler;
 use crate::operator::order::Target;
 use crate::operator::overrides::DestinationPattern;
+use crate::query::view::QueuedVertex;
 use crate::queue::Queue;
 use crate::queue::message::MessageId;
-use crate::queue::vertex::{VertexId, VertexState};
+use crate::queue::vertex::VertexId;
 use zsched_format::time::Timestamp;
 use zsched_spool::{SpoolId, SpoolName};
 
@@ -43,16 +44,6 @@ pub struct Selected {
     pub vertex: Option<VertexId>,
     /// The recipients, as the target of an order.
     pub target: Target,
-    /// Number of recipients.
-    pub recipients: u32,
-    /// An agent has them.
-    pub is_busy: bool,
-    /// They wait for a time.
-    pub is_waiting: bool,
-    /// The message is held.
-    pub is_held: bool,
-    /// They are not tried before a release of the message or its destination.
-    pub is_held_back: bool,
 }
 
 /// Position of a search.
@@ -105,9 +96,9 @@ impl Scheduler {
             let behind = cursor.rest.len().saturating_sub(left);
             let now = cursor.rest.split_off(behind);
             left -= now.len().max(1);
-            let now = now.into_iter().rev();
-            selected
-                .extend(now.filter_map(|vertex| self.queue.selected(selector, message, vertex)));
+            // Some may have been removed since they were found.
+            let there = now.into_iter().rev().filter_map(|id| self.vertex_in_message(found, id));
+            selected.extend(there.filter_map(|queued| selector.selected(&queued)));
             if cursor.rest.is_empty() {
                 cursor.number = found.checked_add(1).filter(|_| selector.number.is_none());
             }
@@ -159,45 +150,20 @@ impl Queue {
         if !matches_message || !message.is_partial || !message.vertices.is_empty() {
             return None;
         }
-        Some(Selected {
-            id: message.spool_id(),
-            name: message.name.clone(),
-            vertex: None,
-            target: Target { number: message.name.number(), destination: None, is_whole: false },
-            recipients: 0,
-            is_busy: false,
-            is_waiting: false,
-            is_held: message.held,
-            is_held_back: message.held,
-        })
+        let target = Target { number: message.name.number(), destination: None, is_whole: false };
+        Some(Selected { id: message.spool_id(), name: message.name.clone(), vertex: None, target })
     }
+}
 
-    fn selected(
-        &self,
-        selector: &MailFilter,
-        message: MessageId,
-        id: VertexId,
-    ) -> Option<Selected> {
-        // It may have been removed since it was found.
-        let vertex = self.vertices.get(id).filter(|vertex| vertex.message == message)?;
-        let (message, thread) = (&self.messages[message], &self.threads[vertex.thread]);
-        let matches_message = |wanted: &DestinationPattern| wanted.matches(&thread.destination);
-        if vertex.state == VertexState::Finished
-            || !selector.destinations.as_ref().is_none_or(matches_message)
-        {
-            return None;
-        }
-        let (number, destination) = (message.name.number(), Some(thread.destination.clone()));
-        Some(Selected {
-            id: message.spool_id(),
-            name: message.name.clone(),
-            vertex: Some(id),
-            target: Target { number, destination, is_whole: false },
-            recipients: vertex.pending,
-            is_busy: vertex.state == VertexState::Fed,
-            is_waiting: vertex.state == VertexState::Waiting,
-            is_held: message.held,
-            is_held_back: vertex.state == VertexState::Held || thread.held,
+impl MailFilter {
+    /// A matching vertex.
+    fn selected(&self, queued: &QueuedVertex<'_>) -> Option<Selected> {
+        let matches = |wanted: &DestinationPattern| wanted.matches(&queued.thread.destination);
+        self.destinations.as_ref().is_none_or(matches).then(|| Selected {
+            id: queued.message.spool_id(),
+            name: queued.message.name.clone(),
+            vertex: Some(queued.id),
+            target: queued.target(),
         })
     }
 }

@@ -4,7 +4,5 @@ pub mod rank;
 pub mod why;
 
 pub mod inspect;
-pub mod records;
 pub mod thread_survey;
-pub mod vertex_rows;
 pub mod view;

@@ -2,8 +2,9 @@
 
 use crate::Scheduler;
 use crate::dispatch::jobs;
+use crate::query::view::QueuedVertex;
 use crate::queue::message::MessageId;
-use crate::queue::vertex::{VertexId, VertexState};
+use crate::queue::vertex::VertexState;
 use zsched_config::SourceLocation;
 use zsched_spool::SpoolId;
 
@@ -28,16 +29,15 @@ impl Scheduler {
     /// The position of a vertex's message in its ring.
     ///
     /// `None` if the vertex is not due, or the threads of the ring take turns.
-    pub(crate) fn rank_of(&self, vertex: VertexId) -> Option<Box<JobRank>> {
-        let vertex = &self.queue.vertices[vertex];
-        let ring = &self.dispatch.rings[self.queue.threads[vertex.thread].ring];
+    pub(super) fn rank_of(&self, queued: &QueuedVertex<'_>) -> Option<Box<JobRank>> {
+        let QueuedVertex { vertex, message, ring, .. } = queued;
         let jobs = ring.jobs.as_deref().filter(|_| vertex.state == VertexState::Due)?;
         let rank = jobs.rank(self.last_event_at, vertex.message)?;
         let id = |message: MessageId| self.queue.messages[message].spool_id();
         let keyword = if ring.clause.slot_cost > 0 { "slot-cost" } else { "job-order" };
         Some(Box::new(JobRank {
-            id: id(vertex.message),
-            priority: self.queue.messages[vertex.message].priority,
+            id: message.spool_id(),
+            priority: message.priority,
             keyword,
             line: ring.clause.location_of(keyword),
             job: rank.named(id),

@@ -1,110 +1,79 @@
-//! Views of the queue for MAILQ version 1 (read-only).
+//! The queue as other crates read it: the core's own values, by reference.
+//!
+//! A reference lasts for one step of a view. From step to step a view keeps ids, whose values may
+//! be gone by then: each look-up returns `None` in that case.
 
-use crate::Scheduler;
-use crate::action::Note;
-use crate::dispatch::agent::{Agent, AgentState};
-use crate::dispatch::ring::Ring;
-use crate::query::thread_survey::MAX_MESSAGES_EXAMINED;
+use crate::operator::order::Target;
 use crate::query::why::Reason;
+use crate::queue::Queue;
 use crate::queue::destination::Destination;
-use crate::queue::message::MessageId;
-use crate::queue::thread::Thread;
-use crate::queue::vertex::{VertexId, VertexState};
-use crate::{Counters, Settings};
+use crate::{AgentId, AgentState, Counters, Scheduler, Settings};
 use zsched_format::time::Timestamp;
-use zsched_spool::SpoolName;
+use zsched_spool::SpoolId;
 
-pub use crate::dispatch::ring::RingId;
-pub use crate::queue::thread::ThreadId;
+pub use crate::dispatch::agent::Agent;
+pub use crate::dispatch::ring::{Ring, RingId};
+pub use crate::queue::message::Message;
+pub use crate::queue::thread::{Thread, ThreadId};
+pub use crate::queue::vertex::{Vertex, VertexId, VertexState};
 
-/// A vertex, as MAILQ shows it.
-pub struct VertexView<'s> {
-    /// Name of the message.
-    pub name: &'s SpoolName,
-    /// Offsets of its pending recipients.
-    pub offsets: Vec<u32>,
-    /// Where its recipients go.
-    pub destination: &'s Destination,
-    /// Its last diagnosis.
-    pub text: Option<&'s [u8]>,
-    /// What it waits for.
-    pub reason: Reason,
-    /// The newest agent at work on its thread, if there is one.
-    pub agent: Option<u32>,
-    /// It is the next to be given to an agent.
-    pub is_next: bool,
-    /// Seconds until it expires; negative if that time is past.
-    pub expires_in: Option<i64>,
-    /// Reports about it so far, and agents that died over it.
-    pub tries: u32,
+/// Maximum number of messages of a thread examined for the oldest.
+///
+/// The others have usually come later.
+const MAX_MESSAGES_EXAMINED: usize = 10_000;
+
+/// A vertex, with what it belongs to.
+#[derive(Clone, Copy)]
+pub struct QueuedVertex<'s> {
+    /// Its id.
+    pub id: VertexId,
+    /// The recipients of the message in the thread.
+    pub vertex: &'s Vertex,
+    /// Their message.
+    pub message: &'s Message,
+    /// Their thread.
+    pub thread: &'s Thread,
+    /// The ring of the thread.
+    pub ring: &'s Ring,
 }
 
-/// A ring, as MAILQ shows it.
-pub struct RingView<'s> {
-    /// Channel pattern of its clause.
-    pub channel_pattern: &'s str,
-    /// Host pattern of its clause.
-    pub host_pattern: &'s str,
-    /// Its command contains `$host`.
-    pub with_host: bool,
-    /// Its threads.
-    pub threads: Vec<ThreadId>,
-    /// Vertices in its threads.
-    pub vertices: usize,
-    /// Its agents, idle ones included.
-    pub agents: usize,
-    /// Agents in its pool.
-    pub idle: usize,
-    /// `maxring` in effect.
-    pub max_ring: usize,
-    /// `overfeed`.
-    pub overfeed: u32,
-    /// `maxthr`.
-    pub max_thread: u32,
+impl<'s> QueuedVertex<'s> {
+    /// Where it is: `due`, `with-agent`, `waiting` or `held`.
+    pub fn place(&self) -> &'static str {
+        match self.vertex.state {
+            VertexState::Fed | VertexState::Finished => "with-agent",
+            VertexState::Held => "held",
+            VertexState::Due | VertexState::Waiting if self.thread.held => "held",
+            VertexState::Due => "due",
+            VertexState::Waiting => "waiting",
+        }
+    }
+
+    /// When it expires, unless it is held.
+    pub fn expiry(&self) -> Option<Timestamp> {
+        Some(self.message.modified + self.ring.clause.expiry?)
+    }
+
+    /// The last text about it.
+    pub fn text(&self) -> Option<&'s [u8]> {
+        self.vertex.diagnosis.as_ref().map(|diagnosis| &diagnosis.message[..])
+    }
+
+    /// Its recipients, as the target of an order.
+    pub fn target(&self) -> Target {
+        let (number, destination) = (self.message.name.number(), &self.thread.destination);
+        Target { number, destination: Some(destination.clone()), is_whole: false }
+    }
 }
 
-/// A thread, as MAILQ shows it.
-pub struct ThreadView<'s> {
-    /// Where its recipients go.
-    pub destination: &'s Destination,
-    /// The command of its clause contains `$host`.
-    pub with_host: bool,
-    /// Number of its vertices.
-    pub vertices: usize,
-    /// Number of their recipients.
-    pub recipients: u32,
-    /// Reports about its recipients so far.
-    pub attempts: u32,
-    /// Agents at work on it, the newest first.
-    pub agents: Vec<AgentView>,
-    /// Vertices to be given to an agent.
-    pub unfed: usize,
-    /// Seconds until the first waiting vertex is due.
-    ///
-    /// `None` if that is past, or an agent is at work.
-    pub wakeup_in: Option<i64>,
-    /// Why it has no agent although a vertex is due.
-    pub reason: Option<Reason>,
-    /// Age of its oldest examined message in seconds; -1 if it has none.
-    pub oldest: i64,
-    /// Number of messages examined for that.
-    ///
-    /// Only the first ones of a large thread.
-    pub looked_at: usize,
-}
-
-/// An agent at work, as MAILQ shows it.
-pub struct AgentView {
-    /// Its process id; 0 before it has one.
-    pub pid: u32,
-    /// Seconds since it last reported `#hungry`, or was started.
-    pub hungry: i64,
-    /// Seconds since it was last given a job.
-    pub fed: Option<i64>,
-    /// Number of jobs that it has not answered yet.
-    pub owed: usize,
-    /// Its state.
-    pub state: AgentState,
+/// An agent, with what it belongs to.
+pub struct AgentRow<'s> {
+    /// The agent.
+    pub agent: &'s Agent,
+    /// Its ring.
+    pub ring: &'s Ring,
+    /// The destination it works on.
+    pub destination: Option<&'s Destination>,
 }
 
 /// Present totals.
@@ -121,46 +90,116 @@ pub struct Totals {
     pub vertices: usize,
     /// Pending recipients.
     pub recipients: u64,
+    /// Threads that are held.
+    pub held_threads: usize,
+    /// When the message file of the oldest message was modified, to the second.
+    pub oldest: Option<Timestamp>,
     /// Totals since the start of the process.
     pub counters: Counters,
 }
 
 impl Scheduler {
-    /// The first message with this number or a higher one.
-    ///
-    /// Returns its number and its vertices.
-    pub fn message_at_or_after(
-        &self,
-        now: Timestamp,
-        number: u64,
-    ) -> Option<(u64, Vec<VertexView<'_>>)> {
-        let message = self.queue.messages.at_or_after(number)?;
-        let vertices = self.queue.messages[message].vertices.iter(&self.queue.vertices);
-        let views = vertices.map(|vertex| self.vertex_view(now, message, vertex)).collect();
-        Some((self.queue.messages[message].name.number(), views))
+    /// The message of a number, unless it has left.
+    pub fn message(&self, number: u64) -> Option<&Message> {
+        self.queue.messages.find(number).map(|id| &self.queue.messages[id])
     }
 
-    pub(crate) fn vertex_view(
-        &self,
-        now: Timestamp,
-        message: MessageId,
-        vertex: VertexId,
-    ) -> VertexView<'_> {
-        let vertex_ref = &self.queue.vertices[vertex];
-        let thread = &self.queue.threads[vertex_ref.thread];
-        let newest = thread.agents.last();
-        let message = &self.queue.messages[message];
-        VertexView {
-            name: &message.name,
-            offsets: vertex_ref.recipients.pending(),
-            destination: &thread.destination,
-            text: vertex_ref.diagnosis.as_ref().map(|diagnosis| &diagnosis.message[..]),
-            reason: self.reason_of(vertex),
-            agent: newest.map(|agent| self.dispatch.agents[*agent].pid.unwrap_or_default()),
-            is_next: thread.due.first() == Some(vertex),
-            expires_in: self.expiry(vertex).map(|expiry| expiry.seconds_since(now)),
-            tries: vertex_ref.attempts,
-        }
+    /// The first message with this number or a higher one.
+    pub fn message_at_or_after(&self, number: u64) -> Option<&Message> {
+        self.queue.messages.at_or_after(number).map(|id| &self.queue.messages[id])
+    }
+
+    /// Number of the message with this spool id or file name.
+    ///
+    /// The file name has no folders.
+    pub fn message_named(&self, id: &str) -> Option<u64> {
+        let digits = || id[..id.bytes().take_while(u8::is_ascii_digit).count()].parse().ok();
+        let number = SpoolId::number_in(id).or_else(digits)?;
+        let message = self.message(number)?;
+        let path = message.name.to_string();
+        let name = path.rsplit('/').next().unwrap_or_default();
+        (name == id || message.spool_id().to_string() == id).then_some(number)
+    }
+
+    /// The vertices of a message.
+    pub fn vertices_of(&self, message: &Message) -> impl Iterator<Item = QueuedVertex<'_>> {
+        message.vertices.iter(&self.queue.vertices).filter_map(|id| self.vertex(id))
+    }
+
+    /// A vertex that is not finished.
+    pub fn vertex(&self, id: VertexId) -> Option<QueuedVertex<'_>> {
+        let vertex = self.queue.vertices.get(id)?;
+        let (message, thread) =
+            (&self.queue.messages[vertex.message], &self.queue.threads[vertex.thread]);
+        let queued = QueuedVertex { id, vertex, message, thread, ring: self.ring_of(thread) };
+        (vertex.state != VertexState::Finished).then_some(queued)
+    }
+
+    /// A vertex of the message of a number.
+    pub fn vertex_in_message(&self, number: u64, id: VertexId) -> Option<QueuedVertex<'_>> {
+        self.vertex(id).filter(|queued| queued.message.name.number() == number)
+    }
+
+    /// A vertex of a thread.
+    pub fn vertex_in_thread(&self, thread: ThreadId, id: VertexId) -> Option<QueuedVertex<'_>> {
+        self.vertex(id).filter(|queued| queued.vertex.thread == thread)
+    }
+
+    /// When a vertex becomes due, or the time planned for its last try.
+    pub fn wakeup_of_vertex(&self, queued: &QueuedVertex<'_>) -> Option<Timestamp> {
+        let QueuedVertex { vertex, thread, .. } = queued;
+        let wave = thread.waiting.wakeup(vertex.wave);
+        let wave = wave.filter(|_| vertex.state == VertexState::Waiting);
+        let wave = wave.map(|time| self.queue.to_present_clock(thread, time));
+        let planned = Some(vertex.planned).filter(|planned| *planned > 0);
+        wave.or(planned.map(|planned| Timestamp::from_seconds(planned.into())))
+    }
+
+    /// The thread of a channel and a host, both in lower case.
+    pub fn thread_id(&self, channel: &[u8], host: &[u8]) -> Option<ThreadId> {
+        self.queue.threads.find_existing(channel, host)
+    }
+
+    /// A thread.
+    pub fn thread(&self, id: ThreadId) -> Option<&Thread> {
+        self.queue.threads.get(id)
+    }
+
+    /// The vertices of a thread; none if the thread is gone.
+    pub fn vertices_of_thread(&self, thread: ThreadId) -> Vec<VertexId> {
+        let thread = self.queue.threads.get(thread);
+        thread.map_or(Vec::new(), |thread| thread.vertices(&self.queue.vertices).collect())
+    }
+
+    /// When the first waiting vertex of a thread is due.
+    pub fn wakeup_of(&self, thread: &Thread) -> Option<Timestamp> {
+        thread.waiting.next().map(|wakeup| self.queue.to_present_clock(thread, wakeup))
+    }
+
+    /// Why a thread has no agent although a vertex is due.
+    pub fn pending_reason(&self, thread: &Thread) -> Option<Reason> {
+        let has_work = thread.agents.is_empty() && !thread.due.is_empty();
+        has_work.then(|| self.reason_of_due(thread))
+    }
+
+    /// When the oldest message of a thread was modified, and how many were examined.
+    ///
+    /// In a large thread only the first vertices of each list are examined.
+    pub fn oldest_of(&self, thread: &Thread) -> (Option<Timestamp>, usize) {
+        (self.queue.oldest_of(thread), thread.len().min(MAX_MESSAGES_EXAMINED))
+    }
+
+    /// Maximum number of agents that may work on a thread.
+    pub fn max_agents_of(&self, thread: &Thread) -> u32 {
+        self.dispatch.max_thread(thread)
+    }
+
+    /// Maximum number of agents of a thread now, by what is known about its host.
+    ///
+    /// It comes with the name of its window, if that may be shared with other threads.
+    pub fn window_of(&self, thread: &Thread) -> (usize, Option<&[u8]>) {
+        let window = thread.window.map(|window| &self.dispatch.windows[window]);
+        (self.dispatch.window_size(thread), window.and_then(|window| window.name.as_deref()))
     }
 
     /// All rings, in the order of their ids.
@@ -168,50 +207,49 @@ impl Scheduler {
         self.dispatch.rings.iter().map(|(ring, _)| ring).collect()
     }
 
-    /// A ring; `None` if it is gone.
-    pub fn ring_view(&self, ring: RingId) -> Option<RingView<'_>> {
-        let ring: &Ring = self.dispatch.rings.get(ring)?;
-        let clause = &ring.clause;
-        let max_ring = clause.max_ring.map_or(self.settings.max_agents, |limit| limit as usize);
-        Some(RingView {
-            channel_pattern: &clause.channel_pattern,
-            host_pattern: &clause.host_pattern,
-            with_host: ring.host.is_some(),
-            threads: ring.threads.clone(),
-            vertices: ring.threads.iter().map(|thread| self.queue.threads[*thread].len()).sum(),
-            agents: ring.agents,
-            idle: ring.idle.len(),
-            max_ring,
-            overfeed: clause.overfeed,
-            max_thread: clause.max_thread,
-        })
+    /// A ring.
+    pub fn ring(&self, id: RingId) -> Option<&Ring> {
+        self.dispatch.rings.get(id)
     }
 
-    /// A thread; `None` if it is gone.
-    pub fn thread_view(&self, now: Timestamp, thread: ThreadId) -> Option<ThreadView<'_>> {
-        let thread: &Thread = self.queue.threads.get(thread)?;
-        let oldest = self.queue.oldest_of(thread);
-        let wakeup = thread.waiting.next().filter(|_| thread.agents.is_empty());
-        let wakeup = wakeup.map(|wakeup| self.queue.to_present_clock(thread, wakeup));
-        let has_work = thread.agents.is_empty() && !thread.due.is_empty();
-        Some(ThreadView {
-            destination: &thread.destination,
-            with_host: self.dispatch.rings[thread.ring].host.is_some(),
-            vertices: thread.len(),
-            recipients: thread.recipients,
-            attempts: thread.attempts,
-            agents: thread
-                .agents
-                .iter()
-                .rev()
-                .map(|id| self.dispatch.agents[*id].view(now))
-                .collect(),
-            unfed: thread.due.len(),
-            wakeup_in: wakeup.map(|wakeup| wakeup.seconds_since(now)).filter(|left| *left > 0),
-            reason: has_work.then(|| self.reason_of_due(thread)),
-            oldest: oldest.map_or(-1, |oldest| now.seconds_since(oldest)),
-            looked_at: thread.len().min(MAX_MESSAGES_EXAMINED),
-        })
+    /// The ring of a thread.
+    pub fn ring_of(&self, thread: &Thread) -> &Ring {
+        &self.dispatch.rings[thread.ring]
+    }
+
+    /// Maximum number of agents of a ring.
+    pub fn max_ring_of(&self, ring: &Ring) -> usize {
+        ring.clause.max_ring.map_or(self.settings.max_agents, |limit| limit as usize)
+    }
+
+    /// Number of vertices of some threads.
+    pub fn count_vertices(&self, threads: &[ThreadId]) -> usize {
+        threads.iter().map(|thread| self.queue.threads[*thread].len()).sum()
+    }
+
+    /// An agent.
+    pub fn agent(&self, id: AgentId) -> Option<AgentRow<'_>> {
+        self.dispatch.agents.get(id).map(|agent| self.agent_row(agent))
+    }
+
+    /// The agents with an id after `after`, in order.
+    pub fn agents_after(
+        &self,
+        after: Option<AgentId>,
+    ) -> impl Iterator<Item = (AgentId, AgentRow<'_>)> {
+        let from = AgentId(after.map_or(0, |AgentId(number)| number.saturating_add(1)));
+        self.dispatch.agents.starting_at(from).map(|(id, agent)| (id, self.agent_row(agent)))
+    }
+
+    /// The agents at work on a thread, the newest first.
+    pub fn agents_of(&self, thread: &Thread) -> impl Iterator<Item = &Agent> {
+        thread.agents.iter().rev().map(|agent| &self.dispatch.agents[*agent])
+    }
+
+    fn agent_row<'s>(&'s self, agent: &'s Agent) -> AgentRow<'s> {
+        let thread = agent.thread.and_then(|thread| self.thread(thread));
+        let destination = thread.map(|thread| &thread.destination);
+        AgentRow { agent, ring: &self.dispatch.rings[agent.ring], destination }
     }
 
     /// Present totals.
@@ -229,6 +267,8 @@ impl Scheduler {
             threads: self.queue.threads.len(),
             vertices: self.queue.vertices.len() - spent,
             recipients: self.recipients(),
+            held_threads: self.queue.threads.held(),
+            oldest: self.queue.messages.oldest().map(Timestamp::from_seconds),
             counters: self.counters,
         }
     }
@@ -244,20 +284,28 @@ impl Scheduler {
         &self.settings
     }
 
-    /// Notes that are not on disk yet.
-    pub fn unwritten_notes(&self) -> impl Iterator<Item = &Note> {
-        self.notes.unwritten.values()
+    /// Returns true if the scheduler is ending.
+    ///
+    /// Agents are stopped and no new ones are started.
+    pub fn is_draining(&self) -> bool {
+        self.mode.is_draining
     }
 }
 
-impl Agent {
-    fn view(&self, now: Timestamp) -> AgentView {
-        AgentView {
-            pid: self.pid.unwrap_or_default(),
-            hungry: now.seconds_since(self.hungry_at),
-            fed: self.fed_at.map(|fed| now.seconds_since(fed)),
-            owed: self.owed.len(),
-            state: self.state(),
-        }
+impl Queue {
+    fn oldest_of(&self, thread: &Thread) -> Option<Timestamp> {
+        let arrived = |vertex| self.messages[self.vertices[vertex].message].modified;
+        let lists = [&thread.fed, &thread.due, &thread.held_back];
+        let share = MAX_MESSAGES_EXAMINED / (lists.len() + 1);
+        let waiting = thread.waiting.iter(&self.vertices).take(share);
+        let others = lists.into_iter().flat_map(|list| list.iter(&self.vertices).take(share));
+        others.chain(waiting).map(arrived).min()
+    }
+}
+
+impl Ring {
+    /// The pattern of its clause, `channel/host`.
+    pub fn pattern(&self) -> String {
+        format!("{}/{}", self.clause.channel_pattern, self.clause.host_pattern)
     }
 }

@@ -9,10 +9,11 @@ use crate::dispatch::agent::{AgentId, AgentState};
 use crate::dispatch::ring::{Refusal, Ring};
 use crate::dispatch::suspended_ring::StartFailure;
 use crate::list::List;
-use crate::operator::overrides::{Hold, LimitName, LimitOverride, Scope};
+use crate::operator::overrides::{Hold, LimitName, LimitOverride};
 use crate::query::rank::JobRank;
+use crate::query::view::QueuedVertex;
 use crate::queue::destination::Destination;
-use crate::queue::thread::{Thread, ThreadId};
+use crate::queue::thread::Thread;
 use crate::queue::unreachable::Unreachable;
 use crate::queue::vertex::{ThreadChain, Vertex, VertexId, VertexState};
 use std::rc::Rc;
@@ -230,19 +231,18 @@ impl Scheduler {
     ///
     /// `None` if nothing is queued for it. Channel and host are in lower case.
     pub fn why_thread(&self, channel: &[u8], host: &[u8]) -> Option<Vec<Wait<'_>>> {
-        let thread = self.queue.threads.find_existing(channel, host)?;
+        let thread = self.thread(self.thread_id(channel, host)?)?;
         Some(self.waits_of(thread).collect())
     }
 
-    /// The reasons for a thread in memory, one by one.
-    pub(crate) fn waits_of(&self, thread: ThreadId) -> impl Iterator<Item = Wait<'_>> {
-        let thread = &self.queue.threads[thread];
+    /// The reasons for a thread, one by one.
+    pub fn waits_of<'s>(&'s self, thread: &'s Thread) -> impl Iterator<Item = Wait<'s>> {
         let with_agents = thread.agents.iter().filter_map(|agent| self.why_agent(*agent));
         let of_list = move |list: &'_ List<ThreadChain>,
                             why: fn(&Scheduler, &Thread, VertexId) -> Why| {
             let first = list.first()?;
             let why = why(self, thread, first);
-            Some(self.wait(thread, list.len(), Some(&self.queue.vertices[first]), why))
+            Some(self.wait(thread, list.len(), &self.queue.vertices[first], why))
         };
         let due = of_list(&thread.due, |core, thread, _| core.why_due(thread, None));
         let waiting = self.waits_of_waves(thread);
@@ -261,9 +261,7 @@ impl Scheduler {
             let why = self.why_waiting(thread, wave);
             match waits.last_mut().filter(|last| last.why == why) {
                 Some(last) => last.vertices += vertices,
-                None => {
-                    waits.push(self.wait(thread, vertices, Some(&self.queue.vertices[first]), why))
-                }
+                None => waits.push(self.wait(thread, vertices, &self.queue.vertices[first], why)),
             }
         }
         waits
@@ -273,45 +271,36 @@ impl Scheduler {
     ///
     /// `None` if it is not queued.
     pub fn why_message(&self, number: u64) -> Option<Vec<Wait<'_>>> {
-        let message = &self.queue.messages[self.queue.messages.find(number)?];
-        let vertices = message.vertices.iter(&self.queue.vertices);
-        Some(vertices.map(|vertex| self.why_vertex(vertex)).collect())
-    }
-
-    /// The reason for a vertex of a message.
-    ///
-    /// `None` if it is gone.
-    pub fn why_in_message(&self, number: u64, vertex: VertexId) -> Option<Wait<'_>> {
-        self.queue.vertex_in_message(number, vertex).map(|_| self.why_vertex(vertex))
+        let vertices = self.vertices_of(self.message(number)?);
+        Some(vertices.map(|queued| self.why_vertex(&queued)).collect())
     }
 
     /// The reason for a vertex, with its details.
-    fn why_vertex(&self, vertex: VertexId) -> Wait<'_> {
-        let vertex_ref = &self.queue.vertices[vertex];
-        let thread = &self.queue.threads[vertex_ref.thread];
-        let why = match vertex_ref.state {
-            VertexState::Due => self.why_due(thread, Some(vertex)),
-            VertexState::Waiting => self.why_waiting(thread, vertex_ref.wave),
-            VertexState::Held => self.why_held_back(vertex_ref),
-            VertexState::Fed | VertexState::Finished => self.why_fed(vertex),
+    pub fn why_vertex<'s>(&'s self, queued: &QueuedVertex<'s>) -> Wait<'s> {
+        let QueuedVertex { id, vertex, thread, .. } = *queued;
+        let why = match vertex.state {
+            VertexState::Due => self.why_due(thread, Some(id)),
+            VertexState::Waiting => self.why_waiting(thread, vertex.wave),
+            VertexState::Held => self.why_held_back(vertex),
+            VertexState::Fed | VertexState::Finished => self.why_fed(id),
         };
-        let rank = if matches!(why, Why::Held { .. }) { None } else { self.rank_of(vertex) };
-        Wait { rank, ..self.wait(thread, 1, Some(vertex_ref), why) }
+        let rank = if matches!(why, Why::Held { .. }) { None } else { self.rank_of(queued) };
+        Wait { rank, ..self.wait(thread, 1, vertex, why) }
     }
 
     fn wait<'s>(
         &'s self,
         thread: &'s Thread,
         vertices: usize,
-        first: Option<&'s Vertex>,
+        first: &'s Vertex,
         why: Why,
     ) -> Wait<'s> {
-        let diagnosis = first.and_then(|vertex| vertex.diagnosis.as_ref());
+        let diagnosis = first.diagnosis.as_ref();
         Wait {
             destination: &thread.destination,
             vertices,
             why,
-            tries: first.map_or(0, |vertex| vertex.attempts),
+            tries: first.attempts,
             text: diagnosis.map(|diagnosis| &diagnosis.message[..]),
             rank: None,
         }
@@ -329,7 +318,7 @@ impl Scheduler {
         let first = agent_ref.jobs().next().map(|job| &self.queue.vertices[job])?;
         let (pid, since) = (agent_ref.pid.unwrap_or_default(), agent_ref.fed_at);
         let thread = &self.queue.threads[agent_ref.thread?];
-        (jobs > 0).then(|| self.wait(thread, jobs, Some(first), Why::AtWork { pid, since, jobs }))
+        (jobs > 0).then(|| self.wait(thread, jobs, first, Why::AtWork { pid, since, jobs }))
     }
 
     fn why_fed(&self, vertex: VertexId) -> Why {
@@ -380,7 +369,7 @@ impl Scheduler {
     }
 
     /// The reason for which a vertex waits.
-    pub(crate) fn reason_of(&self, vertex: VertexId) -> Reason {
+    pub fn reason_of(&self, vertex: VertexId) -> Reason {
         let vertex = &self.queue.vertices[vertex];
         let thread = &self.queue.threads[vertex.thread];
         match vertex.state {
@@ -397,7 +386,7 @@ impl Scheduler {
     }
 
     /// The reason for which the due vertices of a thread wait.
-    pub(crate) fn reason_of_due(&self, thread: &Thread) -> Reason {
+    pub(super) fn reason_of_due(&self, thread: &Thread) -> Reason {
         if thread.held {
             return Reason::Held;
         }
@@ -472,12 +461,7 @@ impl Scheduler {
     }
 
     fn origin_of_thread_limit(&self, thread: &Thread) -> Origin {
-        let is_its = |set: &&LimitOverride| {
-            let of_thread = matches!(&set.scope, Scope::Destinations(all)
-                if all.matches(&thread.destination));
-            of_thread && set.limit == LimitName::MaxThr
-        };
-        match self.overrides.limits.iter().rev().find(is_its) {
+        match self.overrides.limit_of_thread(&thread.destination) {
             Some(set) => Origin::Order(Box::new(set.clone())),
             None => self.origin(&self.dispatch.rings[thread.ring], LimitName::MaxThr),
         }

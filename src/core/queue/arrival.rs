@@ -19,7 +19,7 @@ impl Scheduler {
             self.log(Level::Debug, format!("{}: number {number} is loaded already", arrival.name));
             return;
         }
-        let recalled =
+        let restored =
             self.admission.take_restored(&arrival).or_else(|| self.restore_paged_out(&arrival));
         let message = self.queue.messages.insert(Message::new(&arrival));
         self.counters.messages_in += 1;
@@ -33,11 +33,11 @@ impl Scheduler {
         self.restore_overrides(message);
         let is_partial = arrival.next_offset.is_some() || arrival.is_chunk;
         if is_partial {
-            self.begin_partial(now, message, &arrival, recalled.as_ref());
+            self.begin_partial(now, message, &arrival, restored.as_ref());
             self.queue_chunk(now, message, &arrival);
         } else {
             for group in &arrival.groups {
-                self.queue_group(now, message, group, recalled.as_ref());
+                self.queue_group(now, message, group, restored.as_ref());
             }
         }
         self.enqueue_message(message);
@@ -55,7 +55,7 @@ impl Scheduler {
         now: Timestamp,
         message: MessageId,
         group: &Group,
-        recalled: Option<&RestoredMessage>,
+        restored: Option<&RestoredMessage>,
     ) -> VertexId {
         let thread = self.thread_for(now, &group.channel, &group.host);
         // A vertex is what an agent gets at once, so `packet=` splits a large group into several.
@@ -68,15 +68,14 @@ impl Scheduler {
             // Later chunks of a partial message may bring more of this group.
             let is_open = self.queue.messages[message].is_partial && packet_is_limited;
             self.queue.vertices[vertex].is_part = is_open || offsets.len() < group.offsets.len();
-            let left = self.unloaded_state(message, vertex);
-            let recall = match (recalled, first) {
-                _ if left.is_some() => self.restore_unloaded_vertex(left, vertex),
-                (Some(recalled), _) => self.restore_paged_vertex(recalled, vertex),
+            let known = self.restore_paged_vertex(message, restored, vertex);
+            let action = known.unwrap_or_else(|| match (restored, first) {
+                (Some(_), _) => RestoreAction::Unknown,
                 (None, None) => self.restore_vertex(message, vertex),
                 (None, Some(first)) => self.queue.restore_like(vertex, first),
-            };
-            first = first.or(Some((vertex, recall)));
-            self.place_arrival(now, vertex, recall);
+            });
+            first = first.or(Some((vertex, action)));
+            self.place_arrival(now, vertex, action);
         }
         first.expect("a group has recipients").0
     }
@@ -96,10 +95,10 @@ impl Scheduler {
     }
 
     /// Puts a new vertex where its restored state requires it.
-    fn place_arrival(&mut self, now: Timestamp, vertex: VertexId, recall: RestoreAction) {
+    fn place_arrival(&mut self, now: Timestamp, vertex: VertexId, action: RestoreAction) {
         let (message, thread) =
             (self.queue.vertices[vertex].message, self.queue.vertices[vertex].thread);
-        match recall {
+        match action {
             _ if self.queue.messages[message].held => {
                 self.queue.put_arrival(vertex, VertexState::Held)
             }

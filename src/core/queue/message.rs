@@ -58,7 +58,7 @@ pub struct Message {
 }
 
 impl Message {
-    pub fn new(arrival: &Arrival) -> Message {
+    pub(crate) fn new(arrival: &Arrival) -> Message {
         Message {
             name: arrival.name.clone(),
             modified: arrival.modified,

@@ -122,7 +122,7 @@ impl ListKind for ReadyChain {
 }
 
 impl Thread {
-    pub fn new(destination: Destination, ring: RingId, last_step: u8) -> Thread {
+    pub(crate) fn new(destination: Destination, ring: RingId, last_step: u8) -> Thread {
         Thread {
             destination,
             ring,

@@ -305,7 +305,7 @@ impl Recipients {
 }
 
 impl Vertex {
-    pub fn new(message: MessageId, thread: ThreadId, offsets: &[u32]) -> Vertex {
+    pub(crate) fn new(message: MessageId, thread: ThreadId, offsets: &[u32]) -> Vertex {
         Vertex {
             message,
             thread,

@@ -140,7 +140,7 @@ fn resync_with_reused_number_forgets_old_message_only() {
     let other = arrival(1, Vec::new(), START + Duration::from_secs(9), START);
     world.tell(Event::ReadAgain { number: 1, outcome: RereadResult::Read(other) });
     assert_eq!(world.removed(), [""; 0], "it is not ours to remove");
-    assert_eq!(world.core.is_being_removed(1), None, "so that a scan finds it");
+    assert_eq!(world.core.number_state(1), NumberState::Unknown, "so that a scan finds it");
 }
 
 #[test]

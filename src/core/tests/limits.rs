@@ -149,9 +149,9 @@ fn clause_without_command_keeps_mail_and_logs() {
         .core
         .ring_ids()
         .iter()
-        .filter_map(|ring| world.core.ring_view(*ring))
-        .flat_map(|ring| ring.threads.clone())
-        .filter_map(|thread| world.core.thread_view(world.now, thread)?.reason)
+        .filter_map(|ring| world.core.ring(*ring))
+        .flat_map(|ring| &ring.threads)
+        .filter_map(|thread| world.core.pending_reason(world.core.thread(*thread)?))
         .collect();
     assert_eq!(pending, [Reason::Refused(Refusal::NoCommand); 2]);
 }

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::operator::overrides::{
-    Author, DestinationPattern, Hold, LimitName, MAX_HELD_MESSAGES, Override, Scope,
+    Author, DestinationPattern, Hold, LimitName, MAX_HELD_MESSAGES, OverrideChange, Scope,
 };
 use crate::operator::select::{Cursor, MailFilter};
 use crate::query::why::Why;
@@ -171,7 +171,7 @@ fn restart_keeps_overrides() {
     world.messages(1..=2, "c/a.test");
     world.order(hold(message(2)));
     world.order(hold(destinations("c/b.test")));
-    let orders: Vec<Override> = world.core.overrides().iter().collect();
+    let orders: Vec<OverrideChange> = world.core.overrides().iter().collect();
     let mut next = World::new(ONE);
     for order in orders {
         next.tell(Event::Override(order));
@@ -193,7 +193,7 @@ fn pending_removal_of_fed_message_survives_restart() {
     world.newborn();
     assert_eq!(world.order(Order::Delete(whole(1))).busy, 1);
     world.order(Order::Delete(whole(2)));
-    let orders: Vec<Override> = world.core.overrides().iter().collect();
+    let orders: Vec<OverrideChange> = world.core.overrides().iter().collect();
     assert_eq!(orders.len(), 1, "the other has ended at once: {orders:?}");
     let mut next = World::new(ONE);
     orders.into_iter().for_each(|order| next.tell(Event::Override(order)));
@@ -216,7 +216,7 @@ fn message_hold_ends_when_number_is_reused() {
     let author = Author { name: "root".to_string(), since: START };
     let held = Hold { scope: message(5), author, reason: String::new() };
     let mut world = World::new(ONE);
-    world.tell(Event::Override(Override::Hold(held)));
+    world.tell(Event::Override(OverrideChange::Hold(held)));
     world.tell(Event::InitialScanDone);
     world.pass_seconds(3600);
     assert_eq!(world.core.overrides().len(), 1, "it may still come");
@@ -548,7 +548,7 @@ fn held_messages_are_limited() {
     for number in 10..10 + MAX_HELD_MESSAGES as u64 - 2 {
         let (scope, author) = (Scope::Message(id(number)), author.clone());
         let hold = Hold { scope, author, reason: String::new() };
-        world.core.handle(world.now, Event::Override(Override::Hold(hold)));
+        world.core.handle(world.now, Event::Override(OverrideChange::Hold(hold)));
     }
     let messages = vec![id(1), id(2), id(3)];
     let effect = world.order(Order::HoldMessages { messages, reason: String::new() });

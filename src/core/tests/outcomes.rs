@@ -80,10 +80,10 @@ fn failed_removal_is_tried_again() {
     world.done.clear();
     let outcome = Err(std::io::ErrorKind::ReadOnlyFilesystem);
     world.tell(Event::Removed { number: 1, outcome });
-    assert_eq!(world.core.is_being_removed(1), Some(true), "it must not be read again");
+    assert_eq!(world.core.number_state(1), NumberState::Leaving, "it must not be read again");
     world.pass_seconds(40);
     assert_eq!(world.removed(), ["1"]);
-    assert_eq!(world.core.is_being_removed(1), None);
+    assert_eq!(world.core.number_state(1), NumberState::Unknown);
 }
 
 #[test]
@@ -304,8 +304,9 @@ fn recipients_of_one_vertex_finish_separately() {
     world.says(agent, "1/472\tn\tdeferred later");
     world.says(agent, "1/523\t\terror2 no such user");
     world.hungry(agent);
-    let (_, vertices) = world.core.message_at_or_after(START, 1).expect("still queued");
-    assert_eq!(vertices[0].offsets, [472]);
+    let message = world.core.message(1).expect("still queued");
+    let queued = world.core.vertices_of(message).next().expect("with a recipient left");
+    assert_eq!(queued.vertex.recipients.pending(), [472]);
     assert_eq!(states(&world), ["ok3", "error2"]);
 }
 

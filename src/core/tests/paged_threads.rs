@@ -30,21 +30,21 @@ fn resting(messages: u64, answer: &str) -> (World, BTreeMap<u64, PagedMessage>) 
         world.tell(Event::Tick);
     }
     world.tell(Event::BacklogChanged { waiting: Backlog::None, reading: 0 });
-    let mut rested = BTreeMap::new();
+    let mut records = BTreeMap::new();
     for action in world.done.extract_if(.., |action| matches!(action, Action::PageOut { .. })) {
         if let Action::PageOut { name, record: known, .. } = action {
-            rested.insert(name.number(), *known);
+            records.insert(name.number(), *known);
         }
     }
-    assert_eq!(rested.len() as u64, messages);
+    assert_eq!(records.len() as u64, messages);
     assert_eq!(world.core.queue.threads.len(), 0, "the thread is gone");
-    (world, rested)
+    (world, records)
 }
 
-fn come_back(world: &mut World, rested: BTreeMap<u64, PagedMessage>) {
-    for (number, rested) in rested {
-        let age = world.now.since(rested.modified);
-        world.tell(Event::Restored { number, rested, wanted: Vec::new() });
+fn come_back(world: &mut World, records: BTreeMap<u64, PagedMessage>) {
+    for (number, record) in records {
+        let age = world.now.since(record.modified);
+        world.tell(Event::Restored { number, record, wanted: Vec::new() });
         world.message_of_age(number, &["c/h.test"], age);
     }
 }
@@ -69,9 +69,9 @@ fn heir(world: &World) -> World {
 
 #[test]
 fn paging_keeps_window() {
-    let (mut world, rested) = resting(8, "deferred busy");
+    let (mut world, records) = resting(8, "deferred busy");
     world.pass_seconds(601);
-    come_back(&mut world, rested);
+    come_back(&mut world, records);
     assert_eq!(window(&world), 5, "eight answers are two rounds: 3, and 4");
     let (world, _) = resting(8, "deferred busy");
     let mut heir = heir(&world);
@@ -81,11 +81,11 @@ fn paging_keeps_window() {
 
 #[test]
 fn dead_host_is_probed_after_paging() {
-    let (mut world, rested) = resting(6, "deferall down");
+    let (mut world, records) = resting(6, "deferall down");
     assert_eq!(world.started.len(), 3);
     world.pass_seconds(601);
     world.started.clear();
-    come_back(&mut world, rested);
+    come_back(&mut world, records);
     assert_eq!(window(&world), 1, "one agent looks");
     let at_work = world.core.dispatch.agents.values().filter(|agent| agent.thread.is_some());
     assert_eq!(at_work.count(), 1);
@@ -93,9 +93,9 @@ fn dead_host_is_probed_after_paging() {
 
 #[test]
 fn etrn_probes_dead_paged_out_host() {
-    let (mut world, rested) = resting(6, "deferall down");
+    let (mut world, records) = resting(6, "deferall down");
     world.tell(Event::Etrn(b"h.test"));
-    come_back(&mut world, rested);
+    come_back(&mut world, records);
     assert_eq!(window(&world), 1, "one agent looks");
 }
 

@@ -9,16 +9,16 @@ const CF: &str = "PARAMmessage-active-limit=2\nc/*\n\tmaxring=1 interval=60s ret
                   expiry=1h\n\tcommand=x\nq/*\n\tqueueonly\n\tcommand=x\n";
 
 /// Paged-out messages: number, seconds until they are to be loaded again, and record.
-fn rested(world: &mut World) -> Vec<(u64, Option<i64>, PagedMessage)> {
+fn paged_out(world: &mut World) -> Vec<(u64, Option<i64>, PagedMessage)> {
     let now = world.now;
-    let rested = world.done.extract_if(.., |action| matches!(action, Action::PageOut { .. }));
-    let rested = rested.map(|action| match action {
-        Action::PageOut { name, until, record: rested } => {
-            (name.number(), until.map(|until| until.seconds_since(now)), *rested)
+    let record = world.done.extract_if(.., |action| matches!(action, Action::PageOut { .. }));
+    let record = record.map(|action| match action {
+        Action::PageOut { name, until, record } => {
+            (name.number(), until.map(|until| until.seconds_since(now)), *record)
         }
         other => panic!("{other:?}"),
     });
-    rested.collect()
+    record.collect()
 }
 
 /// A world where messages 1 and 2 were deferred, and others wait for room.
@@ -38,26 +38,26 @@ fn crowded() -> World {
 fn is_being_restored(
     world: &mut World,
     number: u64,
-    rested: PagedMessage,
+    record: PagedMessage,
     wanted: Vec<HostFilter>,
 ) {
-    let age = world.now.since(rested.modified);
-    world.tell(Event::Restored { number, rested, wanted });
+    let age = world.now.since(record.modified);
+    world.tell(Event::Restored { number, record, wanted });
     world.message_of_age(number, &["c/a.test"], age);
 }
 
 #[test]
 fn waiting_message_is_paged_out_and_restored() {
     let mut world = crowded();
-    let rested = rested(&mut world);
+    let records = paged_out(&mut world);
     assert_eq!(
-        rested.iter().map(|(n, until, _)| (*n, *until)).collect::<Vec<_>>(),
+        records.iter().map(|(n, until, _)| (*n, *until)).collect::<Vec<_>>(),
         [(1, Some(60)), (2, Some(60)),]
     );
     assert_eq!((world.core.loaded(), world.core.recipients()), (0, 0));
     assert_eq!(world.core.paged_recipients(), 2);
     world.tell(Event::BacklogChanged { waiting: Backlog::None, reading: 0 });
-    let [(_, _, first), (_, _, second)] = <[_; 2]>::try_from(rested).expect("two");
+    let [(_, _, first), (_, _, second)] = <[_; 2]>::try_from(records).expect("two");
     // It was loaded early, and continues to wait.
     is_being_restored(&mut world, 1, first, Vec::new());
     assert_eq!(world.shows(1), ["c/a.test Retry(60) tries=1 busy"]);
@@ -71,7 +71,7 @@ fn waiting_message_is_paged_out_and_restored() {
 #[test]
 fn paging_keeps_place_in_retries() {
     let mut world = crowded();
-    let [(_, _, first), _] = <[_; 2]>::try_from(rested(&mut world)).expect("two");
+    let [(_, _, first), _] = <[_; 2]>::try_from(paged_out(&mut world)).expect("two");
     world.tell(Event::BacklogChanged { waiting: Backlog::None, reading: 0 });
     world.pass_seconds(70);
     is_being_restored(&mut world, 1, first, Vec::new());
@@ -95,7 +95,7 @@ fn fed_held_and_due_messages_are_not_paged_out() {
     assert_eq!(jobs, ["1\ta.test"]);
     world.tell(Event::BacklogChanged { waiting: Backlog::PagedOut, reading: 0 });
     world.pass_seconds(10);
-    assert_eq!(rested(&mut world), []);
+    assert_eq!(paged_out(&mut world), []);
     assert_eq!(world.core.loaded(), 2);
 }
 
@@ -113,10 +113,10 @@ fn tried_due_messages_are_paged_out_for_new_ones() {
     assert_eq!(world.heard_by(agent).len(), 1);
     world.tell(Event::BacklogChanged { waiting: Backlog::PagedOut, reading: 0 });
     world.pass_seconds(5);
-    assert_eq!(rested(&mut world), [], "other retries are no reason");
+    assert_eq!(paged_out(&mut world), [], "other retries are no reason");
     world.tell(Event::BacklogChanged { waiting: Backlog::New, reading: 0 });
     world.pass_seconds(2);
-    let out = rested(&mut world);
+    let out = paged_out(&mut world);
     assert_eq!(out.len(), 3, "all but the one that is at work: {out:?}");
     assert!(out.iter().all(|(_, until, _)| until.is_some_and(|until| until <= 0)), "{out:?}");
     // They are due when they are loaded again.
@@ -133,7 +133,7 @@ fn etrn_requests_paged_out_mail() {
     world.message(1, &["q/a.test"]);
     world.tell(Event::BacklogChanged { waiting: Backlog::PagedOut, reading: 0 });
     world.tell(Event::Tick);
-    let [(1, until, first)] = <[_; 1]>::try_from(rested(&mut world)).expect("one") else {
+    let [(1, until, first)] = <[_; 1]>::try_from(paged_out(&mut world)).expect("one") else {
         panic!("another one");
     };
     assert_eq!(until, Some(3 * 86_400 + 86_400), "its expiry");
@@ -145,7 +145,7 @@ fn etrn_requests_paged_out_mail() {
     });
     let age = world.now.since(first.modified);
     let wanted = wanted.expect("it is asked for");
-    world.tell(Event::Restored { number: 1, rested: first, wanted });
+    world.tell(Event::Restored { number: 1, record: first, wanted });
     world.message_of_age(1, &["q/a.test"], age);
     assert_eq!(world.newborn().1, ["1\ta.test"]);
 }
@@ -153,8 +153,8 @@ fn etrn_requests_paged_out_mail() {
 #[test]
 fn removed_paged_out_message_is_not_counted() {
     let mut world = crowded();
-    let [(number, _, first), _] = <[_; 2]>::try_from(rested(&mut world)).expect("two");
-    world.tell(Event::Restored { number, rested: first, wanted: Vec::new() });
+    let [(number, _, first), _] = <[_; 2]>::try_from(paged_out(&mut world)).expect("two");
+    world.tell(Event::Restored { number, record: first, wanted: Vec::new() });
     assert_eq!(world.core.paged_recipients(), 1);
     world.message(9, &["c/b.test"]);
     assert_eq!(world.shows(9).len(), 1);
@@ -165,8 +165,8 @@ struct Shelf(BTreeMap<u64, PagedMessage>);
 
 impl PagedOutSource for Shelf {
     fn behind(&self, number: Option<u64>) -> Option<(u64, Timestamp, Cow<'_, [PagedVertex]>)> {
-        let (number, rested) = self.0.range(number.map_or(0, |n| n + 1)..).next()?;
-        Some((*number, rested.modified, (&*rested.vertices).into()))
+        let (number, record) = self.0.range(number.map_or(0, |n| n + 1)..).next()?;
+        Some((*number, record.modified, (&*record.vertices).into()))
     }
 }
 
@@ -181,14 +181,18 @@ fn lessons(world: &World, resting: &dyn PagedOutSource) -> Vec<Learned> {
 #[test]
 fn restart_keeps_learned_state_of_paged_out_messages() {
     let mut world = crowded();
-    let shelf = Shelf(rested(&mut world).into_iter().map(|(n, _, rested)| (n, rested)).collect());
+    let shelf =
+        Shelf(paged_out(&mut world).into_iter().map(|(n, _, record)| (n, record)).collect());
     let all = lessons(&world, &shelf);
     let is_rest = |learned: &&Learned| matches!(learned, Learned::Rest(_));
     assert_eq!(all.iter().filter(is_rest).count(), 2);
     let mut heir = World::new(CF);
     heir.now = world.now + Duration::from_secs(10);
     // It has other text numbers by then.
-    heir.core.admission.keep_text(&crate::queue::vertex::Diagnosis::of_scheduler("something else"));
+    heir.core
+        .admission
+        .paging
+        .keep_text(&crate::queue::vertex::Diagnosis::of_scheduler("something else"));
     all.into_iter().for_each(|learned| heir.tell(Event::Learned(learned)));
     // It ends before these messages are loaded.
     let all = lessons(&heir, &());

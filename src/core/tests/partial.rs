@@ -1,7 +1,7 @@
 //! Partial messages: only some of their recipients are in memory.
 
 use super::*;
-use crate::operator::overrides::Override;
+use crate::operator::overrides::OverrideChange;
 use zsched_spool::note::OutcomeKind;
 use zsched_spool::{Portion, SpoolId};
 
@@ -110,11 +110,11 @@ fn deferred_recipients_of_partial_message_are_paged_out_and_reloaded() {
     world.says(agent, "1/400\t\tok3 x");
     world.hungry(agent);
     world.tell(Event::Tick);
-    let rested = world.done.iter().find_map(|action| match action {
-        Action::PageOut { until, record: rested, .. } => Some((*until, rested.vertices.len())),
+    let record = world.done.iter().find_map(|action| match action {
+        Action::PageOut { until, record, .. } => Some((*until, record.vertices.len())),
         _ => None,
     });
-    let (until, known) = rested.expect("it rests");
+    let (until, known) = record.expect("it rests");
     assert_eq!(until.map(|until| until.seconds_since(world.now)), Some(60));
     assert_eq!(known, 1);
     assert_eq!(count(&world, |action| matches!(action, Action::Remove { .. })), 0);
@@ -161,7 +161,7 @@ fn removal_of_partial_message_survives_restart() {
     world.tell(Event::Ordered { ticket: 1, by: "root".to_string(), order });
     let obeyed = |action: &Action| matches!(action, Action::OrderDone { .. });
     assert_eq!(count(&world, obeyed), 0, "it is not stored yet");
-    let orders: Vec<Override> = world.core.overrides().iter().collect();
+    let orders: Vec<OverrideChange> = world.core.overrides().iter().collect();
     assert_eq!(orders.len(), 1);
     let mut next = World::new(CF);
     orders.into_iter().for_each(|order| next.tell(Event::Override(order)));
@@ -210,7 +210,7 @@ fn held_partial_message_can_be_deleted() {
 #[test]
 fn chunk_is_read_only_if_it_fits() {
     let mut world = World::new(CF);
-    let capacity = |world: &World| world.core.capacity().expect("limits").first_chunk(0);
+    let capacity = |world: &World| world.core.recipient_room().expect("limits").first_chunk(0);
     assert_eq!(capacity(&world), 2, "half of the limit, as others may come");
     // The maximum is 1 * 3 + 3, for the only ring.
     world.messages(1..=5, "c/a.test");

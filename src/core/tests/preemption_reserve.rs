@@ -126,7 +126,7 @@ fn maximum_recipients_include_extra_room_with_slot_cost() {
         let mut world = world(keywords);
         comes(&mut world, 1, (0, 12), 1000);
         assert_eq!(world.core.max_recipients(), Some(most));
-        let ring = world.core.ring_ids()[0];
+        let ring = world.core.ring(world.core.ring_ids()[0]).expect("it is listed");
         assert_eq!(world.core.max_recipients_of(ring), Some(most));
     }
 }

@@ -223,22 +223,20 @@ impl World {
 
     /// The vertices of a message as MAILQ shows them: state, tries, text.
     pub fn shows(&self, number: u64) -> Vec<String> {
-        let Some((_, vertices)) =
-            self.core.message_at_or_after(self.now, number).filter(|(found, _)| *found == number)
-        else {
+        let Some(message) = self.core.message(number) else {
             return Vec::new();
         };
         let text =
             |bytes: Option<&[u8]>| String::from_utf8_lossy(bytes.unwrap_or_default()).into_owned();
-        vertices
-            .iter()
-            .map(|vertex| {
-                let reason = match vertex.reason {
+        self.core
+            .vertices_of(message)
+            .map(|queued| {
+                let reason = match self.core.reason_of(queued.id) {
                     Reason::Retry(at) => format!("Retry({})", at.seconds_since(self.now).max(0)),
                     other => format!("{other:?}"),
                 };
-                let (to, tries) = (vertex.destination, vertex.tries);
-                format!("{to} {reason} tries={tries} {}", text(vertex.text))
+                let (to, tries) = (&queued.thread.destination, queued.vertex.attempts);
+                format!("{to} {reason} tries={tries} {}", text(queued.text()))
             })
             .collect()
     }

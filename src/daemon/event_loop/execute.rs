@@ -54,11 +54,11 @@ impl Daemon {
             Action::Remove { name, aside } => {
                 self.spool_io.write(WriteRequest::Remove(name, aside))
             }
-            Action::PageOut { name, until, record: rested } => {
-                self.intake.page_out(name, until, *rested)
+            Action::PageOut { name, until, record } => {
+                self.intake.backlog.page_out(name, until, *record)
             }
             Action::ReadMore { name, portion } => self.spool_io.read_more(name, portion),
-            Action::RequestPagedHosts(wanted) => self.intake.request(&wanted),
+            Action::RequestPagedHosts(wanted) => self.intake.backlog.request(&wanted),
             Action::StoreOverrides { ticket, changes } => {
                 self.overrides.add_changes(ticket, changes)
             }
@@ -99,8 +99,8 @@ impl Daemon {
             AdminCommand::Reload => self.begin_reload(Some(client)),
             AdminCommand::Load(number) => {
                 let under_way = self.intake.recipients_being_read();
-                let capacity = self.core.query().capacity();
-                let batch = capacity.map(|room| room.first_chunk(under_way).max(1));
+                let room = self.core.query().recipient_room();
+                let batch = room.map(|room| room.first_chunk(under_way).max(1));
                 if let Some(name) = self.intake.fetch(*number, batch) {
                     self.spool_io.read_soon(name, batch);
                 }

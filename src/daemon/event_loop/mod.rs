@@ -47,7 +47,7 @@ use std::time::{Duration, Instant};
 use zsched_config::{Config, ConfigContext};
 use zsched_core::intake::{Intake, ReadBudget};
 use zsched_core::log_limiter::LogLimiter;
-use zsched_core::overrides::Override;
+use zsched_core::overrides::OverrideChange;
 use zsched_core::{AgentId, Event};
 use zsched_format::time::Timestamp;
 use zsched_spool::SpoolName;
@@ -128,7 +128,7 @@ impl Daemon {
             if let Some(step) = step {
                 self.spool_lock.store_clock(self.clock.started());
                 self.core.handle(now, Event::ClockSet(step));
-                self.intake.shift(step);
+                self.intake.backlog.shift(step);
             }
             self.handle_signals(now);
             self.resume_held_agents(now);
@@ -181,7 +181,7 @@ impl Daemon {
 
     /// Runs the work that time triggers rather than an event.
     fn run_timed_work(&mut self, now: Timestamp) {
-        while let Some(name) = self.intake.next_held(now) {
+        while let Some(name) = self.intake.next_retry(now) {
             self.spool_io.read_soon(name, None);
         }
         if !self.is_ending && self.intake.begin_scan(now) {
@@ -201,14 +201,14 @@ impl Daemon {
         self.serve_clients(now);
         self.core.update_subscribers(now);
         self.rendezvous.advance(self.core.query(), now);
-        self.learned.advance(self.core.query(), &self.intake);
+        self.learned.advance(self.core.query(), &self.intake.backlog);
     }
 
     /// Requests backlog files to be read, as far as memory limits allow.
     fn request_backlog_reads(&mut self, now: Timestamp) {
-        let (mut names, capacity) = (Vec::new(), self.core.query().capacity());
+        let (mut names, recipient_room) = (Vec::new(), self.core.query().recipient_room());
         while names.len() < MAX_BACKLOG_READS_PER_TURN
-            && let room = ReadBudget::of(self.core.query(), capacity, &self.intake)
+            && let room = ReadBudget::of(self.core.query(), recipient_room, &self.intake)
             && let Some(next) = self.intake.next_from_backlog(now, &room)
         {
             names.push(next);
@@ -224,13 +224,13 @@ impl Daemon {
     }
 
     fn read_budget(&self) -> ReadBudget {
-        ReadBudget::of(self.core.query(), self.core.query().capacity(), &self.intake)
+        ReadBudget::of(self.core.query(), self.core.query().recipient_room(), &self.intake)
     }
 
     /// Passes overrides and learned state of the former scheduler to the core.
     ///
     /// Must come before any other event.
-    pub(crate) fn restore_state(&mut self, now: Timestamp, overrides: Vec<Override>) {
+    pub(crate) fn restore_state(&mut self, now: Timestamp, overrides: Vec<OverrideChange>) {
         for order in overrides {
             self.core.handle(now, Event::Override(order));
         }
@@ -255,7 +255,7 @@ impl Daemon {
         let now = self.clock.estimate();
         self.execute_all(now);
         self.overrides.finish(&mut self.spool_io);
-        self.learned.finish(self.core.query(), &self.intake);
+        self.learned.finish(self.core.query(), &self.intake.backlog);
         self.core.recorded.finish(now);
         self.spool_io.finish();
         log::info!("ended");

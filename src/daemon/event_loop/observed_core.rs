@@ -97,7 +97,7 @@ impl FeedWriter<'_> {
 
     fn arrived(&self, arrival: &Arrival) {
         let (number, modified) = (arrival.name.number(), arrival.modified);
-        if self.core.is_being_removed(number).is_some() || self.core.is_being_restored(number) {
+        if !self.core.is_new(number) {
             return;
         }
         let id = SpoolId { number, modified };
@@ -111,9 +111,10 @@ impl FeedWriter<'_> {
     }
 
     fn left(&self, number: u64) {
-        if let Some(row) = self.core.message_row(number) {
-            let about = EventSubject { message: Some((row.id, row.name)), destinations: &[] };
-            self.feed.publish(about, &FeedEvent::Left { time: self.time, id: row.id.to_string() });
+        if let Some(message) = self.core.message(number) {
+            let id = message.spool_id();
+            let about = EventSubject { message: Some((id, &message.name)), destinations: &[] };
+            self.feed.publish(about, &FeedEvent::Left { time: self.time, id: id.to_string() });
         }
     }
 
@@ -162,19 +163,18 @@ impl FeedWriter<'_> {
     fn agent(&self, agent: AgentId, state: Result<u32, &AgentEnd>) {
         let Some(row) = self.core.agent(agent) else { return };
         let time = self.time;
-        let channel = &*String::from_utf8_lossy(row.channel);
-        let host = row.thread.map(|thread| String::from_utf8_lossy(thread.host()));
+        let channel = &*String::from_utf8_lossy(&row.ring.channel);
+        let host = row.destination.map(|to| String::from_utf8_lossy(to.host()));
         let host = host.as_deref();
-        let ring = format!("{}/{}", row.ring.0, row.ring.1);
+        let ring = row.ring.pattern();
         let event = match state {
             Ok(pid) => FeedEvent::AgentStarted { time, pid, channel, host, ring },
             Err(end) => {
-                let pid = Some(row.pid).filter(|pid| *pid != 0);
-                let how = end.to_string();
+                let (pid, how) = (row.agent.pid, end.to_string());
                 FeedEvent::AgentEnded { time, pid, channel, host, ring, how }
             }
         };
-        let destinations = row.thread.map(std::slice::from_ref).unwrap_or_default();
+        let destinations = row.destination.map(std::slice::from_ref).unwrap_or_default();
         self.feed.publish(EventSubject { message: None, destinations }, &event);
     }
 }

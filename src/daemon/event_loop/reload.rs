@@ -128,7 +128,7 @@ impl Daemon {
     /// Sets the maximum number of messages in memory from the configuration.
     pub(crate) fn apply_memory_limit(&mut self) {
         let limits = self.config.parameters.memory();
-        self.intake.set_limit(limits.map(|limits| limits.messages));
+        self.intake.set_max_messages(limits.map(|limits| limits.messages));
     }
 
     /// Updates the location of the accounts. Once required, a login stays required.

@@ -10,7 +10,7 @@ use crate::spool_io::Completion;
 use std::io::{self, ErrorKind};
 use std::path::PathBuf;
 use std::time::Instant;
-use zsched_core::intake::{NumberState, ReadDecision};
+use zsched_core::intake::ReadDecision;
 use zsched_core::{AgentId, Event, RereadResult, Scheduler};
 use zsched_format::control_file::ControlFileError;
 use zsched_format::time::Timestamp;
@@ -127,7 +127,7 @@ impl Daemon {
     fn select_new_names(&mut self, names: Vec<SpoolName>) {
         let mut new = 0;
         for name in names {
-            let verdict = self.intake.found(&name, number_state(self.core.query(), &name));
+            let verdict = self.intake.found(&name, self.core.query().number_state(name.number()));
             new += usize::from(verdict != ReadDecision::Known);
             if verdict == ReadDecision::Read {
                 self.new_names.push(name);
@@ -143,8 +143,8 @@ impl Daemon {
         }
         let is_held =
             matches!(found, LoadResult::Locked(_) | LoadResult::Failed(_) | LoadResult::NoQueue);
-        if !is_held && let Some((rested, wanted)) = self.intake.take_record(name.number()) {
-            self.core.handle(now, Event::Restored { number: name.number(), rested, wanted });
+        if !is_held && let Some((record, wanted)) = self.intake.backlog.take_record(name.number()) {
+            self.core.handle(now, Event::Restored { number: name.number(), record, wanted });
         }
         match found {
             LoadResult::Arrival(arrival) => self.core.handle(now, Event::Arrived(arrival)),
@@ -152,16 +152,16 @@ impl Daemon {
             LoadResult::Locked(pid) => {
                 let text =
                     format!("{name}: process {pid} holds a recipient of it; looked at again later");
-                if self.intake.hold_locked(now, name) {
+                if self.intake.retry_locked_later(now, name) {
                     log::info!("{text}");
                 }
             }
             LoadResult::Failed(error) => {
                 log::error!("{name}: the control file cannot be read: {error}");
-                self.intake.hold_unreadable(now, name);
+                self.intake.retry_unreadable_later(now, name);
             }
             LoadResult::NoQueue => {
-                if self.intake.hold_without_queue(now, name) {
+                if self.intake.retry_without_queue_later(now, name) {
                     log::error!("{EMPTY_QUEUE_ERROR}");
                 }
             }
@@ -195,7 +195,7 @@ impl Daemon {
     fn handle_former_agent_changes(&mut self, names: &[SpoolName], an_agent_ended: bool) {
         let numbers = names.iter().map(SpoolName::number).collect();
         self.intake.recheck_locked((!an_agent_ended).then_some(&numbers));
-        for name in names.iter().filter(|name| self.core.query().accepts_reread(name.number())) {
+        for name in names.iter().filter(|name| accepts_reread(self.core.query(), name.number())) {
             self.spool_io.read_again(name.clone());
         }
     }
@@ -205,8 +205,9 @@ impl Daemon {
         let number = name.number();
         // A change the core did not request comes from an earlier scheduler's agent. The message
         // may be gone by now.
-        let is_news = is_usable && self.core.query().accepts_reread(number);
-        if !is_news && !self.core.query().is_reading_again(number) {
+        let is_news = is_usable && accepts_reread(self.core.query(), number);
+        let message = self.core.query().message(number);
+        if !is_news && !message.is_some_and(|message| message.is_rereading) {
             return;
         }
         let outcome = self.reread_outcome(now, name, found);
@@ -260,7 +261,7 @@ impl Daemon {
                 log::debug!("notice without a valid control file name");
                 continue;
             };
-            if self.intake.found(&name, number_state(self.core.query(), &name))
+            if self.intake.found(&name, self.core.query().number_state(name.number()))
                 == ReadDecision::Read
             {
                 self.spool_io.read_soon(name, None);
@@ -311,10 +312,10 @@ pub(super) fn pass_to_core(
     }
 }
 
-fn number_state(core: &Scheduler, name: &SpoolName) -> NumberState {
-    match core.is_being_removed(name.number()) {
-        None => NumberState::Unknown,
-        Some(false) => NumberState::Queued,
-        Some(true) => NumberState::Leaving,
-    }
+/// Returns true if an [`Event::ReadAgain`] that the core did not request may be about a message.
+///
+/// Its recipients must all be in memory, and it must not be leaving the spool.
+fn accepts_reread(core: &Scheduler, number: u64) -> bool {
+    let message = core.message(number);
+    message.is_some_and(|m| !m.is_rereading && !m.is_removing && !m.is_partial)
 }

@@ -9,7 +9,7 @@ use crate::state::overrides::OverridesJournal;
 use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
-use zsched_core::override_changes::Change;
+use zsched_core::overrides::OverrideChange;
 use zsched_spool::removals::RemovalList;
 use zsched_spool::remove::{self, Reason};
 use zsched_spool::verbose::VerboseFile;
@@ -22,7 +22,7 @@ pub(crate) enum WriteRequest {
     /// Remove a message from the spool; if true, move it aside where a report is owed.
     Remove(SpoolName, bool),
     /// Store changes of the overrides.
-    StoreOverrides(Vec<Change>),
+    StoreOverrides(Vec<OverrideChange>),
     /// Clear the locks of a dead process.
     ClearLocks(SpoolName, u32),
     /// Compose lines of the status log.

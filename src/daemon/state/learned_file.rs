@@ -110,12 +110,12 @@ impl LearnedFile {
     }
 
     /// Starts a write if one is due, and continues it.
-    pub(crate) fn advance(&mut self, core: &Scheduler, resting: &dyn PagedOutSource) {
+    pub(crate) fn advance(&mut self, core: &Scheduler, paged_out: &dyn PagedOutSource) {
         if self.until_next(core).is_some_and(|left| left.is_zero()) {
             self.begin(core);
         }
         if let Some(export) = &mut self.under_way
-            && export.chunks.send_next(|| export.text.next_piece(core, resting))
+            && export.chunks.send_next(|| export.text.next_piece(core, paged_out))
         {
             let more = Duration::from_secs(export.text.lines / LINES_PER_SECOND);
             self.next = Instant::now() + self.interval + more;
@@ -153,7 +153,7 @@ impl LearnedFile {
     }
 
     /// Writes the whole file at the end of the scheduler.
-    pub(crate) fn finish(&mut self, core: &Scheduler, resting: &dyn PagedOutSource) {
+    pub(crate) fn finish(&mut self, core: &Scheduler, paged_out: &dyn PagedOutSource) {
         self.under_way = None;
         if let Some(writer) = self.writer.take() {
             // The worker has logged any error.
@@ -164,7 +164,7 @@ impl LearnedFile {
         }
         let written = write_atomically(&self.path, |out| {
             let mut text = LearnedText::default();
-            while let Some(piece) = text.next_piece(core, resting) {
+            while let Some(piece) = text.next_piece(core, paged_out) {
                 out.write_all(&piece)?;
             }
             Ok(())
@@ -177,7 +177,7 @@ impl LearnedFile {
 
 impl LearnedText {
     /// Composes the next piece; `None` after the last one.
-    fn next_piece(&mut self, core: &Scheduler, resting: &dyn PagedOutSource) -> Option<Vec<u8>> {
+    fn next_piece(&mut self, core: &Scheduler, paged_out: &dyn PagedOutSource) -> Option<Vec<u8>> {
         if self.is_ended {
             return None;
         }
@@ -186,7 +186,7 @@ impl LearnedText {
             text.extend(format!("{}\n", number_line(NAME, FORMAT)).bytes());
         }
         while text.len() < CHUNK_SIZE && !self.export.is_done() {
-            self.export.tell(core, resting, MAX_EXPORTED_PER_STEP, |learned| {
+            self.export.tell(core, paged_out, MAX_EXPORTED_PER_STEP, |learned| {
                 // Strings and numbers can always be serialized.
                 self.lines += u64::from(write_line(&mut text, &learned).is_ok());
             });

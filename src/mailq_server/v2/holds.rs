@@ -11,7 +11,6 @@ use super::selection::{MessageName, Selection};
 use super::task::{Reply, ReplyResult, SessionContext};
 use zsched_core::dry_run::HoldChange;
 use zsched_core::overrides::Scope;
-use zsched_core::select::Cursor;
 use zsched_core::{Order, OrderRefusal, Scheduler};
 use zsched_spool::SpoolId;
 
@@ -44,28 +43,22 @@ pub(super) fn hold(rest: &[u8], context: &mut SessionContext<'_>) -> ReplyResult
     }
     let reason = reason.map(|reason| reason.text).unwrap_or_default();
     let refused = |refusal| OperatorOrder::refused(OrderKind::Hold, refusal);
-    Ok(Reply::change(match target {
+    let (scope, kind) = match target {
         HoldTarget::Messages(selection) => {
-            OperatorOrder::about_messages(Verb::Hold(reason), selection, dry_run, context)
+            let order =
+                OperatorOrder::about_messages(Verb::Hold(reason), selection, dry_run, context);
+            return Ok(Reply::change(order));
         }
-        HoldTarget::Message(name) => match find_message(core, &name) {
-            None => refused(OrderRefusal::NotFound),
-            Some(id) if !dry_run => {
-                let order = Order::Hold { scope: Scope::Message(id), reason };
-                OperatorOrder::new(OrderKind::HoldMessages, order)
-            }
-            Some(id) => match core.overrides().hold_of_message(id) {
-                Some(_) => refused(OrderRefusal::Already),
-                None => OperatorOrder::completed(OrderKind::Hold, core.dry_run_hold(id)),
-            },
-        },
-        HoldTarget::Scope(scope) if !dry_run => {
-            OperatorOrder::new(OrderKind::Hold, Order::Hold { scope, reason })
+        HoldTarget::Scope(scope) => (Some(scope), OrderKind::Hold),
+        HoldTarget::Message(name) => {
+            (find_message(core, &name).map(Scope::Message), OrderKind::HoldMessages)
         }
-        HoldTarget::Scope(scope) if is_held(core, &scope) => refused(OrderRefusal::Already),
-        HoldTarget::Scope(scope) => {
-            OperatorOrder::dry_run(OrderKind::Hold, HoldChange::Hold(scope))
-        }
+    };
+    Ok(Reply::change(match scope {
+        None => refused(OrderRefusal::NotFound),
+        Some(scope) if !dry_run => OperatorOrder::new(kind, Order::Hold { scope, reason }),
+        Some(scope) if core.overrides().is_held(&scope) => refused(OrderRefusal::Already),
+        Some(scope) => OperatorOrder::dry_run(kind, HoldChange::Hold(scope)),
     }))
 }
 
@@ -83,22 +76,21 @@ pub(super) fn release(rest: &[u8], context: &mut SessionContext<'_>) -> ReplyRes
         None => HoldTarget::take(&mut words, rest.len())?,
     };
     words.end()?;
-    let not_held = || OperatorOrder::refused(OrderKind::Release, OrderRefusal::NotFound);
-    let order = |scope| OperatorOrder::new(OrderKind::Release, Order::Release(scope));
-    Ok(Reply::change(match target {
+    let scope = match target {
         HoldTarget::Messages(selection) => {
-            OperatorOrder::about_messages(Verb::Release, selection, dry_run, context)
+            let order = OperatorOrder::about_messages(Verb::Release, selection, dry_run, context);
+            return Ok(Reply::change(order));
         }
-        HoldTarget::Message(name) => match find_held_message(core, &name) {
-            None => not_held(),
-            Some(id) if !dry_run => order(Scope::Message(id)),
-            Some(id) => OperatorOrder::completed(OrderKind::Release, core.dry_run_release(id)),
-        },
-        HoldTarget::Scope(scope) if !dry_run => order(scope),
-        HoldTarget::Scope(scope) if is_held(core, &scope) => {
-            OperatorOrder::dry_run(OrderKind::Release, HoldChange::Release(scope))
+        HoldTarget::Scope(scope) => Some(scope),
+        HoldTarget::Message(name) => find_held_message(core, &name).map(Scope::Message),
+    };
+    let kind = OrderKind::Release;
+    Ok(Reply::change(match scope {
+        Some(scope) if !dry_run => OperatorOrder::new(kind, Order::Release(scope)),
+        Some(scope) if core.overrides().is_held(&scope) => {
+            OperatorOrder::dry_run(kind, HoldChange::Release(scope))
         }
-        HoldTarget::Scope(_) => not_held(),
+        _ => OperatorOrder::refused(kind, OrderRefusal::NotFound),
     }))
 }
 
@@ -124,16 +116,12 @@ impl HoldTarget {
     }
 }
 
-fn is_held(core: &Scheduler, scope: &Scope) -> bool {
-    core.overrides().holds.iter().any(|hold| hold.scope == *scope)
-}
-
 /// Returns the queued message with this name.
 fn find_message(core: &Scheduler, name: &MessageName) -> Option<SpoolId> {
-    let selection = Selection { message: Some(name.clone()), ..Selection::default() };
-    let selector = selection.selector(zsched_format::time::Timestamp::from_seconds(0));
-    let found = core.select(&selector, &mut Cursor::default(), 1);
-    found.into_iter().find(|found| selection.matches_name(found)).map(|found| found.id)
+    let message = core.message(name.number)?;
+    let has_recipients = message.pending > 0 || message.is_partial;
+    let is_it = name.matches(message.spool_id(), &message.name);
+    (is_it && has_recipients && !message.is_removing).then(|| message.spool_id())
 }
 
 /// Returns the held message with this name.

@@ -12,6 +12,7 @@ use super::task::{Answer, Reply, ReplyResult, SessionContext, Step, Task};
 use std::ops::ControlFlow;
 use zsched_core::dry_run::HoldChange;
 use zsched_core::select::Selected;
+use zsched_core::view::{QueuedVertex, VertexState};
 use zsched_core::{Effect, Order, OrderRefusal, Target};
 use zsched_spool::SpoolId;
 
@@ -99,15 +100,10 @@ impl OperatorOrder {
         OperatorOrder { kind, dry_run: true, messages: None, rest, sum }
     }
 
-    /// Creates an order whose effect is already known.
-    pub(super) fn completed(kind: OrderKind, sum: Effect) -> OperatorOrder {
-        OperatorOrder { kind, dry_run: true, messages: None, rest: Rest::Nothing, sum }
-    }
-
     /// Creates an order that is refused.
     pub(super) fn refused(kind: OrderKind, refusal: OrderRefusal) -> OperatorOrder {
-        let effect = Effect { refusal: Some(refusal), ..Effect::default() };
-        OperatorOrder::completed(kind, effect)
+        let sum = Effect { refusal: Some(refusal), ..Effect::default() };
+        OperatorOrder { kind, dry_run: true, messages: None, rest: Rest::Nothing, sum }
     }
 
     /// Creates an order about the selected messages; nothing is done yet.
@@ -252,8 +248,17 @@ impl MessageOrder {
             Verb::Hold(_) if is_new => context.scheduler.dry_run_hold(found.id),
             Verb::Release if is_new => context.scheduler.dry_run_release(found.id),
             Verb::Hold(_) | Verb::Release => Effect::default(),
-            Verb::Retry => effect_of_retry(found, is_new),
-            Verb::Expire | Verb::Delete | Verb::Reroute => effect_of_removal(found, is_new),
+            Verb::Retry | Verb::Expire | Verb::Delete | Verb::Reroute => {
+                let vertex = found.vertex;
+                let queued = vertex.and_then(|vertex| {
+                    context.scheduler.vertex_in_message(found.id.number, vertex)
+                });
+                let effect = queued.map_or(Effect::default(), |queued| match self.verb {
+                    Verb::Retry => effect_of_retry(&queued),
+                    _ => effect_of_removal(&queued),
+                });
+                Effect { messages: u32::from(is_new), ..effect }
+            }
         }
     }
 
@@ -286,18 +291,21 @@ impl MessageOrder {
 }
 
 /// Counts the effect of a retry in the same way as the core.
-fn effect_of_retry(found: &Selected, is_new: bool) -> Effect {
+fn effect_of_retry(queued: &QueuedVertex<'_>) -> Effect {
+    let (vertex, thread) = (queued.vertex, queued.thread);
+    let counted = |is_counted: bool| if is_counted { vertex.pending } else { 0 };
     Effect {
-        messages: u32::from(is_new),
-        recipients: if found.is_waiting { found.recipients } else { 0 },
-        held: if found.is_held_back { found.recipients } else { 0 },
+        recipients: counted(vertex.state == VertexState::Waiting),
+        held: counted(vertex.state == VertexState::Held || thread.held),
         ..Effect::default()
     }
 }
 
 /// Counts the effect of a removal in the same way as the core.
-fn effect_of_removal(found: &Selected, is_new: bool) -> Effect {
-    let (recipients, busy) =
-        if found.is_busy { (0, found.recipients) } else { (found.recipients, 0) };
-    Effect { messages: u32::from(is_new), recipients, busy, ..Effect::default() }
+fn effect_of_removal(queued: &QueuedVertex<'_>) -> Effect {
+    let count = queued.vertex.pending;
+    match queued.vertex.state {
+        VertexState::Fed => Effect { busy: count, ..Effect::default() },
+        _ => Effect { recipients: count, ..Effect::default() },
+    }
 }

@@ -72,13 +72,13 @@ pub(super) fn kill_thread(rest: &[u8], context: &SessionContext<'_>) -> ReplyRes
     let Some(thread) = context.scheduler.thread_id(channel, host) else {
         return kill_unknown();
     };
-    let mut vertices = context.scheduler.vertices_of(thread).into_iter();
+    let mut vertices = context.scheduler.vertices_of_thread(thread).into_iter();
     let (channel, host) = (channel.to_vec(), host.to_vec());
     Ok(Reply::change(move |context: &mut SessionContext<'_>, out: &mut Vec<u8>| {
         let Some(thread) = context.scheduler.thread_id(&channel, &host) else {
             return killed(out);
         };
-        let there = |vertex| context.scheduler.target_of(thread, vertex);
+        let there = |vertex| Some(context.scheduler.vertex_in_thread(thread, vertex)?.target());
         let targets: Vec<Target> =
             vertices.by_ref().filter_map(there).take(MAX_REMOVED_PER_ORDER).collect();
         match targets.is_empty() {

@@ -12,10 +12,11 @@
 use super::requests::next_word;
 use super::task::{Answer, Lookup, LookupResult, Reply, ReplyResult, SessionContext, Step, Task};
 use crate::classic::{LimitKind, limit_of};
-use crate::report::{push, write_head};
+use crate::report::{ShownThread, push};
 use std::collections::VecDeque;
 use std::vec;
-use zsched_core::records::{VertexId, VertexRecord};
+use zsched_core::Scheduler;
+use zsched_core::view::{QueuedVertex, VertexId};
 use zsched_core::why::Reason;
 use zsched_format::time::{ShortDuration, Timestamp};
 use zsched_spool::SpoolName;
@@ -61,36 +62,40 @@ struct PartialVertex {
 
 impl Task for ThreadText {
     fn step(&mut self, context: &mut SessionContext<'_>, out: &mut Vec<u8>) -> Step {
-        let Some(thread) = context.scheduler.thread_id(&self.channel, &self.host) else {
+        let scheduler = context.scheduler;
+        let Some(thread) = scheduler.thread_id(&self.channel, &self.host) else {
             return Step::Done;
         };
         let Some(vertices) = &mut self.vertices else {
-            if let Some(view) = context.scheduler.thread_view(context.now, thread) {
-                write_head(&view, out);
+            if let Some(thread) = scheduler.thread(thread) {
+                ShownThread::new(scheduler, context.now, thread).write_head(out);
             }
-            self.vertices = Some(context.scheduler.vertices_of(thread).into_iter());
+            self.vertices = Some(scheduler.vertices_of_thread(thread).into_iter());
             return Step::More;
         };
         if let Some(current) = &mut self.current {
-            let now = context.now;
-            let record = context.scheduler.record_of(now, thread, current.vertex);
-            let has_more = record.is_some_and(|record| current.write(now, &record, out));
+            let queued = scheduler.vertex_in_thread(thread, current.vertex);
+            let has_more =
+                queued.is_some_and(|queued| current.write(scheduler, context.now, &queued, out));
             if !has_more {
                 self.current = None;
             }
             return Step::More;
         }
         if let Some((vertex, address)) = self.known.pop_front() {
-            let record = context.scheduler.record_of(context.now, thread, vertex);
-            self.current = record.map(|record| PartialVertex {
+            let queued = scheduler.vertex_in_thread(thread, vertex);
+            self.current = queued.map(|queued| PartialVertex {
                 vertex,
                 address: visible(address.as_deref().unwrap_or(b"(null)")),
-                offsets: record.offsets.into_iter(),
+                offsets: queued.vertex.recipients.pending().into_iter(),
                 index: 0,
             });
             return Step::More;
         }
-        let there = |vertex| Some((vertex, context.scheduler.name_of(thread, vertex)?.clone()));
+        let there = |vertex| {
+            let queued = scheduler.vertex_in_thread(thread, vertex)?;
+            Some((vertex, queued.message.name.clone()))
+        };
         let next = vertices.filter_map(there).take(MAX_FILES_PER_LOOKUP);
         let (asked, names): (VecDeque<VertexId>, Vec<SpoolName>) = next.unzip();
         self.asked = asked;
@@ -108,18 +113,25 @@ impl Task for ThreadText {
 
 impl PartialVertex {
     /// Writes some recipients. Returns true if there are more.
-    fn write(&mut self, now: Timestamp, record: &VertexRecord<'_>, out: &mut Vec<u8>) -> bool {
+    fn write(
+        &mut self,
+        scheduler: &Scheduler,
+        now: Timestamp,
+        queued: &QueuedVertex<'_>,
+        out: &mut Vec<u8>,
+    ) -> bool {
+        let seconds = |time: Option<Timestamp>| time.map_or(0, |t| t.seconds());
+        let wakeup = seconds(scheduler.wakeup_of_vertex(queued));
+        let (expiry, reason) = (seconds(queued.expiry()), scheduler.reason_of(queued.id));
+        let (fed, tries) = (queued.vertex.last_fed, queued.vertex.attempts);
         for offset in self.offsets.by_ref().take(MAX_LINES_PER_STEP) {
-            push(out, format_args!("{}\t{}\t", record.name, self.index));
+            push(out, format_args!("{}\t{}\t", queued.message.name, self.index));
             out.extend_from_slice(&self.address);
-            let seconds = |time: Option<Timestamp>| time.map_or(0, |t| t.seconds());
-            let (expiry, wakeup) = (seconds(record.expiry), seconds(record.wakeup));
-            let (fed, tries) = (record.last_fed, record.tries);
             push(out, format_args!("\t{offset}\t{expiry}\t{wakeup}\t{fed}\t{tries}\t"));
-            write_reason(now, record, out);
+            write_reason(now, reason, out);
             out.push(b'\t');
             // A TAB would look like another field.
-            let text = record.text.unwrap_or_default();
+            let text = queued.text().unwrap_or_default();
             out.extend(
                 text.iter().map(|byte| if matches!(byte, b'\t' | b'\n') { b' ' } else { *byte }),
             );
@@ -133,8 +145,8 @@ impl PartialVertex {
 /// Writes why it waits.
 ///
 /// ZMailer writes `thread` also if there is no reason.
-fn write_reason(now: Timestamp, record: &VertexRecord<'_>, out: &mut Vec<u8>) {
-    match (record.reason, limit_of(record.reason)) {
+fn write_reason(now: Timestamp, reason: Reason, out: &mut Vec<u8>) {
+    match (reason, limit_of(reason)) {
         (Reason::Retry(at), _) if at > now => {
             push(out, format_args!("retry in {}", ShortDuration(at.seconds_since(now))));
         }

@@ -160,7 +160,7 @@ impl SessionContext<'_> {
     ///
     /// `None` if it is in memory or cannot be loaded.
     pub(super) fn step_to_load(&self, number: u64) -> Option<Step> {
-        let is_there = self.scheduler.spool_id(number).is_some();
+        let is_there = self.scheduler.message(number).is_some();
         let can_come = !is_there && self.backlog.location(number).is_some();
         can_come.then_some(Step::Admin(AdminCommand::Load(number)))
     }

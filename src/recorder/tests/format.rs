@@ -5,7 +5,7 @@ use crate::digest::Digest;
 use crate::entry::{self, DecisionCheck, Input};
 use expect_test::expect;
 use std::io::ErrorKind;
-use zsched_core::overrides::{Author, Hold, Override, Scope};
+use zsched_core::overrides::{Author, Hold, OverrideChange, Scope};
 use zsched_core::{
     AgentEnd, AgentId, Backlog, Destination, Event, HostFilter, Order, PagedMessage, PagedVertex,
     RereadResult, Scheduler, Target,
@@ -52,7 +52,7 @@ fn ordered(order: Order) -> Event<'static> {
     Event::Ordered { ticket: 7, by: "root".to_string(), order }
 }
 
-fn rested() -> PagedMessage {
+fn record() -> PagedMessage {
     let to = Destination::new(b"c", b"a.test");
     let vertices = [PagedVertex::new(&to, 3, true, 7)].into();
     PagedMessage { modified: START, recipients: 2, vertices }
@@ -84,7 +84,7 @@ fn events() -> Vec<Event<'static>> {
         ended(AgentEnd::Signalled(9)),
         ended(AgentEnd::NotStarted("no".to_string())),
         Event::Etrn(b"a.test"),
-        Event::Override(Override::Hold(hold())),
+        Event::Override(OverrideChange::Hold(hold())),
         ordered(Order::Hold { scope: hold().scope, reason: String::new() }),
         ordered(Order::Release(Scope::Ring("c/*".to_string()))),
         ordered(Order::ReleaseAll),
@@ -99,7 +99,7 @@ fn events() -> Vec<Event<'static>> {
         Event::Drain,
         Event::Tick,
         Event::Subscribed(true),
-        Event::Restored { number, rested: rested(), wanted: vec![HostFilter::of_host(b"a.test")] },
+        Event::Restored { number, record: record(), wanted: vec![HostFilter::of_host(b"a.test")] },
         Event::BacklogChanged { waiting: Backlog::PagedOut, reading: 0 },
     ]
 }

@@ -6,6 +6,7 @@ use super::control_request::check;
 use super::session_with_core::{NOW, SessionWithCore, core};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD as BASE64;
+use zsched_core::intake::NumberState;
 use zsched_mailq_server::acl::Peer;
 use zsched_mailq_server::login::Challenge;
 use zsched_mailq_server::v2::Session;
@@ -47,7 +48,7 @@ pub fn run(bytes: &[u8]) {
             assert!(BEFORE_LOGIN.contains(&line) || is_scram_challenge(line), "{line:?}");
         }
         assert!(!listener.session.is_trusted());
-        assert_eq!(listener.core.is_being_removed(7), Some(false), "nothing has happened");
+        assert_eq!(listener.core.number_state(7), NumberState::Queued, "nothing has happened");
     }
 }
 

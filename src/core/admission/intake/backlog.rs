@@ -4,6 +4,7 @@
 //! millions.
 
 use crate::admission::intake::backlog_view::{BacklogCounts, FileLocation};
+use crate::learned::PagedOutSource;
 use crate::{HostFilter, PagedMessage, PagedVertex};
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
@@ -35,7 +36,7 @@ pub struct FileBacklog {
     /// The same, by the second at which they are due.
     by_time: BTreeSet<(u32, u64)>,
     /// Paged-out messages to be read now, with the host they were requested for.
-    requested: VecDeque<(u64, Option<HostFilter>)>,
+    requested: VecDeque<(u64, HostFilter)>,
     /// Requested hosts that paged-out messages are being compared with.
     hosts_asked: BTreeSet<HostFilter>,
     /// Hosts requested since that began; they get the next round.
@@ -60,7 +61,7 @@ struct PagedFile {
     until: u32,
     folder: HashFolder,
     /// Its times are those of the first clock, too.
-    rested: PagedMessage,
+    record: PagedMessage,
 }
 
 impl FileBacklog {
@@ -83,30 +84,19 @@ impl FileBacklog {
         &mut self,
         name: SpoolName,
         until: Option<Timestamp>,
-        mut rested: PagedMessage,
+        mut record: PagedMessage,
     ) {
         let number = name.number();
         let until = until.map_or(NEVER_DUE, |until| self.second_after(until));
         if self.paged_out.len() >= MAX_PAGED_WITH_VERTICES {
-            rested.vertices = Box::default();
+            record.vertices = Box::default();
         }
-        shift_all(&mut rested.vertices, self.clock_offset, 0);
+        shift_all(&mut record.vertices, self.clock_offset, 0);
         self.by_time.insert((until, number));
-        self.paged_out.insert(number, PagedFile { until, folder: name.folder(), rested });
+        self.paged_out.insert(number, PagedFile { until, folder: name.folder(), record });
         if name.nonnumeric_base().is_some() {
             self.full_names.insert(number, name);
         }
-    }
-
-    /// Record of the first paged-out message, or of the first after `number`.
-    pub fn behind(&self, number: Option<u64>) -> Option<(u64, Timestamp, Cow<'_, [PagedVertex]>)> {
-        let from = number.map_or(Some(0), |number| number.checked_add(1))?;
-        let (number, PagedFile { rested, .. }) = self.paged_out.range(from..).next()?;
-        let mut vertices = Cow::Borrowed(&*rested.vertices);
-        if self.clock_offset != 0 {
-            shift_all(vertices.to_mut(), 0, self.clock_offset);
-        }
-        Some((*number, rested.modified, vertices))
     }
 
     /// Requests the paged-out messages of some hosts.
@@ -130,9 +120,9 @@ impl FileBacklog {
                 self.compare_cursor = *number;
                 return;
             }
-            left = left.saturating_sub(1 + paged.rested.vertices.len());
-            let wanted = requested_hosts(&paged.rested, &self.hosts_asked);
-            self.requested.extend(wanted.map(|wanted| (*number, Some(wanted))));
+            left = left.saturating_sub(1 + paged.record.vertices.len());
+            let wanted = requested_hosts(&paged.record, &self.hosts_asked);
+            self.requested.extend(wanted.map(|wanted| (*number, wanted)));
         }
         self.hosts_asked.clear();
     }
@@ -193,9 +183,9 @@ impl FileBacklog {
         }
         while let Some((number, wanted)) = self.requested.pop_front() {
             match self.returning.get_mut(&number) {
-                Some((_, all)) => all.extend(wanted),
+                Some((_, all)) => all.push(wanted),
                 None => {
-                    if let Some(name) = self.take(number, wanted) {
+                    if let Some(name) = self.take(number, Some(wanted)) {
                         return Some(name);
                     }
                 }
@@ -209,13 +199,13 @@ impl FileBacklog {
     }
 
     fn take(&mut self, number: u64, wanted: Option<HostFilter>) -> Option<SpoolName> {
-        let PagedFile { until, folder, mut rested } = self.paged_out.remove(&number)?;
+        let PagedFile { until, folder, mut record } = self.paged_out.remove(&number)?;
         self.by_time.remove(&(until, number));
-        shift_all(&mut rested.vertices, 0, self.clock_offset);
+        shift_all(&mut record.vertices, 0, self.clock_offset);
         // Requests whose comparison has not reached this message count, too.
         let asked = [&self.hosts_asked, &self.hosts_asked_next].into_iter();
-        let asked = asked.flat_map(|asked| requested_hosts(&rested, asked)).chain(wanted).collect();
-        self.returning.insert(number, (rested, asked));
+        let asked = asked.flat_map(|asked| requested_hosts(&record, asked)).chain(wanted).collect();
+        self.returning.insert(number, (record, asked));
         let full_name = self.full_names.remove(&number);
         Some(full_name.unwrap_or_else(|| SpoolName::plain(folder, number)))
     }
@@ -244,7 +234,7 @@ impl FileBacklog {
 
     /// Adjusts to a step of the clock.
     pub fn shift(&mut self, step: ClockStep) {
-        let returning = self.returning.values_mut().flat_map(|(rested, _)| &mut rested.vertices);
+        let returning = self.returning.values_mut().flat_map(|(record, _)| &mut record.vertices);
         returning.for_each(|vertex| vertex.shift(step));
         let seconds = |by: Duration| i32::try_from(by.as_secs()).unwrap_or(i32::MAX);
         self.clock_offset = match step {
@@ -276,6 +266,18 @@ impl FileBacklog {
     }
 }
 
+impl PagedOutSource for FileBacklog {
+    fn behind(&self, number: Option<u64>) -> Option<(u64, Timestamp, Cow<'_, [PagedVertex]>)> {
+        let from = number.map_or(Some(0), |number| number.checked_add(1))?;
+        let (number, PagedFile { record, .. }) = self.paged_out.range(from..).next()?;
+        let mut vertices = Cow::Borrowed(&*record.vertices);
+        if self.clock_offset != 0 {
+            shift_all(vertices.to_mut(), 0, self.clock_offset);
+        }
+        Some((*number, record.modified, vertices))
+    }
+}
+
 /// Converts times between clocks set by `from` and by `to` seconds.
 fn shift_all(vertices: &mut [PagedVertex], from: i32, to: i32) {
     if from != to {
@@ -287,11 +289,11 @@ fn shift_all(vertices: &mut [PagedVertex], from: i32, to: i32) {
 
 /// Requested hosts of a message's recipients; all of them if its recipients are not known.
 fn requested_hosts(
-    rested: &PagedMessage,
+    record: &PagedMessage,
     asked: &BTreeSet<HostFilter>,
 ) -> impl Iterator<Item = HostFilter> {
-    let of_vertices = rested.vertices.iter().map(|vertex| HostFilter::of_vertex(*vertex));
-    let found: BTreeSet<HostFilter> = match rested.vertices.is_empty() {
+    let of_vertices = record.vertices.iter().map(|vertex| HostFilter::of_vertex(*vertex));
+    let found: BTreeSet<HostFilter> = match record.vertices.is_empty() {
         true => asked.clone(),
         false if asked.is_empty() => BTreeSet::new(),
         false => of_vertices.filter(|wanted| asked.contains(wanted)).collect(),
@@ -310,7 +312,7 @@ mod tests {
         SpoolName::plain(HashFolder::TOP, number)
     }
 
-    fn rested(host: &str) -> PagedMessage {
+    fn record(host: &str) -> PagedMessage {
         let to = Destination::new(b"smtp", host.as_bytes());
         let vertices = [PagedVertex::new(&to, 1, true, 0)].into();
         PagedMessage { modified: NOW, recipients: 1, vertices }
@@ -324,7 +326,7 @@ mod tests {
     fn new_files_come_first_with_a_share_for_paged_out_messages() {
         let mut backlog = FileBacklog::default();
         (1..=8).for_each(|number| assert!(backlog.add(name(number))));
-        (11..=13).for_each(|number| backlog.page_out(name(number), Some(NOW), rested("a.x")));
+        (11..=13).for_each(|number| backlog.page_out(name(number), Some(NOW), record("a.x")));
         assert!(backlog.contains(8) && backlog.contains(13) && !backlog.contains(9));
         assert_eq!(numbers(&mut backlog, NOW), [1, 2, 3, 11, 4, 5, 6, 12, 7, 8, 13]);
         assert_eq!(backlog.waiting(), BacklogCounts::default());
@@ -335,10 +337,10 @@ mod tests {
     fn paged_out_message_is_read_when_due_or_requested() {
         let mut backlog = FileBacklog::default();
         let at = |seconds| NOW + Duration::from_secs(seconds);
-        backlog.page_out(name(1), Some(at(20)), rested("a.x"));
-        backlog.page_out(name(2), Some(at(10)), rested("b.x"));
+        backlog.page_out(name(1), Some(at(20)), record("a.x"));
+        backlog.page_out(name(2), Some(at(10)), record("b.x"));
         let odd = SpoolName::new(HashFolder::TOP, b"3-x").expect("a name");
-        backlog.page_out(odd.clone(), None, rested("c.x"));
+        backlog.page_out(odd.clone(), None, record("c.x"));
         assert_eq!(backlog.next_due(), Some(at(10)));
         assert_eq!(numbers(&mut backlog, at(9)), [0; 0]);
         assert_eq!(numbers(&mut backlog, at(10)), [2]);
@@ -354,8 +356,8 @@ mod tests {
     fn requested_hosts_are_compared_in_steps() {
         let mut backlog = FileBacklog::default();
         let count = 3 * MAX_COMPARED_PER_STEP as u64;
-        (1..=count).for_each(|number| backlog.page_out(name(number), None, rested("a.x")));
-        backlog.page_out(name(count + 1), None, rested("b.x"));
+        (1..=count).for_each(|number| backlog.page_out(name(number), None, record("a.x")));
+        backlog.page_out(name(count + 1), None, record("b.x"));
         // All these requests share one round.
         (0..500).for_each(|_| backlog.request(&[HostFilter::of_host(b"b.x")]));
         let mut steps = 0;
@@ -373,8 +375,8 @@ mod tests {
     #[test]
     fn message_read_before_its_comparison_keeps_its_requests() {
         let mut backlog = FileBacklog::default();
-        backlog.page_out(name(1), None, rested("a.x"));
-        backlog.page_out(name(2), None, rested("a.x"));
+        backlog.page_out(name(1), None, record("a.x"));
+        backlog.page_out(name(2), None, record("a.x"));
         backlog.request(&[HostFilter::of_host(b"a.x")]);
         assert_eq!(backlog.fetch(2), Some(name(2)));
         assert_eq!(backlog.take_record(2).expect("known").1, [HostFilter::of_host(b"a.x")]);

@@ -2,18 +2,16 @@
 //!
 //! It does no I/O: callers report what was found and ask what to do.
 
-mod backlog;
+pub mod backlog;
 pub mod backlog_view;
 
-use crate::learned::PagedOutSource;
 use crate::log_limiter::LogLimiter;
-use crate::{Backlog, HostFilter, PagedMessage, PagedVertex, RecipientRoom, Scheduler};
+use crate::{Backlog, RecipientRoom, Scheduler};
 use backlog::FileBacklog;
 use backlog_view::{BacklogCounts, BacklogView, FileLocation};
-use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::time::Duration;
-use zsched_format::time::{ClockStep, Timestamp};
+use zsched_format::time::Timestamp;
 use zsched_spool::SpoolName;
 
 /// Number of files being read that adds a tenth to the scan interval.
@@ -89,10 +87,9 @@ pub struct ReadBudget {
 }
 
 impl ReadBudget {
-    /// Computes the room from the core, its capacity and the files being read.
-    pub fn of(core: &Scheduler, capacity: Option<RecipientRoom>, intake: &Intake) -> ReadBudget {
-        let recipients =
-            capacity.map(|capacity| capacity.first_chunk(intake.recipients_being_read()));
+    /// Computes the room from the core, its room for recipients and the files being read.
+    pub fn of(core: &Scheduler, room: Option<RecipientRoom>, intake: &Intake) -> ReadBudget {
+        let recipients = room.map(|room| room.first_chunk(intake.recipients_being_read()));
         ReadBudget { messages: core.loaded(), recipients }
     }
 }
@@ -105,8 +102,8 @@ pub struct Intake {
     /// Sum of these numbers.
     recipients_being_read: usize,
     /// Files to be read again later, by time.
-    held: BTreeMap<(Timestamp, u64), SpoolName>,
-    held_numbers: HashSet<u64>,
+    retries: BTreeMap<(Timestamp, u64), SpoolName>,
+    retry_numbers: HashSet<u64>,
     /// Files with a recipient locked by a living process at the last reading.
     locked: HashSet<u64>,
     /// Files found while a message of the same number was leaving.
@@ -125,9 +122,9 @@ pub struct Intake {
     is_truncated: bool,
     scans: u64,
     /// Maximum number of messages in memory.
-    limit: Option<usize>,
+    max_messages: Option<usize>,
     /// Backlog: files not read yet, and messages that are paged out.
-    backlog: FileBacklog,
+    pub backlog: FileBacklog,
 }
 
 impl Intake {
@@ -137,8 +134,8 @@ impl Intake {
             delays,
             reading: HashMap::new(),
             recipients_being_read: 0,
-            held: BTreeMap::new(),
-            held_numbers: HashSet::new(),
+            retries: BTreeMap::new(),
+            retry_numbers: HashSet::new(),
             locked: HashSet::new(),
             found_while_leaving: HashMap::new(),
             skipped: HashMap::new(),
@@ -149,14 +146,14 @@ impl Intake {
             scan_again: false,
             is_truncated: false,
             scans: 0,
-            limit: None,
+            max_messages: None,
             backlog: FileBacklog::default(),
         }
     }
 
     /// Sets the maximum number of messages in memory; `None` is no limit.
-    pub fn set_limit(&mut self, limit: Option<usize>) {
-        self.limit = limit;
+    pub fn set_max_messages(&mut self, limit: Option<usize>) {
+        self.max_messages = limit;
     }
 
     /// Handles a file named by a scan or a notice.
@@ -171,10 +168,10 @@ impl Intake {
             NumberState::Unknown => {}
         }
         let is_ours = self.reading.contains_key(&number)
-            || self.held_numbers.contains(&number)
+            || self.retry_numbers.contains(&number)
             || self.skipped.contains_key(&number)
             || self.backlog.contains(number);
-        match self.limit {
+        match self.max_messages {
             _ if is_ours => ReadDecision::Known,
             Some(_) if self.backlog.add(name.clone()) => ReadDecision::Backlog,
             // The next scan finds it again.
@@ -213,7 +210,8 @@ impl Intake {
     }
 
     fn has_room(&self, room: &ReadBudget) -> bool {
-        let has_place = self.limit.is_none_or(|limit| room.messages + self.reading.len() < limit);
+        let has_place =
+            self.max_messages.is_none_or(|limit| room.messages + self.reading.len() < limit);
         has_place && room.recipients != Some(0)
     }
 
@@ -227,21 +225,6 @@ impl Intake {
         }
     }
 
-    /// Records a message as paged out until a time; `None` is until it is requested.
-    pub fn page_out(&mut self, name: SpoolName, until: Option<Timestamp>, rested: PagedMessage) {
-        self.backlog.page_out(name, until, rested);
-    }
-
-    /// Removes and returns the record of a paged-out message that was loaded again.
-    pub fn take_record(&mut self, number: u64) -> Option<(PagedMessage, Vec<HostFilter>)> {
-        self.backlog.take_record(number)
-    }
-
-    /// Requests paged-out messages of some hosts.
-    pub fn request(&mut self, wanted: &[HostFilter]) {
-        self.backlog.request(wanted);
-    }
-
     /// Takes a message out of the backlog for an operator, regardless of memory limits.
     ///
     /// Returns its name if it is to be read.
@@ -251,20 +234,15 @@ impl Intake {
         Some(name)
     }
 
-    /// Adjusts to a step of the clock.
-    pub fn shift(&mut self, step: ClockStep) {
-        self.backlog.shift(step);
-    }
-
     /// Records that the reader has finished a file.
     pub fn finish_read(&mut self, number: u64) {
         self.recipients_being_read -= self.reading.remove(&number).unwrap_or_default() as usize;
     }
 
     /// Schedules a file locked by a living process for later. Returns true if that is new.
-    pub fn hold_locked(&mut self, now: Timestamp, name: SpoolName) -> bool {
+    pub fn retry_locked_later(&mut self, now: Timestamp, name: SpoolName) -> bool {
         let is_new = self.locked.insert(name.number());
-        self.hold(now + self.delays.locked_file, name);
+        self.retry_at(now + self.delays.locked_file, name);
         is_new
     }
 
@@ -278,23 +256,22 @@ impl Intake {
         let is_meant = |number: &u64| {
             self.locked.contains(number) && only.is_none_or(|only| only.contains(number))
         };
-        let soon = |((time, number), name)| match is_meant(&number) {
-            true => ((Timestamp::EPOCH, number), name),
-            false => ((time, number), name),
+        let soon = |((time, number), name)| {
+            ((if is_meant(&number) { Timestamp::EPOCH } else { time }, number), name)
         };
-        self.held = std::mem::take(&mut self.held).into_iter().map(soon).collect();
+        self.retries = std::mem::take(&mut self.retries).into_iter().map(soon).collect();
     }
 
     /// Schedules a file that could not be read for later.
-    pub fn hold_unreadable(&mut self, now: Timestamp, name: SpoolName) {
-        self.hold(now + self.delays.unreadable_file, name);
+    pub fn retry_unreadable_later(&mut self, now: Timestamp, name: SpoolName) {
+        self.retry_at(now + self.delays.unreadable_file, name);
     }
 
     /// Schedules a control file for later while `queue/` is empty.
     ///
     /// Returns true if this is to be logged, which is once per interval and not for each file.
-    pub fn hold_without_queue(&mut self, now: Timestamp, name: SpoolName) -> bool {
-        self.hold(now + self.delays.unreadable_file, name);
+    pub fn retry_without_queue_later(&mut self, now: Timestamp, name: SpoolName) -> bool {
+        self.retry_at(now + self.delays.unreadable_file, name);
         self.queue_errors_log.permit(now).is_some()
     }
 
@@ -305,9 +282,9 @@ impl Intake {
         self.invalid_names.len() < MAX_LOGGED_NAMES && self.invalid_names.insert(name.to_string())
     }
 
-    fn hold(&mut self, until: Timestamp, name: SpoolName) {
-        self.held_numbers.insert(name.number());
-        self.held.insert((until, name.number()), name);
+    fn retry_at(&mut self, until: Timestamp, name: SpoolName) {
+        self.retry_numbers.insert(name.number());
+        self.retries.insert((until, name.number()), name);
     }
 
     /// Skips an unusable file that could not be moved aside, for `timeouts.refused_file`.
@@ -323,17 +300,17 @@ impl Intake {
         self.read_or_queue(name)
     }
 
-    /// Returns a held file that is due to be read.
-    pub fn next_held(&mut self, now: Timestamp) -> Option<SpoolName> {
+    /// Returns a file that is due to be read again to be read.
+    pub fn next_retry(&mut self, now: Timestamp) -> Option<SpoolName> {
         let longest = self.delays.unreadable_file.max(self.delays.locked_file);
         loop {
-            let (time, number) = *self.held.first_key_value()?.0;
+            let (time, number) = *self.retries.first_key_value()?.0;
             // A later time than this results from a clock that was set back. It counts as due.
             if now < time && time <= now + longest {
                 return None;
             }
-            self.held_numbers.remove(&number);
-            let name = self.held.remove(&(time, number))?;
+            self.retry_numbers.remove(&number);
+            let name = self.retries.remove(&(time, number))?;
             if let Some(name) = self.read_or_queue(name) {
                 return Some(name);
             }
@@ -342,7 +319,7 @@ impl Intake {
 
     fn read_or_queue(&mut self, name: SpoolName) -> Option<SpoolName> {
         // If the name is not kept for lack of room, the next scan finds it again.
-        if self.limit.is_some() {
+        if self.max_messages.is_some() {
             self.backlog.add(name);
             return None;
         }
@@ -395,27 +372,14 @@ impl Intake {
 
     /// Time at which there is work if nothing is reported before.
     pub fn next_wakeup(&self, room: &ReadBudget) -> Option<Timestamp> {
-        let next = self.next_planned();
-        let back = self.backlog.next_due().filter(|_| self.has_room(room));
-        match self.backlog.has_readable(Timestamp::EPOCH) && self.has_room(room) {
-            true => Some(Timestamp::EPOCH),
-            false => next.into_iter().chain(back).min(),
+        let has_room = self.has_room(room);
+        if has_room && self.backlog.has_readable(Timestamp::EPOCH) {
+            return Some(Timestamp::EPOCH);
         }
-    }
-
-    fn next_planned(&self) -> Option<Timestamp> {
-        let held = self.held.first_key_value().map(|((time, _), _)| *time);
+        let retry = self.retries.first_key_value().map(|((time, _), _)| *time);
         let scan = (!self.is_scanning).then_some(self.next_scan);
-        match (held, scan) {
-            (Some(held), Some(scan)) => Some(held.min(scan)),
-            (held, scan) => held.or(scan),
-        }
-    }
-}
-
-impl PagedOutSource for Intake {
-    fn behind(&self, number: Option<u64>) -> Option<(u64, Timestamp, Cow<'_, [PagedVertex]>)> {
-        self.backlog.behind(number)
+        let paged_out = self.backlog.next_due().filter(|_| has_room);
+        [retry, scan, paged_out].into_iter().flatten().min()
     }
 }
 
@@ -474,43 +438,43 @@ mod tests {
         let mut intake = intake();
         assert_eq!(intake.found(&name(1), NumberState::Unknown), ReadDecision::Read);
         intake.finish_read(1);
-        intake.hold_locked(NOW, name(1));
+        intake.retry_locked_later(NOW, name(1));
         assert_eq!(intake.found(&name(1), NumberState::Unknown), ReadDecision::Known);
-        assert_eq!(intake.next_held(NOW + Duration::from_secs(31)), None);
-        assert_eq!(intake.next_held(NOW + Duration::from_secs(32)), Some(name(1)));
-        assert_eq!(intake.next_held(NOW + Duration::from_secs(32)), None);
+        assert_eq!(intake.next_retry(NOW + Duration::from_secs(31)), None);
+        assert_eq!(intake.next_retry(NOW + Duration::from_secs(32)), Some(name(1)));
+        assert_eq!(intake.next_retry(NOW + Duration::from_secs(32)), None);
     }
 
     #[test]
     fn locked_file_that_has_changed_is_read_at_once() {
         let mut intake = intake();
         for number in 1..=3 {
-            assert!(intake.hold_locked(NOW, name(number)));
+            assert!(intake.retry_locked_later(NOW, name(number)));
         }
-        intake.hold_unreadable(NOW, name(4));
+        intake.retry_unreadable_later(NOW, name(4));
         intake.recheck_locked(Some(&HashSet::from([2, 4, 5])));
         assert_eq!(intake.next_wakeup(&room(0)), Some(Timestamp::EPOCH));
-        assert_eq!(intake.next_held(NOW), Some(name(2)));
-        assert_eq!(intake.next_held(NOW), None);
-        assert!(!intake.hold_locked(NOW, name(2)), "it was locked before");
+        assert_eq!(intake.next_retry(NOW), Some(name(2)));
+        assert_eq!(intake.next_retry(NOW), None);
+        assert!(!intake.retry_locked_later(NOW, name(2)), "it was locked before");
         intake.recheck_locked(None);
-        let mut all: Vec<_> = std::iter::from_fn(|| intake.next_held(NOW)).collect();
+        let mut all: Vec<_> = std::iter::from_fn(|| intake.next_retry(NOW)).collect();
         all.sort_by_key(SpoolName::number);
         assert_eq!(all, [name(1), name(2), name(3)]);
         intake.unlocked(2);
-        assert!(intake.hold_locked(NOW, name(2)));
+        assert!(intake.retry_locked_later(NOW, name(2)));
     }
 
     #[test]
     fn empty_queue_folder_is_reported_once_a_minute() {
         let mut intake = intake();
-        assert!(intake.hold_without_queue(NOW, name(1)));
-        assert!(!intake.hold_without_queue(NOW, name(2)));
+        assert!(intake.retry_without_queue_later(NOW, name(1)));
+        assert!(!intake.retry_without_queue_later(NOW, name(2)));
         assert_eq!(intake.found(&name(2), NumberState::Unknown), ReadDecision::Known);
         let later = NOW + Duration::from_secs(60);
-        assert_eq!(intake.next_held(later), Some(name(1)));
-        assert_eq!(intake.next_held(later), Some(name(2)));
-        assert!(intake.hold_without_queue(later, name(2)));
+        assert_eq!(intake.next_retry(later), Some(name(1)));
+        assert_eq!(intake.next_retry(later), Some(name(2)));
+        assert!(intake.retry_without_queue_later(later, name(2)));
     }
 
     #[test]
@@ -529,9 +493,9 @@ mod tests {
         assert!(intake.begin_scan(NOW));
         intake.end_scan(NOW, false);
         assert_eq!(intake.found(&name(1), NumberState::Unknown), ReadDecision::Read);
-        intake.hold_locked(NOW, name(1));
+        intake.retry_locked_later(NOW, name(1));
         let before = NOW - Duration::from_secs(3600);
-        assert_eq!(intake.next_held(before), Some(name(1)));
+        assert_eq!(intake.next_retry(before), Some(name(1)));
         assert!(intake.begin_scan(before));
     }
 
@@ -598,7 +562,7 @@ mod tests {
     #[test]
     fn files_beyond_limit_wait_for_room() {
         let mut intake = intake();
-        intake.set_limit(Some(3));
+        intake.set_max_messages(Some(3));
         for number in 1..=5 {
             assert_eq!(intake.found(&name(number), NumberState::Unknown), ReadDecision::Backlog);
             assert_eq!(intake.found(&name(number), NumberState::Unknown), ReadDecision::Known);
@@ -615,7 +579,7 @@ mod tests {
         intake.finish_read(2);
         assert_eq!(read(&mut intake, 2), [3]);
         assert_eq!(intake.waiting(), BacklogCounts { waiting_files: 2, paged_out: 0 });
-        intake.set_limit(None);
+        intake.set_max_messages(None);
         assert_eq!(read(&mut intake, 100), [4, 5]);
         assert_eq!(intake.blocked_kind(NOW, &room(100)), Backlog::None);
     }
@@ -623,10 +587,10 @@ mod tests {
     #[test]
     fn held_files_beyond_limit_wait_for_room() {
         let mut intake = intake();
-        intake.set_limit(Some(1));
-        intake.hold_locked(NOW, name(1));
+        intake.set_max_messages(Some(1));
+        intake.retry_locked_later(NOW, name(1));
         let later = NOW + Duration::from_secs(32);
-        assert_eq!(intake.next_held(later), None);
+        assert_eq!(intake.next_retry(later), None);
         assert_eq!(intake.next_from_backlog(later, &room(1)), None);
         assert_eq!(intake.next_from_backlog(later, &room(0)), Some((name(1), None)));
     }

@@ -16,7 +16,6 @@ pub(crate) use restore::{RestoreAction, RestoredMessage};
 
 use crate::Scheduler;
 use crate::action::Action;
-use crate::admission::Admission;
 use crate::admission::paged_message::{HostFilter, PagedMessage, PagedVertex, TextNumber};
 use crate::event::Backlog;
 use crate::learned::{LearnedText, text_of};
@@ -233,7 +232,7 @@ impl Scheduler {
         let due = self.queue.own_due(vertex);
         let vertex = &self.queue.vertices[vertex];
         let text =
-            vertex.diagnosis.as_ref().map_or(0, |text| self.admission.paging.texts.store(text));
+            vertex.diagnosis.as_ref().map_or(0, |text| self.admission.paging.keep_text(text));
         let to = &self.queue.threads[vertex.thread].destination;
         PagedVertex::new(to, vertex.attempts, vertex.tried, text).due_at(due, vertex.step)
     }
@@ -271,12 +270,5 @@ impl Queue {
             vertex.state == VertexState::Waiting && !waiting.is_for_destination(vertex.wave);
         let due = waiting.wakeup(vertex.wave).filter(|_| is_own);
         due.map(|due| self.to_present_clock(&self.threads[vertex.thread], due))
-    }
-}
-
-impl Admission {
-    /// Stores a text for records. Returns its number.
-    pub(crate) fn keep_text(&mut self, text: &Rc<Diagnosis>) -> TextNumber {
-        self.paging.keep_text(text)
     }
 }

@@ -3,15 +3,16 @@
 use crate::Scheduler;
 use crate::admission::Admission;
 use crate::admission::paged_message::{HostFilter, PagedMessage, PagedVertex};
-use crate::admission::partial::Unloaded;
+use crate::queue::message::MessageId;
 use crate::queue::vertex::VertexId;
 use zsched_format::time::Timestamp;
 use zsched_spool::Arrival;
 
 /// What is known about a message that is loaded again.
 pub(crate) struct RestoredMessage {
-    rested: PagedMessage,
-    wanted: Vec<HostFilter>,
+    pub record: PagedMessage,
+    /// Requests for its recipients.
+    pub wanted: Vec<HostFilter>,
 }
 
 /// What happens with recipients that are loaded again.
@@ -45,23 +46,6 @@ impl RestoreAction {
     }
 }
 
-impl RestoredMessage {
-    /// Creates a record without requests.
-    pub fn of(rested: PagedMessage) -> RestoredMessage {
-        RestoredMessage { rested, wanted: Vec::new() }
-    }
-
-    /// What is known about its recipients.
-    pub fn learned(&self) -> Vec<PagedVertex> {
-        self.rested.vertices.to_vec()
-    }
-
-    /// Requests for its recipients.
-    pub fn wanted(&self) -> Vec<HostFilter> {
-        self.wanted.clone()
-    }
-}
-
 impl Scheduler {
     /// Prepares for a message that was paged out.
     ///
@@ -69,65 +53,53 @@ impl Scheduler {
     pub(crate) fn prepare_restore(
         &mut self,
         number: u64,
-        rested: PagedMessage,
+        record: PagedMessage,
         wanted: Vec<HostFilter>,
     ) {
-        let recipients = u64::from(rested.recipients);
+        let recipients = u64::from(record.recipients);
         self.admission.paging.recipients -= recipients.min(self.admission.paging.recipients);
         // The arrival counts them again.
         self.counters.recipients_in -= recipients.min(self.counters.recipients_in);
         self.counters.messages_in = self.counters.messages_in.saturating_sub(1);
-        self.admission.paging.restored = Some((number, rested));
+        self.admission.paging.restored = Some((number, record));
         self.admission.paging.wanted = wanted;
     }
 
-    /// Restores a vertex. Returns what happens with it.
+    /// Restores what is known about a vertex of a message that was paged out or is partial.
+    ///
+    /// Returns what happens with it; `None` if there is no record of the vertex.
     pub(crate) fn restore_paged_vertex(
         &mut self,
-        prepare_restore: &RestoredMessage,
+        message: MessageId,
+        restored: Option<&RestoredMessage>,
         vertex: VertexId,
-    ) -> RestoreAction {
-        let to = &self.queue.threads[self.queue.vertices[vertex].thread].destination;
-        let (vertices, key) = (&prepare_restore.rested.vertices, PagedVertex::key_of(to));
-        let Ok(place) = vertices.binary_search_by_key(&key, |rested| rested.key()) else {
-            return RestoreAction::Unknown;
-        };
-        let rested = &vertices[place];
+    ) -> Option<RestoreAction> {
         let vertex = &mut self.queue.vertices[vertex];
-        rested.restore_to(vertex);
-        vertex.diagnosis = self.admission.paging.texts.find(rested.text());
-        match prepare_restore.wanted.iter().any(|wanted| wanted.selects(*rested)) {
+        let key = PagedVertex::key_of(&self.queue.threads.pool()[vertex.thread].destination);
+        let (record, in_this_pass, wanted) = match self.admission.partials.get(message) {
+            Some(partial) => {
+                let (record, in_this_pass) = *partial.learned.get(&key)?;
+                (record, in_this_pass, &partial.wanted)
+            }
+            None => (restored?.record.vertex(key)?, false, &restored?.wanted),
+        };
+        record.restore_to(vertex);
+        vertex.diagnosis = self.admission.paging.texts.find(record.text());
+        let due = record.due();
+        Some(match wanted.iter().any(|wanted| wanted.selects(record)) {
+            _ if in_this_pass => RestoreAction::Unloaded { due },
             true => RestoreAction::Requested,
-            false => RestoreAction::of(vertex.attempts, rested.due()),
-        }
-    }
-
-    /// Restores a vertex of a partial message whose recipients were paged out.
-    pub(crate) fn restore_unloaded_vertex(
-        &mut self,
-        left: Option<Unloaded>,
-        vertex: VertexId,
-    ) -> RestoreAction {
-        let Some(Unloaded { learned, in_this_pass, is_wanted }) = left else {
-            return RestoreAction::Unknown;
-        };
-        let vertex = &mut self.queue.vertices[vertex];
-        learned.restore_to(vertex);
-        vertex.diagnosis = self.admission.paging.texts.find(learned.text());
-        match vertex.attempts {
-            _ if in_this_pass => RestoreAction::Unloaded { due: learned.due() },
-            _ if is_wanted => RestoreAction::Requested,
-            attempts => RestoreAction::of(attempts, learned.due()),
-        }
+            false => RestoreAction::of(vertex.attempts, due),
+        })
     }
 }
 
 impl Admission {
     /// Takes the record of a message that arrives, if it was paged out.
     pub(crate) fn take_restored(&mut self, arrival: &Arrival) -> Option<RestoredMessage> {
-        let (number, rested) = self.paging.restored.take()?;
+        let (number, record) = self.paging.restored.take()?;
         let wanted = std::mem::take(&mut self.paging.wanted);
-        let is_it = number == arrival.name.number() && rested.modified == arrival.modified;
-        is_it.then_some(RestoredMessage { rested, wanted })
+        let is_it = number == arrival.name.number() && record.modified == arrival.modified;
+        is_it.then_some(RestoredMessage { record, wanted })
     }
 }

@@ -3,11 +3,12 @@
 use crate::Scheduler;
 use crate::admission::Admission;
 use crate::admission::paging::PagingState;
-use crate::learned::{Learned, LearnedThread};
+use crate::learned::LearnedThread;
 use crate::queue::destination::Destination;
 use crate::queue::thread::{Retry, ThreadId};
 use crate::queue::unreachable::{UnreachableReason, UnreachableReport};
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::rc::Rc;
 use std::time::Duration;
@@ -65,39 +66,35 @@ impl Scheduler {
         thread: ThreadId,
         until: Option<Timestamp>,
     ) {
-        self.apply_clock_step(thread);
-        let (retry, window) = (
-            without_text(&self.queue.threads[thread].retry),
-            self.dispatch.learned_window(&self.queue, thread),
-        );
-        let (until, destination) = (until.unwrap_or(now), &self.queue.threads[thread].destination);
-        if let Some(kept) = self.admission.paging.threads.get_mut(destination) {
-            let until = kept.until.max(until);
-            *kept = PagedThread { retry, window, until };
+        let until = until.unwrap_or(now);
+        if let Some(kept) = self.update_paged_thread(thread) {
+            kept.until = kept.until.max(until);
             return;
         }
         self.admission.paging.prune_threads(now);
         if self.admission.paging.threads.len() < MAX_PAGED_THREADS {
-            let kept = PagedThread { retry, window, until };
-            self.admission.paging.threads.insert(destination.clone(), kept);
+            let new = PagedThread { retry: Retry::default(), window: None, until };
+            let destination = self.queue.threads[thread].destination.clone();
+            self.admission.paging.threads.insert(destination, new);
+            self.update_paged_thread(thread);
         }
     }
 
     /// Updates the kept state of a thread that is removed.
     pub(crate) fn keep_removed_thread(&mut self, thread: ThreadId) {
-        if self.admission.paging.threads.is_empty() {
-            return;
+        if !self.admission.paging.threads.is_empty() {
+            self.update_paged_thread(thread);
         }
+    }
+
+    /// Updates the state that is kept of a thread. Returns it, if it is kept.
+    fn update_paged_thread(&mut self, thread: ThreadId) -> Option<&mut PagedThread> {
         self.apply_clock_step(thread);
-        let (retry, window) = (
-            without_text(&self.queue.threads[thread].retry),
-            self.dispatch.learned_window(&self.queue, thread),
-        );
-        if let Some(kept) =
-            self.admission.paging.threads.get_mut(&self.queue.threads[thread].destination)
-        {
-            (kept.retry, kept.window) = (retry, window);
-        }
+        let window = self.dispatch.learned_window(&self.queue, thread);
+        let thread = &self.queue.threads[thread];
+        let kept = self.admission.paging.threads.get_mut(&thread.destination)?;
+        (kept.retry, kept.window) = (without_text(&thread.retry), window);
+        Some(kept)
     }
 
     /// Restores the state of a new thread, if it has paged-out messages.
@@ -121,42 +118,30 @@ impl Scheduler {
         }
     }
 
-    /// Exports the state of kept threads: up to `count`, after `after`.
+    /// The kept threads.
+    pub(crate) fn paged_threads(&self) -> &BTreeMap<Destination, PagedThread> {
+        &self.admission.paging.threads
+    }
+
+    /// Returns the learned state of a kept thread.
     ///
-    /// Returns the last of them, if there were any.
-    pub(crate) fn export_paged_threads(
+    /// Threads in memory are exported elsewhere.
+    pub(crate) fn learned_paged_thread(
         &self,
-        after: Option<&Destination>,
-        count: usize,
-        tell: &mut impl FnMut(Learned),
-    ) -> Option<Destination> {
-        let from = after.map_or(Bound::Unbounded, Bound::Excluded);
-        let some = self
-            .admission
-            .paging
-            .threads
-            .range::<Destination, _>((from, Bound::Unbounded))
-            .take(count);
-        let mut last = None;
-        for (destination, PagedThread { retry, window, .. }) in some {
-            last = Some(destination.clone());
-            // Threads in memory are exported elsewhere.
-            let (channel, host) = (destination.channel(), destination.host());
-            if self.queue.threads.find_existing(channel, host).is_none() {
-                let relay = self.dispatch.windows.relays.of(destination);
-                LearnedThread::new(destination, retry, *window, relay)
-                    .map(Learned::Thread)
-                    .into_iter()
-                    .for_each(&mut *tell);
-            }
+        destination: &Destination,
+        kept: &PagedThread,
+    ) -> Option<LearnedThread> {
+        if self.thread_id(destination.channel(), destination.host()).is_some() {
+            return None;
         }
-        last
+        let relay = self.dispatch.windows.relays.of(destination);
+        LearnedThread::new(destination, &kept.retry, kept.window, relay)
     }
 }
 
 impl Admission {
     /// Moves all times, because the clock was set.
-    pub(crate) fn shift_rests(&mut self, step: ClockStep) {
+    pub(crate) fn shift_paged_threads(&mut self, step: ClockStep) {
         for kept in self.paging.threads.values_mut() {
             kept.until = kept.until + step;
             kept.retry.shift(step);

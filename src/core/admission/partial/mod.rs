@@ -20,7 +20,7 @@
 //!
 //! | file | what |
 //! |---|---|
-//! | [`capacity`] | these bounds, and the room that is left |
+//! | [`recipient_room`] | these bounds, and the room that is left |
 //! | [`preemption_reserve`] | room for messages that preempt others |
 //! | [`schedule`] | which messages are checked for more to read, and when |
 //! | [`read_chunk`], [`add_chunk`] | more of a message is requested; its recipients join their threads |
@@ -28,16 +28,14 @@
 //! | [`unloaded_reports`] | reports on unloaded recipients |
 
 mod add_chunk;
-mod capacity;
+mod recipient_room;
 mod preemption_reserve;
 mod read_chunk;
 mod schedule;
 mod unload;
 mod unloaded_reports;
 
-pub use capacity::RecipientRoom;
-
-pub(crate) use unload::Unloaded;
+pub use recipient_room::RecipientRoom;
 
 use crate::Scheduler;
 use crate::admission::Admission;
@@ -76,7 +74,7 @@ pub struct PartialMessages {
 
 /// How far a message has been read.
 #[derive(Serialize, Deserialize)]
-struct PartialMessage {
+pub(super) struct PartialMessage {
     /// Order of arrival.
     serial: u64,
     /// Offset of the unread part; `None` at the end of the file.
@@ -95,9 +93,9 @@ struct PartialMessage {
     /// Retry state of unloaded recipients, by destination key.
     ///
     /// The flag is true if they were unloaded in this pass over the file.
-    learned: BTreeMap<u32, (PagedVertex, bool)>,
+    pub learned: BTreeMap<u32, (PagedVertex, bool)>,
     /// Requests for recipients of this message.
-    wanted: Vec<HostFilter>,
+    pub wanted: Vec<HostFilter>,
     /// Offsets of recipients that a later chunk must not queue again.
     ///
     /// They were finished while unloaded, or expired or removed while loaded. Those finished while
@@ -133,6 +131,11 @@ impl PartialMessages {
         }
     }
 
+    /// A message, if it is partial.
+    pub(super) fn get(&self, message: MessageId) -> Option<&PartialMessage> {
+        self.partial.get(&message)
+    }
+
     /// Returns true if no message is partial.
     pub fn is_empty(&self) -> bool {
         self.partial.is_empty()
@@ -151,11 +154,11 @@ impl Scheduler {
         now: Timestamp,
         message: MessageId,
         arrival: &Arrival,
-        recalled: Option<&RestoredMessage>,
+        restored: Option<&RestoredMessage>,
     ) {
         self.admission.partials.next += 1;
-        let learned = recalled.map(|recalled| recalled.learned()).unwrap_or_default();
-        let learned = learned.into_iter().map(|vertex| (vertex.key(), (vertex, false))).collect();
+        let learned = restored.into_iter().flat_map(|restored| &restored.record.vertices);
+        let learned = learned.map(|vertex| (vertex.key(), (*vertex, false))).collect();
         let partial = PartialMessage {
             serial: self.admission.partials.next,
             unread: arrival.next_offset,
@@ -166,7 +169,7 @@ impl Scheduler {
             extra: Vec::new(),
             left: (!arrival.locked.is_empty()).then_some(now + LOCKED_RETRY_INTERVAL),
             learned,
-            wanted: recalled.map(RestoredMessage::wanted).unwrap_or_default(),
+            wanted: restored.map(|restored| restored.wanted.clone()).unwrap_or_default(),
             finals: BTreeSet::new(),
             restarts: false,
             is_queued: false,
@@ -232,12 +235,10 @@ impl Scheduler {
     ///
     /// Called when its file is not as expected. Returns false if the message is not partial.
     pub(crate) fn restart_reading(&mut self, message: MessageId) -> bool {
-        if !self.is_partial(message) {
+        let Some(partial) = self.admission.partials.partial.get_mut(&message) else {
             return false;
-        }
-        if let Some(partial) = self.admission.partials.partial.get_mut(&message) {
-            partial.restarts = true;
-        }
+        };
+        partial.restarts = true;
         self.check_partial_soon(message);
         true
     }

@@ -35,9 +35,7 @@ fn extra_slots(clause: &Clause) -> usize {
 impl Scheduler {
     /// Maximum number of unread recipients of a message.
     pub(crate) fn max_unread_of(&self, message: MessageId) -> u32 {
-        let partial =
-            self.admission.partials.partial.get(&message).filter(|_| self.is_partial(message));
-        partial.map_or(0, |partial| partial.max_unread)
+        self.admission.partials.get(message).map_or(0, |partial| partial.max_unread)
     }
 
     /// Grants extra room to a message that has preempted another.

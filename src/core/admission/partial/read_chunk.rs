@@ -9,24 +9,13 @@ use std::time::Duration;
 use zsched_format::time::Timestamp;
 use zsched_spool::Portion;
 
-/// How many more recipients of a message may be read.
-struct Refill {
-    allowed: usize,
-    /// Number of recipients from which a read is worth it (`refill-limit`).
-    limit: usize,
-    /// Time since the last read after which any number is (`refill-delay`).
-    delay: Duration,
-}
-
 impl Scheduler {
     /// Reads more of a message, if there is room for it.
     ///
     /// Returns true if there may be room later.
     pub(super) fn read_on(&mut self, now: Timestamp, message: MessageId, from: u32) -> bool {
-        let Refill { allowed, limit, delay } = self.refill(message);
-        let has_nothing = self.queue.messages[message].vertices.is_empty();
-        let is_late = now.since(self.admission.partials.partial[&message].read_at) >= delay;
-        if allowed == 0 || !(has_nothing || is_late || allowed >= limit) {
+        let allowed = self.refill(now, message);
+        if allowed == 0 {
             return true;
         }
         let at_most = u32::try_from(allowed).unwrap_or(u32::MAX);
@@ -39,11 +28,14 @@ impl Scheduler {
         false
     }
 
-    fn refill(&self, message: MessageId) -> Refill {
+    /// Number of recipients of a message that may be read now.
+    fn refill(&self, now: Timestamp, message: MessageId) -> usize {
         let Some(limits) = self.limits() else {
-            return Refill { allowed: usize::MAX, limit: 1, delay: Duration::ZERO };
+            return usize::MAX;
         };
         let partial = &self.admission.partials.partial[&message];
+        // A read is worth it from this number of recipients (`refill-limit`), or after this time
+        // since the last one (`refill-delay`).
         let (mut limit, mut delay) = (partial.max_unread, Duration::MAX);
         let mut usual = 0;
         for ring in &partial.rings {
@@ -64,14 +56,17 @@ impl Scheduler {
         if usual == 0 {
             slots = slots.saturating_sub(pending - filled);
         }
-        let room = self.capacity().map_or(usize::MAX, |capacity| capacity.room);
+        let room = self.recipient_room().map_or(usize::MAX, |room| room.room);
         let room = room.saturating_sub(self.admission.partials.inflight_first_chunks);
-        Refill { allowed: slots.min(room), limit: limit as usize, delay }
+        let allowed = slots.min(room);
+        let has_nothing = self.queue.messages[message].vertices.is_empty();
+        let is_late = now.since(partial.read_at) >= delay;
+        if has_nothing || is_late || allowed >= limit as usize { allowed } else { 0 }
     }
 
     /// The shell has read more of a message.
     pub(crate) fn more_read(&mut self, now: Timestamp, number: u64, outcome: RereadResult) {
-        let Some(message) = self.queue.messages.find(number).filter(|m| self.is_partial(*m)) else {
+        let Some(message) = self.queue.messages.find(number) else {
             return;
         };
         let Some(partial) = self.admission.partials.partial.get_mut(&message) else {

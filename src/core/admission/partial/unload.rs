@@ -14,15 +14,6 @@ use zsched_format::time::Timestamp;
 /// Maximum number of destinations of a message whose retry state is kept.
 const MAX_UNLOADED_DESTINATIONS: usize = 200_000;
 
-/// Retry state of recipients that were unloaded earlier.
-pub(crate) struct Unloaded {
-    pub learned: PagedVertex,
-    /// They were tried in this pass over the file: they wait.
-    pub in_this_pass: bool,
-    /// A request asks for them.
-    pub is_wanted: bool,
-}
-
 impl Scheduler {
     /// Unloads the waiting recipients of a message.
     pub(super) fn unload_waiting(&mut self, now: Timestamp, message: MessageId) {
@@ -36,21 +27,11 @@ impl Scheduler {
 
     fn unload_waiting_vertex(&mut self, now: Timestamp, vertex: VertexId) {
         let until = self.next_work_time(vertex);
-        let (rested, message) = (self.paged_record(vertex), self.queue.vertices[vertex].message);
+        let (record, message) = (self.paged_record(vertex), self.queue.vertices[vertex].message);
         // The recipients are counted again when they are read again.
         self.counters.recipients_in -= u64::from(self.queue.vertices[vertex].pending);
         self.evict_vertex(now, vertex, until);
-        self.admission.keep_unloaded_state(message, rested, until);
-    }
-
-    /// Returns the retry state of recipients that were unloaded earlier.
-    pub(crate) fn unloaded_state(&self, message: MessageId, vertex: VertexId) -> Option<Unloaded> {
-        let partial =
-            self.admission.partials.partial.get(&message).filter(|_| self.is_partial(message))?;
-        let to = &self.queue.threads[self.queue.vertices[vertex].thread].destination;
-        let (learned, in_this_pass) = *partial.learned.get(&PagedVertex::key_of(to))?;
-        let is_wanted = partial.wanted.iter().any(|wanted| wanted.selects(learned));
-        Some(Unloaded { learned, in_this_pass, is_wanted })
+        self.admission.keep_unloaded_state(message, record, until);
     }
 
     /// Ends a pass over the file. Nothing of the message is in progress.
@@ -68,7 +49,7 @@ impl Scheduler {
             }
             (false, Some(left)) => Some(left).filter(|left| left.nanoseconds() < i64::MAX),
         };
-        let rested = PagedMessage {
+        let record = PagedMessage {
             modified: self.queue.messages[message].modified,
             recipients: 0,
             vertices: partial.learned.values().map(|(vertex, _)| *vertex).collect(),
@@ -76,7 +57,7 @@ impl Scheduler {
         self.end_partial(message);
         let name = self.queue.messages[message].name.clone();
         self.queue.messages.remove(message);
-        self.act(Action::PageOut { name, until, record: Box::new(rested) });
+        self.act(Action::PageOut { name, until, record: Box::new(record) });
     }
 }
 

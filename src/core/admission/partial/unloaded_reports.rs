@@ -19,14 +19,6 @@ use zsched_spool::note::OutcomeKind;
 const MAX_FINISHED_OFFSETS: usize = 10_000;
 
 impl PartialMessage {
-    /// Records that an agent has finished an unloaded recipient.
-    fn finish(&mut self, report: &RecipientReport<'_>) {
-        if self.reading.is_some() || matches!(report.status, ReportStatus::Ok | ReportStatus::Error)
-        {
-            self.record_finished(report.offset);
-        }
-    }
-
     fn record_finished(&mut self, offset: u32) {
         if self.finals.len() >= MAX_FINISHED_OFFSETS {
             self.restarts |= self.reading.is_some();
@@ -57,9 +49,7 @@ impl Scheduler {
     /// An agent whose reports lag behind may still report on them. Without the record they would
     /// pass for unloaded recipients.
     pub(crate) fn record_unloaded_finals(&mut self, message: MessageId, offsets: &[u32]) {
-        if self.is_partial(message)
-            && let Some(partial) = self.admission.partials.partial.get_mut(&message)
-        {
+        if let Some(partial) = self.admission.partials.partial.get_mut(&message) {
             offsets.iter().for_each(|offset| partial.record_finished(*offset));
         }
     }
@@ -118,14 +108,16 @@ impl Scheduler {
         vertex: VertexId,
         report: &RecipientReport<'_>,
     ) {
-        match report.status {
-            ReportStatus::Ok => self.note_report(now, message, report, OutcomeKind::Success),
-            ReportStatus::Error => self.note_report(now, message, report, OutcomeKind::Failure),
-            ReportStatus::Ok2 | ReportStatus::Error2 => {
-                self.queue.messages[message].owes_report = true
-            }
-            _ => {}
+        let kind = match report.status {
+            ReportStatus::Ok => Some(OutcomeKind::Success),
+            ReportStatus::Error => Some(OutcomeKind::Failure),
+            _ => None,
+        };
+        if let Some(kind) = kind {
+            self.note_report(now, message, report, kind);
         }
+        let reports_itself = matches!(report.status, ReportStatus::Ok2 | ReportStatus::Error2);
+        self.queue.messages[message].owes_report |= reports_itself;
         self.host_answered(now, self.queue.vertices[vertex].thread);
         let failed = matches!(report.status, ReportStatus::Error | ReportStatus::Error2);
         let message_ref = &mut self.queue.messages[message];
@@ -137,8 +129,10 @@ impl Scheduler {
             self.queue.threads[self.queue.vertices[vertex].thread].destination.clone();
         let state = report.status.word();
         self.act(Action::Statistics(Statistics { spool_id, created, state, destination }));
-        if let Some(partial) = self.admission.partials.partial.get_mut(&message) {
-            partial.finish(report);
+        if let Some(partial) = self.admission.partials.partial.get_mut(&message)
+            && (kind.is_some() || partial.reading.is_some())
+        {
+            partial.record_finished(report.offset);
         }
     }
 
@@ -157,7 +151,7 @@ impl Scheduler {
             (self.queue.vertices[vertex].step, self.queue.vertices[vertex].planned);
         let (due, _) = self.next_due(now, vertex, FailureScope::of(&diagnosis.notary));
         self.keep_retry(now, thread, due);
-        let text = self.admission.keep_text(&diagnosis);
+        let text = self.admission.paging.keep_text(&diagnosis);
         let vertex = &mut self.queue.vertices[vertex];
         let to = &self.queue.threads[thread].destination;
         let learned = PagedVertex::new(to, vertex.attempts.max(1), true, text);

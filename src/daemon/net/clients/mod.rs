@@ -279,7 +279,7 @@ impl Clients {
         }
         let now = Instant::now();
         let is_over = |(number, until): &(u64, Instant)| {
-            let is_there = scheduler.spool_id(*number).is_some();
+            let is_there = scheduler.message(*number).is_some();
             is_there || *until <= now || backlog.location(*number).is_none()
         };
         let fetches = self.fetches.iter().filter(|(_, fetch)| is_over(fetch));

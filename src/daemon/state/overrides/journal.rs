@@ -22,8 +22,7 @@ use crate::state::json_lines::{append, number_in, number_line, open_to_append, w
 use std::fs::{self, File};
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
-use zsched_core::override_changes::Change;
-use zsched_core::overrides::{Author, DestinationPattern, Hold, Override, Overrides, Scope};
+use zsched_core::overrides::{Author, DestinationPattern, Hold, OverrideChange, Overrides, Scope};
 use zsched_format::time::Timestamp;
 use zsched_spool::atomic_write::write_atomically;
 use zsched_sys as sys;
@@ -75,19 +74,19 @@ impl OverridesJournal {
             log::error!("{shown}: {error}; all mail is held until an operator releases it");
             copy_aside(&path);
             let mut orders = Overrides::default();
-            orders.apply(hold_everything(now, format!("{shown}: {error}")).into());
+            orders.apply(hold_everything(now, format!("{shown}: {error}")));
             orders
         });
         OverridesJournal { path, orders, file: None, appended: 0 }
     }
 
     /// Overrides in force.
-    pub(crate) fn orders(&self) -> Vec<Override> {
+    pub(crate) fn orders(&self) -> Vec<OverrideChange> {
         self.orders.iter().collect()
     }
 
     /// Stores changes, with earlier ones that could not be stored. On return they are on disk.
-    pub(crate) fn store(&mut self, changes: Vec<Change>) -> io::Result<()> {
+    pub(crate) fn store(&mut self, changes: Vec<OverrideChange>) -> io::Result<()> {
         let mut lines = Vec::new();
         let count = changes.len();
         for change in changes {
@@ -131,10 +130,10 @@ fn copy_aside(path: &Path) {
     }
 }
 
-fn hold_everything(now: Timestamp, reason: String) -> Override {
+fn hold_everything(now: Timestamp, reason: String) -> OverrideChange {
     let everything = DestinationPattern::parse("*/*").expect("a pattern");
     let author = Author { name: SYSTEM_AUTHOR.to_string(), since: now };
-    Override::Hold(Hold { scope: Scope::Destinations(everything), author, reason })
+    OverrideChange::Hold(Hold { scope: Scope::Destinations(everything), author, reason })
 }
 
 /// Parses a file: the overrides in force, and the number of bytes cut off at the end.
@@ -163,7 +162,7 @@ fn parse_changes(text: &[u8]) -> Result<(Overrides, usize), String> {
             open.drain(..).for_each(|change| orders.apply(change));
             stored = Some(place);
         } else {
-            let change = serde_json::from_slice::<Change>(line);
+            let change = serde_json::from_slice::<OverrideChange>(line);
             open.push(change.map_err(|error| format!("line {number}: {error}"))?);
         }
     }
@@ -179,8 +178,8 @@ fn parse_former(text: &[u8]) -> Result<Overrides, String> {
         if number_in(line, "end") == Some(read) {
             return Ok(orders);
         }
-        let order = serde_json::from_slice::<Override>(line);
-        orders.apply(order.map_err(|error| format!("line {number}: {error}"))?.into());
+        let order = serde_json::from_slice::<OverrideChange>(line);
+        orders.apply(order.map_err(|error| format!("line {number}: {error}"))?);
     }
     Err("it has no end".to_string())
 }

@@ -10,13 +10,13 @@ pub(crate) use journal::OverridesJournal;
 
 use crate::spool_io::{SpoolIo, WriteRequest};
 use zsched_core::OrderTicket;
-use zsched_core::override_changes::Change;
+use zsched_core::overrides::OverrideChange;
 
 /// Changes to be stored, and the orders waiting for them.
 #[derive(Default)]
 pub(crate) struct OverridesFile {
     /// Changes since the last request to the writer.
-    changes: Vec<Change>,
+    changes: Vec<OverrideChange>,
     /// Orders waiting for these changes; `None` for a change without an order.
     wanted: Vec<Option<OrderTicket>>,
     /// Orders waiting for the present request.
@@ -25,7 +25,11 @@ pub(crate) struct OverridesFile {
 
 impl OverridesFile {
     /// Adds changes to be stored, for an order if it has a ticket.
-    pub(crate) fn add_changes(&mut self, ticket: Option<OrderTicket>, changes: Vec<Change>) {
+    pub(crate) fn add_changes(
+        &mut self,
+        ticket: Option<OrderTicket>,
+        changes: Vec<OverrideChange>,
+    ) {
         self.wanted.push(ticket);
         self.changes.extend(changes);
     }

@@ -1,23 +1,24 @@
 //! `SHOW JSON AGENTS`: one object per agent.
 
-use super::{MAX_OBJECTS_PER_STEP, ago, line, pair, seconds, text};
+use super::{MAX_OBJECTS_PER_STEP, ago, line, seconds, text};
 use crate::classic::state_word;
 use crate::v2::task::{Reply, ReplyResult, SessionContext, Step};
-use zsched_core::thread_survey::AgentRow;
+use zsched_core::view::AgentRow;
 use zsched_format::time::Timestamp;
 use zsched_mailq_protocol::schema::AgentStatus;
 
 fn status(row: &AgentRow<'_>, now: Timestamp) -> AgentStatus {
+    let AgentRow { agent, ring, destination } = row;
     AgentStatus {
-        pid: row.pid,
-        channel: Some(text(row.channel)),
-        ring: Some(pair(row.ring.0, row.ring.1)),
-        thread: row.thread.map(ToString::to_string),
-        state: state_word(row.state).to_string(),
-        jobs: row.jobs as u64,
-        born: Some(seconds(row.born)),
-        hungry: Some(ago(now, row.hungry)),
-        fed: row.fed.map(|fed| ago(now, fed)),
+        pid: agent.pid.unwrap_or_default(),
+        channel: Some(text(&ring.channel)),
+        ring: Some(ring.pattern()),
+        thread: destination.map(ToString::to_string),
+        state: state_word(agent.state()).to_string(),
+        jobs: agent.jobs().count() as u64,
+        born: Some(seconds(agent.born)),
+        hungry: Some(ago(now, agent.hungry_at)),
+        fed: agent.fed_at.map(|fed| ago(now, fed)),
     }
 }
 

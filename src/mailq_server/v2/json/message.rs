@@ -7,7 +7,7 @@ use crate::report::push;
 use crate::v2::selection::MessageName;
 use crate::v2::task::{Reply, ReplyResult, SessionContext, Step};
 use serde::Serialize;
-use zsched_core::vertex_rows::{MessageRow, VertexId, VertexRow};
+use zsched_core::view::{Message, QueuedVertex, VertexId};
 use zsched_format::priority::DEFAULT_PRIORITY;
 use zsched_format::time::{ShortDuration, Timestamp};
 use zsched_mailq_protocol::schema::Wait;
@@ -57,24 +57,24 @@ struct DestinationJson {
     /// Offsets of the recipients' lines in the control file; at most the first thousand.
     offsets: Vec<u32>,
     #[serde(flatten)]
-    waits: Option<Wait>,
+    waits: Wait,
 }
 
 impl MessageJson {
-    fn new(row: &MessageRow<'_>, now: Timestamp) -> MessageJson {
+    fn new(message: &Message, now: Timestamp) -> MessageJson {
         MessageJson {
-            id: row.id.to_string(),
-            number: row.id.number,
-            name: row.name.to_string(),
-            arrived: seconds(row.id.modified),
-            routed: seconds(row.created),
-            age: ago(now, row.id.modified) as i64,
-            priority: row.priority,
-            recipients: row.pending,
-            recipients_in_all: row.recipients,
-            failed: row.failed,
-            held: row.is_held,
-            leaving: row.is_being_removed,
+            id: message.spool_id().to_string(),
+            number: message.name.number(),
+            name: message.name.to_string(),
+            arrived: seconds(message.modified),
+            routed: seconds(message.created),
+            age: ago(now, message.modified) as i64,
+            priority: message.priority,
+            recipients: message.pending,
+            recipients_in_all: message.recipients,
+            failed: message.failed,
+            held: message.held,
+            leaving: message.is_removing,
         }
     }
 }
@@ -96,8 +96,8 @@ pub(crate) fn answer(rest: &[u8], form: OutputFormat, context: &SessionContext<'
             "give a spool id, the number of a message or the name of a control file",
         ));
     };
-    let row = context.scheduler.message_row(name.number);
-    if row.filter(|row| name.matches(row.id, row.name)).is_none() {
+    let message = context.scheduler.message(name.number);
+    if !message.is_some_and(|message| name.matches(message.spool_id(), &message.name)) {
         return Ok(Reply::refusal(format!("{} is not queued", rest.trim())));
     }
     let (number, is_json) = (name.number, form == OutputFormat::Json);
@@ -106,26 +106,27 @@ pub(crate) fn answer(rest: &[u8], form: OutputFormat, context: &SessionContext<'
     Ok(Reply::text(move |context: &mut SessionContext<'_>, out: &mut Vec<u8>| {
         let (scheduler, now) = (context.scheduler, context.now);
         let Some(left) = &mut left else {
-            let Some(row) = scheduler.message_row(number) else {
+            let Some(message) = scheduler.message(number) else {
                 return Step::Done;
             };
             match is_json {
-                true => begin_object(&row, now, out),
-                false => write_head(&row, now, out),
+                true => begin_object(message, now, out),
+                false => write_head(message, now, out),
             }
-            left = Some(scheduler.vertices_of_message(number).unwrap_or_default().into_iter());
+            let vertices = scheduler.vertices_of(message).map(|queued| queued.id);
+            left = Some(vertices.collect::<Vec<VertexId>>().into_iter());
             return Step::More;
         };
         for vertex in left.by_ref().take(MAX_OBJECTS_PER_STEP) {
-            let Some(entry) = scheduler.entry(number, vertex) else {
+            let Some(queued) = scheduler.vertex_in_message(number, vertex) else {
                 continue;
             };
             if std::mem::replace(&mut has_begun, true) && is_json {
                 out.push(b',');
             }
             match is_json {
-                true => write_object(context, number, vertex, &entry, out),
-                false => write_sentence(context, number, vertex, &entry, out),
+                true => write_object(context, &queued, out),
+                false => write_sentence(context, &queued, out),
             }
         }
         if left.len() > 0 {
@@ -139,68 +140,55 @@ pub(crate) fn answer(rest: &[u8], form: OutputFormat, context: &SessionContext<'
 }
 
 /// Writes the object up to its destinations.
-fn begin_object(row: &MessageRow<'_>, now: Timestamp, out: &mut Vec<u8>) {
-    object(out, &MessageJson::new(row, now));
+fn begin_object(message: &Message, now: Timestamp, out: &mut Vec<u8>) {
+    object(out, &MessageJson::new(message, now));
     out.pop();
     out.extend_from_slice(b",\"destinations\":[");
 }
 
-fn write_object(
-    context: &SessionContext<'_>,
-    number: u64,
-    vertex: VertexId,
-    entry: &VertexRow<'_>,
-    out: &mut Vec<u8>,
-) {
+fn write_object(context: &SessionContext<'_>, queued: &QueuedVertex<'_>, out: &mut Vec<u8>) {
     let (scheduler, now) = (context.scheduler, context.now);
-    let mut offsets = scheduler.offsets_of(number, vertex).unwrap_or_default();
+    let mut offsets = queued.vertex.recipients.pending();
     offsets.truncate(MAX_OFFSETS);
-    let wait = scheduler.why_in_message(number, vertex);
     let destination = DestinationJson {
-        channel: text(entry.destination.channel()),
-        host: text(entry.destination.host()),
-        recipients: entry.recipients,
-        attempts: entry.attempts,
-        place: entry.place,
-        expires: entry.expires.map(seconds),
+        channel: text(queued.thread.destination.channel()),
+        host: text(queued.thread.destination.host()),
+        recipients: queued.vertex.pending,
+        attempts: queued.vertex.attempts,
+        place: queued.place(),
+        expires: queued.expiry().map(seconds),
         offsets,
-        waits: wait.map(|wait| why::wait(scheduler, now, &wait, true)),
+        waits: why::wait(scheduler, now, &scheduler.why_vertex(queued), true),
     };
     object(out, &destination);
 }
 
-fn write_head(row: &MessageRow<'_>, now: Timestamp, out: &mut Vec<u8>) {
-    let age = ShortDuration(ago(now, row.id.modified) as i64);
-    push(out, format_args!("{}, control file {}, {age} old: ", row.id, row.name));
-    let recipients = if row.recipients == 1 { "recipient" } else { "recipients" };
-    push(out, format_args!("{} of {} {recipients} left", row.pending, row.recipients));
-    if row.failed > 0 {
-        push(out, format_args!(", {} failed", row.failed));
+fn write_head(message: &Message, now: Timestamp, out: &mut Vec<u8>) {
+    let Message { name, recipients, pending, failed, priority, .. } = message;
+    let age = ShortDuration(ago(now, message.modified) as i64);
+    push(out, format_args!("{}, control file {name}, {age} old: ", message.spool_id()));
+    let noun = if *recipients == 1 { "recipient" } else { "recipients" };
+    push(out, format_args!("{pending} of {recipients} {noun} left"));
+    if *failed > 0 {
+        push(out, format_args!(", {failed} failed"));
     }
-    if row.priority != DEFAULT_PRIORITY {
-        push(out, format_args!(", priority {}", row.priority));
+    if *priority != DEFAULT_PRIORITY {
+        push(out, format_args!(", priority {priority}"));
     }
-    out.extend_from_slice(match row {
-        MessageRow { is_being_removed: true, .. } => b"; it is leaving the spool\n",
-        MessageRow { is_held: true, .. } => b"; it is held\n",
+    out.extend_from_slice(match message {
+        Message { is_removing: true, .. } => b"; it is leaving the spool\n",
+        Message { held: true, .. } => b"; it is held\n",
         _ => b"\n",
     });
 }
 
-fn write_sentence(
-    context: &SessionContext<'_>,
-    number: u64,
-    vertex: VertexId,
-    entry: &VertexRow<'_>,
-    out: &mut Vec<u8>,
-) {
+fn write_sentence(context: &SessionContext<'_>, queued: &QueuedVertex<'_>, out: &mut Vec<u8>) {
     let (scheduler, now) = (context.scheduler, context.now);
-    if let Some(wait) = scheduler.why_in_message(number, vertex) {
-        push(out, format_args!("{}", sentence(scheduler, now, true, &wait)));
-    }
-    let recipients = if entry.recipients == 1 { "recipient" } else { "recipients" };
-    push(out, format_args!("; {} {recipients}", entry.recipients));
-    if let Some(expires) = entry.expires {
+    let wait = scheduler.why_vertex(queued);
+    out.extend_from_slice(sentence(scheduler, now, true, &wait).as_bytes());
+    let count = queued.vertex.pending;
+    push(out, format_args!("; {count} {}", if count == 1 { "recipient" } else { "recipients" }));
+    if let Some(expires) = queued.expiry() {
         let left = expires.seconds_since(now);
         match left > 0 {
             true => push(out, format_args!("; expires in {}", ShortDuration(left))),

@@ -8,25 +8,25 @@ use crate::v2::task::{Answer, Reply, ReplyResult, SessionContext, Step, Task};
 use std::ops::ControlFlow;
 use std::vec;
 use zsched_core::select::Selected;
-use zsched_core::vertex_rows::VertexRow;
+use zsched_core::view::QueuedVertex;
 use zsched_format::time::Timestamp;
 use zsched_mailq_protocol::schema::QueuedMessage;
 
 /// Maximum number of steps without a match per turn.
 const MAX_EMPTY_STEPS_PER_TURN: usize = 20;
 
-fn queued_message(entry: &VertexRow<'_>, now: Timestamp) -> QueuedMessage {
+fn queued_message(queued: &QueuedVertex<'_>, now: Timestamp) -> QueuedMessage {
     QueuedMessage {
-        id: entry.id.to_string(),
-        name: Some(entry.name.to_string()),
-        channel: text(entry.destination.channel()),
-        host: text(entry.destination.host()),
-        recipients: u64::from(entry.recipients),
-        age: Some(ago(now, entry.id.modified)),
-        attempts: u64::from(entry.attempts),
-        place: Some(entry.place.to_string()),
-        expires: entry.expires.map(seconds),
-        text: entry.text.map(text),
+        id: queued.message.spool_id().to_string(),
+        name: Some(queued.message.name.to_string()),
+        channel: text(queued.thread.destination.channel()),
+        host: text(queued.thread.destination.host()),
+        recipients: u64::from(queued.vertex.pending),
+        age: Some(ago(now, queued.message.modified)),
+        attempts: u64::from(queued.vertex.attempts),
+        place: Some(queued.place().to_string()),
+        expires: queued.expiry().map(seconds),
+        text: queued.text().map(text),
     }
 }
 
@@ -59,12 +59,12 @@ impl MessagesText {
     /// Writes found entries in their current state, except those that are gone.
     fn write_found(&mut self, context: &SessionContext<'_>, out: &mut Vec<u8>) {
         for found in self.found.by_ref().take(MAX_OBJECTS_PER_STEP.min(self.left)) {
-            let entry =
-                found.vertex.and_then(|vertex| context.scheduler.entry(found.id.number, vertex));
-            if let Some(entry) = entry.filter(|entry| {
-                entry.id == found.id && Some(entry.destination) == found.target.destination.as_ref()
+            let queued = found.vertex.and_then(|vertex| context.scheduler.vertex(vertex));
+            if let Some(queued) = queued.filter(|queued| {
+                queued.message.spool_id() == found.id
+                    && Some(&queued.thread.destination) == found.target.destination.as_ref()
             }) {
-                line(out, &queued_message(&entry, context.now));
+                line(out, &queued_message(&queued, context.now));
                 self.left -= 1;
             }
         }

@@ -36,8 +36,6 @@ use zsched_format::time::Timestamp;
 
 /// Maximum number of objects written per step.
 const MAX_OBJECTS_PER_STEP: usize = 32;
-/// Maximum number of threads examined per turn.
-const MAX_THREADS_PER_TURN: usize = 10_000;
 
 /// Writes an object as a line.
 pub fn line(out: &mut Vec<u8>, value: &impl Serialize) {
@@ -71,11 +69,6 @@ impl Formatter for EscapingFormatter {
 /// Converts foreign text; bytes that are not UTF-8 are replaced.
 fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
-}
-
-/// `channel/host`, or two patterns.
-fn pair(channel: &str, host: &str) -> String {
-    format!("{channel}/{host}")
 }
 
 /// Seconds since 1970, to the microsecond.

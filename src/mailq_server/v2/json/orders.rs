@@ -57,11 +57,12 @@ pub(crate) fn answer() -> ReplyResult {
     let (mut part, mut from) = (0, 0);
     Ok(Reply::text(move |context: &mut SessionContext<'_>, out: &mut Vec<u8>| {
         let overrides = context.scheduler.overrides();
+        let (holds, limits) = ((0..).zip(&overrides.holds), (0..).zip(&overrides.limits));
         let next = match part {
-            0 => list(&overrides.holds, from, hold, out),
-            1 => map(&overrides.messages, from, hold, out),
-            2 => list(&overrides.limits, from, limit, out),
-            3 => map(&overrides.endings, from, removal, out),
+            0 => write_some(holds.skip(from as usize), hold, out),
+            1 => write_some(from_number(&overrides.messages, from), hold, out),
+            2 => write_some(limits.skip(from as usize), limit, out),
+            3 => write_some(from_number(&overrides.endings, from), removal, out),
             _ => return Step::Done,
         };
         part += usize::from(next.is_none());
@@ -70,30 +71,18 @@ pub(crate) fn answer() -> ReplyResult {
     }))
 }
 
-/// Writes some elements from an index on.
-///
-/// Returns the index to continue from.
-fn list<T>(
-    all: &[T],
-    index: u64,
-    status: fn(&T) -> OverrideStatus,
-    out: &mut Vec<u8>,
-) -> Option<u64> {
-    let index = index as usize;
-    all.iter().skip(index).take(MAX_OBJECTS_PER_STEP).for_each(|one| line(out, &status(one)));
-    Some(index + MAX_OBJECTS_PER_STEP).filter(|next| *next < all.len()).map(|next| next as u64)
+fn from_number<T>(all: &BTreeMap<u64, T>, number: u64) -> impl Iterator<Item = (u64, &T)> {
+    all.range(number..).map(|(number, one)| (*number, one))
 }
 
-/// Writes some elements from a message number on.
+/// Writes some elements.
 ///
-/// Returns the number to continue from.
-fn map<T>(
-    all: &BTreeMap<u64, T>,
-    number: u64,
+/// Returns the index or number to continue from; `None` at the end.
+fn write_some<'t, T: 't>(
+    all: impl Iterator<Item = (u64, &'t T)>,
     status: fn(&T) -> OverrideStatus,
     out: &mut Vec<u8>,
 ) -> Option<u64> {
-    let some = all.range(number..).take(MAX_OBJECTS_PER_STEP);
-    some.clone().for_each(|(_, one)| line(out, &status(one)));
+    let some = all.take(MAX_OBJECTS_PER_STEP).inspect(|(_, one)| line(out, &status(one)));
     some.last().and_then(|(number, _)| number.checked_add(1))
 }

@@ -1,26 +1,28 @@
 //! `SHOW JSON RINGS`: one object per ring.
 
-use super::{MAX_THREADS_PER_TURN, line, pair, text};
+use super::{line, text};
 use crate::v2::task::{Reply, ReplyResult, SessionContext, Step};
-use zsched_core::thread_survey::RingRow;
-use zsched_core::view::RingId;
+use zsched_core::Scheduler;
+use zsched_core::view::{Ring, RingId};
 use zsched_mailq_protocol::schema::RingStatus;
 
+/// Maximum number of threads counted per turn.
+const MAX_THREADS_PER_TURN: usize = 10_000;
 /// Maximum number of threads counted per step.
 const MAX_THREADS_PER_STEP: usize = 1000;
 
-fn status(row: &RingRow<'_>, messages: usize) -> RingStatus {
-    let clause = row.clause;
+fn status(scheduler: &Scheduler, ring: &Ring, messages: usize) -> RingStatus {
+    let clause = &ring.clause;
     RingStatus {
-        pattern: pair(&clause.channel_pattern, &clause.host_pattern),
-        channel: Some(text(row.channel)),
-        host: row.host.map(text),
+        pattern: ring.pattern(),
+        channel: Some(text(&ring.channel)),
+        host: ring.host.as_deref().map(text),
         line: Some(clause.location.to_string()),
-        threads: row.threads as u64,
+        threads: ring.threads.len() as u64,
         messages: messages as u64,
-        agents: row.agents as u64,
-        idle: row.idle as u64,
-        maxring: Some(row.max_ring as u64),
+        agents: ring.agents as u64,
+        idle: ring.idle.len() as u64,
+        maxring: Some(scheduler.max_ring_of(ring) as u64),
         maxthr: Some(u64::from(clause.max_thread)),
         overfeed: Some(u64::from(clause.overfeed)),
         command: clause.command.as_ref().map(ToString::to_string),
@@ -39,18 +41,18 @@ pub(crate) fn answer(context: &SessionContext<'_>) -> ReplyResult {
             return if current.is_none() { Step::Done } else { Step::More };
         };
         let scheduler = context.scheduler;
-        match scheduler.vertices_in_ring(*ring, *threads, MAX_THREADS_PER_STEP) {
-            Some((more_threads, more_messages)) => {
-                *threads += more_threads;
-                *messages += more_messages;
-                counted_in_turn += more_threads;
-            }
-            None => {
-                if let Some(row) = scheduler.ring_row(*ring) {
-                    line(out, &status(&row, *messages));
-                }
-                current = None;
-            }
+        let Some(ring) = scheduler.ring(*ring) else {
+            current = None;
+            return Step::More;
+        };
+        let left = ring.threads.get(*threads..).unwrap_or_default();
+        let next = &left[..left.len().min(MAX_THREADS_PER_STEP)];
+        *threads += next.len();
+        *messages += scheduler.count_vertices(next);
+        counted_in_turn += next.len();
+        if next.is_empty() {
+            line(out, &status(scheduler, ring, *messages));
+            current = None;
         }
         if counted_in_turn < MAX_THREADS_PER_TURN {
             return Step::More;

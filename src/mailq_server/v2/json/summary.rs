@@ -7,8 +7,8 @@ use zsched_mailq_protocol::schema::Summary;
 /// Answers the request.
 pub(crate) fn answer(context: &SessionContext<'_>) -> ReplyResult {
     let waiting = context.backlog.waiting();
-    let summary = context.scheduler.summary();
-    let (totals, counters) = (&summary.totals, &summary.totals.counters);
+    let (scheduler, totals) = (context.scheduler, context.scheduler.totals());
+    let counters = &totals.counters;
     Ok(single_object(&Summary {
         time: seconds(context.now),
         started: seconds(context.process.started),
@@ -17,21 +17,21 @@ pub(crate) fn answer(context: &SessionContext<'_>) -> ReplyResult {
         messages: totals.messages as u64,
         recipients: totals.recipients,
         threads: totals.threads as u64,
-        held_threads: summary.held_threads as u64,
-        held_messages: summary.held_messages as u64,
+        held_threads: totals.held_threads as u64,
+        held_messages: scheduler.overrides().messages.len() as u64,
         waiting: waiting.waiting_files as u64,
         resting: waiting.paged_out as u64,
-        resting_recipients: context.scheduler.paged_recipients(),
+        resting_recipients: scheduler.paged_recipients(),
         agents: totals.agents as u64,
         idle: totals.idle as u64,
-        oldest: summary.oldest.map(|oldest| ago(context.now, oldest)),
+        oldest: totals.oldest.map(|oldest| ago(context.now, oldest)),
         messages_in: counters.messages_in,
         messages_out: counters.messages_out,
         recipients_in: counters.recipients_in,
         recipients_out: counters.recipients_out,
         agents_started: counters.agents_started,
         loading: context.process.is_loading,
-        draining: summary.is_draining,
-        frozen: summary.is_frozen,
+        draining: scheduler.is_draining(),
+        frozen: scheduler.settings().frozen,
     }))
 }

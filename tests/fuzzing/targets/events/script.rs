@@ -8,6 +8,7 @@ use clap::Parser;
 use std::io::ErrorKind;
 use std::path::Path;
 use std::time::Duration;
+use zsched_core::intake::NumberState;
 use zsched_core::overrides::{DestinationPattern, LimitName, Scope};
 use zsched_core::{AgentEnd, AgentId, Destination, Event, Order, RereadResult, Target};
 use zsched_format::control_file::ControlFileError;
@@ -396,7 +397,7 @@ impl Script<'_> {
         match self.draw.below(7) {
             0 => self.world.noted(number, Ok(true)),
             1 => self.world.noted(number + 100_000, Err(ErrorKind::StorageFull)),
-            2 if self.world.core.is_being_removed(number) != Some(true) => {
+            2 if self.world.core.number_state(number) != NumberState::Leaving => {
                 self.world.removed(number, Ok(()));
             }
             3 if !self.world.model.rereads.iter().any(|name| name.number() == number) => {

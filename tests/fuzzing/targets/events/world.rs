@@ -3,6 +3,7 @@
 use super::configurations::configuration;
 use super::model::{AgentInput, Model, ModelAgent, ModelMessage};
 use zsched_config::Clause;
+use zsched_core::intake::NumberState;
 use zsched_core::{
     Action, AgentEnd, AgentId, Event, Note, Order, RereadResult, Scheduler, Settings, StatusRecord,
     Verdict,
@@ -118,7 +119,7 @@ impl World {
 
     pub fn arrive(&mut self, arrival: Arrival) {
         let number = arrival.name.number();
-        if self.core.is_being_removed(number).is_none() {
+        if self.core.number_state(number) == NumberState::Unknown {
             self.model.messages.insert(number, ModelMessage::new(arrival.clone()));
         }
         self.send_event(Event::Arrived(arrival));
@@ -178,7 +179,7 @@ impl World {
 
     pub fn removed(&mut self, number: u64, outcome: Result<(), std::io::ErrorKind>) {
         self.model.removals.retain(|other| *other != number);
-        if outcome.is_ok() && self.core.is_being_removed(number) == Some(true) {
+        if outcome.is_ok() && self.core.number_state(number) == NumberState::Leaving {
             self.model.forget(number);
         }
         self.send_event(Event::Removed { number, outcome });

@@ -14,8 +14,8 @@ fn message(number: u64) -> Scope {
     Scope::Message(SpoolId { number, modified: NOW })
 }
 
-fn hold(scope: Scope) -> Change {
-    Change::Hold(Hold { scope, author: author(), reason: "a\nreason".to_string() })
+fn hold(scope: Scope) -> OverrideChange {
+    OverrideChange::Hold(Hold { scope, author: author(), reason: "a\nreason".to_string() })
 }
 
 fn destinations(pattern: &str) -> Scope {
@@ -29,7 +29,7 @@ fn shown(path: &Path) -> Vec<String> {
 
 fn is_all_held(path: &Path) -> bool {
     let orders = OverridesJournal::open(path.to_path_buf(), NOW).orders();
-    matches!(&orders[..], [Override::Hold(hold)] if hold.scope.to_string() == "*/*")
+    matches!(&orders[..], [OverrideChange::Hold(hold)] if hold.scope.to_string() == "*/*")
 }
 
 #[test]
@@ -40,17 +40,17 @@ fn journal_with_all_kinds_of_changes_is_read_back() {
     let ring = Scope::Ring("smtp/*".to_string());
     let limit = |value| {
         let (scope, limit) = (ring.clone(), LimitName::MaxRing);
-        Change::Limit(LimitOverride { scope, limit, value, until: None, author: author() })
+        OverrideChange::Limit(LimitOverride { scope, limit, value, until: None, author: author() })
     };
-    let unset = Change::Unset { scope: ring.clone(), limit: LimitName::MaxRing };
+    let unset = OverrideChange::Unset { scope: ring.clone(), limit: LimitName::MaxRing };
     for (changes, left) in [
         (vec![hold(destinations("smtp/*")), limit(5)], 2),
         (vec![limit(7)], 2),
         ((1..=5).map(|number| hold(message(number))).collect(), 7),
-        (vec![Change::Released(message(2)), Change::Dropped(3), unset], 4),
-        (vec![Change::Released(destinations("smtp/*"))], 3),
+        (vec![OverrideChange::Released(message(2)), OverrideChange::Dropped(3), unset], 4),
+        (vec![OverrideChange::Released(destinations("smtp/*"))], 3),
         (vec![], 3),
-        (vec![Change::Cleared {}, hold(ring.clone())], 1),
+        (vec![OverrideChange::Cleared {}, hold(ring.clone())], 1),
     ] {
         journal.store(changes).expect("stored");
         let orders = shown(&path);
@@ -79,7 +79,8 @@ fn journal_grows_by_changes_and_stays_bounded() {
     assert_eq!(journal.orders().len(), 20_000);
     // Overrides set and removed again do not grow the file without limit.
     for round in 0..5000 {
-        let change = if round % 2 == 0 { hold(message(1)) } else { Change::Released(message(1)) };
+        let change =
+            if round % 2 == 0 { hold(message(1)) } else { OverrideChange::Released(message(1)) };
         journal.store(vec![change]).expect("stored");
     }
     assert!(fs::metadata(&path).expect("it is there").len() < 3 * before);
@@ -93,7 +94,7 @@ fn journal_with_torn_end_keeps_all_answered_changes() {
     let mut journal = OverridesJournal::open(path.clone(), NOW);
     journal.store(vec![hold(message(1))]).expect("stored");
     let before = fs::read(&path).expect("read");
-    journal.store(vec![hold(message(2)), Change::Released(message(1))]).expect("stored");
+    journal.store(vec![hold(message(2)), OverrideChange::Released(message(1))]).expect("stored");
     let whole = fs::read(&path).expect("read");
     assert!(whole.starts_with(&before), "it is appended");
     for cut in before.len()..whole.len() {

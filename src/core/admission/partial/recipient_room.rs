@@ -39,35 +39,31 @@ impl Scheduler {
 
     /// Maximum number of recipients in memory; `None` means unlimited.
     pub fn max_recipients(&self) -> Option<usize> {
-        let limits = self.limits()?;
         let of_rings = self.dispatch.rings.iter().map(|(_, ring)| slots(&ring.clause));
-        let pools = limits.minimum.saturating_mul(limits.messages).saturating_add(of_rings.sum());
-        Some(pools.max(limits.recipients))
+        self.bound_with(of_rings.sum())
     }
 
     /// Maximum number of recipients of a ring in memory; `None` means unlimited.
-    pub fn max_recipients_of(&self, ring: RingId) -> Option<usize> {
-        let limits = self.limits()?;
-        let pool = slots(&self.dispatch.rings.get(ring)?.clause);
-        let pools = limits.minimum.saturating_mul(limits.messages).saturating_add(pool);
-        Some(pools.max(limits.recipients))
+    pub fn max_recipients_of(&self, ring: &Ring) -> Option<usize> {
+        self.bound_with(slots(&ring.clause))
     }
 
-    /// Number of recipients of a ring in memory.
-    pub fn recipients_of(&self, ring: RingId) -> Option<usize> {
-        Some(self.dispatch.rings.get(ring)?.recipients as usize)
+    fn bound_with(&self, of_rings: usize) -> Option<usize> {
+        let limits = self.limits()?;
+        let pools = limits.minimum.saturating_mul(limits.messages).saturating_add(of_rings);
+        Some(pools.max(limits.recipients))
     }
 
     /// Returns the room for recipients; `None` means unlimited.
     ///
     /// Visits all rings.
-    pub fn capacity(&self) -> Option<RecipientRoom> {
+    pub fn recipient_room(&self) -> Option<RecipientRoom> {
         let limits = self.limits()?;
         let present = self.recipients() as usize + self.admission.partials.reserved;
         let of_all = self.max_recipients()?.saturating_sub(present);
-        let of_ring = |(id, ring): (RingId, &Ring)| {
+        let of_ring = |(_, ring): (RingId, &Ring)| {
             let taken = ring.recipients as usize + self.admission.partials.reserved;
-            self.max_recipients_of(id).map(|most| most.saturating_sub(taken))
+            self.max_recipients_of(ring).map(|most| most.saturating_sub(taken))
         };
         let of_rings = self.dispatch.rings.iter().filter_map(of_ring).min().unwrap_or(usize::MAX);
         // All recipients of a chunk may go to a ring that does not exist yet.
