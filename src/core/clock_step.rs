@@ -26,7 +26,7 @@ pub struct LastClockStep {
 }
 
 impl Scheduler {
-    pub(super) fn clock_set(&mut self, now: Timestamp, step: ClockStep) {
+    pub(super) fn clock_set(&mut self, step: ClockStep) {
         // Rarely needed: it means that the last step was a few turns ago.
         if self.sweep.applies_clock() {
             let threads: Vec<ThreadId> =
@@ -46,9 +46,9 @@ impl Scheduler {
         }
         self.dispatch.shift_waitlists(step);
         self.queue.deferrals.shift(step);
-        self.start_sweep(now, SweptChange::Clock);
+        self.start_sweep(SweptChange::Clock);
         // The end of a limit is a time of the clock.
-        self.timers.add(now, Timer::Limits);
+        self.timers.add(self.now, Timer::Limits);
         let ends = self.overrides.limits.iter().filter_map(|set| set.until);
         ends.collect::<Vec<_>>().into_iter().for_each(|end| self.timers.add(end, Timer::Limits));
         self.dispatch.waitlists.has_news = true;
@@ -62,7 +62,7 @@ impl Scheduler {
         let Some(step) = self.queue.pending_clock_step(&self.queue.threads[thread]) else {
             return;
         };
-        let now = self.last_event_at;
+        let now = self.now;
         let thread_ref = &mut self.queue.threads[thread];
         thread_ref.last_step = self.queue.clock.number;
         thread_ref.waiting.shift(step);

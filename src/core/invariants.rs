@@ -46,7 +46,7 @@ impl Scheduler {
                     .waiting
                     .wakeup(wave)
                     .map(|time| self.queue.to_present_clock(thread, time))
-                    > Some(self.last_event_at);
+                    > Some(self.now);
             assert!(!waits_for_nothing, "{}: waits, but can be reached", thread.destination);
         }
         // The timer may be too early, if what it was set for is gone.

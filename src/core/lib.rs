@@ -132,8 +132,8 @@ pub struct Scheduler {
     #[serde(with = "checkpoint::random")]
     random: fastrand::Rng,
     counters: Counters,
-    /// Time of the last event.
-    last_event_at: Timestamp,
+    /// Time of the present event, or of the last one.
+    now: Timestamp,
     // Empty whenever a checkpoint is written.
     #[serde(skip)]
     actions: VecDeque<Action>,
@@ -186,49 +186,47 @@ impl Scheduler {
             sweep: ThreadSweep::default(),
             timers: Timers::default(),
             counters: Counters::default(),
-            last_event_at: Timestamp::EPOCH,
+            now: Timestamp::EPOCH,
             actions: VecDeque::new(),
         }
     }
 
     /// Processes one event.
     pub fn handle(&mut self, now: Timestamp, event: Event<'_>) {
-        self.last_event_at = now;
+        self.now = now;
         match event {
-            Event::Arrived(arrival) => self.arrive(now, arrival),
+            Event::Arrived(arrival) => self.arrive(arrival),
             Event::Learned(learned) => self.import_learned(learned),
-            Event::InitialScanDone => self.initial_scan_done(now),
-            Event::ReadAgain { number, outcome } => self.read_again(now, number, outcome),
-            Event::Noted { ticket, outcome } => self.noted(now, ticket, outcome),
-            Event::Removed { number, outcome } => self.removed(now, number, outcome),
+            Event::InitialScanDone => self.initial_scan_done(),
+            Event::ReadAgain { number, outcome } => self.read_again(number, outcome),
+            Event::Noted { ticket, outcome } => self.noted(ticket, outcome),
+            Event::Removed { number, outcome } => self.removed(number, outcome),
             Event::AgentStarted { agent, pid } => self.dispatch.agent_started(agent, pid),
-            Event::AgentSaid { agent, line } => self.agent_said(now, agent, line),
-            Event::LineSkipped { agent, bytes } => self.long_line_skipped(now, agent, bytes),
+            Event::AgentSaid { agent, line } => self.agent_said(agent, line),
+            Event::LineSkipped { agent, bytes } => self.long_line_skipped(agent, bytes),
             Event::AgentExitedMidJob { agent } => self.dispatch.agent_exited_mid_job(agent),
-            Event::AgentEnded { agent, end } => self.agent_ended(now, agent, &end),
-            Event::Configured(config) => self.apply_config(now, config),
+            Event::AgentEnded { agent, end } => self.agent_ended(agent, &end),
+            Event::Configured(config) => self.apply_config(config),
             Event::Etrn(host) => {
-                self.etrn(now, &[host]);
+                self.etrn(&[host]);
             }
             Event::Override(order) => self.restore_override(order),
-            Event::Ordered { ticket, by, order } => self.execute_order(now, ticket, by, order),
-            Event::OverridesStored { ticket, outcome } => {
-                self.overrides_stored(now, ticket, outcome)
-            }
-            Event::Drain => self.drain(now),
-            Event::ClockSet(step) => self.clock_set(now, step),
-            Event::Tick => self.tick(now),
+            Event::Ordered { ticket, by, order } => self.execute_order(ticket, by, order),
+            Event::OverridesStored { ticket, outcome } => self.overrides_stored(ticket, outcome),
+            Event::Drain => self.drain(),
+            Event::ClockSet(step) => self.clock_set(step),
+            Event::Tick => self.tick(),
             Event::Subscribed(has_subscribers) => self.mode.has_subscribers = has_subscribers,
             Event::Restored { number, record, wanted } => {
                 self.prepare_restore(number, record, wanted)
             }
             Event::BacklogChanged { waiting, reading } => {
                 self.admission.reserve(reading);
-                self.backlog_changed(now, waiting);
+                self.backlog_changed(waiting);
             }
-            Event::MoreRead { number, outcome } => self.more_read(now, number, outcome),
+            Event::MoreRead { number, outcome } => self.more_read(number, outcome),
         }
-        self.settle(now);
+        self.settle();
     }
 
     /// Returns the next action, in the order in which they were decided.
@@ -243,7 +241,7 @@ impl Scheduler {
 
     /// Time by which [`Event::Tick`] must be sent, whatever other events come before.
     pub fn next_wakeup(&self) -> Option<Timestamp> {
-        let now = self.has_stepwise_work().then_some(self.last_event_at);
+        let now = self.has_stepwise_work().then_some(self.now);
         now.into_iter().chain(self.timers.next()).min()
     }
 
@@ -277,27 +275,27 @@ impl Scheduler {
             || self.queue.messages.iter().any(|(_, message)| message.is_removing)
     }
 
-    fn tick(&mut self, now: Timestamp) {
+    fn tick(&mut self) {
         // Before the timers, which do a first step of what they start.
-        self.continue_stepwise_work(now);
+        self.continue_stepwise_work();
         let (mut may_evict, mut may_read_more) = (false, false);
         // A hundred thousand threads may wake up at the same time. What is left stays due at once.
         let mut left = self.settings.step();
         while left > 0
-            && let Some(timer) = self.timers.pop_due(now)
+            && let Some(timer) = self.timers.pop_due(self.now)
         {
             match timer {
                 Timer::Thread(thread) => {
                     left = left.saturating_sub(self.queue.threads[thread].step_cost());
-                    self.thread_timer(now, thread);
+                    self.thread_timer(thread);
                 }
-                Timer::Agent(agent) => self.agent_timer(now, agent),
-                Timer::Unclaimed => self.drop_unclaimed(now),
+                Timer::Agent(agent) => self.agent_timer(agent),
+                Timer::Unclaimed => self.drop_unclaimed(),
                 Timer::ForkRate => self.dispatch.waitlists.has_news = true,
                 Timer::Ring(ring) => self.dispatch.serve_later(ring),
                 Timer::Note(ticket) => self.write_note_again(ticket),
                 Timer::Removal(message) => self.remove_again(message),
-                Timer::Limits => self.limits_timer(now),
+                Timer::Limits => self.limits_timer(),
                 Timer::StoreOverrides => self.retry_store_overrides(),
                 Timer::Window(window) => self.dispatch.window_timer(window),
                 // These may be due again at once, for the next turn.
@@ -306,23 +304,23 @@ impl Scheduler {
             }
         }
         if may_evict {
-            self.evict_some(now);
+            self.evict_some();
         }
         if may_read_more {
-            self.continue_partial_checks(now);
+            self.continue_partial_checks();
         }
     }
 
-    fn thread_timer(&mut self, now: Timestamp, thread: ThreadId) {
+    fn thread_timer(&mut self, thread: ThreadId) {
         self.queue.threads[thread].timer = None;
-        self.reassign_ring(now, thread);
+        self.reassign_ring(thread);
         let thread_ref = &self.queue.threads[thread];
-        let wakes = thread_ref.wakeup().is_some_and(|wakeup| wakeup <= now);
-        if thread_ref.expiry_check.is_some_and(|check| check <= now) {
-            self.expire_thread(now, thread);
+        let wakes = thread_ref.wakeup().is_some_and(|wakeup| wakeup <= self.now);
+        if thread_ref.expiry_check.is_some_and(|check| check <= self.now) {
+            self.expire_thread(thread);
         }
         if wakes {
-            self.wake_waves(now, thread);
+            self.wake_waves(thread);
         }
     }
 

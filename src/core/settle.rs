@@ -23,14 +23,13 @@ use crate::Scheduler;
 use crate::dispatch::Dispatch;
 use crate::dispatch::agent_waitlist::Resource;
 use crate::queue::thread::ThreadId;
-use zsched_format::time::Timestamp;
 
 impl Scheduler {
     /// Brings everything up to date that depends on what an event has changed.
-    pub(crate) fn settle(&mut self, now: Timestamp) {
+    pub(crate) fn settle(&mut self) {
         // In a new second, rings that had to wait for it come first.
         let mut is_new_second = self.dispatch.waitlists.has_line(&Resource::ForkRate)
-            && self.dispatch.fork_rate.is_over(now);
+            && self.dispatch.fork_rate.is_over(self.now);
         loop {
             while let Some(agent) = self.dispatch.agents.next_changed() {
                 self.settle_agent(agent);
@@ -40,14 +39,14 @@ impl Scheduler {
                 self.settle_message(message);
             }
             if let Some(agent) = self.dispatch.hungry_agents.pop_front() {
-                self.give_work(now, agent);
+                self.give_work(agent);
             } else if std::mem::take(&mut self.dispatch.waitlists.has_news) {
-                self.retry_waitlists(now);
+                self.retry_waitlists();
             } else if is_new_second && !self.dispatch.rings_to_serve.is_empty() {
                 is_new_second = false;
-                self.retry_waitlists(now);
+                self.retry_waitlists();
             } else if let Some(ring) = self.dispatch.rings_to_serve.pop_front() {
-                self.settle_ring(now, ring);
+                self.settle_ring(ring);
             } else {
                 return self.store_changed_overrides();
             }

@@ -7,7 +7,6 @@
 //! once.
 
 use crate::Scheduler;
-use zsched_format::time::Timestamp;
 
 /// One kind of stepwise work.
 struct Work {
@@ -16,7 +15,7 @@ struct Work {
     /// Does some of it, at a cost of up to the given budget.
     ///
     /// Returns the part of the budget that is left.
-    step: fn(&mut Scheduler, Timestamp, usize) -> usize,
+    step: fn(&mut Scheduler, usize) -> usize,
 }
 
 /// All kinds of stepwise work.
@@ -36,11 +35,11 @@ impl Scheduler {
     }
 
     /// Continues all stepwise work, each kind as far as one turn allows.
-    pub(crate) fn continue_stepwise_work(&mut self, now: Timestamp) {
+    pub(crate) fn continue_stepwise_work(&mut self) {
         for work in ALL {
             let mut budget = self.settings.step();
             while budget > 0 && (work.is_left)(self) {
-                budget = (work.step)(self, now, budget);
+                budget = (work.step)(self, budget);
             }
         }
     }

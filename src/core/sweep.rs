@@ -12,7 +12,6 @@ use crate::operator::order::{Effect, OrderTicket};
 use crate::queue::thread::ThreadId;
 use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
-use zsched_format::time::Timestamp;
 
 /// Number of overrides that cost as much as a thread.
 const OVERRIDES_PER_THREAD: usize = 10;
@@ -100,11 +99,11 @@ impl ThreadSweep {
 
 impl Scheduler {
     /// Starts to apply a change to all threads, and applies it to the first of them.
-    pub(crate) fn start_sweep(&mut self, now: Timestamp, change: SweptChange) {
+    pub(crate) fn start_sweep(&mut self, change: SweptChange) {
         self.sweep.start(change);
         let mut budget = self.settings.step();
         while budget > 0 && self.sweep.rounds.len() == 1 && self.may_sweep() {
-            budget = self.sweep_step(now, budget);
+            budget = self.sweep_step(budget);
         }
     }
 
@@ -114,13 +113,13 @@ impl Scheduler {
     }
 
     /// Applies the changes to the next thread.
-    pub(crate) fn sweep_step(&mut self, now: Timestamp, budget: usize) -> usize {
+    pub(crate) fn sweep_step(&mut self, budget: usize) -> usize {
         let mut cost = 1;
         if let Some(thread) = self.queue.threads.pool().at(self.sweep.cursor) {
             if self.sweep.applies_configuration() {
                 cost = self.queue.threads[thread].step_cost();
             }
-            self.reassign_ring(now, thread);
+            self.reassign_ring(thread);
             let order = self.sweep.override_orders().next();
             if let Some(order) = order {
                 cost += self.overrides.compared_per_thread() / OVERRIDES_PER_THREAD;

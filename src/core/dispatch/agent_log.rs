@@ -24,15 +24,9 @@ pub fn limiter() -> LogLimiter<Timestamp> {
 
 impl Scheduler {
     /// Logs a line about an agent, up to the limit.
-    pub(crate) fn log_about_agent(
-        &mut self,
-        now: Timestamp,
-        agent: AgentId,
-        level: Level,
-        text: String,
-    ) {
+    pub(crate) fn log_about_agent(&mut self, agent: AgentId, level: Level, text: String) {
         let agent = &mut self.dispatch.agents[agent];
-        if let Some(suppressed) = agent.log_limiter.permit(now) {
+        if let Some(suppressed) = agent.log_limiter.permit(self.now) {
             self.log(level, format!("{text}{suppressed}"));
         }
     }
@@ -41,13 +35,7 @@ impl Scheduler {
     ///
     /// It is an agent's comment, or output of its child processes. `missing` names what a valid
     /// report would have.
-    pub(crate) fn log_stray_line(
-        &mut self,
-        now: Timestamp,
-        agent: AgentId,
-        missing: Option<&str>,
-        line: &[u8],
-    ) {
+    pub(crate) fn log_stray_line(&mut self, agent: AgentId, missing: Option<&str>, line: &[u8]) {
         let agent_ref = &mut self.dispatch.agents[agent];
         let shown =
             String::from_utf8_lossy(&line[..line.len().min(MAX_STRAY_LINE_LEN)]).into_owned();
@@ -59,16 +47,16 @@ impl Scheduler {
             None => format!("agent {pid} says: {shown}"),
             Some(missing) => format!("agent {pid} says what is no report ({missing}): {shown}"),
         };
-        self.log_about_agent(now, agent, Level::Info, text);
+        self.log_about_agent(agent, Level::Info, text);
     }
 
     /// Logs that an agent wrote a line that was `bytes` too long.
-    pub(crate) fn long_line_skipped(&mut self, now: Timestamp, agent: AgentId, bytes: usize) {
+    pub(crate) fn long_line_skipped(&mut self, agent: AgentId, bytes: usize) {
         let Some(agent_ref) = self.dispatch.agents.get(agent) else {
             return;
         };
         let pid = agent_ref.pid.unwrap_or_default();
         let text = format!("agent {pid} wrote a line too long by {bytes} bytes, passed over");
-        self.log_about_agent(now, agent, Level::Warn, text);
+        self.log_about_agent(agent, Level::Warn, text);
     }
 }

@@ -124,7 +124,7 @@ impl Scheduler {
     /// Tries again to serve rings on waitlists, in turn.
     ///
     /// Each list continues until one of its rings is refused again.
-    pub(crate) fn retry_waitlists(&mut self, now: Timestamp) {
+    pub(crate) fn retry_waitlists(&mut self) {
         let mut left = MAX_RINGS_PER_CALL;
         let mut refused = Vec::new();
         while left > 0
@@ -132,13 +132,13 @@ impl Scheduler {
         {
             left -= 1;
             self.dispatch.rings[ring].waitlist = None;
-            self.assign_agents(now, ring);
+            self.assign_agents(ring);
             if self.dispatch.rings[ring].waitlist.as_ref() == Some(&waitlist) {
                 refused.push(waitlist);
             }
         }
         if left == 0 {
-            self.timers.add(now + Duration::from_millis(1), Timer::ForkRate);
+            self.timers.add(self.now + Duration::from_millis(1), Timer::ForkRate);
         }
     }
 }

@@ -77,17 +77,17 @@ impl Scheduler {
     }
 
     /// Serves a ring, or removes it if it has neither threads nor agents.
-    pub(crate) fn settle_ring(&mut self, now: Timestamp, ring: RingId) {
+    pub(crate) fn settle_ring(&mut self, ring: RingId) {
         let ring_ref = &mut self.dispatch.rings[ring];
         ring_ref.is_queued_to_serve = false;
         match ring_ref.threads.is_empty() && ring_ref.agents == 0 {
             true => self.drop_ring(ring),
-            false => self.assign_agents(now, ring),
+            false => self.assign_agents(ring),
         }
     }
 
     /// Assigns agents to the ready threads of a ring, as far as the limits allow.
-    pub(crate) fn assign_agents(&mut self, now: Timestamp, ring: RingId) {
+    pub(crate) fn assign_agents(&mut self, ring: RingId) {
         if self.dispatch.rings[ring].is_retired {
             return;
         }
@@ -103,41 +103,41 @@ impl Scheduler {
                 return;
             };
             if let Some(agent) = self.dispatch.take_idle(&self.queue, ring, thread) {
-                self.reuse_agent(now, agent, thread);
-            } else if let Err(refusal) = self.may_start(now, ring) {
-                self.record_refusal(now, ring, refusal);
+                self.reuse_agent(agent, thread);
+            } else if let Err(refusal) = self.may_start(ring) {
+                self.record_refusal(ring, refusal);
                 return;
             } else {
-                self.start_agent(now, ring, thread);
+                self.start_agent(ring, thread);
                 // One at a time, so that rings take turns.
                 return self.dispatch.serve_later(ring);
             }
         }
     }
 
-    fn start_agent(&mut self, now: Timestamp, ring: RingId, thread: ThreadId) {
+    fn start_agent(&mut self, ring: RingId, thread: ThreadId) {
         self.counters.agents_started += 1;
         self.dispatch.fork_rate.started += 1;
-        let agent = self.dispatch.agents.insert(Agent::new(ring, thread, now));
+        let agent = self.dispatch.agents.insert(Agent::new(ring, thread, self.now));
         self.dispatch.end_ring_wait(ring);
         self.dispatch.agents.counts.add(&mut self.dispatch.rings[ring]);
         self.dispatch.rings[ring].starts.unproven += 1;
         let Ring { clause, channel, .. } = &self.dispatch.rings[ring];
         let (clause, channel) = (clause.clone(), channel.clone());
         let host = self.queue.threads[thread].destination.host().into();
-        self.attach(now, agent, thread);
+        self.attach(agent, thread);
         self.act(Action::StartAgent { agent, clause, channel, host });
     }
 
     /// Binds an agent to a thread.
-    pub(crate) fn attach(&mut self, now: Timestamp, agent: AgentId, thread: ThreadId) {
+    pub(crate) fn attach(&mut self, agent: AgentId, thread: ThreadId) {
         if self.queue.threads[thread].agents.is_empty() {
             self.dispatch.order_due(&mut self.queue, thread);
         }
         self.queue.threads[thread].agents.push(agent);
         let agent_ref = &mut self.dispatch.agents[agent];
         agent_ref.thread = Some(thread);
-        agent_ref.thread_since = now;
+        agent_ref.thread_since = self.now;
         agent_ref.last_destination = Some(self.queue.threads[thread].destination.clone());
         // The other threads come first before it gets another agent. Jobs have an order of their
         // own.
@@ -145,23 +145,23 @@ impl Scheduler {
         if self.dispatch.rings[ring].jobs.is_none() || self.queue.threads[thread].window.is_some() {
             self.dispatch.unready(&mut self.queue, thread);
         }
-        self.enter_window(now, agent, thread);
+        self.enter_window(agent, thread);
         self.queue.threads[thread].is_woken = true;
     }
 
     /// Takes an agent away from its thread, if it has one.
-    pub(crate) fn detach(&mut self, now: Timestamp, agent: AgentId) {
+    pub(crate) fn detach(&mut self, agent: AgentId) {
         let agent_ref = &mut self.dispatch.agents[agent];
         let may_start = std::mem::take(&mut agent_ref.may_start);
         let Some(thread) = agent_ref.thread.take() else {
             return;
         };
         self.queue.threads[thread].agents.retain(|other| *other != agent);
-        self.leave_window_with_agent(now, thread, may_start);
+        self.leave_window_with_agent(thread, may_start);
     }
 
     /// Checks all limits on starting an agent in a ring now.
-    fn may_start(&mut self, now: Timestamp, ring: RingId) -> Result<(), Refusal> {
+    fn may_start(&mut self, ring: RingId) -> Result<(), Refusal> {
         let Ring { clause, channel, agents, .. } = &self.dispatch.rings[ring];
         let limit = |limit: Option<u32>| limit.map_or(usize::MAX, |limit| limit as usize);
         let of_channel = self.dispatch.agents.counts.of_channel(channel).agents;
@@ -173,7 +173,7 @@ impl Scheduler {
             Err(Refusal::Ending)
         } else if clause.command.is_none() {
             Err(Refusal::NoCommand)
-        } else if let Some(refusal) = self.dispatch.rings[ring].starts.refusal(now) {
+        } else if let Some(refusal) = self.dispatch.rings[ring].starts.refusal(self.now) {
             Err(refusal)
         } else if self.dispatch.agents.len()
             >= limit(clause.max_agents).min(self.settings.max_agents)
@@ -183,9 +183,9 @@ impl Scheduler {
             Err(Refusal::MaxChannel)
         } else if *agents >= limit(clause.max_ring) {
             Err(Refusal::MaxRing)
-        } else if self.claiming_waitlist(now, ring).is_some() {
+        } else if self.claiming_waitlist(ring).is_some() {
             Err(Refusal::Claimed)
-        } else if !self.dispatch.fork_rate.allows(now, self.settings.fork_rate) {
+        } else if !self.dispatch.fork_rate.allows(self.now, self.settings.fork_rate) {
             Err(Refusal::ForkRate)
         } else {
             Ok(())
@@ -195,7 +195,7 @@ impl Scheduler {
     /// Records why a ring gets no agent.
     ///
     /// Ensures that the ring tries again when that may change.
-    fn record_refusal(&mut self, now: Timestamp, ring: RingId, refusal: Refusal) {
+    fn record_refusal(&mut self, ring: RingId, refusal: Refusal) {
         self.dispatch.rings[ring].refusal = Some(refusal);
         match refusal {
             // The ring's own agents come to serve the thread.
@@ -209,24 +209,24 @@ impl Scheduler {
             Refusal::Reloading | Refusal::Kept => {}
             Refusal::MaxAgents => {
                 let line = Resource::Agents(self.dispatch.rings[ring].clause.max_agents);
-                self.dispatch.join_waitlist(now, ring, line.clone());
-                self.retire_idle_for(now, &line);
+                self.dispatch.join_waitlist(self.now, ring, line.clone());
+                self.retire_idle_for(&line);
             }
             Refusal::MaxChannel => {
                 let Ring { channel, clause, .. } = &self.dispatch.rings[ring];
                 let line = Resource::Channel(channel.clone(), clause.max_channel);
-                self.dispatch.join_waitlist(now, ring, line.clone());
-                self.retire_idle_for(now, &line);
+                self.dispatch.join_waitlist(self.now, ring, line.clone());
+                self.retire_idle_for(&line);
             }
             Refusal::Claimed => {
-                if let Some(line) = self.claiming_waitlist(now, ring) {
-                    self.dispatch.join_waitlist(now, ring, line.clone());
-                    self.retire_idle_for(now, &line);
+                if let Some(line) = self.claiming_waitlist(ring) {
+                    self.dispatch.join_waitlist(self.now, ring, line.clone());
+                    self.retire_idle_for(&line);
                 }
             }
             Refusal::ForkRate => {
-                self.dispatch.join_waitlist(now, ring, Resource::ForkRate);
-                self.timers.add(Timestamp::from_seconds(now.seconds() + 1), Timer::ForkRate);
+                self.dispatch.join_waitlist(self.now, ring, Resource::ForkRate);
+                self.timers.add(Timestamp::from_seconds(self.now.seconds() + 1), Timer::ForkRate);
             }
         }
     }

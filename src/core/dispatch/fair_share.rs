@@ -113,18 +113,18 @@ impl Scheduler {
     /// Returns true if an agent ends for a waiting ring.
     ///
     /// It has asked for work.
-    pub(crate) fn yields_place(&self, now: Timestamp, agent: AgentId) -> bool {
+    pub(crate) fn yields_place(&self, agent: AgentId) -> bool {
         if self.dispatch.waitlists.is_empty() {
             return false;
         }
         let agent = &self.dispatch.agents[agent];
-        let has_had_turn = agent.fed_at.is_some() && now.since(agent.born) >= RING_TURN;
+        let has_had_turn = agent.fed_at.is_some() && self.now.since(agent.born) >= RING_TURN;
         let mut lines = self.dispatch.waitlists.lines();
-        has_had_turn && lines.any(|(line, rings)| self.is_wanted(now, agent.ring, line, rings))
+        has_had_turn && lines.any(|(line, rings)| self.is_wanted(agent.ring, line, rings))
     }
 
     /// Returns true if a waitlist needs a place from this ring.
-    fn is_wanted(&self, now: Timestamp, ring: RingId, line: &Resource, waiting: &Waitlist) -> bool {
+    fn is_wanted(&self, ring: RingId, line: &Resource, waiting: &Waitlist) -> bool {
         let ring_ref = &self.dispatch.rings[ring];
         let Some((place, first)) = waiting.first_key_value().filter(|_| line.counts(ring_ref))
         else {
@@ -134,7 +134,7 @@ impl Scheduler {
             return false;
         }
         let (limit, population) = self.limit_of_line(line);
-        let staying = population.agents.saturating_sub(self.dispatch.ending_soon(now, line));
+        let staying = population.agents.saturating_sub(self.dispatch.ending_soon(self.now, line));
         if place.has_agents {
             // The numbers of agents are balanced, unless that takes one from a more urgent ring.
             let (mine, other) = (ring_ref, &self.dispatch.rings[*first]);
@@ -146,7 +146,7 @@ impl Scheduler {
             // While some ring has two agents, no ring loses its only one. The same holds if it
             // would come first again.
             let some_have_two = population.agents > population.rings;
-            if some_have_two || turn_of(ring_ref, now) < place.turn {
+            if some_have_two || turn_of(ring_ref, self.now) < place.turn {
                 return false;
             }
         }
@@ -156,7 +156,7 @@ impl Scheduler {
             Some(coming) => without.take(limit).nth(coming).is_some(),
             // Other rings may have more agents than this limit: it waits a while before taking a
             // place from them.
-            None => self.dispatch.has_waited(now, *first),
+            None => self.dispatch.has_waited(self.now, *first),
         }
     }
 
@@ -166,15 +166,15 @@ impl Scheduler {
     ///
     /// That ring has no agents, has waited for a turn for the number of agents to drop, and comes
     /// before `ring`, whose limit may be higher.
-    pub(crate) fn claiming_waitlist(&self, now: Timestamp, ring: RingId) -> Option<Resource> {
+    pub(crate) fn claiming_waitlist(&self, ring: RingId) -> Option<Resource> {
         let ring_ref = &self.dispatch.rings[ring];
-        let own = self.dispatch.place_of(now, ring);
+        let own = self.dispatch.place_of(self.now, ring);
         let comes_first = |(line, waiting): &(&Resource, &Waitlist)| {
             let first = waiting.first_key_value().filter(|_| line.counts(ring_ref));
             first.is_some_and(|(place, first)| {
                 let (limit, population) = self.limit_of_line(line);
                 let waits = !place.has_agents && self.dispatch.next_ready(*first).is_some();
-                let waits = waits && self.dispatch.has_waited(now, *first);
+                let waits = waits && self.dispatch.has_waited(self.now, *first);
                 waits && *first != ring && *place < own && population.agents >= limit
             })
         };
@@ -184,16 +184,16 @@ impl Scheduler {
     /// Ends the agent that is idle longest under a limit.
     ///
     /// Another ring gets its place. No more agents end than rings are on waitlists.
-    pub(crate) fn retire_idle_for(&mut self, now: Timestamp, line: &Resource) {
+    pub(crate) fn retire_idle_for(&mut self, line: &Resource) {
         if self.dispatch.agents.idle == 0 {
             return;
         }
         // An agent that is slow to end must not keep the waiting rings from the place of another
         // one, so this is repeated. The time is a whole second, so that all requests of a second
         // use one timer.
-        let again = Timestamp::from_seconds((now + SLOW_STOP_TIME).seconds() + 1);
+        let again = Timestamp::from_seconds((self.now + SLOW_STOP_TIME).seconds() + 1);
         self.timers.add(again, Timer::ForkRate);
-        if self.dispatch.ending_soon(now, line) >= self.dispatch.waitlists.len() {
+        if self.dispatch.ending_soon(self.now, line) >= self.dispatch.waitlists.len() {
             return;
         }
         let idle_since = |agent: &Agent| match agent.state() {
@@ -207,7 +207,7 @@ impl Scheduler {
             .filter_map(|(id, agent)| Some((idle_since(agent)?, id)))
             .min();
         if let Some((_, agent)) = longest_idle {
-            self.retire_agent(now, agent);
+            self.retire_agent(agent);
         }
     }
 }

@@ -18,7 +18,6 @@ use log::Level;
 use std::time::Duration;
 use zsched_config::MailPriority;
 use zsched_format::agent_protocol::AgentLine;
-use zsched_format::time::Timestamp;
 
 /// Maximum time on one thread while others of the ring wait.
 ///
@@ -27,29 +26,27 @@ use zsched_format::time::Timestamp;
 const MAX_TIME_ON_THREAD: Duration = Duration::from_secs(10);
 
 impl Scheduler {
-    pub(crate) fn agent_said(&mut self, now: Timestamp, agent: AgentId, line: &[u8]) {
+    pub(crate) fn agent_said(&mut self, agent: AgentId, line: &[u8]) {
         if !self.dispatch.agents.contains(agent) {
             return;
         }
         match AgentLine::parse(line) {
-            AgentLine::Hungry => self.agent_is_hungry(now, agent),
+            AgentLine::Hungry => self.agent_is_hungry(agent),
             AgentLine::Resync(path) => self.agent_resync(agent, path),
-            AgentLine::Report(report) => self.report(now, agent, &report),
-            AgentLine::Comment(text) => self.log_stray_line(now, agent, None, text),
-            AgentLine::Malformed(missing, text) => {
-                self.log_stray_line(now, agent, Some(missing), text)
-            }
+            AgentLine::Report(report) => self.report(agent, &report),
+            AgentLine::Comment(text) => self.log_stray_line(agent, None, text),
+            AgentLine::Malformed(missing, text) => self.log_stray_line(agent, Some(missing), text),
         }
     }
 
-    fn agent_is_hungry(&mut self, now: Timestamp, agent: AgentId) {
+    fn agent_is_hungry(&mut self, agent: AgentId) {
         let agent_ref = &mut self.dispatch.agents[agent];
         let Some(answered) = agent_ref.owed.pop_front() else {
             let pid = agent_ref.pid.unwrap_or_default();
             let text = format!("agent {pid} says #hungry once too often");
-            return self.log_about_agent(now, agent, Level::Warn, text);
+            return self.log_about_agent(agent, Level::Warn, text);
         };
-        agent_ref.progress_at = now;
+        agent_ref.progress_at = self.now;
         agent_ref.deferrals = 0;
         if !agent_ref.is_alive() {
             // Without jobs it has less time to end.
@@ -57,26 +54,26 @@ impl Scheduler {
         }
         match answered {
             Owed::Start => self.agent_proven(agent),
-            Owed::Job(vertex) => self.end_job(now, agent, vertex),
+            Owed::Job(vertex) => self.end_job(agent, vertex),
             Owed::Idle => {}
         }
         if let Some(agent) = self.dispatch.agents.get_mut(agent) {
-            agent.hungry_at = now;
+            agent.hungry_at = self.now;
             agent.last_line = Box::default();
         }
         let agent_ref = &self.dispatch.agents[agent];
         // It is fed again when it has answered everything that it was given.
         if agent_ref.owed.is_empty() && agent_ref.is_alive() {
             match agent_ref.state() {
-                AgentState::Parking => self.park(now, agent),
+                AgentState::Parking => self.park(agent),
                 _ => self.dispatch.hungry_agents.push_back(agent),
             }
         }
     }
 
     /// Ends a job: what is not finished waits for its next try.
-    fn end_job(&mut self, now: Timestamp, agent: AgentId, vertex: VertexId) {
-        self.update_window(now, agent, vertex);
+    fn end_job(&mut self, agent: AgentId, vertex: VertexId) {
+        self.update_window(agent, vertex);
         let found_nothing =
             self.dispatch.agents.get_mut(agent).is_some_and(|a| std::mem::take(&mut a.resync));
         if !self.queue.release_job(vertex) {
@@ -88,7 +85,7 @@ impl Scheduler {
                 "the agent found nothing to do in the control file, which is read again{said}"
             );
             let attempt = present_attempt(&self.dispatch.agents[agent]);
-            self.status_of_missing_report(now, attempt, vertex, &text);
+            self.status_of_missing_report(attempt, vertex, &text);
             self.queue.vertices[vertex].diagnosis = Some(Diagnosis::of_scheduler(&text));
             self.request_reread(self.queue.vertices[vertex].message);
         } else if !self.queue.vertices[vertex].reported {
@@ -96,51 +93,45 @@ impl Scheduler {
             let said = last_line(&self.dispatch.agents[agent]);
             let text = format!("the agent ended the job without a word about this recipient{said}");
             let attempt = present_attempt(&self.dispatch.agents[agent]);
-            self.status_of_missing_report(now, attempt, vertex, &text);
+            self.status_of_missing_report(attempt, vertex, &text);
             self.queue.vertices[vertex].diagnosis = Some(Diagnosis::of_scheduler(&text));
         }
         if !found_nothing {
-            self.record_failed_job(now, agent, vertex);
+            self.record_failed_job(agent, vertex);
         }
-        self.defer(now, vertex, Scheduler::wait_after_try);
+        self.defer(vertex, Scheduler::wait_after_try);
     }
 
     /// Reports the outcome of a delivery to the window of its thread.
-    fn update_window(&mut self, now: Timestamp, agent: AgentId, vertex: VertexId) {
+    fn update_window(&mut self, agent: AgentId, vertex: VertexId) {
         let agent_ref = &mut self.dispatch.agents[agent];
         let heard = std::mem::take(&mut agent_ref.signal);
         let has_window = |thread: &ThreadId| self.queue.threads[*thread].window.is_some();
         if let Some(thread) = agent_ref.thread.filter(has_window) {
             let diagnosis = self.queue.vertices[vertex].diagnosis.clone();
             let has_failed = heard == DeliverySignal::Failure;
-            let cause =
-                has_failed.then(|| self.cause(now, Some(agent), vertex, diagnosis.as_ref()));
-            self.delivery_ended(now, thread, heard, cause);
+            let cause = has_failed.then(|| self.cause(Some(agent), vertex, diagnosis.as_ref()));
+            self.delivery_ended(thread, heard, cause);
         }
     }
 
     /// Makes a vertex wait that an agent has given back, by `wait`.
-    pub(crate) fn defer(
-        &mut self,
-        now: Timestamp,
-        vertex: VertexId,
-        wait: impl FnOnce(&mut Scheduler, Timestamp, VertexId),
-    ) {
+    pub(crate) fn defer(&mut self, vertex: VertexId, wait: impl FnOnce(&mut Scheduler, VertexId)) {
         match self.queue.messages[self.queue.vertices[vertex].message].held {
             true => self.set_state(vertex, VertexState::Held),
-            false => wait(self, now, vertex),
+            false => wait(self, vertex),
         }
         self.learned.revision += 1;
-        if !self.apply_after_job(now, vertex) {
-            self.expire_or_watch(now, vertex);
+        if !self.apply_after_job(vertex) {
+            self.expire_or_watch(vertex);
         }
     }
 
     /// Gives work to a hungry agent: its next job is chosen here.
-    pub(crate) fn give_work(&mut self, now: Timestamp, agent: AgentId) {
-        if self.gets_no_more_work(now, agent) || self.yields_place(now, agent) {
-            self.detach(now, agent);
-            self.retire_agent(now, agent);
+    pub(crate) fn give_work(&mut self, agent: AgentId) {
+        if self.gets_no_more_work(agent) || self.yields_place(agent) {
+            self.detach(agent);
+            self.retire_agent(agent);
             return;
         }
         let agent_ref = &self.dispatch.agents[agent];
@@ -150,31 +141,31 @@ impl Scheduler {
         let burst = match (agent_ref.state(), agent_ref.fed_at) {
             (AgentState::Working, Some(fed_at)) => {
                 let most = self.dispatch.rings[ring].clause.overfeed as usize + 1;
-                next_burst(agent_ref.burst, now.since(fed_at), most)
+                next_burst(agent_ref.burst, self.now.since(fed_at), most)
             }
             _ => 1,
         };
         if self.dispatch.rings[ring].jobs.is_some() {
             let former = agent_ref.thread;
-            self.detach(now, agent);
+            self.detach(agent);
             self.settle_threads();
-            if !self.feed_next(now, agent, former, burst) {
+            if !self.feed_next(agent, former, burst) {
                 self.send_idle(agent);
             }
             return;
         }
         if let Some(thread) = agent_ref.thread {
-            let stays = self.may_keep_thread(now, agent, thread);
-            if stays && self.feed(now, agent, thread, burst) {
+            let stays = self.may_keep_thread(agent, thread);
+            if stays && self.feed(agent, thread, burst) {
                 return;
             }
-            self.detach(now, agent);
+            self.detach(agent);
             self.settle_threads();
         }
         match self.dispatch.next_ready(ring) {
             Some(thread) if !self.dispatch.rings[ring].clause.queue_only => {
-                self.attach(now, agent, thread);
-                self.feed(now, agent, thread, 1);
+                self.attach(agent, thread);
+                self.feed(agent, thread, 1);
             }
             _ => self.send_idle(agent),
         }
@@ -188,10 +179,10 @@ impl Scheduler {
     }
 
     /// Returns true if an agent gets no more work.
-    fn gets_no_more_work(&self, now: Timestamp, agent: AgentId) -> bool {
+    fn gets_no_more_work(&self, agent: AgentId) -> bool {
         let agent = &self.dispatch.agents[agent];
         let ring = &self.dispatch.rings[agent.ring];
-        let lived = now.since(agent.born);
+        let lived = self.now.since(agent.born);
         let is_old = ring.clause.agent_life.is_some_and(|life| lived >= life);
         let is_kept = ring.clause.mail_priority == MailPriority::Held;
         ring.is_retired || self.mode.is_draining || is_old || is_kept
@@ -202,7 +193,7 @@ impl Scheduler {
     /// It may not if a new configuration has moved the thread to another ring, if an operator holds
     /// the thread, if the thread is being put off, or if its window has more agents than it allows.
     /// It also may not if its turn is over while other threads of the ring wait.
-    fn may_keep_thread(&self, now: Timestamp, agent: AgentId, thread: ThreadId) -> bool {
+    fn may_keep_thread(&self, agent: AgentId, thread: ThreadId) -> bool {
         let agent = &self.dispatch.agents[agent];
         let is_ours = self.queue.threads[thread].ring == agent.ring;
         let others_wait = || {
@@ -213,36 +204,30 @@ impl Scheduler {
             && !self.queue.threads[thread].held
             && !self.queue.deferrals.contains(thread)
             && !self.dispatch.window_exceeds_size(&self.queue, thread)
-            && (now.since(agent.thread_since) < MAX_TIME_ON_THREAD || !others_wait())
+            && (self.now.since(agent.thread_since) < MAX_TIME_ON_THREAD || !others_wait())
     }
 
     /// Gives an agent up to `burst` jobs of a thread.
     ///
     /// Returns true if there was at least one.
-    fn feed(&mut self, now: Timestamp, agent: AgentId, thread: ThreadId, burst: usize) -> bool {
+    fn feed(&mut self, agent: AgentId, thread: ThreadId, burst: usize) -> bool {
         let mut fed = 0;
         while fed < burst
             && let Some(vertex) = self.queue.threads[thread].due.first()
-            && self.may_start_delivery(now, agent, thread)
+            && self.may_start_delivery(agent, thread)
         {
-            self.feed_one(now, agent, thread, vertex);
+            self.feed_one(agent, thread, vertex);
             fed += 1;
         }
         if fed > 0 {
-            self.dispatch.agents.start_burst(agent, now, fed);
+            self.dispatch.agents.start_burst(agent, self.now, fed);
         }
         fed > 0
     }
 
-    pub(crate) fn feed_one(
-        &mut self,
-        now: Timestamp,
-        agent: AgentId,
-        thread: ThreadId,
-        vertex: VertexId,
-    ) {
+    pub(crate) fn feed_one(&mut self, agent: AgentId, thread: ThreadId, vertex: VertexId) {
         self.queue.threads[thread].move_vertex(&mut self.queue.vertices, vertex, VertexState::Fed);
-        self.queue.vertices[vertex].fed_at(now);
+        self.queue.vertices[vertex].fed_at(self.now);
         self.queue.messages.add_job(self.queue.vertices[vertex].message);
         let agent_ref = &mut self.dispatch.agents[agent];
         agent_ref.owed.push_back(Owed::Job(vertex));
@@ -269,12 +254,12 @@ impl Scheduler {
     }
 
     /// Puts an agent that has answered `#idle` into the pool.
-    fn park(&mut self, now: Timestamp, agent: AgentId) {
-        if self.gets_no_more_work(now, agent) {
-            self.retire_agent(now, agent);
+    fn park(&mut self, agent: AgentId) {
+        if self.gets_no_more_work(agent) {
+            self.retire_agent(agent);
             return;
         }
-        self.dispatch.agents.set_state(agent, AgentState::Idle(now));
+        self.dispatch.agents.set_state(agent, AgentState::Idle(self.now));
         let ring = self.dispatch.agents[agent].ring;
         self.dispatch.rings[ring].idle.push(agent);
         self.dispatch.agents.idle += 1;
@@ -284,24 +269,24 @@ impl Scheduler {
     }
 
     /// Gives work to an idle agent.
-    pub(crate) fn reuse_agent(&mut self, now: Timestamp, agent: AgentId, thread: ThreadId) {
+    pub(crate) fn reuse_agent(&mut self, agent: AgentId, thread: ThreadId) {
         self.dispatch.agents.set_state(agent, AgentState::Starting);
         let agent_ref = &mut self.dispatch.agents[agent];
-        agent_ref.progress_at = now;
+        agent_ref.progress_at = self.now;
         if self.dispatch.rings[agent_ref.ring].jobs.is_some() {
-            self.feed_next(now, agent, Some(thread), 1);
+            self.feed_next(agent, Some(thread), 1);
         } else {
-            self.attach(now, agent, thread);
-            self.feed(now, agent, thread, 1);
+            self.attach(agent, thread);
+            self.feed(agent, thread, 1);
         }
     }
 
     /// Tells an agent to end when it has no jobs left.
-    pub(crate) fn retire_agent(&mut self, now: Timestamp, agent: AgentId) {
-        self.stop_agent(now, agent, StopMode::Retire);
+    pub(crate) fn retire_agent(&mut self, agent: AgentId) {
+        self.stop_agent(agent, StopMode::Retire);
     }
 
-    pub(crate) fn stop_agent(&mut self, now: Timestamp, agent: AgentId, manner: StopMode) {
+    pub(crate) fn stop_agent(&mut self, agent: AgentId, manner: StopMode) {
         if let AgentState::Idle(_) = self.dispatch.agents[agent].state() {
             self.dispatch.rings[self.dispatch.agents[agent].ring]
                 .idle
@@ -310,20 +295,20 @@ impl Scheduler {
         }
         let state = match manner {
             StopMode::Kill => AgentState::Killed,
-            _ => AgentState::Stopping(now),
+            _ => AgentState::Stopping(self.now),
         };
         self.dispatch.agents.set_state(agent, state);
         self.dispatch.agents.counts.ending.insert(agent);
         self.act(Action::StopAgent { agent, manner });
     }
 
-    pub(crate) fn drain(&mut self, now: Timestamp) {
+    pub(crate) fn drain(&mut self) {
         if std::mem::replace(&mut self.mode.is_draining, true) {
             return;
         }
         let alive = self.dispatch.agents.iter().filter(|(_, agent)| agent.is_alive());
         let alive: Vec<AgentId> = alive.map(|(id, _)| id).collect();
-        alive.into_iter().for_each(|agent| self.stop_agent(now, agent, StopMode::Quit));
+        alive.into_iter().for_each(|agent| self.stop_agent(agent, StopMode::Quit));
     }
 }
 

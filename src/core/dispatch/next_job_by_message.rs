@@ -16,7 +16,6 @@ use crate::queue::thread::ThreadId;
 use crate::queue::vertex::{VertexId, VertexState};
 use std::collections::BTreeMap;
 use zsched_format::priority;
-use zsched_format::time::Timestamp;
 
 impl Scheduler {
     /// Moves a vertex to another list of its thread, or none.
@@ -99,8 +98,8 @@ impl Scheduler {
         let was_tried = entries.iter().all(|(_, vertex)| self.queue.vertices[*vertex].attempts > 0);
         let came = match self.dispatch.rings[ring].clause.age_order {
             true => message.modified,
-            false if was_tried => self.last_event_at,
-            false => message.created.min(self.last_event_at),
+            false if was_tried => self.now,
+            false => message.created.min(self.now),
         };
         let arrival = priority::sort_key(came, message.priority);
         NewJob { arrival, sequence: message.name.number(), unread }
@@ -115,28 +114,27 @@ impl Scheduler {
     /// open.
     pub(crate) fn feed_next(
         &mut self,
-        now: Timestamp,
         agent: AgentId,
         former: Option<ThreadId>,
         burst: usize,
     ) -> bool {
         let ring = self.dispatch.agents[agent].ring;
-        let Some((thread, first)) = self.select_next(now, ring, former, None) else {
+        let Some((thread, first)) = self.select_next(ring, former, None) else {
             return false;
         };
         let flow = self.dispatch.flow(&self.queue, thread);
         let burst = if flow.rate.is_some() || flow.delay.is_some() { 1 } else { burst };
         let mut chosen = vec![first];
         while chosen.len() < burst
-            && let Some((_, next)) = self.select_next(now, ring, Some(thread), Some(thread))
+            && let Some((_, next)) = self.select_next(ring, Some(thread), Some(thread))
         {
             chosen.push(next);
         }
-        self.dispatch.agents.start_burst(agent, now, chosen.len());
-        self.attach(now, agent, thread);
+        self.dispatch.agents.start_burst(agent, self.now, chosen.len());
+        self.attach(agent, thread);
         for vertex in chosen {
-            if self.may_start_delivery(now, agent, thread) {
-                self.feed_one(now, agent, thread, vertex);
+            if self.may_start_delivery(agent, thread) {
+                self.feed_one(agent, thread, vertex);
             } else {
                 debug_assert!(false, "a thread is ready, but may start no delivery");
                 self.enqueue_vertex(vertex);
@@ -150,13 +148,12 @@ impl Scheduler {
     /// If `must` names a thread, the entry must be in it.
     fn select_next(
         &mut self,
-        now: Timestamp,
         ring: RingId,
         preferred: Option<ThreadId>,
         must: Option<ThreadId>,
     ) -> Option<(ThreadId, VertexId)> {
         let jobs = self.dispatch.rings[ring].jobs.as_deref_mut()?;
-        let (thread, vertex) = jobs.choose(now, preferred)?;
+        let (thread, vertex) = jobs.choose(self.now, preferred)?;
         if let Some(message) = jobs.take_preempting() {
             self.has_preempted(ring, message);
         }

@@ -91,13 +91,7 @@ impl Scheduler {
     /// Processes the end of an agent that never asked for work.
     ///
     /// This is done only if the agent itself is to blame, and no other agent of the ring works.
-    pub(crate) fn agent_start_failed(
-        &mut self,
-        now: Timestamp,
-        agent: &Agent,
-        end: &AgentEnd,
-        is_to_blame: bool,
-    ) {
+    pub(crate) fn agent_start_failed(&mut self, agent: &Agent, end: &AgentEnd, is_to_blame: bool) {
         let ring = agent.ring;
         self.dispatch.rings[ring].starts.unproven -= 1;
         let ring_ref = &self.dispatch.rings[ring];
@@ -108,12 +102,12 @@ impl Scheduler {
         // Agents that were started at the same time count once.
         let former = ring_ref.starts.failure.as_ref();
         let count = match former {
-            Some(former) if now < former.until => former.count,
+            Some(former) if self.now < former.until => former.count,
             Some(former) => former.count.saturating_add(1),
             None => 1,
         };
         let pause = FIRST_PAUSE.saturating_mul(1 << (count - 1).min(16)).min(MAX_PAUSE);
-        let failure = StartFailure { until: now + pause, count, reason: end.to_string() };
+        let failure = StartFailure { until: self.now + pause, count, reason: end.to_string() };
         if former.is_none() {
             let name = self.dispatch.ring_name(ring);
             let text =
@@ -130,13 +124,13 @@ impl Scheduler {
     /// Starts the next agent of a suspended ring at once.
     ///
     /// Its mail was requested.
-    pub(crate) fn retry_start_now(&mut self, now: Timestamp, ring: RingId) {
+    pub(crate) fn retry_start_now(&mut self, ring: RingId) {
         let Some(failure) = &mut self.dispatch.rings[ring].starts.failure else {
             return;
         };
-        let planned = std::mem::replace(&mut failure.until, now);
+        let planned = std::mem::replace(&mut failure.until, self.now);
         self.timers.cancel(planned, Timer::Ring(ring));
-        self.timers.add(now, Timer::Ring(ring));
+        self.timers.add(self.now, Timer::Ring(ring));
         self.dispatch.serve_later(ring);
     }
 

@@ -168,14 +168,14 @@ impl Scheduler {
     ///
     /// The mail that was there at the start is loaded, but files that were held back may still
     /// come.
-    pub(super) fn schedule_drop_of_unclaimed(&mut self, now: Timestamp) {
+    pub(super) fn schedule_drop_of_unclaimed(&mut self) {
         if self.learned.unclaimed.is_some() {
-            self.timers.add(now + UNCLAIMED_LIFETIME, Timer::Unclaimed);
+            self.timers.add(self.now + UNCLAIMED_LIFETIME, Timer::Unclaimed);
         }
     }
 
     /// Restores the state of a new thread, unless its wake-up is past.
-    pub(super) fn restore_thread(&mut self, now: Timestamp, thread: ThreadId) {
+    pub(super) fn restore_thread(&mut self, thread: ThreadId) {
         let thread_ref = &mut self.queue.threads[thread];
         let unclaimed = self.learned.unclaimed.as_mut();
         let Some(learned) =
@@ -184,7 +184,7 @@ impl Scheduler {
             return;
         };
         if let Some(relay) = &learned.relay {
-            self.set_relay(now, thread, relay.as_bytes());
+            self.set_relay(thread, relay.as_bytes());
         }
         if let Some(size) = learned.window {
             self.dispatch.restore_window(&self.queue, thread, size);
@@ -192,11 +192,11 @@ impl Scheduler {
         let thread_ref = &mut self.queue.threads[thread];
         let clause = &self.dispatch.rings[thread_ref.ring].clause;
         let on_request = clause.is_etrn_only();
-        let wakeup = learned.wakeup.filter(|wakeup| *wakeup > now && !on_request);
+        let wakeup = learned.wakeup.filter(|wakeup| *wakeup > self.now && !on_request);
         // The clock may have been wrong when this was written, or the clause may have changed.
-        let wakeup = wakeup.map(|wakeup| wakeup.min(now + max_wait(clause)));
+        let wakeup = wakeup.map(|wakeup| wakeup.min(self.now + max_wait(clause)));
         let is_dead = wakeup.is_none() && learned.block == Some(UnreachableReason::Dead);
-        let until = wakeup.or(is_dead.then_some(now));
+        let until = wakeup.or(is_dead.then_some(self.now));
         let steps = RetryPosition {
             index: u8::try_from(learned.index).unwrap_or(u8::MAX),
             planned: wakeup.map_or(0, seconds_of),
@@ -217,9 +217,9 @@ impl Scheduler {
     /// Drops unclaimed state.
     ///
     /// The state stays while the backlog has files that may claim it.
-    pub(super) fn drop_unclaimed(&mut self, now: Timestamp) {
+    pub(super) fn drop_unclaimed(&mut self) {
         match self.backlog().0 {
-            Backlog::New | Backlog::PagedOut => self.schedule_drop_of_unclaimed(now),
+            Backlog::New | Backlog::PagedOut => self.schedule_drop_of_unclaimed(),
             Backlog::None => self.learned.unclaimed = None,
         }
     }

@@ -5,14 +5,13 @@
 use crate::Scheduler;
 use crate::queue::thread::ThreadId;
 use std::collections::BTreeSet;
-use zsched_format::time::Timestamp;
 
 impl Scheduler {
     /// Makes everything due that is queued for some hosts, on any channel.
     ///
     /// This includes `queueonly`. The cost is that of the threads of these hosts. Returns those
     /// threads that had no agent at work.
-    pub(crate) fn etrn(&mut self, now: Timestamp, hosts: &[impl AsRef<[u8]>]) -> Vec<ThreadId> {
+    pub(crate) fn etrn(&mut self, hosts: &[impl AsRef<[u8]>]) -> Vec<ThreadId> {
         let hosts: BTreeSet<&[u8]> = hosts.iter().map(AsRef::as_ref).collect();
         let of_hosts = hosts.iter().flat_map(|host| self.queue.threads.of_host(host));
         let mut of_hosts: Vec<ThreadId> = of_hosts.collect();
@@ -24,7 +23,7 @@ impl Scheduler {
         };
         self.log(log::Level::Info, format!("ETRN {shown}: {} threads", of_hosts.len()));
         for thread in &of_hosts {
-            self.wake_for_etrn(now, *thread);
+            self.wake_for_etrn(*thread);
         }
         self.request_paged_hosts(hosts.iter().copied());
         let rested = |thread: &ThreadId| self.queue.threads[*thread].agents.is_empty();

@@ -16,17 +16,10 @@ use crate::queue::Queue;
 use crate::queue::message::MessageId;
 use crate::queue::thread::ThreadId;
 use crate::queue::vertex::{AfterJob, VertexId, VertexState};
-use zsched_format::time::Timestamp;
 use zsched_spool::SpoolId;
 
 impl Scheduler {
-    pub(crate) fn hold(
-        &mut self,
-        now: Timestamp,
-        scope: Scope,
-        author: Author,
-        reason: String,
-    ) -> Effect {
+    pub(crate) fn hold(&mut self, scope: Scope, author: Author, reason: String) -> Effect {
         if let Scope::Message(id) = scope {
             return self.hold_message(id, Hold { scope, author, reason });
         }
@@ -37,7 +30,7 @@ impl Scheduler {
             return Effect::refused(OrderRefusal::TooMany);
         }
         self.overrides.change(OverrideChange::Hold(Hold { scope, author, reason }));
-        self.sweep_overrides(now);
+        self.sweep_overrides();
         Effect::default()
     }
 
@@ -73,13 +66,13 @@ impl Scheduler {
     }
 
     /// Releases those of the messages that are held.
-    pub(crate) fn release_messages(&mut self, now: Timestamp, messages: &[SpoolId]) -> Effect {
+    pub(crate) fn release_messages(&mut self, messages: &[SpoolId]) -> Effect {
         let mut all = Effect::default();
         for id in messages {
             if self.overrides.hold_of_message(*id).is_some() {
                 self.overrides.change(OverrideChange::Released(Scope::Message(*id)));
                 let message = self.queue.message_of(*id);
-                all.add(&message.map_or(Effect::default(), |m| self.release_message(now, m)));
+                all.add(&message.map_or(Effect::default(), |m| self.release_message(m)));
             }
         }
         all
@@ -110,53 +103,53 @@ impl Scheduler {
         effect
     }
 
-    pub(crate) fn release(&mut self, now: Timestamp, scope: &Scope) -> Effect {
+    pub(crate) fn release(&mut self, scope: &Scope) -> Effect {
         if !self.overrides.is_held(scope) {
             return Effect::refused(OrderRefusal::NotFound);
         }
         if let Scope::Message(id) = scope {
-            return self.release_messages(now, &[*id]);
+            return self.release_messages(&[*id]);
         }
         self.overrides.change(OverrideChange::Released(scope.clone()));
-        self.sweep_overrides(now);
+        self.sweep_overrides();
         Effect::default()
     }
 
-    pub(crate) fn release_all(&mut self, now: Timestamp) -> Effect {
+    pub(crate) fn release_all(&mut self) -> Effect {
         if self.overrides.holds.is_empty() && self.overrides.messages.is_empty() {
             return Effect::refused(OrderRefusal::NotFound);
         }
         let messages = std::mem::take(&mut self.overrides.messages);
         self.overrides.change(OverrideChange::Cleared {});
-        self.sweep_overrides(now);
+        self.sweep_overrides();
         let mut effect = Effect::default();
         for hold in messages.into_values() {
             if let Scope::Message(id) = hold.scope
                 && let Some(message) = self.queue.message_of(id)
             {
-                effect.add(&self.release_message(now, message));
+                effect.add(&self.release_message(message));
             }
         }
         effect
     }
 
-    fn release_message(&mut self, now: Timestamp, message: MessageId) -> Effect {
+    fn release_message(&mut self, message: MessageId) -> Effect {
         self.queue.messages[message].held = false;
         let mut effect = Effect { messages: 1, ..Effect::default() };
         for vertex in self.queue.messages[message].vertices.to_vec(&self.queue.vertices) {
             if self.queue.vertices[vertex].state == VertexState::Held {
                 effect.recipients += self.queue.vertices[vertex].pending;
-                self.release_vertex(now, vertex);
+                self.release_vertex(vertex);
             }
         }
         effect
     }
 
-    fn release_vertex(&mut self, now: Timestamp, vertex: VertexId) {
+    fn release_vertex(&mut self, vertex: VertexId) {
         let thread = self.queue.vertices[vertex].thread;
         self.queue.vertices[vertex].after_job = AfterJob::OneMoreTry;
         match self.dispatch.arrivals_wait(&self.queue, thread) {
-            true => self.wait_for_destination(now, vertex),
+            true => self.wait_for_destination(vertex),
             false => self.set_state(vertex, VertexState::Due),
         }
     }

@@ -24,7 +24,6 @@ const MAX_OVERFEED: u32 = 10_000;
 impl Scheduler {
     pub(crate) fn set_limit(
         &mut self,
-        now: Timestamp,
         scope: Scope,
         limit: LimitName,
         value: u32,
@@ -43,7 +42,7 @@ impl Scheduler {
             LimitName::Overfeed => 0..=MAX_OVERFEED,
             _ => 1..=MAX_AGENTS,
         };
-        let is_over = until.is_some_and(|until| until <= now);
+        let is_over = until.is_some_and(|until| until <= self.now);
         if !range.contains(&value) || is_over {
             return Effect::refused(OrderRefusal::BadValue);
         }
@@ -57,28 +56,23 @@ impl Scheduler {
         }
         let set = LimitOverride { scope, limit, value, until, author };
         self.overrides.change(OverrideChange::Limit(set));
-        self.reapply_limits(now);
+        self.reapply_limits();
         Effect::default()
     }
 
-    pub(crate) fn unset_limit(
-        &mut self,
-        now: Timestamp,
-        scope: &Scope,
-        limit: LimitName,
-    ) -> Effect {
+    pub(crate) fn unset_limit(&mut self, scope: &Scope, limit: LimitName) -> Effect {
         let is_it = |set: &LimitOverride| set.scope == *scope && set.limit == limit;
         if !self.overrides.limits.iter().any(is_it) {
             return Effect::refused(OrderRefusal::NotFound);
         }
         self.overrides.change(OverrideChange::Unset { scope: scope.clone(), limit });
-        self.reapply_limits(now);
+        self.reapply_limits();
         Effect::default()
     }
 
     /// Resets the limits whose time is over.
-    pub(crate) fn limits_timer(&mut self, now: Timestamp) {
-        let is_over = |set: &LimitOverride| set.until.is_some_and(|until| until <= now);
+    pub(crate) fn limits_timer(&mut self) {
+        let is_over = |set: &LimitOverride| set.until.is_some_and(|until| until <= self.now);
         let over: Vec<LimitOverride> =
             self.overrides.limits.iter().filter(|set| is_over(set)).cloned().collect();
         if over.is_empty() {
@@ -91,16 +85,16 @@ impl Scheduler {
             let text = format!("{scope}: {keyword} is again what the configuration says");
             self.log(log::Level::Info, text);
         }
-        self.reapply_limits(now);
+        self.reapply_limits();
     }
 
     /// Starts to reapply the limits to all rings and threads.
     ///
     /// The agent waitlist reflects the former limits, so all rings are tried again.
-    fn reapply_limits(&mut self, now: Timestamp) {
+    fn reapply_limits(&mut self) {
         self.overrides.limits_version = self.overrides.limits_version.wrapping_add(1);
         self.dispatch.clear_waitlists();
-        self.sweep_overrides(now);
+        self.sweep_overrides();
     }
 
     /// Applies the limits in force to a ring.

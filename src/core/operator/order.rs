@@ -167,43 +167,37 @@ impl Scheduler {
     /// Carries out an order of `by`.
     ///
     /// It is answered when all of it is stored.
-    pub(crate) fn execute_order(
-        &mut self,
-        now: Timestamp,
-        ticket: OrderTicket,
-        by: String,
-        order: Order,
-    ) {
+    pub(crate) fn execute_order(&mut self, ticket: OrderTicket, by: String, order: Order) {
         self.orders.current = Some(ticket);
         // One part more than there are writes, so that the order is not answered before this
         // returns.
         self.orders.orders.insert(ticket, (Effect::default(), 1));
-        let by = Author { name: by, since: now };
+        let by = Author { name: by, since: self.now };
         let mut turned = Vec::new();
         let effect = match order {
-            Order::Hold { scope, reason } => self.hold(now, scope, by, reason),
+            Order::Hold { scope, reason } => self.hold(scope, by, reason),
             Order::HoldMessages { messages, reason } => self.hold_messages(&messages, &by, &reason),
-            Order::ReleaseMessages(messages) => self.release_messages(now, &messages),
-            Order::Release(scope) => self.release(now, &scope),
-            Order::ReleaseAll => self.release_all(now),
+            Order::ReleaseMessages(messages) => self.release_messages(&messages),
+            Order::Release(scope) => self.release(&scope),
+            Order::ReleaseAll => self.release_all(),
             Order::Turn(host) => {
-                turned = self.etrn(now, &[host]);
+                turned = self.etrn(&[host]);
                 Effect { threads: turned.len() as u32, ..Effect::default() }
             }
             Order::RetryThreads(threads) => {
                 turned = self.queue.threads_of(&threads);
                 self.request_paged_hosts(threads.iter().map(Destination::host));
-                self.retry_threads(now, &turned)
+                self.retry_threads(&turned)
             }
-            Order::Retry(targets) => self.retry(now, &targets, &mut turned),
-            Order::Expire(targets) => self.end_targets(now, &targets, (AfterJob::Expire, &by)),
-            Order::Delete(targets) => self.end_targets(now, &targets, (AfterJob::Delete, &by)),
-            Order::Reroute(targets) => self.end_targets(now, &targets, (AfterJob::Reroute, &by)),
+            Order::Retry(targets) => self.retry(&targets, &mut turned),
+            Order::Expire(targets) => self.end_targets(&targets, (AfterJob::Expire, &by)),
+            Order::Delete(targets) => self.end_targets(&targets, (AfterJob::Delete, &by)),
+            Order::Reroute(targets) => self.end_targets(&targets, (AfterJob::Reroute, &by)),
             Order::Set { scope, limit, value, until } => {
-                self.set_limit(now, scope, limit, value, until, by)
+                self.set_limit(scope, limit, value, until, by)
             }
-            Order::Unset { scope, limit } => self.unset_limit(now, &scope, limit),
-            Order::RetireAgent(pid) => self.retire_agent_of(now, pid),
+            Order::Unset { scope, limit } => self.unset_limit(&scope, limit),
+            Order::RetireAgent(pid) => self.retire_agent_of(pid),
             Order::LogOutcomes(log) => {
                 self.settings.log_outcomes = log;
                 Effect::default()
@@ -211,7 +205,7 @@ impl Scheduler {
         };
         self.store_changed_overrides();
         self.orders.current = None;
-        self.settle(now);
+        self.settle();
         let started = turned.iter().any(|thread| self.queue.has_agents_now(*thread));
         if let Some((kept, _)) = self.orders.orders.get_mut(&ticket) {
             kept.add(&Effect { started, ..effect });
@@ -245,9 +239,9 @@ impl Scheduler {
     /// Applies the changed overrides to every thread.
     ///
     /// The present order is answered after that, with the changes.
-    pub(crate) fn sweep_overrides(&mut self, now: Timestamp) {
+    pub(crate) fn sweep_overrides(&mut self) {
         let order = self.orders.add_part();
-        self.start_sweep(now, SweptChange::Overrides(order));
+        self.start_sweep(SweptChange::Overrides(order));
     }
 
     /// Stores the overrides if they have changed.
@@ -270,7 +264,7 @@ impl Scheduler {
         }
     }
 
-    fn retire_agent_of(&mut self, now: Timestamp, pid: u32) -> Effect {
+    fn retire_agent_of(&mut self, pid: u32) -> Effect {
         let is_it =
             |agent: &crate::dispatch::agent::Agent| agent.pid == Some(pid) && agent.is_alive();
         let Some((id, agent)) = self.dispatch.agents.iter().find(|(_, agent)| is_it(agent)) else {
@@ -278,7 +272,7 @@ impl Scheduler {
         };
         let (id, is_idle) = (id, matches!(agent.state(), AgentState::Idle(_)));
         let manner = if is_idle { crate::StopMode::Retire } else { crate::StopMode::Quit };
-        self.stop_agent(now, id, manner);
+        self.stop_agent(id, manner);
         Effect { agents: 1, ..Effect::default() }
     }
 }

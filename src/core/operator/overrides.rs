@@ -414,12 +414,11 @@ impl Scheduler {
     /// Processes the result of storing the overrides.
     pub(crate) fn overrides_stored(
         &mut self,
-        now: Timestamp,
         ticket: Option<crate::OrderTicket>,
         outcome: Result<(), std::io::ErrorKind>,
     ) {
         if outcome.is_err() {
-            self.timers.add(now + self.settings.failed_write, Timer::StoreOverrides);
+            self.timers.add(self.now + self.settings.failed_write, Timer::StoreOverrides);
         }
         if let Some(ticket) = ticket {
             self.finish_order_part(ticket, outcome.err());

@@ -7,7 +7,6 @@ use crate::Scheduler;
 use crate::operator::overrides::{Author, OverrideChange, PendingRemoval};
 use crate::queue::message::MessageId;
 use crate::queue::vertex::AfterJob;
-use zsched_format::time::Timestamp;
 
 /// Maximum number of removals kept.
 ///
@@ -36,13 +35,13 @@ impl Scheduler {
     }
 
     /// Carries out an ordered removal on what has just been loaded.
-    pub(crate) fn apply_removal_order(&mut self, now: Timestamp, message: MessageId) {
+    pub(crate) fn apply_removal_order(&mut self, message: MessageId) {
         let id = self.queue.messages[message].spool_id();
         let Some(PendingRemoval { after_job, author, .. }) = self.overrides.ending_of(id).cloned()
         else {
             return;
         };
         let vertices = self.queue.messages[message].vertices.to_vec(&self.queue.vertices);
-        self.end_vertices(now, message, &vertices, (after_job, &author));
+        self.end_vertices(message, &vertices, (after_job, &author));
     }
 }

@@ -12,36 +12,30 @@ use crate::queue::message::MessageId;
 use crate::queue::thread::ThreadId;
 use crate::queue::vertex::{AfterJob, VertexId, VertexState};
 use std::collections::{BTreeMap, BTreeSet};
-use zsched_format::time::Timestamp;
 use zsched_spool::note::OutcomeKind;
 
 /// The threads whose recipients of a message an order covers; `None` is all.
 type MessagePart = Option<BTreeSet<ThreadId>>;
 
 impl Scheduler {
-    pub(crate) fn retry_threads(&mut self, now: Timestamp, threads: &[ThreadId]) -> Effect {
+    pub(crate) fn retry_threads(&mut self, threads: &[ThreadId]) -> Effect {
         let mut effect = Effect { threads: threads.len() as u32, ..Effect::default() };
         for thread in threads {
             effect.recipients += self.queue.threads[*thread].recipients;
             effect.held += u32::from(self.queue.threads[*thread].held);
-            self.wake_for_etrn(now, *thread);
+            self.wake_for_etrn(*thread);
         }
         effect
     }
 
     /// Makes waiting vertices due, and adds their threads to `turned`.
-    pub(crate) fn retry(
-        &mut self,
-        now: Timestamp,
-        targets: &[Target],
-        turned: &mut Vec<ThreadId>,
-    ) -> Effect {
+    pub(crate) fn retry(&mut self, targets: &[Target], turned: &mut Vec<ThreadId>) -> Effect {
         let mut effect = Effect::default();
         for (_, vertices) in self.queue.meant(targets, &mut effect) {
             for vertex in vertices {
                 let thread = self.queue.vertices[vertex].thread;
                 let recipients = self.queue.vertices[vertex].pending;
-                self.retry_start_now(now, self.queue.threads[thread].ring);
+                self.retry_start_now(self.queue.threads[thread].ring);
                 if self.queue.vertices[vertex].state == VertexState::Held
                     || self.queue.threads[thread].held
                 {
@@ -53,7 +47,7 @@ impl Scheduler {
                     turned.push(thread);
                     if self.queue.threads[thread].waiting.is_empty() {
                         // No vertex is left waiting: the host is tried as if its time had come.
-                        self.wake_thread(now, thread);
+                        self.wake_thread(thread);
                     }
                     self.queue.threads[thread].is_woken = true;
                 }
@@ -65,7 +59,6 @@ impl Scheduler {
     /// Ends the targeted recipients, now or when their jobs are over.
     pub(crate) fn end_targets(
         &mut self,
-        now: Timestamp,
         targets: &[Target],
         (after_job, by): (AfterJob, &Author),
     ) -> Effect {
@@ -75,7 +68,7 @@ impl Scheduler {
         for (message, vertices) in self.queue.meant(targets, &mut effect) {
             let is_partial = self.queue.messages[message].is_partial;
             let is_whole = whole.contains(&self.queue.messages[message].name.number());
-            let (recipients, busy) = self.end_vertices(now, message, &vertices, (after_job, by));
+            let (recipients, busy) = self.end_vertices(message, &vertices, (after_job, by));
             effect.recipients += recipients;
             effect.busy += busy;
             if is_whole && (is_partial || busy > 0) {
@@ -93,7 +86,6 @@ impl Scheduler {
     /// Returns how many recipients end now, and how many later.
     pub(crate) fn end_vertices(
         &mut self,
-        now: Timestamp,
         message: MessageId,
         vertices: &[VertexId],
         (after_job, by): (AfterJob, &Author),
@@ -108,7 +100,7 @@ impl Scheduler {
             self.queue.vertices[vertex].after_job = after_job;
         }
         if !resting.is_empty() {
-            self.end_now(now, message, &resting, (after_job, &by.name));
+            self.end_now(message, &resting, (after_job, &by.name));
         }
         counts
     }
@@ -116,7 +108,6 @@ impl Scheduler {
     /// Ends recipients of a message that no agent has.
     fn end_now(
         &mut self,
-        now: Timestamp,
         message: MessageId,
         vertices: &[VertexId],
         (after_job, by): (AfterJob, &str),
@@ -125,18 +116,17 @@ impl Scheduler {
             AfterJob::Usual | AfterJob::OneMoreTry => return,
             AfterJob::Expire => {
                 let why = format!("was given up by {by}");
-                return vertices.iter().for_each(|vertex| self.expire_vertex(now, *vertex, &why));
+                return vertices.iter().for_each(|vertex| self.expire_vertex(*vertex, &why));
             }
             AfterJob::Delete => OutcomeKind::Deletion,
             AfterJob::Reroute => OutcomeKind::Reroute,
         };
-        self.end_without_report(now, message, vertices, kind);
+        self.end_without_report(message, vertices, kind);
     }
 
     /// Ends recipients of a message without a delivery or a failure.
     fn end_without_report(
         &mut self,
-        now: Timestamp,
         message: MessageId,
         vertices: &[VertexId],
         occasion: OutcomeKind,
@@ -144,7 +134,7 @@ impl Scheduler {
         let pending = |vertex: &VertexId| self.queue.vertices[*vertex].recipients.pending();
         let offsets: Vec<u32> = vertices.iter().flat_map(pending).collect();
         self.record_unloaded_finals(message, &offsets);
-        self.note(now, message, offsets, occasion, [].into(), [].into());
+        self.note(message, offsets, occasion, [].into(), [].into());
         let (state, verdict, text) = match occasion {
             OutcomeKind::Reroute => ("reroute", Verdict::Rerouted, "given back to the router"),
             _ => ("delete", Verdict::Deleted, "deleted"),
@@ -152,7 +142,7 @@ impl Scheduler {
         for vertex in vertices {
             let offsets = self.queue.vertices[*vertex].recipients.pending();
             let text = format!("{text} by an operator");
-            self.status_of_end(now, *vertex, &offsets, verdict, b"", text.as_bytes());
+            self.status_of_end(*vertex, &offsets, verdict, b"", text.as_bytes());
             for offset in self.queue.vertices[*vertex].recipients.pending() {
                 self.finish_recipient(*vertex, offset, FinalState { state, failed: false });
             }
@@ -163,10 +153,10 @@ impl Scheduler {
     ///
     /// Returns true if there was one. The vertex must have recipients left, and no agent may have
     /// it.
-    pub(crate) fn apply_after_job(&mut self, now: Timestamp, vertex: VertexId) -> bool {
+    pub(crate) fn apply_after_job(&mut self, vertex: VertexId) -> bool {
         let message = self.queue.vertices[vertex].message;
         let after_job = std::mem::take(&mut self.queue.vertices[vertex].after_job);
-        self.end_now(now, message, &[vertex], (after_job, "an operator"));
+        self.end_now(message, &[vertex], (after_job, "an operator"));
         !matches!(after_job, AfterJob::Usual | AfterJob::OneMoreTry)
     }
 }

@@ -53,7 +53,7 @@ impl Scheduler {
         }
     }
 
-    pub(crate) fn agent_timer(&mut self, now: Timestamp, agent: AgentId) {
+    pub(crate) fn agent_timer(&mut self, agent: AgentId) {
         let Some(agent_ref) = self.dispatch.agents.get_mut(agent) else {
             return;
         };
@@ -63,26 +63,26 @@ impl Scheduler {
         if self
             .dispatch
             .agent_deadline(&self.dispatch.agents[agent])
-            .is_none_or(|deadline| deadline > now)
+            .is_none_or(|deadline| deadline > self.now)
         {
             return;
         }
         match state {
-            AgentState::Idle(_) => self.retire_agent(now, agent),
+            AgentState::Idle(_) => self.retire_agent(agent),
             AgentState::Killed | AgentState::ExitedMidJob => {}
-            _ => self.kill_agent(now, agent),
+            _ => self.kill_agent(agent),
         }
     }
 
-    fn kill_agent(&mut self, now: Timestamp, agent: AgentId) {
-        let silent = now.seconds_since(self.dispatch.agents[agent].progress_at);
+    fn kill_agent(&mut self, agent: AgentId) {
+        let silent = self.now.seconds_since(self.dispatch.agents[agent].progress_at);
         let pid = self.dispatch.agents[agent].pid.unwrap_or_default();
         let text = format!("agent {pid} has been silent for {silent} s, and is killed");
         self.log(Level::Warn, text);
-        self.stop_agent(now, agent, StopMode::Kill);
+        self.stop_agent(agent, StopMode::Kill);
     }
 
-    pub(crate) fn agent_ended(&mut self, now: Timestamp, agent: AgentId, end: &AgentEnd) {
+    pub(crate) fn agent_ended(&mut self, agent: AgentId, end: &AgentEnd) {
         let Some(agent_ref) = self.dispatch.agents.remove(agent) else {
             return;
         };
@@ -93,19 +93,19 @@ impl Scheduler {
         self.clear_locks(&agent_ref);
         if let Some(thread) = agent_ref.thread {
             self.queue.threads[thread].agents.retain(|other| *other != agent);
-            self.leave_window_with_agent(now, thread, agent_ref.may_start);
+            self.leave_window_with_agent(thread, agent_ref.may_start);
         }
-        self.reclaim_jobs(now, &agent_ref, end);
+        self.reclaim_jobs(&agent_ref, end);
         if let Some(thread) = agent_ref.thread {
-            self.delivery_ended(now, thread, agent_ref.signal, None);
+            self.delivery_ended(thread, agent_ref.signal, None);
             let keep_dying = self.queue.threads[thread].consecutive_deaths >= MAX_DEATHS_IN_A_ROW;
             if ended_unasked(&agent_ref) && (has_never_asked(&agent_ref) || keep_dying) {
-                self.defer_due(now, thread, &agent_ref, end);
+                self.defer_due(thread, &agent_ref, end);
             }
         }
-        self.dispatch.subtract_agent(now, agent, &agent_ref);
+        self.dispatch.subtract_agent(self.now, agent, &agent_ref);
         if has_never_asked(&agent_ref) {
-            self.agent_start_failed(now, &agent_ref, end, ended_unasked(&agent_ref));
+            self.agent_start_failed(&agent_ref, end, ended_unasked(&agent_ref));
         }
         self.dispatch.waitlists.has_news = true;
         self.dispatch.serve_later(agent_ref.ring);
@@ -153,7 +153,7 @@ impl Scheduler {
     ///
     /// Jobs that it had not begun are due as before. So is its present job if the agent has
     /// stopped. If the agent has died, its present job waits, with a diagnosis.
-    fn reclaim_jobs(&mut self, now: Timestamp, agent: &Agent, end: &AgentEnd) {
+    fn reclaim_jobs(&mut self, agent: &Agent, end: &AgentEnd) {
         let present = match agent.owed.front() {
             Some(Owed::Job(vertex)) => Some(*vertex),
             _ => None,
@@ -166,28 +166,22 @@ impl Scheduler {
             }
             let is_present = Some(vertex) == present;
             if is_present && !has_stopped(agent, end) {
-                self.defer_interrupted_job(now, vertex, agent, end);
+                self.defer_interrupted_job(vertex, agent, end);
             } else if is_present && agent.deferrals >= self.queue.vertices[vertex].pending {
-                self.defer(now, vertex, Scheduler::wait_after_try);
+                self.defer(vertex, Scheduler::wait_after_try);
             } else if self.queue.must_wait_after_job(vertex) {
-                self.defer(now, vertex, Scheduler::wait_for_destination);
+                self.defer(vertex, Scheduler::wait_for_destination);
             } else {
                 self.set_due_first(vertex);
-                self.watch_expiry(now, vertex);
+                self.watch_expiry(vertex);
             }
         }
     }
 
     /// Defers a job because its agent has died.
-    fn defer_interrupted_job(
-        &mut self,
-        now: Timestamp,
-        vertex: VertexId,
-        agent: &Agent,
-        end: &AgentEnd,
-    ) {
+    fn defer_interrupted_job(&mut self, vertex: VertexId, agent: &Agent, end: &AgentEnd) {
         let text = describe_end(agent, end, " while it had this job");
-        self.status_of_missing_report(now, present_attempt(agent), vertex, &text);
+        self.status_of_missing_report(present_attempt(agent), vertex, &text);
         if ended_unasked(agent) {
             let thread = self.queue.vertices[vertex].thread;
             self.queue.threads[thread].consecutive_deaths =
@@ -198,22 +192,22 @@ impl Scheduler {
                 self.queue.vertices[vertex].diagnosis = Some(Diagnosis::of_scheduler(&text));
             }
         }
-        self.defer(now, vertex, Scheduler::wait_after_try);
+        self.defer(vertex, Scheduler::wait_after_try);
     }
 
     /// Defers everything due in a thread, because its agents die.
-    fn defer_due(&mut self, now: Timestamp, thread: ThreadId, agent: &Agent, end: &AgentEnd) {
+    fn defer_due(&mut self, thread: ThreadId, agent: &Agent, end: &AgentEnd) {
         let diagnosis = Diagnosis::of_scheduler(&describe_end(agent, end, ""));
         self.queue.threads[thread].consecutive_deaths = 0;
         let cause = UnreachableReport {
             pid: agent.pid,
             id: None,
-            at: now,
+            at: self.now,
             diagnosis: Some(diagnosis.clone()),
         };
         let (block, note) =
-            ((now, UnreachableReason::AgentsDie), DeferralNote::AgentsDie(diagnosis));
-        self.block_thread(now, thread, block, Some(Rc::new(cause)), note);
+            ((self.now, UnreachableReason::AgentsDie), DeferralNote::AgentsDie(diagnosis));
+        self.block_thread(thread, block, Some(Rc::new(cause)), note);
     }
 }
 

@@ -40,7 +40,6 @@ impl Scheduler {
     /// Requests a note: a diagnostic in a message's control file.
     pub(crate) fn note(
         &mut self,
-        now: Timestamp,
         message: MessageId,
         offsets: Vec<u32>,
         occasion: OutcomeKind,
@@ -50,19 +49,14 @@ impl Scheduler {
         self.notes.last_ticket += 1;
         let ticket = self.notes.last_ticket;
         let name = self.queue.messages[message].name.clone();
-        let note = Note { ticket, name, offsets, occasion, time: now, notary, message: text };
+        let note = Note { ticket, name, offsets, occasion, time: self.now, notary, message: text };
         self.queue.messages[message].notes += 1;
         self.notes.unwritten.insert(ticket, note.clone());
         self.orders.attach_note_to_order(ticket);
         self.act(Action::Note(note));
     }
 
-    pub(crate) fn noted(
-        &mut self,
-        now: Timestamp,
-        ticket: NoteTicket,
-        outcome: Result<bool, ErrorKind>,
-    ) {
+    pub(crate) fn noted(&mut self, ticket: NoteTicket, outcome: Result<bool, ErrorKind>) {
         let Some(note) = self.notes.unwritten.get(&ticket) else {
             return;
         };
@@ -77,9 +71,9 @@ impl Scheduler {
                 false
             }
             Err(error) => {
-                self.log_write_trouble(now, format!("{name}: cannot write a diagnostic: {error}"));
+                self.log_write_trouble(format!("{name}: cannot write a diagnostic: {error}"));
                 self.order_note_failed(ticket, error);
-                return self.timers.add(now + self.settings.failed_write, Timer::Note(ticket));
+                return self.timers.add(self.now + self.settings.failed_write, Timer::Note(ticket));
             }
         };
         self.notes.unwritten.remove(&ticket);
@@ -97,8 +91,8 @@ impl Scheduler {
     }
 
     /// Logs a write error, unless the limit is reached.
-    pub(crate) fn log_write_trouble(&mut self, now: Timestamp, text: String) {
-        if let Some(suppressed) = self.notes.failure_log.permit(now) {
+    pub(crate) fn log_write_trouble(&mut self, text: String) {
+        if let Some(suppressed) = self.notes.failure_log.permit(self.now) {
             let wait = self.settings.failed_write.as_secs_f32();
             self.log(Level::Error, format!("{text}; again in {wait} s{suppressed}"));
         }

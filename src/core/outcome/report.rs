@@ -39,26 +39,26 @@ pub(crate) struct FinalState {
 }
 
 impl Scheduler {
-    pub(crate) fn report(&mut self, now: Timestamp, agent: AgentId, report: &RecipientReport<'_>) {
+    pub(crate) fn report(&mut self, agent: AgentId, report: &RecipientReport<'_>) {
         if self.has_forgotten_job(agent, report.number) {
             let text = format!("report about {}, which is gone from the spool", report.number);
-            return self.log_about_agent(now, agent, Level::Info, text);
+            return self.log_about_agent(agent, Level::Info, text);
         }
         let Some(message) = self.queue.messages.find(report.number) else {
             let text = format!("report about {}, which is not loaded", report.number);
-            return self.log_about_agent(now, agent, Level::Info, text);
+            return self.log_about_agent(agent, Level::Info, text);
         };
         let Some(vertex) = self.find_recipient(agent, message, report.offset) else {
-            if self.report_on_unloaded(now, agent, message, report) {
+            if self.report_on_unloaded(agent, message, report) {
                 return;
             }
             let id = self.queue.messages[message].spool_id();
             let text = format!("{id}: report about offset {}: no such recipient", report.offset);
-            return self.log_about_agent(now, agent, Level::Info, text);
+            return self.log_about_agent(agent, Level::Info, text);
         };
         self.apply_clock_step(self.queue.vertices[vertex].thread);
         let agent_ref = &mut self.dispatch.agents[agent];
-        agent_ref.progress_at = now;
+        agent_ref.progress_at = self.now;
         agent_ref.signal = agent_ref.signal.and(match report.status {
             ReportStatus::DeferAll => DeliverySignal::Failure,
             ReportStatus::Unknown => DeliverySignal::Nothing,
@@ -75,28 +75,28 @@ impl Scheduler {
             _ if agent_ref.jobs().next() == Some(vertex) => agent_ref.deferrals += 1,
             _ => {}
         }
-        self.learn_relay_of_report(now, self.queue.vertices[vertex].thread, report.notary);
+        self.learn_relay_of_report(self.queue.vertices[vertex].thread, report.notary);
         let thread = self.queue.vertices[vertex].thread;
         let thread = &mut self.queue.threads.pool_mut()[thread];
         thread.consecutive_deaths = 0;
         thread.attempts = thread.attempts.saturating_add(1);
         self.queue.count_attempt(vertex);
         if self.queue.vertices[vertex].state != VertexState::Fed {
-            self.watch_expiry(now, vertex);
+            self.watch_expiry(vertex);
         }
         self.log_outcome(vertex, report);
-        self.status_of_report(now, agent, vertex, report);
+        self.status_of_report(agent, vertex, report);
         match report.status {
             ReportStatus::Ok | ReportStatus::Ok2 | ReportStatus::Ok3 => {
-                self.delivered(now, vertex, report)
+                self.delivered(vertex, report)
             }
-            ReportStatus::Error | ReportStatus::Error2 => self.failed(now, vertex, report),
+            ReportStatus::Error | ReportStatus::Error2 => self.failed(vertex, report),
             ReportStatus::Deferred | ReportStatus::DeferBack => {
-                self.deferred(now, agent, vertex, report)
+                self.deferred(agent, vertex, report)
             }
-            ReportStatus::RetryAt => self.block_until(now, agent, vertex, report),
-            ReportStatus::DeferAll => self.defer_all(now, agent, vertex, report),
-            ReportStatus::Unknown => self.unknown_status(now, agent, vertex, report),
+            ReportStatus::RetryAt => self.block_until(agent, vertex, report),
+            ReportStatus::DeferAll => self.defer_all(agent, vertex, report),
+            ReportStatus::Unknown => self.unknown_status(agent, vertex, report),
         }
     }
 
@@ -144,26 +144,26 @@ impl Scheduler {
         self.log(Level::Debug, line);
     }
 
-    fn delivered(&mut self, now: Timestamp, vertex: VertexId, report: &RecipientReport<'_>) {
+    fn delivered(&mut self, vertex: VertexId, report: &RecipientReport<'_>) {
         let message = self.queue.vertices[vertex].message;
         match report.status {
             // The agent has written the `d` line.
             ReportStatus::Ok2 => self.queue.messages[message].owes_report = true,
-            ReportStatus::Ok => self.note_report(now, message, report, OutcomeKind::Success),
+            ReportStatus::Ok => self.note_report(message, report, OutcomeKind::Success),
             _ => {}
         }
-        self.host_answered(now, self.queue.vertices[vertex].thread);
+        self.host_answered(self.queue.vertices[vertex].thread);
         let outcome = FinalState { state: report.status.word(), failed: false };
         self.finish_recipient(vertex, report.offset, outcome);
     }
 
-    fn failed(&mut self, now: Timestamp, vertex: VertexId, report: &RecipientReport<'_>) {
+    fn failed(&mut self, vertex: VertexId, report: &RecipientReport<'_>) {
         let message = self.queue.vertices[vertex].message;
         match report.status {
-            ReportStatus::Error => self.note_report(now, message, report, OutcomeKind::Failure),
+            ReportStatus::Error => self.note_report(message, report, OutcomeKind::Failure),
             _ => self.queue.messages[message].owes_report = true,
         }
-        self.host_answered(now, self.queue.vertices[vertex].thread);
+        self.host_answered(self.queue.vertices[vertex].thread);
         let outcome = FinalState { state: report.status.word(), failed: true };
         self.finish_recipient(vertex, report.offset, outcome);
     }
@@ -171,49 +171,40 @@ impl Scheduler {
     /// Processes a deferral.
     ///
     /// The vertex waits as soon as the agent has ended the job.
-    fn deferred(
-        &mut self,
-        now: Timestamp,
-        agent: AgentId,
-        vertex: VertexId,
-        report: &RecipientReport<'_>,
-    ) {
+    fn deferred(&mut self, agent: AgentId, vertex: VertexId, report: &RecipientReport<'_>) {
         let diagnosis = diagnosis_of(report);
-        self.recipient_deferred(now, agent, vertex, &diagnosis);
+        self.recipient_deferred(agent, vertex, &diagnosis);
         self.queue.record(vertex, diagnosis);
     }
 
     pub(crate) fn note_report(
         &mut self,
-        now: Timestamp,
         message: MessageId,
         report: &RecipientReport<'_>,
         occasion: OutcomeKind,
     ) {
         let (notary, text) = (report.notary.into(), report.message.into());
-        self.note(now, message, vec![report.offset], occasion, notary, text);
+        self.note(message, vec![report.offset], occasion, notary, text);
     }
 
     /// Blocks the destination until the time that the agent has named.
     pub(crate) fn block_until(
         &mut self,
-        now: Timestamp,
         agent: AgentId,
         vertex: VertexId,
         report: &RecipientReport<'_>,
     ) {
         let thread = self.queue.vertices[vertex].thread;
         let diagnosis = diagnosis_of(report);
-        let cause = self.cause(now, Some(agent), vertex, Some(&diagnosis));
+        let cause = self.cause(Some(agent), vertex, Some(&diagnosis));
         self.queue.record(vertex, diagnosis);
         let until = match report.retry_seconds() {
             Some(seconds) if seconds > MAX_RELATIVE_RETRY => Timestamp::from_seconds(seconds),
-            Some(seconds) => now + Duration::from_secs(seconds.unsigned_abs()),
-            None => now,
+            Some(seconds) => self.now + Duration::from_secs(seconds.unsigned_abs()),
+            None => self.now,
         };
-        let until = until.min(now + MAX_BLOCK);
+        let until = until.min(self.now + MAX_BLOCK);
         self.block_thread(
-            now,
             thread,
             (until, UnreachableReason::RetryAt),
             Some(cause),
@@ -224,7 +215,6 @@ impl Scheduler {
     /// Defers the whole thread with this diagnosis: the host cannot be reached.
     pub(crate) fn defer_all(
         &mut self,
-        now: Timestamp,
         agent: AgentId,
         vertex: VertexId,
         report: &RecipientReport<'_>,
@@ -236,11 +226,10 @@ impl Scheduler {
             // The window decides if that applies to the other recipients.
             return;
         }
-        let cause = self.cause(now, Some(agent), vertex, Some(&diagnosis));
+        let cause = self.cause(Some(agent), vertex, Some(&diagnosis));
         self.defer_thread(
-            now,
             thread,
-            (now + MIN_HOST_DOWN_WAIT, UnreachableReason::HostDown),
+            (self.now + MIN_HOST_DOWN_WAIT, UnreachableReason::HostDown),
             Some(cause),
         );
     }
@@ -250,30 +239,23 @@ impl Scheduler {
     /// What is due in it counts as tried, with the diagnosis of the one recipient.
     pub(crate) fn defer_thread(
         &mut self,
-        now: Timestamp,
         thread: ThreadId,
         (until, block): (Timestamp, UnreachableReason),
         cause: Option<Rc<UnreachableReport>>,
     ) {
         let diagnosis = cause.as_ref().and_then(|cause| cause.diagnosis.clone());
-        self.block_thread(now, thread, (until, block), cause, DeferralNote::Tried(diagnosis));
+        self.block_thread(thread, (until, block), cause, DeferralNote::Tried(diagnosis));
     }
 
     /// Counts an attempt with an unknown result; an earlier diagnosis stays.
-    fn unknown_status(
-        &mut self,
-        now: Timestamp,
-        agent: AgentId,
-        vertex: VertexId,
-        report: &RecipientReport<'_>,
-    ) {
+    fn unknown_status(&mut self, agent: AgentId, vertex: VertexId, report: &RecipientReport<'_>) {
         let vertex = &mut self.queue.vertices[vertex];
         vertex.reported = true;
         let text = "the agent reported an unknown status";
         vertex.diagnosis.get_or_insert_with(|| Diagnosis::of_scheduler(text));
         let id = self.queue.messages[vertex.message].spool_id();
         let text = format!("{id}: report about offset {}: unknown status word", report.offset);
-        self.log_about_agent(now, agent, Level::Warn, text);
+        self.log_about_agent(agent, Level::Warn, text);
     }
 }
 

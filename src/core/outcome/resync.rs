@@ -12,7 +12,6 @@ use crate::queue::vertex::{VertexId, VertexState};
 use log::Level;
 use std::collections::HashSet;
 use std::io;
-use zsched_format::time::Timestamp;
 use zsched_spool::Arrival;
 
 impl Scheduler {
@@ -54,14 +53,14 @@ impl Scheduler {
         }
     }
 
-    pub(crate) fn read_again(&mut self, now: Timestamp, number: u64, outcome: RereadResult) {
+    pub(crate) fn read_again(&mut self, number: u64, outcome: RereadResult) {
         let Some(message) = self.queue.messages.find(number) else {
             return;
         };
         self.queue.messages[message].is_rereading = false;
         match self.check_reread(message, outcome) {
             None => {}
-            Some(Ok(arrival)) => self.reconcile_with_disk(now, message, &arrival),
+            Some(Ok(arrival)) => self.reconcile_with_disk(message, &arrival),
             Some(Err(error)) => {
                 let id = self.queue.messages[message].spool_id();
                 let text = format!("{id}: cannot read the control file again: {error}");
@@ -101,7 +100,7 @@ impl Scheduler {
         None
     }
 
-    fn reconcile_with_disk(&mut self, now: Timestamp, message: MessageId, arrival: &Arrival) {
+    fn reconcile_with_disk(&mut self, message: MessageId, arrival: &Arrival) {
         self.queue.messages[message].owes_report |= arrival.report_due;
         self.queue.messages[message].has_undeliverable_lines |=
             arrival.first_undeliverable.is_some();
@@ -117,7 +116,7 @@ impl Scheduler {
             let mut gone = self.queue.vertices[vertex].recipients.pending();
             gone.retain(|offset| !unfinished.contains(offset));
             let text = b"found finished in the control file";
-            self.status_of_end(now, vertex, &gone, Verdict::FinishedElsewhere, b"", text);
+            self.status_of_end(vertex, &gone, Verdict::FinishedElsewhere, b"", text);
             finished += gone.len();
             for offset in gone {
                 self.drop_recipient(vertex, offset);

@@ -9,11 +9,10 @@ use crate::queue::message::{Message, MessageId};
 use crate::queue::thread::ThreadId;
 use crate::queue::vertex::{MessageChain, Vertex, VertexId, VertexState};
 use log::Level;
-use zsched_format::time::Timestamp;
 use zsched_spool::{Arrival, Group};
 
 impl Scheduler {
-    pub(crate) fn arrive(&mut self, now: Timestamp, arrival: Arrival) {
+    pub(crate) fn arrive(&mut self, arrival: Arrival) {
         let number = arrival.name.number();
         if self.queue.messages.find(number).is_some() {
             self.log(Level::Debug, format!("{}: number {number} is loaded already", arrival.name));
@@ -33,31 +32,30 @@ impl Scheduler {
         self.restore_overrides(message);
         let is_partial = arrival.next_offset.is_some() || arrival.is_chunk;
         if is_partial {
-            self.begin_partial(now, message, &arrival, restored.as_ref());
-            self.queue_chunk(now, message, &arrival);
+            self.begin_partial(message, &arrival, restored.as_ref());
+            self.queue_chunk(message, &arrival);
         } else {
             for group in &arrival.groups {
-                self.queue_group(now, message, group, restored.as_ref());
+                self.queue_group(message, group, restored.as_ref());
             }
         }
         self.enqueue_message(message);
         match is_partial {
-            true => self.end_chunk(now, message),
-            false => self.apply_removal_order(now, message),
+            true => self.end_chunk(message),
+            false => self.apply_removal_order(message),
         }
         if !arrival.etrn_hosts.is_empty() {
-            self.etrn(now, &arrival.etrn_hosts);
+            self.etrn(&arrival.etrn_hosts);
         }
     }
 
     pub(crate) fn queue_group(
         &mut self,
-        now: Timestamp,
         message: MessageId,
         group: &Group,
         restored: Option<&RestoredMessage>,
     ) -> VertexId {
-        let thread = self.thread_for(now, &group.channel, &group.host);
+        let thread = self.thread_for(&group.channel, &group.host);
         // A vertex is what an agent gets at once, so `packet=` splits a large group into several.
         let packet = self.dispatch.rings[self.queue.threads[thread].ring].clause.packet as usize;
         let packet_is_limited = packet > 0;
@@ -75,7 +73,7 @@ impl Scheduler {
                 (None, Some(first)) => self.queue.restore_like(vertex, first),
             });
             first = first.or(Some((vertex, action)));
-            self.place_arrival(now, vertex, action);
+            self.place_arrival(vertex, action);
         }
         first.expect("a group has recipients").0
     }
@@ -95,7 +93,7 @@ impl Scheduler {
     }
 
     /// Puts a new vertex where its restored state requires it.
-    fn place_arrival(&mut self, now: Timestamp, vertex: VertexId, action: RestoreAction) {
+    fn place_arrival(&mut self, vertex: VertexId, action: RestoreAction) {
         let (message, thread) =
             (self.queue.vertices[vertex].message, self.queue.vertices[vertex].thread);
         match action {
@@ -104,13 +102,13 @@ impl Scheduler {
             }
             RestoreAction::Requested => self.queue.put_arrival(vertex, VertexState::Due),
             RestoreAction::Unloaded { due: None } if self.queue.vertices[vertex].attempts > 0 => {
-                self.wait_after_try(now, vertex);
+                self.wait_after_try(vertex);
             }
             RestoreAction::Waiting { due: Some(due) }
             | RestoreAction::Unloaded { due: Some(due) }
-                if due > now =>
+                if due > self.now =>
             {
-                self.resume_wait(now, vertex, due);
+                self.resume_wait(vertex, due);
             }
             // Its time has come: it is due even if its clause is `queueonly`.
             RestoreAction::Waiting { due: Some(_) }
@@ -119,16 +117,16 @@ impl Scheduler {
                 self.queue.put_arrival(vertex, VertexState::Due);
             }
             _ if self.dispatch.arrivals_wait(&self.queue, thread) => {
-                self.wait_for_destination(now, vertex)
+                self.wait_for_destination(vertex)
             }
             _ => self.queue.put_arrival(vertex, VertexState::Due),
         }
-        self.watch_expiry(now, vertex);
+        self.watch_expiry(vertex);
     }
 
-    pub(crate) fn initial_scan_done(&mut self, now: Timestamp) {
+    pub(crate) fn initial_scan_done(&mut self) {
         self.mode.awaits_initial_scan = false;
-        self.schedule_drop_of_unclaimed(now);
+        self.schedule_drop_of_unclaimed();
         self.dispatch.serve_all_rings();
     }
 }

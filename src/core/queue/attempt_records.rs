@@ -25,7 +25,6 @@ impl Scheduler {
     /// Emits a record of an agent's report about a recipient.
     pub(crate) fn status_of_report(
         &mut self,
-        now: Timestamp,
         agent: AgentId,
         vertex: VertexId,
         report: &RecipientReport<'_>,
@@ -49,7 +48,7 @@ impl Scheduler {
             attempt: Some(attempt),
             notary: cut(report.notary),
             text: cut(report.text()),
-            ..self.status_record(now, vertex, vec![report.offset], Verdict::Report(report.status))
+            ..self.status_record(vertex, vec![report.offset], Verdict::Report(report.status))
         };
         self.act(Action::Status(Box::new(record)));
     }
@@ -57,7 +56,6 @@ impl Scheduler {
     /// Emits a record of a job without a report.
     pub(crate) fn status_of_missing_report(
         &mut self,
-        now: Timestamp,
         attempt: Attempt,
         vertex: VertexId,
         text: &str,
@@ -69,7 +67,7 @@ impl Scheduler {
         let record = StatusRecord {
             attempt: Some(attempt),
             text: cut(text.as_bytes()),
-            ..self.status_record(now, vertex, offsets, Verdict::Unreported)
+            ..self.status_record(vertex, offsets, Verdict::Unreported)
         };
         self.act(Action::Status(Box::new(record)));
     }
@@ -77,7 +75,6 @@ impl Scheduler {
     /// Emits a record of recipients that end without an attempt.
     pub(crate) fn status_of_end(
         &mut self,
-        now: Timestamp,
         vertex: VertexId,
         offsets: &[u32],
         verdict: Verdict,
@@ -90,22 +87,16 @@ impl Scheduler {
         let record = StatusRecord {
             notary: cut(notary),
             text: cut(text),
-            ..self.status_record(now, vertex, offsets.to_vec(), verdict)
+            ..self.status_record(vertex, offsets.to_vec(), verdict)
         };
         self.act(Action::Status(Box::new(record)));
     }
 
-    fn status_record(
-        &self,
-        now: Timestamp,
-        vertex: VertexId,
-        offsets: Vec<u32>,
-        verdict: Verdict,
-    ) -> StatusRecord {
+    fn status_record(&self, vertex: VertexId, offsets: Vec<u32>, verdict: Verdict) -> StatusRecord {
         let vertex = &self.queue.vertices[vertex];
         let message = &self.queue.messages[vertex.message];
         StatusRecord {
-            time: now,
+            time: self.now,
             name: message.name.clone(),
             modified: message.modified,
             created: message.created,

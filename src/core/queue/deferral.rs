@@ -80,7 +80,6 @@ impl Scheduler {
     /// attempt. If agents die it waits, too.
     pub(crate) fn defer_due_vertices(
         &mut self,
-        now: Timestamp,
         thread: ThreadId,
         until: Option<Timestamp>,
         what: DeferralNote,
@@ -92,13 +91,13 @@ impl Scheduler {
         }
         let vertices = self.queue.threads[thread].due.len();
         self.queue.deferrals.threads.insert(thread, PendingDeferral { vertices, until, what });
-        self.defer_some_of(now, thread, self.settings.step());
+        self.defer_some_of(thread, self.settings.step());
     }
 
     /// Continues in the first thread.
-    pub(crate) fn deferral_step(&mut self, now: Timestamp, budget: usize) -> usize {
+    pub(crate) fn deferral_step(&mut self, budget: usize) -> usize {
         match self.queue.deferrals.threads.keys().next() {
-            Some(thread) => self.defer_some_of(now, *thread, budget),
+            Some(thread) => self.defer_some_of(*thread, budget),
             None => budget,
         }
     }
@@ -106,7 +105,7 @@ impl Scheduler {
     /// Defers up to `count` vertices of a thread.
     ///
     /// Returns the unused part of `count`.
-    fn defer_some_of(&mut self, now: Timestamp, thread: ThreadId, count: usize) -> usize {
+    fn defer_some_of(&mut self, thread: ThreadId, count: usize) -> usize {
         self.apply_clock_step(thread);
         let Some(rest) = self.queue.deferrals.threads.get_mut(&thread) else {
             return count;
@@ -117,7 +116,7 @@ impl Scheduler {
         let PendingDeferral { until, what, .. } = rest.clone();
         for _ in 0..step {
             if let Some(vertex) = self.queue.threads[thread].due.first() {
-                self.defer_one(now, vertex, until, &what);
+                self.defer_one(vertex, until, &what);
             }
         }
         if is_over {
@@ -126,14 +125,8 @@ impl Scheduler {
         count - step
     }
 
-    fn defer_one(
-        &mut self,
-        now: Timestamp,
-        vertex: VertexId,
-        until: Option<Timestamp>,
-        what: &DeferralNote,
-    ) {
-        let is_late = self.expiry(vertex).is_some_and(|expiry| expiry <= now);
+    fn defer_one(&mut self, vertex: VertexId, until: Option<Timestamp>, what: &DeferralNote) {
+        let is_late = self.expiry(vertex).is_some_and(|expiry| expiry <= self.now);
         match what {
             DeferralNote::None | DeferralNote::Tried(_) if is_late => {
                 let thread = self.queue.vertices[vertex].thread;
@@ -150,7 +143,7 @@ impl Scheduler {
                     self.queue.record(vertex, diagnosis.clone());
                 }
                 // A vertex that has been tried expires earlier: `expiry2` no longer applies to it.
-                self.watch_expiry(now, vertex);
+                self.watch_expiry(vertex);
             }
             DeferralNote::AgentsDie(diagnosis) => {
                 self.queue.vertices[vertex].diagnosis = Some(diagnosis.clone());

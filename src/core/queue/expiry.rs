@@ -69,12 +69,12 @@ impl Scheduler {
     }
 
     /// Sets the timer of a thread no later than a vertex's deadline.
-    pub(crate) fn watch_expiry(&mut self, now: Timestamp, vertex: VertexId) {
+    pub(crate) fn watch_expiry(&mut self, vertex: VertexId) {
         let Some(deadline) = self.deadline(vertex) else {
             return;
         };
         let thread = self.queue.vertices[vertex].thread;
-        let wanted = deadline.max(now);
+        let wanted = deadline.max(self.now);
         if self.queue.threads[thread].expiry_check.is_none_or(|check| wanted < check) {
             self.queue.threads[thread].expiry_check = Some(wanted);
         }
@@ -84,29 +84,29 @@ impl Scheduler {
     ///
     /// For a vertex that an agent has just given back. A check of the whole thread for each of them
     /// would take too long in a large one.
-    pub(crate) fn expire_or_watch(&mut self, now: Timestamp, vertex: VertexId) {
-        let is_over = self.deadline(vertex).is_some_and(|deadline| deadline <= now);
+    pub(crate) fn expire_or_watch(&mut self, vertex: VertexId) {
+        let is_over = self.deadline(vertex).is_some_and(|deadline| deadline <= self.now);
         match is_over && self.queue.may_expire(vertex) {
-            true => self.expire_vertex(now, vertex, "expired"),
-            false => self.watch_expiry(now, vertex),
+            true => self.expire_vertex(vertex, "expired"),
+            false => self.watch_expiry(vertex),
         }
     }
 
     /// Ends what has expired in a thread, and schedules the next check.
     ///
     /// Of very many vertices some are checked in each turn.
-    pub(crate) fn expire_thread(&mut self, now: Timestamp, thread: ThreadId) {
+    pub(crate) fn expire_thread(&mut self, thread: ThreadId) {
         self.queue.threads[thread].expiry_check = None;
         let resting = self.queue.threads[thread].vertices(&self.queue.vertices);
         let vertices = resting.filter(|vertex| self.queue.may_expire(*vertex)).collect();
         self.queue.expirations.threads.insert(thread, Remaining { vertices, next: None });
-        self.expire_some(now, thread, self.settings.step());
+        self.expire_some(thread, self.settings.step());
     }
 
     /// Continues the check of the first thread.
-    pub(crate) fn expiry_step(&mut self, now: Timestamp, budget: usize) -> usize {
+    pub(crate) fn expiry_step(&mut self, budget: usize) -> usize {
         match self.queue.expirations.threads.keys().next() {
-            Some(thread) => self.expire_some(now, *thread, budget),
+            Some(thread) => self.expire_some(*thread, budget),
             None => budget,
         }
     }
@@ -114,7 +114,7 @@ impl Scheduler {
     /// Checks up to `count` vertices of a thread.
     ///
     /// Returns how many of that number are left.
-    fn expire_some(&mut self, now: Timestamp, thread: ThreadId, count: usize) -> usize {
+    fn expire_some(&mut self, thread: ThreadId, count: usize) -> usize {
         let Some(Remaining { mut vertices, mut next }) =
             self.queue.expirations.threads.remove(&thread)
         else {
@@ -129,7 +129,7 @@ impl Scheduler {
                 continue;
             }
             match self.deadline(vertex) {
-                Some(deadline) if deadline <= now => self.expire_vertex(now, vertex, "expired"),
+                Some(deadline) if deadline <= self.now => self.expire_vertex(vertex, "expired"),
                 Some(deadline) => next = Some(next.map_or(deadline, |next| next.min(deadline))),
                 None => {}
             }
@@ -139,7 +139,7 @@ impl Scheduler {
             return count - step;
         }
         let known = self.queue.threads[thread].expiry_check;
-        let next = next.map(|next| next.max(now + MIN_EXPIRY_CHECK_INTERVAL));
+        let next = next.map(|next| next.max(self.now + MIN_EXPIRY_CHECK_INTERVAL));
         self.queue.threads[thread].expiry_check = next.into_iter().chain(known).min();
         count - step
     }
@@ -147,10 +147,10 @@ impl Scheduler {
     /// Ends a vertex that no agent has: its recipients fail.
     ///
     /// `what` begins the text for the sender.
-    pub(crate) fn expire_vertex(&mut self, now: Timestamp, vertex: VertexId, what: &str) {
+    pub(crate) fn expire_vertex(&mut self, vertex: VertexId, what: &str) {
         let message = self.queue.vertices[vertex].message;
         let offsets = self.queue.vertices[vertex].recipients.pending();
-        let age = LongDuration(now.seconds_since(self.queue.messages[message].modified));
+        let age = LongDuration(self.now.seconds_since(self.queue.messages[message].modified));
         let text = match &self.queue.vertices[vertex].diagnosis {
             None => format!("{what} after {age}").into_bytes(),
             Some(diagnosis) => {
@@ -160,10 +160,10 @@ impl Scheduler {
             }
         };
         let notary = expiry_notary(&format!("{what} after {age}"));
-        self.status_of_end(now, vertex, &offsets, Verdict::Expired, &notary, &text);
+        self.status_of_end(vertex, &offsets, Verdict::Expired, &notary, &text);
         self.record_unloaded_finals(message, &offsets);
         let occasion = OutcomeKind::Expiry;
-        self.note(now, message, offsets.clone(), occasion, notary.into(), text.into());
+        self.note(message, offsets.clone(), occasion, notary.into(), text.into());
         for offset in offsets {
             self.finish_recipient(vertex, offset, FinalState { state: "expire", failed: true });
         }

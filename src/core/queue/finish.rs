@@ -12,7 +12,6 @@ use crate::queue::vertex::{VertexId, VertexState};
 use crate::timers::Timer;
 use log::Level;
 use std::io::ErrorKind;
-use zsched_format::time::Timestamp;
 
 impl Scheduler {
     /// Finishes a pending recipient of a vertex.
@@ -95,7 +94,7 @@ impl Scheduler {
         self.act(Action::Remove { name: message.name.clone(), aside });
     }
 
-    pub(crate) fn removed(&mut self, now: Timestamp, number: u64, outcome: Result<(), ErrorKind>) {
+    pub(crate) fn removed(&mut self, number: u64, outcome: Result<(), ErrorKind>) {
         let Some(message) =
             self.queue.messages.find(number).filter(|id| self.queue.messages[*id].is_removing)
         else {
@@ -110,8 +109,8 @@ impl Scheduler {
             }
             Err(error) => {
                 let id = self.queue.messages[message].spool_id();
-                self.log_write_trouble(now, format!("{id}: cannot be removed: {error}"));
-                self.timers.add(now + self.settings.failed_write, Timer::Removal(message));
+                self.log_write_trouble(format!("{id}: cannot be removed: {error}"));
+                self.timers.add(self.now + self.settings.failed_write, Timer::Removal(message));
             }
         }
     }

@@ -11,7 +11,6 @@ use crate::queue::vertex::{Diagnosis, VertexId};
 use serde::{Deserialize, Serialize};
 use std::rc::Rc;
 use zsched_format::control_file::diagnostic::NOTARY_SEPARATOR;
-use zsched_format::time::Timestamp;
 
 /// Number of messages deferred in a row that blame the host.
 ///
@@ -107,17 +106,16 @@ impl Scheduler {
     }
 
     /// Records that the host of a thread has answered.
-    pub(crate) fn host_answered(&mut self, now: Timestamp, thread: ThreadId) {
+    pub(crate) fn host_answered(&mut self, thread: ThreadId) {
         let retry = &mut self.queue.threads[thread].retry;
         self.learned.revision += u64::from(retry.steps.index > 0);
         (retry.steps, retry.deferrals) = Default::default();
-        self.mark_reachable(now, thread);
+        self.mark_reachable(thread);
     }
 
     /// Records that a recipient of a thread was deferred.
     pub(crate) fn recipient_deferred(
         &mut self,
-        now: Timestamp,
         agent: AgentId,
         vertex: VertexId,
         diagnosis: &Rc<Diagnosis>,
@@ -129,24 +127,23 @@ impl Scheduler {
         let known = self.queue.threads[thread].retry.unreachable.as_ref().map(|known| known.block);
         match FailureScope::of(&diagnosis.notary) {
             FailureScope::Host => {
-                let cause = self.cause(now, Some(agent), vertex, Some(diagnosis));
+                let cause = self.cause(Some(agent), vertex, Some(diagnosis));
                 self.mark_unreachable(
-                    now,
                     thread,
-                    (now, UnreachableReason::HostBlamed),
+                    (self.now, UnreachableReason::HostBlamed),
                     Some(cause),
                 );
             }
-            FailureScope::Recipient => self.host_answered(now, thread),
+            FailureScope::Recipient => self.host_answered(thread),
             FailureScope::Unknown if known == Some(UnreachableReason::HostBlamed) => {
-                self.mark_reachable(now, thread)
+                self.mark_reachable(thread)
             }
             FailureScope::Unknown => {}
         }
     }
 
     /// Records that an agent has ended a job with recipients left.
-    pub(crate) fn record_failed_job(&mut self, now: Timestamp, agent: AgentId, vertex: VertexId) {
+    pub(crate) fn record_failed_job(&mut self, agent: AgentId, vertex: VertexId) {
         let vertex_ref = &self.queue.vertices[vertex];
         let (thread, diagnosis) = (vertex_ref.thread, vertex_ref.diagnosis.clone());
         let known = self.queue.threads[thread].retry.unreachable.as_ref();
@@ -161,8 +158,8 @@ impl Scheduler {
         }
         let number = self.queue.messages[vertex_ref.message].name.number();
         if self.queue.threads[thread].retry.deferrals.add(number) {
-            let cause = self.cause(now, Some(agent), vertex, diagnosis.as_ref());
-            self.mark_unreachable(now, thread, (now, UnreachableReason::AllDeferred), Some(cause));
+            let cause = self.cause(Some(agent), vertex, diagnosis.as_ref());
+            self.mark_unreachable(thread, (self.now, UnreachableReason::AllDeferred), Some(cause));
         }
     }
 }

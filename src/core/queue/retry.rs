@@ -43,13 +43,13 @@ impl Scheduler {
     /// Makes a vertex wait after a try.
     ///
     /// It waits for its own next try, or for its destination if that is unreachable.
-    pub(crate) fn wait_after_try(&mut self, now: Timestamp, vertex: VertexId) {
+    pub(crate) fn wait_after_try(&mut self, vertex: VertexId) {
         let thread = self.queue.vertices[vertex].thread;
         self.apply_clock_step(thread);
         let diagnosis = self.queue.vertices[vertex].diagnosis.clone();
         let fault = diagnosis
             .map_or(FailureScope::Unknown, |diagnosis| FailureScope::of(&diagnosis.notary));
-        let (due, tolerance) = self.next_due(now, vertex, fault);
+        let (due, tolerance) = self.next_due(vertex, fault);
         self.wait_until(vertex, due, tolerance);
         if tolerance > Duration::ZERO {
             // Vertices of one wave also have the same planned time.
@@ -66,28 +66,27 @@ impl Scheduler {
     /// Advances the vertex's own place in `retries`, if that decides.
     pub(crate) fn next_due(
         &mut self,
-        now: Timestamp,
         vertex: VertexId,
         fault: FailureScope,
     ) -> (Option<Timestamp>, Duration) {
         let thread = &self.queue.threads[self.queue.vertices[vertex].thread];
         let known = thread.retry.unreachable.as_deref();
         let known = known.map(|known| (known.until, known.block.is_firm()));
-        let known = known.filter(|(until, _)| *until > now);
+        let known = known.filter(|(until, _)| *until > self.now);
         if let Some((until, _)) = known.filter(|_| fault != FailureScope::Recipient) {
             return (Some(until), Duration::ZERO);
         }
-        let Some(own) = self.next_try_of(now, vertex) else {
+        let Some(own) = self.next_try_of(vertex) else {
             return (None, Duration::ZERO);
         };
         let not_before = known.filter(|(_, is_firm)| *is_firm).map_or(own, |(until, _)| until);
-        (Some(own.max(not_before)), own.since(now) / TOLERANCE_DIVISOR)
+        (Some(own.max(not_before)), own.since(self.now) / TOLERANCE_DIVISOR)
     }
 
     /// Makes a vertex wait that was not tried.
     ///
     /// Its destination is unreachable, or is tried only on request.
-    pub(crate) fn wait_for_destination(&mut self, now: Timestamp, vertex: VertexId) {
+    pub(crate) fn wait_for_destination(&mut self, vertex: VertexId) {
         let thread = self.queue.vertices[vertex].thread;
         self.apply_clock_step(thread);
         let clause = &self.dispatch.rings[self.queue.threads[thread].ring].clause;
@@ -95,8 +94,8 @@ impl Scheduler {
         let known = self.queue.threads[thread].retry.unreachable.as_ref().map(|known| known.until);
         let until = match known {
             None if on_request => None,
-            None if queue_only => Some(self.next_try_of_host(now, thread)),
-            known => Some(known.unwrap_or(now)),
+            None if queue_only => Some(self.next_try_of_host(thread)),
+            known => Some(known.unwrap_or(self.now)),
         };
         let waiting = &mut self.queue.threads[thread].waiting;
         self.queue.vertices[vertex].wave = waiting.place(until, Duration::ZERO, known.is_some());
@@ -104,12 +103,12 @@ impl Scheduler {
     }
 
     /// Makes a vertex wait until a time from before.
-    pub(crate) fn resume_wait(&mut self, now: Timestamp, vertex: VertexId, due: Timestamp) {
+    pub(crate) fn resume_wait(&mut self, vertex: VertexId, due: Timestamp) {
         let thread = self.queue.vertices[vertex].thread;
         self.apply_clock_step(thread);
         let clause = &self.dispatch.rings[self.queue.threads[thread].ring].clause;
         // The clock may have been wrong when the time was stored, or the clause different.
-        let due = due.min(now + max_wait(clause));
+        let due = due.min(self.now + max_wait(clause));
         let known = self.queue.threads[thread].retry.unreachable.as_deref();
         let until = known.filter(|known| known.block.is_firm()).map(|known| known.until);
         let due = (!clause.is_etrn_only()).then(|| until.map_or(due, |until| until.max(due)));
@@ -140,7 +139,7 @@ impl Scheduler {
     /// Time of a vertex's own next try, whose place in `retries` advances.
     ///
     /// `None` is only on request.
-    fn next_try_of(&mut self, now: Timestamp, vertex: VertexId) -> Option<Timestamp> {
+    fn next_try_of(&mut self, vertex: VertexId) -> Option<Timestamp> {
         let vertex_ref = &mut self.queue.vertices[vertex];
         let thread_ref = &mut self.queue.threads[vertex_ref.thread];
         let clause = &self.dispatch.rings[thread_ref.ring].clause;
@@ -148,7 +147,7 @@ impl Scheduler {
             return None;
         }
         let mut steps = RetryPosition { index: vertex_ref.step, planned: vertex_ref.planned };
-        let time = steps.advance(now, clause, &mut thread_ref.retry.jump, &mut self.random);
+        let time = steps.advance(self.now, clause, &mut thread_ref.retry.jump, &mut self.random);
         (vertex_ref.step, vertex_ref.planned) = (steps.index, steps.planned);
         Some(time)
     }
@@ -156,13 +155,13 @@ impl Scheduler {
     /// Time of the next try of an unreachable destination.
     ///
     /// Its place in `retries` advances once, and not again before that time.
-    pub(crate) fn next_try_of_host(&mut self, now: Timestamp, thread: ThreadId) -> Timestamp {
+    pub(crate) fn next_try_of_host(&mut self, thread: ThreadId) -> Timestamp {
         let thread_ref = &mut self.queue.threads[thread];
         let clause = &self.dispatch.rings[thread_ref.ring].clause;
         let Retry { steps, jump, .. } = &mut thread_ref.retry;
         match Timestamp::from_seconds(steps.planned.into()) {
-            planned if planned > now => planned,
-            _ => steps.advance(now, clause, jump, &mut self.random),
+            planned if planned > self.now => planned,
+            _ => steps.advance(self.now, clause, jump, &mut self.random),
         }
     }
 
@@ -172,7 +171,6 @@ impl Scheduler {
     /// about the due ones.
     pub(crate) fn block_thread(
         &mut self,
-        now: Timestamp,
         thread: ThreadId,
         (until, block): (Timestamp, UnreachableReason),
         cause: Option<Rc<UnreachableReport>>,
@@ -180,37 +178,37 @@ impl Scheduler {
     ) {
         self.apply_clock_step(thread);
         if self.dispatch.rings[self.queue.threads[thread].ring].clause.is_etrn_only() {
-            return self.defer_due_vertices(now, thread, None, note);
+            return self.defer_due_vertices(thread, None, note);
         }
-        let until = self.mark_unreachable(now, thread, (until, block), cause);
+        let until = self.mark_unreachable(thread, (until, block), cause);
         self.queue.threads[thread].waiting.postpone(until);
-        self.defer_due_vertices(now, thread, Some(until), note);
+        self.defer_due_vertices(thread, Some(until), note);
     }
 
     /// Processes a request for the mail of a thread, which becomes due.
     ///
     /// If agents of its ring cannot be started, one is tried now.
-    pub(crate) fn wake_for_etrn(&mut self, now: Timestamp, thread: ThreadId) {
-        self.retry_start_now(now, self.queue.threads[thread].ring);
-        self.wake_thread(now, thread);
+    pub(crate) fn wake_for_etrn(&mut self, thread: ThreadId) {
+        self.retry_start_now(self.queue.threads[thread].ring);
+        self.wake_thread(thread);
     }
 
     /// Ends the wait of a thread: all waiting vertices become due.
-    pub(crate) fn wake_thread(&mut self, now: Timestamp, thread: ThreadId) {
-        self.reassign_ring(now, thread);
-        self.queue.threads[thread].waiting.wake(now);
+    pub(crate) fn wake_thread(&mut self, thread: ThreadId) {
+        self.reassign_ring(thread);
+        self.queue.threads[thread].waiting.wake(self.now);
         self.end_unreachable(thread);
-        self.wake_waves(now, thread);
+        self.wake_waves(thread);
     }
 
     /// Processes a wake-up of a thread or its destination.
-    pub(crate) fn wake_waves(&mut self, now: Timestamp, thread: ThreadId) {
+    pub(crate) fn wake_waves(&mut self, thread: ThreadId) {
         self.learned.revision += 1;
         let known = self.queue.threads[thread].retry.unreachable.as_deref();
-        if known.is_some_and(|known| known.until <= now) {
+        if known.is_some_and(|known| known.until <= self.now) {
             self.end_unreachable(thread);
         }
-        self.make_some_due(now, thread);
+        self.make_some_due(thread);
         self.queue.threads[thread].is_woken = true;
     }
 
@@ -223,13 +221,13 @@ impl Scheduler {
     /// Makes waiting vertices due, as far as one turn allows.
     ///
     /// The thread's timer continues.
-    pub(crate) fn make_some_due(&mut self, now: Timestamp, thread: ThreadId) {
+    pub(crate) fn make_some_due(&mut self, thread: ThreadId) {
         let thread_ref = &self.queue.threads[thread];
         // `ageorder` sorts the complete due list. Jobs have an order of their own.
         let ring = &self.dispatch.rings[thread_ref.ring];
         let is_ordered = ring.clause.age_order && ring.jobs.is_none();
         let count = if is_ordered { usize::MAX } else { self.settings.step() };
-        for vertex in thread_ref.waiting.due(now, count, &self.queue.vertices) {
+        for vertex in thread_ref.waiting.due(self.now, count, &self.queue.vertices) {
             self.set_state(vertex, VertexState::Due);
         }
     }

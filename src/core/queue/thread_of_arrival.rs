@@ -6,24 +6,23 @@ use crate::dispatch::ring::RingId;
 use crate::queue::Queue;
 use crate::queue::destination::Destination;
 use crate::queue::thread::{Thread, ThreadId};
-use zsched_format::time::Timestamp;
 
 impl Scheduler {
     /// Returns the thread of a destination, and creates it if necessary.
-    pub(crate) fn thread_for(&mut self, now: Timestamp, channel: &[u8], host: &[u8]) -> ThreadId {
+    pub(crate) fn thread_for(&mut self, channel: &[u8], host: &[u8]) -> ThreadId {
         if let Some(thread) = self.queue.threads.find(channel, host) {
-            self.reassign_ring(now, thread);
+            self.reassign_ring(thread);
             return thread;
         }
         let destination = Destination::new(channel, host);
         let ring = self.ring_for(channel, host);
         let last_step = self.queue.clock.number;
         let thread = self.queue.threads.insert(Thread::new(destination, ring, last_step));
-        self.join_ring(now, thread, ring);
-        self.restore_paged_thread(now, thread);
-        self.restore_thread(now, thread);
+        self.join_ring(thread, ring);
+        self.restore_paged_thread(thread);
+        self.restore_thread(thread);
         // The restored state does not include a window that has died since.
-        self.wait_with_window(now, thread);
+        self.wait_with_window(thread);
         thread
     }
 
@@ -39,7 +38,7 @@ impl Scheduler {
         ring
     }
 
-    pub(crate) fn join_ring(&mut self, now: Timestamp, thread: ThreadId, ring: RingId) {
+    pub(crate) fn join_ring(&mut self, thread: ThreadId, ring: RingId) {
         let threads = &mut self.dispatch.rings[ring].threads;
         self.queue.threads[thread].ring = ring;
         self.queue.threads[thread].ring_slot = threads.len();
@@ -52,7 +51,7 @@ impl Scheduler {
             self.update_hold(thread);
             self.apply_limits_to_thread(thread);
         }
-        self.join_window(now, thread);
+        self.join_window(thread);
     }
 
     /// Removes a thread that has neither vertices nor agents.

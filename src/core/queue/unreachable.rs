@@ -71,14 +71,13 @@ impl Scheduler {
     /// Creates a cause from the report of an agent about a vertex.
     pub(crate) fn cause(
         &self,
-        now: Timestamp,
         agent: Option<AgentId>,
         vertex: VertexId,
         diagnosis: Option<&Rc<Diagnosis>>,
     ) -> Rc<UnreachableReport> {
         let pid = agent.and_then(|agent| self.dispatch.agents.get(agent)?.pid);
         let id = Some(self.queue.messages[self.queue.vertices[vertex].message].spool_id());
-        Rc::new(UnreachableReport { pid, id, at: now, diagnosis: diagnosis.cloned() })
+        Rc::new(UnreachableReport { pid, id, at: self.now, diagnosis: diagnosis.cloned() })
     }
 
     /// Marks a destination as unreachable, at least until `at_least`.
@@ -88,7 +87,6 @@ impl Scheduler {
     /// Returns that time. The clause must not be `queueonly`.
     pub(crate) fn mark_unreachable(
         &mut self,
-        now: Timestamp,
         thread: ThreadId,
         (at_least, block): (Timestamp, UnreachableReason),
         cause: Option<Rc<UnreachableReport>>,
@@ -96,8 +94,8 @@ impl Scheduler {
         self.apply_clock_step(thread);
         let former = self.queue.threads[thread].retry.unreachable.as_deref();
         let is_firm = former.is_some_and(|former| former.block.is_firm());
-        let planned = former.map(|former| former.until).filter(|until| *until > now);
-        let until = planned.unwrap_or_else(|| self.next_try_of_host(now, thread)).max(at_least);
+        let planned = former.map(|former| former.until).filter(|until| *until > self.now);
+        let until = planned.unwrap_or_else(|| self.next_try_of_host(thread)).max(at_least);
         self.learned.revision += 1;
         let Retry { unreachable, steps, .. } = &mut self.queue.threads[thread].retry;
         // The try after the next one is spaced from the next one.
@@ -115,7 +113,7 @@ impl Scheduler {
     /// New mail for it is tried.
     ///
     /// The destination has answered, or its last report does not blame it.
-    pub(crate) fn mark_reachable(&mut self, now: Timestamp, thread: ThreadId) {
+    pub(crate) fn mark_reachable(&mut self, thread: ThreadId) {
         self.apply_clock_step(thread);
         let retry = &mut self.queue.threads[thread].retry;
         if retry.unreachable.as_ref().is_none_or(|known| known.block.is_firm()) {
@@ -123,8 +121,8 @@ impl Scheduler {
         }
         retry.unreachable = None;
         self.learned.revision += 1;
-        if self.queue.threads[thread].waiting.wake_for_destination(now) {
-            self.make_some_due(now, thread);
+        if self.queue.threads[thread].waiting.wake_for_destination(self.now) {
+            self.make_some_due(thread);
         }
     }
 }

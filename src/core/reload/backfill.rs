@@ -11,7 +11,6 @@ use crate::queue::thread::{Thread, ThreadId};
 use crate::queue::vertex::{VertexId, VertexState};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, VecDeque};
-use zsched_format::time::Timestamp;
 
 /// Number of skipped vertices that cost as much as one added.
 ///
@@ -67,7 +66,7 @@ impl Scheduler {
     }
 
     /// Adds the next entries of the first thread.
-    pub(crate) fn backfill_step(&mut self, _now: Timestamp, budget: usize) -> usize {
+    pub(crate) fn backfill_step(&mut self, budget: usize) -> usize {
         let Some(thread) = self.dispatch.backfill.threads.keys().next().copied() else {
             return budget;
         };

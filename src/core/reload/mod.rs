@@ -31,7 +31,6 @@ use crate::sweep::SweptChange;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 use zsched_config::{Clause, Config};
-use zsched_format::time::Timestamp;
 
 /// Maximum number of threads examined to find the successor of a ring.
 ///
@@ -40,22 +39,22 @@ use zsched_format::time::Timestamp;
 const MAX_THREADS_EXAMINED: usize = 8;
 
 impl Scheduler {
-    pub(super) fn apply_config(&mut self, now: Timestamp, config: Rc<Config>) {
+    pub(super) fn apply_config(&mut self, config: Rc<Config>) {
         self.config = config;
         self.dispatch.rings.retire_all();
         // Vertices still to be enqueued there are enqueued in the new ring.
         self.dispatch.backfill = Backfill::default();
         self.dispatch.clear_waitlists();
         for (ring, agents) in self.dispatch.agents_of_rings() {
-            self.find_successor_ring(now, ring, &agents);
+            self.find_successor_ring(ring, &agents);
         }
-        self.settle_threads_at_work(now);
-        self.end_retired(now);
-        self.start_sweep(now, SweptChange::Configuration);
+        self.settle_threads_at_work();
+        self.end_retired();
+        self.start_sweep(SweptChange::Configuration);
     }
 
     /// Finds a new ring for the agents of a retired one.
-    fn find_successor_ring(&mut self, now: Timestamp, old: RingId, agents: &[AgentId]) {
+    fn find_successor_ring(&mut self, old: RingId, agents: &[AgentId]) {
         let served = agents.iter().filter_map(|agent| self.dispatch.agents[*agent].thread);
         let threads = served
             .chain(self.dispatch.rings[old].threads.iter().copied().take(MAX_THREADS_EXAMINED));
@@ -63,7 +62,7 @@ impl Scheduler {
         let threads: Vec<ThreadId> = threads.filter(of_ring).collect();
         for thread in threads {
             // This does not remove the old ring, because it has agents.
-            self.reassign_ring(now, thread);
+            self.reassign_ring(thread);
             let new = self.queue.threads[thread].ring;
             let is_free = self.dispatch.rings[new].agents == 0;
             if is_free
@@ -92,27 +91,27 @@ impl Scheduler {
         self.dispatch.serve_later(old);
     }
 
-    fn settle_threads_at_work(&mut self, now: Timestamp) {
+    fn settle_threads_at_work(&mut self) {
         let threads: Vec<ThreadId> =
             self.dispatch.agents.values().filter_map(|agent| agent.thread).collect();
-        threads.into_iter().for_each(|thread| self.reassign_ring(now, thread));
+        threads.into_iter().for_each(|thread| self.reassign_ring(thread));
     }
 
     /// Ends the idle agents of retired rings.
-    fn end_retired(&mut self, now: Timestamp) {
+    fn end_retired(&mut self) {
         let is_of_no_use = |agent: &Agent| {
             matches!(agent.state(), AgentState::Idle(_))
                 && self.dispatch.rings[agent.ring].is_retired
         };
         let agents = self.dispatch.agents.iter().filter(|(_, agent)| is_of_no_use(agent));
         let agents: Vec<AgentId> = agents.map(|(id, _)| id).collect();
-        agents.into_iter().for_each(|agent| self.retire_agent(now, agent));
+        agents.into_iter().for_each(|agent| self.retire_agent(agent));
     }
 
     /// Applies the present configuration and clock to a thread.
     ///
     /// Does nothing if that was done before.
-    pub(super) fn reassign_ring(&mut self, now: Timestamp, thread: ThreadId) {
+    pub(super) fn reassign_ring(&mut self, thread: ThreadId) {
         self.apply_clock_step(thread);
         let old = self.queue.threads[thread].ring;
         if !self.dispatch.rings[old].is_retired {
@@ -121,10 +120,10 @@ impl Scheduler {
         let destination = self.queue.threads[thread].destination.clone();
         let new = self.ring_for(destination.channel(), destination.host());
         self.dispatch.leave_ring(&mut self.queue, thread);
-        self.join_ring(now, thread, new);
+        self.join_ring(thread, new);
         let clause = &self.dispatch.rings[new].clause;
         if has_other_expiry(&self.dispatch.rings[old].clause, clause) {
-            self.queue.threads[thread].expiry_check = Some(now);
+            self.queue.threads[thread].expiry_check = Some(self.now);
         }
         if self.dispatch.rings[old].clause.is_etrn_only() != clause.is_etrn_only() {
             self.queue.deferrals.cancel(thread);
@@ -134,9 +133,9 @@ impl Scheduler {
             self.queue.threads[thread].retry.unreachable = None;
             self.queue.threads[thread].waiting.set_all(None);
         } else if self.dispatch.rings[old].clause.is_etrn_only() {
-            let next = self.next_try_of_host(now, thread);
+            let next = self.next_try_of_host(thread);
             self.queue.threads[thread].waiting.set_all(Some(next));
-            self.queue.threads[thread].waiting.wake_for_destination(now);
+            self.queue.threads[thread].waiting.wake_for_destination(self.now);
         }
     }
 }

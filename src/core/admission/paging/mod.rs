@@ -98,10 +98,10 @@ impl Scheduler {
     }
 
     /// Processes a change in the control files that wait for room.
-    pub(crate) fn backlog_changed(&mut self, now: Timestamp, waiting: Backlog) {
+    pub(crate) fn backlog_changed(&mut self, waiting: Backlog) {
         self.admission.paging.waiting = waiting;
         if waiting != Backlog::None {
-            self.schedule_eviction(now);
+            self.schedule_eviction(self.now);
         }
     }
 
@@ -112,7 +112,7 @@ impl Scheduler {
     }
 
     /// Pages out some messages that only wait.
-    pub(crate) fn evict_some(&mut self, now: Timestamp) {
+    pub(crate) fn evict_some(&mut self) {
         self.admission.paging.has_timer = false;
         if self.admission.paging.waiting == Backlog::None {
             return;
@@ -127,17 +127,17 @@ impl Scheduler {
             if let Some(message) = self.queue.messages.at(self.admission.paging.cursor)
                 && self.can_evict(message)
             {
-                self.evict(now, message);
+                self.evict(message);
                 unloaded += 1;
             }
             self.admission.paging.cursor += 1;
         }
         self.admission.paging.evicted_in_pass |= unloaded > 0;
-        let mut next = now;
+        let mut next = self.now;
         if self.admission.paging.cursor >= slots {
             self.admission.paging.cursor = 0;
             if !std::mem::take(&mut self.admission.paging.evicted_in_pass) {
-                next = now + EMPTY_PASS_WAIT;
+                next = self.now + EMPTY_PASS_WAIT;
             }
         }
         self.schedule_eviction(next);
@@ -173,12 +173,12 @@ impl Scheduler {
     }
 
     /// Pages out a message: its record goes to the shell.
-    fn evict(&mut self, now: Timestamp, message: MessageId) {
+    fn evict(&mut self, message: MessageId) {
         let vertices = self.queue.messages[message].vertices.to_vec(&self.queue.vertices);
         let mut known: Vec<PagedVertex> = vertices.iter().map(|v| self.paged_record(*v)).collect();
         known.sort_unstable_by_key(|vertex| vertex.key());
         let ends = vertices.iter().filter_map(|vertex| match self.queue.vertices[*vertex].state {
-            VertexState::Due => Some(now),
+            VertexState::Due => Some(self.now),
             _ => self.next_work_time(*vertex),
         });
         let until = ends.min();
@@ -189,7 +189,7 @@ impl Scheduler {
         };
         self.admission.paging.recipients += u64::from(record.recipients);
         for vertex in vertices {
-            self.evict_vertex(now, vertex, until);
+            self.evict_vertex(vertex, until);
         }
         let name = self.queue.messages[message].name.clone();
         self.queue.messages.remove(message);
@@ -197,15 +197,10 @@ impl Scheduler {
     }
 
     /// Removes a vertex that waits until a time from memory.
-    pub(crate) fn evict_vertex(
-        &mut self,
-        now: Timestamp,
-        vertex: VertexId,
-        until: Option<Timestamp>,
-    ) {
+    pub(crate) fn evict_vertex(&mut self, vertex: VertexId, until: Option<Timestamp>) {
         let (message, thread) =
             (self.queue.vertices[vertex].message, self.queue.vertices[vertex].thread);
-        self.keep_retry(now, thread, until);
+        self.keep_retry(thread, until);
         let pending = self.queue.vertices[vertex].pending;
         self.queue.messages[message].pending -= pending;
         self.dispatch.adjust_recipients(&mut self.queue, thread, -i64::from(pending));

@@ -60,18 +60,13 @@ fn without_text(retry: &Retry) -> Retry {
 
 impl Scheduler {
     /// Keeps the state of the thread of a paged-out message.
-    pub(crate) fn keep_retry(
-        &mut self,
-        now: Timestamp,
-        thread: ThreadId,
-        until: Option<Timestamp>,
-    ) {
-        let until = until.unwrap_or(now);
+    pub(crate) fn keep_retry(&mut self, thread: ThreadId, until: Option<Timestamp>) {
+        let until = until.unwrap_or(self.now);
         if let Some(kept) = self.update_paged_thread(thread) {
             kept.until = kept.until.max(until);
             return;
         }
-        self.admission.paging.prune_threads(now);
+        self.admission.paging.prune_threads(self.now);
         if self.admission.paging.threads.len() < MAX_PAGED_THREADS {
             let new = PagedThread { retry: Retry::default(), window: None, until };
             let destination = self.queue.threads[thread].destination.clone();
@@ -98,7 +93,7 @@ impl Scheduler {
     }
 
     /// Restores the state of a new thread, if it has paged-out messages.
-    pub(crate) fn restore_paged_thread(&mut self, now: Timestamp, thread: ThreadId) {
+    pub(crate) fn restore_paged_thread(&mut self, thread: ThreadId) {
         let Some(kept) = self.admission.paging.threads.get(&self.queue.threads[thread].destination)
         else {
             return;
@@ -110,7 +105,7 @@ impl Scheduler {
             self.dispatch.restore_window(&self.queue, thread, size);
         }
         let on_request = self.dispatch.rings[self.queue.threads[thread].ring].clause.is_etrn_only();
-        let is_over = retry.unreachable.as_ref().is_none_or(|known| known.until <= now);
+        let is_over = retry.unreachable.as_ref().is_none_or(|known| known.until <= self.now);
         self.queue.threads[thread].retry = retry;
         if is_over || on_request {
             self.dispatch.probe_dead_window(&self.queue, thread);

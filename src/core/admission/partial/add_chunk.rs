@@ -6,11 +6,10 @@ use crate::queue::message::MessageId;
 use crate::queue::thread::ThreadId;
 use crate::queue::vertex::{VertexId, VertexState};
 use std::collections::{BTreeMap, BTreeSet};
-use zsched_format::time::Timestamp;
 use zsched_spool::Arrival;
 
 impl Scheduler {
-    pub(super) fn take_chunk(&mut self, now: Timestamp, message: MessageId, mut arrival: Arrival) {
+    pub(super) fn take_chunk(&mut self, message: MessageId, mut arrival: Arrival) {
         let message_ref = &mut self.queue.messages[message];
         message_ref.owes_report |= arrival.report_due;
         message_ref.has_undeliverable_lines |= arrival.first_undeliverable.is_some();
@@ -23,7 +22,7 @@ impl Scheduler {
         };
         (partial.unread, partial.max_unread) = (arrival.next_offset, arrival.max_unread);
         if !arrival.locked.is_empty() {
-            let until = now + LOCKED_RETRY_INTERVAL;
+            let until = self.now + LOCKED_RETRY_INTERVAL;
             partial.left = Some(partial.left.map_or(until, |left| left.min(until)));
         }
         let finals = partial.finals.clone();
@@ -36,17 +35,17 @@ impl Scheduler {
         arrival.groups.retain(|group| !group.offsets.is_empty());
         let before = self.queue.messages[message].vertices.to_vec(&self.queue.vertices);
         let before: BTreeSet<VertexId> = before.into_iter().collect();
-        self.queue_chunk(now, message, &arrival);
+        self.queue_chunk(message, &arrival);
         for vertex in self.queue.messages[message].vertices.to_vec(&self.queue.vertices) {
             if !before.contains(&vertex) {
                 self.enqueue_vertex(vertex);
             }
         }
-        self.end_chunk(now, message);
+        self.end_chunk(message);
     }
 
     /// Adds the recipients of a chunk to existing or new vertices.
-    pub(crate) fn queue_chunk(&mut self, now: Timestamp, message: MessageId, arrival: &Arrival) {
+    pub(crate) fn queue_chunk(&mut self, message: MessageId, arrival: &Arrival) {
         let mut vertices: BTreeMap<ThreadId, VertexId> = BTreeMap::new();
         for agent in self.dispatch.agents.values() {
             let of_message = |job: &VertexId| self.queue.vertices[*job].message == message;
@@ -58,7 +57,7 @@ impl Scheduler {
             vertices.insert(self.queue.vertices[vertex].thread, vertex);
         }
         for group in &arrival.groups {
-            let thread = self.thread_for(now, &group.channel, &group.host);
+            let thread = self.thread_for(&group.channel, &group.host);
             // Packets are separate vertices: an agent gets the recipients of a packet with its job.
             let has_packets =
                 self.dispatch.rings[self.queue.threads[thread].ring].clause.packet > 0;
@@ -72,7 +71,7 @@ impl Scheduler {
             match whole {
                 Some(vertex) => self.extend_vertex(*vertex, &group.offsets),
                 None => {
-                    let vertex = self.queue_group(now, message, group, None);
+                    let vertex = self.queue_group(message, group, None);
                     // Two vertices of one thread are parts, whatever the clause says now.
                     if let Some(former) = vertices.insert(thread, vertex) {
                         self.queue.vertices[former].is_part = true;

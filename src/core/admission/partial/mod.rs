@@ -151,7 +151,6 @@ impl Scheduler {
     /// Registers a partial message when its first chunk arrives.
     pub(crate) fn begin_partial(
         &mut self,
-        now: Timestamp,
         message: MessageId,
         arrival: &Arrival,
         restored: Option<&RestoredMessage>,
@@ -164,10 +163,10 @@ impl Scheduler {
             unread: arrival.next_offset,
             max_unread: arrival.max_unread,
             reading: None,
-            read_at: now,
+            read_at: self.now,
             rings: Vec::new(),
             extra: Vec::new(),
-            left: (!arrival.locked.is_empty()).then_some(now + LOCKED_RETRY_INTERVAL),
+            left: (!arrival.locked.is_empty()).then_some(self.now + LOCKED_RETRY_INTERVAL),
             learned,
             wanted: restored.map(|restored| restored.wanted.clone()).unwrap_or_default(),
             finals: BTreeSet::new(),
@@ -179,7 +178,7 @@ impl Scheduler {
     }
 
     /// Completes the arrival of a chunk: registers the message with its rings.
-    pub(crate) fn end_chunk(&mut self, now: Timestamp, message: MessageId) {
+    pub(crate) fn end_chunk(&mut self, message: MessageId) {
         let vertices = self.queue.messages[message].vertices.iter(&self.queue.vertices);
         let rings: BTreeSet<RingId> = vertices
             .map(|vertex| self.queue.threads[self.queue.vertices[vertex].thread].ring)
@@ -193,7 +192,7 @@ impl Scheduler {
             }
         }
         self.expect_entries(message);
-        self.apply_removal_order(now, message);
+        self.apply_removal_order(message);
     }
 
     /// Sets the number of unread recipients in a message's jobs.

@@ -6,15 +6,14 @@ use crate::event::RereadResult;
 use crate::queue::message::MessageId;
 use log::Level;
 use std::time::Duration;
-use zsched_format::time::Timestamp;
 use zsched_spool::Portion;
 
 impl Scheduler {
     /// Reads more of a message, if there is room for it.
     ///
     /// Returns true if there may be room later.
-    pub(super) fn read_on(&mut self, now: Timestamp, message: MessageId, from: u32) -> bool {
-        let allowed = self.refill(now, message);
+    pub(super) fn read_on(&mut self, message: MessageId, from: u32) -> bool {
+        let allowed = self.refill(message);
         if allowed == 0 {
             return true;
         }
@@ -29,7 +28,7 @@ impl Scheduler {
     }
 
     /// Number of recipients of a message that may be read now.
-    fn refill(&self, now: Timestamp, message: MessageId) -> usize {
+    fn refill(&self, message: MessageId) -> usize {
         let Some(limits) = self.limits() else {
             return usize::MAX;
         };
@@ -60,12 +59,12 @@ impl Scheduler {
         let room = room.saturating_sub(self.admission.partials.inflight_first_chunks);
         let allowed = slots.min(room);
         let has_nothing = self.queue.messages[message].vertices.is_empty();
-        let is_late = now.since(partial.read_at) >= delay;
+        let is_late = self.now.since(partial.read_at) >= delay;
         if has_nothing || is_late || allowed >= limit as usize { allowed } else { 0 }
     }
 
     /// The shell has read more of a message.
-    pub(crate) fn more_read(&mut self, now: Timestamp, number: u64, outcome: RereadResult) {
+    pub(crate) fn more_read(&mut self, number: u64, outcome: RereadResult) {
         let Some(message) = self.queue.messages.find(number) else {
             return;
         };
@@ -75,16 +74,16 @@ impl Scheduler {
         let Some(reserved) = partial.reading.take() else {
             return;
         };
-        partial.read_at = now;
+        partial.read_at = self.now;
         self.admission.partials.reserved -= reserved as usize;
         match self.check_reread(message, outcome) {
             None => {}
-            Some(Ok(arrival)) => self.take_chunk(now, message, arrival),
+            Some(Ok(arrival)) => self.take_chunk(message, arrival),
             Some(Err(error)) => {
                 let id = self.queue.messages[message].spool_id();
                 self.log(Level::Error, format!("{id}: cannot read more of it: {error}"));
                 self.admission.queue_partial_check(message);
-                self.check_partials_at(now + Duration::from_secs(1));
+                self.check_partials_at(self.now + Duration::from_secs(1));
             }
         }
     }

@@ -41,7 +41,7 @@ impl Scheduler {
     }
 
     /// Checks the queued messages.
-    pub(crate) fn continue_partial_checks(&mut self, now: Timestamp) {
+    pub(crate) fn continue_partial_checks(&mut self) {
         self.admission.partials.timer = None;
         let mut again = Vec::new();
         for _ in 0..self.admission.partials.queue.len().min(MAX_CHECKED_PER_TURN) {
@@ -53,7 +53,7 @@ impl Scheduler {
                 continue;
             };
             partial.is_queued = false;
-            if self.check_partial(now, message) {
+            if self.check_partial(message) {
                 again.push(message);
             }
         }
@@ -61,14 +61,14 @@ impl Scheduler {
         let is_waiting = !again.is_empty();
         again.into_iter().for_each(|message| self.admission.queue_partial_check(message));
         if has_more || is_waiting {
-            self.check_partials_at(if has_more { NEXT_TURN } else { now + RECHECK_INTERVAL });
+            self.check_partials_at(if has_more { NEXT_TURN } else { self.now + RECHECK_INTERVAL });
         }
     }
 
     /// Checks a message: unloads, reads on, or ends the pass.
     ///
     /// Returns true if it must be checked again although nothing changes.
-    fn check_partial(&mut self, now: Timestamp, message: MessageId) -> bool {
+    fn check_partial(&mut self, message: MessageId) -> bool {
         let message_ref = &self.queue.messages[message];
         let partial = &self.admission.partials.partial[&message];
         // Nothing of a held message is delivered, but its removal may be ordered.
@@ -77,17 +77,17 @@ impl Scheduler {
             return false;
         }
         let (unread, restarts) = (partial.unread, partial.restarts);
-        self.unload_waiting(now, message);
+        self.unload_waiting(message);
         let is_idle = self.queue.messages[message].vertices.is_empty()
             && self.queue.messages[message].jobs == 0
             && self.queue.messages[message].notes == 0;
         match unread.filter(|_| !restarts) {
             None if is_idle => {
-                self.end_pass(now, message);
+                self.end_pass(message);
                 false
             }
             None => false,
-            Some(from) => self.read_on(now, message, from),
+            Some(from) => self.read_on(message, from),
         }
     }
 }

@@ -16,36 +16,36 @@ const MAX_UNLOADED_DESTINATIONS: usize = 200_000;
 
 impl Scheduler {
     /// Unloads the waiting recipients of a message.
-    pub(super) fn unload_waiting(&mut self, now: Timestamp, message: MessageId) {
+    pub(super) fn unload_waiting(&mut self, message: MessageId) {
         for vertex in self.queue.messages[message].vertices.to_vec(&self.queue.vertices) {
             let vertex_ref = &self.queue.vertices[vertex];
             if vertex_ref.state == VertexState::Waiting && vertex_ref.after_job == AfterJob::Usual {
-                self.unload_waiting_vertex(now, vertex);
+                self.unload_waiting_vertex(vertex);
             }
         }
     }
 
-    fn unload_waiting_vertex(&mut self, now: Timestamp, vertex: VertexId) {
+    fn unload_waiting_vertex(&mut self, vertex: VertexId) {
         let until = self.next_work_time(vertex);
         let (record, message) = (self.paged_record(vertex), self.queue.vertices[vertex].message);
         // The recipients are counted again when they are read again.
         self.counters.recipients_in -= u64::from(self.queue.vertices[vertex].pending);
-        self.evict_vertex(now, vertex, until);
+        self.evict_vertex(vertex, until);
         self.admission.keep_unloaded_state(message, record, until);
     }
 
     /// Ends a pass over the file. Nothing of the message is in progress.
-    pub(super) fn end_pass(&mut self, now: Timestamp, message: MessageId) {
+    pub(super) fn end_pass(&mut self, message: MessageId) {
         let partial = &self.admission.partials.partial[&message];
         let until = match (partial.restarts, partial.left) {
-            (true, _) => Some(now),
+            (true, _) => Some(self.now),
             (false, None) => {
                 return self.end_partial(message);
             }
             // A removal ends deferred recipients when they are read again. Recipients that other
             // processes have locked are not read yet.
             (false, Some(left)) if self.has_removal_order(message) => {
-                Some(left.min(now + LOCKED_RETRY_INTERVAL))
+                Some(left.min(self.now + LOCKED_RETRY_INTERVAL))
             }
             (false, Some(left)) => Some(left).filter(|left| left.nanoseconds() < i64::MAX),
         };

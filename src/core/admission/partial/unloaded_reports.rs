@@ -9,7 +9,6 @@ use crate::queue::host_health::FailureScope;
 use crate::queue::message::MessageId;
 use crate::queue::vertex::{Diagnosis, VertexId};
 use zsched_format::agent_protocol::{RecipientReport, ReportStatus};
-use zsched_format::time::Timestamp;
 use zsched_spool::note::OutcomeKind;
 
 /// Maximum number of finished offsets kept for a message.
@@ -59,7 +58,6 @@ impl Scheduler {
     /// Returns false if the recipient cannot be an unloaded one.
     pub(crate) fn report_on_unloaded(
         &mut self,
-        now: Timestamp,
         agent: AgentId,
         message: MessageId,
         report: &RecipientReport<'_>,
@@ -75,25 +73,25 @@ impl Scheduler {
             return false;
         }
         let agent_ref = &mut self.dispatch.agents[agent];
-        agent_ref.progress_at = now;
+        agent_ref.progress_at = self.now;
         let thread = self.queue.vertices[vertex].thread;
         self.apply_clock_step(thread);
         self.queue.threads[thread].consecutive_deaths = 0;
         self.queue.threads[thread].attempts = self.queue.threads[thread].attempts.saturating_add(1);
-        self.status_of_report(now, agent, vertex, report);
+        self.status_of_report(agent, vertex, report);
         match report.status {
             ReportStatus::Ok
             | ReportStatus::Ok2
             | ReportStatus::Ok3
             | ReportStatus::Error
             | ReportStatus::Error2 => {
-                self.unloaded_finished(now, message, vertex, report);
+                self.unloaded_finished(message, vertex, report);
             }
             status => {
-                self.unloaded_deferred(now, agent, vertex, report);
+                self.unloaded_deferred(agent, vertex, report);
                 match status {
-                    ReportStatus::RetryAt => self.block_until(now, agent, vertex, report),
-                    ReportStatus::DeferAll => self.defer_all(now, agent, vertex, report),
+                    ReportStatus::RetryAt => self.block_until(agent, vertex, report),
+                    ReportStatus::DeferAll => self.defer_all(agent, vertex, report),
                     _ => {}
                 }
             }
@@ -103,7 +101,6 @@ impl Scheduler {
 
     fn unloaded_finished(
         &mut self,
-        now: Timestamp,
         message: MessageId,
         vertex: VertexId,
         report: &RecipientReport<'_>,
@@ -114,11 +111,11 @@ impl Scheduler {
             _ => None,
         };
         if let Some(kind) = kind {
-            self.note_report(now, message, report, kind);
+            self.note_report(message, report, kind);
         }
         let reports_itself = matches!(report.status, ReportStatus::Ok2 | ReportStatus::Error2);
         self.queue.messages[message].owes_report |= reports_itself;
-        self.host_answered(now, self.queue.vertices[vertex].thread);
+        self.host_answered(self.queue.vertices[vertex].thread);
         let failed = matches!(report.status, ReportStatus::Error | ReportStatus::Error2);
         let message_ref = &mut self.queue.messages[message];
         message_ref.failed += u32::from(failed);
@@ -138,7 +135,6 @@ impl Scheduler {
 
     fn unloaded_deferred(
         &mut self,
-        now: Timestamp,
         agent: AgentId,
         vertex: VertexId,
         report: &RecipientReport<'_>,
@@ -146,11 +142,11 @@ impl Scheduler {
         let (message, thread) =
             (self.queue.vertices[vertex].message, self.queue.vertices[vertex].thread);
         let diagnosis = Diagnosis::new(report.notary, report.text());
-        self.recipient_deferred(now, agent, vertex, &diagnosis);
+        self.recipient_deferred(agent, vertex, &diagnosis);
         let (step, planned) =
             (self.queue.vertices[vertex].step, self.queue.vertices[vertex].planned);
-        let (due, _) = self.next_due(now, vertex, FailureScope::of(&diagnosis.notary));
-        self.keep_retry(now, thread, due);
+        let (due, _) = self.next_due(vertex, FailureScope::of(&diagnosis.notary));
+        self.keep_retry(thread, due);
         let text = self.admission.paging.keep_text(&diagnosis);
         let vertex = &mut self.queue.vertices[vertex];
         let to = &self.queue.threads[thread].destination;

@@ -13,7 +13,6 @@ use crate::queue::thread::ThreadId;
 use crate::queue::unreachable::UnreachableReason;
 use serde::{Deserialize, Serialize};
 use std::ops::Bound;
-use zsched_format::time::Timestamp;
 
 /// Action for each member.
 #[derive(Clone, Serialize, Deserialize)]
@@ -40,16 +39,16 @@ impl Scheduler {
     /// The first of them are processed at once.
     ///
     /// An action that was under way is dropped.
-    pub(super) fn start_round(&mut self, now: Timestamp, window: WindowId, action: MemberAction) {
+    pub(super) fn start_round(&mut self, window: WindowId, action: MemberAction) {
         self.dispatch.windows[window].round = Some(Box::new(MemberRound { action, last: None }));
         self.dispatch.windows.rounds.insert(window);
-        self.continue_round(now, window, self.settings.step());
+        self.continue_round(window, self.settings.step());
     }
 
     /// Continues the action of the first window.
-    pub(crate) fn window_round_step(&mut self, now: Timestamp, budget: usize) -> usize {
+    pub(crate) fn window_round_step(&mut self, budget: usize) -> usize {
         match self.dispatch.windows.rounds.first() {
-            Some(window) => self.continue_round(now, *window, budget),
+            Some(window) => self.continue_round(*window, budget),
             None => budget,
         }
     }
@@ -57,7 +56,7 @@ impl Scheduler {
     /// Continues the action of a window until `left` is used up.
     ///
     /// Returns the unused part.
-    fn continue_round(&mut self, now: Timestamp, window: WindowId, mut left: usize) -> usize {
+    fn continue_round(&mut self, window: WindowId, mut left: usize) -> usize {
         // A member that is woken may come under a new clause, and leave the window as its last one.
         while self.dispatch.windows.rounds.contains(&window)
             && let Some(MemberRound { action, last }) =
@@ -78,29 +77,23 @@ impl Scheduler {
             if let Some(round) = &mut self.dispatch.windows[window].round {
                 round.last = Some(member);
             }
-            self.apply_to_member(now, window, member, &action);
+            self.apply_to_member(window, member, &action);
         }
         left
     }
 
-    fn apply_to_member(
-        &mut self,
-        now: Timestamp,
-        window: WindowId,
-        member: ThreadId,
-        action: &MemberAction,
-    ) {
+    fn apply_to_member(&mut self, window: WindowId, member: ThreadId, action: &MemberAction) {
         match action {
             MemberAction::Suspend => {
                 if let Some(until) = self.dispatch.windows[window].resume {
                     let cause = self.dispatch.windows[window].cause.clone();
-                    self.defer_thread(now, member, (until, UnreachableReason::Dead), cause);
+                    self.defer_thread(member, (until, UnreachableReason::Dead), cause);
                 }
             }
             MemberAction::Wake => {
                 let known = self.queue.threads[member].retry.unreachable.as_ref();
                 if known.is_some_and(|known| known.block == UnreachableReason::Dead) {
-                    self.wake_thread(now, member);
+                    self.wake_thread(member);
                 }
             }
         }

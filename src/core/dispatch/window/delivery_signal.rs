@@ -20,7 +20,6 @@ use log::Level;
 use serde::{Deserialize, Serialize};
 use std::rc::Rc;
 use std::time::Duration;
-use zsched_format::time::Timestamp;
 
 /// Maximum random delay of the next try of a dead destination.
 ///
@@ -58,7 +57,6 @@ impl Scheduler {
     /// `cause` is the last report if it failed.
     pub(crate) fn delivery_ended(
         &mut self,
-        now: Timestamp,
         thread: ThreadId,
         signal: DeliverySignal,
         cause: Option<Rc<UnreachableReport>>,
@@ -66,17 +64,17 @@ impl Scheduler {
         let Some(window) = self.queue.threads[thread].window else {
             return;
         };
-        self.pause_after_delivery(now, thread);
+        self.pause_after_delivery(thread);
         let before = self.dispatch.windows[window].feedback.clone();
         match signal {
             DeliverySignal::Nothing => {}
-            DeliverySignal::Answer => self.window_host_answered(now, thread, window),
-            DeliverySignal::Failure => self.host_failed(now, thread, window, cause),
+            DeliverySignal::Answer => self.window_host_answered(thread, window),
+            DeliverySignal::Failure => self.host_failed(thread, window, cause),
         }
         self.log_feedback(thread, window, signal, &before);
     }
 
-    fn window_host_answered(&mut self, now: Timestamp, thread: ThreadId, window: WindowId) {
+    fn window_host_answered(&mut self, thread: ThreadId, window: WindowId) {
         let (initial, limit) = (
             self.dispatch.initial_window(&self.queue, thread),
             self.dispatch.max_thread(&self.queue.threads[thread]),
@@ -88,7 +86,7 @@ impl Scheduler {
             // flooded.
             *feedback = Feedback::new(initial);
             // The other threads that were suspended need not wait for their own time.
-            self.start_round(now, window, MemberAction::Wake);
+            self.start_round(window, MemberAction::Wake);
         } else {
             feedback.answered(flow, initial, limit, *agents);
         }
@@ -96,7 +94,6 @@ impl Scheduler {
 
     fn host_failed(
         &mut self,
-        now: Timestamp,
         thread: ThreadId,
         window: WindowId,
         cause: Option<Rc<UnreachableReport>>,
@@ -107,14 +104,14 @@ impl Scheduler {
             return;
         }
         let Window { feedback, is_probing, resume, .. } = &mut self.dispatch.windows[window];
-        if resume.is_some_and(|resume| resume > now) {
+        if resume.is_some_and(|resume| resume > self.now) {
             // A delivery that was under way when the others had already failed.
             return;
         }
         let health = if *is_probing { Health::Dead } else { feedback.failed(flow) };
         match health {
             Health::Alive => {}
-            Health::Dead => self.suspend(now, thread, window, cause),
+            Health::Dead => self.suspend(thread, window, cause),
         }
     }
 
@@ -123,44 +120,39 @@ impl Scheduler {
     /// What is due in them counts as tried, without an agent for each message.
     fn suspend(
         &mut self,
-        now: Timestamp,
         thread: ThreadId,
         window: WindowId,
         cause: Option<Rc<UnreachableReport>>,
     ) {
         let jitter =
             Duration::from_millis(self.random.u64(0..=MAX_PROBE_JITTER.as_millis() as u64));
-        let until = now + MIN_HOST_DOWN_WAIT + jitter;
+        let until = self.now + MIN_HOST_DOWN_WAIT + jitter;
         let initial = self.dispatch.initial_window(&self.queue, thread);
         self.dispatch.windows[window].is_probing = true;
         self.dispatch.windows[window].feedback = Feedback::new(initial);
-        self.defer_thread(now, thread, (until, UnreachableReason::Dead), cause.clone());
+        self.defer_thread(thread, (until, UnreachableReason::Dead), cause.clone());
         // The others are tried at the time of the thread that was tried.
         let known = self.queue.threads[thread].retry.unreachable.as_ref();
         let until = known.map_or(until, |known| known.until);
         self.dispatch.windows[window].resume = Some(until);
         self.dispatch.windows[window].cause = cause;
-        self.start_round(now, window, MemberAction::Suspend);
+        self.start_round(window, MemberAction::Suspend);
         let destination = &self.queue.threads[thread].destination;
-        let seconds = until.since(now).as_secs();
+        let seconds = until.since(self.now).as_secs();
         let text = format!("{destination} is dead, and is left alone for {seconds} s");
         self.log(Level::Info, text);
     }
 
     /// Makes a thread that enters a dead window wait with it.
-    pub(crate) fn wait_with_window(&mut self, now: Timestamp, thread: ThreadId) {
+    pub(crate) fn wait_with_window(&mut self, thread: ThreadId) {
         let window = self.queue.threads[thread].window.map(|window| &self.dispatch.windows[window]);
-        if let Some(resume) = window.and_then(|window| window.resume).filter(|time| *time > now) {
+        if let Some(resume) =
+            window.and_then(|window| window.resume).filter(|time| *time > self.now)
+        {
             let cause = self.queue.threads[thread]
                 .window
                 .and_then(|id| self.dispatch.windows[id].cause.clone());
-            self.block_thread(
-                now,
-                thread,
-                (resume, UnreachableReason::Dead),
-                cause,
-                DeferralNote::None,
-            );
+            self.block_thread(thread, (resume, UnreachableReason::Dead), cause, DeferralNote::None);
         }
     }
 

@@ -242,7 +242,7 @@ impl std::ops::IndexMut<WindowId> for Windows {
 
 impl Scheduler {
     /// Puts a thread into the window of its clause, if any.
-    pub(crate) fn join_window(&mut self, now: Timestamp, thread: ThreadId) {
+    pub(crate) fn join_window(&mut self, thread: ThreadId) {
         let flow = self.dispatch.flow(&self.queue, thread);
         if !flow.is_controlled() {
             return self.leave_window(thread);
@@ -262,7 +262,7 @@ impl Scheduler {
         self.dispatch.windows[window].agents += agents;
         self.queue.threads[thread].window = Some(window);
         self.dispatch.refresh_limit(&self.queue, window, thread);
-        self.wait_with_window(now, thread);
+        self.wait_with_window(thread);
     }
 
     /// Removes a thread from its window, if it has one.
@@ -287,10 +287,10 @@ impl Scheduler {
     }
 
     /// Counts an agent that begins to work on a thread.
-    pub(crate) fn enter_window(&mut self, now: Timestamp, agent: AgentId, thread: ThreadId) {
+    pub(crate) fn enter_window(&mut self, agent: AgentId, thread: ThreadId) {
         if let Some(window) = self.queue.threads[thread].window {
             self.dispatch.windows[window].agents += 1;
-            let may_start = self.try_start_delivery(now, thread);
+            let may_start = self.try_start_delivery(thread);
             self.dispatch.agents[agent].may_start = may_start;
         }
     }
@@ -298,19 +298,14 @@ impl Scheduler {
     /// Counts an agent that no longer works on a thread.
     ///
     /// `may_start` is true if it was allowed to start a delivery, and has not started one.
-    pub(crate) fn leave_window_with_agent(
-        &mut self,
-        now: Timestamp,
-        thread: ThreadId,
-        may_start: bool,
-    ) {
+    pub(crate) fn leave_window_with_agent(&mut self, thread: ThreadId, may_start: bool) {
         if let Some(window) = self.queue.threads[thread].window {
             self.dispatch.windows[window].agents -= 1;
             if may_start {
                 self.cancel_start(window);
                 self.reserve_place(window, thread);
             }
-            self.pause_after_delivery(now, thread);
+            self.pause_after_delivery(thread);
         }
     }
 

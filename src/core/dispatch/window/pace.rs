@@ -76,7 +76,7 @@ impl Scheduler {
     /// Starts a delivery of a thread, if its window allows it.
     ///
     /// Returns true if it does.
-    pub(super) fn try_start_delivery(&mut self, now: Timestamp, thread: ThreadId) -> bool {
+    pub(super) fn try_start_delivery(&mut self, thread: ThreadId) -> bool {
         let Some(window) = self.queue.threads[thread].window else {
             return true;
         };
@@ -90,32 +90,27 @@ impl Scheduler {
         if delay.is_some() {
             self.dispatch.windows[window].pace.pause = Pause::Delivery;
         } else if let Some(rate) = rate {
-            let next = self.dispatch.windows[window].pace.next_slot(now, rate.spacing());
+            let next = self.dispatch.windows[window].pace.next_slot(self.now, rate.spacing());
             self.pause_until(window, next);
         }
         true
     }
 
     /// Returns true if an agent may get another job of a thread.
-    pub(crate) fn may_start_delivery(
-        &mut self,
-        now: Timestamp,
-        agent: AgentId,
-        thread: ThreadId,
-    ) -> bool {
+    pub(crate) fn may_start_delivery(&mut self, agent: AgentId, thread: ThreadId) -> bool {
         let agent = &mut self.dispatch.agents[agent];
-        std::mem::take(&mut agent.may_start) || self.try_start_delivery(now, thread)
+        std::mem::take(&mut agent.may_start) || self.try_start_delivery(thread)
     }
 
     /// Starts the pause after a delivery of a thread.
     ///
     /// The delivery has ended or was not made.
-    pub(crate) fn pause_after_delivery(&mut self, now: Timestamp, thread: ThreadId) {
+    pub(crate) fn pause_after_delivery(&mut self, thread: ThreadId) {
         let delay = self.dispatch.flow(&self.queue, thread).delay;
         if let Some(window) = self.queue.threads[thread].window
             && self.dispatch.windows[window].pace.pause == Pause::Delivery
         {
-            self.pause_until(window, now + delay.unwrap_or_default());
+            self.pause_until(window, self.now + delay.unwrap_or_default());
         }
     }
 

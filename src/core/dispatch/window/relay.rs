@@ -9,7 +9,6 @@ use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
 use zsched_format::control_file::diagnostic::NOTARY_SEPARATOR;
-use zsched_format::time::Timestamp;
 
 /// Maximum number of destinations whose relay is stored, with or without queued mail.
 const MAX_RELAYS: usize = 100_000;
@@ -63,27 +62,22 @@ fn relay_of(notary: &[u8]) -> Option<&[u8]> {
 
 impl Scheduler {
     /// Learns the relay of a thread from a report.
-    pub(crate) fn learn_relay_of_report(
-        &mut self,
-        now: Timestamp,
-        thread: ThreadId,
-        notary: &[u8],
-    ) {
+    pub(crate) fn learn_relay_of_report(&mut self, thread: ThreadId, notary: &[u8]) {
         if self.dispatch.flow(&self.queue, thread).key.is_some()
             && let Some(relay) = relay_of(notary)
         {
-            self.set_relay(now, thread, relay);
+            self.set_relay(thread, relay);
         }
     }
 
     /// Stores the relay of a thread.
     ///
     /// The thread may move to another window.
-    pub(crate) fn set_relay(&mut self, now: Timestamp, thread: ThreadId, relay: &[u8]) {
+    pub(crate) fn set_relay(&mut self, thread: ThreadId, relay: &[u8]) {
         let destination = self.queue.threads[thread].destination.clone();
         if self.dispatch.windows.relays.learn(&destination, relay) {
             self.dispatch.unready(&mut self.queue, thread);
-            self.join_window(now, thread);
+            self.join_window(thread);
         }
     }
 }
