@@ -45,7 +45,9 @@ impl Scheduler {
             window.resume = window.resume.map(|time| time + step);
         }
         self.dispatch.shift_waitlists(step);
-        self.queue.deferrals.shift(step);
+        for deferral in self.queue.deferrals.values_mut() {
+            deferral.until = deferral.until.map(|until| until + step);
+        }
         self.start_sweep(SweptChange::Clock);
         // The end of a limit is a time of the clock.
         self.timers.add(self.now, Timer::Limits);

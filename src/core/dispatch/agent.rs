@@ -173,7 +173,7 @@ pub struct Agents {
     by_id: BTreeMap<AgentId, Agent>,
     last: u64,
     /// Agents in the pools of all rings.
-    pub idle: usize,
+    pub idle_count: usize,
     /// Numbers of agents, as limits count them.
     pub counts: AgentCounts,
     /// Agents that may need an earlier timer, because their state has changed ([`crate::settle`]).

@@ -8,9 +8,8 @@ use crate::dispatch::Dispatch;
 use crate::dispatch::agent::{Agent, AgentId, AgentState};
 use crate::dispatch::agent_waitlist::Resource;
 use crate::dispatch::ring::{Refusal, Ring, RingId};
-use crate::list::List;
 use crate::queue::Queue;
-use crate::queue::thread::{ReadyChain, ThreadId};
+use crate::queue::thread::ThreadId;
 use crate::timers::Timer;
 use log::Level;
 use serde::{Deserialize, Serialize};
@@ -197,37 +196,29 @@ impl Scheduler {
     /// Ensures that the ring tries again when that may change.
     fn record_refusal(&mut self, ring: RingId, refusal: Refusal) {
         self.dispatch.rings[ring].refusal = Some(refusal);
-        match refusal {
-            // The ring's own agents come to serve the thread.
-            Refusal::MaxRing => {}
-            // The configuration or the mode must change first.
-            Refusal::NoCommand => self.warn_no_command(ring),
-            Refusal::Frozen | Refusal::Loading | Refusal::Ending | Refusal::NotSelected => {}
-            // A timer, or an agent that is being started, triggers the next try.
-            Refusal::Suspended | Refusal::Unproven => {}
-            // These rings are not served.
-            Refusal::Reloading | Refusal::Kept => {}
-            Refusal::MaxAgents => {
-                let line = Resource::Agents(self.dispatch.rings[ring].clause.max_agents);
-                self.dispatch.join_waitlist(self.now, ring, line.clone());
-                self.retire_idle_for(&line);
-            }
-            Refusal::MaxChannel => {
-                let Ring { channel, clause, .. } = &self.dispatch.rings[ring];
-                let line = Resource::Channel(channel.clone(), clause.max_channel);
-                self.dispatch.join_waitlist(self.now, ring, line.clone());
-                self.retire_idle_for(&line);
-            }
-            Refusal::Claimed => {
-                if let Some(line) = self.claiming_waitlist(ring) {
-                    self.dispatch.join_waitlist(self.now, ring, line.clone());
-                    self.retire_idle_for(&line);
-                }
-            }
+        let Ring { channel, clause, .. } = &self.dispatch.rings[ring];
+        let resource = match refusal {
+            Refusal::MaxAgents => Some(Resource::Agents(clause.max_agents)),
+            Refusal::MaxChannel => Some(Resource::Channel(channel.clone(), clause.max_channel)),
+            Refusal::Claimed => self.claiming_waitlist(ring),
             Refusal::ForkRate => {
-                self.dispatch.join_waitlist(self.now, ring, Resource::ForkRate);
-                self.timers.add(Timestamp::from_seconds(self.now.seconds() + 1), Timer::ForkRate);
+                let next_second = Timestamp::from_seconds(self.now.seconds() + 1);
+                self.timers.add(next_second, Timer::ForkRate);
+                return self.dispatch.join_waitlist(self.now, ring, Resource::ForkRate);
             }
+            // The ring's own agents come to serve the thread.
+            Refusal::MaxRing => None,
+            // The configuration or the mode must change first.
+            Refusal::NoCommand => return self.warn_no_command(ring),
+            Refusal::Frozen | Refusal::Loading | Refusal::Ending | Refusal::NotSelected => None,
+            // A timer, or an agent that is being started, triggers the next try.
+            Refusal::Suspended | Refusal::Unproven => None,
+            // These rings are not served.
+            Refusal::Reloading | Refusal::Kept => None,
+        };
+        if let Some(resource) = resource {
+            self.dispatch.join_waitlist(self.now, ring, resource.clone());
+            self.retire_idle_for(&resource);
         }
     }
 
@@ -251,7 +242,7 @@ impl Dispatch {
         }
         let ring = queue.threads[thread].ring;
         queue.threads.pool_mut()[thread].is_ready = true;
-        self.with_ready_list(queue, ring, |ready, pool| ready.push_back(pool, thread));
+        self.rings[ring].ready.push_back(queue.threads.pool_mut(), thread);
         if let Some(jobs) = &mut self.rings[ring].jobs {
             jobs.set_ready(thread, true);
         }
@@ -265,19 +256,10 @@ impl Dispatch {
         let ring = queue.threads[thread].ring;
         queue.threads.pool_mut()[thread].is_ready = false;
         self.remove_ready_in_window(queue, thread);
-        self.with_ready_list(queue, ring, |ready, pool| ready.remove(pool, thread));
+        self.rings[ring].ready.remove(queue.threads.pool_mut(), thread);
         if let Some(jobs) = &mut self.rings[ring].jobs {
             jobs.set_ready(thread, false);
         }
-    }
-
-    fn with_ready_list(
-        &mut self,
-        queue: &mut Queue,
-        ring: RingId,
-        change: impl FnOnce(&mut List<ReadyChain>, &mut crate::pool::Pool<crate::queue::thread::Thread>),
-    ) {
-        change(&mut self.rings[ring].ready, queue.threads.pool_mut());
     }
 
     /// The thread of a ring that gets the next agent.
@@ -312,7 +294,7 @@ impl Dispatch {
             |index: &usize| self.agents[idle[*index]].last_destination.as_ref() == destination;
         let looked_at = idle.len().saturating_sub(MAX_IDLE_EXAMINED)..idle.len();
         let index = looked_at.rev().find(knows_it).unwrap_or(newest);
-        self.agents.idle -= 1;
+        self.agents.idle_count -= 1;
         let agent = self.rings[ring].idle.remove(index);
         self.end_ring_wait(ring);
         Some(agent)

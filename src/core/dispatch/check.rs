@@ -69,7 +69,7 @@ impl Dispatch {
             assert!(served, "threads of a ring want agents, and the ring has no refusal");
         }
         let idle: usize = self.rings.iter().map(|(_, ring)| ring.idle.len()).sum();
-        assert_eq!(self.agents.idle, idle, "idle agents");
+        assert_eq!(self.agents.idle_count, idle, "idle agents");
     }
 
     fn check_agents(&self, queue: &Queue) {

@@ -185,7 +185,7 @@ impl Scheduler {
     ///
     /// Another ring gets its place. No more agents end than rings are on waitlists.
     pub(crate) fn retire_idle_for(&mut self, line: &Resource) {
-        if self.dispatch.agents.idle == 0 {
+        if self.dispatch.agents.idle_count == 0 {
             return;
         }
         // An agent that is slow to end must not keep the waiting rings from the place of another

@@ -8,6 +8,7 @@ use crate::action::{Action, StopMode};
 use crate::dispatch::Dispatch;
 use crate::dispatch::agent::{AgentId, AgentState, Owed};
 use crate::dispatch::fair_share::next_burst;
+use crate::dispatch::ring::RingId;
 use crate::dispatch::window::DeliverySignal;
 use crate::outcome::agent_exit::last_line;
 use crate::queue::Queue;
@@ -79,25 +80,25 @@ impl Scheduler {
         if !self.queue.release_job(vertex) {
             return;
         }
-        if found_nothing {
-            let said = last_line(&self.dispatch.agents[agent]);
-            let text = format!(
-                "the agent found nothing to do in the control file, which is read again{said}"
-            );
-            let attempt = present_attempt(&self.dispatch.agents[agent]);
-            self.status_of_missing_report(attempt, vertex, &text);
-            self.queue.vertices[vertex].diagnosis = Some(Diagnosis::of_scheduler(&text));
-            self.request_reread(self.queue.vertices[vertex].message);
-        } else if !self.queue.vertices[vertex].reported {
-            self.queue.count_attempt(vertex);
-            let said = last_line(&self.dispatch.agents[agent]);
-            let text = format!("the agent ended the job without a word about this recipient{said}");
-            let attempt = present_attempt(&self.dispatch.agents[agent]);
-            self.status_of_missing_report(attempt, vertex, &text);
+        let missing = match (found_nothing, self.queue.vertices[vertex].reported) {
+            (true, _) => {
+                Some("the agent found nothing to do in the control file, which is read again")
+            }
+            (false, false) => {
+                self.queue.count_attempt(vertex);
+                Some("the agent ended the job without a word about this recipient")
+            }
+            (false, true) => None,
+        };
+        if let Some(text) = missing {
+            let agent_ref = &self.dispatch.agents[agent];
+            let text = format!("{text}{}", last_line(agent_ref));
+            self.status_of_missing_report(present_attempt(agent_ref), vertex, &text);
             self.queue.vertices[vertex].diagnosis = Some(Diagnosis::of_scheduler(&text));
         }
-        if !found_nothing {
-            self.record_failed_job(agent, vertex);
+        match found_nothing {
+            true => self.request_reread(self.queue.vertices[vertex].message),
+            false => self.record_failed_job(agent, vertex),
         }
         self.defer(vertex, Scheduler::wait_after_try);
     }
@@ -108,9 +109,12 @@ impl Scheduler {
         let heard = std::mem::take(&mut agent_ref.signal);
         let has_window = |thread: &ThreadId| self.queue.threads[*thread].window.is_some();
         if let Some(thread) = agent_ref.thread.filter(has_window) {
-            let diagnosis = self.queue.vertices[vertex].diagnosis.clone();
-            let has_failed = heard == DeliverySignal::Failure;
-            let cause = has_failed.then(|| self.cause(Some(agent), vertex, diagnosis.as_ref()));
+            let cause = match heard {
+                DeliverySignal::Failure => {
+                    self.cause(agent, vertex, self.queue.vertices[vertex].diagnosis.clone())
+                }
+                _ => None,
+            };
             self.delivery_ended(thread, heard, cause);
         }
     }
@@ -202,7 +206,7 @@ impl Scheduler {
         };
         is_ours
             && !self.queue.threads[thread].held
-            && !self.queue.deferrals.contains(thread)
+            && !self.queue.deferrals.contains_key(&thread)
             && !self.dispatch.window_exceeds_size(&self.queue, thread)
             && (self.now.since(agent.thread_since) < MAX_TIME_ON_THREAD || !others_wait())
     }
@@ -262,7 +266,7 @@ impl Scheduler {
         self.dispatch.agents.set_state(agent, AgentState::Idle(self.now));
         let ring = self.dispatch.agents[agent].ring;
         self.dispatch.rings[ring].idle.push(agent);
-        self.dispatch.agents.idle += 1;
+        self.dispatch.agents.idle_count += 1;
         self.dispatch.serve_later(ring);
         // If its own ring has no use for it, it may have to make room for an agent of another ring.
         self.dispatch.waitlists.has_news = true;
@@ -287,12 +291,8 @@ impl Scheduler {
     }
 
     pub(crate) fn stop_agent(&mut self, agent: AgentId, manner: StopMode) {
-        if let AgentState::Idle(_) = self.dispatch.agents[agent].state() {
-            self.dispatch.rings[self.dispatch.agents[agent].ring]
-                .idle
-                .retain(|other| *other != agent);
-            self.dispatch.agents.idle -= 1;
-        }
+        let (state, ring) = (self.dispatch.agents[agent].state(), self.dispatch.agents[agent].ring);
+        self.dispatch.leave_pool(agent, state, ring);
         let state = match manner {
             StopMode::Kill => AgentState::Killed,
             _ => AgentState::Stopping(self.now),
@@ -328,6 +328,14 @@ impl Queue {
 }
 
 impl Dispatch {
+    /// Takes an agent out of the pool of its ring, if it is idle.
+    pub(crate) fn leave_pool(&mut self, id: AgentId, state: AgentState, ring: RingId) {
+        if let AgentState::Idle(_) = state {
+            self.rings[ring].idle.retain(|other| *other != id);
+            self.agents.idle_count -= 1;
+        }
+    }
+
     pub(crate) fn agent_started(&mut self, agent: AgentId, pid: u32) {
         if let Some(agent) = self.agents.get_mut(agent) {
             agent.pid = Some(pid);

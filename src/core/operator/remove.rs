@@ -6,7 +6,6 @@ use crate::Scheduler;
 use crate::action::Verdict;
 use crate::operator::order::{Effect, Target};
 use crate::operator::overrides::Author;
-use crate::outcome::report::FinalState;
 use crate::queue::Queue;
 use crate::queue::message::MessageId;
 use crate::queue::thread::ThreadId;
@@ -142,9 +141,9 @@ impl Scheduler {
         for vertex in vertices {
             let offsets = self.queue.vertices[*vertex].recipients.pending();
             let text = format!("{text} by an operator");
-            self.status_of_end(*vertex, &offsets, verdict, b"", text.as_bytes());
+            self.status(*vertex, &offsets, verdict, None, b"", text.as_bytes());
             for offset in self.queue.vertices[*vertex].recipients.pending() {
-                self.finish_recipient(*vertex, offset, FinalState { state, failed: false });
+                self.finish_recipient(*vertex, offset, state, false);
             }
         }
     }

@@ -16,7 +16,7 @@ use crate::queue::Queue;
 use crate::queue::attempt_records::present_attempt;
 use crate::queue::deferral::DeferralNote;
 use crate::queue::thread::ThreadId;
-use crate::queue::unreachable::{UnreachableReason, UnreachableReport};
+use crate::queue::unreachable::{Unreachable, UnreachableReason, UnreachableReport};
 use crate::queue::vertex::{AfterJob, Diagnosis, VertexId, VertexState};
 use crate::timers::Timer;
 use log::Level;
@@ -205,9 +205,12 @@ impl Scheduler {
             at: self.now,
             diagnosis: Some(diagnosis.clone()),
         };
-        let (block, note) =
-            ((self.now, UnreachableReason::AgentsDie), DeferralNote::AgentsDie(diagnosis));
-        self.block_thread(thread, block, Some(Rc::new(cause)), note);
+        let known = Unreachable {
+            until: self.now,
+            block: UnreachableReason::AgentsDie,
+            cause: Some(Rc::new(cause)),
+        };
+        self.block_thread(thread, known, DeferralNote::AgentsDie(diagnosis));
     }
 }
 
@@ -258,13 +261,9 @@ impl Dispatch {
     }
 
     fn subtract_agent(&mut self, now: Timestamp, id: AgentId, agent: &Agent) {
-        let ring = &mut self.rings[agent.ring];
-        if let AgentState::Idle(_) = agent.state() {
-            ring.idle.retain(|other| *other != id);
-            self.agents.idle -= 1;
-        }
-        self.agents.counts.remove(id, ring);
-        if ring.agents == 0 {
+        self.leave_pool(id, agent.state(), agent.ring);
+        self.agents.counts.remove(id, &mut self.rings[agent.ring]);
+        if self.rings[agent.ring].agents == 0 {
             self.restart_ring_wait(now, agent.ring);
         }
     }

@@ -9,8 +9,7 @@ use crate::queue::Queue;
 use crate::queue::deferral::DeferralNote;
 use crate::queue::message::MessageId;
 use crate::queue::retry::MIN_HOST_DOWN_WAIT;
-use crate::queue::thread::ThreadId;
-use crate::queue::unreachable::{UnreachableReason, UnreachableReport};
+use crate::queue::unreachable::{Unreachable, UnreachableReason};
 use crate::queue::vertex::{AfterJob, Diagnosis, VertexId, VertexState};
 use log::Level;
 use std::rc::Rc;
@@ -28,15 +27,6 @@ const MAX_RELATIVE_RETRY: i64 = 100_000;
 ///
 /// It also limits mistakes of agents.
 pub(crate) const MAX_BLOCK: Duration = Duration::from_secs(86_400);
-
-/// The final state of a recipient.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) struct FinalState {
-    /// Word for the statistics log.
-    pub state: &'static str,
-    /// It counts as a failure.
-    pub failed: bool,
-}
 
 impl Scheduler {
     pub(crate) fn report(&mut self, agent: AgentId, report: &RecipientReport<'_>) {
@@ -59,7 +49,7 @@ impl Scheduler {
         self.apply_clock_step(self.queue.vertices[vertex].thread);
         let agent_ref = &mut self.dispatch.agents[agent];
         agent_ref.progress_at = self.now;
-        agent_ref.signal = agent_ref.signal.and(match report.status {
+        agent_ref.signal = agent_ref.signal.max(match report.status {
             ReportStatus::DeferAll => DeliverySignal::Failure,
             ReportStatus::Unknown => DeliverySignal::Nothing,
             _ => DeliverySignal::Answer,
@@ -88,9 +78,9 @@ impl Scheduler {
         self.status_of_report(agent, vertex, report);
         match report.status {
             ReportStatus::Ok | ReportStatus::Ok2 | ReportStatus::Ok3 => {
-                self.delivered(vertex, report)
+                self.finished(vertex, report, false)
             }
-            ReportStatus::Error | ReportStatus::Error2 => self.failed(vertex, report),
+            ReportStatus::Error | ReportStatus::Error2 => self.finished(vertex, report, true),
             ReportStatus::Deferred | ReportStatus::DeferBack => {
                 self.deferred(agent, vertex, report)
             }
@@ -144,28 +134,24 @@ impl Scheduler {
         self.log(Level::Debug, line);
     }
 
-    fn delivered(&mut self, vertex: VertexId, report: &RecipientReport<'_>) {
+    fn finished(&mut self, vertex: VertexId, report: &RecipientReport<'_>, failed: bool) {
+        self.recipient_answered(vertex, report);
+        self.finish_recipient(vertex, report.offset, report.status.word(), failed);
+    }
+
+    /// Records that a host has accepted or rejected a recipient, and what the sender is owed.
+    pub(crate) fn recipient_answered(&mut self, vertex: VertexId, report: &RecipientReport<'_>) {
         let message = self.queue.vertices[vertex].message;
         match report.status {
-            // The agent has written the `d` line.
-            ReportStatus::Ok2 => self.queue.messages[message].owes_report = true,
             ReportStatus::Ok => self.note_report(message, report, OutcomeKind::Success),
+            ReportStatus::Error => self.note_report(message, report, OutcomeKind::Failure),
+            // The agent has written the `d` line.
+            ReportStatus::Ok2 | ReportStatus::Error2 => {
+                self.queue.messages[message].owes_report = true
+            }
             _ => {}
         }
         self.host_answered(self.queue.vertices[vertex].thread);
-        let outcome = FinalState { state: report.status.word(), failed: false };
-        self.finish_recipient(vertex, report.offset, outcome);
-    }
-
-    fn failed(&mut self, vertex: VertexId, report: &RecipientReport<'_>) {
-        let message = self.queue.vertices[vertex].message;
-        match report.status {
-            ReportStatus::Error => self.note_report(message, report, OutcomeKind::Failure),
-            _ => self.queue.messages[message].owes_report = true,
-        }
-        self.host_answered(self.queue.vertices[vertex].thread);
-        let outcome = FinalState { state: report.status.word(), failed: true };
-        self.finish_recipient(vertex, report.offset, outcome);
     }
 
     /// Processes a deferral.
@@ -177,7 +163,7 @@ impl Scheduler {
         self.queue.record(vertex, diagnosis);
     }
 
-    pub(crate) fn note_report(
+    fn note_report(
         &mut self,
         message: MessageId,
         report: &RecipientReport<'_>,
@@ -196,20 +182,18 @@ impl Scheduler {
     ) {
         let thread = self.queue.vertices[vertex].thread;
         let diagnosis = diagnosis_of(report);
-        let cause = self.cause(Some(agent), vertex, Some(&diagnosis));
-        self.queue.record(vertex, diagnosis);
+        self.queue.record(vertex, diagnosis.clone());
         let until = match report.retry_seconds() {
             Some(seconds) if seconds > MAX_RELATIVE_RETRY => Timestamp::from_seconds(seconds),
             Some(seconds) => self.now + Duration::from_secs(seconds.unsigned_abs()),
             None => self.now,
         };
-        let until = until.min(self.now + MAX_BLOCK);
-        self.block_thread(
-            thread,
-            (until, UnreachableReason::RetryAt),
-            Some(cause),
-            DeferralNote::None,
-        );
+        let known = Unreachable {
+            until: until.min(self.now + MAX_BLOCK),
+            block: UnreachableReason::RetryAt,
+            cause: self.cause(agent, vertex, Some(diagnosis)),
+        };
+        self.block_thread(thread, known, DeferralNote::None);
     }
 
     /// Defers the whole thread with this diagnosis: the host cannot be reached.
@@ -226,25 +210,9 @@ impl Scheduler {
             // The window decides if that applies to the other recipients.
             return;
         }
-        let cause = self.cause(Some(agent), vertex, Some(&diagnosis));
-        self.defer_thread(
-            thread,
-            (self.now + MIN_HOST_DOWN_WAIT, UnreachableReason::HostDown),
-            Some(cause),
-        );
-    }
-
-    /// Makes a whole thread wait until at least the given time.
-    ///
-    /// What is due in it counts as tried, with the diagnosis of the one recipient.
-    pub(crate) fn defer_thread(
-        &mut self,
-        thread: ThreadId,
-        (until, block): (Timestamp, UnreachableReason),
-        cause: Option<Rc<UnreachableReport>>,
-    ) {
-        let diagnosis = cause.as_ref().and_then(|cause| cause.diagnosis.clone());
-        self.block_thread(thread, (until, block), cause, DeferralNote::Tried(diagnosis));
+        let (until, block) = (self.now + MIN_HOST_DOWN_WAIT, UnreachableReason::HostDown);
+        let cause = self.cause(agent, vertex, Some(diagnosis));
+        self.defer_thread(thread, Unreachable { until, block, cause });
     }
 
     /// Counts an attempt with an unknown result; an earlier diagnosis stays.

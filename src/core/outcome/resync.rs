@@ -116,7 +116,7 @@ impl Scheduler {
             let mut gone = self.queue.vertices[vertex].recipients.pending();
             gone.retain(|offset| !unfinished.contains(offset));
             let text = b"found finished in the control file";
-            self.status_of_end(vertex, &gone, Verdict::FinishedElsewhere, b"", text);
+            self.status(vertex, &gone, Verdict::FinishedElsewhere, None, b"", text);
             finished += gone.len();
             for offset in gone {
                 self.drop_recipient(vertex, offset);

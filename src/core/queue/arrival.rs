@@ -3,11 +3,10 @@
 use crate::Scheduler;
 use crate::admission::paging::{RestoreAction, RestoredMessage};
 use crate::dispatch::Dispatch;
-use crate::list::List;
 use crate::queue::Queue;
 use crate::queue::message::{Message, MessageId};
 use crate::queue::thread::ThreadId;
-use crate::queue::vertex::{MessageChain, Vertex, VertexId, VertexState};
+use crate::queue::vertex::{Vertex, VertexId, VertexState};
 use log::Level;
 use zsched_spool::{Arrival, Group};
 
@@ -84,10 +83,7 @@ impl Scheduler {
         let count = offsets.len() as u32;
         self.counters.recipients_in += u64::from(count);
         self.queue.messages[message].pending += count;
-        let mut vertices: List<MessageChain> =
-            std::mem::replace(&mut self.queue.messages[message].vertices, List::new());
-        vertices.push_back(&mut self.queue.vertices, vertex);
-        self.queue.messages[message].vertices = vertices;
+        self.queue.messages[message].vertices.push_back(&mut self.queue.vertices, vertex);
         self.dispatch.adjust_recipients(&mut self.queue, thread, i64::from(count));
         vertex
     }

@@ -17,11 +17,6 @@ use zsched_format::time::Timestamp;
 pub const MAX_STATUS_TEXT_LEN: usize = 2048;
 
 impl Scheduler {
-    /// Returns true if records are needed.
-    fn needs_status(&self) -> bool {
-        self.settings.status_log || self.mode.has_subscribers
-    }
-
     /// Emits a record of an agent's report about a recipient.
     pub(crate) fn status_of_report(
         &mut self,
@@ -29,28 +24,14 @@ impl Scheduler {
         vertex: VertexId,
         report: &RecipientReport<'_>,
     ) {
-        if !self.needs_status() {
-            return;
-        }
-        let puts_off = matches!(report.status, ReportStatus::DeferAll | ReportStatus::RetryAt);
-        let others = match puts_off {
-            true => self.queue.threads[self.queue.vertices[vertex].thread].due.len(),
-            false => 0,
-        };
         let agent = &self.dispatch.agents[agent];
         let mut attempt = present_attempt(agent);
         if agent.jobs().next() != Some(vertex) {
             attempt.began =
                 Timestamp::from_seconds(i64::from(self.queue.vertices[vertex].last_fed));
         }
-        let record = StatusRecord {
-            others: others as u32,
-            attempt: Some(attempt),
-            notary: cut(report.notary),
-            text: cut(report.text()),
-            ..self.status_record(vertex, vec![report.offset], Verdict::Report(report.status))
-        };
-        self.act(Action::Status(Box::new(record)));
+        let (verdict, offsets) = (Verdict::Report(report.status), [report.offset]);
+        self.status(vertex, &offsets, verdict, Some(attempt), report.notary, report.text());
     }
 
     /// Emits a record of a job without a report.
@@ -60,54 +41,46 @@ impl Scheduler {
         vertex: VertexId,
         text: &str,
     ) {
-        if !self.needs_status() {
-            return;
-        }
         let offsets = self.queue.vertices[vertex].recipients.pending();
-        let record = StatusRecord {
-            attempt: Some(attempt),
-            text: cut(text.as_bytes()),
-            ..self.status_record(vertex, offsets, Verdict::Unreported)
-        };
-        self.act(Action::Status(Box::new(record)));
+        let verdict = Verdict::Unreported;
+        self.status(vertex, &offsets, verdict, Some(attempt), b"", text.as_bytes());
     }
 
-    /// Emits a record of recipients that end without an attempt.
-    pub(crate) fn status_of_end(
+    /// Emits a record of recipients whose state has changed, with the attempt if there was one.
+    pub(crate) fn status(
         &mut self,
         vertex: VertexId,
         offsets: &[u32],
         verdict: Verdict,
+        attempt: Option<Attempt>,
         notary: &[u8],
         text: &[u8],
     ) {
-        if !self.needs_status() || offsets.is_empty() {
+        let is_needed = self.settings.status_log || self.mode.has_subscribers;
+        if !is_needed || offsets.is_empty() {
             return;
         }
-        let record = StatusRecord {
-            notary: cut(notary),
-            text: cut(text),
-            ..self.status_record(vertex, offsets.to_vec(), verdict)
-        };
-        self.act(Action::Status(Box::new(record)));
-    }
-
-    fn status_record(&self, vertex: VertexId, offsets: Vec<u32>, verdict: Verdict) -> StatusRecord {
         let vertex = &self.queue.vertices[vertex];
         let message = &self.queue.messages[vertex.message];
-        StatusRecord {
+        let thread = &self.queue.threads[vertex.thread];
+        let others = match verdict {
+            Verdict::Report(ReportStatus::DeferAll | ReportStatus::RetryAt) => thread.due.len(),
+            _ => 0,
+        };
+        let record = StatusRecord {
             time: self.now,
             name: message.name.clone(),
             modified: message.modified,
             created: message.created,
-            destination: self.queue.threads[vertex.thread].destination.clone(),
-            offsets,
+            destination: thread.destination.clone(),
+            offsets: offsets.to_vec(),
             verdict,
-            attempt: None,
-            others: 0,
-            notary: Box::default(),
-            text: Box::default(),
-        }
+            attempt,
+            others: others as u32,
+            notary: cut(notary),
+            text: cut(text),
+        };
+        self.act(Action::Status(Box::new(record)));
     }
 }
 

@@ -38,9 +38,9 @@ impl Queue {
     fn check_threads(&self) {
         let held = self.threads.iter().filter(|(_, thread)| thread.held).count();
         assert_eq!(self.threads.held(), held, "held threads");
-        for thread in self.deferrals.threads() {
-            let is_ready = self.threads[thread].is_ready;
-            assert!(!is_ready, "{}: put off, but ready", self.threads[thread].destination);
+        for thread in self.deferrals.keys() {
+            let is_ready = self.threads[*thread].is_ready;
+            assert!(!is_ready, "{}: put off, but ready", self.threads[*thread].destination);
         }
         for (id, thread) in self.threads.iter() {
             for (place, list) in [

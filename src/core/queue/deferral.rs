@@ -13,21 +13,18 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::time::Duration;
-use zsched_format::time::{ClockStep, Timestamp};
+use zsched_format::time::Timestamp;
 
 /// Threads with due vertices that are still to be deferred.
-#[derive(Default, Serialize, Deserialize)]
-pub struct Deferrals {
-    threads: BTreeMap<ThreadId, PendingDeferral>,
-}
+pub type Deferrals = BTreeMap<ThreadId, PendingDeferral>;
 
 /// What is left to do in a thread.
 #[derive(Clone, Serialize, Deserialize)]
-struct PendingDeferral {
+pub struct PendingDeferral {
     /// Number of vertices to defer, from the head of the due list.
     vertices: usize,
     /// They wait until this time; `None` is until a request.
-    until: Option<Timestamp>,
+    pub until: Option<Timestamp>,
     what: DeferralNote,
 }
 
@@ -40,35 +37,6 @@ pub enum DeferralNote {
     Tried(Option<Rc<Diagnosis>>),
     /// The agents of its thread die.
     AgentsDie(Rc<Diagnosis>),
-}
-
-impl Deferrals {
-    /// Returns true if no thread is left.
-    pub fn is_empty(&self) -> bool {
-        self.threads.is_empty()
-    }
-
-    /// Returns true if due vertices of a thread are still to be deferred.
-    pub fn contains(&self, thread: ThreadId) -> bool {
-        self.threads.contains_key(&thread)
-    }
-
-    /// Keeps due what is still due in a thread.
-    pub fn cancel(&mut self, thread: ThreadId) {
-        self.threads.remove(&thread);
-    }
-
-    /// Moves the times, because the clock was set.
-    pub fn shift(&mut self, step: ClockStep) {
-        for rest in self.threads.values_mut() {
-            rest.until = rest.until.map(|until| until + step);
-        }
-    }
-
-    /// The threads.
-    pub fn threads(&self) -> impl Iterator<Item = ThreadId> {
-        self.threads.keys().copied()
-    }
 }
 
 impl Scheduler {
@@ -84,19 +52,19 @@ impl Scheduler {
         until: Option<Timestamp>,
         what: DeferralNote,
     ) {
-        if let Some(rest) = self.queue.deferrals.threads.get_mut(&thread) {
+        if let Some(rest) = self.queue.deferrals.get_mut(&thread) {
             // Another agent, or one more recipient of the same job: the work continues as planned.
             rest.until = until;
             return;
         }
         let vertices = self.queue.threads[thread].due.len();
-        self.queue.deferrals.threads.insert(thread, PendingDeferral { vertices, until, what });
+        self.queue.deferrals.insert(thread, PendingDeferral { vertices, until, what });
         self.defer_some_of(thread, self.settings.step());
     }
 
     /// Continues in the first thread.
     pub(crate) fn deferral_step(&mut self, budget: usize) -> usize {
-        match self.queue.deferrals.threads.keys().next() {
+        match self.queue.deferrals.keys().next() {
             Some(thread) => self.defer_some_of(*thread, budget),
             None => budget,
         }
@@ -107,7 +75,7 @@ impl Scheduler {
     /// Returns the unused part of `count`.
     fn defer_some_of(&mut self, thread: ThreadId, count: usize) -> usize {
         self.apply_clock_step(thread);
-        let Some(rest) = self.queue.deferrals.threads.get_mut(&thread) else {
+        let Some(rest) = self.queue.deferrals.get_mut(&thread) else {
             return count;
         };
         let step = rest.vertices.min(count);
@@ -120,7 +88,7 @@ impl Scheduler {
             }
         }
         if is_over {
-            self.queue.deferrals.cancel(thread);
+            self.queue.deferrals.remove(&thread);
         }
         count - step
     }
@@ -157,13 +125,13 @@ impl Queue {
     /// Returns true if the due vertices of a thread are being deferred.
     pub(crate) fn is_being_deferred(&self, thread: &Thread) -> bool {
         let id = || self.threads.id_of(thread);
-        !self.deferrals.is_empty() && id().is_some_and(|id| self.deferrals.contains(id))
+        !self.deferrals.is_empty() && id().is_some_and(|id| self.deferrals.contains_key(&id))
     }
 }
 
 impl Dispatch {
     /// Number of due vertices of a thread that agents may be given.
     pub(crate) fn due_for_agents(&self, queue: &Queue, thread: ThreadId) -> usize {
-        if queue.deferrals.contains(thread) { 0 } else { self.due_in_jobs(queue, thread) }
+        if queue.deferrals.contains_key(&thread) { 0 } else { self.due_in_jobs(queue, thread) }
     }
 }

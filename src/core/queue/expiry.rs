@@ -7,7 +7,6 @@
 
 use crate::Scheduler;
 use crate::action::Verdict;
-use crate::outcome::report::FinalState;
 use crate::queue::Queue;
 use crate::queue::thread::ThreadId;
 use crate::queue::vertex::{AfterJob, VertexId, VertexState};
@@ -24,29 +23,14 @@ pub const DEFAULT_EXPIRY2: Duration = Duration::from_secs(86_400);
 const MIN_EXPIRY_CHECK_INTERVAL: Duration = Duration::from_secs(10);
 
 /// Threads with vertices that are still to be checked.
-#[derive(Default, Serialize, Deserialize)]
-pub struct Expiring {
-    threads: BTreeMap<ThreadId, Remaining>,
-}
+pub type ExpiryChecks = BTreeMap<ThreadId, ExpiryCheck>;
 
 /// The vertices of a thread that are still to be checked.
 #[derive(Serialize, Deserialize)]
-struct Remaining {
+pub struct ExpiryCheck {
     vertices: VecDeque<VertexId>,
     /// Earliest deadline of the vertices that were checked.
     next: Option<Timestamp>,
-}
-
-impl Expiring {
-    /// Returns true if no thread is left.
-    pub fn is_empty(&self) -> bool {
-        self.threads.is_empty()
-    }
-
-    /// Stops the check of a thread.
-    pub fn cancel(&mut self, thread: ThreadId) {
-        self.threads.remove(&thread);
-    }
 }
 
 impl Scheduler {
@@ -99,13 +83,13 @@ impl Scheduler {
         self.queue.threads[thread].expiry_check = None;
         let resting = self.queue.threads[thread].vertices(&self.queue.vertices);
         let vertices = resting.filter(|vertex| self.queue.may_expire(*vertex)).collect();
-        self.queue.expirations.threads.insert(thread, Remaining { vertices, next: None });
+        self.queue.expiry_checks.insert(thread, ExpiryCheck { vertices, next: None });
         self.expire_some(thread, self.settings.step());
     }
 
     /// Continues the check of the first thread.
     pub(crate) fn expiry_step(&mut self, budget: usize) -> usize {
-        match self.queue.expirations.threads.keys().next() {
+        match self.queue.expiry_checks.keys().next() {
             Some(thread) => self.expire_some(*thread, budget),
             None => budget,
         }
@@ -115,8 +99,7 @@ impl Scheduler {
     ///
     /// Returns how many of that number are left.
     fn expire_some(&mut self, thread: ThreadId, count: usize) -> usize {
-        let Some(Remaining { mut vertices, mut next }) =
-            self.queue.expirations.threads.remove(&thread)
+        let Some(ExpiryCheck { mut vertices, mut next }) = self.queue.expiry_checks.remove(&thread)
         else {
             return count;
         };
@@ -135,7 +118,7 @@ impl Scheduler {
             }
         }
         if !vertices.is_empty() {
-            self.queue.expirations.threads.insert(thread, Remaining { vertices, next });
+            self.queue.expiry_checks.insert(thread, ExpiryCheck { vertices, next });
             return count - step;
         }
         let known = self.queue.threads[thread].expiry_check;
@@ -160,12 +143,12 @@ impl Scheduler {
             }
         };
         let notary = expiry_notary(&format!("{what} after {age}"));
-        self.status_of_end(vertex, &offsets, Verdict::Expired, &notary, &text);
+        self.status(vertex, &offsets, Verdict::Expired, None, &notary, &text);
         self.record_unloaded_finals(message, &offsets);
         let occasion = OutcomeKind::Expiry;
         self.note(message, offsets.clone(), occasion, notary.into(), text.into());
         for offset in offsets {
-            self.finish_recipient(vertex, offset, FinalState { state: "expire", failed: true });
+            self.finish_recipient(vertex, offset, "expire", true);
         }
     }
 }

@@ -6,7 +6,6 @@
 
 use crate::Scheduler;
 use crate::action::{Action, NoteTicket, Statistics};
-use crate::outcome::report::FinalState;
 use crate::queue::message::MessageId;
 use crate::queue::vertex::{VertexId, VertexState};
 use crate::timers::Timer;
@@ -15,22 +14,31 @@ use std::io::ErrorKind;
 
 impl Scheduler {
     /// Finishes a pending recipient of a vertex.
-    pub(crate) fn finish_recipient(&mut self, vertex: VertexId, offset: u32, outcome: FinalState) {
-        let message = self.queue.vertices[vertex].message;
-        self.write_statistics(vertex, outcome);
-        self.queue.messages[message].failed += u32::from(outcome.failed);
+    ///
+    /// `state` is the word for the statistics log.
+    pub(crate) fn finish_recipient(
+        &mut self,
+        vertex: VertexId,
+        offset: u32,
+        state: &'static str,
+        failed: bool,
+    ) {
+        self.record_final(vertex, state, failed);
         self.drop_recipient(vertex, offset);
     }
 
-    fn write_statistics(&mut self, vertex: VertexId, outcome: FinalState) {
+    /// Counts a recipient that has ended in a final state.
+    pub(crate) fn record_final(&mut self, vertex: VertexId, state: &'static str, failed: bool) {
         let vertex = &self.queue.vertices[vertex];
-        let message = &self.queue.messages[vertex.message];
-        self.act(Action::Statistics(Statistics {
+        let message = &mut self.queue.messages[vertex.message];
+        message.failed += u32::from(failed);
+        let statistics = Statistics {
             spool_id: message.spool_id(),
             created: message.created,
-            state: outcome.state,
+            state,
             destination: self.queue.threads[vertex.thread].destination.clone(),
-        }));
+        };
+        self.act(Action::Statistics(statistics));
     }
 
     /// Drops a recipient, and its vertex with the last one.

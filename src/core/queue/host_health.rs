@@ -6,8 +6,8 @@
 use crate::Scheduler;
 use crate::dispatch::agent::AgentId;
 use crate::queue::thread::ThreadId;
-use crate::queue::unreachable::UnreachableReason;
-use crate::queue::vertex::{Diagnosis, VertexId};
+use crate::queue::unreachable::{Unreachable, UnreachableReason};
+use crate::queue::vertex::{Diagnosis, Vertex, VertexId};
 use serde::{Deserialize, Serialize};
 use std::rc::Rc;
 use zsched_format::control_file::diagnostic::NOTARY_SEPARATOR;
@@ -76,6 +76,14 @@ impl FailureScope {
     }
 }
 
+impl Vertex {
+    /// What its last deferral is attributed to.
+    pub fn failure_scope(&self) -> FailureScope {
+        let notary = self.diagnosis.as_ref().map(|diagnosis| &diagnosis.notary[..]);
+        FailureScope::of(notary.unwrap_or_default())
+    }
+}
+
 /// Returns true for a reply such as `smtp; 421 closing`.
 fn is_goodbye(reply: &[u8]) -> bool {
     let Some(semicolon) = reply.iter().position(|byte| *byte == b';') else {
@@ -127,12 +135,9 @@ impl Scheduler {
         let known = self.queue.threads[thread].retry.unreachable.as_ref().map(|known| known.block);
         match FailureScope::of(&diagnosis.notary) {
             FailureScope::Host => {
-                let cause = self.cause(Some(agent), vertex, Some(diagnosis));
-                self.mark_unreachable(
-                    thread,
-                    (self.now, UnreachableReason::HostBlamed),
-                    Some(cause),
-                );
+                let cause = self.cause(agent, vertex, Some(diagnosis.clone()));
+                let block = UnreachableReason::HostBlamed;
+                self.mark_unreachable(thread, Unreachable { until: self.now, block, cause });
             }
             FailureScope::Recipient => self.host_answered(thread),
             FailureScope::Unknown if known == Some(UnreachableReason::HostBlamed) => {
@@ -147,10 +152,7 @@ impl Scheduler {
         let vertex_ref = &self.queue.vertices[vertex];
         let (thread, diagnosis) = (vertex_ref.thread, vertex_ref.diagnosis.clone());
         let known = self.queue.threads[thread].retry.unreachable.as_ref();
-        let is_said = diagnosis
-            .as_ref()
-            .is_some_and(|d| FailureScope::of(&d.notary) != FailureScope::Unknown);
-        if is_said
+        if vertex_ref.failure_scope() != FailureScope::Unknown
             || known.is_some_and(|known| known.block.is_firm())
             || !self.deferrals_may_block(thread)
         {
@@ -158,8 +160,9 @@ impl Scheduler {
         }
         let number = self.queue.messages[vertex_ref.message].name.number();
         if self.queue.threads[thread].retry.deferrals.add(number) {
-            let cause = self.cause(Some(agent), vertex, diagnosis.as_ref());
-            self.mark_unreachable(thread, (self.now, UnreachableReason::AllDeferred), Some(cause));
+            let cause = self.cause(agent, vertex, diagnosis);
+            let block = UnreachableReason::AllDeferred;
+            self.mark_unreachable(thread, Unreachable { until: self.now, block, cause });
         }
     }
 }

@@ -23,7 +23,7 @@ mod check;
 use crate::clock_step::LastClockStep;
 use crate::pool::Pool;
 use deferral::Deferrals;
-use expiry::Expiring;
+use expiry::ExpiryChecks;
 use message::Messages;
 use serde::{Deserialize, Serialize};
 use thread::Threads;
@@ -38,7 +38,7 @@ pub struct Queue {
     /// Threads with due vertices that are still to be deferred.
     pub deferrals: Deferrals,
     /// Threads with vertices that are still to be checked for expiry.
-    pub expirations: Expiring,
+    pub expiry_checks: ExpiryChecks,
     /// The last step of the clock, which some threads may not have applied yet.
     pub clock: LastClockStep,
 }

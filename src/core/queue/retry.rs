@@ -11,9 +11,8 @@ use crate::outcome::report::MAX_BLOCK;
 use crate::queue::deferral::DeferralNote;
 use crate::queue::host_health::FailureScope;
 use crate::queue::thread::{Retry, ThreadId};
-use crate::queue::unreachable::{UnreachableReason, UnreachableReport};
+use crate::queue::unreachable::Unreachable;
 use crate::queue::vertex::{VertexId, VertexState};
-use std::rc::Rc;
 use std::time::Duration;
 use zsched_config::Clause;
 use zsched_format::time::{ClockStep, Timestamp};
@@ -46,10 +45,7 @@ impl Scheduler {
     pub(crate) fn wait_after_try(&mut self, vertex: VertexId) {
         let thread = self.queue.vertices[vertex].thread;
         self.apply_clock_step(thread);
-        let diagnosis = self.queue.vertices[vertex].diagnosis.clone();
-        let fault = diagnosis
-            .map_or(FailureScope::Unknown, |diagnosis| FailureScope::of(&diagnosis.notary));
-        let (due, tolerance) = self.next_due(vertex, fault);
+        let (due, tolerance) = self.next_due(vertex, self.queue.vertices[vertex].failure_scope());
         self.wait_until(vertex, due, tolerance);
         if tolerance > Duration::ZERO {
             // Vertices of one wave also have the same planned time.
@@ -165,24 +161,31 @@ impl Scheduler {
         }
     }
 
-    /// Makes a whole thread wait until at least the given time.
+    /// Makes a whole thread wait until at least the time in `known`.
     ///
     /// This applies to due and waiting vertices and to those that arrive. `note` is recorded
     /// about the due ones.
     pub(crate) fn block_thread(
         &mut self,
         thread: ThreadId,
-        (until, block): (Timestamp, UnreachableReason),
-        cause: Option<Rc<UnreachableReport>>,
+        known: Unreachable,
         note: DeferralNote,
     ) {
         self.apply_clock_step(thread);
         if self.dispatch.rings[self.queue.threads[thread].ring].clause.is_etrn_only() {
             return self.defer_due_vertices(thread, None, note);
         }
-        let until = self.mark_unreachable(thread, (until, block), cause);
+        let until = self.mark_unreachable(thread, known);
         self.queue.threads[thread].waiting.postpone(until);
         self.defer_due_vertices(thread, Some(until), note);
+    }
+
+    /// Makes a whole thread wait until at least the time in `known`.
+    ///
+    /// What is due in it counts as tried, with the diagnosis of the one recipient.
+    pub(crate) fn defer_thread(&mut self, thread: ThreadId, known: Unreachable) {
+        let diagnosis = known.cause.as_ref().and_then(|cause| cause.diagnosis.clone());
+        self.block_thread(thread, known, DeferralNote::Tried(diagnosis));
     }
 
     /// Processes a request for the mail of a thread, which becomes due.
@@ -215,7 +218,7 @@ impl Scheduler {
     fn end_unreachable(&mut self, thread: ThreadId) {
         self.dispatch.resume_window(&self.queue, thread);
         self.queue.threads[thread].retry.unreachable = None;
-        self.queue.deferrals.cancel(thread);
+        self.queue.deferrals.remove(&thread);
     }
 
     /// Makes waiting vertices due, as far as one turn allows.

@@ -62,8 +62,8 @@ impl Scheduler {
         let timer = thread_ref.timer.take();
         let is_shifted = self.queue.is_shifted(thread);
         self.timers.change_thread(thread, is_shifted, [timer, None]);
-        self.queue.deferrals.cancel(thread);
-        self.queue.expirations.cancel(thread);
+        self.queue.deferrals.remove(&thread);
+        self.queue.expiry_checks.remove(&thread);
         self.leave_window(thread);
         self.dispatch.leave_ring(&mut self.queue, thread);
         self.queue.threads.remove(thread);

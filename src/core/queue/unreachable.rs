@@ -71,39 +71,34 @@ impl Scheduler {
     /// Creates a cause from the report of an agent about a vertex.
     pub(crate) fn cause(
         &self,
-        agent: Option<AgentId>,
+        agent: AgentId,
         vertex: VertexId,
-        diagnosis: Option<&Rc<Diagnosis>>,
-    ) -> Rc<UnreachableReport> {
-        let pid = agent.and_then(|agent| self.dispatch.agents.get(agent)?.pid);
+        diagnosis: Option<Rc<Diagnosis>>,
+    ) -> Option<Rc<UnreachableReport>> {
+        let pid = self.dispatch.agents[agent].pid;
         let id = Some(self.queue.messages[self.queue.vertices[vertex].message].spool_id());
-        Rc::new(UnreachableReport { pid, id, at: self.now, diagnosis: diagnosis.cloned() })
+        Some(Rc::new(UnreachableReport { pid, id, at: self.now, diagnosis }))
     }
 
-    /// Marks a destination as unreachable, at least until `at_least`.
+    /// Marks a destination as unreachable, at least until the time in `known`.
     ///
     /// If its next try is later, until that.
     ///
     /// Returns that time. The clause must not be `queueonly`.
-    pub(crate) fn mark_unreachable(
-        &mut self,
-        thread: ThreadId,
-        (at_least, block): (Timestamp, UnreachableReason),
-        cause: Option<Rc<UnreachableReport>>,
-    ) -> Timestamp {
+    pub(crate) fn mark_unreachable(&mut self, thread: ThreadId, known: Unreachable) -> Timestamp {
         self.apply_clock_step(thread);
         let former = self.queue.threads[thread].retry.unreachable.as_deref();
         let is_firm = former.is_some_and(|former| former.block.is_firm());
         let planned = former.map(|former| former.until).filter(|until| *until > self.now);
-        let until = planned.unwrap_or_else(|| self.next_try_of_host(thread)).max(at_least);
+        let until = planned.unwrap_or_else(|| self.next_try_of_host(thread)).max(known.until);
         self.learned.revision += 1;
         let Retry { unreachable, steps, .. } = &mut self.queue.threads[thread].retry;
         // The try after the next one is spaced from the next one.
         steps.planned = seconds_of(until);
         match unreachable {
             // A firm reason is not replaced by one that is not.
-            Some(former) if is_firm && !block.is_firm() => former.until = until,
-            _ => *unreachable = Some(Box::new(Unreachable { until, block, cause })),
+            Some(former) if is_firm && !known.block.is_firm() => former.until = until,
+            _ => *unreachable = Some(Box::new(Unreachable { until, ..known })),
         }
         until
     }

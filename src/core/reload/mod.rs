@@ -126,7 +126,7 @@ impl Scheduler {
             self.queue.threads[thread].expiry_check = Some(self.now);
         }
         if self.dispatch.rings[old].clause.is_etrn_only() != clause.is_etrn_only() {
-            self.queue.deferrals.cancel(thread);
+            self.queue.deferrals.remove(&thread);
         }
         let clause = &self.dispatch.rings[new].clause;
         if clause.is_etrn_only() {

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::queue::deferral::DeferralNote;
+use crate::queue::unreachable::Unreachable;
 
 fn reload(world: &mut World, text: &str) {
     world.tell(Event::Configured(Rc::new(config(text))));
@@ -243,8 +244,9 @@ fn wakeup_moves_thread_to_new_clause() {
     let (agent, _) = world.newborn();
     let threads: Vec<_> = world.core.queue.threads.iter().map(|(id, _)| id).collect();
     for thread in threads.into_iter().skip(LATE as usize - 20) {
-        let block = (world.now, UnreachableReason::HostDown);
-        world.core.block_thread(world.now, thread, block, None, DeferralNote::None);
+        let block = UnreachableReason::HostDown;
+        let known = Unreachable { until: world.now, block, cause: None };
+        world.core.block_thread(thread, known, DeferralNote::None);
     }
     // The late ones wake up before the sweep reaches them.
     world.now += Duration::from_secs(60);

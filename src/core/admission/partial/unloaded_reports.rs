@@ -1,7 +1,6 @@
 //! Reports on unloaded recipients: agents read the control file themselves.
 
 use crate::Scheduler;
-use crate::action::{Action, Statistics};
 use crate::admission::paged_message::PagedVertex;
 use crate::admission::partial::PartialMessage;
 use crate::dispatch::agent::AgentId;
@@ -9,7 +8,6 @@ use crate::queue::host_health::FailureScope;
 use crate::queue::message::MessageId;
 use crate::queue::vertex::{Diagnosis, VertexId};
 use zsched_format::agent_protocol::{RecipientReport, ReportStatus};
-use zsched_spool::note::OutcomeKind;
 
 /// Maximum number of finished offsets kept for a message.
 ///
@@ -105,29 +103,15 @@ impl Scheduler {
         vertex: VertexId,
         report: &RecipientReport<'_>,
     ) {
-        let kind = match report.status {
-            ReportStatus::Ok => Some(OutcomeKind::Success),
-            ReportStatus::Error => Some(OutcomeKind::Failure),
-            _ => None,
-        };
-        if let Some(kind) = kind {
-            self.note_report(message, report, kind);
-        }
-        let reports_itself = matches!(report.status, ReportStatus::Ok2 | ReportStatus::Error2);
-        self.queue.messages[message].owes_report |= reports_itself;
-        self.host_answered(self.queue.vertices[vertex].thread);
+        self.recipient_answered(vertex, report);
         let failed = matches!(report.status, ReportStatus::Error | ReportStatus::Error2);
-        let message_ref = &mut self.queue.messages[message];
-        message_ref.failed += u32::from(failed);
         self.counters.recipients_in += 1;
         self.counters.recipients_out += 1;
-        let (spool_id, created) = (message_ref.spool_id(), message_ref.created);
-        let destination =
-            self.queue.threads[self.queue.vertices[vertex].thread].destination.clone();
-        let state = report.status.word();
-        self.act(Action::Statistics(Statistics { spool_id, created, state, destination }));
+        self.record_final(vertex, report.status.word(), failed);
+        // The reader of the next chunk does not know yet of a tag that the agent writes itself.
+        let is_noted = matches!(report.status, ReportStatus::Ok | ReportStatus::Error);
         if let Some(partial) = self.admission.partials.partial.get_mut(&message)
-            && (kind.is_some() || partial.reading.is_some())
+            && (is_noted || partial.reading.is_some())
         {
             partial.record_finished(report.offset);
         }

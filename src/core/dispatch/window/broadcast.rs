@@ -85,9 +85,8 @@ impl Scheduler {
     fn apply_to_member(&mut self, window: WindowId, member: ThreadId, action: &MemberAction) {
         match action {
             MemberAction::Suspend => {
-                if let Some(until) = self.dispatch.windows[window].resume {
-                    let cause = self.dispatch.windows[window].cause.clone();
-                    self.defer_thread(member, (until, UnreachableReason::Dead), cause);
+                if let Some(known) = self.dispatch.windows[window].suspension() {
+                    self.defer_thread(member, known);
                 }
             }
             MemberAction::Wake => {

@@ -9,13 +9,13 @@
 use crate::Scheduler;
 use crate::dispatch::Dispatch;
 use crate::dispatch::window::broadcast::MemberAction;
-use crate::dispatch::window::feedback::{Feedback, Health};
+use crate::dispatch::window::feedback::Feedback;
 use crate::dispatch::window::{Window, WindowId};
 use crate::queue::Queue;
 use crate::queue::deferral::DeferralNote;
 use crate::queue::retry::MIN_HOST_DOWN_WAIT;
 use crate::queue::thread::ThreadId;
-use crate::queue::unreachable::{UnreachableReason, UnreachableReport};
+use crate::queue::unreachable::{Unreachable, UnreachableReason, UnreachableReport};
 use log::Level;
 use serde::{Deserialize, Serialize};
 use std::rc::Rc;
@@ -27,7 +27,10 @@ use std::time::Duration;
 const MAX_PROBE_JITTER: Duration = Duration::from_secs(10);
 
 /// What an agent's reports about its present job show about the host.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+///
+/// Of several reports the last one in this order counts: a host that fails in the middle of a job
+/// has failed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum DeliverySignal {
     /// No report.
     #[default]
@@ -36,19 +39,6 @@ pub enum DeliverySignal {
     Answer,
     /// The host could not be reached.
     Failure,
-}
-
-impl DeliverySignal {
-    /// Adds a report.
-    ///
-    /// A host that fails in the middle of a job has failed.
-    pub fn and(self, other: DeliverySignal) -> DeliverySignal {
-        match (self, other) {
-            (DeliverySignal::Failure, _) | (_, DeliverySignal::Failure) => DeliverySignal::Failure,
-            (DeliverySignal::Answer, _) | (_, DeliverySignal::Answer) => DeliverySignal::Answer,
-            (DeliverySignal::Nothing, DeliverySignal::Nothing) => DeliverySignal::Nothing,
-        }
-    }
 }
 
 impl Scheduler {
@@ -108,10 +98,8 @@ impl Scheduler {
             // A delivery that was under way when the others had already failed.
             return;
         }
-        let health = if *is_probing { Health::Dead } else { feedback.failed(flow) };
-        match health {
-            Health::Alive => {}
-            Health::Dead => self.suspend(thread, window, cause),
+        if *is_probing || feedback.failed(flow) {
+            self.suspend(thread, window, cause);
         }
     }
 
@@ -130,7 +118,8 @@ impl Scheduler {
         let initial = self.dispatch.initial_window(&self.queue, thread);
         self.dispatch.windows[window].is_probing = true;
         self.dispatch.windows[window].feedback = Feedback::new(initial);
-        self.defer_thread(thread, (until, UnreachableReason::Dead), cause.clone());
+        let block = UnreachableReason::Dead;
+        self.defer_thread(thread, Unreachable { until, block, cause: cause.clone() });
         // The others are tried at the time of the thread that was tried.
         let known = self.queue.threads[thread].retry.unreachable.as_ref();
         let until = known.map_or(until, |known| known.until);
@@ -145,14 +134,10 @@ impl Scheduler {
 
     /// Makes a thread that enters a dead window wait with it.
     pub(crate) fn wait_with_window(&mut self, thread: ThreadId) {
-        let window = self.queue.threads[thread].window.map(|window| &self.dispatch.windows[window]);
-        if let Some(resume) =
-            window.and_then(|window| window.resume).filter(|time| *time > self.now)
-        {
-            let cause = self.queue.threads[thread]
-                .window
-                .and_then(|id| self.dispatch.windows[id].cause.clone());
-            self.block_thread(thread, (resume, UnreachableReason::Dead), cause, DeferralNote::None);
+        let window = self.queue.threads[thread].window;
+        let known = window.and_then(|window| self.dispatch.windows[window].suspension());
+        if let Some(known) = known.filter(|known| known.until > self.now) {
+            self.block_thread(thread, known, DeferralNote::None);
         }
     }
 

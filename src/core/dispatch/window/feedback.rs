@@ -29,15 +29,6 @@ pub struct Feedback {
     failed_cohorts: f64,
 }
 
-/// State of a destination after a failure.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Health {
-    /// Deliveries continue.
-    Alive,
-    /// Too many rounds have failed: it is not tried for a while.
-    Dead,
-}
-
 impl Feedback {
     /// Creates the state of an unknown destination.
     pub fn new(concurrency: u32) -> Feedback {
@@ -73,11 +64,13 @@ impl Feedback {
     }
 
     /// Processes a delivery that could not reach the host.
-    pub fn failed(&mut self, flow: &Flow) -> Health {
+    ///
+    /// Returns true if too many rounds have failed: the destination is dead.
+    pub fn failed(&mut self, flow: &Flow) -> bool {
         self.failed_cohorts += 1.0 / f64::from(self.concurrency);
         let limit = f64::from(flow.failed_cohorts);
         if flow.failed_cohorts > 0 && self.failed_cohorts >= limit - ROUNDING_TOLERANCE {
-            return Health::Dead;
+            return true;
         }
         if let Some(feedback) = flow.negative {
             self.failure -= feedback.at_concurrency(self.concurrency);
@@ -88,7 +81,7 @@ impl Feedback {
             }
             self.concurrency = self.concurrency.max(1);
         }
-        Health::Alive
+        false
     }
 }
 
@@ -117,7 +110,7 @@ mod tests {
         for event in events.chars() {
             match event {
                 '+' => feedback.answered(flow, 20, 20, 20),
-                _ => assert_eq!(feedback.failed(flow), Health::Alive),
+                _ => assert!(!feedback.failed(flow)),
             }
             all.push(feedback.concurrency);
         }
@@ -180,15 +173,15 @@ mod tests {
     fn failed_rounds_up_to_limit_make_destination_dead() {
         let flow = flow("maxthr=20 failed-cohort-limit=2");
         let mut feedback = Feedback::new(5);
-        let healths: Vec<Health> = (0..10).map(|_| feedback.failed(&flow)).collect();
-        assert_eq!(healths.iter().filter(|health| **health == Health::Dead).count(), 1);
-        assert_eq!(healths[9], Health::Dead);
+        let is_dead: Vec<bool> = (0..10).map(|_| feedback.failed(&flow)).collect();
+        assert_eq!(is_dead.iter().filter(|is_dead| **is_dead).count(), 1);
+        assert!(is_dead[9]);
         let mut feedback = Feedback::new(5);
         for _ in 0..9 {
-            assert_eq!(feedback.failed(&flow), Health::Alive);
+            assert!(!feedback.failed(&flow));
         }
         // One answer restarts the count.
         feedback.answered(&flow, 5, 20, 5);
-        assert_eq!(feedback.failed(&flow), Health::Alive);
+        assert!(!feedback.failed(&flow));
     }
 }

@@ -25,7 +25,7 @@ use crate::dispatch::agent::AgentId;
 use crate::pool::{Id, Pool};
 use crate::queue::Queue;
 use crate::queue::thread::{Thread, ThreadId};
-use crate::queue::unreachable::UnreachableReport;
+use crate::queue::unreachable::{Unreachable, UnreachableReason, UnreachableReport};
 use crate::timers::{Timer, Timers};
 use broadcast::{MemberAction, MemberRound};
 use feedback::Feedback;
@@ -107,6 +107,12 @@ impl Window {
         let most = self.limits.first_key_value().map_or(1, |(limit, _)| *limit);
         let most = if self.is_learned { most.min(self.feedback.concurrency) } else { most };
         if self.is_probing { 1 } else { most as usize }
+    }
+
+    /// Why its members wait, if it is dead.
+    fn suspension(&self) -> Option<Unreachable> {
+        let block = UnreachableReason::Dead;
+        self.resume.map(|until| Unreachable { until, block, cause: self.cause.clone() })
     }
 
     /// Returns true while its members are being suspended.
