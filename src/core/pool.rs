@@ -146,11 +146,6 @@ impl<T> Id<T> {
         }
     }
 
-    /// The id of the first slot.
-    pub fn first() -> Id<T> {
-        Id::from_index(0)
-    }
-
     /// Index of its slot, below [`Pool::slots`].
     pub fn index(self) -> usize {
         self.number.get() as usize - 1

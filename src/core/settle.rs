@@ -28,7 +28,7 @@ impl Scheduler {
     /// Brings everything up to date that depends on what an event has changed.
     pub(crate) fn settle(&mut self) {
         // In a new second, rings that had to wait for it come first.
-        let mut is_new_second = self.dispatch.waitlists.has_line(&Resource::ForkRate)
+        let mut is_new_second = self.dispatch.waitlists.lines.contains_key(&Resource::ForkRate)
             && self.dispatch.fork_rate.is_over(self.now);
         loop {
             while let Some(agent) = self.dispatch.agents.next_changed() {

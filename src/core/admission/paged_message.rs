@@ -193,7 +193,7 @@ mod tests {
         assert_eq!((record.attempts(), record.text()), (65_535, MAX_TEXT_NUMBER));
         assert_eq!(record.due(), Some(Timestamp::from_seconds(1_795_255_201)), "not too early");
         assert_eq!(PagedVertex::from(<[u64; 2]>::from(record)), record);
-        let mut vertex = Vertex::new(MessageId::first(), ThreadId::first(), &[1]);
+        let mut vertex = Vertex::new(MessageId::FIRST, ThreadId::FIRST, &[1]);
         record.restore_to(&mut vertex);
         assert_eq!((vertex.attempts, vertex.step, vertex.tried), (65_535, 7, true));
         let record = PagedVertex::new(&there, 1, false, 0);

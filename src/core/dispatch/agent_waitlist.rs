@@ -55,7 +55,8 @@ pub type Waitlist = BTreeMap<WaitlistPosition, RingId>;
 /// All waitlists.
 #[derive(Default, Serialize, Deserialize)]
 pub struct AgentWaitlists {
-    lines: BTreeMap<Resource, Waitlist>,
+    /// Those that are not empty.
+    pub lines: BTreeMap<Resource, Waitlist>,
     next: u64,
     /// An agent or a limit was freed: the rings try again.
     #[serde(skip)]
@@ -66,27 +67,6 @@ impl AgentWaitlists {
     /// Number of rings on waitlists.
     pub fn len(&self) -> usize {
         self.lines.values().map(BTreeMap::len).sum()
-    }
-
-    /// Returns true if no ring is on a waitlist.
-    pub fn is_empty(&self) -> bool {
-        self.lines.is_empty()
-    }
-
-    /// Returns true if a ring is on this waitlist.
-    pub fn has_line(&self, waitlist: &Resource) -> bool {
-        self.lines.contains_key(waitlist)
-    }
-
-    /// All waitlists that are not empty.
-    pub fn lines(&self) -> impl Iterator<Item = (&Resource, &Waitlist)> {
-        self.lines.iter()
-    }
-
-    /// Number of entries of a ring on a waitlist.
-    pub fn count_in_waitlist(&self, ring: RingId, waitlist: Option<&Resource>) -> usize {
-        let rings = waitlist.and_then(|waitlist| self.lines.get(waitlist));
-        rings.map_or(0, |rings| rings.values().filter(|other| **other == ring).count())
     }
 
     /// Takes the first ring of all waitlists.

@@ -255,7 +255,9 @@ impl Dispatch {
         }
         let ring = queue.threads[thread].ring;
         queue.threads.pool_mut()[thread].is_ready = false;
-        self.remove_ready_in_window(queue, thread);
+        if let Some(window) = queue.threads[thread].window {
+            self.windows[window].ready.remove(&thread);
+        }
         self.rings[ring].ready.remove(queue.threads.pool_mut(), thread);
         if let Some(jobs) = &mut self.rings[ring].jobs {
             jobs.set_ready(thread, false);

@@ -8,7 +8,7 @@ use crate::queue::Queue;
 use crate::queue::message::MessageId;
 use crate::queue::vertex::VertexState;
 use crate::timers::Timers;
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 impl Dispatch {
     /// Panics if rings, agents and windows disagree with each other or with the queue.
@@ -43,8 +43,9 @@ impl Dispatch {
                 assert!(matches!(self.agents[*agent].state(), AgentState::Idle(_)));
                 assert_eq!(self.agents[*agent].thread, None);
             }
-            let in_line = self.waitlists.count_in_waitlist(id, ring.waitlist.as_ref());
-            assert_eq!(in_line, usize::from(ring.waitlist.is_some()), "a ring's place in its line");
+            let line = ring.waitlist.as_ref().map(|line| &self.waitlists.lines[line]);
+            let is_in_place = |line| BTreeMap::get(line, &ring.waitlist_position) == Some(&id);
+            assert!(line.is_none_or(is_in_place), "a ring's place in its line");
             // Waitlists are empty while limits are reapplied.
             let waits_in_line = !changes_limits
                 && matches!(
@@ -68,6 +69,8 @@ impl Dispatch {
             assert!(!unused, "a ring is unused, but stays");
             assert!(served, "threads of a ring want agents, and the ring has no refusal");
         }
+        let waiting = self.rings.iter().filter(|(_, ring)| ring.waitlist.is_some()).count();
+        assert_eq!(self.waitlists.len(), waiting, "rings on waitlists");
         let idle: usize = self.rings.iter().map(|(_, ring)| ring.idle.len()).sum();
         assert_eq!(self.agents.idle_count, idle, "idle agents");
     }
@@ -105,7 +108,7 @@ impl Dispatch {
             population.agents += ring.agents;
             population.rings += 1;
         }
-        assert_eq!(*self.agents.counts.channels(), channels, "agents of channels");
+        assert_eq!(self.agents.counts.channels, channels, "agents of channels");
         assert_eq!(self.agents.counts.all, all, "agents in all");
         let is_ending =
             |agent: &Agent| matches!(agent.state(), AgentState::Stopping(_) | AgentState::Killed);

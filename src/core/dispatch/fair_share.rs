@@ -43,7 +43,8 @@ pub struct AgentCount {
 #[derive(Default, Serialize, Deserialize)]
 pub struct AgentCounts {
     pub all: AgentCount,
-    channels: HashMap<Rc<[u8]>, AgentCount>,
+    /// Agents of each channel that has any.
+    pub channels: HashMap<Rc<[u8]>, AgentCount>,
     /// Agents that were told to end.
     pub ending: BTreeSet<AgentId>,
 }
@@ -52,11 +53,6 @@ impl AgentCounts {
     /// Agents of a channel, under all clauses.
     pub fn of_channel(&self, channel: &[u8]) -> AgentCount {
         self.channels.get(channel).copied().unwrap_or_default()
-    }
-
-    /// Numbers for all channels that have agents.
-    pub fn channels(&self) -> &HashMap<Rc<[u8]>, AgentCount> {
-        &self.channels
     }
 
     /// Counts an agent that a ring starts.
@@ -114,12 +110,12 @@ impl Scheduler {
     ///
     /// It has asked for work.
     pub(crate) fn yields_place(&self, agent: AgentId) -> bool {
-        if self.dispatch.waitlists.is_empty() {
+        if self.dispatch.waitlists.lines.is_empty() {
             return false;
         }
         let agent = &self.dispatch.agents[agent];
         let has_had_turn = agent.fed_at.is_some() && self.now.since(agent.born) >= RING_TURN;
-        let mut lines = self.dispatch.waitlists.lines();
+        let mut lines = self.dispatch.waitlists.lines.iter();
         has_had_turn && lines.any(|(line, rings)| self.is_wanted(agent.ring, line, rings))
     }
 
@@ -178,7 +174,7 @@ impl Scheduler {
                 waits && *first != ring && *place < own && population.agents >= limit
             })
         };
-        self.dispatch.waitlists.lines().find(comes_first).map(|(line, _)| line.clone())
+        self.dispatch.waitlists.lines.iter().find(comes_first).map(|(line, _)| line.clone())
     }
 
     /// Ends the agent that is idle longest under a limit.

@@ -207,7 +207,7 @@ impl Scheduler {
         is_ours
             && !self.queue.threads[thread].held
             && !self.queue.deferrals.contains_key(&thread)
-            && !self.dispatch.window_exceeds_size(&self.queue, thread)
+            && !self.dispatch.window_exceeds_size(&self.queue.threads[thread])
             && (self.now.since(agent.thread_since) < MAX_TIME_ON_THREAD || !others_wait())
     }
 

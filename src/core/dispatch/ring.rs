@@ -213,30 +213,18 @@ impl Rings {
     pub fn have_jobs(&self) -> bool {
         self.with_jobs > 0
     }
+}
 
-    pub fn get(&self, id: RingId) -> Option<&Ring> {
-        self.pool.get(id)
-    }
+impl std::ops::Deref for Rings {
+    type Target = Pool<Ring>;
 
-    pub fn iter_mut(&mut self) -> impl Iterator<Item = &mut Ring> {
-        self.pool.iter_mut()
-    }
-
-    pub fn iter(&self) -> impl Iterator<Item = (RingId, &Ring)> {
-        self.pool.iter()
+    fn deref(&self) -> &Pool<Ring> {
+        &self.pool
     }
 }
 
-impl std::ops::Index<RingId> for Rings {
-    type Output = Ring;
-
-    fn index(&self, id: RingId) -> &Ring {
-        &self.pool[id]
-    }
-}
-
-impl std::ops::IndexMut<RingId> for Rings {
-    fn index_mut(&mut self, id: RingId) -> &mut Ring {
-        &mut self.pool[id]
+impl std::ops::DerefMut for Rings {
+    fn deref_mut(&mut self) -> &mut Pool<Ring> {
+        &mut self.pool
     }
 }

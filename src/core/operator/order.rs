@@ -284,7 +284,7 @@ impl Queue {
 
     fn threads_of(&self, destinations: &[Destination]) -> Vec<ThreadId> {
         let find = |destination: &Destination| {
-            self.threads.find_existing(destination.channel(), destination.host())
+            self.threads.find(destination.channel(), destination.host())
         };
         destinations.iter().filter_map(find).collect()
     }

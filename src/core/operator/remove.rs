@@ -173,7 +173,7 @@ impl Queue {
                 (Some(_), None) => {}
                 (Some(destination), Some(threads)) => {
                     let (channel, host) = (destination.channel(), destination.host());
-                    threads.extend(self.threads.find_existing(channel, host));
+                    threads.extend(self.threads.find(channel, host));
                 }
             }
         }

@@ -32,15 +32,15 @@ impl Scheduler {
     pub(super) fn rank_of(&self, queued: &QueuedVertex<'_>) -> Option<Box<JobRank>> {
         let QueuedVertex { vertex, message, ring, .. } = queued;
         let jobs = ring.jobs.as_deref().filter(|_| vertex.state == VertexState::Due)?;
-        let rank = jobs.rank(self.now, vertex.message)?;
         let id = |message: MessageId| self.queue.messages[message].spool_id();
+        let job = jobs.rank(self.now, vertex.message, id)?;
         let keyword = if ring.clause.slot_cost > 0 { "slot-cost" } else { "job-order" };
         Some(Box::new(JobRank {
             id: message.spool_id(),
             priority: message.priority,
             keyword,
             line: ring.clause.location_of(keyword),
-            job: rank.named(id),
+            job,
         }))
     }
 }

@@ -157,7 +157,7 @@ impl Scheduler {
 
     /// The thread of a channel and a host, both in lower case.
     pub fn thread_id(&self, channel: &[u8], host: &[u8]) -> Option<ThreadId> {
-        self.queue.threads.find_existing(channel, host)
+        self.queue.threads.find(channel, host)
     }
 
     /// A thread.

@@ -1,9 +1,13 @@
 //! Where recipients go: a channel and a host.
 
 use serde::{Deserialize, Serialize};
+use smallvec::SmallVec;
 use std::borrow::Borrow;
 use std::fmt;
 use std::rc::Rc;
+
+/// Maximum length of a channel and a host whose look-up needs no memory.
+const MAX_INLINE_KEY_LEN: usize = 64;
 
 /// A channel and a host: where a recipient goes next.
 ///
@@ -21,13 +25,14 @@ impl Destination {
         Destination { joined: [channel, b"\n", host].concat().into() }
     }
 
-    /// Writes the bytes that [`new`](Destination::new) would keep, for lookups.
-    pub fn key<'b>(channel: &[u8], host: &[u8], buffer: &'b mut Vec<u8>) -> &'b [u8] {
-        buffer.clear();
-        buffer.extend_from_slice(channel);
-        buffer.push(b'\n');
-        buffer.extend_from_slice(host);
-        buffer
+    /// Returns the bytes that [`new`](Destination::new) would keep, for lookups.
+    ///
+    /// Most need no memory of their own.
+    pub fn key(channel: &[u8], host: &[u8]) -> SmallVec<[u8; MAX_INLINE_KEY_LEN]> {
+        let mut key = SmallVec::from_slice(channel);
+        key.push(b'\n');
+        key.extend_from_slice(host);
+        key
     }
 
     /// A key after all destinations of a channel, before the next channel.

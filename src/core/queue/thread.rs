@@ -235,22 +235,14 @@ pub struct Threads {
     by_host: ByHost,
     /// Number of threads that are held.
     held: usize,
-    #[serde(skip)]
-    key: Vec<u8>,
     // Empty between two events.
     #[serde(skip)]
     changed: VecDeque<ThreadId>,
 }
 
 impl Threads {
-    pub fn find(&mut self, channel: &[u8], host: &[u8]) -> Option<ThreadId> {
-        let key = Destination::key(channel, host, &mut self.key);
-        self.by_destination.get(key).copied()
-    }
-
-    /// Like [`find`](Threads::find), for callers that have no mutable access.
-    pub fn find_existing(&self, channel: &[u8], host: &[u8]) -> Option<ThreadId> {
-        self.by_destination.get(Destination::key(channel, host, &mut Vec::new())).copied()
+    pub fn find(&self, channel: &[u8], host: &[u8]) -> Option<ThreadId> {
+        self.by_destination.get(&Destination::key(channel, host)[..]).copied()
     }
 
     /// The id of one of these threads.

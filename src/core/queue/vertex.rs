@@ -236,21 +236,9 @@ impl Recipients {
         }
     }
 
-    fn find(&mut self, offset: u32) -> Option<&mut Recipient> {
-        match self {
-            Recipients::One(recipient) => Some(recipient).filter(|r| r.offset == offset),
-            Recipients::Many(all) => {
-                let index = all.binary_search_by_key(&offset, |r| r.offset).ok()?;
-                Some(&mut all[index])
-            }
-        }
-    }
-
     /// Returns true if the recipient at `offset` is pending here.
     pub fn is_pending(&self, offset: u32) -> bool {
-        let all = self.all();
-        let index = all.binary_search_by_key(&offset, |recipient| recipient.offset);
-        index.is_ok_and(|index| !all[index].is_finished())
+        self.position(offset).is_some_and(|index| !self.all()[index].is_finished())
     }
 
     /// Adds the recipients at `offsets` and drops the finished ones.
@@ -286,13 +274,16 @@ impl Recipients {
     ///
     /// Returns true if it was pending.
     pub fn finish(&mut self, offset: u32) -> bool {
-        match self.find(offset) {
-            Some(recipient) if !recipient.is_finished() => {
-                recipient.rank_and_finished |= FINISHED;
-                true
-            }
-            _ => false,
-        }
+        let Some(index) = self.position(offset) else {
+            return false;
+        };
+        let recipient = match self {
+            Recipients::One(recipient) => recipient,
+            Recipients::Many(all) => &mut all[index],
+        };
+        let was_pending = !recipient.is_finished();
+        recipient.rank_and_finished |= FINISHED;
+        was_pending
     }
 
     /// Offsets of the pending recipients, in the order of lists for people.

@@ -57,15 +57,13 @@ impl Waves {
 
     /// The vertices, with those of the next wave first.
     pub fn iter<'p>(&self, pool: &'p Pool<Vertex>) -> impl Iterator<Item = VertexId> + use<'p> {
-        let lists: Vec<_> = self.in_order().map(|wave| wave.vertices.iter(pool)).collect();
+        let lists: Vec<_> = self.in_order().map(|(_, wave)| wave.vertices.iter(pool)).collect();
         lists.into_iter().flatten()
     }
 
     /// Number, length and first vertex of each wave, with the next wave first.
     pub fn waves(&self) -> impl Iterator<Item = (u8, usize, VertexId)> + use<'_> {
-        let mut all: Vec<(usize, &Wave)> = self.waves.iter().enumerate().collect();
-        all.sort_by_key(|(_, wave)| wave.order());
-        all.into_iter().filter_map(|(number, wave)| {
+        self.in_order().filter_map(|(number, wave)| {
             Some((number as u8, wave.vertices.len(), wave.vertices.first()?))
         })
     }
@@ -143,9 +141,9 @@ impl Waves {
 
     /// Up to `count` vertices that are due, in the order of their times.
     pub fn due(&self, now: Timestamp, count: usize, pool: &Pool<Vertex>) -> Vec<VertexId> {
-        let is_due = |wave: &&Wave| wave.wakeup.is_some_and(|wakeup| wakeup <= now);
-        let due = self.in_order().take_while(is_due);
-        due.flat_map(|wave| wave.vertices.iter(pool)).take(count).collect()
+        let is_due = |wave: &Wave| wave.wakeup.is_some_and(|wakeup| wakeup <= now);
+        let due = self.in_order().take_while(|(_, wave)| is_due(wave));
+        due.flat_map(|(_, wave)| wave.vertices.iter(pool)).take(count).collect()
     }
 
     /// Moves all times to at least `until`.
@@ -176,8 +174,6 @@ impl Waves {
 
     /// Sets the time of waves that wait for a request.
     ///
-    /// `None` clears the times of all waves.
-    ///
     /// `None` clears all times.
     pub fn set_all(&mut self, wakeup: Option<Timestamp>) {
         for wave in &mut self.waves {
@@ -196,9 +192,11 @@ impl Waves {
         self.waves.iter().filter(|wave| !wave.vertices.is_empty())
     }
 
-    fn in_order(&self) -> impl Iterator<Item = &Wave> + use<'_> {
-        let mut waves: Vec<&Wave> = self.used().collect();
-        waves.sort_by_key(|wave| wave.order());
+    /// The waves with their numbers, the next one first.
+    fn in_order(&self) -> impl Iterator<Item = (usize, &Wave)> + use<'_> {
+        let mut waves: Vec<(usize, &Wave)> = self.waves.iter().enumerate().collect();
+        waves.retain(|(_, wave)| !wave.vertices.is_empty());
+        waves.sort_by_key(|(_, wave)| wave.order());
         waves.into_iter()
     }
 }

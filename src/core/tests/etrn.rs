@@ -9,7 +9,7 @@ fn etrn_wakes_only_threads_of_host_on_all_channels() {
     world.message(2, &["smtp/a.x"]);
     let waits = |world: &World, to: &str| {
         let (channel, host) = to.split_once('/').expect("channel/host");
-        let thread = world.core.queue.threads.find_existing(channel.as_bytes(), host.as_bytes());
+        let thread = world.core.queue.threads.find(channel.as_bytes(), host.as_bytes());
         !world.core.queue.threads[thread.expect("it is queued")].waiting.is_empty()
     };
     world.tell(Event::Etrn(b"a.x"));

@@ -50,7 +50,7 @@ fn come_back(world: &mut World, records: BTreeMap<u64, PagedMessage>) {
 }
 
 fn window(world: &World) -> usize {
-    let thread = world.core.queue.threads.find_existing(b"c", b"h.test").expect("a thread");
+    let thread = world.core.queue.threads.find(b"c", b"h.test").expect("a thread");
     world.core.dispatch.window_size(&world.core.queue.threads[thread])
 }
 

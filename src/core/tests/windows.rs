@@ -41,7 +41,7 @@ fn begun() -> World {
 }
 
 fn window_of(world: &World, host: &str) -> (usize, Vec<String>) {
-    let thread = world.core.queue.threads.find_existing(b"c", host.as_bytes()).expect("a thread");
+    let thread = world.core.queue.threads.find(b"c", host.as_bytes()).expect("a thread");
     let whys = world.core.why_thread(b"c", host.as_bytes()).unwrap_or_default();
     let words = whys.iter().map(|wait| wait.why.word().to_string()).collect();
     (world.core.dispatch.window_size(&world.core.queue.threads[thread]), words)
@@ -199,8 +199,7 @@ fn window_key_pattern_makes_hosts_share_in_turn() {
     // Four agents for the three, and one for the other.
     assert_eq!(world.started.len(), 5);
     let agents = |world: &World, host: &str| {
-        let thread =
-            world.core.queue.threads.find_existing(b"c", host.as_bytes()).expect("a thread");
+        let thread = world.core.queue.threads.find(b"c", host.as_bytes()).expect("a thread");
         world.core.queue.threads[thread].agents.len()
     };
     let of_each: Vec<usize> =
@@ -438,7 +437,7 @@ fn retryat_does_not_keep_window_from_dying_again() {
     world.messages(1..=10, "c/h.test");
     wake_up(&mut world);
     let block = |world: &World| {
-        let thread = world.core.queue.threads.find_existing(b"c", b"h.test").expect("a thread");
+        let thread = world.core.queue.threads.find(b"c", b"h.test").expect("a thread");
         world.core.queue.threads[thread].retry.unreachable.as_ref().map(|known| known.block)
     };
     let agents = world.started.clone();

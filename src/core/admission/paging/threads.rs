@@ -149,13 +149,12 @@ impl PagingState {
     ///
     /// The map is ordered by channel, of which there are few, so this takes one look-up for each.
     pub(super) fn wake_host(&mut self, host: &[u8]) {
-        let mut key = Vec::new();
         let mut from = Vec::new();
         while let Some((first, _)) =
             self.threads.range::<[u8], _>((Bound::Included(&*from), Bound::Unbounded)).next()
         {
             let channel = first.channel().to_vec();
-            if let Some(kept) = self.threads.get_mut(Destination::key(&channel, host, &mut key)) {
+            if let Some(kept) = self.threads.get_mut(&Destination::key(&channel, host)[..]) {
                 kept.wake();
             }
             from = Destination::end_of_channel(&channel);

@@ -109,7 +109,7 @@ pub(super) struct PartialMessage {
 impl PartialMessages {
     /// Returns the first message of a ring that has an unread part.
     fn first_of(&self, ring: RingId) -> Option<MessageId> {
-        let (of, _, message) = self.jobs.range((ring, 0, MessageId::first())..).next()?;
+        let (of, _, message) = self.jobs.range((ring, 0, MessageId::FIRST)..).next()?;
         (*of == ring).then_some(*message)
     }
 

@@ -65,7 +65,7 @@ impl Scheduler {
 
     /// Returns the room that is left in a ring.
     pub(super) fn pools(&self, ring: RingId) -> RingRoom {
-        let first = (ring, MessageId::first());
+        let first = (ring, MessageId::FIRST);
         let with_reserve =
             self.admission.partials.with_reserve.range(first..).take_while(|(of, _)| *of == ring);
         let (mut taken, mut filled) = (0, 0);
@@ -112,7 +112,7 @@ impl crate::admission::partial::PartialMessage {
 impl PartialMessages {
     /// Drops the extra room of a ring that is removed.
     pub fn drop_ring(&mut self, ring: RingId) {
-        let first = (ring, MessageId::first());
+        let first = (ring, MessageId::FIRST);
         while let Some((of, message)) = self.with_reserve.range(first..).next().copied()
             && of == ring
         {

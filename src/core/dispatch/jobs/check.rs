@@ -1,6 +1,9 @@
 //! Invariants of the jobs of a ring.
 
-use crate::dispatch::jobs::{Class, Job, Jobs};
+use crate::dispatch::jobs::{Class, Job, JobId, Jobs};
+use crate::queue::message::MessageId;
+use crate::queue::thread::ThreadId;
+use crate::queue::vertex::VertexId;
 use std::collections::HashMap;
 
 impl Jobs {
@@ -47,11 +50,7 @@ impl Jobs {
     }
 
     /// Returns true if an entry belongs to a job.
-    pub fn contains(
-        &self,
-        message: crate::dispatch::jobs::MessageId,
-        entry: (crate::dispatch::jobs::ThreadId, crate::dispatch::jobs::VertexId),
-    ) -> bool {
+    pub fn contains(&self, message: MessageId, entry: (ThreadId, VertexId)) -> bool {
         let Some(job) = self.by_message.get(&message).filter(|_| !self.is_ending) else {
             return false;
         };
@@ -60,15 +59,7 @@ impl Jobs {
     }
 
     /// Returns all entries, each with its job.
-    pub fn all_entries(
-        &self,
-    ) -> impl Iterator<
-        Item = (
-            crate::dispatch::jobs::JobId,
-            crate::dispatch::jobs::ThreadId,
-            crate::dispatch::jobs::VertexId,
-        ),
-    > {
+    pub fn all_entries(&self) -> impl Iterator<Item = (JobId, ThreadId, VertexId)> {
         let only = self.jobs.iter().filter_map(|(id, job)| Some((id, job.only?)));
         let only = only.map(|(id, (thread, vertex))| (id, thread, vertex));
         self.entries.iter().copied().chain(only)
@@ -80,7 +71,7 @@ impl Jobs {
     }
 
     /// The threads that have window to spare.
-    pub fn ready(&self) -> Vec<crate::dispatch::jobs::ThreadId> {
+    pub fn ready(&self) -> Vec<ThreadId> {
         self.index.ready()
     }
 }

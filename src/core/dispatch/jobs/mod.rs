@@ -39,7 +39,7 @@ use crate::queue::vertex::VertexId;
 use class::Class;
 use index::Index;
 pub use job::Rules;
-use job::{Job, JobId};
+use job::{Job, JobId, Prepayment};
 use key::{Key, Path};
 pub use rank::{Current, MAX_COUNTED_JOBS, Rank};
 use serde::{Deserialize, Serialize};
@@ -53,7 +53,7 @@ use zsched_format::time::Timestamp;
 const MAX_RECLASSIFIED_ENTRIES: u32 = 512;
 
 /// The jobs of a ring.
-#[derive(Serialize, Deserialize)]
+#[derive(Default, Serialize, Deserialize)]
 pub struct Jobs {
     rules: Rules,
     jobs: Pool<Job>,
@@ -88,18 +88,7 @@ pub struct NewJob {
 
 impl Jobs {
     pub fn new(rules: Rules) -> Jobs {
-        Jobs {
-            rules,
-            jobs: Pool::default(),
-            by_message: IdMap::default(),
-            order: BTreeSet::new(),
-            entries: BTreeSet::new(),
-            index: Index::default(),
-            last: None,
-            next_number: 0,
-            is_ending: false,
-            preempting: None,
-        }
+        Jobs { rules, ..Jobs::default() }
     }
 
     /// Adds due entries of a message.
@@ -309,8 +298,8 @@ impl Jobs {
         prepayment.used += 1;
         let (prepayment, is_extra) = (*prepayment, prepayment.used > prepayment.paid);
         let cost = i64::from(self.rules.cost);
-        if is_extra && let Some(parent) = self.payer(&prepayment) {
-            parent.account_mut().spent += cost;
+        if is_extra && self.payer(&prepayment).is_some() {
+            self.jobs[prepayment.parent].account_mut().spent += cost;
         }
     }
 
@@ -324,22 +313,17 @@ impl Jobs {
         };
         let unused = i64::from(prepayment.paid.saturating_sub(prepayment.used));
         let cost = i64::from(self.rules.cost);
-        if let Some(parent) = self.payer(&prepayment) {
+        if self.payer(&prepayment).is_some() {
+            let parent = &mut self.jobs[prepayment.parent];
             parent.account_mut().spent -= unused * cost;
             parent.children -= 1;
         }
     }
 
     /// Returns the job that has paid, if it still exists.
-    fn payer(&mut self, prepayment: &job::Prepayment) -> Option<&mut Job> {
+    fn payer(&self, prepayment: &Prepayment) -> Option<&Job> {
         let parent = self.jobs.get(prepayment.parent)?;
-        let is_it = parent.number == prepayment.number;
-        is_it.then(|| &mut self.jobs[prepayment.parent])
-    }
-
-    /// Returns true if there are no jobs.
-    pub fn is_empty(&self) -> bool {
-        self.jobs.len() == 0
+        (parent.number == prepayment.number).then_some(parent)
     }
 
     fn entries_of(&self, id: JobId) -> impl Iterator<Item = (ThreadId, VertexId)> {

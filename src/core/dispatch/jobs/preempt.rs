@@ -156,15 +156,6 @@ impl Jobs {
         self.jobs[candidate].account_mut().prepayment = Some(prepayment);
         self.preempting = Some(self.jobs[candidate].message);
     }
-
-    /// Returns the jobs in order, each with what is left of it.
-    ///
-    /// For tests: it visits all jobs.
-    pub fn in_order(&self) -> Vec<&Job> {
-        let mut jobs: Vec<&Job> = self.jobs.iter().map(|(_, job)| job).collect();
-        jobs.sort_by_key(|job| &job.key);
-        jobs
-    }
 }
 
 /// Age of a job by its key, in nanoseconds.

@@ -1,6 +1,6 @@
 //! Rank of a job among the others, to explain why it waits.
 
-use crate::dispatch::jobs::job::{Job, JobId};
+use crate::dispatch::jobs::job::{Job, JobId, Prepayment};
 use crate::dispatch::jobs::{Class, Jobs};
 use crate::queue::message::MessageId;
 use zsched_format::time::Timestamp;
@@ -14,7 +14,7 @@ const MAX_CHECKED_ENTRIES: u32 = 1000;
 
 /// Rank of a message's job. `M` is the name of a message.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Rank<M = MessageId> {
+pub struct Rank<M> {
     /// Number of jobs in front; more than [`MAX_COUNTED_JOBS`] means that or more.
     pub before: usize,
     /// Number of due entries.
@@ -37,7 +37,7 @@ pub struct Rank<M = MessageId> {
 
 /// The current job, as seen by a job that waits for it.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Current<M = MessageId> {
+pub struct Current<M> {
     /// The message of the job.
     pub message: M,
     /// Number of due entries.
@@ -52,35 +52,21 @@ pub struct Current<M = MessageId> {
     pub candidate: Option<M>,
 }
 
-impl<M> Rank<M> {
-    /// Replaces the names of messages.
-    pub fn named<N>(self, name: impl Fn(M) -> N) -> Rank<N> {
-        let Rank { before, due, slots, is_blocked, preempted_by, has_preempted, current } = self;
-        let has_preempted = has_preempted.map(|parent| parent.map(&name));
-        let current = current.map(|Current { message, due, slots, needed, candidate }| Current {
-            message: name(message),
-            due,
-            slots,
-            needed,
-            candidate: candidate.map(&name),
-        });
-        Rank { before, due, slots, is_blocked, preempted_by, has_preempted, current }
-    }
-}
-
 impl Jobs {
     /// Returns the rank of a message's job; `None` if it has none.
-    pub fn rank(&self, now: Timestamp, message: MessageId) -> Option<Rank> {
+    ///
+    /// `name` returns the name of a message.
+    pub fn rank<M>(
+        &self,
+        now: Timestamp,
+        message: MessageId,
+        name: impl Fn(MessageId) -> M,
+    ) -> Option<Rank<M>> {
         let id = *self.by_message.get(&message).filter(|_| !self.is_ending)?;
         let job = &self.jobs[id];
         let current = self.index.first().map(|(_, key)| key.job);
-        let parent = |prepayment: crate::dispatch::jobs::job::Prepayment| {
-            let parent = self
-                .jobs
-                .get(prepayment.parent)
-                .filter(|parent| parent.number == prepayment.number);
-            parent.map(|parent| parent.message)
-        };
+        let parent =
+            |prepayment: Prepayment| self.payer(&prepayment).map(|payer| name(payer.message));
         Some(Rank {
             before: self.order.range(..&job.key).take(MAX_COUNTED_JOBS + 1).count(),
             due: job.left,
@@ -88,7 +74,7 @@ impl Jobs {
             is_blocked: self.is_blocked(id, current),
             preempted_by: job.preempted(),
             has_preempted: job.prepayment().map(parent),
-            current: current.map(|current| self.as_seen_by(now, id, current)),
+            current: current.map(|current| self.as_seen_by(now, id, current, &name)),
         })
     }
 
@@ -113,7 +99,13 @@ impl Jobs {
         }
     }
 
-    fn as_seen_by(&self, now: Timestamp, waiting: JobId, current: JobId) -> Current {
+    fn as_seen_by<M>(
+        &self,
+        now: Timestamp,
+        waiting: JobId,
+        current: JobId,
+        name: impl Fn(MessageId) -> M,
+    ) -> Current<M> {
         let (waiting_job, job) = (&self.jobs[waiting], &self.jobs[current]);
         let may_be_preempted = self.may_be_preempted(job);
         let can_preempt = may_be_preempted
@@ -123,11 +115,11 @@ impl Jobs {
             && i64::from(waiting_job.max_left()) <= self.max_payable(job);
         let candidate = may_be_preempted.then(|| self.candidate(now, current)).flatten();
         Current {
-            message: job.message,
+            message: name(job.message),
             due: job.left,
             slots: self.slots(job),
             needed: can_preempt.then(|| self.rules.slots_needed(waiting_job.max_left())),
-            candidate: candidate.map(|candidate| self.jobs[candidate].message),
+            candidate: candidate.map(|candidate| name(self.jobs[candidate].message)),
         }
     }
 }

@@ -134,8 +134,8 @@ impl Scheduler {
 
     /// Makes a thread that enters a dead window wait with it.
     pub(crate) fn wait_with_window(&mut self, thread: ThreadId) {
-        let window = self.queue.threads[thread].window;
-        let known = window.and_then(|window| self.dispatch.windows[window].suspension());
+        let window = self.dispatch.windows.of(&self.queue.threads[thread]);
+        let known = window.and_then(|window| window.suspension());
         if let Some(known) = known.filter(|known| known.until > self.now) {
             self.block_thread(thread, known, DeferralNote::None);
         }

@@ -15,7 +15,7 @@ use zsched_config::Flow;
 const ROUNDING_TOLERANCE: f64 = 1e-9;
 
 /// State that was learned about the concurrency of one destination.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Feedback {
     /// The window: maximum number of agents at a time, at least 1.
     pub concurrency: u32,
@@ -32,12 +32,7 @@ pub struct Feedback {
 impl Feedback {
     /// Creates the state of an unknown destination.
     pub fn new(concurrency: u32) -> Feedback {
-        Feedback {
-            concurrency: concurrency.max(1),
-            success: 0.0,
-            failure: 0.0,
-            failed_cohorts: 0.0,
-        }
+        Feedback { concurrency: concurrency.max(1), ..Feedback::default() }
     }
 
     /// Processes an answer of the host.

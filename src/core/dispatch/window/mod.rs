@@ -43,7 +43,7 @@ pub use relay::Relays;
 pub type WindowId = Id<Window>;
 
 /// Limits for a destination, or for several that share one window.
-#[derive(Serialize, Deserialize)]
+#[derive(Default, Serialize, Deserialize)]
 pub struct Window {
     /// Its name, if it may be shared.
     pub name: Option<Rc<[u8]>>,
@@ -68,7 +68,7 @@ pub struct Window {
     /// Threads that wait for room.
     waiting: BTreeSet<ThreadId>,
     /// Threads that are ready in their rings.
-    ready: BTreeSet<ThreadId>,
+    pub ready: BTreeSet<ThreadId>,
     /// The thread that became ready last.
     last_admitted: Option<ThreadId>,
     /// The action for all members that is under way.
@@ -80,23 +80,7 @@ pub struct Window {
 
 impl Window {
     fn new(name: Option<Rc<[u8]>>, concurrency: u32) -> Window {
-        Window {
-            name,
-            feedback: Feedback::new(concurrency),
-            agents: 0,
-            is_probing: false,
-            resume: None,
-            cause: None,
-            pace: pace::Pace::default(),
-            is_learned: false,
-            members: BTreeMap::new(),
-            limits: BTreeMap::new(),
-            waiting: BTreeSet::new(),
-            ready: BTreeSet::new(),
-            last_admitted: None,
-            round: None,
-            is_changed: true,
-        }
+        Window { name, feedback: Feedback::new(concurrency), is_changed: true, ..Window::default() }
     }
 
     /// Maximum number of agents that may work in it now.
@@ -160,11 +144,6 @@ impl Window {
     fn taken(&self) -> usize {
         self.agents as usize + self.ready.len()
     }
-
-    /// Returns true if a thread waits here for room.
-    pub fn is_waiting(&self, thread: ThreadId) -> bool {
-        self.waiting.contains(&thread)
-    }
 }
 
 /// All windows, with an index by name.
@@ -194,6 +173,11 @@ impl Windows {
         self.changed.push_back(window);
         self.by_name.extend(name.map(|name| (name, window)));
         window
+    }
+
+    /// The window of a thread, if it has one.
+    pub fn of(&self, thread: &Thread) -> Option<&Window> {
+        thread.window.map(|window| &self.pool[window])
     }
 
     fn remove(&mut self, id: WindowId) -> Window {
@@ -256,8 +240,7 @@ impl Scheduler {
         let destination = &self.queue.threads[thread].destination;
         let relay = self.dispatch.windows.relays.of(destination);
         let name = flow.key.as_ref().and_then(|key| key.name(destination.host(), relay));
-        let present =
-            self.queue.threads[thread].window.map(|window| &self.dispatch.windows[window]);
+        let present = self.dispatch.windows.of(&self.queue.threads[thread]);
         if present.is_some_and(|window| window.name.as_deref() == name.as_deref()) {
             return;
         }
@@ -412,14 +395,12 @@ impl Dispatch {
 
     /// Returns true if a thread has a window that no other thread shares.
     pub(crate) fn is_alone_in_window(&self, queue: &Queue, thread: ThreadId) -> bool {
-        let window = queue.threads[thread].window.map(|window| &self.windows[window]);
-        window.is_some_and(|window| window.members.len() == 1)
+        self.windows.of(&queue.threads[thread]).is_some_and(|window| window.members.len() == 1)
     }
 
     /// Present size of a thread's window, in agents.
     pub(crate) fn window_size(&self, thread: &Thread) -> usize {
-        let window = thread.window.map(|window| &self.windows[window]);
-        window.map_or_else(|| self.max_thread(thread) as usize, Window::size)
+        self.windows.of(thread).map_or_else(|| self.max_thread(thread) as usize, Window::size)
     }
 
     /// Updates the demand of a thread for agents in its window.
@@ -473,20 +454,12 @@ impl Dispatch {
 
     /// Returns true if a thread waits for room in its window.
     pub(crate) fn waits_for_window(&self, queue: &Queue, thread: ThreadId) -> bool {
-        let window = queue.threads[thread].window.map(|window| &self.windows[window]);
-        window.is_some_and(|window| window.is_waiting(thread))
-    }
-
-    /// Removes a thread from the ready threads of its window.
-    pub(crate) fn remove_ready_in_window(&mut self, queue: &Queue, thread: ThreadId) {
-        if let Some(window) = queue.threads[thread].window {
-            self.windows[window].ready.remove(&thread);
-        }
+        let window = self.windows.of(&queue.threads[thread]);
+        window.is_some_and(|window| window.waiting.contains(&thread))
     }
 
     /// Returns true if the window of a thread is over its size.
-    pub(crate) fn window_exceeds_size(&self, queue: &Queue, thread: ThreadId) -> bool {
-        let window = queue.threads[thread].window.map(|window| &self.windows[window]);
-        window.is_some_and(|window| window.agents as usize > window.size())
+    pub(crate) fn window_exceeds_size(&self, thread: &Thread) -> bool {
+        self.windows.of(thread).is_some_and(|window| window.agents as usize > window.size())
     }
 }

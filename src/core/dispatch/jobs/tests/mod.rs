@@ -20,6 +20,20 @@ pub fn thread(number: usize) -> ThreadId {
     ThreadId::from_index(number)
 }
 
+impl Jobs {
+    /// Returns the jobs in order, each with what is left of it.
+    pub fn in_order(&self) -> Vec<&Job> {
+        let mut jobs: Vec<&Job> = self.jobs.iter().map(|(_, job)| job).collect();
+        jobs.sort_by_key(|job| &job.key);
+        jobs
+    }
+
+    /// Returns true if there are no jobs.
+    pub fn is_empty(&self) -> bool {
+        self.jobs.len() == 0
+    }
+}
+
 /// Jobs with their entries; messages and threads are known by numbers.
 pub struct Ring {
     pub jobs: Jobs,

@@ -5,8 +5,10 @@ use crate::dispatch::jobs::tests::{Ring, Rules, rules};
 use crate::queue::message::MessageId;
 
 impl Ring {
-    fn rank(&self, message: usize) -> crate::dispatch::jobs::Rank {
-        self.jobs.rank(self.now, MessageId::from_index(message)).expect("it has a job")
+    fn rank(&self, message: usize) -> crate::dispatch::jobs::Rank<MessageId> {
+        self.jobs
+            .rank(self.now, MessageId::from_index(message), |message| message)
+            .expect("it has a job")
     }
 }
 
