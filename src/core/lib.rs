@@ -104,7 +104,7 @@ use std::collections::VecDeque;
 use std::rc::Rc;
 use sweep::ThreadSweep;
 use timers::{Timer, Timers};
-use zsched_config::Config;
+use zsched_config::{Clause, Config};
 use zsched_format::time::Timestamp;
 
 /// The core. See the module's documentation.
@@ -322,6 +322,11 @@ impl Scheduler {
         if wakes {
             self.wake_waves(thread);
         }
+    }
+
+    /// The clause of a thread, with the limits in force.
+    fn clause(&self, thread: ThreadId) -> &Clause {
+        &self.dispatch.rings[self.queue.threads[thread].ring].clause
     }
 
     fn act(&mut self, action: Action) {

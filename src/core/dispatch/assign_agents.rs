@@ -39,9 +39,7 @@ impl Scheduler {
         let (window, is_ready) = (thread_ref.window, thread_ref.is_ready);
         let wants = may_ask && self.needs_agent(thread);
         match window {
-            Some(window) => {
-                self.dispatch.update_window_demand(&mut self.queue, window, thread, wants)
-            }
+            Some(window) => self.update_window_demand(window, thread, wants),
             None if wants == is_ready => {}
             None if wants => self.dispatch.make_ready(&mut self.queue, thread),
             None => self.dispatch.unready(&mut self.queue, thread),

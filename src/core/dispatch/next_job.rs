@@ -14,7 +14,7 @@ use crate::outcome::agent_exit::last_line;
 use crate::queue::Queue;
 use crate::queue::attempt_records::present_attempt;
 use crate::queue::thread::ThreadId;
-use crate::queue::vertex::{Diagnosis, VertexId, VertexState};
+use crate::queue::vertex::{Diagnosis, Vertex, VertexId, VertexState};
 use log::Level;
 use std::time::Duration;
 use zsched_config::MailPriority;
@@ -220,7 +220,7 @@ impl Scheduler {
             && let Some(vertex) = self.queue.threads[thread].due.first()
             && self.may_start_delivery(agent, thread)
         {
-            self.feed_one(agent, thread, vertex);
+            self.feed_one(agent, vertex);
             fed += 1;
         }
         if fed > 0 {
@@ -229,14 +229,14 @@ impl Scheduler {
         fed > 0
     }
 
-    pub(crate) fn feed_one(&mut self, agent: AgentId, thread: ThreadId, vertex: VertexId) {
+    pub(crate) fn feed_one(&mut self, agent: AgentId, vertex: VertexId) {
+        let Vertex { thread, message, .. } = self.queue.vertices[vertex];
         self.queue.threads[thread].move_vertex(&mut self.queue.vertices, vertex, VertexState::Fed);
         self.queue.vertices[vertex].fed_at(self.now);
-        self.queue.messages.add_job(self.queue.vertices[vertex].message);
+        self.queue.messages.add_job(message);
         let agent_ref = &mut self.dispatch.agents[agent];
         agent_ref.owed.push_back(Owed::Job(vertex));
-        let mut job =
-            self.queue.messages[self.queue.vertices[vertex].message].name.path().into_bytes();
+        let mut job = self.queue.messages[message].name.path().into_bytes();
         let ring = &self.dispatch.rings[agent_ref.ring];
         // A new `packet=` does not divide or join vertices: a part stays a part, and a whole that
         // is too large for a packet stays whole.

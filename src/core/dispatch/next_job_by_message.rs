@@ -8,7 +8,7 @@
 use crate::Scheduler;
 use crate::dispatch::Dispatch;
 use crate::dispatch::agent::AgentId;
-use crate::dispatch::jobs::{Jobs, NewJob};
+use crate::dispatch::jobs::{Entry, Jobs, NewJob};
 use crate::dispatch::ring::RingId;
 use crate::queue::Queue;
 use crate::queue::message::MessageId;
@@ -45,12 +45,7 @@ impl Scheduler {
         }
     }
 
-    fn enqueue_entries(
-        &mut self,
-        message: MessageId,
-        ring: RingId,
-        entries: &[(ThreadId, VertexId)],
-    ) {
+    fn enqueue_entries(&mut self, message: MessageId, ring: RingId, entries: &[Entry]) {
         if self.dispatch.rings[ring].jobs.is_some() {
             let new_job = self.new_job(message, ring, entries);
             if let Some(jobs) = &mut self.dispatch.rings[ring].jobs {
@@ -66,7 +61,7 @@ impl Scheduler {
         if !self.dispatch.rings.have_jobs() {
             return;
         }
-        let mut entries: BTreeMap<RingId, Vec<(ThreadId, VertexId)>> = BTreeMap::new();
+        let mut entries: BTreeMap<RingId, Vec<Entry>> = BTreeMap::new();
         for vertex in self.queue.messages[message].vertices.iter(&self.queue.vertices) {
             let thread = self.queue.vertices[vertex].thread;
             let ring = self.queue.threads[thread].ring;
@@ -87,12 +82,7 @@ impl Scheduler {
     ///
     /// Vertices that were tried before count as arriving now. Otherwise old mail for hosts that do
     /// not answer would come before all new mail.
-    fn new_job(
-        &self,
-        message: MessageId,
-        ring: RingId,
-        entries: &[(ThreadId, VertexId)],
-    ) -> NewJob {
+    fn new_job(&self, message: MessageId, ring: RingId, entries: &[Entry]) -> NewJob {
         let unread = self.max_unread_of(message);
         let message = &self.queue.messages[message];
         let was_tried = entries.iter().all(|(_, vertex)| self.queue.vertices[*vertex].attempts > 0);
@@ -134,7 +124,7 @@ impl Scheduler {
         self.attach(agent, thread);
         for vertex in chosen {
             if self.may_start_delivery(agent, thread) {
-                self.feed_one(agent, thread, vertex);
+                self.feed_one(agent, vertex);
             } else {
                 debug_assert!(false, "a thread is ready, but may start no delivery");
                 self.enqueue_vertex(vertex);
@@ -151,7 +141,7 @@ impl Scheduler {
         ring: RingId,
         preferred: Option<ThreadId>,
         must: Option<ThreadId>,
-    ) -> Option<(ThreadId, VertexId)> {
+    ) -> Option<Entry> {
         let jobs = self.dispatch.rings[ring].jobs.as_deref_mut()?;
         let (thread, vertex) = jobs.choose(self.now, preferred)?;
         if let Some(message) = jobs.take_preempting() {

@@ -9,12 +9,14 @@ use crate::queue::Queue;
 use crate::queue::deferral::DeferralNote;
 use crate::queue::message::MessageId;
 use crate::queue::retry::MIN_HOST_DOWN_WAIT;
+use crate::queue::thread::ThreadId;
 use crate::queue::unreachable::{Unreachable, UnreachableReason};
 use crate::queue::vertex::{AfterJob, Diagnosis, VertexId, VertexState};
 use log::Level;
 use std::rc::Rc;
 use std::time::Duration;
 use zsched_format::agent_protocol::{RecipientReport, ReportStatus};
+use zsched_format::control_file::Tag;
 use zsched_format::time::Timestamp;
 use zsched_spool::note::OutcomeKind;
 
@@ -46,30 +48,20 @@ impl Scheduler {
             let text = format!("{id}: report about offset {}: no such recipient", report.offset);
             return self.log_about_agent(agent, Level::Info, text);
         };
-        self.apply_clock_step(self.queue.vertices[vertex].thread);
+        let thread = self.queue.vertices[vertex].thread;
+        self.count_report(agent, thread);
         let agent_ref = &mut self.dispatch.agents[agent];
-        agent_ref.progress_at = self.now;
         agent_ref.signal = agent_ref.signal.max(match report.status {
             ReportStatus::DeferAll => DeliverySignal::Failure,
             ReportStatus::Unknown => DeliverySignal::Nothing,
             _ => DeliverySignal::Answer,
         });
-        match report.status {
-            ReportStatus::Ok
-            | ReportStatus::Ok2
-            | ReportStatus::Ok3
-            | ReportStatus::Error
-            | ReportStatus::Error2 => {
-                agent_ref.has_finished = true;
-            }
+        match report.status.tag() {
+            Tag::Done | Tag::Failed => agent_ref.has_finished = true,
             _ if agent_ref.jobs().next() == Some(vertex) => agent_ref.deferrals += 1,
             _ => {}
         }
-        self.learn_relay_of_report(self.queue.vertices[vertex].thread, report.notary);
-        let thread = self.queue.vertices[vertex].thread;
-        let thread = &mut self.queue.threads.pool_mut()[thread];
-        thread.consecutive_deaths = 0;
-        thread.attempts = thread.attempts.saturating_add(1);
+        self.learn_relay_of_report(thread, report.notary);
         self.queue.count_attempt(vertex);
         if self.queue.vertices[vertex].state != VertexState::Fed {
             self.watch_expiry(vertex);
@@ -77,17 +69,32 @@ impl Scheduler {
         self.log_outcome(vertex, report);
         self.status_of_report(agent, vertex, report);
         match report.status {
-            ReportStatus::Ok | ReportStatus::Ok2 | ReportStatus::Ok3 => {
-                self.finished(vertex, report, false)
+            ReportStatus::Ok
+            | ReportStatus::Ok2
+            | ReportStatus::Ok3
+            | ReportStatus::Error
+            | ReportStatus::Error2 => {
+                self.recipient_answered(vertex, report);
+                let failed = report.status.tag() == Tag::Failed;
+                self.finish_recipient(vertex, report.offset, report.status.word(), failed);
             }
-            ReportStatus::Error | ReportStatus::Error2 => self.finished(vertex, report, true),
             ReportStatus::Deferred | ReportStatus::DeferBack => {
                 self.deferred(agent, vertex, report)
             }
-            ReportStatus::RetryAt => self.block_until(agent, vertex, report),
-            ReportStatus::DeferAll => self.defer_all(agent, vertex, report),
+            ReportStatus::RetryAt | ReportStatus::DeferAll => {
+                self.destination_failed(agent, vertex, report)
+            }
             ReportStatus::Unknown => self.unknown_status(agent, vertex, report),
         }
+    }
+
+    /// Counts a report of an agent about a recipient of a thread.
+    pub(crate) fn count_report(&mut self, agent: AgentId, thread: ThreadId) {
+        self.apply_clock_step(thread);
+        self.dispatch.agents[agent].progress_at = self.now;
+        let thread = &mut self.queue.threads.pool_mut()[thread];
+        thread.consecutive_deaths = 0;
+        thread.attempts = thread.attempts.saturating_add(1);
     }
 
     /// Returns true if an agent's report is about a forgotten message.
@@ -134,11 +141,6 @@ impl Scheduler {
         self.log(Level::Debug, line);
     }
 
-    fn finished(&mut self, vertex: VertexId, report: &RecipientReport<'_>, failed: bool) {
-        self.recipient_answered(vertex, report);
-        self.finish_recipient(vertex, report.offset, report.status.word(), failed);
-    }
-
     /// Records that a host has accepted or rejected a recipient, and what the sender is owed.
     pub(crate) fn recipient_answered(&mut self, vertex: VertexId, report: &RecipientReport<'_>) {
         let message = self.queue.vertices[vertex].message;
@@ -173,8 +175,8 @@ impl Scheduler {
         self.note(message, vec![report.offset], occasion, notary, text);
     }
 
-    /// Blocks the destination until the time that the agent has named.
-    pub(crate) fn block_until(
+    /// Processes a report that the destination cannot be reached: `retryat` or `deferall`.
+    pub(crate) fn destination_failed(
         &mut self,
         agent: AgentId,
         vertex: VertexId,
@@ -183,36 +185,20 @@ impl Scheduler {
         let thread = self.queue.vertices[vertex].thread;
         let diagnosis = diagnosis_of(report);
         self.queue.record(vertex, diagnosis.clone());
-        let until = match report.retry_seconds() {
-            Some(seconds) if seconds > MAX_RELATIVE_RETRY => Timestamp::from_seconds(seconds),
-            Some(seconds) => self.now + Duration::from_secs(seconds.unsigned_abs()),
-            None => self.now,
-        };
-        let known = Unreachable {
-            until: until.min(self.now + MAX_BLOCK),
-            block: UnreachableReason::RetryAt,
-            cause: self.cause(agent, vertex, Some(diagnosis)),
-        };
-        self.block_thread(thread, known, DeferralNote::None);
-    }
-
-    /// Defers the whole thread with this diagnosis: the host cannot be reached.
-    pub(crate) fn defer_all(
-        &mut self,
-        agent: AgentId,
-        vertex: VertexId,
-        report: &RecipientReport<'_>,
-    ) {
-        let thread = self.queue.vertices[vertex].thread;
-        let diagnosis = diagnosis_of(report);
-        self.queue.record(vertex, diagnosis.clone());
-        if self.dispatch.flow(&self.queue, thread).tolerates_deferall() {
-            // The window decides if that applies to the other recipients.
-            return;
-        }
-        let (until, block) = (self.now + MIN_HOST_DOWN_WAIT, UnreachableReason::HostDown);
         let cause = self.cause(agent, vertex, Some(diagnosis));
-        self.defer_thread(thread, Unreachable { until, block, cause });
+        if report.status == ReportStatus::RetryAt {
+            let until = match report.retry_seconds() {
+                Some(seconds) if seconds > MAX_RELATIVE_RETRY => Timestamp::from_seconds(seconds),
+                Some(seconds) => self.now + Duration::from_secs(seconds.unsigned_abs()),
+                None => self.now,
+            };
+            let (until, block) = (until.min(self.now + MAX_BLOCK), UnreachableReason::RetryAt);
+            self.block_thread(thread, Unreachable { until, block, cause }, DeferralNote::None);
+        } else if !self.clause(thread).flow.tolerates_deferall() {
+            let (until, block) = (self.now + MIN_HOST_DOWN_WAIT, UnreachableReason::HostDown);
+            self.defer_thread(thread, Unreachable { until, block, cause });
+        }
+        // Otherwise the window decides if that applies to the other recipients.
     }
 
     /// Counts an attempt with an unknown result; an earlier diagnosis stays.

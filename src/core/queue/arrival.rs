@@ -56,7 +56,7 @@ impl Scheduler {
     ) -> VertexId {
         let thread = self.thread_for(&group.channel, &group.host);
         // A vertex is what an agent gets at once, so `packet=` splits a large group into several.
-        let packet = self.dispatch.rings[self.queue.threads[thread].ring].clause.packet as usize;
+        let packet = self.clause(thread).packet as usize;
         let packet_is_limited = packet > 0;
         let packet = if packet_is_limited { packet } else { group.offsets.len().max(1) };
         let mut first = None;
@@ -90,8 +90,7 @@ impl Scheduler {
 
     /// Puts a new vertex where its restored state requires it.
     fn place_arrival(&mut self, vertex: VertexId, action: RestoreAction) {
-        let (message, thread) =
-            (self.queue.vertices[vertex].message, self.queue.vertices[vertex].thread);
+        let Vertex { message, thread, .. } = self.queue.vertices[vertex];
         match action {
             _ if self.queue.messages[message].held => {
                 self.queue.put_arrival(vertex, VertexState::Held)

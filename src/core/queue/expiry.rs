@@ -37,8 +37,7 @@ impl Scheduler {
     /// Returns when a vertex expires once it was tried; `None` is never.
     pub(crate) fn expiry(&self, vertex: VertexId) -> Option<Timestamp> {
         let vertex = &self.queue.vertices[vertex];
-        let clause = &self.dispatch.rings[self.queue.threads[vertex.thread].ring].clause;
-        Some(self.queue.messages[vertex.message].modified + clause.expiry?)
+        Some(self.queue.messages[vertex.message].modified + self.clause(vertex.thread).expiry?)
     }
 
     /// Returns when a vertex expires in its present state; `None` is never.
@@ -48,8 +47,7 @@ impl Scheduler {
         if vertex.tried {
             return Some(expiry);
         }
-        let expiry2 = self.dispatch.rings[self.queue.threads[vertex.thread].ring].clause.expiry2;
-        Some(expiry + expiry2.unwrap_or(DEFAULT_EXPIRY2))
+        Some(expiry + self.clause(vertex.thread).expiry2.unwrap_or(DEFAULT_EXPIRY2))
     }
 
     /// Sets the timer of a thread no later than a vertex's deadline.

@@ -109,7 +109,7 @@ impl Scheduler {
     /// A window with feedback detects that by itself, and a `queueonly` destination is not tried
     /// anyway.
     fn deferrals_may_block(&self, thread: ThreadId) -> bool {
-        let clause = &self.dispatch.rings[self.queue.threads[thread].ring].clause;
+        let clause = self.clause(thread);
         !clause.flow.tolerates_deferall() && !clause.queue_only
     }
 

@@ -85,7 +85,7 @@ impl Scheduler {
     pub(crate) fn wait_for_destination(&mut self, vertex: VertexId) {
         let thread = self.queue.vertices[vertex].thread;
         self.apply_clock_step(thread);
-        let clause = &self.dispatch.rings[self.queue.threads[thread].ring].clause;
+        let clause = self.clause(thread);
         let (queue_only, on_request) = (clause.queue_only, clause.is_etrn_only());
         let known = self.queue.threads[thread].retry.unreachable.as_ref().map(|known| known.until);
         let until = match known {
@@ -102,7 +102,7 @@ impl Scheduler {
     pub(crate) fn resume_wait(&mut self, vertex: VertexId, due: Timestamp) {
         let thread = self.queue.vertices[vertex].thread;
         self.apply_clock_step(thread);
-        let clause = &self.dispatch.rings[self.queue.threads[thread].ring].clause;
+        let clause = self.clause(thread);
         // The clock may have been wrong when the time was stored, or the clause different.
         let due = due.min(self.now + max_wait(clause));
         let known = self.queue.threads[thread].retry.unreachable.as_deref();
@@ -172,7 +172,7 @@ impl Scheduler {
         note: DeferralNote,
     ) {
         self.apply_clock_step(thread);
-        if self.dispatch.rings[self.queue.threads[thread].ring].clause.is_etrn_only() {
+        if self.clause(thread).is_etrn_only() {
             return self.defer_due_vertices(thread, None, note);
         }
         let until = self.mark_unreachable(thread, known);

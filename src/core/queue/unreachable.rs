@@ -22,9 +22,12 @@ pub struct Unreachable {
     pub until: Timestamp,
     /// The reason.
     pub block: UnreachableReason,
-    /// The report that is the reason, if it is known.
-    pub cause: Option<Rc<UnreachableReport>>,
+    /// The report that is the reason.
+    pub cause: Cause,
 }
+
+/// A report that made a destination unreachable, if it is known.
+pub type Cause = Option<Rc<UnreachableReport>>;
 
 /// Reason for which a destination is known to be unreachable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -74,7 +77,7 @@ impl Scheduler {
         agent: AgentId,
         vertex: VertexId,
         diagnosis: Option<Rc<Diagnosis>>,
-    ) -> Option<Rc<UnreachableReport>> {
+    ) -> Cause {
         let pid = self.dispatch.agents[agent].pid;
         let id = Some(self.queue.messages[self.queue.vertices[vertex].message].spool_id());
         Some(Rc::new(UnreachableReport { pid, id, at: self.now, diagnosis }))

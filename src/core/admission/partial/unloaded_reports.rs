@@ -70,12 +70,7 @@ impl Scheduler {
             // The agent repeats its report.
             return false;
         }
-        let agent_ref = &mut self.dispatch.agents[agent];
-        agent_ref.progress_at = self.now;
-        let thread = self.queue.vertices[vertex].thread;
-        self.apply_clock_step(thread);
-        self.queue.threads[thread].consecutive_deaths = 0;
-        self.queue.threads[thread].attempts = self.queue.threads[thread].attempts.saturating_add(1);
+        self.count_report(agent, self.queue.vertices[vertex].thread);
         self.status_of_report(agent, vertex, report);
         match report.status {
             ReportStatus::Ok
@@ -85,14 +80,11 @@ impl Scheduler {
             | ReportStatus::Error2 => {
                 self.unloaded_finished(message, vertex, report);
             }
-            status => {
+            ReportStatus::RetryAt | ReportStatus::DeferAll => {
                 self.unloaded_deferred(agent, vertex, report);
-                match status {
-                    ReportStatus::RetryAt => self.block_until(agent, vertex, report),
-                    ReportStatus::DeferAll => self.defer_all(agent, vertex, report),
-                    _ => {}
-                }
+                self.destination_failed(agent, vertex, report);
             }
+            _ => self.unloaded_deferred(agent, vertex, report),
         }
         true
     }

@@ -1,6 +1,6 @@
 //! Invariants of the jobs of a ring.
 
-use crate::dispatch::jobs::{Class, Job, JobId, Jobs};
+use crate::dispatch::jobs::{Class, Entry, Job, JobId, Jobs};
 use crate::queue::message::MessageId;
 use crate::queue::thread::ThreadId;
 use crate::queue::vertex::VertexId;
@@ -50,7 +50,7 @@ impl Jobs {
     }
 
     /// Returns true if an entry belongs to a job.
-    pub fn contains(&self, message: MessageId, entry: (ThreadId, VertexId)) -> bool {
+    pub fn contains(&self, message: MessageId, entry: Entry) -> bool {
         let Some(job) = self.by_message.get(&message).filter(|_| !self.is_ending) else {
             return false;
         };

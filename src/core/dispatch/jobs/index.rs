@@ -5,9 +5,10 @@
 //! A host with a hundred thousand jobs becomes ready and busy again with every delivery. That
 //! changes as many seats as the thread has classes, not jobs.
 
+use crate::dispatch::jobs::Entry;
 use crate::dispatch::jobs::class::Class;
 use crate::dispatch::jobs::key::Key;
-use crate::dispatch::jobs::queue::{Entry, Queue};
+use crate::dispatch::jobs::queue::{KeyedEntry, Queue};
 use crate::pool::IdMap;
 use crate::queue::thread::ThreadId;
 use crate::queue::vertex::VertexId;
@@ -71,12 +72,12 @@ impl Index {
                     visible.insert(VisibleEntry { key: key.clone(), turn, thread });
                     queue.turn = turn;
                 }
-                queue.entries.insert(Entry::new(key, vertex));
+                queue.entries.insert(KeyedEntry::new(key, vertex));
             }
             Err(place) => {
                 let turn = line.turn.unwrap_or_default();
                 let queue =
-                    ClassQueue { class, turn, entries: Queue::One(Entry::new(key, vertex)) };
+                    ClassQueue { class, turn, entries: Queue::One(KeyedEntry::new(key, vertex)) };
                 if line.turn.is_some() {
                     self.visible.entry(class).or_default().insert(queue.seat(thread));
                 }
@@ -98,7 +99,7 @@ impl Index {
         if shown.is_some() {
             remove_visible(&mut self.visible, class, &queue.seat(thread));
         }
-        let is_over = queue.entries.remove(&Entry::new(key.clone(), vertex));
+        let is_over = queue.entries.remove(&KeyedEntry::new(key.clone(), vertex));
         if is_over {
             line.queues.remove(place);
             if line.is_over() {
@@ -171,7 +172,7 @@ impl Index {
     /// Returns the entry of a job whose turn it is.
     ///
     /// Only entries in threads that may be served count. The job must be the first of its class.
-    pub fn in_turn(&self, class: Class, key: &Key) -> Option<(ThreadId, VertexId)> {
+    pub fn in_turn(&self, class: Class, key: &Key) -> Option<Entry> {
         let thread = self.visible.get(&class)?.first().filter(|seat| seat.key == *key)?.thread;
         let line = self.lines.get(&thread)?;
         let first = line.queues[line.place(class).ok()?].entries.first();
@@ -179,7 +180,7 @@ impl Index {
     }
 
     /// Returns all due entries, unordered.
-    pub fn due(&self) -> impl Iterator<Item = (ThreadId, Class, &Entry)> {
+    pub fn due(&self) -> impl Iterator<Item = (ThreadId, Class, &KeyedEntry)> {
         self.lines.iter().flat_map(|(thread, line)| {
             let of_class = |queue: &'_ ClassQueue| (*thread, queue.class);
             line.queues.iter().flat_map(move |queue| {

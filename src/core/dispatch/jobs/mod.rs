@@ -75,6 +75,9 @@ pub struct Jobs {
     preempting: Option<MessageId>,
 }
 
+/// An entry: a vertex that is due, with its thread.
+pub type Entry = (ThreadId, VertexId);
+
 /// A message of which entries become due.
 #[derive(Clone, Copy)]
 pub struct NewJob {
@@ -94,7 +97,7 @@ impl Jobs {
     /// Adds due entries of a message.
     ///
     /// `newcomer` is used only if the message has no job yet.
-    pub fn join(&mut self, message: MessageId, newcomer: NewJob, entries: &[(ThreadId, VertexId)]) {
+    pub fn join(&mut self, message: MessageId, newcomer: NewJob, entries: &[Entry]) {
         if entries.is_empty() || self.is_ending {
             return;
         }
@@ -280,7 +283,7 @@ impl Jobs {
             self.order.remove(&former.1);
             self.order.insert(key.clone());
         }
-        for (thread, vertex) in entries_of(&self.jobs[id], &self.entries, id) {
+        for (thread, vertex) in self.entries_of(id).collect::<Vec<_>>() {
             self.index.remove(thread, former.0, &former.1, vertex);
             self.index.insert(thread, class, key.clone(), vertex);
         }
@@ -326,18 +329,11 @@ impl Jobs {
         (parent.number == prepayment.number).then_some(parent)
     }
 
-    fn entries_of(&self, id: JobId) -> impl Iterator<Item = (ThreadId, VertexId)> {
-        entries_of(&self.jobs[id], &self.entries, id)
+    /// Returns the entries of a job: its only one, or several.
+    fn entries_of(&self, id: JobId) -> impl Iterator<Item = Entry> {
+        let from = (id, ThreadId::FIRST, VertexId::FIRST);
+        let several = self.entries.range(from..).take_while(move |(of, _, _)| *of == id);
+        let several = several.map(|(_, thread, vertex)| (*thread, *vertex));
+        self.jobs[id].only.into_iter().chain(several)
     }
-}
-
-/// Returns the entries of a job: its only one, or several.
-fn entries_of(
-    job: &Job,
-    entries: &BTreeSet<(JobId, ThreadId, VertexId)>,
-    id: JobId,
-) -> impl Iterator<Item = (ThreadId, VertexId)> {
-    let from = (id, ThreadId::FIRST, VertexId::FIRST);
-    let several = entries.range(from..).take_while(move |(of, _, _)| *of == id);
-    job.only.into_iter().chain(several.map(|(_, thread, vertex)| (*thread, *vertex)))
 }

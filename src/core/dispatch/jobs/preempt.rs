@@ -1,10 +1,10 @@
 //! The entry that an agent gets next: current job, preemption, choice.
 
-use crate::dispatch::jobs::Jobs;
 use crate::dispatch::jobs::class::Class;
 use crate::dispatch::jobs::index::VisibleEntry;
 use crate::dispatch::jobs::job::{Job, JobId, Prepayment};
 use crate::dispatch::jobs::key::Key;
+use crate::dispatch::jobs::{Entry, Jobs};
 use crate::queue::thread::ThreadId;
 use crate::queue::vertex::VertexId;
 use std::collections::BTreeSet;
@@ -36,11 +36,7 @@ impl Jobs {
     ///
     /// Among the entries of the job, those in the `preferred` thread come first, if it may be
     /// served.
-    pub fn choose(
-        &mut self,
-        now: Timestamp,
-        preferred: Option<ThreadId>,
-    ) -> Option<(ThreadId, VertexId)> {
+    pub fn choose(&mut self, now: Timestamp, preferred: Option<ThreadId>) -> Option<Entry> {
         let first = self.index.first().filter(|_| !self.is_ending);
         let (mut class, mut key) = first.map(|(class, key)| (class, key.clone()))?;
         if let Some(candidate) = self.preempting(now, key.job) {
@@ -52,7 +48,7 @@ impl Jobs {
         preferred.or_else(|| self.index.in_turn(class, &key))
     }
 
-    fn entry_in(&self, job: JobId, thread: ThreadId) -> Option<(ThreadId, VertexId)> {
+    fn entry_in(&self, job: JobId, thread: ThreadId) -> Option<Entry> {
         if let Some(only) = self.jobs[job].only {
             return (only.0 == thread).then_some(only);
         }

@@ -26,7 +26,7 @@ const MAX_SHRUNK_TREE_LEN: usize = 512;
 
 /// An entry: the key of its job, and the vertex, packed closely.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-pub struct Entry {
+pub struct KeyedEntry {
     arrival: Timestamp,
     sequence: u64,
     path: Path,
@@ -34,15 +34,15 @@ pub struct Entry {
     pub vertex: VertexId,
 }
 
-impl Entry {
-    pub fn new(key: Key, vertex: VertexId) -> Entry {
+impl KeyedEntry {
+    pub fn new(key: Key, vertex: VertexId) -> KeyedEntry {
         let Key { arrival, sequence, path, job } = key;
-        Entry { arrival, sequence, path, job, vertex }
+        KeyedEntry { arrival, sequence, path, job, vertex }
     }
 
     /// Key of its job.
     pub fn key(&self) -> Key {
-        let Entry { arrival, sequence, ref path, job, .. } = *self;
+        let KeyedEntry { arrival, sequence, ref path, job, .. } = *self;
         Key { arrival, sequence, path: path.clone(), job }
     }
 
@@ -61,14 +61,14 @@ impl Entry {
 /// Entries in order.
 #[derive(Serialize, Deserialize)]
 pub enum Queue {
-    One(Entry),
-    Row(VecDeque<Entry>),
-    Tree(BTreeSet<Entry>),
+    One(KeyedEntry),
+    Row(VecDeque<KeyedEntry>),
+    Tree(BTreeSet<KeyedEntry>),
 }
 
 impl Queue {
     /// The first entry; a queue is never empty.
-    pub fn first(&self) -> &Entry {
+    pub fn first(&self) -> &KeyedEntry {
         let first = match self {
             Queue::One(entry) => Some(entry),
             Queue::Row(row) => row.front(),
@@ -96,7 +96,7 @@ impl Queue {
         }
     }
 
-    pub fn insert(&mut self, entry: Entry) {
+    pub fn insert(&mut self, entry: KeyedEntry) {
         match self {
             Queue::One(only) => {
                 let mut row = VecDeque::with_capacity(INITIAL_ROW_CAPACITY);
@@ -106,7 +106,7 @@ impl Queue {
             }
             Queue::Row(row) if row.len() < MAX_ROW_LEN => insert_into_row(row, entry),
             Queue::Row(row) => {
-                let mut tree: BTreeSet<Entry> = std::mem::take(row).into_iter().collect();
+                let mut tree: BTreeSet<KeyedEntry> = std::mem::take(row).into_iter().collect();
                 tree.insert(entry);
                 *self = Queue::Tree(tree);
             }
@@ -119,7 +119,7 @@ impl Queue {
     /// Removes an entry, which must be in the queue.
     ///
     /// Returns true if it was the last one: the queue must then be dropped.
-    pub fn remove(&mut self, entry: &Entry) -> bool {
+    pub fn remove(&mut self, entry: &KeyedEntry) -> bool {
         match self {
             Queue::One(only) => {
                 debug_assert_eq!(only, entry, "an entry is taken out that was not due");
@@ -148,7 +148,7 @@ impl Queue {
     }
 
     /// All entries.
-    pub fn iter(&self) -> Box<dyn Iterator<Item = &Entry> + '_> {
+    pub fn iter(&self) -> Box<dyn Iterator<Item = &KeyedEntry> + '_> {
         match self {
             Queue::One(only) => Box::new(std::iter::once(only)),
             Queue::Row(row) => Box::new(row.iter()),
@@ -157,7 +157,7 @@ impl Queue {
     }
 }
 
-fn insert_into_row(row: &mut VecDeque<Entry>, entry: Entry) {
+fn insert_into_row(row: &mut VecDeque<KeyedEntry>, entry: KeyedEntry) {
     match row.back() {
         Some(last) if *last > entry => {
             let place = row.partition_point(|other| *other < entry);
@@ -171,15 +171,15 @@ fn insert_into_row(row: &mut VecDeque<Entry>, entry: Entry) {
 mod tests {
     use super::*;
 
-    fn entry(number: u64) -> Entry {
+    fn entry(number: u64) -> KeyedEntry {
         let arrival = Timestamp::from_seconds(number as i64 / 3);
         let key = Key { arrival, sequence: number, path: Default::default(), job: JobId::FIRST };
-        Entry::new(key, VertexId::from_index(number as usize))
+        KeyedEntry::new(key, VertexId::from_index(number as usize))
     }
 
     #[test]
     fn entry_fits_half_a_cache_line() {
-        assert!(size_of::<Entry>() <= 32);
+        assert!(size_of::<KeyedEntry>() <= 32);
         assert_eq!(entry(7).key().sequence, 7);
     }
 

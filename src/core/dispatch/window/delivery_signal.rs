@@ -15,10 +15,9 @@ use crate::queue::Queue;
 use crate::queue::deferral::DeferralNote;
 use crate::queue::retry::MIN_HOST_DOWN_WAIT;
 use crate::queue::thread::ThreadId;
-use crate::queue::unreachable::{Unreachable, UnreachableReason, UnreachableReport};
+use crate::queue::unreachable::{Cause, Unreachable, UnreachableReason};
 use log::Level;
 use serde::{Deserialize, Serialize};
-use std::rc::Rc;
 use std::time::Duration;
 
 /// Maximum random delay of the next try of a dead destination.
@@ -49,7 +48,7 @@ impl Scheduler {
         &mut self,
         thread: ThreadId,
         signal: DeliverySignal,
-        cause: Option<Rc<UnreachableReport>>,
+        cause: Cause,
     ) {
         let Some(window) = self.queue.threads[thread].window else {
             return;
@@ -61,7 +60,14 @@ impl Scheduler {
             DeliverySignal::Answer => self.window_host_answered(thread, window),
             DeliverySignal::Failure => self.host_failed(thread, window, cause),
         }
-        self.log_feedback(thread, window, signal, &before);
+        if self.clause(thread).flow.debug {
+            let window = &self.dispatch.windows[window];
+            let destination = &self.queue.threads[thread].destination;
+            let (word, agents, after) = (signal.word(), window.agents, &window.feedback);
+            let text =
+                format!("{destination}: {word}: window {before} -> {after}, {agents} agents");
+            self.log(Level::Info, text);
+        }
     }
 
     fn window_host_answered(&mut self, thread: ThreadId, window: WindowId) {
@@ -82,12 +88,7 @@ impl Scheduler {
         }
     }
 
-    fn host_failed(
-        &mut self,
-        thread: ThreadId,
-        window: WindowId,
-        cause: Option<Rc<UnreachableReport>>,
-    ) {
+    fn host_failed(&mut self, thread: ThreadId, window: WindowId, cause: Cause) {
         let flow = &self.dispatch.rings[self.queue.threads[thread].ring].clause.flow;
         // In a classic thread the report itself has made it wait.
         if !flow.tolerates_deferall() {
@@ -106,12 +107,7 @@ impl Scheduler {
     /// Makes all threads of a window wait.
     ///
     /// What is due in them counts as tried, without an agent for each message.
-    fn suspend(
-        &mut self,
-        thread: ThreadId,
-        window: WindowId,
-        cause: Option<Rc<UnreachableReport>>,
-    ) {
+    fn suspend(&mut self, thread: ThreadId, window: WindowId, cause: Cause) {
         let jitter =
             Duration::from_millis(self.random.u64(0..=MAX_PROBE_JITTER.as_millis() as u64));
         let until = self.now + MIN_HOST_DOWN_WAIT + jitter;
@@ -139,23 +135,6 @@ impl Scheduler {
         if let Some(known) = known.filter(|known| known.until > self.now) {
             self.block_thread(thread, known, DeferralNote::None);
         }
-    }
-
-    fn log_feedback(
-        &mut self,
-        thread: ThreadId,
-        window: WindowId,
-        signal: DeliverySignal,
-        before: &Feedback,
-    ) {
-        if !self.dispatch.flow(&self.queue, thread).debug {
-            return;
-        }
-        let window = &self.dispatch.windows[window];
-        let destination = &self.queue.threads[thread].destination;
-        let (word, agents, after) = (signal.word(), window.agents, &window.feedback);
-        let text = format!("{destination}: {word}: window {before} -> {after}, {agents} agents");
-        self.log(Level::Info, text);
     }
 }
 

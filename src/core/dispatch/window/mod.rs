@@ -25,7 +25,7 @@ use crate::dispatch::agent::AgentId;
 use crate::pool::{Id, Pool};
 use crate::queue::Queue;
 use crate::queue::thread::{Thread, ThreadId};
-use crate::queue::unreachable::{Unreachable, UnreachableReason, UnreachableReport};
+use crate::queue::unreachable::{Cause, Unreachable, UnreachableReason};
 use crate::timers::{Timer, Timers};
 use broadcast::{MemberAction, MemberRound};
 use feedback::Feedback;
@@ -56,7 +56,7 @@ pub struct Window {
     /// It is dead until this time.
     pub resume: Option<Timestamp>,
     /// The report that made it dead.
-    pub cause: Option<Rc<UnreachableReport>>,
+    pub cause: Cause,
     /// Time at which the next delivery may start.
     pub pace: pace::Pace,
     /// Its size changes with feedback.
@@ -298,6 +298,20 @@ impl Scheduler {
         }
     }
 
+    /// Updates the demand of a thread for agents in its window.
+    pub(crate) fn update_window_demand(&mut self, id: WindowId, thread: ThreadId, wants: bool) {
+        self.dispatch.refresh_limit(&self.queue, id, thread);
+        let waits = self.dispatch.windows[id].waiting.contains(&thread);
+        if !wants {
+            if waits {
+                self.dispatch.windows[id].waiting.remove(&thread);
+            }
+            self.dispatch.unready(&mut self.queue, thread);
+        } else if !waits && !self.dispatch.windows[id].ready.contains(&thread) {
+            self.dispatch.windows[id].waiting.insert(thread);
+        }
+    }
+
     /// Keeps a thread's place in the window.
     ///
     /// The agent was started for the thread, and gets the next entry of its ring instead. Otherwise
@@ -401,26 +415,6 @@ impl Dispatch {
     /// Present size of a thread's window, in agents.
     pub(crate) fn window_size(&self, thread: &Thread) -> usize {
         self.windows.of(thread).map_or_else(|| self.max_thread(thread) as usize, Window::size)
-    }
-
-    /// Updates the demand of a thread for agents in its window.
-    pub(crate) fn update_window_demand(
-        &mut self,
-        queue: &mut Queue,
-        window: WindowId,
-        thread: ThreadId,
-        wants: bool,
-    ) {
-        self.refresh_limit(queue, window, thread);
-        let waits = self.windows[window].waiting.contains(&thread);
-        if !wants {
-            if waits {
-                self.windows[window].waiting.remove(&thread);
-            }
-            self.unready(queue, thread);
-        } else if !waits && !self.windows[window].ready.contains(&thread) {
-            self.windows[window].waiting.insert(thread);
-        }
     }
 
     /// Makes threads of a window ready, as far as there is room.

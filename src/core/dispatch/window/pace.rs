@@ -8,6 +8,7 @@ use crate::queue::thread::ThreadId;
 use crate::timers::Timer;
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
+use zsched_config::Flow;
 use zsched_format::time::{ClockStep, Timestamp};
 
 /// Time at which the next delivery may start.
@@ -83,15 +84,12 @@ impl Scheduler {
         if self.dispatch.windows[window].pace.is_paused() {
             return false;
         }
-        let (rate, delay) = (
-            self.dispatch.flow(&self.queue, thread).rate,
-            self.dispatch.flow(&self.queue, thread).delay,
-        );
+        let Flow { rate, delay, .. } = self.clause(thread).flow;
         if delay.is_some() {
-            self.dispatch.windows[window].pace.pause = Pause::Delivery;
+            self.set_pause(window, Pause::Delivery);
         } else if let Some(rate) = rate {
             let next = self.dispatch.windows[window].pace.next_slot(self.now, rate.spacing());
-            self.pause_until(window, next);
+            self.set_pause(window, Pause::Until(next));
         }
         true
     }
@@ -106,29 +104,27 @@ impl Scheduler {
     ///
     /// The delivery has ended or was not made.
     pub(crate) fn pause_after_delivery(&mut self, thread: ThreadId) {
-        let delay = self.dispatch.flow(&self.queue, thread).delay;
+        let delay = self.clause(thread).flow.delay;
         if let Some(window) = self.queue.threads[thread].window
             && self.dispatch.windows[window].pace.pause == Pause::Delivery
         {
-            self.pause_until(window, self.now + delay.unwrap_or_default());
+            self.set_pause(window, Pause::Until(self.now + delay.unwrap_or_default()));
         }
     }
 
     /// Gives back the start of a delivery that was not made.
     pub(super) fn cancel_start(&mut self, window: WindowId) {
-        let pause = std::mem::take(&mut self.dispatch.windows[window].pace.pause);
-        if let Pause::Until(time) = pause {
-            self.timers.cancel(time, Timer::Window(window));
-        }
+        self.set_pause(window, Pause::None);
     }
 
-    fn pause_until(&mut self, window: WindowId, time: Timestamp) {
-        let former =
-            std::mem::replace(&mut self.dispatch.windows[window].pace.pause, Pause::Until(time));
+    fn set_pause(&mut self, window: WindowId, pause: Pause) {
+        let former = std::mem::replace(&mut self.dispatch.windows[window].pace.pause, pause);
         if let Pause::Until(former) = former {
             self.timers.cancel(former, Timer::Window(window));
         }
-        self.timers.add(time, Timer::Window(window));
+        if let Pause::Until(time) = pause {
+            self.timers.add(time, Timer::Window(window));
+        }
     }
 }
 
