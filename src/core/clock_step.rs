@@ -28,7 +28,7 @@ pub struct LastClockStep {
 impl Scheduler {
     pub(super) fn clock_set(&mut self, step: ClockStep) {
         // Rarely needed: it means that the last step was a few turns ago.
-        if self.sweep.applies_clock() {
+        if self.sweep.applies(SweptChange::Clock) {
             let threads: Vec<ThreadId> =
                 self.queue.threads.iter().map(|(thread, _)| thread).collect();
             threads.into_iter().for_each(|thread| self.apply_clock_step(thread));

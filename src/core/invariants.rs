@@ -4,6 +4,7 @@
 
 use crate::Scheduler;
 use crate::queue::thread::ThreadId;
+use crate::sweep::SweptChange;
 
 impl Scheduler {
     /// Panics if the state contradicts itself.
@@ -29,7 +30,7 @@ impl Scheduler {
         let ring = &self.dispatch.rings[thread.ring];
         let is_old = ring.is_retired;
         assert!(
-            !is_old || self.sweep.applies_configuration(),
+            !is_old || self.sweep.applies(SweptChange::Configuration),
             "{} is in a retired ring",
             thread.destination
         );

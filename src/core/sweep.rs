@@ -47,14 +47,9 @@ struct SweepRound {
 }
 
 impl ThreadSweep {
-    /// Returns true if threads may still be without the newest configuration.
-    pub fn applies_configuration(&self) -> bool {
-        self.rounds.iter().any(|round| round.change == SweptChange::Configuration)
-    }
-
-    /// Returns true if threads may still be without the last step of the clock.
-    pub fn applies_clock(&self) -> bool {
-        self.rounds.iter().any(|round| round.change == SweptChange::Clock)
+    /// Returns true if threads may still be without this change.
+    pub fn applies(&self, change: SweptChange) -> bool {
+        self.rounds.iter().any(|round| round.change == change)
     }
 
     /// Returns true if threads may still be without the newest overrides.
@@ -116,7 +111,7 @@ impl Scheduler {
     pub(crate) fn sweep_step(&mut self, budget: usize) -> usize {
         let mut cost = 1;
         if let Some(thread) = self.queue.threads.pool().at(self.sweep.cursor) {
-            if self.sweep.applies_configuration() {
+            if self.sweep.applies(SweptChange::Configuration) {
                 cost = self.queue.threads[thread].step_cost();
             }
             self.reassign_ring(thread);

@@ -48,7 +48,7 @@ pub(crate) fn pending(reason: Reason) -> Option<&'static str> {
         Refusal::NoCommand => Some("ConfBUG:NoCmdDefined!"),
         // ZMailer has texts for the first three, but an earlier test hides them.
         Refusal::Frozen | Refusal::Loading | Refusal::Ending => None,
-        Refusal::Reloading | Refusal::Kept => None,
+        Refusal::Reloading | Refusal::PriorityHeld => None,
     }
 }
 

@@ -252,7 +252,7 @@ fn refused(scheduler: &Scheduler, refusal: Refusal, limit: Option<Limit>, line: 
             let shown = selected.map_or(String::new(), ToString::to_string);
             format!("only {shown} is served (option -p)")
         }
-        Refusal::Kept => format!("its mail is not delivered (mail-priority=z, {line})"),
+        Refusal::PriorityHeld => format!("its mail is not delivered (mail-priority=z, {line})"),
         Refusal::Reloading => "a new configuration is still being applied".to_string(),
         Refusal::Suspended => format!("its agents cannot be started (command, {line})"),
         Refusal::Unproven => {

@@ -47,7 +47,7 @@ pub struct Agent {
     /// What its next `#hungry` lines answer, in order.
     pub owed: VecDeque<Owed>,
     /// It has found nothing to do in its present job (`#resync`).
-    pub resync: bool,
+    pub found_nothing: bool,
     /// What its reports on the present job say about the host.
     pub signal: DeliverySignal,
     /// It has delivered or failed a recipient since its start.
@@ -115,7 +115,7 @@ impl Agent {
             last_destination: None,
             state: AgentState::Starting,
             owed: VecDeque::from([Owed::Start]),
-            resync: false,
+            found_nothing: false,
             signal: DeliverySignal::Nothing,
             has_finished: false,
             deferrals: 0,
@@ -195,10 +195,6 @@ impl Agents {
         self.by_id.remove(&id)
     }
 
-    pub fn contains(&self, id: AgentId) -> bool {
-        self.by_id.contains_key(&id)
-    }
-
     pub fn get(&self, id: AgentId) -> Option<&Agent> {
         self.by_id.get(&id)
     }
@@ -218,9 +214,7 @@ impl Agents {
     pub fn start_burst(&mut self, id: AgentId, now: Timestamp, jobs: usize) {
         let agent = &mut self[id];
         (agent.fed_at, agent.burst) = (Some(now), jobs as u32);
-        if std::mem::replace(&mut agent.state, AgentState::Working) != AgentState::Working {
-            self.mark(id);
-        }
+        self.set_state(id, AgentState::Working);
     }
 
     /// Marks an agent as changed.

@@ -73,15 +73,12 @@ impl AgentWaitlists {
     ///
     /// Waitlists in `passed_over` are ignored.
     fn pop(&mut self, passed_over: &[Resource]) -> Option<(Resource, RingId)> {
-        let counts = |(waitlist, _): &(&Resource, &Waitlist)| !passed_over.contains(waitlist);
-        let first =
-            self.lines.iter().filter(counts).min_by_key(|(_, rings)| rings.keys().next())?;
-        let waitlist = first.0.clone();
-        let rings = self.lines.get_mut(&waitlist)?;
-        let (_, ring) = rings.pop_first()?;
-        if rings.is_empty() {
-            self.lines.remove(&waitlist);
-        }
+        let counted = self.lines.iter().filter(|(waitlist, _)| !passed_over.contains(waitlist));
+        let firsts =
+            counted.filter_map(|(waitlist, rings)| Some((rings.first_key_value()?, waitlist)));
+        let ((place, ring), waitlist) = firsts.min_by_key(|((place, _), _)| *place)?;
+        let (place, ring, waitlist) = (*place, *ring, waitlist.clone());
+        self.remove(&waitlist, place);
         Some((waitlist, ring))
     }
 

@@ -90,7 +90,7 @@ impl Scheduler {
         }
         self.dispatch.rings[ring].refusal = None;
         if self.dispatch.rings[ring].clause.mail_priority == MailPriority::Held {
-            self.dispatch.rings[ring].refusal = Some(Refusal::Kept);
+            self.dispatch.rings[ring].refusal = Some(Refusal::PriorityHeld);
             return;
         }
         loop {
@@ -212,7 +212,7 @@ impl Scheduler {
             // A timer, or an agent that is being started, triggers the next try.
             Refusal::Suspended | Refusal::Unproven => None,
             // These rings are not served.
-            Refusal::Reloading | Refusal::Kept => None,
+            Refusal::Reloading | Refusal::PriorityHeld => None,
         };
         if let Some(resource) = resource {
             self.dispatch.join_waitlist(self.now, ring, resource.clone());

@@ -28,12 +28,12 @@ const MAX_TIME_ON_THREAD: Duration = Duration::from_secs(10);
 
 impl Scheduler {
     pub(crate) fn agent_said(&mut self, agent: AgentId, line: &[u8]) {
-        if !self.dispatch.agents.contains(agent) {
+        if self.dispatch.agents.get(agent).is_none() {
             return;
         }
         match AgentLine::parse(line) {
             AgentLine::Hungry => self.agent_is_hungry(agent),
-            AgentLine::Resync(path) => self.agent_resync(agent, path),
+            AgentLine::Resync(path) => self.agent_found_nothing(agent, path),
             AgentLine::Report(report) => self.report(agent, &report),
             AgentLine::Comment(text) => self.log_stray_line(agent, None, text),
             AgentLine::Malformed(missing, text) => self.log_stray_line(agent, Some(missing), text),
@@ -58,11 +58,8 @@ impl Scheduler {
             Owed::Job(vertex) => self.end_job(agent, vertex),
             Owed::Idle => {}
         }
-        if let Some(agent) = self.dispatch.agents.get_mut(agent) {
-            agent.hungry_at = self.now;
-            agent.last_line = Box::default();
-        }
-        let agent_ref = &self.dispatch.agents[agent];
+        let agent_ref = &mut self.dispatch.agents[agent];
+        (agent_ref.hungry_at, agent_ref.last_line) = (self.now, Box::default());
         // It is fed again when it has answered everything that it was given.
         if agent_ref.owed.is_empty() && agent_ref.is_alive() {
             match agent_ref.state() {
@@ -75,8 +72,7 @@ impl Scheduler {
     /// Ends a job: what is not finished waits for its next try.
     fn end_job(&mut self, agent: AgentId, vertex: VertexId) {
         self.update_window(agent, vertex);
-        let found_nothing =
-            self.dispatch.agents.get_mut(agent).is_some_and(|a| std::mem::take(&mut a.resync));
+        let found_nothing = std::mem::take(&mut self.dispatch.agents[agent].found_nothing);
         if !self.queue.release_job(vertex) {
             return;
         }
@@ -93,7 +89,7 @@ impl Scheduler {
         if let Some(text) = missing {
             let agent_ref = &self.dispatch.agents[agent];
             let text = format!("{text}{}", last_line(agent_ref));
-            self.status_of_missing_report(present_attempt(agent_ref), vertex, &text);
+            self.status_unreported(present_attempt(agent_ref), vertex, &text);
             self.queue.vertices[vertex].diagnosis = Some(Diagnosis::of_scheduler(&text));
         }
         match found_nothing {
@@ -188,8 +184,8 @@ impl Scheduler {
         let ring = &self.dispatch.rings[agent.ring];
         let lived = self.now.since(agent.born);
         let is_old = ring.clause.agent_life.is_some_and(|life| lived >= life);
-        let is_kept = ring.clause.mail_priority == MailPriority::Held;
-        ring.is_retired || self.mode.is_draining || is_old || is_kept
+        let is_held = ring.clause.mail_priority == MailPriority::Held;
+        ring.is_retired || self.mode.is_draining || is_old || is_held
     }
 
     /// Returns true if an agent may continue with its thread.

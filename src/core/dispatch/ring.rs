@@ -97,7 +97,7 @@ pub enum Refusal {
     /// The clause has no command.
     NoCommand,
     /// `mail-priority=z`.
-    Kept,
+    PriorityHeld,
     /// The thread has not moved from its retired ring yet.
     Reloading,
 }
@@ -118,7 +118,7 @@ impl Refusal {
             Refusal::Suspended => "suspended",
             Refusal::Unproven => "unproven",
             Refusal::NoCommand => "no-command",
-            Refusal::Kept => "kept",
+            Refusal::PriorityHeld => "kept",
             Refusal::Reloading => "reloading",
         }
     }

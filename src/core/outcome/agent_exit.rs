@@ -138,14 +138,11 @@ impl Scheduler {
             return;
         };
         for vertex in agent.jobs() {
-            let message = self.queue.vertices[vertex].message;
-            if self.queue.vertices[vertex].state == VertexState::Finished
-                && !self.queue.messages[message].is_partial
-            {
-                continue;
+            let message = &self.queue.messages[self.queue.vertices[vertex].message];
+            let is_finished = self.queue.vertices[vertex].state == VertexState::Finished;
+            if !is_finished || message.is_partial {
+                self.act(Action::ClearLocks { name: message.name.clone(), pid });
             }
-            let name = self.queue.messages[self.queue.vertices[vertex].message].name.clone();
-            self.act(Action::ClearLocks { name, pid });
         }
     }
 
@@ -181,7 +178,7 @@ impl Scheduler {
     /// Defers a job because its agent has died.
     fn defer_interrupted_job(&mut self, vertex: VertexId, agent: &Agent, end: &AgentEnd) {
         let text = describe_end(agent, end, " while it had this job");
-        self.status_of_missing_report(present_attempt(agent), vertex, &text);
+        self.status_unreported(present_attempt(agent), vertex, &text);
         if ended_unasked(agent) {
             let thread = self.queue.vertices[vertex].thread;
             self.queue.threads[thread].consecutive_deaths =

@@ -4,4 +4,4 @@ pub mod report;
 
 pub mod agent_exit;
 pub mod notes;
-mod resync;
+mod reread;

@@ -79,7 +79,10 @@ impl Scheduler {
                 self.finish_recipient(vertex, report.offset, report.status.word(), failed);
             }
             ReportStatus::Deferred | ReportStatus::DeferBack => {
-                self.deferred(agent, vertex, report)
+                // The vertex waits as soon as the agent has ended the job.
+                let diagnosis = diagnosis_of(report);
+                self.recipient_deferred(agent, vertex, &diagnosis);
+                self.queue.record(vertex, diagnosis);
             }
             ReportStatus::RetryAt | ReportStatus::DeferAll => {
                 self.destination_failed(agent, vertex, report)
@@ -154,15 +157,6 @@ impl Scheduler {
             _ => {}
         }
         self.host_answered(self.queue.vertices[vertex].thread);
-    }
-
-    /// Processes a deferral.
-    ///
-    /// The vertex waits as soon as the agent has ended the job.
-    fn deferred(&mut self, agent: AgentId, vertex: VertexId, report: &RecipientReport<'_>) {
-        let diagnosis = diagnosis_of(report);
-        self.recipient_deferred(agent, vertex, &diagnosis);
-        self.queue.record(vertex, diagnosis);
     }
 
     fn note_report(

@@ -35,12 +35,7 @@ impl Scheduler {
     }
 
     /// Emits a record of a job without a report.
-    pub(crate) fn status_of_missing_report(
-        &mut self,
-        attempt: Attempt,
-        vertex: VertexId,
-        text: &str,
-    ) {
+    pub(crate) fn status_unreported(&mut self, attempt: Attempt, vertex: VertexId, text: &str) {
         let offsets = self.queue.vertices[vertex].recipients.pending();
         let verdict = Verdict::Unreported;
         self.status(vertex, &offsets, verdict, Some(attempt), b"", text.as_bytes());

@@ -17,7 +17,6 @@ use serde::{Deserialize, Serialize};
 use std::collections::hash_map::RandomState;
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::hash::BuildHasher;
-use std::ops::Bound;
 use zsched_format::time::{ClockStep, Timestamp};
 
 /// Number of vertices that cost as much as one thread.
@@ -379,11 +378,8 @@ impl ByHost {
     /// Threads whose host has the same hash as `host`.
     fn candidates(&self, host: &[u8]) -> impl Iterator<Item = ThreadId> {
         let hash = self.hash(host);
-        let first = Bound::Included((hash, ThreadId::FIRST));
-        let end = hash
-            .checked_add(1)
-            .map_or(Bound::Unbounded, |next| Bound::Excluded((next, ThreadId::FIRST)));
-        self.threads.range((first, end)).map(|(_, thread)| *thread)
+        let same = self.threads.range((hash, ThreadId::FIRST)..);
+        same.take_while(move |(other, _)| *other == hash).map(|(_, thread)| *thread)
     }
 }
 

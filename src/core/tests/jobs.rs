@@ -228,7 +228,10 @@ fn ring_with_urgent_mail_gets_agent_first() {
     // Kept mail (`mail-priority=z`) gets no agent until the configuration changes.
     assert_eq!(world.started.len(), 3);
     let why = world.core.why_thread(b"d", b"h").expect("it is there");
-    assert!(matches!(why[0].why, why::Why::Refused { refusal: Refusal::Kept, .. }), "{why:?}");
+    assert!(
+        matches!(why[0].why, why::Why::Refused { refusal: Refusal::PriorityHeld, .. }),
+        "{why:?}"
+    );
     world.tell(Event::Configured(Rc::new(config("*/*\n\tcommand=x\n"))));
     assert_eq!(world.started.len(), 4);
 }

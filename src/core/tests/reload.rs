@@ -144,7 +144,7 @@ fn crowded(text: &str) -> World {
 }
 
 fn is_sweeping(world: &World) -> bool {
-    world.core.sweep.applies_configuration()
+    world.core.sweep.applies(crate::sweep::SweptChange::Configuration)
 }
 
 fn is_settled(world: &World, number: u64) -> bool {

@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 use std::ops::Bound;
 
 /// Action for each member.
-#[derive(Clone, Serialize, Deserialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum MemberAction {
     /// Wait until the window is tried again.
     ///
@@ -26,7 +26,7 @@ pub enum MemberAction {
 }
 
 /// An action, with its progress.
-#[derive(Serialize, Deserialize)]
+#[derive(Clone, Copy, Serialize, Deserialize)]
 pub struct MemberRound {
     pub(super) action: MemberAction,
     /// The last member that was processed.
@@ -40,7 +40,7 @@ impl Scheduler {
     ///
     /// An action that was under way is dropped.
     pub(super) fn start_round(&mut self, window: WindowId, action: MemberAction) {
-        self.dispatch.windows[window].round = Some(Box::new(MemberRound { action, last: None }));
+        self.dispatch.windows[window].round = Some(MemberRound { action, last: None });
         self.dispatch.windows.rounds.insert(window);
         self.continue_round(window, self.settings.step());
     }
@@ -59,8 +59,7 @@ impl Scheduler {
     fn continue_round(&mut self, window: WindowId, mut left: usize) -> usize {
         // A member that is woken may come under a new clause, and leave the window as its last one.
         while self.dispatch.windows.rounds.contains(&window)
-            && let Some(MemberRound { action, last }) =
-                self.dispatch.windows[window].round.as_deref()
+            && let Some(MemberRound { action, last }) = self.dispatch.windows[window].round
         {
             let behind = last.map_or(Bound::Unbounded, Bound::Excluded);
             let mut members =
@@ -73,16 +72,13 @@ impl Scheduler {
                 return 0;
             }
             left = left.saturating_sub(self.queue.threads[member].step_cost());
-            let action = action.clone();
-            if let Some(round) = &mut self.dispatch.windows[window].round {
-                round.last = Some(member);
-            }
-            self.apply_to_member(window, member, &action);
+            self.dispatch.windows[window].round = Some(MemberRound { action, last: Some(member) });
+            self.apply_to_member(window, member, action);
         }
         left
     }
 
-    fn apply_to_member(&mut self, window: WindowId, member: ThreadId, action: &MemberAction) {
+    fn apply_to_member(&mut self, window: WindowId, member: ThreadId, action: MemberAction) {
         match action {
             MemberAction::Suspend => {
                 if let Some(known) = self.dispatch.windows[window].suspension() {

@@ -72,7 +72,7 @@ pub struct Window {
     /// The thread that became ready last.
     last_admitted: Option<ThreadId>,
     /// The action for all members that is under way.
-    round: Option<Box<MemberRound>>,
+    round: Option<MemberRound>,
     /// It is marked as changed ([`crate::settle`]).
     #[serde(skip)]
     is_changed: bool,
@@ -101,12 +101,12 @@ impl Window {
 
     /// Returns true while its members are being suspended.
     fn is_suspending(&self) -> bool {
-        matches!(self.round.as_deref(), Some(MemberRound { action: MemberAction::Suspend, .. }))
+        self.round.is_some_and(|round| round.action == MemberAction::Suspend)
     }
 
     /// Returns true while its members are being woken.
     fn is_waking(&self) -> bool {
-        matches!(self.round.as_deref(), Some(MemberRound { action: MemberAction::Wake, .. }))
+        self.round.is_some_and(|round| round.action == MemberAction::Wake)
     }
 
     /// Sets the limit of a member, or adds it.
@@ -152,7 +152,7 @@ pub struct Windows {
     pool: Pool<Window>,
     by_name: HashMap<Rc<[u8]>, WindowId>,
     /// Windows with an action for all members that is not complete.
-    rounds: BTreeSet<WindowId>,
+    pub rounds: BTreeSet<WindowId>,
     /// The relay of each destination.
     pub relays: Relays,
     // Empty between two events.
@@ -195,11 +195,6 @@ impl Windows {
     pub fn next_changed(&mut self) -> Option<WindowId> {
         let mut changed = std::iter::from_fn(|| self.changed.pop_front());
         changed.find(|id| self.pool.get(*id).is_some_and(|window| window.is_changed))
-    }
-
-    /// Returns true if an action for all members of a window is not complete.
-    pub fn has_rounds(&self) -> bool {
-        !self.rounds.is_empty()
     }
 
     pub fn iter(&self) -> impl Iterator<Item = (WindowId, &Window)> {

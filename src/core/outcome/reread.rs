@@ -1,4 +1,4 @@
-//! Resync: comparison of the state in memory with a control file.
+//! Comparison of the state in memory with a control file that was read again.
 //!
 //! Agents and tools mark recipients on disk. Recipients that are finished there become finished
 //! here. New recipients are ignored, since routers do not add any.
@@ -30,11 +30,11 @@ impl Scheduler {
         }
     }
 
-    /// Processes `#resync` of an agent.
+    /// Processes `#resync`: an agent has found nothing to deliver in a control file.
     ///
     /// If it is about the present job, the file is read when the job is over. Until then the
     /// agent's reports count.
-    pub(crate) fn agent_resync(&mut self, agent: AgentId, path: &[u8]) {
+    pub(crate) fn agent_found_nothing(&mut self, agent: AgentId, path: &[u8]) {
         let base = path.rsplit(|byte| *byte == b'/').next().unwrap_or_default();
         let digits = base.iter().take_while(|byte| byte.is_ascii_digit()).count();
         let number = std::str::from_utf8(&base[..digits]).ok().and_then(|text| text.parse().ok());
@@ -47,7 +47,7 @@ impl Scheduler {
                 && self.queue.vertices[vertex].message == message
         });
         if is_present {
-            self.dispatch.agents[agent].resync = true;
+            self.dispatch.agents[agent].found_nothing = true;
         } else {
             self.request_reread(message);
         }
