@@ -16,7 +16,7 @@
 //!
 //! This crate makes all scheduling decisions. It must not know sockets, files,
 //! processes, clocks, MAILQ or recordings. Begin with [`event`] and [`action`], then [`settle`],
-//! then [`dispatch`]'s `next_job`.
+//! then [`dispatch`].
 //!
 //! | module | decides |
 //! |---|---|

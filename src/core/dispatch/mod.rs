@@ -1,14 +1,15 @@
 //! Which agent gets which job.
 //!
 //! [`ring::Ring`] has the threads of a clause and the agents that deliver for them. A ready thread
-//! gets an agent in [`assign_agents`]; a hungry agent gets its next job in [`next_job`].
+//! gets an agent in [`agent_for_thread`]. A hungry agent gets its next job in [`job_for_agent`]:
+//! begin with `give_work`.
 
 pub mod agent;
 pub mod ring;
 
-mod next_job;
-mod next_job_by_message;
-pub mod assign_agents;
+pub mod agent_for_thread;
+mod job_for_agent;
+mod job_for_agent_by_message;
 
 pub mod agent_waitlist;
 pub mod fair_share;
@@ -23,8 +24,8 @@ mod check;
 
 use crate::reload::backfill::Backfill;
 use agent::{AgentId, Agents};
+use agent_for_thread::ForkRate;
 use agent_waitlist::AgentWaitlists;
-use assign_agents::ForkRate;
 use ring::{RingId, Rings};
 use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
