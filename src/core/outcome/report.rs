@@ -179,20 +179,23 @@ impl Scheduler {
         let thread = self.queue.vertices[vertex].thread;
         let diagnosis = diagnosis_of(report);
         self.queue.record(vertex, diagnosis.clone());
-        let cause = self.cause(agent, vertex, Some(diagnosis));
-        if report.status == ReportStatus::RetryAt {
-            let until = match report.retry_seconds() {
-                Some(seconds) if seconds > MAX_RELATIVE_RETRY => Timestamp::from_seconds(seconds),
-                Some(seconds) => self.now + Duration::from_secs(seconds.unsigned_abs()),
-                None => self.now,
-            };
-            let (until, block) = (until.min(self.now + MAX_BLOCK), UnreachableReason::RetryAt);
-            self.block_thread(thread, Unreachable { until, block, cause }, DeferralNote::None);
-        } else if !self.clause(thread).flow.tolerates_deferall() {
-            let (until, block) = (self.now + MIN_HOST_DOWN_WAIT, UnreachableReason::HostDown);
-            self.defer_thread(thread, Unreachable { until, block, cause });
+        let is_deferall = report.status == ReportStatus::DeferAll;
+        if is_deferall && self.clause(thread).flow.tolerates_deferall() {
+            // The window decides if that applies to the other recipients.
+            return;
         }
-        // Otherwise the window decides if that applies to the other recipients.
+        let cause = self.cause(agent, vertex, Some(diagnosis));
+        if is_deferall {
+            let (until, block) = (self.now + MIN_HOST_DOWN_WAIT, UnreachableReason::HostDown);
+            return self.defer_thread(thread, Unreachable { until, block, cause });
+        }
+        let until = match report.retry_seconds() {
+            Some(seconds) if seconds > MAX_RELATIVE_RETRY => Timestamp::from_seconds(seconds),
+            Some(seconds) => self.now + Duration::from_secs(seconds.unsigned_abs()),
+            None => self.now,
+        };
+        let (until, block) = (until.min(self.now + MAX_BLOCK), UnreachableReason::RetryAt);
+        self.block_thread(thread, Unreachable { until, block, cause }, DeferralNote::None);
     }
 
     /// Counts an attempt with an unknown result; an earlier diagnosis stays.
