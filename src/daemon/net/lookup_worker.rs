@@ -124,14 +124,15 @@ impl LookupPaths {
 }
 
 fn space(path: &Path) -> DiskSpace {
-    let Ok(found) = sys::file_system(path) else {
+    let Ok(found) = sys::statvfs(path) else {
         return DiskSpace::default();
     };
+    let kilobytes = |blocks: u64| blocks.saturating_mul(found.f_frsize) / 1024;
     DiskSpace {
-        free_kb: found.available / 1024,
-        used_kb: found.size.saturating_sub(found.free) / 1024,
-        free_files: found.available_files,
-        used_files: found.files.saturating_sub(found.free_files),
+        free_kb: kilobytes(found.f_bavail),
+        used_kb: kilobytes(found.f_blocks.saturating_sub(found.f_bfree)),
+        free_files: found.f_favail,
+        used_files: found.f_files.saturating_sub(found.f_ffree),
     }
 }
 
