@@ -3,16 +3,16 @@
 use serde::{Deserialize, Serialize};
 use std::borrow::Borrow;
 use std::fmt;
-use std::rc::Rc;
+use std::sync::Arc;
 
 /// A channel and a host: where a recipient goes next.
 ///
-/// Cheap to clone.
+/// Cheap to clone, also for another worker.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Destination {
     /// Channel, LF, host. Both come from one line, without LF.
     #[serde(with = "zsched_format::serde_bytes")]
-    joined: Rc<[u8]>,
+    joined: Arc<[u8]>,
 }
 
 impl Destination {

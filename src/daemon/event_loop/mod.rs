@@ -70,7 +70,7 @@ pub(crate) struct Daemon {
     pub(crate) agents: AgentProcesses,
     pub(crate) clients: Clients,
     pub(crate) lookups: LookupWorker,
-    pub(crate) listeners: Vec<(ListenerKind, Listener)>,
+    pub(crate) listeners: Vec<(ListenerKind, Box<dyn Listener>)>,
     /// MAILQ addresses not bound yet; `None` before the first attempt.
     pub(crate) unbound_mailq: Option<Vec<MailqAddress>>,
     pub(crate) notify: Option<NotifySocket>,

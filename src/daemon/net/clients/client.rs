@@ -3,7 +3,7 @@
 use super::ClientSettings;
 use super::login_limiter::{Admission, LoginLimiter};
 use super::shares::{AnswerKind, ServiceClass};
-use crate::net::listen::Stream;
+use crate::net::listen::Connection;
 use crate::net::write_buffer::WriteBuffer;
 use crate::timeouts::Timeouts;
 use std::io::{self, ErrorKind, Read};
@@ -20,7 +20,7 @@ pub(super) const MAX_DISCARDED_PER_TURN: usize = 16 * 1024;
 
 /// Connected client.
 pub(super) struct Client {
-    stream: Stream,
+    stream: Box<dyn Connection>,
     /// True for a client of the control socket.
     is_privileged: bool,
     pub write_buffer: WriteBuffer,
@@ -78,7 +78,7 @@ impl Conversation {
 
 impl Client {
     pub(super) fn new(
-        stream: Stream,
+        stream: Box<dyn Connection>,
         task: ClientTask,
         greeting: &str,
         is_privileged: bool,
@@ -379,7 +379,7 @@ fn may_continue(
 }
 
 /// Reads input into the session while it has room. Returns true if there may be more.
-fn read_input(stream: &mut Stream, session: &mut Session) -> io::Result<bool> {
+fn read_input(stream: &mut impl Read, session: &mut Session) -> io::Result<bool> {
     let mut said = [0; 4096];
     while session.room() > 0 {
         let room = session.room().min(said.len());
