@@ -5,8 +5,8 @@ use crate::logging::appended_file::AppendedFile;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::Receiver;
-use zsched_format::status_log::{LostLines, format_time};
-use zsched_format::time::Timestamp;
+use zsched_format::status_log::LostLines;
+use zsched_format::time::{Timestamp, format_time};
 
 /// Maximum number of bytes written at a time, approximately.
 const MAX_WRITE_SIZE: usize = 256 << 10;

@@ -11,9 +11,9 @@ use zsched_core::{StatusRecord, Verdict};
 use zsched_format::agent_protocol::ReportStatus as Word;
 use zsched_format::control_file::diagnostic::NOTARY_SEPARATOR;
 use zsched_format::control_file::{ControlFile, Tag};
-use zsched_format::status_log::{
-    DeliveryStatus, StatusDelays, StatusLine, enhanced_code, format_time, seconds,
-};
+use zsched_format::status_code::enhanced_code;
+use zsched_format::status_log::{DeliveryStatus, StatusDelays, StatusLine, seconds};
+use zsched_format::time::format_time;
 use zsched_spool::{Spool, SpoolId, SpoolName};
 
 /// Size of composed lines at which they are passed to the appender, in bytes.
@@ -178,7 +178,8 @@ pub(crate) fn delivery_status(verdict: Verdict) -> Option<DeliveryStatus> {
     })
 }
 
-fn word(verdict: Verdict) -> Option<&'static str> {
+/// Status word of the agent's report, if there was one.
+pub(crate) fn word(verdict: Verdict) -> Option<&'static str> {
     match verdict {
         Verdict::Report(word) => Some(word.word()),
         _ => None,

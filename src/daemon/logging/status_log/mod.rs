@@ -16,7 +16,7 @@ mod appender;
 mod compose;
 mod control_files;
 
-pub(crate) use compose::{Composer, delivery_status};
+pub(crate) use compose::{Composer, delivery_status, word};
 
 use crate::logging::appended_file::AppendedFile;
 use crate::worker;
