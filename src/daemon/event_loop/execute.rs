@@ -2,7 +2,7 @@
 
 use super::Daemon;
 use crate::event_loop::event_source::EventSource;
-use crate::net::listen::{self, Listener, ListenerKind, MailqAddress, NotifySocket};
+use crate::net::listen::{self, Listener, ListenerKind, MailqAddress};
 use crate::spool_io::WriteRequest;
 use mio::Interest;
 use std::io;
@@ -195,12 +195,14 @@ impl Daemon {
             return true;
         }
         let (registry, token) = (self.poll.registry(), EventSource::Notify.token());
-        match NotifySocket::open(&self.notify_path, registry, token) {
-            Ok(socket) => self.notify = Some(socket),
-            Err(error) => {
-                let path = self.notify_path.display();
-                log::error!("{path}: the notify socket cannot be opened: {error}");
-            }
+        let opened = listen::open_notify(&self.notify_path).and_then(|mut socket| {
+            registry.register(&mut socket, token, Interest::READABLE)?;
+            self.notify = Some(socket);
+            Ok(())
+        });
+        if let Err(error) = opened {
+            let path = self.notify_path.display();
+            log::error!("{path}: the notify socket cannot be opened: {error}");
         }
         self.notify.is_some()
     }

@@ -253,7 +253,7 @@ impl Daemon {
 
     fn receive_notices(&mut self) -> bool {
         for _ in 0..MAX_NOTICES_PER_TURN {
-            let Some(notice) = self.notify.as_ref().and_then(|socket| socket.receive()) else {
+            let Some(notice) = self.notify.as_ref().and_then(listen::next_notice) else {
                 return false;
             };
             let Some(name) = notice else {

@@ -2,7 +2,6 @@
 
 use mio::event::Source;
 use mio::net::{TcpListener, TcpStream, UnixDatagram, UnixListener, UnixStream};
-use mio::{Interest, Registry, Token};
 use std::fmt;
 use std::fs;
 use std::io::{self, ErrorKind, Read, Write};
@@ -239,27 +238,19 @@ impl Connection for UnixStream {
     }
 }
 
-/// Socket for notices of new control files from routers: `NEW <path>` in a datagram.
-pub(crate) struct NotifySocket {
-    socket: UnixDatagram,
+/// Opens the socket for notices of new control files from routers: `NEW <path>` in a datagram.
+pub(crate) fn open_notify(path: &Path) -> io::Result<UnixDatagram> {
+    remove_socket(path)?;
+    let socket = UnixDatagram::bind(path)?;
+    set_mode(path, NOTIFY_SOCKET_MODE)?;
+    Ok(socket)
 }
 
-impl NotifySocket {
-    /// Opens the socket and registers it for readiness events.
-    pub(crate) fn open(path: &Path, registry: &Registry, token: Token) -> io::Result<NotifySocket> {
-        remove_socket(path)?;
-        let mut socket = UnixDatagram::bind(path)?;
-        set_mode(path, NOTIFY_SOCKET_MODE)?;
-        registry.register(&mut socket, token, Interest::READABLE)?;
-        Ok(NotifySocket { socket })
-    }
-
-    /// Receives the next notice: `Some(None)` for one that names no control file.
-    pub(crate) fn receive(&self) -> Option<Option<SpoolName>> {
-        let mut buffer = [0; MAX_NOTICE_LEN];
-        let count = self.socket.recv(&mut buffer).ok()?;
-        Some(parse_notice(&buffer[..count]))
-    }
+/// Receives the next notice: `Some(None)` for one that names no control file.
+pub(crate) fn next_notice(socket: &UnixDatagram) -> Option<Option<SpoolName>> {
+    let mut buffer = [0; MAX_NOTICE_LEN];
+    let count = socket.recv(&mut buffer).ok()?;
+    Some(parse_notice(&buffer[..count]))
 }
 
 /// Returns true if an error of [`Listener::accept_client`] concerns only one client.

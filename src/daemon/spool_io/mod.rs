@@ -87,7 +87,8 @@ pub(crate) struct SpoolIo {
     new_names: Sender<usize>,
     read_requests: Sender<ReadRequest>,
     to_write: WriteQueue,
-    duplicates: Arc<DuplicatesFile>,
+    /// Possible duplicate deliveries found by the workers.
+    pub duplicates: Arc<DuplicatesFile>,
     writer: thread::JoinHandle<()>,
     spool: Spool,
     status_log: Option<StatusLog>,
@@ -199,11 +200,6 @@ impl SpoolIo {
             spool: spool.clone(),
             status_log,
         })
-    }
-
-    /// Possible duplicate deliveries found by the workers.
-    pub(crate) fn duplicates(&self) -> &DuplicatesFile {
-        &self.duplicates
     }
 
     /// Removes and returns the next result, if there is one.

@@ -73,8 +73,9 @@ pub(crate) struct ClientSettings {
 
 /// All connected clients.
 pub(crate) struct Clients {
-    settings: ClientSettings,
-    accounts: Accounts,
+    pub settings: ClientSettings,
+    /// Accounts of MAILQ version 2.
+    pub accounts: Accounts,
     clients: BTreeMap<usize, Client>,
     next: usize,
     /// Client of each class to serve first in the next turn.
@@ -84,7 +85,7 @@ pub(crate) struct Clients {
     /// Maximum number of long answers at a time, and when it was computed.
     max_slots: Option<(AnswerSlots, Instant)>,
     request_counters: RequestCounters,
-    process: Process,
+    pub process: Process,
     /// Random key of this process, created for the first session that needs it.
     secret: Option<Secret>,
     watch: Rc<Subscribers>,
@@ -134,34 +135,14 @@ impl Clients {
         }
     }
 
-    /// Records that all mail found at the start is loaded.
-    pub(crate) fn end_loading(&mut self) {
-        self.process.is_loading = false;
-    }
-
-    /// Switches to version 2, which demands a login.
-    pub(crate) fn use_version_2(&mut self) {
-        self.settings.uses_version_2 = true;
-    }
-
-    /// Returns true if version 2 is spoken.
-    pub(crate) fn uses_version_2(&self) -> bool {
-        self.settings.uses_version_2
-    }
-
     /// Warning to log for an address that other hosts can connect to.
     pub(crate) fn open_address_warning(&self) -> &'static str {
-        match (self.settings.uses_version_2, self.accounts.trusts_network()) {
+        match (self.settings.uses_version_2, self.accounts.trusts_network) {
             (true, true) => "other hosts can connect: weak passwords can be found by eavesdropping",
             (true, false) => "other hosts can connect, but only with hashed passwords",
             (false, true) => "other hosts can connect, and see the queue without a login",
             (false, false) => "other hosts can connect, and are rejected: version 1 has no logins",
         }
-    }
-
-    /// Accounts of MAILQ version 2.
-    pub(crate) fn accounts(&mut self) -> &mut Accounts {
-        &mut self.accounts
     }
 
     /// Adds a client. `token` returns the token for a client's number.
@@ -211,7 +192,7 @@ impl Clients {
     /// Version 1 shows the queue without a login. Other hosts are turned away unless the
     /// configuration trusts the network.
     fn open_dump(&mut self, peer: Peer) -> (ClientTask, String) {
-        if peer.is_local() || self.accounts.trusts_network() {
+        if peer.is_local() || self.accounts.trusts_network {
             return (ClientTask::WaitingForDump, String::new());
         }
         let text = format!("MAILQ: {peer} is rejected: {UNTRUSTED_NETWORK_REASON}");

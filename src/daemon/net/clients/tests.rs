@@ -53,7 +53,7 @@ impl World {
         let mut world = World::new(max_dumps);
         let parameters = Parameters { auth_file: Some(path), ..Parameters::default() };
         world.clients.accounts = Accounts::new(&parameters);
-        world.clients.use_version_2();
+        world.clients.settings.uses_version_2 = true;
         (world, folder)
     }
 
