@@ -2,7 +2,7 @@
 
 use super::ClientSettings;
 use super::login_limiter::{Admission, LoginLimiter};
-use super::shares::{AnswerKind, ServiceClass};
+use super::shares::{AnswerSlots, ServiceClass};
 use crate::net::listen::Connection;
 use crate::net::write_buffer::WriteBuffer;
 use crate::timeouts::Timeouts;
@@ -151,12 +151,12 @@ impl Client {
         }
     }
 
-    /// Kind of long answers of the client.
-    pub(super) fn kind(&self) -> AnswerKind {
+    /// The number of `slots` that counts the long answers of such clients.
+    pub(super) fn slots_of<'s>(&self, slots: &'s mut AnswerSlots) -> &'s mut usize {
         match self.session() {
-            None => AnswerKind::Anonymous,
-            Some(_) if self.is_privileged => AnswerKind::Control,
-            Some(_) => AnswerKind::Long,
+            None => &mut slots.anonymous,
+            Some(_) if self.is_privileged => &mut slots.control,
+            Some(_) => &mut slots.long,
         }
     }
 

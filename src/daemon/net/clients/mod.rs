@@ -291,7 +291,7 @@ impl Clients {
     fn slots(&mut self, scheduler: &Scheduler) -> AnswerSlots {
         let mut under_way = AnswerSlots::default();
         for client in self.clients.values().filter(|client| client.is_writing_long()) {
-            *under_way.of(client.kind()) += 1;
+            *client.slots_of(&mut under_way) += 1;
         }
         self.max_slots(scheduler).left(under_way)
     }
@@ -303,7 +303,7 @@ impl Clients {
         }
         let mut slots = self.slots(scheduler);
         for client in self.clients.values_mut().filter(|client| client.waits_for_slot()) {
-            let left = slots.of(client.kind());
+            let left = client.slots_of(&mut slots);
             if *left == 0 {
                 continue;
             }
@@ -442,7 +442,7 @@ impl Clients {
             request_counters: &mut self.request_counters,
             log_lines: &mut self.log_lines,
         };
-        let (was_long, left) = (client.is_writing_long(), slots.of(client.kind()));
+        let (was_long, left) = (client.is_writing_long(), client.slots_of(slots));
         // A panic while an answer is composed disconnects only this client.
         let logins = &mut self.logins;
         let served = worker::catch_panic(|| client.serve(&mut context, *left, logins));
