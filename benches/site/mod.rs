@@ -54,7 +54,8 @@ impl Site {
             headers: headers.clone().into_bytes(),
         };
         let message = format!("{headers}\nA short body.\n");
-        submitter.submit(message.as_bytes(), &format!("<{number}@example.org>"), vec![group])
+        let id = format!("<{number}@example.org>");
+        submitter.submit(message.as_bytes(), &id, vec![group], None)
     }
 
     /// Puts a message into the spool for one user of one of `hosts` hosts.

@@ -17,6 +17,7 @@ use std::time::Duration;
 use zsched_format::agent_protocol::ReportStatus;
 use zsched_format::control_file::Tag;
 use zsched_format::control_file::diagnostic::NOTARY_SEPARATOR;
+use zsched_format::status_code::enhanced_code;
 
 /// Maximum length of the text for people, in bytes; a longer one is cut.
 const MAX_TEXT_LEN: usize = 8160;
@@ -68,11 +69,7 @@ impl Verdict {
 
     /// The new tag of the recipient.
     pub(crate) fn tag(self) -> Tag {
-        match self {
-            Verdict::Delivered | Verdict::Relayed | Verdict::Expanded => Tag::Done,
-            Verdict::Failed | Verdict::FailedUnexplained => Tag::Failed,
-            _ => Tag::Pending,
-        }
+        self.status(Note::NotNeeded).tag()
     }
 
     /// Returns true if the agent must write a `d` line.
@@ -379,13 +376,7 @@ fn cut(text: &str, max_len: usize) -> &str {
 
 /// Returns true for a status code: `DIGIT "." 1*3DIGIT "." 1*3DIGIT` (RFC 3464, 2.3.4).
 fn is_status_code(text: &str) -> bool {
-    let is_number = |part: &str, max_len: usize| {
-        (1..=max_len).contains(&part.len()) && part.bytes().all(|byte| byte.is_ascii_digit())
-    };
-    let mut parts = text.split('.');
-    let lengths = [1, 3, 3];
-    lengths.into_iter().all(|max_len| parts.next().is_some_and(|part| is_number(part, max_len)))
-        && parts.next().is_none()
+    enhanced_code(text.as_bytes(), b"0123456789") == Some(text)
 }
 
 /// A reply of an SMTP server.

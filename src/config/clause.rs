@@ -3,7 +3,7 @@
 use super::flow::Flow;
 use super::table::Keyword;
 use super::value::Value;
-use super::{Command, ConfigContext};
+use super::{AccountKind, Command, ConfigContext};
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -224,7 +224,10 @@ impl DefaultAccounts {
     /// Root and the group `daemon` if the scheduler runs as root, else none.
     pub(crate) fn for_context(context: &ConfigContext) -> io::Result<DefaultAccounts> {
         match context.is_root {
-            true => Ok(DefaultAccounts { user: Some(0), group: (context.group_id)("daemon")? }),
+            true => {
+                let group = (context.find_id)(AccountKind::Group, "daemon")?;
+                Ok(DefaultAccounts { user: Some(0), group })
+            }
             false => Ok(DefaultAccounts::default()),
         }
     }

@@ -248,7 +248,7 @@ pub(crate) fn nearest(
         .into_iter()
         .filter_map(|candidate| {
             let known = candidate.to_ascii_lowercase();
-            let distance = edit_distance(&word, &known);
+            let distance = strsim::levenshtein(&word, &known);
             // For example `retry` for `retries`: all letters but the last match.
             let enough = MIN_SUGGESTION_PREFIX.max(word.len().saturating_sub(1));
             let is_near = distance <= tolerance || common_prefix(&word, &known) >= enough;
@@ -261,21 +261,6 @@ pub(crate) fn nearest(
 /// Length of the common prefix of two words, in bytes.
 fn common_prefix(one: &str, other: &str) -> usize {
     one.bytes().zip(other.bytes()).take_while(|(a, b)| a == b).count()
-}
-
-/// Levenshtein distance of two words, in characters, computed row by row.
-fn edit_distance(from: &str, to: &str) -> usize {
-    let to: Vec<char> = to.chars().collect();
-    let mut row: Vec<usize> = (0..=to.len()).collect();
-    for (i, a) in from.chars().enumerate() {
-        let mut diagonal = std::mem::replace(&mut row[0], i + 1);
-        for (j, &b) in to.iter().enumerate() {
-            let exchanged = diagonal + usize::from(a != b);
-            diagonal = row[j + 1];
-            row[j + 1] = exchanged.min(diagonal + 1).min(row[j] + 1);
-        }
-    }
-    row[to.len()]
 }
 
 #[cfg(test)]

@@ -269,8 +269,7 @@ mod tests {
                 ("POSTOFFICE", "/p"),
             ]),
             is_root: true,
-            user_id: |_| Ok(Some(0)),
-            group_id: |_| Ok(Some(0)),
+            find_id: std::sync::Arc::new(|_, _| Ok(Some(0))),
             ..ordinary_user()
         };
         let parsed = Config::parse(Path::new("example"), uncommented.as_bytes(), &context);

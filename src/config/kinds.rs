@@ -7,7 +7,7 @@ use super::units::{
     parse_interval, parse_intervals, parse_nonzero_interval, parse_number, parse_retries,
 };
 use super::value::{Number, Shown};
-use super::{Command, ConfigContext, FindId};
+use super::{AccountKind, Command, ConfigContext};
 use std::ops::RangeInclusive;
 use std::time::Duration;
 use zsched_format::priority::MailPriority;
@@ -121,15 +121,10 @@ pub(crate) const MAIL_PRIORITY: Syntax<MailPriority> =
     });
 /// An account, by name or number.
 pub(crate) const USER: Syntax<u32> =
-    syntax("an account", |ValueInput { text, context, .. }| {
-        let id = id_of("user", text, context.user_id)?;
-        check_rights("user", id, context.effective_user, context)
-    });
+    syntax("an account", |input| account_id(AccountKind::User, input));
 /// A group, by name or number.
-pub(crate) const GROUP: Syntax<u32> = syntax("a group", |ValueInput { text, context, .. }| {
-    let id = id_of("group", text, context.group_id)?;
-    check_rights("group", id, context.effective_group, context)
-});
+pub(crate) const GROUP: Syntax<u32> =
+    syntax("a group", |input| account_id(AccountKind::Group, input));
 /// The amount that a delivery adds to a window, or takes from it.
 pub(crate) const FEEDBACK: Syntax<Feedback> =
     syntax("a number up to 1, or one divided by concurrency or sqrt(concurrency)", |input| {
@@ -158,26 +153,24 @@ fn number_in(text: &str, bounds: &RangeInclusive<i64>) -> Result<i64, ValueError
     Err(ValueError::new(0, message))
 }
 
-fn id_of(what: &str, text: &str, look_up: FindId) -> Result<u32, ValueError> {
+/// Parses an account or a group that the scheduler may start agents with.
+///
+/// Only root can start agents as another user or group.
+fn account_id(
+    kind: AccountKind,
+    ValueInput { text, context, .. }: ValueInput<'_>,
+) -> Result<u32, ValueError> {
+    let (what, own) = match kind {
+        AccountKind::User => ("user", context.effective_user),
+        AccountKind::Group => ("group", context.effective_group),
+    };
     // In system calls the highest number means "none".
-    if let Some(number) = text.parse().ok().filter(|id| *id != u32::MAX) {
-        return Ok(number);
-    }
-    let message = match look_up(text) {
-        Ok(Some(id)) => return Ok(id),
+    let number = text.parse().ok().filter(|id| *id != u32::MAX);
+    let message = match number.map_or_else(|| (context.find_id)(kind, text), |id| Ok(Some(id))) {
+        Ok(Some(id)) if context.is_root || id == own => return Ok(id),
+        Ok(Some(id)) => format!("only root can run agents as {what} {id}; this is {what} {own}"),
         Ok(None) => format!("there is no {what} {} on this system", quote(text)),
         Err(error) => format!("{what} {} cannot be looked up: {error}", quote(text)),
     };
-    Err(ValueError::new(0, message))
-}
-
-/// Returns the id if the scheduler may start agents with it.
-///
-/// Only root can start agents as another user or group.
-fn check_rights(what: &str, id: u32, own: u32, context: &ConfigContext) -> Result<u32, ValueError> {
-    if context.is_root || id == own {
-        return Ok(id);
-    }
-    let message = format!("only root can run agents as {what} {id}; this is {what} {own}");
     Err(ValueError::new(0, message))
 }

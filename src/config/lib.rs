@@ -64,6 +64,7 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::path::Path;
 use std::rc::Rc;
+use std::sync::Arc;
 
 /// The file `scheduler.cf.example`, a complete configuration.
 ///
@@ -105,13 +106,22 @@ pub struct LoadedConfig {
     pub warnings: Vec<Diagnostic>,
 }
 
+/// Kind of a name that the system has an id for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum AccountKind {
+    /// An account.
+    User,
+    /// A group.
+    Group,
+}
+
 /// Finds the id of an account or a group by its name.
 ///
 /// Returns `Ok(None)` if there is none, and an error if it cannot be looked up now.
-pub type FindId = fn(&str) -> io::Result<Option<u32>>;
+pub type FindId = Arc<dyn Fn(AccountKind, &str) -> io::Result<Option<u32>> + Send + Sync>;
 
 /// What parsing needs from the process and the system.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct ConfigContext {
     /// The variables for `${NAME}`.
     pub zenv: Zenv,
@@ -121,10 +131,8 @@ pub struct ConfigContext {
     pub effective_user: u32,
     /// The effective group id of the scheduler.
     pub effective_group: u32,
-    /// Finds an account by name.
-    pub user_id: FindId,
-    /// Finds a group by name.
-    pub group_id: FindId,
+    /// Finds an account or a group by name.
+    pub find_id: FindId,
 }
 
 impl ConfigContext {
@@ -137,8 +145,7 @@ impl ConfigContext {
             is_root: false,
             effective_user: 1000,
             effective_group: 1000,
-            user_id: |_| Ok(None),
-            group_id: |_| Ok(None),
+            find_id: Arc::new(|_, _| Ok(None)),
         }
     }
 }

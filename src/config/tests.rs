@@ -5,11 +5,12 @@ use expect_test::{Expect, expect};
 use proptest::prelude::*;
 use std::collections::BTreeMap;
 use std::io::ErrorKind;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// A system with the users root (0), daemon (1) and mail (8). The scheduler runs as root or `mail`.
 fn context(is_root: bool) -> ConfigContext {
-    let id = |name: &str| match name {
+    let id = |_, name: &str| match name {
         "root" => Ok(Some(0)),
         "daemon" => Ok(Some(1)),
         "mail" => Ok(Some(8)),
@@ -22,8 +23,7 @@ fn context(is_root: bool) -> ConfigContext {
         is_root,
         effective_user: own,
         effective_group: own,
-        user_id: id,
-        group_id: id,
+        find_id: Arc::new(id),
     }
 }
 
@@ -901,7 +901,8 @@ fn failed_account_lookup_is_reported() {
         errors.iter().map(|error| error.message.clone()).collect::<Vec<_>>()
     };
     assert_eq!(read(&context(true)), ["user `away` cannot be looked up: timed out"]);
-    let away = ConfigContext { group_id: |_| Err(ErrorKind::TimedOut.into()), ..context(true) };
+    let find_id = Arc::new(|_, _: &str| Err(ErrorKind::TimedOut.into()));
+    let away = ConfigContext { find_id, ..context(true) };
     let text = "c/*\n\tcommand=x\n";
     let errors = Config::parse(Path::new("cf"), text.as_bytes(), &away).expect_err("refused");
     assert_eq!(errors[0].message, "group daemon cannot be looked up: timed out");

@@ -9,6 +9,7 @@ use crate::operator::overrides::OverrideChange;
 use crate::queue::destination::Destination;
 use serde::{Deserialize, Serialize};
 use std::rc::Rc;
+use std::sync::Arc;
 use zsched_config::Clause;
 use zsched_format::agent_protocol::ReportStatus;
 use zsched_format::time::Timestamp;
@@ -146,9 +147,9 @@ pub struct Note {
     /// When it happened.
     pub time: Timestamp,
     /// Notary data.
-    pub notary: Rc<[u8]>,
+    pub notary: Arc<[u8]>,
     /// Text for people.
-    pub message: Rc<[u8]>,
+    pub message: Arc<[u8]>,
 }
 
 /// The final state of one recipient, for the statistics log.

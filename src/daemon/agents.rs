@@ -40,7 +40,7 @@ pub(crate) struct AgentSettings {
 
 /// All running agents.
 pub(crate) struct AgentProcesses {
-    settings: AgentSettings,
+    pub settings: AgentSettings,
     launcher: Launcher,
     processes: BTreeMap<AgentId, AgentProcess>,
     by_pid: BTreeMap<u32, AgentId>,
@@ -95,11 +95,6 @@ impl AgentProcesses {
             orphaned: Vec::new(),
             read_buffer: vec![0; MAX_AGENT_BYTES_PER_TURN],
         })
-    }
-
-    /// Folders searched for programs named without a path.
-    pub(crate) fn programs(&self) -> &[PathBuf] {
-        &self.settings.programs
     }
 
     /// Starts an agent, registers its socket under `token`, and returns its pid.

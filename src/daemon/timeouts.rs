@@ -41,13 +41,13 @@ pub(crate) struct Timeouts {
 
 impl Default for Timeouts {
     fn default() -> Timeouts {
-        Timeouts::new(TimeoutScale::default())
+        Timeouts::new(1.0)
     }
 }
 
 impl Timeouts {
     /// Creates the timeouts of normal operation, each multiplied by `scale`.
-    pub(crate) fn new(TimeoutScale(scale): TimeoutScale) -> Timeouts {
+    pub(crate) fn new(scale: f64) -> Timeouts {
         let seconds = |seconds: f64| Duration::from_secs_f64(seconds * scale);
         Timeouts {
             stalled_client: seconds(60.0),
@@ -68,25 +68,10 @@ impl Timeouts {
     }
 }
 
-/// Factor for all timeouts, from 0.001 to 1.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct TimeoutScale(f64);
-
-impl Default for TimeoutScale {
-    fn default() -> TimeoutScale {
-        TimeoutScale(1.0)
-    }
-}
-
-impl std::str::FromStr for TimeoutScale {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<TimeoutScale, String> {
-        match text.parse() {
-            Ok(factor) if (0.001..=1.0).contains(&factor) => Ok(TimeoutScale(factor)),
-            _ => Err("it is a number from 0.001 to 1".to_string()),
-        }
-    }
+/// Parses the factor for all timeouts, from 0.001 to 1.
+pub(crate) fn parse_scale(text: &str) -> Result<f64, String> {
+    let factor = text.parse().ok().filter(|factor| (0.001..=1.0).contains(factor));
+    factor.ok_or_else(|| "it is a number from 0.001 to 1".to_string())
 }
 
 #[cfg(test)]
@@ -95,7 +80,7 @@ mod tests {
 
     #[test]
     fn scale_applies_to_timeouts() {
-        let timeouts = Timeouts::new("0.5".parse().expect("a scale"));
+        let timeouts = Timeouts::new(parse_scale("0.5").expect("a scale"));
         assert_eq!(timeouts.login, Duration::from_secs(45));
         assert_eq!(timeouts.intake.locked_file, Duration::from_secs(16));
         assert_eq!(Timeouts::default().intake.locked_file, Duration::from_secs(32));
@@ -104,7 +89,7 @@ mod tests {
     #[test]
     fn scale_out_of_range_is_refused() {
         for text in ["", "0", "-1", "1.01", "inf", "NaN", "x"] {
-            assert!(text.parse::<TimeoutScale>().is_err(), "{text:?}");
+            assert!(parse_scale(text).is_err(), "{text:?}");
         }
     }
 }

@@ -21,6 +21,7 @@ pub mod line_buffer;
 
 // What people and programs read.
 pub mod printable;
+pub mod status_code;
 #[cfg(feature = "status-log")]
 pub mod status_log;
 

@@ -83,6 +83,13 @@ impl Timestamp {
     }
 }
 
+/// Formats a time in UTC, with milliseconds: `2026-11-21T10:04:09.852Z`.
+pub fn format_time(time: Timestamp) -> String {
+    let nanoseconds = time.subsec_nanoseconds() as i32;
+    let instant = jiff::Timestamp::new(time.seconds(), nanoseconds).unwrap_or_default();
+    instant.strftime("%Y-%m-%dT%H:%M:%S.%3fZ").to_string()
+}
+
 /// Length and direction of a step of the clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(Serialize, Deserialize))]

@@ -45,11 +45,6 @@ impl DecisionCheck {
         }
         DecisionCheck { count, check: if count > 0 { digest.short() } else { 0 } }
     }
-
-    /// Appends the verdict to a block.
-    pub(crate) fn write(self, block: Vec<u8>) -> postcard::Result<Vec<u8>> {
-        to_extend(&self, block)
-    }
 }
 
 /// Appends an input to a block. Its verdict must follow.

@@ -45,7 +45,6 @@ pub use reader::{ReadError, Recording, RecordingEnd};
 pub use recorder::{RecordedCore, Recorder, RotationLimits};
 pub use replay::{
     Replay, ReplayDifference, ReplayError, ReplayObserver, ReplaySummary, ReplayedEvent,
-    format_time,
 };
 pub use source::ConfigSource;
 

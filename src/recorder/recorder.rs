@@ -118,7 +118,7 @@ impl Recorder {
         let decided_before = core.pending_actions().len();
         core.handle(now, event);
         let verdict = DecisionCheck::of(core.pending_actions().range(decided_before..));
-        match written.and_then(|block| verdict.write(block)) {
+        match written.and_then(|block| postcard::to_extend(&verdict, block)) {
             Ok(block) => self.block = block,
             // The event is lost. Later ones would be useless without it, so recording pauses.
             Err(error) => {

@@ -6,7 +6,7 @@ use super::reader::{ReadError, Recording, RecordingEnd, read_source};
 use std::fmt;
 use std::io::Read;
 use zsched_core::{Action, Event, Scheduler};
-use zsched_format::time::Timestamp;
+use zsched_format::time::{Timestamp, format_time};
 
 /// An event of the recording.
 #[derive(Clone, Copy, Debug)]
@@ -88,13 +88,6 @@ impl fmt::Display for ReplayDifference {
         write!(f, "recorded decisions: {then}; replayed decisions: {}:", now.len())?;
         now.iter().try_for_each(|action| write!(f, "\n    {action:?}"))
     }
-}
-
-/// Formats a time in UTC.
-pub fn format_time(time: Timestamp) -> String {
-    let instant = jiff::Timestamp::from_nanosecond(i128::from(time.nanoseconds()));
-    let written = instant.map(|instant| format!("{instant:.3}"));
-    written.unwrap_or_else(|_| format!("{time:?}"))
 }
 
 /// The reason why a replay stopped before the end of its recording.

@@ -4,14 +4,13 @@
 //! that it names.
 
 use serde::{Deserialize, Serialize};
-use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
-use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::rc::Rc;
-use zsched_config::{Config, ConfigContext, Diagnostic, FindId, Zenv};
+use std::sync::{Arc, Mutex, PoisonError};
+use zsched_config::{AccountKind, Config, ConfigContext, Diagnostic, FindId, Zenv};
 use zsched_sys::users;
 
 /// A configuration that can be read again on any system.
@@ -28,7 +27,7 @@ pub struct ConfigSource {
     accounts: Accounts,
 }
 
-/// The users and the groups that were looked up, with their ids.
+/// The accounts of each kind that were looked up, with their ids.
 type Accounts = [BTreeMap<String, Option<u32>>; 2];
 
 impl ConfigSource {
@@ -36,10 +35,9 @@ impl ConfigSource {
     pub fn of(config: &Config, context: &ConfigContext) -> ConfigSource {
         let (file, text) = (config.file(), config.text());
         // It is parsed again to find the accounts that it looks up.
-        let fallback = [context.user_id, context.group_id];
-        let (_, accounts) = AccountLookups::during(Accounts::default(), Some(fallback), || {
-            drop(Config::parse(file, text, &AccountLookups::context(context)));
-        });
+        let (known, find_id) = lookups(Accounts::default(), Some(context.find_id.clone()));
+        drop(Config::parse(file, text, &ConfigContext { find_id, ..context.clone() }));
+        let accounts = known.lock().unwrap_or_else(PoisonError::into_inner).clone();
         ConfigSource {
             file: file.as_os_str().as_bytes().to_vec(),
             text: text.to_vec(),
@@ -69,90 +67,51 @@ impl ConfigSource {
         let text = std::fs::read(file).map_err(|error| {
             vec![Diagnostic::of_file(file, format!("the file cannot be read: {error}"))]
         })?;
-        let fallback: [FindId; 2] = [
-            |name| Ok(users::user_id(name)?.or(Some(UNKNOWN_ACCOUNT_ID))),
-            |name| Ok(users::group_id(name)?.or(Some(UNKNOWN_ACCOUNT_ID))),
-        ];
-        self.parse(file, &text, Some(fallback))
+        let fallback = |kind, name: &str| {
+            let id = match kind {
+                AccountKind::User => users::user_id(name)?,
+                AccountKind::Group => users::group_id(name)?,
+            };
+            Ok(id.or(Some(UNKNOWN_ACCOUNT_ID)))
+        };
+        self.parse(file, &text, Some(Arc::new(fallback)))
     }
 
     fn parse(
         &self,
         file: &Path,
         text: &[u8],
-        fallback: Option<[FindId; 2]>,
+        fallback: Option<FindId>,
     ) -> Result<Rc<Config>, Vec<Diagnostic>> {
         let context = ConfigContext {
             zenv: Zenv::from_pairs(self.zenv.clone()),
             is_root: self.is_root,
             effective_user: self.effective_user,
             effective_group: self.effective_group,
-            user_id: AccountLookups::user,
-            group_id: AccountLookups::group,
+            find_id: lookups(self.accounts.clone(), fallback).1,
         };
-        let read = || Config::parse(file, text, &context);
-        let (loaded, _) = AccountLookups::during(self.accounts.clone(), fallback, read);
-        loaded.map(|loaded| Rc::new(loaded.config))
+        Config::parse(file, text, &context).map(|loaded| Rc::new(loaded.config))
     }
 }
 
 /// The id of unknown accounts in a simulation: that of `nobody`.
 const UNKNOWN_ACCOUNT_ID: u32 = 65534;
 
-/// The accounts looked up while a configuration is parsed.
+/// Known accounts, and a function that finds them.
 ///
-/// A [`ConfigContext`] has plain function pointers, which cannot carry data, so this is stored per
-/// worker.
-#[derive(Default)]
-struct AccountLookups {
-    accounts: Accounts,
-    /// Functions that look up users and groups that are not among the accounts.
-    fallback: Option<[FindId; 2]>,
-}
-
-thread_local! {
-    static ASKED: RefCell<AccountLookups> = RefCell::default();
-}
-
-impl AccountLookups {
-    /// Runs `read` with these accounts, and with the functions in `fallback`.
-    ///
-    /// Returns its result, and all accounts known afterwards.
-    fn during<T>(
-        accounts: Accounts,
-        fallback: Option<[FindId; 2]>,
-        read: impl FnOnce() -> T,
-    ) -> (T, Accounts) {
-        ASKED.set(AccountLookups { accounts, fallback });
-        let result = read();
-        (result, ASKED.take().accounts)
-    }
-
-    /// The same context, with functions that record the accounts looked up.
-    fn context(context: &ConfigContext) -> ConfigContext {
-        ConfigContext {
-            user_id: AccountLookups::user,
-            group_id: AccountLookups::group,
-            ..context.clone()
+/// The function adds others that `fallback` finds.
+fn lookups(accounts: Accounts, fallback: Option<FindId>) -> (Arc<Mutex<Accounts>>, FindId) {
+    let known = Arc::new(Mutex::new(accounts));
+    let accounts = known.clone();
+    let find = move |kind, name: &str| {
+        // A poisoned map is still valid: each insertion is complete or absent.
+        let known = &mut accounts.lock().unwrap_or_else(PoisonError::into_inner)[kind as usize];
+        if let Some(id) = known.get(name) {
+            return Ok(*id);
         }
-    }
-
-    fn user(name: &str) -> io::Result<Option<u32>> {
-        AccountLookups::find(0, name)
-    }
-
-    fn group(name: &str) -> io::Result<Option<u32>> {
-        AccountLookups::find(1, name)
-    }
-
-    fn find(kind: usize, name: &str) -> io::Result<Option<u32>> {
-        ASKED.with_borrow_mut(|asked| {
-            if let Some(id) = asked.accounts[kind].get(name) {
-                return Ok(*id);
-            }
-            let id = asked.fallback.map_or(Ok(None), |fallback| fallback[kind](name))?;
-            asked.accounts[kind].insert(name.to_string(), id);
-            Ok(id)
-        })
-    }
+        let id = fallback.as_ref().map_or(Ok(None), |fallback| fallback(kind, name))?;
+        known.insert(name.to_string(), id);
+        Ok(id)
+    };
+    (known, Arc::new(find))
 }

@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
+use zsched_sys::{if_exists, with_suffix};
 
 /// Maximum number of blocks that wait for the disk.
 const MAX_WAITING_BLOCKS: usize = 64;
@@ -197,11 +198,7 @@ fn at(path: &Path, error: &io::Error) -> io::Error {
 fn create(path: &Path, keep: u32) -> io::Result<File> {
     let older = |number: u32| match number {
         0 => path.to_path_buf(),
-        _ => {
-            let mut name = path.as_os_str().to_os_string();
-            name.push(format!(".{number}"));
-            PathBuf::from(name)
-        }
+        _ => with_suffix(path, format!(".{number}")),
     };
     if fs::symlink_metadata(path).is_ok_and(|found| !found.is_file()) {
         return Err(io::Error::new(
@@ -209,17 +206,12 @@ fn create(path: &Path, keep: u32) -> io::Result<File> {
             "the file exists and is not a regular file",
         ));
     }
-    let exists = |path: &Path| match fs::symlink_metadata(path) {
-        Ok(_) => Ok(true),
-        Err(error) if error.kind() == ErrorKind::NotFound => Ok(false),
-        Err(error) => Err(error),
-    };
-    if keep == 0 && exists(path)? {
-        fs::remove_file(path)?;
+    if keep == 0 {
+        if_exists(fs::remove_file(path))?;
     }
     // Up to the first missing one: later files need not be renamed.
     let mut missing = 0;
-    while missing < keep && exists(&older(missing))? {
+    while missing < keep && if_exists(fs::symlink_metadata(older(missing)))?.is_some() {
         missing += 1;
     }
     for number in (0..missing).rev() {

@@ -5,7 +5,7 @@ use super::timeline::{MessageFilter, Timeline, TimelineEntry};
 use std::io::{self, Write};
 use std::path::PathBuf;
 use zsched_format::printable;
-use zsched_recorder::format_time;
+use zsched_format::time::format_time;
 
 /// The command line of `schedsim explain`.
 #[derive(clap::Args, Clone, Debug)]

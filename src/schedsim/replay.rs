@@ -7,7 +7,8 @@ use std::time::{Duration, Instant};
 use zsched_core::{Action, Event, Scheduler};
 use zsched_format::printable;
 use zsched_format::time::LongDuration;
-use zsched_recorder::{RecordingEnd, ReplayObserver, ReplaySummary, ReplayedEvent, format_time};
+use zsched_format::time::format_time;
+use zsched_recorder::{RecordingEnd, ReplayObserver, ReplaySummary, ReplayedEvent};
 
 /// The command line of `schedsim replay`.
 #[derive(clap::Args, Clone, Debug)]

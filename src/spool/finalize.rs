@@ -61,39 +61,7 @@ pub struct LockedRecipient<'c> {
     lock: Option<PidField>,
 }
 
-/// The result of trying to lock a recipient.
-enum LockResult<'c> {
-    Taken(LockedRecipient<'c>),
-    /// It was finished before.
-    Finished,
-    /// A living process is delivering to it.
-    Busy,
-}
-
 impl RecipientLocker<'_> {
-    /// Locks a recipient.
-    fn take<'c>(
-        &self,
-        file: &impl FileExt,
-        candidate: &'c UnfinishedRecipient,
-    ) -> io::Result<LockResult<'c>> {
-        let offset = candidate.offset;
-        let is_free = match candidate.tag {
-            Tag::Pending => true,
-            Tag::Locked if candidate.lock.is_none_or(|field| (self.owner)(field).is_gone()) => {
-                mark::clear_dead_lock(file, offset, candidate.lock)? == Tag::Pending
-            }
-            Tag::Locked => false,
-            _ => return Ok(LockResult::Finished),
-        };
-        if !is_free || !mark::change_tag(file, offset, Tag::Pending, Tag::Locked, self.pid)? {
-            return Ok(LockResult::Busy);
-        }
-        let (tag, lock) = mark::read_tag(file, offset)?;
-        let lock = Some(lock).filter(|_| tag == Tag::Locked);
-        Ok(LockResult::Taken(LockedRecipient { candidate, tag, lock }))
-    }
-
     /// Locks recipients. Also returns true if a living process has one of them.
     pub fn lock_all<'c>(
         &self,
@@ -103,11 +71,24 @@ impl RecipientLocker<'_> {
         let (mut all, mut is_busy) = (Vec::new(), false);
         file.with_file_lock(|| {
             for candidate in candidates {
-                match self.take(file, candidate)? {
-                    LockResult::Taken(taken) => all.push(taken),
-                    LockResult::Busy => is_busy = true,
-                    LockResult::Finished => {}
+                let UnfinishedRecipient { offset, tag: was, lock, .. } = *candidate;
+                let is_free = match was {
+                    Tag::Pending => true,
+                    Tag::Locked if lock.is_none_or(|field| (self.owner)(field).is_gone()) => {
+                        mark::clear_dead_lock(file, offset, lock)? == Tag::Pending
+                    }
+                    Tag::Locked => false,
+                    // It was finished before.
+                    _ => continue,
+                };
+                if !is_free || !mark::change_tag(file, offset, Tag::Pending, Tag::Locked, self.pid)?
+                {
+                    is_busy = true;
+                    continue;
                 }
+                let (tag, lock) = mark::read_tag(file, offset)?;
+                let lock = Some(lock).filter(|_| tag == Tag::Locked);
+                all.push(LockedRecipient { candidate, tag, lock });
             }
             Ok((all, is_busy))
         })

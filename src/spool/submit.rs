@@ -36,17 +36,9 @@ impl Submitter {
     /// Submits `message` (headers, empty line, body) for the recipients in `groups`.
     ///
     /// Returns its name, which contains its number. After an error no file is left.
+    ///
+    /// `priority` is from 0 (first) to 9; `None` is the default.
     pub fn submit(
-        &self,
-        message: &[u8],
-        log_id: &str,
-        groups: Vec<Group>,
-    ) -> io::Result<SpoolName> {
-        self.submit_with_priority(message, log_id, groups, None)
-    }
-
-    /// Submits a message with a priority, from 0 (first) to 9.
-    pub fn submit_with_priority(
         &self,
         message: &[u8],
         log_id: &str,
@@ -193,7 +185,7 @@ mod tests {
     fn files_are_readable_by_owner_only() {
         let folder = tempfile::tempdir().expect("a folder");
         let submitter = submitter(folder.path(), HashLevel::Twice);
-        let name = submitter.submit(b"A: 1\n\nb\n", "<1@x>", vec![group("A: 1\n")]);
+        let name = submitter.submit(b"A: 1\n\nb\n", "<1@x>", vec![group("A: 1\n")], None);
         let name = name.expect("submitted");
         assert_eq!(files(folder.path()), [format!("queue/{name}"), format!("transport/{name}")]);
         for path in [submitter.spool.message_file(&name), submitter.spool.control_file(&name)] {
@@ -223,7 +215,7 @@ mod tests {
             assert_eq!(fs::read_to_string(&path).expect("it is there"), "somebody's");
             drop(scratch);
             // With another number it succeeds.
-            submitter.submit(b"\nb\n", "", vec![group("")]).expect("submitted");
+            submitter.submit(b"\nb\n", "", vec![group("")], None).expect("submitted");
             assert_eq!(fs::read_to_string(&path).expect("it is there"), "somebody's");
         }
         assert!(files(folder.path()).iter().all(|name| !name.starts_with("public")));
@@ -247,12 +239,12 @@ mod tests {
         let folder = tempfile::tempdir().expect("a folder");
         let submitter = submitter(folder.path(), HashLevel::Twice);
         let evil = group("From: a@b\n\nr           prog - x 0\nm\n");
-        let refused = submitter.submit(b"A: 1\n\nb\n", "<1@x>", vec![evil]);
+        let refused = submitter.submit(b"A: 1\n\nb\n", "<1@x>", vec![evil], None);
         assert_eq!(refused.expect_err("refused").kind(), ErrorKind::InvalidInput);
         assert_eq!(files(folder.path()), [""; 0]);
         fs::remove_dir(submitter.spool.transport()).expect("removed");
         fs::write(submitter.spool.transport(), "in the way").expect("written");
-        submitter.submit(b"A: 1\n\nb\n", "<1@x>", vec![group("")]).expect_err("no folder");
+        submitter.submit(b"A: 1\n\nb\n", "<1@x>", vec![group("")], None).expect_err("no folder");
         assert_eq!(files(folder.path()), ["transport"]);
     }
 }

@@ -93,7 +93,7 @@ fn run(options: &SubmitOptions) -> Result<(), Failure> {
     let submission = Submission::compose(&text, options)
         .map_err(|reason| Failure::new(EXIT_BAD_MESSAGE, reason.to_string()))?;
     let in_spool = |error| Failure::new(EXIT_FAILURE, format!("{}: {error}", postoffice.display()));
-    let submitted = submitter.submit_with_priority(
+    let submitted = submitter.submit(
         &submission.text,
         &submission.id,
         vec![submission.group],

@@ -1,9 +1,10 @@
 //! Becoming a daemon, whose parent waits until it is ready.
 
 use super::succeeded;
+use rustix::process::setsid;
+use rustix::stdio::{dup2_stderr, dup2_stdin, dup2_stdout};
 use std::fs::{File, OpenOptions};
 use std::io::{self, PipeWriter, Read, Write};
-use std::os::fd::AsRawFd;
 use std::path::Path;
 
 /// Pipe to the process that was started on the command line.
@@ -43,36 +44,19 @@ pub fn daemonize() -> io::Result<ReadyPipe> {
         std::process::exit(status);
     }
     drop(reader);
-    // SAFETY: setsid touches no memory of ours.
-    succeeded(unsafe { libc::setsid() }.min(0))?;
+    setsid()?;
     // The scheduler leads its process group, so that a signal to the group reaches its agents. A
     // second fork would prevent it from ever getting a terminal, but it would no longer lead the
     // group. It opens no terminal without O_NOCTTY.
-    redirect(Path::new("/dev/null"), false, &[0])?;
+    dup2_stdin(File::open("/dev/null")?)?;
     Ok(ReadyPipe { pipe: writer })
 }
 
 /// Redirects standard output and error to a log file, opened for appending.
 pub fn redirect_output(log: &Path) -> io::Result<()> {
-    redirect(log, true, &[1, 2])
-}
-
-fn redirect(path: &Path, append: bool, descriptors: &[i32]) -> io::Result<()> {
-    let file = match append {
-        true => OpenOptions::new().append(true).create(true).open(path)?,
-        false => File::open(path)?,
-    };
-    for descriptor in descriptors {
-        // SAFETY: both descriptors are open or become so; dup2 closes the old one atomically.
-        succeeded(unsafe { libc::dup2(file.as_raw_fd(), *descriptor) }.min(0))?;
-    }
-    Ok(())
-}
-
-/// Sets the file mode creation mask, and returns the previous one.
-pub fn set_umask(mask: u32) -> u32 {
-    // SAFETY: umask cannot fail and touches no memory of ours.
-    unsafe { libc::umask(mask as libc::mode_t) }
+    let file = OpenOptions::new().append(true).create(true).open(log)?;
+    dup2_stdout(&file)?;
+    Ok(dup2_stderr(&file)?)
 }
 
 /// Drops all supplementary groups. Needs root.

@@ -1,6 +1,7 @@
 //! Descriptors: inherited ones, connections and their peers, and blocking writes.
 
 use super::succeeded;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::fs::{self, File};
 use std::io;
 use std::mem::MaybeUninit;
@@ -31,19 +32,14 @@ pub fn close_inherited_on_exec() -> io::Result<()> {
 /// A half-closed connection may still be read by the other end. Over TCP the two cannot be told
 /// apart before something was sent.
 pub fn is_hung_up(stream: &impl AsFd) -> bool {
-    let mut poll = libc::pollfd { fd: stream.as_fd().as_raw_fd(), events: 0, revents: 0 };
-    // SAFETY: the descriptor is open, and `poll` is one structure that the call may write to.
-    let found = unsafe { libc::poll(&raw mut poll, 1, 0) };
-    found == 1 && poll.revents & (libc::POLLHUP | libc::POLLERR) != 0
+    let mut watched = [PollFd::new(stream, PollFlags::empty())];
+    poll(&mut watched, Some(&Timespec::default())) == Ok(1)
+        && watched[0].revents().intersects(PollFlags::HUP | PollFlags::ERR)
 }
 
 /// Makes a file opened with `O_NONBLOCK` blocking again.
 pub fn set_blocking(file: &File) -> io::Result<()> {
-    // SAFETY: the descriptor is open; the call only returns flags.
-    let flags = unsafe { libc::fcntl(file.as_raw_fd(), libc::F_GETFL) };
-    succeeded(flags.min(0))?;
-    // SAFETY: the descriptor is open, and takes a number.
-    succeeded(unsafe { libc::fcntl(file.as_raw_fd(), libc::F_SETFL, flags & !libc::O_NONBLOCK) })
+    Ok(rustix::io::ioctl_fionbio(file, false)?)
 }
 
 /// User id of the other process at the time when it connected.

@@ -1,10 +1,10 @@
 //! Files: opening them safely, telling them apart, renaming and locking them.
 
-use super::{c_string, succeeded};
+use rustix::fs::{CWD, FlockOperation, RenameFlags, fcntl_lock, renameat_with};
+use rustix::io::Errno;
 use std::ffi::OsStr;
 use std::fs::{self, File, Metadata, OpenOptions};
 use std::io::{self, ErrorKind};
-use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
@@ -74,14 +74,10 @@ pub fn is_name_of(path: &Path, open: &File) -> io::Result<bool> {
 /// If it exists, the error is [`ErrorKind::AlreadyExists`] and nothing has changed. The error is
 /// [`ErrorKind::Unsupported`] where the file system lacks the operation.
 pub fn rename_new(from: &Path, to: &Path) -> io::Result<()> {
-    let (from, to) = (c_string(from.as_os_str())?, c_string(to.as_os_str())?);
-    let (folder, flags) = (libc::AT_FDCWD, libc::RENAME_NOREPLACE);
-    // SAFETY: both names are C strings that outlive the call.
-    let result = unsafe { libc::renameat2(folder, from.as_ptr(), folder, to.as_ptr(), flags) };
-    succeeded(result).map_err(|error| match error.raw_os_error() {
-        Some(libc::EINVAL | libc::ENOSYS) => ErrorKind::Unsupported.into(),
-        _ => error,
-    })
+    match renameat_with(CWD, from, CWD, to, RenameFlags::NOREPLACE) {
+        Err(Errno::INVAL | Errno::NOSYS) => Err(ErrorKind::Unsupported.into()),
+        other => Ok(other?),
+    }
 }
 
 /// Takes a POSIX write lock (`fcntl(2)`) on the whole file.
@@ -91,21 +87,10 @@ pub fn rename_new(from: &Path, to: &Path) -> io::Result<()> {
 /// Returns at once; `false` means that another process holds a lock. The lock ends when this
 /// process closes the file, by *any* of its descriptors, so open it once.
 pub fn try_posix_lock(file: &File) -> io::Result<bool> {
-    let whole_file = libc::flock {
-        l_type: libc::F_WRLCK as libc::c_short,
-        l_whence: libc::SEEK_SET as libc::c_short,
-        l_start: 0,
-        l_len: 0,
-        l_pid: 0,
-    };
-    // SAFETY: the descriptor is open, and the structure outlives the call.
-    let result = unsafe { libc::fcntl(file.as_raw_fd(), libc::F_SETLK, &raw const whole_file) };
-    match succeeded(result.min(0)) {
+    match fcntl_lock(file, FlockOperation::NonBlockingLockExclusive) {
         Ok(()) => Ok(true),
-        Err(error) => match error.raw_os_error() {
-            Some(libc::EACCES | libc::EAGAIN) => Ok(false),
-            _ => Err(error),
-        },
+        Err(Errno::ACCESS | Errno::AGAIN) => Ok(false),
+        Err(error) => Err(error.into()),
     }
 }
 

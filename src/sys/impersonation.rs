@@ -1,10 +1,10 @@
 //! Acting as another user for a while, then as root again.
 
 use super::succeeded;
-use super::users::Account;
+use super::users::{Account, effective_group, effective_user};
+use rustix::process::getgroups;
 use std::ffi::CString;
 use std::io;
-use std::ptr;
 
 /// Guard: while it lives, the process acts as another user.
 ///
@@ -36,15 +36,8 @@ impl Impersonation {
 
     /// Records the present identity to return to. Fails unless the process is root.
     fn current() -> io::Result<Impersonation> {
-        // SAFETY: requests the number of groups only; no memory is written to.
-        let count = unsafe { libc::getgroups(0, ptr::null_mut()) };
-        let capacity = usize::try_from(count).map_err(|_| io::Error::last_os_error())?;
-        let mut groups = vec![0; capacity];
-        // SAFETY: the list has room for `count` groups.
-        let count = unsafe { libc::getgroups(count, groups.as_mut_ptr()) };
-        groups.truncate(usize::try_from(count).map_err(|_| io::Error::last_os_error())?);
-        // SAFETY: both calls only return a number and cannot fail.
-        let (uid, gid) = unsafe { (libc::geteuid(), libc::getegid()) };
+        let groups = getgroups()?.into_iter().map(|group| group.as_raw()).collect();
+        let (uid, gid) = (effective_user(), effective_group());
         if uid != 0 {
             return Err(io::ErrorKind::PermissionDenied.into());
         }

@@ -1,7 +1,8 @@
 //! Resets what a process inherits from its parent.
 
-use super::set_umask;
 use super::sigaction::{reset_dispositions, unblock_signals};
+use rustix::fs::Mode;
+use rustix::process::umask;
 use std::io;
 
 /// Resets blocked and ignored signals, the umask and timers.
@@ -9,7 +10,7 @@ use std::io;
 /// Must be called before any OS thread is started, since those inherit the signal mask. Closed
 /// descriptors 0 to 2 have been opened to `/dev/null` before `main`, by the Rust runtime.
 pub fn reset_inherited_state() -> io::Result<()> {
-    set_umask(0o022);
+    umask(Mode::from_raw_mode(0o022));
     stop_timers();
     reset_dispositions()?;
     unblock_signals()

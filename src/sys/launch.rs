@@ -7,13 +7,15 @@
 //! agents do not inherit.
 
 use super::process::ProcessPriority;
-use super::{c_string, pointers, succeeded};
+use super::{c_string, pointers};
+use rustix::io::fcntl_dupfd_cloexec;
+use rustix::pipe::{PipeFlags, pipe_with};
 use std::collections::BTreeMap;
 use std::ffi::{CStr, CString, OsStr, OsString};
 use std::fs::File;
 use std::io::{self, ErrorKind, Read};
 use std::mem::MaybeUninit;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
@@ -72,19 +74,9 @@ impl Launcher {
     /// The program of this process must call [`become_agent`](super::become_agent) before anything
     /// else.
     pub fn new() -> io::Result<Launcher> {
-        let mut ends = [0; 2];
-        // SAFETY: `ends` has room for the two descriptors; both are owned by the values made here.
-        let (reports, writer) = unsafe {
-            succeeded(libc::pipe2(ends.as_mut_ptr(), libc::O_CLOEXEC | libc::O_NONBLOCK))?;
-            (File::from_raw_fd(ends[0]), OwnedFd::from_raw_fd(ends[1]))
-        };
-        // SAFETY: the descriptor is open; the new one is owned by the value made here.
-        let report = unsafe {
-            let copy = libc::fcntl(writer.as_raw_fd(), libc::F_DUPFD_CLOEXEC, MIN_OWN_DESCRIPTOR);
-            succeeded(copy.min(0))?;
-            OwnedFd::from_raw_fd(copy)
-        };
-        Ok(Launcher { report, reports, failures: BTreeMap::new() })
+        let (reports, writer) = pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK)?;
+        let report = fcntl_dupfd_cloexec(writer, MIN_OWN_DESCRIPTOR)?;
+        Ok(Launcher { report, reports: reports.into(), failures: BTreeMap::new() })
     }
 
     /// Starts a process and returns its pid. On an error there is no process.

@@ -1,6 +1,7 @@
 //! Processes: existence, signals, priorities, and ends of children.
 
 use super::succeeded;
+use rustix::process::{WaitOptions, nice, setpriority_process, wait};
 use std::io;
 
 /// Returns true if a process has this pid.
@@ -22,9 +23,7 @@ pub fn send_signal(pid: u32, signal: i32) -> io::Result<()> {
 
 /// Clock ticks per second, the unit of process times in `/proc`.
 pub fn clock_ticks() -> u64 {
-    // SAFETY: sysconf only returns a number.
-    let ticks = unsafe { libc::sysconf(libc::_SC_CLK_TCK) };
-    u64::try_from(ticks).ok().filter(|ticks| *ticks > 0).unwrap_or(100)
+    rustix::param::clock_ticks_per_second().max(1)
 }
 
 /// How a child process ended.
@@ -38,16 +37,10 @@ pub enum ChildEnd {
 
 /// Reaps the next child that has ended, if there is one.
 pub fn reap() -> Option<(u32, ChildEnd)> {
-    let mut status = 0;
-    // SAFETY: `status` is valid for writing for the length of the call.
-    let pid = unsafe { libc::waitpid(-1, &raw mut status, libc::WNOHANG) };
-    let pid = u32::try_from(pid).ok().filter(|pid| *pid > 0)?;
-    let end = if libc::WIFSIGNALED(status) {
-        ChildEnd::Signalled(libc::WTERMSIG(status))
-    } else {
-        ChildEnd::Exited(libc::WEXITSTATUS(status))
-    };
-    Some((pid, end))
+    let (pid, status) = wait(WaitOptions::NOHANG).ok()??;
+    let signalled = status.terminating_signal().map(ChildEnd::Signalled);
+    let end = signalled.or(status.exit_status().map(ChildEnd::Exited))?;
+    Some((pid.as_raw_nonzero().get().cast_unsigned(), end))
 }
 
 /// Priority of a process.
@@ -62,14 +55,7 @@ pub enum ProcessPriority {
 /// Sets the priority of this process.
 pub fn set_priority(priority: ProcessPriority) -> io::Result<()> {
     match priority {
-        ProcessPriority::Absolute(value) => {
-            // SAFETY: setpriority touches no memory of ours.
-            succeeded(unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, value) })
-        }
-        ProcessPriority::Relative(by) => {
-            // SAFETY: both calls only read and write this process' errno and priority.
-            let present = unsafe { libc::getpriority(libc::PRIO_PROCESS, 0) };
-            set_priority(ProcessPriority::Absolute(present + by))
-        }
+        ProcessPriority::Absolute(value) => Ok(setpriority_process(None, value)?),
+        ProcessPriority::Relative(by) => Ok(nice(by).map(drop)?),
     }
 }

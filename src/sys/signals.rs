@@ -4,14 +4,14 @@
 //! always signals readiness, unlike one to a pipe or socket. The bits can be read at any time
 //! without a system call.
 
-use super::succeeded;
 use mio::event::Source;
 use mio::unix::SourceFd;
 use mio::{Interest, Registry, Token};
+use rustix::event::{EventfdFlags, eventfd};
 use signal_hook::SigId;
 use signal_hook::low_level::{register, unregister};
 use std::io;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -31,22 +31,15 @@ impl SignalState {
     /// Records a signal. Runs in a signal handler: it only stores and writes.
     fn record(&self, signal: i32) {
         self.received.fetch_or(1 << signal, Ordering::SeqCst);
-        let one = 1u64.to_ne_bytes();
-        // SAFETY: the descriptor is open while `self` lives, and the eight bytes are ours. A
-        // failure means that the counter is at its maximum: the descriptor is readable then.
-        unsafe { libc::write(self.eventfd.as_raw_fd(), one.as_ptr().cast(), one.len()) };
+        // A failure means that the counter is at its maximum: the descriptor is readable then.
+        rustix::io::write(&self.eventfd, &1u64.to_ne_bytes()).ok();
     }
 }
 
 impl Signals {
     /// Catches signals from now on, in place of their default actions.
     pub fn catch(signals: &[i32]) -> io::Result<Signals> {
-        // SAFETY: eventfd touches no memory of ours; the value made here owns the new descriptor.
-        let eventfd = unsafe {
-            let eventfd = libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK);
-            succeeded(eventfd.min(0))?;
-            OwnedFd::from_raw_fd(eventfd)
-        };
+        let eventfd = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
         let shared = Arc::new(SignalState { received: AtomicU64::new(0), eventfd });
         let mut caught = Signals { shared, handlers: Vec::new() };
         for &signal in signals {

@@ -1,5 +1,6 @@
 //! Users and groups of the system, and the identity of this process.
 
+use rustix::process::{getegid, geteuid, getuid};
 use std::ffi::{CStr, CString, c_char, c_int};
 use std::io;
 use std::mem::MaybeUninit;
@@ -80,20 +81,17 @@ fn find<E, T>(
 
 /// Real user id of this process.
 pub fn real_user() -> u32 {
-    // SAFETY: the call only returns a number and cannot fail.
-    unsafe { libc::getuid() }
+    getuid().as_raw()
 }
 
 /// Effective user id of this process.
 pub fn effective_user() -> u32 {
-    // SAFETY: the call only returns a number and cannot fail.
-    unsafe { libc::geteuid() }
+    geteuid().as_raw()
 }
 
 /// Effective group id of this process.
 pub fn effective_group() -> u32 {
-    // SAFETY: the call only returns a number and cannot fail.
-    unsafe { libc::getegid() }
+    getegid().as_raw()
 }
 
 /// Returns true if this process may become any user.

@@ -100,7 +100,7 @@ impl Candidate {
     /// The name cannot be guessed. In a world-writable folder any user could create it first
     /// otherwise.
     fn create(lock: &Path, system: &SystemId) -> io::Result<Candidate> {
-        let host = sys::host_name()?.replace('/', "_");
+        let host = sys::host_name().replace('/', "_");
         let unique = fastrand::u64(..);
         let name = format!(".lock.{}.{unique:016x}.{host}", std::process::id());
         let path = lock.with_file_name(name);

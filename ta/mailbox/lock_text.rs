@@ -61,10 +61,7 @@ impl SystemId {
     /// Determines the identity. Without one, locks name only the pid of their makers.
     pub fn find() -> SystemId {
         let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").ok();
-        let line = boot.and_then(|boot| {
-            let host = sys::host_name().ok()?;
-            Some(format!("{MARK} {host} {}", boot.trim()))
-        });
+        let line = boot.map(|boot| format!("{MARK} {} {}", sys::host_name(), boot.trim()));
         SystemId { line }
     }
 

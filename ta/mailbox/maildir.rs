@@ -60,7 +60,7 @@ impl Maildir {
     }
 
     fn write(&self, letter: &Letter<'_>) -> io::Result<()> {
-        let name = unique_name(jiff::Timestamp::now())?;
+        let name = unique_name(jiff::Timestamp::now());
         let draft = Draft { path: self.path.join("tmp").join(&name) };
         let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&draft.path)?;
         let mut buffer = BufWriter::with_capacity(BUFFER, &file);
@@ -102,10 +102,10 @@ impl Drop for Draft {
 }
 
 /// A unique name: time, process, count, host.
-fn unique_name(now: jiff::Timestamp) -> io::Result<String> {
+fn unique_name(now: jiff::Timestamp) -> String {
     static COUNT: AtomicU64 = AtomicU64::new(0);
     let count = COUNT.fetch_add(1, Ordering::Relaxed);
-    let host = sys::host_name()?.replace('/', "\\057").replace(':', "\\072");
+    let host = sys::host_name().replace('/', "\\057").replace(':', "\\072");
     let (seconds, micros) = (now.as_second(), now.subsec_nanosecond() / 1000);
-    Ok(format!("{seconds}.M{micros:06}P{}Q{count}.{host}", std::process::id()))
+    format!("{seconds}.M{micros:06}P{}Q{count}.{host}", std::process::id())
 }

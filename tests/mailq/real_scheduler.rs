@@ -68,7 +68,8 @@ fn submit(site: &Site, recipients: &[&str]) -> String {
     };
     let submitter =
         Submitter { spool: Spool::new(site.spool()), level: HashLevel::Flat, sync: false };
-    let name = submitter.submit(b"From: alice@here.test\n\nHello.\n", "<1@here.test>", vec![group]);
+    let name =
+        submitter.submit(b"From: alice@here.test\n\nHello.\n", "<1@here.test>", vec![group], None);
     name.expect("it is taken").path()
 }
 

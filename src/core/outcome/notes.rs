@@ -12,7 +12,7 @@ use log::Level;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::io::ErrorKind;
-use std::rc::Rc;
+use std::sync::Arc;
 use std::time::Duration;
 use zsched_format::time::Timestamp;
 use zsched_spool::note::OutcomeKind;
@@ -43,8 +43,8 @@ impl Scheduler {
         message: MessageId,
         offsets: Vec<u32>,
         occasion: OutcomeKind,
-        notary: Rc<[u8]>,
-        text: Rc<[u8]>,
+        notary: Arc<[u8]>,
+        text: Arc<[u8]>,
     ) {
         self.notes.last_ticket += 1;
         let ticket = self.notes.last_ticket;

@@ -4,19 +4,19 @@ use serde::{Deserialize, Serialize};
 use smallvec::SmallVec;
 use std::borrow::Borrow;
 use std::fmt;
-use std::rc::Rc;
+use std::sync::Arc;
 
 /// Maximum length of a channel and a host whose look-up needs no memory.
 const MAX_INLINE_KEY_LEN: usize = 64;
 
 /// A channel and a host: where a recipient goes next.
 ///
-/// Cheap to clone.
+/// Cheap to clone, also for another worker.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Destination {
     /// Channel, LF, host. Both come from one line, without LF.
     #[serde(with = "zsched_format::serde_bytes")]
-    joined: Rc<[u8]>,
+    joined: Arc<[u8]>,
 }
 
 impl Destination {

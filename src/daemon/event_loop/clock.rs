@@ -23,7 +23,7 @@ const CONFIRMATION_TIME: Duration = Duration::from_secs(600);
 /// Clock that doubts large steps.
 pub(crate) struct Clock {
     /// Believed clock time of boot.
-    started: Timestamp,
+    pub started: Timestamp,
     doubt: Option<DoubtedStep>,
 }
 
@@ -77,11 +77,6 @@ impl Clock {
     /// Returns the time as last believed, without looking for steps.
     pub(crate) fn estimate(&self) -> Timestamp {
         self.started + sys::time_since_boot()
-    }
-
-    /// Believed clock time of boot.
-    pub(crate) fn started(&self) -> Timestamp {
-        self.started
     }
 
     fn tell(&mut self, shown: Timestamp, running: Duration) -> (Timestamp, Option<ClockChange>) {
@@ -138,7 +133,7 @@ mod tests {
         let step = ClockChange::Believed(ClockStep::Back(61 * SECOND));
         let shown = BOOT + 103 * SECOND;
         assert_eq!(clock.tell(shown, 103 * SECOND), (shown, Some(step)));
-        assert_eq!(clock.started(), BOOT);
+        assert_eq!(clock.started, BOOT);
     }
 
     #[test]

@@ -2,8 +2,9 @@
 
 use super::Daemon;
 use crate::event_loop::event_source::EventSource;
-use crate::net::listen::{self, Listener, ListenerKind, MailqAddress, NotifySocket};
+use crate::net::listen::{self, Listener, ListenerKind, MailqAddress};
 use crate::spool_io::WriteRequest;
+use mio::Interest;
 use std::io;
 use std::time::Instant;
 use zsched_core::{Action, AgentEnd, Event};
@@ -50,7 +51,7 @@ impl Daemon {
                 self.spool_io.write(WriteRequest::ClearLocks(name, pid))
             }
             Action::ReadAgain(name) => self.spool_io.read_again(name),
-            Action::Note(note) => self.spool_io.write(WriteRequest::Note(Box::new(note.into()))),
+            Action::Note(note) => self.spool_io.write(WriteRequest::Note(Box::new(note))),
             Action::Remove { name, aside } => {
                 self.spool_io.write(WriteRequest::Remove(name, aside))
             }
@@ -78,7 +79,7 @@ impl Daemon {
         while let Some((client, found)) = self.lookups.next_result() {
             match found {
                 Some(found) => self.clients.take_answer(client, Answer::Lookup(found)),
-                None => self.clients.disconnect(client),
+                None => self.clients.remove(client),
             }
         }
         self.clients.serve(self.core.query(), &self.intake, now);
@@ -178,9 +179,13 @@ impl Daemon {
         self.listeners.iter().any(|(other, _)| *other == kind)
     }
 
-    fn add_listener(&mut self, kind: ListenerKind, mut listener: Listener) -> io::Result<()> {
+    fn add_listener(
+        &mut self,
+        kind: ListenerKind,
+        mut listener: Box<dyn Listener>,
+    ) -> io::Result<()> {
         let token = EventSource::Listener(self.listeners.len()).token();
-        listener.register(self.poll.registry(), token)?;
+        self.poll.registry().register(&mut listener, token, Interest::READABLE)?;
         self.listeners.push((kind, listener));
         Ok(())
     }
@@ -190,12 +195,14 @@ impl Daemon {
             return true;
         }
         let (registry, token) = (self.poll.registry(), EventSource::Notify.token());
-        match NotifySocket::open(&self.notify_path, registry, token) {
-            Ok(socket) => self.notify = Some(socket),
-            Err(error) => {
-                let path = self.notify_path.display();
-                log::error!("{path}: the notify socket cannot be opened: {error}");
-            }
+        let opened = listen::open_notify(&self.notify_path).and_then(|mut socket| {
+            registry.register(&mut socket, token, Interest::READABLE)?;
+            self.notify = Some(socket);
+            Ok(())
+        });
+        if let Err(error) = opened {
+            let path = self.notify_path.display();
+            log::error!("{path}: the notify socket cannot be opened: {error}");
         }
         self.notify.is_some()
     }

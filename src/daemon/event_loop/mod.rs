@@ -25,7 +25,7 @@ pub(crate) mod clock;
 use crate::agents::AgentProcesses;
 use crate::logging::{LogFile, StatisticsLog};
 use crate::net::clients::Clients;
-use crate::net::listen::{Listener, ListenerKind, MailqAddress, NotifySocket};
+use crate::net::listen::{Listener, ListenerKind, MailqAddress};
 use crate::net::lookup_worker::LookupWorker;
 use crate::net::rendezvous_dump::Rendezvous;
 use crate::spool_io::SpoolIo;
@@ -35,6 +35,7 @@ use crate::state::spool_lock::SpoolLock;
 use crate::timeouts::Timeouts;
 use clock::Clock;
 use event_source::EventSource;
+use mio::net::UnixDatagram;
 use mio::{Events, Poll, Waker};
 use observed_core::ObservedCore;
 use reload::ReloadState;
@@ -70,10 +71,10 @@ pub(crate) struct Daemon {
     pub(crate) agents: AgentProcesses,
     pub(crate) clients: Clients,
     pub(crate) lookups: LookupWorker,
-    pub(crate) listeners: Vec<(ListenerKind, Listener)>,
+    pub(crate) listeners: Vec<(ListenerKind, Box<dyn Listener>)>,
     /// MAILQ addresses not bound yet; `None` before the first attempt.
     pub(crate) unbound_mailq: Option<Vec<MailqAddress>>,
-    pub(crate) notify: Option<NotifySocket>,
+    pub(crate) notify: Option<UnixDatagram>,
     pub(crate) notify_path: PathBuf,
     pub(crate) control_path: PathBuf,
     /// Next attempt to open sockets that could not be opened.
@@ -126,7 +127,7 @@ impl Daemon {
             }
             let (now, step) = self.clock.now();
             if let Some(step) = step {
-                self.spool_lock.store_clock(self.clock.started());
+                self.spool_lock.store_clock(self.clock.started);
                 self.core.handle(now, Event::ClockSet(step));
                 self.intake.backlog.shift(step);
             }

@@ -4,11 +4,11 @@
 //! each while there are neither a recorder nor subscribers. Questions go to the core itself
 //! ([`ObservedCore::query`]).
 
-use crate::logging::status_log::delivery_status;
+use crate::logging::status_log::{self, delivery_status};
 use std::borrow::Cow;
 use std::rc::Rc;
 use zsched_core::{
-    Action, AgentEnd, AgentId, Destination, Event, RereadResult, Scheduler, StatusRecord, Verdict,
+    Action, AgentEnd, AgentId, Destination, Event, RereadResult, Scheduler, StatusRecord,
 };
 use zsched_format::status_log::DeliveryStatus;
 use zsched_format::time::Timestamp;
@@ -134,10 +134,7 @@ impl FeedWriter<'_> {
         if let Some(attempt) = &record.attempt {
             let (id, pid, status) = (id.to_string(), attempt.pid, state);
             let text = &*String::from_utf8_lossy(&record.text);
-            let report = match record.verdict {
-                Verdict::Report(status) => Some(status.word()),
-                _ => None,
-            };
+            let report = status_log::word(record.verdict);
             let event = FeedEvent::Attempt {
                 time,
                 id,

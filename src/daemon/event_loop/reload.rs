@@ -54,7 +54,7 @@ impl Daemon {
         }
         self.reloads.waiting_clients.extend(client);
         let (path, context) = (self.config_path.clone(), self.context.clone());
-        let programs = self.agents.programs().to_vec();
+        let programs = self.agents.settings.programs.clone();
         let (sender, found) = channel();
         let waker = self.waker.clone();
         let work = move || {
@@ -134,11 +134,12 @@ impl Daemon {
     /// Updates the location of the accounts. Once required, a login stays required.
     fn reconfigure_accounts(&mut self, new: &Config) {
         let path = &new.parameters.auth_file;
-        if !self.clients.uses_version_2() && accounts::needs_version_2(path.as_deref(), None) {
+        if !self.clients.settings.uses_version_2 && accounts::needs_version_2(path.as_deref(), None)
+        {
             log::info!("MAILQ version 2 is required from now on");
-            self.clients.use_version_2();
+            self.clients.settings.uses_version_2 = true;
         }
-        self.clients.accounts().reconfigure(&new.parameters);
+        self.clients.accounts.reconfigure(&new.parameters);
     }
 
     /// Warns about changes of sockets, which take effect only at a restart.

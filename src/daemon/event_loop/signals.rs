@@ -101,10 +101,10 @@ impl Daemon {
     pub(super) fn end_loading(&mut self, now: Timestamp) {
         self.is_loading = false;
         log::set_max_level(self.level_after_load);
-        self.clients.end_loading();
+        self.clients.process.is_loading = false;
         self.core.handle(now, Event::InitialScanDone);
         log::info!("initial scan complete");
-        if let Some(summary) = self.spool_io.duplicates().summary() {
+        if let Some(summary) = self.spool_io.duplicates.summary() {
             log::warn!("{summary}");
         }
     }

@@ -254,7 +254,7 @@ impl Daemon {
 
     fn receive_notices(&mut self) -> bool {
         for _ in 0..MAX_NOTICES_PER_TURN {
-            let Some(notice) = self.notify.as_ref().and_then(|socket| socket.receive()) else {
+            let Some(notice) = self.notify.as_ref().and_then(listen::next_notice) else {
                 return false;
             };
             let Some(name) = notice else {
@@ -276,10 +276,9 @@ impl Daemon {
             let Some((kind, listener)) = self.listeners.get(number) else {
                 return false;
             };
-            let (accepted, kind) = (listener.accept(), *kind);
-            let welcomed = match accepted {
-                Ok(None) => return false,
-                Ok(Some(stream)) => self.clients.add(stream, kind, self.poll.registry(), token),
+            let welcomed = match listener.accept_client() {
+                Ok(stream) => self.clients.add(stream, *kind, self.poll.registry(), token),
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return false,
                 Err(error) if listen::is_single_connection_error(&error) => continue,
                 Err(error) => {
                     // The usual cause is a lack of descriptors. The client stays in the listen

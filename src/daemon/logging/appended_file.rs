@@ -1,6 +1,8 @@
 //! Log files that grow by whole lines.
 
 use super::rotation::RotationDetector;
+use memchr::memchr_iter;
+use std::borrow::Cow;
 use std::fs::{File, OpenOptions};
 use std::io::{self, ErrorKind, Write};
 use std::os::unix::fs::OpenOptionsExt;
@@ -17,6 +19,8 @@ pub(crate) struct AppendedFile {
     pub(super) file: File,
     /// True if the last write ended in the middle of a line.
     pub(super) is_torn: bool,
+    /// Number of lines that the file lacks, and that were not reported as missing.
+    pub(super) lost: u64,
     rotation: RotationDetector,
     failed_writes_log: LogLimiter,
     gaps_log: LogLimiter,
@@ -31,6 +35,7 @@ impl AppendedFile {
             mode,
             file: open(path, mode)?,
             is_torn: false,
+            lost: 0,
             rotation: RotationDetector::default(),
             failed_writes_log: LogLimiter::default(),
             gaps_log: LogLimiter::default(),
@@ -54,10 +59,34 @@ impl AppendedFile {
         }
     }
 
-    /// Appends whole lines.
+    /// Appends whole lines. Those that cannot be written are lost, counted and logged.
     ///
+    /// After lost lines, `gap` composes the line that comes in their place.
+    pub(crate) fn append(&mut self, lines: &[u8], gap: impl FnOnce(u64) -> Vec<u8>) {
+        let lost = std::mem::take(&mut self.lost);
+        let gap = if lost > 0 { gap(lost) } else { Vec::new() };
+        let text =
+            if gap.is_empty() { Cow::Borrowed(lines) } else { [&gap, lines].concat().into() };
+        let (written, error) = self.write(&text);
+        let (path, what, now) = (self.path.display(), self.what, Instant::now());
+        if let Some(error) = error {
+            let is_gap_written = !gap.is_empty() && written >= gap.len();
+            // This counts a torn line, too: its end is in the rest.
+            let rest = memchr_iter(b'\n', &text[written.max(gap.len())..]).count() as u64;
+            self.lost = if is_gap_written { rest } else { lost + rest };
+            if let Some(more) = self.failed_writes_log.permit(now) {
+                let lost = self.lost;
+                log::error!("{path}: {error}; {lost} lines of the {what} are lost so far{more}");
+            }
+        } else if lost > 0
+            && let Some(more) = self.gaps_log.permit(now)
+        {
+            log::error!("{path}: the {what} continues, {lost} lines are missing{more}");
+        }
+    }
+
     /// Returns the number of bytes written, and the error if that is not all.
-    pub(crate) fn append(&mut self, lines: &[u8]) -> (usize, Option<io::Error>) {
+    fn write(&mut self, lines: &[u8]) -> (usize, Option<io::Error>) {
         if self.is_torn {
             if let (_, Some(error)) = write_some(&self.file, b"\n") {
                 return (0, Some(error));
@@ -67,24 +96,6 @@ impl AppendedFile {
         let (written, error) = write_some(&self.file, lines);
         self.is_torn = written > 0 && lines[written - 1] != b'\n';
         (written, error)
-    }
-
-    /// Logs that a write has failed.
-    ///
-    /// `lost` is the number of lines that the file lacks by now.
-    pub(crate) fn report_failure(&mut self, error: &io::Error, lost: u64) {
-        if let Some(more) = self.failed_writes_log.permit(Instant::now()) {
-            let (path, what) = (self.path.display(), self.what);
-            log::error!("{path}: {error}; {lost} lines of the {what} are lost so far{more}");
-        }
-    }
-
-    /// Logs that the file continues after lines that it lacks.
-    pub(crate) fn report_gap(&mut self, lost: u64) {
-        if let Some(more) = self.gaps_log.permit(Instant::now()) {
-            let (path, what) = (self.path.display(), self.what);
-            log::error!("{path}: the {what} continues, {lost} lines are missing{more}");
-        }
     }
 }
 

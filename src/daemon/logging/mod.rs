@@ -7,7 +7,6 @@ pub(crate) mod status_log;
 use crate::worker;
 use appended_file::AppendedFile;
 use log::LevelFilter;
-use memchr::memchr_iter;
 use rotation::RotationDetector;
 use std::fs::File;
 use std::io::{self, Write};
@@ -94,15 +93,13 @@ impl LogFile {
 pub(crate) struct StatisticsLog {
     pub(crate) file: AppendedFile,
     lines: Vec<u8>,
-    /// Lost lines that the log has not reported as missing yet.
-    lost: u64,
 }
 
 impl StatisticsLog {
     /// Opens the file for appending.
     pub(crate) fn open(path: &Path) -> io::Result<StatisticsLog> {
         let file = AppendedFile::open(path, "statistics log", 0o666)?;
-        Ok(StatisticsLog { file, lines: Vec::new(), lost: 0 })
+        Ok(StatisticsLog { file, lines: Vec::new() })
     }
 
     /// Adds a line. The next [`flush`](StatisticsLog::flush) writes it.
@@ -116,20 +113,12 @@ impl StatisticsLog {
         self.lines.extend_from_slice(line.as_bytes());
     }
 
-    /// Writes all added lines. Lines that cannot be written are lost, counted and logged.
+    /// Writes all added lines.
     pub(crate) fn flush(&mut self) {
-        if self.lines.is_empty() {
-            return;
+        if !self.lines.is_empty() {
+            self.file.append(&self.lines, |_| Vec::new());
+            self.lines.clear();
         }
-        let (written, error) = self.file.append(&self.lines);
-        if let Some(error) = error {
-            // This counts a torn line, too: its end is in the rest.
-            self.lost += memchr_iter(b'\n', &self.lines[written..]).count() as u64;
-            self.file.report_failure(&error, self.lost);
-        } else if self.lost > 0 {
-            self.file.report_gap(std::mem::take(&mut self.lost));
-        }
-        self.lines.clear();
     }
 }
 
@@ -153,14 +142,14 @@ mod tests {
             log.lines.extend_from_slice(line);
             log.flush();
         }
-        assert_eq!(log.lost, 2);
+        assert_eq!(log.file.lost, 2);
         log.flush();
-        assert_eq!(log.lost, 2, "nothing to write");
+        assert_eq!(log.file.lost, 2, "nothing to write");
         // Simulates a last write that ended in the middle of a line.
         (log.file.file, log.file.is_torn) = (good, true);
         log.lines.extend_from_slice(b"4\n");
         log.flush();
-        assert_eq!((log.lost, log.file.is_torn), (0, false));
+        assert_eq!((log.file.lost, log.file.is_torn), (0, false));
         assert_eq!(fs::read(&path).expect("written"), b"1\n\n4\n");
     }
 }

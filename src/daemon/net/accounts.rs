@@ -29,7 +29,9 @@ const MAX_LOGGED_WARNINGS: usize = 20;
 pub(crate) struct Accounts {
     path: Option<PathBuf>,
     /// True if other hosts may use methods that are unsafe over a network.
-    trusts_network: bool,
+    ///
+    /// These are plain-text passwords in the file, and MAILQ version 1.
+    pub trusts_network: bool,
     known: Option<(FileVersion, Rc<AuthFile>)>,
 }
 
@@ -55,13 +57,6 @@ impl Accounts {
         if (path, trusts) != (&self.path, self.trusts_network) {
             *self = Accounts::new(parameters);
         }
-    }
-
-    /// Returns true if other hosts may use methods that are unsafe over a network.
-    ///
-    /// These are plain-text passwords in the file, and MAILQ version 1.
-    pub(crate) fn trusts_network(&self) -> bool {
-        self.trusts_network
     }
 
     /// Returns all accounts, or none if the file cannot be used. Logs its faults once per version.

@@ -1,11 +1,11 @@
 //! Sockets for MAILQ clients and for notices of routers.
 
+use mio::event::Source;
 use mio::net::{TcpListener, TcpStream, UnixDatagram, UnixListener, UnixStream};
-use mio::{Interest, Registry, Token};
 use std::fmt;
 use std::fs;
 use std::io::{self, ErrorKind, Read, Write};
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, Shutdown, SocketAddr};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use zsched_config::{BindAddress, MailqSocket, TcpPort};
@@ -46,20 +46,24 @@ pub(crate) enum ListenerKind {
     Control,
 }
 
-/// Socket that clients connect to.
-pub(crate) enum Listener {
-    /// On a TCP port.
-    Tcp(TcpListener),
-    /// On a path.
-    Unix(UnixListener),
+/// Socket that clients connect to: on a TCP port, or on a path.
+pub(crate) trait Listener: Source {
+    /// Accepts the next connection. Without one, the error is [`ErrorKind::WouldBlock`].
+    fn accept_client(&self) -> io::Result<Box<dyn Connection>>;
 }
 
 /// Connection of a client.
-pub(crate) enum Stream {
-    /// Over TCP.
-    Tcp(TcpStream),
-    /// Over a UNIX socket.
-    Unix(UnixStream),
+pub(crate) trait Connection: Source + Read + Write {
+    /// Returns the address or user of the client.
+    fn peer(&self) -> io::Result<Peer>;
+
+    /// Returns true if the client is gone.
+    ///
+    /// `has_ended` is true if it has closed its sending direction.
+    fn is_closed(&self, has_ended: bool) -> bool;
+
+    /// Closes the sending direction.
+    fn shutdown_write(&self) -> io::Result<()>;
 }
 
 /// Address of MAILQ: where clients connect.
@@ -97,13 +101,13 @@ impl MailqAddress {
     }
 
     /// Opens the socket. A port chosen by the system is stored in the address.
-    pub(crate) fn open(&mut self) -> io::Result<Listener> {
+    pub(crate) fn open(&mut self) -> io::Result<Box<dyn Listener>> {
         match self {
             MailqAddress::Unix(path) => open_unix(path, MAILQ_SOCKET_MODE),
             MailqAddress::Tcp(address) => {
                 let listener = TcpListener::bind(*address)?;
                 *address = listener.local_addr()?;
-                Ok(Listener::Tcp(listener))
+                Ok(Box::new(listener))
             }
         }
     }
@@ -145,15 +149,15 @@ fn addresses(address: BindAddress) -> Vec<IpAddr> {
 }
 
 /// Opens the control socket.
-pub(crate) fn open_control(path: &Path) -> io::Result<Listener> {
+pub(crate) fn open_control(path: &Path) -> io::Result<Box<dyn Listener>> {
     open_unix(path, CONTROL_SOCKET_MODE)
 }
 
-fn open_unix(path: &Path, mode: u32) -> io::Result<Listener> {
+fn open_unix(path: &Path, mode: u32) -> io::Result<Box<dyn Listener>> {
     remove_socket(path)?;
     let listener = UnixListener::bind(path)?;
     set_mode(path, mode)?;
-    Ok(Listener::Unix(listener))
+    Ok(Box::new(listener))
 }
 
 /// Sets the mode of a new socket.
@@ -191,115 +195,65 @@ fn remove_socket(path: &Path) -> io::Result<()> {
     }
 }
 
-impl Listener {
-    /// Registers the socket for readiness events.
-    pub(crate) fn register(&mut self, registry: &Registry, token: Token) -> io::Result<()> {
-        match self {
-            Listener::Tcp(listener) => registry.register(listener, token, Interest::READABLE),
-            Listener::Unix(listener) => registry.register(listener, token, Interest::READABLE),
-        }
-    }
-
-    /// Accepts the next connection, if there is one.
-    pub(crate) fn accept(&self) -> io::Result<Option<Stream>> {
-        let accepted = match self {
-            Listener::Tcp(listener) => listener.accept().map(|(stream, _)| Stream::Tcp(stream)),
-            Listener::Unix(listener) => listener.accept().map(|(stream, _)| Stream::Unix(stream)),
-        };
-        match accepted {
-            Ok(stream) => Ok(Some(stream)),
-            Err(error) if error.kind() == ErrorKind::WouldBlock => Ok(None),
-            Err(error) => Err(error),
-        }
+impl Listener for TcpListener {
+    fn accept_client(&self) -> io::Result<Box<dyn Connection>> {
+        Ok(Box::new(self.accept()?.0))
     }
 }
 
-impl Stream {
-    /// Registers the socket for readiness events.
-    pub(crate) fn register(&mut self, registry: &Registry, token: Token) -> io::Result<()> {
-        let interest = Interest::READABLE | Interest::WRITABLE;
-        match self {
-            Stream::Tcp(stream) => registry.register(stream, token, interest),
-            Stream::Unix(stream) => registry.register(stream, token, interest),
-        }
+impl Listener for UnixListener {
+    fn accept_client(&self) -> io::Result<Box<dyn Connection>> {
+        Ok(Box::new(self.accept()?.0))
+    }
+}
+
+impl Connection for TcpStream {
+    fn peer(&self) -> io::Result<Peer> {
+        self.peer_addr().map(|address| Peer::at(address.ip()))
     }
 
-    /// Returns the address or user of the client.
-    pub(crate) fn peer(&self) -> io::Result<Peer> {
-        match self {
-            Stream::Tcp(stream) => stream.peer_addr().map(|address| Peer::at(address.ip())),
-            Stream::Unix(stream) => Ok(Peer::Local(sys::peer_user(stream).ok())),
-        }
-    }
-
-    /// Returns true if the client is gone.
+    /// A half-closed connection cannot be told from a closed one.
     ///
-    /// `has_ended` is true if it has closed its sending direction.
-    ///
-    /// Over TCP a half-closed connection cannot be told from a closed one. It counts as closed: no
-    /// client has a reason to half-close during a session.
-    pub(crate) fn is_closed(&self, has_ended: bool) -> bool {
-        match self {
-            Stream::Tcp(stream) => has_ended || sys::is_hung_up(stream),
-            Stream::Unix(stream) => sys::is_hung_up(stream),
-        }
+    /// It counts as closed: no client has a reason to half-close during a session.
+    fn is_closed(&self, has_ended: bool) -> bool {
+        has_ended || sys::is_hung_up(self)
     }
 
-    /// Closes the sending direction.
-    pub(crate) fn shutdown_write(&self) -> io::Result<()> {
-        match self {
-            Stream::Tcp(stream) => stream.shutdown(std::net::Shutdown::Write),
-            Stream::Unix(stream) => stream.shutdown(std::net::Shutdown::Write),
-        }
+    fn shutdown_write(&self) -> io::Result<()> {
+        self.shutdown(Shutdown::Write)
     }
 }
 
-impl Read for Stream {
-    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        match self {
-            Stream::Tcp(stream) => stream.read(buffer),
-            Stream::Unix(stream) => stream.read(buffer),
-        }
+impl Connection for UnixStream {
+    fn peer(&self) -> io::Result<Peer> {
+        Ok(Peer::Local(sys::peer_user(self).ok()))
+    }
+
+    fn is_closed(&self, _has_ended: bool) -> bool {
+        sys::is_hung_up(self)
+    }
+
+    fn shutdown_write(&self) -> io::Result<()> {
+        self.shutdown(Shutdown::Write)
     }
 }
 
-impl Write for Stream {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        match self {
-            Stream::Tcp(stream) => stream.write(bytes),
-            Stream::Unix(stream) => stream.write(bytes),
-        }
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
+/// Opens the socket for notices of new control files from routers: `NEW <path>` in a datagram.
+pub(crate) fn open_notify(path: &Path) -> io::Result<UnixDatagram> {
+    remove_socket(path)?;
+    let socket = UnixDatagram::bind(path)?;
+    set_mode(path, NOTIFY_SOCKET_MODE)?;
+    Ok(socket)
 }
 
-/// Socket for notices of new control files from routers: `NEW <path>` in a datagram.
-pub(crate) struct NotifySocket {
-    socket: UnixDatagram,
+/// Receives the next notice: `Some(None)` for one that names no control file.
+pub(crate) fn next_notice(socket: &UnixDatagram) -> Option<Option<SpoolName>> {
+    let mut buffer = [0; MAX_NOTICE_LEN];
+    let count = socket.recv(&mut buffer).ok()?;
+    Some(parse_notice(&buffer[..count]))
 }
 
-impl NotifySocket {
-    /// Opens the socket and registers it for readiness events.
-    pub(crate) fn open(path: &Path, registry: &Registry, token: Token) -> io::Result<NotifySocket> {
-        remove_socket(path)?;
-        let mut socket = UnixDatagram::bind(path)?;
-        set_mode(path, NOTIFY_SOCKET_MODE)?;
-        registry.register(&mut socket, token, Interest::READABLE)?;
-        Ok(NotifySocket { socket })
-    }
-
-    /// Receives the next notice: `Some(None)` for one that names no control file.
-    pub(crate) fn receive(&self) -> Option<Option<SpoolName>> {
-        let mut buffer = [0; MAX_NOTICE_LEN];
-        let count = self.socket.recv(&mut buffer).ok()?;
-        Some(parse_notice(&buffer[..count]))
-    }
-}
-
-/// Returns true if an error of [`Listener::accept`] concerns only one client.
+/// Returns true if an error of [`Listener::accept_client`] concerns only one client.
 pub(crate) fn is_single_connection_error(error: &io::Error) -> bool {
     error.raw_os_error().is_some_and(|number| SINGLE_CONNECTION_ERRORS.contains(&number))
 }

@@ -9,7 +9,6 @@ use crate::worker;
 use mio::Waker;
 use std::fs::File;
 use std::io;
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -99,9 +98,7 @@ impl LookupPaths {
             }),
         }
     }
-}
 
-impl LookupPaths {
     /// Returns for each candidate of one message whether it matches.
     ///
     /// None matches if the control file cannot be read or parsed.
@@ -115,23 +112,23 @@ impl LookupPaths {
     }
 
     fn read(&self, name: &SpoolName) -> io::Result<Vec<u8>> {
-        let mut options = File::options();
-        options.read(true).custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK);
-        let mut file = options.open(self.spool.control_file(name))?;
+        let path = self.spool.control_file(name);
+        let mut file = sys::open_nofollow(File::options().read(true), &path)?;
         let size = file.metadata()?.len();
         read_all(&mut file, size)
     }
 }
 
 fn space(path: &Path) -> DiskSpace {
-    let Ok(found) = sys::file_system(path) else {
+    let Ok(found) = sys::statvfs(path) else {
         return DiskSpace::default();
     };
+    let kilobytes = |blocks: u64| blocks.saturating_mul(found.f_frsize) / 1024;
     DiskSpace {
-        free_kb: found.available / 1024,
-        used_kb: found.size.saturating_sub(found.free) / 1024,
-        free_files: found.available_files,
-        used_files: found.files.saturating_sub(found.free_files),
+        free_kb: kilobytes(found.f_bavail),
+        used_kb: kilobytes(found.f_blocks.saturating_sub(found.f_bfree)),
+        free_files: found.f_favail,
+        used_files: found.f_files.saturating_sub(found.f_ffree),
     }
 }
 

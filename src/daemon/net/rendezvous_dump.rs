@@ -3,14 +3,13 @@
 //! When the dump is complete, the modification time of the file is set back by one second. A client
 //! that finds it before the change time knows that the dump is complete.
 
-use crate::worker::chunked_writer::{CHUNK_SIZE, ChunkReceiver, ChunkSender};
+use crate::worker::chunked_writer::{CHUNK_SIZE, ChunkReceiver, ChunkedWriter};
 use mio::Waker;
 use std::fs::{FileTimes, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::thread::JoinHandle;
 use std::time::{Duration, SystemTime};
 use zsched_core::Scheduler;
 use zsched_format::printable::PrintableWriter;
@@ -23,15 +22,7 @@ pub(crate) struct Rendezvous {
     path: PathBuf,
     started: Timestamp,
     with_vertices: bool,
-    waker: Arc<Waker>,
-    dumping: Option<Dumping>,
-    writer: Option<JoinHandle<()>>,
-}
-
-/// Dump under way.
-struct Dumping {
-    dump: Dump,
-    chunks: ChunkSender,
+    writer: ChunkedWriter<Dump>,
 }
 
 impl Rendezvous {
@@ -42,53 +33,38 @@ impl Rendezvous {
         with_vertices: bool,
         waker: Arc<Waker>,
     ) -> Rendezvous {
-        Rendezvous { path, started, with_vertices, waker, dumping: None, writer: None }
+        let writer = ChunkedWriter::new("rendezvous", waker);
+        Rendezvous { path, started, with_vertices, writer }
     }
 
     /// Starts a dump, unless one is under way.
     pub(crate) fn begin(&mut self) {
-        let is_busy = self.writer.as_ref().is_some_and(|writer| !writer.is_finished());
-        if is_busy || self.dumping.is_some() {
-            log::warn!("{}: the former dump is still being written", self.path.display());
-            return;
-        }
         let path = self.path.clone();
-        let write = move |chunks| write_and_report(&path, &chunks);
-        match ChunkSender::start("rendezvous", self.waker.clone(), write) {
-            Ok((chunks, writer)) => {
-                self.writer = Some(writer);
-                let dump = Dump::new(self.started, self.with_vertices);
-                self.dumping = Some(Dumping { dump, chunks });
-            }
-            Err(error) => log::error!("{}: {error}", self.path.display()),
+        let dump = Dump::new(self.started, self.with_vertices);
+        let begun = self.writer.begin(dump, move |chunks| write_and_report(&path, &chunks));
+        let path = self.path.display();
+        match begun {
+            Ok(true) => {}
+            Ok(false) => log::warn!("{path}: the former dump is still being written"),
+            Err(error) => log::error!("{path}: {error}"),
         }
     }
 
     /// Returns true if the next piece can be composed.
     pub(crate) fn is_busy(&self) -> bool {
-        self.dumping.as_ref().is_some_and(|dumping| dumping.chunks.has_room())
+        self.writer.is_busy()
     }
 
     /// Continues the dump, if there is one.
     pub(crate) fn advance(&mut self, scheduler: &Scheduler, now: Timestamp) {
-        if self.dumping.as_mut().is_some_and(|dumping| dumping.advance(scheduler, now)) {
-            self.dumping = None;
-        }
-    }
-}
-
-impl Dumping {
-    /// Sends the worker one more piece, if it has room. Returns true once the last one is sent.
-    fn advance(&mut self, scheduler: &Scheduler, now: Timestamp) -> bool {
-        let Dumping { dump, chunks } = self;
-        chunks.send_next(|| {
+        self.writer.advance(|dump| {
             if dump.is_over() {
                 return None;
             }
             let mut text = Vec::with_capacity(CHUNK_SIZE);
             dump.write(scheduler, now, &mut text, CHUNK_SIZE);
             Some(text)
-        })
+        });
     }
 }
 

@@ -30,10 +30,9 @@ pub(super) fn run(spool: &Spool, mut agents: Vec<u32>, completions: &CompletionS
         let (began, started) = (Timestamp::now(), Instant::now());
         let names = changed(spool, since - FILE_TIME_GRANULARITY);
         since = began;
-        let has_news = !names.is_empty() || agents.len() < before;
-        let news = Completion::FormerAgentsChanged { names, an_agent_ended: agents.len() < before };
-        if has_news && !completions.send(vec![news]) {
-            return;
+        let an_agent_ended = agents.len() < before;
+        if !names.is_empty() || an_agent_ended {
+            completions.send(vec![Completion::FormerAgentsChanged { names, an_agent_ended }]);
         }
         if !agents.is_empty() {
             thread::sleep(SCAN_INTERVAL.max(started.elapsed() * MIN_PAUSE_FACTOR));

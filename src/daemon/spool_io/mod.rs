@@ -87,7 +87,8 @@ pub(crate) struct SpoolIo {
     new_names: Sender<usize>,
     read_requests: Sender<ReadRequest>,
     to_write: WriteQueue,
-    duplicates: Arc<DuplicatesFile>,
+    /// Possible duplicate deliveries found by the workers.
+    pub duplicates: Arc<DuplicatesFile>,
     writer: thread::JoinHandle<()>,
     spool: Spool,
     status_log: Option<StatusLog>,
@@ -116,22 +117,25 @@ struct CompletionSender {
 }
 
 impl CompletionSender {
-    /// Sends a portion. Returns true while the loop still receives.
-    fn send(&self, portion: Vec<Completion>) -> bool {
-        let sent = self.sender.send(portion).is_ok();
+    /// Sends a portion. If the loop is gone, the process ends, and the results are not needed.
+    fn send(&self, portion: Vec<Completion>) {
+        drop(self.sender.send(portion));
         self.loop_waker.wake();
-        sent
     }
 
     /// Adds a result to a portion, and sends the portion if it is full.
-    fn add(&self, portion: &mut Vec<Completion>, done: Completion) -> bool {
+    fn add(&self, portion: &mut Vec<Completion>, done: Completion) {
         portion.push(done);
-        portion.len() < PORTION_SIZE || self.send(std::mem::take(portion))
+        if portion.len() == PORTION_SIZE {
+            self.flush(portion);
+        }
     }
 
     /// Sends a portion unless it is empty.
-    fn flush(&self, portion: &mut Vec<Completion>) -> bool {
-        portion.is_empty() || self.send(std::mem::take(portion))
+    fn flush(&self, portion: &mut Vec<Completion>) {
+        if !portion.is_empty() {
+            self.send(std::mem::take(portion));
+        }
     }
 }
 
@@ -198,11 +202,6 @@ impl SpoolIo {
         })
     }
 
-    /// Possible duplicate deliveries found by the workers.
-    pub(crate) fn duplicates(&self) -> &DuplicatesFile {
-        &self.duplicates
-    }
-
     /// Removes and returns the next result, if there is one.
     pub(crate) fn next_result(&mut self) -> Option<Completion> {
         loop {
@@ -264,9 +263,8 @@ impl SpoolIo {
     ///
     /// Without room for them they are dropped and counted.
     pub(crate) fn write_status(&mut self, record: StatusRecord) {
-        let request = self.status_log.as_ref().and_then(|log| log.request(record));
-        if let Some(request) = request {
-            self.to_write.push(WriteRequest::Status(request));
+        if self.status_log.as_ref().is_some_and(|log| log.admits(&record)) {
+            self.to_write.push(WriteRequest::Status(record));
         }
     }
 
@@ -313,11 +311,9 @@ fn scan_folders(
 ) {
     for limits in requests {
         let end = scan(spool, limits, |names| {
-            let is_heard = completions.send(vec![Completion::Names(names)]);
-            is_heard.then(|| new_names.recv().ok()).flatten()
+            completions.send(vec![Completion::Names(names)]);
+            new_names.recv().ok()
         });
-        if !completions.send(vec![Completion::ScanEnded(end)]) {
-            return;
-        }
+        completions.send(vec![Completion::ScanEnded(end)]);
     }
 }

@@ -6,54 +6,22 @@
 use super::{Completion, CompletionSender};
 use std::sync::{Mutex, PoisonError};
 use std::thread;
-use zsched_core::{Note, NoteTicket};
-use zsched_format::time::Timestamp;
+use zsched_core::Note;
+use zsched_spool::Spool;
 use zsched_spool::note::{self, OutcomeNote};
-use zsched_spool::{Spool, SpoolName};
 
 /// Maximum number of workers that write notes. With more, ext4 does not get faster.
 const MAX_NOTE_WORKERS: usize = 16;
 /// Minimum number of messages per worker. Starting one costs as much as a note on a fast disk.
 const MIN_MESSAGES_PER_WORKER: usize = 2;
 
-/// Parts of a [`Note`] that may be sent to another worker.
-pub(crate) struct NoteRequest {
-    ticket: NoteTicket,
-    name: SpoolName,
-    offsets: Vec<u32>,
-    occasion: note::OutcomeKind,
-    time: Timestamp,
-    notary: Vec<u8>,
-    message: Vec<u8>,
-}
-
-impl From<Note> for NoteRequest {
-    fn from(note: Note) -> NoteRequest {
-        let Note { ticket, name, offsets, occasion, time, notary, message } = note;
-        let (notary, message) = (notary.to_vec(), message.to_vec());
-        NoteRequest { ticket, name, offsets, occasion, time, notary, message }
-    }
-}
-
-impl NoteRequest {
-    /// Memory it takes, in bytes.
-    pub(crate) fn size(&self) -> usize {
-        let texts = self.notary.len() + self.message.len();
-        size_of::<NoteRequest>() + texts + size_of_val(&self.offsets[..])
-    }
-}
-
 /// Writes notes, those about one message in their order.
 ///
 /// When it returns, each note is on disk or has failed, and its result was sent.
-pub(super) fn write_all(
-    spool: &Spool,
-    mut notes: Vec<NoteRequest>,
-    completions: &CompletionSender,
-) {
+pub(super) fn write_all(spool: &Spool, mut notes: Vec<Note>, completions: &CompletionSender) {
     notes.sort_by_key(|note| note.name.number());
-    let same = |one: &NoteRequest, next: &NoteRequest| one.name.number() == next.name.number();
-    let messages: Vec<&[NoteRequest]> = notes.chunk_by(same).collect();
+    let same = |one: &Note, next: &Note| one.name.number() == next.name.number();
+    let messages: Vec<&[Note]> = notes.chunk_by(same).collect();
     let hands = (messages.len() / MIN_MESSAGES_PER_WORKER).clamp(1, MAX_NOTE_WORKERS);
     let left = Mutex::new(messages.into_iter());
     let work = || {
@@ -79,7 +47,7 @@ pub(super) fn write_all(
     });
 }
 
-fn write(spool: &Spool, note: &NoteRequest) -> Completion {
+fn write(spool: &Spool, note: &Note) -> Completion {
     let remark = OutcomeNote {
         offsets: &note.offsets,
         occasion: note.occasion,

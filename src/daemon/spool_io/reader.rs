@@ -84,24 +84,19 @@ pub(super) struct Reader {
     pub(super) portion: Vec<Completion>,
 }
 
-/// Error: the loop no longer receives results.
-struct LoopGone;
-
 impl Reader {
     /// Carries out requests until the loop has ended.
     pub(super) fn run(mut self) {
         while let Some(request) = self.queue.next() {
-            let heard = match request {
+            match request {
                 ReadRequest::Urgent(urgent) => self.read_urgent(Some(urgent)),
                 ReadRequest::Batch(names) => self.read_batch(names),
-            };
-            if heard.is_err() || !self.completions.flush(&mut self.portion) {
-                return;
             }
+            self.completions.flush(&mut self.portion);
         }
     }
 
-    fn read_urgent(&mut self, mut next: Option<UrgentRead>) -> Result<(), LoopGone> {
+    fn read_urgent(&mut self, mut next: Option<UrgentRead>) {
         let duplicates = self.duplicates.clone();
         let tell = &mut duplicates.sink();
         while let Some(urgent) = next {
@@ -120,17 +115,17 @@ impl Reader {
                     Completion::ReadAgain(name, Box::new(found))
                 }
             };
-            self.add(done)?;
+            self.add(done);
             next = self.queue.next_urgent();
         }
-        if self.completions.flush(&mut self.portion) { Ok(()) } else { Err(LoopGone) }
+        self.completions.flush(&mut self.portion);
     }
 
     /// Reads a batch, the oldest first, with urgent requests in between.
-    fn read_batch(&mut self, names: Vec<NewFile>) -> Result<(), LoopGone> {
+    fn read_batch(&mut self, names: Vec<NewFile>) {
         let mut files = Vec::with_capacity(names.len());
         for (name, at_most) in names {
-            self.read_next_urgent()?;
+            self.read_next_urgent();
             let unread = match FileStat::at(&self.spool, &name) {
                 Ok(Some(stat)) => {
                     files.push((stat, name, at_most));
@@ -139,29 +134,27 @@ impl Reader {
                 Ok(None) => LoadResult::Nothing,
                 Err(error) => LoadResult::Failed(error),
             };
-            self.add(Completion::Read(name, Box::new(unread)))?;
+            self.add(Completion::Read(name, Box::new(unread)));
         }
         files.sort_by_key(|(stat, name, _)| (stat.changed, name.number()));
         let duplicates = self.duplicates.clone();
         let tell = &mut duplicates.sink();
         for (stat, name, at_most) in files {
-            self.read_next_urgent()?;
+            self.read_next_urgent();
             let spool = &self.spool;
             let found = load::load_examined(spool, self.level, name.clone(), stat, at_most, tell);
-            self.add(Completion::Read(name, Box::new(found)))?;
-        }
-        Ok(())
-    }
-
-    fn read_next_urgent(&mut self) -> Result<(), LoopGone> {
-        match self.queue.next_urgent() {
-            None => Ok(()),
-            urgent => self.read_urgent(urgent),
+            self.add(Completion::Read(name, Box::new(found)));
         }
     }
 
-    fn add(&mut self, done: Completion) -> Result<(), LoopGone> {
-        if self.completions.add(&mut self.portion, done) { Ok(()) } else { Err(LoopGone) }
+    fn read_next_urgent(&mut self) {
+        if let urgent @ Some(_) = self.queue.next_urgent() {
+            self.read_urgent(urgent);
+        }
+    }
+
+    fn add(&mut self, done: Completion) {
+        self.completions.add(&mut self.portion, done);
     }
 }
 
@@ -199,7 +192,7 @@ mod tests {
         for request in [ReadRequest::Batch(batch(100..200)), urgent] {
             requests.send(request).expect("the reader is there");
         }
-        assert!(reader.read_batch(batch(1..100)).is_ok());
+        reader.read_batch(batch(1..100));
         let first = results.try_recv().expect("a result").into_iter().next();
         assert!(matches!(first, Some(Completion::Read(first, _)) if first == name(4711)));
         drop(requests);

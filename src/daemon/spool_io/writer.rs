@@ -1,15 +1,16 @@
 //! Worker that writes to the spool and removes from it.
 
-use super::note_writers::{self, NoteRequest};
+use super::note_writers;
 use super::write_queue::WriteReceiver;
 use super::{Completion, CompletionSender};
-use crate::logging::status_log::{Composer, StatusRequest};
+use crate::logging::status_log::{self, Composer};
 use crate::state::duplicates::DuplicatesFile;
 use crate::state::overrides::OverridesJournal;
 use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 use zsched_core::overrides::OverrideChange;
+use zsched_core::{Note, StatusRecord};
 use zsched_spool::removals::RemovalList;
 use zsched_spool::remove::{self, Reason};
 use zsched_spool::verbose::VerboseFile;
@@ -18,7 +19,7 @@ use zsched_spool::{Spool, SpoolName, load};
 /// Request to the writer.
 pub(crate) enum WriteRequest {
     /// Append diagnostics to a control file.
-    Note(Box<NoteRequest>),
+    Note(Box<Note>),
     /// Remove a message from the spool; if true, move it aside where a report is owed.
     Remove(SpoolName, bool),
     /// Store changes of the overrides.
@@ -26,15 +27,18 @@ pub(crate) enum WriteRequest {
     /// Clear the locks of a dead process.
     ClearLocks(SpoolName, u32),
     /// Compose lines of the status log.
-    Status(StatusRequest),
+    Status(StatusRecord),
 }
 
 impl WriteRequest {
     /// Memory it takes, in bytes.
     pub(crate) fn size(&self) -> usize {
         let more = match self {
-            WriteRequest::Note(note) => note.size(),
-            WriteRequest::Status(request) => request.size(),
+            WriteRequest::Note(note) => {
+                let texts = note.notary.len() + note.message.len();
+                size_of::<Note>() + texts + size_of_val(&note.offsets[..])
+            }
+            WriteRequest::Status(record) => status_log::size(record),
             WriteRequest::StoreOverrides(changes) => size_of_val(&changes[..]),
             WriteRequest::Remove(..) | WriteRequest::ClearLocks(..) => 0,
         };
@@ -54,9 +58,9 @@ pub(super) struct Writer {
     pub(super) composer: Option<Composer>,
     pub(super) orders: OverridesJournal,
     /// Notes to be written together, before the next removal or batch end.
-    pub(super) notes: Vec<NoteRequest>,
+    pub(super) notes: Vec<Note>,
     /// Lines of the status log, which come after these notes.
-    pub(super) lines: Vec<StatusRequest>,
+    pub(super) lines: Vec<StatusRecord>,
     /// Results to be sent.
     pub(super) portion: Vec<Completion>,
 }
@@ -99,8 +103,8 @@ impl Writer {
 
     fn take(&mut self, request: WriteRequest) {
         let done = match request {
-            WriteRequest::Note(request) => return self.notes.push(*request),
-            WriteRequest::Status(request) => return self.lines.push(request),
+            WriteRequest::Note(note) => return self.notes.push(*note),
+            WriteRequest::Status(record) => return self.lines.push(record),
             WriteRequest::Remove(name, aside) => {
                 self.write_notes();
                 if let Some(composer) = &mut self.composer {
@@ -131,7 +135,7 @@ impl Writer {
             note_writers::write_all(&self.spool, notes, &self.completions);
         }
         if let Some(composer) = &mut self.composer {
-            self.lines.drain(..).for_each(|request| composer.add(&self.spool, &request));
+            self.lines.drain(..).for_each(|record| composer.add(&self.spool, &record));
         }
     }
 }

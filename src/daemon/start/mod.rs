@@ -276,14 +276,9 @@ impl StartPlan {
                 waited_for = Some(line.to_string());
             })
             .map_err(|error| StartError(error.to_string()))?;
-        let at = |path: &Path, error: io::Error| StartError::because(path.display(), error);
-        let open_statistics =
-            |path: &Path| StatisticsLog::open(path).map_err(|error| at(path, error));
-        let statistics = self.statistics.as_deref().map(open_statistics).transpose()?;
-        let open_status_log = |path: &Path| status_log::open(path).map_err(|error| at(path, error));
-        let status_log = self.status_log.as_deref().map(open_status_log).transpose()?;
-        let open_log = |path: &Path| LogFile::open(path).map_err(|error| at(path, error));
-        let log_file = self.log.as_deref().map(open_log).transpose()?;
+        let statistics = open(self.statistics.as_deref(), StatisticsLog::open)?;
+        let status_log = open(self.status_log.as_deref(), status_log::open)?;
+        let log_file = open(self.log.as_deref(), LogFile::open)?;
         let transport = self.spool.transport().to_path_buf();
         std::env::set_current_dir(&transport).map_err(failed("transport"))?;
         processes::remember_boot_time();
@@ -299,9 +294,9 @@ impl StartPlan {
         limits.warnings.iter().for_each(|warning| log::warn!("{warning}"));
         recovery::finish_removals(&self.spool);
         recovery::finish_outbox(&self.spool, self.level)
-            .map_err(|error| at(&self.spool.outbox(), error))?;
-        let clock = Clock::new(spool_lock.former_clock());
-        spool_lock.store_clock(clock.started());
+            .map_err(|error| StartError::because(self.spool.outbox().display(), error))?;
+        let clock = Clock::new(spool_lock.clock);
+        spool_lock.store_clock(clock.started);
         let now = clock.estimate();
         let journal = OverridesJournal::open(self.spool.orders_file(), now);
         let orders = journal.orders();
@@ -338,7 +333,10 @@ impl StartPlan {
         let start_log = |file| StatusLog::start(file, timeouts.status_log_end);
         let status_log = status_log.map(start_log).transpose()?;
         let spool_io = SpoolIo::start(&self.spool, self.level, waker.clone(), status_log, journal)?;
-        let recorder = self.recorder()?;
+        let record_limits =
+            RotationLimits { size: self.options.record_size, keep_files: self.options.record_keep };
+        let record = |path: &PathBuf| Recorder::create(path, record_limits, self.context.clone());
+        let recorder = self.recording.as_ref().map(record).transpose()?;
         let config = Rc::new(self.config);
         let agents = AgentProcesses::new(AgentSettings {
             programs: program_folders(&self.context.zenv),
@@ -349,9 +347,17 @@ impl StartPlan {
             timeouts,
         })?;
         let settings = Settings {
+            frozen: self.options.freeze,
+            wait_for_initial_scan: self.options.synchronous,
+            selection: self.options.selection.clone(),
+            fork_rate: self.options.fork_rate,
+            max_agents: max_agents(descriptors) as usize,
+            log_outcomes: self.options.verbose > 0,
             status_log: has_status_log,
             failed_write: timeouts.failed_write,
-            ..core_settings(&self.options, descriptors)
+            // The choice among the entries of `retries` must differ from start to start.
+            seed: u64::from(Timestamp::now().subsec_nanoseconds()) ^ u64::from(std::process::id()),
+            ..Settings::default()
         };
         let core = RecordedCore::new(settings, config.clone(), started, recorder);
         let watch = Rc::new(Subscribers::default());
@@ -416,13 +422,13 @@ struct Logs {
     status_log: Option<AppendedFile>,
 }
 
-impl StartPlan {
-    fn recorder(&self) -> io::Result<Option<Recorder>> {
-        let limits =
-            RotationLimits { size: self.options.record_size, keep_files: self.options.record_keep };
-        let create = |path: &PathBuf| Recorder::create(path, limits, self.context.clone());
-        self.recording.as_ref().map(create).transpose()
-    }
+/// Opens a file, if it is wanted.
+fn open<T>(
+    path: Option<&Path>,
+    open: impl FnOnce(&Path) -> io::Result<T>,
+) -> Result<Option<T>, StartError> {
+    let at = |path: &Path| open(path).map_err(|error| StartError::because(path.display(), error));
+    path.map(at).transpose()
 }
 
 /// Resource limits of the process, raised as far as possible.
@@ -470,20 +476,6 @@ impl ProcessLimits {
 
 fn max_agents(descriptors: u64) -> u64 {
     descriptors.saturating_sub(OWN_DESCRIPTORS).max(MIN_AGENTS)
-}
-
-fn core_settings(options: &SchedulerOptions, descriptors: u64) -> Settings {
-    Settings {
-        frozen: options.freeze,
-        wait_for_initial_scan: options.synchronous,
-        selection: options.selection.clone(),
-        fork_rate: options.fork_rate,
-        max_agents: max_agents(descriptors) as usize,
-        log_outcomes: options.verbose > 0,
-        // The choice among the entries of `retries` must differ from start to start.
-        seed: u64::from(Timestamp::now().subsec_nanoseconds()) ^ u64::from(std::process::id()),
-        ..Settings::default()
-    }
 }
 
 /// Folders with programs of agents: `$MAILBIN/ta`, or the folder of the scheduler's own program.

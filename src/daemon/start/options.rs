@@ -1,6 +1,6 @@
 //! The command line of `scheduler`.
 
-use crate::timeouts::TimeoutScale;
+use crate::timeouts::parse_scale;
 use clap::{ArgAction, Parser, ValueEnum};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -146,10 +146,11 @@ pub struct SchedulerOptions {
         long = "timeouts-scale",
         value_name = "FACTOR",
         default_value = "1",
+        value_parser = parse_scale,
         hide = true,
         overrides_with = "timeouts_scale"
     )]
-    pub timeouts_scale: TimeoutScale,
+    pub timeouts_scale: f64,
 }
 
 impl SchedulerOptions {

@@ -13,14 +13,13 @@
 //! file at any time. Damaged lines are skipped all the same.
 
 use crate::state::json_lines::{number_in, number_line, write_line};
-use crate::worker::chunked_writer::{CHUNK_SIZE, ChunkReceiver, ChunkSender};
+use crate::worker::chunked_writer::{CHUNK_SIZE, ChunkReceiver, ChunkedWriter};
 use mio::Waker;
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, ErrorKind, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use zsched_core::Scheduler;
 use zsched_core::learned::{Learned, LearnedExport, PagedOutSource};
@@ -44,20 +43,12 @@ pub(crate) struct LearnedFile {
     path: PathBuf,
     /// Minimum time between two writes.
     interval: Duration,
-    waker: Arc<Waker>,
-    under_way: Option<BackgroundExport>,
-    writer: Option<JoinHandle<()>>,
+    writer: ChunkedWriter<LearnedText>,
     /// True if the last write failed and must be repeated even without new state.
     has_failed: Arc<AtomicBool>,
     next: Instant,
     /// Value of [`Scheduler::learned_revision`] at the last write.
     written_revision: u64,
-}
-
-/// A write under way.
-struct BackgroundExport {
-    text: LearnedText,
-    chunks: ChunkSender,
 }
 
 /// Text of the file, composed in pieces.
@@ -77,9 +68,7 @@ impl LearnedFile {
         LearnedFile {
             path,
             interval,
-            waker,
-            under_way: None,
-            writer: None,
+            writer: ChunkedWriter::new("learned", waker),
             has_failed: Arc::default(),
             next,
             written_revision: 0,
@@ -98,14 +87,14 @@ impl LearnedFile {
 
     /// Returns true if the export can continue at once.
     pub(crate) fn is_busy(&self) -> bool {
-        self.under_way.as_ref().is_some_and(|export| export.chunks.has_room())
+        self.writer.is_busy()
     }
 
     /// Time until the next write may be due.
     pub(crate) fn until_next(&self, core: &Scheduler) -> Option<Duration> {
         let has_news = core.learned_revision() != self.written_revision
             || self.has_failed.load(Ordering::Acquire);
-        let is_due = self.under_way.is_none() && has_news;
+        let is_due = !self.writer.is_composing() && has_news;
         is_due.then(|| self.next.saturating_duration_since(Instant::now()))
     }
 
@@ -114,20 +103,14 @@ impl LearnedFile {
         if self.until_next(core).is_some_and(|left| left.is_zero()) {
             self.begin(core);
         }
-        if let Some(export) = &mut self.under_way
-            && export.chunks.send_next(|| export.text.next_piece(core, paged_out))
-        {
-            let more = Duration::from_secs(export.text.lines / LINES_PER_SECOND);
+        if let Some(text) = self.writer.advance(|text| text.next_piece(core, paged_out)) {
+            let more = Duration::from_secs(text.lines / LINES_PER_SECOND);
             self.next = Instant::now() + self.interval + more;
-            self.under_way = None;
         }
     }
 
     fn begin(&mut self, core: &Scheduler) {
         self.next = Instant::now() + self.interval;
-        if self.writer.as_ref().is_some_and(|writer| !writer.is_finished()) {
-            return;
-        }
         let path = self.path.clone();
         let has_failed = self.has_failed.clone();
         let write = move |to_write: ChunkReceiver| {
@@ -141,24 +124,20 @@ impl LearnedFile {
                 }
             }
         };
-        match ChunkSender::start("learned", self.waker.clone(), write) {
-            Ok((chunks, writer)) => {
-                self.writer = Some(writer);
+        match self.writer.begin(LearnedText::default(), write) {
+            Ok(true) => {
                 self.written_revision = core.learned_revision();
                 self.has_failed.store(false, Ordering::Release);
-                self.under_way = Some(BackgroundExport { text: LearnedText::default(), chunks });
             }
+            // The former text is still being written.
+            Ok(false) => {}
             Err(error) => log::error!("{}: {error}", self.path.display()),
         }
     }
 
     /// Writes the whole file at the end of the scheduler.
     pub(crate) fn finish(&mut self, core: &Scheduler, paged_out: &dyn PagedOutSource) {
-        self.under_way = None;
-        if let Some(writer) = self.writer.take() {
-            // The worker has logged any error.
-            drop(writer.join());
-        }
+        self.writer.stop();
         if core.learned_revision() == 0 && self.path.try_exists().is_ok_and(|there| !there) {
             return;
         }

@@ -31,7 +31,8 @@ pub(crate) struct SpoolLock {
     pid_file: PathBuf,
     lock: File,
     is_ending: bool,
-    clock: Option<Timestamp>,
+    /// Clock time of boot, as believed by this scheduler or by a former one since then.
+    pub clock: Option<Timestamp>,
 }
 
 /// Reason why the spool cannot be locked.
@@ -123,11 +124,6 @@ impl SpoolLock {
         write_pid_file(&taken.pid_file, std::process::id())
             .map_err(|error| of(&taken.pid_file, error))?;
         Ok(taken)
-    }
-
-    /// Clock time of boot, as believed by a former scheduler since then.
-    pub(crate) fn former_clock(&self) -> Option<Timestamp> {
-        self.clock
     }
 
     /// Stores the believed clock time of boot for the next scheduler.
@@ -336,12 +332,12 @@ mod tests {
     fn clock_in_lock_file_is_valid_for_same_boot_only() {
         let folder = tempfile::tempdir().expect("a temporary folder");
         let mut taken = take(&folder).0.expect("free");
-        assert_eq!(taken.former_clock(), None);
+        assert_eq!(taken.clock, None);
         let started = Timestamp::from_parts(1_795_255_200, 123_456_789);
         taken.store_clock(started);
         taken.announce_end();
         drop(taken);
-        assert_eq!(take(&folder).0.expect("free").former_clock(), Some(started));
+        assert_eq!(take(&folder).0.expect("free").clock, Some(started));
         let text = fs::read_to_string(folder.path().join("lock")).expect("written");
         assert_eq!(clock_of(&text, "another start"), None);
         for damaged in ["", "clock", "clock x", "clock x y", "1\n\nclock x 5x\n"] {
@@ -373,7 +369,7 @@ mod tests {
             let taken = take(&folder).0.expect("free");
             let expected = format!("{}\n", std::process::id());
             assert_eq!(fs::read_to_string(&lock).expect("written"), expected);
-            assert_eq!(taken.former_clock(), None);
+            assert_eq!(taken.clock, None);
             assert_eq!(lock.metadata().expect("it is there").mode() & 0o777, 0o600);
             drop(taken);
         }

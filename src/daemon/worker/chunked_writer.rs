@@ -18,8 +18,18 @@ const MAX_WAITING_CHUNKS: usize = 4;
 /// Piece of text; `None` is the end of the text.
 type Chunk = Option<Vec<u8>>;
 
-/// The loop's end.
-pub(crate) struct ChunkSender {
+/// The loop's end: at most one text at a time.
+pub(crate) struct ChunkedWriter<C> {
+    /// Name of the worker.
+    name: &'static str,
+    waker: Arc<Waker>,
+    composition: Option<Composition<C>>,
+    worker: Option<JoinHandle<()>>,
+}
+
+/// Text that is being composed.
+struct Composition<C> {
+    composer: C,
     sender: SyncSender<Chunk>,
     /// Piece for which the channel had no room.
     refused: Option<Chunk>,
@@ -31,41 +41,70 @@ pub(crate) struct ChunkReceiver {
     waker: Arc<Waker>,
 }
 
-impl ChunkSender {
-    /// Starts a worker with a name. It wakes the loop through `waker`.
-    pub(crate) fn start(
-        name: &str,
-        waker: Arc<Waker>,
+impl<C> ChunkedWriter<C> {
+    /// Creates the state without a text. The worker wakes the loop through `waker`.
+    pub(crate) fn new(name: &'static str, waker: Arc<Waker>) -> ChunkedWriter<C> {
+        ChunkedWriter { name, waker, composition: None, worker: None }
+    }
+
+    /// Starts a worker for a text.
+    ///
+    /// Returns false, and does nothing, while the former text is composed or written.
+    pub(crate) fn begin(
+        &mut self,
+        composer: C,
         write: impl FnOnce(ChunkReceiver) + Send + 'static,
-    ) -> io::Result<(ChunkSender, JoinHandle<()>)> {
+    ) -> io::Result<bool> {
+        let is_writing = self.worker.as_ref().is_some_and(|worker| !worker.is_finished());
+        if is_writing || self.is_composing() {
+            return Ok(false);
+        }
         let (sender, chunks) = sync_channel(MAX_WAITING_CHUNKS);
-        let writer = worker::start(name, move || {
+        let waker = self.waker.clone();
+        self.worker = Some(worker::start(self.name, move || {
             let loop_waker = waker.clone();
             write(ChunkReceiver { chunks, waker });
             wake(&loop_waker);
-        })?;
-        Ok((ChunkSender { sender, refused: None }, writer))
+        })?);
+        self.composition = Some(Composition { composer, sender, refused: None });
+        Ok(true)
+    }
+
+    /// Returns true until the end of the text is sent to the worker.
+    pub(crate) fn is_composing(&self) -> bool {
+        self.composition.is_some()
     }
 
     /// Returns true if the next piece can be composed.
-    pub(crate) fn has_room(&self) -> bool {
-        self.refused.is_none()
+    pub(crate) fn is_busy(&self) -> bool {
+        self.composition.as_ref().is_some_and(|composition| composition.refused.is_none())
     }
 
-    /// Sends the worker one more piece, if it has room. Returns true once the end is sent.
+    /// Sends the worker one more piece, if it has room. Returns the composer once the end is sent.
     ///
     /// `next` composes the piece, or returns `None` at the end.
-    pub(crate) fn send_next(&mut self, next: impl FnOnce() -> Option<Vec<u8>>) -> bool {
-        let chunk = self.refused.take().unwrap_or_else(next);
+    pub(crate) fn advance(&mut self, next: impl FnOnce(&mut C) -> Option<Vec<u8>>) -> Option<C> {
+        let Composition { composer, sender, refused } = self.composition.as_mut()?;
+        let chunk = refused.take().unwrap_or_else(|| next(composer));
         let is_last = chunk.is_none();
-        match self.sender.try_send(chunk) {
-            Ok(()) => is_last,
+        match sender.try_send(chunk) {
+            Ok(()) if !is_last => return None,
             Err(TrySendError::Full(chunk)) => {
-                self.refused = Some(chunk);
-                false
+                *refused = Some(chunk);
+                return None;
             }
-            // The worker has failed and has logged why.
-            Err(TrySendError::Disconnected(_)) => true,
+            // If the worker has failed, it has logged why.
+            Ok(()) | Err(TrySendError::Disconnected(_)) => {}
+        }
+        self.composition.take().map(|composition| composition.composer)
+    }
+
+    /// Gives up the present text, and waits for the worker.
+    pub(crate) fn stop(&mut self) {
+        self.composition = None;
+        if let Some(worker) = self.worker.take() {
+            // The worker has logged any error.
+            drop(worker.join());
         }
     }
 }

@@ -9,10 +9,6 @@
 //!
 //! `docs/status-log.md` describes the fields; a test checks that it has them all.
 
-mod code;
-
-pub use code::enhanced_code;
-
 use crate::time::Timestamp;
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
@@ -168,13 +164,6 @@ pub struct LostLines<'a> {
     pub lost: u64,
 }
 
-/// A time in the form of the log: `2026-11-21T10:04:09.852Z`.
-pub fn format_time(time: Timestamp) -> String {
-    let nanoseconds = time.subsec_nanoseconds() as i32;
-    let instant = jiff::Timestamp::new(time.seconds(), nanoseconds).unwrap_or_default();
-    instant.strftime("%Y-%m-%dT%H:%M:%S.%3fZ").to_string()
-}
-
 /// A duration in the form of the log: seconds, with milliseconds. Zero if `to` is before `from`.
 pub fn seconds(from: Timestamp, to: Timestamp) -> f64 {
     to.since(from).as_millis() as f64 / 1000.0
@@ -183,6 +172,7 @@ pub fn seconds(from: Timestamp, to: Timestamp) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::time::format_time;
 
     #[test]
     fn times_have_milliseconds() {

@@ -112,7 +112,7 @@ fn every_event_is_restored() {
         for now in [START, START + Duration::from_nanos(1), START - Duration::from_secs(1 << 32)] {
             let input = Input::Event(event);
             let block = entry::write(Vec::new(), START, now, &input).expect("written");
-            let mut block = verdict.write(block).expect("written");
+            let mut block = postcard::to_extend(&verdict, block).expect("written");
             block.extend_from_slice(b"next");
             let (time, input, read, rest) = entry::read(&block, START).expect("read");
             let Input::Event(again) = input else { panic!("not an event") };

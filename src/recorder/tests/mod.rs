@@ -9,8 +9,9 @@ use rehearsal::Rehearsal;
 use std::io::Cursor;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
+use std::sync::Arc;
 use std::time::Duration;
-use zsched_config::{Config, ConfigContext, Zenv};
+use zsched_config::{AccountKind, Config, ConfigContext, Zenv};
 use zsched_core::Settings;
 use zsched_format::time::Timestamp;
 
@@ -23,8 +24,10 @@ fn context() -> ConfigContext {
         is_root: true,
         effective_user: 0,
         effective_group: 0,
-        user_id: |name| Ok((name == "somebody").then_some(1234)),
-        group_id: |name| Ok((name == "people").then_some(5678)),
+        find_id: Arc::new(|kind, name| match kind {
+            AccountKind::User => Ok((name == "somebody").then_some(1234)),
+            AccountKind::Group => Ok((name == "people").then_some(5678)),
+        }),
     }
 }
 

@@ -20,6 +20,7 @@ use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 use summary::Summary;
 use traffic::Traffic;
@@ -126,8 +127,7 @@ fn context(zenv: Zenv) -> ConfigContext {
         is_root: true,
         effective_user: 0,
         effective_group: 0,
-        user_id: |_| Ok(Some(0)),
-        group_id: |_| Ok(Some(0)),
+        find_id: Arc::new(|_, _| Ok(Some(0))),
     }
 }
 

@@ -1,7 +1,7 @@
 //! `scheduler.cf`: the printed form of a configuration is one with the same meaning.
 
 use std::path::Path;
-use zsched_config::{Clause, ClauseId, Config, ConfigContext, Zenv};
+use zsched_config::{AccountKind, Clause, ClauseId, Config, ConfigContext, Zenv};
 
 /// Destinations that are looked up in both, in addition to those from words of the file.
 const DESTINATIONS: [(&str, &str); 6] = [
@@ -47,8 +47,10 @@ fn parse(text: &[u8]) -> Result<Config, Vec<String>> {
         is_root: true,
         effective_user: 0,
         effective_group: 0,
-        user_id: |name| Ok((name == "root").then_some(0)),
-        group_id: |name| Ok((name == "daemon").then_some(1)),
+        find_id: std::sync::Arc::new(|kind, name| match kind {
+            AccountKind::User => Ok((name == "root").then_some(0)),
+            AccountKind::Group => Ok((name == "daemon").then_some(1)),
+        }),
     };
     match Config::parse(Path::new("cf"), text, &context) {
         Ok(loaded) => {

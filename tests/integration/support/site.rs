@@ -208,7 +208,7 @@ impl Site {
             headers: "Subject: test\n".into(),
         };
         let message = b"Subject: test\n\nThis is the body.\n";
-        let name = submitter.submit(message, "<id@x>", vec![group]).expect("submitted");
+        let name = submitter.submit(message, "<id@x>", vec![group], None).expect("submitted");
         if let Some(owner) = self.owner.get() {
             for path in [self.spool.message_file(&name), self.spool.control_file(&name)] {
                 chown(path, Some(owner), Some(owner)).expect("given away");

@@ -1,13 +1,12 @@
 //! Worker that appends lines to the status log.
 
-use super::{ComposedLines, StatusLogState};
+use super::StatusLogState;
 use crate::logging::appended_file::AppendedFile;
-use memchr::memchr_iter;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::Receiver;
-use zsched_format::status_log::{LostLines, format_time};
-use zsched_format::time::Timestamp;
+use zsched_format::status_log::LostLines;
+use zsched_format::time::{Timestamp, format_time};
 
 /// Maximum number of bytes written at a time, approximately.
 const MAX_WRITE_SIZE: usize = 256 << 10;
@@ -20,51 +19,38 @@ pub(super) struct Appender {
 
 impl Appender {
     /// Appends lines as they come, until all senders are gone.
-    pub(super) fn run(mut self, lines: &Receiver<ComposedLines>) {
+    pub(super) fn run(&mut self, lines: &Receiver<Vec<u8>>) {
         while let Ok(mut portion) = lines.recv() {
-            while portion.text.len() < MAX_WRITE_SIZE
+            while portion.len() < MAX_WRITE_SIZE
                 && let Ok(more) = lines.try_recv()
             {
-                portion.text.extend_from_slice(&more.text);
-                portion.count += more.count;
+                portion.extend_from_slice(&more);
             }
-            self.shared.composed.fetch_sub(portion.text.len(), Ordering::Relaxed);
+            self.shared.composed.fetch_sub(portion.len(), Ordering::Relaxed);
             let checks_rotation = self.shared.check_rotation.swap(false, Ordering::Acquire);
             if self.shared.reopen.swap(false, Ordering::Acquire) {
                 self.file.reopen(false);
             } else if checks_rotation {
                 self.file.reopen(true);
             }
-            self.append(portion);
+            self.append(&portion);
         }
         // Reports lines lost last.
-        self.append(ComposedLines::default());
+        self.append(&[]);
     }
 
     /// Appends a portion, preceded by a line about lost lines if there are any.
-    fn append(&mut self, portion: ComposedLines) {
-        let lost = self.shared.lost.swap(0, Ordering::Relaxed);
-        if lost == 0 && portion.count == 0 {
+    fn append(&mut self, portion: &[u8]) {
+        self.file.lost += self.shared.lost.swap(0, Ordering::Relaxed);
+        if self.file.lost == 0 && portion.is_empty() {
             return;
         }
-        let mut text = Vec::new();
-        if lost > 0 {
+        self.file.append(portion, |lost| {
             let gap = LostLines { time: format_time(Timestamp::now()).into(), lost };
-            serde_json::to_writer(&mut text, &gap).expect("a number and a text are JSON");
-            text.push(b'\n');
-        }
-        let first = text.len();
-        let text = if first == 0 { portion.text } else { [text, portion.text].concat() };
-        let (written, error) = self.file.append(&text);
-        if let Some(error) = error {
-            let whole = memchr_iter(b'\n', text.get(first..written).unwrap_or_default()).count();
-            let unreported = if written < first { lost } else { 0 };
-            let still_lost = portion.count - whole as u64 + unreported;
-            self.shared.lost.fetch_add(still_lost, Ordering::Relaxed);
-            self.file.report_failure(&error, self.shared.lost.load(Ordering::Relaxed));
-        } else if lost > 0 {
-            self.file.report_gap(lost);
-        }
+            let mut line = serde_json::to_vec(&gap).expect("a number and a text are JSON");
+            line.push(b'\n');
+            line
+        });
     }
 }
 
@@ -74,24 +60,26 @@ mod tests {
     use super::*;
     use std::sync::mpsc::channel;
 
-    fn line(text: &str) -> ComposedLines {
-        ComposedLines { text: format!("{text}\n").into_bytes(), count: 1 }
+    fn line(text: &str) -> Vec<u8> {
+        format!("{text}\n").into_bytes()
     }
 
     /// Appends portions to a file. Returns the unreported number of lost lines.
-    fn append(path: &std::path::Path, portions: Vec<ComposedLines>, lost: u64) -> u64 {
+    fn append(path: &std::path::Path, portions: Vec<Vec<u8>>, lost: u64) -> u64 {
         let shared = Arc::new(StatusLogState::default());
         shared.lost.store(lost, Ordering::Relaxed);
         let (sender, receiver) = channel();
         for portion in portions {
-            shared.composed.fetch_add(portion.text.len(), Ordering::Relaxed);
+            shared.composed.fetch_add(portion.len(), Ordering::Relaxed);
             sender.send(portion).expect("it is heard");
         }
         drop(sender);
         let file = open(path).expect("opened");
-        Appender { file, shared: shared.clone() }.run(&receiver);
+        let mut appender = Appender { file, shared: shared.clone() };
+        appender.run(&receiver);
         assert_eq!(shared.composed.load(Ordering::Relaxed), 0);
-        shared.lost.load(Ordering::Relaxed)
+        assert_eq!(shared.lost.load(Ordering::Relaxed), 0);
+        appender.file.lost
     }
 
     #[test]
@@ -127,9 +115,9 @@ mod tests {
             max_end_wait: Default::default(),
         };
         let record = super::super::compose::tests::record(&[100, 200]);
-        assert!(log.request(record.clone()).is_none());
+        assert!(!log.admits(&record));
         assert_eq!(shared.lost.load(Ordering::Relaxed), 2);
         shared.requested.store(0, Ordering::Relaxed);
-        assert!(log.request(record).is_some());
+        assert!(log.admits(&record));
     }
 }

@@ -1,18 +1,19 @@
 //! Composes lines of the status log.
 
 use super::control_files::{CachedFile, ControlFiles};
-use super::{ComposedLines, MAX_WAITING_BYTES, StatusLogState, StatusRequest};
+use super::{MAX_WAITING_BYTES, StatusLogState};
+use memchr::memchr_iter;
 use std::borrow::Cow;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::Sender;
-use zsched_core::Verdict;
+use zsched_core::{StatusRecord, Verdict};
 use zsched_format::agent_protocol::ReportStatus as Word;
 use zsched_format::control_file::diagnostic::NOTARY_SEPARATOR;
 use zsched_format::control_file::{ControlFile, Tag};
-use zsched_format::status_log::{
-    DeliveryStatus, StatusDelays, StatusLine, enhanced_code, format_time, seconds,
-};
+use zsched_format::status_code::enhanced_code;
+use zsched_format::status_log::{DeliveryStatus, StatusDelays, StatusLine, seconds};
+use zsched_format::time::format_time;
 use zsched_spool::{Spool, SpoolId, SpoolName};
 
 /// Size of composed lines at which they are passed to the appender, in bytes.
@@ -21,34 +22,34 @@ const FLUSH_SIZE: usize = 64 << 10;
 /// Composer of status lines, owned by the writer.
 pub(crate) struct Composer {
     shared: Arc<StatusLogState>,
-    out: Sender<ComposedLines>,
-    lines: ComposedLines,
+    out: Sender<Vec<u8>>,
+    /// Complete lines for the appender.
+    lines: Vec<u8>,
     files: ControlFiles,
 }
 
 impl Composer {
-    pub(super) fn new(shared: Arc<StatusLogState>, out: Sender<ComposedLines>) -> Composer {
-        Composer { shared, out, lines: ComposedLines::default(), files: ControlFiles::default() }
+    pub(super) fn new(shared: Arc<StatusLogState>, out: Sender<Vec<u8>>) -> Composer {
+        Composer { shared, out, lines: Vec::new(), files: ControlFiles::default() }
     }
 
-    /// Composes the lines of a request.
-    pub(crate) fn add(&mut self, spool: &Spool, request: &StatusRequest) {
+    /// Composes the lines of a record.
+    pub(crate) fn add(&mut self, spool: &Spool, record: &StatusRecord) {
         let lines = &mut self.lines;
-        let mut known = self.files.get(spool, &request.name, request.modified);
-        let common = RequestFields::of(request);
-        for offset in &request.offsets {
-            common.write_line(spool, known.as_deref_mut(), *offset, &mut lines.text);
-            lines.count += 1;
-            if lines.text.len() >= FLUSH_SIZE {
+        let mut known = self.files.get(spool, &record.name, record.modified);
+        let common = CommonFields::of(record);
+        for offset in &record.offsets {
+            common.write_line(spool, known.as_deref_mut(), *offset, lines);
+            if lines.len() >= FLUSH_SIZE {
                 pass_lines(&self.shared, &self.out, lines);
             }
         }
-        self.shared.requested.fetch_sub(request.size(), Ordering::Relaxed);
+        self.shared.requested.fetch_sub(super::size(record), Ordering::Relaxed);
     }
 
     /// Passes the composed lines to the appender.
     pub(crate) fn flush(&mut self) {
-        if self.lines.count > 0 {
+        if !self.lines.is_empty() {
             pass_lines(&self.shared, &self.out, &mut self.lines);
         }
     }
@@ -60,41 +61,40 @@ impl Composer {
 }
 
 /// Passes lines to the appender. If too much waits there, they are lost and counted.
-fn pass_lines(shared: &StatusLogState, out: &Sender<ComposedLines>, lines: &mut ComposedLines) {
+fn pass_lines(shared: &StatusLogState, out: &Sender<Vec<u8>>, lines: &mut Vec<u8>) {
     let lines = std::mem::take(lines);
-    let (size, count) = (lines.text.len(), lines.count);
-    if shared.composed.load(Ordering::Relaxed) + size > MAX_WAITING_BYTES {
+    if shared.composed.load(Ordering::Relaxed) + lines.len() > MAX_WAITING_BYTES {
+        let count = memchr_iter(b'\n', &lines).count() as u64;
         shared.lost.fetch_add(count, Ordering::Relaxed);
         return;
     }
-    shared.composed.fetch_add(size, Ordering::Relaxed);
-    if out.send(lines).is_err() {
-        shared.lost.fetch_add(count, Ordering::Relaxed);
-    }
+    shared.composed.fetch_add(lines.len(), Ordering::Relaxed);
+    // The appender runs until all senders are gone.
+    drop(out.send(lines));
 }
 
-/// Fields common to all lines of a request.
-struct RequestFields<'r> {
-    request: &'r StatusRequest,
+/// Fields common to all lines of a record.
+struct CommonFields<'r> {
+    record: &'r StatusRecord,
     time: String,
     spool_id: String,
     delay: f64,
     delays: StatusDelays,
 }
 
-impl<'r> RequestFields<'r> {
-    fn of(request: &'r StatusRequest) -> RequestFields<'r> {
-        let StatusRequest { time, modified, created, attempt, .. } = *request;
+impl<'r> CommonFields<'r> {
+    fn of(record: &'r StatusRecord) -> CommonFields<'r> {
+        let StatusRecord { time, modified, created, attempt, .. } = *record;
         let queued_until = attempt.map_or(time, |attempt| attempt.began);
         let delays = StatusDelays {
             router: seconds(modified, created),
             queue: seconds(created, queued_until),
             attempt: attempt.map(|attempt| seconds(attempt.began, time)),
         };
-        RequestFields {
-            request,
+        CommonFields {
+            record,
             time: format_time(time),
-            spool_id: SpoolId { number: request.name.number(), modified }.to_string(),
+            spool_id: SpoolId { number: record.name.number(), modified }.to_string(),
             delay: seconds(modified, time),
             delays,
         }
@@ -107,17 +107,17 @@ impl<'r> RequestFields<'r> {
         offset: u32,
         out: &mut Vec<u8>,
     ) {
-        let request = self.request;
-        let status = delivery_status(request.verdict).unwrap_or_else(|| {
+        let record = self.record;
+        let status = delivery_status(record.verdict).unwrap_or_else(|| {
             match known.as_ref().and_then(|known| known.tag(spool, offset).ok()) {
                 Some(Tag::Failed) => DeliveryStatus::Failed,
                 _ => DeliveryStatus::Delivered,
             }
         });
-        let mut notary = Cow::Borrowed(&request.notary[..]);
+        let mut notary = Cow::Borrowed(&record.notary[..]);
         let (mut sender, mut recipient, mut message_id) = (None, None, None);
         if let Some(known) = known {
-            if request.has_note_on_disk() || request.verdict == Verdict::FinishedElsewhere {
+            if has_note_on_disk(record) || record.verdict == Verdict::FinishedElsewhere {
                 let note = known.note(spool, offset);
                 notary = Cow::Owned(note.unwrap_or_default().to_vec());
             }
@@ -134,22 +134,27 @@ impl<'r> RequestFields<'r> {
             message_id: message_id.map(Cow::Borrowed),
             sender,
             recipient,
-            channel: String::from_utf8_lossy(&request.channel),
-            host: String::from_utf8_lossy(&request.host),
-            agent: request.attempt.and_then(|attempt| attempt.pid),
+            channel: String::from_utf8_lossy(record.destination.channel()),
+            host: String::from_utf8_lossy(record.destination.host()),
+            agent: record.attempt.and_then(|attempt| attempt.pid),
             status,
-            report: word(request.verdict).map(Cow::Borrowed),
-            code: code(status, &notary, &request.text).map(Cow::Borrowed),
+            report: word(record.verdict).map(Cow::Borrowed),
+            code: code(status, &notary, &record.text).map(Cow::Borrowed),
             reply: field(3),
             remote: field(4),
-            text: String::from_utf8_lossy(&request.text),
-            others: request.others,
+            text: String::from_utf8_lossy(&record.text),
+            others: record.others,
             delay: self.delay,
             delays: self.delays,
         };
         serde_json::to_writer(&mut *out, &entry).expect("texts and numbers are JSON");
         out.push(b'\n');
     }
+}
+
+/// Returns true if the agent has written the notary data into the control file.
+fn has_note_on_disk(record: &StatusRecord) -> bool {
+    matches!(record.verdict, Verdict::Report(Word::Ok2 | Word::Error2)) && record.notary.is_empty()
 }
 
 /// Addresses of the sender and of a recipient.
@@ -173,7 +178,8 @@ pub(crate) fn delivery_status(verdict: Verdict) -> Option<DeliveryStatus> {
     })
 }
 
-fn word(verdict: Verdict) -> Option<&'static str> {
+/// Status word of the agent's report, if there was one.
+pub(crate) fn word(verdict: Verdict) -> Option<&'static str> {
     match verdict {
         Verdict::Report(word) => Some(word.word()),
         _ => None,
@@ -198,7 +204,7 @@ pub(super) mod tests {
     use expect_test::{Expect, expect};
     use std::sync::mpsc::channel;
     use std::time::Duration;
-    use zsched_core::{Attempt, Destination, StatusRecord};
+    use zsched_core::{Attempt, Destination};
     use zsched_format::time::Timestamp;
     use zsched_spool::HashFolder;
 
@@ -233,15 +239,15 @@ pub(super) mod tests {
         std::fs::write(spool.control_file(&record.name), control).expect("written");
         let (sender, receiver) = channel();
         let shared = Arc::new(StatusLogState::default());
-        let request = StatusRequest::from(record);
-        shared.requested.fetch_add(request.size(), Ordering::Relaxed);
+        shared.requested.fetch_add(super::super::size(&record), Ordering::Relaxed);
         let mut composer = Composer::new(shared.clone(), sender);
-        composer.add(&spool, &request);
+        composer.add(&spool, &record);
         composer.flush();
         assert_eq!(shared.requested.load(Ordering::Relaxed), 0);
         let lines = receiver.try_recv().expect("lines");
-        assert_eq!(lines.count, request.offsets.len() as u64);
-        String::from_utf8(lines.text).expect("JSON is UTF-8")
+        let lines = String::from_utf8(lines).expect("JSON is UTF-8");
+        assert_eq!(lines.lines().count(), record.offsets.len());
+        lines
     }
 
     fn check(record: StatusRecord, expected: Expect) {

@@ -8,7 +8,7 @@ use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
 use zsched_format::control_file::diagnostic::DiagnosticRecord;
-use zsched_format::control_file::{self, ControlFile, Tag};
+use zsched_format::control_file::{self, ControlFile, Tag, mark};
 use zsched_format::time::Timestamp;
 use zsched_spool::{Spool, SpoolName};
 use zsched_sys::open_nofollow;
@@ -23,11 +23,8 @@ const MAX_APPENDED_READ: u64 = 1 << 20;
 /// Control files read recently.
 #[derive(Default)]
 pub(super) struct ControlFiles {
-    known: HashMap<u64, CachedFile>,
-    /// Numbers of the control files kept, the oldest first.
-    order: VecDeque<u64>,
-    /// Size of all of them, in bytes.
-    bytes: usize,
+    /// The control files kept, the oldest first.
+    files: VecDeque<CachedFile>,
 }
 
 /// Control file as it was read.
@@ -50,29 +47,29 @@ impl ControlFiles {
         name: &SpoolName,
         modified: Timestamp,
     ) -> Option<&mut CachedFile> {
-        let number = name.number();
         let is_it = |known: &CachedFile| known.name == *name && known.modified == modified;
-        if !self.known.get(&number).is_some_and(is_it) {
-            self.forget(number);
-            let file = read(spool, name).ok()?;
-            self.bytes += file.text.len();
-            self.order.push_back(number);
-            self.known.insert(number, CachedFile::new(name.clone(), modified, file));
-            while self.order.len() > MAX_CACHED_FILES
-                || (self.bytes > MAX_CACHED_BYTES && self.order.len() > 1)
-            {
-                self.forget(self.order[0]);
-            }
+        if let Some(place) = self.files.iter().position(is_it) {
+            return self.files.get_mut(place);
         }
-        self.known.get_mut(&number)
+        self.forget(name.number());
+        let file = read(spool, name).ok()?;
+        self.files.push_back(CachedFile::new(name.clone(), modified, file));
+        while self.files.len() > MAX_CACHED_FILES
+            || (self.size() > MAX_CACHED_BYTES && self.files.len() > 1)
+        {
+            self.files.pop_front();
+        }
+        self.files.back_mut()
+    }
+
+    /// Size of all of them, in bytes.
+    fn size(&self) -> usize {
+        self.files.iter().map(|known| known.file.text.len()).sum()
     }
 
     /// Drops the control file of a message.
     pub(super) fn forget(&mut self, number: u64) {
-        if let Some(known) = self.known.remove(&number) {
-            self.bytes -= known.file.text.len();
-            self.order.retain(|other| *other != number);
-        }
+        self.files.retain(|known| known.name.number() != number);
     }
 }
 
@@ -116,9 +113,7 @@ impl CachedFile {
 
     /// Present tag of a recipient.
     pub(super) fn tag(&self, spool: &Spool, offset: u32) -> io::Result<Tag> {
-        let mut byte = [0];
-        open(spool, &self.name)?.read_exact_at(&mut byte, u64::from(offset) + 1)?;
-        Ok(Tag::from_byte(byte[0]))
+        Ok(mark::read_tag(&open(spool, &self.name)?, offset)?.0)
     }
 }
 
@@ -164,18 +159,17 @@ mod tests {
             fs::write(spool.control_file(&name(number)), text).expect("written");
             assert!(files.get(&spool, &name(number), Timestamp::EPOCH).is_some());
         }
-        let counts = |files: &ControlFiles| (files.known.len(), files.order.len());
-        assert_eq!(counts(&files), (MAX_CACHED_FILES, MAX_CACHED_FILES));
+        assert_eq!(files.files.len(), MAX_CACHED_FILES);
         // The cached file is used although it is gone, but not for another message.
         let last = name(MAX_CACHED_FILES + 10);
         fs::remove_file(spool.control_file(&last)).expect("removed");
         assert!(files.get(&spool, &last, Timestamp::EPOCH).is_some());
         assert!(files.get(&spool, &last, Timestamp::from_seconds(1)).is_none(), "another one");
-        assert_eq!(counts(&files), (MAX_CACHED_FILES - 1, MAX_CACHED_FILES - 1));
+        assert_eq!(files.files.len(), MAX_CACHED_FILES - 1);
         for number in 1..=MAX_CACHED_FILES + 10 {
             files.forget(number as u64);
         }
-        assert_eq!((counts(&files), files.bytes), ((0, 0), 0));
+        assert!(files.files.is_empty());
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Writes the status log (`--status-log`; for its contents see [`crate::logging::status_log`]).
 //!
 //! ```text
-//!  loop: StatusLog ──requests, in order with other writes──► writer: Composer ──lines──► appender
+//!  loop: StatusLog ──records, in order with other writes──► writer: Composer ──lines──► appender
 //! ```
 //!
 //! The addresses are in the control file. So the worker that removes control files composes the
@@ -16,7 +16,7 @@ mod appender;
 mod compose;
 mod control_files;
 
-pub(crate) use compose::{Composer, delivery_status};
+pub(crate) use compose::{Composer, delivery_status, word};
 
 use crate::logging::appended_file::AppendedFile;
 use crate::worker;
@@ -28,18 +28,15 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::{Sender, channel};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
-use zsched_core::{Attempt, StatusRecord, Verdict};
-use zsched_format::agent_protocol::ReportStatus;
-use zsched_format::time::Timestamp;
-use zsched_spool::SpoolName;
+use zsched_core::StatusRecord;
 
-/// Maximum size of waiting requests, and of waiting lines, in bytes.
+/// Maximum size of waiting records, and of waiting lines, in bytes.
 const MAX_WAITING_BYTES: usize = 32 << 20;
 
 /// The loop's end of the status log.
 pub(crate) struct StatusLog {
     shared: Arc<StatusLogState>,
-    lines: Sender<ComposedLines>,
+    lines: Sender<Vec<u8>>,
     appender: JoinHandle<()>,
     /// Maximum time to wait at the end for a disk that does not answer.
     max_end_wait: Duration,
@@ -48,9 +45,9 @@ pub(crate) struct StatusLog {
 /// State shared by the loop, the writer and the appender.
 #[derive(Default)]
 struct StatusLogState {
-    /// Number of lost lines not reported yet.
+    /// Number of lost lines that the appender does not know of yet.
     lost: AtomicU64,
-    /// Size of requests waiting for the writer, in bytes.
+    /// Size of records waiting for the writer, in bytes.
     requested: AtomicUsize,
     /// Size of lines waiting for the appender, in bytes.
     composed: AtomicUsize,
@@ -60,62 +57,11 @@ struct StatusLogState {
     check_rotation: AtomicBool,
 }
 
-/// Complete lines for the appender.
-#[derive(Default)]
-struct ComposedLines {
-    text: Vec<u8>,
-    count: u64,
-}
-
-/// Parts of a [`StatusRecord`] that may be sent to another worker.
-pub(crate) struct StatusRequest {
-    time: Timestamp,
-    name: SpoolName,
-    modified: Timestamp,
-    created: Timestamp,
-    channel: Box<[u8]>,
-    host: Box<[u8]>,
-    offsets: Vec<u32>,
-    verdict: Verdict,
-    attempt: Option<Attempt>,
-    others: u32,
-    notary: Box<[u8]>,
-    text: Box<[u8]>,
-}
-
-impl From<StatusRecord> for StatusRequest {
-    fn from(record: StatusRecord) -> StatusRequest {
-        StatusRequest {
-            time: record.time,
-            name: record.name,
-            modified: record.modified,
-            created: record.created,
-            channel: record.destination.channel().into(),
-            host: record.destination.host().into(),
-            offsets: record.offsets,
-            verdict: record.verdict,
-            attempt: record.attempt,
-            others: record.others,
-            notary: record.notary,
-            text: record.text,
-        }
-    }
-}
-
-impl StatusRequest {
-    /// Memory it takes, in bytes.
-    pub(crate) fn size(&self) -> usize {
-        let texts = [&self.channel, &self.host, &self.notary, &self.text];
-        let texts: usize = texts.iter().map(|text| text.len()).sum();
-        size_of::<StatusRequest>() + texts + self.offsets.len() * size_of::<u32>()
-    }
-
-    /// Returns true if the agent has written the notary data into the control file.
-    fn has_note_on_disk(&self) -> bool {
-        let by_agent =
-            matches!(self.verdict, Verdict::Report(ReportStatus::Ok2 | ReportStatus::Error2));
-        by_agent && self.notary.is_empty()
-    }
+/// Memory that a record takes, in bytes.
+pub(crate) fn size(record: &StatusRecord) -> usize {
+    let texts = [record.destination.as_bytes(), &record.notary, &record.text];
+    let texts: usize = texts.iter().map(|text| text.len()).sum();
+    size_of::<StatusRecord>() + texts + size_of_val(&record.offsets[..])
 }
 
 impl StatusLog {
@@ -125,7 +71,7 @@ impl StatusLog {
     pub(crate) fn start(file: AppendedFile, max_end_wait: Duration) -> io::Result<StatusLog> {
         let (lines, receiver) = channel();
         let shared = Arc::new(StatusLogState::default());
-        let appender = Appender { file, shared: shared.clone() };
+        let mut appender = Appender { file, shared: shared.clone() };
         let appender = worker::start("status log", move || appender.run(&receiver))?;
         Ok(StatusLog { shared, lines, appender, max_end_wait })
     }
@@ -135,16 +81,18 @@ impl StatusLog {
         Composer::new(self.shared.clone(), self.lines.clone())
     }
 
-    /// Creates a request for the writer. Without room for it, its lines are counted as lost.
-    pub(crate) fn request(&self, record: StatusRecord) -> Option<StatusRequest> {
-        let request = StatusRequest::from(record);
-        let size = request.size();
-        if self.shared.requested.load(Ordering::Relaxed) + size > MAX_WAITING_BYTES {
-            self.shared.lost.fetch_add(request.offsets.len() as u64, Ordering::Relaxed);
-            return None;
+    /// Returns true if there is room for a record, which must go to the writer then.
+    ///
+    /// Otherwise its lines are counted as lost.
+    pub(crate) fn admits(&self, record: &StatusRecord) -> bool {
+        let size = size(record);
+        let has_room = self.shared.requested.load(Ordering::Relaxed) + size <= MAX_WAITING_BYTES;
+        if has_room {
+            self.shared.requested.fetch_add(size, Ordering::Relaxed);
+        } else {
+            self.shared.lost.fetch_add(record.offsets.len() as u64, Ordering::Relaxed);
         }
-        self.shared.requested.fetch_add(size, Ordering::Relaxed);
-        Some(request)
+        has_room
     }
 
     /// Reopens the file under its name, or only if it was renamed.
@@ -155,7 +103,7 @@ impl StatusLog {
         let request = if only_renamed { check_rotation } else { reopen };
         request.store(true, Ordering::Release);
         // An empty portion wakes the appender.
-        drop(self.lines.send(ComposedLines::default()));
+        drop(self.lines.send(Vec::new()));
     }
 
     /// Waits until everything is written. The composer must have been dropped.

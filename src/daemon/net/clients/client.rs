@@ -2,8 +2,8 @@
 
 use super::ClientSettings;
 use super::login_limiter::{Admission, LoginLimiter};
-use super::shares::{AnswerKind, ServiceClass};
-use crate::net::listen::Stream;
+use super::shares::{AnswerSlots, ServiceClass};
+use crate::net::listen::Connection;
 use crate::net::write_buffer::WriteBuffer;
 use crate::timeouts::Timeouts;
 use std::io::{self, ErrorKind, Read};
@@ -20,7 +20,7 @@ pub(super) const MAX_DISCARDED_PER_TURN: usize = 16 * 1024;
 
 /// Connected client.
 pub(super) struct Client {
-    stream: Stream,
+    stream: Box<dyn Connection>,
     /// True for a client of the control socket.
     is_privileged: bool,
     pub write_buffer: WriteBuffer,
@@ -78,7 +78,7 @@ impl Conversation {
 
 impl Client {
     pub(super) fn new(
-        stream: Stream,
+        stream: Box<dyn Connection>,
         task: ClientTask,
         greeting: &str,
         is_privileged: bool,
@@ -151,12 +151,12 @@ impl Client {
         }
     }
 
-    /// Kind of long answers of the client.
-    pub(super) fn kind(&self) -> AnswerKind {
+    /// The number of `slots` that counts the long answers of such clients.
+    pub(super) fn slots_of<'s>(&self, slots: &'s mut AnswerSlots) -> &'s mut usize {
         match self.session() {
-            None => AnswerKind::Anonymous,
-            Some(_) if self.is_privileged => AnswerKind::Control,
-            Some(_) => AnswerKind::Long,
+            None => &mut slots.anonymous,
+            Some(_) if self.is_privileged => &mut slots.control,
+            Some(_) => &mut slots.long,
         }
     }
 
@@ -379,7 +379,7 @@ fn may_continue(
 }
 
 /// Reads input into the session while it has room. Returns true if there may be more.
-fn read_input(stream: &mut Stream, session: &mut Session) -> io::Result<bool> {
+fn read_input(stream: &mut impl Read, session: &mut Session) -> io::Result<bool> {
     let mut said = [0; 4096];
     while session.room() > 0 {
         let room = session.room().min(said.len());

@@ -7,8 +7,7 @@
 //! IPv6 network of 64 bits counts as one address.
 
 use std::collections::HashMap;
-use std::fmt;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv6Addr};
 use std::time::{Duration, Instant};
 use zsched_core::log_limiter::LogLimiter;
 use zsched_mailq_server::acl::Peer;
@@ -39,16 +38,6 @@ pub(super) enum Admission {
     Refused(Duration),
 }
 
-/// Unit that failures are counted by.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-enum Origin {
-    Address(IpAddr),
-    /// The first 64 bits of an IPv6 address.
-    Network([u8; 8]),
-    /// User of this host, over a UNIX socket.
-    User(Option<u32>),
-}
-
 /// Failures of an address.
 struct AddressRecord {
     failures: u32,
@@ -60,7 +49,7 @@ struct AddressRecord {
 
 /// Failed logins of all addresses.
 pub(super) struct LoginLimiter {
-    records: HashMap<Origin, AddressRecord>,
+    records: HashMap<Peer, AddressRecord>,
     /// Limiter for the failures of addresses that were dropped from the table. It allows no line
     /// but their number.
     dropped: LogLimiter,
@@ -75,7 +64,7 @@ impl Default for LoginLimiter {
 impl LoginLimiter {
     /// Schedules a login attempt.
     pub(super) fn admit(&mut self, peer: &Peer, now: Instant) -> Admission {
-        let Some(record) = self.records.get_mut(&Origin::of(peer)) else {
+        let Some(record) = self.records.get_mut(&origin(peer)) else {
             return Admission::Now;
         };
         if now.saturating_duration_since(record.last_failure) > FAILURE_LIFETIME {
@@ -92,7 +81,7 @@ impl LoginLimiter {
 
     /// Counts a failure. Returns the log line if it is the first of an address.
     pub(super) fn failed(&mut self, peer: &Peer, text: String, now: Instant) -> Option<String> {
-        let origin = Origin::of(peer);
+        let origin = origin(peer);
         if !self.records.contains_key(&origin) {
             self.drop_oldest(now);
         }
@@ -115,7 +104,8 @@ impl LoginLimiter {
             if let Some((count, passed)) = record.log.end_period(now) {
                 let seconds = passed.as_secs();
                 lines.push(format!(
-                    "MAILQ: {count} more failed logins from {origin} in the last {seconds} s"
+                    "MAILQ: {count} more failed logins from {} in the last {seconds} s",
+                    shown(origin)
                 ));
             }
         }
@@ -153,30 +143,21 @@ fn delay_after(failures: u32) -> Duration {
     }
 }
 
-impl Origin {
-    fn of(peer: &Peer) -> Origin {
-        match peer {
-            Peer::Address(IpAddr::V6(address)) if !address.is_loopback() => {
-                let [a, b, c, d, e, f, g, h, ..] = address.octets();
-                Origin::Network([a, b, c, d, e, f, g, h])
-            }
-            Peer::Address(address) => Origin::Address(*address),
-            Peer::Local(user) => Origin::User(*user),
+/// Unit that failures are counted by: a peer, or the network of 64 bits of an IPv6 address.
+fn origin(peer: &Peer) -> Peer {
+    match peer {
+        Peer::Address(IpAddr::V6(address)) if !address.is_loopback() => {
+            let network = address.to_bits() & !u128::from(u64::MAX);
+            Peer::Address(Ipv6Addr::from_bits(network).into())
         }
+        other => *other,
     }
 }
 
-impl fmt::Display for Origin {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Origin::Address(address) => write!(f, "{address}"),
-            Origin::Network(bits) => {
-                let mut octets = [0; 16];
-                octets[..bits.len()].copy_from_slice(bits);
-                write!(f, "{}/64", std::net::Ipv6Addr::from(octets))
-            }
-            Origin::User(user) => write!(f, "{}", Peer::Local(*user)),
-        }
+fn shown(origin: &Peer) -> String {
+    match origin {
+        Peer::Address(IpAddr::V6(address)) if !address.is_loopback() => format!("{address}/64"),
+        other => other.to_string(),
     }
 }
 

@@ -14,12 +14,12 @@ mod shares;
 mod tests;
 
 use crate::net::accounts::Accounts;
-use crate::net::listen::{ListenerKind, Stream};
+use crate::net::listen::{Connection, ListenerKind};
 use crate::timeouts::Timeouts;
 use crate::worker;
 use client::{Client, ClientTask, Conversation, MAX_BUFFERED_OUTPUT};
 use login_limiter::LoginLimiter;
-use mio::{Registry, Token};
+use mio::{Interest, Registry, Token};
 use shares::{AnswerSlots, ServiceClass};
 use std::collections::BTreeMap;
 use std::io::{self, ErrorKind};
@@ -30,6 +30,7 @@ use zsched_core::log_limiter::LogLimiter;
 use zsched_core::{Effect, OrderTicket, Scheduler};
 use zsched_format::time::Timestamp;
 use zsched_mailq_protocol::scram::Secret;
+use zsched_mailq_server::acl::Peer;
 use zsched_mailq_server::login::Challenge;
 use zsched_mailq_server::v1::Dump;
 use zsched_mailq_server::v2::events::Subscribers;
@@ -72,8 +73,9 @@ pub(crate) struct ClientSettings {
 
 /// All connected clients.
 pub(crate) struct Clients {
-    settings: ClientSettings,
-    accounts: Accounts,
+    pub settings: ClientSettings,
+    /// Accounts of MAILQ version 2.
+    pub accounts: Accounts,
     clients: BTreeMap<usize, Client>,
     next: usize,
     /// Client of each class to serve first in the next turn.
@@ -83,7 +85,7 @@ pub(crate) struct Clients {
     /// Maximum number of long answers at a time, and when it was computed.
     max_slots: Option<(AnswerSlots, Instant)>,
     request_counters: RequestCounters,
-    process: Process,
+    pub process: Process,
     /// Random key of this process, created for the first session that needs it.
     secret: Option<Secret>,
     watch: Rc<Subscribers>,
@@ -133,24 +135,9 @@ impl Clients {
         }
     }
 
-    /// Records that all mail found at the start is loaded.
-    pub(crate) fn end_loading(&mut self) {
-        self.process.is_loading = false;
-    }
-
-    /// Switches to version 2, which demands a login.
-    pub(crate) fn use_version_2(&mut self) {
-        self.settings.uses_version_2 = true;
-    }
-
-    /// Returns true if version 2 is spoken.
-    pub(crate) fn uses_version_2(&self) -> bool {
-        self.settings.uses_version_2
-    }
-
     /// Warning to log for an address that other hosts can connect to.
     pub(crate) fn open_address_warning(&self) -> &'static str {
-        match (self.settings.uses_version_2, self.accounts.trusts_network()) {
+        match (self.settings.uses_version_2, self.accounts.trusts_network) {
             (true, true) => "other hosts can connect: weak passwords can be found by eavesdropping",
             (true, false) => "other hosts can connect, but only with hashed passwords",
             (false, true) => "other hosts can connect, and see the queue without a login",
@@ -158,15 +145,10 @@ impl Clients {
         }
     }
 
-    /// Accounts of MAILQ version 2.
-    pub(crate) fn accounts(&mut self) -> &mut Accounts {
-        &mut self.accounts
-    }
-
     /// Adds a client. `token` returns the token for a client's number.
     pub(crate) fn add(
         &mut self,
-        mut stream: Stream,
+        mut stream: Box<dyn Connection>,
         listener_kind: ListenerKind,
         registry: &Registry,
         token: impl Fn(usize) -> Token,
@@ -174,11 +156,14 @@ impl Clients {
         self.request_counters.connects += u64::from(self.settings.uses_version_2);
         self.make_room(listener_kind)?;
         let (task, greeting) = match listener_kind {
-            ListenerKind::Control => open_control(&stream)?,
-            ListenerKind::Mailq if self.settings.uses_version_2 => self.open_session(&stream)?,
-            ListenerKind::Mailq => self.open_dump(&stream)?,
+            ListenerKind::Control => open_control(stream.peer()?),
+            ListenerKind::Mailq if self.settings.uses_version_2 => {
+                self.open_session(stream.peer()?)?
+            }
+            ListenerKind::Mailq => self.open_dump(stream.peer()?),
         };
-        stream.register(registry, token(self.next))?;
+        let interest = Interest::READABLE | Interest::WRITABLE;
+        registry.register(&mut stream, token(self.next), interest)?;
         let is_privileged = listener_kind == ListenerKind::Control;
         self.clients.insert(self.next, Client::new(stream, task, &greeting, is_privileged));
         self.next += 1;
@@ -206,18 +191,16 @@ impl Clients {
     ///
     /// Version 1 shows the queue without a login. Other hosts are turned away unless the
     /// configuration trusts the network.
-    fn open_dump(&mut self, stream: &Stream) -> io::Result<(ClientTask, String)> {
-        let peer = stream.peer()?;
-        if peer.is_local() || self.accounts.trusts_network() {
-            return Ok((ClientTask::WaitingForDump, String::new()));
+    fn open_dump(&mut self, peer: Peer) -> (ClientTask, String) {
+        if peer.is_local() || self.accounts.trusts_network {
+            return (ClientTask::WaitingForDump, String::new());
         }
         let text = format!("MAILQ: {peer} is rejected: {UNTRUSTED_NETWORK_REASON}");
         self.log_lines.push(ClientLog::Refused(text));
-        Ok((ClientTask::Finished, format!("{GREETING}{NO_ACCESS}")))
+        (ClientTask::Finished, format!("{GREETING}{NO_ACCESS}"))
     }
 
-    fn open_session(&mut self, stream: &Stream) -> io::Result<(ClientTask, String)> {
-        let peer = stream.peer()?;
+    fn open_session(&mut self, peer: Peer) -> io::Result<(ClientTask, String)> {
         if self.secret.is_none() {
             self.secret = Some(secret()?);
         }
@@ -247,16 +230,12 @@ impl Clients {
         }
     }
 
-    fn remove(&mut self, number: usize) {
+    /// Disconnects a client.
+    pub(crate) fn remove(&mut self, number: usize) {
         self.fetches.remove(&number);
         if let Some(mut client) = self.clients.remove(&number) {
             self.log_lines.extend(client.close());
         }
-    }
-
-    /// Disconnects a client whose lookup has failed.
-    pub(crate) fn disconnect(&mut self, number: usize) {
-        self.remove(number);
     }
 
     /// Passes the answer to a demand to the session of a client.
@@ -312,7 +291,7 @@ impl Clients {
     fn slots(&mut self, scheduler: &Scheduler) -> AnswerSlots {
         let mut under_way = AnswerSlots::default();
         for client in self.clients.values().filter(|client| client.is_writing_long()) {
-            *under_way.of(client.kind()) += 1;
+            *client.slots_of(&mut under_way) += 1;
         }
         self.max_slots(scheduler).left(under_way)
     }
@@ -324,7 +303,7 @@ impl Clients {
         }
         let mut slots = self.slots(scheduler);
         for client in self.clients.values_mut().filter(|client| client.waits_for_slot()) {
-            let left = slots.of(client.kind());
+            let left = client.slots_of(&mut slots);
             if *left == 0 {
                 continue;
             }
@@ -463,7 +442,7 @@ impl Clients {
             request_counters: &mut self.request_counters,
             log_lines: &mut self.log_lines,
         };
-        let (was_long, left) = (client.is_writing_long(), slots.of(client.kind()));
+        let (was_long, left) = (client.is_writing_long(), client.slots_of(slots));
         // A panic while an answer is composed disconnects only this client.
         let logins = &mut self.logins;
         let served = worker::catch_panic(|| client.serve(&mut context, *left, logins));
@@ -514,13 +493,12 @@ fn secret() -> io::Result<Secret> {
 ///
 /// The mode of the socket keeps other users out. The user is checked here, too, in case the mode
 /// was changed.
-fn open_control(stream: &Stream) -> io::Result<(ClientTask, String)> {
-    let peer = stream.peer()?;
+fn open_control(peer: Peer) -> (ClientTask, String) {
     let (session, greeting) = Session::privileged(peer);
     match peer.user() {
         Some(user) if user == 0 || user == users::effective_user() => {
-            Ok((ClientTask::Session(Box::new(Conversation::new(session))), greeting))
+            (ClientTask::Session(Box::new(Conversation::new(session))), greeting)
         }
-        _ => Ok((ClientTask::Finished, format!("{greeting}{NO_ACCESS}"))),
+        _ => (ClientTask::Finished, format!("{greeting}{NO_ACCESS}")),
     }
 }

@@ -84,24 +84,4 @@ impl AnswerSlots {
             anonymous: self.anonymous.saturating_sub(under_way.anonymous).min(long),
         }
     }
-
-    /// The number of a kind.
-    pub(super) fn of(&mut self, kind: AnswerKind) -> &mut usize {
-        match kind {
-            AnswerKind::Control => &mut self.control,
-            AnswerKind::Long => &mut self.long,
-            AnswerKind::Anonymous => &mut self.anonymous,
-        }
-    }
-}
-
-/// Kind of long answers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum AnswerKind {
-    /// Over the control socket.
-    Control,
-    /// For a client with a login.
-    Long,
-    /// Dump for a client without a login.
-    Anonymous,
 }

@@ -53,7 +53,7 @@ impl World {
         let mut world = World::new(max_dumps);
         let parameters = Parameters { auth_file: Some(path), ..Parameters::default() };
         world.clients.accounts = Accounts::new(&parameters);
-        world.clients.use_version_2();
+        world.clients.settings.uses_version_2 = true;
         (world, folder)
     }
 
@@ -87,7 +87,7 @@ impl World {
         let (ours, theirs) = UnixStream::pair().expect("a socket pair");
         ours.set_nonblocking(true).expect("set");
         theirs.set_nonblocking(true).expect("set");
-        let stream = Stream::Unix(mio::net::UnixStream::from_std(ours));
+        let stream = Box::new(mio::net::UnixStream::from_std(ours));
         let registry = self.poll.registry();
         let welcomed = self.clients.add(stream, audience, registry, Token);
         welcomed.expect("there is room");
