@@ -3,10 +3,10 @@
 //! Each variant names the event that reports its outcome, if there is one.
 
 use crate::admission::paged_message::{HostFilter, PagedMessage};
-use crate::dispatch::agent::AgentId;
+use crate::dispatch::AgentId;
 use crate::operator::order::{Effect, OrderTicket};
 use crate::operator::overrides::OverrideChange;
-use crate::queue::destination::Destination;
+use crate::queue::Destination;
 use serde::{Deserialize, Serialize};
 use std::rc::Rc;
 use std::sync::Arc;

@@ -7,7 +7,7 @@
 //! Diagnoses are written once, since many vertices share them.
 
 use crate::Scheduler;
-use crate::queue::vertex::Diagnosis;
+use crate::queue::Diagnosis;
 use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
 use std::rc::Rc;

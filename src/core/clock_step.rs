@@ -8,8 +8,7 @@
 //! [`crate::sweep`] moves those of the others.
 
 use crate::Scheduler;
-use crate::queue::Queue;
-use crate::queue::thread::{Thread, ThreadId};
+use crate::queue::{Queue, Thread, ThreadId};
 use crate::sweep::SweptChange;
 use crate::timers::Timer;
 use serde::{Deserialize, Serialize};

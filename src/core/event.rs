@@ -4,7 +4,7 @@
 
 use crate::action::NoteTicket;
 use crate::admission::paged_message::{HostFilter, PagedMessage};
-use crate::dispatch::agent::AgentId;
+use crate::dispatch::AgentId;
 use crate::learned::Learned;
 use crate::operator::order::{Order, OrderTicket};
 use crate::operator::overrides::OverrideChange;

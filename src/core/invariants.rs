@@ -3,7 +3,7 @@
 //! Each part checks its own. Here is what holds between them.
 
 use crate::Scheduler;
-use crate::queue::thread::ThreadId;
+use crate::queue::ThreadId;
 use crate::sweep::SweptChange;
 
 impl Scheduler {

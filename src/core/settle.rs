@@ -21,8 +21,8 @@
 use crate::Scheduler;
 #[cfg(doc)]
 use crate::dispatch::Dispatch;
-use crate::dispatch::agent_waitlist::Resource;
-use crate::queue::thread::ThreadId;
+use crate::dispatch::Resource;
+use crate::queue::ThreadId;
 
 impl Scheduler {
     /// Brings everything up to date that depends on what an event has changed.

@@ -9,7 +9,7 @@
 
 use crate::Scheduler;
 use crate::operator::order::{Effect, OrderTicket};
-use crate::queue::thread::ThreadId;
+use crate::queue::ThreadId;
 use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
 

@@ -1,11 +1,9 @@
 //! Timers of the core.
 
 use crate::action::NoteTicket;
-use crate::dispatch::agent::AgentId;
-use crate::dispatch::ring::RingId;
 use crate::dispatch::window::WindowId;
-use crate::queue::message::MessageId;
-use crate::queue::thread::ThreadId;
+use crate::dispatch::{AgentId, RingId};
+use crate::queue::{MessageId, ThreadId};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 use zsched_format::time::{ClockStep, Timestamp};

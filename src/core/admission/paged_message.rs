@@ -2,8 +2,7 @@
 //!
 //! It is small enough for a million of them.
 
-use crate::queue::destination::Destination;
-use crate::queue::vertex::Vertex;
+use crate::queue::{Destination, Vertex};
 use serde::{Deserialize, Serialize};
 use zsched_format::time::{ClockStep, Timestamp};
 

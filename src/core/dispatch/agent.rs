@@ -11,14 +11,12 @@
 //!   any state ──► Stopping (told to end), Killed, ExitedMidJob (its children still work) ──► gone
 //! ```
 
+use crate::dispatch::RingId;
 use crate::dispatch::agent_log;
 use crate::dispatch::fair_share::AgentCounts;
-use crate::dispatch::ring::RingId;
 use crate::dispatch::window::DeliverySignal;
 use crate::log_limiter::LogLimiter;
-use crate::queue::destination::Destination;
-use crate::queue::thread::ThreadId;
-use crate::queue::vertex::VertexId;
+use crate::queue::{Destination, ThreadId, VertexId};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, VecDeque};
 use zsched_format::time::{ClockStep, Timestamp};

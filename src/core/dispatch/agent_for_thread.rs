@@ -4,12 +4,8 @@
 
 use crate::Scheduler;
 use crate::action::Action;
-use crate::dispatch::Dispatch;
-use crate::dispatch::agent::{Agent, AgentId, AgentState};
-use crate::dispatch::agent_waitlist::Resource;
-use crate::dispatch::ring::{Refusal, Ring, RingId};
-use crate::queue::Queue;
-use crate::queue::thread::ThreadId;
+use crate::dispatch::{Agent, AgentId, AgentState, Dispatch, Refusal, Resource, Ring, RingId};
+use crate::queue::{Queue, ThreadId};
 use crate::timers::Timer;
 use log::Level;
 use serde::{Deserialize, Serialize};

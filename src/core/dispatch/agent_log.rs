@@ -4,7 +4,7 @@
 //! limited, so that one agent cannot fill the disk.
 
 use crate::Scheduler;
-use crate::dispatch::agent::AgentId;
+use crate::dispatch::AgentId;
 use crate::log_limiter::LogLimiter;
 use log::Level;
 use std::time::Duration;

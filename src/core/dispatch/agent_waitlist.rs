@@ -8,9 +8,8 @@
 //! an agent. So a ring is overtaken only by rings that were refused less than nine turns after it.
 
 use crate::Scheduler;
-use crate::dispatch::Dispatch;
 use crate::dispatch::fair_share::RING_TURN;
-use crate::dispatch::ring::{Ring, RingId};
+use crate::dispatch::{Dispatch, Ring, RingId};
 use crate::query::why::MAX_COUNTED;
 use crate::timers::Timer;
 use serde::{Deserialize, Serialize};

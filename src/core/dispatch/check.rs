@@ -1,12 +1,8 @@
 //! Invariants of rings, agents and windows between any two events.
 
-use crate::dispatch::Dispatch;
-use crate::dispatch::agent::{Agent, AgentId, AgentState, Owed};
 use crate::dispatch::fair_share::AgentCount;
-use crate::dispatch::ring::Refusal;
-use crate::queue::Queue;
-use crate::queue::message::MessageId;
-use crate::queue::vertex::VertexState;
+use crate::dispatch::{Agent, AgentId, AgentState, Dispatch, Owed, Refusal};
+use crate::queue::{MessageId, Queue, VertexState};
 use crate::timers::Timers;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 

@@ -11,10 +11,8 @@
 //! processes that are started: one for each agent in each turn.
 
 use crate::Scheduler;
-use crate::dispatch::Dispatch;
-use crate::dispatch::agent::{Agent, AgentId, AgentState};
-use crate::dispatch::agent_waitlist::{Resource, Waitlist, turn_of};
-use crate::dispatch::ring::{Ring, RingId};
+use crate::dispatch::agent_waitlist::turn_of;
+use crate::dispatch::{Agent, AgentId, AgentState, Dispatch, Resource, Ring, RingId, Waitlist};
 use crate::timers::Timer;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeSet, HashMap};

@@ -5,16 +5,12 @@
 
 use crate::Scheduler;
 use crate::action::{Action, StopMode};
-use crate::dispatch::Dispatch;
-use crate::dispatch::agent::{AgentId, AgentState, Owed};
 use crate::dispatch::fair_share::next_burst;
-use crate::dispatch::ring::RingId;
 use crate::dispatch::window::DeliverySignal;
+use crate::dispatch::{AgentId, AgentState, Dispatch, Owed, RingId};
 use crate::outcome::agent_exit::last_line;
-use crate::queue::Queue;
 use crate::queue::attempt_records::present_attempt;
-use crate::queue::thread::ThreadId;
-use crate::queue::vertex::{Diagnosis, Vertex, VertexId, VertexState};
+use crate::queue::{Diagnosis, Queue, ThreadId, Vertex, VertexId, VertexState};
 use log::Level;
 use std::time::Duration;
 use zsched_config::MailPriority;

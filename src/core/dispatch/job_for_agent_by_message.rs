@@ -6,14 +6,9 @@
 //! ring's next anyway.
 
 use crate::Scheduler;
-use crate::dispatch::Dispatch;
-use crate::dispatch::agent::AgentId;
 use crate::dispatch::jobs::{Entry, Jobs, NewJob};
-use crate::dispatch::ring::RingId;
-use crate::queue::Queue;
-use crate::queue::message::MessageId;
-use crate::queue::thread::ThreadId;
-use crate::queue::vertex::{VertexId, VertexState};
+use crate::dispatch::{AgentId, Dispatch, RingId};
+use crate::queue::{MessageId, Queue, ThreadId, VertexId, VertexState};
 use std::collections::BTreeMap;
 use zsched_format::priority;
 

@@ -22,11 +22,12 @@ pub mod agent_log;
 
 mod check;
 
+pub use agent::{Agent, AgentId, AgentState, Agents, Owed};
+pub use agent_waitlist::{AgentWaitlists, Resource, Waitlist, WaitlistPosition};
+pub use ring::{Refusal, Ring, RingId, Rings};
+
 use crate::reload::backfill::Backfill;
-use agent::{AgentId, Agents};
 use agent_for_thread::ForkRate;
-use agent_waitlist::AgentWaitlists;
-use ring::{RingId, Rings};
 use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
 use window::Windows;

@@ -2,13 +2,12 @@
 //!
 //! A ring owns its agents, which move between its threads, and the order in which threads get one.
 
-use crate::dispatch::agent::AgentId;
-use crate::dispatch::agent_waitlist::{Resource, WaitlistPosition};
 use crate::dispatch::jobs::{Jobs, Rules};
 use crate::dispatch::suspended_ring::StartState;
+use crate::dispatch::{AgentId, Resource, WaitlistPosition};
 use crate::list::List;
 use crate::pool::{Id, Pool};
-use crate::queue::thread::{ReadyChain, ThreadId};
+use crate::queue::{ReadyChain, ThreadId};
 use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
 use std::rc::Rc;

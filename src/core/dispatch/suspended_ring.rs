@@ -8,9 +8,7 @@
 //! allows to all rings.
 
 use crate::Scheduler;
-use crate::dispatch::Dispatch;
-use crate::dispatch::agent::{Agent, AgentId};
-use crate::dispatch::ring::{Refusal, RingId};
+use crate::dispatch::{Agent, AgentId, Dispatch, Refusal, RingId};
 use crate::event::AgentEnd;
 use crate::timers::Timer;
 use log::Level;

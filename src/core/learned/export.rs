@@ -3,7 +3,7 @@
 use crate::Scheduler;
 use crate::learned::Learned;
 use crate::learned::paged_out::{ExportCount, PagedOutSource};
-use crate::queue::destination::Destination;
+use crate::queue::Destination;
 use std::collections::BTreeMap;
 use std::ops::Bound;
 

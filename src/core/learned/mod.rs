@@ -15,13 +15,11 @@ pub use paged_out::{LearnedMessage, LearnedText, PagedOutSource};
 use crate::Scheduler;
 use crate::admission::paging::RestoreAction;
 use crate::event::Backlog;
-use crate::queue::Queue;
-use crate::queue::destination::Destination;
-use crate::queue::message::MessageId;
-use crate::queue::retry::{RetryPosition, max_wait, seconds_of};
-use crate::queue::thread::{Retry, ThreadId};
-use crate::queue::unreachable::{Unreachable, UnreachableReason, UnreachableReport};
-use crate::queue::vertex::{Diagnosis, Vertex, VertexId};
+use crate::queue::retry::{max_wait, seconds_of};
+use crate::queue::{
+    Destination, Diagnosis, MessageId, Queue, Retry, RetryPosition, ThreadId, Unreachable,
+    UnreachableReason, UnreachableReport, Vertex, VertexId,
+};
 use crate::timers::Timer;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, HashMap};

@@ -6,7 +6,7 @@ use crate::Scheduler;
 use crate::admission::paged_message::{PagedMessage, PagedVertex, TextNumber};
 use crate::admission::paging::{PagingState, RestoredMessage};
 use crate::learned::Learned;
-use crate::queue::vertex::Diagnosis;
+use crate::queue::Diagnosis;
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
 use std::collections::BTreeMap;

@@ -3,7 +3,7 @@
 use crate::Scheduler;
 use crate::operator::order::Effect;
 use crate::operator::overrides::Scope;
-use crate::queue::vertex::VertexState;
+use crate::queue::VertexState;
 use zsched_spool::SpoolId;
 
 /// A change of holds that is to be tried out.

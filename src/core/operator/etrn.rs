@@ -3,7 +3,7 @@
 //! They come from clients and from `T` lines of control files.
 
 use crate::Scheduler;
-use crate::queue::thread::ThreadId;
+use crate::queue::ThreadId;
 use std::collections::BTreeSet;
 
 impl Scheduler {

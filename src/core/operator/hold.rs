@@ -12,10 +12,7 @@ use crate::operator::order::{Effect, OrderRefusal};
 use crate::operator::overrides::{
     Author, Hold, MAX_HELD_MESSAGES, MAX_OVERRIDES, OverrideChange, Scope,
 };
-use crate::queue::Queue;
-use crate::queue::message::MessageId;
-use crate::queue::thread::ThreadId;
-use crate::queue::vertex::{AfterJob, VertexId, VertexState};
+use crate::queue::{AfterJob, MessageId, Queue, ThreadId, VertexId, VertexState};
 use zsched_spool::SpoolId;
 
 impl Scheduler {

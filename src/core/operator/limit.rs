@@ -3,14 +3,12 @@
 //! A limit replaces that of the configuration until a time, or until an operator resets it.
 
 use crate::Scheduler;
-use crate::dispatch::Dispatch;
-use crate::dispatch::ring::{Ring, RingId};
+use crate::dispatch::{Dispatch, Ring, RingId};
 use crate::operator::order::{Effect, OrderRefusal};
 use crate::operator::overrides::{
     Author, LimitName, LimitOverride, MAX_OVERRIDES, OverrideChange, Overrides, Scope,
 };
-use crate::queue::destination::Destination;
-use crate::queue::thread::{Thread, ThreadId};
+use crate::queue::{Destination, Thread, ThreadId};
 use crate::timers::Timer;
 use std::rc::Rc;
 use zsched_config::Clause;

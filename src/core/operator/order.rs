@@ -9,12 +9,9 @@
 
 use crate::Scheduler;
 use crate::action::{Action, NoteTicket};
-use crate::dispatch::agent::AgentState;
+use crate::dispatch::AgentState;
 use crate::operator::overrides::{Author, LimitName, Scope};
-use crate::queue::Queue;
-use crate::queue::destination::Destination;
-use crate::queue::thread::ThreadId;
-use crate::queue::vertex::AfterJob;
+use crate::queue::{AfterJob, Destination, Queue, ThreadId};
 use crate::sweep::SweptChange;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;

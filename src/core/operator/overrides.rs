@@ -5,9 +5,8 @@
 
 use crate::Scheduler;
 use crate::action::Action;
-use crate::dispatch::ring::Ring;
-use crate::queue::destination::Destination;
-use crate::queue::vertex::AfterJob;
+use crate::dispatch::Ring;
+use crate::queue::{AfterJob, Destination};
 use crate::timers::Timer;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;

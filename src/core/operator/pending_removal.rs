@@ -5,8 +5,7 @@
 
 use crate::Scheduler;
 use crate::operator::overrides::{Author, OverrideChange, PendingRemoval};
-use crate::queue::message::MessageId;
-use crate::queue::vertex::AfterJob;
+use crate::queue::{AfterJob, MessageId};
 
 /// Maximum number of removals kept.
 ///

@@ -6,10 +6,7 @@ use crate::Scheduler;
 use crate::action::Verdict;
 use crate::operator::order::{Effect, Target};
 use crate::operator::overrides::Author;
-use crate::queue::Queue;
-use crate::queue::message::MessageId;
-use crate::queue::thread::ThreadId;
-use crate::queue::vertex::{AfterJob, VertexId, VertexState};
+use crate::queue::{AfterJob, MessageId, Queue, ThreadId, VertexId, VertexState};
 use std::collections::{BTreeMap, BTreeSet};
 use zsched_spool::note::OutcomeKind;
 

@@ -6,9 +6,7 @@ use crate::Scheduler;
 use crate::operator::order::Target;
 use crate::operator::overrides::DestinationPattern;
 use crate::query::view::QueuedVertex;
-use crate::queue::Queue;
-use crate::queue::message::MessageId;
-use crate::queue::vertex::VertexId;
+use crate::queue::{MessageId, Queue, VertexId};
 use zsched_format::time::Timestamp;
 use zsched_spool::{SpoolId, SpoolName};
 

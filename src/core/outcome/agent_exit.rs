@@ -9,15 +9,13 @@
 
 use crate::Scheduler;
 use crate::action::{Action, StopMode};
-use crate::dispatch::Dispatch;
-use crate::dispatch::agent::{Agent, AgentId, AgentState, Owed};
+use crate::dispatch::{Agent, AgentId, AgentState, Dispatch, Owed};
 use crate::event::AgentEnd;
-use crate::queue::Queue;
 use crate::queue::attempt_records::present_attempt;
-use crate::queue::deferral::DeferralNote;
-use crate::queue::thread::ThreadId;
-use crate::queue::unreachable::{Unreachable, UnreachableReason, UnreachableReport};
-use crate::queue::vertex::{AfterJob, Diagnosis, VertexId, VertexState};
+use crate::queue::{
+    AfterJob, DeferralNote, Diagnosis, Queue, ThreadId, Unreachable, UnreachableReason,
+    UnreachableReport, VertexId, VertexState,
+};
 use crate::timers::Timer;
 use log::Level;
 use std::rc::Rc;

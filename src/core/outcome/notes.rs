@@ -6,7 +6,7 @@
 use crate::Scheduler;
 use crate::action::{Action, Note, NoteTicket};
 use crate::log_limiter::LogLimiter;
-use crate::queue::message::MessageId;
+use crate::queue::MessageId;
 use crate::timers::Timer;
 use log::Level;
 use serde::{Deserialize, Serialize};

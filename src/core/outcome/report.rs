@@ -3,15 +3,12 @@
 //! The status words are those of `man/transport-agent.7`.
 
 use crate::Scheduler;
-use crate::dispatch::agent::AgentId;
+use crate::dispatch::AgentId;
 use crate::dispatch::window::DeliverySignal;
-use crate::queue::Queue;
-use crate::queue::deferral::DeferralNote;
-use crate::queue::message::MessageId;
-use crate::queue::retry::MIN_HOST_DOWN_WAIT;
-use crate::queue::thread::ThreadId;
-use crate::queue::unreachable::{Unreachable, UnreachableReason};
-use crate::queue::vertex::{AfterJob, Diagnosis, VertexId, VertexState};
+use crate::queue::{
+    AfterJob, DeferralNote, Diagnosis, MIN_HOST_DOWN_WAIT, MessageId, Queue, ThreadId, Unreachable,
+    UnreachableReason, VertexId, VertexState,
+};
 use log::Level;
 use std::rc::Rc;
 use std::time::Duration;

@@ -5,10 +5,9 @@
 
 use crate::Scheduler;
 use crate::action::{Action, Verdict};
-use crate::dispatch::agent::AgentId;
+use crate::dispatch::AgentId;
 use crate::event::RereadResult;
-use crate::queue::message::MessageId;
-use crate::queue::vertex::{VertexId, VertexState};
+use crate::queue::{MessageId, VertexId, VertexState};
 use log::Level;
 use std::collections::HashSet;
 use std::io;

@@ -1,8 +1,8 @@
 //! What replays of recordings read besides the views.
 
 use crate::Scheduler;
-use crate::dispatch::agent::AgentId;
-use crate::queue::destination::Destination;
+use crate::dispatch::AgentId;
+use crate::queue::Destination;
 use zsched_spool::{Arrival, Group};
 
 impl Scheduler {

@@ -3,8 +3,7 @@
 use crate::Scheduler;
 use crate::dispatch::jobs;
 use crate::query::view::QueuedVertex;
-use crate::queue::message::MessageId;
-use crate::queue::vertex::VertexState;
+use crate::queue::{MessageId, VertexState};
 use zsched_config::SourceLocation;
 use zsched_spool::SpoolId;
 

@@ -4,8 +4,7 @@
 
 use crate::Scheduler;
 use crate::operator::overrides::DestinationPattern;
-use crate::queue::thread::{Thread, ThreadId};
-use crate::queue::vertex::VertexState;
+use crate::queue::{Thread, ThreadId, VertexState};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use zsched_format::time::Timestamp;

@@ -5,8 +5,7 @@
 
 use crate::operator::order::Target;
 use crate::query::why::Reason;
-use crate::queue::Queue;
-use crate::queue::destination::Destination;
+use crate::queue::{Destination, Queue};
 use crate::{AgentId, AgentState, Counters, Scheduler, Settings};
 use zsched_format::time::Timestamp;
 use zsched_spool::SpoolId;

@@ -5,17 +5,13 @@
 //! until the wake-up of its retry state, a ring for the reason of its refusal.
 
 use crate::Scheduler;
-use crate::dispatch::agent::{AgentId, AgentState};
-use crate::dispatch::ring::{Refusal, Ring};
 use crate::dispatch::suspended_ring::StartFailure;
+use crate::dispatch::{AgentId, AgentState, Refusal, Ring};
 use crate::list::List;
 use crate::operator::overrides::{Hold, LimitName, LimitOverride};
 use crate::query::rank::JobRank;
 use crate::query::view::QueuedVertex;
-use crate::queue::destination::Destination;
-use crate::queue::thread::Thread;
-use crate::queue::unreachable::Unreachable;
-use crate::queue::vertex::{ThreadChain, Vertex, VertexId, VertexState};
+use crate::queue::{Destination, Thread, ThreadChain, Unreachable, Vertex, VertexId, VertexState};
 use std::rc::Rc;
 use zsched_config::SourceLocation;
 use zsched_format::time::Timestamp;

@@ -3,10 +3,7 @@
 use crate::Scheduler;
 use crate::admission::paging::{RestoreAction, RestoredMessage};
 use crate::dispatch::Dispatch;
-use crate::queue::Queue;
-use crate::queue::message::{Message, MessageId};
-use crate::queue::thread::ThreadId;
-use crate::queue::vertex::{Vertex, VertexId, VertexState};
+use crate::queue::{Message, MessageId, Queue, ThreadId, Vertex, VertexId, VertexState};
 use log::Level;
 use zsched_spool::{Arrival, Group};
 

@@ -8,8 +8,8 @@
 
 use crate::Scheduler;
 use crate::action::{Action, Attempt, StatusRecord, Verdict};
-use crate::dispatch::agent::{Agent, AgentId};
-use crate::queue::vertex::VertexId;
+use crate::dispatch::{Agent, AgentId};
+use crate::queue::VertexId;
 use zsched_format::agent_protocol::{RecipientReport, ReportStatus};
 use zsched_format::time::Timestamp;
 

@@ -1,7 +1,6 @@
 //! Invariants of the queue between any two events.
 
-use crate::queue::Queue;
-use crate::queue::vertex::VertexState;
+use crate::queue::{Queue, VertexState};
 use std::collections::BTreeMap;
 
 impl Queue {

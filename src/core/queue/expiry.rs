@@ -7,9 +7,7 @@
 
 use crate::Scheduler;
 use crate::action::Verdict;
-use crate::queue::Queue;
-use crate::queue::thread::ThreadId;
-use crate::queue::vertex::{AfterJob, VertexId, VertexState};
+use crate::queue::{AfterJob, Queue, ThreadId, VertexId, VertexState};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;

@@ -6,8 +6,7 @@
 
 use crate::Scheduler;
 use crate::action::{Action, NoteTicket, Statistics};
-use crate::queue::message::MessageId;
-use crate::queue::vertex::{VertexId, VertexState};
+use crate::queue::{MessageId, VertexId, VertexState};
 use crate::timers::Timer;
 use log::Level;
 use std::io::ErrorKind;

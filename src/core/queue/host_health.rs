@@ -4,10 +4,8 @@
 //! ([`unreachable`](crate::queue::unreachable)).
 
 use crate::Scheduler;
-use crate::dispatch::agent::AgentId;
-use crate::queue::thread::ThreadId;
-use crate::queue::unreachable::{Unreachable, UnreachableReason};
-use crate::queue::vertex::{Diagnosis, Vertex, VertexId};
+use crate::dispatch::AgentId;
+use crate::queue::{Diagnosis, ThreadId, Unreachable, UnreachableReason, Vertex, VertexId};
 use serde::{Deserialize, Serialize};
 use std::rc::Rc;
 use zsched_format::control_file::diagnostic::NOTARY_SEPARATOR;

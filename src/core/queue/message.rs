@@ -2,7 +2,7 @@
 
 use crate::list::List;
 use crate::pool::{Id, Pool};
-use crate::queue::vertex::MessageChain;
+use crate::queue::MessageChain;
 use serde::{Deserialize, Serialize};
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, VecDeque};

@@ -20,14 +20,20 @@ mod finish;
 
 mod check;
 
+pub use deferral::{DeferralNote, Deferrals};
+pub use destination::Destination;
+pub use host_health::{DeferralCount, FailureScope};
+pub use message::{Message, MessageId, Messages};
+pub use retry::{MIN_HOST_DOWN_WAIT, RetryJump, RetryPosition};
+pub use thread::{ReadyChain, Retry, Thread, ThreadId, Threads};
+pub use unreachable::{Cause, Unreachable, UnreachableReason, UnreachableReport};
+pub use vertex::{AfterJob, Diagnosis, MessageChain, ThreadChain, Vertex, VertexId, VertexState};
+pub use waves::Waves;
+
 use crate::clock_step::LastClockStep;
 use crate::pool::Pool;
-use deferral::Deferrals;
 use expiry::ExpiryChecks;
-use message::Messages;
 use serde::{Deserialize, Serialize};
-use thread::Threads;
-use vertex::Vertex;
 
 /// All mail in memory: which message has recipients where, and in which state they are.
 #[derive(Default, Serialize, Deserialize)]

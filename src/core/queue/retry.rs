@@ -8,11 +8,9 @@
 
 use crate::Scheduler;
 use crate::outcome::report::MAX_BLOCK;
-use crate::queue::deferral::DeferralNote;
-use crate::queue::host_health::FailureScope;
-use crate::queue::thread::{Retry, ThreadId};
-use crate::queue::unreachable::Unreachable;
-use crate::queue::vertex::{VertexId, VertexState};
+use crate::queue::{
+    DeferralNote, FailureScope, Retry, ThreadId, Unreachable, VertexId, VertexState,
+};
 use std::time::Duration;
 use zsched_config::Clause;
 use zsched_format::time::{ClockStep, Timestamp};

@@ -2,17 +2,14 @@
 //!
 //! A thread owns the retry state of its destination. At most `maxthr` agents work on it.
 
-use crate::dispatch::agent::AgentId;
-use crate::dispatch::ring::RingId;
 use crate::dispatch::window::WindowId;
+use crate::dispatch::{AgentId, RingId};
 use crate::list::{Links, List, ListKind};
 use crate::pool::{Id, Pool};
-use crate::queue::destination::Destination;
-use crate::queue::host_health::DeferralCount;
-use crate::queue::retry::{RetryJump, RetryPosition};
-use crate::queue::unreachable::Unreachable;
-use crate::queue::vertex::{ThreadChain, Vertex, VertexId, VertexState};
-use crate::queue::waves::Waves;
+use crate::queue::{
+    DeferralCount, Destination, RetryJump, RetryPosition, ThreadChain, Unreachable, Vertex,
+    VertexId, VertexState, Waves,
+};
 use serde::{Deserialize, Serialize};
 use std::collections::hash_map::RandomState;
 use std::collections::{BTreeSet, HashMap, VecDeque};

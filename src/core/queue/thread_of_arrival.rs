@@ -1,11 +1,8 @@
 //! The thread and the ring of a destination.
 
 use crate::Scheduler;
-use crate::dispatch::Dispatch;
-use crate::dispatch::ring::RingId;
-use crate::queue::Queue;
-use crate::queue::destination::Destination;
-use crate::queue::thread::{Thread, ThreadId};
+use crate::dispatch::{Dispatch, RingId};
+use crate::queue::{Destination, Queue, Thread, ThreadId};
 
 impl Scheduler {
     /// Returns the thread of a destination, and creates it if necessary.

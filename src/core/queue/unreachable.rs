@@ -6,10 +6,9 @@
 //! (`docs/architecture.md`, "What waits for a retry").
 
 use crate::Scheduler;
-use crate::dispatch::agent::AgentId;
+use crate::dispatch::AgentId;
 use crate::queue::retry::seconds_of;
-use crate::queue::thread::{Retry, ThreadId};
-use crate::queue::vertex::{Diagnosis, VertexId};
+use crate::queue::{Diagnosis, Retry, ThreadId, VertexId};
 use serde::{Deserialize, Serialize};
 use std::rc::Rc;
 use zsched_format::time::Timestamp;

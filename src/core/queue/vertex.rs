@@ -4,8 +4,7 @@
 
 use crate::list::{Links, ListKind};
 use crate::pool::Id;
-use crate::queue::message::MessageId;
-use crate::queue::thread::ThreadId;
+use crate::queue::{MessageId, ThreadId};
 use serde::{Deserialize, Serialize};
 use std::rc::Rc;
 use zsched_format::time::Timestamp;

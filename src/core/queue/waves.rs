@@ -7,7 +7,7 @@
 
 use crate::list::List;
 use crate::pool::Pool;
-use crate::queue::vertex::{ThreadChain, Vertex, VertexId};
+use crate::queue::{ThreadChain, Vertex, VertexId};
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 use zsched_format::time::{ClockStep, Timestamp};

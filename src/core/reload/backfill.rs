@@ -6,9 +6,7 @@
 
 use crate::Scheduler;
 use crate::dispatch::Dispatch;
-use crate::queue::Queue;
-use crate::queue::thread::{Thread, ThreadId};
-use crate::queue::vertex::{VertexId, VertexState};
+use crate::queue::{Queue, Thread, ThreadId, VertexId, VertexState};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, VecDeque};
 

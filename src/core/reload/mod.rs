@@ -22,10 +22,8 @@
 pub mod backfill;
 
 use crate::Scheduler;
-use crate::dispatch::Dispatch;
-use crate::dispatch::agent::{Agent, AgentId, AgentState};
-use crate::dispatch::ring::RingId;
-use crate::queue::thread::ThreadId;
+use crate::dispatch::{Agent, AgentId, AgentState, Dispatch, RingId};
+use crate::queue::ThreadId;
 use crate::reload::backfill::Backfill;
 use crate::sweep::SweptChange;
 use std::collections::BTreeMap;

@@ -19,10 +19,9 @@ use crate::action::Action;
 use crate::admission::paged_message::{HostFilter, PagedMessage, PagedVertex, TextNumber};
 use crate::event::Backlog;
 use crate::learned::{LearnedText, text_of};
-use crate::queue::Queue;
-use crate::queue::destination::Destination;
-use crate::queue::message::{Message, MessageId};
-use crate::queue::vertex::{AfterJob, Diagnosis, VertexId, VertexState};
+use crate::queue::{
+    AfterJob, Destination, Diagnosis, Message, MessageId, Queue, VertexId, VertexState,
+};
 use crate::timers::Timer;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;

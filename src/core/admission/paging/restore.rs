@@ -3,8 +3,7 @@
 use crate::Scheduler;
 use crate::admission::Admission;
 use crate::admission::paged_message::{HostFilter, PagedMessage, PagedVertex};
-use crate::queue::message::MessageId;
-use crate::queue::vertex::VertexId;
+use crate::queue::{MessageId, VertexId};
 use zsched_format::time::Timestamp;
 use zsched_spool::Arrival;
 

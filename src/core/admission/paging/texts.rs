@@ -3,7 +3,7 @@
 //! Records of paged-out messages refer to them by number.
 
 use crate::admission::paged_message::{MAX_TEXT_NUMBER, TextNumber};
-use crate::queue::vertex::Diagnosis;
+use crate::queue::Diagnosis;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;

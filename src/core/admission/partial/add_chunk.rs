@@ -2,9 +2,7 @@
 
 use crate::Scheduler;
 use crate::admission::partial::LOCKED_RETRY_INTERVAL;
-use crate::queue::message::MessageId;
-use crate::queue::thread::ThreadId;
-use crate::queue::vertex::{VertexId, VertexState};
+use crate::queue::{MessageId, ThreadId, VertexId, VertexState};
 use std::collections::{BTreeMap, BTreeSet};
 use zsched_spool::Arrival;
 

@@ -8,8 +8,8 @@
 
 use crate::Scheduler;
 use crate::admission::partial::PartialMessages;
-use crate::dispatch::ring::RingId;
-use crate::queue::message::MessageId;
+use crate::dispatch::RingId;
+use crate::queue::MessageId;
 use std::collections::BTreeSet;
 use zsched_config::Clause;
 

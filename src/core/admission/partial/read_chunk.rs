@@ -3,7 +3,7 @@
 use crate::Scheduler;
 use crate::action::Action;
 use crate::event::RereadResult;
-use crate::queue::message::MessageId;
+use crate::queue::MessageId;
 use log::Level;
 use std::time::Duration;
 use zsched_spool::Portion;

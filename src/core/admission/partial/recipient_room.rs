@@ -5,7 +5,7 @@
 use crate::Scheduler;
 use crate::admission::Admission;
 use crate::admission::partial::preemption_reserve::slots;
-use crate::dispatch::ring::{Ring, RingId};
+use crate::dispatch::{Ring, RingId};
 use zsched_config::MemoryLimits;
 
 /// Room for recipients in memory.

@@ -2,8 +2,7 @@
 
 use crate::Scheduler;
 use crate::admission::Admission;
-use crate::queue::message::MessageId;
-use crate::queue::thread::ThreadId;
+use crate::queue::{MessageId, ThreadId};
 use crate::timers::Timer;
 use std::time::Duration;
 use zsched_format::time::Timestamp;

@@ -7,8 +7,7 @@ use crate::action::Action;
 use crate::admission::Admission;
 use crate::admission::paged_message::{PagedMessage, PagedVertex};
 use crate::admission::partial::LOCKED_RETRY_INTERVAL;
-use crate::queue::message::MessageId;
-use crate::queue::vertex::{AfterJob, VertexId, VertexState};
+use crate::queue::{AfterJob, MessageId, VertexId, VertexState};
 use zsched_format::time::Timestamp;
 
 /// Maximum number of destinations of a message whose retry state is kept.

@@ -3,10 +3,8 @@
 use crate::Scheduler;
 use crate::admission::paged_message::PagedVertex;
 use crate::admission::partial::PartialMessage;
-use crate::dispatch::agent::AgentId;
-use crate::queue::host_health::FailureScope;
-use crate::queue::message::MessageId;
-use crate::queue::vertex::{Diagnosis, VertexId};
+use crate::dispatch::AgentId;
+use crate::queue::{Diagnosis, FailureScope, MessageId, VertexId};
 use zsched_format::agent_protocol::{RecipientReport, ReportStatus};
 
 /// Maximum number of finished offsets kept for a message.

@@ -1,9 +1,7 @@
 //! Invariants of the jobs of a ring.
 
 use crate::dispatch::jobs::{Class, Entry, Job, JobId, Jobs};
-use crate::queue::message::MessageId;
-use crate::queue::thread::ThreadId;
-use crate::queue::vertex::VertexId;
+use crate::queue::{MessageId, ThreadId, VertexId};
 use std::collections::HashMap;
 
 impl Jobs {

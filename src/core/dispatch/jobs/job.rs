@@ -3,9 +3,7 @@
 use crate::dispatch::jobs::class::Class;
 use crate::dispatch::jobs::key::Key;
 use crate::pool::Id;
-use crate::queue::message::MessageId;
-use crate::queue::thread::ThreadId;
-use crate::queue::vertex::VertexId;
+use crate::queue::{MessageId, ThreadId, VertexId};
 use serde::{Deserialize, Serialize};
 use zsched_config::Clause;
 

@@ -33,9 +33,7 @@ mod rank;
 mod tests;
 
 use crate::pool::{IdMap, Pool};
-use crate::queue::message::MessageId;
-use crate::queue::thread::ThreadId;
-use crate::queue::vertex::VertexId;
+use crate::queue::{MessageId, ThreadId, VertexId};
 use class::Class;
 use index::Index;
 pub use job::Rules;

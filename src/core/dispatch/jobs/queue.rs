@@ -8,7 +8,7 @@
 
 use crate::dispatch::jobs::job::JobId;
 use crate::dispatch::jobs::key::{Key, Path};
-use crate::queue::vertex::VertexId;
+use crate::queue::VertexId;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeSet, VecDeque};
 use zsched_format::time::Timestamp;

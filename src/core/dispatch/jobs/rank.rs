@@ -2,7 +2,7 @@
 
 use crate::dispatch::jobs::job::{Job, JobId, Prepayment};
 use crate::dispatch::jobs::{Class, Jobs};
-use crate::queue::message::MessageId;
+use crate::queue::MessageId;
 use zsched_format::time::Timestamp;
 
 /// Maximum number of jobs in front that are counted.

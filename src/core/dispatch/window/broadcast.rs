@@ -9,8 +9,7 @@
 use crate::Scheduler;
 use crate::dispatch::Dispatch;
 use crate::dispatch::window::WindowId;
-use crate::queue::thread::ThreadId;
-use crate::queue::unreachable::UnreachableReason;
+use crate::queue::{ThreadId, UnreachableReason};
 use serde::{Deserialize, Serialize};
 use std::ops::Bound;
 

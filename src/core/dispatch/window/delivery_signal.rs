@@ -11,11 +11,9 @@ use crate::dispatch::Dispatch;
 use crate::dispatch::window::broadcast::MemberAction;
 use crate::dispatch::window::feedback::Feedback;
 use crate::dispatch::window::{Window, WindowId};
-use crate::queue::Queue;
-use crate::queue::deferral::DeferralNote;
-use crate::queue::retry::MIN_HOST_DOWN_WAIT;
-use crate::queue::thread::ThreadId;
-use crate::queue::unreachable::{Cause, Unreachable, UnreachableReason};
+use crate::queue::{
+    Cause, DeferralNote, MIN_HOST_DOWN_WAIT, Queue, ThreadId, Unreachable, UnreachableReason,
+};
 use log::Level;
 use serde::{Deserialize, Serialize};
 use std::time::Duration;

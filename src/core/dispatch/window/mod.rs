@@ -20,12 +20,9 @@ mod relay;
 mod why;
 
 use crate::Scheduler;
-use crate::dispatch::Dispatch;
-use crate::dispatch::agent::AgentId;
+use crate::dispatch::{AgentId, Dispatch};
 use crate::pool::{Id, Pool};
-use crate::queue::Queue;
-use crate::queue::thread::{Thread, ThreadId};
-use crate::queue::unreachable::{Cause, Unreachable, UnreachableReason};
+use crate::queue::{Cause, Queue, Thread, ThreadId, Unreachable, UnreachableReason};
 use crate::timers::{Timer, Timers};
 use broadcast::{MemberAction, MemberRound};
 use feedback::Feedback;

@@ -1,10 +1,9 @@
 //! Spacing of deliveries in a window (`rate`, `delivery-delay`).
 
 use crate::Scheduler;
-use crate::dispatch::Dispatch;
-use crate::dispatch::agent::AgentId;
 use crate::dispatch::window::WindowId;
-use crate::queue::thread::ThreadId;
+use crate::dispatch::{AgentId, Dispatch};
+use crate::queue::ThreadId;
 use crate::timers::Timer;
 use serde::{Deserialize, Serialize};
 use std::time::Duration;

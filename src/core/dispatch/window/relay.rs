@@ -2,9 +2,7 @@
 
 use crate::Scheduler;
 use crate::dispatch::Dispatch;
-use crate::queue::Queue;
-use crate::queue::destination::Destination;
-use crate::queue::thread::ThreadId;
+use crate::queue::{Destination, Queue, ThreadId};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;

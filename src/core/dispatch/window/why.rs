@@ -3,7 +3,7 @@
 use crate::Scheduler;
 use crate::dispatch::window::Window;
 use crate::query::why::Why;
-use crate::queue::thread::Thread;
+use crate::queue::Thread;
 use zsched_config::Clause;
 
 impl Scheduler {
