@@ -155,9 +155,9 @@ impl JobFile {
 
 /// Opens the file for changes in place, and reads all of it.
 fn read(path: &Path) -> io::Result<(File, Vec<u8>)> {
-    let mut file = sys::open_regular(File::options().read(true).write(true), path)?;
+    let file = sys::open_regular(File::options().read(true).write(true), path)?;
     let size = file.metadata()?.len();
-    let text = control_file::read_all(&mut file, size)?;
+    let text = control_file::read_all(&file, size)?;
     Ok((file, text))
 }
 

@@ -84,7 +84,7 @@ pub fn write(spool: &Spool, name: &SpoolName, remark: &OutcomeNote<'_>) -> io::R
     let candidates = match size > control_file::MAX_QUERY_SIZE {
         true => candidates_of_large(&on_disk, size, remark)?,
         false => {
-            let text = control_file::read_all(&mut on_disk.file, size)?;
+            let text = control_file::read_all(&on_disk.file, size)?;
             candidates(&control_file::parse(text)?, remark)
         }
     };

@@ -68,12 +68,12 @@ pub fn text_needs_attention(text: Vec<u8>) -> bool {
 }
 
 fn read(path: &Path) -> io::Result<Vec<u8>> {
-    let mut file = File::open(path)?;
+    let file = File::open(path)?;
     let size = file.metadata()?.len();
     if size > control_file::MAX_QUERY_SIZE {
         return Err(ErrorKind::FileTooLarge.into());
     }
-    control_file::read_all(&mut file, size)
+    control_file::read_all(&file, size)
 }
 
 /// Moves both files of a message to `postman/`.

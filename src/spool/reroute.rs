@@ -32,7 +32,7 @@ pub(super) fn reroute(
     let identity = MessageIdentity::of(spool, name, &on_disk.file)?;
     outbox::resume(on_disk, &outbox, &identity)?;
     let size = on_disk.file.metadata()?.len();
-    let file = control_file::parse(control_file::read_all(&mut on_disk.file, size)?)?;
+    let file = control_file::parse(control_file::read_all(&on_disk.file, size)?)?;
     let message = File::open(spool.message_file(name))?;
     let metadata = message.metadata()?;
     let body_offset = file.body_offset.ok_or(ErrorKind::InvalidData)?;

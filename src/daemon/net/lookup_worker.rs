@@ -113,9 +113,9 @@ impl LookupPaths {
 
     fn read(&self, name: &SpoolName) -> io::Result<Vec<u8>> {
         let path = self.spool.control_file(name);
-        let mut file = sys::open_nofollow(File::options().read(true), &path)?;
+        let file = sys::open_nofollow(File::options().read(true), &path)?;
         let size = file.metadata()?.len();
-        read_all(&mut file, size)
+        read_all(&file, size)
     }
 }
 

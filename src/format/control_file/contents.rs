@@ -16,7 +16,7 @@ pub const MAX_QUERY_SIZE: u64 = 8 << 20;
 ///
 /// A file beyond [`MAX_CONTROL_FILE_SIZE`] is not read; the error is then
 /// [`ErrorKind::FileTooLarge`].
-pub fn read_all(file: &mut File, size: u64) -> io::Result<Vec<u8>> {
+pub fn read_all(file: &File, size: u64) -> io::Result<Vec<u8>> {
     if size > MAX_CONTROL_FILE_SIZE {
         return Err(ErrorKind::FileTooLarge.into());
     }
@@ -44,24 +44,24 @@ mod tests {
     #[test]
     fn contents_reads_whole_file_of_wrong_expected_size() {
         for size in [0, 3, 6, 7, 100] {
-            assert_eq!(read_all(&mut file(b"i 4711"), size).expect("read"), b"i 4711", "{size}");
+            assert_eq!(read_all(&file(b"i 4711"), size).expect("read"), b"i 4711", "{size}");
         }
     }
 
     #[test]
     fn contents_of_too_large_file_is_refused() {
-        let mut sparse = file(b"i 4711\n");
+        let sparse = file(b"i 4711\n");
         for size in [MAX_CONTROL_FILE_SIZE + 1, 15 << 40, u64::MAX] {
-            let refused = read_all(&mut sparse, size);
+            let refused = read_all(&sparse, size);
             assert_eq!(refused.expect_err("too large").kind(), ErrorKind::FileTooLarge);
         }
     }
 
     #[test]
     fn contents_of_file_growing_beyond_limit_is_refused() {
-        let mut growing = file(b"i 4711\n");
+        let growing = file(b"i 4711\n");
         growing.set_len(MAX_CONTROL_FILE_SIZE + 1).expect("a sparse file");
-        let refused = read_all(&mut growing, 7).expect_err("too large");
+        let refused = read_all(&growing, 7).expect_err("too large");
         assert_eq!(refused.kind(), ErrorKind::FileTooLarge);
     }
 }

@@ -66,6 +66,12 @@ fn write_bare_tag(file: &impl FileExt, offset: u32, tag: Tag) -> io::Result<()> 
     file.write_all_at(&[tag.byte()], u64::from(offset) + 1)
 }
 
+/// Returns true if a recipient is locked on disk, by this owner if there is a pid column.
+pub fn has_lock(file: &impl FileExt, offset: u32, owner: Option<PidField>) -> io::Result<bool> {
+    let (found, field) = read_tag(file, offset)?;
+    Ok(found == Tag::Locked && owner.is_none_or(|owner| owner == field))
+}
+
 /// Clears the lock of a dead process, and returns the new tag.
 ///
 /// `owner` is the content of the pid column, if there is one, when the process was found to be

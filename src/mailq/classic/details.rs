@@ -137,7 +137,7 @@ pub(crate) fn read_control_file(spool: &Spool, name: &SpoolName) -> io::Result<V
     if !metadata.is_file() {
         return Err(ErrorKind::NotFound.into());
     }
-    control_file::read_all(&mut File::open(&path)?, metadata.len())
+    control_file::read_all(&File::open(&path)?, metadata.len())
 }
 
 fn details(file: &ControlFile, offsets: &[u32]) -> MessageDetails {

@@ -24,16 +24,19 @@ pub fn clear_locks(
     dead: u32,
     duplicates: DuplicateSink<'_>,
 ) -> io::Result<()> {
-    let Some(mut file) = sys::if_exists(open_to_mark(&spool.control_file(name)))? else {
+    let Some(file) = sys::if_exists(open_to_mark(&spool.control_file(name)))? else {
         return Ok(());
     };
     let metadata = file.metadata()?;
     let (size, modified) = (metadata.len(), Timestamp::modified(&metadata));
     let received = fs::metadata(spool.message_file(name));
     let received = received.map_or(modified, |message| Timestamp::modified(&message));
-    let owner = |field: PidField| match field.pid() == Some(dead) {
-        true => LockOwner::Dead,
-        false => owner_of(field, modified),
+    // The time of the last change is that after a lock was read. With an earlier one, an agent that
+    // has started and locked a recipient meanwhile would count as dead.
+    let owner = |field: PidField| match (field.pid(), file.metadata()) {
+        (Some(pid), _) if pid == dead => LockOwner::Dead,
+        (_, Ok(metadata)) => owner_of(field, Timestamp::modified(&metadata)),
+        (pid, Err(_)) => LockOwner::Alive(pid.unwrap_or_default()),
     };
     let is_large = size > control_file::MAX_QUERY_SIZE;
     if is_large {
@@ -43,7 +46,7 @@ pub fn clear_locks(
     while let Some(at) = from {
         let parsed = match is_large {
             true => chunk::read(&file, at, usize::MAX).map(|part| (part.file, part.next)),
-            false => control_file::read_all(&mut file, size)
+            false => control_file::read_all(&file, size)
                 .and_then(|text| Ok((control_file::parse(text)?, None))),
         };
         let mut part = match parsed.map_err(io::Error::downcast::<ControlFileError>) {
@@ -91,10 +94,13 @@ impl Loader<'_> {
     /// Writes the tags that the `d` lines of a large file have decided.
     pub(super) fn complete_decided(&self) -> io::Result<()> {
         let on_disk = open_to_mark(&self.spool.control_file(self.name))?;
-        let metadata = on_disk.metadata()?;
-        let modified = Timestamp::modified(&metadata);
-        let is_free = |field| (self.owner)(field, modified).is_gone();
-        decisions::complete_large(&on_disk, metadata.len(), is_free)
+        let size = on_disk.metadata()?.len();
+        // As in `clear_locks`, the time of the last change is that after the lock was read.
+        let is_free = |field| {
+            let modified = on_disk.metadata().map(|metadata| Timestamp::modified(&metadata));
+            modified.is_ok_and(|modified| (self.owner)(field, modified).is_gone())
+        };
+        decisions::complete_large(&on_disk, size, is_free)
     }
 }
 
@@ -118,8 +124,14 @@ pub fn unlock_dead(
         .map(|(place, recipient)| (place, owner(recipient)))
         .filter(|(_, owner)| owner.is_gone())
         .collect();
-    let of_agents = gone.iter().filter(|(_, owner)| *owner == LockOwner::Dead);
-    let doubtful: Vec<usize> = of_agents.map(|(place, _)| *place).collect();
+    // A process that has ended since the file was read may have finished the recipient before.
+    let mut doubtful = Vec::new();
+    for (place, _) in gone.iter().filter(|(_, owner)| *owner == LockOwner::Dead) {
+        let Recipient { offset, lock, .. } = &file.recipients[*place];
+        if mark::has_lock(on_disk, *offset, *lock)? {
+            doubtful.push(*place);
+        }
+    }
     if !doubtful.is_empty() {
         duplicates(&PossibleDuplicates::about(name, received, file, &doubtful));
     }

@@ -2,7 +2,10 @@
 
 use super::parse::is_empty;
 use super::*;
-use crate::HashFolder;
+use crate::memory_file::MemoryFile;
+use crate::{HashFolder, LockOwner, PossibleDuplicates};
+use zsched_format::control_file::{self, Tag};
+use zsched_format::time::Timestamp;
 
 const NUMBER: &[u8] = b"4711";
 
@@ -117,4 +120,22 @@ fn no_message_is_missing_while_queue_is_empty() {
     put(&spool, "queue/1", "another's");
     let found = load(&spool, HashLevel::Once, name, None, &mut |_| {});
     assert!(matches!(found, LoadResult::Malformed { .. }), "{found:?}");
+}
+
+/// An agent ended after the file was read, and had finished one of its two recipients by then.
+#[test]
+fn only_recipients_still_locked_count_as_possible_duplicates() {
+    let before = "@ 7\ni 4711\nl one\ns l - a 0\nr~    55    c h u 0\nr~    55    c h v 0\nm\n\n";
+    let mut file = control_file::parse(before.as_bytes().to_vec()).expect("a control file");
+    let on_disk = MemoryFile::new(1, before.replacen("r~    55", "r+      ", 1).into_bytes());
+    let mut listed = Vec::new();
+    let message =
+        (&SpoolName::new(HashFolder::default(), NUMBER).expect("a name"), Timestamp::EPOCH);
+    let mut sink = |found: &PossibleDuplicates| {
+        listed.extend(found.recipients.iter().map(|recipient| recipient.offset));
+    };
+    unlock_dead(&on_disk, message, &mut file, |_| LockOwner::Dead, &mut sink).expect("unlocked");
+    assert_eq!(listed, [file.recipients[1].offset]);
+    let tags = file.recipients.iter().map(|recipient| recipient.tag).collect::<Vec<_>>();
+    assert_eq!(tags, [Tag::Done, Tag::Pending]);
 }

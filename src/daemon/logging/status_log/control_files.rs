@@ -122,9 +122,9 @@ fn open(spool: &Spool, name: &SpoolName) -> io::Result<File> {
 }
 
 fn read(spool: &Spool, name: &SpoolName) -> io::Result<ControlFile> {
-    let mut file = open(spool, name)?;
+    let file = open(spool, name)?;
     let size = file.metadata()?.len();
-    let text = control_file::read_all(&mut file, size)?;
+    let text = control_file::read_all(&file, size)?;
     Ok(control_file::parse(text)?)
 }
 
