@@ -32,7 +32,7 @@ pub(crate) fn warnings(clause: &Clause) -> Vec<String> {
             }
         }
     }
-    let factor = clause.retries.first().copied().unwrap_or(1).max(1);
+    let factor = clause.retries.first().copied().unwrap_or(1);
     let first_retry = clause.interval.saturating_mul(factor);
     if let Some(expiry) = clause.expiry.filter(|expiry| *expiry < first_retry) {
         warnings.push(format!(

@@ -34,6 +34,12 @@ pub struct Zenv {
     variables: HashMap<String, String>,
 }
 
+/// The ZENV file that the caller or `ZCONFIG` in the environment names.
+fn chosen_path(named: Option<&Path>) -> Option<PathBuf> {
+    let of_environment = || std::env::var_os("ZCONFIG").filter(|path| !path.is_empty());
+    named.map(Path::to_path_buf).or_else(|| of_environment().map(PathBuf::from))
+}
+
 impl Zenv {
     /// Default path of the ZENV file.
     const DEFAULT_PATH: &str = "/etc/zmailer.conf";
@@ -42,19 +48,19 @@ impl Zenv {
     ///
     /// It is the named one, else that of `ZCONFIG` in the environment, else `/etc/zmailer.conf`.
     pub fn path(named: Option<&Path>) -> PathBuf {
-        let of_environment = || std::env::var_os("ZCONFIG").map(PathBuf::from);
-        let path = named.map(Path::to_path_buf).or_else(of_environment);
-        path.unwrap_or_else(|| PathBuf::from(Zenv::DEFAULT_PATH))
+        chosen_path(named).unwrap_or_else(|| PathBuf::from(Zenv::DEFAULT_PATH))
     }
 
     /// Reads the ZENV file of the installation, see [`Zenv::path`].
     ///
-    /// `None` if no file is named and the default one does not exist.
+    /// `None` if neither the caller nor `ZCONFIG` names one, and the default one does not exist.
     pub fn find(named: Option<&Path>) -> io::Result<Option<Zenv>> {
-        let path = Zenv::path(named);
-        let is_default = named.is_none() && path == Path::new(Zenv::DEFAULT_PATH);
-        match Zenv::read(&path) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound && is_default => Ok(None),
+        match Zenv::read(&Zenv::path(named)) {
+            Err(error)
+                if error.kind() == io::ErrorKind::NotFound && chosen_path(named).is_none() =>
+            {
+                Ok(None)
+            }
             other => other.map(Some),
         }
     }

@@ -2,29 +2,46 @@
 //!
 //! Without `NOTIFY_SOCKET` in the environment there is no service manager, and nothing is sent.
 
-use sd_notify::NotifyState;
+use std::io;
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::net::{SocketAddr, UnixDatagram};
 
 /// Says that the scheduler serves: at the start, and after each reload.
 pub(crate) fn notify_ready() {
-    notify(&[NotifyState::Ready]);
+    notify("READY=1\n");
 }
 
 /// Says that the configuration is being read again; [`notify_ready`] says when that is done.
 pub(crate) fn notify_reloading() {
-    match NotifyState::monotonic_usec_now() {
-        Ok(now) => notify(&[NotifyState::Reloading, now]),
-        Err(error) => log::warn!("the monotonic clock: {error}"),
-    }
+    notify("RELOADING=1\n");
 }
 
-/// Says that the scheduler is ending, and why.
-pub(crate) fn notify_stopping(reason: &str) {
-    notify(&[NotifyState::Stopping, NotifyState::Status(reason)]);
+/// Says what the scheduler is doing, in one line.
+pub(crate) fn notify_status(status: &str) {
+    notify(&format!("STATUS={status}\n"));
+}
+
+/// Says that the scheduler ends now. From here on the service manager limits its time.
+pub(crate) fn notify_stopping() {
+    notify("STOPPING=1\n");
 }
 
 /// A message that cannot be sent is logged: delivery does not depend on it.
-fn notify(states: &[NotifyState<'_>]) {
-    if let Err(error) = sd_notify::notify(states) {
+fn notify(message: &str) {
+    if let Err(error) = send(message) {
         log::warn!("the service manager cannot be notified: {error}");
     }
+}
+
+/// Sends a message without waiting.
+fn send(message: &str) -> io::Result<()> {
+    let Some(path) = std::env::var_os("NOTIFY_SOCKET") else { return Ok(()) };
+    // A name that begins with @ is in the abstract name space.
+    let address = match path.as_encoded_bytes() {
+        [b'@', name @ ..] => SocketAddr::from_abstract_name(name)?,
+        _ => SocketAddr::from_pathname(&path)?,
+    };
+    let socket = UnixDatagram::unbound()?;
+    socket.set_nonblocking(true)?;
+    socket.send_to_addr(message.as_bytes(), &address).map(drop)
 }

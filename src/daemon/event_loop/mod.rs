@@ -28,6 +28,7 @@ use crate::net::clients::Clients;
 use crate::net::listen::{Listener, ListenerKind, MailqAddress};
 use crate::net::lookup_worker::LookupWorker;
 use crate::net::rendezvous_dump::Rendezvous;
+use crate::service_manager;
 use crate::spool_io::SpoolIo;
 use crate::state::learned_file::LearnedFile;
 use crate::state::overrides::OverridesFile;
@@ -253,6 +254,7 @@ impl Daemon {
     /// Running agents finish the jobs they have. The locks in the control files keep a new
     /// scheduler from giving these jobs to other agents.
     fn end(mut self) -> io::Result<()> {
+        service_manager::notify_stopping();
         let now = self.clock.estimate();
         self.execute_all(now);
         self.overrides.finish(&mut self.spool_io);

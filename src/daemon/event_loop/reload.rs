@@ -123,6 +123,7 @@ impl Daemon {
         for client in std::mem::take(&mut self.reloads.waiting_clients) {
             self.clients.take_answer(client, Answer::Admin(Err(first_errors(errors))));
         }
+        service_manager::notify_ready();
     }
 
     /// Sets the maximum number of messages in memory from the configuration.

@@ -84,14 +84,14 @@ impl Daemon {
 
     fn end_on(&mut self, signal: &str) {
         log::info!("ending on {signal}");
-        service_manager::notify_stopping(&format!("ending on {signal}"));
+        service_manager::notify_status(&format!("ending on {signal}"));
         self.spool_lock.announce_end();
         self.is_ending = true;
     }
 
     fn drain(&mut self, now: Timestamp) {
         log::info!("ending on SIGQUIT, when all agents have ended");
-        service_manager::notify_stopping("waiting for agents to end");
+        service_manager::notify_status("waiting for agents to end");
         self.spool_lock.announce_end();
         self.is_draining = true;
         self.core.handle(now, Event::Drain);

@@ -117,25 +117,22 @@ struct CompletionSender {
 }
 
 impl CompletionSender {
-    /// Sends a portion. If the loop is gone, the process ends, and the results are not needed.
-    fn send(&self, portion: Vec<Completion>) {
-        drop(self.sender.send(portion));
+    /// Sends a portion. Returns false if the loop has ended, and with it the use of the spool.
+    fn send(&self, portion: Vec<Completion>) -> bool {
+        let is_taken = self.sender.send(portion).is_ok();
         self.loop_waker.wake();
+        is_taken
     }
 
     /// Adds a result to a portion, and sends the portion if it is full.
-    fn add(&self, portion: &mut Vec<Completion>, done: Completion) {
+    fn add(&self, portion: &mut Vec<Completion>, done: Completion) -> bool {
         portion.push(done);
-        if portion.len() == PORTION_SIZE {
-            self.flush(portion);
-        }
+        portion.len() < PORTION_SIZE || self.flush(portion)
     }
 
     /// Sends a portion unless it is empty.
-    fn flush(&self, portion: &mut Vec<Completion>) {
-        if !portion.is_empty() {
-            self.send(std::mem::take(portion));
-        }
+    fn flush(&self, portion: &mut Vec<Completion>) -> bool {
+        portion.is_empty() || self.send(std::mem::take(portion))
     }
 }
 
@@ -165,6 +162,7 @@ impl SpoolIo {
             completions: completions.clone(),
             duplicates: duplicates.clone(),
             portion: Vec::new(),
+            is_over: false,
         };
         worker::start("reader", move || reader.run())?;
         let agents = processes::foreign_processes_in_folder();

@@ -82,24 +82,30 @@ pub(super) struct Reader {
     pub(super) duplicates: Arc<DuplicatesFile>,
     /// Results to be sent.
     pub(super) portion: Vec<Completion>,
+    /// True once the loop has ended: another scheduler may use the spool then.
+    pub(super) is_over: bool,
 }
 
 impl Reader {
     /// Carries out requests until the loop has ended.
     pub(super) fn run(mut self) {
-        while let Some(request) = self.queue.next() {
+        while !self.is_over
+            && let Some(request) = self.queue.next()
+        {
             match request {
                 ReadRequest::Urgent(urgent) => self.read_urgent(Some(urgent)),
                 ReadRequest::Batch(names) => self.read_batch(names),
             }
-            self.completions.flush(&mut self.portion);
+            self.flush();
         }
     }
 
     fn read_urgent(&mut self, mut next: Option<UrgentRead>) {
         let duplicates = self.duplicates.clone();
         let tell = &mut duplicates.sink();
-        while let Some(urgent) = next {
+        while !self.is_over
+            && let Some(urgent) = next
+        {
             let spool = &self.spool;
             let done = match urgent {
                 UrgentRead::New((name, at_most)) => {
@@ -118,7 +124,7 @@ impl Reader {
             self.add(done);
             next = self.queue.next_urgent();
         }
-        self.completions.flush(&mut self.portion);
+        self.flush();
     }
 
     /// Reads a batch, the oldest first, with urgent requests in between.
@@ -126,6 +132,9 @@ impl Reader {
         let mut files = Vec::with_capacity(names.len());
         for (name, at_most) in names {
             self.read_next_urgent();
+            if self.is_over {
+                return;
+            }
             let unread = match FileStat::at(&self.spool, &name) {
                 Ok(Some(stat)) => {
                     files.push((stat, name, at_most));
@@ -141,6 +150,9 @@ impl Reader {
         let tell = &mut duplicates.sink();
         for (stat, name, at_most) in files {
             self.read_next_urgent();
+            if self.is_over {
+                return;
+            }
             let spool = &self.spool;
             let found = load::load_examined(spool, self.level, name.clone(), stat, at_most, tell);
             self.add(Completion::Read(name, Box::new(found)));
@@ -154,7 +166,11 @@ impl Reader {
     }
 
     fn add(&mut self, done: Completion) {
-        self.completions.add(&mut self.portion, done);
+        self.is_over |= !self.completions.add(&mut self.portion, done);
+    }
+
+    fn flush(&mut self) {
+        self.is_over |= !self.completions.flush(&mut self.portion);
     }
 }
 
@@ -186,6 +202,7 @@ mod tests {
             completions: CompletionSender { sender, loop_waker: Arc::new(loop_waker) },
             duplicates,
             portion: Vec::new(),
+            is_over: false,
         };
         let batch = |numbers: std::ops::Range<u64>| numbers.map(|n| (name(n), None)).collect();
         let urgent = ReadRequest::Urgent(UrgentRead::New((name(4711), None)));

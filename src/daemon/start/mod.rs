@@ -28,7 +28,7 @@ use crate::state::spool_lock::{LockTimeouts, SpoolLock};
 use crate::timeouts::Timeouts;
 use mio::{Interest, Poll, Waker};
 use std::collections::BTreeSet;
-use std::io;
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::Arc;
@@ -71,7 +71,8 @@ impl StartError {
 /// Runs the scheduler described by the options and returns its exit status.
 pub fn main(options: SchedulerOptions) -> i32 {
     if options.version {
-        println!("zsched scheduler {}", env!("CARGO_PKG_VERSION"));
+        // Standard output may be closed.
+        drop(writeln!(io::stdout(), "zsched scheduler {}", env!("CARGO_PKG_VERSION")));
         return 0;
     }
     match run(options) {

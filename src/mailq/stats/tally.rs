@@ -1,6 +1,6 @@
 //! Counts the lines of a status log.
 
-use crate::format::last_line;
+use crate::format::{cut, last_line};
 use jiff::Timestamp;
 use serde::Serialize;
 use std::collections::{BTreeMap, HashMap};
@@ -8,6 +8,8 @@ use zsched_format::status_log::{DeliveryStatus, StatusLine};
 
 /// Maximum number of names of each kind that are counted one by one. Memory is bounded by it.
 const MAX_NAMES: usize = 100_000;
+/// Maximum length of a name, in columns. Texts of other hosts can be long.
+const MAX_NAME_COLUMNS: usize = 200;
 /// The row of all names beyond that.
 const OTHERS: &str = "(others)";
 /// Ratio of a class of delays to the one before it.
@@ -101,6 +103,7 @@ impl<V> Default for ByName<V> {
 
 impl<V: Default> ByName<V> {
     fn value(&mut self, name: &str) -> &mut V {
+        let name = &cut(name, MAX_NAME_COLUMNS);
         let name = match self.0.contains_key(name) || self.0.len() < MAX_NAMES {
             true => name,
             false => OTHERS,
