@@ -13,7 +13,7 @@ use super::syntax::{Assignment, FileEntry, MappedText};
 use super::table::{Keyword, find};
 use super::value::Value;
 use super::variables::expand_value;
-use super::{Config, ConfigContext, contradictions};
+use super::{Config, ConfigContext, useless_settings};
 use std::collections::HashMap;
 use std::path::Path;
 use std::rc::Rc;
@@ -191,7 +191,7 @@ impl Builder<'_, '_, '_> {
         self.config.clauses = self.close_clauses();
         if self.sink.is_usable() {
             self.warn_of_unreachable();
-            self.warn_of_contradictions();
+            self.warn_of_useless_settings();
         }
         match DefaultAccounts::for_context(self.context) {
             Ok(accounts) => self.config.default_accounts = accounts,
@@ -227,7 +227,7 @@ impl Builder<'_, '_, '_> {
     /// Warns of settings that others make useless, in the clause that has one of the two.
     ///
     /// What a clause inherits is taken from those that match everything.
-    fn warn_of_contradictions(&mut self) {
+    fn warn_of_useless_settings(&mut self) {
         let mut inherited = self.config.new_draft();
         for (index, clause) in self.config.clauses.iter().enumerate() {
             let mut draft = inherited.clone();
@@ -238,11 +238,11 @@ impl Builder<'_, '_, '_> {
             // Empty clauses before this one share its settings.
             let next = self.config.clauses.get(index + 1);
             let is_shared = next.is_some_and(|next| Rc::ptr_eq(&next.settings, &clause.settings));
-            if is_shared || !clause.names(&contradictions::KEYWORDS) {
+            if is_shared || !clause.names(&useless_settings::KEYWORDS) {
                 continue;
             }
             draft.finish();
-            for message in contradictions::warnings(&draft.clause) {
+            for message in useless_settings::warnings(&draft.clause) {
                 self.sink.warning(clause.start, message);
             }
         }

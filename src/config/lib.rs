@@ -38,9 +38,9 @@ mod variables;
 // From entries to the clause of a destination.
 mod build;
 mod clause;
-mod contradictions;
 mod select;
 mod show;
+mod useless_settings;
 
 #[cfg(test)]
 mod tests;

@@ -221,7 +221,7 @@ impl Scheduler {
                 self.prepare_restore(number, record, wanted)
             }
             Event::BacklogChanged { waiting, reading } => {
-                self.admission.reserve(reading);
+                self.admission.set_first_chunks_being_read(reading);
                 self.backlog_changed(waiting);
             }
             Event::MoreRead { number, outcome } => self.more_read(number, outcome),

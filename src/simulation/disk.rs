@@ -221,13 +221,13 @@ impl Disk {
         };
         let portion = at_most.map(|at_most| Portion { from: 0, max_recipients: at_most });
         let loaded = self.parse(&name, portion, false);
-        load::finish(loaded, || self.move_malformed(&name))
+        load::move_aside_if_malformed(loaded, || self.move_malformed(&name))
     }
 
     /// Loads the control file of a loaded message as `spool::load::reload` does.
     pub fn reload(&mut self, name: &SpoolName, portion: Option<Portion>) -> LoadResult {
         let loaded = self.parse(name, portion, true);
-        load::finish(loaded, || self.move_malformed(name))
+        load::move_aside_if_malformed(loaded, || self.move_malformed(name))
     }
 
     /// Moves files in the top folder down, if the spool has levels.

@@ -8,9 +8,9 @@
 //!
 //! This crate decides which files belong to a message, in which order they are written and removed
 //! so that a crash loses nothing, whether a lock is still held, and when a control file is
-//! malformed and goes to `postman/`. It must not know when or where mail is delivered: the core
-//! decides that, and uses only the types of this crate. Begin with [`load`], which turns a control
-//! file into an [`Arrival`]; then read [`note`] and [`remove`].
+//! malformed and goes to `postman/` ([`move_aside`]). It must not know when or where mail is
+//! delivered: the core decides that, and uses only the types of this crate. Begin with [`load`],
+//! which turns a control file into an [`Arrival`]; then read [`note`] and [`remove`].
 //!
 //! A visible control file always has its message file. The router creates the control file under a
 //! hidden name, renames the message into `queue/`, and only then gives the control file its name
@@ -46,7 +46,8 @@ pub mod outbox;
 mod reroute;
 pub mod resubmit;
 
-// The end of a message.
+// The end of a message, and malformed control files.
+pub mod move_aside;
 pub mod orphans;
 pub mod removals;
 pub mod remove;

@@ -1,11 +1,12 @@
 //! Which mail is in memory.
 //!
-//! [`intake`] chooses the control files that are read. Of large messages only some recipients are
-//! loaded ([`partial`]); messages that wait may be evicted ([`paging`]).
+//! [`intake`] chooses the control files that are read; the shell owns its [`intake::Intake`]. Of
+//! large messages only some recipients are loaded ([`partial`]). Messages that wait may be evicted
+//! ([`paging`]).
 //!
 //! | limit | where it is applied |
 //! |---|---|
-//! | messages in memory (`PARAMmessage-active-limit`) | `Intake::max_messages`; [`paging`] makes room |
+//! | messages in memory (`PARAMmessage-active-limit`) | `Intake::has_room`; [`paging`] evicts when files wait for room |
 //! | recipients in memory (`PARAMmessage-recipient-limit` …) | [`partial`], its `recipient_room` |
 
 pub mod intake;

@@ -1,6 +1,7 @@
 //! Assignment of agents to threads.
 //!
-//! A thread gets an idle agent of its ring, a new one, or a refusal with the reason.
+//! A thread gets an idle agent of its ring, a new one, or a refusal with the reason. Begin with
+//! `assign_agents`. Which ring is served first: `agent_waitlist`, `fair_share`.
 
 use crate::Scheduler;
 use crate::action::Action;

@@ -2,6 +2,9 @@
 //!
 //! An agent that says `#hungry` gets the next jobs of its own thread. If there are none, it gets
 //! another thread of its ring, else a place in the pool of its ring.
+//!
+//! In a ring with `slot-cost` or `job-order`, `feed_next` chooses instead:
+//! `job_for_agent_by_message.rs`.
 
 use crate::Scheduler;
 use crate::action::{Action, StopMode};

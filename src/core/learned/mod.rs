@@ -47,7 +47,8 @@ pub enum Learned {
     /// A text about paged-out messages.
     Text(LearnedText),
     /// State of a paged-out message.
-    Rest(LearnedMessage),
+    #[serde(rename = "rest")]
+    PagedOut(LearnedMessage),
 }
 
 /// State of a destination as a whole.
@@ -61,8 +62,9 @@ pub struct LearnedThread {
     pub index: usize,
     /// Until when it is unreachable, in nanoseconds since the epoch.
     pub wakeup: Option<Timestamp>,
-    /// How it is known to be unreachable.
-    pub block: Option<UnreachableReason>,
+    /// Why it is unreachable.
+    #[serde(rename = "block")]
+    pub reason: Option<UnreachableReason>,
     /// The report that has shown it.
     #[serde(default)]
     pub cause: Option<LearnedCause>,
@@ -143,7 +145,7 @@ impl Scheduler {
         let unclaimed = self.learned.unclaimed.get_or_insert_default();
         match learned {
             Learned::Text(text) => unclaimed.messages.import_text(text, &mut self.admission.paging),
-            Learned::Rest(rest) => unclaimed.messages.import_learned(rest),
+            Learned::PagedOut(message) => unclaimed.messages.import_learned(message),
             Learned::Thread(thread) => {
                 let key = Destination::new(thread.channel.as_bytes(), thread.host.as_bytes());
                 unclaimed.threads.insert(key, thread);
@@ -193,7 +195,7 @@ impl Scheduler {
         let wakeup = learned.wakeup.filter(|wakeup| *wakeup > self.now && !on_request);
         // The clock may have been wrong when this was written, or the clause may have changed.
         let wakeup = wakeup.map(|wakeup| wakeup.min(self.now + max_wait(clause)));
-        let is_dead = wakeup.is_none() && learned.block == Some(UnreachableReason::Dead);
+        let is_dead = wakeup.is_none() && learned.reason == Some(UnreachableReason::Dead);
         let until = wakeup.or(is_dead.then_some(self.now));
         let steps = RetryPosition {
             index: u8::try_from(learned.index).unwrap_or(u8::MAX),
@@ -202,9 +204,9 @@ impl Scheduler {
         thread_ref.retry = Retry { steps, ..Retry::default() };
         thread_ref.retry.unreachable = until.map(|until| {
             // Files of an earlier version do not say how it was known.
-            let block = learned.block.unwrap_or(UnreachableReason::AllDeferred);
+            let reason = learned.reason.unwrap_or(UnreachableReason::AllDeferred);
             let cause = learned.cause.as_ref().map(|cause| Rc::new(cause.recall()));
-            Box::new(Unreachable { until, block, cause })
+            Box::new(Unreachable { until, reason, cause })
         });
         if is_dead {
             self.dispatch.probe_dead_window(&self.queue, thread);
@@ -297,12 +299,12 @@ impl LearnedThread {
     ) -> Option<LearnedThread> {
         let (channel, host) = names(destination)?;
         let known = retry.unreachable.as_deref();
-        let (wakeup, block) = (known.map(|known| known.until), known.map(|known| known.block));
+        let (wakeup, reason) = (known.map(|known| known.until), known.map(|known| known.reason));
         let cause = known.and_then(|known| known.cause.as_deref()).map(LearnedCause::of);
         let index = usize::from(retry.steps.index);
         let relay = relay.and_then(|relay| String::from_utf8(relay.to_vec()).ok());
         let is_new = wakeup.is_none() && index == 0 && window.is_none() && relay.is_none();
-        let learned = LearnedThread { channel, host, index, wakeup, block, cause, window, relay };
+        let learned = LearnedThread { channel, host, index, wakeup, reason, cause, window, relay };
         (!is_new).then_some(learned)
     }
 }

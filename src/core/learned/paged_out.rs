@@ -1,6 +1,7 @@
 //! Learned state of paged-out messages.
 //!
-//! The shell and the file keep it in few bytes. Each text is written once, with its number.
+//! It is what the next process must know about messages that are on disk only: attempts, next
+//! tries, last texts. Each text is written once and referred to by number.
 
 use crate::Scheduler;
 use crate::admission::paged_message::{PagedMessage, PagedVertex, TextNumber};
@@ -43,12 +44,12 @@ pub struct LearnedMessage {
 /// A source of paged-out messages.
 pub trait PagedOutSource {
     /// Returns the message with the next higher number; `None` begins.
-    fn behind(&self, number: Option<u64>) -> Option<(u64, Timestamp, Cow<'_, [PagedVertex]>)>;
+    fn next_after(&self, number: Option<u64>) -> Option<(u64, Timestamp, Cow<'_, [PagedVertex]>)>;
 }
 
 /// A source without any.
 impl PagedOutSource for () {
-    fn behind(&self, _: Option<u64>) -> Option<(u64, Timestamp, Cow<'_, [PagedVertex]>)> {
+    fn next_after(&self, _: Option<u64>) -> Option<(u64, Timestamp, Cow<'_, [PagedVertex]>)> {
         None
     }
 }
@@ -97,7 +98,7 @@ impl UnclaimedMessages {
 }
 
 impl PagedOutSource for UnclaimedMessages {
-    fn behind(&self, number: Option<u64>) -> Option<(u64, Timestamp, Cow<'_, [PagedVertex]>)> {
+    fn next_after(&self, number: Option<u64>) -> Option<(u64, Timestamp, Cow<'_, [PagedVertex]>)> {
         let from = number.map_or(Some(0), |number| number.checked_add(1))?;
         let (number, (modified, vertices)) = self.messages.range(from..).next()?;
         Some((*number, *modified, vertices.into()))
@@ -111,7 +112,9 @@ impl Scheduler {
             self.learned.unclaimed.as_mut()?.messages.take(arrival.name.number())?;
         vertices.sort_unstable_by_key(|vertex| vertex.key());
         let vertices = vertices.into();
+        // This process has not counted its recipients as paged out, so none are to be subtracted.
         let record = PagedMessage { modified, recipients: 0, vertices };
+        // Requests of the former process are not kept.
         (modified == arrival.modified).then(|| RestoredMessage { record, wanted: Vec::new() })
     }
 }
@@ -136,7 +139,7 @@ impl ExportCount {
     ) -> Option<u64> {
         let mut last = after;
         for _ in 0..count {
-            let (number, modified, vertices) = paged_out.behind(last)?;
+            let (number, modified, vertices) = paged_out.next_after(last)?;
             last = Some(number);
             let was_tried = |vertex: &&PagedVertex| vertex.attempts() > 0;
             let tried: Vec<PagedVertex> = vertices.iter().filter(was_tried).copied().collect();
@@ -147,7 +150,7 @@ impl ExportCount {
             }
             for vertices in tried.chunks(MAX_DESTINATIONS_PER_LINE) {
                 let vertices = vertices.to_vec();
-                tell(Learned::Rest(LearnedMessage { number, modified, vertices }));
+                tell(Learned::PagedOut(LearnedMessage { number, modified, vertices }));
             }
         }
         last

@@ -167,7 +167,7 @@ impl Scheduler {
         let id = self.queue.messages[message].spool_id();
         let is_held = self.overrides.hold_of_message(id).is_some();
         self.queue.messages[message].held = is_held;
-        let is_known = is_held || self.overrides.ending_of(id).is_some();
+        let is_known = is_held || self.overrides.removal_of(id).is_some();
         if !is_known {
             self.overrides.drop_message(id.number);
         }
@@ -177,7 +177,7 @@ impl Scheduler {
     pub(crate) fn drop_overrides(&mut self, message: MessageId) {
         let id = self.queue.messages[message].spool_id();
         let is_known =
-            self.overrides.hold_of_message(id).is_some() || self.overrides.ending_of(id).is_some();
+            self.overrides.hold_of_message(id).is_some() || self.overrides.removal_of(id).is_some();
         if is_known {
             self.overrides.drop_message(id.number);
         }

@@ -26,8 +26,9 @@ pub const MAX_OVERRIDES: usize = 1000;
 
 /// One change of the overrides.
 ///
-/// The shell stores the changes, instead of all overrides for each of them. The first three kinds
-/// add an override, and stand for it.
+/// The shell stores the changes, instead of all overrides for each of them. `Hold`, `Limit` and
+/// `Removal` contain the override that they add; [`Overrides::iter`] returns each override as one
+/// of these.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum OverrideChange {
@@ -47,10 +48,12 @@ pub enum OverrideChange {
         /// Name of the limit.
         limit: LimitName,
     },
-    /// Drops the hold and the removal of the message of this number.
-    Dropped(u64),
-    /// Drops the removal of the message of this number.
-    Forgotten(u64),
+    /// Drops the hold and the removal of a message that has left, by its number.
+    #[serde(rename = "dropped")]
+    MessageLeft(u64),
+    /// Drops the removal of the message of this number, to make room for another one.
+    #[serde(rename = "forgotten")]
+    RemovalDropped(u64),
     /// Drops all holds.
     Cleared {},
 }
@@ -244,7 +247,8 @@ pub struct Overrides {
     /// Limits, the newest last.
     pub limits: Vec<LimitOverride>,
     /// Messages to be removed, by their number.
-    pub endings: BTreeMap<u64, PendingRemoval>,
+    #[serde(rename = "endings")]
+    pub removals: BTreeMap<u64, PendingRemoval>,
     // Empty between two events.
     #[serde(skip)]
     pub(crate) changes: Vec<OverrideChange>,
@@ -270,19 +274,19 @@ impl Overrides {
                 self.limits.retain(|old| old.scope != set.scope || old.limit != set.limit);
                 self.limits.push(set);
             }
-            OverrideChange::Removal(ending) => {
-                drop(self.endings.insert(ending.message.number, ending))
+            OverrideChange::Removal(removal) => {
+                drop(self.removals.insert(removal.message.number, removal))
             }
             OverrideChange::Released(Scope::Message(id)) => drop(self.messages.remove(&id.number)),
             OverrideChange::Released(scope) => self.holds.retain(|hold| hold.scope != scope),
             OverrideChange::Unset { scope, limit } => {
                 self.limits.retain(|set| set.scope != scope || set.limit != limit);
             }
-            OverrideChange::Dropped(number) => {
+            OverrideChange::MessageLeft(number) => {
                 self.messages.remove(&number);
-                self.endings.remove(&number);
+                self.removals.remove(&number);
             }
-            OverrideChange::Forgotten(number) => drop(self.endings.remove(&number)),
+            OverrideChange::RemovalDropped(number) => drop(self.removals.remove(&number)),
             OverrideChange::Cleared {} => {
                 self.holds.clear();
                 self.messages.clear();
@@ -313,15 +317,15 @@ impl Overrides {
     }
 
     /// The removal that was ordered for a message.
-    pub fn ending_of(&self, id: SpoolId) -> Option<&PendingRemoval> {
-        self.endings.get(&id.number).filter(|ending| ending.message == id)
+    pub fn removal_of(&self, id: SpoolId) -> Option<&PendingRemoval> {
+        self.removals.get(&id.number).filter(|removal| removal.message == id)
     }
 
     /// Drops the oldest removal, to make room for another one.
     pub(crate) fn drop_oldest_removal(&mut self) {
-        let oldest = self.endings.iter().min_by_key(|(_, ending)| ending.author.since);
+        let oldest = self.removals.iter().min_by_key(|(_, removal)| removal.author.since);
         if let Some(number) = oldest.map(|(number, _)| *number) {
-            self.change(OverrideChange::Forgotten(number));
+            self.change(OverrideChange::RemovalDropped(number));
         }
     }
 
@@ -329,9 +333,9 @@ impl Overrides {
     ///
     /// Returns true if there were any.
     pub(crate) fn drop_message(&mut self, number: u64) -> bool {
-        let is_known = self.messages.contains_key(&number) || self.endings.contains_key(&number);
+        let is_known = self.messages.contains_key(&number) || self.removals.contains_key(&number);
         if is_known {
-            self.change(OverrideChange::Dropped(number));
+            self.change(OverrideChange::MessageLeft(number));
         }
         is_known
     }
@@ -341,12 +345,12 @@ impl Overrides {
         let holds =
             self.holds.iter().chain(self.messages.values()).cloned().map(OverrideChange::Hold);
         let limits = self.limits.iter().cloned().map(OverrideChange::Limit);
-        holds.chain(limits).chain(self.endings.values().cloned().map(OverrideChange::Removal))
+        holds.chain(limits).chain(self.removals.values().cloned().map(OverrideChange::Removal))
     }
 
     /// Number of overrides.
     pub fn len(&self) -> usize {
-        self.holds.len() + self.messages.len() + self.limits.len() + self.endings.len()
+        self.holds.len() + self.messages.len() + self.limits.len() + self.removals.len()
     }
 
     /// Number of overrides that each thread is compared with.
@@ -475,12 +479,12 @@ mod tests {
                 until: None,
                 author: author.clone(),
             };
-            let ending =
+            let removal =
                 PendingRemoval { message: id, after_job: AfterJob::Delete, author: author.clone() };
             for order in [
                 OverrideChange::Hold(hold),
                 OverrideChange::Limit(limit),
-                OverrideChange::Removal(ending),
+                OverrideChange::Removal(removal),
             ] {
                 let text = serde_json::to_string(&order).expect("JSON");
                 let read: OverrideChange = serde_json::from_str(&text).expect("the same");

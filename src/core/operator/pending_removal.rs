@@ -21,22 +21,22 @@ impl Scheduler {
         author: &Author,
     ) {
         let id = self.queue.messages[message].spool_id();
-        if self.overrides.endings.len() >= MAX_REMOVALS {
+        if self.overrides.removals.len() >= MAX_REMOVALS {
             self.overrides.drop_oldest_removal();
         }
-        let ending = PendingRemoval { message: id, after_job, author: author.clone() };
-        self.overrides.change(OverrideChange::Removal(ending));
+        let removal = PendingRemoval { message: id, after_job, author: author.clone() };
+        self.overrides.change(OverrideChange::Removal(removal));
     }
 
     /// Returns true if the removal of a whole message was ordered.
     pub(crate) fn has_removal_order(&self, message: MessageId) -> bool {
-        self.overrides.ending_of(self.queue.messages[message].spool_id()).is_some()
+        self.overrides.removal_of(self.queue.messages[message].spool_id()).is_some()
     }
 
     /// Carries out an ordered removal on what has just been loaded.
     pub(crate) fn apply_removal_order(&mut self, message: MessageId) {
         let id = self.queue.messages[message].spool_id();
-        let Some(PendingRemoval { after_job, author, .. }) = self.overrides.ending_of(id).cloned()
+        let Some(PendingRemoval { after_job, author, .. }) = self.overrides.removal_of(id).cloned()
         else {
             return;
         };

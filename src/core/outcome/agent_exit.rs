@@ -202,7 +202,7 @@ impl Scheduler {
         };
         let known = Unreachable {
             until: self.now,
-            block: UnreachableReason::AgentsDie,
+            reason: UnreachableReason::AgentsDie,
             cause: Some(Rc::new(cause)),
         };
         self.block_thread(thread, known, DeferralNote::AgentsDie(diagnosis));
@@ -216,7 +216,7 @@ impl Queue {
     fn must_wait_after_job(&self, vertex: VertexId) -> bool {
         let vertex = &self.vertices[vertex];
         let known = self.threads[vertex.thread].retry.unreachable.as_ref();
-        let is_blocked = known.is_some_and(|known| known.block.is_firm());
+        let is_blocked = known.is_some_and(|known| known.reason.is_firm());
         let has_fate = !matches!(vertex.after_job, AfterJob::Usual | AfterJob::OneMoreTry);
         is_blocked || has_fate || self.messages[vertex.message].held
     }

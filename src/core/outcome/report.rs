@@ -82,7 +82,7 @@ impl Scheduler {
                 self.queue.record(vertex, diagnosis);
             }
             ReportStatus::RetryAt | ReportStatus::DeferAll => {
-                self.destination_failed(agent, vertex, report)
+                self.destination_deferred(agent, vertex, report)
             }
             ReportStatus::Unknown => self.unknown_status(agent, vertex, report),
         }
@@ -166,8 +166,14 @@ impl Scheduler {
         self.note(message, vec![report.offset], occasion, notary, text);
     }
 
-    /// Processes a report that the destination cannot be reached: `retryat` or `deferall`.
-    pub(crate) fn destination_failed(
+    /// Processes a report about the whole destination: `deferall` or `retryat`.
+    ///
+    /// `deferall` says that it cannot be reached. With feedback or `failed-cohort-limit`, its
+    /// window decides when the job ends (`dispatch/window/delivery_signal.rs`). Otherwise
+    /// `defer_thread` makes everything of the destination wait.
+    ///
+    /// `retryat` says that it is not to be tried before a time.
+    pub(crate) fn destination_deferred(
         &mut self,
         agent: AgentId,
         vertex: VertexId,
@@ -178,21 +184,21 @@ impl Scheduler {
         self.queue.record(vertex, diagnosis.clone());
         let is_deferall = report.status == ReportStatus::DeferAll;
         if is_deferall && self.clause(thread).flow.tolerates_deferall() {
-            // The window decides if that applies to the other recipients.
+            // When the job ends, the window decides if that applies to the other recipients.
             return;
         }
         let cause = self.cause(agent, vertex, Some(diagnosis));
         if is_deferall {
-            let (until, block) = (self.now + MIN_HOST_DOWN_WAIT, UnreachableReason::HostDown);
-            return self.defer_thread(thread, Unreachable { until, block, cause });
+            let (until, reason) = (self.now + MIN_HOST_DOWN_WAIT, UnreachableReason::HostDown);
+            return self.defer_thread(thread, Unreachable { until, reason, cause });
         }
         let until = match report.retry_seconds() {
             Some(seconds) if seconds > MAX_RELATIVE_RETRY => Timestamp::from_seconds(seconds),
             Some(seconds) => self.now + Duration::from_secs(seconds.unsigned_abs()),
             None => self.now,
         };
-        let (until, block) = (until.min(self.now + MAX_BLOCK), UnreachableReason::RetryAt);
-        self.block_thread(thread, Unreachable { until, block, cause }, DeferralNote::None);
+        let (until, reason) = (until.min(self.now + MAX_BLOCK), UnreachableReason::RetryAt);
+        self.block_thread(thread, Unreachable { until, reason, cause }, DeferralNote::None);
     }
 
     /// Counts an attempt with an unknown result; an earlier diagnosis stays.

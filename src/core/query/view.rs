@@ -48,7 +48,7 @@ impl<'s> QueuedVertex<'s> {
         }
     }
 
-    /// When it expires, unless it is held.
+    /// Time of expiry by its clause, whether or not it is held.
     pub fn expiry(&self) -> Option<Timestamp> {
         Some(self.message.modified + self.ring.clause.expiry?)
     }
@@ -144,7 +144,9 @@ impl Scheduler {
         self.vertex(id).filter(|queued| queued.vertex.thread == thread)
     }
 
-    /// When a vertex becomes due, or the time planned for its last try.
+    /// Time at which a waiting vertex becomes due.
+    ///
+    /// For any other, it is the time last planned for a try, if there is one.
     pub fn wakeup_of_vertex(&self, queued: &QueuedVertex<'_>) -> Option<Timestamp> {
         let QueuedVertex { vertex, thread, .. } = queued;
         let wave = thread.waiting.wakeup(vertex.wave);

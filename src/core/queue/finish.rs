@@ -1,8 +1,9 @@
 //! The end of recipients, then of vertices, then of messages.
 //!
-//! A message leaves the spool when each recipient is finished and each note about one is on disk.
-//! If a note or the removal fails (a full disk), it is tried again until it succeeds. The message
-//! stays known meanwhile.
+//! A message leaves the spool when it is complete (`Message::is_complete`): each recipient is
+//! finished, each note is on disk, no agent has a job of it, and it is neither partial nor being
+//! read again. If a note or the removal fails (a full disk), it is tried again until it succeeds.
+//! The message stays known meanwhile.
 
 use crate::Scheduler;
 use crate::action::{Action, NoteTicket, Statistics};

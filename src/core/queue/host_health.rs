@@ -130,12 +130,12 @@ impl Scheduler {
         if !self.deferrals_may_block(thread) {
             return;
         }
-        let known = self.queue.threads[thread].retry.unreachable.as_ref().map(|known| known.block);
+        let known = self.queue.threads[thread].retry.unreachable.as_ref().map(|known| known.reason);
         match FailureScope::of(&diagnosis.notary) {
             FailureScope::Host => {
                 let cause = self.cause(agent, vertex, Some(diagnosis.clone()));
-                let block = UnreachableReason::HostBlamed;
-                self.mark_unreachable(thread, Unreachable { until: self.now, block, cause });
+                let reason = UnreachableReason::HostBlamed;
+                self.mark_unreachable(thread, Unreachable { until: self.now, reason, cause });
             }
             FailureScope::Recipient => self.host_answered(thread),
             FailureScope::Unknown if known == Some(UnreachableReason::HostBlamed) => {
@@ -151,7 +151,7 @@ impl Scheduler {
         let (thread, diagnosis) = (vertex_ref.thread, vertex_ref.diagnosis.clone());
         let known = self.queue.threads[thread].retry.unreachable.as_ref();
         if vertex_ref.failure_scope() != FailureScope::Unknown
-            || known.is_some_and(|known| known.block.is_firm())
+            || known.is_some_and(|known| known.reason.is_firm())
             || !self.deferrals_may_block(thread)
         {
             return;
@@ -159,8 +159,8 @@ impl Scheduler {
         let number = self.queue.messages[vertex_ref.message].name.number();
         if self.queue.threads[thread].retry.deferrals.add(number) {
             let cause = self.cause(agent, vertex, diagnosis);
-            let block = UnreachableReason::AllDeferred;
-            self.mark_unreachable(thread, Unreachable { until: self.now, block, cause });
+            let reason = UnreachableReason::AllDeferred;
+            self.mark_unreachable(thread, Unreachable { until: self.now, reason, cause });
         }
     }
 }

@@ -65,7 +65,7 @@ impl Scheduler {
     ) -> (Option<Timestamp>, Duration) {
         let thread = &self.queue.threads[self.queue.vertices[vertex].thread];
         let known = thread.retry.unreachable.as_deref();
-        let known = known.map(|known| (known.until, known.block.is_firm()));
+        let known = known.map(|known| (known.until, known.reason.is_firm()));
         let known = known.filter(|(until, _)| *until > self.now);
         if let Some((until, _)) = known.filter(|_| fault != FailureScope::Recipient) {
             return (Some(until), Duration::ZERO);
@@ -104,7 +104,7 @@ impl Scheduler {
         // The clock may have been wrong when the time was stored, or the clause different.
         let due = due.min(self.now + max_wait(clause));
         let known = self.queue.threads[thread].retry.unreachable.as_deref();
-        let until = known.filter(|known| known.block.is_firm()).map(|known| known.until);
+        let until = known.filter(|known| known.reason.is_firm()).map(|known| known.until);
         let due = (!clause.is_etrn_only()).then(|| until.map_or(due, |until| until.max(due)));
         self.queue.vertices[vertex].planned = due.map_or(0, seconds_of);
         self.wait_until(vertex, due, Duration::from_secs(1));
@@ -159,31 +159,31 @@ impl Scheduler {
         }
     }
 
-    /// Makes a whole thread wait until at least the time in `known`.
+    /// Makes a whole thread wait until at least the time in `unreachable`.
     ///
     /// This applies to due and waiting vertices and to those that arrive. `note` is recorded
     /// about the due ones.
     pub(crate) fn block_thread(
         &mut self,
         thread: ThreadId,
-        known: Unreachable,
+        unreachable: Unreachable,
         note: DeferralNote,
     ) {
         self.apply_clock_step(thread);
         if self.clause(thread).is_etrn_only() {
             return self.defer_due_vertices(thread, None, note);
         }
-        let until = self.mark_unreachable(thread, known);
+        let until = self.mark_unreachable(thread, unreachable);
         self.queue.threads[thread].waiting.postpone(until);
         self.defer_due_vertices(thread, Some(until), note);
     }
 
-    /// Makes a whole thread wait until at least the time in `known`.
+    /// Does the same as `block_thread`, and counts a try for each due vertex.
     ///
-    /// What is due in it counts as tried, with the diagnosis of the one recipient.
-    pub(crate) fn defer_thread(&mut self, thread: ThreadId, known: Unreachable) {
-        let diagnosis = known.cause.as_ref().and_then(|cause| cause.diagnosis.clone());
-        self.block_thread(thread, known, DeferralNote::Tried(diagnosis));
+    /// Each of them gets the diagnosis of the one recipient that was reported.
+    pub(crate) fn defer_thread(&mut self, thread: ThreadId, unreachable: Unreachable) {
+        let diagnosis = unreachable.cause.as_ref().and_then(|cause| cause.diagnosis.clone());
+        self.block_thread(thread, unreachable, DeferralNote::Tried(diagnosis));
     }
 
     /// Processes a request for the mail of a thread, which becomes due.

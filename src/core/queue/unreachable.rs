@@ -20,8 +20,9 @@ pub struct Unreachable {
     /// When it is tried again.
     pub until: Timestamp,
     /// The reason.
-    pub block: UnreachableReason,
-    /// The report that is the reason.
+    #[serde(rename = "block")]
+    pub reason: UnreachableReason,
+    /// The report that gave the reason.
     pub cause: Cause,
 }
 
@@ -90,7 +91,7 @@ impl Scheduler {
     pub(crate) fn mark_unreachable(&mut self, thread: ThreadId, known: Unreachable) -> Timestamp {
         self.apply_clock_step(thread);
         let former = self.queue.threads[thread].retry.unreachable.as_deref();
-        let is_firm = former.is_some_and(|former| former.block.is_firm());
+        let is_firm = former.is_some_and(|former| former.reason.is_firm());
         let planned = former.map(|former| former.until).filter(|until| *until > self.now);
         let until = planned.unwrap_or_else(|| self.next_try_of_host(thread)).max(known.until);
         self.learned.revision += 1;
@@ -99,7 +100,7 @@ impl Scheduler {
         steps.planned = seconds_of(until);
         match unreachable {
             // A firm reason is not replaced by one that is not.
-            Some(former) if is_firm && !known.block.is_firm() => former.until = until,
+            Some(former) if is_firm && !known.reason.is_firm() => former.until = until,
             _ => *unreachable = Some(Box::new(Unreachable { until, ..known })),
         }
         until
@@ -113,7 +114,7 @@ impl Scheduler {
     pub(crate) fn mark_reachable(&mut self, thread: ThreadId) {
         self.apply_clock_step(thread);
         let retry = &mut self.queue.threads[thread].retry;
-        if retry.unreachable.as_ref().is_none_or(|known| known.block.is_firm()) {
+        if retry.unreachable.as_ref().is_none_or(|known| known.reason.is_firm()) {
             return;
         }
         retry.unreachable = None;

@@ -87,7 +87,7 @@ fn restart_keeps_unreachable_destination_and_cause() {
         }
     };
     let known = cause(&world);
-    assert_eq!(known.block, UnreachableReason::HostDown);
+    assert_eq!(known.reason, UnreachableReason::HostDown);
     assert_eq!(known.cause.as_ref().and_then(|cause| cause.pid), Some(1001));
     let mut heir = heir(&world, 10);
     assert_eq!(cause(&heir), known);

@@ -154,11 +154,20 @@ fn clause_without_command_keeps_mail_and_logs() {
         .filter_map(|thread| world.core.pending_reason(world.core.thread(*thread)?))
         .collect();
     assert_eq!(pending, [Reason::Refused(Refusal::NoCommand); 2]);
+    let logged = |line: &&String| line.contains("no clause has a command");
+    let logged: Vec<_> = world.log.iter().filter(logged).collect();
+    assert_eq!(
+        logged,
+        [
+            "c/a.test: no clause has a command for it; its mail stays",
+            "nowhere/a.test: no clause has a command for it; its mail stays"
+        ]
+    );
 }
 
 /// Rings that wait for different resources all get their turn.
 ///
-/// The second in which two agents may be started is not always given to the same one.
+/// With one start per second, no ring is always first.
 #[test]
 fn waitlists_of_all_resources_get_turns() {
     let settings = Settings { fork_rate: 1, ..Settings::default() };

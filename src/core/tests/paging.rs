@@ -164,7 +164,7 @@ fn removed_paged_out_message_is_not_counted() {
 struct Shelf(BTreeMap<u64, PagedMessage>);
 
 impl PagedOutSource for Shelf {
-    fn behind(&self, number: Option<u64>) -> Option<(u64, Timestamp, Cow<'_, [PagedVertex]>)> {
+    fn next_after(&self, number: Option<u64>) -> Option<(u64, Timestamp, Cow<'_, [PagedVertex]>)> {
         let (number, record) = self.0.range(number.map_or(0, |n| n + 1)..).next()?;
         Some((*number, record.modified, (&*record.vertices).into()))
     }
@@ -184,8 +184,8 @@ fn restart_keeps_learned_state_of_paged_out_messages() {
     let shelf =
         Shelf(paged_out(&mut world).into_iter().map(|(n, _, record)| (n, record)).collect());
     let all = lessons(&world, &shelf);
-    let is_rest = |learned: &&Learned| matches!(learned, Learned::Rest(_));
-    assert_eq!(all.iter().filter(is_rest).count(), 2);
+    let is_paged_out = |learned: &&Learned| matches!(learned, Learned::PagedOut(_));
+    assert_eq!(all.iter().filter(is_paged_out).count(), 2);
     let mut heir = World::new(CF);
     heir.now = world.now + Duration::from_secs(10);
     // It has other text numbers by then.
@@ -196,7 +196,7 @@ fn restart_keeps_learned_state_of_paged_out_messages() {
     all.into_iter().for_each(|learned| heir.tell(Event::Learned(learned)));
     // It ends before these messages are loaded.
     let all = lessons(&heir, &());
-    assert_eq!(all.iter().filter(is_rest).count(), 2);
+    assert_eq!(all.iter().filter(is_paged_out).count(), 2);
     let mut heir = World::new(CF);
     heir.now = world.now + Duration::from_secs(20);
     all.into_iter().for_each(|learned| heir.tell(Event::Learned(learned)));
@@ -206,5 +206,5 @@ fn restart_keeps_learned_state_of_paged_out_messages() {
     assert_eq!(heir.shows(1)[0], "c/a.test Retry(40) tries=1 busy");
     assert!(heir.shows(1)[1].ends_with("tries=0 "), "{:?}", heir.shows(1));
     assert!(!heir.shows(2)[0].contains("Retry"), "{:?}", heir.shows(2));
-    assert_eq!(lessons(&heir, &()).iter().filter(is_rest).count(), 0, "they are in memory");
+    assert_eq!(lessons(&heir, &()).iter().filter(is_paged_out).count(), 0, "they are in memory");
 }

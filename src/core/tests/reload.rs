@@ -244,8 +244,8 @@ fn wakeup_moves_thread_to_new_clause() {
     let (agent, _) = world.newborn();
     let threads: Vec<_> = world.core.queue.threads.iter().map(|(id, _)| id).collect();
     for thread in threads.into_iter().skip(LATE as usize - 20) {
-        let block = UnreachableReason::HostDown;
-        let known = Unreachable { until: world.now, block, cause: None };
+        let reason = UnreachableReason::HostDown;
+        let known = Unreachable { until: world.now, reason, cause: None };
         world.core.block_thread(thread, known, DeferralNote::None);
     }
     // The late ones wake up before the sweep reaches them.

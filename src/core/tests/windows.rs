@@ -342,7 +342,7 @@ fn dead_domains(world: &World) -> usize {
     threads
         .filter(|(_, thread)| {
             let known = thread.retry.unreachable.as_ref();
-            known.is_some_and(|known| known.block == UnreachableReason::Dead)
+            known.is_some_and(|known| known.reason == UnreachableReason::Dead)
         })
         .count()
 }
@@ -438,7 +438,7 @@ fn retryat_does_not_keep_window_from_dying_again() {
     wake_up(&mut world);
     let block = |world: &World| {
         let thread = world.core.queue.threads.find(b"c", b"h.test").expect("a thread");
-        world.core.queue.threads[thread].retry.unreachable.as_ref().map(|known| known.block)
+        world.core.queue.threads[thread].retry.unreachable.as_ref().map(|known| known.reason)
     };
     let agents = world.started.clone();
     let slow = job(&mut world, agents[1]);

@@ -27,6 +27,8 @@ pub struct World {
     pub agents: BTreeMap<AgentId, RunningAgent>,
     /// Agents that were started, oldest first.
     pub started: Vec<AgentId>,
+    /// Lines of the log.
+    pub log: Vec<String>,
     /// All other actions, in order.
     pub done: Vec<Action>,
     /// Check the invariants after each event; with many threads this takes too long.
@@ -61,6 +63,7 @@ impl World {
             now: START,
             agents: BTreeMap::new(),
             started: Vec::new(),
+            log: Vec::new(),
             done: Vec::new(),
             is_checked: true,
             first_pid: 1000,
@@ -101,7 +104,7 @@ impl World {
                 Action::StopAgent { agent, manner } => {
                     self.send_to_agent(agent, &format!("({manner:?})").to_lowercase());
                 }
-                Action::Log(..) => {}
+                Action::Log(_, text) => self.log.push(text),
                 other => {
                     if self.has_disk {
                         self.confirm(&other);

@@ -311,9 +311,9 @@ pub(super) fn pass_to_core(
     }
 }
 
-/// Returns true if an [`Event::ReadAgain`] that the core did not request may be about a message.
+/// Returns true if the core accepts an unrequested [`Event::ReadAgain`] about a message.
 ///
-/// Its recipients must all be in memory, and it must not be leaving the spool.
+/// The recipients of the message must all be in memory, and it must not be leaving the spool.
 fn accepts_reread(core: &Scheduler, number: u64) -> bool {
     let message = core.message(number);
     message.is_some_and(|m| !m.is_rereading && !m.is_removing && !m.is_partial)

@@ -11,8 +11,9 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use zsched_core::overrides::OverrideChange;
 use zsched_core::{Note, StatusRecord};
+use zsched_spool::move_aside::{self, Reason};
 use zsched_spool::removals::RemovalList;
-use zsched_spool::remove::{self, Reason};
+use zsched_spool::remove;
 use zsched_spool::verbose::VerboseFile;
 use zsched_spool::{Spool, SpoolName, load};
 
@@ -143,7 +144,7 @@ impl Writer {
 fn remove_message(spool: &Spool, name: &SpoolName, aside: bool) -> io::Result<Option<PathBuf>> {
     let verbose = VerboseFile::of(spool, name);
     let moved = if aside && remove::needs_attention(spool, name)? {
-        Some(remove::move_aside(spool, name, Reason::OwedReport)?)
+        Some(move_aside::move_aside(spool, name, Reason::OwedReport)?)
     } else {
         remove::remove(spool, name)?;
         None

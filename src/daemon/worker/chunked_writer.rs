@@ -18,7 +18,7 @@ const MAX_WAITING_CHUNKS: usize = 4;
 /// Piece of text; `None` is the end of the text.
 type Chunk = Option<Vec<u8>>;
 
-/// The loop's end: at most one text at a time.
+/// The event loop's side of the channel; it sends one text at a time.
 pub(crate) struct ChunkedWriter<C> {
     /// Name of the worker.
     name: &'static str,

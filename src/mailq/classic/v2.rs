@@ -205,7 +205,7 @@ impl RecipientRecord {
         Ok(RecipientRecord { file, index, sender, offset, expiry, tries, pending, text })
     }
 
-    /// Delivery state of its message, if an agent works on the thread or not.
+    /// Delivery state, given whether an agent works on the thread.
     fn state(&self, is_running: bool) -> DeliveryState {
         match is_running {
             _ if self.pending.starts_with(b"retry in ") => DeliveryState::Retry,

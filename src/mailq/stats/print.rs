@@ -123,7 +123,7 @@ fn outcome_columns<'c, T: 'c>(of: impl Fn(&T) -> Outcomes + Copy + 'c) -> Vec<Co
     vec![
         Column::number("DELIVERED", move |row| of(row).delivered),
         Column::number("DEFERRED", move |row| of(row).deferred),
-        Column::number("GIVEN UP", move |row| of(row).lost()),
+        Column::number("GIVEN UP", move |row| of(row).given_up()),
     ]
 }
 

@@ -42,7 +42,7 @@ impl Outcomes {
         } += 1;
     }
 
-    /// Adds the numbers of another time.
+    /// Adds the numbers of another period.
     pub(super) fn merge(&mut self, other: &Outcomes) {
         self.delivered += other.delivered;
         self.deferred += other.deferred;
@@ -58,8 +58,8 @@ impl Outcomes {
         delivered + deferred + failed + expired + deleted + rerouted
     }
 
-    /// Number of recipients that were given up.
-    pub(super) fn lost(&self) -> u64 {
+    /// Number of lines about recipients that failed or expired.
+    pub(super) fn given_up(&self) -> u64 {
         self.failed + self.expired
     }
 }

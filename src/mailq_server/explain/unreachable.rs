@@ -8,7 +8,7 @@ use zsched_format::time::Timestamp;
 pub(super) fn clause(known: &Unreachable, now: Timestamp) -> String {
     let cause = known.cause.as_deref();
     let agent = cause.map_or(String::new(), agent);
-    let how = match known.block {
+    let how = match known.reason {
         UnreachableReason::HostDown => format!("deferall{agent}"),
         UnreachableReason::RetryAt => format!("retryat{agent}"),
         UnreachableReason::AgentsDie => match cause.and_then(|cause| cause.pid) {

@@ -26,31 +26,31 @@ impl AddressPattern {
 
     /// Returns true if an address matches.
     ///
-    /// `None` is the null sender, which matches only `<>` and patterns of `*`.
+    /// `None` is the null sender, which matches only `<>` and patterns that consist of `*` only.
     pub fn matches(&self, address: Option<&[u8]>) -> bool {
         let (pattern, address) = (&self.0, address.unwrap_or_default());
-        let (mut at, mut seen) = (0, 0);
+        let (mut in_pattern, mut in_address) = (0, 0);
         // Position of the last `*`, and the end of the part of the address that it covers.
         let mut star: Option<(usize, usize)> = None;
-        while seen < address.len() {
-            match pattern.get(at) {
+        while let Some(next) = address.get(in_address).map(u8::to_ascii_lowercase) {
+            match pattern.get(in_pattern) {
                 Some(b'*') => {
-                    star = Some((at, seen));
-                    at += 1;
+                    star = Some((in_pattern, in_address));
+                    in_pattern += 1;
                 }
-                Some(byte) if *byte == b'?' || *byte == address[seen].to_ascii_lowercase() => {
-                    (at, seen) = (at + 1, seen + 1);
+                Some(byte) if *byte == b'?' || *byte == next => {
+                    (in_pattern, in_address) = (in_pattern + 1, in_address + 1);
                 }
                 _ => match &mut star {
-                    Some((place, given)) => {
-                        *given += 1;
-                        (at, seen) = (*place + 1, *given);
+                    Some((star_at, covered)) => {
+                        *covered += 1;
+                        (in_pattern, in_address) = (*star_at + 1, *covered);
                     }
                     None => return false,
                 },
             }
         }
-        pattern[at..].iter().all(|byte| *byte == b'*')
+        pattern[in_pattern..].iter().all(|byte| *byte == b'*')
     }
 }
 

@@ -6,7 +6,7 @@
 //! | its text: parsed, checked, and reduced to an [`Arrival`] | [`parse`] |
 //! | its tags and locks: decided tags are completed, locks of dead processes cleared | [`repair`] |
 //!
-//! A file that cannot be used is then moved to `postman/`.
+//! A file that cannot be used is then moved to `postman/` ([`move_aside`](crate::move_aside)).
 
 mod locate;
 mod parse;
@@ -18,8 +18,8 @@ mod tests;
 pub use parse::{check_headers, check_name};
 pub use repair::{clear_locks, holder, unlock_dead};
 
+use super::move_aside::{self, Reason};
 use super::removals::RemovalList;
-use super::remove::{self, Reason};
 use super::{
     Arrival, DuplicateSink, HashLevel, LockOwner, Portion, Spool, SpoolName, owner_of,
     owner_when_unloaded,
@@ -113,9 +113,9 @@ pub fn load_examined(
     let owner = owner_when_unloaded;
     let mut loader = Loader { spool, name: &name, stat, owner, duplicates, received: None };
     let loaded = loader.load(portion, true);
-    finish(loaded, || {
-        move_aside_malformed(spool, &name)
-            .or_else(|_| remove::hide(spool, &name, Reason::Malformed))
+    move_aside_if_malformed(loaded, || {
+        list_and_move_aside(spool, &name)
+            .or_else(|_| move_aside::hide(spool, &name, Reason::Malformed))
     })
 }
 
@@ -137,7 +137,7 @@ pub fn reload(
     let mut loader = Loader { spool, name, stat, owner, duplicates, received: None };
     // A portion from the beginning is that of a message that was paged out.
     let loaded = loader.load(portion, portion.is_some_and(|portion| portion.from == 0));
-    finish(loaded, || move_aside_malformed(spool, name))
+    move_aside_if_malformed(loaded, || list_and_move_aside(spool, name))
 }
 
 /// A control file that is being loaded.
@@ -168,8 +168,8 @@ impl<E: Into<io::Error>> From<E> for LoadError {
     }
 }
 
-/// The result for the caller. A malformed file is moved away.
-pub fn finish(
+/// Moves a malformed file away, and returns the result for the caller.
+pub fn move_aside_if_malformed(
     loaded: Result<Arrival, LoadError>,
     move_away: impl FnOnce() -> io::Result<PathBuf>,
 ) -> LoadResult {
@@ -188,10 +188,10 @@ pub fn finish(
 /// Moves a malformed message to `postman/`.
 ///
 /// It is listed first, because a kill may leave its message file in `queue/`.
-fn move_aside_malformed(spool: &Spool, name: &SpoolName) -> io::Result<PathBuf> {
+fn list_and_move_aside(spool: &Spool, name: &SpoolName) -> io::Result<PathBuf> {
     let mut removals = RemovalList::new(spool.reader_removals_file());
     if let Err(error) = removals.write(spool, std::iter::once(name)) {
         log::warn!("{}: {error}", removals.path().display());
     }
-    remove::move_aside(spool, name, Reason::Malformed)
+    move_aside::move_aside(spool, name, Reason::Malformed)
 }

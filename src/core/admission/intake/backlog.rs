@@ -267,7 +267,7 @@ impl FileBacklog {
 }
 
 impl PagedOutSource for FileBacklog {
-    fn behind(&self, number: Option<u64>) -> Option<(u64, Timestamp, Cow<'_, [PagedVertex]>)> {
+    fn next_after(&self, number: Option<u64>) -> Option<(u64, Timestamp, Cow<'_, [PagedVertex]>)> {
         let from = number.map_or(Some(0), |number| number.checked_add(1))?;
         let (number, PagedFile { record, .. }) = self.paged_out.range(from..).next()?;
         let mut vertices = Cow::Borrowed(&*record.vertices);

@@ -87,7 +87,7 @@ pub struct ReadBudget {
 }
 
 impl ReadBudget {
-    /// Computes the room from the core, its room for recipients and the files being read.
+    /// Computes the budget from what the core has in memory and what is being read.
     pub fn of(core: &Scheduler, room: Option<RecipientRoom>, intake: &Intake) -> ReadBudget {
         let recipients = room.map(|room| room.first_chunk(intake.recipients_being_read()));
         ReadBudget { messages: core.loaded(), recipients }
@@ -300,7 +300,7 @@ impl Intake {
         self.read_or_queue(name)
     }
 
-    /// Returns a file that is due to be read again to be read.
+    /// Takes the next file whose retry is due. The caller reads it.
     pub fn next_retry(&mut self, now: Timestamp) -> Option<SpoolName> {
         let longest = self.delays.unreadable_file.max(self.delays.locked_file);
         loop {

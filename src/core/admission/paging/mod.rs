@@ -93,7 +93,7 @@ impl Scheduler {
     /// It has the kinds of control files that wait for room, and the number of recipients that may
     /// come with those being read.
     pub fn backlog(&self) -> (Backlog, u32) {
-        (self.admission.paging.waiting, self.admission.reserved())
+        (self.admission.paging.waiting, self.admission.first_chunks_being_read())
     }
 
     /// Processes a change in the control files that wait for room.

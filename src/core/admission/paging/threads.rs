@@ -37,7 +37,9 @@ impl PagedThread {
     /// If the host was dead, one agent still tries it first.
     pub(super) fn wake(&mut self) {
         match &mut self.retry.unreachable {
-            Some(known) if known.block == UnreachableReason::Dead => known.until = Timestamp::EPOCH,
+            Some(known) if known.reason == UnreachableReason::Dead => {
+                known.until = Timestamp::EPOCH
+            }
             unreachable => *unreachable = None,
         }
     }

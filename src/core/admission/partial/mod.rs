@@ -60,10 +60,12 @@ pub struct PartialMessages {
     jobs: BTreeSet<(RingId, u64, MessageId)>,
     /// Messages with extra room for preemption, by ring.
     with_reserve: BTreeSet<(RingId, MessageId)>,
-    /// Maximum number of recipients in the chunks that are being read.
-    reserved: usize,
-    /// Maximum number of recipients in the first chunks that the shell reads.
-    inflight_first_chunks: usize,
+    /// Maximum number of recipients in the chunks that the core has requested.
+    #[serde(rename = "reserved")]
+    chunks_being_read: usize,
+    /// Maximum number of recipients in the first chunks that the shell is reading.
+    #[serde(rename = "inflight_first_chunks")]
+    first_chunks_being_read: usize,
     /// Messages to be checked.
     queue: VecDeque<MessageId>,
     /// When they are checked.
@@ -114,9 +116,9 @@ impl PartialMessages {
 
     /// Panics if partial messages are inconsistent, or nothing reads more of one.
     pub fn check(&self, mail: &Queue) {
-        let reserved: usize =
+        let recipients: usize =
             self.partial.values().filter_map(|p| p.reading).map(|n| n as usize).sum();
-        assert_eq!(self.reserved, reserved, "recipients that are being read");
+        assert_eq!(self.chunks_being_read, recipients, "recipients that are being read");
         self.check_extra();
         for (id, message) in mail.messages.iter() {
             assert_eq!(message.is_partial, self.partial.contains_key(&id), "partial or not");
@@ -213,7 +215,8 @@ impl Scheduler {
         self.admission.remove_from_readers(message);
         self.queue.messages[message].is_partial = false;
         if let Some(partial) = self.admission.partials.partial.remove(&message) {
-            self.admission.partials.reserved -= partial.reading.unwrap_or_default() as usize;
+            self.admission.partials.chunks_being_read -=
+                partial.reading.unwrap_or_default() as usize;
             self.return_reserve(message, &partial.extra);
         }
     }

@@ -20,7 +20,7 @@ impl Scheduler {
         let at_most = u32::try_from(allowed).unwrap_or(u32::MAX);
         if let Some(partial) = self.admission.partials.partial.get_mut(&message) {
             partial.reading = Some(at_most);
-            self.admission.partials.reserved += at_most as usize;
+            self.admission.partials.chunks_being_read += at_most as usize;
         }
         let name = self.queue.messages[message].name.clone();
         self.act(Action::ReadMore { name, portion: Portion { from, max_recipients: at_most } });
@@ -56,7 +56,7 @@ impl Scheduler {
             slots = slots.saturating_sub(pending - filled);
         }
         let room = self.recipient_room().map_or(usize::MAX, |room| room.room);
-        let room = room.saturating_sub(self.admission.partials.inflight_first_chunks);
+        let room = room.saturating_sub(self.admission.partials.first_chunks_being_read);
         let allowed = slots.min(room);
         let has_nothing = self.queue.messages[message].vertices.is_empty();
         let is_late = self.now.since(partial.read_at) >= delay;
@@ -71,11 +71,11 @@ impl Scheduler {
         let Some(partial) = self.admission.partials.partial.get_mut(&message) else {
             return;
         };
-        let Some(reserved) = partial.reading.take() else {
+        let Some(at_most) = partial.reading.take() else {
             return;
         };
         partial.read_at = self.now;
-        self.admission.partials.reserved -= reserved as usize;
+        self.admission.partials.chunks_being_read -= at_most as usize;
         match self.check_reread(message, outcome) {
             None => {}
             Some(Ok(arrival)) => self.take_chunk(message, arrival),

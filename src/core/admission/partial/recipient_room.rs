@@ -59,28 +59,28 @@ impl Scheduler {
     /// Visits all rings.
     pub fn recipient_room(&self) -> Option<RecipientRoom> {
         let limits = self.limits()?;
-        let present = self.recipients() as usize + self.admission.partials.reserved;
+        let present = self.recipients() as usize + self.admission.partials.chunks_being_read;
         let of_all = self.max_recipients()?.saturating_sub(present);
         let of_ring = |(_, ring): (RingId, &Ring)| {
-            let taken = ring.recipients as usize + self.admission.partials.reserved;
+            let taken = ring.recipients as usize + self.admission.partials.chunks_being_read;
             self.max_recipients_of(ring).map(|most| most.saturating_sub(taken))
         };
         let of_rings = self.dispatch.rings.iter().filter_map(of_ring).min().unwrap_or(usize::MAX);
         // All recipients of a chunk may go to a ring that does not exist yet.
         let of_new = limits.recipients.max(limits.minimum.saturating_mul(limits.messages));
-        let of_new = of_new.saturating_sub(self.admission.partials.reserved);
+        let of_new = of_new.saturating_sub(self.admission.partials.chunks_being_read);
         Some(RecipientRoom { limits, present, room: of_all.min(of_rings).min(of_new) })
     }
 }
 
 impl Admission {
-    /// Maximum number of recipients in first chunks, as the shell reported.
-    pub(crate) fn reserved(&self) -> u32 {
-        self.partials.inflight_first_chunks as u32
+    /// Maximum number of recipients in first chunks being read, as the shell reported.
+    pub(crate) fn first_chunks_being_read(&self) -> u32 {
+        self.partials.first_chunks_being_read as u32
     }
 
     /// Sets the maximum number of recipients in first chunks being read.
-    pub(crate) fn reserve(&mut self, recipients: u32) {
-        self.partials.inflight_first_chunks = recipients as usize;
+    pub(crate) fn set_first_chunks_being_read(&mut self, recipients: u32) {
+        self.partials.first_chunks_being_read = recipients as usize;
     }
 }

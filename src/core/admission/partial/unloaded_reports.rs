@@ -80,7 +80,7 @@ impl Scheduler {
             }
             ReportStatus::RetryAt | ReportStatus::DeferAll => {
                 self.unloaded_deferred(agent, vertex, report);
-                self.destination_failed(agent, vertex, report);
+                self.destination_deferred(agent, vertex, report);
             }
             _ => self.unloaded_deferred(agent, vertex, report),
         }

@@ -86,7 +86,7 @@ impl Scheduler {
             }
             MemberAction::Wake => {
                 let known = self.queue.threads[member].retry.unreachable.as_ref();
-                if known.is_some_and(|known| known.block == UnreachableReason::Dead) {
+                if known.is_some_and(|known| known.reason == UnreachableReason::Dead) {
                     self.wake_thread(member);
                 }
             }

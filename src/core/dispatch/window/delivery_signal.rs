@@ -112,8 +112,8 @@ impl Scheduler {
         let initial = self.dispatch.initial_window(&self.queue, thread);
         self.dispatch.windows[window].is_probing = true;
         self.dispatch.windows[window].feedback = Feedback::new(initial);
-        let block = UnreachableReason::Dead;
-        self.defer_thread(thread, Unreachable { until, block, cause: cause.clone() });
+        let reason = UnreachableReason::Dead;
+        self.defer_thread(thread, Unreachable { until, reason, cause: cause.clone() });
         // The others are tried at the time of the thread that was tried.
         let known = self.queue.threads[thread].retry.unreachable.as_ref();
         let until = known.map_or(until, |known| known.until);
@@ -142,7 +142,7 @@ impl Dispatch {
     /// It is not known yet if the host answers, so one agent tries it first.
     pub(crate) fn resume_window(&mut self, queue: &Queue, thread: ThreadId) {
         let known = queue.threads[thread].retry.unreachable.as_ref();
-        let was_dead = known.is_some_and(|known| known.block == UnreachableReason::Dead);
+        let was_dead = known.is_some_and(|known| known.reason == UnreachableReason::Dead);
         if let Some(window) = queue.threads[thread].window.filter(|_| was_dead) {
             let window_ref = &mut self.windows[window];
             window_ref.resume = None;

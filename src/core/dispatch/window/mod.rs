@@ -92,8 +92,8 @@ impl Window {
 
     /// Why its members wait, if it is dead.
     fn suspension(&self) -> Option<Unreachable> {
-        let block = UnreachableReason::Dead;
-        self.resume.map(|until| Unreachable { until, block, cause: self.cause.clone() })
+        let reason = UnreachableReason::Dead;
+        self.resume.map(|until| Unreachable { until, reason, cause: self.cause.clone() })
     }
 
     /// Returns true while its members are being suspended.

@@ -151,7 +151,7 @@ impl Client {
         }
     }
 
-    /// The number of `slots` that counts the long answers of such clients.
+    /// The counter of long answers for clients of this kind.
     pub(super) fn slots_of<'s>(&self, slots: &'s mut AnswerSlots) -> &'s mut usize {
         match self.session() {
             None => &mut slots.anonymous,

@@ -62,7 +62,7 @@ pub(crate) fn answer() -> ReplyResult {
             0 => write_some(holds.skip(from as usize), hold, out),
             1 => write_some(from_number(&overrides.messages, from), hold, out),
             2 => write_some(limits.skip(from as usize), limit, out),
-            3 => write_some(from_number(&overrides.endings, from), removal, out),
+            3 => write_some(from_number(&overrides.removals, from), removal, out),
             _ => return Step::Done,
         };
         part += usize::from(next.is_none());

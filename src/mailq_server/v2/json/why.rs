@@ -49,7 +49,7 @@ fn add_details(wait: &mut Wait, why: &Why) {
         }
         Why::Retry { at, unreachable, .. } => {
             wait.at = Some(seconds(*at));
-            wait.block = unreachable.as_ref().map(|known| block_word(known.block).to_string());
+            wait.block = unreachable.as_ref().map(|known| reason_word(known.reason).to_string());
             let cause = unreachable.as_ref().and_then(|known| known.cause.as_deref());
             wait.cause = cause.map(self::cause);
         }
@@ -90,8 +90,8 @@ fn held_by(hold: &Hold) -> HoldAuthor {
     HoldAuthor { scope, by: name, since: seconds(since), reason }
 }
 
-fn block_word(block: UnreachableReason) -> &'static str {
-    match block {
+fn reason_word(reason: UnreachableReason) -> &'static str {
+    match reason {
         UnreachableReason::HostDown => "host-down",
         UnreachableReason::RetryAt => "agent-asked",
         UnreachableReason::AgentsDie => "agents-die",

@@ -47,7 +47,7 @@ fn journal_with_all_kinds_of_changes_is_read_back() {
         (vec![hold(destinations("smtp/*")), limit(5)], 2),
         (vec![limit(7)], 2),
         ((1..=5).map(|number| hold(message(number))).collect(), 7),
-        (vec![OverrideChange::Released(message(2)), OverrideChange::Dropped(3), unset], 4),
+        (vec![OverrideChange::Released(message(2)), OverrideChange::MessageLeft(3), unset], 4),
         (vec![OverrideChange::Released(destinations("smtp/*"))], 3),
         (vec![], 3),
         (vec![OverrideChange::Cleared {}, hold(ring.clone())], 1),

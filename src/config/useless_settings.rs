@@ -13,7 +13,7 @@ const LIMITS: [(&str, Limit); 4] = [
     ("maxta", |clause| clause.max_agents),
 ];
 
-/// Keywords of which one has to be in a clause, for the warnings to be about this clause.
+/// A clause is checked only if it sets one of these keywords.
 pub(crate) const KEYWORDS: [&str; 7] =
     ["maxthr", "maxring", "maxchannel", "maxta", "expiry", "interval", "retries"];
 
