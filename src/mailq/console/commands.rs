@@ -135,8 +135,9 @@ pub enum Command {
     /// Count what the status log has: outcomes, delays, destinations, senders, reasons
     ///
     /// The numbers are those of lines of the log: a recipient that was deferred twice and then
-    /// delivered counts twice as deferred and once as delivered. Up to 100,000 destinations, senders,
-    /// recipients and reasons each are counted separately; the rest of each is one row, (others).
+    /// delivered counts twice as deferred and once as delivered. Up to 100,000 destinations,
+    /// senders, recipients and reasons each are counted separately; the rest of each is one row,
+    /// (others).
     Stats(stats::StatsOptions),
     /// Print completions of the command line for a shell
     Completions {
