@@ -25,15 +25,24 @@ pub struct Account {
 /// `Ok(None)` means that the last source of the name service has no such user; earlier sources may
 /// have been unable to answer. An error means that the result is unknown.
 pub fn find_account(name: &str) -> io::Result<Option<Account>> {
-    let account = |entry: &libc::passwd| {
-        // SAFETY: the entry points to a string within the buffer, which still lives.
-        let name = unsafe { CStr::from_ptr(entry.pw_name) }.to_string_lossy().into_owned();
-        Account { name, uid: entry.pw_uid, gid: entry.pw_gid }
-    };
     // SAFETY: `find` passes valid pointers, and the length of the buffer.
     find(name, account, |name, entry, buffer, length, found| unsafe {
         libc::getpwnam_r(name, entry, buffer, length, found)
     })
+}
+
+/// Finds the account of a user id; results are as for [`find_account`].
+pub fn account_of(uid: u32) -> io::Result<Option<Account>> {
+    // SAFETY: `find` passes valid pointers, and the length of the buffer.
+    find("", account, |_, entry, buffer, length, found| unsafe {
+        libc::getpwuid_r(uid, entry, buffer, length, found)
+    })
+}
+
+fn account(entry: &libc::passwd) -> Account {
+    // SAFETY: the entry points to a string within the buffer, which still lives.
+    let name = unsafe { CStr::from_ptr(entry.pw_name) }.to_string_lossy().into_owned();
+    Account { name, uid: entry.pw_uid, gid: entry.pw_gid }
 }
 
 /// User id of a name, found as by [`find_account`].
@@ -107,6 +116,8 @@ mod tests {
     fn root_account_is_found() {
         let root = find_account("root").expect("the database answers").expect("root");
         assert_eq!((root.name.as_str(), root.uid, root.gid), ("root", 0, 0));
+        assert_eq!(account_of(0).expect("an answer"), Some(root));
+        assert_eq!(account_of(4_000_000_000).expect("an answer"), None);
         assert_eq!(user_id("root").expect("an answer"), Some(0));
         assert_eq!(group_id("root").expect("an answer"), Some(0));
     }

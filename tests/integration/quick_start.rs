@@ -1,6 +1,6 @@
 //! `scheduler --quick-start FOLDER` and `submit`, as a new user tries them.
 
-use crate::support::{Site, is_root, not_run, until};
+use crate::support::{Site, allow, is_root, not_run, until};
 use std::fs;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -95,6 +95,32 @@ fn quick_start_works_without_root() {
     fs::create_dir(&folder).expect("a folder");
     std::os::unix::fs::chown(&folder, Some(65534), Some(65534)).expect("given away");
     try_out(&folder, as_nobody);
+}
+
+#[test]
+fn user_who_may_give_no_orders_is_told_who_may() {
+    if !is_root() {
+        return not_run("orders of another user: only root can become one");
+    }
+    let site = Site::new("");
+    let folder = site.path("trial");
+    let _scheduler = start(&folder, &|name: &str| Command::new(program(name)));
+    let zenv = folder.join("zmailer.conf");
+    let log = fs::read_to_string(folder.join("log")).expect("a log");
+    let port = log.split("TCP 127.0.0.1:").nth(1).and_then(|rest| rest.lines().next());
+    let text = fs::read_to_string(&zenv).expect("a ZENV file");
+    let text = text.replace("MAILQPORT=0", &format!("MAILQPORT={}", port.expect("a port")));
+    fs::write(&zenv, text).expect("changed");
+    for path in [site.path(""), folder.clone()] {
+        allow(path, 0o755);
+    }
+    let mut mailq = Command::new("setpriv");
+    mailq.args(["--reuid=65534", "--regid=65534", "--clear-groups"]).arg(program("mailq"));
+    let output = mailq.arg("-Z").arg(&zenv).args(["hold", "*/*"]).output();
+    let output = output.expect("setpriv starts");
+    let error = String::from_utf8_lossy(&output.stderr);
+    assert!(error.contains("only root may do this, over "), "{error}");
+    assert_eq!(output.status.code(), Some(77));
 }
 
 #[test]

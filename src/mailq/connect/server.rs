@@ -4,7 +4,7 @@ use crate::failure::Failure;
 use crate::installation::Installation;
 use crate::options::ServerOptions;
 use std::fmt;
-use std::net::{SocketAddr, ToSocketAddrs, UdpSocket};
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs, UdpSocket};
 use std::path::PathBuf;
 use std::sync::mpsc;
 use std::thread;
@@ -90,6 +90,10 @@ impl Server {
         };
         let mut addresses = match resolved {
             Some(Ok(addresses)) => addresses,
+            // Even where nothing resolves it, this name is the loopback interface (RFC 6761).
+            _ if host == "localhost" => {
+                vec![(Ipv4Addr::LOCALHOST, port).into(), (Ipv6Addr::LOCALHOST, port).into()]
+            }
             Some(Err(error)) => return Err(failed(error.to_string())),
             None => return Err(failed("no answer from the name service".to_string())),
         };

@@ -8,6 +8,9 @@ use crate::failure::Failure;
 use crate::installation::Installation;
 use crate::screen::quote;
 use serde::de::DeserializeOwned;
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use zsched_sys::users;
 
 /// Connects to the scheduler that the options name.
 ///
@@ -27,8 +30,27 @@ pub(super) fn open(installation: &Installation) -> Result<Scheduler, Failure> {
 pub(super) fn session(installation: &Installation) -> Result<Session, Failure> {
     match open(installation)? {
         Scheduler::Session(session) => Ok(session),
-        Scheduler::Dump(_) => Err(no_requests()),
+        Scheduler::Dump(_) => Err(refused_user(installation).unwrap_or_else(no_requests)),
     }
+}
+
+/// The failure of a user who may not open the control socket of this installation.
+fn refused_user(installation: &Installation) -> Option<Failure> {
+    let socket = installation.spool().control_socket();
+    let owner = installation.is_asked().then(|| fs::metadata(&socket).ok()).flatten()?.uid();
+    if users::is_root() || users::effective_user() == owner {
+        return None;
+    }
+    let name = users::account_of(owner).ok().flatten().map(|account| account.name);
+    let others = match owner {
+        0 => String::new(),
+        _ => format!(" and {}", name.unwrap_or_else(|| format!("user {owner}"))),
+    };
+    let socket = socket.display();
+    Some(Failure::Denied(format!(
+        "only root{others} may do this, over {socket}; PARAMauthfile in scheduler.cf permits other \
+         users to log in"
+    )))
 }
 
 /// Sends a request and passes each object of the answer to `take`.

@@ -6,7 +6,7 @@
 //! | its text: parsed, checked, and reduced to an [`Arrival`] | [`parse`] |
 //! | its tags and locks: decided tags are completed, locks of dead processes cleared | [`repair`] |
 //!
-//! A file that cannot be used is then moved to `postman/` ([`move_aside`](crate::move_aside)).
+//! A file that cannot be used is then moved to `postman/` ([`move_aside`]).
 
 mod locate;
 mod parse;
