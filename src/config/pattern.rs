@@ -183,6 +183,8 @@ fn matches(mut elements: &[Element], mut name: Chars<'_>) -> bool {
     loop {
         match (elements.split_first(), name.clone().next()) {
             (None, None) => return true,
+            // The pattern of most clauses.
+            (Some((Element::AnyText, [])), _) => return true,
             (Some((Element::AnyText, rest)), _) => {
                 again = Some((rest, name.clone()));
                 elements = rest;
