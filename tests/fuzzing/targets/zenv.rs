@@ -13,7 +13,7 @@ pub fn run(bytes: &[u8]) {
         return;
     };
     let expanded = zenv.expand(&text);
-    if !text.contains("${") {
+    if !text.contains('$') {
         assert_eq!(expanded, text);
     }
     // Each definition is found under its name, unless an earlier one has the same name.
