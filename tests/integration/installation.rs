@@ -1,5 +1,5 @@
-//! What an installation needs: a spool made by the scheduler, programs that find it, and a service
-//! manager that is told what the scheduler does.
+//! What an installation needs: a spool made by the scheduler, programs that find it, and messages
+//! to the service manager.
 
 use crate::support::{SCHEDULER, Site, processes, until_some};
 use std::fs;

@@ -50,8 +50,17 @@ use zsched_format::printable;
 pub(crate) fn run(command: &Command, server_options: &ServerOptions) -> Result<i32, Failure> {
     match command {
         Command::Check(check) => return Ok(run_check(check, server_options)?),
-        Command::Trace(what) => return trace(what, server_options).map(|()| 0),
-        Command::Stats(what) => return stats(what, server_options).map(|()| 0),
+        Command::Trace(what) => {
+            return print_from_files(server_options, Terminal::default(), |files, screen| {
+                trace::run(what, files, screen)
+            });
+        }
+        Command::Stats(what) => {
+            let terminal = Terminal::of_stdout(what.width);
+            return print_from_files(server_options, terminal, |files, screen| {
+                stats::run(what, files, screen)
+            });
+        }
         _ => {}
     }
     let terminal = Terminal::of_stdout(command.width());
@@ -128,18 +137,16 @@ fn execute_command(
     }
 }
 
-fn trace(what: &trace::TraceOptions, server_options: &ServerOptions) -> Result<(), Failure> {
-    let mut screen = Screen::of_stdout(Terminal::default());
-    let traced = trace::run(what, &Installation::read(server_options)?, &mut screen);
+/// Prints what `print` finds in the files of the installation.
+fn print_from_files(
+    server_options: &ServerOptions,
+    terminal: Terminal,
+    print: impl FnOnce(&Installation, &mut Screen<'_>) -> Result<(), Failure>,
+) -> Result<i32, Failure> {
+    let mut screen = Screen::of_stdout(terminal);
+    let printed = print(&Installation::read(server_options)?, &mut screen);
     screen.flush()?;
-    traced
-}
-
-fn stats(what: &stats::StatsOptions, server_options: &ServerOptions) -> Result<(), Failure> {
-    let mut screen = Screen::of_stdout(Terminal::of_stdout(what.width));
-    let counted = stats::run(what, &Installation::read(server_options)?, &mut screen);
-    screen.flush()?;
-    counted
+    printed.map(|()| 0)
 }
 
 /// Shows the summary, for a command line without a command.

@@ -1,9 +1,9 @@
 //! Output of `mailq stats`.
 
 use super::tally::{ByName, Outcomes, Tally, Traffic};
-use crate::format::{count, span, span_or_dash};
-use crate::screen::{Screen, Style};
-use crate::table::{Column, ColumnKind, print_table};
+use crate::format::{count, span};
+use crate::screen::Screen;
+use crate::table::{Column, print_table};
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use serde::Serialize;
@@ -35,17 +35,15 @@ pub(super) fn print_text(tally: &Tally, limit: usize, screen: &mut Screen<'_>) -
 fn print_totals(tally: &Tally, screen: &mut Screen<'_>) -> io::Result<()> {
     let Outcomes { delivered, deferred, failed, expired, deleted, rerouted } = tally.all;
     writeln!(screen, "{} delivered", count(delivered, "recipient"))?;
-    for (number, what) in [
+    for (number, thing, what) in [
         (deferred, "attempt", "deferred"),
         (failed, "recipient", "failed"),
         (expired, "recipient", "expired"),
         (deleted, "recipient", "deleted by an operator"),
         (rerouted, "recipient", "returned to the router"),
-    ]
-    .map(|(number, thing, what)| (number, format!("{} {what}", count(number, thing))))
-    {
+    ] {
         if number > 0 {
-            writeln!(screen, "{what}")?;
+            writeln!(screen, "{} {what}", count(number, thing))?;
         }
     }
     if let [Some(half), Some(most), Some(nearly_all)] =
@@ -93,9 +91,8 @@ fn print_traffic(
     let mut columns = vec![Column::name(title, |row: &Row<'_, Traffic>| row.0.to_string())];
     columns.extend(outcome_columns(|row: &Row<'_, Traffic>| row.1.outcomes));
     columns.push(Column::span("AVERAGE", |row: &Row<'_, Traffic>| row.1.average_delay()));
-    columns.push(Column::new("LONGEST", ColumnKind::Number, |row: &Row<'_, Traffic>| {
-        let longest = row.1.average_delay().map(|_| row.1.longest_delay);
-        (span_or_dash(longest), Style::Plain)
+    columns.push(Column::span("LONGEST", |row: &Row<'_, Traffic>| {
+        (row.1.outcomes.delivered > 0).then_some(row.1.longest_delay)
     }));
     writeln!(screen)?;
     print_table(&columns, &rows, screen)
