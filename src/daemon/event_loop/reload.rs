@@ -93,7 +93,9 @@ impl Daemon {
         if let Some(clients) = self.reloads.next_clients.take() {
             self.reloads.waiting_clients = clients;
             self.begin_reload(None);
-        } else {
+        }
+        // Also if the next reading could not be started.
+        if self.reloads.worker.is_none() {
             service_manager::notify_ready();
         }
     }
@@ -123,7 +125,6 @@ impl Daemon {
         for client in std::mem::take(&mut self.reloads.waiting_clients) {
             self.clients.take_answer(client, Answer::Admin(Err(first_errors(errors))));
         }
-        service_manager::notify_ready();
     }
 
     /// Sets the maximum number of messages in memory from the configuration.
