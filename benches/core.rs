@@ -420,7 +420,7 @@ impl World {
             let mut around = SessionContext {
                 scheduler: &self.core,
                 now: START,
-                process: Process { started: START, pid: 1, is_loading: false },
+                process: Process { started: START, pid: 1, is_loading: false, clock_step: None },
                 backlog: &(),
                 accounts: &mut Rc::default,
                 secret: &[0; 32],

@@ -35,6 +35,7 @@ impl Scheduler {
         self.queue.clock.number = self.queue.clock.number.wrapping_add(1);
         self.queue.clock.step = Some(step);
         self.timers.shift(step);
+        self.recent.shift(step);
         self.dispatch.agents.shift(step);
         self.notes.failure_log.shift(step);
         self.admission.shift_paged_threads(step);

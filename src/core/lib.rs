@@ -65,6 +65,7 @@ mod invariants;
 mod list;
 pub mod log_limiter;
 mod pool;
+mod recent;
 mod serde_config;
 mod timers;
 
@@ -132,6 +133,9 @@ pub struct Scheduler {
     #[serde(with = "checkpoint::random")]
     random: fastrand::Rng,
     counters: Counters,
+    // For people; no decision depends on it.
+    #[serde(skip)]
+    recent: recent::RecentCounters,
     /// Time of the present event, or of the last one.
     now: Timestamp,
     // Empty whenever a checkpoint is written.
@@ -186,6 +190,7 @@ impl Scheduler {
             sweep: ThreadSweep::default(),
             timers: Timers::default(),
             counters: Counters::default(),
+            recent: recent::RecentCounters::default(),
             now: Timestamp::EPOCH,
             actions: VecDeque::new(),
         }
@@ -194,6 +199,7 @@ impl Scheduler {
     /// Processes one event.
     pub fn handle(&mut self, now: Timestamp, event: Event<'_>) {
         self.now = now;
+        self.recent.record(now, &self.counters);
         match event {
             Event::Arrived(arrival) => self.arrive(arrival),
             Event::Learned(learned) => self.import_learned(learned),

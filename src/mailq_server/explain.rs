@@ -55,7 +55,7 @@ impl ExplainCursor {
     pub fn next_reasons(
         &mut self,
         scheduler: &Scheduler,
-        emit: &mut dyn FnMut(&Wait<'_>, bool),
+        mut emit: impl FnMut(&Wait<'_>, bool),
     ) -> bool {
         match &mut self.0 {
             Remaining::Thread(channel, host) => {

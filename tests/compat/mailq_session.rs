@@ -83,7 +83,7 @@ impl MailqSession {
         let mut around = SessionContext {
             scheduler: &world.core,
             now: world.now,
-            process: Process { started: START, pid: 4711, is_loading: false },
+            process: Process { started: START, pid: 4711, is_loading: false, clock_step: None },
             backlog: &(),
             secret: &[7; 32],
             watch: &self.watch,

@@ -204,6 +204,7 @@ fn unstored_orders_are_in_force() {
     client.order("RETRY */*");
     hold_for(Duration::from_millis(300), "it is held", || site.events().count("count") == 0);
     client.order("RELEASE q/*");
+    client.order("RETRY */*");
     until("it is delivered", || site.events().count("count") == 1);
     drop(disk);
 }

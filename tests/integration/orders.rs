@@ -286,7 +286,10 @@ fn limits_can_be_set_and_unset() {
             "SET ring=c/*",
             "at byte 12: a limit is missing: maxta, maxchannel, maxring, maxthr, overfeed",
         ),
-        ("SET ring=c/* maxring=1 maxthr=1", "at byte 30: one limit at a time"),
+        (
+            "SET c/* maxthr=1 maxring=1",
+            "this limit applies to rings (ring=channel/host); only maxthr also applies to destinations",
+        ),
         ("SET ring=c/* maxring=x", "at byte 21: expected a number"),
         ("UNSET ring=c/*", "at byte 14: the name of a limit is missing"),
         (
@@ -407,5 +410,65 @@ fn messages_are_selected_by_age() {
     assert!(site.events().about("count")[0].ends_with(" old"));
     assert_eq!(client.order_after_dry_run("DELETE */* older=1h")["recipients"], 0);
     assert_eq!(client.order_after_dry_run("DELETE older=0s")["recipients"], 1);
+    site.until_empty();
+}
+
+#[test]
+fn limits_set_together_are_answered_with_old_and_new_values() {
+    let site = Site::new(CLAUSES);
+    let _daemon = site.start();
+    let mut client = control(&site);
+    let changes = |answer: serde_json::Value| -> Vec<(String, Option<u64>, Option<u64>)> {
+        let limits = answer["limits"].as_array().expect("limits").clone();
+        let change = |limit: &serde_json::Value| {
+            let name = limit["limit"].as_str().expect("a name").to_string();
+            (name, limit["old"].as_u64(), limit["new"].as_u64())
+        };
+        limits.iter().map(change).collect()
+    };
+    let (ring, thread) = ("maxring".to_string(), "maxthr".to_string());
+    let set = changes(client.order("SET ring=c/* maxring=5 maxthr=3"));
+    assert_eq!(set, [(ring.clone(), Some(2), Some(5)), (thread.clone(), Some(1), Some(3))]);
+    // One wrong value, and none of them is set.
+    assert_eq!(
+        client.refused("SET ring=c/* maxring=7 overfeed=99999999"),
+        "the value is out of range"
+    );
+    let set = changes(client.order("SET ring=c/* maxring=6"));
+    assert_eq!(set, [(ring.clone(), Some(5), Some(6))]);
+    let unset = changes(client.order("UNSET ring=c/* maxring maxthr"));
+    assert_eq!(unset, [(ring, Some(6), Some(2)), (thread, Some(3), Some(1))]);
+}
+
+#[test]
+fn retry_of_held_mail_does_nothing_and_says_so() {
+    let site = Site::new(CLAUSES);
+    let _daemon = site.start();
+    let mut client = control(&site);
+    site.put(&["q a.test 1", "q b.test 2"]);
+    until_known(&mut client, 2);
+    client.order("HOLD q/*");
+    let retried = client.order_after_dry_run("RETRY q/*");
+    assert_eq!((retried["recipients"].as_u64(), retried["held"].as_u64()), (Some(0), Some(2)));
+    client.order("RELEASE q/*");
+    hold_for(HELD_MEANWHILE, "it waits as before", || site.events().count("count") == 0);
+}
+
+#[test]
+fn messages_are_selected_by_message_id() {
+    let site = Site::new(CLAUSES);
+    let _daemon = site.start();
+    let mut client = control(&site);
+    let name = site.put(&["q a.test 1", "q b.test 2"]);
+    until_known(&mut client, 2);
+    assert_eq!(
+        client.order("DELETE message-id=<ID@x> progress=yes")["messages"],
+        0,
+        "case matters"
+    );
+    let listed = client.ask("SHOW JSON MESSAGES message-id=<id@x>");
+    assert_eq!(listed.matches(&format!("\"name\":\"{name}\"")).count(), 2, "{listed}");
+    let deleted = client.order_after_dry_run("DELETE message-id=<id@x>");
+    assert_eq!((deleted["messages"].as_u64(), deleted["recipients"].as_u64()), (Some(1), Some(2)));
     site.until_empty();
 }

@@ -278,3 +278,55 @@ fn message_order_is_shown_as_reason() {
     site.write("go", "");
     site.until_empty();
 }
+
+#[test]
+fn selections_are_explained() {
+    let site = Site::new("*/*\n\texpiry=3d\nq/*\n\tqueueonly command=\"${AGENTS}/count.py q\"\n");
+    let _daemon = site.start();
+    site.put(&["q a.test 1@a", "q b.test 2@b"]);
+    site.put(&["q a.test 3@a"]);
+    until_answer_has(&site, "q/a.test", &["2 messages wait for a request"]);
+    for (what, expected) in [
+        ("*/a.test", &["q/a.test: 2 messages wait"][..]),
+        ("q/*", &["q/a.test: 2 messages wait", "q/b.test: 1 message waits"]),
+        ("recipient=2@b", &["q/b.test waits for a request"]),
+        ("recipient=*@a", &["q/a.test waits for a request", "q/a.test waits for a request"]),
+        ("message-id=<id@x> limit=1", &["q/"]),
+        ("recipient=none@x", &[]),
+    ] {
+        let (said, is_answer) = why(&site, what);
+        assert!(is_answer, "{what}: {said}");
+        let mut lines: Vec<&str> = said.lines().collect();
+        lines.sort_unstable();
+        assert_eq!(lines.len(), expected.len(), "{what}: {said}");
+        for (line, beginning) in lines.iter().zip(expected) {
+            assert!(line.starts_with(beginning), "{what}: {line}");
+        }
+    }
+}
+
+#[test]
+fn summary_warns_of_destinations_without_agents() {
+    let site = Site::new(
+        "*/*\n\texpiry=3d\nd/*\n\tinterval=1h command=\"${AGENTS}/count.py d\"\n\
+         broken/*\n\tcommand=\"/no/such/program\"\n",
+    );
+    let _daemon = site.start();
+    site.put(&["bare a.test 1", "broken b.test 2", "d c.test deferred!3", "d c.test 4"]);
+    let summary = || {
+        let mut client = Client::local(&site, "postoffice/.scheduler.control");
+        client.ask("SHOW JSON SUMMARY")
+    };
+    until("both are named", || {
+        let summary = summary();
+        summary.contains("no command for */* (") && summary.contains("agents of broken/* (")
+    });
+    let threads = || {
+        let mut client = Client::local(&site, "postoffice/.scheduler.control");
+        client.ask("SHOW JSON THREADS sort=deferred")
+    };
+    until("one recipient is deferred", || threads().contains("\"host\":\"c.test\""));
+    until("all that fail are counted", || {
+        threads().lines().filter(|line| line.contains("\"deferred\":1,")).count() == 3
+    });
+}

@@ -28,26 +28,10 @@ impl Scheduler {
         until: Option<Timestamp>,
         author: Author,
     ) -> Effect {
-        match scope {
-            Scope::Message(_) => return Effect::refused(OrderRefusal::NotFound),
-            Scope::Destinations(_) if limit != LimitName::MaxThr => {
-                return Effect::refused(OrderRefusal::OfRings);
-            }
-            _ => {}
-        }
-        // A limit of no agents would be a hold, which is an order of its own.
-        let range = match limit {
-            LimitName::Overfeed => 0..=MAX_OVERFEED,
-            _ => 1..=MAX_AGENTS,
-        };
         let is_over = until.is_some_and(|until| until <= self.now);
-        if !range.contains(&value) || is_over {
-            return Effect::refused(OrderRefusal::BadValue);
-        }
-        let is_same = |set: &LimitOverride| set.scope == scope && set.limit == limit;
-        let others = self.overrides.limits.iter().filter(|set| !is_same(set)).count();
-        if others >= MAX_OVERRIDES {
-            return Effect::refused(OrderRefusal::TooMany);
+        let refusal = is_over.then_some(OrderRefusal::BadValue);
+        if let Some(refusal) = refusal.or(self.refusal_of_limit(&scope, limit, value)) {
+            return Effect::refused(refusal);
         }
         if let Some(until) = until {
             self.timers.add(until, Timer::Limits);
@@ -56,6 +40,52 @@ impl Scheduler {
         self.overrides.change(OverrideChange::Limit(set));
         self.reapply_limits();
         Effect::default()
+    }
+
+    /// Why a limit cannot be set to a value; `None` if it can.
+    pub fn refusal_of_limit(
+        &self,
+        scope: &Scope,
+        limit: LimitName,
+        value: u32,
+    ) -> Option<OrderRefusal> {
+        // A limit of no agents would be a hold, which is an order of its own.
+        let range = match limit {
+            LimitName::Overfeed => 0..=MAX_OVERFEED,
+            _ => 1..=MAX_AGENTS,
+        };
+        let is_same = |set: &LimitOverride| set.scope == *scope && set.limit == limit;
+        let others = self.overrides.limits.iter().filter(|set| !is_same(set)).count();
+        match scope {
+            Scope::Message(_) => Some(OrderRefusal::NotFound),
+            Scope::Destinations(_) if limit != LimitName::MaxThr => Some(OrderRefusal::OfRings),
+            _ if !range.contains(&value) => Some(OrderRefusal::BadValue),
+            _ => (others >= MAX_OVERRIDES).then_some(OrderRefusal::TooMany),
+        }
+    }
+
+    /// The limit in force for a scope, then that of the configuration; `None` is no limit.
+    ///
+    /// For a pattern of destinations the latter is that of a destination without a clause of its
+    /// own.
+    pub fn limit_of_scope(&self, scope: &Scope, limit: LimitName) -> (Option<u32>, Option<u32>) {
+        let pattern = match scope {
+            Scope::Ring(pattern) => pattern,
+            Scope::Destinations(destinations) => destinations.text(),
+            Scope::Message(_) => return (None, None),
+        };
+        let (channel, host) = pattern.split_once('/').unwrap_or((pattern, "*"));
+        let (channel, host) = (channel.as_bytes(), host.as_bytes());
+        let mut rings = self.dispatch.rings.iter().map(|(_, ring)| ring);
+        let ring = rings.find(|ring| ring.has_pattern(pattern));
+        let clause = ring.map(|ring| ring.configured.clone());
+        let clause = clause.unwrap_or_else(|| self.config.select_or_default(channel, host));
+        let configured = limit.of(&clause);
+        let is_it = |set: &&LimitOverride| set.scope == *scope && set.limit == limit;
+        let set = self.overrides.limits.iter().rev().find(is_it).map(|set| set.value);
+        let thread = self.thread_id(channel, host).and_then(|thread| self.thread(thread));
+        let of_thread = thread.map(|thread| self.max_agents_of(thread));
+        (set.or(of_thread).or(configured), configured)
     }
 
     pub(crate) fn unset_limit(&mut self, scope: &Scope, limit: LimitName) -> Effect {
@@ -141,6 +171,19 @@ impl Overrides {
 impl LimitOverride {
     fn is_of_ring(&self, ring: &Ring) -> bool {
         matches!(&self.scope, Scope::Ring(pattern) if ring.has_pattern(pattern))
+    }
+}
+
+impl LimitName {
+    /// The limit in a clause; `None` is no limit.
+    fn of(self, clause: &Clause) -> Option<u32> {
+        match self {
+            LimitName::MaxTa => clause.max_agents,
+            LimitName::MaxChannel => clause.max_channel,
+            LimitName::MaxRing => clause.max_ring,
+            LimitName::MaxThr => Some(clause.max_thread),
+            LimitName::Overfeed => Some(clause.overfeed),
+        }
     }
 }
 

@@ -36,6 +36,7 @@ impl Scheduler {
                     || self.queue.threads[thread].held
                 {
                     effect.held += recipients;
+                    continue;
                 }
                 if self.queue.vertices[vertex].state == VertexState::Waiting {
                     self.set_state(vertex, VertexState::Due);

@@ -26,13 +26,16 @@ pub struct Notes {
     ///
     /// Otherwise a full disk would fill the log, with a line for each message.
     pub failure_log: LogLimiter<Timestamp>,
+    /// The last failed write or removal; `None` after one that succeeded.
+    #[serde(skip)]
+    pub last_failure: Option<String>,
 }
 
 impl Notes {
     /// Creates a state without notes. A failed write is tried again after `retry_interval`.
     pub fn new(retry_interval: Duration) -> Notes {
         let failure_log = LogLimiter::new(1, retry_interval);
-        Notes { unwritten: BTreeMap::new(), last_ticket: 0, failure_log }
+        Notes { unwritten: BTreeMap::new(), last_ticket: 0, failure_log, last_failure: None }
     }
 }
 
@@ -76,6 +79,7 @@ impl Scheduler {
                 return self.timers.add(self.now + self.settings.failed_write, Timer::Note(ticket));
             }
         };
+        self.notes.last_failure = None;
         self.notes.unwritten.remove(&ticket);
         self.order_note_done(ticket);
         if let Some(message) = self.queue.messages.find(name.number()) {
@@ -96,5 +100,11 @@ impl Scheduler {
             let wait = self.settings.failed_write.as_secs_f32();
             self.log(Level::Error, format!("{text}; again in {wait} s{suppressed}"));
         }
+        self.notes.last_failure = Some(text);
+    }
+
+    /// Why the spool cannot be written, if the last write or removal failed.
+    pub fn write_failure(&self) -> Option<&str> {
+        self.notes.last_failure.as_deref()
     }
 }

@@ -214,13 +214,18 @@ impl Scheduler {
 }
 
 impl Queue {
+    /// Counts a job, unless an earlier report in it was counted.
     pub(crate) fn count_attempt(&mut self, vertex: VertexId) {
-        let vertex = &mut self.vertices[vertex];
-        vertex.attempts = vertex.attempts.saturating_add(1);
-        vertex.tried = true;
-        if vertex.after_job == AfterJob::OneMoreTry {
-            vertex.after_job = AfterJob::Usual;
+        if std::mem::replace(&mut self.vertices[vertex].is_counted, true) {
+            return;
         }
+        self.change_vertex(vertex, |vertex| {
+            vertex.attempts = vertex.attempts.saturating_add(1);
+            vertex.tried = true;
+            if vertex.after_job == AfterJob::OneMoreTry {
+                vertex.after_job = AfterJob::Usual;
+            }
+        });
     }
 
     /// Stores the diagnosis of a recipient that is not finished.

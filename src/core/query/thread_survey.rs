@@ -14,8 +14,8 @@ use zsched_format::time::Timestamp;
 pub enum SurveyOrder {
     /// Most recipients.
     Backlog,
-    /// Most reports about its recipients.
-    Attempts,
+    /// Most recipients that cannot be delivered ([`Scheduler::undelivered_of`]).
+    Deferred,
     /// The oldest message.
     Oldest,
 }
@@ -112,7 +112,7 @@ impl ThreadSurvey {
         let thread = &scheduler.queue.threads[id];
         let value = match order {
             SurveyOrder::Backlog => i64::from(thread.recipients),
-            SurveyOrder::Attempts => i64::from(thread.attempts),
+            SurveyOrder::Deferred => i64::from(scheduler.undelivered_of(thread)),
             SurveyOrder::Oldest => {
                 let oldest = self.oldest.get(id.index()).copied().unwrap_or(LATEST_TIME);
                 -oldest.nanoseconds()

@@ -190,6 +190,17 @@ impl Scheduler {
         (self.queue.oldest_of(thread), thread.len().min(MAX_MESSAGES_EXAMINED))
     }
 
+    /// Number of recipients of a thread that have a trouble: those that were tried and wait for
+    /// another try, and all of them if their destination is unreachable or has no agents.
+    pub fn undelivered_of(&self, thread: &Thread) -> u32 {
+        let ring = self.ring_of(thread);
+        let has_agents = ring.clause.command.is_some() && ring.starts.failure.is_none();
+        match thread.retry.unreachable.is_none() && has_agents {
+            true => thread.deferred,
+            false => thread.recipients,
+        }
+    }
+
     /// Maximum number of agents that may work on a thread.
     pub fn max_agents_of(&self, thread: &Thread) -> u32 {
         self.dispatch.max_thread(thread)

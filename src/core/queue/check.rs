@@ -63,6 +63,9 @@ impl Queue {
             let recipients: u32 =
                 thread.vertices(&self.vertices).map(|vertex| self.vertices[vertex].pending).sum();
             assert_eq!(thread.recipients, recipients, "{}: recipients", thread.destination);
+            let vertices = thread.vertices(&self.vertices);
+            let deferred: u32 = vertices.map(|vertex| self.vertices[vertex].deferred()).sum();
+            assert_eq!(thread.deferred, deferred, "{}: deferred recipients", thread.destination);
             assert!(!thread.is_unused(), "{} is unused, but stays", thread.destination);
             let mut of_host = self.threads.of_host(thread.destination.host());
             assert!(of_host.any(|other| other == id), "{}: not found by host", thread.destination);

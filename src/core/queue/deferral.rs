@@ -104,6 +104,8 @@ impl Scheduler {
             }
             DeferralNote::None => {}
             DeferralNote::Tried(diagnosis) => {
+                // It has no job in which it could be counted before.
+                self.queue.vertices[vertex].is_counted = false;
                 self.queue.count_attempt(vertex);
                 if let Some(diagnosis) = diagnosis {
                     self.queue.record(vertex, diagnosis.clone());

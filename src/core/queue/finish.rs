@@ -7,7 +7,7 @@
 
 use crate::Scheduler;
 use crate::action::{Action, NoteTicket, Statistics};
-use crate::queue::{MessageId, VertexId, VertexState};
+use crate::queue::{MessageId, Vertex, VertexId, VertexState};
 use crate::timers::Timer;
 use log::Level;
 use std::io::ErrorKind;
@@ -43,12 +43,11 @@ impl Scheduler {
 
     /// Drops a recipient, and its vertex with the last one.
     pub(crate) fn drop_recipient(&mut self, vertex: VertexId, offset: u32) {
-        let vertex_ref = &mut self.queue.vertices[vertex];
-        if !vertex_ref.recipients.finish(offset) {
+        if !self.queue.vertices[vertex].recipients.finish(offset) {
             return;
         }
-        vertex_ref.pending -= 1;
-        let (message, thread, left) = (vertex_ref.message, vertex_ref.thread, vertex_ref.pending);
+        self.queue.change_vertex(vertex, |vertex| vertex.pending -= 1);
+        let Vertex { message, thread, pending: left, .. } = self.queue.vertices[vertex];
         self.queue.messages[message].pending -= 1;
         self.dispatch.adjust_recipients(&mut self.queue, thread, -1);
         self.counters.recipients_out += 1;
@@ -110,6 +109,7 @@ impl Scheduler {
         };
         match outcome {
             Ok(()) => {
+                self.notes.last_failure = None;
                 self.counters.messages_out += 1;
                 self.drop_overrides(message);
                 self.end_partial(message);

@@ -48,3 +48,14 @@ pub struct Queue {
     /// The last step of the clock, which some threads may not have applied yet.
     pub clock: LastClockStep,
 }
+
+impl Queue {
+    /// Changes a vertex in place, and the counts of its thread with it.
+    pub(crate) fn change_vertex(&mut self, vertex: VertexId, change: impl FnOnce(&mut Vertex)) {
+        let vertex = &mut self.vertices[vertex];
+        let before = vertex.deferred();
+        change(vertex);
+        let thread = &mut self.threads.pool_mut()[vertex.thread];
+        thread.deferred = thread.deferred - before + vertex.deferred();
+    }
+}

@@ -45,6 +45,8 @@ pub struct Thread {
     pub agents: Vec<AgentId>,
     /// Recipients in its vertices.
     pub recipients: u32,
+    /// Those of the recipients that were tried and wait for another try.
+    pub deferred: u32,
     /// Reports about its recipients.
     pub attempts: u32,
     /// What is known about the destination as a whole.
@@ -129,6 +131,7 @@ impl Thread {
             held_back: List::new(),
             agents: Vec::new(),
             recipients: 0,
+            deferred: 0,
             attempts: 0,
             retry: Retry::default(),
             expiry_check: None,
@@ -194,6 +197,7 @@ impl Thread {
     pub fn move_vertex(&mut self, pool: &mut Pool<Vertex>, vertex: VertexId, to: VertexState) {
         self.take_out(pool, vertex);
         pool[vertex].state = to;
+        self.deferred += pool[vertex].deferred();
         match to {
             VertexState::Due => self.due.push_back(pool, vertex),
             VertexState::Fed => self.fed.push_back(pool, vertex),
@@ -207,10 +211,12 @@ impl Thread {
     pub fn move_vertex_to_head(&mut self, pool: &mut Pool<Vertex>, vertex: VertexId) {
         self.take_out(pool, vertex);
         pool[vertex].state = VertexState::Due;
+        self.deferred += pool[vertex].deferred();
         self.due.push_front(pool, vertex);
     }
 
     fn take_out(&mut self, pool: &mut Pool<Vertex>, vertex: VertexId) {
+        self.deferred -= pool[vertex].deferred();
         match pool[vertex].state {
             VertexState::Due => self.due.remove(pool, vertex),
             VertexState::Fed => self.fed.remove(pool, vertex),

@@ -27,7 +27,9 @@ pub struct Vertex {
     pub recipients: Recipients,
     /// Recipients that are not finished.
     pub pending: u32,
-    /// Reports about its recipients, plus agents that died over it.
+    /// Jobs in which an agent has reported about it or has died.
+    ///
+    /// A report that its host is down counts as one, too.
     pub attempts: u32,
     /// When it was last given to an agent.
     ///
@@ -47,6 +49,8 @@ pub struct Vertex {
     pub state: VertexState,
     /// The agent has reported about a recipient since the vertex was fed.
     pub reported: bool,
+    /// Its present or last job is counted in `attempts`.
+    pub is_counted: bool,
     /// It was tried by this process.
     pub tried: bool,
     /// The message has other vertices for the same thread.
@@ -310,6 +314,7 @@ impl Vertex {
             wave: 0,
             state: VertexState::Finished,
             reported: false,
+            is_counted: false,
             tried: false,
             is_part: false,
             after_job: AfterJob::Usual,
@@ -321,6 +326,16 @@ impl Vertex {
     pub fn fed_at(&mut self, now: Timestamp) {
         self.last_fed = u32::try_from(now.seconds()).unwrap_or(u32::MAX);
         self.reported = false;
+        self.is_counted = false;
+    }
+
+    /// Number of its recipients that were tried and wait for another try.
+    pub fn deferred(&self) -> u32 {
+        match self.state {
+            VertexState::Fed | VertexState::Finished => 0,
+            _ if self.attempts == 0 => 0,
+            _ => self.pending,
+        }
     }
 }
 

@@ -70,7 +70,7 @@ fn agent_exit_after_all_deferred_leaves_recipients_waiting() {
     world.says(agent, "1/200\t\tdeferred full");
     world.says(agent, "1/100\t\tdeferred full");
     world.dies(agent, AgentEnd::Exited(0));
-    assert_eq!(world.shows(1), ["c/a.test Retry(60) tries=3 full"]);
+    assert_eq!(world.shows(1), ["c/a.test Retry(60) tries=1 full"]);
 }
 
 #[test]

@@ -253,7 +253,7 @@ fn unknown_status_counts_as_attempt_and_keeps_diagnosis() {
     world.says(agent, "1/100\tn\tdeferred first words");
     world.says(agent, "1/100\tq\tfrobnicate what");
     world.hungry(agent);
-    assert_eq!(world.shows(1), ["c/a.test Retry(60) tries=2 first words"]);
+    assert_eq!(world.shows(1), ["c/a.test Retry(60) tries=1 first words"]);
 }
 
 #[test]

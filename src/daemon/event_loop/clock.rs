@@ -11,6 +11,7 @@
 
 use std::time::Duration;
 use zsched_format::time::{ClockStep, Timestamp};
+use zsched_mailq_server::v2::NoticedStep;
 use zsched_sys as sys;
 
 /// Minimum length of a step. A smaller change between two readings is an adjustment.
@@ -19,12 +20,16 @@ const MIN_STEP: Duration = Duration::from_secs(2);
 const MIN_DOUBTED_STEP: Duration = Duration::from_secs(300);
 /// Time for which a step must last to be believed.
 const CONFIRMATION_TIME: Duration = Duration::from_secs(600);
+/// Time for which clients are told of a step that is believed.
+const NOTICE_TIME: Duration = Duration::from_secs(3600);
 
 /// Clock that doubts large steps.
 pub(crate) struct Clock {
     /// Believed clock time of boot.
     pub started: Timestamp,
     doubt: Option<DoubtedStep>,
+    /// The last step, and the time since boot at which it was noticed or believed.
+    noticed: Option<(NoticedStep, Duration)>,
 }
 
 /// Step that is not believed yet.
@@ -51,27 +56,40 @@ impl Clock {
     /// Creates the clock. `former` is the clock time of boot that a former scheduler believed.
     pub(crate) fn new(former: Option<Timestamp>) -> Clock {
         let (shown, running) = (Timestamp::now(), sys::time_since_boot());
-        Clock { started: former.unwrap_or(shown - running), doubt: None }
+        Clock { started: former.unwrap_or(shown - running), doubt: None, noticed: None }
     }
 
     /// Returns the time, and a step that is believed from now on. Logs what it notices.
     pub(crate) fn now(&mut self) -> (Timestamp, Option<ClockStep>) {
-        let (now, remark) = self.tell(Timestamp::now(), sys::time_since_boot());
+        let running = sys::time_since_boot();
+        let (now, remark) = self.tell(Timestamp::now(), running);
+        let notice = |step, is_believed| Some((NoticedStep { step, is_believed }, running));
         let minutes = CONFIRMATION_TIME.as_secs() / 60;
         match remark {
             None => {}
-            Some(ClockChange::Doubted(step)) => log::warn!(
-                "the clock was set: {step:?}; ignored unless it lasts for {minutes} minutes"
-            ),
+            Some(ClockChange::Doubted(step)) => {
+                self.noticed = notice(step, false);
+                log::warn!(
+                    "the clock was set: {step:?}; ignored unless it lasts for {minutes} minutes"
+                );
+            }
             Some(ClockChange::Reverted) => {
+                self.noticed = None;
                 log::warn!("the clock is back at the former time; the step was ignored");
             }
             Some(ClockChange::Believed(step)) => {
+                self.noticed = notice(step, true);
                 log::warn!("the clock was set: {step:?}");
                 return (now, Some(step));
             }
         }
         (now, None)
+    }
+
+    /// A step that is not believed yet, or is believed since less than an hour.
+    pub(crate) fn noticed_step(&self) -> Option<NoticedStep> {
+        let (step, at) = self.noticed?;
+        (!step.is_believed || sys::time_since_boot() < at + NOTICE_TIME).then_some(step)
     }
 
     /// Returns the time as last believed, without looking for steps.
@@ -99,7 +117,7 @@ impl Clock {
                 if running.saturating_sub(doubt.since) < CONFIRMATION_TIME {
                     return (self.started + running, None);
                 }
-                *self = Clock { started, doubt: None };
+                (self.started, self.doubt) = (started, None);
                 (shown, Some(ClockChange::Believed(step)))
             }
             _ => {
@@ -119,7 +137,7 @@ mod tests {
     const BOOT: Timestamp = Timestamp::from_seconds(1_795_255_200);
 
     fn clock() -> Clock {
-        Clock { started: BOOT, doubt: None }
+        Clock { started: BOOT, doubt: None, noticed: None }
     }
 
     #[test]

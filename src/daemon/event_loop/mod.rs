@@ -127,6 +127,7 @@ impl Daemon {
                 other => other?,
             }
             let (now, step) = self.clock.now();
+            self.clients.process.clock_step = self.clock.noticed_step();
             if let Some(step) = step {
                 self.spool_lock.store_clock(self.clock.started);
                 self.core.handle(now, Event::ClockSet(step));

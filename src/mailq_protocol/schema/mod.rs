@@ -63,6 +63,28 @@ pub struct Summary {
     pub draining: bool,
     /// True if the scheduler starts no agents (option `-F`).
     pub frozen: bool,
+    /// What was counted in the last 1, 5 and 15 minutes.
+    pub recent: Vec<RecentCounts>,
+    /// What is wrong with the scheduler as a whole, in sentences.
+    pub warnings: Vec<String>,
+}
+
+/// What was counted in the last minutes.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct RecentCounts {
+    /// The span, in minutes.
+    pub minutes: u64,
+    /// The part of it since the start of the scheduler, in seconds.
+    pub seconds: f64,
+    /// Messages that arrived.
+    pub messages_in: u64,
+    /// Messages that left.
+    pub messages_out: u64,
+    /// Recipients that arrived.
+    pub recipients_in: u64,
+    /// Recipients that have become final.
+    pub recipients_out: u64,
 }
 
 /// A destination: a line of `SHOW JSON THREADS`.
@@ -79,6 +101,9 @@ pub struct ThreadStatus {
     pub messages: u64,
     /// Recipients.
     pub recipients: u64,
+    /// Recipients that were tried and wait for another try; all, if the destination is
+    /// unreachable or has no agents.
+    pub deferred: u64,
     /// Number of agent reports.
     pub attempts: u64,
     /// Vertices that are due.
@@ -195,7 +220,7 @@ pub struct QueuedMessage {
     /// Age of the message, in seconds.
     #[serde(serialize_with = "whole_seconds")]
     pub age: Option<f64>,
-    /// Number of agent reports.
+    /// Number of attempts.
     pub attempts: u64,
     /// Delivery state, as a keyword.
     pub place: Option<String>,
@@ -256,6 +281,21 @@ pub struct OrderResult {
     /// Messages that are not in memory and were not examined.
     #[serde(skip_serializing_if = "is_zero")]
     pub unseen: u64,
+    /// Limits that were set or reset.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub limits: Vec<LimitChange>,
+}
+
+/// A limit that was set or reset.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct LimitChange {
+    /// Its keyword.
+    pub limit: String,
+    /// The value before; `None` is no limit.
+    pub old: Option<u64>,
+    /// The value now.
+    pub new: Option<u64>,
 }
 
 fn is_zero(count: &u64) -> bool {

@@ -2,13 +2,20 @@
 
 use super::selection::Addresses;
 use std::collections::BTreeMap;
-use zsched_format::control_file::{ControlFile, Recipient, Tag};
+use zsched_format::control_file::{ControlFile, Recipient, Tag, message_id};
 
 impl Addresses {
     /// Returns for each destination if one of its unfinished recipients matches.
     ///
     /// A destination is channel, LF and host, in lower case.
     pub fn matches_in(&self, file: &ControlFile, destinations: &[&[u8]]) -> Vec<bool> {
+        let is_other = |wanted: &String| {
+            let id = message_id(file).unwrap_or_default();
+            id.trim_start_matches('<').trim_end_matches('>') != wanted
+        };
+        if self.message_id.as_ref().is_some_and(is_other) {
+            return vec![false; destinations.len()];
+        }
         let mut found: BTreeMap<&[u8], bool> =
             destinations.iter().map(|destination| (*destination, false)).collect();
         let to_do = |recipient: &&Recipient| matches!(recipient.tag, Tag::Pending | Tag::Locked);
@@ -48,8 +55,11 @@ mod tests {
         let file = parse(text.into()).expect("a good control file");
         let matches_in = |sender: Option<&str>, recipient: Option<&str>| {
             let pattern = |text: &str| AddressPattern::parse(text).expect("a pattern");
-            let addresses =
-                Addresses { sender: sender.map(pattern), recipient: recipient.map(pattern) };
+            let addresses = Addresses {
+                sender: sender.map(pattern),
+                recipient: recipient.map(pattern),
+                message_id: None,
+            };
             addresses.matches_in(&file, &[b"smtp\nmx.test", b"local\n-", b"smtp\nother"])
         };
         assert_eq!(matches_in(Some("ann@*"), None), [true, false, false]);
@@ -57,5 +67,15 @@ mod tests {
         assert_eq!(matches_in(None, Some("d*")), [false, true, false], "who is done is past");
         assert_eq!(matches_in(Some("ann@*"), Some("carol@*")), [false; 3]);
         assert_eq!(matches_in(Some("<>"), Some("carol@*")), [true, false, false]);
+    }
+
+    #[test]
+    fn message_id_is_compared_exactly() {
+        let text = "i 7\nl <A.1@x.test>\ns local - a 0\nr           smtp mx.test b 0\nm\n\n";
+        let file = parse(text.into()).expect("a good control file");
+        for (id, expected) in [("A.1@x.test", true), ("a.1@x.test", false), ("A.1@x", false)] {
+            let addresses = Addresses { message_id: Some(id.to_string()), ..Addresses::default() };
+            assert_eq!(addresses.matches_in(&file, &[b"smtp\nmx.test"]), [expected], "{id}");
+        }
     }
 }

@@ -32,7 +32,7 @@ pub(super) fn hold(rest: &[u8], context: &mut SessionContext<'_>) -> ReplyResult
     let core = context.scheduler;
     let mut words = Arguments::parse(rest)?;
     let reason = words.option("reason");
-    let dry_run = words.flag("dry-run")?;
+    let (dry_run, progress) = (words.flag("dry-run")?, words.flag("progress")?);
     let target = match ring(&mut words, Some(core))? {
         Some(ring) => HoldTarget::Scope(ring),
         None => HoldTarget::take(&mut words, rest.len())?,
@@ -47,7 +47,7 @@ pub(super) fn hold(rest: &[u8], context: &mut SessionContext<'_>) -> ReplyResult
         HoldTarget::Messages(selection) => {
             let order =
                 OperatorOrder::about_messages(Verb::Hold(reason), selection, dry_run, context);
-            return Ok(Reply::change(order));
+            return Ok(Reply::change(order.with_progress(progress, context.now)));
         }
         HoldTarget::Scope(scope) => (Some(scope), OrderKind::Hold),
         HoldTarget::Message(name) => {
@@ -66,12 +66,13 @@ pub(super) fn hold(rest: &[u8], context: &mut SessionContext<'_>) -> ReplyResult
 pub(super) fn release(rest: &[u8], context: &mut SessionContext<'_>) -> ReplyResult {
     let core = context.scheduler;
     let mut words = Arguments::parse(rest)?;
-    let dry_run = words.flag("dry-run")?;
+    let (dry_run, progress) = (words.flag("dry-run")?, words.flag("progress")?);
     let target = match ring(&mut words, None)? {
         Some(ring) => HoldTarget::Scope(ring),
         None if words.take_if("ALL") => {
             words.end()?;
-            return Ok(Reply::change(OperatorOrder::release_all(dry_run, context)));
+            let order = OperatorOrder::release_all(dry_run, context);
+            return Ok(Reply::change(order.with_progress(progress, context.now)));
         }
         None => HoldTarget::take(&mut words, rest.len())?,
     };
@@ -79,7 +80,7 @@ pub(super) fn release(rest: &[u8], context: &mut SessionContext<'_>) -> ReplyRes
     let scope = match target {
         HoldTarget::Messages(selection) => {
             let order = OperatorOrder::about_messages(Verb::Release, selection, dry_run, context);
-            return Ok(Reply::change(order));
+            return Ok(Reply::change(order.with_progress(progress, context.now)));
         }
         HoldTarget::Scope(scope) => Some(scope),
         HoldTarget::Message(name) => find_held_message(core, &name).map(Scope::Message),

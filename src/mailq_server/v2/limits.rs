@@ -5,40 +5,66 @@ use super::operator_order::OperatorOrder;
 use super::outcome::OrderKind;
 use super::selection::{destinations, span};
 use super::task::{Reply, ReplyResult, SessionContext};
-use zsched_core::overrides::{LimitName, Scope};
-use zsched_core::{Order, Scheduler};
+use zsched_core::overrides::{LimitName, LimitOverride, Scope};
+use zsched_core::{Order, OrderRefusal, Scheduler};
+use zsched_mailq_protocol::schema::LimitChange;
 
-/// `SET what limit=N [for=SPAN]`
+/// `SET what limit=N ... [for=SPAN]`: sets all of these limits, or none.
 pub(super) fn set(rest: &[u8], context: &mut SessionContext<'_>) -> ReplyResult {
+    let core = context.scheduler;
     let mut words = Arguments::parse(rest)?;
-    let scope = scope(&mut words, Some(context.scheduler))?;
+    let scope = scope(&mut words, Some(core))?;
     let span = words.option("for").map(|word| span(&word)).transpose()?;
     let until = span.map(|span| context.now + span);
-    let mut limits =
-        LimitName::ALL.iter().filter_map(|limit| Some((*limit, words.option(limit.keyword())?)));
-    let first = limits.next();
-    let second = limits.next();
-    let Some((limit, word)) = first else {
-        return Err(SyntaxError::new(rest.len(), format!("a limit is missing: {}", keywords())));
-    };
-    if let Some((_, word)) = second {
-        return Err(word.error("one limit at a time"));
+    let (mut orders, mut changes) = (Vec::new(), Vec::new());
+    for limit in LimitName::ALL {
+        let Some(word) = words.option(limit.keyword()) else {
+            continue;
+        };
+        let value = word.text.parse().map_err(|_| word.error("expected a number"))?;
+        if let Some(refusal) = core.refusal_of_limit(&scope, limit, value) {
+            return Ok(Reply::change(OperatorOrder::refused(OrderKind::Set, refusal)));
+        }
+        changes.push(change(limit, core.limit_of_scope(&scope, limit).0, Some(value)));
+        orders.push(Order::Set { scope: scope.clone(), limit, value, until });
     }
     words.end()?;
-    let value = word.text.parse().map_err(|_| word.error("expected a number"))?;
-    let order = Order::Set { scope, limit, value, until };
-    Ok(Reply::change(OperatorOrder::new(OrderKind::Set, order)))
+    if orders.is_empty() {
+        return Err(SyntaxError::new(rest.len(), format!("a limit is missing: {}", keywords())));
+    }
+    Ok(Reply::change(OperatorOrder::all_of(OrderKind::Set, orders).with_limits(changes)))
 }
 
-/// `UNSET what limit`
-pub(super) fn unset(rest: &[u8]) -> ReplyResult {
+/// `UNSET what limit ...`
+pub(super) fn unset(rest: &[u8], context: &mut SessionContext<'_>) -> ReplyResult {
+    let core = context.scheduler;
     let mut words = Arguments::parse(rest)?;
     let scope = scope(&mut words, None)?;
-    let word = words.expect("the name of a limit")?;
+    let (mut orders, mut changes) = (Vec::new(), Vec::new());
+    let mut next = Some(words.expect("the name of a limit")?);
+    while let Some(word) = next {
+        let limit = LimitName::of_keyword(&word.text)
+            .ok_or_else(|| word.error(format!("a limit is one of {}", keywords())))?;
+        let is_it = |set: &LimitOverride| set.scope == scope && set.limit == limit;
+        if !core.overrides().limits.iter().any(is_it) {
+            return Ok(Reply::change(OperatorOrder::refused(
+                OrderKind::Unset,
+                OrderRefusal::NotFound,
+            )));
+        }
+        let (old, configured) = core.limit_of_scope(&scope, limit);
+        changes.push(change(limit, old, configured));
+        orders.push(Order::Unset { scope: scope.clone(), limit });
+        next = words.next_word();
+    }
     words.end()?;
-    let limit = LimitName::of_keyword(&word.text);
-    let limit = limit.ok_or_else(|| word.error(format!("a limit is one of {}", keywords())))?;
-    Ok(Reply::change(OperatorOrder::new(OrderKind::Unset, Order::Unset { scope, limit })))
+    Ok(Reply::change(OperatorOrder::all_of(OrderKind::Unset, orders).with_limits(changes)))
+}
+
+fn change(limit: LimitName, old: Option<u32>, new: Option<u32>) -> LimitChange {
+    let (limit, [old, new]) =
+        (limit.keyword().to_string(), [old, new].map(|value| value.map(u64::from)));
+    LimitChange { limit, old, new }
 }
 
 /// Takes `ring=channel/host` out of a request, if it is given.

@@ -53,6 +53,7 @@ mod task;
 
 mod show;
 mod show_thread;
+mod why;
 
 mod counters;
 pub mod json;
@@ -83,6 +84,6 @@ pub use selection::{Addresses, Selection};
 pub use session::{MAX_REQUEST_LEN, Session};
 pub use task::{
     AdminCommand, Answer, Candidate, ClientLog, Demand, DiskSpace, HostFacts, Lookup, LookupResult,
-    Process, SessionContext, Step,
+    NoticedStep, Process, SessionContext, Step,
 };
 pub use zsched_mailq_protocol::words::{CONTROL_GREETING, GREETING, NO_ACCESS, UNTIL_DOT};

@@ -10,14 +10,20 @@ use super::search::{MAX_ENTRIES_PER_STEP, Search};
 use super::selection::Selection;
 use super::task::{Answer, Reply, ReplyResult, SessionContext, Step, Task};
 use std::ops::ControlFlow;
+use std::time::Duration;
 use zsched_core::dry_run::HoldChange;
 use zsched_core::select::Selected;
 use zsched_core::view::{QueuedVertex, VertexState};
 use zsched_core::{Effect, Order, OrderRefusal, Target};
+use zsched_format::time::Timestamp;
+use zsched_mailq_protocol::schema::LimitChange;
 use zsched_spool::SpoolId;
 
 /// Maximum number of threads examined per step of a dry run.
 const MAX_THREADS_PER_STEP: usize = 1000;
+
+/// Time between two reports of progress.
+const REPORT_INTERVAL: Duration = Duration::from_secs(1);
 
 /// The action on messages.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -35,10 +41,11 @@ pub(super) enum Verb {
 pub(super) fn about_mail(rest: &[u8], verb: Verb, context: &SessionContext<'_>) -> ReplyResult {
     let mut words = Arguments::parse(rest)?;
     let selection = Selection::take(&mut words)?;
-    let dry_run = words.flag("dry-run")?;
+    let (dry_run, progress) = (words.flag("dry-run")?, words.flag("progress")?);
     words.end()?;
     selection.require(rest.len())?;
-    Ok(Reply::change(OperatorOrder::about_messages(verb, selection, dry_run, context)))
+    let order = OperatorOrder::about_messages(verb, selection, dry_run, context);
+    Ok(Reply::change(order.with_progress(progress, context.now)))
 }
 
 /// `REROUTE selection`: returns mail to the router.
@@ -58,14 +65,18 @@ pub(super) struct OperatorOrder {
     rest: Rest,
     /// What was changed, or would be changed by a dry run.
     sum: Effect,
+    /// Limits that it changes.
+    limits: Vec<LimitChange>,
+    /// When the client is told next how far it is, if it wants to know.
+    next_report: Option<Timestamp>,
 }
 
 /// What follows the messages.
 enum Rest {
     /// Nothing.
     Nothing,
-    /// This order.
-    Order(Order),
+    /// These orders.
+    Orders(std::vec::IntoIter<Order>),
     /// A count of what this change would do to threads, starting at an index.
     DryRun(HoldChange, usize),
 }
@@ -88,22 +99,43 @@ struct MessageOrder {
 }
 
 impl OperatorOrder {
-    /// Creates an order to be given once.
+    /// Creates an order that is given once.
     pub(super) fn new(kind: OrderKind, order: Order) -> OperatorOrder {
-        let (rest, sum) = (Rest::Order(order), Effect::default());
-        OperatorOrder { kind, dry_run: false, messages: None, rest, sum }
+        OperatorOrder::all_of(kind, vec![order])
+    }
+
+    /// Creates an order in several parts.
+    pub(super) fn all_of(kind: OrderKind, orders: Vec<Order>) -> OperatorOrder {
+        let (rest, sum) = (Rest::Orders(orders.into_iter()), Effect::default());
+        OperatorOrder { rest, ..OperatorOrder::finished(kind, sum) }
+    }
+
+    fn finished(kind: OrderKind, sum: Effect) -> OperatorOrder {
+        let (messages, rest, limits) = (None, Rest::Nothing, Vec::new());
+        OperatorOrder { kind, dry_run: false, messages, rest, sum, limits, next_report: None }
+    }
+
+    /// Reports its progress to the client if that is wanted.
+    pub(super) fn with_progress(self, is_wanted: bool, now: Timestamp) -> OperatorOrder {
+        OperatorOrder { next_report: is_wanted.then_some(now + REPORT_INTERVAL), ..self }
+    }
+
+    /// Adds the changes of limits to the answer.
+    pub(super) fn with_limits(self, limits: Vec<LimitChange>) -> OperatorOrder {
+        OperatorOrder { limits, ..self }
     }
 
     /// Creates a dry run of a change.
     pub(super) fn dry_run(kind: OrderKind, change: HoldChange) -> OperatorOrder {
-        let (rest, sum) = (Rest::DryRun(change, 0), Effect::default());
-        OperatorOrder { kind, dry_run: true, messages: None, rest, sum }
+        let rest = Rest::DryRun(change, 0);
+        let finished = OperatorOrder::finished(kind, Effect::default());
+        OperatorOrder { dry_run: true, rest, ..finished }
     }
 
     /// Creates an order that is refused.
     pub(super) fn refused(kind: OrderKind, refusal: OrderRefusal) -> OperatorOrder {
         let sum = Effect { refusal: Some(refusal), ..Effect::default() };
-        OperatorOrder { kind, dry_run: true, messages: None, rest: Rest::Nothing, sum }
+        OperatorOrder { dry_run: true, ..OperatorOrder::finished(kind, sum) }
     }
 
     /// Creates an order about the selected messages; nothing is done yet.
@@ -131,8 +163,8 @@ impl OperatorOrder {
             last: None,
             ordered: None,
         };
-        let (messages, rest, sum) = (Some(messages), Rest::Nothing, Effect::default());
-        OperatorOrder { kind, dry_run, messages, rest, sum }
+        let messages = Some(messages);
+        OperatorOrder { dry_run, messages, ..OperatorOrder::finished(kind, Effect::default()) }
     }
 
     /// `RELEASE ALL`: first the messages, in steps, then everything else.
@@ -145,9 +177,19 @@ impl OperatorOrder {
         order.messages.iter_mut().for_each(|messages| messages.not_examined = 0);
         order.rest = match dry_run {
             true => Rest::DryRun(HoldChange::ReleaseAll, 0),
-            false => Rest::Order(Order::ReleaseAll),
+            false => Rest::Orders(vec![Order::ReleaseAll].into_iter()),
         };
         order
+    }
+
+    /// Tells the client how far the order is, if that is wanted and due.
+    fn report_progress(&mut self, now: Timestamp, out: &mut Vec<u8>) {
+        if let Some(next) = &mut self.next_report
+            && *next <= now
+        {
+            *next = now + REPORT_INTERVAL;
+            out.extend_from_slice(format!("*{}\n", outcome::effect_counts(&self.sum)).as_bytes());
+        }
     }
 
     /// Takes the next step, except for the answer.
@@ -168,7 +210,13 @@ impl OperatorOrder {
         }
         match std::mem::replace(&mut self.rest, Rest::Nothing) {
             Rest::Nothing => Step::Done,
-            Rest::Order(order) => Step::Order(order),
+            Rest::Orders(mut orders) => match orders.next() {
+                Some(order) => {
+                    self.rest = Rest::Orders(orders);
+                    Step::Order(order)
+                }
+                None => Step::Done,
+            },
             Rest::DryRun(change, index) => {
                 let mut next = Some(index);
                 let scheduler = context.scheduler;
@@ -193,8 +241,16 @@ impl Task for OperatorOrder {
         let step = self.next(context);
         if let Step::Done = step {
             let unseen = self.messages.as_ref().map_or(0, |messages| messages.not_examined);
-            let answer = outcome::answer(self.kind, &self.sum, self.dry_run, unseen);
+            let answer = outcome::answer(
+                self.kind,
+                &self.sum,
+                self.dry_run,
+                unseen,
+                std::mem::take(&mut self.limits),
+            );
             out.extend_from_slice(answer.as_bytes());
+        } else {
+            self.report_progress(context.now, out);
         }
         step
     }
@@ -293,10 +349,11 @@ impl MessageOrder {
 /// Counts the effect of a retry in the same way as the core.
 fn effect_of_retry(queued: &QueuedVertex<'_>) -> Effect {
     let (vertex, thread) = (queued.vertex, queued.thread);
+    let is_held = vertex.state == VertexState::Held || thread.held;
     let counted = |is_counted: bool| if is_counted { vertex.pending } else { 0 };
     Effect {
-        recipients: counted(vertex.state == VertexState::Waiting),
-        held: counted(vertex.state == VertexState::Held || thread.held),
+        recipients: counted(vertex.state == VertexState::Waiting && !is_held),
+        held: counted(is_held),
         ..Effect::default()
     }
 }
@@ -307,5 +364,26 @@ fn effect_of_removal(queued: &QueuedVertex<'_>) -> Effect {
     match queued.vertex.state {
         VertexState::Fed => Effect { busy: count, ..Effect::default() },
         _ => Effect { recipients: count, ..Effect::default() },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn progress_is_reported_once_a_second_if_wanted() {
+        let start = Timestamp::from_seconds(1_000);
+        let reports = |is_wanted| {
+            let order = OperatorOrder::all_of(OrderKind::Other, Vec::new());
+            let mut order = order.with_progress(is_wanted, start);
+            let mut out = Vec::new();
+            for tenth in 0..25 {
+                order.report_progress(start + tenth * Duration::from_millis(100), &mut out);
+            }
+            String::from_utf8(out).expect("text")
+        };
+        assert_eq!(reports(true), "*0 messages, 0 recipients, and 0 in agents\n".repeat(2));
+        assert_eq!(reports(false), "");
     }
 }

@@ -3,7 +3,7 @@
 use zsched_core::overrides::{MAX_HELD_MESSAGES, MAX_OVERRIDES};
 use zsched_core::{Effect, OrderRefusal};
 use zsched_format::printable;
-use zsched_mailq_protocol::schema::OrderResult;
+use zsched_mailq_protocol::schema::{LimitChange, OrderResult};
 
 /// The kind of an order: it determines the words of a refusal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,7 +27,13 @@ pub(super) enum OrderKind {
 /// Formats the answer to an order with this effect, with its line end.
 ///
 /// `unseen` is the number of messages that could not be examined.
-pub(super) fn answer(kind: OrderKind, effect: &Effect, dry_run: bool, unseen: usize) -> String {
+pub(super) fn answer(
+    kind: OrderKind,
+    effect: &Effect,
+    dry_run: bool,
+    unseen: usize,
+    limits: Vec<LimitChange>,
+) -> String {
     if let Some(refusal) = effect.refusal {
         return format!("-{}\n", refused(kind, refusal, effect));
     }
@@ -48,6 +54,7 @@ pub(super) fn answer(kind: OrderKind, effect: &Effect, dry_run: bool, unseen: us
         started,
         dry_run,
         unseen: unseen as u64,
+        limits,
     };
     let counts = serde_json::to_string(&counts).unwrap_or_default();
     format!("+OK {counts}\n")

@@ -114,7 +114,7 @@ static REQUESTS: &[Request] = &[
     row(&["DELETE"], Attributes::DELETE, |r, c| operator_order::about_mail(r, Verb::Delete, c)),
     row(&["REROUTE"], Attributes::REROUTE, operator_order::reroute),
     row(&["SET"], Attributes::SET, limits::set),
-    row(&["UNSET"], Attributes::SET, |rest, _| limits::unset(rest)),
+    row(&["UNSET"], Attributes::SET, |rest, context| limits::unset(rest, context)),
     row(&["RETIRE"], Attributes::AGENTS, |rest, _| admin::retire(rest)),
     row(&["RELOAD"], Attributes::RELOAD, |rest, _| admin::reload(rest)),
     row(&["LOG"], Attributes::LOG, |rest, _| admin::log(rest)),

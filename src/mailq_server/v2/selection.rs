@@ -2,9 +2,10 @@
 //!
 //! ```text
 //! smtp/*.test older=2h sender=*@example.org recipient=bob@mx.test id=S4711AbmKUKEJuveqC
+//! message-id=<1@example.org>
 //! ```
 
-use super::address_pattern::AddressPattern;
+use super::address_pattern::{AddressPattern, MAX_PATTERN_LEN};
 use super::arguments::{Arguments, SyntaxError, Word};
 use std::time::Duration;
 use zsched_config::parse_interval;
@@ -34,11 +35,18 @@ pub struct Addresses {
     pub sender: Option<AddressPattern>,
     /// One of the recipients for the same destination matches this.
     pub recipient: Option<AddressPattern>,
+    /// The Message-ID, without angle brackets, is this one.
+    pub message_id: Option<String>,
 }
 
 impl Addresses {
     /// Returns true if at least one criterion is given.
     pub fn is_given(&self) -> bool {
+        self.means_recipients() || self.message_id.is_some()
+    }
+
+    /// Returns true if they distinguish recipients of a message.
+    fn means_recipients(&self) -> bool {
         self.sender.is_some() || self.recipient.is_some()
     }
 }
@@ -87,6 +95,7 @@ impl Selection {
         let addresses = Addresses {
             sender: address(words.option("sender"))?,
             recipient: address(words.option("recipient"))?,
+            message_id: words.option("message-id").map(|word| message_id(&word)).transpose()?,
         };
         let message = words.option("id").map(|word| message(&word)).transpose()?;
         let older = words.option("older").map(|word| span(&word)).transpose()?;
@@ -113,10 +122,10 @@ impl Selection {
 
     /// Returns true if the selection does not distinguish recipients of a message.
     ///
-    /// Address criteria do, because a message may have several senders.
+    /// Address criteria do, because a message may have several senders and recipients.
     pub fn means_whole_messages(&self) -> bool {
         self.destinations.as_ref().is_none_or(DestinationPattern::matches_all)
-            && !self.addresses.is_given()
+            && !self.addresses.means_recipients()
     }
 
     /// Returns the criteria that the core can check.
@@ -157,6 +166,14 @@ pub(super) fn message(word: &Word) -> Result<MessageName, SyntaxError> {
 /// Parses a span of time.
 pub(super) fn span(word: &Word) -> Result<Duration, SyntaxError> {
     parse_interval(&word.text).map_err(|error| word.error(error.message))
+}
+
+fn message_id(word: &Word) -> Result<String, SyntaxError> {
+    let id = word.text.trim().trim_start_matches('<').trim_end_matches('>');
+    match id.is_empty() || id.len() > MAX_PATTERN_LEN {
+        true => Err(word.error(format!("a Message-ID of 1 to {MAX_PATTERN_LEN} bytes is missing"))),
+        false => Ok(id.to_string()),
+    }
 }
 
 fn address(word: Option<Word>) -> Result<Option<AddressPattern>, SyntaxError> {

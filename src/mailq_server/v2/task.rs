@@ -11,7 +11,7 @@ use serde::Serialize;
 use std::rc::Rc;
 use zsched_core::intake::backlog_view::BacklogView;
 use zsched_core::{Effect, Order, Scheduler};
-use zsched_format::time::Timestamp;
+use zsched_format::time::{ClockStep, Timestamp};
 use zsched_mailq_protocol::scram::Secret;
 use zsched_spool::SpoolName;
 
@@ -46,6 +46,17 @@ pub struct Process {
     pub pid: u32,
     /// Mail that was in the spool at the start is still being loaded.
     pub is_loading: bool,
+    /// A recent step of the clock.
+    pub clock_step: Option<NoticedStep>,
+}
+
+/// A large step of the clock, and whether the scheduler follows it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NoticedStep {
+    /// The step.
+    pub step: ClockStep,
+    /// The scheduler follows it.
+    pub is_believed: bool,
 }
 
 /// A log line about a client.

@@ -41,7 +41,7 @@ impl SessionWithCore {
             let mut around = SessionContext {
                 scheduler: &self.core,
                 now: NOW,
-                process: Process { started: NOW, pid: 4711, is_loading: false },
+                process: Process { started: NOW, pid: 4711, is_loading: false, clock_step: None },
                 backlog: &(),
                 secret: &[7; 32],
                 watch: &watch,

@@ -262,7 +262,11 @@ impl FileBacklog {
 
     /// Number of files to be read and of paged-out messages.
     pub fn waiting(&self) -> BacklogCounts {
-        BacklogCounts { waiting_files: self.new_files.len(), paged_out: self.paged_out.len() }
+        BacklogCounts {
+            waiting_files: self.new_files.len(),
+            paged_out: self.paged_out.len(),
+            ..BacklogCounts::default()
+        }
     }
 }
 

@@ -18,6 +18,8 @@ pub struct BacklogCounts {
     pub waiting_files: usize,
     /// Messages paged out until a certain time.
     pub paged_out: usize,
+    /// Files that could not be read, or are malformed and could not be moved aside.
+    pub unreadable: usize,
 }
 
 /// State of a message that is not in memory.

@@ -385,7 +385,9 @@ impl Intake {
 
 impl BacklogView for Intake {
     fn waiting(&self) -> BacklogCounts {
-        self.backlog.waiting()
+        // The other files that are read again later are locked.
+        let unreadable = self.retries.len().saturating_sub(self.locked.len()) + self.skipped.len();
+        BacklogCounts { unreadable, ..self.backlog.waiting() }
     }
 
     fn location(&self, number: u64) -> Option<FileLocation> {
@@ -578,7 +580,10 @@ mod tests {
         assert_eq!(read(&mut intake, 2), [0; 0], "one was loaded, one is being read");
         intake.finish_read(2);
         assert_eq!(read(&mut intake, 2), [3]);
-        assert_eq!(intake.waiting(), BacklogCounts { waiting_files: 2, paged_out: 0 });
+        assert_eq!(
+            intake.waiting(),
+            BacklogCounts { waiting_files: 2, ..BacklogCounts::default() }
+        );
         intake.set_max_messages(None);
         assert_eq!(read(&mut intake, 100), [4, 5]);
         assert_eq!(intake.blocked_kind(NOW, &room(100)), Backlog::None);

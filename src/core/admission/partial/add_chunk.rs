@@ -2,7 +2,7 @@
 
 use crate::Scheduler;
 use crate::admission::partial::LOCKED_RETRY_INTERVAL;
-use crate::queue::{MessageId, ThreadId, VertexId, VertexState};
+use crate::queue::{MessageId, ThreadId, Vertex, VertexId, VertexState};
 use std::collections::{BTreeMap, BTreeSet};
 use zsched_spool::Arrival;
 
@@ -81,10 +81,9 @@ impl Scheduler {
     }
 
     fn extend_vertex(&mut self, vertex: VertexId, offsets: &[u32]) {
-        let vertex_ref = &mut self.queue.vertices[vertex];
-        let (message, thread) = (vertex_ref.message, vertex_ref.thread);
-        let count = vertex_ref.recipients.extend(offsets);
-        vertex_ref.pending += count;
+        let Vertex { message, thread, .. } = self.queue.vertices[vertex];
+        let count = self.queue.vertices[vertex].recipients.extend(offsets);
+        self.queue.change_vertex(vertex, |vertex| vertex.pending += count);
         self.counters.recipients_in += u64::from(count);
         self.queue.messages[message].pending += count;
         self.dispatch.adjust_recipients(&mut self.queue, thread, i64::from(count));

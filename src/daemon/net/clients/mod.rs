@@ -114,7 +114,7 @@ impl Clients {
     ) -> Clients {
         let (started, pid) = (settings.started, std::process::id());
         Clients {
-            process: Process { started, pid, is_loading: true },
+            process: Process { started, pid, is_loading: true, clock_step: None },
             secret: None,
             watch,
             settings,

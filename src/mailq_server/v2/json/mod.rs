@@ -25,6 +25,7 @@ mod rank;
 pub mod rings;
 pub mod summary;
 pub mod threads;
+mod warnings;
 pub mod why;
 
 use super::task::Reply;

@@ -1,15 +1,38 @@
 //! `SHOW JSON SUMMARY`: the queue in numbers.
 
-use super::{ago, seconds, single_object};
-use crate::v2::task::{ReplyResult, SessionContext};
-use zsched_mailq_protocol::schema::Summary;
+use super::warnings::RingWarnings;
+use super::{ago, line, seconds};
+use crate::v2::task::{Reply, ReplyResult, SessionContext, Step};
+use std::time::Duration;
+use zsched_mailq_protocol::schema::{RecentCounts, Summary};
+
+/// Maximum number of rings examined per step.
+const MAX_RINGS_PER_STEP: usize = 1000;
+/// Spans of recent counts, in minutes, as those of a load average.
+const RECENT_MINUTES: [u64; 3] = [1, 5, 15];
 
 /// Answers the request.
 pub(crate) fn answer(context: &SessionContext<'_>) -> ReplyResult {
+    let mut rings = context.scheduler.ring_ids().into_iter();
+    let mut warnings = RingWarnings::default();
+    Ok(Reply::text(move |context: &mut SessionContext<'_>, out: &mut Vec<u8>| {
+        for ring in rings.by_ref().take(MAX_RINGS_PER_STEP) {
+            context.scheduler.ring(ring).into_iter().for_each(|ring| warnings.add(ring));
+        }
+        if rings.len() > 0 {
+            return Step::More;
+        }
+        let warnings = std::mem::take(&mut warnings).with_process(context);
+        line(out, &Summary { warnings, ..summary(context) });
+        Step::Done
+    }))
+}
+
+fn summary(context: &SessionContext<'_>) -> Summary {
     let waiting = context.backlog.waiting();
     let (scheduler, totals) = (context.scheduler, context.scheduler.totals());
     let counters = &totals.counters;
-    Ok(single_object(&Summary {
+    Summary {
         time: seconds(context.now),
         started: seconds(context.process.started),
         version: Some(env!("CARGO_PKG_VERSION").to_string()),
@@ -33,5 +56,20 @@ pub(crate) fn answer(context: &SessionContext<'_>) -> ReplyResult {
         loading: context.process.is_loading,
         draining: scheduler.is_draining(),
         frozen: scheduler.settings().frozen,
-    }))
+        recent: RECENT_MINUTES.map(|minutes| recent(context, minutes)).to_vec(),
+        warnings: Vec::new(),
+    }
+}
+
+fn recent(context: &SessionContext<'_>, minutes: u64) -> RecentCounts {
+    let span = Duration::from_secs(60 * minutes);
+    let (time, counted) = context.scheduler.counted_in_last(context.now, span);
+    RecentCounts {
+        minutes,
+        seconds: time.as_secs_f64(),
+        messages_in: counted.messages_in,
+        messages_out: counted.messages_out,
+        recipients_in: counted.recipients_in,
+        recipients_out: counted.recipients_out,
+    }
 }

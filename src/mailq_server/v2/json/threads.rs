@@ -36,6 +36,7 @@ fn status(scheduler: &Scheduler, now: Timestamp, thread: &Thread) -> (ThreadStat
         ring: Some(scheduler.ring_of(thread).pattern()),
         messages: thread.len() as u64,
         recipients: u64::from(thread.recipients),
+        deferred: u64::from(scheduler.undelivered_of(thread)),
         attempts: u64::from(thread.attempts),
         due: thread.due.len() as u64,
         with_agents: thread.fed.len() as u64,
@@ -59,9 +60,9 @@ pub(crate) fn answer(rest: &[u8]) -> ReplyResult {
     let limit = limit(&mut words)?;
     let order = words.option("sort").map(|word| match word.text.as_str() {
         "backlog" => Ok(SurveyOrder::Backlog),
-        "attempts" => Ok(SurveyOrder::Attempts),
+        "deferred" => Ok(SurveyOrder::Deferred),
         "oldest" => Ok(SurveyOrder::Oldest),
-        _ => Err(word.error("sort= is backlog, oldest or attempts")),
+        _ => Err(word.error("sort= is backlog, oldest or deferred")),
     });
     let selection = Selection::take(&mut words)?;
     words.end()?;

@@ -3,8 +3,8 @@
 use super::rank::rank;
 use super::{line, seconds, single_object, text};
 use crate::explain::{location, sentence};
-use crate::v2::show::{Known, find_subject};
-use crate::v2::task::{Reply, ReplyResult, SessionContext, Step};
+use crate::v2::task::{Reply, ReplyResult, SessionContext};
+use crate::v2::why::{self, WhyForm};
 use serde::Serialize;
 use zsched_core::intake::backlog_view::FileLocation;
 use zsched_core::overrides::{Author, Hold};
@@ -132,31 +132,33 @@ struct OnDisk {
 
 /// Answers the request.
 pub(crate) fn answer(rest: &[u8], context: &mut SessionContext<'_>) -> ReplyResult {
-    Ok(match find_subject(text(rest).trim(), context) {
-        Err(refusal) => Reply::refusal(refusal),
-        Ok(Known::OnDisk(place)) => single_object(&OnDisk {
-            why: "on-disk",
-            at: match place {
-                FileLocation::PagedOut(until) => until.map(seconds),
-                FileLocation::Queued | FileLocation::Loading => None,
-            },
-            sentence: location(place, context.now),
-        }),
-        Ok(Known::Reasons(mut cursor)) => {
-            Reply::text(move |context: &mut SessionContext<'_>, out: &mut Vec<u8>| {
-                let (scheduler, now) = (context.scheduler, context.now);
-                let is_over = cursor.next_reasons(scheduler, &mut |wait, of_message| {
-                    let line_of_wait = WaitLineJson {
-                        channel: text(wait.destination.channel()),
-                        host: text(wait.destination.host()),
-                        messages: wait.vertices,
-                        attempts: wait.tries,
-                        waits: self::wait(scheduler, now, wait, of_message),
-                    };
-                    line(out, &line_of_wait);
-                });
-                if is_over { Step::Done } else { Step::More }
-            })
-        }
+    why::answer(rest, context, WhyForm { write: write_wait, on_disk })
+}
+
+fn write_wait(
+    scheduler: &Scheduler,
+    now: Timestamp,
+    wait: &core::Wait<'_>,
+    is_of_message: bool,
+    out: &mut Vec<u8>,
+) {
+    let object = WaitLineJson {
+        channel: text(wait.destination.channel()),
+        host: text(wait.destination.host()),
+        messages: wait.vertices,
+        attempts: wait.tries,
+        waits: self::wait(scheduler, now, wait, is_of_message),
+    };
+    line(out, &object);
+}
+
+fn on_disk(place: FileLocation, now: Timestamp) -> Reply {
+    single_object(&OnDisk {
+        why: "on-disk",
+        at: match place {
+            FileLocation::PagedOut(until) => until.map(seconds),
+            FileLocation::Queued | FileLocation::Loading => None,
+        },
+        sentence: location(place, now),
     })
 }
