@@ -29,6 +29,7 @@ mod classic;
 
 mod failure;
 mod format;
+mod progress;
 mod screen;
 mod table;
 mod warnings;

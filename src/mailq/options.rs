@@ -7,6 +7,7 @@
 use crate::connect::credentials::Credentials;
 use crate::console::{Command, print_failed_check};
 use crate::failure::Failure;
+use crate::screen::warn;
 use clap::{ArgAction, Args, CommandFactory, Parser};
 use std::ffi::OsString;
 use std::net::SocketAddr;
@@ -199,6 +200,12 @@ impl MailqOptions {
                 let failure = Failure::Usage(first.replacen("error: ", "", 1));
                 std::process::exit(print_failed_check(&failure));
             }
+            if error.use_stderr()
+                && let Some(command) =
+                    std::env::args().skip(1).find_map(|word| similar_command(&word))
+            {
+                warn(format_args!("did you mean the command {command}?"));
+            }
             command_line::refuse(&error)
         })
     }
@@ -223,6 +230,19 @@ impl MailqOptions {
         self.server_options.server = self.operand.take().or(self.server_options.server);
         Ok(self)
     }
+}
+
+/// The command whose name is similar to a word that is none.
+pub(crate) fn similar_command(word: &str) -> Option<String> {
+    /// Maximum number of letters to change.
+    const MAX_DISTANCE: usize = 2;
+    let commands = MailqOptions::command();
+    let names: Vec<&str> = commands.get_subcommands().map(clap::Command::get_name).collect();
+    let distance = |name: &&&str| strsim::damerau_levenshtein(name, word);
+    let similar = names.iter().min_by_key(distance)?;
+    // Short words are similar to anything.
+    let is_similar = (1..=MAX_DISTANCE.min(word.len() / 2)).contains(&distance(&similar));
+    is_similar.then(|| similar.to_string())
 }
 
 impl ServerOptions {

@@ -94,6 +94,17 @@ impl<'w> Screen<'w> {
         self.write(b"\n")
     }
 
+    /// Prints a line that is wrapped at words, if there is a maximum line width.
+    pub(crate) fn wrapped(&mut self, line: &str) -> io::Result<()> {
+        let line = printable::line(line);
+        let Some(columns) = self.columns else {
+            return writeln!(self, "{line}");
+        };
+        let options = textwrap::Options::new(columns).subsequent_indent("    ");
+        let lines = textwrap::wrap(&line, options);
+        lines.into_iter().try_for_each(|line| writeln!(self, "{line}"))
+    }
+
     /// Prints what `write!` formats.
     pub(crate) fn write_fmt(&mut self, text: fmt::Arguments<'_>) -> io::Result<()> {
         self.write(printable::lines(&text.to_string()).as_bytes())

@@ -1,8 +1,8 @@
 //! Tables whose columns line up and fit the terminal.
 //!
-//! Each column is as wide as its widest cell. If the lines are too long, texts are cut, the widest
-//! first. If that is not enough, texts are left out, so that names can be read: an operator types
-//! them in the next command. Names are cut last.
+//! Each column is as wide as its widest cell. If the lines are too long, columns give way in this
+//! order, the widest of a kind first: long names, texts, names again; then columns that are marked
+//! as optional are left out, the last one first, then texts. A cell that is cut ends in `…`.
 
 use crate::format::{cut, grouped, last_line, one_line, span_or_dash, width};
 use crate::screen::{Screen, Style};
@@ -10,12 +10,17 @@ use std::io;
 
 /// Blanks between columns.
 const GAP: usize = 2;
-/// Minimum width of a column that is cut.
-const MIN_CUT_WIDTH: usize = 8;
-/// Maximum width that cells are padded to without a line width.
+/// Maximum width that cells are padded to without a line width: a channel and a DNS name.
 ///
-/// Otherwise one very long name would make all other lines as long.
-const MAX_PADDED_WIDTH: usize = 80;
+/// Otherwise one name of a kilobyte would make all other lines as long.
+const MAX_PADDED_WIDTH: usize = 320;
+/// Minimum widths to which columns are cut, in this order.
+///
+/// An operator recognises a name by its beginning, and types it in the next command.
+const CUTS: [(ColumnKind, usize); 3] =
+    [(ColumnKind::Name, 32), (ColumnKind::Text, 24), (ColumnKind::Name, 20)];
+/// Minimum width of a column that is cut as a last resort.
+const MIN_CUT_WIDTH: usize = 8;
 
 /// Alignment of a column, and how it is cut.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,7 +29,7 @@ pub(crate) enum ColumnKind {
     Number,
     /// Short words: aligned left.
     Word,
-    /// Names: aligned left, cut as a last resort.
+    /// Names: aligned left, cut if there is no room.
     Name,
     /// Texts: aligned left, cut or left out if there is no room.
     Text,
@@ -39,6 +44,8 @@ pub(crate) struct Column<'c, T> {
     pub title: &'static str,
     /// Alignment.
     pub kind: ColumnKind,
+    /// Left out if there is no room.
+    pub is_optional: bool,
     /// Makes the cell of a thing.
     pub cell: Box<dyn Fn(&T) -> Cell + 'c>,
 }
@@ -50,7 +57,12 @@ impl<'c, T> Column<'c, T> {
         kind: ColumnKind,
         cell: impl Fn(&T) -> Cell + 'c,
     ) -> Column<'c, T> {
-        Column { title, kind, cell: Box::new(cell) }
+        Column { title, kind, is_optional: false, cell: Box::new(cell) }
+    }
+
+    /// Marks a column that is left out if there is no room.
+    pub(crate) fn optional(self) -> Column<'c, T> {
+        Column { is_optional: true, ..self }
     }
 
     /// Creates a column of names.
@@ -104,84 +116,127 @@ pub(crate) fn print_table<'t, T: 't>(
     things: impl IntoIterator<Item = &'t T>,
     screen: &mut Screen<'_>,
 ) -> io::Result<()> {
-    let row = |thing| columns.iter().map(|column| (column.cell)(thing)).collect();
-    let columns = columns.iter().map(|column| (column.title, column.kind)).collect();
-    Table { columns, rows: things.into_iter().map(row).collect() }.print(screen)
+    Table::new(columns, things).print(screen)
 }
 
 /// A table with all its cells, which are printable.
 pub(crate) struct Table {
-    /// Titles and alignments.
-    pub columns: Vec<(&'static str, ColumnKind)>,
+    /// Its columns.
+    pub columns: Vec<TableColumn>,
     /// Rows, each with a cell for each column.
     pub rows: Vec<Vec<Cell>>,
 }
 
+/// A column of a table.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct TableColumn {
+    /// The title.
+    pub title: &'static str,
+    /// Alignment.
+    pub kind: ColumnKind,
+    /// Left out if there is no room.
+    pub is_optional: bool,
+}
+
 impl Table {
+    /// Creates a table of these things.
+    pub(crate) fn new<'t, T: 't>(
+        columns: &[Column<'_, T>],
+        things: impl IntoIterator<Item = &'t T>,
+    ) -> Table {
+        let row = |thing| columns.iter().map(|column| (column.cell)(thing)).collect();
+        let head = |&Column { title, kind, is_optional, .. }: &Column<'_, T>| TableColumn {
+            title,
+            kind,
+            is_optional,
+        };
+        Table {
+            columns: columns.iter().map(head).collect(),
+            rows: things.into_iter().map(row).collect(),
+        }
+    }
+
     /// Prints the table.
     pub(crate) fn print(&self, screen: &mut Screen<'_>) -> io::Result<()> {
-        let widths = self.widths(screen.columns());
-        let titles: Vec<Cell> =
-            self.columns.iter().map(|(title, _)| (title.to_string(), Style::Title)).collect();
-        for row in std::iter::once(&titles).chain(&self.rows) {
-            self.print_row(row, &widths, screen)?;
+        for line in self.lines(screen.columns()) {
+            line.iter().try_for_each(|(text, style)| screen.styled(text, *style))?;
+            screen.line(&[])?;
         }
         Ok(())
     }
 
-    fn print_row(&self, row: &[Cell], widths: &[usize], screen: &mut Screen<'_>) -> io::Result<()> {
-        // Blanks are only printed before text, so that no line ends in blanks.
+    /// The lines of the table, that of the titles first, each in parts.
+    ///
+    /// `columns` is their maximum width.
+    pub(crate) fn lines(&self, columns: Option<usize>) -> impl Iterator<Item = Vec<Cell>> {
+        let (widths, is_cut) = (self.widths(columns), columns.is_some());
+        let title = |column: &TableColumn| (column.title.to_string(), Style::Title);
+        let titles: Vec<Cell> = self.columns.iter().map(title).collect();
+        let titles = self.line(&titles, &widths, is_cut);
+        let rows = self.rows.iter().map(move |row| self.line(row, &widths, is_cut));
+        std::iter::once(titles).chain(rows)
+    }
+
+    fn line(&self, row: &[Cell], widths: &[usize], is_cut: bool) -> Vec<Cell> {
+        let mut line = Vec::with_capacity(2 * row.len());
+        // Blanks only come before text, so that no line ends in blanks.
         let mut blanks = 0;
-        for (((text, style), (_, column)), room) in row.iter().zip(&self.columns).zip(widths) {
-            let shown = match screen.columns() {
-                Some(_) => cut(text, *room),
-                None => text.clone(),
-            };
-            let missing = room.saturating_sub(width(&shown));
-            if *column == ColumnKind::Number {
-                blanks += missing;
-            }
+        for (((text, style), column), room) in row.iter().zip(&self.columns).zip(widths) {
             if *room == 0 {
                 continue;
             }
+            let shown = if is_cut { cut(text, *room) } else { text.clone() };
+            let missing = room.saturating_sub(width(&shown));
+            if column.kind == ColumnKind::Number {
+                blanks += missing;
+            }
             if !shown.is_empty() {
-                write!(screen, "{}", " ".repeat(blanks))?;
-                screen.styled(&shown, *style)?;
+                line.push((" ".repeat(blanks), Style::Plain));
+                line.push((shown, *style));
                 blanks = 0;
             }
-            blanks += GAP + if *column == ColumnKind::Number { 0 } else { missing };
+            blanks += GAP + if column.kind == ColumnKind::Number { 0 } else { missing };
         }
-        screen.line(&[])
+        line
     }
 
     fn widths(&self, columns: Option<usize>) -> Vec<usize> {
         let cells = |place: usize| self.rows.iter().map(move |row| width(&row[place].0));
-        let natural = |(place, (title, _)): (usize, &(&str, ColumnKind))| {
-            cells(place).max().unwrap_or(0).max(width(title))
+        let natural = |(place, column): (usize, &TableColumn)| {
+            cells(place).max().unwrap_or(0).max(width(column.title))
         };
         let mut widths: Vec<usize> = self.columns.iter().enumerate().map(natural).collect();
         let Some(columns) = columns else {
             return widths.into_iter().map(|width| width.min(MAX_PADDED_WIDTH)).collect();
         };
-        self.narrow(ColumnKind::Text, &mut widths, columns);
-        let texts: Vec<usize> = self.places(ColumnKind::Text).collect();
-        let has_names = self.places(ColumnKind::Name).next().is_some();
-        if has_names && excess(&widths, columns) > 0 {
-            texts.into_iter().for_each(|place| widths[place] = 0);
+        for (kind, min) in CUTS {
+            self.narrow(kind, min, &mut widths, columns);
         }
-        self.narrow(ColumnKind::Name, &mut widths, columns);
+        let is_name = |column: &TableColumn| column.kind == ColumnKind::Name;
+        let has_names = self.columns.iter().any(is_name);
+        let texts = self.places(|column| has_names && column.kind == ColumnKind::Text);
+        for place in self.places(|column| column.is_optional).rev().chain(texts) {
+            if excess(&widths, columns) > 0 {
+                widths[place] = 0;
+            }
+        }
+        self.narrow(ColumnKind::Text, MIN_CUT_WIDTH, &mut widths, columns);
+        self.narrow(ColumnKind::Name, MIN_CUT_WIDTH, &mut widths, columns);
         widths
     }
 
-    fn places(&self, kind: ColumnKind) -> impl Iterator<Item = usize> {
-        (0..self.columns.len()).filter(move |place| self.columns[*place].1 == kind)
+    fn places(
+        &self,
+        is_it: impl Fn(&TableColumn) -> bool,
+    ) -> impl DoubleEndedIterator<Item = usize> {
+        (0..self.columns.len()).filter(move |place| is_it(&self.columns[*place]))
     }
 
-    /// Narrows columns of this kind, the widest first, until lines fit.
-    fn narrow(&self, kind: ColumnKind, widths: &mut [usize], columns: usize) {
+    /// Narrows columns of this kind to at least `min`, the widest first, until lines fit.
+    fn narrow(&self, kind: ColumnKind, min: usize, widths: &mut [usize], columns: usize) {
         while excess(widths, columns) > 0 {
-            let places = self.places(kind).filter(|place| widths[*place] > MIN_CUT_WIDTH);
-            match places.max_by_key(|place| widths[*place]) {
+            let of_kind = self.places(|column| column.kind == kind);
+            match of_kind.filter(|place| widths[*place] > min).max_by_key(|place| widths[*place]) {
                 Some(place) => widths[place] -= 1,
                 None => return,
             }
@@ -203,11 +258,13 @@ mod tests {
 
     fn table(rows: &[[&str; 4]]) -> Table {
         let columns = vec![
-            ("THREAD", ColumnKind::Text),
+            ("DESTINATION", ColumnKind::Name),
             ("MSGS", ColumnKind::Number),
             ("WHY", ColumnKind::Word),
             ("LAST TEXT", ColumnKind::Text),
         ];
+        let column = |(title, kind)| TableColumn { title, kind, is_optional: title == "WHY" };
+        let columns = columns.into_iter().map(column).collect();
         let cells = |row: &[&str; 4]| row.map(|text| (text.to_string(), Style::Plain)).to_vec();
         Table { columns, rows: rows.iter().map(cells).collect() }
     }
@@ -228,13 +285,13 @@ mod tests {
             ["smtp/a-very-long-name-of-a-host.example.org", "3", "", ""],
         ]);
         expect_test::expect![[r#"
-            THREAD                 MSGS  WHY    LAST TEXT
-            smtp/mx.example.org   1,234  retry  451 4.4.1 the host …
+            DESTINATION            MSGS  LAST TEXT
+            smtp/mx.example.org   1,234  451 4.4.1 the host does…
             smtp/a-very-long-na…      3
         "#]]
         .assert_eq(&printed(&table, Some(56)));
         expect_test::expect![[r#"
-            THREAD                                        MSGS  WHY    LAST TEXT
+            DESTINATION                                   MSGS  WHY    LAST TEXT
             smtp/mx.example.org                          1,234  retry  451 4.4.1 the host does not want to talk to anybody today
             smtp/a-very-long-name-of-a-host.example.org      3
         "#]]

@@ -25,17 +25,20 @@ fn summary_fits_terminal_width() {
         "summary --width 80",
         &expect![[r#"
             1,203 messages for 2,404 recipients, 3 destinations; the oldest is 1d old
-            up 1h14m: 5,384 messages in, 4,181 out; 44,189 recipients in, 41,785 out (9.4/s)
+            up 1h14m: 5,384 messages in, 4,181 out; 44,189 recipients in, 41,785 out
+            per minute over 1, 5, 15 min: 320, 320, 2.0 recipients in; 310, 300, 0 out
             12 agents, 1 idle; 1 destination on hold
+            warning: no command for uucp/* (scheduler.cf:30): mail for 2 destinations stays
+                queued
 
-            BUSIEST                              MSGS  RCPTS  OLDEST  AGENTS  STATE
-            smtp/mx.test                        1,200  2,400      1d       0  retry 16:11:43
-            smtp/a-host-with-a-rather-long-na…      2      3     59s       1  at work
-            hold/x                                  1      1      1h       0  on hold
+            BUSIEST                    MSGS  RCPTS  DEFERRED  OLDEST  AGENTS  STATE
+            smtp/mx.test              1,200  2,400     2,400      1d       0  retry 16:11:43
+            smtp/a-host-with-a-rath…      2      3         0     59s       1  at work
+            hold/x                        1      1         1      1h       0  on hold
 
-            MOST TRIED    TRIES  LAST TEXT
-            hold/x           58  5\u{9b}2J
-            smtp/mx.test      6  ->> 451 4.4.1 ^[[31mnot now, please come back later when t…
+            MOST TROUBLED  DEFERRED  SHARE  OLDEST  LAST TEXT
+            smtp/mx.test      2,400   100%      1d  ->> 451 4.4.1 ^[[31mnot now, please com…
+            hold/x                1   100%      1h  5\u{9b}2J
 
             RING     MSGS  DESTS  AGENTS  IDLE  MAXRING  MAXTHR  OVERFEED
             smtp/*  1,202      2      10     0       10       1         0
@@ -47,17 +50,19 @@ fn summary_fits_terminal_width() {
         "summary --width 140",
         &expect![[r#"
             1,203 messages for 2,404 recipients, 3 destinations; the oldest is 1d old
-            up 1h14m: 5,384 messages in, 4,181 out; 44,189 recipients in, 41,785 out (9.4/s)
+            up 1h14m: 5,384 messages in, 4,181 out; 44,189 recipients in, 41,785 out
+            per minute over 1, 5, 15 min: 320, 320, 2.0 recipients in; 310, 300, 0 out
             12 agents, 1 idle; 1 destination on hold
+            warning: no command for uucp/* (scheduler.cf:30): mail for 2 destinations stays queued
 
-            BUSIEST                                                MSGS  RCPTS  OLDEST  AGENTS  STATE
-            smtp/mx.test                                          1,200  2,400      1d       0  retry 16:11:43
-            smtp/a-host-with-a-rather-long-name.mail.example.org      2      3     59s       1  at work
-            hold/x                                                    1      1      1h       0  on hold
+            BUSIEST                                                MSGS  RCPTS  DEFERRED  OLDEST  AGENTS  STATE
+            smtp/mx.test                                          1,200  2,400     2,400      1d       0  retry 16:11:43
+            smtp/a-host-with-a-rather-long-name.mail.example.org      2      3         0     59s       1  at work
+            hold/x                                                    1      1         1      1h       0  on hold
 
-            MOST TRIED    TRIES  LAST TEXT
-            hold/x           58  5\u{9b}2J
-            smtp/mx.test      6  ->> 451 4.4.1 ^[[31mnot now, please come back later when there is more room
+            MOST TROUBLED  DEFERRED  SHARE  OLDEST  LAST TEXT
+            smtp/mx.test      2,400   100%      1d  ->> 451 4.4.1 ^[[31mnot now, please come back later when there is more room
+            hold/x                1   100%      1h  5\u{9b}2J
 
             RING     MSGS  DESTS  AGENTS  IDLE  MAXRING  MAXTHR  OVERFEED
             smtp/*  1,202      2      10     0       10       1         0
@@ -74,20 +79,20 @@ fn lists_fit_terminal_width() {
         &site,
         "list --width 80",
         &expect![[r#"
-            DESTINATION                 MSGS  RCPTS  TRIES  OLDEST  AGENTS  STATE
-            smtp/mx.test               1,200  2,400      6      1d       0  retry 2001-09-23
-            smtp/a-host-with-a-rathe…      2      3      0     59s       1  at work
-            hold/x                         1      1     58      1h       0  on hold
+            DESTINATION            MSGS  DEFERRED  OLDEST  STATE
+            smtp/mx.test          1,200     2,400      1d  retry 2001-09-23
+            smtp/a-host-with-a-…      2         0     59s  at work
+            hold/x                    1         1      1h  on hold
         "#]],
     );
     check(
         &site,
         "list --width 140",
         &expect![[r#"
-            DESTINATION                                            MSGS  RCPTS  TRIES  OLDEST  AGENTS  STATE             LAST TEXT
-            smtp/mx.test                                          1,200  2,400      6      1d       0  retry 2001-09-23  ->> 451 4.4.1 ^[[31mnot now, p…
-            smtp/a-host-with-a-rather-long-name.mail.example.org      2      3      0     59s       1  at work
-            hold/x                                                    1      1     58      1h       0  on hold           5\u{9b}2J
+            DESTINATION                        MSGS  RCPTS  DEFERRED  OLDEST  AGENTS  STATE             LAST TEXT
+            smtp/mx.test                      1,200  2,400     2,400      1d       0  retry 2001-09-23  ->> 451 4.4.1 ^[[31mnot now, please come back l…
+            smtp/a-host-with-a-rather-long-…      2      3         0     59s       1  at work
+            hold/x                                1      1         1      1h       0  on hold           5\u{9b}2J
         "#]],
     );
     check(
@@ -139,7 +144,7 @@ fn show_prints_all_fields() {
             destination  smtp/mx.test
             messages     1,200, oldest 1d
             recipients   2,400
-            tries        6
+            deferred     2,400
             state        retry 2001-09-23
             why          smtp/mx.test: 1200 messages wait until 11:45:03
             ring         smtp/*
@@ -239,7 +244,7 @@ fn show_prints_json_of_each_matching_destination() {
     assert_eq!(site.mailq("show a --json").good(), one.repeat(2));
     let run = site.mailq("show smtp/* --json");
     assert_eq!((run.status, run.text()), (0, one.repeat(1000)));
-    assert!(run.err.contains("more than 1000 destinations match"), "{run:?}");
+    assert!(run.err.contains("more than 1000 rows match"), "{run:?}");
 }
 
 #[test]
@@ -259,24 +264,35 @@ fn orders_report_affected_mail() {
     let nothing = "+OK {\"messages\":0}\n".to_string();
     let done = "Put on hold: 12 messages, 40 recipients, 1 destination\n\
         2 recipients are with agents now: the order applies to what they leave undelivered\n";
+    let bare =
+        "mx.test was read as a host; a channel is named mx.test/*, a recipient by --recipient\n";
     let cases = [
         ("hold SMTP/Mx.test --reason moving", "HOLD smtp/mx.test reason=moving", &outcome, done),
-        ("hold ring=smtp/*", "HOLD ring=smtp/*", &nothing, "No matching mail.\n"),
-        ("release --all", "RELEASE ALL", &nothing, "No matching mail.\n"),
-        ("retry mx.test", "RETRY */mx.test", &nothing, "No matching mail.\n"),
-        ("expire 4711 -y", "EXPIRE id=4711", &nothing, "No matching mail.\n"),
+        (
+            "hold ring=smtp/*",
+            "HOLD ring=smtp/*",
+            &nothing,
+            "The hold is in force. No matching mail is queued now.\n",
+        ),
+        ("release --all", "RELEASE ALL", &nothing, "No matching mail now.\n"),
+        ("retry mx.test", "RETRY */mx.test", &nothing, &format!("No matching mail now.\n{bare}")),
+        ("expire 4711 -y", "EXPIRE id=4711", &nothing, "No matching mail now.\n"),
         (
             "delete --sender <> --older 5d --dry-run",
             "DELETE sender=<> older=5d dry-run=yes",
             &nothing,
-            "No matching mail.\n",
+            "No matching mail now.\n",
         ),
-        ("reroute --recipient *@a", "REROUTE recipient=*@a", &nothing, "No matching mail.\n"),
+        ("reroute --recipient *@a", "REROUTE recipient=*@a", &nothing, "No matching mail now.\n"),
     ];
     let other = [
-        ("set ring=smtp/* maxring=5 --for 2h", "SET ring=smtp/* maxring=5 for=2h", "Limit set.\n"),
-        ("set maxta=7", "SET ring=*/* maxta=7", "Limit set.\n"),
-        ("unset smtp/a maxthr", "UNSET smtp/a maxthr", "Limit reset to configuration.\n"),
+        (
+            "set ring=smtp/* maxring=5 --for 2h",
+            "SET ring=smtp/* maxring=5 for=2h",
+            "Limits changed.\n",
+        ),
+        ("set maxta=7", "SET ring=*/* maxta=7", "Limits changed.\n"),
+        ("unset smtp/a maxthr", "UNSET smtp/a maxthr", "Limits changed.\n"),
         ("retire 4712", "RETIRE 4712", "Agent ends after its current job.\n"),
         ("reload", "RELOAD", "Configuration reloaded.\n"),
         ("log debug", "LOG debug", "Log level: debug.\n"),
@@ -312,8 +328,13 @@ fn check_prints_line_and_sets_status() {
     {
         let _control = full(&site);
         for (arguments, status, words) in [
-            ("", 0, "MAILQ OK - 1,203 messages, 2,404 recipients, oldest 1d | messages=1203;;;0 "),
-            ("--warn-age 1h", 1, "MAILQ WARNING - oldest 1d (more than 1h); 1,203"),
+            (
+                "",
+                1,
+                "MAILQ WARNING - no command for uucp/* (scheduler.cf:30): mail for 2 destinations \
+                stays queued; 1,203 messages, 2,404 recipients, oldest 1d | messages=1203;;;0 ",
+            ),
+            ("--warn-age 1h", 1, "MAILQ WARNING - oldest 1d (more than 1h), no command for uucp/*"),
             (
                 "--warn-age 1h --crit-count 1000",
                 2,
@@ -364,22 +385,22 @@ fn commands_work_with_zmailer_schedulers() {
     let run = site.ask_command(&dump, "summary --width 100");
     expect![[r#"
         11 messages for 18 recipients, 12 destinations; the oldest is 14s old
-        up 14s: 78 messages in, 38 out; 540 recipients in, 477 out (34.1/s)
+        up 14s: 78 messages in, 38 out; 540 recipients in, 477 out
         11 agents, 10 idle
 
-        BUSIEST                  MSGS  RCPTS  OLDEST  AGENTS  STATE
-        smtpx/[127.0.0.66]          3      4     14s       0  retry TT:TT:TT
-        hold/timeout:2100000000     2      2     14s       0  retry TT:TT:TT
-        smtp-sim/da.ta.test         1      1     14s       0  retry TT:TT:TT
-        smtp-sim/db.ta.test         1      1     14s       0  retry TT:TT:TT
-        smtp-sim/die.ta.test        1      2     14s       0  retry TT:TT:TT
+        BUSIEST                  MSGS  RCPTS  DEFERRED  OLDEST  AGENTS  STATE
+        smtpx/[127.0.0.66]          3      4         4     14s       0  retry TT:TT:TT
+        hold/timeout:2100000000     2      2         2     14s       0  retry TT:TT:TT
+        smtp-sim/da.ta.test         1      1         1     14s       0  retry TT:TT:TT
+        smtp-sim/db.ta.test         1      1         1     14s       0  retry TT:TT:TT
+        smtp-sim/die.ta.test        1      2         0     14s       0  retry TT:TT:TT
 
-        MOST TRIED               TRIES  LAST TEXT
-        smtp-sim/host5.ta.test      11  sim deferred: host busy
-        smtpx/[127.0.0.1]            5  ->> 450 4.2.1 mailbox busy
-        hold/timeout:2100000000      4  deferred
-        smtp-sim/mix.ta.test         4  sim deferred: host busy
-        smtpx/[127.0.0.66]           2  smtp; 500 (connect to 127.0.0.66 [127.0.0.66|2525|127.0.0.1|35201]:…
+        MOST TROUBLED            DEFERRED  SHARE  OLDEST  LAST TEXT
+        smtpx/[127.0.0.66]              4   100%     14s  smtp; 500 (connect to 127.0.0.66 [127.0.0.66|2525…
+        hold/timeout:2100000000         2   100%     14s  deferred
+        smtp-sim/da.ta.test             1   100%     14s  sim deferall
+        smtp-sim/db.ta.test             1   100%     14s  sim deferback
+        smtp-sim/host5.ta.test          1   100%     14s  sim deferred: host busy
 
         RING         MSGS  DESTS  AGENTS  IDLE  MAXRING  MAXTHR  OVERFEED
         smtp-sim/*      8      8       1     0        3       1       150
@@ -415,19 +436,22 @@ fn commands_work_with_zmailer_schedulers() {
     };
     expect![[r#"
         11 messages for 19 recipients, 14 destinations; the oldest is 1m3s old
-        up 1m2s: 52 messages in, 15 out; 272 recipients in, 232 out (3.7/s)
+        up 1m2s: 52 messages in, 15 out; 272 recipients in, 232 out
         9 agents, 9 idle
 
-        BUSIEST                  MSGS  RCPTS  OLDEST  AGENTS  STATE
-        smtpx/[127.0.0.66]          3      4    1m3s       0  retry TT:TT:TT
-        hold/timeout:2100000000     2      2    1m3s       0  its turn
-        bitbucket/-                 1      1    1m3s       0  retry TT:TT:TT
-        smtp-sim/da.ta.test         1      1    1m3s       0  its turn
-        smtp-sim/db.ta.test         1      1    1m3s       0  retry TT:TT:TT
+        BUSIEST                  MSGS  RCPTS  DEFERRED  OLDEST  AGENTS  STATE
+        smtpx/[127.0.0.66]          3      4         4    1m3s       0  retry TT:TT:TT
+        hold/timeout:2100000000     2      2         0    1m3s       0  its turn
+        bitbucket/-                 1      1         0    1m3s       0  retry TT:TT:TT
+        smtp-sim/da.ta.test         1      1         0    1m3s       0  its turn
+        smtp-sim/db.ta.test         1      1         1    1m3s       0  retry TT:TT:TT
 
-        MOST TRIED              TRIES  LAST TEXT
-        smtp-sim/host5.ta.test     12  451 busy
-        smtpx/[127.0.0.66]          4  451 busy
+        MOST TROUBLED         DEFERRED  SHARE  OLDEST  LAST TEXT
+        smtpx/[127.0.0.66]           4   100%    1m3s  451 busy
+        smtp-sim/db.ta.test          1   100%    1m3s
+        smtp-sim/mix.ta.test         1   100%    1m3s
+        smtpx/[127.0.0.1]            1   100%    1m3s
+        smtpx/[127.0.0.67]           1   100%    1m3s
 
         RING         MSGS  DESTS  AGENTS  IDLE  MAXRING  MAXTHR  OVERFEED
         smtp-sim/*      8      8       0     0        3       1       150
@@ -438,13 +462,13 @@ fn commands_work_with_zmailer_schedulers() {
     "#]]
     .assert_eq(&without_times(&ask("summary --width 80").good()));
     expect![[r#"
-        DESTINATION             MSGS  RCPTS  TRIES  OLDEST  AGENTS  STATE
-        smtp-sim/host5.ta.test     1      1     12    1m3s       0  its turn
-        smtpx/[127.0.0.1]          1      1      8    1m3s       0  retry TT:TT:TT
-        smtp-sim/mix.ta.test       1      1      6    1m3s       0  retry TT:TT:TT
+        DESTINATION           MSGS  RCPTS  DEFERRED  OLDEST  STATE           LAST TEXT
+        smtpx/[127.0.0.66]       3      4         4    1m3s  retry TT:TT:TT  451 busy
+        smtp-sim/mix.ta.test     1      1         1    1m3s  retry TT:TT:TT
+        smtp-sim/db.ta.test      1      1         1    1m3s  retry TT:TT:TT
         ... and more; option --limit sets how many are shown
     "#]]
-    .assert_eq(&without_times(&ask("list --width 80 --sort attempts --limit 3").good()));
+    .assert_eq(&without_times(&ask("list --width 80 --sort deferred --limit 3").good()));
     expect![[r#"
         RING         MSGS  DESTS  AGENTS  IDLE  MAXRING  MAXTHR  OVERFEED
         smtp-sim/*      8      8       0     0        3       1       150

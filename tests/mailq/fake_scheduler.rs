@@ -9,7 +9,7 @@ pub fn json(name: &str) -> String {
 
 /// Starts a simulated scheduler. An answer that does not begin with a sign is a text.
 pub fn control(site: &Site, answers: &[(&str, &str)]) -> FakeScheduler {
-    let whole = |answer: &str| match answer.starts_with(['+', '-', 'B']) {
+    let whole = |answer: &str| match answer.starts_with(['+', '-', 'B', '*']) {
         true => answer.as_bytes().to_vec(),
         false => text(answer.as_bytes()),
     };
@@ -27,7 +27,7 @@ pub fn full(site: &Site) -> FakeScheduler {
         &[
             ("SHOW JSON SUMMARY", &json("summary")),
             ("SHOW JSON THREADS limit=20 sort=backlog", &threads),
-            ("SHOW JSON THREADS limit=20 sort=attempts", &threads),
+            ("SHOW JSON THREADS limit=20 sort=deferred", &threads),
             ("SHOW JSON THREADS limit=1001 sort=backlog", &threads),
             ("SHOW JSON THREADS smtp/* older=2h limit=3 sort=oldest", &threads),
             ("SHOW JSON THREADS smtp/mx.test limit=1000000 sort=backlog", first),

@@ -162,11 +162,11 @@ fn version_2_works_with_real_scheduler() {
     let _scheduler = Scheduler::start_with(&site, "PARAMauthfile=\"${FOLDER}accounts\"\n");
 
     let listing = wait_for(&site, "", |text| {
-        text.contains("(2 tries, expires in ") && text.contains("slow/y:")
+        text.contains("(1 tries, expires in ") && text.contains("slow/y:")
     });
     let lines: Vec<&str> = listing.lines().collect();
     for (heading, message) in [
-        (format!("hold/{later}:"), format!("\t{first}: (2 tries, expires in ")),
+        (format!("hold/{later}:"), format!("\t{first}: (1 tries, expires in ")),
         ("slow/y:".to_string(), format!("\t{second}: (0 tries, expires in ")),
     ] {
         let at = lines.iter().position(|line| *line == heading).expect(&heading);
@@ -227,7 +227,7 @@ fn commands_work_with_real_scheduler() {
     let started = Instant::now();
     let summary = loop {
         let run = site.mailq(&format!("summary {login}"));
-        if run.status == 0 && run.text().contains("MOST TRIED") {
+        if run.status == 0 && run.text().contains("MOST TROUBLED") {
             break run.good();
         }
         assert!(started.elapsed() < DEADLINE, "{run:?}");

@@ -25,11 +25,17 @@ pub fn printed(original: &str) -> String {
 }
 
 /// Result of a run of `mailq`.
-#[derive(Debug)]
 pub struct Run {
     pub status: i32,
     pub out: Vec<u8>,
     pub err: String,
+}
+
+impl std::fmt::Debug for Run {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let out = String::from_utf8_lossy(&self.out);
+        write!(f, "status {}\n{out}\n{}", self.status, self.err)
+    }
 }
 
 impl Run {

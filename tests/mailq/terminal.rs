@@ -76,11 +76,11 @@ fn top_shows_queue_and_obeys_keys() {
         &[
             ("SHOW JSON SUMMARY", &json("summary")),
             ("SHOW JSON THREADS limit=200 sort=backlog", &json("threads")),
-            ("SHOW JSON THREADS limit=200 sort=attempts", &json("threads")),
+            ("SHOW JSON THREADS limit=200 sort=deferred", &json("threads")),
             ("SHOW JSON RINGS", &json("rings")),
             ("SHOW JSON AGENTS", &json("agents")),
             ("SHOW WHY smtp/mx.test", "smtp/mx.test: 3 messages wait for \u{1b}[2J\n"),
-            ("RETRY smtp/mx.test", "+OK {}\n"),
+            ("RETRY smtp/mx.test", "+OK {\"messages\":3,\"recipients\":4}\n"),
             ("HOLD hold/x", "-FORBIDDEN\n"),
         ],
     );
@@ -103,16 +103,21 @@ fn irreversible_orders_ask_for_confirmation() {
     let site = Site::new();
     let counted = "+OK {\"messages\":12,\"recipients\":40,\"dry_run\":true}\n";
     let done = "+OK {\"messages\":12,\"recipients\":40}\n";
-    let answers = [("DELETE id=5 dry-run=yes", counted), ("DELETE id=5", done)];
+    let done = format!("*3 messages so far\n{done}");
+    let answers = [
+        ("DELETE id=5 dry-run=yes progress=yes", counted),
+        ("DELETE id=5 progress=yes", done.as_str()),
+    ];
     let control = control(&site, &answers);
     let ask = |answer| on_terminal(&site, 80, "", "delete 5", &[("[y/N]", answer)]).good();
     assert!(ask("n\n").contains("No changes made."));
-    assert_eq!(control.take_requests(), ["DELETE id=5 dry-run=yes", "QUIT"]);
+    assert_eq!(control.take_requests(), ["DELETE id=5 dry-run=yes progress=yes", "QUIT"]);
     assert!(ask("y\n").contains("Deleted, without a report\u{1b}[0m: 12 messages, 40 recipients"));
     // No session waits while the user decides.
-    assert_eq!(control.take_requests(), ["DELETE id=5 dry-run=yes", "QUIT", "DELETE id=5", "QUIT"]);
-    // Without a terminal there is no question.
-    site.mailq("delete 5").good();
+    let [counting, deleting] = answers.map(|(request, _)| request);
+    assert_eq!(control.take_requests(), [counting, "QUIT", deleting, "QUIT"]);
+    // Without a terminal there is no question, and no line on progress.
+    site.mailq("delete 5").failed(69, "is not known");
     assert_eq!(control.take_requests(), ["DELETE id=5", "QUIT"]);
 }
 

@@ -2,7 +2,7 @@
 
 use crate::failure::Failure;
 use crate::installation::Installation;
-use crate::options::ServerOptions;
+use crate::options::{ServerOptions, similar_command};
 use std::fmt;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs, UdpSocket};
 use std::path::PathBuf;
@@ -82,9 +82,12 @@ impl Server {
             within(RESOLVE_TIMEOUT, move || (name, port).to_socket_addrs().map(Vec::from_iter));
         let failed = |why: String| {
             // A mistyped command is taken for the name of a host.
-            let advice = match host.contains('.') {
-                true => "",
-                false => "\nmailq: option --help lists the commands",
+            let advice = match similar_command(host) {
+                _ if host.contains('.') => String::new(),
+                Some(command) => {
+                    format!("\nmailq: {host} is no command, either; did you mean \"{command}\"?")
+                }
+                None => format!("\nmailq: {host} is no command, either; --help lists the commands"),
             };
             Failure::Unavailable(format!("cannot resolve {host}: {why}{advice}"))
         };

@@ -158,7 +158,9 @@ impl Session {
     /// Reads the answer to the oldest unanswered request.
     ///
     /// It is a line, which is returned without its `+`, or `None` if a text follows.
-    fn answer(&mut self) -> Result<Option<Vec<u8>>, Failure> {
+    ///
+    /// Lines with `*` before it tell of progress.
+    fn answer(&mut self, mut tell: impl FnMut(&[u8])) -> Result<Option<Vec<u8>>, Failure> {
         while self.is_in_text {
             self.next_of_text()?;
         }
@@ -166,6 +168,10 @@ impl Session {
         let mut verdict = self.line("it answers")?;
         // The answer to KILL is followed by an empty line.
         if verdict.is_empty() {
+            verdict = self.line("it answers")?;
+        }
+        while let Some(progress) = verdict.strip_prefix(b"*") {
+            tell(progress);
             verdict = self.line("it answers")?;
         }
         if verdict == UNTIL_DOT.as_bytes() {
@@ -192,7 +198,7 @@ impl Session {
 
     /// Reads the answer to the oldest unanswered request, a text.
     pub(crate) fn text(&mut self) -> Result<Text<'_>, Failure> {
-        match self.answer()? {
+        match self.answer(|_| {})? {
             None => Ok(Text { session: self }),
             Some(line) => Err(Failure::Protocol(format!(
                 "{} answers with one line instead of a text: {}",
@@ -204,9 +210,21 @@ impl Session {
 
     /// Sends a request, and waits for an answer of one line.
     pub(crate) fn ask_for_line(&mut self, request: Request) -> Result<Vec<u8>, Failure> {
+        self.ask_with_progress(request, |_| {})
+    }
+
+    /// Sends a request, and waits for an answer of one line.
+    ///
+    /// `tell` gets the lines on its progress.
+    pub(crate) fn ask_with_progress(
+        &mut self,
+        request: Request,
+        tell: impl FnMut(&[u8]),
+    ) -> Result<Vec<u8>, Failure> {
         self.send(request)?;
         let text_instead = "answers with a text instead of one line";
-        self.answer()?.ok_or_else(|| Failure::Protocol(format!("{} {text_instead}", self.server)))
+        self.answer(tell)?
+            .ok_or_else(|| Failure::Protocol(format!("{} {text_instead}", self.server)))
     }
 
     /// Maximum number of messages, or of threads, in an answer.
@@ -286,6 +304,16 @@ impl Text<'_> {
             screen.line(&[line])?;
         }
         Ok(())
+    }
+
+    /// Prints the lines, wrapped at words to the width of the screen. Returns their number.
+    pub(crate) fn print_wrapped(mut self, screen: &mut Screen<'_>) -> Result<usize, Failure> {
+        let mut count = 0;
+        while let Some(line) = self.next()? {
+            screen.wrapped(&String::from_utf8_lossy(line))?;
+            count += 1;
+        }
+        Ok(count)
     }
 
     /// Reads all lines.
@@ -396,10 +424,12 @@ mod tests {
         for request in ["KILL MSG 1", "SHOW X", "Y"] {
             session.send(Request::without_permission(request)).expect("it is sent");
         }
-        assert!(matches!(session.answer(), Ok(Some(reply)) if reply == b"OK; KILLed something."));
+        assert!(
+            matches!(session.answer(|_| {}), Ok(Some(reply)) if reply == b"OK; KILLed something.")
+        );
         // Not all of it is read.
         assert_eq!(session.text().expect("a text").next().expect("a line"), Some(&b"a"[..]));
-        assert!(matches!(session.answer(), Ok(Some(reply)) if reply == b"c"));
+        assert!(matches!(session.answer(|_| {}), Ok(Some(reply)) if reply == b"c"));
         assert!(session.send(Request::without_permission("SHOW X\nKILL MSG 1")).is_err());
         drop(session);
         let requests = io::read_to_string(requests).expect("text");

@@ -28,10 +28,13 @@ pub struct OutputOptions {
 /// Selected part of the queue.
 #[derive(Args, Clone, Debug, Default)]
 pub struct SelectionArgs {
-    /// A destination, such as smtp/mx.test or smtp/*; a host alone; or the id of a message
+    /// A destination, a host, a message, or a recipient
     ///
-    /// A destination may contain "*" and the other wildcards of scheduler.cf. An id is a spool id,
-    /// or the name of a control file. A ring of scheduler.cf is named as "ring=smtp/*".
+    /// A destination is channel/host, such as smtp/mx.test or smtp/*; it may contain "*" and the
+    /// other wildcards of scheduler.cf. A host can stand alone. A message is named by its spool id,
+    /// by the number that submit prints, which begins the name of its control file, or by its
+    /// Message-ID in angle brackets. A recipient is an address with "@". A ring of scheduler.cf is
+    /// named as "ring=smtp/*".
     pub what: Option<String>,
 
     /// Only messages of this sender; * and ? are wildcards
@@ -74,8 +77,8 @@ pub enum Sort {
     Backlog,
     /// Oldest message first
     Oldest,
-    /// Most attempts first
-    Attempts,
+    /// Most deferred recipients first
+    Deferred,
 }
 
 impl Sort {
@@ -83,7 +86,7 @@ impl Sort {
     pub(super) fn compare(self, a: &ThreadStatus, b: &ThreadStatus) -> Ordering {
         match self {
             Sort::Backlog => b.messages.cmp(&a.messages),
-            Sort::Attempts => b.attempts.cmp(&a.attempts),
+            Sort::Deferred => b.deferred.cmp(&a.deferred),
             Sort::Oldest => b.oldest.unwrap_or(0.0).total_cmp(&a.oldest.unwrap_or(0.0)),
         }
     }
@@ -101,6 +104,36 @@ impl SelectionArgs {
             && self.sender.is_none()
             && self.recipient.is_none()
             && self.older.is_none()
+    }
+
+    /// Returns true if it names destinations or a ring, and nothing else.
+    pub fn is_scope(&self) -> bool {
+        let of_messages = self.sender.is_some() || self.recipient.is_some() || self.older.is_some();
+        let is_scope = |what: &String| !is_about_messages(&target(what));
+        !of_messages && self.what.as_ref().is_some_and(is_scope)
+    }
+
+    /// Returns true if it selects messages by more than their destination.
+    pub fn selects_messages(&self) -> bool {
+        !self.is_everything() && !self.is_scope()
+    }
+
+    /// The id of a message as requests have it, if it is selected by its id.
+    pub fn message_id(&self) -> Option<String> {
+        target(self.what.as_deref()?).strip_prefix("id=").map(quoted)
+    }
+
+    /// What a look-up tries one after the other, until something is found.
+    ///
+    /// A word alone is a host, else a channel, else a recipient.
+    pub fn readings(&self) -> Vec<SelectionArgs> {
+        let with = |what: String| SelectionArgs { what: Some(what), ..self.clone() };
+        match self.what.as_deref().filter(|what| is_bare_word(what)) {
+            Some(word) => {
+                vec![self.clone(), with(format!("{word}/*")), with(format!("recipient={word}"))]
+            }
+            None => vec![self.clone()],
+        }
     }
 
     /// Words of a request for this selection.
@@ -125,24 +158,40 @@ impl SelectionArgs {
     }
 }
 
-/// Converts a destination or an id to the form of requests.
+/// Converts a subject to the form of requests: a destination, or a criterion.
 pub(super) fn target(what: &str) -> String {
-    if ["id=", "ring="].iter().any(|kind| what.starts_with(kind)) {
+    if CRITERIA.iter().any(|kind| what.starts_with(kind)) {
         return what.to_string();
     }
     match Subject::parse(what) {
         Some(Subject::Message(..)) => format!("id={what}"),
+        _ if what.starts_with('<') && what.ends_with('>') => format!("message-id={what}"),
         Some(Subject::Thread(..)) => what.to_ascii_lowercase(),
+        None if what.contains('@') => format!("recipient={what}"),
         None => format!("*/{}", what.to_ascii_lowercase()),
     }
 }
 
-/// Converts a destination or an id for requests that take either.
-///
-/// In these, an id has no `id=` before it.
+/// Criteria that are no destinations, and need no conversion.
+const CRITERIA: [&str; 4] = ["id=", "ring=", "message-id=", "recipient="];
+
+/// Returns true if a subject is a word that can be a host, a channel or a recipient.
+pub(super) fn is_bare_word(what: &str) -> bool {
+    target(what).starts_with("*/") && !what.contains('/')
+}
+
+/// Returns true if the subject is an id, an address or a Message-ID: not a destination.
+pub(super) fn is_about_messages(target: &str) -> bool {
+    CRITERIA.iter().any(|kind| *kind != "ring=" && target.starts_with(kind))
+}
+
+/// Converts a target for requests in which an id has no `id=` before it.
 pub(super) fn subject(what: &str) -> String {
     let target = target(what);
-    quoted(target.strip_prefix("id=").unwrap_or(&target))
+    match target.strip_prefix("id=") {
+        Some(id) => quoted(id),
+        None => quoted(&target),
+    }
 }
 
 /// Quotes a word of a request if needed.
@@ -179,6 +228,8 @@ mod tests {
             ("B/Q/4711-2", "id=B/Q/4711-2"),
             ("S4711AbmKUKEJuveqC", "id=S4711AbmKUKEJuveqC"),
             ("ring=smtp/*", "ring=smtp/*"),
+            ("bob@MX.test", "recipient=bob@MX.test"),
+            ("<1.A@mx.test>", "message-id=<1.A@mx.test>"),
             ("id=4711", "id=4711"),
             ("hold/a b", "\"hold/a b\""),
         ] {

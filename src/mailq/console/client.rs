@@ -5,12 +5,17 @@ use crate::connect::lines::LineSource;
 use crate::connect::server::Server;
 use crate::connect::session::{Request, Session};
 use crate::failure::Failure;
+use crate::format::count;
 use crate::installation::Installation;
+use crate::progress::Progress;
 use crate::screen::quote;
 use serde::de::DeserializeOwned;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use zsched_sys::users;
+
+/// Number of rows after which the line on progress is updated.
+const ROWS_PER_UPDATE: usize = 1000;
 
 /// Connects to the scheduler that the options name.
 ///
@@ -74,12 +79,16 @@ pub(super) fn fetch_all<T: DeserializeOwned>(
     request: Request,
 ) -> Result<Vec<T>, Failure> {
     let max = session.entries();
+    let progress = Progress::start("searching the queue");
     let mut objects = Vec::new();
     for_each_object(session, request, |object| {
         if objects.len() == max {
             return Err(Failure::Protocol(format!("there are more than {max} objects")));
         }
         objects.push(object);
+        if objects.len() % ROWS_PER_UPDATE == 0 {
+            progress.set(format!("{} found", count(objects.len() as u64, "row")));
+        }
         Ok(())
     })?;
     Ok(objects)

@@ -34,11 +34,14 @@ pub enum Command {
     },
     /// Check the queue for a monitoring program: one line and an exit status
     ///
-    /// The exit status is 0 if no threshold is exceeded, 1 for a warning, 2 if it is critical or no
-    /// scheduler can be reached, 3 if the state is unknown, as with a wrong command line. The line
-    /// has performance data for monitoring programs. On the host of the scheduler it names message
-    /// files in queue/ without a control file for ten minutes. That search ends after 200,000 files
-    /// or two seconds.
+    /// The exit status is 0 if nothing is wrong, 1 for a warning, 2 if it is critical or no
+    /// scheduler can be reached, 3 if the state is unknown, as with a wrong command line. Without
+    /// thresholds it warns of destinations that have no agents, because their clause has no
+    /// command or agents cannot be started; of control files that cannot be read; of a spool that
+    /// cannot be written; and of a step of the clock. On the host of the scheduler it also warns of
+    /// malformed messages in postman/, and of message files in queue/ without a control file for
+    /// ten minutes. That search ends after 200,000 files or two seconds. The line has performance
+    /// data for monitoring programs.
     Check(CheckArgs),
     /// Put mail on hold: it is not tried until it is released
     ///
@@ -71,23 +74,24 @@ pub enum Command {
     Delete(OrderArgs),
     /// Return mail to the router
     Reroute(OrderArgs),
-    /// Set a limit, permanently or for a time
+    /// Set limits, permanently or for a time
     ///
     /// LIMIT is maxta, maxchannel, maxring, maxthr or overfeed, followed by "=" and a number. WHAT
-    /// is a ring, as in "ring=smtp/*", or a destination for maxthr; for maxta it can be omitted.
-    /// The limit survives a restart of the scheduler.
+    /// is a ring, such as smtp/*, or for maxthr a destination; for maxta it can be omitted. With
+    /// maxthr alone, "ring=smtp/*" means the ring. The old and the new values are printed. The
+    /// limits survive a restart of the scheduler.
     Set {
-        /// Ring or destination, and the limit, as in ring=smtp/* maxring=5
-        #[arg(value_name = "WHAT LIMIT=NUMBER", required = true, num_args = 1..=2)]
+        /// Ring or destination, and limits, as in smtp/* maxring=50 maxthr=5
+        #[arg(value_name = "WHAT LIMIT=NUMBER", required = true, num_args = 1..=6)]
         setting: Vec<String>,
-        /// Reset the limit to the configuration after this time, such as 2h
+        /// Reset the limits to the configuration after this time, such as 2h
         #[arg(long = "for", value_name = "SPAN")]
         until: Option<String>,
     },
-    /// Reset a limit to the configuration
+    /// Reset limits to the configuration
     Unset {
-        /// Ring or destination, and the limit, as in ring=smtp/* maxring
-        #[arg(value_name = "WHAT LIMIT", required = true, num_args = 1..=2)]
+        /// Ring or destination, and limits, as in smtp/* maxring maxthr
+        #[arg(value_name = "WHAT LIMIT", required = true, num_args = 1..=6)]
         setting: Vec<String>,
     },
     /// End an agent after its current job

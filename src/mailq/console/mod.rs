@@ -20,6 +20,7 @@ mod views;
 mod zmailer;
 
 mod events;
+mod order_result;
 mod orders;
 mod passwd;
 
@@ -90,11 +91,11 @@ fn execute_command(
     match command {
         Command::Set { setting, until } => {
             let request = orders::set(setting, until.as_deref())?;
-            send(request, "Limit set.", screen)
+            orders::send_limits(&mut session()?, request, screen)
         }
         Command::Unset { setting } => {
             let request = orders::unset(setting)?;
-            send(request, "Limit reset to configuration.", screen)
+            orders::send_limits(&mut session()?, request, screen)
         }
         Command::Retire { pid } => {
             let request = Request::new(format!("RETIRE {pid}"), "AGENTS");
@@ -128,9 +129,8 @@ fn execute_command(
             passwd::print(user, permissions, addresses, screen)
         }
         Command::Completions { shell } => {
-            let mut script = Vec::new();
-            clap_complete::generate(*shell, &mut MailqOptions::command(), "mailq", &mut script);
-            Ok(write!(screen, "{}", String::from_utf8_lossy(&script))?)
+            zsched_command_line::print_completions(*shell, &mut MailqOptions::command());
+            Ok(())
         }
         // Views, `check`, `trace` and `stats` are handled before.
         _ => Ok(()),
@@ -214,7 +214,7 @@ fn run_check(check: &CheckArgs, server_options: &ServerOptions) -> io::Result<i3
     let measured = Installation::read(server_options).and_then(|installation| {
         let mut measures = check::measure(&mut client::open(&installation)?, &check.selection)?;
         if installation.is_asked() && check.selection.is_everything() {
-            measures.orphans = check::find_orphans(installation.spool());
+            measures.spool = Some(check::SpoolState::read(installation.spool()));
         }
         Ok(measures)
     });

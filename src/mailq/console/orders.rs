@@ -1,13 +1,15 @@
 //! Orders to the scheduler, with a dry run before those that are final.
 
-use super::arguments::{OrderOptions, quoted, target};
+use super::arguments::{OrderOptions, is_bare_word, quoted, target};
 use super::client::parse_object;
 use super::commands::{Command, OrderArgs};
 use super::model::OrderResult;
+use super::order_result;
 use crate::connect::session::{Request, Session};
 use crate::failure::Failure;
-use crate::format::{count, not_a_span, one_line, read_span};
-use crate::screen::{Screen, Style};
+use crate::format::{not_a_span, one_line, read_span};
+use crate::progress::Progress;
+use crate::screen::Screen;
 use std::io::{self, BufRead, IsTerminal};
 use zsched_format::printable;
 
@@ -25,12 +27,22 @@ pub(super) struct Verb {
 }
 
 impl Verb {
-    const HOLD: Verb = Verb::new("HOLD", "put on hold");
-    const RELEASE: Verb = Verb { needs: "HOLD", ..Verb::new("RELEASE", "released") };
-    const RETRY: Verb = Verb::new("RETRY", "retried now");
+    pub(super) const HOLD: Verb = Verb::new("HOLD", "put on hold");
+    pub(super) const RELEASE: Verb = Verb { needs: "HOLD", ..Verb::new("RELEASE", "released") };
+    pub(super) const RETRY: Verb = Verb::new("RETRY", "retried now");
     const EXPIRE: Verb = Verb::irreversible("EXPIRE", "expired, with reports to the senders");
-    const DELETE: Verb = Verb::irreversible("DELETE", "deleted, without a report");
+    pub(super) const DELETE: Verb = Verb::irreversible("DELETE", "deleted, without a report");
     const REROUTE: Verb = Verb::irreversible("REROUTE", "returned to the router");
+
+    /// The request with this selection.
+    pub(super) fn request(self, selection: &str) -> Request {
+        Request::new(format!("{} {selection}", self.word), self.needs)
+    }
+
+    /// Describes what was done, for the result line.
+    pub(super) fn done(self) -> &'static str {
+        self.done
+    }
 
     const fn new(word: &'static str, done: &'static str) -> Verb {
         Verb { word, needs: word, done, is_irreversible: false }
@@ -78,18 +90,30 @@ impl OrderCommand {
         let OrderOptions { dry_run, yes, json } = self.args.options;
         let is_terminal = io::stdin().is_terminal() && io::stdout().is_terminal();
         if self.verb.is_irreversible && !yes && !dry_run && is_terminal {
-            let outcome = outcome_of(&open()?.ask_for_line(self.request(true)?)?)?;
+            let outcome = outcome_of(&self.give(&mut open()?, true)?)?;
             self.print_result(&outcome, screen)?;
             // No session is open while the user is asked: a scheduler closes idle ones.
             if (outcome.messages == 0 && outcome.busy == 0) || !confirm(screen)? {
                 return Ok(());
             }
         }
-        let reply = open()?.ask_for_line(self.request(dry_run)?)?;
+        let reply = self.give(&mut open()?, dry_run)?;
         match json {
             true => Ok(writeln!(screen, "{}", printable::json(without_ok(&reply)))?),
             false => self.print_result(&outcome_of(&reply)?, screen),
         }
+    }
+
+    /// Sends the order, and shows how far it is.
+    fn give(&self, session: &mut Session, is_dry: bool) -> Result<Vec<u8>, Failure> {
+        let progress = Progress::start("searching the queue");
+        let mut request = self.request(is_dry)?;
+        if progress.is_shown() {
+            request.line.push_str(" progress=yes");
+        }
+        session.ask_with_progress(request, |far| {
+            progress.set(String::from_utf8_lossy(far).into_owned());
+        })
     }
 
     /// Builds the request, with `is_dry` for a dry run.
@@ -111,46 +135,21 @@ impl OrderCommand {
         if is_dry {
             words.push("dry-run=yes".to_string());
         }
-        let line = format!("{} {}", self.verb.word, words.join(" "));
-        Ok(Request::new(line, self.verb.needs))
+        Ok(self.verb.request(&words.join(" ")))
     }
 
     fn print_result(&self, outcome: &OrderResult, screen: &mut Screen<'_>) -> Result<(), Failure> {
-        let OrderResult { messages, recipients, threads, busy, held, dry_run, .. } = *outcome;
-        if messages == 0 && threads == 0 && busy == 0 {
-            return Ok(writeln!(screen, "No matching mail.")?);
-        }
-        let parts: Vec<String> =
-            [(messages, "message"), (recipients, "recipient"), (threads, "destination")]
-                .into_iter()
-                .filter(|(number, _)| *number > 0)
-                .map(|(number, thing)| count(number, thing))
-                .collect();
-        let done = match dry_run {
-            true => format!("would be {}", self.verb.done),
-            false => self.verb.done.to_string(),
-        };
-        screen.styled(&capitalized(&done), Style::Title)?;
-        writeln!(screen, ": {}", parts.join(", "))?;
-        if busy > 0 {
-            let are = if busy == 1 { "is" } else { "are" };
-            writeln!(
+        let is_scope = self.args.selection.is_scope();
+        order_result::print(self.verb, is_scope, outcome, screen)?;
+        let is_empty = outcome.messages + outcome.threads + outcome.busy + outcome.held == 0;
+        match self.args.selection.what.as_deref().filter(|what| is_empty && is_bare_word(what)) {
+            Some(word) => Ok(writeln!(
                 screen,
-                "{} {are} with agents now: the order applies to what they leave undelivered",
-                count(busy, "recipient")
-            )?;
+                "{word} was read as a host; a channel is named {word}/*, a recipient by --recipient"
+            )?),
+            None => Ok(()),
         }
-        if held > 0 && self.verb != Verb::HOLD {
-            writeln!(screen, "{} stay on hold", capitalized(&held.to_string()))?;
-        }
-        Ok(())
     }
-}
-
-fn capitalized(text: &str) -> String {
-    let mut characters = text.chars();
-    let first = characters.next().map(|c| c.to_uppercase().to_string()).unwrap_or_default();
-    first + characters.as_str()
 }
 
 /// Asks the user to confirm, without a timeout.
@@ -172,23 +171,22 @@ fn without_ok(reply: &[u8]) -> &[u8] {
 }
 
 /// The object after `OK`, or the default if there is none.
-fn outcome_of(reply: &[u8]) -> Result<OrderResult, Failure> {
+pub(super) fn outcome_of(reply: &[u8]) -> Result<OrderResult, Failure> {
     match without_ok(reply) {
         b"" => Ok(OrderResult::default()),
         text => parse_object(text),
     }
 }
 
-/// Builds `SET`: the last word is `limit=value`, another one the scope.
+/// Builds `SET` of `[WHAT] LIMIT=NUMBER ...`.
 pub(super) fn set(words: &[String], until: Option<&str>) -> Result<Request, Failure> {
-    let wrong = || Failure::Usage("usage: set [WHAT] LIMIT=NUMBER, as in maxring=5".to_string());
-    let (setting, what) = words.split_last().ok_or_else(wrong)?;
-    let (limit, value) = setting.split_once('=').ok_or_else(wrong)?;
-    let is_number = !value.is_empty() && value.bytes().all(|byte| byte.is_ascii_digit());
-    if !SETTABLE_LIMITS.contains(&limit) || !is_number {
-        return Err(wrong());
-    }
-    let mut line = format!("SET {} {setting}", scope(what, limit)?);
+    let wrong = || Failure::Usage("usage: set [WHAT] LIMIT=NUMBER ..., as in maxta=5".to_string());
+    let limit_of = |word: &str| {
+        let (limit, value) = word.split_once('=')?;
+        let is_number = !value.is_empty() && value.bytes().all(|byte| byte.is_ascii_digit());
+        is_number.then_some(limit.to_string())
+    };
+    let mut line = limits_request("SET", words, limit_of).ok_or_else(wrong)??;
     if let Some(span) = until {
         if read_span(span).is_none_or(|span| span <= 0.0) {
             return Err(Failure::Usage(not_a_span(span)));
@@ -198,33 +196,69 @@ pub(super) fn set(words: &[String], until: Option<&str>) -> Result<Request, Fail
     Ok(Request::new(line, "SET"))
 }
 
-/// Builds `UNSET`: the last word is the limit, another one the scope.
+/// Builds `UNSET` of `[WHAT] LIMIT ...`.
 pub(super) fn unset(words: &[String]) -> Result<Request, Failure> {
     let wrong = || {
         let limits = SETTABLE_LIMITS.join(", ");
-        Failure::Usage(format!("usage: unset [WHAT] LIMIT, where LIMIT is one of {limits}"))
+        Failure::Usage(format!("usage: unset [WHAT] LIMIT ..., where LIMIT is one of {limits}"))
     };
-    let (limit, what) = words.split_last().ok_or_else(wrong)?;
-    if !SETTABLE_LIMITS.contains(&limit.as_str()) {
-        return Err(wrong());
-    }
-    Ok(Request::new(format!("UNSET {} {limit}", scope(what, limit)?), "SET"))
+    let line = limits_request("UNSET", words, |word| Some(word.to_string()));
+    Ok(Request::new(line.ok_or_else(wrong)??, "SET"))
 }
 
 /// Limits that can be set.
 const SETTABLE_LIMITS: [&str; 5] = ["maxta", "maxchannel", "maxring", "maxthr", "overfeed"];
 
-fn scope(what: &[String], limit: &str) -> Result<String, Failure> {
+/// Builds a request about limits; `None` if the words are none.
+///
+/// `limit_of` returns the name of the limit in a word. The first word that has none is the scope.
+fn limits_request(
+    verb: &str,
+    words: &[String],
+    limit_of: impl Fn(&str) -> Option<String>,
+) -> Option<Result<String, Failure>> {
+    let limit_of =
+        |word: &String| limit_of(word).filter(|limit| SETTABLE_LIMITS.contains(&limit.as_str()));
+    let (what, settings) = match words {
+        [first, ..] if limit_of(first).is_some() => (None, words),
+        [first, rest @ ..] => (Some(first), rest),
+        [] => return None,
+    };
+    let limits: Vec<String> = settings.iter().map(limit_of).collect::<Option<_>>()?;
+    let scope = scope(what.map(String::as_str), &limits);
+    let line = |scope| format!("{verb} {scope} {}", settings.join(" "));
+    (!limits.is_empty()).then(|| scope.map(line))
+}
+
+/// The scope of limits: only `maxthr` can be that of destinations, the others are of rings.
+fn scope(what: Option<&str>, limits: &[String]) -> Result<String, Failure> {
+    let is_all = |limit: &str| limits.iter().all(|of| of == limit);
     match what {
         // The limit is that of all rings, but the request has to name one.
-        [] if limit == "maxta" => Ok("ring=*/*".to_string()),
-        [] => Err(Failure::Usage(format!(
-            "{limit} needs a ring, as in ring=smtp/* (rings lists them), or for maxthr a \
-             destination"
+        None if is_all("maxta") => Ok("ring=*/*".to_string()),
+        None => Err(Failure::Usage(format!(
+            "{} needs a ring, as in smtp/* (rings lists them), or for maxthr a destination",
+            limits.join(", ")
         ))),
-        [what] => Ok(quoted(&target(what))),
-        _ => Err(Failure::Usage("only one ring or destination can be named".to_string())),
+        Some(what) if what.starts_with("ring=") || is_all("maxthr") => Ok(quoted(&target(what))),
+        Some(what) => Ok(quoted(&format!("ring={what}"))),
     }
+}
+
+/// Sends an order about limits, and prints their old and new values.
+pub(super) fn send_limits(
+    session: &mut Session,
+    request: Request,
+    screen: &mut Screen<'_>,
+) -> Result<(), Failure> {
+    let reply = session.ask_for_line(request)?;
+    let result = outcome_of(&reply)?;
+    // An older scheduler does not send them.
+    let shown = match result.limits.is_empty() {
+        true => "Limits changed.".to_string(),
+        false => order_result::limit_changes(&result.limits),
+    };
+    Ok(writeln!(screen, "{shown}")?)
 }
 
 /// Sends an order that is answered with a line.
@@ -284,6 +318,7 @@ mod tests {
             ("maxta=5", None, "SET ring=*/* maxta=5"),
             ("ring=smtp/* maxring=3", Some("2h"), "SET ring=smtp/* maxring=3 for=2h"),
             ("smtp/A maxthr=0", None, "SET smtp/a maxthr=0"),
+            ("smtp/* maxthr=5 maxring=9", None, "SET ring=smtp/* maxthr=5 maxring=9"),
         ] {
             assert_eq!(set(&words(text), until).expect(text).line, line);
         }
@@ -298,29 +333,14 @@ mod tests {
             assert!(set(&words(text), until).is_err(), "{text}");
         }
         assert_eq!(unset(&words("a/b maxthr")).expect("good").line, "UNSET a/b maxthr");
+        let line = unset(&words("a/* maxthr overfeed")).expect("good").line;
+        assert_eq!(line, "UNSET ring=a/* maxthr overfeed");
         assert!(unset(&words("a/b")).is_err() && unset(&words("maxthr")).is_err());
     }
 
     #[test]
-    fn tell_prints_result_of_order() {
-        for (verb, reply, told) in [
-            (
-                Verb::HOLD,
-                r#"OK {"messages":1,"recipients":2,"threads":1}"#,
-                "Put on hold: 1 message, 2 recipients, 1 destination\n",
-            ),
-            (
-                Verb::DELETE,
-                r#"OK {"messages":12,"recipients":40,"dry_run":true}"#,
-                "Would be deleted, without a report: 12 messages, 40 recipients\n",
-            ),
-            (Verb::RETRY, "OK {}", "No matching mail.\n"),
-        ] {
-            let mut out = Vec::new();
-            let outcome = outcome_of(reply.as_bytes()).expect(reply);
-            order(verb, None).print_result(&outcome, &mut Screen::new(&mut out)).expect("printed");
-            assert_eq!(String::from_utf8(out).expect("text"), told);
-        }
+    fn outcome_must_be_json() {
         assert!(outcome_of(b"OK x").is_err());
+        assert_eq!(outcome_of(b"OK").expect("nothing"), OrderResult::default());
     }
 }

@@ -14,7 +14,7 @@ use crate::failure::Failure;
 pub(super) struct Overview {
     /// The totals.
     pub summary: Summary,
-    /// Destinations: all, or those with most messages or most attempts.
+    /// Destinations: all, or those with most messages or most deferred recipients.
     pub threads: Vec<ThreadStatus>,
     /// Rings.
     pub rings: Vec<RingStatus>,
@@ -49,7 +49,7 @@ pub(super) fn ask(scheduler: &mut Scheduler, limit: usize) -> Result<Overview, F
 pub(super) fn of_session(session: &mut Session, limit: usize) -> Result<Overview, Failure> {
     let summary = client::fetch_one(session, Request::new(JSON_SUMMARY, "QQ"))?;
     let mut threads = Vec::new();
-    for sort in [Sort::Backlog, Sort::Attempts] {
+    for sort in [Sort::Backlog, Sort::Deferred] {
         let request = threads_request(&SelectionArgs::default(), sort, limit)?;
         let found: Vec<ThreadStatus> = client::fetch_all(session, request)?;
         let is_new = |thread: &ThreadStatus| {
@@ -69,12 +69,9 @@ impl Overview {
         self.sorted(max, |thread| thread.messages, |thread| thread.messages > 0)
     }
 
-    /// At most `max` destinations with a last text, most attempts first.
-    pub(super) fn most_tried(&self, max: usize) -> Vec<&ThreadStatus> {
-        let has_failed = |thread: &ThreadStatus| {
-            thread.attempts > 0 && thread.text().is_some_and(|text| !text.is_empty())
-        };
-        self.sorted(max, |thread| thread.attempts, has_failed)
+    /// At most `max` destinations with deferred recipients, those with most of them first.
+    pub(super) fn most_troubled(&self, max: usize) -> Vec<&ThreadStatus> {
+        self.sorted(max, |thread| thread.deferred, |thread| thread.deferred > 0)
     }
 
     fn sorted(

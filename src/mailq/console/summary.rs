@@ -3,18 +3,19 @@
 //! ```text
 //! 3 messages for 4 recipients, 2 destinations; the oldest is 1d31m old
 //! up 1h1m: 10 messages in, 7 out; 15 recipients in, 11 out (0.2/min)
+//! per minute over 1, 5, 15 min: 12, 11, 9.2 recipients in; 12, 10, 8.4 out
 //! 2 agents, 1 idle
 //!
-//! BUSIEST        MSGS  RCPTS  OLDEST  AGENTS  STATE
-//! smtp/mx.test      3      4      1d       0  retry 14:02:10
+//! BUSIEST        MSGS  RCPTS  DEFERRED  OLDEST  AGENTS  STATE
+//! smtp/mx.test      3      4         4      1d       0  retry 14:02:10
 //!
-//! MOST TRIED  TRIES  LAST TEXT
-//! smtp/mx.test       6  451 4.4.1 connection timed out
+//! MOST TROUBLED  DEFERRED  SHARE  OLDEST  LAST TEXT
+//! smtp/mx.test          4   100%      1d  451 4.4.1 connection timed out
 //! ```
 
-use super::model::{RingStatus, Summary, ThreadStatus};
+use super::model::{RecentCounts, RingStatus, Summary, ThreadStatus};
 use super::overview::Overview;
-use crate::format::{clock, count, cut, grouped, one_line, rate, span};
+use crate::format::{clock, count, cut, grouped, one_line, span};
 use crate::screen::{Screen, Style};
 use crate::table::{Column, ColumnKind, print_table};
 use std::io;
@@ -34,19 +35,24 @@ pub(super) fn print(overview: &Overview, screen: &mut Screen<'_>) -> io::Result<
     let busiest = overview.busiest(MAX_ROWS);
     if !busiest.is_empty() {
         let mut columns = thread_columns("BUSIEST", summary.time);
-        columns.retain(|column| !matches!(column.title, "TRIES" | "LAST TEXT"));
+        columns.retain(|column| column.title != "LAST TEXT");
         screen.line(&[])?;
         print_table(&columns, busiest, screen)?;
     }
-    let most_tried = overview.most_tried(MAX_ROWS);
-    if !most_tried.is_empty() {
+    let most_troubled = overview.most_troubled(MAX_ROWS);
+    if !most_troubled.is_empty() {
         let columns = [
-            Column::name("MOST TRIED", ThreadStatus::name),
-            Column::number("TRIES", |thread: &ThreadStatus| thread.attempts),
-            Column::text("LAST TEXT", Style::Error, ThreadStatus::text),
+            Column::name("MOST TROUBLED", ThreadStatus::name),
+            Column::number("DEFERRED", |thread: &ThreadStatus| thread.deferred),
+            Column::new("SHARE", ColumnKind::Number, deferred_share),
+            Column::span("OLDEST", |thread: &ThreadStatus| thread.oldest),
+            Column::text("LAST TEXT", Style::Error, |thread: &ThreadStatus| {
+                // Without a text it was never tried, and the reason for that counts.
+                thread.text().filter(|text| !text.is_empty()).or(thread.sentence())
+            }),
         ];
         screen.line(&[])?;
-        print_table(&columns, most_tried, screen)?;
+        print_table(&columns, most_troubled, screen)?;
     }
     let mut rings: Vec<&RingStatus> =
         overview.rings.iter().filter(|ring| ring.messages > 0 || ring.agents > 0).collect();
@@ -74,22 +80,53 @@ fn print_totals(summary: &Summary, screen: &mut Screen<'_>) -> io::Result<()> {
 
 fn print_counts(summary: &Summary, screen: &mut Screen<'_>) -> io::Result<()> {
     let uptime = (summary.time - summary.started).max(0.0);
-    let rate = match summary.recipients_out {
-        0 => String::new(),
-        count => format!(" ({})", rate(count as f64 / uptime.max(1.0))),
-    };
     let since = match summary.started > 0.0 {
         true => format!("up {}: ", span(uptime)),
         false => String::new(),
     };
     writeln!(
         screen,
-        "{since}{} in, {} out; {} in, {} out{rate}",
+        "{since}{} in, {} out; {} in, {} out",
         count(summary.messages_in, "message"),
         grouped(summary.messages_out),
         count(summary.recipients_in, "recipient"),
         grouped(summary.recipients_out)
-    )
+    )?;
+    print_rates(summary, screen)
+}
+
+/// Prints rates of the last minutes, as a load average has them.
+fn print_rates(summary: &Summary, screen: &mut Screen<'_>) -> io::Result<()> {
+    let rates = |count: fn(&RecentCounts) -> u64| {
+        let a_minute = |recent| count(recent) as f64 * 60.0 / recent.seconds.max(1.0);
+        let rates = summary.recent.iter().map(|recent| short_number(a_minute(recent)));
+        rates.collect::<Vec<_>>().join(", ")
+    };
+    if summary.recent.is_empty() {
+        return Ok(());
+    }
+    let minutes: Vec<String> =
+        summary.recent.iter().map(|recent| recent.minutes.to_string()).collect();
+    let (arrived, left) =
+        (rates(|recent| recent.recipients_in), rates(|recent| recent.recipients_out));
+    let minutes = minutes.join(", ");
+    screen.wrapped(&format!("per minute over {minutes} min: {arrived} recipients in; {left} out"))
+}
+
+/// Formats a rate: with a decimal below 10.
+fn short_number(number: f64) -> String {
+    match number {
+        small if small > 0.0 && small < 9.95 => format!("{small:.1}"),
+        other => grouped(other.round() as u64),
+    }
+}
+
+/// Share of the recipients of a destination that are deferred.
+fn deferred_share(thread: &ThreadStatus) -> (String, Style) {
+    let percent = thread.deferred as f64 * 100.0 / thread.recipients.max(1) as f64;
+    // Only all of them are 100 %.
+    let percent = if thread.deferred < thread.recipients { percent.min(99.0) } else { 100.0 };
+    (format!("{percent:.0}%"), Style::Plain)
 }
 
 fn print_state(summary: &Summary, screen: &mut Screen<'_>) -> io::Result<()> {
@@ -119,7 +156,11 @@ fn print_state(summary: &Summary, screen: &mut Screen<'_>) -> io::Result<()> {
             screen.styled(words, Style::Error)?;
         }
     }
-    screen.line(&[])
+    screen.line(&[])?;
+    for warning in &summary.warnings {
+        screen.wrapped(&format!("warning: {}", one_line(warning)))?;
+    }
+    Ok(())
 }
 
 /// The columns of a list of destinations.
@@ -127,10 +168,10 @@ pub(super) fn thread_columns<'c>(title: &'static str, now: f64) -> Vec<Column<'c
     vec![
         Column::name(title, ThreadStatus::name),
         Column::number("MSGS", |thread: &ThreadStatus| thread.messages),
-        Column::number("RCPTS", |thread: &ThreadStatus| thread.recipients),
-        Column::number("TRIES", |thread: &ThreadStatus| thread.attempts),
+        Column::number("RCPTS", |thread: &ThreadStatus| thread.recipients).optional(),
+        Column::number("DEFERRED", |thread: &ThreadStatus| thread.deferred),
         Column::span("OLDEST", |thread: &ThreadStatus| thread.oldest),
-        Column::number("AGENTS", |thread: &ThreadStatus| thread.agents.len() as u64),
+        Column::number("AGENTS", |thread: &ThreadStatus| thread.agents.len() as u64).optional(),
         Column::new("STATE", ColumnKind::Word, move |thread| destination_state(thread, now)),
         Column::text("LAST TEXT", Style::Dim, ThreadStatus::text),
     ]
@@ -147,10 +188,10 @@ pub(super) fn print_rings(rings: &[&RingStatus], screen: &mut Screen<'_>) -> io:
         Column::number("MSGS", |ring: &RingStatus| ring.messages),
         Column::number("DESTS", |ring: &RingStatus| ring.threads),
         Column::new("AGENTS", ColumnKind::Number, agents),
-        Column::number("IDLE", |ring: &RingStatus| ring.idle),
+        Column::number("IDLE", |ring: &RingStatus| ring.idle).optional(),
         Column::optional_number("MAXRING", |ring: &RingStatus| ring.maxring),
-        Column::optional_number("MAXTHR", |ring: &RingStatus| ring.maxthr),
-        Column::optional_number("OVERFEED", |ring: &RingStatus| ring.overfeed),
+        Column::optional_number("MAXTHR", |ring: &RingStatus| ring.maxthr).optional(),
+        Column::optional_number("OVERFEED", |ring: &RingStatus| ring.overfeed).optional(),
     ];
     print_table(&columns, rings.iter().copied(), screen)
 }
@@ -206,7 +247,7 @@ mod tests {
                 channel: "smtp".to_string(),
                 host: host.clone(),
                 messages: count,
-                attempts: count,
+                deferred: count,
                 wakeup: Some(time),
                 oldest: Some(time),
                 wait: Some(Wait { why: why.unwrap_or_default(), text, ..Wait::default() }),

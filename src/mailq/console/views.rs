@@ -1,6 +1,6 @@
 //! Commands that show something: destinations, messages, rings, agents, overrides.
 
-use super::arguments::{OutputOptions, SelectionArgs, Sort, keyword, subject};
+use super::arguments::{OutputOptions, SelectionArgs, Sort, is_bare_word, keyword, subject};
 use super::client;
 use super::model::{AgentStatus, OverrideStatus, QueuedMessage, ThreadStatus};
 use super::overview;
@@ -9,10 +9,11 @@ use crate::connect::dial::Scheduler;
 use crate::connect::lines::LineSource;
 use crate::connect::session::{Request, Session};
 use crate::failure::Failure;
-use crate::format::{clock, cut, grouped, now, one_line, span_or_dash};
+use crate::format::{clock, count, cut, grouped, now, one_line, span_or_dash};
 use crate::screen::{Screen, Style, warn};
 use crate::table::{Column, ColumnKind, print_table};
 use clap::Subcommand;
+use std::collections::HashMap;
 use zsched_format::printable;
 
 /// Requests in JSON that are parts of the overview, too.
@@ -28,8 +29,6 @@ const MAX_JSON_DESTINATIONS: usize = 1000;
 const LIMIT_HINT: &str = "option --limit sets how many are shown";
 /// The limit of a list that is shown completely.
 const NO_LIMIT: (usize, &str) = (usize::MAX, "");
-/// Text for an empty list of mail.
-const NO_MAIL: &str = "No matching mail.";
 
 /// A view of the queue.
 #[derive(Subcommand, Clone, Debug)]
@@ -61,7 +60,7 @@ pub enum View {
     },
     /// Show all details of a message, or of a destination and its messages
     Show {
-        /// A destination, such as smtp/mx.test; a host alone; or the id of a message
+        /// A destination, a host, a message or a recipient, as for list
         what: String,
         /// Output options.
         #[command(flatten)]
@@ -69,7 +68,7 @@ pub enum View {
     },
     /// Explain why something waits
     Why {
-        /// A destination, such as smtp/mx.test, or the id of a message
+        /// A destination, a host, a message or a recipient, as for list
         what: String,
         /// Output options.
         #[command(flatten)]
@@ -81,8 +80,15 @@ pub enum View {
     Agents(OutputOptions),
     /// List holds, limits that were set, and messages to be removed
     Orders(OutputOptions),
-    /// Show counters
-    Counters(OutputOptions),
+    /// Show the counters that are not zero
+    Counters {
+        /// Show all counters
+        #[arg(long)]
+        all: bool,
+        /// Output options.
+        #[command(flatten)]
+        output: OutputOptions,
+    },
 }
 
 /// Request for destinations in JSON.
@@ -116,30 +122,44 @@ impl View {
             | View::Rings(output)
             | View::Agents(output)
             | View::Orders(output)
-            | View::Counters(output) => output,
+            | View::Counters { output, .. } => output,
         }
     }
 
-    /// The request for JSON.
-    fn request(&self) -> Result<Request, Failure> {
-        Ok(match self {
+    /// The requests for JSON: those after the first are made while nothing is found.
+    fn requests(&self) -> Result<Vec<Request>, Failure> {
+        let one = match self {
             View::Summary(_) => Request::new(JSON_SUMMARY, "QQ"),
-            View::List { messages: true, selection, limit, .. } => {
-                messages_request(selection, *limit)?
+            View::List { selection, sort, limit, messages, .. } => {
+                let request =
+                    |selection: SelectionArgs| match *messages || selection.selects_messages() {
+                        true => messages_request(&selection, *limit),
+                        false => threads_request(&selection, *sort, *limit),
+                    };
+                return selection.readings().into_iter().map(request).collect();
             }
-            View::List { selection, sort, limit, .. } => threads_request(selection, *sort, *limit)?,
-            View::Show { what, .. } => match message_id(what) {
-                Some(id) => Request::new(format!("SHOW JSON MESSAGE {id}"), "TT"),
-                None => threads_request(&of(what), Sort::default(), MAX_JSON_DESTINATIONS + 1)?,
-            },
-            View::Why { what, .. } => {
-                Request::new(format!("SHOW JSON WHY {}", subject(what)), "TT")
+            View::Show { what, .. } => {
+                let request = |selection: SelectionArgs| match selection.message_id() {
+                    Some(id) => Ok(Request::new(format!("SHOW JSON MESSAGE {id}"), "TT")),
+                    None if selection.selects_messages() => {
+                        messages_request(&selection, MAX_JSON_DESTINATIONS + 1)
+                    }
+                    None => threads_request(&selection, Sort::default(), MAX_JSON_DESTINATIONS + 1),
+                };
+                return of(what).readings().into_iter().map(request).collect();
             }
+            View::Why { what, .. } => return Ok(why_requests("SHOW JSON WHY", what)),
             View::Rings(_) => Request::new(JSON_RINGS, "TT"),
             View::Agents(_) => Request::new(JSON_AGENTS, "TT"),
             View::Orders(_) => Request::new("SHOW JSON ORDERS", "TT"),
-            View::Counters(_) => Request::without_permission("SHOW JSON COUNTERS"),
-        })
+            View::Counters { .. } => Request::without_permission("SHOW JSON COUNTERS"),
+        };
+        Ok(vec![one])
+    }
+
+    /// The only request for JSON of a view that looks nothing up.
+    fn request(&self) -> Result<Request, Failure> {
+        Ok(self.requests()?.remove(0))
     }
 
     /// Prints the JSON objects of the scheduler.
@@ -149,19 +169,22 @@ impl View {
         screen: &mut Screen<'_>,
     ) -> Result<(), Failure> {
         let session = scheduler.session()?;
-        let mut text = session.ask_for_text(self.request()?)?;
         let is_limited = matches!(self, View::Show { .. });
-        let mut count = 0;
-        while let Some(line) = text.next()? {
-            count += 1;
-            if is_limited && count > MAX_JSON_DESTINATIONS {
-                warn(format_args!(
-                    "more than {MAX_JSON_DESTINATIONS} destinations match; list --json shows more"
-                ));
-                break;
+        look_up(self.requests()?, |request| {
+            let mut text = session.ask_for_text(request)?;
+            let mut count = 0;
+            while let Some(line) = text.next()? {
+                count += 1;
+                if is_limited && count > MAX_JSON_DESTINATIONS {
+                    warn(format_args!(
+                        "more than {MAX_JSON_DESTINATIONS} rows match; list --json shows more"
+                    ));
+                    break;
+                }
+                writeln!(screen, "{}", printable::json(line))?;
             }
-            writeln!(screen, "{}", printable::json(line))?;
-        }
+            Ok(count > 0)
+        })?;
         Ok(())
     }
 
@@ -176,23 +199,32 @@ impl View {
                 let overview = overview::ask(scheduler, MAX_SUMMARY_DESTINATIONS)?;
                 Ok(summary::print(&overview, screen)?)
             }
-            View::List { messages: true, selection, limit, .. } => {
-                let messages = messages(scheduler.session()?, selection, *limit)?;
-                print_messages(&messages, (*limit, LIMIT_HINT), screen)
-            }
-            View::List { selection, sort, limit, .. } => {
-                let threads = threads(scheduler, selection, *sort, *limit)?;
-                print_threads(&threads, (*limit, LIMIT_HINT), screen)
+            View::List { selection, limit, messages, sort, .. } => {
+                let is_found = look_up(selection.readings(), |selection| {
+                    if *messages || selection.selects_messages() {
+                        let found = self::messages(scheduler.session()?, &selection, *limit)?;
+                        print_messages(&found, (*limit, LIMIT_HINT), screen)?;
+                        return Ok(!found.is_empty());
+                    }
+                    let found = threads(scheduler, &selection, *sort, *limit)?;
+                    print_threads(&found, (*limit, LIMIT_HINT), screen)?;
+                    Ok(!found.is_empty())
+                })?;
+                if is_found { Ok(()) } else { print_nothing(selection, screen) }
             }
             View::Show { what, .. } => {
-                let session = scheduler.session()?;
-                match message_id(what) {
-                    Some(id) => copy(session, format!("SHOW MESSAGE {id}"), screen),
-                    None => print_thread(session, what, screen),
-                }
+                let selection = of(what);
+                let is_found =
+                    look_up(selection.readings(), |selection| show(scheduler, &selection, screen))?;
+                if is_found { Ok(()) } else { print_nothing(&selection, screen) }
             }
             View::Why { what, .. } => {
-                copy(scheduler.session()?, format!("SHOW WHY {}", subject(what)), screen)
+                let session = scheduler.session()?;
+                let is_found = look_up(why_requests("SHOW WHY", what), |request| {
+                    let lines = session.ask_for_text(request)?.print_wrapped(screen)?;
+                    Ok(lines > 0)
+                })?;
+                if is_found { Ok(()) } else { print_nothing(&of(what), screen) }
             }
             View::Rings(_) => {
                 let json = |session: &mut Session| client::fetch_all(session, self.request()?);
@@ -212,7 +244,7 @@ impl View {
                     client::fetch_all(scheduler.session()?, self.request()?)?;
                 print_orders(&orders, screen)
             }
-            View::Counters(_) => copy(scheduler.session()?, "SHOW COUNTERS".to_string(), screen),
+            View::Counters { all, .. } => print_counters(scheduler.session()?, *all, screen),
         }
     }
 }
@@ -221,9 +253,35 @@ fn of(what: &str) -> SelectionArgs {
     SelectionArgs { what: Some(what.to_string()), ..SelectionArgs::default() }
 }
 
-/// The id of a message as requests have it; `None` for a destination.
-fn message_id(what: &str) -> Option<String> {
-    super::arguments::target(what).strip_prefix("id=").map(super::arguments::quoted)
+fn why_requests(verb: &str, what: &str) -> Vec<Request> {
+    let request = |selection: SelectionArgs| {
+        let subject = subject(selection.what.as_deref().unwrap_or_default());
+        Request::new(format!("{verb} {subject}"), "TT")
+    };
+    of(what).readings().into_iter().map(request).collect()
+}
+
+/// Tries readings of a subject until one of them is found. Returns false if none is.
+fn look_up<T>(
+    readings: Vec<T>,
+    mut is_found: impl FnMut(T) -> Result<bool, Failure>,
+) -> Result<bool, Failure> {
+    for reading in readings {
+        if is_found(reading)? {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+fn print_nothing(selection: &SelectionArgs, screen: &mut Screen<'_>) -> Result<(), Failure> {
+    match selection.what.as_deref().filter(|what| is_bare_word(what)) {
+        Some(word) => {
+            let word = one_line(word);
+            Ok(writeln!(screen, "No mail now for a host, a channel or a recipient {word}.")?)
+        }
+        None => Ok(writeln!(screen, "No matching mail now.")?),
+    }
 }
 
 fn threads(
@@ -256,13 +314,13 @@ fn messages(
 
 /// Prints the lines of a text that is meant for people.
 fn copy(session: &mut Session, line: String, screen: &mut Screen<'_>) -> Result<(), Failure> {
-    let needs = if line.ends_with("COUNTERS") { None } else { Some("TT") };
-    session.ask_for_text(Request { line, needs })?.print(screen)
+    session.ask_for_text(Request::new(line, "TT"))?.print_wrapped(screen).map(drop)
 }
 
 /// Prints a table of the first rows.
 ///
-/// `empty` is the text if there are no rows, `hint` says how to see more of them.
+/// `empty` is the line that is printed if there are no rows, unless it is empty. `hint` says how
+/// to see more of them.
 fn print_list<T>(
     columns: &[Column<'_, T>],
     things: &[T],
@@ -271,7 +329,7 @@ fn print_list<T>(
     screen: &mut Screen<'_>,
 ) -> Result<(), Failure> {
     if things.is_empty() {
-        return Ok(writeln!(screen, "{empty}")?);
+        return if empty.is_empty() { Ok(()) } else { Ok(writeln!(screen, "{empty}")?) };
     }
     print_table(columns, things.iter().take(limit), screen)?;
     match things.len() > limit {
@@ -285,7 +343,7 @@ fn print_threads(
     limit: (usize, &str),
     screen: &mut Screen<'_>,
 ) -> Result<(), Failure> {
-    print_list(&thread_columns("DESTINATION", now()), threads, limit, NO_MAIL, screen)
+    print_list(&thread_columns("DESTINATION", now()), threads, limit, "", screen)
 }
 
 fn print_messages(
@@ -317,18 +375,47 @@ fn print_messages(
         }),
         Column::text("LAST TEXT", Style::Dim, |message: &QueuedMessage| message.text.as_deref()),
     ];
-    print_list(&columns, messages, limit, NO_MAIL, screen)
+    print_list(&columns, messages, limit, "", screen)
 }
 
 /// Maximum number of rows that `show` prints for a destination.
 const MAX_SHOWN_ROWS: usize = 20;
 
-fn print_thread(session: &mut Session, what: &str, screen: &mut Screen<'_>) -> Result<(), Failure> {
-    let request = threads_request(&of(what), Sort::default(), MAX_SHOWN_ROWS + 1)?;
+/// Shows what one reading of a subject finds. Returns false if that is nothing.
+fn show(
+    scheduler: &mut Scheduler,
+    selection: &SelectionArgs,
+    screen: &mut Screen<'_>,
+) -> Result<bool, Failure> {
+    let session = scheduler.session()?;
+    if let Some(id) = selection.message_id() {
+        copy(session, format!("SHOW MESSAGE {id}"), screen)?;
+        return Ok(true);
+    }
+    if selection.selects_messages() {
+        let found = messages(session, selection, MAX_SHOWN_ROWS)?;
+        match found.as_slice() {
+            [first, rest @ ..] if rest.iter().all(|other| other.id == first.id) => {
+                copy(session, format!("SHOW MESSAGE {}", first.id), screen)?;
+            }
+            _ => print_messages(&found, (MAX_SHOWN_ROWS, "list shows all"), screen)?,
+        }
+        return Ok(!found.is_empty());
+    }
+    let request = threads_request(selection, Sort::default(), MAX_SHOWN_ROWS + 1)?;
     let found: Vec<ThreadStatus> = client::fetch_all(session, request)?;
-    let [thread] = found.as_slice() else {
-        return print_threads(&found, (MAX_SHOWN_ROWS, "list shows all"), screen);
-    };
+    match found.as_slice() {
+        [thread] => print_thread(session, thread, screen)?,
+        _ => print_threads(&found, (MAX_SHOWN_ROWS, "list shows all"), screen)?,
+    }
+    Ok(!found.is_empty())
+}
+
+fn print_thread(
+    session: &mut Session,
+    thread: &ThreadStatus,
+    screen: &mut Screen<'_>,
+) -> Result<(), Failure> {
     let mut lines = vec![
         ("destination", one_line(&thread.name())),
         (
@@ -336,7 +423,7 @@ fn print_thread(session: &mut Session, what: &str, screen: &mut Screen<'_>) -> R
             format!("{}, oldest {}", grouped(thread.messages), span_or_dash(thread.oldest)),
         ),
         ("recipients", grouped(thread.recipients)),
-        ("tries", grouped(thread.attempts)),
+        ("deferred", grouped(thread.deferred)),
         ("state", destination_state(thread, now()).0),
     ];
     if let Some(sentence) = thread.sentence() {
@@ -355,8 +442,7 @@ fn print_thread(session: &mut Session, what: &str, screen: &mut Screen<'_>) -> R
         }
     }
     for (title, value) in lines {
-        screen.styled(&format!("{title:<13}"), Style::Title)?;
-        writeln!(screen, "{value}")?;
+        screen.wrapped(&format!("{title:<13}{value}"))?;
     }
     let messages = messages(session, &of(&thread.name()), MAX_SHOWN_ROWS)?;
     if messages.is_empty() {
@@ -364,6 +450,23 @@ fn print_thread(session: &mut Session, what: &str, screen: &mut Screen<'_>) -> R
     }
     screen.line(&[])?;
     print_messages(&messages, (MAX_SHOWN_ROWS, "list -m shows all"), screen)
+}
+
+/// Prints counters, those that are not zero or all.
+fn print_counters(
+    session: &mut Session,
+    all: bool,
+    screen: &mut Screen<'_>,
+) -> Result<(), Failure> {
+    let mut text = session.ask_for_text(Request::without_permission("SHOW COUNTERS"))?;
+    while let Some(line) = text.next()? {
+        let value = line.rsplit(|byte| *byte == b' ').next().unwrap_or_default();
+        let is_zero = value.iter().all(|byte| matches!(byte, b'0' | b'.'));
+        if all || !is_zero {
+            screen.line(&[line])?;
+        }
+    }
+    Ok(())
 }
 
 fn print_agents(agents: &[AgentStatus], screen: &mut Screen<'_>) -> Result<(), Failure> {
@@ -395,26 +498,96 @@ fn print_agents(agents: &[AgentStatus], screen: &mut Screen<'_>) -> Result<(), F
     print_list(&columns, agents, NO_LIMIT, "No agents running.", screen)
 }
 
+/// Maximum time between two orders about single messages that are one row, in seconds.
+const MAX_ORDER_GAP: f64 = 10.0;
+
+/// Orders that are one row: one about destinations or a ring, or several about single messages.
+struct OrderRow<'o> {
+    first: &'o OverrideStatus,
+    /// Time of the last one.
+    last: f64,
+    messages: usize,
+}
+
+impl<'o> OrderRow<'o> {
+    /// Combines orders about messages that an operator has given at once.
+    fn all_of(orders: &'o [OverrideStatus]) -> Vec<OrderRow<'o>> {
+        let mut orders: Vec<&OverrideStatus> = orders.iter().collect();
+        orders.sort_by(|a, b| a.since.unwrap_or(0.0).total_cmp(&b.since.unwrap_or(0.0)));
+        let mut rows: Vec<OrderRow<'_>> = Vec::new();
+        // The newest row of each kind, author and reason.
+        let mut newest: HashMap<_, usize> = HashMap::new();
+        for first in orders {
+            let last = first.since.unwrap_or(0.0);
+            let is_of_message = first.scope.starts_with("id=");
+            let row = OrderRow { first, last, messages: usize::from(is_of_message) };
+            let key = (&first.kind, &first.by, &first.reason, is_of_message);
+            let former = newest.get(&key).map(|place| &mut rows[*place]);
+            match former.filter(|row| is_of_message && last - row.last <= MAX_ORDER_GAP) {
+                Some(row) => (row.last, row.messages) = (last, row.messages + 1),
+                None => {
+                    newest.insert(key, rows.len());
+                    rows.push(row);
+                }
+            }
+        }
+        rows
+    }
+
+    fn scope(&self) -> String {
+        match self.messages {
+            0 | 1 => self.first.scope.clone(),
+            number => count(number as u64, "message"),
+        }
+    }
+}
+
 fn print_orders(orders: &[OverrideStatus], screen: &mut Screen<'_>) -> Result<(), Failure> {
     let now = now();
-    let what = |order: &OverrideStatus| {
-        let what = match (&order.limit, order.value) {
+    let what = |row: &OrderRow<'_>| {
+        let what = match (&row.first.limit, row.first.value) {
             (Some(limit), Some(value)) => format!("{limit}={value}"),
-            _ => order.kind.clone(),
+            _ => row.first.kind.clone(),
         };
         (short(&what), Style::Warning)
     };
-    let reason = |order: &OverrideStatus| {
-        (one_line(order.reason.as_deref().unwrap_or_default()), Style::Plain)
+    let reason = |row: &OrderRow<'_>| {
+        (one_line(row.first.reason.as_deref().unwrap_or_default()), Style::Plain)
     };
     let time = |time: Option<f64>| time.map_or("-".to_string(), |time| clock(time, now));
     let columns = [
         Column::new("ORDER", ColumnKind::Word, what),
-        Column::name("SCOPE", |order: &OverrideStatus| order.scope.clone()),
-        Column::word("BY", |order: &OverrideStatus| short(order.by.as_deref().unwrap_or("-"))),
-        Column::word("SINCE", |order: &OverrideStatus| time(order.since)),
-        Column::word("UNTIL", |order: &OverrideStatus| time(order.until)),
+        Column::name("SCOPE", OrderRow::scope),
+        Column::word("BY", |row: &OrderRow<'_>| short(row.first.by.as_deref().unwrap_or("-"))),
+        Column::word("SINCE", |row: &OrderRow<'_>| time(row.first.since)),
+        Column::word("UNTIL", |row: &OrderRow<'_>| time(row.first.until)),
         Column::new("REASON", ColumnKind::Text, reason),
     ];
-    print_list(&columns, orders, NO_LIMIT, "No holds, limits or removals in force.", screen)
+    let rows = OrderRow::all_of(orders);
+    print_list(&columns, &rows, NO_LIMIT, "No holds, limits or removals in force.", screen)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn orders_about_messages_given_at_once_are_one_row() {
+        let order = |scope: &str, since, by: &str| OverrideStatus {
+            kind: "hold".to_string(),
+            scope: scope.to_string(),
+            since: Some(since),
+            by: Some(by.to_string()),
+            ..OverrideStatus::default()
+        };
+        let mut orders: Vec<OverrideStatus> =
+            (0..28).map(|second| order("id=1", f64::from(second) * 5.0, "ann")).collect();
+        orders.push(order("id=2", 3.0, "bob"));
+        orders.push(order("smtp/*", 4.0, "ann"));
+        orders.push(order("smtp/a", 4.0, "ann"));
+        orders.push(order("id=3", 1_000.0, "ann"));
+        let rows = OrderRow::all_of(&orders);
+        let scopes: Vec<String> = rows.iter().map(OrderRow::scope).collect();
+        assert_eq!(scopes, ["28 messages", "id=2", "smtp/*", "smtp/a", "id=3"]);
+    }
 }

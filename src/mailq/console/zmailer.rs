@@ -26,7 +26,7 @@ use std::collections::HashMap;
 
 /// Maximum number of destinations per sort order whose last text is requested.
 ///
-/// The sort orders are by messages and by attempts.
+/// The sort orders are by messages and by deferred recipients.
 const MAX_TEXT_REQUESTS: usize = 12;
 
 /// Reads a version 1 dump.
@@ -114,6 +114,10 @@ fn read_thread(line: &str, ring: &str, now: f64) -> Option<ThreadStatus> {
     let left = items.get("W").and_then(|left| read_span(left));
     let pending = items.get("pend").copied();
     let messages = number("N").or(number("R")).unwrap_or_default();
+    let recipients = if items.contains_key("N") { number("R").unwrap_or_default() } else { 0 };
+    let attempts = number("A").unwrap_or_default();
+    // What was tried and waits was deferred; the report has no number.
+    let is_deferred = attempts > 0 && agents.is_empty() && left.is_some();
     let why = match (agents.is_empty(), left, pending) {
         (false, ..) => "at-work",
         (_, Some(_), _) => "retry",
@@ -125,8 +129,9 @@ fn read_thread(line: &str, ring: &str, now: f64) -> Option<ThreadStatus> {
         host,
         ring: Some(ring.to_string()),
         messages,
-        recipients: if items.contains_key("N") { number("R").unwrap_or_default() } else { 0 },
-        attempts: number("A").unwrap_or_default(),
+        recipients,
+        deferred: if is_deferred { recipients.max(messages) } else { 0 },
+        attempts,
         agents,
         wakeup: left.map(|left| now + left),
         oldest: items.get("QA").and_then(|age| read_span(age)).filter(|age| *age >= 0.0),
@@ -204,7 +209,7 @@ fn add_texts(threads: &mut [ThreadStatus], queue: &[QueuedThread]) {
 fn ask_for_texts(session: &mut Session, threads: &mut [ThreadStatus]) -> Result<(), Failure> {
     let mut places: Vec<usize> = (0..threads.len()).collect();
     let mut asked = Vec::new();
-    for key in [|thread: &ThreadStatus| thread.messages, |thread: &ThreadStatus| thread.attempts] {
+    for key in [|thread: &ThreadStatus| thread.messages, |thread: &ThreadStatus| thread.deferred] {
         places.sort_by_key(|place| std::cmp::Reverse(key(&threads[*place])));
         asked.extend(
             places.iter().copied().filter(|p| threads[*p].attempts > 0).take(MAX_TEXT_REQUESTS),

@@ -9,6 +9,7 @@ mod tally;
 use crate::failure::Failure;
 use crate::format::{not_a_span, read_span};
 use crate::installation::Installation;
+use crate::progress::Progress;
 use crate::screen::Screen;
 use crate::trace::log_files;
 use clap::Args;
@@ -56,11 +57,13 @@ pub(crate) fn run(
     let since = options.since.as_deref().map(begin).transpose()?;
     let mut tally = Tally::default();
     let mut without_time = 0;
+    let progress = Progress::start("reading the status log");
     let damage = log_files::read(path, |line| match line.time.parse::<Timestamp>() {
         Ok(time) if since.is_none_or(|since| time >= since) => tally.add(time, &line),
         Ok(_) => {}
         Err(_) => without_time += 1,
     })?;
+    drop(progress);
     damage.with_unreadable(without_time).warn(path);
     match options.json {
         true => print::print_json(&tally, options.limit, screen)?,

@@ -190,7 +190,7 @@ impl HistorySearch {
     pub(super) fn spool_id(&self) -> Option<&str> {
         match &self.subject {
             TraceSubject::SpoolId(id) => Some(id),
-            TraceSubject::Name(_) => None,
+            _ => None,
         }
     }
 

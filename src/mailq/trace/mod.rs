@@ -22,6 +22,7 @@ use crate::connect::dial::dial_control_socket;
 use crate::connect::session::Request;
 use crate::failure::Failure;
 use crate::installation::Installation;
+use crate::progress::Progress;
 use crate::screen::{Screen, warn};
 use clap::Args;
 use histories::{History, HistorySearch, NextStep};
@@ -35,7 +36,9 @@ const MAX_PIPELINED_REQUESTS: usize = 50;
 /// Arguments of `mailq trace`.
 #[derive(Args, Clone, Debug)]
 pub struct TraceOptions {
-    /// A spool id, a Message-ID, or the address of a recipient
+    /// A message, the address of a recipient, a host or a destination
+    ///
+    /// A message is named by its spool id, its Message-ID, or the number that submit prints.
     #[arg(value_name = "WHAT")]
     pub what: String,
 
@@ -60,7 +63,10 @@ pub(crate) fn run(
     let mut histories = HistorySearch::about(TraceSubject::parse(&options.what));
     let log = options.status_log.as_deref().or(installation.status_log());
     let in_spool = spool_search::find(installation.spool(), &mut histories);
-    let in_log = read_log(log, &mut histories);
+    let in_log = {
+        let _progress = Progress::start("reading the status log");
+        read_log(log, &mut histories)
+    };
     let mut found = histories.finish();
     if let (Some(id), true) = (histories.spool_id(), found.is_empty()) {
         // It may be untried, and in a spool that this user may not read.

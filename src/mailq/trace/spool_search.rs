@@ -22,7 +22,7 @@ pub(super) fn find(spool: &Spool, histories: &mut HistorySearch) -> Result<(), F
         // It has just left, or is damaged. The scheduler logs the latter.
         Err(_) => {}
     };
-    if let Some(number) = histories.spool_id().and_then(SpoolId::number_in) {
+    if let Some(number) = histories.subject.number() {
         for level in [HashLevel::Flat, HashLevel::Once, HashLevel::Twice] {
             let folder = HashFolder::of(number, level);
             if let Some(name) = SpoolName::new(folder, number.to_string().as_bytes()) {

@@ -2,19 +2,17 @@
 
 use super::state::TopState;
 use crate::console::arguments::Sort;
-use crate::console::model::{AgentStatus, ThreadStatus};
+use crate::console::model::AgentStatus;
 use crate::console::summary::thread_columns;
 use crate::format::{count, cut, grouped, last_line, one_line, rate, span};
 use crate::screen::Style as OutputStyle;
-use crate::table::ColumnKind;
+use crate::table::{Cell, Table};
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::style::{Color, Modifier, Style};
 use ratatui::text::{Line, Span};
-use ratatui::widgets::{Block, Clear, Paragraph, Row, Sparkline, Table, TableState, Wrap};
+use ratatui::widgets::{Block, Clear, List, ListState, Paragraph, Sparkline, Wrap};
 
-/// Minimum width for the last text beside a destination, in columns.
-const MIN_WIDTH_WITH_TEXT: u16 = 110;
 /// Maximum number of agents shown.
 const MAX_SHOWN_AGENTS: usize = 5;
 /// Summary of the keys, in the bottom line.
@@ -28,22 +26,10 @@ const HELP: [&str; 10] = [
     "h           put it on hold",
     "u           release it",
     "r           retry it now",
-    "s           sort by messages, by age, by attempts",
+    "s           sort by messages, by age, by deferred recipients",
     "p           pause or resume",
     "blank       refresh now",
     "any key     closes this box",
-];
-
-/// Widths of the columns of destinations.
-const WIDTHS: [Constraint; 8] = [
-    Constraint::Fill(2),
-    Constraint::Length(9),
-    Constraint::Length(9),
-    Constraint::Length(7),
-    Constraint::Length(7),
-    Constraint::Length(3),
-    Constraint::Length(17),
-    Constraint::Fill(3),
 ];
 
 /// Draws the screen.
@@ -136,6 +122,14 @@ fn draw_head(frame: &mut Frame<'_>, area: Rect, state: &TopState, palette: Palet
             second.push(Span::styled(words, palette.of(OutputStyle::Error)));
         }
     }
+    if let Some(warning) = summary.warnings.first() {
+        let more = match summary.warnings.len() {
+            1 => String::new(),
+            number => format!(" (and {} more, see mailq summary)", number - 1),
+        };
+        let warning = format!("; {}{more}", one_line(warning));
+        second.push(Span::styled(warning, palette.of(OutputStyle::Error)));
+    }
     frame.render_widget(Paragraph::new(vec![Line::from(first), Line::from(second)]), area);
 }
 
@@ -158,47 +152,28 @@ fn draw_curve(frame: &mut Frame<'_>, area: Rect, state: &TopState, palette: Pale
 
 fn draw_threads(frame: &mut Frame<'_>, area: Rect, state: &mut TopState, palette: Palette) {
     let threads = state.threads();
-    let is_wide = area.width >= MIN_WIDTH_WITH_TEXT;
     let now = state.overview.summary.time;
-    // Without the last text, names get the width that the other columns leave.
-    let room = if is_wide { usize::MAX } else { usize::from(area.width.saturating_sub(58)) };
     let mut columns = thread_columns("DESTINATION", now);
-    columns.truncate(if is_wide { WIDTHS.len() } else { WIDTHS.len() - 1 });
-    let titles = columns.iter().zip(WIDTHS).map(|(column, width)| {
-        let title = match column.title {
-            "AGENTS" => "AG".to_string(),
-            "MSGS" if state.sort == Sort::Backlog => "MSGS▼".to_string(),
-            "TRIES" if state.sort == Sort::Attempts => "TRIES▼".to_string(),
-            "OLDEST" if state.sort == Sort::Oldest => "OLDEST▼".to_string(),
-            other => other.to_string(),
+    for column in &mut columns {
+        column.title = match (column.title, state.sort) {
+            ("MSGS", Sort::Backlog) => "MSGS▼",
+            ("OLDEST", Sort::Oldest) => "OLDEST▼",
+            ("DEFERRED", Sort::Deferred) => "DEFERRED▼",
+            (other, _) => other,
         };
-        aligned(title, column.kind, width)
-    });
-    let titles: Vec<String> = titles.collect();
-    let row = |thread: &&ThreadStatus| {
-        let cells = columns.iter().zip(WIDTHS).map(|(column, width)| {
-            let (text, style) = (column.cell)(thread);
-            let text = if column.kind == ColumnKind::Name { cut(&text, room) } else { text };
-            Span::styled(aligned(text, column.kind, width), palette.of(style))
-        });
-        Row::new(cells.collect::<Vec<_>>())
-    };
-    let rows: Vec<Row<'_>> = threads.iter().map(row).collect();
-    let mut selection = TableState::default().with_selected(Some(state.place(&threads)));
-    let table = Table::new(rows, WIDTHS.into_iter().take(columns.len()))
-        .header(Row::new(titles).style(palette.of(OutputStyle::Title)))
-        .row_highlight_style(Style::default().add_modifier(Modifier::REVERSED));
-    frame.render_stateful_widget(table, area, &mut selection);
-}
-
-/// Aligns numbers right.
-fn aligned(text: String, kind: ColumnKind, width: Constraint) -> String {
-    match (kind, width) {
-        (ColumnKind::Number, Constraint::Length(width)) => {
-            format!("{text:>width$}", width = usize::from(width))
-        }
-        _ => text,
     }
+    let table = Table::new(&columns, threads.iter().copied());
+    let mut lines = table.lines(Some(usize::from(area.width))).map(|parts| {
+        let part = |(text, style): Cell| Span::styled(text, palette.of(style));
+        Line::from_iter(parts.into_iter().map(part))
+    });
+    let titles = lines.next().unwrap_or_default();
+    let rows: Vec<Line<'_>> = lines.collect();
+    let [head, body] = Layout::vertical([Constraint::Length(1), Constraint::Min(0)]).areas(area);
+    frame.render_widget(titles, head);
+    let mut selection = ListState::default().with_selected(Some(state.place(&threads)));
+    let list = List::new(rows).highlight_style(Style::default().add_modifier(Modifier::REVERSED));
+    frame.render_stateful_widget(list, body, &mut selection);
 }
 
 fn draw_agents(frame: &mut Frame<'_>, area: Rect, state: &TopState, palette: Palette) {
@@ -313,13 +288,13 @@ mod tests {
             24,
             &expect![[r#"
                 1,203 messages for 2,404 recipients, 3 destinations, oldest 1d
-                12 agents, 1 idle; up 1h14m; 1 destination on hold
+                12 agents, 1 idle; up 1h14m; 1 destination on hold; no command for uucp/* (sched
                 in 0  out 10.0/s            █
                                             █
-                DESTINATION                MSGS▼     RCPTS   TRIES  OLDEST  AG STATE
-                smtp/mx.test               1,200     2,400       6      1d   0 retry
-                smtp/a-host-with-a-ra…         2         3       0     59s   1 at work
-                hold/x                         1         1      58      1h   0 on hold
+                DESTINATION           MSGS▼  DEFERRED  OLDEST  STATE    LAST TEXT
+                smtp/mx.test          1,200     2,400      1d  retry    ->> 451 4.4.1 ^[[31mnot…
+                smtp/a-host-with-a-…      2         0     59s  at work
+                hold/x                    1         1      1h  on hold  5\u{9b}2J
 
 
 
@@ -348,13 +323,13 @@ mod tests {
             20,
             &expect![[r#"
                 1,203 messages for 2,404 recipients, 3 destinations, oldest 1d
-                12 agents, 1 idle; up 1h14m; 1 destination on hold
+                12 agents, 1 idle; up 1h14m; 1 destination on hold; no command for uucp/* (scheduler.cf:30): mail for 2 destinations stays queued
                 in 0  out 10.0/s            █
                                             █
-                DESTINATION                          MSGS▼     RCPTS   TRIES  OLDEST  AG STATE             LAST TEXT
-                smtp/mx.test                         1,200     2,400       6      1d   0 retry             ->> 451 4.4.1 ^[[31mnot now, please come back lat
-                smtp/a-host-with-a-rather-long-n         2         3       0     59s   1 at work
-                hold/x                                   1         1      58      1h   0 on hold           5\u{9b}2J
+                DESTINATION                       MSGS▼  RCPTS  DEFERRED  OLDEST  AGENTS  STATE    LAST TEXT
+                smtp/mx.test                      1,200  2,400     2,400      1d       0  retry    ->> 451 4.4.1 ^[[31mnot now, please come back later when…
+                smtp/a-host-with-a-rather-long-…      2      3         0     59s       1  at work
+                hold/x                                1      1         1      1h       0  on hold  5\u{9b}2J
 
 
 
@@ -385,13 +360,13 @@ mod tests {
             16,
             &expect![[r#"
                 1,203 messages for 2,404 recipients, 3 destinations, oldest
-                12 agents, 1 idle; up 1h14m; 1 destination on hold
+                12 agents, 1 idle; up 1h14m; 1 destination on hold; no comma
                 in 0  out 10.0/s            █
                                             █
-                DE     MSGS▼     RCPTS   TRIES  OLDEST  AG STATE
-                s…  ┌Why it waits──────────────────────────────────────┐
-                s…  │smtp/mx.test: 1200 messages wait until 11:45:03,  │
-                h…  │in 31m, to be tried again (retries,               │
+                DESTINATION           MSGS▼  DEFERRED  OLDEST  STATE
+                smtp┌Why it waits──────────────────────────────────────┐
+                smtp│smtp/mx.test: 1200 messages wait until 11:45:03,  │
+                hold│in 31m, to be tried again (retries,               │
                     │scheduler.cf:12) (tried once; last: 451 ^[[31mx)  │
                     └──────────────────────────────────────────────────┘
 

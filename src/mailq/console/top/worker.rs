@@ -4,6 +4,8 @@ use super::state::StatusLine;
 use crate::connect::session::{Request, Session};
 use crate::console::arguments::subject;
 use crate::console::client;
+use crate::console::order_result;
+use crate::console::orders::{self, Verb};
 use crate::console::overview::{self, Overview};
 use crate::console::zmailer;
 use crate::failure::Failure;
@@ -91,7 +93,7 @@ fn connected<'s>(
 }
 
 fn execute(session: &mut Session, order: &WorkerCommand) -> Result<WorkerReport, Failure> {
-    let (request, needs, done, name) = match order {
+    let (verb, name) = match order {
         WorkerCommand::Refresh => {
             return Ok(WorkerReport::Snapshot(Box::new(
                 match overview::of_session(session, MAX_DESTINATIONS) {
@@ -104,11 +106,12 @@ fn execute(session: &mut Session, order: &WorkerCommand) -> Result<WorkerReport,
             let request = Request::new(format!("SHOW WHY {}", subject(name)), "TT");
             return Ok(WorkerReport::Reason(session.ask_for_text(request)?.collect()?));
         }
-        WorkerCommand::Hold(name) => ("HOLD", "HOLD", "is on hold", name),
-        WorkerCommand::Release(name) => ("RELEASE", "HOLD", "is released", name),
-        WorkerCommand::Retry(name) => ("RETRY", "RETRY", "is retried now", name),
+        WorkerCommand::Hold(name) => (Verb::HOLD, name),
+        WorkerCommand::Release(name) => (Verb::RELEASE, name),
+        WorkerCommand::Retry(name) => (Verb::RETRY, name),
     };
-    session.ask_for_line(Request::new(format!("{request} {}", subject(name)), needs))?;
-    let text = format!("{name} {done}");
+    let reply = session.ask_for_line(verb.request(&subject(name)))?;
+    let sentences = order_result::sentences(verb, true, &orders::outcome_of(&reply)?);
+    let text = format!("{name}: {}", sentences.join("; "));
     Ok(WorkerReport::Status(StatusLine { text, is_bad: false, ends_session: false }))
 }

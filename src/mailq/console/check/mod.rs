@@ -4,6 +4,10 @@
 //! MAILQ WARNING - oldest 2h12m (more than 1h); 312 messages, 401 recipients | messages=312;; ...
 //! ```
 
+mod spool_state;
+
+pub(crate) use spool_state::SpoolState;
+
 use super::arguments::{SelectionArgs, Sort};
 use super::client;
 use super::overview;
@@ -14,10 +18,6 @@ use crate::console::model::ThreadStatus;
 use crate::failure::Failure;
 use crate::format::{count, not_a_span, read_span, span};
 use clap::Args;
-use std::time::Duration;
-use zsched_format::time::Timestamp;
-use zsched_spool::Spool;
-use zsched_spool::orphans::{self, Orphans};
 
 /// Maximum number of destinations that are added up for a selection.
 const MAX_DESTINATIONS: usize = 1_000_000;
@@ -40,6 +40,18 @@ pub struct Thresholds {
     /// Report critical if there are more messages than this
     #[arg(long, value_name = "NUMBER")]
     pub crit_count: Option<u64>,
+
+    /// Warn if there are more files than this in postman/
+    #[arg(long, value_name = "NUMBER", default_value_t = 1000)]
+    pub warn_postman: u64,
+
+    /// Warn if less than this is free on the file system of the spool, in percent
+    #[arg(long, value_name = "PERCENT", default_value_t = 5)]
+    pub warn_free: u8,
+
+    /// Report critical if less than this is free there, in percent
+    #[arg(long, value_name = "PERCENT", default_value_t = 1)]
+    pub crit_free: u8,
 }
 
 fn parse_span(text: &str) -> Result<f64, String> {
@@ -51,7 +63,7 @@ fn parse_span(text: &str) -> Result<f64, String> {
 pub enum CheckState {
     /// No threshold is exceeded.
     Ok = 0,
-    /// A warning threshold is exceeded, or there are orphans.
+    /// A warning threshold is exceeded, or something is wrong that has no threshold.
     Warning = 1,
     /// A critical threshold is exceeded, or no scheduler can be reached.
     Critical = 2,
@@ -72,28 +84,10 @@ pub struct Measures {
     pub agents: Option<u64>,
     /// Unusual states of the scheduler itself.
     pub notices: Vec<&'static str>,
-    /// Message files without a control file; none if the spool cannot be read.
-    pub orphans: Orphans,
-}
-
-/// Limits of the search for orphans in `queue/`.
-const ORPHAN_LIMITS: orphans::OrphanSearchLimits =
-    orphans::OrphanSearchLimits { files: 200_000, time: Duration::from_secs(2) };
-
-/// Finds message files without a control file.
-///
-/// Returns none if this user may not read the folder.
-pub(super) fn find_orphans(spool: &Spool) -> Orphans {
-    orphans::find_orphans(spool, ORPHAN_LIMITS, Timestamp::now()).unwrap_or_default()
-}
-
-/// Describes orphans, with the names that are known.
-fn shown(orphans: &Orphans) -> String {
-    let names: Vec<String> = orphans.names.iter().map(ToString::to_string).collect();
-    let more = if names.len() < orphans.count { ", ..." } else { "" };
-    let at_least = if orphans.is_cut { "at least " } else { "" };
-    let files = count(orphans.count as u64, "message file");
-    format!("{at_least}{files} without a control file in queue/ ({}{more})", names.join(", "))
+    /// What the scheduler itself finds wrong.
+    pub warnings: Vec<String>,
+    /// Its spool; `None` if it is on another host, or only part of the queue is measured.
+    pub spool: Option<SpoolState>,
 }
 
 /// Measures the whole queue, or the selected part of it.
@@ -117,7 +111,8 @@ pub(super) fn measure(
         oldest: summary.oldest,
         agents: Some(summary.agents),
         notices: notices.into_iter().filter(|(is_so, _)| *is_so).map(|(_, words)| words).collect(),
-        orphans: Orphans::default(),
+        warnings: summary.warnings,
+        spool: None,
     })
 }
 
@@ -144,11 +139,12 @@ impl Thresholds {
         let too_old = measures.oldest.and_then(|age| exceeded(age, self.warn_age, self.crit_age));
         let old = |(state, max)| (state, format!("oldest {} (more than {})", span(age), span(max)));
         let many = |(state, max)| (state, format!("more than {max} messages"));
-        let has_orphans = measures.orphans.count > 0;
-        let orphans = has_orphans.then(|| (CheckState::Warning, shown(&measures.orphans)));
-        let problems = [too_old.map(old), too_many.map(many), orphans];
+        let of_queue = [too_old.map(old), too_many.map(many)].into_iter().flatten();
+        let of_spool = measures.spool.iter().flat_map(|spool| self.problems_of_spool(spool));
+        let warning = |text: &String| (CheckState::Warning, text.clone());
+        let of_scheduler = measures.warnings.iter().map(warning);
         let (states, problems): (Vec<CheckState>, Vec<String>) =
-            problems.into_iter().flatten().unzip();
+            of_queue.chain(of_scheduler).chain(of_spool).unzip();
         let state = states.into_iter().max().unwrap_or(CheckState::Ok);
         let mut line = format!("MAILQ {} - ", state.word());
         if !problems.is_empty() {
@@ -168,6 +164,22 @@ impl Thresholds {
         (state, format!("{line} | {}", self.performance(measures)))
     }
 
+    fn problems_of_spool(&self, spool: &SpoolState) -> Vec<(CheckState, String)> {
+        let is_less = |free: &f64, limit: u8| *free < f64::from(limit);
+        let space = spool.free.filter(|free| is_less(free, self.warn_free.max(self.crit_free)));
+        let space = space.map(|free| {
+            let text = format!("{free:.1} % free on the file system of the spool");
+            match is_less(&free, self.crit_free) {
+                true => (CheckState::Critical, text),
+                false => (CheckState::Warning, text),
+            }
+        });
+        let is_filling = spool.postman > self.warn_postman;
+        let postman = is_filling.then(|| format!("{} in postman/", count(spool.postman, "file")));
+        let of_files = spool.problems().chain(postman).map(|text| (CheckState::Warning, text));
+        space.into_iter().chain(of_files).collect()
+    }
+
     /// Performance data: `label=value;warn;crit;min`.
     fn performance(&self, measures: &Measures) -> String {
         let Measures { messages, recipients, oldest, agents, .. } = measures;
@@ -178,7 +190,14 @@ impl Thresholds {
             "messages={messages};{counts};0 recipients={recipients};;;0 oldest={oldest}s;{ages};0"
         );
         let agents = agents.map_or(String::new(), |agents| format!(" agents={agents};;;0"));
-        data + &agents
+        let spool = measures.spool.as_ref().map_or(String::new(), |spool| {
+            // A range with a colon has a lower limit.
+            let free = spool.free.map_or(String::new(), |free| {
+                format!(" free={free:.1}%;{}:;{}:;0;100", self.warn_free, self.crit_free)
+            });
+            format!(" postman={};{};;0{free}", spool.postman, self.warn_postman)
+        });
+        data + &agents + &spool
     }
 }
 
@@ -224,6 +243,7 @@ pub(super) fn of_failure(failure: &Failure) -> (CheckState, String) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use zsched_spool::orphans::Orphans;
     use zsched_spool::{HashFolder, SpoolName};
 
     #[test]
@@ -233,14 +253,14 @@ mod tests {
             crit_age: None,
             warn_count: Some(10),
             crit_count: Some(100),
+            ..Thresholds::default()
         };
         let measures = |messages, oldest| Measures {
             messages,
             recipients: messages + 1,
             oldest,
             agents: Some(2),
-            notices: Vec::new(),
-            orphans: Orphans::default(),
+            ..Measures::default()
         };
         for (measures, state, line) in [
             (
@@ -277,12 +297,48 @@ mod tests {
     fn judge_with_orphans_warns_and_names_them() {
         let name = |base: &[u8]| SpoolName::new(HashFolder::TOP, base).expect("a name");
         let orphans = Orphans { count: 3, names: vec![name(b"1"), name(b"4711")], is_cut: false };
-        let measures = Measures { orphans, ..Measures::default() };
+        let spool = SpoolState { orphans, ..SpoolState::default() };
+        let measures = Measures { spool: Some(spool), ..Measures::default() };
         let (state, line) = Thresholds::default().evaluate(&measures);
         assert_eq!(state, CheckState::Warning);
         let start =
             "MAILQ WARNING - 3 message files without a control file in queue/ (1, 4711, ...); 0 ";
         assert!(line.starts_with(start), "{line}");
+    }
+
+    #[test]
+    fn check_names_troubles_of_scheduler_and_spool() {
+        let thresholds =
+            Thresholds { warn_postman: 5, warn_free: 5, crit_free: 1, ..Thresholds::default() };
+        let judge = |spool: SpoolState, warnings: &[&str]| {
+            let warnings = warnings.iter().map(ToString::to_string).collect();
+            let measures = Measures { warnings, spool: Some(spool), ..Measures::default() };
+            let (state, line) = thresholds.evaluate(&measures);
+            (state, line.split(';').next().unwrap_or_default().to_string())
+        };
+        let ok = SpoolState { postman: 5, free: Some(5.0), ..SpoolState::default() };
+        assert_eq!(judge(ok.clone(), &[]).0, CheckState::Ok);
+        for (spool, warnings, expected) in [
+            (ok.clone(), &["no command"][..], (CheckState::Warning, "MAILQ WARNING - no command")),
+            (
+                SpoolState { postman: 6, malformed: 2, ..ok.clone() },
+                &[],
+                (
+                    CheckState::Warning,
+                    "MAILQ WARNING - 2 malformed messages in postman/, 6 files in postman/",
+                ),
+            ),
+            (
+                SpoolState { free: Some(0.44), ..ok },
+                &[],
+                (
+                    CheckState::Critical,
+                    "MAILQ CRITICAL - 0.4 % free on the file system of the spool",
+                ),
+            ),
+        ] {
+            assert_eq!(judge(spool, warnings), (expected.0, expected.1.to_string()));
+        }
     }
 
     #[test]
