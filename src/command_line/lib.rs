@@ -4,16 +4,44 @@
 //! options of any program. Begin with [`parse`].
 #![warn(unreachable_pub)]
 
-use clap::Parser;
+use clap::{Arg, Command, Parser, value_parser};
+use clap_complete::Shell;
 use std::io::{self, Write};
 use zsched_format::printable;
+
+/// Name of the option that prints completions.
+const COMPLETIONS: &str = "completions";
 
 /// Exit status for a command line that cannot be used (`EX_USAGE` of `sysexits.h`).
 pub const EX_USAGE: i32 = 64;
 
-/// Parses the command line. Exits after printing help or an error.
+/// Parses the command line. Exits after printing help, completions or an error.
+///
+/// Each program has the option `--completions`.
 pub fn parse<Options: Parser>() -> Options {
-    Options::try_parse().unwrap_or_else(|error| refuse(&error))
+    let completions = Arg::new(COMPLETIONS)
+        .long(COMPLETIONS)
+        .value_name("SHELL")
+        .value_parser(value_parser!(Shell))
+        .exclusive(true)
+        .help("Print completions of the command line for a shell");
+    let mut command = Options::command().arg(completions);
+    let parsed = command.try_get_matches_from_mut(std::env::args_os()).and_then(|matches| {
+        if let Some(shell) = matches.get_one::<Shell>(COMPLETIONS) {
+            print_completions(*shell, &mut Options::command());
+            std::process::exit(0);
+        }
+        Options::from_arg_matches(&matches)
+    });
+    parsed.unwrap_or_else(|error| refuse(&error.format(&mut command)))
+}
+
+/// Prints completions of a command line for a shell.
+pub fn print_completions(shell: Shell, command: &mut Command) {
+    let (mut script, name) = (Vec::new(), command.get_name().to_string());
+    clap_complete::generate(shell, command, name, &mut script);
+    // If standard output is closed, nothing is lost.
+    drop(io::stdout().write_all(&script));
 }
 
 /// Prints help or an error, and exits.
