@@ -65,7 +65,7 @@ fn commands_of_documents_run_as_they_stand() {
     let message = File::options().write(true).open(site.path("postoffice/queue/10101639"));
     let arrived = SystemTime::UNIX_EPOCH + ARRIVED;
     message.expect("the message file").set_modified(arrived).expect("its time is set");
-    let daemon = site.start_with(&["-i"]);
+    let daemon = site.start();
     until("it is loaded", || site.log().contains("initial scan complete"));
     let programs = zsched_tests::program("mailq");
     let programs = programs.parent().expect("a folder").display();
