@@ -11,6 +11,7 @@
 //! | [`explain`], [`timeline`] | `explain`: the timeline of one message |
 //! | [`run`] | `run`: simulates configurations in a world that a file describes |
 //! | [`statistics`] | `replay --cf`, `run`: the counters |
+//! | [`progress`] | the progress bar of all of them |
 
 #![warn(unreachable_pub)]
 
@@ -21,6 +22,8 @@ mod agent_model;
 
 mod model_run;
 
+mod progress;
+
 mod statistics;
 
 pub mod explain;
@@ -29,6 +32,7 @@ mod timeline;
 pub mod run;
 
 use clap::{Parser, Subcommand};
+use progress::Progress;
 use std::fmt;
 use std::fs::File;
 use std::io::{self, BufReader, Write};
@@ -36,12 +40,12 @@ use std::path::Path;
 use zsched_config::Diagnostic;
 use zsched_format::agent_protocol::AgentCommand;
 use zsched_format::printable::{self, PrintableWriter};
-use zsched_recorder::{Recording, Replay};
+use zsched_recorder::{Recording, Replay, ReplayObserver, ReplaySummary};
 use zsched_spool::SpoolName;
 
 /// What a scheduler did, would do, or would have done.
 #[derive(Parser, Clone, Debug)]
-#[command(name = "schedsim")]
+#[command(name = "schedsim", version)]
 pub struct SchedsimOptions {
     #[command(subcommand)]
     command: Command,
@@ -102,6 +106,16 @@ impl SchedsimError {
 fn open(path: &Path) -> Result<Replay<BufReader<File>>, SchedsimError> {
     let replay = Recording::open(path).and_then(Replay::new);
     replay.map_err(|error| SchedsimError::of(path, error))
+}
+
+/// Replays a recording to its end, or to the first difference. Shows the progress.
+fn play(
+    path: &Path,
+    replay: &mut Replay<BufReader<File>>,
+    observer: impl ReplayObserver,
+) -> Result<ReplaySummary, SchedsimError> {
+    let played = replay.run(&mut (observer, Progress::of_recording(path)));
+    played.map_err(|failure| SchedsimError::of(path, failure))
 }
 
 /// Formats the errors of a configuration, one a line.

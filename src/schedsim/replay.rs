@@ -75,7 +75,7 @@ fn verify(path: &Path, json: bool, out: &mut impl Write) -> Result<(), SchedsimE
     let queued = replay.core().totals().messages;
     let mut counts = Counts::default();
     let started = Instant::now();
-    let played = replay.run(&mut counts).map_err(|failure| SchedsimError::of(path, failure))?;
+    let played = super::play(path, &mut replay, &mut counts)?;
     let took = started.elapsed();
     let header = &replay.recording().header;
     let span = played.last.since(header.started);
