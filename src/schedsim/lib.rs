@@ -8,7 +8,8 @@
 //! |---|---|
 //! | [`replay`] | `replay`: decides a recording again and verifies each decision |
 //! | [`what_if`], [`agent_model`], [`model_run`] | `replay --cf`: another configuration |
-//! | [`explain`], [`timeline`] | `explain`: the timeline of one message |
+//! | [`explain`] | `explain`: the history of a subject |
+//! | [`timeline`], [`destination_timeline`] | that of a message, and of a destination |
 //! | [`run`] | `run`: simulates configurations in a world that a file describes |
 //! | [`statistics`] | `replay --cf`, `run`: the counters |
 //! | [`progress`] | the progress bar of all of them |
@@ -27,6 +28,9 @@ mod progress;
 mod statistics;
 
 pub mod explain;
+
+mod destination_timeline;
+
 mod timeline;
 
 pub mod run;
@@ -56,7 +60,7 @@ pub struct SchedsimOptions {
 pub enum Command {
     /// Replay a recording and verify each decision
     Replay(replay::ReplayOptions),
-    /// Print the timeline of one message from a recording
+    /// Print the history of a message or a destination from recordings
     Explain(explain::ExplainOptions),
     /// Simulate one configuration, or compare several, in a world of mail and hosts
     Run(run::RunOptions),
