@@ -76,7 +76,11 @@ pub fn run(options: &ExplainOptions, out: &mut impl Write) -> Result<(), Schedsi
         ExplainSubject::Destinations(filter) => {
             let mut timeline = DestinationTimeline::new(filter.clone());
             let result = play_all(options, &mut timeline, DestinationTimeline::begin);
-            (timeline.entries, result)
+            match timeline.entries.is_empty() && result.is_ok() && filter.channel.is_none() {
+                // Addresses of local users are words like names of hosts.
+                true => explain_address(&String::from_utf8_lossy(&filter.host), options)?,
+                false => (timeline.entries, result),
+            }
         }
         ExplainSubject::Address(address) => explain_address(address, options)?,
     };
@@ -137,8 +141,9 @@ fn explain_address(
     if found.is_empty() {
         searched?;
         return Err(SchedsimError::Other(format!(
-            "no agent has reported {address} in these recordings, which have no other addresses \
-             and no Message-IDs; `mailq trace` prints the spool ids of their messages"
+            "{address} is no host in these recordings, and no address that an agent has reported; \
+             they have no other addresses and no Message-IDs, but `mailq trace {address}` prints the \
+             spool ids of its messages"
         )));
     }
     if found.len() > MAX_MESSAGES {

@@ -20,6 +20,9 @@ const WRITE_DELAY: Duration = Duration::from_millis(1);
 /// Duration of a read, which only spreads a queue that is loaded at once over time.
 const READ_DELAY: Duration = Duration::from_micros(1);
 
+/// Time after the end, in which mail that came at the end is loaded, so that it counts as queued.
+const LOAD_TIME: Duration = Duration::from_millis(1);
+
 /// The results of a run.
 pub(crate) struct RunResults {
     /// The counters.
@@ -63,7 +66,7 @@ pub(crate) fn run(
         simulation.run_until(*time);
         simulation.etrn(host);
     }
-    simulation.run_until(end);
+    simulation.run_until(end + LOAD_TIME);
     if let Some(last) = simulation.core().map(|core| Sample::of(core, end)) {
         simulation.observer.end(&last);
     }

@@ -177,8 +177,9 @@ impl Timeline {
         let id = spool_id(arrival);
         self.present = Some((id, now));
         let ago = |time: Timestamp| now.since(time).as_secs_f64();
+        let recipients = if arrival.recipients == 1 { "recipient" } else { "recipients" };
         let text = format!(
-            "{id}: {} recipients, {} of them to do; received {:.3} s before, routed {:.3} s before",
+            "{id}: {} {recipients}, {} to do; received {:.3} s before, routed {:.3} s before",
             arrival.recipients,
             arrival.pending(),
             ago(arrival.modified),

@@ -12,7 +12,7 @@ use super::statistics::{Sample, Statistics};
 use std::io::Write;
 use std::path::Path;
 use zsched_config::Diagnostic;
-use zsched_format::printable;
+use zsched_format::printable::{self, grouped};
 use zsched_format::time::Timestamp;
 
 /// Compares the configurations and prints the table.
@@ -101,7 +101,7 @@ fn write_table(
         let cell = |(_, rows): &(&str, Rows)| match rows[index].1 {
             None => format!("{:>12}", "-"),
             Some(value) if name.starts_with("delay") => format!("{:>12}", format!("{value:.3} s")),
-            Some(value) => format!("{value:>12.0}"),
+            Some(value) => format!("{:>12}", grouped(value as u64)),
         };
         writeln!(out, "  {name:<18}{}", columns.iter().map(cell).collect::<String>())?;
     }
