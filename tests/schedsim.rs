@@ -216,9 +216,13 @@ fn plot_has_queue_agents_and_delay_with_equal_scales() {
 }
 
 #[test]
-fn version_is_printed_on_standard_output() {
-    let output = Command::new(env!("CARGO_BIN_EXE_schedsim")).arg("--version").output();
-    let output = output.expect("it starts");
-    assert_eq!(text(&output.stdout), format!("schedsim {}\n", env!("CARGO_PKG_VERSION")));
-    assert_eq!((output.status.code(), text(&output.stderr)), (Some(0), String::new()));
+fn version_and_completions_are_printed_on_standard_output() {
+    let printed = |arguments: &[&str]| {
+        let output = Command::new(env!("CARGO_BIN_EXE_schedsim")).args(arguments).output();
+        let output = output.expect("it starts");
+        assert_eq!((output.status.code(), text(&output.stderr)), (Some(0), String::new()));
+        text(&output.stdout)
+    };
+    assert_eq!(printed(&["--version"]), format!("schedsim {}\n", env!("CARGO_PKG_VERSION")));
+    assert!(printed(&["completions", "bash"]).contains("--world"));
 }

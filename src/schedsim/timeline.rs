@@ -340,10 +340,11 @@ impl ReplayObserver for Timeline {
             Event::Configured(_) => "a new configuration",
             _ => "the wait is over",
         };
-        if let Event::Arrived(arrival) = event {
-            if self.wanted.is(spool_id(arrival)) && core.is_new(number) {
-                self.arrive(arrival);
-            }
+        if let Event::Arrived(arrival) = event
+            && self.wanted.is(spool_id(arrival))
+            && core.is_new(number)
+        {
+            self.arrive(arrival);
         }
         if self.present.is_none() {
             return;

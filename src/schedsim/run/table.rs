@@ -120,7 +120,9 @@ fn titles(others: &[&str]) -> Vec<String> {
 /// Titles of the cells of [`delays`].
 const DELAYS: [&str; 6] = ["delivered", "queued", "50 %", "90 %", "99 %", "longest"];
 
-/// What was delivered and its delays. What is still queued, which they do not include, is beside them.
+/// What was delivered and its delays, and beside them what is still queued.
+///
+/// The delays do not include that.
 fn delays(results: &RecipientResults) -> [String; 6] {
     let part = |part: fn(Delay) -> f64| time(results.delay.map(part));
     [
@@ -161,8 +163,8 @@ struct Table(Vec<Vec<String>>);
 impl Table {
     /// Formats the rows in lines of at most this number of columns, if any.
     ///
-    /// In lines that are too long, names and titles are cut; if that is not enough, the last columns
-    /// are left out. "…" is in the place of what is missing.
+    /// In lines that are too long, names and titles are cut. If that is not enough, the last
+    /// columns are left out. "…" is in the place of what is missing.
     fn text(&self, columns: Option<usize>) -> String {
         let mut widths: Vec<usize> = (0..self.0[0].len()).map(|at| self.width(at, 0)).collect();
         if let Some(columns) = columns {
