@@ -196,9 +196,9 @@ fn progress_is_shown_on_terminal_only() {
     command.current_dir(zsched_tests::source().join("docs/examples/simulation"));
     let output = command.env("TERM", "xterm").arg("run").args(EXAMPLE).output().expect("it starts");
     let output = text(&output.stdout);
-    assert!(output.contains("one-agent.cf") && output.contains("% (ETA "), "{output}");
+    assert!(output.contains("one-agent.cf") && output.contains("% after "), "{output}");
     let (_, tables) = output.rsplit_once('\x1b').expect("the bar is removed");
-    assert!(tables.contains("busiest destinations") && !tables.contains("ETA"), "{tables}");
+    assert!(tables.contains("busiest destinations") && !tables.contains("% after"), "{tables}");
     assert!(tables.lines().skip(1).all(|line| line.chars().count() <= 80), "{tables}");
 }
 

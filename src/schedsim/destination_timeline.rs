@@ -180,8 +180,12 @@ fn reason(core: &Scheduler, thread: &Thread) -> Option<Reason> {
     if !thread.agents.is_empty() {
         return None;
     }
-    let wakeup = || core.wakeup_of(thread).map(Reason::Retry);
-    core.pending_reason(thread).or_else(wakeup)
+    let without_due = || match core.wakeup_of(thread) {
+        Some(at) => Reason::Retry(at),
+        None if thread.waiting.is_empty() => Reason::Held,
+        None => Reason::Request,
+    };
+    core.pending_reason(thread).or_else(|| Some(without_due()))
 }
 
 impl ReplayObserver for DestinationTimeline {

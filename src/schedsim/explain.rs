@@ -3,6 +3,7 @@
 use super::SchedsimError;
 use super::destination_timeline::{DestinationFilter, DestinationTimeline};
 use super::timeline::{MessageFilter, Timeline, TimelineEntry};
+use std::collections::HashSet;
 use std::io::{self, Write};
 use std::path::PathBuf;
 use zsched_core::{Event, Scheduler};
@@ -114,7 +115,9 @@ fn play_all<O: ReplayObserver>(
 /// Finds the messages whose recipients agents have reported with an address.
 struct AddressSearch<'a> {
     address: &'a str,
+    /// The messages, in the order of their first reports.
     found: Vec<SpoolId>,
+    known: HashSet<SpoolId>,
 }
 
 impl ReplayObserver for AddressSearch<'_> {
@@ -126,7 +129,7 @@ impl ReplayObserver for AddressSearch<'_> {
             return;
         }
         let id = core.message(report.number).map(|message| message.spool_id());
-        self.found.extend(id.filter(|id| !self.found.contains(id)));
+        self.found.extend(id.filter(|id| self.known.insert(*id)));
     }
 }
 
@@ -135,7 +138,7 @@ fn explain_address(
     address: &str,
     options: &ExplainOptions,
 ) -> Result<(Vec<TimelineEntry>, Result<(), SchedsimError>), SchedsimError> {
-    let mut search = AddressSearch { address, found: Vec::new() };
+    let mut search = AddressSearch { address, found: Vec::new(), known: HashSet::new() };
     let searched = play_all(options, &mut search, |_, _, _| {});
     let AddressSearch { mut found, .. } = search;
     if found.is_empty() {

@@ -16,7 +16,7 @@ pub(crate) struct Progress(ProgressBar);
 
 impl Progress {
     fn new(name: &str, length: u64) -> Progress {
-        let style = ProgressStyle::with_template("{msg} {wide_bar} {percent}% (ETA {eta})");
+        let style = ProgressStyle::with_template("{msg} {wide_bar} {percent}% after {elapsed}");
         let bar = ProgressBar::new(length)
             .with_style(style.expect("the template can be parsed"))
             .with_message(printable::line(name).into_owned())
