@@ -326,6 +326,7 @@ fn destination_host_and_address_are_explained() {
         let history = explain(address);
         assert!(history.contains("deferred as told") && !history.contains("b.test "), "{history}");
         assert_eq!(history.matches("arrived  ").count(), 1, "{history}");
+        assert!(history.contains(": for an agent that is being started; "), "{history}");
     }
     let unknown = schedsim(&["explain", "<1@a.test>", &path]);
     let error = String::from_utf8_lossy(&unknown.stderr).into_owned();

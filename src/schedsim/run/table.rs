@@ -69,10 +69,10 @@ fn totals(summaries: &[Summary], labels: &[&str]) -> Table {
     row("longest queue", &|t| grouped(t.max_queued));
     row("queued at the end", &|t| grouped(t.results.queued));
     row("oldest of these", &|t| time(t.oldest_queued));
-    row("delay of delivered: 50 %", &|t| time(t.results.delay.map(|delay| delay.p50)));
-    row("90 %", &|t| time(t.results.delay.map(|delay| delay.p90)));
-    row("99 %", &|t| time(t.results.delay.map(|delay| delay.p99)));
-    row("longest", &|t| time(t.results.delay.map(|delay| delay.longest)));
+    row("50 % of delivered in", &|t| time(t.results.delay.map(|delay| delay.p50)));
+    row("90 % of delivered in", &|t| time(t.results.delay.map(|delay| delay.p90)));
+    row("99 % of delivered in", &|t| time(t.results.delay.map(|delay| delay.p99)));
+    row("longest delay", &|t| time(t.results.delay.map(|delay| delay.longest)));
     Table(rows)
 }
 
