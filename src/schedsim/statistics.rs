@@ -351,6 +351,7 @@ fn time_of(told: &ReplayedEvent) -> SimTime {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use zsched_spool::SpoolId;
 
     #[test]
     fn concurrency_excludes_jobs_before_the_first_end() {
@@ -364,5 +365,36 @@ mod tests {
         jobs.begin(Timestamp::from_seconds(6));
         assert_eq!(jobs.concurrency(), (3.5, 0.5));
         assert_eq!((jobs.count, jobs.not_reached), (6, 1));
+    }
+
+    #[test]
+    fn delays_belong_to_the_sample_after_the_delivery() {
+        let mut results = DestinationResults::default();
+        for (milliseconds, samples) in [(1, 1), (2, 1), (3, 4)] {
+            results.deliver(Duration::from_millis(milliseconds), samples);
+        }
+        let delays = (0..6).map(|index| results.delays_until_sample(index).to_vec());
+        let none: Vec<u32> = Vec::new();
+        let expected =
+            [none.clone(), vec![1, 2], none.clone(), none.clone(), vec![3], none.clone()];
+        assert_eq!(delays.collect::<Vec<_>>(), expected);
+    }
+
+    #[test]
+    fn recipient_deleted_by_operator_is_not_delivered() {
+        let mut statistics = Statistics::default();
+        let at = SimTime { now: Timestamp::default(), wall: Timestamp::default(), step: 1 };
+        let destination = Destination::new(b"smtp", b"a.test");
+        for state in ["delete", "reroute", "ok"] {
+            let end = zsched_core::Statistics {
+                spool_id: SpoolId { number: 1, modified: at.now },
+                created: at.now,
+                state,
+                destination: destination.clone(),
+            };
+            statistics.action_taken(at, &Action::Statistics(end));
+        }
+        let results = &statistics.destinations[&destination];
+        assert_eq!((results.removed, results.delays.len()), (2, 1));
     }
 }
