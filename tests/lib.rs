@@ -1,6 +1,7 @@
 //! Where the tests find the programs and the files of this project.
 
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 /// The top folder of the source code.
 pub fn source() -> &'static Path {
@@ -23,4 +24,35 @@ pub fn program(name: &str) -> PathBuf {
         path.display()
     );
     path
+}
+
+/// The command that runs a program on a terminal with this number of columns.
+///
+/// The caller adds the arguments. Each step waits for its first text in the output, and then types
+/// the second.
+pub fn on_terminal(program: &str, columns: u16, steps: &[(&str, &str)]) -> Command {
+    let script = "import fcntl, os, pty, struct, sys, termios\n\
+        columns, count = int(sys.argv[1]), int(sys.argv[2])\n\
+        steps, command = sys.argv[3:3 + 2 * count], sys.argv[3 + 2 * count:]\n\
+        pid, fd = pty.fork()\n\
+        if pid == 0:\n\
+        \x20   fcntl.ioctl(1, termios.TIOCSWINSZ, struct.pack('HHHH', 40, columns, 0, 0))\n\
+        \x20   os.execv(command[0], command)\n\
+        out, since = b'', 0\n\
+        while True:\n\
+        \x20   try: chunk = os.read(fd, 65536)\n\
+        \x20   except OSError: break\n\
+        \x20   if not chunk: break\n\
+        \x20   out += chunk\n\
+        \x20   if steps and steps[0].encode() in out[since:]:\n\
+        \x20       since = len(out)\n\
+        \x20       os.write(fd, steps[1].encode())\n\
+        \x20       steps = steps[2:]\n\
+        sys.stdout.buffer.write(out)\n\
+        sys.exit(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))";
+    let mut command = Command::new("python3");
+    command.args(["-c", script, &columns.to_string(), &steps.len().to_string()]);
+    command.args(steps.iter().flat_map(|(seen, typed)| [seen, typed]));
+    command.arg(program);
+    command
 }

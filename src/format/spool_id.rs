@@ -17,7 +17,7 @@ const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZ0123abcdefghijklmnopqrst
 /// The time is the modification time of its message file in UTC.
 ///
 /// Source: ZMailer `taspoolid()`. Nanoseconds are added only if the file has them.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "serde", derive(Serialize, Deserialize))]
 pub struct SpoolId {
     /// The number at the beginning of the message's name.

@@ -121,6 +121,9 @@ pub fn predicate(
             let are = if is_one { "is" } else { "are" };
             format!("{are} with the agent of process {pid}{since}{others}")
         }
+        Why::AgentStarting { pid: 0 } => {
+            format!("{waits} for an agent that is being started")
+        }
         Why::AgentStarting { pid } => {
             format!(
                 "{waits} for the agent of process {pid}, which was started and has not asked for work yet"

@@ -30,6 +30,26 @@ pub trait ReplayObserver {
 
 impl ReplayObserver for () {}
 
+impl<A: ReplayObserver> ReplayObserver for Vec<A> {
+    fn before(&mut self, told: &ReplayedEvent, event: &Event<'_>, core: &Scheduler) {
+        self.iter_mut().for_each(|each| each.before(told, event, core));
+    }
+
+    fn after(&mut self, told: &ReplayedEvent, decided: &[Action], core: &Scheduler) {
+        self.iter_mut().for_each(|each| each.after(told, decided, core));
+    }
+}
+
+impl<A: ReplayObserver> ReplayObserver for &mut A {
+    fn before(&mut self, told: &ReplayedEvent, event: &Event<'_>, core: &Scheduler) {
+        (**self).before(told, event, core);
+    }
+
+    fn after(&mut self, told: &ReplayedEvent, decided: &[Action], core: &Scheduler) {
+        (**self).after(told, decided, core);
+    }
+}
+
 impl<A: ReplayObserver, B: ReplayObserver> ReplayObserver for (A, B) {
     fn before(&mut self, told: &ReplayedEvent, event: &Event<'_>, core: &Scheduler) {
         self.0.before(told, event, core);

@@ -8,9 +8,11 @@
 //! |---|---|
 //! | [`replay`] | `replay`: decides a recording again and verifies each decision |
 //! | [`what_if`], [`agent_model`], [`model_run`] | `replay --cf`: another configuration |
-//! | [`explain`], [`timeline`] | `explain`: the timeline of one message |
+//! | [`explain`] | `explain`: the history of a subject |
+//! | [`timeline`], [`destination_timeline`] | that of a message, and of a destination |
 //! | [`run`] | `run`: simulates configurations in a world that a file describes |
 //! | [`statistics`] | `replay --cf`, `run`: the counters |
+//! | [`progress`] | the progress bar of all of them |
 
 #![warn(unreachable_pub)]
 
@@ -21,14 +23,21 @@ mod agent_model;
 
 mod model_run;
 
+mod progress;
+
 mod statistics;
 
 pub mod explain;
+
+mod destination_timeline;
+
 mod timeline;
 
 pub mod run;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
+use clap_complete::Shell;
+use progress::Progress;
 use std::fmt;
 use std::fs::File;
 use std::io::{self, BufReader, Write};
@@ -36,12 +45,12 @@ use std::path::Path;
 use zsched_config::Diagnostic;
 use zsched_format::agent_protocol::AgentCommand;
 use zsched_format::printable::{self, PrintableWriter};
-use zsched_recorder::{Recording, Replay};
+use zsched_recorder::{Recording, Replay, ReplayObserver, ReplaySummary};
 use zsched_spool::SpoolName;
 
 /// What a scheduler did, would do, or would have done.
 #[derive(Parser, Clone, Debug)]
-#[command(name = "schedsim")]
+#[command(name = "schedsim", version)]
 pub struct SchedsimOptions {
     #[command(subcommand)]
     command: Command,
@@ -52,10 +61,15 @@ pub struct SchedsimOptions {
 pub enum Command {
     /// Replay a recording and verify each decision
     Replay(replay::ReplayOptions),
-    /// Print the timeline of one message from a recording
+    /// Print the history of a message or a destination from recordings
     Explain(explain::ExplainOptions),
     /// Simulate one configuration, or compare several, in a world of mail and hosts
     Run(run::RunOptions),
+    /// Print completions of the command line for a shell
+    Completions {
+        /// The shell
+        shell: Shell,
+    },
 }
 
 /// Runs the subcommand. Returns the exit status.
@@ -65,6 +79,12 @@ pub fn main(options: SchedsimOptions) -> i32 {
         Command::Replay(options) => replay::run(options, &mut out),
         Command::Explain(options) => explain::run(options, &mut out),
         Command::Run(options) => run::run(options, &mut out),
+        Command::Completions { shell } => {
+            let mut script = Vec::new();
+            let command = &mut SchedsimOptions::command();
+            clap_complete::generate(*shell, command, "schedsim", &mut script);
+            out.write_all(&script).map_err(SchedsimError::Output)
+        }
     };
     let result = result.and_then(|()| Ok(out.flush()?));
     match result {
@@ -102,6 +122,16 @@ impl SchedsimError {
 fn open(path: &Path) -> Result<Replay<BufReader<File>>, SchedsimError> {
     let replay = Recording::open(path).and_then(Replay::new);
     replay.map_err(|error| SchedsimError::of(path, error))
+}
+
+/// Replays a recording to its end, or to the first difference. Shows the progress.
+fn play(
+    path: &Path,
+    replay: &mut Replay<BufReader<File>>,
+    observer: impl ReplayObserver,
+) -> Result<ReplaySummary, SchedsimError> {
+    let played = replay.run(&mut (observer, Progress::of_recording(path)));
+    played.map_err(|failure| SchedsimError::of(path, failure))
 }
 
 /// Formats the errors of a configuration, one a line.

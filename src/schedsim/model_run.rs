@@ -4,11 +4,12 @@
 //! take as long, and have the same outcomes, as those in the recording.
 
 use super::agent_model::AgentModel;
-use super::statistics::Statistics;
+use super::progress::Progress;
+use super::statistics::{Sample, Statistics};
 use std::rc::Rc;
 use std::time::Duration;
 use zsched_config::Config;
-use zsched_core::{Scheduler, Settings};
+use zsched_core::Settings;
 use zsched_format::time::Timestamp;
 use zsched_simulation::hosts::Hosts;
 use zsched_simulation::{Delays, Simulation, SimulationSetup, disk};
@@ -19,18 +20,20 @@ const WRITE_DELAY: Duration = Duration::from_millis(1);
 /// Duration of a read, which only spreads a queue that is loaded at once over time.
 const READ_DELAY: Duration = Duration::from_micros(1);
 
+/// Time after the end, in which mail that came at the end is loaded, so that it counts as queued.
+const LOAD_TIME: Duration = Duration::from_millis(1);
+
 /// The results of a run.
 pub(crate) struct RunResults {
     /// The counters.
     pub statistics: Statistics,
-    /// Recipients left in the queue.
-    pub left: u64,
     /// Attempts whose outcome is not in the recording.
     pub made_up: u64,
 }
 
-/// Simulates the model from `start` to `end`.
+/// Simulates the model from `start` to `end`. `name` is shown with the progress.
 pub(crate) fn run(
+    name: &str,
     settings: Settings,
     config: Rc<Config>,
     model: &AgentModel,
@@ -46,6 +49,7 @@ pub(crate) fn run(
     let hosts = Hosts::recorded(model.attempts.clone());
     let mut simulation = Simulation::new(setup, hosts, config, Statistics::new(start));
     simulation.start();
+    let progress = Progress::of_simulation(name, end.since(start));
     let mut etrn_requests = model.etrn_requests.iter().peekable();
     for (number, (time, arrival)) in (1..).zip(&model.mail) {
         while let Some((time, host)) = etrn_requests.next_if(|(earlier, _)| earlier < time) {
@@ -53,6 +57,7 @@ pub(crate) fn run(
             simulation.etrn(host);
         }
         simulation.run_until(*time);
+        progress.set_time(time.since(start));
         let name = disk::name(number, HashFolder::TOP);
         simulation.submit(name, control_file(number, arrival), true, true);
         simulation.disk.set_received(number, arrival.modified);
@@ -61,10 +66,12 @@ pub(crate) fn run(
         simulation.run_until(*time);
         simulation.etrn(host);
     }
-    simulation.run_until(end);
-    let left = simulation.core().map_or(0, |core: &Scheduler| core.totals().recipients);
+    simulation.run_until(end + LOAD_TIME);
+    if let Some(last) = simulation.core().map(|core| Sample::of(core, end)) {
+        simulation.observer.end(&last);
+    }
     let made_up = simulation.hosts.recorded.as_ref().map_or(0, |recorded| recorded.made_up);
-    RunResults { statistics: simulation.observer, left, made_up }
+    RunResults { statistics: simulation.observer, made_up }
 }
 
 /// Composes the control file of a message. The address of a recipient is its recorded offset.
@@ -120,15 +127,15 @@ mod tests {
         let config = b"c/*\n\tinterval=1m command=x\n";
         let config = Config::parse(Path::new("cf"), config, &context).expect("a configuration");
         let end = start + Duration::from_secs(3600);
-        let results = run(Settings::default(), Rc::new(config.config), &model, (start, end));
-        assert_eq!((results.left, results.made_up), (0, 0));
+        let results = run("cf", Settings::default(), Rc::new(config.config), &model, (start, end));
+        assert_eq!(results.made_up, 0);
         let RunResults { statistics, .. } = results;
         let ends = |destination: &str| {
             let found = statistics.destinations.iter();
             let found = found.filter(|(one, _)| one.to_string() == destination);
-            found.map(|(_, one)| (one.delays.len(), one.failed)).collect::<Vec<_>>()
+            found.map(|(_, one)| (one.delays.len(), one.failed, one.queued)).collect::<Vec<_>>()
         };
-        assert_eq!((ends("c/a.test"), ends("c/b.test")), (vec![(1, 0)], vec![(0, 1)]));
+        assert_eq!((ends("c/a.test"), ends("c/b.test")), (vec![(1, 0, 0)], vec![(0, 1, 0)]));
         assert_eq!((statistics.deferrals, statistics.jobs), (1, 4));
         assert!(statistics.agents_started >= 2, "one has died");
     }

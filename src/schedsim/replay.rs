@@ -5,10 +5,10 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 use zsched_core::{Action, Event, Scheduler};
-use zsched_format::printable;
+use zsched_format::printable::{self, grouped};
 use zsched_format::time::LongDuration;
 use zsched_format::time::format_time;
-use zsched_recorder::{RecordingEnd, ReplayObserver, ReplaySummary, ReplayedEvent};
+use zsched_recorder::{RecordingEnd, ReplayObserver, ReplayedEvent};
 
 /// The command line of `schedsim replay`.
 #[derive(clap::Args, Clone, Debug)]
@@ -75,7 +75,7 @@ fn verify(path: &Path, json: bool, out: &mut impl Write) -> Result<(), SchedsimE
     let queued = replay.core().totals().messages;
     let mut counts = Counts::default();
     let started = Instant::now();
-    let played = replay.run(&mut counts).map_err(|failure| SchedsimError::of(path, failure))?;
+    let played = super::play(path, &mut replay, &mut counts)?;
     let took = started.elapsed();
     let header = &replay.recording().header;
     let span = played.last.since(header.started);
@@ -107,9 +107,11 @@ fn verify(path: &Path, json: bool, out: &mut impl Write) -> Result<(), SchedsimE
         if header.lost > 0 {
             writeln!(out, "  missing     {} events before it", header.lost)?;
         }
-        writeln!(out, "  at first    {queued} messages queued")?;
+        writeln!(out, "  at first    {} messages queued", grouped(queued as u64))?;
         let Counts { arrivals, lines, reloads, agents, jobs, removals } = counts;
-        let ReplaySummary { events, decisions, .. } = played;
+        let [arrivals, lines, reloads, agents, jobs, removals] =
+            [arrivals, lines, reloads, agents, jobs, removals].map(grouped);
+        let [events, decisions] = [played.events, played.decisions].map(grouped);
         writeln!(
             out,
             "  events      {events}: {arrivals} arrivals, {lines} lines of agents, {reloads} new \
@@ -121,7 +123,7 @@ fn verify(path: &Path, json: bool, out: &mut impl Write) -> Result<(), SchedsimE
              {removals} removals"
         )?;
         writeln!(out, "  end         {}", ending(played.ending))?;
-        writeln!(out, "  speed       {}", speed(events, span, took))?;
+        writeln!(out, "  speed       {}", speed(played.events, span, took))?;
     }
     match played.ending {
         RecordingEnd::Damaged { offset } => {
@@ -148,5 +150,6 @@ fn speed(events: u64, span: Duration, took: Duration) -> String {
     let seconds = took.as_secs_f64().max(1e-9);
     let rate = events as f64 / seconds;
     let factor = span.as_secs_f64() / seconds;
-    format!("{rate:.0} events/s, {factor:.0} times as fast as it was")
+    let [rate, factor] = [rate, factor].map(|number| grouped(number as u64));
+    format!("{rate} events/s, {factor} times as fast as it was")
 }

@@ -8,6 +8,7 @@ use zsched_format::agent_protocol::{AgentLine, ReportStatus};
 use zsched_format::control_file::Tag;
 use zsched_format::time::Timestamp;
 use zsched_recorder::{ReplayObserver, ReplayedEvent};
+use zsched_simulation::disk::Disk;
 use zsched_simulation::observer::{SimTime, SimulationObserver};
 use zsched_spool::Arrival;
 use zsched_spool::memory_file::MemoryFile;
@@ -29,6 +30,8 @@ pub(crate) struct Statistics {
     pub jobs: u64,
     /// Results by destination.
     pub destinations: HashMap<Destination, DestinationResults>,
+    /// Maximum number of recipients in the queue at the same time.
+    pub max_queued: u64,
     /// Number of a paged-out message that is about to arrive again.
     returning: Option<u64>,
     agents: HashMap<AgentId, Agent>,
@@ -49,25 +52,33 @@ pub(crate) struct DestinationResults {
     pub failed: u64,
     /// Recipients that expired.
     pub expired: u64,
+    /// Recipients that an operator deleted or rerouted.
+    pub removed: u64,
+    /// Recipients in the queue at the end.
+    pub queued: u64,
     /// Time from arrival to delivery of each delivered recipient, in milliseconds.
     pub delays: Vec<u32>,
+    /// Number of `delays` at each sample, up to the last one before a delivery.
+    delivered_at_samples: Vec<usize>,
     /// Maximum time by which a message was overtaken.
     ///
     /// That is how much later another message of the channel arrived that was fed to an agent
     /// earlier.
     pub overtaken: Duration,
-    /// Jobs given to agents.
+    /// Jobs that agents have begun.
     pub jobs: Jobs,
 }
 
 /// Jobs of one destination.
+///
+/// A job begins when its agent comes to it: an agent may have further jobs that wait (`overfeed`).
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Jobs {
     /// Number of jobs.
     pub count: u64,
     /// Jobs that ended with the host not reached.
     pub not_reached: u64,
-    /// Agents that have a job now.
+    /// Agents that are at work on a job now.
     at_work: u64,
     /// Agents at work at the start of each job.
     ///
@@ -79,6 +90,22 @@ pub(crate) struct Jobs {
     last: Option<Timestamp>,
     /// Shortest and longest time between the starts of consecutive jobs.
     pub gaps: Option<(Duration, Duration)>,
+}
+
+impl DestinationResults {
+    /// Counts a delivery after this number of samples.
+    fn deliver(&mut self, delay: Duration, samples: usize) {
+        self.delivered_at_samples.resize(samples, self.delays.len());
+        self.delays.push(delay.as_millis().try_into().unwrap_or(u32::MAX));
+    }
+
+    /// Delays of the deliveries between a sample and the one before it.
+    pub(crate) fn delays_until_sample(&self, index: usize) -> &[u32] {
+        let delivered = |index: usize| {
+            self.delivered_at_samples.get(index).copied().unwrap_or(self.delays.len())
+        };
+        &self.delays[index.checked_sub(1).map_or(0, delivered)..delivered(index)]
+    }
 }
 
 impl Jobs {
@@ -119,6 +146,7 @@ impl Jobs {
 struct Agent {
     channel: Rc<[u8]>,
     host: Rc<[u8]>,
+    /// Destinations of its jobs. It is at work on the first.
     jobs: VecDeque<Destination>,
     /// True if the host of its current job was not reached.
     host_lost: bool,
@@ -157,6 +185,18 @@ impl Statistics {
         }
     }
 
+    /// Takes what is queued at the end of the run.
+    pub(crate) fn end(&mut self, last: &Sample) {
+        for (destination, recipients, _) in &last.threads {
+            self.destinations.entry(destination.clone()).or_default().queued = (*recipients).into();
+        }
+    }
+
+    /// Arrival time of the oldest message in the spool.
+    pub(crate) fn oldest_arrival(&self) -> Option<Timestamp> {
+        self.arrivals.values().min().copied()
+    }
+
     /// Takes the mail that is queued when a recording begins as arrivals at that time.
     pub(crate) fn begin(&mut self, core: &Scheduler) {
         for arrival in core.arrivals() {
@@ -175,6 +215,7 @@ impl Statistics {
         };
         let destination = Destination::new(&agent.channel, host.unwrap_or(&agent.host));
         agent.jobs.push_back(destination.clone());
+        let is_begun = agent.jobs.len() == 1;
         let channel = agent.channel.clone();
         let overtaken = self.arrivals.get(&number).copied().map(|arrival| {
             let latest = self.latest.entry(channel).or_insert(arrival);
@@ -183,10 +224,12 @@ impl Statistics {
         });
         let results = self.destinations.entry(destination).or_default();
         results.overtaken = results.overtaken.max(overtaken.unwrap_or_default());
-        results.jobs.begin(at.now);
+        if is_begun {
+            results.jobs.begin(at.now);
+        }
     }
 
-    fn said(&mut self, agent: AgentId, line: &[u8]) {
+    fn said(&mut self, at: SimTime, agent: AgentId, line: &[u8]) {
         let line = AgentLine::parse(line);
         if let AgentLine::Report(report) = &line {
             self.deferrals += u64::from(report.status.tag() == Tag::Pending);
@@ -200,6 +243,9 @@ impl Statistics {
                 let was_reached = !std::mem::take(&mut agent.host_lost);
                 if let Some(destination) = agent.jobs.pop_front() {
                     self.destinations.entry(destination).or_default().jobs.end(was_reached);
+                }
+                if let Some(next) = agent.jobs.front() {
+                    self.destinations.entry(next.clone()).or_default().jobs.begin(at.now);
                 }
             }
             _ => {}
@@ -227,7 +273,7 @@ impl SimulationObserver for Statistics {
         self.arrived(at.wall, number);
     }
 
-    fn event_sent(&mut self, _at: SimTime, event: &Event<'_>) {
+    fn event_sent(&mut self, at: SimTime, event: &Event<'_>) {
         match event {
             Event::Restored { number, .. } => self.returning = Some(*number),
             Event::Arrived(arrival) => {
@@ -236,11 +282,10 @@ impl SimulationObserver for Statistics {
                     self.queued(arrival);
                 }
             }
-            Event::AgentSaid { agent, line } => self.said(*agent, line),
+            Event::AgentSaid { agent, line } => self.said(at, *agent, line),
             Event::AgentEnded { agent, .. } => {
                 let agent = self.agents.remove(agent);
-                let jobs = agent.into_iter().flat_map(|agent| agent.jobs);
-                for destination in jobs {
+                if let Some(destination) = agent.and_then(|mut agent| agent.jobs.pop_front()) {
                     self.destinations.entry(destination).or_default().jobs.end(true);
                 }
             }
@@ -266,11 +311,16 @@ impl SimulationObserver for Statistics {
                 match end.state {
                     "expire" => results.expired += 1,
                     "error" | "error2" => results.failed += 1,
-                    _ => results.delays.push(delay.as_millis().try_into().unwrap_or(u32::MAX)),
+                    "delete" | "reroute" => results.removed += 1,
+                    _ => results.deliver(delay, self.samples.len()),
                 }
             }
             _ => {}
         }
+    }
+
+    fn step_over(&mut self, _: SimTime, core: Option<&Scheduler>, _: &Disk, _: bool) {
+        self.max_queued = self.max_queued.max(core.map_or(0, Scheduler::recipients));
     }
 }
 
@@ -288,7 +338,8 @@ impl ReplayObserver for Statistics {
         self.event_sent(time_of(told), event);
     }
 
-    fn after(&mut self, told: &ReplayedEvent, decided: &[Action], _: &Scheduler) {
+    fn after(&mut self, told: &ReplayedEvent, decided: &[Action], core: &Scheduler) {
+        self.max_queued = self.max_queued.max(core.recipients());
         decided.iter().for_each(|action| self.action_taken(time_of(told), action));
     }
 }
@@ -300,6 +351,7 @@ fn time_of(told: &ReplayedEvent) -> SimTime {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use zsched_spool::SpoolId;
 
     #[test]
     fn concurrency_excludes_jobs_before_the_first_end() {
@@ -313,5 +365,36 @@ mod tests {
         jobs.begin(Timestamp::from_seconds(6));
         assert_eq!(jobs.concurrency(), (3.5, 0.5));
         assert_eq!((jobs.count, jobs.not_reached), (6, 1));
+    }
+
+    #[test]
+    fn delays_belong_to_the_sample_after_the_delivery() {
+        let mut results = DestinationResults::default();
+        for (milliseconds, samples) in [(1, 1), (2, 1), (3, 4)] {
+            results.deliver(Duration::from_millis(milliseconds), samples);
+        }
+        let delays = (0..6).map(|index| results.delays_until_sample(index).to_vec());
+        let none: Vec<u32> = Vec::new();
+        let expected =
+            [none.clone(), vec![1, 2], none.clone(), none.clone(), vec![3], none.clone()];
+        assert_eq!(delays.collect::<Vec<_>>(), expected);
+    }
+
+    #[test]
+    fn recipient_deleted_by_operator_is_not_delivered() {
+        let mut statistics = Statistics::default();
+        let at = SimTime { now: Timestamp::default(), wall: Timestamp::default(), step: 1 };
+        let destination = Destination::new(b"smtp", b"a.test");
+        for state in ["delete", "reroute", "ok"] {
+            let end = zsched_core::Statistics {
+                spool_id: SpoolId { number: 1, modified: at.now },
+                created: at.now,
+                state,
+                destination: destination.clone(),
+            };
+            statistics.action_taken(at, &Action::Statistics(end));
+        }
+        let results = &statistics.destinations[&destination];
+        assert_eq!((results.removed, results.delays.len()), (2, 1));
     }
 }

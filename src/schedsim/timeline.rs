@@ -2,12 +2,13 @@
 //!
 //! Events and actions show what happens to the message. After each event the core is asked why the
 //! message waits; changes of the reason are added to the timeline.
+//! [`DestinationTimeline`](super::destination_timeline) is the same for a destination.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 use zsched_config::Clause;
-use zsched_core::view::QueuedVertex;
-use zsched_core::why::Reason;
+use zsched_core::view::{Message, QueuedVertex, Ring};
+use zsched_core::why::{Reason, Wait};
 use zsched_core::{Action, AgentEnd, AgentId, Event, NoteTicket, Scheduler};
 use zsched_format::agent_protocol::{AgentLine, RecipientReport};
 use zsched_format::time::Timestamp;
@@ -19,23 +20,13 @@ use zsched_spool::{Arrival, SpoolId};
 /// The message to explain.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct MessageFilter {
-    number: u64,
+    /// Its number.
+    pub number: u64,
     /// Its spool id; `None` accepts any message of that number.
-    id: Option<String>,
+    pub id: Option<String>,
 }
 
 impl MessageFilter {
-    /// Parses a spool id or a number.
-    pub(crate) fn parse(text: &str) -> Option<MessageFilter> {
-        if let Ok(number) = text.parse() {
-            return Some(MessageFilter { number, id: None });
-        }
-        let rest = text.strip_prefix('S')?;
-        let end = rest.find(|c: char| !c.is_ascii_digit()).unwrap_or(rest.len());
-        let number = rest[..end].parse().ok()?;
-        Some(MessageFilter { number, id: Some(text.to_string()) })
-    }
-
     fn is(&self, id: SpoolId) -> bool {
         id.number == self.number && self.id.as_ref().is_none_or(|wanted| *wanted == id.to_string())
     }
@@ -47,9 +38,13 @@ pub(crate) struct TimelineEntry {
     /// Time of the entry.
     pub time: Timestamp,
     /// When the message arrived, or the recording began if the message was queued before.
+    ///
+    /// In the timeline of a destination, when that begins.
     pub arrived: Timestamp,
     /// What happened, in one word.
     pub what: &'static str,
+    /// The message, if it concerns one.
+    pub message: Option<SpoolId>,
     /// Channel and host, if it concerns only some recipients.
     pub destination: Option<String>,
     /// The recipients it concerns.
@@ -58,6 +53,43 @@ pub(crate) struct TimelineEntry {
     pub pid: Option<u32>,
     /// Further text.
     pub text: String,
+}
+
+impl TimelineEntry {
+    /// Creates an entry that concerns nothing in particular.
+    pub(crate) fn new(
+        time: Timestamp,
+        arrived: Timestamp,
+        what: &'static str,
+        text: impl Into<String>,
+    ) -> TimelineEntry {
+        let (message, destination, offsets, pid, text) =
+            (None, None, Vec::new(), None, text.into());
+        TimelineEntry { time, arrived, what, message, destination, offsets, pid, text }
+    }
+}
+
+/// Status and text of a report.
+pub(super) fn report_text(report: &RecipientReport<'_>) -> String {
+    let words = String::from_utf8_lossy(report.message);
+    format!("{} {}", report.status.word(), words.trim()).trim_end().to_string()
+}
+
+/// The spool id of a message that arrives.
+pub(super) fn spool_id(arrival: &Arrival) -> SpoolId {
+    SpoolId { number: arrival.name.number(), modified: arrival.modified }
+}
+
+/// The clause that applies to a destination, and its place.
+pub(super) fn clause_text(ring: &Ring) -> String {
+    format!("by clause {}, {}", ring.pattern(), ring.clause.location)
+}
+
+/// What mail waits for, as a phrase. `is_one` selects the singular.
+pub(super) fn wait_text(core: &Scheduler, now: Timestamp, wait: &Wait<'_>, is_one: bool) -> String {
+    let text = predicate(core, now, wait.destination, &wait.why, is_one);
+    let text = text.strip_prefix(if is_one { "waits " } else { "wait " }).unwrap_or(&text);
+    format!("{text}; tries so far: {}", wait.tries)
 }
 
 /// The last known state of a vertex.
@@ -73,8 +105,8 @@ pub(crate) struct Timeline {
     wanted: MessageFilter,
     /// The present time.
     now: Timestamp,
-    /// When the message arrived, while it is queued.
-    arrived: Option<Timestamp>,
+    /// Spool id of the message, and when it arrived, while it is queued.
+    present: Option<(SpoolId, Timestamp)>,
     /// Its vertices, by destination.
     vertices: BTreeMap<String, KnownVertex>,
     /// The agent that was fed each destination last.
@@ -96,30 +128,34 @@ impl Timeline {
     /// Compares the message with the core at the beginning of a recording.
     pub(crate) fn begin(&mut self, now: Timestamp, core: &Scheduler) {
         self.now = now;
-        let is_there =
-            core.message(self.wanted.number).is_some_and(|m| self.wanted.is(m.spool_id()));
-        if self.arrived.is_some() && !is_there {
-            self.add("lost", "it is gone when the next recording begins");
-            self.end();
-        } else if is_there && self.arrived.is_none() {
-            self.arrived = Some(now);
-            self.add("known", "queued before the recording began");
-            self.compare_vertices(core);
+        let id = core.message(self.wanted.number).map(Message::spool_id);
+        match id.filter(|id| self.wanted.is(*id)) {
+            None if self.present.is_some() => {
+                self.add("lost", "it is gone when the next recording begins");
+                self.end();
+            }
+            Some(id) if self.present.is_none() => {
+                self.present = Some((id, now));
+                self.add("known", format!("{id}: queued before the recording began"));
+                self.compare_vertices(core);
+            }
+            _ => {}
         }
     }
 
     fn end(&mut self) {
-        self.arrived = None;
+        self.present = None;
         self.vertices.clear();
         self.fed.clear();
         self.notes.clear();
     }
 
     fn add(&mut self, what: &'static str, text: impl Into<String>) -> &mut TimelineEntry {
-        let (time, arrived) = (self.now, self.arrived.unwrap_or(self.now));
-        let (destination, offsets, pid, text) = (None, Vec::new(), None, text.into());
+        let (message, arrived) = self.present.unzip();
+        let arrived = arrived.unwrap_or(self.now);
+        let entry = TimelineEntry { message, ..TimelineEntry::new(self.now, arrived, what, text) };
         let index = self.entries.len();
-        self.entries.push(TimelineEntry { time, arrived, what, destination, offsets, pid, text });
+        self.entries.push(entry);
         &mut self.entries[index]
     }
 
@@ -138,11 +174,12 @@ impl Timeline {
 
     fn arrive(&mut self, arrival: &Arrival) {
         let now = self.now;
-        self.arrived = Some(now);
-        let id = SpoolId { number: arrival.name.number(), modified: arrival.modified };
+        let id = spool_id(arrival);
+        self.present = Some((id, now));
         let ago = |time: Timestamp| now.since(time).as_secs_f64();
+        let recipients = if arrival.recipients == 1 { "recipient" } else { "recipients" };
         let text = format!(
-            "{id}: {} recipients, {} of them to do; received {:.3} s before, routed {:.3} s before",
+            "{id}: {} {recipients}, {} to do; received {:.3} s before, routed {:.3} s before",
             arrival.recipients,
             arrival.pending(),
             ago(arrival.modified),
@@ -156,9 +193,7 @@ impl Timeline {
         let name =
             self.vertices.iter().find(|(_, vertex)| of(vertex)).map(|(name, _)| name.clone());
         let unknown = if name.is_none() { " (no such recipient is to do)" } else { "" };
-        let words = String::from_utf8_lossy(report.message);
-        let text = format!("{} {}{unknown}", report.status.word(), words.trim());
-        let entry = self.add("report", text.trim_end());
+        let entry = self.add("report", report_text(report) + unknown);
         (entry.destination, entry.offsets, entry.pid) = (name, vec![report.offset], pid);
     }
 
@@ -223,8 +258,7 @@ impl Timeline {
             let known = KnownVertex { offsets, clause: clause.clone(), reason };
             self.vertices.insert(name.clone(), known);
             if before.as_ref().is_none_or(|before| !Rc::ptr_eq(&before.clause, clause)) {
-                let text = format!("by clause {}, {}", queued.ring.pattern(), clause.location);
-                self.add_for("queued", &name, text);
+                self.add_for("queued", &name, clause_text(queued.ring));
             }
             if before.as_ref().is_none_or(|before| before.reason != reason) {
                 let before = before.map(|before| before.reason);
@@ -248,10 +282,7 @@ impl Timeline {
         if matches!(reason, Reason::AtWork | Reason::Turn) {
             return;
         }
-        let wait = core.why_vertex(queued);
-        let text = predicate(core, self.now, wait.destination, &wait.why, true);
-        let text = text.strip_prefix("waits ").unwrap_or(&text);
-        self.add_for("waits", name, format!("{text}; tries so far: {}", wait.tries));
+        self.add_for("waits", name, wait_text(core, self.now, &core.why_vertex(queued), true));
     }
 
     fn decided(&mut self, action: &Action) {
@@ -309,13 +340,13 @@ impl ReplayObserver for Timeline {
             Event::Configured(_) => "a new configuration",
             _ => "the wait is over",
         };
-        if let Event::Arrived(arrival) = event {
-            let id = SpoolId { number: arrival.name.number(), modified: arrival.modified };
-            if self.wanted.is(id) && core.is_new(number) {
-                self.arrive(arrival);
-            }
+        if let Event::Arrived(arrival) = event
+            && self.wanted.is(spool_id(arrival))
+            && core.is_new(number)
+        {
+            self.arrive(arrival);
         }
-        if self.arrived.is_none() {
+        if self.present.is_none() {
             return;
         }
         match event {
@@ -351,7 +382,7 @@ impl ReplayObserver for Timeline {
     }
 
     fn after(&mut self, _: &ReplayedEvent, decided: &[Action], core: &Scheduler) {
-        if self.arrived.is_none() {
+        if self.present.is_none() {
             return;
         }
         self.compare_vertices(core);

@@ -7,12 +7,13 @@
 use super::SchedsimError;
 use super::agent_model::AgentModel;
 use super::model_run::{self, RunResults};
-use super::run::summary::{RecipientResults, Totals};
-use super::statistics::Statistics;
+use super::run::summary::{Delay, RecipientResults, Totals};
+use super::statistics::{Sample, Statistics};
 use std::io::Write;
 use std::path::Path;
 use zsched_config::Diagnostic;
-use zsched_format::printable;
+use zsched_format::printable::{self, grouped};
+use zsched_format::time::Timestamp;
 
 /// Compares the configurations and prints the table.
 pub(crate) fn run(
@@ -28,18 +29,19 @@ pub(crate) fn run(
     let config = source.read().map_err(problem)?;
     let other_config = source.read_with_context(other).map_err(problem)?;
     let settings = replay.core().settings().clone();
-    let mut observers = (AgentModel::default(), Statistics::new(begun));
-    observers.0.begin(begun, replay.core());
-    observers.1.begin(replay.core());
-    let played = replay.run(&mut observers).map_err(|failure| SchedsimError::of(path, failure))?;
-    let (model, statistics) = observers;
-    let left = replay.core().totals().recipients;
-    let recorded = RunResults { statistics, left, made_up: 0 };
+    let (mut model, mut statistics) = (AgentModel::default(), Statistics::new(begun));
+    model.begin(begun, replay.core());
+    statistics.begin(replay.core());
+    let observers = (&mut model, &mut statistics);
+    let played = super::play(path, &mut replay, observers)?;
+    statistics.end(&Sample::of(replay.core(), played.last));
+    let recorded = RunResults { statistics, made_up: 0 };
     let period = (begun, played.last);
-    let again = model_run::run(settings.clone(), config, &model, period);
-    let otherwise = model_run::run(settings, other_config, &model, period);
+    let name = |path: &Path| path.display().to_string();
+    let again = model_run::run(&name(source.file()), settings.clone(), config, &model, period);
+    let otherwise = model_run::run(&name(other), settings, other_config, &model, period);
     let columns = [("recorded", recorded), ("simulated", again), ("other", otherwise)];
-    let columns = columns.map(|(name, results)| (name, rows(&results)));
+    let columns = columns.map(|(name, results)| (name, rows(&results, played.last)));
     if json {
         let object = columns.into_iter().map(|(name, rows)| {
             let values = rows.map(|(name, value)| (name.replace(' ', "_"), value.into()));
@@ -55,23 +57,25 @@ pub(crate) fn run(
 }
 
 /// The rows of a column; `None` is a delay without deliveries.
-type Rows = [(&'static str, Option<f64>); 13];
+type Rows = [(&'static str, Option<f64>); 14];
 
-fn rows(results: &RunResults) -> Rows {
-    let totals = Totals::new(&results.statistics);
+fn rows(results: &RunResults, end: Timestamp) -> Rows {
+    let totals = Totals::new(&results.statistics, end);
     let count = |count: u64| Some(count as f64);
-    let RecipientResults { delivered, failed, expired, delay, .. } = totals.results;
-    let seconds = |seconds: f64| (delivered > 0).then_some(seconds);
+    let RecipientResults { delivered, failed, expired, removed, queued, delay, .. } =
+        totals.results;
+    let seconds = |part: fn(Delay) -> f64| delay.map(part);
     [
         ("delivered", count(delivered)),
         ("failed", count(failed)),
         ("expired", count(expired)),
-        ("left in the queue", count(results.left)),
+        ("removed by orders", count(removed)),
         ("deferred attempts", count(totals.deferrals)),
-        ("delay 50%", seconds(delay.p50)),
-        ("delay 90%", seconds(delay.p90)),
-        ("delay 99%", seconds(delay.p99)),
-        ("delay 100%", seconds(delay.longest)),
+        ("left in the queue", count(queued)),
+        ("delay 50%", seconds(|delay| delay.p50)),
+        ("delay 90%", seconds(|delay| delay.p90)),
+        ("delay 99%", seconds(|delay| delay.p99)),
+        ("delay 100%", seconds(|delay| delay.longest)),
         ("agents started", count(totals.agents_started)),
         ("agents at a time", count(totals.max_agents as u64)),
         ("jobs", count(results.statistics.jobs)),
@@ -97,7 +101,7 @@ fn write_table(
         let cell = |(_, rows): &(&str, Rows)| match rows[index].1 {
             None => format!("{:>12}", "-"),
             Some(value) if name.starts_with("delay") => format!("{:>12}", format!("{value:.3} s")),
-            Some(value) => format!("{value:>12.0}"),
+            Some(value) => format!("{:>12}", grouped(value as u64)),
         };
         writeln!(out, "  {name:<18}{}", columns.iter().map(cell).collect::<String>())?;
     }

@@ -135,12 +135,12 @@ fn message_history_is_shown() {
     let start = format!("S{name}");
     let id = statistics.split_whitespace().find(|word| word.starts_with(&start)).expect("an id");
 
-    let text = printed(&schedsim(&["explain", &path, "--spoolid", id]));
+    let text = printed(&schedsim(&["explain", id, &path]));
     let mut rest = &text[..];
     let clause = format!("{}:4", site.path("scheduler.cf").display());
     for words in [
         "+0.000  arrived    ",
-        "2 recipients, 2 of them to do; received ",
+        "2 recipients, 2 to do; received ",
         "queued     c/b.test ",
         &format!("by clause c/*, {clause}"),
         "waits      c/b.test ",
@@ -163,9 +163,9 @@ fn message_history_is_shown() {
         let found = rest.find(words).unwrap_or_else(|| panic!("no {words:?} in {rest}\nof {text}"));
         rest = &rest[found + words.len()..];
     }
-    let by_number = printed(&schedsim(&["explain", &path, "--spoolid", &name.to_string()]));
+    let by_number = printed(&schedsim(&["explain", &name.to_string(), &path]));
     assert_eq!(by_number, text);
-    let json = printed(&schedsim(&["explain", &path, "--spoolid", id, "--json"]));
+    let json = printed(&schedsim(&["explain", id, &path, "--json"]));
     let moments: Vec<Value> =
         json.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
     assert_eq!(moments.len(), text.lines().count());
@@ -174,7 +174,7 @@ fn message_history_is_shown() {
     assert_eq!(last["what"], "removed");
     assert!(last["since_arrival"].as_f64() > Some(1.0), "{last}");
 
-    let unknown = schedsim(&["explain", &path, "--spoolid", "S1AbmKUKEJuveqC"]);
+    let unknown = schedsim(&["explain", "S1AbmKUKEJuveqC", &path]);
     assert_eq!(unknown.status.code(), Some(1));
 }
 
@@ -281,7 +281,59 @@ fn explain_shows_wait_for_rate_limit() {
     site.write("go", "");
     until("one message is delivered", || site.mailq().recipients() == 1);
     assert!(daemon.end(libc::SIGTERM).success());
-    let text = printed(&schedsim(&["explain", &path, "--spoolid", &name.to_string()]));
+    let text = printed(&schedsim(&["explain", &name.to_string(), &path]));
     let wait = text.lines().find(|line| line.contains(" waits ")).expect("it has waited");
     assert!(wait.contains("then the next delivery may start (rate, "), "{text}");
+}
+
+#[test]
+fn destination_host_and_address_are_explained() {
+    let site = Site::new("*/*\n\tmaxring=1 idlemax=1h command=\"${AGENTS}/count.py $channel\"\n");
+    let path = site.path("recording").to_string_lossy().into_owned();
+    let daemon = site.start_with(&["--record", &path]);
+    site.put(&["c a.test deferred!bob"]);
+    site.until_shown("as told: deferred");
+    let second = site.put(&["c a.test wait!eve@a.test", "d a.test 1", "c b.test 2"]);
+    until("the other channel is done", || site.events().count("count") >= 1);
+    site.write("open", "");
+    site.write("go", "");
+    site.until_empty();
+    assert!(daemon.end(libc::SIGTERM).success());
+    let explain = |subject: &str| printed(&schedsim(&["explain", subject, &path]));
+
+    let destination = explain("C/A.test");
+    let mut rest = &destination[..];
+    for words in [
+        "+0.000  arrived    c/a.test S",
+        "queued     c/a.test: by clause */*, ",
+        "fed        c/a.test S",
+        "report     c/a.test S",
+        ": deferred as told: deferred",
+        "waits      c/a.test: 1 message: until ",
+        &format!("arrived    c/a.test S{second}"),
+        ": ok3",
+        "empty      c/a.test: nothing is queued for it",
+    ] {
+        let found = rest.find(words).unwrap_or_else(|| panic!("no {words:?} in {destination}"));
+        rest = &rest[found + words.len()..];
+    }
+    assert!(!destination.contains("d/a.test") && !destination.contains("b.test"), "{destination}");
+    let host = explain("a.test");
+    assert!(host.contains("c/a.test") && host.contains("finished   d/a.test S"), "{host}");
+
+    // The agent has reported the address with the deferral. It reports none with a delivery.
+    for address in ["deferred!BOB", "<deferred!bob>"] {
+        let history = explain(address);
+        assert!(history.contains("deferred as told") && !history.contains("b.test "), "{history}");
+        assert_eq!(history.matches("arrived  ").count(), 1, "{history}");
+        assert!(history.contains(": for an agent that is being started; "), "{history}");
+    }
+    let unknown = schedsim(&["explain", "<1@a.test>", &path]);
+    let error = String::from_utf8_lossy(&unknown.stderr).into_owned();
+    assert_eq!(unknown.status.code(), Some(1));
+    assert!(error.contains("1@a.test is no host") && error.contains("`mailq trace 1@a.test`"));
+    let nothing = schedsim(&["explain", "smtp/a.test", &path]);
+    assert_eq!(nothing.status.code(), Some(1));
+    assert_eq!(schedsim(&["explain", "a/b@", &path]).status.code(), Some(1), "an address");
+    assert_eq!(schedsim(&["explain", "/", &path]).status.code(), Some(64));
 }

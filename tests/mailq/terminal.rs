@@ -13,29 +13,9 @@ pub fn on_terminal(
     arguments: &str,
     steps: &[(&str, &str)],
 ) -> Run {
-    let script = "import fcntl, os, pty, struct, sys, termios\n\
-        columns, count = int(sys.argv[1]), int(sys.argv[2])\n\
-        steps, command = sys.argv[3:3 + 2 * count], sys.argv[3 + 2 * count:]\n\
-        pid, fd = pty.fork()\n\
-        if pid == 0:\n\
-        \x20   fcntl.ioctl(1, termios.TIOCSWINSZ, struct.pack('HHHH', 40, columns, 0, 0))\n\
-        \x20   os.execv(command[0], command)\n\
-        out, since = b'', 0\n\
-        while True:\n\
-        \x20   try: chunk = os.read(fd, 65536)\n\
-        \x20   except OSError: break\n\
-        \x20   if not chunk: break\n\
-        \x20   out += chunk\n\
-        \x20   if steps and steps[0].encode() in out[since:]:\n\
-        \x20       since = len(out)\n\
-        \x20       os.write(fd, steps[1].encode())\n\
-        \x20       steps = steps[2:]\n\
-        sys.stdout.buffer.write(out)\n\
-        sys.exit(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))";
-    let mut command = std::process::Command::new("python3");
-    command.args(["-c", script, &columns.to_string(), &steps.len().to_string()]);
-    command.args(steps.iter().flat_map(|(seen, typed)| [seen, typed]));
-    command.args([env!("CARGO_BIN_EXE_mailq"), "-Z"]).arg(site.path("zmailer.conf"));
+    let mailq = env!("CARGO_BIN_EXE_mailq");
+    let mut command = zsched_tests::on_terminal(mailq, columns, steps);
+    command.arg("-Z").arg(site.path("zmailer.conf"));
     command.args(arguments.split_ascii_whitespace());
     command.env("TZ", "UTC").env("TERM", "xterm").env_remove("NO_COLOR");
     for (name, value) in environment.split_terminator(' ').filter_map(|pair| pair.split_once('=')) {

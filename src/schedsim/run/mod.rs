@@ -14,8 +14,10 @@ mod traffic;
 mod world;
 
 use crate::SchedsimError;
+use crate::progress::Progress;
 use crate::statistics::{Sample, Statistics};
 use clap::Args;
+use console::Term;
 use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -77,6 +79,12 @@ pub struct RunOptions {
     /// Print the speed of the simulation
     #[arg(short = 'v', long = "verbose")]
     verbose: bool,
+
+    /// Maximum line length of tables
+    ///
+    /// By default, lines fit the terminal. Elsewhere their length has no limit.
+    #[arg(long = "width", value_name = "COLUMNS")]
+    width: Option<usize>,
 }
 
 /// Runs the subcommand.
@@ -107,15 +115,19 @@ fn outcome(options: &RunOptions) -> Result<String, String> {
         let plot = plot::svg(&summaries).map_err(|error| format!("the plot: {error}"))?;
         fs::write(path, plot).map_err(|error| format!("{}: {error}", path.display()))?;
     }
-    Ok(if options.json { summary::json(&summaries) } else { table::text(&summaries) })
+    if options.json {
+        return Ok(summary::json(&summaries));
+    }
+    let columns = Term::stdout().size_checked().map(|(_, columns)| columns.into());
+    Ok(table::text(&summaries, options.width.or(columns)))
 }
 
 fn length(options: &RunOptions, world: &World) -> Result<Duration, String> {
     let default = world.length.map_or(DEFAULT_HOURS * 3600.0, |length| length.0.as_secs_f64());
     let seconds = options.hours.map_or(default, |hours| hours * 3600.0);
     let length = Duration::try_from_secs_f64(seconds).unwrap_or_default();
-    if length.is_zero() || seconds > 366.0 * 86_400.0 {
-        return Err("the time must be above 0 and at most a year".to_string());
+    if length < Duration::from_secs(1) || seconds > 366.0 * 86_400.0 {
+        return Err("the time must be at least a second and at most a year".to_string());
     }
     Ok(length)
 }
@@ -157,17 +169,19 @@ fn simulate(
     simulation.start();
     let end = START + length;
     let interval = length / SAMPLE_COUNT;
+    let progress = Progress::of_simulation(name, length);
+    let take_sample = |simulation: &Simulation<Statistics>| {
+        simulation.core().map(|core| Sample::of(core, simulation.at().wall))
+    };
     let mut next_sample = START;
     loop {
         let mail = traffic.next_time().filter(|time| *time < end);
         let stop = mail.unwrap_or(end).min(next_sample).min(end);
         simulation.run_until(stop);
+        progress.set_time(stop.since(START));
         if next_sample <= stop {
-            let wall = simulation.at().wall;
-            if let Some(core) = simulation.core() {
-                let sample = Sample::of(core, wall);
-                simulation.observer.samples.push(sample);
-            }
+            let sample = take_sample(&simulation);
+            simulation.observer.samples.extend(sample);
             next_sample += interval;
         }
         if mail == Some(stop) {
@@ -176,6 +190,9 @@ fn simulate(
         } else if stop >= end {
             break;
         }
+    }
+    if let Some(last) = take_sample(&simulation) {
+        simulation.observer.end(&last);
     }
     Summary::new(name, options.seed, length, &world.mail, &simulation.observer)
 }

@@ -6,8 +6,10 @@ use super::world::Mail;
 use crate::statistics::{DestinationResults, Sample, Statistics};
 use serde::Serialize;
 use std::cmp::Reverse;
+use std::collections::BTreeSet;
 use std::time::Duration;
 use zsched_core::Destination;
+use zsched_format::time::Timestamp;
 
 /// Maximum number of threads shown: those with the most recipients.
 const MAX_THREADS_SHOWN: usize = 5;
@@ -39,8 +41,8 @@ pub(crate) struct Totals {
     /// Results of all recipients.
     #[serde(flatten)]
     pub results: RecipientResults,
-    /// Recipients in the queue at the end.
-    pub queued: u64,
+    /// Recipients that were finished without a report, because an agent has died.
+    pub unreported: u64,
     /// Reports that deferred a recipient.
     pub deferrals: u64,
     /// Reports about recipients with any status.
@@ -53,6 +55,8 @@ pub(crate) struct Totals {
     /// Maximum number of recipients in the queue.
     #[serde(rename = "longest_queue")]
     pub max_queued: u64,
+    /// Time since the arrival of the oldest message in the queue at the end.
+    pub oldest_queued: Option<f64>,
 }
 
 /// Results of some recipients.
@@ -66,12 +70,19 @@ pub(crate) struct RecipientResults {
     pub failed: u64,
     /// Recipients that expired.
     pub expired: u64,
-    /// Time from arrival to delivery.
-    pub delay: Delay,
+    /// Recipients that an operator deleted or rerouted, which only recordings have.
+    #[serde(skip)]
+    pub removed: u64,
+    /// Recipients in the queue at the end.
+    ///
+    /// `delay` does not include them.
+    pub queued: u64,
+    /// Time from arrival to delivery, if anything was delivered.
+    pub delay: Option<Delay>,
 }
 
 /// Percentiles of the time from arrival to delivery.
-#[derive(Serialize, Clone, Copy, Debug, Default)]
+#[derive(Serialize, Clone, Copy, Debug)]
 pub(crate) struct Delay {
     /// Median.
     pub p50: f64,
@@ -83,7 +94,7 @@ pub(crate) struct Delay {
     pub longest: f64,
 }
 
-/// Results of one kind of mail: of all destinations that its host pattern matches.
+/// Results of all destinations that the channel and host pattern of some mail match.
 #[derive(Serialize, Clone, Debug)]
 pub(super) struct MailResults {
     /// `channel/host`, as in the world's file.
@@ -106,7 +117,7 @@ pub(super) struct ThreadResults {
     /// Results of its recipients.
     #[serde(flatten)]
     pub results: RecipientResults,
-    /// Jobs given to agents.
+    /// Jobs that agents have begun.
     pub jobs: u64,
     /// Jobs that ended with the host not reached.
     pub not_reached: u64,
@@ -133,6 +144,8 @@ pub(crate) struct Point {
     pub queued: u64,
     /// Agents; for a thread, those that work on it.
     pub agents: usize,
+    /// Delay of what was delivered since the point before, if anything was.
+    pub delay: Option<Delay>,
 }
 
 impl Summary {
@@ -148,44 +161,66 @@ impl Summary {
             of.destinations.iter().collect();
         busiest.sort_by_key(|(destination, results)| (Reverse(results.recipients), *destination));
         busiest.truncate(MAX_THREADS_SHOWN);
+        let end = of.start + length;
         Summary {
             configuration: configuration.to_string(),
             seed,
             length: length.as_secs_f64(),
-            totals: Totals::new(of),
-            mail: mail.iter().map(|mail| MailResults::new(mail, of)).collect(),
+            totals: Totals::new(of, end),
+            mail: distinct(mail).map(|mail| MailResults::new(mail, of)).collect(),
             threads: busiest
                 .into_iter()
                 .map(|(to, results)| ThreadResults::new(to, results, of))
                 .collect(),
-            over_time: over_time(of, |sample| (sample.recipients, sample.agents)),
+            over_time: over_time(of, of.destinations.values(), |sample| {
+                (sample.recipients, sample.agents)
+            }),
         }
     }
 }
 
-/// Returns a queue over time. `of_sample` returns its recipients and agents.
-fn over_time(of: &Statistics, of_sample: impl Fn(&Sample) -> (u64, usize)) -> Vec<Point> {
-    let point = |sample: &Sample| {
+/// Returns the first mail of each channel and host pattern.
+fn distinct(mail: &[Mail]) -> impl Iterator<Item = &Mail> {
+    let key = |mail: &Mail| (mail.channel.clone(), mail.host.clone());
+    let mut known = BTreeSet::new();
+    mail.iter().filter(move |mail| known.insert(key(mail)))
+}
+
+/// Returns the queue of these destinations over time.
+///
+/// `of_sample` returns its recipients and agents.
+fn over_time<'d>(
+    of: &Statistics,
+    results: impl Iterator<Item = &'d DestinationResults> + Clone,
+    of_sample: impl Fn(&Sample) -> (u64, usize),
+) -> Vec<Point> {
+    let point = |(index, sample): (usize, &Sample)| {
         let (queued, agents) = of_sample(sample);
-        Point { time: sample.time.since(of.start).as_secs_f64(), queued, agents }
+        let delays = results.clone().flat_map(|results| results.delays_until_sample(index));
+        let delay = Delay::new(delays.copied().collect());
+        Point { time: sample.time.since(of.start).as_secs_f64(), queued, agents, delay }
     };
-    of.samples.iter().map(point).collect()
+    of.samples.iter().enumerate().map(point).collect()
 }
 
 impl Totals {
-    /// Computes the totals of a run.
-    pub(crate) fn new(of: &Statistics) -> Totals {
+    /// Computes the totals of a run that ended at `end`.
+    pub(crate) fn new(of: &Statistics, end: Timestamp) -> Totals {
         let results = RecipientResults::new(of.destinations.values());
-        let RecipientResults { recipients, delivered, failed, expired, .. } = results;
+        let RecipientResults { recipients, delivered, failed, expired, removed, queued, .. } =
+            results;
+        let known = delivered + failed + expired + removed + queued;
+        let oldest = of.oldest_arrival().filter(|_| queued > 0);
         Totals {
             messages: of.messages,
-            results,
-            queued: recipients.saturating_sub(delivered + failed + expired),
             deferrals: of.deferrals,
             attempts: of.deferrals + delivered + failed,
+            unreported: recipients.saturating_sub(known),
+            results,
             agents_started: of.agents_started,
             max_agents: of.max_agents,
-            max_queued: of.samples.iter().map(|sample| sample.recipients).max().unwrap_or(0),
+            max_queued: of.max_queued,
+            oldest_queued: oldest.map(|oldest| end.since(oldest).as_secs_f64()),
         }
     }
 }
@@ -202,6 +237,8 @@ impl RecipientResults {
             delivered: sum(|results| results.delays.len() as u64),
             failed: sum(|results| results.failed),
             expired: sum(|results| results.expired),
+            removed: sum(|results| results.removed),
+            queued: sum(|results| results.queued),
             delay: Delay::new(delays.collect()),
         }
     }
@@ -244,20 +281,18 @@ impl ThreadResults {
             concurrency_deviation,
             shortest_gap: shortest.as_secs_f64(),
             longest_gap: longest.as_secs_f64(),
-            over_time: over_time(of, of_sample),
+            over_time: over_time(of, std::iter::once(results), of_sample),
         }
     }
 }
 
 impl Delay {
-    /// Computes the percentiles of times in milliseconds.
-    fn new(mut delays: Vec<u32>) -> Delay {
+    /// Computes the percentiles of times in milliseconds; `None` without any.
+    fn new(mut delays: Vec<u32>) -> Option<Delay> {
         delays.sort_unstable();
-        let Some(last) = delays.len().checked_sub(1) else {
-            return Delay::default();
-        };
+        let last = delays.len().checked_sub(1)?;
         let part = |hundredths: usize| f64::from(delays[last * hundredths / 100]) / 1000.0;
-        Delay { p50: part(50), p90: part(90), p99: part(99), longest: part(100) }
+        Some(Delay { p50: part(50), p90: part(90), p99: part(99), longest: part(100) })
     }
 }
 
@@ -276,7 +311,8 @@ mod tests {
     #[test]
     fn percentiles_use_sorted_delays() {
         let delay = Delay::new((1..=101).rev().map(|tenth| tenth * 100).collect());
+        let delay = delay.expect("delays");
         assert_eq!((delay.p50, delay.p90, delay.p99, delay.longest), (5.1, 9.1, 10.0, 10.1));
-        assert_eq!(Delay::new(Vec::new()).longest, 0.0);
+        assert!(Delay::new(Vec::new()).is_none());
     }
 }
