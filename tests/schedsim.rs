@@ -224,5 +224,5 @@ fn version_and_completions_are_printed_on_standard_output() {
         text(&output.stdout)
     };
     assert_eq!(printed(&["--version"]), format!("schedsim {}\n", env!("CARGO_PKG_VERSION")));
-    assert!(printed(&["completions", "bash"]).contains("--world"));
+    assert!(printed(&["--completions", "bash"]).contains("--world"));
 }

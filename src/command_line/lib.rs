@@ -4,8 +4,9 @@
 //! options of any program. Begin with [`parse`].
 #![warn(unreachable_pub)]
 
-use clap::{Arg, Command, Parser, value_parser};
+use clap::{Arg, Command, Parser, ValueEnum, value_parser};
 use clap_complete::Shell;
+use std::ffi::OsString;
 use std::io::{self, Write};
 use zsched_format::printable;
 
@@ -26,13 +27,17 @@ pub fn parse<Options: Parser>() -> Options {
         .exclusive(true)
         .help("Print completions of the command line for a shell");
     let mut command = Options::command().arg(completions);
-    let parsed = command.try_get_matches_from_mut(std::env::args_os()).and_then(|matches| {
-        if let Some(shell) = matches.get_one::<Shell>(COMPLETIONS) {
-            print_completions(*shell, &mut Options::command());
-            std::process::exit(0);
-        }
-        Options::from_arg_matches(&matches)
-    });
+    let arguments: Vec<OsString> = std::env::args_os().collect();
+    // The parser would ask for a subcommand or an operand, too.
+    if let [_, option, shell] = &arguments[..]
+        && option == "--completions"
+        && let Some(shell) = shell.to_str().and_then(|shell| Shell::from_str(shell, true).ok())
+    {
+        print_completions(shell, &mut command);
+        std::process::exit(0);
+    }
+    let parsed = command.try_get_matches_from_mut(arguments);
+    let parsed = parsed.and_then(|matches| Options::from_arg_matches(&matches));
     parsed.unwrap_or_else(|error| refuse(&error.format(&mut command)))
 }
 

@@ -35,8 +35,7 @@ mod timeline;
 
 pub mod run;
 
-use clap::{CommandFactory, Parser, Subcommand};
-use clap_complete::Shell;
+use clap::{Parser, Subcommand};
 use progress::Progress;
 use std::fmt;
 use std::fs::File;
@@ -65,11 +64,6 @@ pub enum Command {
     Explain(explain::ExplainOptions),
     /// Simulate one configuration, or compare several, in a world of mail and hosts
     Run(run::RunOptions),
-    /// Print completions of the command line for a shell
-    Completions {
-        /// The shell
-        shell: Shell,
-    },
 }
 
 /// Runs the subcommand. Returns the exit status.
@@ -79,12 +73,6 @@ pub fn main(options: SchedsimOptions) -> i32 {
         Command::Replay(options) => replay::run(options, &mut out),
         Command::Explain(options) => explain::run(options, &mut out),
         Command::Run(options) => run::run(options, &mut out),
-        Command::Completions { shell } => {
-            let mut script = Vec::new();
-            let command = &mut SchedsimOptions::command();
-            clap_complete::generate(*shell, command, "schedsim", &mut script);
-            out.write_all(&script).map_err(SchedsimError::Output)
-        }
     };
     let result = result.and_then(|()| Ok(out.flush()?));
     match result {

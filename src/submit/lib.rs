@@ -21,7 +21,6 @@ mod header;
 pub use message::SubmitError;
 pub use options::SubmitOptions;
 
-use clap::CommandFactory;
 use message::Message;
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
@@ -76,11 +75,6 @@ fn print_error(text: &str) {
 }
 
 fn run(options: &SubmitOptions) -> Result<(), Failure> {
-    if let Some(shell) = options.completions {
-        let mut script = Vec::new();
-        clap_complete::generate(shell, &mut SubmitOptions::command(), "submit", &mut script);
-        return Ok(io::stdout().write_all(&script)?);
-    }
     options.check().map_err(|reason| Failure::new(EX_USAGE, reason))?;
     let zenv = match (&options.zenv, &options.postoffice) {
         (None, Some(_)) => Zenv::default(),

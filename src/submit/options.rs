@@ -1,7 +1,6 @@
 //! Command line of `submit`, with options of `sendmail`.
 
 use clap::{ArgAction, Parser};
-use clap_complete::Shell;
 use std::path::PathBuf;
 
 /// Put a message, read from standard input, into the scheduler's spool
@@ -60,10 +59,6 @@ pub struct SubmitOptions {
     /// The spool has single-letter folders; given twice, two levels of them
     #[arg(short = 'H', long = "hash", action = ArgAction::Count)]
     pub hash: u8,
-
-    /// Print completions of the command line for a shell, and exit
-    #[arg(long = "completions", value_name = "SHELL", exclusive = true)]
-    pub completions: Option<Shell>,
 
     /// Recipient addresses
     #[arg(required_unless_present = "recipients_in_headers", value_name = "RECIPIENT")]

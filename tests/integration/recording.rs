@@ -153,7 +153,7 @@ fn message_history_is_shown() {
         ": ok3",
         "finished   c/b.test: ok3",
         "waits      c/b.test ",
-        "; tries so far: 2",
+        "; tries so far: 1",
         "due        c/b.test ",
         "fed        c/b.test ",
         "finished   c/b.test: ok3",
