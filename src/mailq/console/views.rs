@@ -2,6 +2,7 @@
 
 use super::arguments::{OutputOptions, SelectionArgs, Sort, keyword, subject};
 use super::client;
+use super::messages;
 use super::model::{AgentStatus, OverrideStatus, QueuedMessage, ThreadStatus};
 use super::overview;
 use super::summary::{self, destination_state, print_rings, short, thread_columns};
@@ -9,7 +10,8 @@ use crate::connect::dial::Scheduler;
 use crate::connect::lines::LineSource;
 use crate::connect::session::{Request, Session};
 use crate::failure::Failure;
-use crate::format::{clock, cut, grouped, now, one_line, span_or_dash};
+use crate::format::{clock, grouped, now, one_line, span_or_dash};
+use crate::message::files::MessageFiles;
 use crate::screen::{Screen, Style, warn};
 use crate::table::{Column, ColumnKind, print_table};
 use clap::Subcommand;
@@ -44,6 +46,10 @@ pub enum View {
     /// Without a selection, it lists everything.
     List {
         /// List messages, one line per destination
+        ///
+        /// Sender, recipients, size and subject are read from the spool, of up to 10,000 messages,
+        /// with the rights of the caller. Terminals of less than 180 columns show them in a second
+        /// line. In JSON they are "sender", "to", "size", "subject" and "message_id".
         #[arg(long, short = 'm')]
         messages: bool,
         /// Sort order of destinations
@@ -97,7 +103,10 @@ pub(super) fn threads_request(
 }
 
 /// Request for messages in JSON.
-fn messages_request(selection: &SelectionArgs, limit: usize) -> Result<Request, Failure> {
+pub(super) fn messages_request(
+    selection: &SelectionArgs,
+    limit: usize,
+) -> Result<Request, Failure> {
     let mut words = selection.words()?;
     if words.is_empty() {
         words.push("*/*".to_string());
@@ -146,6 +155,7 @@ impl View {
     pub(super) fn print_json(
         &self,
         scheduler: &mut Scheduler,
+        files: &mut MessageFiles<'_>,
         screen: &mut Screen<'_>,
     ) -> Result<(), Failure> {
         let session = scheduler.session()?;
@@ -160,7 +170,17 @@ impl View {
                 ));
                 break;
             }
-            writeln!(screen, "{}", printable::json(line))?;
+            let is_message = match self {
+                View::List { messages, .. } => *messages,
+                View::Show { what, .. } => message_id(what).is_some(),
+                _ => false,
+            };
+            match is_message {
+                true => {
+                    writeln!(screen, "{}", printable::json(&messages::with_envelope(line, files)))?
+                }
+                false => writeln!(screen, "{}", printable::json(line))?,
+            }
         }
         Ok(())
     }
@@ -169,6 +189,7 @@ impl View {
     pub(super) fn print(
         &self,
         scheduler: &mut Scheduler,
+        files: &mut MessageFiles<'_>,
         screen: &mut Screen<'_>,
     ) -> Result<(), Failure> {
         match self {
@@ -177,8 +198,8 @@ impl View {
                 Ok(summary::print(&overview, screen)?)
             }
             View::List { messages: true, selection, limit, .. } => {
-                let messages = messages(scheduler.session()?, selection, *limit)?;
-                print_messages(&messages, (*limit, LIMIT_HINT), screen)
+                let found = ask_for_messages(scheduler.session()?, selection, *limit)?;
+                messages::print(&found, (*limit, LIMIT_HINT), NO_MAIL, files, screen)
             }
             View::List { selection, sort, limit, .. } => {
                 let threads = threads(scheduler, selection, *sort, *limit)?;
@@ -187,8 +208,11 @@ impl View {
             View::Show { what, .. } => {
                 let session = scheduler.session()?;
                 match message_id(what) {
-                    Some(id) => copy(session, format!("SHOW MESSAGE {id}"), screen),
-                    None => print_thread(session, what, screen),
+                    Some(id) => {
+                        copy(session, format!("SHOW MESSAGE {id}"), screen)?;
+                        messages::print_envelope(session, what, files, screen)
+                    }
+                    None => print_thread(session, what, files, screen),
                 }
             }
             View::Why { what, .. } => {
@@ -217,7 +241,8 @@ impl View {
     }
 }
 
-fn of(what: &str) -> SelectionArgs {
+/// A selection of what a command names.
+pub(super) fn of(what: &str) -> SelectionArgs {
     SelectionArgs { what: Some(what.to_string()), ..SelectionArgs::default() }
 }
 
@@ -245,7 +270,7 @@ fn threads(
 }
 
 /// Up to one more message than the limit, to find out if there are more.
-fn messages(
+fn ask_for_messages(
     session: &mut Session,
     selection: &SelectionArgs,
     limit: usize,
@@ -263,7 +288,7 @@ fn copy(session: &mut Session, line: String, screen: &mut Screen<'_>) -> Result<
 /// Prints a table of the first rows.
 ///
 /// `empty` is the text if there are no rows, `hint` says how to see more of them.
-fn print_list<T>(
+pub(super) fn print_list<T>(
     columns: &[Column<'_, T>],
     things: &[T],
     (limit, hint): (usize, &str),
@@ -288,42 +313,15 @@ fn print_threads(
     print_list(&thread_columns("DESTINATION", now()), threads, limit, NO_MAIL, screen)
 }
 
-fn print_messages(
-    messages: &[QueuedMessage],
-    limit: (usize, &str),
-    screen: &mut Screen<'_>,
-) -> Result<(), Failure> {
-    let now = now();
-    let place = |message: &QueuedMessage| {
-        let place = short(message.place.as_deref().unwrap_or_default());
-        let style = match place.as_str() {
-            "held" => Style::Warning,
-            "with-agent" => Style::Good,
-            _ => Style::Plain,
-        };
-        (place, style)
-    };
-    let columns = [
-        Column::word("ID", |message: &QueuedMessage| cut(&one_line(&message.id), 40)),
-        Column::name("DESTINATION", |message: &QueuedMessage| {
-            format!("{}/{}", message.channel, message.host)
-        }),
-        Column::number("RCPTS", |message: &QueuedMessage| message.recipients),
-        Column::span("AGE", |message: &QueuedMessage| message.age),
-        Column::number("TRIES", |message: &QueuedMessage| message.attempts),
-        Column::new("STATE", ColumnKind::Word, place),
-        Column::span("EXPIRES", |message: &QueuedMessage| {
-            message.expires.filter(|at| *at > 0.0).map(|at| at - now)
-        }),
-        Column::text("LAST TEXT", Style::Dim, |message: &QueuedMessage| message.text.as_deref()),
-    ];
-    print_list(&columns, messages, limit, NO_MAIL, screen)
-}
-
 /// Maximum number of rows that `show` prints for a destination.
 const MAX_SHOWN_ROWS: usize = 20;
 
-fn print_thread(session: &mut Session, what: &str, screen: &mut Screen<'_>) -> Result<(), Failure> {
+fn print_thread(
+    session: &mut Session,
+    what: &str,
+    files: &mut MessageFiles<'_>,
+    screen: &mut Screen<'_>,
+) -> Result<(), Failure> {
     let request = threads_request(&of(what), Sort::default(), MAX_SHOWN_ROWS + 1)?;
     let found: Vec<ThreadStatus> = client::fetch_all(session, request)?;
     let [thread] = found.as_slice() else {
@@ -358,12 +356,12 @@ fn print_thread(session: &mut Session, what: &str, screen: &mut Screen<'_>) -> R
         screen.styled(&format!("{title:<13}"), Style::Title)?;
         writeln!(screen, "{value}")?;
     }
-    let messages = messages(session, &of(&thread.name()), MAX_SHOWN_ROWS)?;
-    if messages.is_empty() {
+    let found = ask_for_messages(session, &of(&thread.name()), MAX_SHOWN_ROWS)?;
+    if found.is_empty() {
         return Ok(());
     }
     screen.line(&[])?;
-    print_messages(&messages, (MAX_SHOWN_ROWS, "list -m shows all"), screen)
+    messages::print(&found, (MAX_SHOWN_ROWS, "list -m shows all"), NO_MAIL, files, screen)
 }
 
 fn print_agents(agents: &[AgentStatus], screen: &mut Screen<'_>) -> Result<(), Failure> {
