@@ -46,7 +46,8 @@ pub enum Command {
     /// Put mail on hold: it is not tried until it is released
     ///
     /// A hold on a destination includes mail that arrives later. Messages are chosen by an id,
-    /// --sender, --recipient or --older; only messages that are in the queue now are held.
+    /// --sender, --recipient, --older, --larger or --smaller; only messages that are in the queue
+    /// now are held.
     Hold {
         /// Selected part of the queue, and options.
         #[command(flatten)]

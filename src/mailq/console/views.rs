@@ -47,6 +47,7 @@ pub enum View {
     List {
         /// List messages, one line per destination
         ///
+        /// An id or an option such as --sender has the same effect.
         /// Sender, recipients, size and subject are read from the spool, of up to 10,000 messages,
         /// with the rights of the caller. Terminals of less than 180 columns show them in a second
         /// line. In JSON they are "sender", "to", "size", "subject" and "message_id".
@@ -129,11 +130,24 @@ impl View {
         }
     }
 
+    /// Returns true if it shows messages, and not destinations or anything else.
+    fn is_about_messages(&self) -> bool {
+        let is_id = |what: &String| message_id(what).is_some();
+        match self {
+            View::List { messages, selection, .. } => {
+                let is_chosen = selection.chooses_messages();
+                *messages || is_chosen || selection.what.as_ref().is_some_and(is_id)
+            }
+            View::Show { what, .. } => is_id(what),
+            _ => false,
+        }
+    }
+
     /// The request for JSON.
     fn request(&self) -> Result<Request, Failure> {
         Ok(match self {
             View::Summary(_) => Request::new(JSON_SUMMARY, "QQ"),
-            View::List { messages: true, selection, limit, .. } => {
+            View::List { selection, limit, .. } if self.is_about_messages() => {
                 messages_request(selection, *limit)?
             }
             View::List { selection, sort, limit, .. } => threads_request(selection, *sort, *limit)?,
@@ -170,12 +184,7 @@ impl View {
                 ));
                 break;
             }
-            let is_message = match self {
-                View::List { messages, .. } => *messages,
-                View::Show { what, .. } => message_id(what).is_some(),
-                _ => false,
-            };
-            match is_message {
+            match self.is_about_messages() {
                 true => {
                     writeln!(screen, "{}", printable::json(&messages::with_envelope(line, files)))?
                 }
@@ -197,7 +206,7 @@ impl View {
                 let overview = overview::ask(scheduler, MAX_SUMMARY_DESTINATIONS)?;
                 Ok(summary::print(&overview, screen)?)
             }
-            View::List { messages: true, selection, limit, .. } => {
+            View::List { selection, limit, .. } if self.is_about_messages() => {
                 let found = ask_for_messages(scheduler.session()?, selection, *limit)?;
                 messages::print(&found, (*limit, LIMIT_HINT), NO_MAIL, files, screen)
             }
