@@ -56,6 +56,16 @@ fn list_has_sender_recipients_size_and_subject() {
     let destination = site.mailq("show slow/y --width 100").good();
     assert!(destination.contains("\n    from alice@here.test to "), "{destination}");
 
+    assert_eq!(site.mailq("list --larger 3k").good(), "No matching mail.\n");
+    assert_eq!(site.mailq("list --larger 2k --smaller 1M").good().lines().count(), 3);
+    let held = site.mailq("hold --larger 2k --dry-run").good();
+    assert_eq!(held, "Would be put on hold: 1 message, 3 recipients\n");
+    site.mailq("hold --larger 2kB").failed(64, "2kB is not a size");
+    let ages = site.mailq("ages slow/*").good();
+    let ages: Vec<Vec<&str>> = ages.lines().map(|line| line.split_whitespace().collect()).collect();
+    assert_eq!(ages[1][..3], ["TOTAL", "3", "3"]);
+    assert_eq!(ages[2][..3], ["slow/y", "2", "2"]);
+
     let json = site.mailq("list -m slow/z --json").good();
     let message = object(&json);
     assert_eq!(message["to"], Value::from(vec!["dave@z.test"]), "{json}");

@@ -14,6 +14,7 @@ mod commands;
 mod client;
 mod model;
 
+mod ages;
 mod overview;
 mod summary;
 mod views;

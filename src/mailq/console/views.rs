@@ -1,9 +1,10 @@
 //! Commands that show something: destinations, messages, rings, agents, overrides.
 
+use super::ages;
 use super::arguments::{OutputOptions, SelectionArgs, Sort, keyword, subject};
 use super::client;
 use super::messages;
-use super::model::{AgentStatus, OverrideStatus, QueuedMessage, ThreadStatus};
+use super::model::{AgeStatus, AgentStatus, OverrideStatus, QueuedMessage, ThreadStatus};
 use super::overview;
 use super::summary::{self, destination_state, print_rings, short, thread_columns};
 use crate::connect::dial::Scheduler;
@@ -66,6 +67,21 @@ pub enum View {
         #[command(flatten)]
         output: OutputOptions,
     },
+    /// Show how old the mail is: recipients by age in minutes, for the largest destinations
+    ///
+    /// As with Postfix's qshape, a column has the recipients that are younger than its title and
+    /// not than that of the column before. The first row is the sum of all destinations. Only mail
+    /// that is in memory counts.
+    Ages {
+        /// Destinations, such as smtp/* or smtp/mx.test; or a host alone
+        what: Option<String>,
+        /// Maximum number of destinations
+        #[arg(long, value_name = "NUMBER", default_value_t = 20)]
+        limit: usize,
+        /// Output options.
+        #[command(flatten)]
+        output: OutputOptions,
+    },
     /// Show all details of a message, or of a destination and its messages
     Show {
         /// A destination, such as smtp/mx.test; a host alone; or the id of a message
@@ -121,6 +137,7 @@ impl View {
         match self {
             View::Summary(output)
             | View::List { output, .. }
+            | View::Ages { output, .. }
             | View::Show { output, .. }
             | View::Why { output, .. }
             | View::Rings(output)
@@ -151,6 +168,10 @@ impl View {
                 messages_request(selection, *limit)?
             }
             View::List { selection, sort, limit, .. } => threads_request(selection, *sort, *limit)?,
+            View::Ages { what, limit, .. } => {
+                let what = what.as_deref().map_or("*/*".to_string(), subject);
+                Request::new(format!("SHOW JSON AGES {what} limit={limit}"), "TT")
+            }
             View::Show { what, .. } => match message_id(what) {
                 Some(id) => Request::new(format!("SHOW JSON MESSAGE {id}"), "TT"),
                 None => threads_request(&of(what), Sort::default(), MAX_JSON_DESTINATIONS + 1)?,
@@ -213,6 +234,11 @@ impl View {
             View::List { selection, sort, limit, .. } => {
                 let threads = threads(scheduler, selection, *sort, *limit)?;
                 print_threads(&threads, (*limit, LIMIT_HINT), screen)
+            }
+            View::Ages { .. } => {
+                let rows: Vec<AgeStatus> =
+                    client::fetch_all(scheduler.session()?, self.request()?)?;
+                Ok(ages::print(&rows, screen)?)
             }
             View::Show { what, .. } => {
                 let session = scheduler.session()?;
