@@ -28,11 +28,11 @@ pub(super) fn follow(
     session.disable_timeouts();
     let mut text = session.ask_for_text(request)?;
     while let Some(line) = text.next()? {
-        let event: QueueEvent = parse_object(line)?;
-        let about = MailOfEvent::read(&event, files);
+        let event: Result<QueueEvent, Failure> = parse_object(line);
+        let about = event.as_ref().map(|event| MailOfEvent::read(event, files)).unwrap_or_default();
         match is_json {
             true => writeln!(screen, "{}", printable::json(&about.add_to(line)))?,
-            false => print(&event, &about, screen)?,
+            false => print(&event?, &about, screen)?,
         }
         // The output is read live.
         screen.flush()?;

@@ -128,7 +128,7 @@ impl QueuedRecipient {
 }
 
 /// Finds the subject in headers, and decodes it (RFC 2047).
-fn subject(headers: &[u8]) -> Option<String> {
+pub(super) fn subject(headers: &[u8]) -> Option<String> {
     let parser = MessageParser::new().header_text(HeaderName::Subject).default_header_ignore();
     let message = parser.parse_headers(headers)?;
     message.subject().filter(|subject| !subject.is_empty()).map(str::to_string)

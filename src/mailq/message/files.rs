@@ -1,21 +1,27 @@
 //! Finds and reads the files of messages.
 
-use super::envelope::Envelope;
+use super::envelope::{self, Envelope};
 use crate::failure::Failure;
 use crate::format::count;
 use crate::screen::warn;
+use memchr::memmem;
 use std::collections::HashMap;
-use std::fs;
-use std::io::{self, ErrorKind};
+use std::fs::{self, File};
+use std::io::{self, ErrorKind, Read};
 use std::os::unix::fs::MetadataExt;
 use std::rc::Rc;
 use zsched_format::control_file::{self, ControlFile};
 use zsched_format::time::Timestamp;
 use zsched_spool::scan::{ScanLimits, scan};
 use zsched_spool::{HashFolder, HashLevel, Spool, SpoolId, SpoolName, control_file_head};
+use zsched_sys::open_regular;
 
 /// Maximum number of bytes that are read of a control file for a list.
 const MAX_LISTED_BYTES: u64 = 256 << 10;
+/// Maximum number of bytes that are read of a message file for its subject.
+const MAX_HEADER_BYTES: u64 = 64 << 10;
+/// The last line of the envelope in a message file.
+const END_OF_ENVELOPE: &[u8] = b"\nenv-end\n";
 /// Maximum number of recipients of a message that are kept for a list.
 const MAX_LISTED_RECIPIENTS: usize = 100;
 /// Maximum number of envelopes that are kept.
@@ -91,17 +97,32 @@ fn find(spool: &Spool, id: &str, file: Option<&str>) -> io::Result<Envelope> {
     for name in names {
         match read(spool, &name, MAX_LISTED_BYTES) {
             Ok((file, stat)) => {
-                let envelope = Envelope::new(name, &file, stat, MAX_LISTED_RECIPIENTS);
+                let mut envelope = Envelope::new(name, &file, stat, MAX_LISTED_RECIPIENTS);
                 // The number may belong to another message by now, or be in another spool.
-                if envelope.id.to_string() == id {
-                    return Ok(envelope);
+                if envelope.id.to_string() != id {
+                    continue;
                 }
+                // With very many recipients, the headers in the control file come too late.
+                if file.headers.is_empty() {
+                    let headers = submitted_headers(spool, &envelope.name)?;
+                    envelope.subject = envelope::subject(&headers);
+                }
+                return Ok(envelope);
             }
             Err(error) if error.kind() == ErrorKind::NotFound => {}
             Err(error) => failure = error,
         }
     }
     Err(failure)
+}
+
+/// The beginning of a message file, without the envelope that ZMailer's programs put before it.
+fn submitted_headers(spool: &Spool, name: &SpoolName) -> io::Result<Vec<u8>> {
+    let file = open_regular(File::options().read(true), &spool.message_file(name))?;
+    let mut head = Vec::new();
+    file.take(MAX_HEADER_BYTES).read_to_end(&mut head)?;
+    let envelope = memmem::find(&head, END_OF_ENVELOPE).map_or(0, |at| at + END_OF_ENVELOPE.len());
+    Ok(head.split_off(envelope))
 }
 
 /// Names that the files of a message with this number may have.
@@ -144,4 +165,62 @@ pub(crate) fn for_each_name(
             "{folder}: {error}; option -Z names the ZENV file that says where the spool is"
         )))
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HEAD: &str = "@ 7\ni 31\nl <1@x>\ns local - ann@x 0\n";
+
+    fn spool() -> (tempfile::TempDir, Spool) {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let spool = Spool::new(folder.path());
+        spool.create().expect("folders");
+        for folder in [spool.transport(), spool.queue()] {
+            fs::create_dir_all(folder.join("B/F")).expect("folders");
+        }
+        (folder, spool)
+    }
+
+    fn id(spool: &Spool, name: &SpoolName) -> String {
+        let message = fs::metadata(spool.message_file(name)).expect("a message file");
+        SpoolId { number: name.number(), modified: Timestamp::modified(&message) }.to_string()
+    }
+
+    #[test]
+    fn envelope_is_found_by_spool_id_in_any_folder() {
+        let (_folder, spool) = spool();
+        let name = SpoolName::from_notified(b"B/F/31").expect("a name");
+        let control = format!("{HEAD}r           smtp mx bob@mx 0\nm\nSubject: one\n\n");
+        fs::write(spool.control_file(&name), control).expect("written");
+        fs::write(spool.message_file(&name), "12345").expect("written");
+        let mut files = MessageFiles::new(&spool);
+        assert!(files.envelope("S31AbmKUKEJuveqC", None).is_none() && !files.are_here());
+        let id = id(&spool, &name);
+        let found = files.envelope(&id, None).expect("an envelope");
+        assert_eq!((found.size, found.subject.as_deref(), &found.name), (5, Some("one"), &name));
+        fs::remove_file(spool.control_file(&name)).expect("removed");
+        assert!(files.envelope(&id, Some("B/F/31")).is_some_and(|kept| kept.size == 5));
+        assert!(MessageFiles::new(&spool).envelope(&id, Some("../../etc/passwd")).is_none());
+    }
+
+    #[test]
+    fn envelope_of_very_many_recipients_is_bounded() {
+        let (_folder, spool) = spool();
+        let name = SpoolName::plain(HashFolder::TOP, 31);
+        let recipients = "r           smtp mx bob@mx 0\n".repeat(10_000);
+        let control = format!("{HEAD}{recipients}m\nSubject: too late\n\n");
+        fs::write(spool.control_file(&name), control).expect("written");
+        let message = "from <ann@x>\nto <bob@mx>\nenv-end\nTo: bob\nSubject: early\n\nBody\n";
+        fs::write(spool.message_file(&name), message).expect("written");
+        let mut files = MessageFiles::new(&spool);
+        let found = files.envelope(&id(&spool, &name), None).expect("an envelope");
+        assert_eq!(found.recipients.len(), MAX_LISTED_RECIPIENTS);
+        assert_eq!(found.subject.as_deref(), Some("early"));
+        for number in 0..=MAX_KEPT_ENVELOPES {
+            assert!(files.envelope(&format!("S{number}AbmKUKEJuveqC"), None).is_none());
+        }
+        assert!(files.kept.len() <= MAX_KEPT_ENVELOPES);
+    }
 }
