@@ -50,7 +50,7 @@ fn list_has_sender_recipients_size_and_subject() {
     assert!(lines[0].starts_with("ID ") && !lines[0].contains("SUBJECT"), "{narrow}");
     assert_eq!(
         lines[2],
-        format!("    from alice@here.test to bob@y.test, carol@y.test, 3.0k: {subject}")
+        format!("    from alice@here.test to bob@y.test, carol@y.test, size 3.0k: {subject}")
     );
     assert!(site.mailq("list -m --width 80").good().lines().all(|line| line.chars().count() <= 80));
     let destination = site.mailq("show slow/y --width 100").good();
@@ -198,7 +198,7 @@ fn events_name_sender_and_recipients() {
         objected = objects.try_iter().find(|line| line.contains("\"attempt\"")).or(objected);
     }
     let arrived = arrived.expect("an event");
-    assert!(arrived.contains("  from alice@here.test to bob@there.test, 30  "), "{arrived}");
+    assert!(arrived.contains("  from alice@here.test to bob@there.test, size 30  "), "{arrived}");
     let tried = tried.expect("an event");
     assert!(tried.contains("  to bob@there.test  process "), "{tried}");
     let object = object(&objected.expect("an event"));

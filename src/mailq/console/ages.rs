@@ -15,6 +15,10 @@ use zsched_mailq_protocol::schema::AGE_LIMITS;
 /// Titles of the numbers of recipients younger than each of [`AGE_LIMITS`], and of the rest.
 const TITLES: [&str; AGE_LIMITS.len() + 1] =
     ["5", "10", "20", "40", "80", "160", "320", "640", "1280", "1280+"];
+/// The same where two ages share a column, so that names can be read.
+const NARROW_TITLES: [&str; TITLES.len() / 2] = ["10", "40", "160", "640", "640+"];
+/// Minimum line width for a column for each age.
+const MIN_WIDTH_OF_ALL: usize = 100;
 
 /// Prints the table. The first row is the total.
 pub(super) fn print(rows: &[AgeStatus], screen: &mut Screen<'_>) -> io::Result<()> {
@@ -33,8 +37,13 @@ pub(super) fn print(rows: &[AgeStatus], screen: &mut Screen<'_>) -> io::Result<(
         Column::name("DESTINATION", name),
         number("RCPTS", Box::new(|row: &AgeStatus| row.recipients)),
     ];
-    columns.extend(TITLES.iter().enumerate().map(|(place, title)| {
-        number(title, Box::new(move |row| row.ages.get(place).copied().unwrap_or_default()))
+    let (titles, shared) = match screen.columns() {
+        Some(columns) if columns < MIN_WIDTH_OF_ALL => (&NARROW_TITLES[..], 2),
+        _ => (&TITLES[..], 1),
+    };
+    columns.extend(titles.iter().enumerate().map(|(place, title)| {
+        let sum = move |row: &AgeStatus| row.ages.iter().skip(place * shared).take(shared).sum();
+        number(title, Box::new(sum))
     }));
     print_table(&columns, rows, screen)
 }

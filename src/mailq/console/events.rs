@@ -66,7 +66,7 @@ impl MailOfEvent {
             Some(recipient) => format!("to {recipient}"),
             None => {
                 let first = envelope.recipients.first().map_or("", |to| &to.recipient);
-                format!("from {} to {first}, {}", envelope.sender, size(envelope.size))
+                format!("from {} to {first}, size {}", envelope.sender, size(envelope.size))
             }
         })
     }

@@ -4,7 +4,7 @@
 //! ```text
 //! ID                  DESTINATION   RCPTS  AGE  TRIES  STATE    EXPIRES  LAST TEXT
 //! S4711AbmKUKEJuveqC  smtp/mx.test      3   1d      6  waiting       2d  451 busy
-//!     from ann@x.test to bob@mx.test, carol@mx.test +1, 3.4k: Minutes of Monday
+//!     from ann@x.test to bob@mx.test, carol@mx.test +1, size 3.4k: Minutes of Monday
 //! ```
 //!
 //! Where lines are long enough, these are columns. So a search in the output finds whole rows.
@@ -129,7 +129,7 @@ impl Row<'_> {
         };
         let to = self.recipients().map_or(String::new(), |to| format!(" to {to}"));
         let subject = envelope.subject.as_ref().map_or(String::new(), |text| format!(": {text}"));
-        let line = format!("from {}{to}, {}{subject}", envelope.sender, self.size());
+        let line = format!("from {}{to}, size {}{subject}", envelope.sender, self.size());
         format!("    {}", one_line(&line))
     }
 }

@@ -71,7 +71,7 @@ pub enum View {
     ///
     /// As with Postfix's qshape, a column has the recipients that are younger than its title and
     /// not than that of the column before. The first row is the sum of all destinations. Only mail
-    /// that is in memory counts.
+    /// that is in memory counts. On a terminal of less than 100 columns, each two columns are one.
     Ages {
         /// Destinations, such as smtp/* or smtp/mx.test; or a host alone
         what: Option<String>,
