@@ -35,7 +35,16 @@ const MAX_SHOWN_RECIPIENTS: usize = 20;
 /// A message and one of its destinations.
 struct Row<'m> {
     message: &'m QueuedMessage,
-    envelope: Option<Rc<Envelope>>,
+    in_spool: Option<RowInSpool>,
+}
+
+/// What is in the spool about a row.
+struct RowInSpool {
+    sender: String,
+    /// The first recipients, and the number of the others.
+    recipients: Option<String>,
+    size: String,
+    subject: Option<String>,
 }
 
 /// Prints a list of messages, as `print_list`.
@@ -48,7 +57,8 @@ pub(super) fn print(
 ) -> Result<(), Failure> {
     let row = |(index, message): (usize, _)| {
         let is_read = index < limit.0.min(MAX_MESSAGES_FROM_SPOOL);
-        Row { message, envelope: is_read.then(|| envelope_of(message, files)).flatten() }
+        let envelope = is_read.then(|| envelope_of(message, files)).flatten();
+        Row { message, in_spool: envelope.map(|envelope| RowInSpool::new(&envelope, message)) }
     };
     let rows: Vec<Row<'_>> = messages.iter().enumerate().map(row).collect();
     let is_wide = screen.columns().is_none_or(|columns| columns >= MIN_WIDTH_OF_COLUMNS);
@@ -68,7 +78,7 @@ fn envelope_of(message: &QueuedMessage, files: &mut MessageFiles<'_>) -> Option<
     files.envelope(&message.id, message.name.as_deref())
 }
 
-fn columns<'m>(with_envelopes: bool) -> Vec<Column<'m, Row<'m>>> {
+fn columns<'m>(with_spool: bool) -> Vec<Column<'m, Row<'m>>> {
     let now = now();
     let place = |row: &Row<'m>| {
         let place = short(row.message.place.as_deref().unwrap_or_default());
@@ -79,58 +89,59 @@ fn columns<'m>(with_envelopes: bool) -> Vec<Column<'m, Row<'m>>> {
         };
         (place, style)
     };
-    let envelope = |title, text: fn(&Row<'m>) -> Option<String>| {
+    let in_spool = |title, kind, text: fn(&RowInSpool) -> Option<String>| {
         let cell = move |row: &Row<'m>| {
-            (text(row).map_or("-".to_string(), |text| one_line(&text)), Style::Plain)
+            let text = row.in_spool.as_ref().and_then(text);
+            (text.map_or("-".to_string(), |text| one_line(&text)), Style::Plain)
         };
-        with_envelopes.then(|| Column::new(title, ColumnKind::Text, cell))
+        with_spool.then(|| Column::new(title, kind, cell))
     };
-    let size = Column::new("SIZE", ColumnKind::Number, |row: &Row<'m>| (row.size(), Style::Plain));
     let columns = [
         Some(Column::word("ID", |row: &Row<'m>| cut(&one_line(&row.message.id), 40))),
         Some(Column::name("DESTINATION", |row: &Row<'m>| {
             format!("{}/{}", row.message.channel, row.message.host)
         })),
-        envelope("FROM", |row| Some(row.envelope.as_ref()?.sender.clone())),
-        envelope("TO", |row| row.recipients()),
+        in_spool("FROM", ColumnKind::Text, |row| Some(row.sender.clone())),
+        in_spool("TO", ColumnKind::Text, |row| row.recipients.clone()),
         Some(Column::number("RCPTS", |row: &Row<'m>| row.message.recipients)),
-        with_envelopes.then_some(size),
+        in_spool("SIZE", ColumnKind::Number, |row| Some(row.size.clone())),
         Some(Column::span("AGE", |row: &Row<'m>| row.message.age)),
         Some(Column::number("TRIES", |row: &Row<'m>| row.message.attempts)),
         Some(Column::new("STATE", ColumnKind::Word, place)),
         Some(Column::span("EXPIRES", move |row: &Row<'m>| {
             row.message.expires.filter(|at| *at > 0.0).map(|at| at - now)
         })),
-        envelope("SUBJECT", |row| row.envelope.as_ref()?.subject.clone()),
+        in_spool("SUBJECT", ColumnKind::Text, |row| row.subject.clone()),
         Some(Column::text("LAST TEXT", Style::Dim, |row: &Row<'m>| row.message.text.as_deref())),
     ];
     columns.into_iter().flatten().collect()
 }
 
-impl Row<'_> {
-    fn size(&self) -> String {
-        self.envelope.as_ref().map_or("-".to_string(), |envelope| format::size(envelope.size))
-    }
-
-    /// The first recipients, and the number of the others.
-    fn recipients(&self) -> Option<String> {
-        let QueuedMessage { channel, host, recipients, .. } = self.message;
-        let queued = self.envelope.as_ref()?.queued_for(channel, host);
-        let named: Vec<&str> = queued.take(MAX_NAMED_RECIPIENTS).collect();
+impl RowInSpool {
+    fn new(envelope: &Envelope, message: &QueuedMessage) -> RowInSpool {
+        let QueuedMessage { channel, host, recipients, .. } = message;
+        let named: Vec<&str> =
+            envelope.queued_for(channel, host).take(MAX_NAMED_RECIPIENTS).collect();
         let others = recipients.saturating_sub(named.len() as u64);
         let more = if others > 0 { format!(" +{others}") } else { String::new() };
-        (!named.is_empty()).then(|| named.join(", ") + &more)
+        RowInSpool {
+            sender: envelope.sender.clone(),
+            recipients: (!named.is_empty()).then(|| named.join(", ") + &more),
+            size: format::size(envelope.size),
+            subject: envelope.subject.clone(),
+        }
     }
+}
 
+impl Row<'_> {
     /// What is in the spool, as a line below the row.
     fn details(&self) -> String {
-        let Some(envelope) = &self.envelope else {
+        let Some(RowInSpool { sender, recipients, size, subject }) = &self.in_spool else {
             return "    -".to_string();
         };
-        let to = self.recipients().map_or(String::new(), |to| format!(" to {to}"));
-        let subject = envelope.subject.as_ref().map_or(String::new(), |text| format!(": {text}"));
-        let line = format!("from {}{to}, size {}{subject}", envelope.sender, self.size());
-        format!("    {}", one_line(&line))
+        let to = recipients.as_ref().map_or(String::new(), |to| format!(" to {to}"));
+        let subject = subject.as_ref().map_or(String::new(), |text| format!(": {text}"));
+        format!("    {}", one_line(&format!("from {sender}{to}, size {size}{subject}")))
     }
 }
 

@@ -50,8 +50,9 @@ pub enum View {
         ///
         /// An id or an option such as --sender has the same effect.
         /// Sender, recipients, size and subject are read from the spool, of up to 10,000 messages,
-        /// with the rights of the caller. Terminals of less than 180 columns show them in a second
-        /// line. In JSON they are "sender", "to", "size", "subject" and "message_id".
+        /// with the rights of the caller: the first 100 recipients of a message, and 300 columns of
+        /// a text. Terminals of less than 180 columns show them in a second line. In JSON they are
+        /// "sender", "to", "size", "subject" and "message_id".
         #[arg(long, short = 'm')]
         messages: bool,
         /// Sort order of destinations

@@ -3,6 +3,7 @@
 use crate::format::{date_and_time, grouped};
 use mail_parser::{HeaderName, MessageParser};
 use serde::Serialize;
+use std::iter;
 use zsched_format::control_file::{self, ControlFile, Span, Tag};
 use zsched_format::time::Timestamp;
 use zsched_spool::{SpoolId, SpoolName};
@@ -62,6 +63,15 @@ impl Envelope {
             subject: file.headers.first().and_then(|headers| subject(file.get(headers.text))),
             message_id: control_file::message_id(file),
         }
+    }
+
+    /// All texts whose length others decide.
+    pub(super) fn texts_mut(&mut self) -> impl Iterator<Item = &mut String> {
+        let Envelope { sender, recipients, subject, message_id, .. } = self;
+        let recipients = recipients.iter_mut();
+        let recipients =
+            recipients.flat_map(|to| [&mut to.recipient, &mut to.channel, &mut to.host]);
+        iter::once(sender).chain(subject).chain(message_id).chain(recipients)
     }
 
     /// Titles and values for people, with at most `max_recipients`.

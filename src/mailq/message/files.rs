@@ -2,7 +2,7 @@
 
 use super::envelope::{self, Envelope};
 use crate::failure::Failure;
-use crate::format::count;
+use crate::format::{count, cut};
 use crate::screen::warn;
 use memchr::memmem;
 use std::collections::HashMap;
@@ -24,6 +24,8 @@ const MAX_HEADER_BYTES: u64 = 64 << 10;
 const END_OF_ENVELOPE: &[u8] = b"\nenv-end\n";
 /// Maximum number of recipients of a message that are kept for a list.
 const MAX_LISTED_RECIPIENTS: usize = 100;
+/// Maximum length of an address or a subject that is kept for a list, in columns.
+const MAX_LISTED_TEXT_LEN: usize = 300;
 /// Maximum number of envelopes that are kept.
 const MAX_KEPT_ENVELOPES: usize = 1000;
 
@@ -107,6 +109,7 @@ fn find(spool: &Spool, id: &str, file: Option<&str>) -> io::Result<Envelope> {
                     let headers = submitted_headers(spool, &envelope.name)?;
                     envelope.subject = envelope::subject(&headers);
                 }
+                envelope.texts_mut().for_each(|text| *text = cut(text, MAX_LISTED_TEXT_LEN));
                 return Ok(envelope);
             }
             Err(error) if error.kind() == ErrorKind::NotFound => {}
@@ -210,7 +213,8 @@ mod tests {
         let (_folder, spool) = spool();
         let name = SpoolName::plain(HashFolder::TOP, 31);
         let recipients = "r           smtp mx bob@mx 0\n".repeat(10_000);
-        let control = format!("{HEAD}{recipients}m\nSubject: too late\n\n");
+        let head = HEAD.replace("ann", &"a".repeat(2000));
+        let control = format!("{head}{recipients}m\nSubject: too late\n\n");
         fs::write(spool.control_file(&name), control).expect("written");
         let message = "from <ann@x>\nto <bob@mx>\nenv-end\nTo: bob\nSubject: early\n\nBody\n";
         fs::write(spool.message_file(&name), message).expect("written");
@@ -218,6 +222,7 @@ mod tests {
         let found = files.envelope(&id(&spool, &name), None).expect("an envelope");
         assert_eq!(found.recipients.len(), MAX_LISTED_RECIPIENTS);
         assert_eq!(found.subject.as_deref(), Some("early"));
+        assert_eq!(found.sender.chars().count(), MAX_LISTED_TEXT_LEN);
         for number in 0..=MAX_KEPT_ENVELOPES {
             assert!(files.envelope(&format!("S{number}AbmKUKEJuveqC"), None).is_none());
         }
