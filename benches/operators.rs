@@ -44,7 +44,7 @@ const DEADLINE: Duration = Duration::from_secs(120);
 /// Number of stalled clients.
 const STALLED_CLIENTS: usize = 200;
 /// Requests that are measured.
-const REQUESTS: [&str; 8] = [
+const REQUESTS: [&str; 9] = [
     "SHOW SNMP",
     "SHOW QUEUE SHORT",
     "SHOW JSON SUMMARY",
@@ -52,6 +52,7 @@ const REQUESTS: [&str; 8] = [
     "SHOW JSON THREADS sort=attempts limit=10",
     "SHOW JSON THREADS sort=oldest limit=10",
     "SHOW JSON THREADS later/host7.*",
+    "SHOW JSON AGES limit=20",
     "SHOW JSON RINGS",
 ];
 /// Number of runs of each command.

@@ -91,8 +91,32 @@ pub(crate) fn clock(time: f64, now: f64) -> String {
         far if far < HALF_A_YEAR => "%m-%d %H:%M",
         _ => "%Y-%m-%d",
     };
-    let time = jiff::Timestamp::from_second(time as i64).unwrap_or_default();
+    local_time(time as i64, format)
+}
+
+/// Formats a time with its date in the local time zone.
+pub(crate) fn date_and_time(time: i64) -> String {
+    local_time(time, "%Y-%m-%d %H:%M:%S")
+}
+
+fn local_time(time: i64, format: &str) -> String {
+    let time = jiff::Timestamp::from_second(time).unwrap_or_default();
     time.to_zoned(jiff::tz::TimeZone::system()).strftime(format).to_string()
+}
+
+/// Formats a size in bytes as at most three digits and a unit of 1024: `812`, `3.4k`, `12M`.
+pub(crate) fn size(bytes: u64) -> String {
+    let (mut value, mut unit) = (bytes as f64, "");
+    for larger in ["k", "M", "G", "T"] {
+        if value < 999.5 {
+            break;
+        }
+        (value, unit) = (value / 1024.0, larger);
+    }
+    match value {
+        few if few < 9.95 && !unit.is_empty() => format!("{few:.1}{unit}"),
+        many => format!("{many:.0}{unit}"),
+    }
 }
 
 /// Current time, in seconds since 1970.
@@ -158,6 +182,21 @@ mod tests {
             [(0.0, "0"), (0.01, "0.6/min"), (12.34, "12.3/s"), (1234.5, "1234/s"), (f64::NAN, "0")]
         {
             assert_eq!(rate(number), text);
+        }
+    }
+
+    #[test]
+    fn size_has_three_digits_at_most() {
+        for (bytes, text) in [
+            (0, "0"),
+            (999, "999"),
+            (1000, "1.0k"),
+            (10_189, "10k"),
+            (1_048_575, "1.0M"),
+            (20 << 20, "20M"),
+            (u64::MAX, "16777216T"),
+        ] {
+            assert_eq!(size(bytes), text);
         }
     }
 

@@ -10,7 +10,8 @@
 //! characters are made visible.
 //!
 //! Begin with [`options`] and [`run`]: they lead to a command in [`console`], to [`trace`], or
-//! without a command to [`classic`], the output of ZMailer's `mailq`. All three use [`connect`].
+//! without a command to [`classic`], the output of ZMailer's `mailq`. All three use [`connect`];
+//! [`message`] reads senders, recipients and subjects from the spool.
 
 #![warn(unreachable_pub)]
 
@@ -24,6 +25,8 @@ mod connect;
 mod console;
 mod trace;
 mod stats;
+
+mod message;
 
 mod classic;
 

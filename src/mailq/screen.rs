@@ -119,6 +119,26 @@ impl<'w> Screen<'w> {
         }
     }
 
+    /// Prints a table by `print`, with one of `details` below each row.
+    pub(crate) fn with_details<E: From<io::Error>>(
+        &mut self,
+        details: &[String],
+        print: impl FnOnce(&mut Self) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let before = self.held.replace(Vec::new());
+        let printed = print(self);
+        let table = std::mem::replace(&mut self.held, before).unwrap_or_default();
+        for (index, line) in table.split_inclusive(|byte| *byte == b'\n').enumerate() {
+            self.write(line)?;
+            // The first line has the titles.
+            if let Some(detail) = index.checked_sub(1).and_then(|row| details.get(row)) {
+                self.styled(detail, Style::Dim)?;
+                self.line(&[])?;
+            }
+        }
+        printed
+    }
+
     /// Clears the terminal.
     pub(crate) fn clear(&mut self) -> io::Result<()> {
         self.write(b"\x1b[H\x1b[2J\x1b[3J")

@@ -5,13 +5,15 @@
 //! (`zsched-mailq-server`) and the client (`zsched-mailq`) do.
 //!
 //! Begin with [`subject`], which is what an operator asks about, and [`schema`], the objects of the
-//! answers. [`words`] has the lines that begin a session and an answer, [`port`] the number of the
-//! TCP port. A login is proved by [`auth`], as in ZMailer, or by [`scram`], both sides of
-//! SCRAM-SHA-256. `docs/mailq-protocol.md` describes the protocol.
+//! answers. [`size`] has the sizes in selections, [`words`] the lines that begin a session and an
+//! answer, [`port`] the number of the TCP port. A login is proved by [`auth`], as in ZMailer, or by
+//! [`scram`], both sides of SCRAM-SHA-256. `docs/mailq-protocol.md` describes the protocol.
 
 #![warn(unreachable_pub)]
 
 pub mod subject;
+
+pub mod size;
 
 pub mod schema;
 

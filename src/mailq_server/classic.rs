@@ -3,6 +3,9 @@
 use zsched_core::why::Reason;
 use zsched_core::{AgentState, Refusal};
 
+/// The reason of mail that an operator holds. ZMailer knows no holds, and shows the word as it is.
+pub(crate) const HELD: &str = "held";
+
 /// A kind of limit on agents.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum LimitKind {

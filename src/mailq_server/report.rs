@@ -15,6 +15,7 @@ use crate::v2::Step;
 use std::collections::VecDeque;
 use zsched_core::Scheduler;
 use zsched_core::view::{Agent, Ring, RingId, Thread, ThreadId, Totals};
+use zsched_core::why::Reason;
 use zsched_format::time::{ShortDuration, Timestamp};
 
 /// Column at which the details of a thread begin.
@@ -222,10 +223,17 @@ impl<'s> ShownThread<'s> {
 
     /// Writes the agents, the time to the wake-up or the refusal.
     ///
-    /// Each item is preceded by the separator.
+    /// Each item is preceded by the separator. What is held has no wake-up.
     fn write_state(&self, sep: char, out: &mut Vec<u8>) {
-        if !self.thread.agents.is_empty() {
+        let thread = self.thread;
+        if !thread.agents.is_empty() {
             return self.write_agents(sep, out);
+        }
+        let are_all_held = !thread.is_empty() && thread.held_back.len() == thread.len();
+        if (thread.held || are_all_held)
+            && let Some(reason) = classic::pending(Reason::Held)
+        {
+            return push(out, format_args!("{sep}pend={reason}"));
         }
         let wakeup = self.scheduler.wakeup_of(self.thread).map(|at| at.seconds_since(self.now));
         if let Some(seconds) = wakeup.filter(|left| *left > 0) {

@@ -18,7 +18,7 @@
 //! destination.
 
 use super::report::{ReportForm, ThreadReport, push};
-use crate::classic::{LimitKind, limit_of};
+use crate::classic::{HELD, LimitKind, limit_of};
 use crate::v2::Step;
 use std::collections::BTreeMap;
 use zsched_core::view::{QueuedVertex, Totals};
@@ -302,6 +302,7 @@ fn write_notes(
     let reason = scheduler.reason_of(queued.id);
     let newest = scheduler.agents_of(queued.thread).next();
     match (reason, newest, limit_of(reason)) {
+        (Reason::Held, ..) => out.extend_from_slice(HELD.as_bytes()),
         (Reason::Retry(at), ..) => {
             push(out, format_args!("retry in {}", ShortDuration(at.seconds_since(now).max(0))));
         }

@@ -1,13 +1,23 @@
-//! The address for error reports of a message, for display. Only the control file contains it.
+//! What only the control file has, for display: senders and the address for error reports.
 
 use super::{Spool, SpoolName};
 use std::fs::File;
 use std::io::{self, Read};
 use zsched_format::control_file::{ControlFile, parse};
-use zsched_sys::open_nofollow;
+use zsched_sys::open_regular;
 
-/// Number of bytes of a control file that are read. Senders come first.
+/// Maximum number of bytes of a control file that are read. Senders come first.
 const MAX_READ_BYTES: u64 = 256 * 1024;
+
+/// Reads the lines at the beginning of a control file, up to `max` bytes.
+pub fn control_file_head(spool: &Spool, name: &SpoolName, max: u64) -> io::Result<Vec<u8>> {
+    let file = open_regular(File::options().read(true), &spool.control_file(name))?;
+    let mut head = Vec::new();
+    file.take(max).read_to_end(&mut head)?;
+    // The text after the last line end may be an incomplete line.
+    head.truncate(memchr::memrchr(b'\n', &head).map_or(0, |end| end + 1));
+    Ok(head)
+}
 
 /// The address for error reports.
 ///
@@ -15,11 +25,7 @@ const MAX_READ_BYTES: u64 = 256 * 1024;
 ///
 /// It is empty for a message that is a report itself, and `None` if the file has none.
 pub fn error_address(spool: &Spool, name: &SpoolName) -> io::Result<Option<Box<[u8]>>> {
-    let file = open_nofollow(File::options().read(true), &spool.control_file(name))?;
-    let mut head = Vec::new();
-    file.take(MAX_READ_BYTES).read_to_end(&mut head)?;
-    // The text after the last line end may be an incomplete line.
-    head.truncate(memchr::memrchr(b'\n', &head).map_or(0, |end| end + 1));
+    let head = control_file_head(spool, name, MAX_READ_BYTES)?;
     Ok(parse(head).ok().and_then(|file| address_in(&file)))
 }
 

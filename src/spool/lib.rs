@@ -62,7 +62,7 @@ mod temp_file;
 
 pub use arrival::{Arrival, Group, Portion};
 pub use duplicates::{DuplicateSink, PossibleDuplicate, PossibleDuplicates};
-pub use error_address::error_address;
+pub use error_address::{control_file_head, error_address};
 pub use lock::{LockOwner, owner_of};
 pub use lock::{owner_if, owner_when_unloaded};
 pub use name::{HashFolder, HashLevel, SpoolName};

@@ -1,6 +1,7 @@
 //! Orders over MAILQ version 2, with the real scheduler and agents at work.
 
 use crate::support::{Client, Site, control_file, hold_for, processes, until};
+use std::fs::File;
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, SystemTime};
 
@@ -93,6 +94,40 @@ fn groups(name: &str, groups: &[(&str, &[&str])]) -> String {
         }
     }
     text
+}
+
+/// Sizes are those of the message files.
+#[test]
+fn messages_are_selected_by_size() {
+    let site = Site::new(CLAUSES);
+    let put = |recipients: &[&str], size: u64| {
+        let name = site.put_quietly(recipients);
+        let message = File::options().write(true).open(site.spool.message_file(&name));
+        message.expect("the message").set_len(size).expect("its size is set");
+        name
+    };
+    let large = put(&["q a.test one", "q b.test two"], 5 << 20);
+    put(&["q a.test three"], 100 << 10);
+    let _daemon = site.start();
+    let mut client = control(&site);
+    until_known(&mut client, 3);
+    for (words, count) in [
+        ("larger=10k", 3),
+        ("larger=100k", 2),
+        ("larger=1M smaller=5M", 0),
+        ("smaller=5M", 1),
+        ("q/a.* larger=1M", 1),
+        ("larger=1M recipient=two", 1),
+        ("larger=1M recipient=three", 0),
+    ] {
+        let found = client.ask(&format!("SHOW JSON MESSAGES {words}"));
+        assert_eq!(found.lines().count(), count, "{words}: {found}");
+    }
+    assert_eq!(client.order_after_dry_run("HOLD larger=1M reason=large")["messages"], 1);
+    assert!(client.ask(&format!("SHOW WHY {large}")).contains("large"));
+    std::fs::remove_file(site.spool.message_file(&large)).expect("removed");
+    assert_eq!(client.order_after_dry_run("DELETE larger=1")["messages"], 1, "the other is gone");
+    assert!(client.ask("DELETE larger=1T").starts_with("-at byte 14: a size is "));
 }
 
 /// Senders and recipients are in the control files only.

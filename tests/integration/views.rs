@@ -4,11 +4,12 @@ use crate::support::{Client, Site, allow, hold_for, until};
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::Value;
 use std::collections::BTreeSet;
+use std::fs::File;
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 use zsched_mailq_protocol::schema::{
-    AgentStatus, OverrideStatus, QueuedMessage, RingStatus, Summary, ThreadStatus, Wait,
+    AgeStatus, AgentStatus, OverrideStatus, QueuedMessage, RingStatus, Summary, ThreadStatus, Wait,
 };
 use zsched_mailq_protocol::scram::{self, StoredPassword};
 
@@ -90,6 +91,7 @@ fn expect_schema(request: &str, line: &str) {
     let again = match request.split(' ').nth(2) {
         Some("SUMMARY") => again::<Summary>(line),
         Some("THREADS") => again::<ThreadStatus>(line),
+        Some("AGES") => again::<AgeStatus>(line),
         Some("RINGS") => again::<RingStatus>(line),
         Some("AGENTS") => again::<AgentStatus>(line),
         Some("MESSAGES") => again::<QueuedMessage>(line),
@@ -265,6 +267,46 @@ fn slow_client_does_not_delay_delivery() {
         assert!((expected..=at_most).contains(&count), "{count}");
     }
     daemon.assert_runs();
+}
+
+#[test]
+fn recipients_are_counted_by_age() {
+    let site = Site::new(CLAUSES);
+    let put = |recipients: &[&str], minutes: u64| {
+        let name = site.put_quietly(recipients);
+        let message = File::options().write(true).open(site.spool.message_file(&name));
+        let modified = SystemTime::now() - Duration::from_secs(minutes * 60);
+        message.expect("the message").set_modified(modified).expect("its time is set");
+    };
+    put(&["q a.test 1", "q a.test 2", "q b.test 3"], 0);
+    put(&["q a.test 4"], 7);
+    put(&["q b.test 5"], 1279);
+    put(&["q b.test 6", "q b.test 7", "q c.test 8"], 5000);
+    let _daemon = site.start();
+    let mut client = control(&site);
+    until_known(&mut client, 8);
+    let ages = |client: &mut Client<UnixStream>, words: &str| -> Vec<(String, Vec<u64>)> {
+        let lines = objects(client, &format!("SHOW JSON AGES{words}"));
+        expect_all_of(&lines[0], "A line of AGES:");
+        let row = |line: &Value| {
+            let line: AgeStatus = serde_json::from_value(line.clone()).expect("a row");
+            assert_eq!(line.ages.iter().sum::<u64>(), line.recipients, "{line:?}");
+            (line.host.unwrap_or_default(), line.ages)
+        };
+        lines.iter().map(row).collect()
+    };
+    let row = |host: &str, ages: [u64; 10]| (host.to_string(), ages.to_vec());
+    let (a, b) = ([2, 1, 0, 0, 0, 0, 0, 0, 0, 0], [1, 0, 0, 0, 0, 0, 0, 0, 1, 2]);
+    let (c, total) = ([0, 0, 0, 0, 0, 0, 0, 0, 0, 1], [3, 1, 0, 0, 0, 0, 0, 0, 1, 3]);
+    let all = [row("", total), row("b.test", b), row("a.test", a), row("c.test", c)];
+    assert_eq!(ages(&mut client, ""), all);
+    assert_eq!(ages(&mut client, " */* limit=2"), all[..3]);
+    assert_eq!(ages(&mut client, " */a.*"), [row("", a), row("a.test", a)]);
+    assert_eq!(ages(&mut client, " x/*"), [row("", [0; 10])]);
+    for wrong in ["limit=0", "older=1h", "q"] {
+        let answer = client.ask(&format!("SHOW JSON AGES {wrong}"));
+        assert!(answer.starts_with("-at byte "), "{wrong}: {answer}");
+    }
 }
 
 #[test]

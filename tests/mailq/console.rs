@@ -106,6 +106,26 @@ fn lists_fit_terminal_width() {
     );
     check(
         &site,
+        "ages --width 80",
+        &expect![[r#"
+            DESTINATION                                 RCPTS  10  40  160  640     640+
+            TOTAL                                     1000003   3   0    0    0  1000000
+            smtp/a-host-with-a-rather-long-name.test  1000000   0   0    0    0  1000000
+            smtp/b^[.test                                   3   3   0    0    0        0
+        "#]],
+    );
+    check(
+        &site,
+        "ages --width 140",
+        &expect![[r#"
+        DESTINATION                                 RCPTS  5  10  20  40  80  160  320  640  1280    1280+
+        TOTAL                                     1000003  3   0   0   0   0    0    0    0     0  1000000
+        smtp/a-host-with-a-rather-long-name.test  1000000  0   0   0   0   0    0    0    0     0  1000000
+        smtp/b^[.test                                   3  3   0   0   0   0    0    0    0     0        0
+    "#]],
+    );
+    check(
+        &site,
         "rings --width 80",
         &expect![[r#"
         RING     MSGS  DESTS  AGENTS  IDLE  MAXRING  MAXTHR  OVERFEED

@@ -18,6 +18,11 @@ pub fn control(site: &Site, answers: &[(&str, &str)]) -> FakeScheduler {
     FakeScheduler::with_answers(&site.spool().join(".scheduler.control"), &answers)
 }
 
+/// The answer to `SHOW JSON AGES`.
+const AGES: &str = "{\"channel\":null,\"host\":null,\"recipients\":1000003,\"ages\":[3,0,0,0,0,0,0,0,0,1000000]}\n\
+    {\"channel\":\"smtp\",\"host\":\"a-host-with-a-rather-long-name.test\",\"recipients\":1000000,\"ages\":[0,0,0,0,0,0,0,0,0,1000000]}\n\
+    {\"channel\":\"smtp\",\"host\":\"b\\u001b.test\",\"recipients\":3,\"ages\":[3]}\n";
+
 /// Starts a simulated scheduler with answers to all requests of views.
 pub fn full(site: &Site) -> FakeScheduler {
     let threads = json("threads");
@@ -29,9 +34,9 @@ pub fn full(site: &Site) -> FakeScheduler {
             ("SHOW JSON THREADS limit=20 sort=backlog", &threads),
             ("SHOW JSON THREADS limit=20 sort=deferred", &threads),
             ("SHOW JSON THREADS limit=1001 sort=backlog", &threads),
-            ("SHOW JSON THREADS smtp/* older=2h limit=3 sort=oldest", &threads),
             ("SHOW JSON THREADS smtp/mx.test limit=1000000 sort=backlog", first),
             ("SHOW JSON THREADS */mx.test limit=21 sort=backlog", first),
+            ("SHOW JSON AGES */* limit=20", AGES),
             ("SHOW JSON RINGS", &json("rings")),
             ("SHOW JSON AGENTS", &json("agents")),
             ("SHOW JSON ORDERS", &json("orders")),

@@ -6,6 +6,7 @@ mod fake_scheduler;
 mod fake_server;
 mod hostile;
 mod logins;
+mod messages;
 mod real_scheduler;
 mod recordings;
 mod stats;

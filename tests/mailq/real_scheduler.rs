@@ -14,17 +14,17 @@ const CONFIGURATION: &str = "PARAMmailqsock=\"UNIX:${SOCKET}\"\n\
     slow/*\n\tqueueonly command=\"hold -c slow\"\n";
 
 /// A scheduler in the foreground, which is killed when this is dropped.
-struct Scheduler {
+pub struct Scheduler {
     child: Child,
 }
 
 impl Scheduler {
-    fn start(site: &Site) -> Scheduler {
+    pub fn start(site: &Site) -> Scheduler {
         Scheduler::start_with(site, "")
     }
 
     /// Starts it with further lines of configuration.
-    fn start_with(site: &Site, lines: &str) -> Scheduler {
+    pub fn start_with(site: &Site, lines: &str) -> Scheduler {
         let folder = site.path("").display().to_string();
         site.write_zenv(&format!("SOCKET={folder}mailq\nFOLDER={folder}\n"));
         let configuration = format!("{lines}{CONFIGURATION}");
@@ -53,7 +53,12 @@ impl Drop for Scheduler {
 }
 
 /// Puts a message into the spool for recipients `channel host user`. Returns its name.
-fn submit(site: &Site, recipients: &[&str]) -> String {
+pub fn submit(site: &Site, recipients: &[&str]) -> String {
+    submit_text(site, "From: alice@here.test\n", "Hello.\n", recipients)
+}
+
+/// Puts a message with these headers and this body into the spool. Returns its name.
+pub fn submit_text(site: &Site, headers: &str, body: &str, recipients: &[&str]) -> String {
     let recipient = |words: &&str| {
         let [channel, host, user] = words.split(' ').collect::<Vec<_>>()[..] else {
             panic!("{words} is no recipient");
@@ -64,18 +69,18 @@ fn submit(site: &Site, recipients: &[&str]) -> String {
     let group = Group {
         sender: Address::new("local", "", "alice@here.test", 65534),
         recipients: recipients.iter().map(recipient).collect(),
-        headers: "From: alice@here.test\n".into(),
+        headers: headers.into(),
     };
     let submitter =
         Submitter { spool: Spool::new(site.spool()), level: HashLevel::Flat, sync: false };
-    let name =
-        submitter.submit(b"From: alice@here.test\n\nHello.\n", "<1@here.test>", vec![group], None);
+    let message = format!("{headers}\n{body}");
+    let name = submitter.submit(message.as_bytes(), "<1@here.test>", vec![group], None);
     name.expect("it is taken").path()
 }
 
 /// Asks until the answer is good. Returns it.
 #[track_caller]
-fn wait_for(site: &Site, options: &str, is_good: impl Fn(&str) -> bool) -> String {
+pub fn wait_for(site: &Site, options: &str, is_good: impl Fn(&str) -> bool) -> String {
     let started = Instant::now();
     loop {
         let run = site.mailq(&format!("-p {} {options}", site.path("mailq").display()));

@@ -3,6 +3,7 @@
 pub mod rank;
 pub mod why;
 
+pub mod age_survey;
 pub mod inspect;
 pub mod thread_survey;
 pub mod view;

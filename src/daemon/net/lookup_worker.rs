@@ -7,13 +7,15 @@
 
 use crate::worker;
 use mio::Waker;
-use std::fs::File;
+use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use zsched_format::control_file::{parse, read_all};
-use zsched_mailq_server::v2::{Addresses, Candidate, DiskSpace, HostFacts, Lookup, LookupResult};
+use zsched_mailq_server::v2::{
+    Candidate, DiskSpace, FileCriteria, HostFacts, Lookup, LookupResult,
+};
 use zsched_spool::{Spool, SpoolName, error_address};
 use zsched_sys as sys;
 
@@ -82,10 +84,10 @@ impl LookupPaths {
                 let address = |name| error_address(&self.spool, name).ok().flatten();
                 LookupResult::ErrorAddresses(names.iter().map(address).collect())
             }
-            Lookup::MatchAddresses(addresses, candidates) => {
+            Lookup::MatchFiles(criteria, candidates) => {
                 let of_messages = candidates.chunk_by(|a, b| a.name == b.name);
-                let fitting = of_messages.flat_map(|of_one| self.fitting(addresses, of_one));
-                LookupResult::MatchAddresses(fitting.collect())
+                let fitting = of_messages.flat_map(|of_one| self.fitting(criteria, of_one));
+                LookupResult::MatchFiles(fitting.collect())
             }
             Lookup::Host => LookupResult::Host(HostFacts {
                 pid: std::process::id(),
@@ -101,14 +103,23 @@ impl LookupPaths {
 
     /// Returns for each candidate of one message whether it matches.
     ///
-    /// None matches if the control file cannot be read or parsed.
-    fn fitting(&self, addresses: &Addresses, candidates: &[Candidate]) -> Vec<bool> {
-        let file = candidates.first().and_then(|first| self.read(&first.name).ok());
-        let Some(file) = file.and_then(|text| parse(text).ok()) else {
-            return vec![false; candidates.len()];
-        };
+    /// None matches if a file cannot be read or parsed.
+    fn fitting(&self, criteria: &FileCriteria, candidates: &[Candidate]) -> Vec<bool> {
+        self.matches_in(criteria, candidates).unwrap_or_else(|| vec![false; candidates.len()])
+    }
+
+    fn matches_in(&self, criteria: &FileCriteria, candidates: &[Candidate]) -> Option<Vec<bool>> {
+        let name = &candidates.first()?.name;
+        if criteria.has_size() {
+            let message = fs::symlink_metadata(self.spool.message_file(name)).ok()?;
+            criteria.matches_size(message.len()).then_some(())?;
+        }
+        if !criteria.addresses.is_given() {
+            return Some(vec![true; candidates.len()]);
+        }
+        let file = parse(self.read(name).ok()?).ok()?;
         let destinations = candidates.iter().map(|candidate| &*candidate.destination);
-        addresses.matches_in(&file, &destinations.collect::<Vec<&[u8]>>())
+        Some(criteria.addresses.matches_in(&file, &destinations.collect::<Vec<&[u8]>>()))
     }
 
     fn read(&self, name: &SpoolName) -> io::Result<Vec<u8>> {

@@ -130,7 +130,7 @@ impl<'a> ControlFiles<'a> {
 }
 
 /// Reads a control file.
-pub(crate) fn read_control_file(spool: &Spool, name: &SpoolName) -> io::Result<Vec<u8>> {
+fn read_control_file(spool: &Spool, name: &SpoolName) -> io::Result<Vec<u8>> {
     let path = spool.control_file(name);
     // Opening a FIFO could block forever.
     let metadata = fs::symlink_metadata(&path)?;

@@ -86,8 +86,9 @@ fn print_head(
 }
 
 fn tries(recipient: &RecipientRecord) -> String {
+    let held = if recipient.is_held() { "held, " } else { "" };
     // ZMailer has no singular here.
-    format!("{} tries", recipient.tries)
+    format!("{held}{} tries", recipient.tries)
 }
 
 fn expiry(recipient: &RecipientRecord, now: Timestamp) -> String {

@@ -9,7 +9,7 @@ pub(crate) enum DeliveryState {
     Running,
     /// It is tried again at a known time.
     Retry,
-    /// It is due, and waits for an agent.
+    /// It is due, and waits for an agent, or it is on hold.
     Waiting,
 }
 
@@ -29,6 +29,7 @@ pub(crate) fn split(text: &[u8]) -> (&[u8], DeliveryState) {
         (b"retry in ", DeliveryState::Retry),
         (b"waiting for ", DeliveryState::Waiting),
         (b"activation pending", DeliveryState::Waiting),
+        (b"held", DeliveryState::Waiting),
     ];
     match standings.iter().find(|(start, _)| notes.starts_with(start)) {
         Some((_, state)) => (before, *state),
@@ -48,6 +49,7 @@ mod tests {
             ("busy (a) (running now, pid=7 NextFeed)", "busy (a)", DeliveryState::Running),
             ("x (waiting for thread slot)", "x", DeliveryState::Waiting),
             ("(activation pending, thread inactive)", "", DeliveryState::Waiting),
+            ("451 busy (held, expires in 2d, tries=2)", "451 busy", DeliveryState::Waiting),
             ("connect (to b)", "connect (to b)", DeliveryState::Running),
             ("(retry in 1s", "(retry in 1s", DeliveryState::Running),
             ("", "", DeliveryState::Running),

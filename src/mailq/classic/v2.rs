@@ -43,7 +43,7 @@ pub(crate) struct RecipientRecord {
     pub expiry: i64,
     /// Number of agent reports.
     pub tries: u64,
-    /// What it waits for: `retry in 1m3s`, or an agent.
+    /// What it waits for: `retry in 1m3s`, `held`, or an agent.
     ///
     /// For an agent it is empty, `channel` or `thread`. `thread` also stands for an agent at work.
     pub pending: Vec<u8>,
@@ -205,10 +205,16 @@ impl RecipientRecord {
         Ok(RecipientRecord { file, index, sender, offset, expiry, tries, pending, text })
     }
 
+    /// Returns true if an operator holds it.
+    pub(super) fn is_held(&self) -> bool {
+        self.pending == b"held"
+    }
+
     /// Delivery state, given whether an agent works on the thread.
     fn state(&self, is_running: bool) -> DeliveryState {
         match is_running {
             _ if self.pending.starts_with(b"retry in ") => DeliveryState::Retry,
+            _ if self.is_held() => DeliveryState::Waiting,
             true => DeliveryState::Running,
             false => DeliveryState::Waiting,
         }

@@ -5,6 +5,7 @@ use crate::failure::Failure;
 use crate::format::{not_a_span, read_span};
 use clap::{Args, ValueEnum};
 use std::cmp::Ordering;
+use zsched_mailq_protocol::size;
 use zsched_mailq_protocol::subject::Subject;
 
 /// Output options.
@@ -48,6 +49,14 @@ pub struct SelectionArgs {
     /// Only messages older than this, such as 90s, 30m, 2h or 5d
     #[arg(long, value_name = "SPAN")]
     pub older: Option<String>,
+
+    /// Only messages larger than this, such as 812 (bytes), 100k, 10M or 1G
+    #[arg(long, value_name = "SIZE")]
+    pub larger: Option<String>,
+
+    /// Only messages smaller than this
+    #[arg(long, value_name = "SIZE")]
+    pub smaller: Option<String>,
 }
 
 /// Options of an order.
@@ -100,17 +109,19 @@ pub(super) fn keyword(value: impl ValueEnum) -> String {
 impl SelectionArgs {
     /// Returns true if the selection has no condition.
     pub fn is_everything(&self) -> bool {
-        self.what.is_none()
-            && self.sender.is_none()
-            && self.recipient.is_none()
-            && self.older.is_none()
+        self.what.is_none() && !self.chooses_messages()
+    }
+
+    /// Returns true if only messages can match, not destinations.
+    pub fn chooses_messages(&self) -> bool {
+        let SelectionArgs { what: _, sender, recipient, older, larger, smaller } = self;
+        [sender, recipient, older, larger, smaller].iter().any(|criterion| criterion.is_some())
     }
 
     /// Returns true if it names destinations or a ring, and nothing else.
     pub fn is_scope(&self) -> bool {
-        let of_messages = self.sender.is_some() || self.recipient.is_some() || self.older.is_some();
         let is_scope = |what: &String| !is_about_messages(&target(what));
-        !of_messages && self.what.as_ref().is_some_and(is_scope)
+        !self.chooses_messages() && self.what.as_ref().is_some_and(is_scope)
     }
 
     /// Returns true if it selects messages by more than their destination.
@@ -138,23 +149,28 @@ impl SelectionArgs {
 
     /// Words of a request for this selection.
     ///
-    /// Fails if `--older` is not a time span.
+    /// Fails if an age or a size is none.
     pub fn words(&self) -> Result<Vec<String>, Failure> {
-        let mut words = Vec::new();
-        if let Some(what) = &self.what {
-            words.push(quoted(&target(what)));
+        let wrong = |what: String| Err(Failure::Usage(what));
+        if let Some(older) = self.older.as_ref().filter(|older| read_span(older).is_none()) {
+            return wrong(not_a_span(older));
         }
-        for (name, value) in
-            [("sender", &self.sender), ("recipient", &self.recipient), ("older", &self.older)]
-        {
-            if let Some(value) = value {
-                if name == "older" && read_span(value).is_none() {
-                    return Err(Failure::Usage(not_a_span(value)));
-                }
-                words.push(quoted(&format!("{name}={value}")));
-            }
+        let sizes = self.larger.iter().chain(&self.smaller);
+        if let Some(size) = sizes.into_iter().find(|text| size::parse(text).is_none()) {
+            return wrong(format!("{size} is not a size, such as 812, 100k, 10M or 1G"));
         }
-        Ok(words)
+        let criteria = [
+            ("sender", &self.sender),
+            ("recipient", &self.recipient),
+            ("older", &self.older),
+            ("larger", &self.larger),
+            ("smaller", &self.smaller),
+        ];
+        let criteria = criteria
+            .into_iter()
+            .filter_map(|(name, value)| Some(quoted(&format!("{name}={}", value.as_ref()?))));
+        let what = self.what.iter().map(|what| quoted(&target(what)));
+        Ok(what.chain(criteria).collect())
     }
 }
 
@@ -246,12 +262,17 @@ mod tests {
             sender: Some("<>".to_string()),
             recipient: Some("a \"b\\\"@c".to_string()),
             older: Some("2h".to_string()),
+            larger: Some("10M".to_string()),
+            smaller: Some("1G".to_string()),
         };
-        let expected = ["sender=<>", r#"recipient="a \"b\\\"@c""#, "older=2h"];
+        let expected =
+            ["sender=<>", r#"recipient="a \"b\\\"@c""#, "older=2h", "larger=10M", "smaller=1G"];
         assert_eq!(selection.words().expect("good words"), expected);
         let selection =
             SelectionArgs { older: Some("soon".to_string()), ..SelectionArgs::default() };
         assert!(selection.words().is_err());
+        let large = SelectionArgs { larger: Some("1x".to_string()), ..SelectionArgs::default() };
+        assert!(large.words().is_err() && large.chooses_messages() && !large.is_everything());
         assert!(!selection.is_everything() && SelectionArgs::default().is_everything());
     }
 }

@@ -3,6 +3,7 @@
 use super::arguments::{OrderOptions, SelectionArgs};
 use super::check::Thresholds;
 use super::views::View;
+use crate::message::cat::CatOptions;
 use crate::stats;
 use crate::trace;
 use clap::{Args, Subcommand, ValueEnum};
@@ -21,6 +22,8 @@ pub enum Command {
         interval: f64,
     },
     /// Show events as they happen
+    ///
+    /// Sender and recipients are read from the spool, as in list -m.
     Events {
         /// Selected part of the queue.
         #[command(flatten)]
@@ -46,7 +49,8 @@ pub enum Command {
     /// Put mail on hold: it is not tried until it is released
     ///
     /// A hold on a destination includes mail that arrives later. Messages are chosen by an id,
-    /// --sender, --recipient or --older; only messages that are in the queue now are held.
+    /// --sender, --recipient, --older, --larger or --smaller; only messages that are in the queue
+    /// now are held.
     Hold {
         /// Selected part of the queue, and options.
         #[command(flatten)]
@@ -136,6 +140,12 @@ pub enum Command {
     ///
     /// Its output and its sources are described below.
     Trace(trace::TraceOptions),
+    /// Print a message from the spool: its envelope and headers, or all of it
+    ///
+    /// The files are read with the rights of the caller, without the scheduler. On a terminal,
+    /// control characters are made visible; elsewhere headers and body are printed as they are. The
+    /// search for a Message-ID reads all control files.
+    Cat(CatOptions),
     /// Count what the status log has: outcomes, delays, destinations, senders, reasons
     ///
     /// The numbers are those of lines of the log: a recipient that was deferred twice and then

@@ -5,12 +5,16 @@
 //! ```
 
 use super::client::parse_object;
+use super::messages::add_fields;
 use super::model::QueueEvent;
 use crate::connect::lines::LineSource;
 use crate::connect::session::{Request, Session};
 use crate::failure::Failure;
-use crate::format::{clock, count, cut, last_line, one_line};
+use crate::format::{clock, count, cut, last_line, one_line, size};
+use crate::message::envelope::Envelope;
+use crate::message::files::MessageFiles;
 use crate::screen::{Screen, Style};
+use std::rc::Rc;
 use zsched_format::printable;
 
 /// Prints events until the scheduler ends the text or the connection.
@@ -18,14 +22,17 @@ pub(super) fn follow(
     session: &mut Session,
     request: Request,
     is_json: bool,
+    files: &mut MessageFiles<'_>,
     screen: &mut Screen<'_>,
 ) -> Result<(), Failure> {
     session.disable_timeouts();
     let mut text = session.ask_for_text(request)?;
     while let Some(line) = text.next()? {
+        let event: Result<QueueEvent, Failure> = parse_object(line);
+        let about = event.as_ref().map(|event| MailOfEvent::read(event, files)).unwrap_or_default();
         match is_json {
-            true => writeln!(screen, "{}", printable::json(line))?,
-            false => print(&parse_object(line)?, screen)?,
+            true => writeln!(screen, "{}", printable::json(&about.add_to(line)))?,
+            false => print(&event?, &about, screen)?,
         }
         // The output is read live.
         screen.flush()?;
@@ -33,11 +40,52 @@ pub(super) fn follow(
     Ok(())
 }
 
-fn print(event: &QueueEvent, screen: &mut Screen<'_>) -> Result<(), Failure> {
+/// What is in the spool about the subject of an event.
+#[derive(Default)]
+struct MailOfEvent {
+    envelope: Option<Rc<Envelope>>,
+    /// The recipient that it is about.
+    recipient: Option<String>,
+}
+
+impl MailOfEvent {
+    fn read(event: &QueueEvent, files: &mut MessageFiles<'_>) -> MailOfEvent {
+        let is_shown = event.offset.is_some() || event.event == "arrived";
+        let id = event.id.as_deref().filter(|_| is_shown);
+        let envelope = id.and_then(|id| files.envelope(id, None));
+        let recipient = envelope
+            .as_ref()
+            .and_then(|envelope| envelope.recipient_at(event.offset?).map(str::to_string));
+        MailOfEvent { envelope, recipient }
+    }
+
+    /// Describes it: the recipient, or of an arrived message all.
+    fn words(&self) -> Option<String> {
+        let envelope = self.envelope.as_ref()?;
+        Some(match &self.recipient {
+            Some(recipient) => format!("to {recipient}"),
+            None => {
+                let first = envelope.recipients.first().map_or("", |to| &to.recipient);
+                format!("from {} to {first}, size {}", envelope.sender, size(envelope.size))
+            }
+        })
+    }
+
+    fn add_to(&self, line: &[u8]) -> Vec<u8> {
+        let added = self.envelope.as_ref().and_then(|envelope| {
+            let all = || envelope.recipients.iter().map(|to| to.recipient.as_str()).collect();
+            let to = self.recipient.as_deref().map_or_else(all, |one| vec![one]);
+            add_fields(line, envelope, to)
+        });
+        added.unwrap_or_else(|| line.to_vec())
+    }
+}
+
+fn print(event: &QueueEvent, about: &MailOfEvent, screen: &mut Screen<'_>) -> Result<(), Failure> {
     let time = event.time.map_or(" ".repeat(8), |time| clock(time, time));
     screen.styled(&time, Style::Dim)?;
     let name = one_line(&event.event);
-    let words = words(event);
+    let words = words(event, about);
     let line = format!("  {name:<13}  {words}");
     let is_good = |status: &str| status.starts_with("ok") || status == "delivered";
     let is_bad =
@@ -57,11 +105,12 @@ fn print(event: &QueueEvent, screen: &mut Screen<'_>) -> Result<(), Failure> {
 }
 
 /// Describes an event in one line.
-fn words(event: &QueueEvent) -> String {
+fn words(event: &QueueEvent, about: &MailOfEvent) -> String {
     let mut parts: Vec<String> = event.id.iter().map(|id| one_line(id)).collect();
     if let (Some(channel), Some(host)) = (&event.channel, &event.host) {
         parts.push(one_line(&format!("{channel}/{host}")));
     }
+    parts.extend(about.words().map(|words| one_line(&words)));
     parts.extend(event.pid.map(|pid| format!("process {pid}")));
     parts.extend(event.recipients.map(|recipients| count(recipients, "recipient")));
     parts.extend(event.count.map(|number| count(number, "event")));
@@ -94,7 +143,8 @@ mod tests {
         ] {
             let mut out = Vec::new();
             let event: QueueEvent = parse_object(event.as_bytes()).expect(event);
-            print(&event, &mut Screen::new(&mut out)).expect("printed");
+            let about = MailOfEvent::default();
+            print(&event, &about, &mut Screen::new(&mut out)).expect("printed");
             let out = String::from_utf8(out).expect("text");
             assert_eq!(out[10..].trim_end(), expected);
         }

@@ -14,12 +14,14 @@ mod commands;
 mod client;
 mod model;
 
+mod ages;
 mod overview;
 mod summary;
 mod views;
 mod zmailer;
 
 mod events;
+mod messages;
 mod order_result;
 mod orders;
 mod passwd;
@@ -33,6 +35,8 @@ use crate::classic;
 use crate::connect::session::Request;
 use crate::failure::Failure;
 use crate::installation::Installation;
+use crate::message::cat;
+use crate::message::files::MessageFiles;
 use crate::options::{MailqOptions, ServerOptions};
 use crate::screen::{Screen, Terminal};
 use crate::stats;
@@ -55,6 +59,9 @@ pub(crate) fn run(command: &Command, server_options: &ServerOptions) -> Result<i
             return print_from_files(server_options, Terminal::default(), |files, screen| {
                 trace::run(what, files, screen)
             });
+        }
+        Command::Cat(what) => {
+            return cat::run(what, Installation::read(server_options)?.spool()).map(|()| 0);
         }
         Command::Stats(what) => {
             let terminal = Terminal::of_stdout(what.width);
@@ -119,7 +126,9 @@ fn execute_command(
         Command::Events { selection, json, .. } => {
             let words = [vec!["SUBSCRIBE".to_string()], selection.words()?].concat();
             let request = Request::new(words.join(" "), "EVENTS");
-            events::follow(&mut session()?, request, *json, screen)
+            let installation = installation()?;
+            let mut files = MessageFiles::new(installation.spool());
+            events::follow(&mut session()?, request, *json, &mut files, screen)
         }
         Command::Top { interval } => {
             let interval = interval_of(*interval)?;
@@ -132,7 +141,7 @@ fn execute_command(
             zsched_command_line::print_completions(*shell, &mut MailqOptions::command());
             Ok(())
         }
-        // Views, `check`, `trace` and `stats` are handled before.
+        // Views, `check`, `trace`, `cat` and `stats` are handled before.
         _ => Ok(()),
     }
 }
@@ -169,11 +178,14 @@ fn show_view(
             screen.clear()?;
         }
         // A scheduler closes idle connections, so each round opens a new one.
+        let mut files = MessageFiles::new(installation.spool());
         let shown = client::open(installation).and_then(|mut scheduler| match output.json {
-            true => view.print_json(&mut scheduler, screen),
-            false => view.print(&mut scheduler, screen),
+            true => view.print_json(&mut scheduler, &mut files, screen),
+            false => view.print(&mut scheduler, &mut files, screen),
         });
         screen.release()?;
+        screen.flush()?;
+        files.print_note();
         let Some(interval) = interval else {
             return shown;
         };

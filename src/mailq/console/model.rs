@@ -2,7 +2,7 @@
 
 use serde::Deserialize;
 pub(super) use zsched_mailq_protocol::schema::{
-    ActiveAgent, AgentStatus, LimitChange, OrderResult, OverrideStatus, QueuedMessage,
+    ActiveAgent, AgeStatus, AgentStatus, LimitChange, OrderResult, OverrideStatus, QueuedMessage,
     RecentCounts, RingStatus, Summary, ThreadStatus, Wait,
 };
 
@@ -22,6 +22,8 @@ pub(super) struct QueueEvent {
     pub host: Option<String>,
     /// Process id of the agent.
     pub pid: Option<u32>,
+    /// Offset of the recipient's line in the control file.
+    pub offset: Option<u32>,
     /// Result of an attempt.
     pub status: Option<String>,
     /// Final state of a recipient.

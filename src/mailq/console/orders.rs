@@ -124,8 +124,8 @@ impl OrderCommand {
         }
         if words.is_empty() {
             return Err(Failure::Usage(
-                "nothing is selected: name a channel/host or an id, or use --sender, --recipient \
-                 or --older; '*/*' selects everything"
+                "nothing is selected: name a channel/host or an id, or use --sender, --recipient, \
+                 --older or --larger; '*/*' selects everything"
                     .to_string(),
             ));
         }

@@ -1,15 +1,18 @@
 //! Commands that show something: destinations, messages, rings, agents, overrides.
 
+use super::ages;
 use super::arguments::{OutputOptions, SelectionArgs, Sort, is_bare_word, keyword, subject};
 use super::client;
-use super::model::{AgentStatus, OverrideStatus, QueuedMessage, ThreadStatus};
+use super::messages;
+use super::model::{AgeStatus, AgentStatus, OverrideStatus, QueuedMessage, ThreadStatus};
 use super::overview;
 use super::summary::{self, destination_state, print_rings, short, thread_columns};
 use crate::connect::dial::Scheduler;
 use crate::connect::lines::LineSource;
 use crate::connect::session::{Request, Session};
 use crate::failure::Failure;
-use crate::format::{clock, count, cut, grouped, now, one_line, span_or_dash};
+use crate::format::{clock, count, grouped, now, one_line, span_or_dash};
+use crate::message::files::MessageFiles;
 use crate::screen::{Screen, Style, warn};
 use crate::table::{Column, ColumnKind, print_table};
 use clap::Subcommand;
@@ -43,6 +46,12 @@ pub enum View {
     /// Without a selection, it lists everything.
     List {
         /// List messages, one line per destination
+        ///
+        /// An id or an option such as --sender has the same effect.
+        /// Sender, recipients, size and subject are read from the spool, of up to 10,000 messages,
+        /// with the rights of the caller: the first 100 recipients of a message, and 300 columns of
+        /// a text. Terminals of less than 180 columns show them in a second line. In JSON they are
+        /// "sender", "to", "size", "subject" and "message_id".
         #[arg(long, short = 'm')]
         messages: bool,
         /// Sort order of destinations
@@ -54,6 +63,21 @@ pub enum View {
         /// Selected part of the queue.
         #[command(flatten)]
         selection: SelectionArgs,
+        /// Output options.
+        #[command(flatten)]
+        output: OutputOptions,
+    },
+    /// Show how old the mail is: recipients by age in minutes, for the largest destinations
+    ///
+    /// As with Postfix's qshape, a column has the recipients that are younger than its title and
+    /// not than that of the column before. The first row is the sum of all destinations. Only mail
+    /// that is in memory counts. On a terminal of less than 100 columns, each two columns are one.
+    Ages {
+        /// Destinations, such as smtp/* or smtp/mx.test; or a host alone
+        what: Option<String>,
+        /// Maximum number of destinations
+        #[arg(long, value_name = "NUMBER", default_value_t = 20)]
+        limit: usize,
         /// Output options.
         #[command(flatten)]
         output: OutputOptions,
@@ -103,7 +127,10 @@ pub(super) fn threads_request(
 }
 
 /// Request for messages in JSON.
-fn messages_request(selection: &SelectionArgs, limit: usize) -> Result<Request, Failure> {
+pub(super) fn messages_request(
+    selection: &SelectionArgs,
+    limit: usize,
+) -> Result<Request, Failure> {
     let mut words = selection.words()?;
     if words.is_empty() {
         words.push("*/*".to_string());
@@ -117,6 +144,7 @@ impl View {
         match self {
             View::Summary(output)
             | View::List { output, .. }
+            | View::Ages { output, .. }
             | View::Show { output, .. }
             | View::Why { output, .. }
             | View::Rings(output)
@@ -137,6 +165,10 @@ impl View {
                         false => threads_request(&selection, *sort, *limit),
                     };
                 return selection.readings().into_iter().map(request).collect();
+            }
+            View::Ages { what, limit, .. } => {
+                let what = what.as_deref().map_or("*/*".to_string(), subject);
+                Request::new(format!("SHOW JSON AGES {what} limit={limit}"), "TT")
             }
             View::Show { what, .. } => {
                 let request = |selection: SelectionArgs| match selection.message_id() {
@@ -166,11 +198,13 @@ impl View {
     pub(super) fn print_json(
         &self,
         scheduler: &mut Scheduler,
+        files: &mut MessageFiles<'_>,
         screen: &mut Screen<'_>,
     ) -> Result<(), Failure> {
         let session = scheduler.session()?;
         let is_limited = matches!(self, View::Show { .. });
         look_up(self.requests()?, |request| {
+            let is_of_messages = request.line.starts_with("SHOW JSON MESSAGE");
             let mut text = session.ask_for_text(request)?;
             let mut count = 0;
             while let Some(line) = text.next()? {
@@ -181,6 +215,8 @@ impl View {
                     ));
                     break;
                 }
+                let with_envelope = is_of_messages.then(|| messages::with_envelope(line, files));
+                let line = with_envelope.as_deref().unwrap_or(line);
                 writeln!(screen, "{}", printable::json(line))?;
             }
             Ok(count > 0)
@@ -192,6 +228,7 @@ impl View {
     pub(super) fn print(
         &self,
         scheduler: &mut Scheduler,
+        files: &mut MessageFiles<'_>,
         screen: &mut Screen<'_>,
     ) -> Result<(), Failure> {
         match self {
@@ -202,8 +239,8 @@ impl View {
             View::List { selection, limit, messages, sort, .. } => {
                 let is_found = look_up(selection.readings(), |selection| {
                     if *messages || selection.selects_messages() {
-                        let found = self::messages(scheduler.session()?, &selection, *limit)?;
-                        print_messages(&found, (*limit, LIMIT_HINT), screen)?;
+                        let found = ask_for_messages(scheduler.session()?, &selection, *limit)?;
+                        messages::print(&found, (*limit, LIMIT_HINT), files, screen)?;
                         return Ok(!found.is_empty());
                     }
                     let found = threads(scheduler, &selection, *sort, *limit)?;
@@ -212,10 +249,16 @@ impl View {
                 })?;
                 if is_found { Ok(()) } else { print_nothing(selection, screen) }
             }
+            View::Ages { .. } => {
+                let rows: Vec<AgeStatus> =
+                    client::fetch_all(scheduler.session()?, self.request()?)?;
+                Ok(ages::print(&rows, screen)?)
+            }
             View::Show { what, .. } => {
                 let selection = of(what);
-                let is_found =
-                    look_up(selection.readings(), |selection| show(scheduler, &selection, screen))?;
+                let is_found = look_up(selection.readings(), |selection| {
+                    show(scheduler, &selection, files, screen)
+                })?;
                 if is_found { Ok(()) } else { print_nothing(&selection, screen) }
             }
             View::Why { what, .. } => {
@@ -249,7 +292,8 @@ impl View {
     }
 }
 
-fn of(what: &str) -> SelectionArgs {
+/// A selection of what a command names.
+pub(super) fn of(what: &str) -> SelectionArgs {
     SelectionArgs { what: Some(what.to_string()), ..SelectionArgs::default() }
 }
 
@@ -303,7 +347,7 @@ fn threads(
 }
 
 /// Up to one more message than the limit, to find out if there are more.
-fn messages(
+fn ask_for_messages(
     session: &mut Session,
     selection: &SelectionArgs,
     limit: usize,
@@ -321,7 +365,7 @@ fn copy(session: &mut Session, line: String, screen: &mut Screen<'_>) -> Result<
 ///
 /// `empty` is the line that is printed if there are no rows, unless it is empty. `hint` says how
 /// to see more of them.
-fn print_list<T>(
+pub(super) fn print_list<T>(
     columns: &[Column<'_, T>],
     things: &[T],
     (limit, hint): (usize, &str),
@@ -346,38 +390,6 @@ fn print_threads(
     print_list(&thread_columns("DESTINATION", now()), threads, limit, "", screen)
 }
 
-fn print_messages(
-    messages: &[QueuedMessage],
-    limit: (usize, &str),
-    screen: &mut Screen<'_>,
-) -> Result<(), Failure> {
-    let now = now();
-    let place = |message: &QueuedMessage| {
-        let place = short(message.place.as_deref().unwrap_or_default());
-        let style = match place.as_str() {
-            "held" => Style::Warning,
-            "with-agent" => Style::Good,
-            _ => Style::Plain,
-        };
-        (place, style)
-    };
-    let columns = [
-        Column::word("ID", |message: &QueuedMessage| cut(&one_line(&message.id), 40)),
-        Column::name("DESTINATION", |message: &QueuedMessage| {
-            format!("{}/{}", message.channel, message.host)
-        }),
-        Column::number("RCPTS", |message: &QueuedMessage| message.recipients),
-        Column::span("AGE", |message: &QueuedMessage| message.age),
-        Column::number("TRIES", |message: &QueuedMessage| message.attempts),
-        Column::new("STATE", ColumnKind::Word, place),
-        Column::span("EXPIRES", |message: &QueuedMessage| {
-            message.expires.filter(|at| *at > 0.0).map(|at| at - now)
-        }),
-        Column::text("LAST TEXT", Style::Dim, |message: &QueuedMessage| message.text.as_deref()),
-    ];
-    print_list(&columns, messages, limit, "", screen)
-}
-
 /// Maximum number of rows that `show` prints for a destination.
 const MAX_SHOWN_ROWS: usize = 20;
 
@@ -385,35 +397,47 @@ const MAX_SHOWN_ROWS: usize = 20;
 fn show(
     scheduler: &mut Scheduler,
     selection: &SelectionArgs,
+    files: &mut MessageFiles<'_>,
     screen: &mut Screen<'_>,
 ) -> Result<bool, Failure> {
     let session = scheduler.session()?;
     if let Some(id) = selection.message_id() {
-        copy(session, format!("SHOW MESSAGE {id}"), screen)?;
+        show_message(session, &id, files, screen)?;
         return Ok(true);
     }
     if selection.selects_messages() {
-        let found = messages(session, selection, MAX_SHOWN_ROWS)?;
+        let found = ask_for_messages(session, selection, MAX_SHOWN_ROWS)?;
         match found.as_slice() {
             [first, rest @ ..] if rest.iter().all(|other| other.id == first.id) => {
-                copy(session, format!("SHOW MESSAGE {}", first.id), screen)?;
+                show_message(session, &first.id, files, screen)?;
             }
-            _ => print_messages(&found, (MAX_SHOWN_ROWS, "list shows all"), screen)?,
+            _ => messages::print(&found, (MAX_SHOWN_ROWS, "list shows all"), files, screen)?,
         }
         return Ok(!found.is_empty());
     }
     let request = threads_request(selection, Sort::default(), MAX_SHOWN_ROWS + 1)?;
     let found: Vec<ThreadStatus> = client::fetch_all(session, request)?;
     match found.as_slice() {
-        [thread] => print_thread(session, thread, screen)?,
+        [thread] => print_thread(session, thread, files, screen)?,
         _ => print_threads(&found, (MAX_SHOWN_ROWS, "list shows all"), screen)?,
     }
     Ok(!found.is_empty())
 }
 
+fn show_message(
+    session: &mut Session,
+    id: &str,
+    files: &mut MessageFiles<'_>,
+    screen: &mut Screen<'_>,
+) -> Result<(), Failure> {
+    copy(session, format!("SHOW MESSAGE {id}"), screen)?;
+    messages::print_envelope(session, id, files, screen)
+}
+
 fn print_thread(
     session: &mut Session,
     thread: &ThreadStatus,
+    files: &mut MessageFiles<'_>,
     screen: &mut Screen<'_>,
 ) -> Result<(), Failure> {
     let mut lines = vec![
@@ -444,12 +468,12 @@ fn print_thread(
     for (title, value) in lines {
         screen.wrapped(&format!("{title:<13}{value}"))?;
     }
-    let messages = messages(session, &of(&thread.name()), MAX_SHOWN_ROWS)?;
-    if messages.is_empty() {
+    let found = ask_for_messages(session, &of(&thread.name()), MAX_SHOWN_ROWS)?;
+    if found.is_empty() {
         return Ok(());
     }
     screen.line(&[])?;
-    print_messages(&messages, (MAX_SHOWN_ROWS, "list -m shows all"), screen)
+    messages::print(&found, (MAX_SHOWN_ROWS, "list -m shows all"), files, screen)
 }
 
 /// Prints counters, those that are not zero or all.

@@ -1,6 +1,7 @@
 //! Histories of messages, built from the log and the spool.
 
 use super::subject::TraceSubject;
+use crate::message::envelope::QueuedRecipient;
 use crate::screen::warn;
 use serde::Serialize;
 use std::borrow::Cow;
@@ -39,19 +40,6 @@ pub(super) struct History {
     pub put_off: Vec<StatusLine<'static>>,
     /// State in the scheduler.
     pub next: NextStep,
-}
-
-/// A recipient in the spool.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub(super) struct QueuedRecipient {
-    /// Address.
-    pub recipient: String,
-    /// Channel it goes by.
-    pub channel: String,
-    /// Host it goes to.
-    pub host: String,
-    /// Delivery state in the control file.
-    pub state: String,
 }
 
 /// State of a message in the scheduler.

@@ -1,6 +1,7 @@
 //! Output of message histories, for people and as JSON.
 
-use super::histories::{History, NextStep, QueuedRecipient};
+use super::histories::{History, NextStep};
+use crate::message::envelope::QueuedRecipient;
 use crate::screen::Screen;
 use jiff::tz::TimeZone;
 use std::collections::HashMap;
@@ -295,6 +296,7 @@ mod tests {
     fn print_of_one_recipient_leaves_out_others() {
         let mut histories = traced("bob@MX.test");
         let queued = |recipient: &str, state: &str| QueuedRecipient {
+            offset: 0,
             recipient: recipient.to_string(),
             channel: "smtp".to_string(),
             host: "mx.test".to_string(),

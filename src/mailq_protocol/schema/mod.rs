@@ -147,6 +147,25 @@ pub struct ActiveAgent {
     pub jobs: u64,
 }
 
+/// Upper limits of ages in `SHOW JSON AGES`, in minutes, as in Postfix's `qshape`.
+pub const AGE_LIMITS: [u64; 9] = [5, 10, 20, 40, 80, 160, 320, 640, 1280];
+
+/// Recipients by age: a line of `SHOW JSON AGES`. The first line is the total.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct AgeStatus {
+    /// The channel; `None` for the total.
+    pub channel: Option<String>,
+    /// The host; `None` for the total.
+    pub host: Option<String>,
+    /// Recipients of any age.
+    pub recipients: u64,
+    /// Upper limits of the ages, in minutes.
+    pub minutes: Vec<u64>,
+    /// Recipients younger than each limit and not than the one before; the last number is the rest.
+    pub ages: Vec<u64>,
+}
+
 /// A ring: a line of `SHOW JSON RINGS`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]

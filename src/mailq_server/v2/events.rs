@@ -93,9 +93,9 @@ impl SubscriptionFilter {
     /// Parses the words of a request.
     pub fn parse(rest: &[u8]) -> Result<SubscriptionFilter, SyntaxError> {
         let mut words = Arguments::parse(rest)?;
-        let Selection { destinations, message, older, addresses } = Selection::take(&mut words)?;
+        let Selection { destinations, message, older, files } = Selection::take(&mut words)?;
         words.end()?;
-        if older.is_some() || addresses.is_given() {
+        if older.is_some() || files.is_given() {
             return Err(SyntaxError::new(0, "events are selected by channel/host and id= alone"));
         }
         let destinations = destinations.filter(|wanted| wanted.text() != "*/*");
@@ -214,7 +214,7 @@ mod tests {
 
     #[test]
     fn subscription_by_age_or_address_is_refused() {
-        for text in ["older=1h", "sender=a", "recipient=a", "a/b c/d", "foo=1"] {
+        for text in ["older=1h", "larger=1k", "sender=a", "recipient=a", "a/b c/d", "foo=1"] {
             assert!(SubscriptionFilter::parse(text.as_bytes()).is_err(), "{text}");
         }
     }

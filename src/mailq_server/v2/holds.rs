@@ -1,7 +1,7 @@
 //! `HOLD` and `RELEASE`.
 //!
 //! A hold on destinations, a ring or a message id also applies to mail that arrives later. With a
-//! sender, a recipient or an age, the messages that match now are held one by one.
+//! sender, a recipient, an age or a size, the messages that match now are held one by one.
 
 use super::arguments::{Arguments, SyntaxError};
 use super::limits::ring;
@@ -104,7 +104,7 @@ impl HoldTarget {
                 "missing selection: channel/host, ring=channel/host, id=...; */* is everything";
             return Err(SyntaxError::new(length, what));
         }
-        if selection.older.is_some() || selection.addresses.is_given() {
+        if selection.older.is_some() || selection.files.is_given() {
             return Ok(HoldTarget::Messages(selection));
         }
         Ok(match selection {

@@ -80,7 +80,7 @@ pub use address_pattern::AddressPattern;
 pub use arguments::{Arguments, SyntaxError, Word};
 pub use request_counters::RequestCounters;
 pub use requests::{Request, requests};
-pub use selection::{Addresses, Selection};
+pub use selection::{FileCriteria, Selection};
 pub use session::{MAX_REQUEST_LEN, Session};
 pub use task::{
     AdminCommand, Answer, Candidate, ClientLog, Demand, DiskSpace, HostFacts, Lookup, LookupResult,

@@ -86,6 +86,7 @@ static REQUESTS: &[Request] = &[
     }),
     row(&["SHOW", "JSON", "SUMMARY"], Attributes::QQ, |_, context| json::summary::answer(context)),
     row(&["SHOW", "JSON", "THREADS"], Attributes::TT, |rest, _| json::threads::answer(rest)),
+    row(&["SHOW", "JSON", "AGES"], Attributes::TT, json::ages::answer),
     row(&["SHOW", "JSON", "RINGS"], Attributes::TT, |_, context| json::rings::answer(context)),
     row(&["SHOW", "JSON", "AGENTS"], Attributes::TT, |_, _| json::agents::answer()),
     row(&["SHOW", "JSON", "MESSAGES"], Attributes::TT, json::messages::answer),

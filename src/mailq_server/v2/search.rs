@@ -1,4 +1,4 @@
-//! Searches the mail of a selection in steps: in the core, and for addresses in the control files.
+//! Searches the mail of a selection in steps: in the core, then in files for addresses and sizes.
 
 use super::selection::Selection;
 use super::task::{Answer, Candidate, Lookup, LookupResult, SessionContext, Step};
@@ -10,7 +10,7 @@ use zsched_format::time::Timestamp;
 ///
 /// An entry is the recipients of a message for one destination.
 pub(super) const MAX_ENTRIES_PER_STEP: usize = 500;
-/// The same if control files must be read: other clients need the disk, too.
+/// The same if files must be read or examined: other clients need the disk, too.
 const MAX_FILES_PER_STEP: usize = 64;
 
 /// A search and its progress.
@@ -18,7 +18,7 @@ pub(super) struct Search {
     selection: Selection,
     selector: MailFilter,
     cursor: Cursor,
-    /// Entries that are being compared with their control files.
+    /// Entries that are being compared with their files.
     asked: Vec<Selected>,
     /// Entries of these that match.
     matching: Vec<Selected>,
@@ -51,31 +51,32 @@ impl Search {
         if self.cursor.is_over() {
             return ControlFlow::Break(Step::Done);
         }
-        let reads = self.selection.addresses.is_given();
+        let reads = self.selection.files.is_given();
         let count = if reads { MAX_FILES_PER_STEP } else { MAX_ENTRIES_PER_STEP };
         let mut found = context.scheduler.select(&self.selector, &mut self.cursor, count);
         found.retain(|found| self.selection.matches_name(found));
-        if reads {
+        if self.selection.files.addresses.is_given() {
             // An entry that is not in memory has no destination to look for.
             found.retain(|found| found.target.destination.is_some());
         }
         if found.is_empty() || !reads {
             return ControlFlow::Continue(found);
         }
-        let candidates = found.iter().filter_map(|found| {
-            let destination = found.target.destination.as_ref()?.as_bytes().into();
-            Some(Candidate { name: found.name.clone(), destination })
+        let candidates = found.iter().map(|found| {
+            let destination = found.target.destination.as_ref();
+            let destination = destination.map_or_else(Box::default, |name| name.as_bytes().into());
+            Candidate { name: found.name.clone(), destination }
         });
         let candidates = candidates.collect();
         self.asked = found;
-        let addresses = self.selection.addresses.clone();
-        ControlFlow::Break(Step::Lookup(Lookup::MatchAddresses(addresses, candidates)))
+        let criteria = self.selection.files.clone();
+        ControlFlow::Break(Step::Lookup(Lookup::MatchFiles(criteria, candidates)))
     }
 
     /// Takes the result of the lookup.
     pub(super) fn take_answer(&mut self, answer: Answer) {
         let asked = std::mem::take(&mut self.asked);
-        if let Answer::Lookup(LookupResult::MatchAddresses(fits)) = answer {
+        if let Answer::Lookup(LookupResult::MatchFiles(fits)) = answer {
             let fits = asked.into_iter().zip(fits);
             self.matching = fits.filter_map(|(found, fits)| fits.then_some(found)).collect();
         }

@@ -1,7 +1,7 @@
 //! Selections: which mail a request is about. Mail must match all criteria.
 //!
 //! ```text
-//! smtp/*.test older=2h sender=*@example.org recipient=bob@mx.test id=S4711AbmKUKEJuveqC
+//! smtp/*.test older=2h larger=10M sender=*@example.org recipient=bob@mx.test id=S4711AbmKUKEJuveqC
 //! message-id=<1@example.org>
 //! ```
 
@@ -12,6 +12,7 @@ use zsched_config::parse_interval;
 use zsched_core::overrides::DestinationPattern;
 use zsched_core::select::{MailFilter, Selected};
 use zsched_format::time::Timestamp;
+use zsched_mailq_protocol::size;
 use zsched_mailq_protocol::subject::message_number;
 use zsched_spool::{SpoolId, SpoolName};
 
@@ -24,8 +25,19 @@ pub struct Selection {
     pub message: Option<MessageName>,
     /// The message is older than this.
     pub older: Option<Duration>,
-    /// Criteria that only the control files can answer.
+    /// Criteria that only the files of a message can answer.
+    pub files: FileCriteria,
+}
+
+/// Criteria that only the files of a message can answer.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct FileCriteria {
+    /// Criteria for the control file.
     pub addresses: Addresses,
+    /// The message file has more bytes than this.
+    pub larger: Option<u64>,
+    /// The message file has fewer bytes than this.
+    pub smaller: Option<u64>,
 }
 
 /// Sender and recipient criteria, which only the control files can answer.
@@ -48,6 +60,24 @@ impl Addresses {
     /// Returns true if they distinguish recipients of a message.
     fn means_recipients(&self) -> bool {
         self.sender.is_some() || self.recipient.is_some()
+    }
+}
+
+impl FileCriteria {
+    /// Returns true if at least one criterion is given.
+    pub fn is_given(&self) -> bool {
+        self.addresses.is_given() || self.has_size()
+    }
+
+    /// Returns true if the size of the message file is needed.
+    pub fn has_size(&self) -> bool {
+        self.larger.is_some() || self.smaller.is_some()
+    }
+
+    /// Returns true if a message file of this size matches.
+    pub fn matches_size(&self, size: u64) -> bool {
+        self.larger.is_none_or(|limit| size > limit)
+            && self.smaller.is_none_or(|limit| size < limit)
     }
 }
 
@@ -97,9 +127,11 @@ impl Selection {
             recipient: address(words.option("recipient"))?,
             message_id: words.option("message-id").map(|word| message_id(&word)).transpose()?,
         };
+        let [larger, smaller] = [size(words.option("larger"))?, size(words.option("smaller"))?];
+        let files = FileCriteria { addresses, larger, smaller };
         let message = words.option("id").map(|word| message(&word)).transpose()?;
         let older = words.option("older").map(|word| span(&word)).transpose()?;
-        Ok(Selection { destinations, message, older, addresses })
+        Ok(Selection { destinations, message, older, files })
     }
 
     /// Returns true if no criterion is given, so that all mail would match.
@@ -117,7 +149,7 @@ impl Selection {
 
     /// Returns true if there is at most a pattern of destinations.
     pub fn is_pattern_only(&self) -> bool {
-        self.message.is_none() && self.older.is_none() && !self.addresses.is_given()
+        self.message.is_none() && self.older.is_none() && !self.files.is_given()
     }
 
     /// Returns true if the selection does not distinguish recipients of a message.
@@ -125,13 +157,13 @@ impl Selection {
     /// Address criteria do, because a message may have several senders and recipients.
     pub fn means_whole_messages(&self) -> bool {
         self.destinations.as_ref().is_none_or(DestinationPattern::matches_all)
-            && !self.addresses.means_recipients()
+            && !self.files.addresses.means_recipients()
     }
 
     /// Returns the criteria that the core can check.
     ///
     /// What the core finds must also match the name ([`matches_name`](Self::matches_name)) and the
-    /// addresses.
+    /// criteria for files.
     pub fn selector(&self, now: Timestamp) -> MailFilter {
         let since = |age: Duration| i64::try_from(age.as_nanos()).unwrap_or(i64::MAX);
         let time = |age| Timestamp::from_nanoseconds(now.nanoseconds().saturating_sub(since(age)));
@@ -176,6 +208,11 @@ fn message_id(word: &Word) -> Result<String, SyntaxError> {
     }
 }
 
+fn size(word: Option<Word>) -> Result<Option<u64>, SyntaxError> {
+    let wrong = "a size is a number of bytes, or one with k, M or G";
+    word.map(|word| size::parse(&word.text).ok_or_else(|| word.error(wrong))).transpose()
+}
+
 fn address(word: Option<Word>) -> Result<Option<AddressPattern>, SyntaxError> {
     let parse = |word: Word| AddressPattern::parse(&word.text).map_err(|what| word.error(what));
     word.map(parse).transpose()
@@ -197,11 +234,15 @@ mod tests {
         let all = take("SMTP/*.test sender=<> recipient=*@x older=2h id=4711").expect("fine");
         assert_eq!(all.destinations.as_ref().map(DestinationPattern::text), Some("smtp/*.test"));
         assert_eq!(all.older, Some(Duration::from_secs(7200)));
-        assert!(!all.is_empty() && !all.is_pattern_only() && all.addresses.is_given());
+        assert!(!all.is_empty() && !all.is_pattern_only() && all.files.is_given());
         let now = Timestamp::from_seconds(10_000);
         let selector = all.selector(now);
         assert_eq!(selector.number, Some(4711));
         assert_eq!(selector.older_than, Some(Timestamp::from_seconds(2800)));
+        let large = take("larger=10M smaller=1G").expect("fine");
+        assert!(large.means_whole_messages() && !large.is_pattern_only() && !large.is_empty());
+        let sizes = [10 << 20, (10 << 20) + 1, 1 << 30].map(|size| large.files.matches_size(size));
+        assert_eq!(sizes, [false, true, false]);
         assert!(take("").expect("nothing").is_empty());
         let pattern = take("*/*").expect("everything");
         assert!(pattern.is_pattern_only() && !pattern.is_empty());
@@ -216,6 +257,8 @@ mod tests {
             ("id=x", 3),
             ("older=", 6),
             ("older=1x", 6),
+            ("larger=1x", 7),
+            ("smaller=-1", 8),
             ("sender=", 7),
             ("a/b foo=1", 8),
             ("smtp/[", 0),

@@ -11,7 +11,7 @@
 
 use super::requests::next_word;
 use super::task::{Answer, Lookup, LookupResult, Reply, ReplyResult, SessionContext, Step, Task};
-use crate::classic::{LimitKind, limit_of};
+use crate::classic::{HELD, LimitKind, limit_of};
 use crate::report::{ShownThread, push};
 use std::collections::VecDeque;
 use std::vec;
@@ -147,6 +147,7 @@ impl PartialVertex {
 /// ZMailer writes `thread` also if there is no reason.
 fn write_reason(now: Timestamp, reason: Reason, out: &mut Vec<u8>) {
     match (reason, limit_of(reason)) {
+        (Reason::Held, _) => out.extend_from_slice(HELD.as_bytes()),
         (Reason::Retry(at), _) if at > now => {
             push(out, format_args!("retry in {}", ShortDuration(at.seconds_since(now))));
         }

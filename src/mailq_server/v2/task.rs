@@ -4,7 +4,7 @@ use super::arguments::SyntaxError;
 use super::events::{SubscriberQueue, Subscribers};
 use super::outcome::refusal_line;
 use super::request_counters::RequestCounters;
-use super::selection::Addresses;
+use super::selection::FileCriteria;
 use crate::acl::Peer;
 use crate::auth_file::AuthFile;
 use serde::Serialize;
@@ -224,16 +224,18 @@ pub enum Lookup {
     ErrorAddresses(Vec<SpoolName>),
     /// The state of the host.
     Host,
-    /// Which of these candidates match the addresses.
-    MatchAddresses(Addresses, Vec<Candidate>),
+    /// Which of these candidates match the criteria.
+    MatchFiles(FileCriteria, Vec<Candidate>),
 }
 
-/// Recipients of one message for one destination, to be checked in the control file.
+/// Recipients of one message for one destination, to be checked in the files.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Candidate {
     /// The message.
     pub name: SpoolName,
     /// Channel, LF and host, in lower case.
+    ///
+    /// It is empty for a message whose recipients are not in memory, and then only the size counts.
     pub destination: Box<[u8]>,
 }
 
@@ -248,8 +250,8 @@ pub enum LookupResult {
     Host(HostFacts),
     /// For each candidate, true if it matches.
     ///
-    /// One whose control file cannot be read does not.
-    MatchAddresses(Vec<bool>),
+    /// One whose files cannot be read does not.
+    MatchFiles(Vec<bool>),
 }
 
 /// The state of the host, as shown by `SHOW COUNTERS`.

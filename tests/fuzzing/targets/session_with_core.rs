@@ -80,10 +80,13 @@ impl SessionWithCore {
                 let addresses = names.iter().map(|_| Some(b"a\tb\n.".as_slice().into())).collect();
                 self.found(LookupResult::ErrorAddresses(addresses));
             }
-            Demand::Lookup(Lookup::MatchAddresses(addresses, candidates)) => {
+            Demand::Lookup(Lookup::MatchFiles(criteria, candidates)) => {
                 let file = parse(TEXT.into()).expect("a good control file");
                 let wanted: Vec<&[u8]> = candidates.iter().map(|c| &*c.destination).collect();
-                self.found(LookupResult::MatchAddresses(addresses.matches_in(&file, &wanted)));
+                let matching = criteria.addresses.matches_in(&file, &wanted);
+                let is_fitting = criteria.matches_size(file.text.len() as u64);
+                let matching = matching.into_iter().map(|matches| matches && is_fitting);
+                self.found(LookupResult::MatchFiles(matching.collect()));
             }
             Demand::Admin(chore) => self.session.take_answer(Answer::Admin(match chore {
                 AdminCommand::Reload => Err("line 1:\n.".to_string()),

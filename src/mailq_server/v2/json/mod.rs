@@ -6,6 +6,7 @@
 //! | file | view |
 //! |---|---|
 //! | [`summary`] | the queue in numbers |
+//! | [`ages`] | recipients by age, of the top threads |
 //! | [`threads`] | all threads, or the top threads by a rank |
 //! | [`rings`], [`agents`] | rings, agents |
 //! | [`messages`] | messages and their destinations, one line for each |
@@ -16,6 +17,7 @@
 //! | [`events`] | the event feed |
 
 pub mod agents;
+pub mod ages;
 pub mod counters;
 pub mod events;
 pub mod message;

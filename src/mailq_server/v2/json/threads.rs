@@ -7,13 +7,14 @@ use crate::v2::arguments::{Arguments, SyntaxError};
 use crate::v2::selection::Selection;
 use crate::v2::task::{Reply, ReplyResult, SessionContext, Step};
 use zsched_core::Scheduler;
+use zsched_core::overrides::DestinationPattern;
 use zsched_core::thread_survey::{SurveyOrder, ThreadSurvey};
 use zsched_core::view::{Agent, Thread};
 use zsched_format::time::Timestamp;
 use zsched_mailq_protocol::schema::{ActiveAgent, ThreadStatus};
 
 /// Maximum number of threads sorted.
-const MAX_SORTED_THREADS: usize = 10_000;
+pub(crate) const MAX_SORTED_THREADS: usize = 10_000;
 /// Maximum number of vertices or threads examined per turn of the search.
 const MAX_SEARCHED_PER_TURN: usize = 50_000;
 /// Approximate maximum number of messages examined per turn, for the age of threads.
@@ -64,12 +65,7 @@ pub(crate) fn answer(rest: &[u8]) -> ReplyResult {
         "oldest" => Ok(SurveyOrder::Oldest),
         _ => Err(word.error("sort= is backlog, oldest or deferred")),
     });
-    let selection = Selection::take(&mut words)?;
-    words.end()?;
-    if !selection.is_pattern_only() {
-        return Err(SyntaxError::new(0, "destinations are selected by channel/host only"));
-    }
-    let destinations = selection.destinations.filter(|wanted| wanted.text() != "*/*");
+    let destinations = destinations(words)?;
     let mut left = limit.unwrap_or(usize::MAX);
     let max = left.min(MAX_SORTED_THREADS);
     let mut survey = ThreadSurvey::new(order.transpose()?, max, destinations);
@@ -100,6 +96,18 @@ pub(crate) fn answer(rest: &[u8]) -> ReplyResult {
         messages = 0;
         Step::Pause
     }))
+}
+
+/// Parses the rest of a request: a pattern of destinations, or nothing. `None` is everything.
+pub(crate) fn destinations(
+    mut words: Arguments,
+) -> Result<Option<DestinationPattern>, SyntaxError> {
+    let selection = Selection::take(&mut words)?;
+    words.end()?;
+    match selection.is_pattern_only() {
+        true => Ok(selection.destinations.filter(|wanted| wanted.text() != "*/*")),
+        false => Err(SyntaxError::new(0, "destinations are selected by channel/host only")),
+    }
 }
 
 /// Parses `limit=N`, if it is given.

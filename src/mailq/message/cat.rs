@@ -1,0 +1,183 @@
+//! `mailq cat`: prints a message as it lies in the spool.
+//!
+//! ```text
+//! spool id    S4711AbmKUKEJuveqC
+//! sender      alice@here.test
+//! recipient   bob@there.test by smtp/mx.test: queued
+//!
+//! From: alice@here.test
+//! Subject: Hello
+//! ```
+
+use super::envelope::Envelope;
+use super::files::{for_each_name, names_of, read};
+use crate::failure::Failure;
+use clap::Args;
+use std::fs::File;
+use std::io::{self, BufWriter, ErrorKind, IsTerminal, Read, Seek, SeekFrom, Write};
+use zsched_format::control_file::{self, ControlFile, MAX_CONTROL_FILE_SIZE};
+use zsched_format::printable::{self, PrintableWriter};
+use zsched_spool::{HashFolder, HashLevel, Spool, SpoolId, SpoolName};
+use zsched_sys::open_regular;
+
+/// Arguments of `mailq cat`.
+#[derive(Args, Clone, Debug)]
+pub struct CatOptions {
+    /// A spool id, the name of a control file, or a Message-ID
+    #[arg(value_name = "ID")]
+    pub what: String,
+
+    /// Print the envelope: sender, and recipients with their states
+    #[arg(long)]
+    pub envelope: bool,
+
+    /// Print the headers that recipients get
+    ///
+    /// If groups of recipients get different ones, those of the first group are printed.
+    #[arg(long)]
+    pub headers: bool,
+
+    /// Print the body
+    #[arg(long)]
+    pub body: bool,
+
+    /// Print all of these
+    #[arg(long)]
+    pub all: bool,
+}
+
+/// Number of bytes of a body that are copied at a time.
+const BUFFER_SIZE: usize = 64 << 10;
+
+/// Maximum number of messages with the same Message-ID that are named.
+const MAX_NAMED_MATCHES: usize = 10;
+
+/// A message that was found.
+struct StoredMessage {
+    envelope: Envelope,
+    file: ControlFile,
+}
+
+/// Prints a message on standard output: for terminals printable, elsewhere as it is.
+pub(crate) fn run(options: &CatOptions, spool: &Spool) -> Result<(), Failure> {
+    let message = find(spool, &options.what)?;
+    let out = io::stdout().lock();
+    let mut out: Box<dyn Write> = match out.is_terminal() {
+        true => Box::new(PrintableWriter::new(BufWriter::new(out))),
+        false => Box::new(BufWriter::new(out)),
+    };
+    message.print(options, spool, &mut out)?;
+    Ok(out.flush()?)
+}
+
+impl StoredMessage {
+    fn print(
+        &self,
+        options: &CatOptions,
+        spool: &Spool,
+        out: &mut impl Write,
+    ) -> Result<(), Failure> {
+        let CatOptions { envelope, headers, body, all, .. } = *options;
+        let is_default = !(envelope || headers || body);
+        let (envelope, headers) = (envelope || all || is_default, headers || all || is_default);
+        let body = body || all;
+        if envelope {
+            self.print_envelope(out)?;
+            // An empty line separates the parts, as in a message.
+            out.write_all(if headers || body { b"\n" } else { b"" })?;
+        }
+        if headers {
+            let headers = self.file.headers.first().map(|block| self.file.get(block.text));
+            out.write_all(headers.unwrap_or_default())?;
+            out.write_all(if body { b"\n" } else { b"" })?;
+        }
+        if body {
+            self.print_body(spool, out)?;
+        }
+        Ok(())
+    }
+
+    fn print_envelope(&self, out: &mut impl Write) -> io::Result<()> {
+        let Envelope { id, name, .. } = &self.envelope;
+        let mut lines = vec![("spool id", id.to_string()), ("file", name.to_string())];
+        lines.extend(self.envelope.lines(usize::MAX));
+        for (title, value) in &lines {
+            writeln!(out, "{title:<12}{}", printable::line(value))?;
+        }
+        Ok(())
+    }
+
+    fn print_body(&self, spool: &Spool, out: &mut impl Write) -> Result<(), Failure> {
+        let path = spool.message_file(&self.envelope.name);
+        let failed = |error| Failure::Installation(format!("{}: {error}", path.display()));
+        let mut body = open_regular(File::options().read(true), &path).map_err(failed)?;
+        body.seek(SeekFrom::Start(self.file.body_offset.unwrap_or(0))).map_err(failed)?;
+        let mut buffer = vec![0; BUFFER_SIZE];
+        loop {
+            match body.read(&mut buffer).map_err(failed)? {
+                0 => return Ok(()),
+                length => out.write_all(&buffer[..length])?,
+            }
+        }
+    }
+}
+
+/// Finds the message of this name.
+///
+/// The search for a Message-ID reads all control files.
+fn find(spool: &Spool, what: &str) -> Result<StoredMessage, Failure> {
+    let (mut found, mut unreadable) = (Vec::new(), None);
+    let mut look = |name: SpoolName, is_it: &dyn Fn(SpoolId, &ControlFile) -> bool| {
+        match read(spool, &name, MAX_CONTROL_FILE_SIZE) {
+            Ok((file, stat)) => {
+                let id = SpoolId { number: name.number(), modified: stat.1 };
+                if is_it(id, &file) && found.len() < MAX_NAMED_MATCHES {
+                    let envelope = Envelope::new(name, &file, stat, usize::MAX);
+                    found.push(StoredMessage { envelope, file });
+                }
+            }
+            // It has just left, or is not there.
+            Err(error) if error.kind() == ErrorKind::NotFound => {}
+            Err(error) => {
+                unreadable.get_or_insert((spool.control_file(&name), error));
+            }
+        }
+    };
+    if let Some(number) = SpoolId::number_in(what) {
+        let is_it = |id: SpoolId, _: &ControlFile| id.to_string() == what;
+        names_of(number).into_iter().for_each(|name| look(name, &is_it));
+    } else if let (false, Some(name)) =
+        (what.contains('@'), SpoolName::from_notified(what.as_bytes()))
+    {
+        names_like(&name).into_iter().for_each(|name| look(name, &|_, _| true));
+    } else {
+        let without_brackets = |id: &str| id.trim_matches(['<', '>']).to_string();
+        let wanted = Some(without_brackets(what));
+        let is_it = |_: SpoolId, file: &ControlFile| {
+            control_file::message_id(file).map(|id| without_brackets(&id)) == wanted
+        };
+        for_each_name(spool, None, |name| look(name, &is_it))?;
+    }
+    let ids: Vec<String> = found.iter().map(|message| message.envelope.id.to_string()).collect();
+    match (found.pop(), unreadable) {
+        (Some(message), _) if found.is_empty() => Ok(message),
+        (Some(_), _) => {
+            let ids = ids.join(" ");
+            Err(Failure::NotFound(format!("{what} is not unique; name one of {ids}")))
+        }
+        (None, Some((path, error))) => {
+            Err(Failure::Installation(format!("{}: {error}", path.display())))
+        }
+        (None, None) => Err(Failure::NotFound(format!("{what} is not in the spool"))),
+    }
+}
+
+/// The name, and if it has no folder the names with those of hash levels.
+fn names_like(name: &SpoolName) -> Vec<SpoolName> {
+    let levels: &[HashLevel] = match name.folder() == HashFolder::TOP {
+        true => &[HashLevel::Once, HashLevel::Twice],
+        false => &[],
+    };
+    let below = levels.iter().map(|level| name.in_folder(HashFolder::of(name.number(), *level)));
+    std::iter::once(name.clone()).chain(below).collect()
+}
