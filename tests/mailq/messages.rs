@@ -56,7 +56,7 @@ fn list_has_sender_recipients_size_and_subject() {
     let destination = site.mailq("show slow/y --width 100").good();
     assert!(destination.contains("\n    from alice@here.test to "), "{destination}");
 
-    assert_eq!(site.mailq("list --larger 3k").good(), "No matching mail.\n");
+    assert_eq!(site.mailq("list --larger 3k").good(), "No matching mail now.\n");
     assert_eq!(site.mailq("list --larger 2k --smaller 1M").good().lines().count(), 3);
     let held = site.mailq("hold --larger 2k --dry-run").good();
     assert_eq!(held, "Would be put on hold: 1 message, 3 recipients\n");

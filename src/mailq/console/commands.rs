@@ -177,9 +177,8 @@ pub struct CheckArgs {
     /// Thresholds for warnings.
     #[command(flatten)]
     pub thresholds: Thresholds,
-    /// Selected part of the queue.
-    #[command(flatten)]
-    pub selection: SelectionArgs,
+    /// Check only these destinations, such as smtp/* or smtp/mx.test; or a host alone
+    pub what: Option<String>,
 }
 
 /// Log level.

@@ -102,14 +102,17 @@ fn columns<'m>(with_spool: bool) -> Vec<Column<'m, Row<'m>>> {
         })),
         in_spool("FROM", ColumnKind::Text, |row| Some(row.sender.clone())),
         in_spool("TO", ColumnKind::Text, |row| row.recipients.clone()),
-        Some(Column::number("RCPTS", |row: &Row<'m>| row.message.recipients)),
+        Some(Column::number("RCPTS", |row: &Row<'m>| row.message.recipients).optional()),
         in_spool("SIZE", ColumnKind::Number, |row| Some(row.size.clone())),
         Some(Column::span("AGE", |row: &Row<'m>| row.message.age)),
-        Some(Column::number("TRIES", |row: &Row<'m>| row.message.attempts)),
+        Some(Column::number("TRIES", |row: &Row<'m>| row.message.attempts).optional()),
         Some(Column::new("STATE", ColumnKind::Word, place)),
-        Some(Column::span("EXPIRES", move |row: &Row<'m>| {
-            row.message.expires.filter(|at| *at > 0.0).map(|at| at - now)
-        })),
+        Some(
+            Column::span("EXPIRES", move |row: &Row<'m>| {
+                row.message.expires.filter(|at| *at > 0.0).map(|at| at - now)
+            })
+            .optional(),
+        ),
         in_spool("SUBJECT", ColumnKind::Text, |row| row.subject.clone()),
         Some(Column::text("LAST TEXT", Style::Dim, |row: &Row<'m>| row.message.text.as_deref())),
     ];

@@ -224,8 +224,9 @@ pub(crate) fn print_failed_check(failure: &Failure) -> i32 {
 /// Monitoring programs read one line of standard output, so failures are printed there, too.
 fn run_check(check: &CheckArgs, server_options: &ServerOptions) -> io::Result<i32> {
     let measured = Installation::read(server_options).and_then(|installation| {
-        let mut measures = check::measure(&mut client::open(&installation)?, &check.selection)?;
-        if installation.is_asked() && check.selection.is_everything() {
+        let mut measures =
+            check::measure(&mut client::open(&installation)?, check.what.as_deref())?;
+        if installation.is_asked() && check.what.is_none() {
             measures.spool = Some(check::SpoolState::read(installation.spool()));
         }
         Ok(measures)

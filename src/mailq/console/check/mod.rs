@@ -8,10 +8,10 @@ mod spool_state;
 
 pub(crate) use spool_state::SpoolState;
 
-use super::arguments::{SelectionArgs, Sort};
+use super::arguments::Sort;
 use super::client;
 use super::overview;
-use super::views::{JSON_SUMMARY, threads_request};
+use super::views::{JSON_SUMMARY, of, threads_request};
 use crate::connect::dial::Scheduler;
 use crate::connect::session::{Request, Session};
 use crate::console::model::ThreadStatus;
@@ -91,12 +91,9 @@ pub struct Measures {
 }
 
 /// Measures the whole queue, or the selected part of it.
-pub(super) fn measure(
-    scheduler: &mut Scheduler,
-    selection: &SelectionArgs,
-) -> Result<Measures, Failure> {
-    if !selection.is_everything() {
-        return measure_part(scheduler, selection);
+pub(super) fn measure(scheduler: &mut Scheduler, what: Option<&str>) -> Result<Measures, Failure> {
+    if let Some(what) = what {
+        return measure_part(scheduler, what);
     }
     let json = |session: &mut Session| client::fetch_one(session, Request::new(JSON_SUMMARY, "QQ"));
     let summary = overview::json_or_report(scheduler, json, |overview| overview.summary)?;
@@ -116,8 +113,8 @@ pub(super) fn measure(
     })
 }
 
-fn measure_part(scheduler: &mut Scheduler, selection: &SelectionArgs) -> Result<Measures, Failure> {
-    let request = threads_request(selection, Sort::default(), MAX_DESTINATIONS)?;
+fn measure_part(scheduler: &mut Scheduler, what: &str) -> Result<Measures, Failure> {
+    let request = threads_request(&of(what), Sort::default(), MAX_DESTINATIONS)?;
     let mut measures = Measures::default();
     client::for_each_object(scheduler.session()?, request, |thread: ThreadStatus| {
         measures.messages += thread.messages;
