@@ -224,7 +224,10 @@ impl Scheduler {
         }
         if let Some(thread) = self.dispatch.next_ready(ring) {
             let destination = &self.queue.threads[thread].destination;
-            let text = format!("{destination}: no clause has a command for it; its mail stays");
+            let location = &self.dispatch.rings[ring].clause.location;
+            let text = format!(
+                "{destination} ({location}): no clause has a command for it; its mail stays"
+            );
             self.log(Level::Warn, text);
         }
     }
