@@ -31,6 +31,20 @@ fn until_unlocked(site: &Site) {
     });
 }
 
+/// Fails if a line of the log about an agent lacks the agent's clause.
+#[track_caller]
+fn assert_agents_are_named(site: &Site) {
+    let clause = format!("({}:", site.path("scheduler.cf").display());
+    let log = site.log();
+    for line in log.lines() {
+        let agent = line.split_once("agent ").map(|(_, rest)| rest);
+        if agent.is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit())) {
+            assert!(line.contains(" of bad/") || line.contains(" of good/"), "{line}");
+            assert!(line.contains(&clause), "{line}");
+        }
+    }
+}
+
 /// Fails unless a message whose agent fails in some way waits, and MAILQ shows why.
 #[track_caller]
 fn assert_deferred(mode: &str, keywords: &str, diagnostic: &str) -> Site {
@@ -44,6 +58,7 @@ fn assert_deferred(mode: &str, keywords: &str, diagnostic: &str) -> Site {
     daemon.assert_runs();
     until("only this message is left", || site.files("transport").len() == 1);
     drop(daemon);
+    assert_agents_are_named(&site);
     site
 }
 

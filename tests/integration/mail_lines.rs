@@ -2,7 +2,9 @@
 
 use crate::support::{Daemon, Site, control_file, until};
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
+use std::io::Read;
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
+use std::process::Command;
 
 const AGENTS: &str = "\
 count/*
@@ -223,6 +225,34 @@ fn restart_logs_only_mail_that_came_meanwhile() {
     site.put(&["discard - after"]);
     site.until_logged("to=<after>", 1);
     assert_eq!(site.logged(": arrived, "), 3, "{}", site.log());
+}
+
+/// The log is a pipe that nothing reads until all is delivered.
+#[test]
+fn delivery_does_not_wait_for_log() {
+    let site = Site::new(AGENTS);
+    let made = Command::new("mkfifo").arg(site.path("log")).status().expect("mkfifo runs");
+    assert!(made.success());
+    let options = fs::File::options().custom_flags(libc::O_NONBLOCK).read(true).write(true).clone();
+    let mut pipe = options.open(site.path("log")).expect("both ends");
+    for number in 0..500 {
+        site.put_quietly(&[&format!("discard - user{number}@x")]);
+    }
+    let mut daemon = site.spawn(&[]);
+    site.until_empty();
+    daemon.assert_runs();
+    let mut read = Vec::new();
+    until("all lines are there", || {
+        let mut part = vec![0; 1 << 16];
+        while let Ok(count @ 1..) = pipe.read(&mut part) {
+            read.extend_from_slice(&part[..count]);
+        }
+        let text = String::from_utf8_lossy(&read);
+        text.lines().filter(|line| line.ends_with("status=delivered (discarded)")).count() == 500
+    });
+    let text = String::from_utf8(read).expect("text");
+    assert_eq!(text.lines().filter(|line| line.contains(": arrived, ")).count(), 500);
+    assert!(!text.contains("lines of the log are missing"));
 }
 
 /// Lines that a full disk has refused are counted, and delivery goes on.

@@ -165,11 +165,11 @@ impl<'r> CommonFields<'r> {
             out,
             format_args!(
                 ", delay={delay:.2}, delays={router:.2}/{queue:.2}/{attempt:.2}, \
-                 dsn={code}, status={status} ("
+                 dsn={code}, status={status}"
             ),
         );
         push_text(out, &record.text);
-        out.extend_from_slice(b")\n");
+        out.push(b'\n');
     }
 }
 

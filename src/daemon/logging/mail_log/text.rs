@@ -38,9 +38,14 @@ pub(super) fn push_value(out: &mut Vec<u8>, value: Option<&[u8]>) {
     }
 }
 
-/// Appends the text of an outcome.
+/// Appends the text of an outcome in parentheses, if there is one.
 pub(super) fn push_text(out: &mut Vec<u8>, text: &[u8]) {
-    push(out, text.trim_ascii(), MAX_TEXT_LEN, &[]);
+    let text = text.trim_ascii();
+    if !text.is_empty() {
+        out.extend_from_slice(b" (");
+        push(out, text, MAX_TEXT_LEN, &[]);
+        out.push(b')');
+    }
 }
 
 /// Appends printable text, without TABs and with `escaped` in hexadecimal.
@@ -97,9 +102,10 @@ mod tests {
         let shown = pushed(|out| push_address(out, Some(long.as_bytes())));
         assert_eq!(shown, format!("<{}...>", "é".repeat(MAX_FIELD_LEN)));
         let whole = "é".repeat(MAX_TEXT_LEN);
-        assert_eq!(pushed(|out| push_text(out, whole.as_bytes())), whole);
+        assert_eq!(pushed(|out| push_text(out, whole.as_bytes())), format!(" ({whole})"));
+        assert_eq!(pushed(|out| push_text(out, b"\r ")), "");
         let longer = vec![b'\xff'; 100 << 10];
         let shown = pushed(|out| push_text(out, &longer));
-        assert_eq!(shown.len(), MAX_TEXT_LEN + 3);
+        assert_eq!(shown.len(), " (...)".len() + MAX_TEXT_LEN);
     }
 }
