@@ -14,7 +14,8 @@
 //!
 //! `--record` measures the cost of a recording. It makes ROUNDS pairs of runs, one without and one
 //! with a recorder at the same time, and prints the ratio of their processor times. `--status-log`
-//! does the same with a status log, and `--log` with the lines about mail that the log has by default.
+//! does the same with a status log, and `--log` with the lines about mail that the log has by
+//! default.
 //!
 //! With `--rate` there are N messages a second, with a notification for each, instead of all at the
 //! start. A turn of the scheduler's loop has less to do then, so a message costs more.

@@ -131,8 +131,8 @@ impl Writer {
         self.completions.add(&mut self.portion, done);
     }
 
-    /// Writes the collected notes and composes the lines. They need the message, so this comes before its
-    /// removal.
+    /// Writes the collected notes and composes the lines. They need the message, so this comes
+    /// before its removal.
     fn write_notes(&mut self) {
         if !self.notes.is_empty() {
             let notes = std::mem::take(&mut self.notes);
