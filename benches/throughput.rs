@@ -5,6 +5,7 @@
 //! cargo bench --bench throughput -- [--messages N] [--hosts N] [--folder FOLDER]
 //! cargo bench --bench throughput -- --record ROUNDS [--rate N] [...]
 //! cargo bench --bench throughput -- --status-log ROUNDS [--rate N] [...]
+//! cargo bench --bench throughput -- --log ROUNDS [--rate N] [...]
 //! ```
 //!
 //! Without a folder it measures on tmpfs (`/dev/shm`) and on the disk that holds the target folder.
@@ -13,7 +14,8 @@
 //!
 //! `--record` measures the cost of a recording. It makes ROUNDS pairs of runs, one without and one
 //! with a recorder at the same time, and prints the ratio of their processor times. `--status-log`
-//! does the same with a status log.
+//! does the same with a status log, and `--log` with the lines about mail that the log has by
+//! default.
 //!
 //! With `--rate` there are N messages a second, with a notification for each, instead of all at the
 //! start. A turn of the scheduler's loop has less to do then, so a message costs more.
@@ -50,7 +52,7 @@ fn main() -> io::Result<()> {
         None => vec![PathBuf::from("/dev/shm"), disk],
     };
     for folder in folders {
-        let compared = ["--record", "--status-log"]
+        let compared = ["--record", "--status-log", "--log"]
             .into_iter()
             .map(|option| (option, arguments.number(option, 0)))
             .find(|(_, rounds)| *rounds > 0);
@@ -79,8 +81,12 @@ fn compare(
         let folder = tempfile::Builder::new().prefix("zsched-bench").tempdir_in(folder)?;
         let place = Site::new(folder.path(), CONFIGURATION)?;
         let file = folder.path().join("written");
-        let options = [OsStr::new(option), file.as_os_str()];
-        let options = if written { &options[..] } else { &[] };
+        let options = [option.as_ref(), file.as_os_str(), "--mail-lines".as_ref(), "none".as_ref()];
+        let options = match (option, written) {
+            ("--log", false) => &options[..],
+            (_, true) => &options[..2],
+            (_, false) => &[],
+        };
         let run = if rate == 0 {
             place.fill(messages, hosts)?;
             place.run(options)?

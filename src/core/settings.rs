@@ -19,9 +19,9 @@ pub struct Settings {
     ///
     /// The default and the upper bound of `maxta`.
     pub max_agents: usize,
-    /// Log the results of recipients and messages.
+    /// Log the ends of messages.
     pub log_outcomes: bool,
-    /// Produce a record of each attempt for the status log.
+    /// Produce a record of each attempt, for lines about mail in the logs.
     pub status_log: bool,
     /// Maximum number of threads processed in one turn.
     ///

@@ -35,8 +35,8 @@ pub(crate) struct Timeouts {
     pub failed_open: Duration,
     /// Minimum time between two writes of the file of learned state.
     pub learned_interval: Duration,
-    /// Maximum time to wait at the end for the disk of the status log.
-    pub status_log_end: Duration,
+    /// Maximum time to wait at the end for the disk of a log.
+    pub log_end: Duration,
 }
 
 impl Default for Timeouts {
@@ -63,7 +63,7 @@ impl Timeouts {
             failed_write: seconds(30.0),
             failed_open: seconds(5.0),
             learned_interval: seconds(30.0),
-            status_log_end: seconds(10.0),
+            log_end: seconds(10.0),
         }
     }
 }

@@ -31,8 +31,13 @@ impl VerboseFile {
         let owner = file.metadata().ok()?.uid();
         let mut head = Vec::new();
         file.take(MAX_SEARCHED_BYTES).read_to_end(&mut head).ok()?;
+        VerboseFile::named_in(&head, spool, owner)
+    }
+
+    /// The verbose file that the text of a control file of `owner` names.
+    pub fn named_in(text: &[u8], spool: &Spool, owner: u32) -> Option<VerboseFile> {
         // A line that is cut at the end of the head has no LF.
-        let lines = head.split_inclusive(|byte| *byte == b'\n');
+        let lines = text.split_inclusive(|byte| *byte == b'\n');
         let mut before_addresses =
             lines.take_while(|line| !matches!(line.first(), Some(b's' | b'r' | b'm')));
         let path =

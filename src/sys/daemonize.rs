@@ -3,9 +3,8 @@
 use super::succeeded;
 use rustix::process::setsid;
 use rustix::stdio::{dup2_stderr, dup2_stdin, dup2_stdout};
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io::{self, PipeWriter, Read, Write};
-use std::path::Path;
 
 /// Pipe to the process that was started on the command line.
 ///
@@ -52,11 +51,10 @@ pub fn daemonize() -> io::Result<ReadyPipe> {
     Ok(ReadyPipe { pipe: writer })
 }
 
-/// Redirects standard output and error to a log file, opened for appending.
-pub fn redirect_output(log: &Path) -> io::Result<()> {
-    let file = OpenOptions::new().append(true).create(true).open(log)?;
-    dup2_stdout(&file)?;
-    Ok(dup2_stderr(&file)?)
+/// Redirects standard output and error to a log file.
+pub fn redirect_output(log: &File) -> io::Result<()> {
+    dup2_stdout(log)?;
+    Ok(dup2_stderr(log)?)
 }
 
 /// Drops all supplementary groups. Needs root.

@@ -75,7 +75,7 @@ impl TestSpool {
 
     /// Reads a message as a scheduler does that has just found it.
     pub fn read(&self, level: HashLevel, name: SpoolName) -> LoadResult {
-        load(&self.spool, level, name, None, &mut |_| {})
+        load(&self.spool, level, name, None, &mut |_| {}, &mut |_| {})
     }
 
     /// Returns the contents of a file, or `None` if there is none.

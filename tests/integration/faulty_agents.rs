@@ -31,6 +31,20 @@ fn until_unlocked(site: &Site) {
     });
 }
 
+/// Fails if a line of the log about an agent lacks the agent's clause.
+#[track_caller]
+fn assert_agents_are_named(site: &Site) {
+    let clause = format!("({}:", site.path("scheduler.cf").display());
+    let log = site.log();
+    for line in log.lines() {
+        let agent = line.split_once("agent ").map(|(_, rest)| rest);
+        if agent.is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit())) {
+            assert!(line.contains(" of bad/") || line.contains(" of good/"), "{line}");
+            assert!(line.contains(&clause), "{line}");
+        }
+    }
+}
+
 /// Fails unless a message whose agent fails in some way waits, and MAILQ shows why.
 #[track_caller]
 fn assert_deferred(mode: &str, keywords: &str, diagnostic: &str) -> Site {
@@ -44,6 +58,7 @@ fn assert_deferred(mode: &str, keywords: &str, diagnostic: &str) -> Site {
     daemon.assert_runs();
     until("only this message is left", || site.files("transport").len() == 1);
     drop(daemon);
+    assert_agents_are_named(&site);
     site
 }
 
@@ -55,7 +70,13 @@ fn agent_that_exits_with_status_costs_a_deferral() {
         "the transport agent ended with status 75 while it had this job (it said: # cannot open the \
          frobnicator)",
     );
-    assert!(site.logged("of bad/a.test ended with status 75") > 0, "{}", site.log());
+    let clause = site.path("scheduler.cf").display().to_string();
+    let is_named = |line: &str| {
+        line.contains(" of bad/a.test (")
+            && line.contains(&format!("({clause}:"))
+            && line.contains(") ended with status 75")
+    };
+    until("the log names destination and clause", || site.log().lines().any(is_named));
 }
 
 #[test]
@@ -71,7 +92,7 @@ fn agent_killed_by_signal_costs_a_deferral() {
 #[test]
 fn incomplete_last_line_is_ignored() {
     let site = assert_deferred("partial", "", "ended with status 0 while it had this job");
-    assert!(site.logged("ended within a line") > 0, "{}", site.log());
+    until("it is logged", || site.logged("ended within a line") > 0);
 }
 
 #[test]
@@ -99,7 +120,7 @@ fn oversized_line_is_dropped() {
     site.put(&["bad a.test u"]);
     assert_others_are_served(&site);
     site.until_empty();
-    assert_eq!(site.logged("too long by 9934464 bytes"), 1, "{}", site.log());
+    site.until_logged("too long by 9934464 bytes", 1);
     let grown = processes::memory(daemon.pid()).saturating_sub(before);
     assert!(grown < 8_000_000, "its memory has grown by {grown} bytes");
 }
@@ -224,8 +245,8 @@ fn reports_about_other_messages_are_ignored() {
     daemon.assert_runs();
     site.events().assert_once_each(["u".to_string()]);
     assert_eq!(site.read("statistics").lines().count(), 1, "{}", site.read("statistics"));
-    assert_eq!(site.logged("report about 4711, which is not loaded"), 1, "{}", site.log());
-    assert!(site.logged(": no such recipient") >= 2, "{}", site.log());
+    site.until_logged("reports about 4711, which is not loaded", 1);
+    until("it is logged", || site.logged(": no such recipient") >= 2);
     assert_others_are_served(&site);
 }
 
@@ -266,9 +287,9 @@ fn retry_waits_for_child_of_dead_agent() {
     site.put(&["bad a.test u"]);
     until("it is tried again", || site.read("told").matches("begun").count() == 2);
     assert_eq!(site.read("told"), "begun\ndelivered\nbegun\n", "{}", site.log());
-    assert!(
+    until("it is logged", || {
         site.logged("exited in the middle of a job; its child processes are still running") >= 1
-    );
+    });
     site.until_shown("was ended by signal 9 while it had this job");
 }
 

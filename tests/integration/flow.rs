@@ -60,7 +60,7 @@ fn mail_for_dead_host_waits_and_counts_as_tried() {
     until("it is dead", || why().contains("\"block\":\"dead\""));
     until("all of its mail waits", || why().contains("\"messages\":40"));
     assert!(why().contains("as told: deferall"), "{}", why());
-    assert!(site.logged("c/dead.test is dead") == 1, "{}", site.log());
+    until("it is logged", || site.logged("c/dead.test is dead") == 1);
     let tried = site.events().count("take");
     assert!((4..=8).contains(&tried), "{tried} were tried by agents");
     // Mail of other hosts is delivered, and new mail for this host waits.

@@ -108,7 +108,7 @@ fn fixed_file_size_limit_does_not_end_scheduler() {
              resource.setrlimit(resource.RLIMIT_FSIZE, ({limit}, {limit}))"
         ),
     );
-    assert_eq!(site.logged("no file can be larger than 4000 bytes (RLIMIT_FSIZE"), 1);
+    site.until_logged("no file can be larger than 4000 bytes (RLIMIT_FSIZE", 1);
     until("the log has reached the limit", || {
         daemon.assert_runs();
         daemon.signal(libc::SIGHUP);
@@ -131,7 +131,7 @@ fn low_descriptor_limit_warns_and_too_low_one_is_refused() {
     assert!(reason.contains("at least 64 are needed"), "{reason}");
 
     let daemon = start(&site, &limit(64));
-    assert_eq!(site.logged("only 64 files can be open at a time"), 1);
+    site.until_logged("only 64 files can be open at a time", 1);
     for number in 0..24 {
         site.put(&[&format!("c {number}.test u")]);
     }

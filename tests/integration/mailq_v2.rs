@@ -132,15 +132,13 @@ fn account_edits_take_effect_at_once() {
         allow(site.path("auth"), mode);
         assert_eq!(greeting(), "550 NO ACCESS FOR YOU\n", "{mode:o}");
     }
-    assert!(
-        site.logged("lets all users of this host see or change the passwords") >= 1,
-        "{}",
-        site.log()
-    );
+    until("it is logged", || {
+        site.logged("lets all users of this host see or change the passwords") >= 1
+    });
     allow(site.path("auth"), 0o600);
     site.write("auth", "root:secret word:ALL:[foo]\n");
     assert_eq!(greeting(), "550 NO ACCESS FOR YOU\n", "a malformed file admits no user");
-    assert!(site.logged("auth: line 1: text in brackets must be") >= 1, "{}", site.log());
+    until("it is logged", || site.logged("auth: line 1: text in brackets must be") >= 1);
     assert!(!site.log().contains("secret word"));
     std::fs::remove_file(site.path("auth")).expect("removed");
     assert_eq!(greeting(), "550 NO ACCESS FOR YOU\n");
@@ -161,7 +159,7 @@ fn version_is_chosen_when_configuration_is_read() {
         line
     };
     assert_eq!(first_line(), "version zmailer 1.0\n");
-    assert_eq!(site.logged("using MAILQ version 1, which shows the queue"), 1);
+    site.until_logged("using MAILQ version 1, which shows the queue", 1);
     site.write("auth", ACCOUNTS);
     allow(site.path("auth"), 0o600);
     assert_eq!(first_line(), "version zmailer 1.0\n");
@@ -265,7 +263,7 @@ fn failed_logins_and_endless_lines_end_the_session() {
         assert_eq!(client.log_in("root", "guess"), "-BAD USER OR PASSWORD\n");
     }
     assert_eq!(client.line(), "", "closed");
-    assert_eq!(site.logged(" failed"), 1, "not a line for each: {}", site.log());
+    site.until_logged(" failed", 1);
     // The right password still works, and each failure is counted.
     let mut client = Client::of(&site);
     assert_eq!(client.log_in("root", "sekret"), "+OK\n");

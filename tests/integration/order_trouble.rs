@@ -71,8 +71,8 @@ fn order_needs_its_attribute() {
             "{request}: {answer}"
         );
     }
-    let orders = site.logged("request by HOLD from 127.0.0.1: \"HOLD x/*\"");
-    assert_eq!(orders, 1, "with user and peer: {}", site.log());
+    // With user and peer.
+    site.until_logged("request by HOLD from 127.0.0.1: \"HOLD x/*\"", 1);
     daemon.assert_runs();
 }
 
@@ -189,7 +189,7 @@ fn unstored_orders_are_in_force() {
     while (&fill).write(&[b'x'; 512]).is_ok() {}
     let answer = client.refused("HOLD q/*");
     assert!(answer.starts_with("in force, but could not be stored: "), "{answer}");
-    assert!(site.logged("overrides cannot be stored") >= 1, "{}", site.log());
+    until("it is logged", || site.logged("overrides cannot be stored") >= 1);
     client.order("RETRY */*");
     hold_for(Duration::from_millis(300), "it is in force", || site.events().count("count") == 0);
     assert_eq!(client.refused("HOLD q/*"), "already held");

@@ -134,7 +134,7 @@ fn possible_duplicates_are_listed() {
     let id = of("spool_id").as_str().expect("an id").to_string();
     assert!(id.starts_with(&format!("S{}A", name.number())), "{id}");
     let line = format!("{id}: 1 recipients for c/a.test were left locked by process {}", agents[0]);
-    assert_eq!(site.logged(&line), 1, "{}", site.log());
+    site.until_logged(&line, 1);
     until("the total is told", || {
         site.logged("1 recipients of 1 messages may be delivered twice") == 1
     });
@@ -318,5 +318,5 @@ fn learned_state_survives_exit_and_kill() {
     site.write("postoffice/.scheduler.learned", "\u{1}\n{\n");
     let _daemon = site.start();
     until("both are tried", || site.events().count("take") == 4);
-    assert_eq!(site.logged("2 lines cannot be used"), 1, "{}", site.log());
+    site.until_logged("2 lines cannot be used", 1);
 }

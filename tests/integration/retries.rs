@@ -94,7 +94,7 @@ fn deferall_stops_tries_until_etrn() {
     std::fs::remove_file(site.path("postoffice/queue/9001-etrn")).expect("it has no message");
     site.notify("NEW 9001-etrn");
     site.until_empty();
-    assert_eq!(site.logged("ETRN a.test: 1 threads"), 1, "{}", site.log());
+    site.until_logged("ETRN a.test: 1 threads", 1);
     std::fs::remove_file(site.path("open")).expect("closed again");
     site.put(&["c a.test deferall!last"]);
     site.until_shown("as told: deferall");

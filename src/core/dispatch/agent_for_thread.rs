@@ -224,7 +224,11 @@ impl Scheduler {
         }
         if let Some(thread) = self.dispatch.next_ready(ring) {
             let destination = &self.queue.threads[thread].destination;
-            let text = format!("{destination}: no clause has a command for it; its mail stays");
+            // Line 0 stands for the defaults, where no clause matches.
+            let location = &self.dispatch.rings[ring].clause.location;
+            let place = if location.line > 0 { format!(" ({location})") } else { String::new() };
+            let text =
+                format!("{destination}{place}: no clause has a command for it; its mail stays");
             self.log(Level::Warn, text);
         }
     }

@@ -1,10 +1,10 @@
-//! Limited log lines about agents.
+//! Log lines about agents. They name the process, its destination, and the clause.
 //!
 //! What an agent writes outside or against the protocol goes to the log. The number of lines is
 //! limited, so that one agent cannot fill the disk.
 
 use crate::Scheduler;
-use crate::dispatch::AgentId;
+use crate::dispatch::{Agent, AgentId};
 use crate::log_limiter::LogLimiter;
 use log::Level;
 use std::time::Duration;
@@ -23,11 +23,29 @@ pub fn limiter() -> LogLimiter<Timestamp> {
 }
 
 impl Scheduler {
-    /// Logs a line about an agent, up to the limit.
+    /// Name of an agent in the log: its process, destination and clause.
+    ///
+    /// One without a destination is named by the pattern of its ring.
+    pub fn agent_name(&self, id: AgentId) -> String {
+        let agent = self.dispatch.agents.get(id);
+        agent.map_or_else(|| "an agent".to_string(), |agent| self.name_of_agent(agent))
+    }
+
+    pub(crate) fn name_of_agent(&self, agent: &Agent) -> String {
+        let process = agent.pid.map_or("an agent".to_string(), |pid| format!("agent {pid}"));
+        let Some(thread) = agent.thread else {
+            return format!("{process} of {}", self.dispatch.ring_name(agent.ring));
+        };
+        let destination = &self.queue.threads[thread].destination;
+        let location = &self.dispatch.rings[agent.ring].clause.location;
+        format!("{process} of {destination} ({location})")
+    }
+
+    /// Logs what an agent does, up to the limit. `text` begins with a verb.
     pub(crate) fn log_about_agent(&mut self, agent: AgentId, level: Level, text: String) {
-        let agent = &mut self.dispatch.agents[agent];
-        if let Some(suppressed) = agent.log_limiter.permit(self.now) {
-            self.log(level, format!("{text}{suppressed}"));
+        if let Some(suppressed) = self.dispatch.agents[agent].log_limiter.permit(self.now) {
+            let name = self.agent_name(agent);
+            self.log(level, format!("{name} {text}{suppressed}"));
         }
     }
 
@@ -39,24 +57,21 @@ impl Scheduler {
         let agent_ref = &mut self.dispatch.agents[agent];
         let shown =
             String::from_utf8_lossy(&line[..line.len().min(MAX_STRAY_LINE_LEN)]).into_owned();
-        let pid = agent_ref.pid.unwrap_or_default();
         if !line.is_empty() {
             agent_ref.last_line = shown.as_bytes().into();
         }
         let text = match missing {
-            None => format!("agent {pid} says: {shown}"),
-            Some(missing) => format!("agent {pid} says what is no report ({missing}): {shown}"),
+            None => format!("says: {shown}"),
+            Some(missing) => format!("says what is no report ({missing}): {shown}"),
         };
         self.log_about_agent(agent, Level::Info, text);
     }
 
     /// Logs that an agent wrote a line that was `bytes` too long.
     pub(crate) fn long_line_skipped(&mut self, agent: AgentId, bytes: usize) {
-        let Some(agent_ref) = self.dispatch.agents.get(agent) else {
-            return;
-        };
-        let pid = agent_ref.pid.unwrap_or_default();
-        let text = format!("agent {pid} wrote a line too long by {bytes} bytes, passed over");
-        self.log_about_agent(agent, Level::Warn, text);
+        if self.dispatch.agents.get(agent).is_some() {
+            let text = format!("wrote a line too long by {bytes} bytes, passed over");
+            self.log_about_agent(agent, Level::Warn, text);
+        }
     }
 }

@@ -42,8 +42,7 @@ impl Scheduler {
     fn agent_is_hungry(&mut self, agent: AgentId) {
         let agent_ref = &mut self.dispatch.agents[agent];
         let Some(answered) = agent_ref.owed.pop_front() else {
-            let pid = agent_ref.pid.unwrap_or_default();
-            let text = format!("agent {pid} says #hungry once too often");
+            let text = "says #hungry once too often".to_string();
             return self.log_about_agent(agent, Level::Warn, text);
         };
         agent_ref.progress_at = self.now;

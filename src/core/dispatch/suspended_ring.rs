@@ -143,7 +143,8 @@ impl Scheduler {
 }
 
 impl Dispatch {
-    fn ring_name(&self, ring: RingId) -> String {
+    /// Name of a ring in the log: its pattern and clause.
+    pub(crate) fn ring_name(&self, ring: RingId) -> String {
         let clause = &self.rings[ring].clause;
         format!("{}/{} ({})", clause.channel_pattern, clause.host_pattern, clause.location)
     }

@@ -74,9 +74,8 @@ impl Scheduler {
 
     fn kill_agent(&mut self, agent: AgentId) {
         let silent = self.now.seconds_since(self.dispatch.agents[agent].progress_at);
-        let pid = self.dispatch.agents[agent].pid.unwrap_or_default();
-        let text = format!("agent {pid} has been silent for {silent} s, and is killed");
-        self.log(Level::Warn, text);
+        let name = self.agent_name(agent);
+        self.log(Level::Warn, format!("{name} has been silent for {silent} s, and is killed"));
         self.stop_agent(agent, StopMode::Kill);
     }
 
@@ -119,15 +118,9 @@ impl Scheduler {
             1.. if has_stopped(agent, end) => Level::Info,
             _ => Level::Warn,
         };
-        let channel =
-            String::from_utf8_lossy(&self.dispatch.rings[agent.ring].channel).into_owned();
-        let thread = agent.thread.map(|thread| self.queue.threads[thread].destination.to_string());
-        let destination = thread.unwrap_or(channel);
-        let Some(pid) = agent.pid else {
-            return self.log(level, format!("an agent of {destination} {end}"));
-        };
-        let (said, suppressed) = (last_line(agent), agent.log_limiter.suppressed());
-        self.log(level, format!("agent {pid} of {destination} {end}{said}{suppressed}"));
+        let (name, said) = (self.name_of_agent(agent), last_line(agent));
+        let suppressed = agent.log_limiter.suppressed();
+        self.log(level, format!("{name} {end}{said}{suppressed}"));
     }
 
     /// Clears the locks of a dead agent: they would exclude its successor.

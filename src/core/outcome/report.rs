@@ -30,11 +30,11 @@ pub(crate) const MAX_BLOCK: Duration = Duration::from_secs(86_400);
 impl Scheduler {
     pub(crate) fn report(&mut self, agent: AgentId, report: &RecipientReport<'_>) {
         if self.has_forgotten_job(agent, report.number) {
-            let text = format!("report about {}, which is gone from the spool", report.number);
+            let text = format!("reports about {}, which is gone from the spool", report.number);
             return self.log_about_agent(agent, Level::Info, text);
         }
         let Some(message) = self.queue.messages.find(report.number) else {
-            let text = format!("report about {}, which is not loaded", report.number);
+            let text = format!("reports about {}, which is not loaded", report.number);
             return self.log_about_agent(agent, Level::Info, text);
         };
         let Some(vertex) = self.find_recipient(agent, message, report.offset) else {
@@ -42,7 +42,7 @@ impl Scheduler {
                 return;
             }
             let id = self.queue.messages[message].spool_id();
-            let text = format!("{id}: report about offset {}: no such recipient", report.offset);
+            let text = format!("reports about offset {} of {id}: no such recipient", report.offset);
             return self.log_about_agent(agent, Level::Info, text);
         };
         let thread = self.queue.vertices[vertex].thread;
@@ -63,7 +63,6 @@ impl Scheduler {
         if self.queue.vertices[vertex].state != VertexState::Fed {
             self.watch_expiry(vertex);
         }
-        self.log_outcome(vertex, report);
         self.status_of_report(agent, vertex, report);
         match report.status {
             ReportStatus::Ok
@@ -126,19 +125,6 @@ impl Scheduler {
         present_job.or_else(|| {
             self.queue.messages[message].vertices.iter(&self.queue.vertices).find(is_it)
         })
-    }
-
-    fn log_outcome(&mut self, vertex: VertexId, report: &RecipientReport<'_>) {
-        if !self.settings.log_outcomes {
-            return;
-        }
-        let vertex = &self.queue.vertices[vertex];
-        let id = self.queue.messages[vertex.message].spool_id();
-        let destination = &self.queue.threads[vertex.thread].destination;
-        let text = String::from_utf8_lossy(report.message);
-        let (offset, status) = (report.offset, report.status.word());
-        let line = format!("{id}: offset={offset} thread={destination} status={status} {text}");
-        self.log(Level::Debug, line);
     }
 
     /// Records that a host has accepted or rejected a recipient, and what the sender is owed.
@@ -208,7 +194,7 @@ impl Scheduler {
         let text = "the agent reported an unknown status";
         vertex.diagnosis.get_or_insert_with(|| Diagnosis::of_scheduler(text));
         let id = self.queue.messages[vertex.message].spool_id();
-        let text = format!("{id}: report about offset {}: unknown status word", report.offset);
+        let text = format!("reports about offset {} of {id}: unknown status word", report.offset);
         self.log_about_agent(agent, Level::Warn, text);
     }
 }

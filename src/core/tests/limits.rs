@@ -159,7 +159,7 @@ fn clause_without_command_keeps_mail_and_logs() {
     assert_eq!(
         logged,
         [
-            "c/a.test: no clause has a command for it; its mail stays",
+            "c/a.test (scheduler.cf:1): no clause has a command for it; its mail stays",
             "nowhere/a.test: no clause has a command for it; its mail stays"
         ]
     );

@@ -44,7 +44,8 @@ impl Daemon {
             }
             Action::StopAgent { agent, manner } => {
                 if let Err(error) = self.agents.stop(agent, manner) {
-                    log::error!("an agent cannot be stopped: {error}");
+                    let name = self.core.query().agent_name(agent);
+                    log::error!("{name} cannot be stopped: {error}");
                 }
             }
             Action::ClearLocks { name, pid } => {

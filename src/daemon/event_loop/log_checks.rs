@@ -19,13 +19,8 @@ impl Daemon {
 
     /// Reopens all logs under their names, or only those that were renamed.
     pub(super) fn reopen_logs(&mut self, only_renamed: bool) {
-        if let Some(log) = &mut self.log_file {
-            log.reopen(only_renamed);
-        }
-        if let Some(statistics) = &mut self.statistics {
-            statistics.file.reopen(only_renamed);
-        }
-        self.spool_io.reopen_status_log(only_renamed);
+        let logs = self.other_logs.iter().chain([&self.log]);
+        logs.for_each(|log| log.reopen(only_renamed));
     }
 
     /// Time until the next check of the logs.

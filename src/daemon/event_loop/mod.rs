@@ -23,7 +23,8 @@ pub(crate) mod log_checks;
 pub(crate) mod clock;
 
 use crate::agents::AgentProcesses;
-use crate::logging::{LogFile, StatisticsLog};
+use crate::logging::StatisticsLog;
+use crate::logging::background::BackgroundLog;
 use crate::net::clients::Clients;
 use crate::net::listen::{Listener, ListenerKind, MailqAddress};
 use crate::net::lookup_worker::LookupWorker;
@@ -99,7 +100,9 @@ pub(crate) struct Daemon {
     pub(crate) config_path: PathBuf,
     pub(crate) context: ConfigContext,
     pub(crate) config: Rc<Config>,
-    pub(crate) log_file: Option<LogFile>,
+    pub(crate) log: BackgroundLog,
+    /// The statistics log and the status log, if there are such logs.
+    pub(crate) other_logs: Vec<BackgroundLog>,
     pub(crate) statistics: Option<StatisticsLog>,
     /// Time of the next check for renamed log files.
     pub(crate) next_log_check: Instant,
@@ -262,6 +265,12 @@ impl Daemon {
         self.learned.finish(self.core.query(), &self.intake.backlog);
         self.core.recorded.finish(now);
         self.spool_io.finish();
+        for log in &self.other_logs {
+            if !log.flush(self.timeouts.log_end) {
+                let what = log.what();
+                log::error!("the last lines of the {what} are lost: its disk does not answer");
+            }
+        }
         log::info!("ended");
         Ok(())
     }

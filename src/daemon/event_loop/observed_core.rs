@@ -4,7 +4,7 @@
 //! each while there are neither a recorder nor subscribers. Questions go to the core itself
 //! ([`ObservedCore::query`]).
 
-use crate::logging::status_log::{self, delivery_status};
+use crate::logging::mail_log::{self, delivery_status};
 use std::borrow::Cow;
 use std::rc::Rc;
 use zsched_core::{
@@ -134,7 +134,7 @@ impl FeedWriter<'_> {
         if let Some(attempt) = &record.attempt {
             let (id, pid, status) = (id.to_string(), attempt.pid, state);
             let text = &*String::from_utf8_lossy(&record.text);
-            let report = status_log::word(record.verdict);
+            let report = mail_log::word(record.verdict);
             let event = FeedEvent::Attempt {
                 time,
                 id,

@@ -6,6 +6,7 @@ use crate::service_manager;
 use signal_hook::consts::signal::{
     SIGALRM, SIGCHLD, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2,
 };
+use zsched_core::intake::backlog_view::BacklogCounts;
 use zsched_core::{AgentId, Event};
 use zsched_format::time::Timestamp;
 use zsched_sys::{self as sys, ChildEnd};
@@ -48,8 +49,8 @@ impl Daemon {
                 self.agents.drain_output(agent, |heard| pass_to_core(core, now, agent, heard));
             if is_socket_open && self.core.query().has_jobs(agent) {
                 log::warn!(
-                    "agent {pid} exited in the middle of a job; \
-                     its child processes are still running"
+                    "{} exited in the middle of a job; its child processes are still running",
+                    self.core.query().agent_name(agent)
                 );
                 self.agents.keep_orphaned(agent, pid, end);
                 self.core.handle(now, Event::AgentExitedMidJob { agent });
@@ -77,7 +78,8 @@ impl Daemon {
         let (end, lost) =
             self.agents.ended(agent, pid, end, |heard| pass_to_core(core, now, agent, heard));
         if lost > 0 {
-            log::warn!("agent {pid} ended within a line; {lost} bytes are lost");
+            let name = self.core.query().agent_name(agent);
+            log::warn!("{name} ended within a line; {lost} bytes are lost");
         }
         self.core.handle(now, Event::AgentEnded { agent, end });
     }
@@ -103,7 +105,9 @@ impl Daemon {
         log::set_max_level(self.level_after_load);
         self.clients.process.is_loading = false;
         self.core.handle(now, Event::InitialScanDone);
-        log::info!("initial scan complete");
+        let BacklogCounts { waiting_files, paged_out } = self.intake.backlog.waiting();
+        let queued = self.core.query().loaded() + waiting_files + paged_out;
+        log::info!("initial scan complete; messages in the queue: {queued}");
         if let Some(summary) = self.spool_io.duplicates.summary() {
             log::warn!("{summary}");
         }

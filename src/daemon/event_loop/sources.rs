@@ -94,7 +94,7 @@ impl Daemon {
                 self.spool_io.read(new.map(|name| (name, None)).collect());
                 self.intake.end_scan(now, end.truncated);
             }
-            Completion::Read(name, found) => self.handle_read(now, name, *found),
+            Completion::Read(name, found, line) => self.handle_read(now, name, *found, &line),
             Completion::ReadAgain(name, found) => self.handle_reread(now, &name, *found),
             Completion::ChunkRead(name, found) => {
                 let outcome = self.reread_outcome(now, &name, *found);
@@ -136,7 +136,7 @@ impl Daemon {
         self.spool_io.new_names(new);
     }
 
-    fn handle_read(&mut self, now: Timestamp, name: SpoolName, found: LoadResult) {
+    fn handle_read(&mut self, now: Timestamp, name: SpoolName, found: LoadResult, line: &[u8]) {
         self.intake.finish_read(name.number());
         if !matches!(found, LoadResult::Locked(_)) {
             self.intake.unlocked(name.number());
@@ -147,7 +147,12 @@ impl Daemon {
             self.core.handle(now, Event::Restored { number: name.number(), record, wanted });
         }
         match found {
-            LoadResult::Arrival(arrival) => self.core.handle(now, Event::Arrived(arrival)),
+            LoadResult::Arrival(arrival) => {
+                if !line.is_empty() && self.core.query().is_new(name.number()) {
+                    self.spool_io.log_arrival(line);
+                }
+                self.core.handle(now, Event::Arrived(arrival));
+            }
             LoadResult::Nothing => {}
             LoadResult::Locked(pid) => {
                 let text =

@@ -5,17 +5,25 @@ use memchr::memchr_iter;
 use std::borrow::Cow;
 use std::fs::{File, OpenOptions};
 use std::io::{self, ErrorKind, Write};
+use std::os::fd::AsFd;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 use zsched_core::log_limiter::LogLimiter;
+use zsched_sys as sys;
+
+/// Mode of a new log. It is not readable by all: it has addresses.
+pub(super) const LOG_MODE: u32 = 0o640;
 
 /// Log file that is appended to.
 pub(crate) struct AppendedFile {
-    path: PathBuf,
+    /// Its path; `None` if it is whatever standard error was at the start.
+    path: Option<PathBuf>,
     /// Name of the log in messages.
     what: &'static str,
     mode: u32,
+    /// True if standard output and error lead to it.
+    is_output: bool,
     pub(super) file: File,
     /// True if the last write ended in the middle of a line.
     pub(super) is_torn: bool,
@@ -29,30 +37,60 @@ pub(crate) struct AppendedFile {
 impl AppendedFile {
     /// Opens a file for appending. A new one gets `mode`.
     pub(crate) fn open(path: &Path, what: &'static str, mode: u32) -> io::Result<AppendedFile> {
-        Ok(AppendedFile {
-            path: path.to_path_buf(),
+        Ok(AppendedFile::of(Some(path.to_path_buf()), what, mode, open(path, mode)?))
+    }
+
+    /// Opens the log, and redirects standard output and error to it.
+    ///
+    /// Without a path it is standard error.
+    pub(crate) fn log(path: Option<&Path>) -> io::Result<AppendedFile> {
+        let file = match path {
+            Some(path) => open(path, LOG_MODE)?,
+            None => File::from(io::stderr().as_fd().try_clone_to_owned()?),
+        };
+        if path.is_some() {
+            sys::redirect_output(&file)?;
+        }
+        let log = AppendedFile::of(path.map(Path::to_path_buf), "log", LOG_MODE, file);
+        Ok(AppendedFile { is_output: true, ..log })
+    }
+
+    fn of(path: Option<PathBuf>, what: &'static str, mode: u32, file: File) -> AppendedFile {
+        AppendedFile {
+            path,
             what,
             mode,
-            file: open(path, mode)?,
+            is_output: false,
+            file,
             is_torn: false,
             lost: 0,
             rotation: RotationDetector::default(),
             failed_writes_log: LogLimiter::default(),
             gaps_log: LogLimiter::default(),
-        })
+        }
+    }
+
+    /// Name of the log in messages.
+    pub(crate) fn what(&self) -> &'static str {
+        self.what
     }
 
     /// Reopens the file under its name, or only if it was renamed. Logs an error.
     pub(crate) fn reopen(&mut self, only_renamed: bool) {
-        if only_renamed && !self.rotation.is_renamed(&self.path, &self.file) {
+        let Some(path) = &self.path else { return };
+        if only_renamed && !self.rotation.is_renamed(path, &self.file) {
             return;
         }
-        let (path, what) = (self.path.display(), self.what);
-        match open(&self.path, self.mode) {
+        let opened = open(path, self.mode).and_then(|file| match self.is_output {
+            true => sys::redirect_output(&file).map(|()| file),
+            false => Ok(file),
+        });
+        let (path, what) = (path.display(), self.what);
+        match opened {
             Ok(file) => {
                 (self.file, self.is_torn) = (file, false);
                 if only_renamed {
-                    log::info!("{path}: was renamed and reopened");
+                    log::info!("{path}: the {what} was renamed and reopened");
                 }
             }
             Err(error) => log::error!("{path}: the {what} cannot be reopened: {error}"),
@@ -61,28 +99,37 @@ impl AppendedFile {
 
     /// Appends whole lines. Those that cannot be written are lost, counted and logged.
     ///
-    /// After lost lines, `gap` composes the line that comes in their place.
+    /// After lost lines, `gap` composes the line that comes in their place. Only that line tells of
+    /// lost lines of the log itself.
     pub(crate) fn append(&mut self, lines: &[u8], gap: impl FnOnce(u64) -> Vec<u8>) {
         let lost = std::mem::take(&mut self.lost);
         let gap = if lost > 0 { gap(lost) } else { Vec::new() };
         let text =
             if gap.is_empty() { Cow::Borrowed(lines) } else { [&gap, lines].concat().into() };
         let (written, error) = self.write(&text);
-        let (path, what, now) = (self.path.display(), self.what, Instant::now());
+        let (what, now) = (self.what, Instant::now());
         if let Some(error) = error {
             let is_gap_written = !gap.is_empty() && written >= gap.len();
             // This counts a torn line, too: its end is in the rest.
             let rest = memchr_iter(b'\n', &text[written.max(gap.len())..]).count() as u64;
             self.lost = if is_gap_written { rest } else { lost + rest };
-            if let Some(more) = self.failed_writes_log.permit(now) {
-                let lost = self.lost;
+            if !self.is_output
+                && let Some(more) = self.failed_writes_log.permit(now)
+            {
+                let (path, lost) = (self.shown_path(), self.lost);
                 log::error!("{path}: {error}; {lost} lines of the {what} are lost so far{more}");
             }
         } else if lost > 0
+            && !self.is_output
             && let Some(more) = self.gaps_log.permit(now)
         {
+            let path = self.shown_path();
             log::error!("{path}: the {what} continues, {lost} lines are missing{more}");
         }
+    }
+
+    fn shown_path(&self) -> String {
+        self.path.as_ref().map_or_else(String::new, |path| path.display().to_string())
     }
 
     /// Returns the number of bytes written, and the error if that is not all.

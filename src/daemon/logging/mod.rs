@@ -1,32 +1,59 @@
-//! The log and the statistics log.
+//! The log, the statistics log, and lines about mail.
 
 pub(crate) mod appended_file;
+pub(crate) mod background;
+pub(crate) mod mail_log;
 mod rotation;
-pub(crate) mod status_log;
 
 use crate::worker;
 use appended_file::AppendedFile;
+use background::BackgroundLog;
 use log::LevelFilter;
-use rotation::RotationDetector;
-use std::fs::File;
 use std::io::{self, Write};
-use std::os::fd::AsFd;
-use std::path::{Path, PathBuf};
+use std::path::Path;
+use std::sync::OnceLock;
+use std::time::Duration;
 use zsched_core::Statistics;
 use zsched_format::printable;
 use zsched_format::time::Timestamp;
-use zsched_sys as sys;
 
-/// Starts logging to standard error.
+/// Maximum time to wait at the end for the disk of the log.
+const MAX_FLUSH_TIME: Duration = Duration::from_secs(10);
+
+/// The log, once it is started.
+static LOG: OnceLock<BackgroundLog> = OnceLock::new();
+
+/// Writes what is in the log when it is dropped, as the last thing before the end.
+pub(crate) struct LogGuard;
+
+impl Drop for LogGuard {
+    fn drop(&mut self) {
+        flush();
+    }
+}
+
+/// Waits until the log is written.
+pub(crate) fn flush() {
+    if let Some(log) = LOG.get() {
+        log.flush(MAX_FLUSH_TIME);
+    }
+}
+
+/// Starts logging to a file. A worker writes it.
 ///
 /// A line has a time stamp, the level of errors and warnings, and printable text. `verbosity` is
 /// the number of `-v` options.
-pub(crate) fn start(verbosity: u8) {
+pub(crate) fn start(file: AppendedFile, verbosity: u8) -> io::Result<(BackgroundLog, LogGuard)> {
+    let log = BackgroundLog::start(file, |lost| {
+        let now = Stamp::default().of(Timestamp::now()).to_string();
+        format!("{now} error: {lost} lines of the log are missing\n").into_bytes()
+    })?;
+    LOG.get_or_init(|| log.clone());
     env_logger::Builder::new()
         // The logger must not filter, since the level can change at any time.
         .filter_module("zsched", LevelFilter::Trace)
         .format(|out, record| {
-            let now = jiff::Zoned::now().strftime("%Y%m%d%H%M%S");
+            let now = jiff::Zoned::now().strftime(STAMP);
             let text = record.args().to_string();
             let text = printable::line(&text);
             match record.level() {
@@ -35,10 +62,12 @@ pub(crate) fn start(verbosity: u8) {
                 _ => writeln!(out, "{now} {text}"),
             }
         })
+        .target(env_logger::Target::Pipe(Box::new(log.clone())))
         .write_style(env_logger::WriteStyle::Never)
         .init();
     log::set_max_level(level(verbosity));
     worker::log_panics();
+    Ok((log, LogGuard))
 }
 
 /// Log level for a number of `-v` options.
@@ -50,38 +79,28 @@ pub(crate) fn level(verbosity: u8) -> LevelFilter {
     }
 }
 
-/// File that standard output and error are redirected to.
-///
-/// It is reopened on request, so that log rotation works.
-pub(crate) struct LogFile {
-    path: PathBuf,
-    rotation: RotationDetector,
+/// Form of a time stamp: local time.
+const STAMP: &str = "%Y%m%d%H%M%S";
+
+/// Time stamps of lines. Most lines have that of the line before.
+#[derive(Default)]
+pub(crate) struct Stamp {
+    second: Option<i64>,
+    text: String,
 }
 
-impl LogFile {
-    /// Redirects standard output and error to a file.
-    pub(crate) fn open(path: &Path) -> io::Result<LogFile> {
-        sys::redirect_output(path)?;
-        Ok(LogFile { path: path.to_path_buf(), rotation: RotationDetector::default() })
-    }
-
-    /// Reopens the file under its name, or only if it was renamed. Logs an error.
-    pub(crate) fn reopen(&mut self, only_renamed: bool) {
-        match self.try_reopen(only_renamed) {
-            Err(error) => log::error!("the log cannot be reopened: {error}"),
-            Ok(true) if only_renamed => log::info!("the log was renamed and reopened"),
-            Ok(_) => {}
+impl Stamp {
+    /// Time stamp of a line.
+    pub(crate) fn of(&mut self, time: Timestamp) -> &str {
+        let second = time.seconds();
+        if self.second != Some(second) {
+            self.second = Some(second);
+            // A time that cannot be shown is not one of a clock.
+            let shown = jiff::Timestamp::from_second(second).unwrap_or_default();
+            let shown = shown.to_zoned(jiff::tz::TimeZone::system());
+            self.text = shown.strftime(STAMP).to_string();
         }
-    }
-
-    fn try_reopen(&mut self, only_renamed: bool) -> io::Result<bool> {
-        if only_renamed {
-            let open = File::from(io::stderr().as_fd().try_clone_to_owned()?);
-            if !self.rotation.is_renamed(&self.path, &open) {
-                return Ok(false);
-            }
-        }
-        sys::redirect_output(&self.path).map(|()| true)
+        &self.text
     }
 }
 
@@ -91,18 +110,17 @@ impl LogFile {
 /// <spoolid> <routed - received> <finished - routed> <state> <channel>/<host>     times in seconds
 /// ```
 pub(crate) struct StatisticsLog {
-    pub(crate) file: AppendedFile,
+    pub(crate) log: BackgroundLog,
     lines: Vec<u8>,
 }
 
 impl StatisticsLog {
-    /// Opens the file for appending.
-    pub(crate) fn open(path: &Path) -> io::Result<StatisticsLog> {
-        let file = AppendedFile::open(path, "statistics log", 0o666)?;
-        Ok(StatisticsLog { file, lines: Vec::new() })
+    /// Opens the file for appending, and starts its worker.
+    pub(crate) fn start(file: AppendedFile) -> io::Result<StatisticsLog> {
+        Ok(StatisticsLog { log: BackgroundLog::start(file, |_| Vec::new())?, lines: Vec::new() })
     }
 
-    /// Adds a line. The next [`flush`](StatisticsLog::flush) writes it.
+    /// Adds a line. The next [`flush`](StatisticsLog::flush) passes it on.
     pub(crate) fn add(&mut self, now: Timestamp, record: &Statistics) {
         let Statistics { spool_id, created, state, destination } = record;
         let before = created.seconds_since(spool_id.modified);
@@ -113,43 +131,16 @@ impl StatisticsLog {
         self.lines.extend_from_slice(line.as_bytes());
     }
 
-    /// Writes all added lines.
+    /// Passes all added lines to the worker.
     pub(crate) fn flush(&mut self) {
         if !self.lines.is_empty() {
-            self.file.append(&self.lines, |_| Vec::new());
+            self.log.push(&self.lines);
             self.lines.clear();
         }
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use std::fs;
-
-    #[test]
-    fn statistics_lines_lost_on_full_disk_are_counted() {
-        let folder = tempfile::tempdir().expect("a folder");
-        let path = folder.path().join("statistics");
-        let mut log = StatisticsLog::open(&path).expect("opened");
-        log.lines.extend_from_slice(b"1\n");
-        log.flush();
-        let good = std::mem::replace(
-            &mut log.file.file,
-            File::options().write(true).open("/dev/full").expect("there"),
-        );
-        for line in [b"2\n", b"3\n"] {
-            log.lines.extend_from_slice(line);
-            log.flush();
-        }
-        assert_eq!(log.file.lost, 2);
-        log.flush();
-        assert_eq!(log.file.lost, 2, "nothing to write");
-        // Simulates a last write that ended in the middle of a line.
-        (log.file.file, log.file.is_torn) = (good, true);
-        log.lines.extend_from_slice(b"4\n");
-        log.flush();
-        assert_eq!((log.file.lost, log.file.is_torn), (0, false));
-        assert_eq!(fs::read(&path).expect("written"), b"1\n\n4\n");
-    }
+/// Opens the statistics log for appending.
+pub(crate) fn open_statistics(path: &Path) -> io::Result<AppendedFile> {
+    AppendedFile::open(path, "statistics log", 0o666)
 }

@@ -2,7 +2,7 @@
 //!
 //! There are three, each with a queue of requests. The scanner lists folders. The reader reads
 //! control files ([`reader`]). The writer writes to and removes from the spool ([`writer`]); it
-//! also composes the lines of the status log ([`crate::logging::status_log`]), which need files
+//! also composes lines about recipients ([`crate::logging::mail_log`]), which need files
 //! that it removes. A fourth watches the agents of an earlier scheduler for a while after a start
 //! ([`former_agents`]).
 //!
@@ -17,7 +17,7 @@ mod former_agents;
 
 pub(crate) use writer::WriteRequest;
 
-use crate::logging::status_log::StatusLog;
+use crate::logging::mail_log::{ArrivalLines, MailLog};
 use crate::start::recovery;
 use crate::state::duplicates::DuplicatesFile;
 use crate::state::overrides::OverridesJournal;
@@ -54,8 +54,8 @@ pub(crate) enum Completion {
     Names(Vec<SpoolName>),
     /// The scan has ended.
     ScanEnded(ScanEnd),
-    /// A control file was read.
-    Read(SpoolName, Box<LoadResult>),
+    /// A control file was read. If it has a message, this is the line about its arrival.
+    Read(SpoolName, Box<LoadResult>, Vec<u8>),
     /// The control file of a loaded message was read again.
     ReadAgain(SpoolName, Box<LoadResult>),
     /// More recipients of a control file were read.
@@ -91,7 +91,9 @@ pub(crate) struct SpoolIo {
     pub duplicates: Arc<DuplicatesFile>,
     writer: thread::JoinHandle<()>,
     spool: Spool,
-    status_log: Option<StatusLog>,
+    mail_log: MailLog,
+    /// Lines about arrivals in this turn.
+    arrival_lines: Vec<u8>,
 }
 
 /// Wakes the loop once for all results not taken yet.
@@ -142,7 +144,8 @@ impl SpoolIo {
         spool: &Spool,
         level: HashLevel,
         waker: Arc<Waker>,
-        status_log: Option<StatusLog>,
+        mail_log: MailLog,
+        arrivals: ArrivalLines,
         orders: OverridesJournal,
     ) -> io::Result<SpoolIo> {
         let (sender, results) = sync_channel(MAX_WAITING_PORTIONS);
@@ -161,6 +164,7 @@ impl SpoolIo {
             queue: ReadQueue::new(reads),
             completions: completions.clone(),
             duplicates: duplicates.clone(),
+            arrivals,
             portion: Vec::new(),
             is_over: false,
         };
@@ -178,7 +182,7 @@ impl SpoolIo {
             removals_listed: true,
             completions,
             duplicates: duplicates.clone(),
-            composer: status_log.as_ref().map(StatusLog::composer),
+            composer: mail_log.composer(),
             orders,
             notes: Vec::new(),
             lines: Vec::new(),
@@ -196,7 +200,8 @@ impl SpoolIo {
             duplicates,
             writer,
             spool: spool.clone(),
-            status_log,
+            mail_log,
+            arrival_lines: Vec::new(),
         })
     }
 
@@ -257,24 +262,26 @@ impl SpoolIo {
         self.to_write.push(request);
     }
 
-    /// Queues lines of the status log, in order with other write requests.
+    /// Queues lines about recipients, in order with other write requests.
     ///
     /// Without room for them they are dropped and counted.
     pub(crate) fn write_status(&mut self, record: StatusRecord) {
-        if self.status_log.as_ref().is_some_and(|log| log.admits(&record)) {
+        if self.mail_log.admits(&record) {
             self.to_write.push(WriteRequest::Status(record));
         }
     }
 
-    /// Requests that the status log, or a renamed one, is reopened.
-    pub(crate) fn reopen_status_log(&self, only_renamed: bool) {
-        if let Some(log) = &self.status_log {
-            log.reopen(only_renamed);
-        }
+    /// Queues the line about an arrival, for the next [`send`](SpoolIo::send).
+    pub(crate) fn log_arrival(&mut self, line: &[u8]) {
+        self.arrival_lines.extend_from_slice(line);
     }
 
-    /// Passes all queued write requests to the writer.
+    /// Passes all queued write requests to the writer, and lines to the log.
     pub(crate) fn send(&mut self) {
+        if !self.arrival_lines.is_empty() {
+            self.mail_log.push_arrivals(&self.arrival_lines);
+            self.arrival_lines.clear();
+        }
         self.to_write.send().expect(WORKERS_RUN);
     }
 
@@ -294,9 +301,6 @@ impl SpoolIo {
             drop(self.results.recv_timeout(Duration::from_millis(10)));
         }
         recovery::report_leftovers(&self.spool);
-        if let Some(log) = self.status_log {
-            log.finish();
-        }
     }
 }
 

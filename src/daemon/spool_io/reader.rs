@@ -1,11 +1,12 @@
 //! Worker that reads control files.
 
 use super::{Completion, CompletionSender};
+use crate::logging::mail_log::ArrivalLines;
 use crate::state::duplicates::DuplicatesFile;
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::mpsc::Receiver;
-use zsched_spool::load::{self, FileStat, LoadResult};
+use zsched_spool::load::{self, FileStat, LoadObserver, LoadResult};
 use zsched_spool::{HashLevel, Portion, Spool, SpoolName};
 
 /// Request to the reader.
@@ -80,6 +81,7 @@ pub(super) struct Reader {
     pub(super) queue: ReadQueue,
     pub(super) completions: CompletionSender,
     pub(super) duplicates: Arc<DuplicatesFile>,
+    pub(super) arrivals: ArrivalLines,
     /// Results to be sent.
     pub(super) portion: Vec<Completion>,
     /// True once the loop has ended: another scheduler may use the spool then.
@@ -109,8 +111,12 @@ impl Reader {
             let spool = &self.spool;
             let done = match urgent {
                 UrgentRead::New((name, at_most)) => {
-                    let found = load::load(spool, self.level, name.clone(), at_most, tell);
-                    Completion::Read(name, Box::new(found))
+                    let mut line = Vec::new();
+                    let observer: LoadObserver<'_> =
+                        &mut |loaded| line = self.arrivals.compose(&loaded);
+                    let found =
+                        load::load(spool, self.level, name.clone(), at_most, tell, observer);
+                    Completion::Read(name, Box::new(found), line)
                 }
                 UrgentRead::More(name, portion) => {
                     let found = load::reload(spool, &name, Some(portion), tell);
@@ -143,7 +149,7 @@ impl Reader {
                 Ok(None) => LoadResult::Nothing,
                 Err(error) => LoadResult::Failed(error),
             };
-            self.add(Completion::Read(name, Box::new(unread)));
+            self.add(Completion::Read(name, Box::new(unread), Vec::new()));
         }
         files.sort_by_key(|(stat, name, _)| (stat.changed, name.number()));
         let duplicates = self.duplicates.clone();
@@ -153,9 +159,11 @@ impl Reader {
             if self.is_over {
                 return;
             }
-            let spool = &self.spool;
-            let found = load::load_examined(spool, self.level, name.clone(), stat, at_most, tell);
-            self.add(Completion::Read(name, Box::new(found)));
+            let (spool, level, own_name) = (&self.spool, self.level, name.clone());
+            let mut line = Vec::new();
+            let observer: LoadObserver<'_> = &mut |loaded| line = self.arrivals.compose(&loaded);
+            let found = load::load_examined(spool, level, own_name, stat, at_most, tell, observer);
+            self.add(Completion::Read(name, Box::new(found), line));
         }
     }
 
@@ -201,6 +209,7 @@ mod tests {
             queue: ReadQueue::new(reads),
             completions: CompletionSender { sender, loop_waker: Arc::new(loop_waker) },
             duplicates,
+            arrivals: ArrivalLines::new(None),
             portion: Vec::new(),
             is_over: false,
         };
@@ -211,7 +220,7 @@ mod tests {
         }
         reader.read_batch(batch(1..100));
         let first = results.try_recv().expect("a result").into_iter().next();
-        assert!(matches!(first, Some(Completion::Read(first, _)) if first == name(4711)));
+        assert!(matches!(first, Some(Completion::Read(first, ..)) if first == name(4711)));
         drop(requests);
         assert!(matches!(reader.queue.next(), Some(ReadRequest::Batch(_))));
         assert!(reader.queue.next().is_none());

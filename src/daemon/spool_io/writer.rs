@@ -3,7 +3,7 @@
 use super::note_writers;
 use super::write_queue::WriteReceiver;
 use super::{Completion, CompletionSender};
-use crate::logging::status_log::{self, Composer};
+use crate::logging::mail_log::{self, Composer};
 use crate::state::duplicates::DuplicatesFile;
 use crate::state::overrides::OverridesJournal;
 use std::io;
@@ -27,7 +27,7 @@ pub(crate) enum WriteRequest {
     StoreOverrides(Vec<OverrideChange>),
     /// Clear the locks of a dead process.
     ClearLocks(SpoolName, u32),
-    /// Compose lines of the status log.
+    /// Compose lines about recipients.
     Status(StatusRecord),
 }
 
@@ -39,7 +39,7 @@ impl WriteRequest {
                 let texts = note.notary.len() + note.message.len();
                 size_of::<Note>() + texts + size_of_val(&note.offsets[..])
             }
-            WriteRequest::Status(record) => status_log::size(record),
+            WriteRequest::Status(record) => mail_log::size(record),
             WriteRequest::StoreOverrides(changes) => size_of_val(&changes[..]),
             WriteRequest::Remove(..) | WriteRequest::ClearLocks(..) => 0,
         };
@@ -60,7 +60,7 @@ pub(super) struct Writer {
     pub(super) orders: OverridesJournal,
     /// Notes to be written together, before the next removal or batch end.
     pub(super) notes: Vec<Note>,
-    /// Lines of the status log, which come after these notes.
+    /// Lines about recipients, which come after these notes.
     pub(super) lines: Vec<StatusRecord>,
     /// Results to be sent.
     pub(super) portion: Vec<Completion>,
@@ -108,10 +108,13 @@ impl Writer {
             WriteRequest::Status(record) => return self.lines.push(record),
             WriteRequest::Remove(name, aside) => {
                 self.write_notes();
-                if let Some(composer) = &mut self.composer {
-                    composer.forget(&name);
+                let spool = &self.spool;
+                let known = self.composer.as_mut().and_then(|it| it.forget(spool, &name));
+                let verbose = known.unwrap_or_else(|| VerboseFile::of(spool, &name));
+                let removed = remove_message(spool, &name, aside);
+                if removed.is_ok() {
+                    verbose.iter().for_each(|file| file.end(&name));
                 }
-                let removed = remove_message(&self.spool, &name, aside);
                 Completion::Removed(name, removed)
             }
             WriteRequest::StoreOverrides(changes) => {
@@ -128,8 +131,8 @@ impl Writer {
         self.completions.add(&mut self.portion, done);
     }
 
-    /// Writes the collected notes and status lines. They need the message, so this comes before its
-    /// removal.
+    /// Writes the collected notes and composes the lines. They need the message, so this comes
+    /// before its removal.
     fn write_notes(&mut self) {
         if !self.notes.is_empty() {
             let notes = std::mem::take(&mut self.notes);
@@ -142,13 +145,8 @@ impl Writer {
 }
 
 fn remove_message(spool: &Spool, name: &SpoolName, aside: bool) -> io::Result<Option<PathBuf>> {
-    let verbose = VerboseFile::of(spool, name);
-    let moved = if aside && remove::needs_attention(spool, name)? {
-        Some(move_aside::move_aside(spool, name, Reason::OwedReport)?)
-    } else {
-        remove::remove(spool, name)?;
-        None
-    };
-    verbose.iter().for_each(|file| file.end(name));
-    Ok(moved)
+    if aside && remove::needs_attention(spool, name)? {
+        return move_aside::move_aside(spool, name, Reason::OwedReport).map(Some);
+    }
+    remove::remove(spool, name).map(|()| None)
 }

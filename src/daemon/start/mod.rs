@@ -13,8 +13,9 @@ use crate::event_loop::observed_core::ObservedCore;
 use crate::event_loop::reload::ReloadState;
 use crate::event_loop::{Daemon, log_checks, signals};
 use crate::logging::appended_file::AppendedFile;
-use crate::logging::status_log::{self, StatusLog};
-use crate::logging::{self, LogFile, StatisticsLog};
+use crate::logging::background::BackgroundLog;
+use crate::logging::mail_log::{self, ArrivalLines, MailLog, MailLogs};
+use crate::logging::{self, StatisticsLog};
 use crate::net::accounts::{self, Accounts};
 use crate::net::clients::{ClientSettings, Clients};
 use crate::net::lookup_worker::LookupWorker;
@@ -277,13 +278,16 @@ impl StartPlan {
                 waited_for = Some(line.to_string());
             })
             .map_err(|error| StartError(error.to_string()))?;
-        let statistics = open(self.statistics.as_deref(), StatisticsLog::open)?;
-        let status_log = open(self.status_log.as_deref(), status_log::open)?;
-        let log_file = open(self.log.as_deref(), LogFile::open)?;
+        let statistics = open(self.statistics.as_deref(), logging::open_statistics)?;
+        let status_log = open(self.status_log.as_deref(), mail_log::open_status_log)?;
+        let log_path = || self.log.as_deref().unwrap_or(Path::new("standard error")).display();
+        let log_file = AppendedFile::log(self.log.as_deref())
+            .map_err(|error| StartError::because(log_path(), error))?;
         let transport = self.spool.transport().to_path_buf();
         std::env::set_current_dir(&transport).map_err(failed("transport"))?;
         processes::remember_boot_time();
-        logging::start(self.options.verbose);
+        let (log, _guard) =
+            logging::start(log_file, self.options.verbose).map_err(failed("the log"))?;
         if self.options.verbose_after_load {
             log::set_max_level(logging::level(0));
         }
@@ -301,7 +305,7 @@ impl StartPlan {
         let now = clock.estimate();
         let journal = OverridesJournal::open(self.spool.orders_file(), now);
         let orders = journal.orders();
-        let logs = Logs { log_file, statistics, status_log };
+        let logs = Logs { log, statistics, status_log };
         let mut daemon = self
             .build(spool_lock, clock, limits.descriptors, logs, journal)
             .map_err(failed("cannot start"))?;
@@ -315,6 +319,13 @@ impl StartPlan {
         daemon.run().map_err(failed("event loop"))
     }
 
+    /// Last sign of life of a former scheduler on the spool.
+    fn former_end(&self, spool_lock: &SpoolLock) -> Option<Timestamp> {
+        let learned = std::fs::metadata(self.spool.learned_file()).ok();
+        let learned = learned.map(|file| Timestamp::modified(&file));
+        spool_lock.former_end.into_iter().chain(learned).max()
+    }
+
     fn build(
         self,
         spool_lock: SpoolLock,
@@ -323,17 +334,25 @@ impl StartPlan {
         logs: Logs,
         journal: OverridesJournal,
     ) -> io::Result<Daemon> {
-        let Logs { log_file, statistics, status_log } = logs;
+        let Logs { log, statistics, status_log } = logs;
         let started = clock.estimate();
         let poll = Poll::new()?;
         let mut signals = Signals::catch(&signals::CAUGHT_SIGNALS)?;
         poll.registry().register(&mut signals, EventSource::Signals.token(), Interest::READABLE)?;
         let waker = Arc::new(Waker::new(poll.registry(), EventSource::Workers.token())?);
-        let has_status_log = status_log.is_some();
         let timeouts = Timeouts::new(self.options.timeouts_scale);
-        let start_log = |file| StatusLog::start(file, timeouts.status_log_end);
+        let statistics = statistics.map(StatisticsLog::start).transpose()?;
+        let start_log = |file| BackgroundLog::start(file, mail_log::status_gap);
         let status_log = status_log.map(start_log).transpose()?;
-        let spool_io = SpoolIo::start(&self.spool, self.level, waker.clone(), status_log, journal)?;
+        let of_statistics = statistics.as_ref().map(|statistics| statistics.log.clone());
+        let other_logs = status_log.iter().cloned().chain(of_statistics).collect();
+        let mail_logs = MailLogs::new(status_log, &log, self.options.mail_lines);
+        let has_mail_lines = mail_logs.are_needed();
+        let arrivals = ArrivalLines::new(self.former_end(&spool_lock));
+        let mail_log = MailLog::new(mail_logs);
+        let waker_of_io = waker.clone();
+        let spool_io =
+            SpoolIo::start(&self.spool, self.level, waker_of_io, mail_log, arrivals, journal)?;
         let record_limits =
             RotationLimits { size: self.options.record_size, keep_files: self.options.record_keep };
         let record = |path: &PathBuf| Recorder::create(path, record_limits, self.context.clone());
@@ -344,7 +363,7 @@ impl StartPlan {
             folder: self.spool.transport().to_path_buf(),
             zenv: self.context.zenv.clone(),
             file_limit: self.options.agent_file_limit(),
-            ignore_hangup: log_file.is_none(),
+            ignore_hangup: self.log.is_none(),
             timeouts,
         })?;
         let settings = Settings {
@@ -354,7 +373,7 @@ impl StartPlan {
             fork_rate: self.options.fork_rate,
             max_agents: max_agents(descriptors) as usize,
             log_outcomes: self.options.verbose > 0,
-            status_log: has_status_log,
+            status_log: has_mail_lines,
             failed_write: timeouts.failed_write,
             // The choice among the entries of `retries` must differ from start to start.
             seed: u64::from(Timestamp::now().subsec_nanoseconds()) ^ u64::from(std::process::id()),
@@ -401,7 +420,8 @@ impl StartPlan {
             config_path: self.config_path,
             context: self.context,
             config,
-            log_file,
+            log,
+            other_logs,
             statistics,
             next_log_check: Instant::now() + log_checks::LOG_CHECK_INTERVAL,
             rendezvous: Rendezvous::new(self.rendezvous, started, with_vertices, waker.clone()),
@@ -418,8 +438,8 @@ impl StartPlan {
 
 /// Open log files.
 struct Logs {
-    log_file: Option<LogFile>,
-    statistics: Option<StatisticsLog>,
+    log: BackgroundLog,
+    statistics: Option<AppendedFile>,
     status_log: Option<AppendedFile>,
 }
 

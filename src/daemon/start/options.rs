@@ -1,5 +1,6 @@
 //! The command line of `scheduler`.
 
+use crate::logging::mail_log::MailLines;
 use crate::timeouts::parse_scale;
 use clap::{ArgAction, Parser, ValueEnum};
 use std::path::PathBuf;
@@ -83,6 +84,11 @@ pub struct SchedulerOptions {
     /// none
     #[arg(long = "status-log", value_name = "FILE")]
     pub status_log: Option<PathBuf>,
+
+    /// Lines about mail in the log: arrivals of messages and final outcomes of recipients, all
+    /// outcomes, or none
+    #[arg(long = "mail-lines", value_name = "LINES", default_value = "final")]
+    pub mail_lines: MailLines,
 
     /// Limits of one scan: new messages per folder (40000), and seconds (5, from 2 to 15)
     #[arg(short = 'E', long = "scan-limit", value_name = "MESSAGES[,SECONDS]", value_parser = parse_scan_limits)]

@@ -33,6 +33,8 @@ pub(crate) struct SpoolLock {
     is_ending: bool,
     /// Clock time of boot, as believed by this scheduler or by a former one since then.
     pub clock: Option<Timestamp>,
+    /// Last sign of life of a former scheduler in the lock file.
+    pub former_end: Option<Timestamp>,
 }
 
 /// Reason why the spool cannot be locked.
@@ -117,9 +119,12 @@ impl SpoolLock {
             }
             std::thread::sleep(LOCK_RETRY_INTERVAL);
         }
-        let clock = read(&lock).ok().and_then(|text| clock_of(&text, &boot_id()?));
+        let text = read(&lock).unwrap_or_default();
+        let clock = boot_id().and_then(|id| clock_of(&text, &id));
+        let written = lock.metadata().ok().filter(|_| !text.is_empty());
+        let former_end = written.map(|file| Timestamp::modified(&file));
         let pid_file = pid_file.to_path_buf();
-        let taken = SpoolLock { pid_file, lock, is_ending: false, clock };
+        let taken = SpoolLock { pid_file, lock, is_ending: false, clock, former_end };
         taken.write().map_err(|error| of(lock_file, error))?;
         write_pid_file(&taken.pid_file, std::process::id())
             .map_err(|error| of(&taken.pid_file, error))?;

@@ -6,6 +6,7 @@
 
 pub(crate) mod chunked_writer;
 
+use crate::logging;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process;
@@ -23,6 +24,7 @@ pub(crate) fn start(
     thread::Builder::new().name(name.to_string()).spawn(move || {
         if catch_panic(work).is_none() {
             log::error!("worker \"{own_name}\" has panicked: the scheduler exits");
+            logging::flush();
             process::exit(PANIC_EXIT_STATUS);
         }
     })

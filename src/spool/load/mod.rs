@@ -28,7 +28,7 @@ use locate::move_to_folder;
 use std::fs;
 use std::io;
 use std::path::PathBuf;
-use zsched_format::control_file::{ControlFileError, PidField};
+use zsched_format::control_file::{ControlFile, ControlFileError, PidField};
 use zsched_format::time::Timestamp;
 use zsched_sys as sys;
 
@@ -56,6 +56,23 @@ pub enum LoadResult {
     NoQueue,
 }
 
+/// A control file that was loaded, before its text is dropped: for a line of the log.
+pub struct LoadedFile<'l> {
+    /// The file, or its first part if it is read in parts.
+    pub file: &'l ControlFile,
+    /// What is kept of it.
+    pub arrival: &'l Arrival,
+    /// When the file was made, as far as the file system stores that.
+    pub made: Timestamp,
+    /// Size of the message file, in bytes.
+    pub message_size: u64,
+    /// True if the file is read in parts.
+    pub is_part: bool,
+}
+
+/// Receives a loaded control file that has a message.
+pub type LoadObserver<'l> = &'l mut dyn FnMut(LoadedFile<'_>);
+
 /// Size and time of a control file, from one `stat(2)`.
 ///
 /// With it, loading needs no second call.
@@ -64,6 +81,8 @@ pub struct FileStat {
     size: u64,
     /// Last change of the inode: the time when the file arrived.
     pub changed: Timestamp,
+    /// When the file was made, if the file system stores that; else its last change.
+    made: Timestamp,
 }
 
 impl FileStat {
@@ -73,6 +92,9 @@ impl FileStat {
         Ok(found.filter(|metadata| metadata.is_file()).map(|metadata| FileStat {
             size: metadata.len(),
             changed: Timestamp::changed(&metadata),
+            made: metadata
+                .created()
+                .map_or_else(|_| Timestamp::changed(&metadata), Timestamp::from),
         }))
     }
 }
@@ -88,9 +110,10 @@ pub fn load(
     name: SpoolName,
     at_most: Option<u32>,
     duplicates: DuplicateSink<'_>,
+    observer: LoadObserver<'_>,
 ) -> LoadResult {
     match FileStat::at(spool, &name) {
-        Ok(Some(stat)) => load_examined(spool, level, name, stat, at_most, duplicates),
+        Ok(Some(stat)) => load_examined(spool, level, name, stat, at_most, duplicates, observer),
         Ok(None) => LoadResult::Nothing,
         Err(error) => LoadResult::Failed(error),
     }
@@ -104,6 +127,7 @@ pub fn load_examined(
     stat: FileStat,
     at_most: Option<u32>,
     duplicates: DuplicateSink<'_>,
+    observer: LoadObserver<'_>,
 ) -> LoadResult {
     let name = match move_to_folder(spool, level, name) {
         Ok(name) => name,
@@ -111,7 +135,8 @@ pub fn load_examined(
     };
     let portion = at_most.map(|at_most| Portion { from: 0, max_recipients: at_most });
     let owner = owner_when_unloaded;
-    let mut loader = Loader { spool, name: &name, stat, owner, duplicates, received: None };
+    let mut loader =
+        Loader { spool, name: &name, stat, owner, duplicates, observer, message: None };
     let loaded = loader.load(portion, true);
     move_aside_if_malformed(loaded, || {
         list_and_move_aside(spool, &name)
@@ -134,7 +159,8 @@ pub fn reload(
         Err(error) => return LoadResult::Failed(error),
     };
     let owner = owner_of;
-    let mut loader = Loader { spool, name, stat, owner, duplicates, received: None };
+    let observer: LoadObserver<'_> = &mut |_| {};
+    let mut loader = Loader { spool, name, stat, owner, duplicates, observer, message: None };
     // A portion from the beginning is that of a message that was paged out.
     let loaded = loader.load(portion, portion.is_some_and(|portion| portion.from == 0));
     move_aside_if_malformed(loaded, || list_and_move_aside(spool, name))
@@ -148,8 +174,18 @@ struct Loader<'l> {
     /// Determines the owner of a lock, given the file's last change.
     owner: fn(PidField, Timestamp) -> LockOwner,
     duplicates: DuplicateSink<'l>,
-    /// When its message was received, once the message has been found.
-    received: Option<Timestamp>,
+    observer: LoadObserver<'l>,
+    /// Its message file, once that has been found.
+    message: Option<MessageFile>,
+}
+
+/// What is known of a message file.
+#[derive(Clone, Copy)]
+struct MessageFile {
+    /// When the message was received.
+    received: Timestamp,
+    /// Size in bytes.
+    size: u64,
 }
 
 /// The reason why a file yields no arrival.

@@ -1,7 +1,7 @@
 //! Parses and checks a control file, and reduces it to an arrival.
 
 use super::repair::holder;
-use super::{LoadError, Loader};
+use super::{LoadError, LoadedFile, Loader, MessageFile};
 use crate::chunk;
 use crate::folder::exists;
 use crate::{Arrival, Portion, SpoolName};
@@ -36,7 +36,7 @@ impl Loader<'_> {
             return self.load_parts(&on_disk, portion, refuses_locks);
         }
         let mut arrival =
-            self.arrival(control_file::parse(self.text(&mut on_disk)?)?, refuses_locks)?;
+            self.arrival(control_file::parse(self.text(&mut on_disk)?)?, refuses_locks, false)?;
         portion.into_iter().for_each(|portion| arrival.cut(portion));
         Ok(arrival)
     }
@@ -55,7 +55,7 @@ impl Loader<'_> {
             let count = |arrival: &Arrival| arrival.pending() + arrival.locked.len();
             let left = max_recipients - all.as_ref().map_or(0, count);
             let chunk = chunk::read(on_disk, from, left.max(1))?;
-            let mut part = self.arrival(chunk.file, refuses_locks)?;
+            let mut part = self.arrival(chunk.file, refuses_locks, chunk.next.is_some())?;
             (part.next_offset, part.is_chunk) = (chunk.next, true);
             let max_unread = |next| chunk::max_recipients_after(next, self.stat.size);
             part.max_unread = chunk.next.map_or(0, max_unread);
@@ -85,24 +85,32 @@ impl Loader<'_> {
         &mut self,
         mut file: ControlFile,
         refuses_locks: bool,
+        is_part: bool,
     ) -> Result<Arrival, LoadError> {
         check_headers(&file)?;
-        if self.received.is_none() {
-            self.received = self.check_message(&file)?;
+        let is_first = self.message.is_none();
+        if is_first {
+            self.message = self.check_message(&file)?;
         }
         self.clear_dead_locks(&mut file)?;
         match holder(&file).filter(|_| refuses_locks) {
             Some(pid) => Err(LoadError::Locked(pid)),
             None => {
                 let (received, created) = (self.received(), self.stat.changed);
-                Ok(Arrival::new(self.name.clone(), &file, received, created))
+                let arrival = Arrival::new(self.name.clone(), &file, received, created);
+                if let Some(message) = self.message.filter(|_| is_first) {
+                    let (file, arrival, made) = (&file, &arrival, self.stat.made);
+                    let message_size = message.size;
+                    (self.observer)(LoadedFile { file, arrival, made, message_size, is_part });
+                }
+                Ok(arrival)
             }
         }
     }
 
     /// When the message was received. A file without a message has its own time.
     pub(super) fn received(&self) -> Timestamp {
-        self.received.unwrap_or(self.stat.changed)
+        self.message.map_or(self.stat.changed, |message| message.received)
     }
 
     fn text(&self, on_disk: &mut File) -> io::Result<Vec<u8>> {
@@ -116,13 +124,16 @@ impl Loader<'_> {
     }
 
     /// Finds the message file, unless this is only an ETRN request.
-    fn check_message(&self, file: &ControlFile) -> Result<Option<Timestamp>, LoadError> {
+    fn check_message(&self, file: &ControlFile) -> Result<Option<MessageFile>, LoadError> {
         if file.name().is_none() {
             return Ok(None);
         }
         check_name(self.name, file)?;
         let reason = match fs::metadata(self.spool.message_file(self.name)) {
-            Ok(message) if message.is_file() => return Ok(Some(Timestamp::modified(&message))),
+            Ok(message) if message.is_file() => {
+                let (received, size) = (Timestamp::modified(&message), message.len());
+                return Ok(Some(MessageFile { received, size }));
+            }
             Ok(_) => "the message file is not a regular file",
             // Another process may have removed both files meanwhile.
             Err(error)

@@ -113,6 +113,12 @@ impl Site {
         self.log().lines().filter(|line| line.contains(text)).count()
     }
 
+    /// Waits until `count` lines of the log contain `text`. A worker writes the log.
+    #[track_caller]
+    pub fn until_logged(&self, text: &str, count: usize) {
+        until(&format!("{count} lines of the log have {text:?}"), || self.logged(text) == count);
+    }
+
     /// Starts the scheduler and waits until the initial scan is over.
     pub fn start(&self) -> Daemon<'_> {
         self.start_with(&[])

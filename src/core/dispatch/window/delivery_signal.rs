@@ -113,6 +113,7 @@ impl Scheduler {
         self.dispatch.windows[window].is_probing = true;
         self.dispatch.windows[window].feedback = Feedback::new(initial);
         let reason = UnreachableReason::Dead;
+        let said = cause.as_ref().and_then(|report| report.diagnosis.clone());
         self.defer_thread(thread, Unreachable { until, reason, cause: cause.clone() });
         // The others are tried at the time of the thread that was tried.
         let known = self.queue.threads[thread].retry.unreachable.as_ref();
@@ -122,7 +123,12 @@ impl Scheduler {
         self.start_round(window, MemberAction::Suspend);
         let destination = &self.queue.threads[thread].destination;
         let seconds = until.since(self.now).as_secs();
-        let text = format!("{destination} is dead, and is left alone for {seconds} s");
+        let location = &self.clause(thread).location;
+        let said = said.as_ref().map(|said| String::from_utf8_lossy(&said.message));
+        let text = format!(
+            "{destination} is dead, and is left alone for {seconds} s ({location}): {}",
+            said.unwrap_or_default()
+        );
         self.log(Level::Info, text);
     }
 

@@ -1,4 +1,4 @@
-//! Cache of control files for the status log: addresses, Message-ID and notes.
+//! Cache of control files for lines about mail: addresses, Message-ID and notes.
 //!
 //! A message with many recipients has many lines. Its control file is read once and kept until the
 //! room is needed for others, or until the message leaves the spool.
@@ -6,7 +6,7 @@
 use std::collections::{HashMap, VecDeque};
 use std::fs::File;
 use std::io;
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, MetadataExt};
 use zsched_format::control_file::diagnostic::DiagnosticRecord;
 use zsched_format::control_file::{self, ControlFile, Tag, mark};
 use zsched_format::time::Timestamp;
@@ -33,6 +33,8 @@ pub(super) struct CachedFile {
     modified: Timestamp,
     pub file: ControlFile,
     pub message_id: Option<String>,
+    /// User id of the file's owner.
+    pub owner: u32,
     /// Number of bytes searched for `d` lines.
     seen: u64,
     /// Notary data of the last `d` line of each recipient.
@@ -52,8 +54,8 @@ impl ControlFiles {
             return self.files.get_mut(place);
         }
         self.forget(name.number());
-        let file = read(spool, name).ok()?;
-        self.files.push_back(CachedFile::new(name.clone(), modified, file));
+        let (file, owner) = read(spool, name).ok()?;
+        self.files.push_back(CachedFile::new(name.clone(), modified, file, owner));
         while self.files.len() > MAX_CACHED_FILES
             || (self.size() > MAX_CACHED_BYTES && self.files.len() > 1)
         {
@@ -67,17 +69,18 @@ impl ControlFiles {
         self.files.iter().map(|known| known.file.text.len()).sum()
     }
 
-    /// Drops the control file of a message.
-    pub(super) fn forget(&mut self, number: u64) {
-        self.files.retain(|known| known.name.number() != number);
+    /// Removes and returns the control file of a message.
+    pub(super) fn forget(&mut self, number: u64) -> Option<CachedFile> {
+        let index = self.files.iter().position(|known| known.name.number() == number)?;
+        self.files.remove(index)
     }
 }
 
 impl CachedFile {
-    fn new(name: SpoolName, modified: Timestamp, file: ControlFile) -> CachedFile {
+    fn new(name: SpoolName, modified: Timestamp, file: ControlFile, owner: u32) -> CachedFile {
         let message_id = control_file::message_id(&file);
         let seen = file.diagnostics.first().map_or(file.text.len() as u64, |d| d.offset.into());
-        CachedFile { name, modified, file, message_id, seen, notes: HashMap::new() }
+        CachedFile { name, modified, file, message_id, owner, seen, notes: HashMap::new() }
     }
 
     /// Notary data of the last `d` line about a recipient.
@@ -121,11 +124,12 @@ fn open(spool: &Spool, name: &SpoolName) -> io::Result<File> {
     open_nofollow(File::options().read(true), &spool.control_file(name))
 }
 
-fn read(spool: &Spool, name: &SpoolName) -> io::Result<ControlFile> {
+/// Reads a control file. Returns it, and its owner.
+fn read(spool: &Spool, name: &SpoolName) -> io::Result<(ControlFile, u32)> {
     let file = open(spool, name)?;
-    let size = file.metadata()?.len();
-    let text = control_file::read_all(&file, size)?;
-    Ok(control_file::parse(text)?)
+    let metadata = file.metadata()?;
+    let text = control_file::read_all(&file, metadata.len())?;
+    Ok((control_file::parse(text)?, metadata.uid()))
 }
 
 #[cfg(test)]
