@@ -105,7 +105,7 @@ impl Daemon {
         log::set_max_level(self.level_after_load);
         self.clients.process.is_loading = false;
         self.core.handle(now, Event::InitialScanDone);
-        let BacklogCounts { waiting_files, paged_out } = self.intake.backlog.waiting();
+        let BacklogCounts { waiting_files, paged_out, .. } = self.intake.backlog.waiting();
         let queued = self.core.query().loaded() + waiting_files + paged_out;
         log::info!("initial scan complete; messages in the queue: {queued}");
         if let Some(summary) = self.spool_io.duplicates.summary() {
