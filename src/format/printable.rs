@@ -73,6 +73,12 @@ pub fn grouped(number: u64) -> String {
     groups.collect::<Vec<_>>().join(",")
 }
 
+/// Formats a number of things: `1 message`, `1,200 messages`.
+pub fn count(number: u64, thing: &str) -> String {
+    let plural = if number == 1 { "" } else { "s" };
+    format!("{} {thing}{plural}", grouped(number))
+}
+
 /// Prints a message of a program to standard error.
 ///
 /// Failure to print is ignored: only the exit status reports the error then.

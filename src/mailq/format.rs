@@ -3,7 +3,7 @@
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 use zsched_config::parse_interval;
 use zsched_format::printable;
-pub(crate) use zsched_format::printable::grouped;
+pub(crate) use zsched_format::printable::{count, grouped};
 use zsched_format::time::{ShortDuration, Timestamp};
 
 /// Makes foreign text printable, on one line with single blanks.
@@ -61,12 +61,6 @@ pub(crate) fn span(seconds: f64) -> String {
 /// Formats seconds as a span, or `None` as a dash.
 pub(crate) fn span_or_dash(seconds: Option<f64>) -> String {
     seconds.map_or("-".to_string(), span)
-}
-
-/// Formats a number of things: `1 message`, `12 messages`.
-pub(crate) fn count(number: u64, thing: &str) -> String {
-    let plural = if number == 1 { "" } else { "s" };
-    format!("{} {thing}{plural}", grouped(number))
 }
 
 /// Formats a rate, for tables: `12.3/s`, `0.4/min`.

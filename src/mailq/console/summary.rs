@@ -47,8 +47,7 @@ pub(super) fn print(overview: &Overview, screen: &mut Screen<'_>) -> io::Result<
             Column::new("SHARE", ColumnKind::Number, deferred_share),
             Column::span("OLDEST", |thread: &ThreadStatus| thread.oldest),
             Column::text("LAST TEXT", Style::Error, |thread: &ThreadStatus| {
-                // Without a text it was never tried, and the reason for that counts.
-                thread.text().filter(|text| !text.is_empty()).or(thread.sentence())
+                thread.text().filter(|text| !text.is_empty()).or_else(|| reason_of(thread))
             }),
         ];
         screen.line(&[])?;
@@ -119,6 +118,13 @@ fn short_number(number: f64) -> String {
         small if small > 0.0 && small < 9.95 => format!("{small:.1}"),
         other => grouped(other.round() as u64),
     }
+}
+
+/// The reason for which a destination was never tried: its sentence without the name.
+fn reason_of(thread: &ThreadStatus) -> Option<&str> {
+    let sentence = thread.sentence()?;
+    let without_name = sentence.strip_prefix(thread.name().as_str()).unwrap_or(sentence);
+    Some(without_name.trim_start_matches([':', ' ']))
 }
 
 /// Share of the recipients of a destination that are deferred.

@@ -157,8 +157,7 @@ fn print_attempt(
 
 /// Number of messages that wait because of an attempt at another one.
 fn others(entry: &StatusLine<'_>) -> String {
-    let plural = if entry.others == 1 { "" } else { "s" };
-    format!("{} message{plural} deferred", entry.others)
+    format!("{} deferred", printable::count(entry.others.into(), "message"))
 }
 
 /// Text of the attempt on one line, after a colon, if any.

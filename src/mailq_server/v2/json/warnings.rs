@@ -3,6 +3,7 @@
 use super::text;
 use crate::v2::task::{NoticedStep, SessionContext};
 use zsched_core::view::Ring;
+use zsched_format::printable::count;
 use zsched_format::time::ClockStep;
 
 /// Maximum number of rings that are named for each kind of trouble.
@@ -26,11 +27,12 @@ impl RingWarnings {
         let (pattern, line) = (ring.pattern(), &ring.clause.location);
         let sentence = match (&ring.clause.command, &ring.starts.failure) {
             (None, _) => format!(
-                "no command for {pattern} ({line}): mail for {destinations} destinations stays queued"
+                "no command for {pattern} ({line}): mail for {} stays queued",
+                count(destinations as u64, "destination")
             ),
             (_, Some(failure)) => format!(
-                "agents of {pattern} ({line}) cannot be started, {} failures: {}",
-                failure.count,
+                "agents of {pattern} ({line}) cannot be started, {}: {}",
+                count(failure.count.into(), "failure"),
                 text(failure.reason.as_bytes())
             ),
             (Some(_), None) => return,
@@ -45,12 +47,12 @@ impl RingWarnings {
     pub(super) fn with_process(self, context: &SessionContext<'_>) -> Vec<String> {
         let unreadable = context.backlog.waiting().unreadable;
         let files = (unreadable > 0)
-            .then(|| format!("{unreadable} control files cannot be read, see the log"));
+            .then(|| format!("{} cannot be read, see the log", count(unreadable as u64, "control file")));
         let failure = context.scheduler.write_failure();
         let failure = failure.map(|failure| format!("the spool cannot be written: {failure}"));
         let clock = context.process.clock_step.map(clock_warning);
         let others =
-            (self.others > 0).then(|| format!("{} more rings have no agents", self.others));
+            (self.others > 0).then(|| format!("{} more without agents", count(self.others as u64, "ring")));
         let process = [failure, files, clock].into_iter().flatten();
         process.chain(self.sentences).chain(others).collect()
     }
