@@ -206,7 +206,7 @@ fn minimal_files_are_delivered() {
     let _daemon = site.start();
     site.until_empty();
     assert_eq!(site.files("postman"), [""; 0], "{}", site.log());
-    assert_eq!(site.read("statistics").lines().count(), 7);
+    until("the statistics log has all", || site.read("statistics").lines().count() == 7);
 }
 
 /// `postman/` cannot be made, because a file has its name. The control file is hidden in place, and

@@ -164,6 +164,7 @@ fn expired_mail_is_noted_and_kept_for_postmaster() {
         site.read(&format!("postoffice/postman/owed-report:{name}:message")).contains("This is")
     );
     assert_eq!(site.files("postman").len(), 2, "{never} is owed nothing");
+    until("both expiries are written", || site.read("statistics").matches(" expire ").count() >= 2);
     let statistics = site.read("statistics");
     assert_eq!(statistics.matches(" expire c/a.test\n").count(), 1, "{statistics}");
     assert_eq!(statistics.matches(" expire c/d.test\n").count(), 1, "{statistics}");
