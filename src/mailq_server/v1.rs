@@ -319,7 +319,7 @@ fn write_notes(
         (_, None, None) => out.extend_from_slice(INACTIVE),
     }
     if let Some(expiry) = queued.expiry() {
-        let (left, tries) = (ShortDuration(expiry.seconds_since(now)), queued.vertex.attempts);
+        let (left, tries) = (ShortDuration(expiry.seconds_since(now)), queued.vertex.reports);
         push(out, format_args!(", expires in {left}, tries={tries}"));
     }
     out.push(b')');

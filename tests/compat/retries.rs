@@ -94,7 +94,7 @@ impl DeferringWorld {
         let message = core.message(1).expect("it is not finished");
         let queued = core.vertices_of(message).next().expect("it has a recipient left");
         let Reason::Retry(at) = core.reason_of(queued.id) else { panic!("it waits for nothing") };
-        Planned { tries: queued.vertex.attempts, wakeup: at.seconds_since(first_fed) }
+        Planned { tries: queued.vertex.reports.into(), wakeup: at.seconds_since(first_fed) }
     }
 
     /// Returns successive wake-ups, with a try at each.

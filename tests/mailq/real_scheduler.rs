@@ -167,11 +167,11 @@ fn version_2_works_with_real_scheduler() {
     let _scheduler = Scheduler::start_with(&site, "PARAMauthfile=\"${FOLDER}accounts\"\n");
 
     let listing = wait_for(&site, "", |text| {
-        text.contains("(1 tries, expires in ") && text.contains("slow/y:")
+        text.contains("(2 tries, expires in ") && text.contains("slow/y:")
     });
     let lines: Vec<&str> = listing.lines().collect();
     for (heading, message) in [
-        (format!("hold/{later}:"), format!("\t{first}: (1 tries, expires in ")),
+        (format!("hold/{later}:"), format!("\t{first}: (2 tries, expires in ")),
         ("slow/y:".to_string(), format!("\t{second}: (0 tries, expires in ")),
     ] {
         let at = lines.iter().position(|line| *line == heading).expect(&heading);

@@ -58,8 +58,7 @@ pub const MAX_TEXT_NUMBER: TextNumber = (1 << 24) - 1;
 
 impl PagedVertex {
     /// Creates a record for the recipients of a destination.
-    pub fn new(to: &Destination, attempts: u32, tried: bool, text: TextNumber) -> PagedVertex {
-        let attempts = u16::try_from(attempts).unwrap_or(u16::MAX);
+    pub fn new(to: &Destination, attempts: u16, tried: bool, text: TextNumber) -> PagedVertex {
         PagedVertex { destination: PagedVertex::key_of(to), text, due: 0, attempts, step: 0, tried }
     }
 
@@ -75,7 +74,8 @@ impl PagedVertex {
 
     /// Restores a vertex from the record, except for the text.
     pub fn restore_to(self, vertex: &mut Vertex) {
-        (vertex.attempts, vertex.tried) = (self.attempts.into(), self.tried);
+        (vertex.attempts, vertex.reports) = (self.attempts, self.attempts);
+        vertex.tried = self.tried;
         vertex.step = self.step;
     }
 
@@ -186,7 +186,7 @@ mod tests {
     fn rested_vertex_round_trip_keeps_retry_state() {
         let (here, there) = (Destination::new(b"smtp", b"a.x"), Destination::new(b"smtp", b"b.x"));
         let due = Timestamp::from_parts(1_795_255_200, 1);
-        let record = PagedVertex::new(&here, 100_000, true, MAX_TEXT_NUMBER).due_at(Some(due), 7);
+        let record = PagedVertex::new(&here, 65_535, true, MAX_TEXT_NUMBER).due_at(Some(due), 7);
         assert!(record.key() == PagedVertex::key_of(&here));
         assert!(record.key() != PagedVertex::key_of(&there));
         assert_eq!((record.attempts(), record.text()), (65_535, MAX_TEXT_NUMBER));

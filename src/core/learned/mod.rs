@@ -239,7 +239,9 @@ impl Scheduler {
         let Some(learned) = learned.filter(|learned| learned.modified == modified) else {
             return RestoreAction::Unknown;
         };
-        (vertex_ref.attempts, vertex_ref.step) = (learned.attempts, learned.step);
+        let attempts = u16::try_from(learned.attempts).unwrap_or(u16::MAX);
+        (vertex_ref.attempts, vertex_ref.reports) = (attempts, attempts);
+        vertex_ref.step = learned.step;
         vertex_ref.diagnosis = learned.diagnosis;
         RestoreAction::of(learned.attempts, learned.due)
     }
@@ -267,7 +269,7 @@ impl Scheduler {
         let (channel, host) = names(&self.queue.threads[vertex.thread].destination)?;
         let text = text_of(vertex.diagnosis.as_ref());
         let (number, modified) = (message.name.number(), message.modified);
-        let (attempts, step) = (vertex.attempts, vertex.step);
+        let (attempts, step) = (vertex.attempts.into(), vertex.step);
         let learned = LearnedVertex { number, modified, channel, host, attempts, text, due, step };
         (attempts > 0).then_some(learned)
     }
@@ -281,10 +283,11 @@ impl Queue {
         first: (VertexId, RestoreAction),
     ) -> RestoreAction {
         let (first, action) = first;
-        let Vertex { attempts, step, .. } = self.vertices[first];
+        let Vertex { attempts, reports, step, .. } = self.vertices[first];
         let diagnosis = self.vertices[first].diagnosis.clone();
         let vertex = &mut self.vertices[vertex];
-        (vertex.attempts, vertex.step, vertex.diagnosis) = (attempts, step, diagnosis);
+        (vertex.attempts, vertex.reports, vertex.step) = (attempts, reports, step);
+        vertex.diagnosis = diagnosis;
         action
     }
 }

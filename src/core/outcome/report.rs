@@ -200,9 +200,11 @@ impl Scheduler {
 }
 
 impl Queue {
-    /// Counts a job, unless an earlier report in it was counted.
+    /// Counts a report, and the job if it is the first one in it.
     pub(crate) fn count_attempt(&mut self, vertex: VertexId) {
-        if std::mem::replace(&mut self.vertices[vertex].is_counted, true) {
+        let vertex_ref = &mut self.vertices[vertex];
+        vertex_ref.reports = vertex_ref.reports.saturating_add(1);
+        if std::mem::replace(&mut vertex_ref.is_counted, true) {
             return;
         }
         self.change_vertex(vertex, |vertex| {

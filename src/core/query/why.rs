@@ -296,7 +296,7 @@ impl Scheduler {
             destination: &thread.destination,
             vertices,
             why,
-            tries: first.attempts,
+            tries: first.attempts.into(),
             text: diagnosis.map(|diagnosis| &diagnosis.message[..]),
             rank: None,
         }

@@ -30,7 +30,11 @@ pub struct Vertex {
     /// Jobs in which an agent has reported about it or has died.
     ///
     /// A report that its host is down counts as one, too.
-    pub attempts: u32,
+    pub attempts: u16,
+    /// Reports about its recipients, plus agents that died over it.
+    ///
+    /// The original shows this number as its tries. It is not kept over a restart or paging.
+    pub reports: u16,
     /// When it was last given to an agent.
     ///
     /// In seconds since the epoch; 0 is never.
@@ -308,6 +312,7 @@ impl Vertex {
             recipients: Recipients::new(offsets),
             pending: offsets.len() as u32,
             attempts: 0,
+            reports: 0,
             last_fed: 0,
             planned: 0,
             step: 0,

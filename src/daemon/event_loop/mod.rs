@@ -23,8 +23,8 @@ pub(crate) mod log_checks;
 pub(crate) mod clock;
 
 use crate::agents::AgentProcesses;
-use crate::logging::StatisticsLog;
 use crate::logging::background::BackgroundLog;
+use crate::logging::{self, StatisticsLog};
 use crate::net::clients::Clients;
 use crate::net::listen::{Listener, ListenerKind, MailqAddress};
 use crate::net::lookup_worker::LookupWorker;
@@ -272,6 +272,8 @@ impl Daemon {
             }
         }
         log::info!("ended");
+        // The next scheduler starts when the lock of the spool is dropped.
+        logging::flush();
         Ok(())
     }
 }

@@ -72,7 +72,9 @@ pub enum Command {
     },
     /// Retry mail now, whatever it waits for, unless it is on hold
     Retry(OrderArgs),
-    /// Expire mail now, with reports to the senders
+    /// Expire mail now: it fails, and its senders are owed a report
+    ///
+    /// This version does not write reports: a message that owes one is kept in postman/.
     Expire(OrderArgs),
     /// Delete mail, without reports
     Delete(OrderArgs),

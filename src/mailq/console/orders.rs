@@ -30,7 +30,7 @@ impl Verb {
     pub(super) const HOLD: Verb = Verb::new("HOLD", "put on hold");
     pub(super) const RELEASE: Verb = Verb { needs: "HOLD", ..Verb::new("RELEASE", "released") };
     pub(super) const RETRY: Verb = Verb::new("RETRY", "retried now");
-    const EXPIRE: Verb = Verb::irreversible("EXPIRE", "expired, with reports to the senders");
+    const EXPIRE: Verb = Verb::irreversible("EXPIRE", "expired, owing reports to the senders");
     pub(super) const DELETE: Verb = Verb::irreversible("DELETE", "deleted, without a report");
     const REROUTE: Verb = Verb::irreversible("REROUTE", "returned to the router");
 

@@ -123,7 +123,7 @@ impl PartialVertex {
         let seconds = |time: Option<Timestamp>| time.map_or(0, |t| t.seconds());
         let wakeup = seconds(scheduler.wakeup_of_vertex(queued));
         let (expiry, reason) = (seconds(queued.expiry()), scheduler.reason_of(queued.id));
-        let (fed, tries) = (queued.vertex.last_fed, queued.vertex.attempts);
+        let (fed, tries) = (queued.vertex.last_fed, queued.vertex.reports);
         for offset in self.offsets.by_ref().take(MAX_LINES_PER_STEP) {
             push(out, format_args!("{}\t{}\t", queued.message.name, self.index));
             out.extend_from_slice(&self.address);

@@ -62,7 +62,11 @@ pub(super) fn answer(rest: &[u8], context: &SessionContext<'_>, form: WhyForm) -
             let expected = "give a channel/host, a spool id or the name of a control file";
             Ok(Reply::refusal(expected))
         }
-        _ => Ok(Reply::refusal(format!("no mail is queued for {subject}"))),
+        // A TAB separates reasons.
+        _ => {
+            let subject = subject.replace('\t', " ");
+            Ok(Reply::refusal(format!("no mail is queued for {subject}")))
+        }
     }
 }
 

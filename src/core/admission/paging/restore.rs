@@ -88,7 +88,7 @@ impl Scheduler {
         Some(match wanted.iter().any(|wanted| wanted.selects(record)) {
             _ if in_this_pass => RestoreAction::Unloaded { due },
             true => RestoreAction::Requested,
-            false => RestoreAction::of(vertex.attempts, due),
+            false => RestoreAction::of(vertex.attempts.into(), due),
         })
     }
 }

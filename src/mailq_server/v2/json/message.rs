@@ -154,7 +154,7 @@ fn write_object(context: &SessionContext<'_>, queued: &QueuedVertex<'_>, out: &m
         channel: text(queued.thread.destination.channel()),
         host: text(queued.thread.destination.host()),
         recipients: queued.vertex.pending,
-        attempts: queued.vertex.attempts,
+        attempts: queued.vertex.attempts.into(),
         place: queued.place(),
         expires: queued.expiry().map(seconds),
         offsets,

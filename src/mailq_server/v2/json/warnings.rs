@@ -46,13 +46,14 @@ impl RingWarnings {
     /// All warnings: those of the process, then those about rings.
     pub(super) fn with_process(self, context: &SessionContext<'_>) -> Vec<String> {
         let unreadable = context.backlog.waiting().unreadable;
-        let files = (unreadable > 0)
-            .then(|| format!("{} cannot be read, see the log", count(unreadable as u64, "control file")));
+        let files = (unreadable > 0).then(|| {
+            format!("{} cannot be read, see the log", count(unreadable as u64, "control file"))
+        });
         let failure = context.scheduler.write_failure();
         let failure = failure.map(|failure| format!("the spool cannot be written: {failure}"));
         let clock = context.process.clock_step.map(clock_warning);
-        let others =
-            (self.others > 0).then(|| format!("{} more without agents", count(self.others as u64, "ring")));
+        let others = (self.others > 0)
+            .then(|| format!("{} more without agents", count(self.others as u64, "ring")));
         let process = [failure, files, clock].into_iter().flatten();
         process.chain(self.sentences).chain(others).collect()
     }
