@@ -397,7 +397,7 @@ impl World {
             "SHOW JSON SUMMARY",
             "SHOW JSON THREADS",
             "SHOW JSON THREADS sort=backlog limit=10",
-            "SHOW JSON THREADS sort=attempts limit=10",
+            "SHOW JSON THREADS sort=undelivered limit=10",
             "SHOW JSON THREADS sort=oldest limit=10",
             "SHOW JSON THREADS */host7.*",
             "SHOW JSON RINGS",

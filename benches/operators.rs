@@ -49,7 +49,7 @@ const REQUESTS: [&str; 9] = [
     "SHOW QUEUE SHORT",
     "SHOW JSON SUMMARY",
     "SHOW JSON THREADS sort=backlog limit=10",
-    "SHOW JSON THREADS sort=attempts limit=10",
+    "SHOW JSON THREADS sort=undelivered limit=10",
     "SHOW JSON THREADS sort=oldest limit=10",
     "SHOW JSON THREADS later/host7.*",
     "SHOW JSON AGES limit=20",

@@ -20,7 +20,6 @@ use zsched_command_line as command_line;
     name = "mailq",
     version,
     disable_help_flag = true,
-    disable_help_subcommand = true,
     subcommand_value_name = "COMMAND",
     max_term_width = 100
 )]
@@ -202,7 +201,7 @@ impl MailqOptions {
             }
             if error.use_stderr()
                 && let Some(command) =
-                    std::env::args().skip(1).find_map(|word| similar_command(&word))
+                    std::env::args_os().skip(1).find_map(|word| similar_command(word.to_str()?))
             {
                 warn(format_args!("did you mean the command {command}?"));
             }

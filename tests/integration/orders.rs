@@ -46,9 +46,9 @@ fn destinations_are_held_and_released() {
     assert_eq!((&released["threads"], &released["recipients"]), (&1.into(), &3.into()));
     until("a.test is delivered", || site.events().count("count") == 4);
     hold_for(HELD_MEANWHILE, "b.test is not", || site.events().count("count") == 4);
-    assert_eq!(client.refused("RELEASE c/*.test"), "not held");
+    assert_eq!(client.refused("RELEASE c/*.test"), "not held; mailq orders lists the holds");
     assert_eq!(client.order_after_dry_run("RELEASE ALL")["recipients"], 3);
-    assert_eq!(client.refused("RELEASE ALL"), "not held");
+    assert_eq!(client.refused("RELEASE ALL"), "not held; mailq orders lists the holds");
     site.until_empty();
     until("it is logged", || site.logged(": \"HOLD C/*.test reason") >= 1);
     daemon.assert_runs();
@@ -74,7 +74,10 @@ fn rings_and_messages_are_held() {
     client.order("RELEASE ring=d/*");
     until("the second is delivered", || site.events().count("count") == 1);
     hold_for(HELD_MEANWHILE, "the first stays", || site.events().count("count") == 1);
-    assert_eq!(client.refused(&format!("RELEASE id={second}")), "not held");
+    assert_eq!(
+        client.refused(&format!("RELEASE id={second}")),
+        "not held; mailq orders lists the holds"
+    );
     // The message is named by its spool id, as in the log and by agents.
     let why = client.ask(&format!("SHOW JSON MESSAGE {first}"));
     let message: serde_json::Value = serde_json::from_str(&why).expect("an object");

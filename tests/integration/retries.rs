@@ -16,7 +16,8 @@ fn deferred_recipients_are_retried_at_intervals() {
     let _daemon = site.start();
     site.put(&["c a.test deferred!1", "c a.test 2"]);
     let shown = site.until_shown("as told: deferred (retry in ");
-    // Each report counts as a try here, as with the original. The next try may have happened already.
+    // Each report counts as a try here, as with the original. The next try may have happened
+    // already.
     let tries = |shown: &str| shown.rsplit_once("tries=")?.1.trim_end_matches(')').parse().ok();
     assert!(shown.starts_with("as told: deferred (retry in "), "{shown}");
     assert!(tries(&shown).is_some_and(|tries: u32| tries >= 2), "{shown}");

@@ -169,7 +169,7 @@ fn queue_is_shown_in_json() {
     );
     assert_eq!(objects(&mut client, "SHOW JSON THREADS sort=oldest limit=1").len(), 1);
     assert_eq!(
-        words(&objects(&mut client, "SHOW JSON THREADS sort=deferred limit=1"), "channel"),
+        words(&objects(&mut client, "SHOW JSON THREADS sort=undelivered limit=1"), "channel"),
         ["c"]
     );
     assert_eq!(words(&objects(&mut client, "SHOW JSON THREADS */b.*"), "host"), ["b.test"]);

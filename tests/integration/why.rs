@@ -323,10 +323,10 @@ fn summary_warns_of_destinations_without_agents() {
     });
     let threads = || {
         let mut client = Client::local(&site, "postoffice/.scheduler.control");
-        client.ask("SHOW JSON THREADS sort=deferred")
+        client.ask("SHOW JSON THREADS sort=undelivered")
     };
     until("one recipient is deferred", || threads().contains("\"host\":\"c.test\""));
     until("all that fail are counted", || {
-        threads().lines().filter(|line| line.contains("\"deferred\":1,")).count() == 3
+        threads().lines().filter(|line| line.contains("\"undelivered\":1,")).count() == 3
     });
 }

@@ -36,9 +36,9 @@ fn summary_fits_terminal_width() {
             smtp/a-host-with-a-rath…      2      3         0     59s       1  at work
             hold/x                        1      1         1      1h       0  on hold
 
-            MOST TROUBLED  DEFERRED  SHARE  OLDEST  LAST TEXT
-            smtp/mx.test      2,400   100%      1d  ->> 451 4.4.1 ^[[31mnot now, please com…
-            hold/x                1   100%      1h  5\u{9b}2J
+            MOST TROUBLED  UNDELIVERED  SHARE  OLDEST  LAST TEXT
+            smtp/mx.test         2,400   100%      1d  ->> 451 4.4.1 ^[[31mnot now, please …
+            hold/x                   1   100%      1h  5\u{9b}2J
 
             RING     MSGS  DESTS  AGENTS  IDLE  MAXRING  MAXTHR  OVERFEED
             smtp/*  1,202      2      10     0       10       1         0
@@ -60,9 +60,9 @@ fn summary_fits_terminal_width() {
             smtp/a-host-with-a-rather-long-name.mail.example.org      2      3         0     59s       1  at work
             hold/x                                                    1      1         1      1h       0  on hold
 
-            MOST TROUBLED  DEFERRED  SHARE  OLDEST  LAST TEXT
-            smtp/mx.test      2,400   100%      1d  ->> 451 4.4.1 ^[[31mnot now, please come back later when there is more room
-            hold/x                1   100%      1h  5\u{9b}2J
+            MOST TROUBLED  UNDELIVERED  SHARE  OLDEST  LAST TEXT
+            smtp/mx.test         2,400   100%      1d  ->> 451 4.4.1 ^[[31mnot now, please come back later when there is more room
+            hold/x                   1   100%      1h  5\u{9b}2J
 
             RING     MSGS  DESTS  AGENTS  IDLE  MAXRING  MAXTHR  OVERFEED
             smtp/*  1,202      2      10     0       10       1         0
@@ -165,6 +165,7 @@ fn show_prints_all_fields() {
             messages     1,200, oldest 1d
             recipients   2,400
             deferred     2,400
+            held         0
             state        retry 2001-09-23
             why          smtp/mx.test: 1200 messages wait until 11:45:03
             ring         smtp/*
@@ -292,9 +293,14 @@ fn orders_report_affected_mail() {
             "hold ring=smtp/*",
             "HOLD ring=smtp/*",
             &nothing,
-            "The hold is in force. No matching mail is queued now.\n",
+            "The hold is in force. It changes no mail that is queued now.\n",
         ),
-        ("release --all", "RELEASE ALL", &nothing, "No matching mail now.\n"),
+        (
+            "release --all",
+            "RELEASE ALL",
+            &nothing,
+            "The hold is over. No mail is released by that now.\n",
+        ),
         ("retry mx.test", "RETRY */mx.test", &nothing, &format!("No matching mail now.\n{bare}")),
         ("expire 4711 -y", "EXPIRE id=4711", &nothing, "No matching mail now.\n"),
         (
@@ -352,7 +358,8 @@ fn check_prints_line_and_sets_status() {
                 "",
                 1,
                 "MAILQ WARNING - no command for uucp/* (scheduler.cf:30): mail for 2 destinations \
-                stays queued; 1,203 messages, 2,404 recipients, oldest 1d | messages=1203;;;0 ",
+                stays queued; 1,203 messages, 2,404 recipients, oldest 1d, 1 destination on hold | \
+                messages=1203;;;0 ",
             ),
             ("--warn-age 1h", 1, "MAILQ WARNING - oldest 1d (more than 1h), no command for uucp/*"),
             (
@@ -415,12 +422,12 @@ fn commands_work_with_zmailer_schedulers() {
         smtp-sim/db.ta.test         1      1         1     14s       0  retry TT:TT:TT
         smtp-sim/die.ta.test        1      2         0     14s       0  retry TT:TT:TT
 
-        MOST TROUBLED            DEFERRED  SHARE  OLDEST  LAST TEXT
-        smtpx/[127.0.0.66]              4   100%     14s  smtp; 500 (connect to 127.0.0.66 [127.0.0.66|2525…
-        hold/timeout:2100000000         2   100%     14s  deferred
-        smtp-sim/da.ta.test             1   100%     14s  sim deferall
-        smtp-sim/db.ta.test             1   100%     14s  sim deferback
-        smtp-sim/host5.ta.test          1   100%     14s  sim deferred: host busy
+        MOST TROUBLED            UNDELIVERED  SHARE  OLDEST  LAST TEXT
+        smtpx/[127.0.0.66]                 4   100%     14s  smtp; 500 (connect to 127.0.0.66 [127.0.0.66|2…
+        hold/timeout:2100000000            2   100%     14s  deferred
+        smtp-sim/da.ta.test                1   100%     14s  sim deferall
+        smtp-sim/db.ta.test                1   100%     14s  sim deferback
+        smtp-sim/host5.ta.test             1   100%     14s  sim deferred: host busy
 
         RING         MSGS  DESTS  AGENTS  IDLE  MAXRING  MAXTHR  OVERFEED
         smtp-sim/*      8      8       1     0        3       1       150
@@ -466,12 +473,12 @@ fn commands_work_with_zmailer_schedulers() {
         smtp-sim/da.ta.test         1      1         0    1m3s       0  its turn
         smtp-sim/db.ta.test         1      1         1    1m3s       0  retry TT:TT:TT
 
-        MOST TROUBLED         DEFERRED  SHARE  OLDEST  LAST TEXT
-        smtpx/[127.0.0.66]           4   100%    1m3s  451 busy
-        smtp-sim/db.ta.test          1   100%    1m3s
-        smtp-sim/mix.ta.test         1   100%    1m3s
-        smtpx/[127.0.0.1]            1   100%    1m3s
-        smtpx/[127.0.0.67]           1   100%    1m3s
+        MOST TROUBLED         UNDELIVERED  SHARE  OLDEST  LAST TEXT
+        smtpx/[127.0.0.66]              4   100%    1m3s  451 busy
+        smtp-sim/db.ta.test             1   100%    1m3s
+        smtp-sim/mix.ta.test            1   100%    1m3s
+        smtpx/[127.0.0.1]               1   100%    1m3s
+        smtpx/[127.0.0.67]              1   100%    1m3s
 
         RING         MSGS  DESTS  AGENTS  IDLE  MAXRING  MAXTHR  OVERFEED
         smtp-sim/*      8      8       0     0        3       1       150
@@ -488,7 +495,7 @@ fn commands_work_with_zmailer_schedulers() {
         smtp-sim/db.ta.test      1      1         1    1m3s  retry TT:TT:TT
         ... and more; option --limit sets how many are shown
     "#]]
-    .assert_eq(&without_times(&ask("list --width 80 --sort deferred --limit 3").good()));
+    .assert_eq(&without_times(&ask("list --width 80 --sort undelivered --limit 3").good()));
     expect![[r#"
         RING         MSGS  DESTS  AGENTS  IDLE  MAXRING  MAXTHR  OVERFEED
         smtp-sim/*      8      8       0     0        3       1       150

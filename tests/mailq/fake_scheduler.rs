@@ -32,7 +32,7 @@ pub fn full(site: &Site) -> FakeScheduler {
         &[
             ("SHOW JSON SUMMARY", &json("summary")),
             ("SHOW JSON THREADS limit=20 sort=backlog", &threads),
-            ("SHOW JSON THREADS limit=20 sort=deferred", &threads),
+            ("SHOW JSON THREADS limit=20 sort=undelivered", &threads),
             ("SHOW JSON THREADS limit=1001 sort=backlog", &threads),
             ("SHOW JSON THREADS smtp/mx.test limit=1000000 sort=backlog", first),
             ("SHOW JSON THREADS */mx.test limit=21 sort=backlog", first),

@@ -213,10 +213,10 @@ fn hostile_answers_to_all_commands_are_printed_without_control_characters() {
     }
     for sort in [
         "limit=20 sort=backlog",
-        "limit=20 sort=deferred",
+        "limit=20 sort=undelivered",
         "limit=1001 sort=backlog",
         "limit=200 sort=backlog",
-        "limit=200 sort=deferred",
+        "limit=200 sort=undelivered",
     ] {
         answers.push((format!("SHOW JSON THREADS {sort}"), spoil("threads")));
     }

@@ -59,7 +59,11 @@ fn list_has_sender_recipients_size_and_subject() {
     assert_eq!(site.mailq("list --larger 3k").good(), "No matching mail now.\n");
     assert_eq!(site.mailq("list --larger 2k --smaller 1M").good().lines().count(), 3);
     let held = site.mailq("hold --larger 2k --dry-run").good();
-    assert_eq!(held, "Would be put on hold: 1 message, 3 recipients\n");
+    assert_eq!(
+        held,
+        "Would be put on hold: 1 message, 3 recipients\n\
+         Only messages that are queued now are held, not those that come.\n"
+    );
     site.mailq("hold --larger 2kB").failed(64, "2kB is not a size");
     let ages = site.mailq("ages slow/*").good();
     let ages: Vec<Vec<&str>> = ages.lines().map(|line| line.split_whitespace().collect()).collect();

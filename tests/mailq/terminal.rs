@@ -56,7 +56,7 @@ fn top_shows_queue_and_obeys_keys() {
         &[
             ("SHOW JSON SUMMARY", &json("summary")),
             ("SHOW JSON THREADS limit=200 sort=backlog", &json("threads")),
-            ("SHOW JSON THREADS limit=200 sort=deferred", &json("threads")),
+            ("SHOW JSON THREADS limit=200 sort=undelivered", &json("threads")),
             ("SHOW JSON RINGS", &json("rings")),
             ("SHOW JSON AGENTS", &json("agents")),
             ("SHOW WHY smtp/mx.test", "smtp/mx.test: 3 messages wait for \u{1b}[2J\n"),

@@ -84,6 +84,8 @@ impl Scheduler {
         let is_it = |set: &&LimitOverride| set.scope == *scope && set.limit == limit;
         let set = self.overrides.limits.iter().rev().find(is_it).map(|set| set.value);
         let thread = self.thread_id(channel, host).and_then(|thread| self.thread(thread));
+        let is_of_thread = matches!(scope, Scope::Destinations(_)) && limit == LimitName::MaxThr;
+        let thread = thread.filter(|_| is_of_thread);
         let of_thread = thread.map(|thread| self.max_agents_of(thread));
         (set.or(of_thread).or(configured), configured)
     }

@@ -26,9 +26,9 @@ pub struct Notes {
     ///
     /// Otherwise a full disk would fill the log, with a line for each message.
     pub failure_log: LogLimiter<Timestamp>,
-    /// The last failed write or removal; `None` after one that succeeded.
+    /// The last failed write or removal, until it succeeds: the message's number, and the error.
     #[serde(skip)]
-    pub last_failure: Option<String>,
+    last_failure: Option<(u64, String)>,
 }
 
 impl Notes {
@@ -74,12 +74,15 @@ impl Scheduler {
                 false
             }
             Err(error) => {
-                self.log_write_trouble(format!("{name}: cannot write a diagnostic: {error}"));
+                self.write_failed(
+                    name.number(),
+                    format!("{name}: cannot write a diagnostic: {error}"),
+                );
                 self.order_note_failed(ticket, error);
                 return self.timers.add(self.now + self.settings.failed_write, Timer::Note(ticket));
             }
         };
-        self.notes.last_failure = None;
+        self.write_succeeded(name.number());
         self.notes.unwritten.remove(&ticket);
         self.order_note_done(ticket);
         if let Some(message) = self.queue.messages.find(name.number()) {
@@ -94,17 +97,22 @@ impl Scheduler {
         }
     }
 
-    /// Logs a write error, unless the limit is reached.
-    pub(crate) fn log_write_trouble(&mut self, text: String) {
+    /// Keeps a write error, and logs it unless the limit is reached.
+    pub(crate) fn write_failed(&mut self, number: u64, text: String) {
         if let Some(suppressed) = self.notes.failure_log.permit(self.now) {
             let wait = self.settings.failed_write.as_secs_f32();
             self.log(Level::Error, format!("{text}; again in {wait} s{suppressed}"));
         }
-        self.notes.last_failure = Some(text);
+        self.notes.last_failure = Some((number, text));
+    }
+
+    /// Forgets a failure, if it was about this message.
+    pub(crate) fn write_succeeded(&mut self, number: u64) {
+        self.notes.last_failure.take_if(|(failed, _)| *failed == number);
     }
 
     /// Why the spool cannot be written, if the last write or removal failed.
     pub fn write_failure(&self) -> Option<&str> {
-        self.notes.last_failure.as_deref()
+        self.notes.last_failure.as_ref().map(|(_, text)| text.as_str())
     }
 }

@@ -109,7 +109,7 @@ impl Scheduler {
         };
         match outcome {
             Ok(()) => {
-                self.notes.last_failure = None;
+                self.write_succeeded(number);
                 self.counters.messages_out += 1;
                 self.drop_overrides(message);
                 self.end_partial(message);
@@ -117,7 +117,7 @@ impl Scheduler {
             }
             Err(error) => {
                 let id = self.queue.messages[message].spool_id();
-                self.log_write_trouble(format!("{id}: cannot be removed: {error}"));
+                self.write_failed(number, format!("{id}: cannot be removed: {error}"));
                 self.timers.add(self.now + self.settings.failed_write, Timer::Removal(message));
             }
         }

@@ -45,7 +45,7 @@ pub struct Thread {
     pub agents: Vec<AgentId>,
     /// Recipients in its vertices.
     pub recipients: u32,
-    /// Those of the recipients that were tried and wait for another try.
+    /// Those of the recipients that were tried and are not with an agent.
     pub deferred: u32,
     /// Reports about its recipients.
     pub attempts: u32,

@@ -33,7 +33,8 @@ pub struct Vertex {
     pub attempts: u16,
     /// Reports about its recipients, plus agents that died over it.
     ///
-    /// The original shows this number as its tries. It is not kept over a restart or paging.
+    /// The original shows this number as its tries. After a restart or paging it begins at
+    /// `attempts`.
     pub reports: u16,
     /// When it was last given to an agent.
     ///

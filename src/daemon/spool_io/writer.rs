@@ -3,7 +3,7 @@
 use super::note_writers;
 use super::write_queue::WriteReceiver;
 use super::{Completion, CompletionSender};
-use crate::logging::mail_log::{self, Composer};
+use crate::logging::mail_log::Composer;
 use crate::state::duplicates::DuplicatesFile;
 use crate::state::overrides::OverridesJournal;
 use std::io;
@@ -39,7 +39,8 @@ impl WriteRequest {
                 let texts = note.notary.len() + note.message.len();
                 size_of::<Note>() + texts + size_of_val(&note.offsets[..])
             }
-            WriteRequest::Status(record) => mail_log::size(record),
+            // They have a limit of their own, beyond which they are lost: delivery never waits.
+            WriteRequest::Status(_) => 0,
             WriteRequest::StoreOverrides(changes) => size_of_val(&changes[..]),
             WriteRequest::Remove(..) | WriteRequest::ClearLocks(..) => 0,
         };

@@ -86,8 +86,8 @@ pub enum Sort {
     Backlog,
     /// Oldest message first
     Oldest,
-    /// Most deferred recipients first
-    Deferred,
+    /// Most recipients that cannot be delivered first
+    Undelivered,
 }
 
 impl Sort {
@@ -95,7 +95,7 @@ impl Sort {
     pub(super) fn compare(self, a: &ThreadStatus, b: &ThreadStatus) -> Ordering {
         match self {
             Sort::Backlog => b.messages.cmp(&a.messages),
-            Sort::Deferred => b.deferred.cmp(&a.deferred),
+            Sort::Undelivered => b.undelivered.cmp(&a.undelivered),
             Sort::Oldest => b.oldest.unwrap_or(0.0).total_cmp(&a.oldest.unwrap_or(0.0)),
         }
     }
@@ -110,6 +110,11 @@ impl SelectionArgs {
     /// Returns true if the selection has no condition.
     pub fn is_everything(&self) -> bool {
         self.what.is_none() && !self.chooses_messages()
+    }
+
+    /// Returns true if it selects all mail.
+    pub fn selects_all(&self) -> bool {
+        !self.chooses_messages() && self.what.as_deref().is_some_and(|what| target(what) == "*/*")
     }
 
     /// Returns true if only messages can match, not destinations.
@@ -136,14 +141,20 @@ impl SelectionArgs {
 
     /// What a look-up tries one after the other, until something is found.
     ///
-    /// A word alone is a host, else a channel, else a recipient.
+    /// A word alone is a host, else a channel, else a recipient; an address is that of a
+    /// recipient, else of a sender, else a Message-ID.
     pub fn readings(&self) -> Vec<SelectionArgs> {
         let with = |what: String| SelectionArgs { what: Some(what), ..self.clone() };
-        match self.what.as_deref().filter(|what| is_bare_word(what)) {
-            Some(word) => {
+        match self.what.as_deref() {
+            Some(word) if is_bare_word(word) => {
                 vec![self.clone(), with(format!("{word}/*")), with(format!("recipient={word}"))]
             }
-            None => vec![self.clone()],
+            Some(address) if target(address).starts_with("recipient=") => {
+                let name = address.strip_prefix("recipient=").unwrap_or(address);
+                let (sender, id) = (format!("sender={name}"), format!("message-id={name}"));
+                vec![self.clone(), with(sender), with(id)]
+            }
+            _ => vec![self.clone()],
         }
     }
 
@@ -189,7 +200,7 @@ pub(super) fn target(what: &str) -> String {
 }
 
 /// Criteria that are no destinations, and need no conversion.
-const CRITERIA: [&str; 4] = ["id=", "ring=", "message-id=", "recipient="];
+const CRITERIA: [&str; 5] = ["id=", "ring=", "message-id=", "recipient=", "sender="];
 
 /// Returns true if a subject is a word that can be a host, a channel or a recipient.
 pub(super) fn is_bare_word(what: &str) -> bool {

@@ -179,9 +179,10 @@ fn show_view(
         }
         // A scheduler closes idle connections, so each round opens a new one.
         let mut files = MessageFiles::new(installation.spool());
+        let spool = installation.is_asked().then(|| installation.spool());
         let shown = client::open(installation).and_then(|mut scheduler| match output.json {
             true => view.print_json(&mut scheduler, &mut files, screen),
-            false => view.print(&mut scheduler, &mut files, screen),
+            false => view.print(&mut scheduler, spool, &mut files, screen),
         });
         screen.release()?;
         screen.flush()?;

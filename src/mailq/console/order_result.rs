@@ -5,7 +5,6 @@ use super::orders::Verb;
 use crate::format::count;
 use crate::screen::{Screen, Style};
 use std::io;
-use zsched_format::printable::grouped;
 
 /// Prints what an order has changed, or would change.
 ///
@@ -32,24 +31,27 @@ pub(super) fn print(
 /// The sentences about the result of an order.
 pub(super) fn sentences(verb: Verb, is_scope: bool, result: &OrderResult) -> Vec<String> {
     let OrderResult { messages, recipients, threads, busy, held, dry_run, unseen, .. } = *result;
-    let mut sentences = vec![match (messages + recipients + threads + busy + held, verb) {
-        (0, Verb::HOLD) if is_scope && dry_run => {
-            "Only mail that arrives later would be held: none is queued now.".to_string()
-        }
-        (0, Verb::HOLD) if is_scope => {
-            "The hold is in force. No matching mail is queued now.".to_string()
-        }
-        (0, Verb::RELEASE) if is_scope => "The hold is over. It held no mail.".to_string(),
-        (0, _) => "No matching mail now.".to_string(),
-        _ if verb == Verb::RETRY && recipients == 0 && held > 0 => {
-            let held = capitalized(&count(held, "recipient"));
-            return vec![format!("Nothing retried. {held} on hold: release them first.")];
-        }
-        _ if verb == Verb::RETRY && recipients == 0 => {
+    let matched = messages + recipients + threads + busy + held;
+    let first = match verb {
+        Verb::HOLD if is_scope && matched == 0 => match dry_run {
+            true => "Only mail that arrives later would be held.".to_string(),
+            false => "The hold is in force. It changes no mail that is queued now.".to_string(),
+        },
+        Verb::RELEASE if is_scope && matched == 0 => match dry_run {
+            true => "No mail would be released.".to_string(),
+            false => "The hold is over. No mail is released by that now.".to_string(),
+        },
+        _ if matched == 0 => "No matching mail now.".to_string(),
+        Verb::RETRY if recipients == 0 && held > 0 => "Nothing retried.".to_string(),
+        Verb::RETRY if recipients == 0 => {
             "Nothing to retry: all of it is due, or with agents, already.".to_string()
         }
+        Verb::EXPIRE | Verb::DELETE | Verb::REROUTE if recipients == 0 && busy > 0 => {
+            "Nothing is done yet.".to_string()
+        }
         _ => changes(verb, result),
-    }];
+    };
+    let mut sentences = vec![first];
     if busy > 0 {
         let are = if busy == 1 { "is" } else { "are" };
         sentences.push(format!(
@@ -58,7 +60,8 @@ pub(super) fn sentences(verb: Verb, is_scope: bool, result: &OrderResult) -> Vec
         ));
     }
     if held > 0 && verb != Verb::HOLD {
-        sentences.push(format!("{} stay on hold", grouped(held)));
+        let held = capitalized(&count(held, "recipient"));
+        sentences.push(format!("{held} on hold: release them first"));
     }
     if unseen > 0 {
         let unseen = capitalized(&count(unseen, "message"));
@@ -73,7 +76,8 @@ fn changes(verb: Verb, result: &OrderResult) -> String {
     let parts: Vec<String> =
         [(messages, "message"), (recipients, "recipient"), (threads, "destination")]
             .into_iter()
-            .filter(|(number, _)| *number > 0)
+            // A retry also counts messages that it leaves as they are.
+            .filter(|(number, thing)| *number > 0 && (verb != Verb::RETRY || *thing != "message"))
             .map(|(number, thing)| count(number, thing))
             .collect();
     let done = match dry_run {
@@ -105,29 +109,30 @@ mod tests {
     #[test]
     fn sentences_say_what_is_true_now() {
         let nothing = OrderResult::default();
-        let held = OrderResult { messages: 2, held: 5, ..OrderResult::default() };
+        let held = OrderResult { messages: 2, held: 5, unseen: 7, ..OrderResult::default() };
         let due = OrderResult { messages: 2, ..OrderResult::default() };
+        let busy = OrderResult { messages: 1, busy: 1, ..OrderResult::default() };
         let dry_run = OrderResult { dry_run: true, ..OrderResult::default() };
-        let held_one =
-            OrderResult { messages: 1, recipients: 2, threads: 1, ..OrderResult::default() };
-        let deleted =
-            OrderResult { messages: 12, recipients: 40, dry_run: true, ..OrderResult::default() };
+        let some = OrderResult { messages: 1, recipients: 2, threads: 1, ..OrderResult::default() };
+        let dry_some = OrderResult { dry_run: true, ..some.clone() };
         for (verb, is_scope, result, expected) in [
-            (Verb::HOLD, true, &nothing, "The hold is in force. No matching mail is queued now."),
-            (Verb::HOLD, false, &nothing, "No matching mail now."),
             (
                 Verb::HOLD,
                 true,
-                &dry_run,
-                "Only mail that arrives later would be held: none is queued now.",
+                &nothing,
+                "The hold is in force. It changes no mail that is queued now.",
             ),
-            (Verb::RELEASE, true, &nothing, "The hold is over. It held no mail."),
+            (Verb::HOLD, false, &nothing, "No matching mail now."),
+            (Verb::HOLD, true, &dry_run, "Only mail that arrives later would be held."),
+            (Verb::RELEASE, true, &nothing, "The hold is over. No mail is released by that now."),
+            (Verb::RELEASE, true, &dry_run, "No mail would be released."),
             (Verb::RETRY, false, &nothing, "No matching mail now."),
             (
                 Verb::RETRY,
                 false,
                 &held,
-                "Nothing retried. 5 recipients on hold: release them first.",
+                "Nothing retried.\n5 recipients on hold: release them first\n\
+                 7 messages on disk only: not examined (paged out, or not loaded yet)",
             ),
             (
                 Verb::RETRY,
@@ -135,15 +140,23 @@ mod tests {
                 &due,
                 "Nothing to retry: all of it is due, or with agents, already.",
             ),
-            (Verb::HOLD, true, &held_one, "Put on hold: 1 message, 2 recipients, 1 destination"),
+            (Verb::RETRY, false, &some, "Retried now: 2 recipients, 1 destination"),
+            (Verb::HOLD, true, &some, "Put on hold: 1 message, 2 recipients, 1 destination"),
             (
                 Verb::DELETE,
                 false,
-                &deleted,
-                "Would be deleted, without a report: 12 messages, 40 recipients",
+                &busy,
+                "Nothing is done yet.\n1 recipient is with agents now: the order applies to what \
+                 they leave undelivered",
+            ),
+            (
+                Verb::DELETE,
+                false,
+                &dry_some,
+                "Would be deleted, without a report: 1 message, 2 recipients, 1 destination",
             ),
         ] {
-            assert_eq!(sentences(verb, is_scope, result), [expected]);
+            assert_eq!(sentences(verb, is_scope, result).join("\n"), expected);
         }
     }
 

@@ -30,9 +30,10 @@ impl Verb {
     pub(super) const HOLD: Verb = Verb::new("HOLD", "put on hold");
     pub(super) const RELEASE: Verb = Verb { needs: "HOLD", ..Verb::new("RELEASE", "released") };
     pub(super) const RETRY: Verb = Verb::new("RETRY", "retried now");
-    const EXPIRE: Verb = Verb::irreversible("EXPIRE", "expired, owing reports to the senders");
+    pub(super) const EXPIRE: Verb =
+        Verb::irreversible("EXPIRE", "expired, owing reports to the senders");
     pub(super) const DELETE: Verb = Verb::irreversible("DELETE", "deleted, without a report");
-    const REROUTE: Verb = Verb::irreversible("REROUTE", "returned to the router");
+    pub(super) const REROUTE: Verb = Verb::irreversible("REROUTE", "returned to the router");
 
     /// The request with this selection.
     pub(super) fn request(self, selection: &str) -> Request {
@@ -89,6 +90,14 @@ impl OrderCommand {
     ) -> Result<(), Failure> {
         let OrderOptions { dry_run, yes, json } = self.args.options;
         let is_terminal = io::stdin().is_terminal() && io::stdout().is_terminal();
+        if self.verb == Verb::HOLD && !dry_run {
+            self.refuse_unknown_word(&open)?;
+        }
+        let may_ask = is_terminal || yes || dry_run;
+        if self.verb.is_irreversible && !may_ask && self.args.selection.selects_all() {
+            let message = "this selects all mail: option --yes confirms that";
+            return Err(Failure::Usage(message.to_string()));
+        }
         if self.verb.is_irreversible && !yes && !dry_run && is_terminal {
             let outcome = outcome_of(&self.give(&mut open()?, true)?)?;
             self.print_result(&outcome, screen)?;
@@ -101,6 +110,28 @@ impl OrderCommand {
         match json {
             true => Ok(writeln!(screen, "{}", printable::json(without_ok(&reply)))?),
             false => self.print_result(&outcome_of(&reply)?, screen),
+        }
+    }
+
+    /// Fails if a word is the name of no host with mail: it may be mistyped, or a channel.
+    ///
+    /// A hold of it would stay in force.
+    fn refuse_unknown_word(
+        &self,
+        open: impl Fn() -> Result<Session, Failure>,
+    ) -> Result<(), Failure> {
+        let Some(word) = self.args.selection.what.as_deref().filter(|what| is_bare_word(what))
+        else {
+            return Ok(());
+        };
+        let OrderResult { messages, threads, busy, .. } =
+            outcome_of(&self.give(&mut open()?, true)?)?;
+        match messages + threads + busy {
+            0 => Err(Failure::NotFound(format!(
+                "no mail for a host {word} now: nothing is held. To hold mail that arrives later, \
+                 name the host */{word}, or the channel {word}/*"
+            ))),
+            _ => Ok(()),
         }
     }
 
@@ -139,9 +170,12 @@ impl OrderCommand {
     }
 
     fn print_result(&self, outcome: &OrderResult, screen: &mut Screen<'_>) -> Result<(), Failure> {
-        let is_scope = self.args.selection.is_scope();
+        let is_scope = self.all || self.args.selection.is_scope();
         order_result::print(self.verb, is_scope, outcome, screen)?;
         let is_empty = outcome.messages + outcome.threads + outcome.busy + outcome.held == 0;
+        if self.verb == Verb::HOLD && self.args.selection.chooses_messages() {
+            writeln!(screen, "Only messages that are queued now are held, not those that come.")?;
+        }
         match self.args.selection.what.as_deref().filter(|what| is_empty && is_bare_word(what)) {
             Some(word) => Ok(writeln!(
                 screen,
@@ -251,14 +285,25 @@ pub(super) fn send_limits(
     request: Request,
     screen: &mut Screen<'_>,
 ) -> Result<(), Failure> {
+    let mut words = request.line.split(' ').skip(1);
+    let what = words.next().unwrap_or_default().to_string();
+    let until = words.find_map(|word| word.strip_prefix("for="));
+    let until = until.map_or(String::new(), |span| format!(", for {span}"));
     let reply = session.ask_for_line(request)?;
     let result = outcome_of(&reply)?;
     // An older scheduler does not send them.
     let shown = match result.limits.is_empty() {
         true => "Limits changed.".to_string(),
-        false => order_result::limit_changes(&result.limits),
+        false => format!("{what}: {}{until}", order_result::limit_changes(&result.limits)),
     };
-    Ok(writeln!(screen, "{shown}")?)
+    writeln!(screen, "{shown}")?;
+    // Only limits of destinations are counted in this way.
+    match result.threads {
+        0 if !what.contains("ring=") && !result.limits.is_empty() => {
+            Ok(writeln!(screen, "No destination with mail is affected now.")?)
+        }
+        _ => Ok(()),
+    }
 }
 
 /// Sends an order that is answered with a line.

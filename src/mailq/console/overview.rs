@@ -49,7 +49,7 @@ pub(super) fn ask(scheduler: &mut Scheduler, limit: usize) -> Result<Overview, F
 pub(super) fn of_session(session: &mut Session, limit: usize) -> Result<Overview, Failure> {
     let summary = client::fetch_one(session, Request::new(JSON_SUMMARY, "QQ"))?;
     let mut threads = Vec::new();
-    for sort in [Sort::Backlog, Sort::Deferred] {
+    for sort in [Sort::Backlog, Sort::Undelivered] {
         let request = threads_request(&SelectionArgs::default(), sort, limit)?;
         let found: Vec<ThreadStatus> = client::fetch_all(session, request)?;
         let is_new = |thread: &ThreadStatus| {
@@ -69,9 +69,9 @@ impl Overview {
         self.sorted(max, |thread| thread.messages, |thread| thread.messages > 0)
     }
 
-    /// At most `max` destinations with deferred recipients, those with most of them first.
+    /// At most `max` destinations with undelivered recipients, those with most of them first.
     pub(super) fn most_troubled(&self, max: usize) -> Vec<&ThreadStatus> {
-        self.sorted(max, |thread| thread.deferred, |thread| thread.deferred > 0)
+        self.sorted(max, |thread| thread.undelivered, |thread| thread.undelivered > 0)
     }
 
     fn sorted(

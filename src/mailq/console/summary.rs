@@ -9,8 +9,8 @@
 //! BUSIEST        MSGS  RCPTS  DEFERRED  OLDEST  AGENTS  STATE
 //! smtp/mx.test      3      4         4      1d       0  retry 14:02:10
 //!
-//! MOST TROUBLED  DEFERRED  SHARE  OLDEST  LAST TEXT
-//! smtp/mx.test          4   100%      1d  451 4.4.1 connection timed out
+//! MOST TROUBLED  UNDELIVERED  SHARE  OLDEST  LAST TEXT
+//! smtp/mx.test             4   100%      1d  451 4.4.1 connection timed out
 //! ```
 
 use super::model::{RecentCounts, RingStatus, Summary, ThreadStatus};
@@ -34,7 +34,7 @@ pub(super) fn print(overview: &Overview, screen: &mut Screen<'_>) -> io::Result<
     }
     let busiest = overview.busiest(MAX_ROWS);
     if !busiest.is_empty() {
-        let mut columns = thread_columns("BUSIEST", summary.time);
+        let mut columns = thread_columns("BUSIEST", summary.time, busiest.iter().copied());
         columns.retain(|column| column.title != "LAST TEXT");
         screen.line(&[])?;
         print_table(&columns, busiest, screen)?;
@@ -43,8 +43,8 @@ pub(super) fn print(overview: &Overview, screen: &mut Screen<'_>) -> io::Result<
     if !most_troubled.is_empty() {
         let columns = [
             Column::name("MOST TROUBLED", ThreadStatus::name),
-            Column::number("DEFERRED", |thread: &ThreadStatus| thread.deferred),
-            Column::new("SHARE", ColumnKind::Number, deferred_share),
+            Column::number("UNDELIVERED", |thread: &ThreadStatus| thread.undelivered),
+            Column::new("SHARE", ColumnKind::Number, undelivered_share),
             Column::span("OLDEST", |thread: &ThreadStatus| thread.oldest),
             Column::text("LAST TEXT", Style::Error, |thread: &ThreadStatus| {
                 thread.text().filter(|text| !text.is_empty()).or_else(|| reason_of(thread))
@@ -127,11 +127,11 @@ fn reason_of(thread: &ThreadStatus) -> Option<&str> {
     Some(without_name.trim_start_matches([':', ' ']))
 }
 
-/// Share of the recipients of a destination that are deferred.
-fn deferred_share(thread: &ThreadStatus) -> (String, Style) {
-    let percent = thread.deferred as f64 * 100.0 / thread.recipients.max(1) as f64;
+/// Share of the recipients of a destination that cannot be delivered.
+fn undelivered_share(thread: &ThreadStatus) -> (String, Style) {
+    let percent = thread.undelivered as f64 * 100.0 / thread.recipients.max(1) as f64;
     // Only all of them are 100 %.
-    let percent = if thread.deferred < thread.recipients { percent.min(99.0) } else { 100.0 };
+    let percent = if thread.undelivered < thread.recipients { percent.min(99.0) } else { 100.0 };
     (format!("{percent:.0}%"), Style::Plain)
 }
 
@@ -170,17 +170,27 @@ fn print_state(summary: &Summary, screen: &mut Screen<'_>) -> io::Result<()> {
 }
 
 /// The columns of a list of destinations.
-pub(super) fn thread_columns<'c>(title: &'static str, now: f64) -> Vec<Column<'c, ThreadStatus>> {
-    vec![
+///
+/// The number of messages that are held one by one is a column only if there are any.
+pub(super) fn thread_columns<'c, 't>(
+    title: &'static str,
+    now: f64,
+    threads: impl IntoIterator<Item = &'t ThreadStatus>,
+) -> Vec<Column<'c, ThreadStatus>> {
+    let has_held = threads.into_iter().any(|thread| thread.held_back > 0);
+    let mut columns = vec![
         Column::name(title, ThreadStatus::name),
         Column::number("MSGS", |thread: &ThreadStatus| thread.messages),
         Column::number("RCPTS", |thread: &ThreadStatus| thread.recipients).optional(),
         Column::number("DEFERRED", |thread: &ThreadStatus| thread.deferred),
+        Column::number("HELD", |thread: &ThreadStatus| thread.held_back).optional(),
         Column::span("OLDEST", |thread: &ThreadStatus| thread.oldest),
         Column::number("AGENTS", |thread: &ThreadStatus| thread.agents.len() as u64).optional(),
         Column::new("STATE", ColumnKind::Word, move |thread| destination_state(thread, now)),
         Column::text("LAST TEXT", Style::Dim, ThreadStatus::text),
-    ]
+    ];
+    columns.retain(|column| has_held || column.title != "HELD");
+    columns
 }
 
 /// Prints the table of rings.
@@ -253,7 +263,7 @@ mod tests {
                 channel: "smtp".to_string(),
                 host: host.clone(),
                 messages: count,
-                deferred: count,
+                undelivered: count,
                 wakeup: Some(time),
                 oldest: Some(time),
                 wait: Some(Wait { why: why.unwrap_or_default(), text, ..Wait::default() }),

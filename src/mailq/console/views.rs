@@ -2,6 +2,7 @@
 
 use super::ages;
 use super::arguments::{OutputOptions, SelectionArgs, Sort, is_bare_word, keyword, subject};
+use super::check;
 use super::client;
 use super::messages;
 use super::model::{AgeStatus, AgentStatus, OverrideStatus, QueuedMessage, ThreadStatus};
@@ -18,6 +19,7 @@ use crate::table::{Column, ColumnKind, print_table};
 use clap::Subcommand;
 use std::collections::HashMap;
 use zsched_format::printable;
+use zsched_spool::Spool;
 
 /// Requests in JSON that are parts of the overview, too.
 pub(super) const JSON_SUMMARY: &str = "SHOW JSON SUMMARY";
@@ -225,15 +227,19 @@ impl View {
     }
 
     /// Prints the view for people.
+    ///
+    /// `spool` is that of the scheduler, if it is on this host.
     pub(super) fn print(
         &self,
         scheduler: &mut Scheduler,
+        spool: Option<&Spool>,
         files: &mut MessageFiles<'_>,
         screen: &mut Screen<'_>,
     ) -> Result<(), Failure> {
         match self {
             View::Summary(_) => {
-                let overview = overview::ask(scheduler, MAX_SUMMARY_DESTINATIONS)?;
+                let mut overview = overview::ask(scheduler, MAX_SUMMARY_DESTINATIONS)?;
+                overview.summary.warnings.extend(spool.into_iter().flat_map(check::warnings));
                 Ok(summary::print(&overview, screen)?)
             }
             View::List { selection, limit, messages, sort, .. } => {
@@ -387,7 +393,7 @@ fn print_threads(
     limit: (usize, &str),
     screen: &mut Screen<'_>,
 ) -> Result<(), Failure> {
-    print_list(&thread_columns("DESTINATION", now()), threads, limit, "", screen)
+    print_list(&thread_columns("DESTINATION", now(), threads), threads, limit, "", screen)
 }
 
 /// Maximum number of rows that `show` prints for a destination.
@@ -448,6 +454,7 @@ fn print_thread(
         ),
         ("recipients", grouped(thread.recipients)),
         ("deferred", grouped(thread.deferred)),
+        ("held", grouped(thread.held_back)),
         ("state", destination_state(thread, now()).0),
     ];
     if let Some(sentence) = thread.sentence() {

@@ -131,6 +131,7 @@ fn read_thread(line: &str, ring: &str, now: f64) -> Option<ThreadStatus> {
         messages,
         recipients,
         deferred: if is_deferred { recipients.max(messages) } else { 0 },
+        undelivered: if is_deferred { recipients.max(messages) } else { 0 },
         attempts,
         agents,
         wakeup: left.map(|left| now + left),
@@ -209,7 +210,8 @@ fn add_texts(threads: &mut [ThreadStatus], queue: &[QueuedThread]) {
 fn ask_for_texts(session: &mut Session, threads: &mut [ThreadStatus]) -> Result<(), Failure> {
     let mut places: Vec<usize> = (0..threads.len()).collect();
     let mut asked = Vec::new();
-    for key in [|thread: &ThreadStatus| thread.messages, |thread: &ThreadStatus| thread.deferred] {
+    for key in [|thread: &ThreadStatus| thread.messages, |thread: &ThreadStatus| thread.undelivered]
+    {
         places.sort_by_key(|place| std::cmp::Reverse(key(&threads[*place])));
         asked.extend(
             places.iter().copied().filter(|p| threads[*p].attempts > 0).take(MAX_TEXT_REQUESTS),

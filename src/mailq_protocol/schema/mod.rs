@@ -101,9 +101,11 @@ pub struct ThreadStatus {
     pub messages: u64,
     /// Recipients.
     pub recipients: u64,
-    /// Recipients that were tried and wait for another try; all, if the destination is
-    /// unreachable or has no agents.
+    /// Recipients that were tried and wait for another try.
     pub deferred: u64,
+    /// Recipients that cannot be delivered: the deferred ones, or all, if the destination is
+    /// unreachable or has no agents.
+    pub undelivered: u64,
     /// Number of agent reports.
     pub attempts: u64,
     /// Vertices that are due.

@@ -5,11 +5,11 @@ use super::operator_order::OperatorOrder;
 use super::outcome::OrderKind;
 use super::selection::{destinations, span};
 use super::task::{Reply, ReplyResult, SessionContext};
-use zsched_core::overrides::{LimitName, LimitOverride, Scope};
+use zsched_core::overrides::{LimitName, LimitOverride, MAX_OVERRIDES, Scope};
 use zsched_core::{Order, OrderRefusal, Scheduler};
 use zsched_mailq_protocol::schema::LimitChange;
 
-/// `SET what limit=N ... [for=SPAN]`: sets all of these limits, or none.
+/// `SET what limit=N ... [for=SPAN]`: checks all of these limits, then sets them.
 pub(super) fn set(rest: &[u8], context: &mut SessionContext<'_>) -> ReplyResult {
     let core = context.scheduler;
     let mut words = Arguments::parse(rest)?;
@@ -29,6 +29,9 @@ pub(super) fn set(rest: &[u8], context: &mut SessionContext<'_>) -> ReplyResult 
         orders.push(Order::Set { scope: scope.clone(), limit, value, until });
     }
     words.end()?;
+    if orders.len() > 1 && core.overrides().limits.len() + orders.len() > MAX_OVERRIDES {
+        return Ok(Reply::change(OperatorOrder::refused(OrderKind::Set, OrderRefusal::TooMany)));
+    }
     if orders.is_empty() {
         return Err(SyntaxError::new(rest.len(), format!("a limit is missing: {}", keywords())));
     }
@@ -53,6 +56,9 @@ pub(super) fn unset(rest: &[u8], context: &mut SessionContext<'_>) -> ReplyResul
             )));
         }
         let (old, configured) = core.limit_of_scope(&scope, limit);
+        if changes.iter().any(|known: &LimitChange| known.limit == limit.keyword()) {
+            return Err(word.error("this limit is named twice"));
+        }
         changes.push(change(limit, old, configured));
         orders.push(Order::Unset { scope: scope.clone(), limit });
         next = words.next_word();

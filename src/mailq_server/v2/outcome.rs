@@ -62,7 +62,9 @@ pub(super) fn answer(
 
 fn refused(kind: OrderKind, refusal: OrderRefusal, effect: &Effect) -> String {
     match (refusal, kind) {
-        (OrderRefusal::NotFound, OrderKind::Release) => "not held".to_string(),
+        (OrderRefusal::NotFound, OrderKind::Release) => {
+            "not held; mailq orders lists the holds".to_string()
+        }
         (OrderRefusal::NotFound, OrderKind::Unset) => "limit not set".to_string(),
         (OrderRefusal::NotFound, OrderKind::Retire) => {
             "no agent with this process id".to_string()

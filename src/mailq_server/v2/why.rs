@@ -9,6 +9,7 @@ use crate::explain::ExplainCursor;
 use std::ops::ControlFlow;
 use zsched_core::Scheduler;
 use zsched_core::intake::backlog_view::FileLocation;
+use zsched_core::select::Selected;
 use zsched_core::thread_survey::ThreadSurvey;
 use zsched_core::view::ThreadId;
 use zsched_core::why::Wait;
@@ -19,6 +20,8 @@ use zsched_mailq_protocol::subject::Subject;
 const MAX_EXPLAINED: usize = 100;
 /// Maximum number of threads examined per step.
 const MAX_THREADS_PER_STEP: usize = 10_000;
+/// Maximum number of messages explained per step.
+const MAX_MESSAGES_PER_STEP: usize = 8;
 
 /// Writes one wait reason; the `bool` is true for that of a single message.
 type WriteWait = fn(&Scheduler, Timestamp, &Wait<'_>, bool, &mut Vec<u8>);
@@ -87,7 +90,7 @@ fn of_selection(rest: &[u8], context: &SessionContext<'_>, form: WhyForm) -> Rep
         return Ok(Reply::long_text(DestinationsWhy { survey, found, left, form }));
     }
     let search = Search::new(selection, context.now, false);
-    Ok(Reply::long_text(MessagesWhy { search, left, form }))
+    Ok(Reply::long_text(MessagesWhy { search, found: Vec::new().into_iter(), left, form }))
 }
 
 /// Explains the destinations that match a pattern.
@@ -126,6 +129,8 @@ impl Task for DestinationsWhy {
 /// Explains the mail of a search, one message and destination after the other.
 struct MessagesWhy {
     search: Search,
+    /// Found, and not explained yet.
+    found: std::vec::IntoIter<Selected>,
     /// How many more may be explained.
     left: usize,
     form: WhyForm,
@@ -133,11 +138,13 @@ struct MessagesWhy {
 
 impl Task for MessagesWhy {
     fn step(&mut self, context: &mut SessionContext<'_>, out: &mut Vec<u8>) -> Step {
-        let found = match self.search.next(context) {
-            ControlFlow::Continue(found) => found,
-            ControlFlow::Break(step) => return step,
-        };
-        for found in found.into_iter().take(self.left) {
+        if self.found.len() == 0 {
+            match self.search.next(context) {
+                ControlFlow::Continue(found) => self.found = found.into_iter(),
+                ControlFlow::Break(step) => return step,
+            }
+        }
+        for found in self.found.by_ref().take(self.left.min(MAX_MESSAGES_PER_STEP)) {
             let queued = found.vertex.and_then(|vertex| {
                 context.scheduler.vertex_in_message(found.target.number, vertex)
             });

@@ -386,7 +386,8 @@ impl Intake {
 impl BacklogView for Intake {
     fn waiting(&self) -> BacklogCounts {
         // The other files that are read again later are locked.
-        let unreadable = self.retries.len().saturating_sub(self.locked.len()) + self.skipped.len();
+        let is_unreadable = |(_, number): &&(Timestamp, u64)| !self.locked.contains(number);
+        let unreadable = self.retries.keys().filter(is_unreadable).count() + self.skipped.len();
         BacklogCounts { unreadable, ..self.backlog.waiting() }
     }
 

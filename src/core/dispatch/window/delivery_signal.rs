@@ -22,6 +22,8 @@ use std::time::Duration;
 ///
 /// Destinations that died together are then not tried together.
 const MAX_PROBE_JITTER: Duration = Duration::from_secs(10);
+/// Maximum length of a text of an agent in the log, in bytes.
+const MAX_SAID_LEN: usize = 1000;
 
 /// What an agent's reports about its present job show about the host.
 ///
@@ -124,11 +126,12 @@ impl Scheduler {
         let destination = &self.queue.threads[thread].destination;
         let seconds = until.since(self.now).as_secs();
         let location = &self.clause(thread).location;
-        let said = said.as_ref().map(|said| String::from_utf8_lossy(&said.message));
-        let text = format!(
-            "{destination} is dead, and is left alone for {seconds} s ({location}): {}",
-            said.unwrap_or_default()
-        );
+        let said = said.as_ref().map_or(String::new(), |said| {
+            let shown = &said.message[..said.message.len().min(MAX_SAID_LEN)];
+            format!(": {}", String::from_utf8_lossy(shown))
+        });
+        let text =
+            format!("{destination} is dead, and is left alone for {seconds} s ({location}){said}");
         self.log(Level::Info, text);
     }
 

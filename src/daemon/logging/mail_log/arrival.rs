@@ -41,8 +41,8 @@ impl ArrivalLines {
         let message_id = control_file::message_id(file);
         push_address(&mut line, message_id.as_deref().map(str::as_bytes));
         line.extend_from_slice(b", from=");
-        let sender = file.recipients.first().and_then(|one| file.sender_of(one));
-        push_address(&mut line, sender.map(|sender| file.get(sender.quad.user)));
+        let sender = file.recipients.first().and_then(|one| file.sender_address(one));
+        push_address(&mut line, sender);
         // More recipients follow in parts that are not read yet.
         let (recipients, more) = (arrival.recipients, if is_part { "+" } else { "" });
         let rest = format_args!(", size={message_size}, nrcpt={recipients}{more}\n");

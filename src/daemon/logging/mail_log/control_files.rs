@@ -16,14 +16,14 @@ use zsched_sys::open_nofollow;
 /// Maximum number of control files kept.
 const MAX_CACHED_FILES: usize = 64;
 /// Maximum size of all of them, in bytes. The last one is always kept.
-const MAX_CACHED_BYTES: usize = 32 << 20;
+const MAX_CACHED_BYTES: usize = 64 << 20;
 /// Maximum number of appended bytes read at a time.
 const MAX_APPENDED_READ: u64 = 1 << 20;
 
 /// Control files read recently.
 #[derive(Default)]
 pub(super) struct ControlFiles {
-    /// The control files kept, the oldest first.
+    /// The control files kept, the one used last at the end.
     files: VecDeque<CachedFile>,
 }
 
@@ -50,8 +50,10 @@ impl ControlFiles {
         modified: Timestamp,
     ) -> Option<&mut CachedFile> {
         let is_it = |known: &CachedFile| known.name == *name && known.modified == modified;
-        if let Some(place) = self.files.iter().position(is_it) {
-            return self.files.get_mut(place);
+        if let Some(known) = self.files.iter().position(is_it).and_then(|it| self.files.remove(it))
+        {
+            self.files.push_back(known);
+            return self.files.back_mut();
         }
         self.forget(name.number());
         let (file, owner) = read(spool, name).ok()?;

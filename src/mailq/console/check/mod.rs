@@ -6,7 +6,7 @@
 
 mod spool_state;
 
-pub(crate) use spool_state::SpoolState;
+pub(crate) use spool_state::{SpoolState, warnings};
 
 use super::arguments::Sort;
 use super::client;
@@ -16,9 +16,11 @@ use crate::connect::dial::Scheduler;
 use crate::connect::session::{Request, Session};
 use crate::console::model::ThreadStatus;
 use crate::failure::Failure;
-use crate::format::{count, not_a_span, read_span, span};
+use crate::format::{count, not_a_span, one_line, read_span, span};
 use clap::Args;
 
+/// Maximum number of warnings about selected destinations.
+const MAX_WARNINGS: usize = 3;
 /// Maximum number of destinations that are added up for a selection.
 const MAX_DESTINATIONS: usize = 1_000_000;
 
@@ -83,7 +85,7 @@ pub struct Measures {
     /// Agents; `None` if only part of the queue is measured.
     pub agents: Option<u64>,
     /// Unusual states of the scheduler itself.
-    pub notices: Vec<&'static str>,
+    pub notices: Vec<String>,
     /// What the scheduler itself finds wrong.
     pub warnings: Vec<String>,
     /// Its spool; `None` if it is on another host, or only part of the queue is measured.
@@ -102,12 +104,17 @@ pub(super) fn measure(scheduler: &mut Scheduler, what: Option<&str>) -> Result<M
         (summary.draining, "the scheduler is shutting down"),
         (summary.frozen, "agent starts are disabled"),
     ];
+    let of_process = notices.into_iter().filter(|(is_so, _)| *is_so);
+    let of_process = of_process.map(|(_, words)| words.to_string());
+    let held = [(summary.held_threads, "destination"), (summary.held_messages, "message")];
+    let holds = held.into_iter().filter(|(number, _)| *number > 0);
+    let holds = holds.map(|(number, thing)| format!("{} on hold", count(number, thing)));
     Ok(Measures {
         messages: summary.messages,
         recipients: summary.recipients,
         oldest: summary.oldest,
         agents: Some(summary.agents),
-        notices: notices.into_iter().filter(|(is_so, _)| *is_so).map(|(_, words)| words).collect(),
+        notices: of_process.chain(holds).collect(),
         warnings: summary.warnings,
         spool: None,
     })
@@ -116,13 +123,23 @@ pub(super) fn measure(scheduler: &mut Scheduler, what: Option<&str>) -> Result<M
 fn measure_part(scheduler: &mut Scheduler, what: &str) -> Result<Measures, Failure> {
     let request = threads_request(&of(what), Sort::default(), MAX_DESTINATIONS)?;
     let mut measures = Measures::default();
+    let mut has_mail = false;
     client::for_each_object(scheduler.session()?, request, |thread: ThreadStatus| {
         measures.messages += thread.messages;
         measures.recipients += thread.recipients;
+        has_mail = true;
+        let is_unserved = ["no-command", "suspended"].contains(&thread.reason())
+            || thread.wait.as_ref().and_then(|wait| wait.block.as_deref()) == Some("agents-die");
+        if is_unserved && measures.warnings.len() < MAX_WARNINGS {
+            measures.warnings.push(one_line(thread.sentence().unwrap_or_default()));
+        }
         measures.oldest =
             [measures.oldest, thread.oldest].into_iter().flatten().max_by(f64::total_cmp);
         Ok(())
     })?;
+    if !has_mail {
+        measures.notices.push(format!("no mail for {what} now"));
+    }
     Ok(measures)
 }
 
@@ -158,7 +175,8 @@ impl Thresholds {
         for remark in &measures.notices {
             line.push_str(&format!(", {remark}"));
         }
-        (state, format!("{line} | {}", self.performance(measures)))
+        // The character `|` begins the performance data.
+        (state, format!("{} | {}", line.replace('|', "/"), self.performance(measures)))
     }
 
     fn problems_of_spool(&self, spool: &SpoolState) -> Vec<(CheckState, String)> {

@@ -20,6 +20,8 @@ pub struct SpoolState {
     pub orphans: Orphans,
     /// Messages in `postman/` whose control file is malformed.
     pub malformed: u64,
+    /// Messages in `postman/` that owe a report to their sender.
+    pub owed_reports: u64,
     /// Files in `postman/`.
     pub postman: u64,
     /// Free part of the file system, of its blocks or of its files, whichever is less, in percent.
@@ -29,19 +31,23 @@ pub struct SpoolState {
 impl SpoolState {
     /// Reads the state of a spool.
     pub(crate) fn read(spool: &Spool) -> SpoolState {
+        let orphans = orphans::find_orphans(spool, ORPHAN_LIMITS, Timestamp::now());
+        SpoolState { orphans: orphans.unwrap_or_default(), ..SpoolState::read_fast(spool) }
+    }
+
+    /// Reads the state of a spool without a search for orphans.
+    pub(crate) fn read_fast(spool: &Spool) -> SpoolState {
         let names = fs::read_dir(spool.postman()).into_iter().flatten().take(MAX_POSTMAN_FILES);
-        let mut state = SpoolState {
-            orphans: orphans::find_orphans(spool, ORPHAN_LIMITS, Timestamp::now())
-                .unwrap_or_default(),
-            free: free_percent(spool),
-            ..SpoolState::default()
-        };
+        let mut state = SpoolState { free: free_percent(spool), ..SpoolState::default() };
         for entry in names.flatten() {
             let name = entry.file_name();
             let name = name.to_string_lossy();
             state.postman += 1;
-            let is_malformed = name.starts_with("malformed:") && !name.ends_with(":message");
-            state.malformed += u64::from(is_malformed);
+            if name.ends_with(":message") {
+                continue;
+            }
+            state.malformed += u64::from(name.starts_with("malformed:"));
+            state.owed_reports += u64::from(name.starts_with("owed-report:"));
         }
         state
     }
@@ -53,6 +59,22 @@ impl SpoolState {
             .then(|| format!("{} in postman/", count(self.malformed, "malformed message")));
         [orphans, malformed].into_iter().flatten()
     }
+}
+
+/// Sentences for the summary about what is wrong with a spool.
+pub(crate) fn warnings(spool: &Spool) -> Vec<String> {
+    /// Part of the file system below which the summary warns, in percent, as `check` by default.
+    const MIN_FREE: f64 = 5.0;
+    let state = SpoolState::read_fast(spool);
+    let free = state.free.filter(|free| *free < MIN_FREE);
+    let free = free.map(|free| format!("{free:.1} % free on the file system of the spool"));
+    let owed = (state.owed_reports > 0).then(|| {
+        format!(
+            "{} in postman/: a report to the sender is owed",
+            count(state.owed_reports, "message")
+        )
+    });
+    free.into_iter().chain(state.problems()).chain(owed).collect()
 }
 
 fn free_percent(spool: &Spool) -> Option<f64> {

@@ -26,7 +26,7 @@ const HELP: [&str; 10] = [
     "h           put it on hold",
     "u           release it",
     "r           retry it now",
-    "s           sort by messages, by age, by deferred recipients",
+    "s           sort by messages, by age, by what is undelivered",
     "p           pause or resume",
     "blank       refresh now",
     "any key     closes this box",
@@ -125,9 +125,11 @@ fn draw_head(frame: &mut Frame<'_>, area: Rect, state: &TopState, palette: Palet
     if let Some(warning) = summary.warnings.first() {
         let more = match summary.warnings.len() {
             1 => String::new(),
-            number => format!(" (and {} more, see mailq summary)", number - 1),
+            number => format!(" (1 of {number})"),
         };
-        let warning = format!("; {}{more}", one_line(warning));
+        let room: usize = second.iter().map(Span::width).sum();
+        let warning = format!("; warning{more}: {}", one_line(warning));
+        let warning = cut(&warning, usize::from(area.width).saturating_sub(room));
         second.push(Span::styled(warning, palette.of(OutputStyle::Error)));
     }
     frame.render_widget(Paragraph::new(vec![Line::from(first), Line::from(second)]), area);
@@ -153,12 +155,12 @@ fn draw_curve(frame: &mut Frame<'_>, area: Rect, state: &TopState, palette: Pale
 fn draw_threads(frame: &mut Frame<'_>, area: Rect, state: &mut TopState, palette: Palette) {
     let threads = state.threads();
     let now = state.overview.summary.time;
-    let mut columns = thread_columns("DESTINATION", now);
+    let mut columns = thread_columns("DESTINATION", now, threads.iter().copied());
     for column in &mut columns {
         column.title = match (column.title, state.sort) {
             ("MSGS", Sort::Backlog) => "MSGS▼",
             ("OLDEST", Sort::Oldest) => "OLDEST▼",
-            ("DEFERRED", Sort::Deferred) => "DEFERRED▼",
+            ("DEFERRED", Sort::Undelivered) => "DEFERRED▼",
             (other, _) => other,
         };
     }
@@ -288,7 +290,7 @@ mod tests {
             24,
             &expect![[r#"
                 1,203 messages for 2,404 recipients, 3 destinations, oldest 1d
-                12 agents, 1 idle; up 1h14m; 1 destination on hold; no command for uucp/* (sched
+                12 agents, 1 idle; up 1h14m; 1 destination on hold; warning: no command for uuc…
                 in 0  out 10.0/s            █
                                             █
                 DESTINATION           MSGS▼  DEFERRED  OLDEST  STATE    LAST TEXT
@@ -323,7 +325,7 @@ mod tests {
             20,
             &expect![[r#"
                 1,203 messages for 2,404 recipients, 3 destinations, oldest 1d
-                12 agents, 1 idle; up 1h14m; 1 destination on hold; no command for uucp/* (scheduler.cf:30): mail for 2 destinations stays queued
+                12 agents, 1 idle; up 1h14m; 1 destination on hold; warning: no command for uucp/* (scheduler.cf:30): mail for 2 destinations stays queued
                 in 0  out 10.0/s            █
                                             █
                 DESTINATION                       MSGS▼  RCPTS  DEFERRED  OLDEST  AGENTS  STATE    LAST TEXT
@@ -360,7 +362,7 @@ mod tests {
             16,
             &expect![[r#"
                 1,203 messages for 2,404 recipients, 3 destinations, oldest
-                12 agents, 1 idle; up 1h14m; 1 destination on hold; no comma
+                12 agents, 1 idle; up 1h14m; 1 destination on hold; warning…
                 in 0  out 10.0/s            █
                                             █
                 DESTINATION           MSGS▼  DEFERRED  OLDEST  STATE

@@ -127,8 +127,8 @@ impl TopState {
             KeyCode::Char('s') => {
                 self.sort = match self.sort {
                     Sort::Backlog => Sort::Oldest,
-                    Sort::Oldest => Sort::Deferred,
-                    Sort::Deferred => Sort::Backlog,
+                    Sort::Oldest => Sort::Undelivered,
+                    Sort::Undelivered => Sort::Backlog,
                 };
             }
             KeyCode::Char('p') => self.is_paused = !self.is_paused,

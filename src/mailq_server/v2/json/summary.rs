@@ -4,16 +4,20 @@ use super::warnings::RingWarnings;
 use super::{ago, line, seconds};
 use crate::v2::task::{Reply, ReplyResult, SessionContext, Step};
 use std::time::Duration;
+use zsched_core::thread_survey::ThreadSurvey;
 use zsched_mailq_protocol::schema::{RecentCounts, Summary};
 
 /// Maximum number of rings examined per step.
 const MAX_RINGS_PER_STEP: usize = 1000;
+/// Maximum number of threads examined per turn.
+const MAX_THREADS_PER_STEP: usize = 20_000;
 /// Spans of recent counts, in minutes, as those of a load average.
 const RECENT_MINUTES: [u64; 3] = [1, 5, 15];
 
 /// Answers the request.
 pub(crate) fn answer(context: &SessionContext<'_>) -> ReplyResult {
     let mut rings = context.scheduler.ring_ids().into_iter();
+    let mut survey = ThreadSurvey::new(None, usize::MAX, None);
     let mut warnings = RingWarnings::default();
     Ok(Reply::text(move |context: &mut SessionContext<'_>, out: &mut Vec<u8>| {
         for ring in rings.by_ref().take(MAX_RINGS_PER_STEP) {
@@ -21,6 +25,11 @@ pub(crate) fn answer(context: &SessionContext<'_>) -> ReplyResult {
         }
         if rings.len() > 0 {
             return Step::More;
+        }
+        if let Some(threads) = survey.advance(context.scheduler, MAX_THREADS_PER_STEP) {
+            let threads = threads.into_iter().filter_map(|id| context.scheduler.thread(id));
+            threads.for_each(|thread| warnings.add_thread(context.scheduler, thread));
+            return Step::Pause;
         }
         let warnings = std::mem::take(&mut warnings).with_process(context);
         line(out, &Summary { warnings, ..summary(context) });

@@ -37,7 +37,8 @@ fn status(scheduler: &Scheduler, now: Timestamp, thread: &Thread) -> (ThreadStat
         ring: Some(scheduler.ring_of(thread).pattern()),
         messages: thread.len() as u64,
         recipients: u64::from(thread.recipients),
-        deferred: u64::from(scheduler.undelivered_of(thread)),
+        deferred: u64::from(thread.deferred),
+        undelivered: u64::from(scheduler.undelivered_of(thread)),
         attempts: u64::from(thread.attempts),
         due: thread.due.len() as u64,
         with_agents: thread.fed.len() as u64,
@@ -61,9 +62,9 @@ pub(crate) fn answer(rest: &[u8]) -> ReplyResult {
     let limit = limit(&mut words)?;
     let order = words.option("sort").map(|word| match word.text.as_str() {
         "backlog" => Ok(SurveyOrder::Backlog),
-        "deferred" => Ok(SurveyOrder::Deferred),
+        "undelivered" => Ok(SurveyOrder::Undelivered),
         "oldest" => Ok(SurveyOrder::Oldest),
-        _ => Err(word.error("sort= is backlog, oldest or deferred")),
+        _ => Err(word.error("sort= is backlog, oldest or undelivered")),
     });
     let destinations = destinations(words)?;
     let mut left = limit.unwrap_or(usize::MAX);

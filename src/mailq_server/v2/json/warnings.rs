@@ -2,19 +2,23 @@
 
 use super::text;
 use crate::v2::task::{NoticedStep, SessionContext};
-use zsched_core::view::Ring;
+use zsched_core::view::{Ring, Thread};
+use zsched_core::{Scheduler, UnreachableReason};
 use zsched_format::printable::count;
 use zsched_format::time::ClockStep;
 
-/// Maximum number of rings that are named for each kind of trouble.
-const MAX_NAMED_RINGS: usize = 3;
+/// Maximum number of rings, and of destinations, that are named.
+const MAX_NAMED: usize = 3;
 
-/// Sentences about the rings that cannot serve their mail.
+/// Sentences about the rings that cannot serve their mail, and about dying agents.
 #[derive(Default)]
 pub(super) struct RingWarnings {
     sentences: Vec<String>,
     /// Rings beyond those that are named.
     others: usize,
+    /// Destinations over which agents die, those that are named and their number.
+    deaths: Vec<String>,
+    with_deaths: usize,
 }
 
 impl RingWarnings {
@@ -37,13 +41,29 @@ impl RingWarnings {
             ),
             (Some(_), None) => return,
         };
-        match self.sentences.len() < MAX_NAMED_RINGS {
+        match self.sentences.len() < MAX_NAMED {
             true => self.sentences.push(sentence),
             false => self.others += 1,
         }
     }
 
-    /// All warnings: those of the process, then those about rings.
+    /// Adds a destination, if agents die over it.
+    pub(super) fn add_thread(&mut self, scheduler: &Scheduler, thread: &Thread) {
+        let unreachable = thread.retry.unreachable.as_deref();
+        let Some(known) = unreachable.filter(|it| it.reason == UnreachableReason::AgentsDie) else {
+            return;
+        };
+        self.with_deaths += 1;
+        if self.deaths.len() < MAX_NAMED {
+            let line = &scheduler.ring_of(thread).clause.location;
+            let cause = known.cause.as_deref().and_then(|cause| cause.diagnosis.as_ref());
+            let cause =
+                cause.map_or(String::new(), |text| format!(": {}", self::text(&text.message)));
+            self.deaths.push(format!("{} ({line}){cause}", thread.destination));
+        }
+    }
+
+    /// All warnings: those of the process, then those about rings and destinations.
     pub(super) fn with_process(self, context: &SessionContext<'_>) -> Vec<String> {
         let unreadable = context.backlog.waiting().unreadable;
         let files = (unreadable > 0).then(|| {
@@ -55,7 +75,11 @@ impl RingWarnings {
         let others = (self.others > 0)
             .then(|| format!("{} more without agents", count(self.others as u64, "ring")));
         let process = [failure, files, clock].into_iter().flatten();
-        process.chain(self.sentences).chain(others).collect()
+        let deaths = (self.with_deaths > 0).then(|| {
+            let (number, named) = (self.with_deaths as u64, self.deaths.join("; "));
+            format!("agents die over {}: {named}", count(number, "destination"))
+        });
+        process.chain(self.sentences).chain(others).chain(deaths).collect()
     }
 }
 
