@@ -18,7 +18,7 @@ const MAX_PADDED_WIDTH: usize = 320;
 ///
 /// An operator recognises a name by its beginning, and types it in the next command.
 const CUTS: [(ColumnKind, usize); 3] =
-    [(ColumnKind::Name, 32), (ColumnKind::Text, 24), (ColumnKind::Name, 20)];
+    [(ColumnKind::Name, 32), (ColumnKind::Text, 20), (ColumnKind::Name, 20)];
 /// Minimum width of a column that is cut as a last resort.
 const MIN_CUT_WIDTH: usize = 8;
 
@@ -285,8 +285,8 @@ mod tests {
             ["smtp/a-very-long-name-of-a-host.example.org", "3", "", ""],
         ]);
         expect_test::expect![[r#"
-            DESTINATION            MSGS  LAST TEXT
-            smtp/mx.example.org   1,234  451 4.4.1 the host does…
+            DESTINATION            MSGS  WHY    LAST TEXT
+            smtp/mx.example.org   1,234  retry  451 4.4.1 the host …
             smtp/a-very-long-na…      3
         "#]]
         .assert_eq(&printed(&table, Some(56)));

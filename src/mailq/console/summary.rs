@@ -45,7 +45,7 @@ pub(super) fn print(overview: &Overview, screen: &mut Screen<'_>) -> io::Result<
             Column::name("MOST TROUBLED", ThreadStatus::name),
             Column::number("UNDELIVERED", |thread: &ThreadStatus| thread.undelivered),
             Column::new("SHARE", ColumnKind::Number, undelivered_share),
-            Column::span("OLDEST", |thread: &ThreadStatus| thread.oldest),
+            Column::span("OLDEST", |thread: &ThreadStatus| thread.oldest).optional(),
             Column::text("LAST TEXT", Style::Error, |thread: &ThreadStatus| {
                 thread.text().filter(|text| !text.is_empty()).or_else(|| reason_of(thread))
             }),

@@ -115,7 +115,7 @@ static REQUESTS: &[Request] = &[
     row(&["DELETE"], Attributes::DELETE, |r, c| operator_order::about_mail(r, Verb::Delete, c)),
     row(&["REROUTE"], Attributes::REROUTE, operator_order::reroute),
     row(&["SET"], Attributes::SET, limits::set),
-    row(&["UNSET"], Attributes::SET, |rest, context| limits::unset(rest, context)),
+    row(&["UNSET"], Attributes::SET, limits::unset),
     row(&["RETIRE"], Attributes::AGENTS, |rest, _| admin::retire(rest)),
     row(&["RELOAD"], Attributes::RELOAD, |rest, _| admin::reload(rest)),
     row(&["LOG"], Attributes::LOG, |rest, _| admin::log(rest)),

@@ -294,7 +294,7 @@ mod tests {
                 in 0  out 10.0/s            █
                                             █
                 DESTINATION           MSGS▼  DEFERRED  OLDEST  STATE    LAST TEXT
-                smtp/mx.test          1,200     2,400      1d  retry    ->> 451 4.4.1 ^[[31mnot…
+                smtp/mx.test          1,200     2,400      1d  retry    ->> 451 4.4.1 ^[[31…
                 smtp/a-host-with-a-…      2         0     59s  at work
                 hold/x                    1         1      1h  on hold  5\u{9b}2J
 
