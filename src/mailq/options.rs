@@ -235,6 +235,21 @@ impl MailqOptions {
 pub(crate) fn similar_command(word: &str) -> Option<String> {
     /// Maximum number of letters to change.
     const MAX_DISTANCE: usize = 2;
+    /// Commands of other mail systems.
+    const OTHER_WORDS: [(&str, &str); 9] = [
+        ("flush", "retry"),
+        ("freeze", "hold"),
+        ("suspend", "hold"),
+        ("resume", "release"),
+        ("thaw", "release"),
+        ("queue", "list"),
+        ("status", "summary"),
+        ("requeue", "reroute"),
+        ("rm", "delete"),
+    ];
+    if let Some((_, command)) = OTHER_WORDS.iter().find(|(other, _)| *other == word) {
+        return Some(command.to_string());
+    }
     let commands = MailqOptions::command();
     let names: Vec<&str> = commands.get_subcommands().map(clap::Command::get_name).collect();
     let distance = |name: &&&str| strsim::damerau_levenshtein(name, word);

@@ -317,8 +317,11 @@ fn limits_can_be_set_and_unset() {
             "SET c/* maxring=5",
             "this limit applies to rings (ring=channel/host); only maxthr also applies to destinations",
         ),
-        ("SET ring=c/* maxring=0", "the value is out of range"),
-        ("SET ring=c/* overfeed=99999999", "the value is out of range"),
+        ("SET ring=c/* maxring=0", "the value is out of range (1 to 1000000; overfeed 0 to 10000)"),
+        (
+            "SET ring=c/* overfeed=99999999",
+            "the value is out of range (1 to 1000000; overfeed 0 to 10000)",
+        ),
         ("UNSET ring=c/* maxthr", "limit not set"),
         (
             "SET ring=c/*",
@@ -475,7 +478,7 @@ fn limits_set_together_are_answered_with_old_and_new_values() {
     // One wrong value, and none of them is set.
     assert_eq!(
         client.refused("SET ring=c/* maxring=7 overfeed=99999999"),
-        "the value is out of range"
+        "the value is out of range (1 to 1000000; overfeed 0 to 10000)"
     );
     let set = changes(client.order("SET ring=c/* maxring=6"));
     assert_eq!(set, [(ring.clone(), Some(5), Some(6))]);

@@ -167,7 +167,7 @@ fn show_prints_all_fields() {
             deferred     2,400
             held         0
             state        retry 2001-09-23
-            why          smtp/mx.test: 1200 messages wait until 11:45:03
+            why          smtp/mx.test: 3 messages wait
             ring         smtp/*
             last text    <<- MAIL From:<a@b>
             last text    ->> 451 4.4.1 ^[[31mnot now, please come back later when there is more room
@@ -421,6 +421,7 @@ fn commands_work_with_zmailer_schedulers() {
         smtp-sim/da.ta.test         1      1         1     14s       0  retry TT:TT:TT
         smtp-sim/db.ta.test         1      1         1     14s       0  retry TT:TT:TT
         smtp-sim/die.ta.test        1      2         0     14s       0  retry TT:TT:TT
+        ... and 7 more; list shows all
 
         MOST TROUBLED            UNDELIVERED  SHARE  OLDEST  LAST TEXT
         smtpx/[127.0.0.66]                 4   100%     14s  smtp; 500 (connect to 127.0.0.66 [127.0.0.66|2…
@@ -472,6 +473,7 @@ fn commands_work_with_zmailer_schedulers() {
         bitbucket/-                 1      1         0    1m3s       0  retry TT:TT:TT
         smtp-sim/da.ta.test         1      1         0    1m3s       0  its turn
         smtp-sim/db.ta.test         1      1         1    1m3s       0  retry TT:TT:TT
+        ... and 9 more; list shows all
 
         MOST TROUBLED         UNDELIVERED  SHARE  OLDEST  LAST TEXT
         smtpx/[127.0.0.66]              4   100%    1m3s  451 busy

@@ -140,6 +140,7 @@ impl Scheduler {
             self.notes.unwritten.remove(&ticket);
             self.order_note_done(ticket);
         }
+        self.write_succeeded(number);
         self.drop_overrides(message);
         self.end_partial(message);
         self.queue.messages[message].notes = 0;

@@ -2,11 +2,12 @@
 
 use std::fs;
 use std::io::{self, ErrorKind};
+use std::net::{Ipv4Addr, TcpListener};
 use std::path::{Path, PathBuf};
 use zsched_config as config;
 use zsched_spool::{Spool, folder};
 
-/// MAILQ port of a trial installation; it needs no privilege.
+/// MAILQ port of a trial installation, unless it is taken; it needs no privilege.
 const MAILQ_PORT: u16 = 10174;
 
 /// Paths of the files of a trial installation.
@@ -31,15 +32,22 @@ pub(crate) fn prepare(folder: &Path) -> io::Result<InstallationPaths> {
     let shown = folder.display();
     let zenv = format!(
         "# Where the programs find everything. Written once; yours to change.\n\
-         POSTOFFICE={}\nMAILBOXES={}\nLOGDIR={shown}\nMAILQPORT={MAILQ_PORT}\nPATH=/usr/bin:/bin\n\
+         POSTOFFICE={}\nMAILBOXES={}\nLOGDIR={shown}\nMAILSHARE={shown}\nMAILQPORT={}\nPATH=/usr/bin:/bin\n\
          RENDEZVOUS={shown}/mailq.text\nSTATUSLOG={shown}/status\nZCONFIG={}\n",
         postoffice.display(),
         mailboxes.display(),
+        free_port()?,
         places.zenv.display(),
     );
     write_unless_there(&places.zenv, &zenv)?;
     write_unless_there(&places.config, config::EXAMPLE)?;
     Ok(places)
+}
+
+/// The usual port, or a free one if another scheduler has that: it would answer for this one.
+fn free_port() -> io::Result<u16> {
+    let bind = |port| TcpListener::bind((Ipv4Addr::LOCALHOST, port));
+    bind(MAILQ_PORT).or_else(|_| bind(0))?.local_addr().map(|address| address.port())
 }
 
 fn write_unless_there(path: &Path, text: &str) -> io::Result<()> {

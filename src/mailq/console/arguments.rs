@@ -43,6 +43,8 @@ pub struct SelectionArgs {
     pub sender: Option<String>,
 
     /// Only messages for this recipient; * and ? are wildcards
+    ///
+    /// The other recipients of the message with the same destination are selected, too.
     #[arg(long, value_name = "PATTERN")]
     pub recipient: Option<String>,
 

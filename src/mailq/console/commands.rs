@@ -61,7 +61,8 @@ pub enum Command {
     },
     /// Release mail from hold
     ///
-    /// The selection must be that of the hold; orders lists holds.
+    /// A hold of destinations or of a ring is released under the name that orders lists. Messages
+    /// that were held one by one can be released by any selection.
     Release {
         /// Selected part of the queue, and options.
         #[command(flatten)]

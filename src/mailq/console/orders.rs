@@ -135,6 +135,21 @@ impl OrderCommand {
         }
     }
 
+    /// The reason of a hold: that of the user, and for messages how they were selected.
+    fn reason_for_hold(&self, selection: &str) -> Option<String> {
+        /// Maximum length of a reason, in bytes.
+        const MAX_REASON_LEN: usize = 200;
+        let is_of_messages = self.verb == Verb::HOLD && self.args.selection.chooses_messages();
+        let with_selection = match &self.reason {
+            Some(reason) => format!("{reason} ({selection})"),
+            None => selection.to_string(),
+        };
+        match is_of_messages && with_selection.len() <= MAX_REASON_LEN {
+            true => Some(with_selection),
+            false => self.reason.clone(),
+        }
+    }
+
     /// Sends the order, and shows how far it is.
     fn give(&self, session: &mut Session, is_dry: bool) -> Result<Vec<u8>, Failure> {
         let progress = Progress::start("searching the queue");
@@ -160,7 +175,7 @@ impl OrderCommand {
                     .to_string(),
             ));
         }
-        if let Some(reason) = &self.reason {
+        if let Some(reason) = self.reason_for_hold(&words.join(" ")) {
             words.push(quoted(&format!("reason={reason}")));
         }
         if is_dry {
@@ -214,7 +229,12 @@ pub(super) fn outcome_of(reply: &[u8]) -> Result<OrderResult, Failure> {
 
 /// Builds `SET` of `[WHAT] LIMIT=NUMBER ...`.
 pub(super) fn set(words: &[String], until: Option<&str>) -> Result<Request, Failure> {
-    let wrong = || Failure::Usage("usage: set [WHAT] LIMIT=NUMBER ..., as in maxta=5".to_string());
+    let wrong = || {
+        let limits = SETTABLE_LIMITS.join(", ");
+        Failure::Usage(format!(
+            "usage: set [WHAT] LIMIT=NUMBER ..., where LIMIT is one of {limits}"
+        ))
+    };
     let limit_of = |word: &str| {
         let (limit, value) = word.split_once('=')?;
         let is_number = !value.is_empty() && value.bytes().all(|byte| byte.is_ascii_digit());

@@ -37,7 +37,11 @@ pub(super) fn print(overview: &Overview, screen: &mut Screen<'_>) -> io::Result<
         let mut columns = thread_columns("BUSIEST", summary.time, busiest.iter().copied());
         columns.retain(|column| column.title != "LAST TEXT");
         screen.line(&[])?;
+        let others = summary.threads.saturating_sub(busiest.len() as u64);
         print_table(&columns, busiest, screen)?;
+        if others > 0 {
+            writeln!(screen, "... and {} more; list shows all", grouped(others))?;
+        }
     }
     let most_troubled = overview.most_troubled(MAX_ROWS);
     if !most_troubled.is_empty() {

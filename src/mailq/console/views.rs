@@ -1,7 +1,9 @@
 //! Commands that show something: destinations, messages, rings, agents, overrides.
 
 use super::ages;
-use super::arguments::{OutputOptions, SelectionArgs, Sort, is_bare_word, keyword, subject};
+use super::arguments::{
+    OutputOptions, SelectionArgs, Sort, is_bare_word, keyword, quoted, subject,
+};
 use super::check;
 use super::client;
 use super::messages;
@@ -440,6 +442,13 @@ fn show_message(
     messages::print_envelope(session, id, files, screen)
 }
 
+/// All reasons for which mail of a destination waits; the first one from an older scheduler.
+fn reasons(session: &mut Session, thread: &ThreadStatus) -> Vec<String> {
+    let request = Request::new(format!("SHOW WHY {}", quoted(&thread.name())), "TT");
+    let reasons = session.ask_for_text(request).and_then(|text| text.collect());
+    reasons.unwrap_or_else(|_| thread.sentence().map(str::to_string).into_iter().collect())
+}
+
 fn print_thread(
     session: &mut Session,
     thread: &ThreadStatus,
@@ -457,9 +466,7 @@ fn print_thread(
         ("held", grouped(thread.held_back)),
         ("state", destination_state(thread, now()).0),
     ];
-    if let Some(sentence) = thread.sentence() {
-        lines.push(("why", one_line(sentence)));
-    }
+    lines.extend(reasons(session, thread).into_iter().map(|sentence| ("why", one_line(&sentence))));
     if let Some(ring) = &thread.ring {
         lines.push(("ring", one_line(ring)));
     }

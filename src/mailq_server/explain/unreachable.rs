@@ -21,7 +21,7 @@ pub(super) fn clause(known: &Unreachable, now: Timestamp) -> String {
         }
         UnreachableReason::AllDeferred => {
             format!(
-                "its last jobs, of three messages or more, were all deferred without a status code, the last one{agent}"
+                "its last jobs, of three messages or more, were all deferred without a status code that says whose fault it is, the last one{agent}"
             )
         }
     };

@@ -83,7 +83,9 @@ fn refused(kind: OrderKind, refusal: OrderRefusal, effect: &Effect) -> String {
             "this limit applies to rings (ring=channel/host); only maxthr also applies to destinations"
                 .to_string()
         }
-        (OrderRefusal::BadValue, _) => "the value is out of range".to_string(),
+        (OrderRefusal::BadValue, _) => {
+            "the value is out of range (1 to 1000000; overfeed 0 to 10000)".to_string()
+        }
     }
 }
 
