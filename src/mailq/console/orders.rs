@@ -308,7 +308,11 @@ pub(super) fn send_limits(
     let mut words = request.line.split(' ').skip(1);
     let what = words.next().unwrap_or_default().to_string();
     let until = words.find_map(|word| word.strip_prefix("for="));
-    let until = until.map_or(String::new(), |span| format!(", for {span}"));
+    let until = match until {
+        Some(span) => format!(", for {span}"),
+        None if request.line.starts_with("SET ") => ", until it is reset (unset)".to_string(),
+        None => String::new(),
+    };
     let reply = session.ask_for_line(request)?;
     let result = outcome_of(&reply)?;
     // An older scheduler does not send them.

@@ -50,9 +50,14 @@ impl RingWarnings {
     /// Adds a destination, if agents die over it.
     pub(super) fn add_thread(&mut self, scheduler: &Scheduler, thread: &Thread) {
         let unreachable = thread.retry.unreachable.as_deref();
-        let Some(known) = unreachable.filter(|it| it.reason == UnreachableReason::AgentsDie) else {
+        // A ring without any agent has a sentence of its own.
+        let has_agents = scheduler.ring_of(thread).starts.failure.is_none();
+        let Some(known) = unreachable.filter(|_| has_agents) else {
             return;
         };
+        if known.reason != UnreachableReason::AgentsDie {
+            return;
+        }
         self.with_deaths += 1;
         if self.deaths.len() < MAX_NAMED {
             let line = &scheduler.ring_of(thread).clause.location;
