@@ -130,7 +130,7 @@ fn agents_of_destination_are_counted_once_however_many_jobs_they_have() {
         (&thread["concurrency"], &thread["concurrency_deviation"]),
         (&1.0.into(), &0.0.into())
     );
-    // A job begins when the agent comes to it, not when the agent is told of it.
+    // A job begins when its agent starts on it, not when the scheduler hands it over.
     assert!(thread["shortest_gap"].as_f64() >= Some(2.0), "{thread}");
 }
 

@@ -6,5 +6,7 @@ pub const GREETING: &str = "version zmailer 2.0\n";
 pub const CONTROL_GREETING: &str = "version zsched 1.0\n";
 /// Sent after the greeting to a client that may not log in from its address.
 pub const NO_ACCESS: &str = "550 NO ACCESS FOR YOU\n";
+/// Maximum length of the reason of a hold, in bytes: it is stored with each held message.
+pub const MAX_REASON_LEN: usize = 200;
 /// Precedes an answer of several lines.
 pub const UNTIL_DOT: &str = "+OK until LF.LF";

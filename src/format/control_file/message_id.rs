@@ -19,6 +19,11 @@ pub fn message_id(file: &ControlFile) -> Option<String> {
     of_line.or_else(of_headers).map(|id| String::from_utf8_lossy(id).into_owned())
 }
 
+/// A Message-ID without its angle brackets, to compare it.
+pub fn bare_message_id(id: &str) -> &str {
+    id.trim().trim_start_matches('<').trim_end_matches('>')
+}
+
 /// Finds `<id>` in a text.
 fn id_in(text: &[u8]) -> Option<&[u8]> {
     let start = memchr::memchr(b'<', text)?;

@@ -97,12 +97,12 @@ fn execute_command(
     };
     match command {
         Command::Set { setting, until } => {
-            let request = orders::set(setting, until.as_deref())?;
-            orders::send_limits(&mut session()?, request, screen)
+            let order = orders::set(setting, until.as_deref())?;
+            orders::send_limits(&mut session()?, order, screen)
         }
         Command::Unset { setting } => {
-            let request = orders::unset(setting)?;
-            orders::send_limits(&mut session()?, request, screen)
+            let order = orders::unset(setting)?;
+            orders::send_limits(&mut session()?, order, screen)
         }
         Command::Retire { pid } => {
             let request = Request::new(format!("RETIRE {pid}"), "AGENTS");

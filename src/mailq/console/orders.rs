@@ -12,6 +12,7 @@ use crate::progress::Progress;
 use crate::screen::Screen;
 use std::io::{self, BufRead, IsTerminal};
 use zsched_format::printable;
+use zsched_mailq_protocol::words::MAX_REASON_LEN;
 
 /// Verb of an order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -137,8 +138,6 @@ impl OrderCommand {
 
     /// The reason of a hold: that of the user, and for messages how they were selected.
     fn reason_for_hold(&self, selection: &str) -> Option<String> {
-        /// Maximum length of a reason, in bytes.
-        const MAX_REASON_LEN: usize = 200;
         let is_of_messages = self.verb == Verb::HOLD && self.args.selection.chooses_messages();
         let with_selection = match &self.reason {
             Some(reason) => format!("{reason} ({selection})"),
@@ -227,8 +226,19 @@ pub(super) fn outcome_of(reply: &[u8]) -> Result<OrderResult, Failure> {
     }
 }
 
+/// An order about limits.
+#[derive(Debug)]
+pub(super) struct LimitOrder {
+    /// The request line.
+    line: String,
+    /// The ring or the destinations, as in the request.
+    scope: String,
+    /// How long the limits stay.
+    duration: String,
+}
+
 /// Builds `SET` of `[WHAT] LIMIT=NUMBER ...`.
-pub(super) fn set(words: &[String], until: Option<&str>) -> Result<Request, Failure> {
+pub(super) fn set(words: &[String], until: Option<&str>) -> Result<LimitOrder, Failure> {
     let wrong = || {
         let limits = SETTABLE_LIMITS.join(", ");
         Failure::Usage(format!(
@@ -240,37 +250,38 @@ pub(super) fn set(words: &[String], until: Option<&str>) -> Result<Request, Fail
         let is_number = !value.is_empty() && value.bytes().all(|byte| byte.is_ascii_digit());
         is_number.then_some(limit.to_string())
     };
-    let mut line = limits_request("SET", words, limit_of).ok_or_else(wrong)??;
+    let mut order = limit_order("SET", words, limit_of).ok_or_else(wrong)??;
+    order.duration = ", until it is reset (unset)".to_string();
     if let Some(span) = until {
         if read_span(span).is_none_or(|span| span <= 0.0) {
             return Err(Failure::Usage(not_a_span(span)));
         }
-        line.push_str(&format!(" for={span}"));
+        order.line.push_str(&format!(" for={span}"));
+        order.duration = format!(", for {span}");
     }
-    Ok(Request::new(line, "SET"))
+    Ok(order)
 }
 
 /// Builds `UNSET` of `[WHAT] LIMIT ...`.
-pub(super) fn unset(words: &[String]) -> Result<Request, Failure> {
+pub(super) fn unset(words: &[String]) -> Result<LimitOrder, Failure> {
     let wrong = || {
         let limits = SETTABLE_LIMITS.join(", ");
         Failure::Usage(format!("usage: unset [WHAT] LIMIT ..., where LIMIT is one of {limits}"))
     };
-    let line = limits_request("UNSET", words, |word| Some(word.to_string()));
-    Ok(Request::new(line.ok_or_else(wrong)??, "SET"))
+    limit_order("UNSET", words, |word| Some(word.to_string())).ok_or_else(wrong)?
 }
 
 /// Limits that can be set.
 const SETTABLE_LIMITS: [&str; 5] = ["maxta", "maxchannel", "maxring", "maxthr", "overfeed"];
 
-/// Builds a request about limits; `None` if the words are none.
+/// Builds an order about limits; `None` if the words are none.
 ///
 /// `limit_of` returns the name of the limit in a word. The first word that has none is the scope.
-fn limits_request(
+fn limit_order(
     verb: &str,
     words: &[String],
     limit_of: impl Fn(&str) -> Option<String>,
-) -> Option<Result<String, Failure>> {
+) -> Option<Result<LimitOrder, Failure>> {
     let limit_of =
         |word: &String| limit_of(word).filter(|limit| SETTABLE_LIMITS.contains(&limit.as_str()));
     let (what, settings) = match words {
@@ -280,8 +291,11 @@ fn limits_request(
     };
     let limits: Vec<String> = settings.iter().map(limit_of).collect::<Option<_>>()?;
     let scope = scope(what.map(String::as_str), &limits);
-    let line = |scope| format!("{verb} {scope} {}", settings.join(" "));
-    (!limits.is_empty()).then(|| scope.map(line))
+    let order = |scope: String| {
+        let line = format!("{verb} {scope} {}", settings.join(" "));
+        LimitOrder { line, scope, duration: String::new() }
+    };
+    (!limits.is_empty()).then(|| scope.map(order))
 }
 
 /// The scope of limits: only `maxthr` can be that of destinations, the others are of rings.
@@ -302,28 +316,20 @@ fn scope(what: Option<&str>, limits: &[String]) -> Result<String, Failure> {
 /// Sends an order about limits, and prints their old and new values.
 pub(super) fn send_limits(
     session: &mut Session,
-    request: Request,
+    LimitOrder { line, scope, duration }: LimitOrder,
     screen: &mut Screen<'_>,
 ) -> Result<(), Failure> {
-    let mut words = request.line.split(' ').skip(1);
-    let what = words.next().unwrap_or_default().to_string();
-    let until = words.find_map(|word| word.strip_prefix("for="));
-    let until = match until {
-        Some(span) => format!(", for {span}"),
-        None if request.line.starts_with("SET ") => ", until it is reset (unset)".to_string(),
-        None => String::new(),
-    };
-    let reply = session.ask_for_line(request)?;
+    let reply = session.ask_for_line(Request::new(line, "SET"))?;
     let result = outcome_of(&reply)?;
     // An older scheduler does not send them.
     let shown = match result.limits.is_empty() {
         true => "Limits changed.".to_string(),
-        false => format!("{what}: {}{until}", order_result::limit_changes(&result.limits)),
+        false => format!("{scope}: {}{duration}", order_result::limit_changes(&result.limits)),
     };
     writeln!(screen, "{shown}")?;
     // Only limits of destinations are counted in this way.
     match result.threads {
-        0 if !what.contains("ring=") && !result.limits.is_empty() => {
+        0 if !scope.starts_with("ring=") && !result.limits.is_empty() => {
             Ok(writeln!(screen, "No destination with mail is affected now.")?)
         }
         _ => Ok(()),

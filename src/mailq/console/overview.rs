@@ -70,7 +70,7 @@ impl Overview {
     }
 
     /// At most `max` destinations with undelivered recipients, those with most of them first.
-    pub(super) fn most_troubled(&self, max: usize) -> Vec<&ThreadStatus> {
+    pub(super) fn most_undelivered(&self, max: usize) -> Vec<&ThreadStatus> {
         self.sorted(max, |thread| thread.undelivered, |thread| thread.undelivered > 0)
     }
 

@@ -43,8 +43,8 @@ pub(super) fn print(overview: &Overview, screen: &mut Screen<'_>) -> io::Result<
             writeln!(screen, "... and {} more; list shows all", grouped(others))?;
         }
     }
-    let most_troubled = overview.most_troubled(MAX_ROWS);
-    if !most_troubled.is_empty() {
+    let most_undelivered = overview.most_undelivered(MAX_ROWS);
+    if !most_undelivered.is_empty() {
         let columns = [
             Column::name("MOST TROUBLED", ThreadStatus::name),
             Column::number("UNDELIVERED", |thread: &ThreadStatus| thread.undelivered),
@@ -55,7 +55,7 @@ pub(super) fn print(overview: &Overview, screen: &mut Screen<'_>) -> io::Result<
             }),
         ];
         screen.line(&[])?;
-        print_table(&columns, most_troubled, screen)?;
+        print_table(&columns, most_undelivered, screen)?;
     }
     let mut rings: Vec<&RingStatus> =
         overview.rings.iter().filter(|ring| ring.messages > 0 || ring.agents > 0).collect();

@@ -15,7 +15,7 @@ use crate::failure::Failure;
 use clap::Args;
 use std::fs::File;
 use std::io::{self, BufWriter, ErrorKind, IsTerminal, Read, Seek, SeekFrom, Write};
-use zsched_format::control_file::{self, ControlFile, MAX_CONTROL_FILE_SIZE};
+use zsched_format::control_file::{self, ControlFile, MAX_CONTROL_FILE_SIZE, bare_message_id};
 use zsched_format::printable::{self, PrintableWriter};
 use zsched_spool::{HashFolder, HashLevel, Spool, SpoolId, SpoolName};
 use zsched_sys::open_regular;
@@ -151,10 +151,9 @@ fn find(spool: &Spool, what: &str) -> Result<StoredMessage, Failure> {
     {
         names_like(&name).into_iter().for_each(|name| look(name, &|_, _| true));
     } else {
-        let without_brackets = |id: &str| id.trim_matches(['<', '>']).to_string();
-        let wanted = Some(without_brackets(what));
+        let wanted = bare_message_id(what);
         let is_it = |_: SpoolId, file: &ControlFile| {
-            control_file::message_id(file).map(|id| without_brackets(&id)) == wanted
+            control_file::message_id(file).is_some_and(|id| bare_message_id(&id) == wanted)
         };
         for_each_name(spool, None, |name| look(name, &is_it))?;
     }

@@ -2,17 +2,15 @@
 
 use super::selection::Addresses;
 use std::collections::BTreeMap;
-use zsched_format::control_file::{ControlFile, Recipient, Tag, message_id};
+use zsched_format::control_file::{ControlFile, Recipient, Tag, bare_message_id, message_id};
 
 impl Addresses {
     /// Returns for each destination if one of its unfinished recipients matches.
     ///
     /// A destination is channel, LF and host, in lower case.
     pub fn matches_in(&self, file: &ControlFile, destinations: &[&[u8]]) -> Vec<bool> {
-        let is_other = |wanted: &String| {
-            let id = message_id(file).unwrap_or_default();
-            id.trim_start_matches('<').trim_end_matches('>') != wanted
-        };
+        let is_other =
+            |wanted: &String| message_id(file).is_none_or(|id| bare_message_id(&id) != wanted);
         if self.message_id.as_ref().is_some_and(is_other) {
             return vec![false; destinations.len()];
         }

@@ -12,10 +12,8 @@ use super::task::{Reply, ReplyResult, SessionContext};
 use zsched_core::dry_run::HoldChange;
 use zsched_core::overrides::Scope;
 use zsched_core::{Order, OrderRefusal, Scheduler};
+use zsched_mailq_protocol::words::MAX_REASON_LEN;
 use zsched_spool::SpoolId;
-
-/// Maximum length of a reason, in bytes: it is stored with each held message.
-pub(super) const MAX_REASON_LEN: usize = 200;
 
 /// What a request holds or releases.
 enum HoldTarget {

@@ -67,7 +67,7 @@ pub(super) struct OperatorOrder {
     sum: Effect,
     /// Limits that it changes.
     limits: Vec<LimitChange>,
-    /// When the client is told next how far it is, if it wants to know.
+    /// Time of the next report of progress; `None` if the client did not ask for any.
     next_report: Option<Timestamp>,
 }
 

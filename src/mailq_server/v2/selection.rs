@@ -11,6 +11,7 @@ use std::time::Duration;
 use zsched_config::parse_interval;
 use zsched_core::overrides::DestinationPattern;
 use zsched_core::select::{MailFilter, Selected};
+use zsched_format::control_file::bare_message_id;
 use zsched_format::time::Timestamp;
 use zsched_mailq_protocol::size;
 use zsched_mailq_protocol::subject::message_number;
@@ -201,7 +202,7 @@ pub(super) fn span(word: &Word) -> Result<Duration, SyntaxError> {
 }
 
 fn message_id(word: &Word) -> Result<String, SyntaxError> {
-    let id = word.text.trim().trim_start_matches('<').trim_end_matches('>');
+    let id = bare_message_id(&word.text);
     match id.is_empty() || id.len() > MAX_PATTERN_LEN {
         true => Err(word.error(format!("a Message-ID of 1 to {MAX_PATTERN_LEN} bytes is missing"))),
         false => Ok(id.to_string()),

@@ -1,6 +1,6 @@
 //! `SHOW JSON SUMMARY`: the queue in numbers.
 
-use super::warnings::RingWarnings;
+use super::warnings::Warnings;
 use super::{ago, line, seconds};
 use crate::v2::task::{Reply, ReplyResult, SessionContext, Step};
 use std::time::Duration;
@@ -18,7 +18,7 @@ const RECENT_MINUTES: [u64; 3] = [1, 5, 15];
 pub(crate) fn answer(context: &SessionContext<'_>) -> ReplyResult {
     let mut rings = context.scheduler.ring_ids().into_iter();
     let mut survey = ThreadSurvey::new(None, usize::MAX, None);
-    let mut warnings = RingWarnings::default();
+    let mut warnings = Warnings::default();
     Ok(Reply::text(move |context: &mut SessionContext<'_>, out: &mut Vec<u8>| {
         for ring in rings.by_ref().take(MAX_RINGS_PER_STEP) {
             context.scheduler.ring(ring).into_iter().for_each(|ring| warnings.add(ring));

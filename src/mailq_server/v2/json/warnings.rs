@@ -12,7 +12,7 @@ const MAX_NAMED: usize = 3;
 
 /// Sentences about the rings that cannot serve their mail, and about dying agents.
 #[derive(Default)]
-pub(super) struct RingWarnings {
+pub(super) struct Warnings {
     sentences: Vec<String>,
     /// Rings beyond those that are named.
     others: usize,
@@ -21,7 +21,7 @@ pub(super) struct RingWarnings {
     with_deaths: usize,
 }
 
-impl RingWarnings {
+impl Warnings {
     /// Adds a ring that has mail, and no agent for it.
     pub(super) fn add(&mut self, ring: &Ring) {
         let destinations = ring.threads.len();
