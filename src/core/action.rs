@@ -63,10 +63,17 @@ pub enum Action {
     Remove {
         /// The message.
         name: SpoolName,
-        /// Move the message to `postman/` instead.
-        ///
-        /// True if a report to the sender is still owed, or a line cannot be delivered.
+        /// Move the message to `postman/` instead, because a line cannot be delivered.
         aside: bool,
+    },
+    /// Sends the reports that a message owes to its senders. Answered by `Reported`.
+    Report {
+        /// Identifies the report in the answer.
+        ticket: ReportTicket,
+        /// The message.
+        name: SpoolName,
+        /// All of its recipients are final.
+        is_finished: bool,
     },
     /// Pages a message out: its files stay on disk.
     ///
@@ -132,6 +139,9 @@ pub enum StopMode {
 
 /// Identifies a [`Note`] until it is written.
 pub type NoteTicket = u64;
+
+/// Identifies an [`Action::Report`] until it is sent.
+pub type ReportTicket = u64;
 
 /// Diagnostics to be written into a control file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

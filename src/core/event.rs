@@ -2,7 +2,7 @@
 //!
 //! Each variant names its source.
 
-use crate::action::NoteTicket;
+use crate::action::{NoteTicket, ReportTicket};
 use crate::admission::paged_message::{HostFilter, PagedMessage};
 use crate::dispatch::AgentId;
 use crate::learned::Learned;
@@ -43,6 +43,14 @@ pub enum Event<'a> {
         /// Ticket of the note.
         ticket: NoteTicket,
         /// True if a `d` line was written: a report is owed.
+        #[serde(with = "zsched_format::serde_error_kind::of_result")]
+        outcome: Result<bool, io::ErrorKind>,
+    },
+    /// The shell has executed [`crate::Action::Report`], or has failed.
+    Reported {
+        /// Ticket of the report.
+        ticket: ReportTicket,
+        /// True if the message owes another report: it has more `d` lines than fit into one.
         #[serde(with = "zsched_format::serde_error_kind::of_result")]
         outcome: Result<bool, io::ErrorKind>,
     },

@@ -72,7 +72,9 @@ mod timers;
 #[cfg(test)]
 mod tests;
 
-pub use action::{Action, Attempt, Note, NoteTicket, Statistics, StatusRecord, StopMode, Verdict};
+pub use action::{
+    Action, Attempt, Note, NoteTicket, ReportTicket, Statistics, StatusRecord, StopMode, Verdict,
+};
 pub use admission::intake;
 pub use admission::paged_message::{HostFilter, PagedMessage, PagedVertex};
 pub use admission::partial::RecipientRoom;
@@ -97,6 +99,7 @@ use learned::LearnedState;
 use operator::order::PendingOrders;
 use operator::overrides::Overrides;
 use outcome::notes::Notes;
+use outcome::reports::Reports;
 use queue::Queue;
 use queue::thread::ThreadId;
 use queue::vertex::VertexState;
@@ -126,6 +129,7 @@ pub struct Scheduler {
     orders: PendingOrders,
     admission: Admission,
     notes: Notes,
+    reports: Reports,
     learned: LearnedState,
     /// Changes that are not applied to all threads yet.
     sweep: ThreadSweep,
@@ -185,6 +189,7 @@ impl Scheduler {
             orders: PendingOrders::default(),
             admission: Admission::default(),
             notes: Notes::new(settings.failed_write),
+            reports: Reports::default(),
             settings,
             learned: LearnedState::default(),
             sweep: ThreadSweep::default(),
@@ -206,6 +211,7 @@ impl Scheduler {
             Event::InitialScanDone => self.initial_scan_done(),
             Event::ReadAgain { number, outcome } => self.read_again(number, outcome),
             Event::Noted { ticket, outcome } => self.noted(ticket, outcome),
+            Event::Reported { ticket, outcome } => self.reported(ticket, outcome),
             Event::Removed { number, outcome } => self.removed(number, outcome),
             Event::AgentStarted { agent, pid } => self.dispatch.agent_started(agent, pid),
             Event::AgentSaid { agent, line } => self.agent_said(agent, line),
@@ -301,6 +307,7 @@ impl Scheduler {
                 Timer::Ring(ring) => self.dispatch.serve_later(ring),
                 Timer::Note(ticket) => self.write_note_again(ticket),
                 Timer::Removal(message) => self.remove_again(message),
+                Timer::Report(message) => self.report_timer(message),
                 Timer::Limits => self.limits_timer(),
                 Timer::StoreOverrides => self.retry_store_overrides(),
                 Timer::Window(window) => self.dispatch.window_timer(window),

@@ -23,6 +23,8 @@ pub enum Timer {
     Note(NoteTicket),
     /// State that the previous process left, which is no longer needed.
     Unclaimed,
+    /// A message that owes a report.
+    Report(MessageId),
     /// A message that could not be removed from the spool.
     Removal(MessageId),
     /// Limit overrides with an end.

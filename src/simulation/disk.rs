@@ -22,8 +22,9 @@ use zsched_spool::finalize::RecipientLocker;
 use zsched_spool::load::{self, LoadError, LoadResult};
 use zsched_spool::memory_file::MemoryFile;
 use zsched_spool::note::{self, OutcomeKind, OutcomeNote};
-use zsched_spool::outbox::{self, MessageIdentity};
+use zsched_spool::outbox::{self, MessageIdentity, SubmissionKind};
 use zsched_spool::remove;
+use zsched_spool::report;
 use zsched_spool::{
     Arrival, HashFolder, HashLevel, LockOwner, Portion, PossibleDuplicates, SpoolName, owner_if,
 };
@@ -337,7 +338,7 @@ impl Disk {
         let outbox = OpenOutbox { outbox: &self.outbox, steps: &steps };
         let identity = self.identity(&note.name, &on_disk);
         if note.occasion == OutcomeKind::Reroute {
-            outbox::resume(&file, &outbox, &identity)?;
+            outbox::resume(&file, &outbox, (&identity, SubmissionKind::Reroute))?;
         }
         let invalid = |error| io::Error::new(ErrorKind::InvalidData, error);
         if matches!(note.occasion, OutcomeKind::Success | OutcomeKind::Failure) {
@@ -357,8 +358,29 @@ impl Disk {
             kinds.entry(kind).or_default().push(recipient.offset);
         }
         let submissions = kinds.into_values().map(|lines| (lines, ())).collect();
-        outbox::hand_over(&file, &outbox, &identity, submissions)?;
+        outbox::hand_over(&file, &outbox, (&identity, SubmissionKind::Reroute), submissions)?;
         if is_busy { Err(ErrorKind::ResourceBusy.into()) } else { Ok(false) }
+    }
+
+    /// Sends the reports that a message owes, as `report::send` does. Returns true if it owes more.
+    ///
+    /// The scheduler is killed after the last step, if that is given.
+    pub(crate) fn report(
+        &mut self,
+        wall: Timestamp,
+        name: &SpoolName,
+        is_finished: bool,
+        last_step: Option<u32>,
+    ) -> io::Result<bool> {
+        let on_disk = self.control_file(name).cloned().ok_or(ErrorKind::NotFound)?;
+        let steps = WriteSteps::new(self.faults, last_step, self.random.u64(..));
+        let identity = self.identity(name, &on_disk);
+        let file = OpenFile { file: on_disk, steps: &steps };
+        let outbox = OpenOutbox { outbox: &self.outbox, steps: &steps };
+        let finished = is_finished.then_some(wall);
+        let settled =
+            report::settle(&file, &outbox, &identity, finished, &mut |_, _| Ok(Some(())))?;
+        Ok(settled.1)
     }
 
     fn identity(&self, name: &SpoolName, file: &MemoryFile) -> MessageIdentity {

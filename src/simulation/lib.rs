@@ -139,6 +139,8 @@ enum ShellEvent {
     Loaded(SpoolName, ReadMode, Box<LoadResult>),
     /// The writer processes its first request.
     Write,
+    /// The reporter processes its first request.
+    Report,
     /// The loop receives the result of a write, for the core.
     Written(Box<Event<'static>>),
 }
@@ -237,7 +239,7 @@ impl<O: SimulationObserver> Simulation<O> {
         }
         self.disk.finish_removal();
         let recovered = self.disk.recover_outbox();
-        self.report_rerouted();
+        self.observe_published();
         if recovered.is_err() {
             // The scheduler does not start.
             return;
@@ -293,8 +295,9 @@ impl<O: SimulationObserver> Simulation<O> {
         self.orphan_agents();
     }
 
-    /// Kills the scheduler during its next write that finishes recipients without an agent.
-    pub fn kill_during_expiry_or_reroute(&mut self) {
+    /// Kills the scheduler during its next report, or its next write that finishes recipients
+    /// without an agent.
+    pub fn kill_during_write_or_report(&mut self) {
         self.kill_while_finishing = true;
     }
 
@@ -444,6 +447,7 @@ impl<O: SimulationObserver> Simulation<O> {
                     self.receive_load_result(name, how, *found);
                 }
                 ShellEvent::Write => self.write(),
+                ShellEvent::Report => self.report(),
                 ShellEvent::Written(event) => self.receive_write_result(*event),
             },
             // The scheduler has ended.

@@ -44,6 +44,8 @@ pub trait SimulationObserver {
     fn duplicate_reported(&mut self, _at: SimTime, _serial: u64, _offset: u32) {}
     /// The router was given a recipient of a file.
     fn rerouted(&mut self, _at: SimTime, _serial: u64, _offset: u32) {}
+    /// The router was given a report about the `d` line at an offset of a file.
+    fn reported(&mut self, _at: SimTime, _serial: u64, _line: u32) {}
     /// The scheduler has appended diagnostics to a control file.
     fn noted(&mut self, _at: SimTime, _file: &MemoryFile) {}
     /// A message has left the spool.

@@ -10,7 +10,7 @@ use std::rc::Rc;
 use zsched_format::control_file::mark;
 use zsched_spool::finalize::OpenControlFile;
 use zsched_spool::memory_file::MemoryFile;
-use zsched_spool::outbox::{MessageIdentity, Outbox, OutboxEntry};
+use zsched_spool::outbox::{MessageIdentity, Outbox, OutboxEntry, SubmissionKind};
 
 /// The effects of one write on the disk, step by step.
 pub(crate) struct WriteSteps {
@@ -64,6 +64,10 @@ impl FileExt for OpenFile<'_> {
 }
 
 impl OpenControlFile for OpenFile<'_> {
+    fn size(&self) -> io::Result<u64> {
+        Ok(self.file.text().len() as u64)
+    }
+
     fn append(&self, lines: &[u8]) -> io::Result<()> {
         self.steps.faults.need_room()?;
         let length = self.file.text().len() as u64;
@@ -89,8 +93,8 @@ pub(crate) struct OutboxContents {
     entries: Vec<OutboxEntry>,
     ready: Vec<OutboxEntry>,
     ids: u64,
-    /// Recipients given to the router, by file, until they are taken.
-    pub published: Vec<(u64, u32)>,
+    /// Lines that the router has a submission for, by file, until they are taken.
+    pub published: Vec<(SubmissionKind, u64, u32)>,
 }
 
 impl OutboxContents {
@@ -100,7 +104,7 @@ impl OutboxContents {
 
     fn publish(&mut self, entry: &OutboxEntry) {
         let serial = entry.message.control;
-        self.published.extend(entry.lines.iter().map(|line| (serial, *line)));
+        self.published.extend(entry.lines.iter().map(|line| (entry.kind, serial, *line)));
     }
 }
 
@@ -126,19 +130,28 @@ impl OpenOutbox<'_> {
 impl Outbox for OpenOutbox<'_> {
     type SubmissionDraft = ();
 
-    fn entries(&self, message: Option<&MessageIdentity>) -> io::Result<Vec<OutboxEntry>> {
+    fn entries(
+        &self,
+        of: Option<(&MessageIdentity, SubmissionKind)>,
+    ) -> io::Result<Vec<OutboxEntry>> {
         let outbox = self.outbox.borrow();
-        let is_meant =
-            |entry: &&OutboxEntry| message.is_none_or(|message| *message == entry.message);
+        let is_meant = |entry: &&OutboxEntry| {
+            of.is_none_or(|(message, kind)| *message == entry.message && kind == entry.kind)
+        };
         Ok(outbox.entries.iter().filter(is_meant).cloned().collect())
     }
 
-    fn add(&self, message: &MessageIdentity, lines: Vec<u32>, (): &()) -> io::Result<OutboxEntry> {
+    fn add(
+        &self,
+        (message, kind): (&MessageIdentity, SubmissionKind),
+        lines: Vec<u32>,
+        (): &(),
+    ) -> io::Result<OutboxEntry> {
         self.steps.faults.need_room()?;
         self.steps.try_step()?;
         let mut outbox = self.outbox.borrow_mut();
         outbox.ids += 1;
-        let entry = OutboxEntry { id: outbox.ids, message: message.clone(), lines };
+        let entry = OutboxEntry { id: outbox.ids, message: message.clone(), kind, lines };
         outbox.entries.push(entry.clone());
         Ok(entry)
     }
@@ -167,7 +180,11 @@ impl Outbox for OpenOutbox<'_> {
         self.steps.try_step()?;
         let mut outbox = self.outbox.borrow_mut();
         outbox.remove(entry);
-        outbox.ready.push(entry.clone());
+        match entry.kind {
+            // The message may leave now: what is ready is published sooner or later.
+            SubmissionKind::Report => outbox.publish(entry),
+            SubmissionKind::Reroute => outbox.ready.push(entry.clone()),
+        }
         Ok(())
     }
 

@@ -12,11 +12,14 @@ use std::rc::Rc;
 use zsched_config::Config;
 use zsched_core::intake::{self, Intake, ReadBudget, ReadDecision};
 use zsched_core::overrides::{OverrideChange, Overrides};
-use zsched_core::{Action, AgentEnd, AgentId, Event, Note, RereadResult, Scheduler, Settings};
+use zsched_core::{
+    Action, AgentEnd, AgentId, Event, Note, ReportTicket, RereadResult, Scheduler, Settings,
+};
 use zsched_format::job_recipients::Scope;
 use zsched_format::time::Timestamp;
 use zsched_spool::load::LoadResult;
 use zsched_spool::note::OutcomeKind;
+use zsched_spool::outbox::SubmissionKind;
 use zsched_spool::{Portion, SpoolName};
 
 /// The way in which a control file is read.
@@ -26,6 +29,13 @@ pub(crate) enum ReadMode {
     New(Option<u32>),
     /// As that of a loaded message, or as a portion of a partial one.
     Again(Option<Portion>),
+}
+
+/// A request to the reporter.
+struct ReportRequest {
+    ticket: ReportTicket,
+    name: SpoolName,
+    is_finished: bool,
 }
 
 /// A running scheduler.
@@ -45,6 +55,9 @@ pub(crate) struct Shell {
     /// Time when the writer will have processed its requests.
     writer_free: Timestamp,
     to_write: VecDeque<WriteRequest>,
+    /// Time when the reporter will have processed its requests.
+    reporter_free: Timestamp,
+    to_report: VecDeque<ReportRequest>,
     /// The orders in force, from the core's changes.
     pub(super) orders: Overrides,
 }
@@ -64,6 +77,8 @@ impl Shell {
             reader_free: Timestamp::EPOCH,
             writer_free: Timestamp::EPOCH,
             to_write: VecDeque::new(),
+            reporter_free: Timestamp::EPOCH,
+            to_report: VecDeque::new(),
             orders: Overrides::default(),
         }
     }
@@ -163,6 +178,9 @@ impl<O: SimulationObserver> Simulation<O> {
         while self.shell.as_ref().is_some_and(|shell| !shell.to_write.is_empty()) {
             self.write();
         }
+        while self.shell.as_ref().is_some_and(|shell| !shell.to_report.is_empty()) {
+            self.report();
+        }
         if let Some(shell) = self.shell.take() {
             self.store_learned_state(&shell.core, &shell.intake.backlog);
         }
@@ -203,6 +221,9 @@ impl<O: SimulationObserver> Simulation<O> {
             Action::Note(note) => self.request_write(WriteRequest::Note(Box::new(note))),
             Action::Remove { name, aside } => {
                 self.request_write(WriteRequest::Remove(name, aside));
+            }
+            Action::Report { ticket, name, is_finished } => {
+                self.request_report(ReportRequest { ticket, name, is_finished });
             }
             Action::PageOut { name, until, record } => {
                 self.in_shell(|shell| shell.intake.backlog.page_out(name, until, *record));
@@ -392,13 +413,48 @@ impl<O: SimulationObserver> Simulation<O> {
         self.in_shell_after(self.setup.delays.write, ShellEvent::Written(Box::new(event)));
     }
 
+    fn request_report(&mut self, request: ReportRequest) {
+        if let Some(shell) = &mut self.shell {
+            shell.to_report.push_back(request);
+            let free = shell.reporter_free;
+            let event = SimEvent::InScheduler(self.lives, ShellEvent::Report);
+            let time = self.after_time(free, self.setup.delays.write, event);
+            self.in_shell(|shell| shell.reporter_free = time);
+        }
+    }
+
+    pub(super) fn report(&mut self) {
+        let has_next = self.shell.as_ref().is_some_and(|shell| !shell.to_report.is_empty());
+        if self.kill_while_finishing && has_next {
+            return self.kill_while(true);
+        }
+        let Some(request) = self.shell.as_mut().and_then(|shell| shell.to_report.pop_front())
+        else {
+            return;
+        };
+        let outcome = self.send_report(&request, None).map_err(|error| error.kind());
+        let event = Event::Reported { ticket: request.ticket, outcome };
+        self.in_shell_after(self.setup.delays.write, ShellEvent::Written(Box::new(event)));
+    }
+
+    fn send_report(
+        &mut self,
+        request: &ReportRequest,
+        last_step: Option<u32>,
+    ) -> std::io::Result<bool> {
+        let wall = self.clock.wall();
+        let sent = self.disk.report(wall, &request.name, request.is_finished, last_step);
+        self.observe_published();
+        sent
+    }
+
     fn note(&mut self, note: &Note, last_step: Option<u32>) -> std::io::Result<bool> {
         let noted = self.disk.note(note, last_step);
         let at = self.at();
         if let Some(file) = self.disk.control_file(&note.name) {
             self.observer.noted(at, file);
         }
-        self.report_rerouted();
+        self.observe_published();
         noted
     }
 
@@ -415,10 +471,14 @@ impl<O: SimulationObserver> Simulation<O> {
         }
     }
 
-    pub(super) fn report_rerouted(&mut self) {
+    /// Passes to the observer what the router was given.
+    pub(super) fn observe_published(&mut self) {
         let at = self.at();
-        for (serial, offset) in std::mem::take(&mut self.disk.outbox.get_mut().published) {
-            self.observer.rerouted(at, serial, offset);
+        for (kind, serial, offset) in std::mem::take(&mut self.disk.outbox.get_mut().published) {
+            match kind {
+                SubmissionKind::Reroute => self.observer.rerouted(at, serial, offset),
+                SubmissionKind::Report => self.observer.reported(at, serial, offset),
+            }
         }
     }
 
@@ -440,6 +500,13 @@ impl<O: SimulationObserver> Simulation<O> {
     pub(super) fn write_partially(&mut self, mut shell: Shell) {
         let at = self.at();
         self.disk.move_down_partially();
+        if let Some(request) = shell.to_report.pop_front()
+            && (shell.to_write.is_empty() || self.random.bool())
+        {
+            let last_step = self.random.u32(0..10);
+            self.send_report(&request, Some(last_step)).ok();
+            return;
+        }
         match shell.to_write.pop_front() {
             Some(WriteRequest::Note(note)) => {
                 // A killed scheduler gets no result, whatever became of the write.

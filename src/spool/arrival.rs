@@ -88,7 +88,7 @@ impl Arrival {
             created,
             priority: file.priority.unwrap_or(DEFAULT_PRIORITY),
             report_due: note::has_report_due(file)
-                || note::has_unnoted_failure(file, |tag| tag == Tag::Failed),
+                || !note::unnoted_failures(file, |tag| tag == Tag::Failed).is_empty(),
             first_undeliverable: file.undeliverable_lines.first().cloned(),
             etrn_hosts: file.etrn_hosts.iter().map(|host| lower_case(file.get(*host))).collect(),
             recipients: file.recipients.len() as u32,

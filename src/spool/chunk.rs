@@ -49,7 +49,7 @@ pub(crate) struct Chunk {
 ///
 /// The error for a file that cannot be used is a [`ControlFileError`].
 pub(crate) fn read(file: &impl FileExt, from: u32, at_most: usize) -> io::Result<Chunk> {
-    let mut text = piece(file, 0, MAX_HEAD_LEN)?;
+    let mut text = sys::read_part(file, 0, MAX_HEAD_LEN)?;
     let head = end_of_head(&text);
     if head == text.len() && head == MAX_HEAD_LEN {
         let reason = "no recipient within the first 64 kB of a large file";
@@ -59,7 +59,7 @@ pub(crate) fn read(file: &impl FileExt, from: u32, at_most: usize) -> io::Result
     let start = u64::from(from).max(head as u64);
     let mut size = READ_SIZE;
     let (lines, is_end) = loop {
-        let mut lines = piece(file, start, size)?;
+        let mut lines = sys::read_part(file, start, size)?;
         let is_end = lines.len() < size;
         let end = end_of_fields(&lines, at_most, is_end);
         if end > 0 || is_end {
@@ -84,14 +84,6 @@ pub(crate) fn read(file: &impl FileExt, from: u32, at_most: usize) -> io::Result
         recipient.offset = (u64::from(recipient.offset) - head as u64 + start) as u32;
     }
     Ok(Chunk { file, next: (!is_end).then_some(next), shift: start - head as u64 })
-}
-
-/// Reads `size` bytes, or fewer at the end of the file.
-fn piece(file: &impl FileExt, at: u64, size: usize) -> io::Result<Vec<u8>> {
-    let mut bytes = vec![0; size];
-    let length = sys::read_up_to(file, &mut bytes, at)?;
-    bytes.truncate(length);
-    Ok(bytes)
 }
 
 /// Offset of the first recipient.

@@ -110,6 +110,28 @@ pub(crate) fn verdicts_of_large(
     size: u64,
 ) -> io::Result<HashMap<u32, Tag>> {
     let mut verdicts = HashMap::new();
+    each_last_line(on_disk, size, &mut |_, line| {
+        if let [b'd', b' ' | b'+', value @ ..] = line
+            && let Some(diagnostic) = DiagnosticRecord::parse(value)
+            && let Some(tag) = verdict(&diagnostic)
+        {
+            // The last line about a recipient counts, as when all of the file is read.
+            verdicts.entry(diagnostic.recipient).or_insert(tag);
+        }
+        true
+    })?;
+    Ok(verdicts)
+}
+
+/// Passes the `d` lines at the end of a file to `visit`, with their offsets, the last one first.
+///
+/// These are all lines after the last other line. `visit` returns false to stop. Returns false if it
+/// has.
+pub(crate) fn each_last_line(
+    on_disk: &impl FileExt,
+    size: u64,
+    visit: &mut dyn FnMut(u32, &[u8]) -> bool,
+) -> io::Result<bool> {
     // The current piece ends here, before the lines that have been read.
     let mut end = size;
     let mut length = READ_SIZE;
@@ -125,40 +147,26 @@ pub(crate) fn verdicts_of_large(
         if from == piece.len() && start > 0 {
             length *= 2;
             if length > zsched_format::control_file::MAX_CONTROL_FILE_SIZE {
-                return Ok(verdicts);
+                return Ok(true);
             }
             continue;
         }
-        let is_last = !collect(&piece[from..], &mut verdicts);
-        if is_last {
-            break;
+        let text = piece[from..].strip_suffix(b"\n").unwrap_or(&piece[from..]);
+        let mut line_end = start + from as u64 + text.len() as u64;
+        for line in text.rsplit(|byte| *byte == b'\n') {
+            let offset = line_end - line.len() as u64;
+            match (line, u32::try_from(offset)) {
+                ([b'd', ..], Ok(offset)) if !visit(offset, line) => return Ok(false),
+                ([b'd', ..], _) => line_end = offset.saturating_sub(1),
+                _ => return Ok(true),
+            }
         }
         (end, length) = (start + from as u64, READ_SIZE);
         if start == 0 {
             break;
         }
     }
-    Ok(verdicts)
-}
-
-/// Adds the decisions of the lines at the end of a piece. Returns true if all of them are `d`
-/// lines.
-fn collect(piece: &[u8], verdicts: &mut HashMap<u32, Tag>) -> bool {
-    let text = piece.strip_suffix(b"\n").unwrap_or(piece);
-    for line in text.rsplit(|byte| *byte == b'\n') {
-        let value = match line {
-            [b'd', b' ' | b'+', value @ ..] => value,
-            [b'd', ..] => continue,
-            _ => return false,
-        };
-        if let Some(diagnostic) = DiagnosticRecord::parse(value)
-            && let Some(tag) = verdict(&diagnostic)
-        {
-            // The last line about a recipient counts, as when all of the file is read.
-            verdicts.entry(diagnostic.recipient).or_insert(tag);
-        }
-    }
-    true
+    Ok(true)
 }
 
 #[cfg(test)]

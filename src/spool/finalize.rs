@@ -17,6 +17,8 @@ use zsched_format::control_file::{PidField, Tag, mark};
 
 /// A control file, on disk or simulated.
 pub trait OpenControlFile: FileExt {
+    /// Its size in bytes.
+    fn size(&self) -> io::Result<u64>;
     /// Appends whole lines, and returns when they are on disk.
     fn append(&self, lines: &[u8]) -> io::Result<()>;
     /// Syncs tags to disk.

@@ -41,8 +41,9 @@ pub mod finalize;
 pub mod note;
 pub mod verbose;
 
-// Back to the router.
+// To the router.
 pub mod outbox;
+pub mod report;
 mod reroute;
 pub mod resubmit;
 

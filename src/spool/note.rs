@@ -12,10 +12,12 @@ use serde::{Deserialize, Serialize};
 use std::collections::{HashMap, HashSet};
 use std::fs::OpenOptions;
 use std::io;
+use std::os::unix::fs::FileExt;
 use zsched_format::control_file::diagnostic::DiagnosticRecord;
 use zsched_format::control_file::notify::{Events, Notify};
 use zsched_format::control_file::{self, ControlFile, Recipient, Tag};
 use zsched_format::time::Timestamp;
+use zsched_sys as sys;
 
 /// The outcome of some recipients of one message.
 #[derive(Clone, Copy, Debug)]
@@ -81,14 +83,20 @@ pub fn write(spool: &Spool, name: &SpoolName, remark: &OutcomeNote<'_>) -> io::R
         reroute(spool, name, &mut on_disk, remark, &locker)?;
         return Ok(false);
     }
-    let candidates = match size > control_file::MAX_QUERY_SIZE {
-        true => candidates_of_large(&on_disk, size, remark)?,
-        false => {
-            let text = control_file::read_all(&on_disk.file, size)?;
-            candidates(&control_file::parse(text)?, remark)
-        }
-    };
+    let candidates = candidates_on_disk(&on_disk, size, remark)?;
     conclude(&on_disk, &candidates, remark.occasion, &locker)
+}
+
+/// The recipients of a remark in a control file of `size` bytes, with their `d` lines.
+pub(crate) fn candidates_on_disk(
+    on_disk: &impl FileExt,
+    size: u64,
+    remark: &OutcomeNote<'_>,
+) -> io::Result<Vec<UnfinishedRecipient>> {
+    if size > control_file::MAX_QUERY_SIZE {
+        return candidates_of_large(on_disk, size, remark);
+    }
+    Ok(candidates(&control_file::parse(sys::read_part(on_disk, 0, size as usize)?)?, remark))
 }
 
 /// Executes a remark. Returns true if a `d` line was written, or is there already.
@@ -126,7 +134,7 @@ pub fn candidates(file: &ControlFile, remark: &OutcomeNote<'_>) -> Vec<Unfinishe
 ///
 /// Its lines lack the offset of the headers.
 fn candidates_of_large(
-    on_disk: &OnDisk,
+    on_disk: &impl FileExt,
     size: u64,
     remark: &OutcomeNote<'_>,
 ) -> io::Result<Vec<UnfinishedRecipient>> {
@@ -222,30 +230,40 @@ pub fn has_report_due(file: &ControlFile) -> bool {
 /// Returns true if NOTIFY requests the event of a `d` line.
 ///
 /// A line with an unknown action matches any event.
-fn is_requested(diagnostic: &DiagnosticRecord<'_>, events: Events) -> bool {
+pub(crate) fn is_requested(diagnostic: &DiagnosticRecord<'_>, events: Events) -> bool {
     match diagnostic.action().to_ascii_lowercase().as_slice() {
         b"failed" => events.failure,
         b"delivered" | b"relayed" | b"expanded" => events.success,
-        // The original's scheduler writes an expiry with the action of the last deferral.
-        b"delayed" => events.delay || events.failure,
+        b"delayed" if is_expiry_of_original(diagnostic) => events.failure,
+        b"delayed" => events.delay,
         _ => events != Events::NONE,
     }
 }
 
-/// Returns true if a failed recipient lacks a requested `d` line.
+/// Returns true for the `d` line of an expiry by ZMailer's scheduler.
+///
+/// It has the action of the last deferral, and begins with other words.
+pub(crate) fn is_expiry_of_original(diagnostic: &DiagnosticRecord<'_>) -> bool {
+    diagnostic.message.trim_ascii_start().starts_with(b"expired after ")
+}
+
+/// Failed recipients that lack a requested `d` line.
 ///
 /// `has_failed` tells by the tag if a recipient has failed. The cause is that the scheduler was
 /// killed too early, or that an agent did not do what it reported.
-pub(crate) fn has_unnoted_failure(file: &ControlFile, has_failed: impl Fn(Tag) -> bool) -> bool {
+pub(crate) fn unnoted_failures(file: &ControlFile, has_failed: impl Fn(Tag) -> bool) -> Vec<u32> {
     let mut failed =
         file.recipients.iter().filter(|recipient| has_failed(recipient.tag)).peekable();
     if failed.peek().is_none() {
-        return false;
+        return Vec::new();
     }
     let recipient = |value| Some(DiagnosticRecord::parse(file.get(value))?.recipient);
     let noted: HashSet<u32> =
         file.diagnostics.iter().filter_map(|diagnostic| recipient(diagnostic.value)).collect();
-    failed.any(|recipient| !noted.contains(&recipient.offset) && events(file, recipient).failure)
+    let is_unnoted = |recipient: &&Recipient| {
+        !noted.contains(&recipient.offset) && events(file, recipient).failure
+    };
+    failed.filter(is_unnoted).map(|recipient| recipient.offset).collect()
 }
 
 /// The events that the sender of a recipient requested reports of.
@@ -305,7 +323,7 @@ mod tests {
             let text = text.replace("r           c h u3", "r+          c h u3");
             let text = format!("{text}{lines}");
             let file = control_file::parse(text.into_bytes()).expect("a file");
-            has_unnoted_failure(&file, |tag| tag == Tag::Failed)
+            !unnoted_failures(&file, |tag| tag == Tag::Failed).is_empty()
         };
         assert!(hides("", "-"));
         assert!(!hides("", "+"));
@@ -329,14 +347,19 @@ mod tests {
     fn owes_report_only_of_events_in_notify() {
         for (notify, owed) in [
             ("SUCCESS", "delivered,relayed,expanded,?"),
-            ("FAILURE", "failed,delayed,?"),
+            ("FAILURE", "failed,expired,?"),
             ("DELAY", "delayed,?"),
-            ("FAILURE,DELAY", "failed,delayed,?"),
+            ("FAILURE,DELAY", "failed,expired,delayed,?"),
             ("NEVER", ""),
         ] {
-            let all = ["failed", "delivered", "relayed", "expanded", "delayed", "?"];
+            let all = ["failed", "expired", "delivered", "relayed", "expanded", "delayed", "?"];
             let owes = |action: &&str| {
-                let line = format!("d 88:0:109::1\tu\x01{action}\x015.0.0\x01\x01\tm\n");
+                // What ZMailer's scheduler writes about an expiry.
+                let (action, message) = match *action {
+                    "expired" => ("delayed", "\rexpired after 3 days, problem was:\r"),
+                    action => (action, "m"),
+                };
+                let line = format!("d 88:0:109::1\tu\x01{action}\x015.0.0\x01\x01\t{message}\n");
                 let text = TEXT.replace("SUCCESS,FAILURE", notify) + &line;
                 has_report_due(&control_file::parse(text.into_bytes()).expect("a file"))
             };

@@ -37,7 +37,7 @@ pub fn text_needs_attention(text: Vec<u8>) -> bool {
     // All recipients are finished, so any that is not marked as delivered has failed.
     control_file::parse(text).map_or(true, |file| {
         note::has_report_due(&file)
-            || note::has_unnoted_failure(&file, |tag| tag != Tag::Done)
+            || !note::unnoted_failures(&file, |tag| tag != Tag::Done).is_empty()
             || !file.undeliverable_lines.is_empty()
     })
 }

@@ -2,7 +2,9 @@
 
 use super::finalize::RecipientLocker;
 use super::note::{OutcomeNote, candidates};
-use super::outbox::{self, MessageIdentity, OnDisk, OutboxFolder, SubmissionDraft};
+use super::outbox::{
+    self, MessageIdentity, OnDisk, OutboxFolder, ReroutedMail, SubmissionDraft, SubmissionKind,
+};
 use super::resubmit::Submission;
 use super::{Spool, SpoolName};
 use std::collections::BTreeMap;
@@ -30,7 +32,8 @@ pub(super) fn reroute(
 ) -> io::Result<()> {
     let outbox = OutboxFolder::open(spool)?;
     let identity = MessageIdentity::of(spool, name, &on_disk.file)?;
-    outbox::resume(on_disk, &outbox, &identity)?;
+    let of = (&identity, SubmissionKind::Reroute);
+    outbox::resume(on_disk, &outbox, of)?;
     let size = on_disk.file.metadata()?.len();
     let file = control_file::parse(control_file::read_all(&on_disk.file, size)?)?;
     let message = File::open(spool.message_file(name))?;
@@ -46,9 +49,10 @@ pub(super) fn reroute(
     let submissions = kinds.values().filter_map(|recipients| {
         let lines = recipients.iter().map(|recipient| recipient.offset).collect();
         let submission = submission(&file, recipients)?;
-        Some((lines, SubmissionDraft { submission, message: &message, body_offset, owner }))
+        let mail = ReroutedMail { submission, message: &message, body_offset, owner };
+        Some((lines, SubmissionDraft::Reroute(mail)))
     });
-    outbox::hand_over(on_disk, &outbox, &identity, submissions.collect())?;
+    outbox::hand_over(on_disk, &outbox, of, submissions.collect())?;
     if is_busy { Err(ErrorKind::ResourceBusy.into()) } else { Ok(()) }
 }
 

@@ -54,6 +54,14 @@ pub fn read_up_to(file: &impl FileExt, buffer: &mut [u8], position: u64) -> io::
     Ok(count)
 }
 
+/// Reads `size` bytes at a position, or fewer at the end of the file.
+pub fn read_part(file: &impl FileExt, position: u64, size: usize) -> io::Result<Vec<u8>> {
+    let mut bytes = vec![0; size];
+    let length = read_up_to(file, &mut bytes, position)?;
+    bytes.truncate(length);
+    Ok(bytes)
+}
+
 /// Device and inode number. They differ for two files that exist at the same time.
 pub fn device_and_inode(metadata: &Metadata) -> (u64, u64) {
     (metadata.dev(), metadata.ino())

@@ -28,8 +28,8 @@ pub use agent_exec::become_agent;
 pub use daemonize::{ReadyPipe, daemonize, drop_groups, redirect_output};
 pub use descriptors::{close_inherited_on_exec, is_hung_up, peer_user, set_blocking};
 pub use files::{
-    device_and_inode, if_exists, is_name_of, leads_to, open_nofollow, open_regular, read_up_to,
-    rename_new, try_posix_lock, with_suffix,
+    device_and_inode, if_exists, is_name_of, leads_to, open_nofollow, open_regular, read_part,
+    read_up_to, rename_new, try_posix_lock, with_suffix,
 };
 pub use host::{StatVfs, host_name, load_averages, random_number, statvfs, time_since_boot};
 pub use impersonation::Impersonation;

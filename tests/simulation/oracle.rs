@@ -82,6 +82,7 @@ pub struct Totals {
     pub failed: u64,
     pub expired: u64,
     pub rerouted: u64,
+    pub reported: u64,
     pub messages: u64,
     pub removed: u64,
     pub aside: u64,
@@ -111,6 +112,7 @@ impl Totals {
         self.failed += other.failed;
         self.expired += other.expired;
         self.rerouted += other.rerouted;
+        self.reported += other.reported;
         self.messages += other.messages;
         self.removed += other.removed;
         self.aside += other.aside;
@@ -138,6 +140,8 @@ struct Message {
     to_do: usize,
     finished: usize,
     notes: BTreeMap<(u32, bool), u64>,
+    /// `d` lines that the router has a report about.
+    reported: BTreeSet<u32>,
     /// The order to the present scheduler that removes the whole message.
     removal_order: Option<OrderTicket>,
     /// That order was answered as stored.
@@ -484,6 +488,7 @@ impl Oracle {
         }
         let text = file.text().clone();
         let notes = noted_offsets(&text);
+        let reported = offsets_of_lines(&text, |offset, _| message.reported.contains(&offset));
         for (offset, ledger) in &message.recipients {
             let failed = ledger.failed || ledger.expired;
             let delivered = ledger.deliveries > 0;
@@ -495,7 +500,8 @@ impl Oracle {
             let wishes = ledger.wishes.unwrap_or(Events::NONE);
             let hears = (!delivered && wishes.failure)
                 || (!failed && wishes.success && !message.was_disturbed);
-            assert!(!hears || is_aside, "{number}/{offset} is final, and its report is lost");
+            let is_reported = reported.contains(offset);
+            assert!(!hears || is_reported, "{number}/{offset} is final, and its report is lost");
             let count = notes.iter().filter(|noted| *noted == offset).count();
             assert!(!hears || count > 0 || message.was_disturbed, "{number}/{offset} is not noted");
             // An agent that says `#hungry` too often may go on with jobs that count as ended.
@@ -623,6 +629,7 @@ impl SimulationObserver for Oracle {
             notes: BTreeMap::new(),
             removal_order: None,
             removal_is_stored: false,
+            reported: BTreeSet::new(),
         };
         // With a full disk, a hold of the former message of this number may still be stored.
         self.operators.message_left(number);
@@ -777,6 +784,13 @@ impl SimulationObserver for Oracle {
         ledger.check_never_both(serial, offset);
     }
 
+    fn reported(&mut self, at: SimTime, serial: u64, line: u32) {
+        self.trace.add(at, || format!("reported file {serial} line {line}"));
+        self.totals.reported += 1;
+        let message = self.messages.get_mut(&serial).expect("each file was submitted");
+        assert!(message.reported.insert(line), "file {serial} line {line}: reported twice");
+    }
+
     fn noted(&mut self, at: SimTime, file: &MemoryFile) {
         let serial = file.serial();
         self.trace.add(at, || format!("noted in file {serial}"));
@@ -915,21 +929,28 @@ fn wishes(file: &ControlFile, recipient: &Recipient) -> Events {
 
 /// Returns the offsets of all recipients with a `d` line.
 fn noted_offsets(text: &[u8]) -> Vec<u32> {
-    offsets_of_lines(text, |_| true)
+    offsets_of_lines(text, |_, _| true)
 }
 
 /// Returns the offsets of recipients with a `d` line of an expiry.
 fn expired_offsets(text: &[u8]) -> Vec<u32> {
-    offsets_of_lines(text, |line| line.notary.windows(5).any(|status| status == b"5.4.7"))
+    offsets_of_lines(text, |_, line| line.notary.windows(5).any(|status| status == b"5.4.7"))
 }
 
-fn offsets_of_lines(text: &[u8], is_meant: impl Fn(&DiagnosticRecord<'_>) -> bool) -> Vec<u32> {
+/// Recipients of the `d` lines that are meant, by the offset of a line and its content.
+fn offsets_of_lines(
+    text: &[u8],
+    is_meant: impl Fn(u32, &DiagnosticRecord<'_>) -> bool,
+) -> Vec<u32> {
     let Ok(file) = control_file::parse(text.to_vec()) else {
         return Vec::new();
     };
-    let parsed = file.diagnostics.iter().map(|line| file.get(line.value));
-    let meant = parsed.filter_map(DiagnosticRecord::parse).filter(is_meant);
-    meant.map(|diagnostic| diagnostic.recipient).collect()
+    let parsed = file
+        .diagnostics
+        .iter()
+        .filter_map(|line| Some((line.offset, DiagnosticRecord::parse(file.get(line.value))?)));
+    let meant = parsed.filter(|(offset, line)| is_meant(*offset, line));
+    meant.map(|(_, diagnostic)| diagnostic.recipient).collect()
 }
 
 fn shown(event: &Event<'_>) -> String {

@@ -147,7 +147,7 @@ impl WorldRun {
             32 | 33 => self.world.disk.faults = DiskFaults::default(),
             34 => self.world.kill_agents(),
             35 => self.delete_a_file(),
-            36 | 37 => self.world.kill_during_expiry_or_reroute(),
+            36 | 37 => self.world.kill_during_write_or_report(),
             40..=45 => self.give_random_order(),
             _ => self.world.setup.agent_faults = world::faults(&mut self.random),
         }

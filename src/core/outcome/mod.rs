@@ -4,4 +4,5 @@ pub mod report;
 
 pub mod agent_exit;
 pub mod notes;
+pub mod reports;
 mod reread;

@@ -11,7 +11,7 @@ use crate::queue::{AfterJob, Queue, ThreadId, VertexId, VertexState};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
-use zsched_format::control_file::diagnostic::{ADDRESS_OF_RECIPIENT, NOTARY_SEPARATOR};
+use zsched_format::control_file::diagnostic::scheduler_notary;
 use zsched_format::time::{LongDuration, Timestamp};
 use zsched_spool::note::OutcomeKind;
 
@@ -138,7 +138,9 @@ impl Scheduler {
                 text
             }
         };
-        let notary = expiry_notary(&format!("{what} after {age}"));
+        // The last report was a delay, but this is the end (RFC 3463, X.4.7).
+        let diagnostic = format!("smtp; 500 ({what} after {age})");
+        let notary = scheduler_notary("failed", "5.4.7 (delivery time expired)", &diagnostic);
         self.status(vertex, &offsets, Verdict::Expired, None, &notary, &text);
         self.record_unloaded_finals(message, &offsets);
         let occasion = OutcomeKind::Expiry;
@@ -155,19 +157,4 @@ impl Queue {
         matches!(vertex.state, VertexState::Due | VertexState::Waiting)
             && vertex.after_job != AfterJob::OneMoreTry
     }
-}
-
-/// Notary data of an expiry.
-///
-/// The action is always `failed`. The last report was a delay, but this is the end, and the sender
-/// has asked for reports of failures (RFC 3463, X.4.7).
-fn expiry_notary(what: &str) -> Vec<u8> {
-    let fields = [
-        &[ADDRESS_OF_RECIPIENT][..],
-        b"failed",
-        b"5.4.7 (delivery time expired)",
-        &format!("smtp; 500 ({what})").into_bytes(),
-        b"",
-    ];
-    fields.join(&NOTARY_SEPARATOR)
 }

@@ -1,12 +1,13 @@
 //! The end of recipients, then of vertices, then of messages.
 //!
 //! A message leaves the spool when it is complete (`Message::is_complete`): each recipient is
-//! finished, each note is on disk, no agent has a job of it, and it is neither partial nor being
-//! read again. If a note or the removal fails (a full disk), it is tried again until it succeeds.
-//! The message stays known meanwhile.
+//! finished, each note is on disk, no agent has a job of it, it is neither partial nor being read
+//! again, and its sender has got the reports about it. If a note, a report or the removal fails (a
+//! full disk), it is tried again until it succeeds. The message stays known meanwhile.
 
 use crate::Scheduler;
 use crate::action::{Action, NoteTicket, Statistics};
+use crate::outcome::reports::ReportState;
 use crate::queue::{MessageId, Vertex, VertexId, VertexState};
 use crate::timers::Timer;
 use log::Level;
@@ -72,10 +73,11 @@ impl Scheduler {
         }
     }
 
-    /// Removes a message from the spool if nothing is left to do.
+    /// Reports on a message, and removes it from the spool if nothing is left to do.
     ///
     /// If it is partial, there may be room to read more of it.
     pub(crate) fn settle_message(&mut self, message: MessageId) {
+        self.settle_report(message);
         let message_ref = &self.queue.messages[message];
         match message_ref.is_complete() && !message_ref.is_removing {
             true if message_ref.is_forgotten => self.queue.messages.remove(message),
@@ -97,7 +99,7 @@ impl Scheduler {
 
     pub(crate) fn remove_again(&mut self, message: MessageId) {
         let message = &self.queue.messages[message];
-        let aside = message.owes_report || message.has_undeliverable_lines;
+        let aside = message.has_undeliverable_lines;
         self.act(Action::Remove { name: message.name.clone(), aside });
     }
 
@@ -143,6 +145,8 @@ impl Scheduler {
         self.write_succeeded(number);
         self.drop_overrides(message);
         self.end_partial(message);
+        self.reports.forget(message);
+        self.queue.messages[message].report = ReportState::None;
         self.queue.messages[message].notes = 0;
         self.queue.messages[message].is_forgotten = true;
         self.queue.messages.release_number(message);

@@ -1,6 +1,7 @@
 //! Messages: a control file and its message file.
 
 use crate::list::List;
+use crate::outcome::reports::ReportState;
 use crate::pool::{Id, Pool};
 use crate::queue::MessageChain;
 use serde::{Deserialize, Serialize};
@@ -39,8 +40,10 @@ pub struct Message {
     pub jobs: u32,
     /// Priority, 0 (most urgent) to 9.
     pub priority: u8,
-    /// The sender or another address is to get a report about it.
+    /// Its control file has a `d` line that is not reported to the sender.
     pub owes_report: bool,
+    /// What happens to that report.
+    pub report: ReportState,
     /// Its control file has lines that cannot be delivered.
     pub has_undeliverable_lines: bool,
     /// An operator holds it.
@@ -71,6 +74,7 @@ impl Message {
             jobs: 0,
             priority: arrival.priority,
             owes_report: arrival.report_due,
+            report: ReportState::None,
             has_undeliverable_lines: arrival.first_undeliverable.is_some(),
             held: false,
             is_rereading: false,
@@ -87,6 +91,13 @@ impl Message {
 
     /// Returns true if nothing delays its removal from the spool.
     pub fn is_complete(&self) -> bool {
+        self.is_finished()
+            && self.report == ReportState::None
+            && (!self.owes_report || self.is_forgotten)
+    }
+
+    /// Returns true if nothing happens to its recipients any more.
+    pub fn is_finished(&self) -> bool {
         self.pending == 0
             && self.notes == 0
             && self.jobs == 0
@@ -182,6 +193,11 @@ impl Messages {
         // Those that were removed meanwhile are passed over.
         let mut changed = std::iter::from_fn(|| self.changed.pop_front());
         changed.find(|id| self.pool.get(*id).is_some())
+    }
+
+    /// The message with this id, if there is one.
+    pub fn get(&self, id: MessageId) -> Option<&Message> {
+        self.pool.get(id)
     }
 
     /// Number of slots, free ones included.

@@ -89,6 +89,15 @@ impl<'a> DiagnosticRecord<'a> {
     }
 }
 
+/// Notary data of the scheduler about the address of a recipient's line, without a remote host.
+///
+/// `action` is one of RFC 3464 2.3.3, `status` one of RFC 3463.
+pub fn scheduler_notary(action: &str, status: &str, diagnostic: &str) -> Vec<u8> {
+    let fields =
+        [&[ADDRESS_OF_RECIPIENT], action.as_bytes(), status.as_bytes(), diagnostic.as_bytes(), b""];
+    fields.join(&NOTARY_SEPARATOR)
+}
+
 /// Parses a number, which has no plus sign.
 fn number(text: &str) -> Option<i64> {
     text.parse().ok().filter(|_| !text.starts_with('+'))

@@ -1,8 +1,8 @@
 //! Changes to a control file after the router has written it.
 //!
 //! Three things change: a recipient's tag with the pid column after it (7 bytes in place), lines
-//! appended at the end, and the tag of a `d` line whose report has been sent. No program of zsched
-//! makes the last change yet. Nothing else may change, because offsets identify recipients.
+//! appended at the end, and the tag of a `d` line whose report has been sent. Nothing else may
+//! change, because offsets identify recipients.
 //!
 //! A lock is a convention, not a kernel lock: read, compare, write. It is safe because the
 //! scheduler gives the recipients of one message for one channel and host to one agent at a time.
@@ -64,6 +64,11 @@ fn write_tag(file: &impl FileExt, offset: u32, tag: Tag, field: PidField) -> io:
 /// Writes the tag of a line that has no pid column.
 fn write_bare_tag(file: &impl FileExt, offset: u32, tag: Tag) -> io::Result<()> {
     file.write_all_at(&[tag.byte()], u64::from(offset) + 1)
+}
+
+/// Tags a `d` line as reported.
+pub fn set_reported(file: &impl FileExt, offset: u32) -> io::Result<()> {
+    write_bare_tag(file, offset, Tag::Done)
 }
 
 /// Returns true if a recipient is locked on disk, by this owner if there is a pid column.

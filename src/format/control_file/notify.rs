@@ -49,9 +49,11 @@ pub struct DeliverBy {
 }
 
 impl Default for Events {
-    /// The events of a recipient without an `N` line.
+    /// The events of a recipient without NOTIFY.
+    ///
+    /// Delays are reported if the operator has set a time for it (RFC 3461, 4.1).
     fn default() -> Events {
-        Events { failure: true, ..Events::NONE }
+        Events { failure: true, delay: true, ..Events::NONE }
     }
 }
 
@@ -135,16 +137,16 @@ mod tests {
     #[test]
     fn notify_events_replace_default() {
         for (value, expected) in [
-            ("", "failure"),
-            ("ORCPT=rfc822;x@y", "failure"),
+            ("", "failure,delay"),
+            ("ORCPT=rfc822;x@y", "failure,delay"),
             ("NOTIFY=NEVER", ""),
             ("NOTIFY=SUCCESS", "success"),
             ("ORCPT=rfc822;okdsn+2Borig@h NOTIFY=SUCCESS,FAILURE,DELAY", "success,failure,delay"),
             ("notify=delay,Failure\torcpt=a;b", "failure,delay"),
             ("NOTIFY=TRACE,junk,SUCCESS", "trace"),
-            ("NOTIFY=junk", "failure"),
-            ("NOTIFY=", "failure"),
-            ("XNOTIFY=NEVER NOTIFY", "failure"),
+            ("NOTIFY=junk", "failure,delay"),
+            ("NOTIFY=", "failure,delay"),
+            ("XNOTIFY=NEVER NOTIFY", "failure,delay"),
         ] {
             assert_eq!(events(value), expected, "{value}");
         }

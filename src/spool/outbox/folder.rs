@@ -3,11 +3,11 @@
 //! ```text
 //! new:<pid>:<count>       a submission that is being written
 //! <id>.draft              a submission
-//! <number>:<id>.lines     the lines it replaces, of the message with this number
+//! <number>:<id>.lines     the lines it settles, of the message with this number
 //! <id>.ready              a submission that is to be published even without its message
 //! ```
 
-use super::{MessageIdentity, Outbox, OutboxEntry, OutboxRecovery};
+use super::{MessageIdentity, Outbox, OutboxEntry, OutboxRecovery, SubmissionKind};
 use crate::finalize::OpenControlFile;
 use crate::resubmit::Submission;
 use crate::temp_file::TempFile;
@@ -30,6 +30,8 @@ const TITLE: &str = "zsched outbox 1";
 pub(crate) struct OutboxFolder<'s> {
     spool: &'s Spool,
     path: PathBuf,
+    /// Does not wait for the disk. A power failure may lose submissions whose lines are tagged.
+    pub is_async: bool,
 }
 
 /// Finishes the entries that the former scheduler has left.
@@ -77,6 +79,10 @@ impl FileExt for OnDisk {
 }
 
 impl OpenControlFile for OnDisk {
+    fn size(&self) -> io::Result<u64> {
+        self.file.metadata().map(|metadata| metadata.len())
+    }
+
     fn append(&self, lines: &[u8]) -> io::Result<()> {
         mark::append_lines(&self.path, lines)
     }
@@ -134,7 +140,7 @@ fn open_control_file(
 
 impl<'s> OutboxFolder<'s> {
     fn at(spool: &'s Spool) -> OutboxFolder<'s> {
-        OutboxFolder { spool, path: spool.outbox() }
+        OutboxFolder { spool, path: spool.outbox(), is_async: false }
     }
 
     /// Opens the outbox of a spool, and creates it if necessary.
@@ -198,9 +204,15 @@ impl<'s> OutboxFolder<'s> {
     /// Writes a submission so that it survives a power failure. Returns its id.
     fn write_draft(&self, draft: &SubmissionDraft<'_>) -> io::Result<u64> {
         let mut scratch = TempFile::create_in(&self.path, "new")?;
-        let mut body = draft.message.try_clone()?;
-        body.seek(SeekFrom::Start(draft.body_offset))?;
-        draft.submission.write_to(scratch.file(), &mut body, draft.owner)?;
+        match draft {
+            SubmissionDraft::Reroute(mail) => mail.write_to(scratch.file())?,
+            SubmissionDraft::Report(text) => {
+                scratch.file().write_all(text)?;
+                if !self.is_async {
+                    scratch.file().sync_all()?;
+                }
+            }
+        }
         let id = scratch.number()?;
         scratch.rename(self.draft(id))?;
         scratch.keep();
@@ -212,7 +224,7 @@ impl<'s> OutboxFolder<'s> {
         let mut file =
             OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(path)?;
         file.write_all(entry.to_text().as_bytes())?;
-        file.sync_all()
+        if self.is_async { Ok(()) } else { file.sync_all() }
     }
 
     /// Moves a submission to `router/`.
@@ -235,7 +247,9 @@ impl<'s> OutboxFolder<'s> {
         }
         // The router has the file now. A failed sync followed by a crash could still undo the move.
         // Handing it over again while the failure lasts would be worse.
-        File::open(folder).and_then(|folder| folder.sync_all()).ok();
+        if !self.is_async {
+            File::open(folder).and_then(|folder| folder.sync_all()).ok();
+        }
         Ok(())
     }
 }
@@ -247,7 +261,15 @@ fn list_name(name: &str) -> Option<(u64, u64)> {
 }
 
 /// The contents of a submission.
-pub(crate) struct SubmissionDraft<'d> {
+pub(crate) enum SubmissionDraft<'d> {
+    /// Mail for the router.
+    Reroute(ReroutedMail<'d>),
+    /// A report: the whole file.
+    Report(Vec<u8>),
+}
+
+/// Mail for the router.
+pub(crate) struct ReroutedMail<'d> {
     pub submission: Submission<'d>,
     /// The message file, and the offset of its body.
     pub message: &'d File,
@@ -256,26 +278,38 @@ pub(crate) struct SubmissionDraft<'d> {
     pub owner: (u32, u32),
 }
 
+impl ReroutedMail<'_> {
+    fn write_to(&self, file: &File) -> io::Result<()> {
+        let mut body = self.message.try_clone()?;
+        body.seek(SeekFrom::Start(self.body_offset))?;
+        self.submission.write_to(file, &mut body, self.owner)
+    }
+}
+
 impl<'s> Outbox for OutboxFolder<'s> {
     type SubmissionDraft = SubmissionDraft<'s>;
 
-    fn entries(&self, message: Option<&MessageIdentity>) -> io::Result<Vec<OutboxEntry>> {
+    fn entries(
+        &self,
+        of: Option<(&MessageIdentity, SubmissionKind)>,
+    ) -> io::Result<Vec<OutboxEntry>> {
         let mut entries = Vec::new();
         for name in self.names()? {
             let Some((number, id)) = list_name(&name) else {
                 continue;
             };
-            if message.is_some_and(|message| message.name.number() != number) {
+            if of.is_some_and(|(message, _)| message.name.number() != number) {
                 continue;
             }
             let Some(text) = sys::if_exists(fs::read(self.path.join(&name)))? else {
                 continue;
             };
             let is_there = sys::if_exists(self.draft(id).symlink_metadata())?.is_some();
+            let is_meant = |entry: &OutboxEntry| {
+                of.is_none_or(|(message, kind)| *message == entry.message && kind == entry.kind)
+            };
             match OutboxEntry::parse(&text, id) {
-                Some(entry) if is_there && message.is_none_or(|of| *of == entry.message) => {
-                    entries.push(entry);
-                }
+                Some(entry) if is_there && is_meant(&entry) => entries.push(entry),
                 Some(_) => {}
                 // The list is incomplete, so no tag was written.
                 None => {
@@ -289,11 +323,12 @@ impl<'s> Outbox for OutboxFolder<'s> {
 
     fn add(
         &self,
-        message: &MessageIdentity,
+        (message, kind): (&MessageIdentity, SubmissionKind),
         lines: Vec<u32>,
         draft: &SubmissionDraft<'s>,
     ) -> io::Result<OutboxEntry> {
-        let entry = OutboxEntry { id: self.write_draft(draft)?, message: message.clone(), lines };
+        let (id, message) = (self.write_draft(draft)?, message.clone());
+        let entry = OutboxEntry { id, message, kind, lines };
         if let Err(error) = self.write_list(&entry) {
             self.discard(&entry)?;
             return Err(error);
@@ -302,7 +337,7 @@ impl<'s> Outbox for OutboxFolder<'s> {
     }
 
     fn sync(&self) -> io::Result<()> {
-        File::open(&self.path)?.sync_all()
+        if self.is_async { Ok(()) } else { File::open(&self.path)?.sync_all() }
     }
 
     fn publish(&self, entry: &OutboxEntry) -> io::Result<()> {
@@ -329,11 +364,15 @@ impl<'s> Outbox for OutboxFolder<'s> {
     fn move_to_postman(&self, entry: &OutboxEntry) -> io::Result<()> {
         let postman = self.spool.postman();
         folder::make(&postman, folder::MAIL_FOLDER_MODE)?;
-        let to = postman.join(format!("reroute:{}:{}", entry.message.name.base(), entry.id));
+        let (prefix, what) = match entry.kind {
+            SubmissionKind::Reroute => ("reroute", "mail for"),
+            SubmissionKind::Report => ("report", "a report to"),
+        };
+        let to = postman.join(format!("{prefix}:{}:{}", entry.message.name.base(), entry.id));
         sys::rename_new(&self.draft(entry.id), &to)?;
         self.remove_published(entry);
         log::error!(
-            "{}: was being given back to the router, and its control file is gone; see {}",
+            "{}: its control file is gone, and {what} the router was not handed over: see {}",
             entry.message.name,
             to.display()
         );
@@ -349,7 +388,7 @@ impl OutboxEntry {
         let mut text = format!("{TITLE}\nmessage {name} {control} {seconds} {nanoseconds}\n");
         for line in &self.lines {
             // Writing to a String cannot fail.
-            writeln!(text, "line {line}").ok();
+            writeln!(text, "{} {line}", self.kind.word()).ok();
         }
         text + "end\n"
     }
@@ -366,8 +405,28 @@ impl OutboxEntry {
         let control = words.next()?.parse().ok()?;
         let (seconds, nanoseconds) = (words.next()?.parse().ok()?, words.next()?.parse().ok()?);
         let modified = Timestamp::from_parts(seconds, nanoseconds);
-        let line = |line: &str| line.strip_prefix("line ")?.parse().ok();
-        let lines = all.map(line).collect::<Option<Vec<u32>>>()?;
-        Some(OutboxEntry { id, message: MessageIdentity { name, control, modified }, lines })
+        let mut kind = SubmissionKind::Reroute;
+        let mut lines = Vec::new();
+        for line in all {
+            let (word, offset) = line.split_once(' ')?;
+            kind = SubmissionKind::of_word(word)?;
+            lines.push(offset.parse().ok()?);
+        }
+        Some(OutboxEntry { id, message: MessageIdentity { name, control, modified }, kind, lines })
+    }
+}
+
+impl SubmissionKind {
+    /// The word before each line in a list.
+    fn word(self) -> &'static str {
+        match self {
+            SubmissionKind::Reroute => "line",
+            SubmissionKind::Report => "report",
+        }
+    }
+
+    fn of_word(word: &str) -> Option<SubmissionKind> {
+        let kinds = [SubmissionKind::Reroute, SubmissionKind::Report];
+        kinds.into_iter().find(|kind| kind.word() == word)
     }
 }

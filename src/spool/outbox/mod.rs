@@ -1,7 +1,9 @@
 //! The outbox: submissions on their way to the router.
 //!
-//! Each of them replaces lines of a control file. Either the router has the submission and the
-//! lines are tagged as done, or neither. The lines are locked before anything is written.
+//! Each of them settles lines of a control file: recipients that are rerouted, or `d` lines that are
+//! reported ([`SubmissionKind`]). Either the router has the submission and the lines are tagged as
+//! done, or neither. Recipients are locked before anything is written; the tag of a `d` line is
+//! written by the scheduler only.
 //!
 //! | step | state after a crash | at the next start |
 //! |---|---|---|
@@ -22,7 +24,7 @@ mod folder;
 #[cfg(test)]
 mod tests;
 
-pub(super) use folder::{OnDisk, OutboxFolder, SubmissionDraft};
+pub(super) use folder::{OnDisk, OutboxFolder, ReroutedMail, SubmissionDraft};
 pub use folder::{pending_submissions, publish_ready, recover_folder};
 
 use super::SpoolName;
@@ -45,13 +47,24 @@ pub struct MessageIdentity {
     pub modified: Timestamp,
 }
 
-/// A submission, and the lines that it replaces.
+/// What a submission is, and so which lines it settles.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SubmissionKind {
+    /// Mail that is given back to the router: `r` lines.
+    Reroute,
+    /// A report to a sender: `d` lines.
+    Report,
+}
+
+/// A submission, and the lines that it settles.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OutboxEntry {
     /// The inode of the submission, which is also its name in `router/`.
     pub id: u64,
     /// The message that it is taken from.
     pub message: MessageIdentity,
+    /// What it is.
+    pub kind: SubmissionKind,
     /// Offsets of lines of its control file.
     pub lines: Vec<u32>,
 }
@@ -60,12 +73,15 @@ pub struct OutboxEntry {
 pub trait Outbox {
     /// The contents of a submission.
     type SubmissionDraft;
-    /// Entries that an earlier attempt has left, of one message or of all.
-    fn entries(&self, message: Option<&MessageIdentity>) -> io::Result<Vec<OutboxEntry>>;
+    /// Entries that an earlier attempt has left, of one message and kind or all of them.
+    fn entries(
+        &self,
+        of: Option<(&MessageIdentity, SubmissionKind)>,
+    ) -> io::Result<Vec<OutboxEntry>>;
     /// Creates an entry. It may be lost after a power failure until [`Outbox::sync`].
     fn add(
         &self,
-        message: &MessageIdentity,
+        of: (&MessageIdentity, SubmissionKind),
         lines: Vec<u32>,
         draft: &Self::SubmissionDraft,
     ) -> io::Result<OutboxEntry>;
@@ -83,20 +99,20 @@ pub trait Outbox {
     fn move_to_postman(&self, entry: &OutboxEntry) -> io::Result<()>;
 }
 
-/// Hands submissions to the router.
+/// Hands submissions to the router. Returns their entries.
 ///
-/// Each replaces some lines, which must be locked.
+/// Each settles some lines. Recipients must be locked.
 ///
 /// After an error it can be called again, after [`resume`].
 pub fn hand_over<O: Outbox>(
     file: &impl OpenControlFile,
     outbox: &O,
-    message: &MessageIdentity,
+    of: (&MessageIdentity, SubmissionKind),
     submissions: Vec<(Vec<u32>, O::SubmissionDraft)>,
-) -> io::Result<()> {
+) -> io::Result<Vec<OutboxEntry>> {
     let mut entries = Vec::new();
     for (lines, draft) in submissions {
-        match outbox.add(message, lines, &draft) {
+        match outbox.add(of, lines, &draft) {
             Ok(entry) => entries.push(entry),
             Err(error) => {
                 entries.iter().try_for_each(|entry| outbox.discard(entry))?;
@@ -104,21 +120,23 @@ pub fn hand_over<O: Outbox>(
             }
         }
     }
-    if entries.is_empty() {
-        return Ok(());
+    if !entries.is_empty() {
+        outbox.sync()?;
+        complete(file, &entries)?;
+        entries.iter().try_for_each(|entry| publish(outbox, entry))?;
     }
-    outbox.sync()?;
-    complete(file, &entries)?;
-    entries.iter().try_for_each(|entry| publish(outbox, entry))
+    Ok(entries)
 }
 
 /// Finishes what an earlier attempt of this scheduler has left of a message.
+///
+/// Submissions of the other kind are left alone: they may be under way.
 pub fn resume(
     file: &impl OpenControlFile,
     outbox: &impl Outbox,
-    message: &MessageIdentity,
+    of: (&MessageIdentity, SubmissionKind),
 ) -> io::Result<()> {
-    for entry in outbox.entries(Some(message))? {
+    for entry in outbox.entries(Some(of))? {
         if is_decided(file, &entry)? {
             complete(file, std::slice::from_ref(&entry))?;
             publish(outbox, &entry)?;
@@ -190,12 +208,24 @@ fn is_decided(file: &impl FileExt, entry: &OutboxEntry) -> io::Result<bool> {
 
 /// Tags all lines as done, and syncs the tags.
 fn complete(file: &impl OpenControlFile, entries: &[OutboxEntry]) -> io::Result<()> {
-    for line in entries.iter().flat_map(|entry| &entry.lines) {
-        let (tag, lock) = mark::read_tag(file, *line)?;
-        if tag != Tag::Done {
-            let lock = Some(lock).filter(|_| tag == Tag::Locked);
-            mark::write_final_tag(file, *line, tag, lock, Tag::Done)?;
+    for entry in entries {
+        match entry.kind {
+            SubmissionKind::Report => {
+                entry.lines.iter().try_for_each(|line| mark::set_reported(file, *line))?;
+            }
+            SubmissionKind::Reroute => {
+                entry.lines.iter().try_for_each(|line| finish_line(file, *line))?;
+            }
         }
     }
     file.sync()
+}
+
+fn finish_line(file: &impl OpenControlFile, line: u32) -> io::Result<()> {
+    let (tag, lock) = mark::read_tag(file, line)?;
+    if tag != Tag::Done {
+        let lock = Some(lock).filter(|_| tag == Tag::Locked);
+        mark::write_final_tag(file, line, tag, lock, Tag::Done)?;
+    }
+    Ok(())
 }

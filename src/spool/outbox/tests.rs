@@ -1,6 +1,7 @@
 //! The outbox on disk, with a crash between any two steps.
 
 use super::super::finalize::{OpenControlFile, RecipientLocker, UnfinishedRecipient};
+use super::super::report::ReportedRecipient;
 use super::super::resubmit::Submission;
 use super::super::{HashFolder, HashLevel, LockOwner, Spool, owner_when_unloaded};
 use super::*;
@@ -38,6 +39,10 @@ impl FileExt for CutFile<'_> {
 }
 
 impl OpenControlFile for CutFile<'_> {
+    fn size(&self) -> io::Result<u64> {
+        self.0.size()
+    }
+
     fn append(&self, lines: &[u8]) -> io::Result<()> {
         self.1.step()?;
         self.0.append(lines)
@@ -54,18 +59,21 @@ struct CutOutbox<'s>(OutboxFolder<'s>, &'s Steps);
 impl<'s> Outbox for CutOutbox<'s> {
     type SubmissionDraft = SubmissionDraft<'s>;
 
-    fn entries(&self, message: Option<&MessageIdentity>) -> io::Result<Vec<OutboxEntry>> {
-        self.0.entries(message)
+    fn entries(
+        &self,
+        of: Option<(&MessageIdentity, SubmissionKind)>,
+    ) -> io::Result<Vec<OutboxEntry>> {
+        self.0.entries(of)
     }
 
     fn add(
         &self,
-        message: &MessageIdentity,
+        of: (&MessageIdentity, SubmissionKind),
         lines: Vec<u32>,
         draft: &SubmissionDraft<'s>,
     ) -> io::Result<OutboxEntry> {
         self.1.step()?;
-        self.0.add(message, lines, draft)
+        self.0.add(of, lines, draft)
     }
 
     fn sync(&self) -> io::Result<()> {
@@ -121,7 +129,8 @@ fn reroute(spool: &Spool, name: &SpoolName, steps: &Steps) -> io::Result<()> {
     let file = CutFile(on_disk(spool, name), steps);
     let outbox = CutOutbox(OutboxFolder::open(spool)?, steps);
     let identity = MessageIdentity::of(spool, name, &file.0.file)?;
-    resume(&file, &outbox, &identity)?;
+    let of = (&identity, SubmissionKind::Reroute);
+    resume(&file, &outbox, of)?;
     let parsed = control_file::parse(fs::read(spool.control_file(name))?).expect("a file");
     let candidate = |r: &control_file::Recipient| UnfinishedRecipient {
         offset: r.offset,
@@ -136,17 +145,111 @@ fn reroute(spool: &Spool, name: &SpoolName, steps: &Steps) -> io::Result<()> {
     let locker = RecipientLocker { pid: std::process::id(), owner: &owner };
     let (taken, _) = locker.lock_all(&file, candidates.iter())?;
     let message = File::open(spool.message_file(name))?;
-    let of = |headers| {
+    let with = |headers| {
         let lines: Vec<u32> = taken.iter().map(|one| one.candidate.offset).collect();
         let is_of = |line: &u32| parsed.recipient_at(*line).is_some_and(|r| r.headers == headers);
         let lines: Vec<u32> = lines.into_iter().filter(is_of).collect();
         let submission =
             Submission { file: &parsed, sender: None, recipients: vec![], headers: b"" };
-        let draft =
-            SubmissionDraft { submission, message: &message, body_offset: 6, owner: (0, 0) };
-        (!lines.is_empty()).then_some((lines, draft))
+        let mail = ReroutedMail { submission, message: &message, body_offset: 6, owner: (0, 0) };
+        (!lines.is_empty()).then_some((lines, SubmissionDraft::Reroute(mail)))
     };
-    hand_over(&file, &outbox, &identity, [of(Some(0)), of(Some(1))].into_iter().flatten().collect())
+    let submissions = [with(Some(0)), with(Some(1))].into_iter().flatten().collect();
+    hand_over(&file, &outbox, of, submissions).map(drop)
+}
+
+/// The `d` lines of a delivered, two failed and a forgotten recipient, with two senders.
+fn reported_text() -> String {
+    let text = TEXT.replace("r           c h u1", "r-          c h u1");
+    let text = text.replace("r           c h u2", "r-          c h u2");
+    let text = text.replace("r           c h u3", "r-          c h u3");
+    let line = |of: &str, notary: &str| {
+        let offset = text.find(of).expect("a recipient") - "r-          ".len();
+        format!("d {offset}:0:-1::5\t{notary}\ttext\n")
+    };
+    let lines = [
+        line("c h u1", "\u{3}\u{1}failed\u{1}5.1.1\u{1}smtp; 550 x\u{1}"),
+        line("c h u1", "\u{3}\u{1}delivered\u{1}2.0.0\u{1}smtp; 250 x\u{1}"),
+        line("c h u3", "\u{3}\u{1}failed\u{1}5.1.1\u{1}smtp; 550 x\u{1}"),
+        "d cut sh".to_string(),
+    ];
+    text.clone() + &lines.concat()
+}
+
+/// Sends the reports, as far as the steps allow. Returns what they are about.
+fn report(spool: &Spool, name: &SpoolName, steps: &Steps) -> io::Result<()> {
+    let file = CutFile(on_disk(spool, name), steps);
+    let outbox = CutOutbox(OutboxFolder::open(spool)?, steps);
+    let identity = MessageIdentity::of(spool, name, &file.0.file)?;
+    let now = Some(Timestamp::from_seconds(7));
+    let settled = crate::report::settle(&file, &outbox, &identity, now, &mut |_, group| {
+        let about = |one: &ReportedRecipient| String::from_utf8_lossy(&one.address).into_owned();
+        let about: Vec<String> = group.recipients.iter().map(about).collect();
+        let sender = String::from_utf8_lossy(group.sender.as_deref().expect("a sender"));
+        let text = format!("{sender}: {}\n", about.join(" "));
+        Ok(Some(SubmissionDraft::Report(text.into_bytes())))
+    });
+    settled.map(|(_, has_more)| assert!(!has_more))
+}
+
+/// The texts in `router/`, sorted.
+fn reports(spool: &Spool) -> Vec<String> {
+    let names = fs::read_dir(spool.router()).expect("listed").map(|entry| entry.expect("an entry"));
+    let mut texts: Vec<String> =
+        names.map(|entry| fs::read_to_string(entry.path()).expect("a report")).collect();
+    texts.sort();
+    texts
+}
+
+#[test]
+fn crash_between_any_two_steps_of_a_report_neither_loses_nor_repeats_it() {
+    for count in 0.. {
+        let (_folder, spool, name) = spool();
+        fs::write(spool.control_file(&name), reported_text()).expect("a control file");
+        let is_over = report(&spool, &name, &Steps(Cell::new(count))).is_ok();
+        let recovered = recover_folder(&spool, HashLevel::Flat).expect("recovered");
+        assert_eq!((recovered.aside, recovered.ready), (0, 0), "step {count}");
+        report(&spool, &name, &Steps(Cell::new(1000))).expect("the next attempt");
+        report(&spool, &name, &Steps(Cell::new(1000))).expect("one without work");
+        // The crash may come between the reports of the two senders, or before the line about the
+        // second recipient, which has none.
+        assert_eq!(reports(&spool), ["a: u1 u2\n", "b: u3\n"], "step {count}");
+        let text = fs::read(spool.control_file(&name)).expect("a control file");
+        let parsed = control_file::parse(text).expect("a control file");
+        assert!(parsed.diagnostics.iter().all(|line| line.reported), "step {count}");
+        assert_eq!(pending_submissions(&spool).expect("counted"), 0);
+        if is_over {
+            assert!(count > 10, "only {count} steps");
+            break;
+        }
+    }
+}
+
+#[test]
+fn error_at_any_step_of_a_report_is_resolved_by_next_attempt() {
+    for count in 0.. {
+        let (_folder, spool, name) = spool();
+        fs::write(spool.control_file(&name), reported_text()).expect("a control file");
+        let is_over = report(&spool, &name, &Steps(Cell::new(count))).is_ok();
+        report(&spool, &name, &Steps(Cell::new(1000))).expect("the second attempt");
+        assert_eq!(reports(&spool), ["a: u1 u2\n", "b: u3\n"], "step {count}");
+        if is_over {
+            break;
+        }
+    }
+}
+
+#[test]
+fn report_and_reroute_of_one_message_leave_each_other_alone() {
+    let (_folder, spool, name) = spool();
+    fs::write(spool.control_file(&name), reported_text()).expect("a control file");
+    // Two lines in the outbox, no tag.
+    report(&spool, &name, &Steps(Cell::new(4))).expect_err("cut short");
+    assert_eq!(pending_submissions(&spool).expect("counted"), 2);
+    reroute(&spool, &name, &Steps(Cell::new(1000))).expect("nothing to reroute");
+    assert_eq!(pending_submissions(&spool).expect("counted"), 2);
+    recover_folder(&spool, HashLevel::Flat).expect("recovered");
+    assert_eq!(pending_submissions(&spool).expect("counted"), 0);
 }
 
 /// Number of submissions in `router/`, tags of recipients, size of the outbox.

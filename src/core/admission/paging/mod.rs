@@ -19,6 +19,7 @@ use crate::action::Action;
 use crate::admission::paged_message::{HostFilter, PagedMessage, PagedVertex, TextNumber};
 use crate::event::Backlog;
 use crate::learned::{LearnedText, text_of};
+use crate::outcome::reports::ReportState;
 use crate::queue::{
     AfterJob, Destination, Diagnosis, Message, MessageId, Queue, VertexId, VertexState,
 };
@@ -156,6 +157,8 @@ impl Scheduler {
             jobs,
             pending,
             is_partial,
+            owes_report,
+            report,
             ..
         } = self.queue.messages[message];
         let is_free = !held && !is_rereading && !is_removing && !is_forgotten && !is_partial;
@@ -168,7 +171,8 @@ impl Scheduler {
                 && vertex.after_job == AfterJob::Usual
         };
         let mut vertices = self.queue.messages[message].vertices.iter(&self.queue.vertices);
-        is_free && notes == 0 && jobs == 0 && pending > 0 && vertices.all(only_waits)
+        let is_reported = !owes_report && report == ReportState::None;
+        is_free && is_reported && notes == 0 && jobs == 0 && pending > 0 && vertices.all(only_waits)
     }
 
     /// Pages out a message: its record goes to the shell.

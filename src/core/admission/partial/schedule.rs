@@ -82,6 +82,9 @@ impl Scheduler {
             && self.queue.messages[message].notes == 0;
         match unread.filter(|_| !restarts) {
             None if is_idle => {
+                if self.sends_report_now(message) {
+                    return false;
+                }
                 self.end_pass(message);
                 false
             }

@@ -1,0 +1,162 @@
+//! Reports to senders: when the report about a message is sent.
+//!
+//! A message owes a report as soon as its control file has a `d` line that the sender requested.
+//! The report is sent when the message is complete, or `PARAMglobal-report-interval` after the first
+//! such line, so that many failures within that time are one report. The message stays known until
+//! the router has the report. The shell composes reports; at most [`MAX_REPORTS_AT_WORK`] at a time,
+//! so a hundred thousand failures at once delay neither delivery nor other writes.
+
+use crate::Scheduler;
+use crate::action::{Action, ReportTicket};
+use crate::queue::MessageId;
+use crate::timers::Timer;
+use log::Level;
+use serde::{Deserialize, Serialize};
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::ErrorKind;
+
+/// Maximum number of reports that the shell has at a time.
+const MAX_REPORTS_AT_WORK: usize = 64;
+
+/// What happens to the report of a message.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum ReportState {
+    /// None is planned.
+    #[default]
+    None,
+    /// It is sent when the interval is over or the message is complete.
+    Planned,
+    /// It waits for the shell, or the shell has it.
+    Requested,
+    /// It could not be sent, and is tried again later.
+    Failed,
+}
+
+/// Messages whose reports are being sent.
+#[derive(Default, Serialize, Deserialize)]
+pub struct Reports {
+    /// Messages whose reports wait for the shell.
+    waiting: BTreeSet<MessageId>,
+    /// Messages whose reports the shell has; none if the message was forgotten.
+    at_work: BTreeMap<ReportTicket, Option<MessageId>>,
+    last_ticket: ReportTicket,
+}
+
+impl Reports {
+    /// Forgets a message.
+    pub fn forget(&mut self, message: MessageId) {
+        self.waiting.remove(&message);
+        let mut at_work = self.at_work.values_mut();
+        if let Some(entry) = at_work.find(|entry| **entry == Some(message)) {
+            *entry = None;
+        }
+    }
+
+    fn has(&self, message: MessageId) -> bool {
+        self.waiting.contains(&message) || self.at_work.values().any(|at| *at == Some(message))
+    }
+}
+
+impl Scheduler {
+    /// Plans the report that a message owes, or requests it if the message is finished.
+    pub(crate) fn settle_report(&mut self, message: MessageId) {
+        let message_ref = &self.queue.messages[message];
+        if !message_ref.owes_report || message_ref.is_removing || message_ref.is_forgotten {
+            return;
+        }
+        match message_ref.report {
+            ReportState::None | ReportState::Planned if message_ref.is_finished() => {
+                self.request_report(message);
+            }
+            ReportState::None => {
+                let interval = self.config.parameters.global_report_interval;
+                self.queue.messages[message].report = ReportState::Planned;
+                self.timers.add(self.now + interval, Timer::Report(message));
+            }
+            ReportState::Planned | ReportState::Requested | ReportState::Failed => {}
+        }
+    }
+
+    /// Sends the report that a message owes before it is paged out. Returns true if that goes on.
+    pub(crate) fn sends_report_now(&mut self, message: MessageId) -> bool {
+        let message_ref = &self.queue.messages[message];
+        let is_owed = message_ref.owes_report
+            && matches!(message_ref.report, ReportState::None | ReportState::Planned);
+        if is_owed {
+            self.request_report(message);
+        }
+        self.queue.messages[message].report != ReportState::None
+    }
+
+    /// The interval of a planned report is over, or a failed one is tried again.
+    pub(crate) fn report_timer(&mut self, message: MessageId) {
+        // The message may be gone, and its number that of another one, which is reported early then.
+        let report = self.queue.messages.get(message).map(|message| message.report);
+        if matches!(report, Some(ReportState::Planned | ReportState::Failed)) {
+            self.request_report(message);
+        }
+    }
+
+    fn request_report(&mut self, message: MessageId) {
+        let message_ref = &mut self.queue.messages[message];
+        message_ref.report = ReportState::Requested;
+        // Lines that are written from now on may come too late for this report.
+        message_ref.owes_report = false;
+        self.reports.waiting.insert(message);
+        self.start_reports();
+    }
+
+    fn start_reports(&mut self) {
+        while self.reports.at_work.len() < MAX_REPORTS_AT_WORK
+            && let Some(message) = self.reports.waiting.pop_first()
+        {
+            self.reports.last_ticket += 1;
+            let ticket = self.reports.last_ticket;
+            self.reports.at_work.insert(ticket, Some(message));
+            let message = &self.queue.messages[message];
+            let (name, is_finished) = (message.name.clone(), message.is_finished());
+            self.act(Action::Report { ticket, name, is_finished });
+        }
+    }
+
+    /// The shell has sent a report, or has failed. `Ok(true)`: the message owes another one.
+    pub(crate) fn reported(&mut self, ticket: ReportTicket, outcome: Result<bool, ErrorKind>) {
+        let message = self.reports.at_work.remove(&ticket).flatten();
+        self.start_reports();
+        let Some(message) = message else {
+            return;
+        };
+        let name = self.queue.messages[message].name.clone();
+        match outcome {
+            Ok(owes_another) => {
+                self.write_succeeded(name.number());
+                let message = &mut self.queue.messages[message];
+                message.report = ReportState::None;
+                message.owes_report |= owes_another;
+            }
+            Err(ErrorKind::NotFound) => {
+                let text = format!("{name}: the control file is gone, and with it a report");
+                self.log(Level::Error, text);
+                self.queue.messages[message].report = ReportState::None;
+            }
+            Err(error) => {
+                self.write_failed(name.number(), format!("{name}: cannot send a report: {error}"));
+                let message_ref = &mut self.queue.messages[message];
+                message_ref.report = ReportState::Failed;
+                message_ref.owes_report = true;
+                self.timers.add(self.now + self.settings.failed_write, Timer::Report(message));
+            }
+        }
+    }
+
+    /// Checks that each message that owes a report waits for something.
+    pub(crate) fn check_reports(&self) {
+        for (id, message) in self.queue.messages.iter() {
+            let is_requested = message.report == ReportState::Requested;
+            assert_eq!(self.reports.has(id), is_requested, "{}: report", message.name);
+            let is_done = message.is_removing || message.is_forgotten;
+            let is_idle = message.owes_report && message.report == ReportState::None;
+            assert!(is_done || !is_idle, "{}: owes a report that is not planned", message.name);
+        }
+    }
+}

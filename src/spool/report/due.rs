@@ -1,0 +1,193 @@
+//! Which `d` lines of a control file are owed to which sender.
+
+use crate::note::{events, is_expiry_of_original, is_requested, unnoted_failures};
+use crate::{chunk, decisions};
+use std::io;
+use std::os::unix::fs::FileExt;
+use zsched_format::control_file::diagnostic::{
+    DiagnosticRecord, NOTARY_SEPARATOR, scheduler_notary,
+};
+use zsched_format::control_file::{self, ControlFile, Recipient, Tag};
+use zsched_sys as sys;
+
+/// Maximum number of recipients in a report.
+pub const MAX_REPORTED_RECIPIENTS: usize = 10_000;
+
+/// The reports that are due.
+#[derive(Debug, Default)]
+pub struct DueReports {
+    /// One for each sender in the control file.
+    pub groups: Vec<ReportGroup>,
+    /// Lines of which the sender requested no report, or that cannot be read.
+    pub ignored: Vec<u32>,
+    /// True if there are more lines than [`MAX_REPORTED_RECIPIENTS`].
+    pub has_more: bool,
+    /// The control file, or the beginning of a large one.
+    pub message: ControlFile,
+    is_large: bool,
+}
+
+/// A report to one sender.
+#[derive(Debug)]
+pub struct ReportGroup {
+    /// The address that gets it; `None` for a message that is a report itself.
+    pub sender: Option<Box<[u8]>>,
+    /// Offsets of the `d` lines.
+    pub lines: Vec<u32>,
+    /// What they say.
+    pub recipients: Vec<ReportedRecipient>,
+    /// The headers of the last recipient, if they are in the part that was read.
+    pub headers: Option<Vec<u8>>,
+}
+
+/// A `d` line, and the recipient that it is about.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ReportedRecipient {
+    /// The address: the user field of the `r` line.
+    pub address: Vec<u8>,
+    /// The delivery channel.
+    pub channel: Vec<u8>,
+    /// The host of the `r` line.
+    pub host: Vec<u8>,
+    /// The value of its `N` line.
+    pub notify: Vec<u8>,
+    /// Time of the event, in seconds since the epoch.
+    pub time: i64,
+    /// Notary data.
+    pub notary: Vec<u8>,
+    /// Text for people, in which a CR stands for a line break.
+    pub text: Vec<u8>,
+}
+
+/// A `d` line that is not reported: its offset, and the text after id and tag.
+type DueLine = (u32, Vec<u8>);
+
+impl DueReports {
+    /// Reads what is due from a control file of `size` bytes.
+    pub fn read(file: &impl FileExt, size: u64) -> io::Result<DueReports> {
+        if size > control_file::MAX_QUERY_SIZE {
+            return DueReports::read_large(file, size);
+        }
+        Ok(DueReports::of(control_file::parse(sys::read_part(file, 0, size as usize)?)?))
+    }
+
+    /// What is due in a control file.
+    pub fn of(file: ControlFile) -> DueReports {
+        let mut due = DueReports::default();
+        let mut unreported = file.diagnostics.iter().filter(|line| !line.reported);
+        for line in unreported.by_ref().take(MAX_REPORTED_RECIPIENTS) {
+            let record = DiagnosticRecord::parse(file.get(line.value));
+            let recipient = record.as_ref().and_then(|record| file.recipient_at(record.recipient));
+            due.add(line.offset, record.as_ref().zip(recipient), &file);
+        }
+        due.has_more = unreported.next().is_some();
+        due.message = file;
+        due
+    }
+
+    /// The same for a file that is too large to be read as a whole.
+    ///
+    /// All of its recipients have the first sender.
+    fn read_large(file: &impl FileExt, size: u64) -> io::Result<DueReports> {
+        let mut lines: Vec<DueLine> = Vec::new();
+        let has_more = !decisions::each_last_line(file, size, &mut |offset, line| match line {
+            [b'd', b' ', value @ ..] if lines.len() < MAX_REPORTED_RECIPIENTS => {
+                lines.push((offset, value.to_vec()));
+                true
+            }
+            [b'd', b' ', ..] => false,
+            _ => true,
+        })?;
+        // They were found from the last to the first.
+        lines.reverse();
+        // The first recipient, and the `R` and `n` lines after it.
+        let message = chunk::read(file, 0, 2)?.file;
+        let mut due = DueReports { message, has_more, is_large: true, ..DueReports::default() };
+        for (offset, value) in &lines {
+            let record = DiagnosticRecord::parse(value);
+            let Some(record) = record else {
+                due.ignored.push(*offset);
+                continue;
+            };
+            let part = chunk::read(file, record.recipient, 1)?.file;
+            let recipient = part.recipient_at(record.recipient).copied();
+            let recipient = recipient.map(|recipient| Recipient { headers: None, ..recipient });
+            due.add(*offset, recipient.as_ref().map(|recipient| (&record, recipient)), &part);
+        }
+        Ok(due)
+    }
+
+    /// Returns true if recipients may have failed without a `d` line.
+    pub(super) fn may_have_unnoted_failures(&self) -> bool {
+        let has_failed = |tag| tag == Tag::Failed;
+        self.is_large || !unnoted_failures(&self.message, has_failed).is_empty()
+    }
+
+    fn add(
+        &mut self,
+        offset: u32,
+        line: Option<(&DiagnosticRecord<'_>, &Recipient)>,
+        file: &ControlFile,
+    ) {
+        let wanted =
+            line.filter(|(record, recipient)| is_requested(record, events(file, recipient)));
+        let Some((record, recipient)) = wanted else {
+            return self.ignored.push(offset);
+        };
+        let Some(sender) = error_address(file, recipient) else {
+            return self.ignored.push(offset);
+        };
+        let get = |span| file.get(span).to_vec();
+        let reported = ReportedRecipient {
+            address: get(recipient.quad.user),
+            channel: get(recipient.quad.channel),
+            host: get(recipient.quad.host),
+            notify: recipient.notify.map(|line| get(line.value)).unwrap_or_default(),
+            time: record.time,
+            notary: match is_expiry_of_original(record) {
+                true => expiry_notary(),
+                false => record.notary.to_vec(),
+            },
+            text: record.message.to_vec(),
+        };
+        let known = self.groups.iter().position(|group| group.sender.as_deref() == sender);
+        let place = known.unwrap_or_else(|| {
+            let (lines, recipients) = (Vec::new(), Vec::new());
+            let sender = sender.map(Box::from);
+            self.groups.push(ReportGroup { sender, lines, recipients, headers: None });
+            self.groups.len() - 1
+        });
+        let group = &mut self.groups[place];
+        group.lines.push(offset);
+        group.recipients.push(reported);
+        let headers = file.headers_of(recipient).map(|block| file.get(block.text));
+        if group.headers.is_none() {
+            group.headers = headers.map(<[u8]>::to_vec);
+        }
+    }
+}
+
+impl ReportedRecipient {
+    /// The action of its notary data, such as `failed`; `failed` if there is none.
+    pub fn action(&self) -> &[u8] {
+        let mut fields = self.notary.split(|byte| *byte == NOTARY_SEPARATOR);
+        fields.nth(1).unwrap_or(b"failed")
+    }
+}
+
+/// Notary data for an expiry by ZMailer's scheduler, which calls it a delay.
+fn expiry_notary() -> Vec<u8> {
+    scheduler_notary("failed", "5.4.7 (delivery time expired)", "smtp; 500 (expired)")
+}
+
+/// The address that gets reports about a recipient.
+///
+/// `Some(None)` if the message is a report itself; `None` if the file names no address.
+fn error_address<'f>(file: &'f ControlFile, recipient: &Recipient) -> Option<Option<&'f [u8]>> {
+    let address = file.error_address.map(|address| (address.start, file.get(address)));
+    match (file.sender_of(recipient), address) {
+        (Some(sender), Some((offset, address))) if offset > sender.offset => Some(Some(address)),
+        (Some(_), _) => Some(file.sender_address(recipient)),
+        (None, address) => address.map(|(_, address)| Some(address)),
+    }
+}
