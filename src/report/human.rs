@@ -130,14 +130,15 @@ impl HumanText<'_> {
         {
             self.line(4, &format!("Tried again until {}.", date(until, &self.report.zone)));
         }
-        if let Some(advice) = advice(outcome) {
+        if let Some(advice) = advice(outcome).filter(|_| !self.is_double_fault()) {
             self.wrapped(4, advice);
         }
         self.text.push('\n');
     }
 
     fn close(&mut self, outcomes: &[Outcome<'_>]) {
-        if outcomes.iter().any(|outcome| outcome.action == Action::Failed) {
+        let has_failure = outcomes.iter().any(|outcome| outcome.action == Action::Failed);
+        if has_failure && !self.is_double_fault() {
             let host = value(self.report.reporting_mta.as_bytes());
             self.paragraph(&format!(
                 "If you need help, send this whole report to postmaster@{host}."

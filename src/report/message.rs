@@ -101,7 +101,7 @@ fn write_headers(
             writer.verbatim(&format!("Subject: {fault}{subject}{counts}\n"));
         }
         None => {
-            let what = if sender.is_none() { "report" } else { "mail" };
+            let what = if sender.is_none() { "a report" } else { "your mail" };
             let subject = subject(outcomes, what);
             writer.header("Subject", Text::new(format!("{fault}{subject}")));
         }
@@ -137,9 +137,9 @@ fn subject(outcomes: &[Outcome<'_>], what: &str) -> String {
     match count(outcomes, worst.action) {
         1 => {
             let address = one_line(worst.address, MAX_SUBJECT_ADDRESS_LEN, Charset::Utf8);
-            format!("{state}: your {what} to {address}")
+            format!("{state}: {what} to {address}")
         }
-        count => format!("{state}: your {what} to {count} recipients"),
+        count => format!("{state}: {what} to {count} recipients"),
     }
 }
 

@@ -293,3 +293,250 @@ fn recipients_in_several_conditions_are_in_one_report() {
     "#]]
     .assert_eq(&composed(&Report { recipients, envelope_id, body, ..report() }, ""));
 }
+
+#[test]
+fn form_gives_sender_subject_and_text() {
+    let form = "HDR From: The Post Office <postmaster>\nSUB Subject: Returned mail\n\
+        ADR Cc: <helpdesk@a.test>\nADR Bcc: <archive@a.test>\n\nGuten Tag, gr\u{fc}\u{df}e aus M\u{fc}nchen!\n";
+    let recipients = vec![
+        recipient(
+            "bob@b.test",
+            b"\x03\x01failed\x015.1.1\x01smtp; 550 (unknown)\x01dns; mx.b.test",
+            "",
+        ),
+        recipient("late@b.test", b"\x03\x01delayed\x014.4.1\x01smtp; 466 (timed out)\x01", ""),
+    ];
+    let body = None;
+    let headers = b"Subject: x\n";
+    expect![[r#"
+        rcvdfrom STDIN (root@relay.test)
+        channel error
+        errormsg
+        todsn ORCPT=rfc822;alice@a.test
+        to <alice@a.test>
+        todsn ORCPT=rfc822;helpdesk@a.test
+        to <helpdesk@a.test>
+        todsn ORCPT=rfc822;archive@a.test
+        to <archive@a.test>
+        env-end
+        To: <alice@a.test>
+        From: The Post Office <postmaster>
+        Cc: <helpdesk@a.test>
+        Subject: Returned mail [FAILED(1),DELAYED(1)]
+        Date: Sat, 21 Nov 2026 10:04:20 +0000
+        Message-ID: <S77AbmKUKEJuveqC@relay.test>
+        Auto-Submitted: auto-replied
+        MIME-Version: 1.0
+        Content-Type: multipart/report; report-type="delivery-status";
+         boundary="S77AbmKUKEJuveqC.0=_"
+        Content-Transfer-Encoding: 7bit
+
+        --S77AbmKUKEJuveqC.0=_
+        Content-Type: text/plain; charset="utf-8"
+        Content-Description: Report for people
+        Content-Transfer-Encoding: quoted-printable
+
+
+        Guten Tag, gr=C3=BC=C3=9Fe aus M=C3=BCnchen!
+
+        Your message could not be delivered to 1 recipient, and is not tried
+        again:
+
+          bob@b.test
+            The mail server mx.b.test said:
+              550 unknown
+            Check the spelling of the address, or ask the recipient for the
+            right one.
+
+        Your message has not reached 1 recipient yet. It is tried again, so you
+        need not do anything. In particular, you need not send it again.
+
+          late@b.test
+            The reason:
+              466 timed out
+
+        If you need help, send this whole report to postmaster@relay.test.
+
+        The headers of the message are attached:
+
+          Subject: x
+          Arrived: Sat, 21 Nov 2026 10:04:09 +0000
+          Logged as: S1AbmKUKEJuveqC
+
+        --S77AbmKUKEJuveqC.0=_
+        Content-Type: message/delivery-status
+        Content-Description: Report for programs
+        Content-Transfer-Encoding: 7bit
+
+        Reporting-MTA: dns; relay.test
+        Arrival-Date: Sat, 21 Nov 2026 10:04:09 +0000
+
+        Final-Recipient: rfc822; bob@b.test
+        Action: failed
+        Status: 5.1.1
+        Remote-MTA: dns; mx.b.test
+        Diagnostic-Code: smtp; 550 (unknown)
+        Last-Attempt-Date: Sat, 21 Nov 2026 10:04:15 +0000
+        Final-Log-ID: S1AbmKUKEJuveqC
+        X-Destination: smtp/b.test
+
+        Final-Recipient: rfc822; late@b.test
+        Action: delayed
+        Status: 4.4.1
+        Diagnostic-Code: smtp; 466 (timed out)
+        Last-Attempt-Date: Sat, 21 Nov 2026 10:04:15 +0000
+        Final-Log-ID: S1AbmKUKEJuveqC
+        X-Destination: smtp/b.test
+
+        --S77AbmKUKEJuveqC.0=_
+        Content-Type: text/rfc822-headers
+        Content-Description: Original message
+        Content-Transfer-Encoding: 7bit
+
+        Subject: x
+
+        --S77AbmKUKEJuveqC.0=_--
+    "#]]
+    .assert_eq(&composed(&Report { recipients, headers, body, ..report() }, form));
+}
+
+#[test]
+fn double_fault_goes_to_addresses_of_the_form() {
+    let recipients =
+        vec![recipient("/var/mail/bob", b"\x03\x01failed\x015.2.2\x01x-local; 552 (full)", "")];
+    let report = Report { recipients, sender: Some(b""), body: None, ..report() };
+    let file = composed(&report, "ADR Cc: <postmaster@a.test>\n");
+    let (head, _) =
+        file.split_once("--S77AbmKUKEJuveqC.0=_\nContent-Type: message").expect("a part");
+    expect![[r#"
+        rcvdfrom STDIN (root@relay.test)
+        channel error
+        errormsg
+        todsn ORCPT=rfc822;postmaster@a.test
+        to <postmaster@a.test>
+        env-end
+        To: dummy:; (error trapped source)
+        From: "Mail Delivery System" <postmaster@relay.test>
+        Sender: <MAILER-DAEMON@relay.test>
+        Cc: <postmaster@a.test>
+        Subject: Double-fault: Not delivered: a report to /var/mail/bob
+        Date: Sat, 21 Nov 2026 10:04:20 +0000
+        Message-ID: <S77AbmKUKEJuveqC@relay.test>
+        In-Reply-To: <m1@a.test>
+        References: <m1@a.test>
+        Auto-Submitted: auto-replied
+        MIME-Version: 1.0
+        Content-Type: multipart/report; report-type="delivery-status";
+         boundary="S77AbmKUKEJuveqC.0=_"
+        Content-Transfer-Encoding: 7bit
+
+        --S77AbmKUKEJuveqC.0=_
+        Content-Type: text/plain; charset="utf-8"
+        Content-Description: Report for people
+        Content-Transfer-Encoding: 7bit
+
+        This is the mail system at relay.test.
+
+        This is about a report to the sender of a message, which could not be
+        delivered. Only you are told.
+
+        The report could not be delivered to 1 recipient, and is not tried
+        again:
+
+          /var/mail/bob
+            The reason:
+              full
+
+        The headers of the message are attached:
+
+          Subject: the minutes of Monday
+          Arrived: Sat, 21 Nov 2026 10:04:09 +0000
+          Logged as: S1AbmKUKEJuveqC
+
+    "#]]
+    .assert_eq(head);
+}
+
+#[test]
+fn international_addresses_make_the_report_global() {
+    let bob = recipient(
+        "b\u{f6}b@b.test",
+        b"\x03\x01failed\x015.1.1\x01smtp; 550 (ung\xc3\xbcltig)\x01",
+        "",
+    );
+    let original_recipient = Some(&b"utf-8;b\\x{F6}b@b.test"[..]);
+    let recipients = vec![RecipientStatus { original_recipient, ..bob }];
+    let sender = Some("\u{e4}lice@a.test".as_bytes());
+    let headers = "From: \u{e4}lice@a.test\n".as_bytes();
+    expect![[r#"
+        rcvdfrom STDIN (root@relay.test)
+        channel error
+        errormsg
+        todsn ORCPT=utf-8;\x{E4}lice@a.test
+        to <älice@a.test>
+        env-end
+        To: <älice@a.test>
+        From: "Mail Delivery System" <postmaster@relay.test>
+        Sender: <MAILER-DAEMON@relay.test>
+        Subject: =?utf-8?Q?Not_delivered:_your_mail_to_b=C3=B6b@b.test?=
+        Date: Sat, 21 Nov 2026 10:04:20 +0000
+        Message-ID: <S77AbmKUKEJuveqC@relay.test>
+        Auto-Submitted: auto-replied
+        MIME-Version: 1.0
+        Content-Type: multipart/report; report-type="global-delivery-status";
+         boundary="S77AbmKUKEJuveqC.0=_"
+        Content-Transfer-Encoding: 8bit
+
+        --S77AbmKUKEJuveqC.0=_
+        Content-Type: text/plain; charset="utf-8"
+        Content-Description: Report for people
+        Content-Transfer-Encoding: quoted-printable
+
+        This is the mail system at relay.test.
+
+        Your message could not be delivered to 1 recipient, and is not tried
+        again:
+
+          b=C3=B6b@b.test
+            The reason:
+              550 ung=C3=BCltig
+            Check the spelling of the address, or ask the recipient for the
+            right one.
+
+        If you need help, send this whole report to postmaster@relay.test.
+
+        The message is attached:
+
+          Arrived: Sat, 21 Nov 2026 10:04:09 +0000
+          Logged as: S1AbmKUKEJuveqC
+
+        --S77AbmKUKEJuveqC.0=_
+        Content-Type: message/global-delivery-status
+        Content-Description: Report for programs
+        Content-Transfer-Encoding: 8bit
+
+        Reporting-MTA: dns; relay.test
+        Arrival-Date: Sat, 21 Nov 2026 10:04:09 +0000
+
+        Original-Recipient: utf-8; böb@b.test
+        Final-Recipient: utf-8; böb@b.test
+        Action: failed
+        Status: 5.1.1
+        Diagnostic-Code: smtp; 550 (ungültig)
+        Last-Attempt-Date: Sat, 21 Nov 2026 10:04:15 +0000
+        Final-Log-ID: S1AbmKUKEJuveqC
+        X-Destination: smtp/b.test
+
+        --S77AbmKUKEJuveqC.0=_
+        Content-Type: message/global
+        Content-Description: Original message
+        Content-Transfer-Encoding: 8bit
+
+        From: älice@a.test
+
+        body
+
+        --S77AbmKUKEJuveqC.0=_--
+    "#]]
+    .assert_eq(&composed(&Report { recipients, sender, headers, ..report() }, ""));
+}

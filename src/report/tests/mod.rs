@@ -1,4 +1,8 @@
 mod expected;
+mod hostile;
+mod python;
+mod reader;
+mod recordings;
 
 use crate::{RecipientStatus, Report, ReportKind, TimeZone};
 use zsched_format::time::Timestamp;
