@@ -13,6 +13,7 @@ pub mod priority;
 pub mod selection;
 pub mod spool_id;
 pub mod time;
+pub mod xtext;
 
 // Agents.
 pub mod agent_protocol;

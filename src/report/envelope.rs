@@ -1,0 +1,42 @@
+//! The envelope of a submission, one item a line.
+//!
+//! ```text
+//! rcvdfrom STDIN (root@relay.example.org)
+//! channel error                              a report: it has no sender
+//! errormsg
+//! todsn ORCPT=rfc822;alice@example.org
+//! to <alice@example.org>
+//! env-end
+//! ```
+
+use crate::address::{error_address, to_orcpt};
+use crate::field::{Charset, one_line};
+use crate::{Form, Report, ReportKind};
+
+/// Maximum length of the name of the submitter.
+const MAX_SUBMITTER_LEN: usize = 200;
+
+/// Returns the envelope, or `None` if it has no recipient.
+pub(crate) fn envelope(report: &Report<'_>, form: &Form) -> Option<Vec<u8>> {
+    let sender = error_address(report.sender);
+    if sender.is_none() && form.copies().is_empty() {
+        return None;
+    }
+    let submitter = one_line(report.submitter.as_bytes(), MAX_SUBMITTER_LEN, Charset::Utf8);
+    let submitter = submitter.replace(['(', ')', '\\'], "");
+    let mut envelope =
+        format!("rcvdfrom STDIN ({submitter})\nchannel error\nerrormsg\n").into_bytes();
+    let wishes = match report.kind {
+        ReportKind::Delivery => "",
+        ReportKind::Routing => "NOTIFY=NEVER ",
+    };
+    let copies = form.copies().iter().map(|address| ("", address.as_bytes()));
+    for (wishes, address) in sender.map(|sender| (wishes, sender)).into_iter().chain(copies) {
+        let original = to_orcpt(address);
+        envelope.extend_from_slice(format!("todsn {wishes}ORCPT={original}\nto <").as_bytes());
+        envelope.extend_from_slice(address);
+        envelope.extend_from_slice(b">\n");
+    }
+    envelope.extend_from_slice(b"env-end\n");
+    Some(envelope)
+}
