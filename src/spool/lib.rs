@@ -45,6 +45,7 @@ pub mod verbose;
 pub mod outbox;
 mod reroute;
 pub mod resubmit;
+mod submission_file;
 
 // The end of a message, and malformed control files.
 pub mod move_aside;
@@ -53,6 +54,7 @@ pub mod removals;
 pub mod remove;
 
 // New mail.
+mod abandoned;
 pub mod submit;
 
 // Tools.
@@ -60,12 +62,14 @@ pub mod atomic_write;
 pub mod memory_file;
 mod temp_file;
 
+pub use abandoned::remove_abandoned;
 pub use arrival::{Arrival, Group, Portion};
 pub use duplicates::{DuplicateSink, PossibleDuplicate, PossibleDuplicates};
 pub use error_address::{control_file_head, error_address};
 pub use lock::{LockOwner, owner_of};
 pub use lock::{owner_if, owner_when_unloaded};
 pub use name::{HashFolder, HashLevel, SpoolName};
+pub use submission_file::SubmissionFile;
 pub use zsched_format::spool_id::SpoolId;
 
 use std::io;
@@ -143,6 +147,11 @@ impl Spool {
     /// The folder from which the router takes submissions.
     pub fn router(&self) -> PathBuf {
         self.postoffice.join("router")
+    }
+
+    /// The folder in which users write submissions.
+    pub fn public(&self) -> PathBuf {
+        self.postoffice.join("public")
     }
 
     /// The folder of submissions that the router does not have yet.
