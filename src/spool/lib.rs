@@ -149,6 +149,16 @@ impl Spool {
         self.postoffice.join("router")
     }
 
+    /// The socket for notices of new submissions.
+    ///
+    /// It is in POSTOFFICE unless `ROUTERNOTIFY` of the ZENV file names another one.
+    pub fn router_socket(&self, variable: Option<&str>) -> PathBuf {
+        match variable {
+            Some(path) => PathBuf::from(path.strip_prefix("UNIX:").unwrap_or(path)),
+            None => self.postoffice.join(".router.notify"),
+        }
+    }
+
     /// The folder in which users write submissions.
     pub fn public(&self) -> PathBuf {
         self.postoffice.join("public")
