@@ -9,8 +9,10 @@ use zsched_sys as sys;
 
 /// Mode of a folder that only the mail system writes to. Files in it get the folder's group.
 pub(crate) const MAIL_FOLDER_MODE: u32 = 0o2750;
-/// Mode of a folder that any user may put files into.
-pub(crate) const PUBLIC_FOLDER_MODE: u32 = 0o3777;
+/// Mode of a folder that any user may put files into, but not list.
+///
+/// Files in it get the folder's group, and only their owners, or that of the folder, remove them.
+pub(crate) const PUBLIC_FOLDER_MODE: u32 = 0o3773;
 
 /// Returns true if a file of any kind has this name. An error means that it is unknown.
 pub fn exists(path: &Path) -> io::Result<bool> {

@@ -46,6 +46,7 @@ pub mod outbox;
 pub mod report;
 mod reroute;
 pub mod resubmit;
+mod submission_file;
 
 // The end of a message, and malformed control files.
 pub mod move_aside;
@@ -54,6 +55,7 @@ pub mod removals;
 pub mod remove;
 
 // New mail.
+mod abandoned;
 pub mod submit;
 
 // Tools.
@@ -61,12 +63,14 @@ pub mod atomic_write;
 pub mod memory_file;
 mod temp_file;
 
+pub use abandoned::remove_abandoned;
 pub use arrival::{Arrival, Group, Portion};
 pub use duplicates::{DuplicateSink, PossibleDuplicate, PossibleDuplicates};
 pub use error_address::{control_file_head, error_address};
 pub use lock::{LockOwner, owner_of};
 pub use lock::{owner_if, owner_when_unloaded};
 pub use name::{HashFolder, HashLevel, SpoolName};
+pub use submission_file::SubmissionFile;
 pub use zsched_format::spool_id::SpoolId;
 
 use std::io;
@@ -144,6 +148,21 @@ impl Spool {
     /// The folder from which the router takes submissions.
     pub fn router(&self) -> PathBuf {
         self.postoffice.join("router")
+    }
+
+    /// The socket for notices of new submissions.
+    ///
+    /// It is in POSTOFFICE unless `ROUTERNOTIFY` of the ZENV file names another one.
+    pub fn router_socket(&self, variable: Option<&str>) -> PathBuf {
+        match variable {
+            Some(path) => PathBuf::from(path.strip_prefix("UNIX:").unwrap_or(path)),
+            None => self.postoffice.join(".router.notify"),
+        }
+    }
+
+    /// The folder in which users write submissions.
+    pub fn public(&self) -> PathBuf {
+        self.postoffice.join("public")
     }
 
     /// The folder of submissions that the router does not have yet.

@@ -10,7 +10,9 @@
 //! Received: ...                               headers and body, as the recipients were to get them
 //! ```
 
+use super::submission_file::{move_to_router, share_with_router};
 use super::temp_file::TempFile;
+use super::{HashLevel, Spool};
 use std::fs::File;
 use std::io::{self, BufWriter, ErrorKind, Read, Write};
 use std::os::unix::fs::{MetadataExt, fchown};
@@ -45,9 +47,13 @@ impl Submission<'_> {
         body: &mut impl Read,
         owner: (u32, u32),
     ) -> io::Result<u64> {
-        let scratch = TempFile::create_in(&postoffice.join("public"), "resubmit")?;
+        let spool = Spool::new(postoffice);
+        let mut scratch = TempFile::create_in(&spool.public(), "resubmit")?;
         self.write_to(scratch.file(), body, owner)?;
-        move_to(scratch, &postoffice.join("router"))
+        share_with_router(scratch.file(), &spool.router())?;
+        let name = move_to_router(&mut scratch, &spool.router(), HashLevel::Flat)?;
+        scratch.keep();
+        Ok(name.number())
     }
 
     /// Writes the submission into a file, sets its owner, and syncs it.
@@ -109,18 +115,4 @@ fn change_owner(file: &File, (user, group): (u32, u32)) -> io::Result<()> {
         Err(error) if error.kind() == ErrorKind::PermissionDenied => Ok(()),
         other => other,
     }
-}
-
-/// Moves the file into `folder`, named after the number of its inode.
-///
-/// Existing files are not replaced. The number is unique, but a misnamed file may be in the way.
-fn move_to(mut scratch: TempFile, folder: &Path) -> io::Result<u64> {
-    let number = scratch.number()?;
-    let opened = File::open(folder)?;
-    scratch.rename(folder.join(number.to_string()))?;
-    scratch.keep();
-    // The router has the file now. A failed sync followed by a crash could still lose it. Handing
-    // it over again while the failure lasts would be worse.
-    opened.sync_all().ok();
-    Ok(number)
 }

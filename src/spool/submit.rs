@@ -110,16 +110,14 @@ impl Submitter {
     ///
     /// If no scheduler listens, that is no error, since the scan will find the message.
     pub fn notify(&self, socket: &Path, name: &SpoolName) -> io::Result<()> {
-        let sender = UnixDatagram::unbound()?;
-        sender.set_nonblocking(true)?;
-        match sender.send_to(format!("NEW {name}").as_bytes(), socket) {
+        match notify(socket, &format!("NEW {name}")) {
             Err(error) if NO_LISTENER.contains(&error.kind()) => Ok(()),
-            other => other.map(drop),
+            other => other,
         }
     }
 
     fn scratch_file(&self) -> io::Result<TempFile> {
-        TempFile::create_in(&self.spool.postoffice().join("public"), "message")
+        TempFile::create_in(&self.spool.public(), "message")
     }
 
     /// Writes all of a file, which is given to the owner of `folder`.
@@ -138,6 +136,13 @@ impl Submitter {
 /// Offset of the body, which follows the first empty line.
 fn body_offset(message: &[u8]) -> usize {
     memchr::memmem::find(message, b"\n\n").map_or(message.len(), |at| at + 2)
+}
+
+/// Sends a notice of new mail to a socket. Does not wait.
+pub fn notify(socket: &Path, notice: &str) -> io::Result<()> {
+    let sender = UnixDatagram::unbound()?;
+    sender.set_nonblocking(true)?;
+    sender.send_to(notice.as_bytes(), socket).map(drop)
 }
 
 #[cfg(test)]

@@ -27,7 +27,8 @@ impl TempFile {
     /// Creates a file that does not exist yet.
     pub(crate) fn create(path: impl Into<PathBuf>) -> io::Result<TempFile> {
         let path = path.into();
-        let file = OpenOptions::new().write(true).create_new(true).mode(MODE).open(&path)?;
+        let file =
+            OpenOptions::new().read(true).write(true).create_new(true).mode(MODE).open(&path)?;
         Ok(TempFile { path, file, is_kept: false })
     }
 
@@ -52,7 +53,12 @@ impl TempFile {
         TempFile::create(path)
     }
 
-    /// The file, open for writing.
+    /// Its present path.
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The file, open for reading and writing.
     pub(crate) fn file(&self) -> &File {
         &self.file
     }

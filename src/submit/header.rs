@@ -15,11 +15,16 @@ impl Field {
     }
 
     /// Parses the first line of a field; `None` if it is no field.
-    fn begin(line: &[u8]) -> Option<Field> {
+    pub(crate) fn begin(line: &[u8]) -> Option<Field> {
         let colon = memchr::memchr(b':', line)?;
         let name = line[..colon].trim_ascii_end();
         let is_name = !name.is_empty() && name.iter().all(u8::is_ascii_graphic);
         is_name.then(|| Field { lines: whole(line), colon })
+    }
+
+    /// Adds a line that begins with a blank or a tab.
+    pub(crate) fn fold(&mut self, line: &[u8]) {
+        self.lines.extend(whole(line));
     }
 
     /// Returns true if the field has this name, ignoring case.
@@ -56,7 +61,7 @@ pub(crate) fn split(text: &[u8]) -> (Vec<Field>, &[u8]) {
             return (fields, rest_after);
         }
         match (line[0], fields.last_mut()) {
-            (b' ' | b'\t', Some(field)) => field.lines.extend(whole(line)),
+            (b' ' | b'\t', Some(field)) => field.fold(line),
             _ => match Field::begin(line) {
                 Some(field) => fields.push(field),
                 None => break,

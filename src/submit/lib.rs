@@ -1,15 +1,19 @@
-//! The program `submit`, which writes one message to the spool.
+//! The programs `sendmail` and `submit`, which take one message from standard input.
+//!
+//! [`sendmail`] writes a submission for the router. `submit` writes a control file for the
+//! scheduler, without routing: the caller chooses the channel and, if needed, the host.
 //!
 //! This crate decides which header lines a message lacks, which addresses it is for, and how both
-//! become a control file. It does not route: the caller chooses the channel and, if needed, the
-//! host. How files get into the spool safely is the spool's matter.
+//! become files. How files get into the spool safely is the spool's matter.
 //!
-//! It must not know the scheduler or its configuration: it sends the name of the message to a
-//! socket, and the scheduler finds the message without that, too.
+//! It must not know the scheduler, the router or their configurations: it sends the name of the
+//! message to a socket, and the message is found without that, too.
 //!
-//! Begin with [`Submission::compose`].
+//! Begin with [`Submission::compose`] for `submit`, and with [`sendmail::main`].
 
 #![warn(unreachable_pub)]
+
+pub mod sendmail;
 
 mod options;
 

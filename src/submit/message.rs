@@ -6,6 +6,8 @@ use super::address::{AddressListError, addresses};
 use super::header::{Field, split};
 use super::options::SubmitOptions;
 use jiff::Zoned;
+use mail_builder::headers::Header;
+use mail_builder::headers::address::EmailAddress;
 use std::collections::HashSet;
 
 /// Sender in the From header of a message with a null sender.
@@ -47,7 +49,7 @@ impl Message {
             return Err(SubmitError::NoRecipient);
         }
         let count = fields.len();
-        fields.retain(|field| !field.is("Bcc") && !field.is("Resent-Bcc"));
+        fields.retain(|field| !is_hidden(field));
         let hides_some = options.recipients_in_headers || fields.len() < count;
         let mut message = Message { fields, body: body.to_vec(), recipients };
         message.complete(options, if hides_some { "undisclosed-recipients:;" } else { &shown });
@@ -58,7 +60,10 @@ impl Message {
     fn complete(&mut self, options: &SubmitOptions, shown_recipients: &str) {
         let now = Zoned::now();
         let unique = format!("{}.{}", now.strftime("%Y%m%d%H%M%S%f"), std::process::id());
-        self.add_if_missing("From", &from(options));
+        if !self.has("From") {
+            let (name, sender) = (options.full_name.as_deref(), options.sender());
+            self.fields.push(from_field(name, sender.unwrap_or(NULL_SENDER)));
+        }
         if !self.has("Cc") {
             self.add_if_missing("To", shown_recipients);
         }
@@ -110,17 +115,26 @@ fn with_line_feeds(text: &[u8]) -> Vec<u8> {
 
 /// Skips the `From ` line of a message that was copied from an mbox file.
 fn skip_mbox_line(text: &[u8]) -> &[u8] {
-    let is_line = text.starts_with(b"From ") || text.starts_with(b">From ");
     match memchr::memchr(b'\n', text) {
-        Some(end) if is_line => &text[end + 1..],
+        Some(end) if is_mbox_line(text) => &text[end + 1..],
         _ => text,
     }
+}
+
+/// Returns true for the `From ` line that begins a message in an mbox file.
+pub(crate) fn is_mbox_line(line: &[u8]) -> bool {
+    line.starts_with(b"From ") || line.starts_with(b">From ")
+}
+
+/// Returns true for a header that recipients must not see.
+pub(crate) fn is_hidden(field: &Field) -> bool {
+    field.is("Bcc") || field.is("Resent-Bcc")
 }
 
 /// Returns the recipients in the headers.
 ///
 /// If there are Resent- headers, only those are used.
-fn recipients_in(fields: &[Field]) -> Result<Vec<String>, SubmitError> {
+pub(crate) fn recipients_in(fields: &[Field]) -> Result<Vec<String>, SubmitError> {
     const FIRST: [&str; 3] = ["To", "Cc", "Bcc"];
     const RESENT: [&str; 3] = ["Resent-To", "Resent-Cc", "Resent-Bcc"];
     let is_one = |names: [&str; 3], field: &Field| names.iter().any(|name| field.is(name));
@@ -136,21 +150,16 @@ fn recipients_in(fields: &[Field]) -> Result<Vec<String>, SubmitError> {
     Ok(found)
 }
 
-fn from(options: &SubmitOptions) -> String {
-    let sender = options.sender().unwrap_or(NULL_SENDER);
-    match options.full_name.as_deref() {
-        None | Some("") => sender.to_string(),
-        Some(name) => format!("{} <{sender}>", phrase(name)),
-    }
-}
-
-/// Formats a name for use before an address: quoted, unless it is plain words.
-fn phrase(name: &str) -> String {
-    let is_plain = |c: char| c.is_alphanumeric() || " -_'!#$%&*+/=?^`{|}~".contains(c);
-    if name.chars().all(is_plain) {
-        return name.to_string();
-    }
-    format!("\"{}\"", name.replace('\\', "\\\\").replace('"', "\\\""))
+/// Returns the From header of a sender, with the name in quotes or encoded (RFC 2047).
+pub(crate) fn from_field(name: Option<&str>, sender: &str) -> Field {
+    let Some(name) = name.filter(|name| !name.trim().is_empty()) else {
+        return Field::new("From", sender);
+    };
+    let mut value = Vec::new();
+    EmailAddress { name: Some(name.into()), email: sender.into() }
+        .write_header(&mut value, "From: ".len());
+    let value = String::from_utf8_lossy(&value).replace("\r\n", "\n");
+    Field::new("From", value.trim_end())
 }
 
 #[cfg(test)]
@@ -194,8 +203,8 @@ mod tests {
     #[test]
     fn full_name_is_quoted_if_needed() {
         for (name, expected) in [
-            ("Alice B", "Alice B <a@b>"),
-            ("J\u{f6}rg", "J\u{f6}rg <a@b>"),
+            ("Alice B", "\"Alice B\" <a@b>"),
+            ("J\u{f6}rg", "=?utf-8?B?SsO2cmc=?= <a@b>"),
             ("B. \"C\" \\", "\"B. \\\"C\\\" \\\\\" <a@b>"),
             ("x <evil@y>", "\"x <evil@y>\" <a@b>"),
             ("", "a@b"),

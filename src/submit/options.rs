@@ -110,12 +110,12 @@ impl SubmitOptions {
     }
 }
 
-fn without_brackets(address: &str) -> &str {
+pub(crate) fn without_brackets(address: &str) -> &str {
     address.strip_prefix('<').and_then(|rest| rest.strip_suffix('>')).unwrap_or(address)
 }
 
 /// Returns true if the text is a valid value for `NOTIFY=` (RFC 3461, 4.1).
-fn is_notify_value(text: &str) -> bool {
+pub(crate) fn is_notify_value(text: &str) -> bool {
     let is_event = |word: &str| {
         ["SUCCESS", "FAILURE", "DELAY"].iter().any(|event| word.eq_ignore_ascii_case(event))
     };

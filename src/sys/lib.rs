@@ -39,7 +39,7 @@ pub use limits::{lift_file_size_limit, lift_processor_limit, raise_file_limit};
 pub use process::{
     ChildEnd, ProcessPriority, clock_ticks, process_exists, reap, send_signal, set_priority,
 };
-pub use sigaction::is_ignored;
+pub use sigaction::{ignore_signal, is_ignored};
 #[cfg(feature = "signals")]
 pub use signals::Signals;
 pub use users::{Account, find_account};

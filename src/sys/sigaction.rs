@@ -29,7 +29,7 @@ pub(super) fn reset_dispositions() -> io::Result<()> {
 }
 
 /// Ignores a signal from now on.
-pub(super) fn ignore_signal(signal: i32) -> io::Result<()> {
+pub fn ignore_signal(signal: i32) -> io::Result<()> {
     set_disposition(signal, libc::SIG_IGN)
 }
 

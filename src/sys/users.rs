@@ -1,6 +1,7 @@
 //! Users and groups of the system, and the identity of this process.
 
-use rustix::process::{getegid, geteuid, getuid};
+use super::succeeded;
+use rustix::process::{getegid, geteuid, getgid, getuid};
 use std::ffi::{CStr, CString, c_char, c_int};
 use std::io;
 use std::mem::MaybeUninit;
@@ -18,6 +19,8 @@ pub struct Account {
     pub uid: u32,
     /// Id of the login group.
     pub gid: u32,
+    /// Comment, which begins with the user's full name (GECOS). Bytes that are not UTF-8 are lost.
+    pub comment: String,
 }
 
 /// Finds the account of a name.
@@ -40,9 +43,13 @@ pub fn account_of(uid: u32) -> io::Result<Option<Account>> {
 }
 
 fn account(entry: &libc::passwd) -> Account {
-    // SAFETY: the entry points to a string within the buffer, which still lives.
-    let name = unsafe { CStr::from_ptr(entry.pw_name) }.to_string_lossy().into_owned();
-    Account { name, uid: entry.pw_uid, gid: entry.pw_gid }
+    let text = |text: *const c_char| match text.is_null() {
+        true => String::new(),
+        // SAFETY: the entry points to strings within the buffer, which still lives.
+        false => unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned(),
+    };
+    let (name, comment) = (text(entry.pw_name), text(entry.pw_gecos));
+    Account { name, uid: entry.pw_uid, gid: entry.pw_gid, comment }
 }
 
 /// User id of a name, found as by [`find_account`].
@@ -101,6 +108,15 @@ pub fn effective_user() -> u32 {
 /// Effective group id of this process.
 pub fn effective_group() -> u32 {
     getegid().as_raw()
+}
+
+/// Gives up the rights that a set-user-id or set-group-id program has passed on to this one.
+pub fn become_real_user() -> io::Result<()> {
+    let (uid, gid) = (getuid().as_raw(), getgid().as_raw());
+    // SAFETY: takes numbers only.
+    succeeded(unsafe { libc::setresgid(gid, gid, gid) })?;
+    // SAFETY: takes numbers only.
+    succeeded(unsafe { libc::setresuid(uid, uid, uid) })
 }
 
 /// Returns true if this process may become any user.

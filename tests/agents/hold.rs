@@ -101,8 +101,7 @@ fn failed_submission_leaves_no_file_in_router() {
     let spool = Spool::new();
     let control = control_file("7", "local - a@x", &["hold timeout:1 u@x"]);
     spool.put("7", &control, "body\n");
-    // The folder is writable, but not readable, so it cannot be synced.
-    allow(spool.path("router"), 0o333);
+    allow(spool.path("router"), 0o555);
     let Some(answers) = spool.ordinary_session(HOLD, &[], "7\ttimeout:1\n") else { return };
     allow(spool.path("router"), 0o755);
     assert!(answers.contains("\tdeferred cannot hand back to the router: "), "{answers}");

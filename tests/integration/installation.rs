@@ -34,7 +34,7 @@ fn error_about_missing_spool_names_command_that_makes_it() {
 
     let init = || succeed(Command::new(SCHEDULER).arg("--init").arg(&spool));
     init();
-    for (folder, mode) in [("transport", 0o2750), ("queue", 0o2750), ("router", 0o3777)] {
+    for (folder, mode) in [("transport", 0o2750), ("queue", 0o2750), ("router", 0o3773)] {
         let made = fs::metadata(spool.join(folder)).expect(folder);
         assert_eq!(made.permissions().mode() & 0o7777, mode, "{folder}");
     }

@@ -298,6 +298,7 @@ impl StartPlan {
         }
         limits.warnings.iter().for_each(|warning| log::warn!("{warning}"));
         recovery::finish_removals(&self.spool);
+        recovery::remove_abandoned(&self.spool);
         recovery::finish_outbox(&self.spool, self.level)
             .map_err(|error| StartError::because(self.spool.outbox().display(), error))?;
         let clock = Clock::new(spool_lock.clock);

@@ -4,7 +4,8 @@ use crate::worker;
 use std::fs;
 use std::io;
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
+use zsched_format::printable;
 use zsched_spool::outbox::{self, OutboxRecovery};
 use zsched_spool::processes;
 use zsched_spool::{HashLevel, Spool, removals};
@@ -30,6 +31,18 @@ pub(crate) fn finish_removals(spool: &Spool) {
             }
             Err(error) => log::error!("{}: cannot finish removals: {error}", list.display()),
         }
+    }
+}
+
+/// Removes what killed programs have left in `public/`.
+pub(crate) fn remove_abandoned(spool: &Spool) {
+    match zsched_spool::remove_abandoned(spool, SystemTime::now()) {
+        Ok(0) => {}
+        Ok(count) => {
+            let files = printable::count(count as u64, "file");
+            log::info!("removed {files} that killed programs have left in public/ a day ago");
+        }
+        Err(error) => log::warn!("{}: cannot be cleaned: {error}", spool.public().display()),
     }
 }
 

@@ -1,0 +1,85 @@
+//! Why `sendmail` did not do what was asked, and its exit status (`sysexits.h`).
+
+use crate::address::AddressListError;
+use crate::message::SubmitError;
+use std::io::{self, ErrorKind};
+use std::path::PathBuf;
+use zsched_command_line::EX_USAGE;
+
+const EX_DATAERR: i32 = 65;
+const EX_UNAVAILABLE: i32 = 69;
+const EX_OSERR: i32 = 71;
+const EX_CANTCREAT: i32 = 73;
+const EX_IOERR: i32 = 74;
+const EX_TEMPFAIL: i32 = 75;
+const EX_NOPERM: i32 = 77;
+const EX_CONFIG: i32 = 78;
+
+/// Why a message was not sent.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum SendmailError {
+    /// The command line cannot be used.
+    #[error("{0}")]
+    Usage(String),
+    /// An address of the command line cannot be used.
+    #[error("the {0} {1:?} is not an address: {2}")]
+    Address(&'static str, String, AddressListError),
+    /// Recipients cannot be taken from the headers.
+    #[error("the message is not sent: {0}")]
+    Headers(#[from] SubmitError),
+    /// An address in a header is too long.
+    #[error("an address has more than {0} bytes")]
+    LongAddress(usize),
+    /// The headers do not fit into memory.
+    #[error("the headers of the message have more than {0} bytes")]
+    LongHeaders(usize),
+    /// The installation does not take messages of this size.
+    #[error("the message has more than {0} bytes (MAXMESSAGESIZE)")]
+    LargeMessage(u64),
+    /// Standard input cannot be read.
+    #[error("standard input: {0}")]
+    Input(io::Error),
+    /// The ZENV file cannot be used.
+    #[error("{0}")]
+    Config(String),
+    /// The caller has no name, and has given none.
+    #[error("user {0} has no account, so -f must name the sender")]
+    NoAccount(u32),
+    /// The user database does not answer.
+    #[error("the name of user {0} is unknown: {1}")]
+    Accounts(u32, io::Error),
+    /// The rights of the caller's caller cannot be given up.
+    #[error("cannot become the real user: {0}")]
+    Rights(io::Error),
+    /// The message cannot be written to the spool.
+    #[error("{0}: {1}")]
+    Spool(PathBuf, io::Error),
+    /// Another program cannot be started.
+    #[error("{0}")]
+    Program(String),
+}
+
+impl SendmailError {
+    /// The exit status. Programs try again after `EX_TEMPFAIL` only.
+    pub(crate) fn status(&self) -> i32 {
+        match self {
+            SendmailError::Usage(_) | SendmailError::Address(..) => EX_USAGE,
+            SendmailError::Headers(_)
+            | SendmailError::LongAddress(_)
+            | SendmailError::LongHeaders(_)
+            | SendmailError::LargeMessage(_) => EX_DATAERR,
+            SendmailError::Input(_) => EX_IOERR,
+            SendmailError::Config(_) => EX_CONFIG,
+            SendmailError::NoAccount(_) => EX_OSERR,
+            SendmailError::Accounts(..) => EX_TEMPFAIL,
+            SendmailError::Rights(_) => EX_NOPERM,
+            SendmailError::Program(_) => EX_UNAVAILABLE,
+            SendmailError::Spool(_, error) => match error.kind() {
+                ErrorKind::PermissionDenied => EX_NOPERM,
+                // The limit of the caller (`ulimit -f`), which remains.
+                ErrorKind::FileTooLarge => EX_CANTCREAT,
+                _ => EX_TEMPFAIL,
+            },
+        }
+    }
+}

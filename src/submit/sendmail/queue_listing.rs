@@ -1,0 +1,63 @@
+//! Runs `mailq`, which lists the queue.
+
+use super::error::SendmailError;
+use std::env;
+use std::ffi::OsString;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use zsched_sys as sys;
+
+/// Names of the program: that of a package beside another mail system, and the usual one.
+const NAMES: [&str; 2] = ["mailq.zsched", "mailq"];
+
+/// Replaces this process by `mailq`. Returns only an error.
+pub(crate) fn list_queue(arguments: impl Iterator<Item = OsString>) -> SendmailError {
+    let own = env::current_exe().unwrap_or_default();
+    let Some(program) = find(&own) else {
+        let reason = format!("there is no mailq beside {}", own.display());
+        return SendmailError::Program(reason);
+    };
+    let error = Command::new(&program).args(arguments).exec();
+    SendmailError::Program(format!("{}: {error}", program.display()))
+}
+
+/// Finds `mailq` in the folder of this program, or in `bin` beside it.
+///
+/// The name `mailq` may be one of this program itself.
+fn find(own: &Path) -> Option<PathBuf> {
+    let folder = own.parent()?;
+    let folders = [folder.to_path_buf(), folder.parent()?.join("bin")];
+    let paths = folders.iter().flat_map(|folder| NAMES.map(|name| folder.join(name)));
+    let is_other = |path: &PathBuf| match (path.metadata(), own.metadata()) {
+        (Ok(found), Ok(own)) => {
+            found.is_file() && sys::device_and_inode(&found) != sys::device_and_inode(&own)
+        }
+        _ => false,
+    };
+    paths.into_iter().find(is_other)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+
+    #[test]
+    fn mailq_that_is_this_program_is_passed_over() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let at = |name: &str| folder.path().join(name);
+        for name in ["sbin", "bin"] {
+            fs::create_dir(at(name)).expect("a folder");
+        }
+        let own = at("sbin/sendmail");
+        fs::write(&own, "").expect("written");
+        std::os::unix::fs::symlink("sendmail", at("sbin/mailq")).expect("a link");
+        assert_eq!(find(&own), None);
+        for name in ["bin/mailq", "bin/mailq.zsched", "sbin/mailq.zsched"] {
+            fs::write(at(name), "").expect("written");
+            let found = find(&own).expect("a program").canonicalize().expect("a path");
+            assert_eq!(found, at(name).canonicalize().expect("a path"));
+        }
+    }
+}

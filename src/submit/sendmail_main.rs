@@ -1,0 +1,5 @@
+//! The program `sendmail`.
+
+fn main() {
+    std::process::exit(zsched_submit::sendmail::main())
+}
