@@ -469,6 +469,8 @@ fn arrival(number: u64, host: u64, recipients: u32) -> Arrival {
         created: START - Duration::from_millis(1),
         priority: 5,
         report_due: false,
+        delay_noted: None,
+        deliver_by: None,
         first_undeliverable: None,
         etrn_hosts: Vec::new(),
         recipients,

@@ -183,6 +183,8 @@ pub fn arrival(number: u64, at: Timestamp, mut places: Vec<u64>) -> Arrival {
         created: at,
         priority: 5,
         report_due: false,
+        delay_noted: None,
+        deliver_by: None,
         first_undeliverable: None,
         etrn_hosts: Vec::new(),
         recipients: places.len() as u32,

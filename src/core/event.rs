@@ -15,6 +15,7 @@ use zsched_config::Config;
 use zsched_format::control_file::ControlFileError;
 use zsched_format::time::ClockStep;
 use zsched_spool::Arrival;
+use zsched_spool::report::UnreportedRest;
 
 /// One fact, reported to the core by the shell.
 #[derive(Debug, Serialize, Deserialize)]
@@ -50,9 +51,9 @@ pub enum Event<'a> {
     Reported {
         /// Ticket of the report.
         ticket: ReportTicket,
-        /// True if the message owes another report: it has more `d` lines than fit into one.
+        /// What is still to be reported.
         #[serde(with = "zsched_format::serde_error_kind::of_result")]
-        outcome: Result<bool, io::ErrorKind>,
+        outcome: Result<UnreportedRest, io::ErrorKind>,
     },
     /// The writer has executed [`crate::Action::Remove`], or has failed.
     Removed {

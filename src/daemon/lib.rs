@@ -16,6 +16,7 @@ mod start;
 mod event_loop;
 mod agents;
 mod spool_io;
+mod reports;
 mod state;
 mod net;
 mod logging;

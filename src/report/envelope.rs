@@ -16,12 +16,14 @@ use crate::{Form, Report, ReportKind};
 /// Maximum length of the name of the submitter.
 const MAX_SUBMITTER_LEN: usize = 200;
 
-/// Returns the envelope, or `None` if it has no recipient.
-pub(crate) fn envelope(report: &Report<'_>, form: &Form) -> Option<Vec<u8>> {
+/// Returns true if somebody gets the report.
+pub(crate) fn has_recipients(report: &Report<'_>, form: &Form) -> bool {
+    error_address(report.sender).is_some() || !form.copies().is_empty()
+}
+
+/// Returns the envelope.
+pub(crate) fn envelope(report: &Report<'_>, form: &Form) -> Vec<u8> {
     let sender = error_address(report.sender);
-    if sender.is_none() && form.copies().is_empty() {
-        return None;
-    }
     let submitter = one_line(report.submitter.as_bytes(), MAX_SUBMITTER_LEN, Charset::Utf8);
     let submitter = submitter.replace(['(', ')', '\\'], "");
     let mut envelope =
@@ -38,5 +40,5 @@ pub(crate) fn envelope(report: &Report<'_>, form: &Form) -> Option<Vec<u8>> {
         envelope.extend_from_slice(b">\n");
     }
     envelope.extend_from_slice(b"env-end\n");
-    Some(envelope)
+    envelope
 }

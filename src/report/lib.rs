@@ -28,6 +28,7 @@ mod envelope;
 mod field;
 mod form;
 mod human;
+mod language;
 mod message;
 mod notary;
 mod original;
@@ -37,6 +38,7 @@ mod tests;
 pub use action::{Action, action_of};
 pub use form::{Form, FormError, FormErrorKind, MAX_FORM_LEN};
 pub use jiff::tz::TimeZone;
+pub use language::languages;
 
 use zsched_format::time::Timestamp;
 
@@ -123,11 +125,18 @@ pub struct RecipientStatus<'a> {
 ///
 /// Returns `None` if there is nobody to send it to, or no recipient to report.
 pub fn compose(report: &Report<'_>, form: &Form) -> Option<Vec<u8>> {
+    envelope::has_recipients(report, form).then(|| compose_unaddressed(report, form))?
+}
+
+/// Composes a report, even if there is nobody to send it to.
+///
+/// Returns `None` if there is no recipient to report.
+pub fn compose_unaddressed(report: &Report<'_>, form: &Form) -> Option<Vec<u8>> {
     let outcomes = notary::outcomes(report);
     if outcomes.is_empty() {
         return None;
     }
-    let mut file = envelope::envelope(report, form)?;
+    let mut file = envelope::envelope(report, form);
     message::write(report, form, &outcomes, &mut file);
     Some(file)
 }

@@ -294,12 +294,18 @@ impl Timeline {
                     OutcomeKind::Success => "success report, if the sender requested one",
                     OutcomeKind::Failure => "failure report to the sender",
                     OutcomeKind::Expiry => "expired; failure report to the sender",
+                    OutcomeKind::Delay | OutcomeKind::DeadlinePassed => {
+                        "late; the sender is told, if requested"
+                    }
                     OutcomeKind::Deletion => "deleted by an operator",
                     OutcomeKind::Reroute => "rerouted by an operator",
                 };
                 let words = String::from_utf8_lossy(&note.message).replace('\r', " ");
                 let text = format!("{why}: {}", words.trim());
                 self.add("note", text).offsets = note.offsets.clone();
+            }
+            Action::Report { name, .. } if name.number() == number => {
+                self.add("report", "its sender is to get a report");
             }
             Action::Statistics(end) if end.spool_id.number == number => {
                 let destination = Some(end.destination.to_string());
@@ -317,7 +323,7 @@ impl Timeline {
             }
             Action::Remove { name, aside } if name.number() == number => {
                 let text = if *aside {
-                    "a report is still due: to be moved to postman/"
+                    "a line cannot be delivered: to be moved to postman/"
                 } else {
                     "to be removed"
                 };

@@ -23,8 +23,7 @@ use zsched_spool::load::{self, LoadError, LoadResult};
 use zsched_spool::memory_file::MemoryFile;
 use zsched_spool::note::{self, OutcomeKind, OutcomeNote};
 use zsched_spool::outbox::{self, MessageIdentity, SubmissionKind};
-use zsched_spool::remove;
-use zsched_spool::report;
+use zsched_spool::report::{self, UnreportedRest};
 use zsched_spool::{
     Arrival, HashFolder, HashLevel, LockOwner, Portion, PossibleDuplicates, SpoolName, owner_if,
 };
@@ -128,7 +127,7 @@ impl MessageFiles {
 pub enum WriteRequest {
     /// Append diagnostics.
     Note(Box<Note>),
-    /// Remove a message from the spool; to `postman/` if a report is due.
+    /// Remove a message from the spool, or move it to `postman/`.
     Remove(SpoolName, bool),
     /// Clear the locks of a dead process.
     ClearLocks(SpoolName, u32),
@@ -341,7 +340,7 @@ impl Disk {
             outbox::resume(&file, &outbox, (&identity, SubmissionKind::Reroute))?;
         }
         let invalid = |error| io::Error::new(ErrorKind::InvalidData, error);
-        if matches!(note.occasion, OutcomeKind::Success | OutcomeKind::Failure) {
+        if !note.occasion.ends_recipients() {
             // Only the lines of recipients are used, not their tags.
             let candidates = note::candidates(&parsed.map_err(invalid)?.control, &remark);
             return note::conclude(&file, &candidates, note.occasion, &locker);
@@ -362,7 +361,7 @@ impl Disk {
         if is_busy { Err(ErrorKind::ResourceBusy.into()) } else { Ok(false) }
     }
 
-    /// Sends the reports that a message owes, as `report::send` does. Returns true if it owes more.
+    /// Sends the reports that a message owes, as `report::send` does.
     ///
     /// The scheduler is killed after the last step, if that is given.
     pub(crate) fn report(
@@ -371,7 +370,7 @@ impl Disk {
         name: &SpoolName,
         is_finished: bool,
         last_step: Option<u32>,
-    ) -> io::Result<bool> {
+    ) -> io::Result<UnreportedRest> {
         let on_disk = self.control_file(name).cloned().ok_or(ErrorKind::NotFound)?;
         let steps = WriteSteps::new(self.faults, last_step, self.random.u64(..));
         let identity = self.identity(name, &on_disk);
@@ -435,7 +434,7 @@ impl Disk {
             }
             return Ok(Departure::Gone);
         };
-        if aside && remove::text_needs_attention(file.text().clone()) {
+        if aside {
             return self.move_aside(name);
         }
         self.messages.remove(&name.number());
@@ -451,9 +450,9 @@ impl Disk {
         aside: bool,
     ) -> Option<Rc<MemoryFile>> {
         let files = self.messages.get_mut(&name.number())?;
-        let file = files.control(name.folder())?;
+        files.control(name.folder())?;
         // The first step of moving aside is a second name, which changes nothing here.
-        if aside && remove::text_needs_attention(file.text().clone()) {
+        if aside {
             return None;
         }
         let control = files.control.take().map(|(_, file)| file);

@@ -18,8 +18,8 @@ use zsched_core::{
 use zsched_format::job_recipients::Scope;
 use zsched_format::time::Timestamp;
 use zsched_spool::load::LoadResult;
-use zsched_spool::note::OutcomeKind;
 use zsched_spool::outbox::SubmissionKind;
+use zsched_spool::report::UnreportedRest;
 use zsched_spool::{Portion, SpoolName};
 
 /// The way in which a control file is read.
@@ -441,7 +441,7 @@ impl<O: SimulationObserver> Simulation<O> {
         &mut self,
         request: &ReportRequest,
         last_step: Option<u32>,
-    ) -> std::io::Result<bool> {
+    ) -> std::io::Result<UnreportedRest> {
         let wall = self.clock.wall();
         let sent = self.disk.report(wall, &request.name, request.is_finished, last_step);
         self.observe_published();
@@ -526,10 +526,7 @@ impl<O: SimulationObserver> Simulation<O> {
 
 /// Returns true if the request finishes recipients without an agent.
 fn finishes_recipients(request: &WriteRequest) -> bool {
-    let WriteRequest::Note(note) = request else {
-        return false;
-    };
-    matches!(note.occasion, OutcomeKind::Expiry | OutcomeKind::Deletion | OutcomeKind::Reroute)
+    matches!(request, WriteRequest::Note(note) if note.occasion.ends_recipients())
 }
 
 impl Delays {

@@ -3,6 +3,7 @@
 use super::{SpoolName, note};
 #[cfg(feature = "serde")]
 use serde::{Deserialize, Serialize};
+use zsched_format::control_file::notify::Notify;
 use zsched_format::control_file::{ControlFile, ControlFileError, Recipient, Tag};
 use zsched_format::priority::DEFAULT_PRIORITY;
 use zsched_format::time::Timestamp;
@@ -25,6 +26,10 @@ pub struct Arrival {
     ///
     /// That is so if a `d` line has not been reported, or a failure has no `d` line.
     pub report_due: bool,
+    /// Time of the last notice that the message is late, in seconds since the epoch.
+    pub delay_noted: Option<u32>,
+    /// The deadline that the sender has set (DELIVERBY).
+    pub deliver_by: Option<Deadline>,
     /// The first line that cannot be delivered, but must not be lost.
     pub first_undeliverable: Option<ControlFileError>,
     /// Hosts whose threads are started (ETRN), in lower case.
@@ -45,6 +50,31 @@ pub struct Arrival {
     ///
     /// It applies to the numbers of recipients and to the report that is due.
     pub is_chunk: bool,
+}
+
+/// A deadline of delivery (RFC 2852).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(Serialize, Deserialize))]
+pub struct Deadline {
+    /// When it is, in seconds since the epoch.
+    pub at: u32,
+    /// The message fails then. Otherwise its sender is only told that it is late.
+    pub returns: bool,
+}
+
+impl Deadline {
+    /// The earliest deadline of the recipients of a message that arrived at `received`.
+    fn of(file: &ControlFile, received: Timestamp) -> Option<Deadline> {
+        let lines = file.recipients.iter().filter_map(|recipient| recipient.notify);
+        let values = lines.map(|line| file.get(line.value));
+        let has_by = |value: &&[u8]| value.windows(3).any(|word| word.eq_ignore_ascii_case(b"BY="));
+        let deadlines = values.filter(has_by).filter_map(|value| Notify::parse(value).deliver_by);
+        let deadline = deadlines.min_by_key(|by| by.seconds)?;
+        let at = received.seconds().saturating_add(deadline.seconds);
+        // No deadline is before the epoch or after 2106.
+        let at = u32::try_from(at.max(1)).unwrap_or(u32::MAX);
+        Some(Deadline { at, returns: deadline.return_after })
+    }
 }
 
 /// The part of a control file that is to be read.
@@ -89,6 +119,8 @@ impl Arrival {
             priority: file.priority.unwrap_or(DEFAULT_PRIORITY),
             report_due: note::has_report_due(file)
                 || !note::unnoted_failures(file, |tag| tag == Tag::Failed).is_empty(),
+            delay_noted: note::last_delay(file),
+            deliver_by: Deadline::of(file, modified),
             first_undeliverable: file.undeliverable_lines.first().cloned(),
             etrn_hosts: file.etrn_hosts.iter().map(|host| lower_case(file.get(*host))).collect(),
             recipients: file.recipients.len() as u32,

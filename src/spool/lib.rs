@@ -64,7 +64,7 @@ pub mod memory_file;
 mod temp_file;
 
 pub use abandoned::remove_abandoned;
-pub use arrival::{Arrival, Group, Portion};
+pub use arrival::{Arrival, Deadline, Group, Portion};
 pub use duplicates::{DuplicateSink, PossibleDuplicate, PossibleDuplicates};
 pub use error_address::{control_file_head, error_address};
 pub use lock::{LockOwner, owner_of};

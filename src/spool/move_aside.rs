@@ -1,6 +1,6 @@
 //! Moves messages aside: to `postman/`, where a person looks at them.
 //!
-//! Their control file is malformed, or they are finished and still owe the sender a report. A
+//! Their control file is malformed, or they are finished and have a line that cannot be delivered. A
 //! malformed control file that cannot be moved is hidden in its own folder.
 
 use super::folder::exists;
@@ -15,8 +15,8 @@ use zsched_sys::{if_exists, with_suffix};
 /// It becomes part of the file names in `postman/`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reason {
-    /// All recipients are finished, but a report to the sender is due.
-    OwedReport,
+    /// All recipients are finished, but the file has lines that cannot be delivered.
+    Undeliverable,
     /// The control file cannot be used.
     Malformed,
 }
@@ -27,7 +27,7 @@ impl Reason {
     /// The cron job of the original deletes `postman/[0-9]*`.
     fn name_of(self, name: &SpoolName) -> String {
         let prefix = match self {
-            Reason::OwedReport => "owed-report",
+            Reason::Undeliverable => "undeliverable",
             Reason::Malformed => "malformed",
         };
         format!("{prefix}:{}", name.base())
@@ -107,8 +107,8 @@ mod tests {
             let file = File::options().write(true).open(&path).expect("opened");
             file.set_modified(arrival).expect("set");
         }
-        let control = move_aside(&spool, &name, Reason::OwedReport).expect("moved");
-        assert_eq!(control, spool.postman().join("owed-report:4711"));
+        let control = move_aside(&spool, &name, Reason::Undeliverable).expect("moved");
+        assert_eq!(control, spool.postman().join("undeliverable:4711"));
         for path in [control.clone(), message_of(&control)] {
             let modified = fs::metadata(&path).and_then(|metadata| metadata.modified());
             assert_eq!(modified.expect("a time"), arrival, "{}", path.display());

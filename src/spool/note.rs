@@ -13,7 +13,7 @@ use std::collections::{HashMap, HashSet};
 use std::fs::OpenOptions;
 use std::io;
 use std::os::unix::fs::FileExt;
-use zsched_format::control_file::diagnostic::DiagnosticRecord;
+use zsched_format::control_file::diagnostic::{DiagnosticRecord, is_about_deadline};
 use zsched_format::control_file::notify::{Events, Notify};
 use zsched_format::control_file::{self, ControlFile, Recipient, Tag};
 use zsched_format::time::Timestamp;
@@ -46,6 +46,10 @@ pub enum OutcomeKind {
     ///
     /// The recipient is marked as failed, so that it does not expire again after a restart.
     Expiry,
+    /// Late: noted if NOTIFY has DELAY, or there is no NOTIFY.
+    Delay,
+    /// Late for the deadline that the sender has set: noted unless NOTIFY is NEVER.
+    DeadlinePassed,
     /// Deleted by an operator: marked as done, without a note.
     Deletion,
     /// Given back to the router: marked as done, without a note.
@@ -54,14 +58,16 @@ pub enum OutcomeKind {
 
 impl OutcomeKind {
     /// Returns true if the scheduler itself finishes the recipients.
-    fn ends_recipients(self) -> bool {
-        !matches!(self, OutcomeKind::Success | OutcomeKind::Failure)
+    pub fn ends_recipients(self) -> bool {
+        matches!(self, OutcomeKind::Expiry | OutcomeKind::Deletion | OutcomeKind::Reroute)
     }
 
     fn is_requested_by(self, events: Events) -> bool {
         match self {
             OutcomeKind::Success => events.success,
             OutcomeKind::Failure | OutcomeKind::Expiry => events.failure,
+            OutcomeKind::Delay => events.delay,
+            OutcomeKind::DeadlinePassed => events != Events::NONE,
             OutcomeKind::Deletion | OutcomeKind::Reroute => false,
         }
     }
@@ -107,7 +113,10 @@ pub fn conclude(
     locker: &RecipientLocker<'_>,
 ) -> io::Result<bool> {
     let tag = match occasion {
-        OutcomeKind::Success | OutcomeKind::Failure => {
+        OutcomeKind::Success
+        | OutcomeKind::Failure
+        | OutcomeKind::Delay
+        | OutcomeKind::DeadlinePassed => {
             let lines: Vec<u8> = candidates.iter().flat_map(|one| &one.line).copied().collect();
             if !lines.is_empty() {
                 on_disk.append(&lines)?;
@@ -235,6 +244,7 @@ pub(crate) fn is_requested(diagnostic: &DiagnosticRecord<'_>, events: Events) ->
         b"failed" => events.failure,
         b"delivered" | b"relayed" | b"expanded" => events.success,
         b"delayed" if is_expiry_of_original(diagnostic) => events.failure,
+        b"delayed" if is_about_deadline(diagnostic.notary) => events != Events::NONE,
         b"delayed" => events.delay,
         _ => events != Events::NONE,
     }
@@ -245,6 +255,15 @@ pub(crate) fn is_requested(diagnostic: &DiagnosticRecord<'_>, events: Events) ->
 /// It has the action of the last deferral, and begins with other words.
 pub(crate) fn is_expiry_of_original(diagnostic: &DiagnosticRecord<'_>) -> bool {
     diagnostic.message.trim_ascii_start().starts_with(b"expired after ")
+}
+
+/// Time of the last `d` line about a delay, in seconds since the epoch.
+pub(crate) fn last_delay(file: &ControlFile) -> Option<u32> {
+    let lines = file.diagnostics.iter().filter_map(|line| {
+        DiagnosticRecord::parse(file.get(line.value))
+            .filter(|line| line.action() == b"delayed" && !is_expiry_of_original(line))
+    });
+    lines.filter_map(|line| u32::try_from(line.time).ok()).max()
 }
 
 /// Failed recipients that lack a requested `d` line.

@@ -66,17 +66,22 @@ fn verbose_file_ends_when_message_leaves() {
 }
 
 #[test]
-fn failure_of_a_recipient_with_notify_success_owes_no_report() {
+fn reports_are_sent_only_if_notify_requests_them() {
     let site = Site::new(MAILBOXES);
     let _daemon = site.start();
     site.put(&["local - |x | NOTIFY=SUCCESS", "local - |y | NOTIFY=DELAY"]);
     site.until_empty();
     assert_eq!(site.files("postman"), [""; 0]);
-    // Requested reports of failures and successes are owed.
+    assert_eq!(site.files("router"), [""; 0]);
+    // Requested reports of failures and successes are sent.
     site.put(&["local - |x | NOTIFY=SUCCESS,FAILURE"]);
     site.put(&["local - alice | NOTIFY=SUCCESS"]);
     site.until_empty();
-    until("both are kept", || site.files("postman").len() == 4);
+    let reports = site.submissions();
+    assert_eq!(reports.len(), 2, "{reports:?}");
+    for action in ["\nAction: failed\n", "\nAction: delivered\n"] {
+        assert!(reports.iter().any(|report| report.contains(action)), "{reports:?}");
+    }
 }
 
 /// The lines are `<spoolid> <dt1> <dt2> <state> <channel>/<host>`.

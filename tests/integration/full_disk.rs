@@ -20,16 +20,6 @@ fn control_file_of(size: usize, name: &str, recipients: &[&str]) -> String {
     text
 }
 
-/// Fails unless the failure was noted and the message was moved to `postman/`.
-fn assert_noted(site: &Site, name: &str) {
-    let control = site.read(&format!("postoffice/postman/owed-report:{name}"));
-    assert!(control.contains("\nr-          c "), "{control}");
-    let notes: Vec<&str> = control.lines().filter(|line| line.starts_with('d')).collect();
-    assert_eq!(notes.len(), 1, "{notes:?}");
-    assert!(notes[0].starts_with("d ") && notes[0].ends_with("\tno such user"), "{notes:?}");
-    assert!(control.ends_with("\tno such user\n"));
-}
-
 /// A limit on the size of files acts as a full disk, without root.
 ///
 /// It cuts the write short in the middle of the line. Waits for the second try, after 30 scaled
@@ -57,7 +47,8 @@ fn note_is_written_after_full_disk() {
     until("others are delivered", || site.events().of("count").any(|event| event.agent == "d"));
     limit("unlimited");
     until_within(timeout(30) + DEADLINE, "it has left the queue", || site.is_empty());
-    assert_noted(&site, "101");
+    let report = site.until_submission();
+    assert!(report.contains("\n      no such user\n"), "{report}");
 }
 
 /// A small file system.
@@ -116,21 +107,20 @@ fn kill_with_full_disk_loses_nothing() {
         });
     }
     daemon.kill();
-    // There is still no room: finished mail cannot be reported, and stays or is moved to postman/.
+    // There is still no room: finished mail cannot be reported, and stays.
     let daemon = site.spawn(&[]);
     until("it has looked", || site.logged("initial scan complete") == 2);
     daemon.kill();
     disk.make_room();
     let _daemon = site.start();
-    // A kill during such a move may leave the message file in queue/, too.
-    until("no control file is left", || site.files("transport").is_empty());
-    let postman = site.files("postman");
-    for name in ["101", "102"] {
-        assert!(postman.contains(&format!("owed-report:{name}")), "{name}: {postman:?}");
-        let control = site.read(&format!("postoffice/postman/owed-report:{name}"));
-        assert!(control.contains("\nr-          c a.test u "), "{control}");
-        let message = site.read(&format!("postoffice/postman/owed-report:{name}:message"));
-        assert!(message.contains("This is the body."), "{message}");
+    site.until_empty();
+    // The reason was lost with the note.
+    let reports = site.submissions();
+    assert_eq!(reports.len(), 2, "{reports:?}");
+    for report in reports {
+        assert!(report.contains("\nFinal-Recipient: x-local; u\n"), "{report}");
+        assert!(report.contains("the transport agent gave no reason"), "{report}");
+        assert!(report.contains("\nThis is the body.\n"), "{report}");
     }
     drop(disk);
 }

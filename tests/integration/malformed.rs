@@ -111,7 +111,7 @@ fn bad_recipient_does_not_stop_others() {
         let line =
             log.lines().find(|line| line.contains(&format!("S{name}")) && line.contains("deliver"));
         assert!(line.is_some_and(|line| line.contains("offset 54: recipient ") && line.contains(reason)), "{log}");
-        let kept = site.read(&format!("postoffice/postman/owed-report:{name}"));
+        let kept = site.read(&format!("postoffice/postman/undeliverable:{name}"));
         assert!(kept.contains("r+          c a.test v 0"), "{kept}");
     }
 }

@@ -229,10 +229,10 @@ fn expire_ends_mail_as_failed() {
     let note = control.lines().rfind(|line| line.starts_with('d')).expect("a note").to_string();
     assert!(note.contains("was given up by"), "{note}");
     assert_eq!(client.order_after_dry_run(&format!("EXPIRE id={name}"))["recipients"], 1);
-    until("it is in postman/", || site.files("postman").contains(&format!("owed-report:{name}")));
-    let control = site.read(&format!("postoffice/postman/owed-report:{name}"));
-    assert_eq!(control.lines().filter(|line| line.starts_with("r-")).count(), 2, "{control}");
-    assert_eq!(control.lines().filter(|line| line.starts_with('d')).count(), 2, "{control}");
+    until("it has left", || !site.files("transport").contains(&name));
+    let report = site.until_submission();
+    assert_eq!(report.matches("\nAction: failed\n").count(), 2, "{report}");
+    assert_eq!(report.matches("\nStatus: 5.4.7 ").count(), 2, "{report}");
     assert!(transport(&other).contains("\nr  "), "nothing has become of the other one");
 }
 

@@ -141,30 +141,27 @@ fn queueonly_with_interval_is_tried_without_request() {
     site.events().assert_once_each(["deferred!1".to_string()]);
 }
 
-/// Expired mail is noted for the sender, marked, and moved to `postman/`, since no program writes
-/// reports yet.
+/// Expired mail is reported to the sender.
 #[test]
-fn expired_mail_is_noted_and_kept_for_postmaster() {
+fn expired_mail_is_reported() {
     let site = Site::new("c/*\n\tinterval=1s expiry=3s command=\"${AGENTS}/count.py c\"\n");
     let _daemon = site.start();
-    let name = site.put(&["c a.test deferred!1", "c b.test 2"]);
-    let never = site.put(&["c d.test deferred!3 | NOTIFY=NEVER"]);
+    site.put(&["c a.test deferred!1", "c b.test 2"]);
+    site.put(&["c d.test deferred!3 | NOTIFY=NEVER"]);
     until("they have left", || site.is_empty());
-    let control = site.read(&format!("postoffice/postman/owed-report:{name}"));
-    assert!(control.contains("\nr-          c a.test deferred!1 "), "{control}");
-    assert!(control.contains("\nr+          c b.test 2 "), "{control}");
-    let notes: Vec<&str> = control.lines().filter(|line| line.starts_with("d ")).collect();
-    let offset = control.find("r-").expect("found above");
-    assert_eq!(notes.len(), 1, "{control}");
-    assert!(notes[0].starts_with(&format!("d {offset}:")), "{}", notes[0]);
-    assert!(notes[0].contains("\u{1}failed\u{1}5.4.7 "), "{}", notes[0]);
-    assert!(
-        notes[0].contains("expired after ") && notes[0].contains("problem was:\ras told: deferred")
-    );
-    assert!(
-        site.read(&format!("postoffice/postman/owed-report:{name}:message")).contains("This is")
-    );
-    assert_eq!(site.files("postman").len(), 2, "{never} is owed nothing");
+    // The other message has NOTIFY=NEVER.
+    let report = site.until_submission();
+    assert_eq!(report.matches("\nAction: failed\n").count(), 1, "{report}");
+    for text in [
+        "\nFinal-Recipient: x-local; deferred!1\n",
+        "\nStatus: 5.4.7 ",
+        "      expired after ",
+        "problem was:\n      as told: deferred",
+        "\nThis is the body.\n",
+    ] {
+        assert!(report.contains(text), "{text}: {report}");
+    }
+    assert_eq!(site.files("postman"), [""; 0]);
     until("both expiries are written", || site.read("statistics").matches(" expire ").count() >= 2);
     let statistics = site.read("statistics");
     assert_eq!(statistics.matches(" expire c/a.test\n").count(), 1, "{statistics}");
@@ -192,8 +189,8 @@ fn untried_recipients_expire_after_expiry2() {
     let age: i64 = statistics.split(' ').nth(2).expect("a time").parse().expect("seconds");
     assert!((3..12).contains(&age), "{statistics}");
     until("it has left", || !site.files("transport").contains(&name.path()));
-    let control = site.read(&format!("postoffice/postman/owed-report:{name}"));
-    assert!(control.contains("\texpired after "), "{control}");
+    let report = site.until_submission();
+    assert!(report.contains("      expired after "), "{report}");
     // The default of `expiry2` is a day.
     assert_eq!(site.files("transport"), [other.path()]);
     assert_eq!(site.events().0.len(), 0);

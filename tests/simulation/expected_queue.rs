@@ -6,7 +6,6 @@ use zsched_core::{Action, Destination, Event, RereadResult};
 use zsched_format::agent_protocol::AgentLine;
 use zsched_format::control_file::Tag;
 use zsched_spool::Arrival;
-use zsched_spool::note::OutcomeKind;
 
 /// A recipient: number of its message, and offset in the control file.
 pub type Recipient = (u64, u32);
@@ -75,9 +74,7 @@ impl ExpectedQueue {
     /// Records an action of the scheduler.
     pub fn record_action(&mut self, action: &Action) {
         match action {
-            Action::Note(note)
-                if !matches!(note.occasion, OutcomeKind::Success | OutcomeKind::Failure) =>
-            {
+            Action::Note(note) if note.occasion.ends_recipients() => {
                 note.offsets.iter().for_each(|offset| self.end(note.name.number(), *offset));
             }
             Action::PageOut { name, .. } => self.forget(name.number()),

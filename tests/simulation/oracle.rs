@@ -74,6 +74,9 @@ pub struct Oracle {
     pub totals: Totals,
 }
 
+/// Maximum number of notices that a recipient is late, over all configurations of a world.
+const MAX_DELAY_NOTICES: usize = 4;
+
 /// Counts of what happened.
 #[derive(Default, Debug)]
 pub struct Totals {
@@ -140,6 +143,8 @@ struct Message {
     to_do: usize,
     finished: usize,
     notes: BTreeMap<(u32, bool), u64>,
+    /// Its sender has set a deadline of delivery.
+    has_deadline: bool,
     /// `d` lines that the router has a report about.
     reported: BTreeSet<u32>,
     /// The order to the present scheduler that removes the whole message.
@@ -394,6 +399,10 @@ impl Oracle {
     }
 
     fn check_note(&mut self, note: &zsched_core::Note) {
+        if matches!(note.occasion, OutcomeKind::Delay | OutcomeKind::DeadlinePassed) {
+            // There may be several about a recipient, which go on.
+            return;
+        }
         let order = self.order;
         let Some(message) = self.message_of(note.name.number()) else {
             return;
@@ -489,6 +498,11 @@ impl Oracle {
         let text = file.text().clone();
         let notes = noted_offsets(&text);
         let reported = offsets_of_lines(&text, |offset, _| message.reported.contains(&offset));
+        let late = offsets_of_lines(&text, |_, line| line.action() == b"delayed");
+        let unreported = offsets_of_lines(&text, |offset, line| {
+            line.action() == b"delayed" && !message.reported.contains(&offset)
+        });
+        assert!(unreported.is_empty(), "{number}: a delay is not reported: {unreported:?}");
         for (offset, ledger) in &message.recipients {
             let failed = ledger.failed || ledger.expired;
             let delivered = ledger.deliveries > 0;
@@ -502,6 +516,13 @@ impl Oracle {
                 || (!failed && wishes.success && !message.was_disturbed);
             let is_reported = reported.contains(offset);
             assert!(!hears || is_reported, "{number}/{offset} is final, and its report is lost");
+            let delays = late.iter().filter(|late| *late == offset).count();
+            let may_be_told = wishes.delay || (wishes != Events::NONE && message.has_deadline);
+            assert!(
+                delays == 0 || may_be_told,
+                "{number}/{offset}: a delay that was not asked for"
+            );
+            assert!(delays <= MAX_DELAY_NOTICES, "{number}/{offset}: {delays} delays");
             let count = notes.iter().filter(|noted| *noted == offset).count();
             assert!(!hears || count > 0 || message.was_disturbed, "{number}/{offset} is not noted");
             // An agent that says `#hungry` too often may go on with jobs that count as ended.
@@ -630,6 +651,7 @@ impl SimulationObserver for Oracle {
             removal_order: None,
             removal_is_stored: false,
             reported: BTreeSet::new(),
+            has_deadline: file.text().windows(3).any(|word| word == b"BY="),
         };
         // With a full disk, a hold of the former message of this number may still be stored.
         self.operators.message_left(number);
@@ -927,9 +949,9 @@ fn wishes(file: &ControlFile, recipient: &Recipient) -> Events {
     line.map_or(Notify::default(), Notify::parse).events
 }
 
-/// Returns the offsets of all recipients with a `d` line.
+/// Returns the offsets of all recipients with a `d` line about their end.
 fn noted_offsets(text: &[u8]) -> Vec<u32> {
-    offsets_of_lines(text, |_, _| true)
+    offsets_of_lines(text, |_, line| line.action() != b"delayed")
 }
 
 /// Returns the offsets of recipients with a `d` line of an expiry.

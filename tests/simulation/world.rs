@@ -173,6 +173,7 @@ fn clause(pattern: &str, more: &str, random: &mut Rng) -> String {
         one_of(&["retries=\"1 2 3 5\"", "retries=1", "retries=\"1 1 2 8 34\""]),
         one_of(&["expiry=20m", "expiry=2h", "expiry=3d", ""]),
         one_of(&["expiry2=10m", ""]),
+        one_of(&["reporttimes=\"5m 1h\"", "reporttimes=10m", "", ""]),
         one_of(&["maxta=1", "maxta=4", "", ""]),
         one_of(&["maxchannel=1", "maxchannel=3", "", ""]),
         one_of(&["maxring=1", "maxring=2", "maxring=5", ""]),
@@ -225,7 +226,19 @@ pub fn mail(number: u64, random: &mut Rng) -> (Vec<u8>, bool) {
             "later" => ON_REQUEST,
             _ => HOSTS[random.usize(0..HOSTS.len())],
         };
-        let notify = ["", "", "NOTIFY=NEVER", "NOTIFY=SUCCESS,FAILURE", "NOTIFY=FAILURE"];
+        let notify = [
+            "",
+            "",
+            "",
+            "",
+            "NOTIFY=NEVER",
+            "NOTIFY=SUCCESS,FAILURE",
+            "NOTIFY=FAILURE",
+            "NOTIFY=FAILURE,DELAY",
+            "NOTIFY=NEVER BY=600;N",
+            "NOTIFY=FAILURE BY=900;N",
+            "BY=1800;R",
+        ];
         Recipient {
             address: Address::new(channel, host, "user", 65534),
             notify: notify[random.usize(0..notify.len())].to_string(),

@@ -14,6 +14,7 @@ use log::Level;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::ErrorKind;
+use zsched_spool::report::UnreportedRest;
 
 /// Maximum number of reports that the shell has at a time.
 const MAX_REPORTS_AT_WORK: usize = 64;
@@ -61,11 +62,13 @@ impl Scheduler {
     /// Plans the report that a message owes, or requests it if the message is finished.
     pub(crate) fn settle_report(&mut self, message: MessageId) {
         let message_ref = &self.queue.messages[message];
-        if !message_ref.owes_report || message_ref.is_removing || message_ref.is_forgotten {
+        let is_finished = message_ref.is_finished();
+        let is_owed = message_ref.owes_report || (is_finished && message_ref.has_unnoted_failures);
+        if !is_owed || message_ref.is_removing || message_ref.is_forgotten {
             return;
         }
         match message_ref.report {
-            ReportState::None | ReportState::Planned if message_ref.is_finished() => {
+            ReportState::None | ReportState::Planned if is_finished => {
                 self.request_report(message);
             }
             ReportState::None => {
@@ -119,8 +122,12 @@ impl Scheduler {
         }
     }
 
-    /// The shell has sent a report, or has failed. `Ok(true)`: the message owes another one.
-    pub(crate) fn reported(&mut self, ticket: ReportTicket, outcome: Result<bool, ErrorKind>) {
+    /// The shell has sent a report, or has failed.
+    pub(crate) fn reported(
+        &mut self,
+        ticket: ReportTicket,
+        outcome: Result<UnreportedRest, ErrorKind>,
+    ) {
         let message = self.reports.at_work.remove(&ticket).flatten();
         self.start_reports();
         let Some(message) = message else {
@@ -128,16 +135,19 @@ impl Scheduler {
         };
         let name = self.queue.messages[message].name.clone();
         match outcome {
-            Ok(owes_another) => {
+            Ok(left) => {
                 self.write_succeeded(name.number());
                 let message = &mut self.queue.messages[message];
                 message.report = ReportState::None;
-                message.owes_report |= owes_another;
+                message.owes_report |= left.lines;
+                message.has_unnoted_failures = left.unnoted_failures;
             }
             Err(ErrorKind::NotFound) => {
                 let text = format!("{name}: the control file is gone, and with it a report");
                 self.log(Level::Error, text);
-                self.queue.messages[message].report = ReportState::None;
+                let message = &mut self.queue.messages[message];
+                message.report = ReportState::None;
+                message.has_unnoted_failures = false;
             }
             Err(error) => {
                 self.write_failed(name.number(), format!("{name}: cannot send a report: {error}"));

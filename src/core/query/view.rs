@@ -48,9 +48,10 @@ impl<'s> QueuedVertex<'s> {
         }
     }
 
-    /// Time of expiry by its clause, whether or not it is held.
+    /// Time of expiry by its clause or its sender, whether or not it is held.
     pub fn expiry(&self) -> Option<Timestamp> {
-        Some(self.message.modified + self.ring.clause.expiry?)
+        let of_clause = self.ring.clause.expiry.map(|expiry| self.message.modified + expiry);
+        of_clause.into_iter().chain(self.message.fails_at()).min()
     }
 
     /// The last text about it.

@@ -81,6 +81,7 @@ impl Scheduler {
         self.counters.recipients_in += u64::from(count);
         self.queue.messages[message].pending += count;
         self.queue.messages[message].vertices.push_back(&mut self.queue.vertices, vertex);
+        self.skip_delay_notices(vertex);
         self.dispatch.adjust_recipients(&mut self.queue, thread, i64::from(count));
         vertex
     }

@@ -1,17 +1,22 @@
-//! Expiry of recipients that are too old: the sender is notified.
+//! What the age of recipients decides: expiry, and notices to the sender that they are late.
 //!
 //! A recipient expires when its message is `expiry` old and an attempt was made since this
 //! scheduler started. Without an attempt it expires `expiry2` later (ZMailer `scheduler(8)`). It
 //! has a deadline in every state but one: an attempt in progress is awaited. A message that an
-//! operator holds does not expire. Once released, it is tried before it may expire.
+//! operator holds does not expire. Once released, it is tried before it may expire. A sender may set
+//! a deadline of its own (DELIVERBY, RFC 2852), which needs no attempt.
+//!
+//! At the ages in `reporttimes`, and at a deadline after which the message need not fail, the sender
+//! is told that a recipient is late.
 
 use crate::Scheduler;
 use crate::action::Verdict;
 use crate::queue::{AfterJob, Queue, ThreadId, VertexId, VertexState};
 use serde::{Deserialize, Serialize};
+use smallvec::SmallVec;
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
-use zsched_format::control_file::diagnostic::scheduler_notary;
+use zsched_format::control_file::diagnostic::{DEADLINE_PASSED, delay_notary, scheduler_notary};
 use zsched_format::time::{LongDuration, Timestamp};
 use zsched_spool::note::OutcomeKind;
 
@@ -40,17 +45,80 @@ impl Scheduler {
 
     /// Returns when a vertex expires in its present state; `None` is never.
     pub(crate) fn deadline(&self, vertex: VertexId) -> Option<Timestamp> {
-        let expiry = self.expiry(vertex)?;
-        let vertex = &self.queue.vertices[vertex];
-        if vertex.tried {
-            return Some(expiry);
-        }
-        Some(expiry + self.clause(vertex.thread).expiry2.unwrap_or(DEFAULT_EXPIRY2))
+        let vertex_ref = &self.queue.vertices[vertex];
+        let extra = match vertex_ref.tried {
+            true => Duration::ZERO,
+            false => self.clause(vertex_ref.thread).expiry2.unwrap_or(DEFAULT_EXPIRY2),
+        };
+        let expiry = self.expiry(vertex).map(|expiry| expiry + extra);
+        let of_sender = self.queue.messages[vertex_ref.message].fails_at();
+        expiry.into_iter().chain(of_sender).min()
     }
 
-    /// Sets the timer of a thread no later than a vertex's deadline.
+    /// Returns when the age of a vertex next matters: it expires, or its sender is told that it is
+    /// late.
+    pub(crate) fn next_age_event(&self, vertex: VertexId) -> Option<Timestamp> {
+        self.deadline(vertex).into_iter().chain(self.next_delay_notice(vertex)).min()
+    }
+
+    /// Returns when the sender of a vertex is next told that it is late.
+    fn next_delay_notice(&self, vertex: VertexId) -> Option<Timestamp> {
+        let noted = usize::from(self.queue.vertices[vertex].delays_noted);
+        self.delay_notices(vertex).into_iter().nth(noted)
+    }
+
+    /// The times at which the sender of a vertex is told that it is late, in ascending order.
+    fn delay_notices(&self, vertex: VertexId) -> SmallVec<[Timestamp; 5]> {
+        let vertex = &self.queue.vertices[vertex];
+        let message = &self.queue.messages[vertex.message];
+        let ages = self.clause(vertex.thread).report_times.iter();
+        let of_sender = message.deliver_by.filter(|deadline| !deadline.returns);
+        let of_sender = of_sender.map(|deadline| Timestamp::from_seconds(deadline.at.into()));
+        let mut times: SmallVec<[Timestamp; 5]> =
+            ages.map(|age| message.modified + *age).chain(of_sender).collect();
+        times.sort_unstable();
+        times
+    }
+
+    /// Skips the notices that a former scheduler has sent about a new vertex.
+    pub(crate) fn skip_delay_notices(&mut self, vertex: VertexId) {
+        let message = &self.queue.messages[self.queue.vertices[vertex].message];
+        let noted = match message.delay_noted {
+            0 => return,
+            noted => Timestamp::from_seconds(noted.into()),
+        };
+        self.count_delay_notices(vertex, noted);
+    }
+
+    /// Counts the notices about a vertex up to a time.
+    fn count_delay_notices(&mut self, vertex: VertexId, until: Timestamp) {
+        let over = self.delay_notices(vertex).iter().filter(|time| **time <= until).count();
+        self.queue.vertices[vertex].delays_noted = over as u8;
+    }
+
+    /// Tells the sender of a vertex that it is late.
+    fn note_delay(&mut self, vertex: VertexId) {
+        self.count_delay_notices(vertex, self.now);
+        let (expires, vertex_ref) = (self.deadline(vertex), &self.queue.vertices[vertex]);
+        let (message, offsets) = (vertex_ref.message, vertex_ref.recipients.pending());
+        let message_ref = &self.queue.messages[message];
+        let has_passed = message_ref.deliver_by.is_some_and(|deadline| {
+            !deadline.returns && i64::from(deadline.at) <= self.now.seconds()
+        });
+        let (last, text) = match &vertex_ref.diagnosis {
+            Some(diagnosis) => (&diagnosis.notary[..], &diagnosis.message[..]),
+            None => (&b""[..], &b"delivery was not tried yet"[..]),
+        };
+        let expires = expires.map(|expires| expires.seconds());
+        let notary = delay_notary(last, has_passed, expires).into();
+        let occasion = if has_passed { OutcomeKind::DeadlinePassed } else { OutcomeKind::Delay };
+        let text = text.into();
+        self.note(message, offsets, occasion, notary, text);
+    }
+
+    /// Sets the timer of a thread no later than the time when a vertex's age next matters.
     pub(crate) fn watch_expiry(&mut self, vertex: VertexId) {
-        let Some(deadline) = self.deadline(vertex) else {
+        let Some(deadline) = self.next_age_event(vertex) else {
             return;
         };
         let thread = self.queue.vertices[vertex].thread;
@@ -60,16 +128,32 @@ impl Scheduler {
         }
     }
 
-    /// Ends a vertex if it has expired, else watches its deadline.
+    /// Ends a vertex if it has expired, else watches its age.
     ///
     /// For a vertex that an agent has just given back. A check of the whole thread for each of them
     /// would take too long in a large one.
     pub(crate) fn expire_or_watch(&mut self, vertex: VertexId) {
-        let is_over = self.deadline(vertex).is_some_and(|deadline| deadline <= self.now);
-        match is_over && self.queue.may_expire(vertex) {
-            true => self.expire_vertex(vertex, "expired"),
-            false => self.watch_expiry(vertex),
+        if !self.queue.may_expire(vertex) || !self.has_expired(vertex) {
+            self.watch_expiry(vertex);
         }
+    }
+
+    /// Does what the age of a vertex demands now. Returns true if that has ended it.
+    pub(crate) fn has_expired(&mut self, vertex: VertexId) -> bool {
+        let is_over = |time: Option<Timestamp>| time.is_some_and(|time| time <= self.now);
+        let message = &self.queue.messages[self.queue.vertices[vertex].message];
+        let what = match is_over(message.fails_at()) {
+            true => DEADLINE_PASSED,
+            false => "expired",
+        };
+        if is_over(self.deadline(vertex)) {
+            self.expire_vertex(vertex, what);
+            return true;
+        }
+        if is_over(self.next_delay_notice(vertex)) {
+            self.note_delay(vertex);
+        }
+        false
     }
 
     /// Ends what has expired in a thread, and schedules the next check.
@@ -107,10 +191,8 @@ impl Scheduler {
             if !is_of_thread || !self.queue.may_expire(vertex) {
                 continue;
             }
-            match self.deadline(vertex) {
-                Some(deadline) if deadline <= self.now => self.expire_vertex(vertex, "expired"),
-                Some(deadline) => next = Some(next.map_or(deadline, |next| next.min(deadline))),
-                None => {}
+            if !self.has_expired(vertex) {
+                next = next.into_iter().chain(self.next_age_event(vertex)).min();
             }
         }
         if !vertices.is_empty() {

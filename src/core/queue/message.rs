@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, VecDeque};
 use zsched_format::time::Timestamp;
-use zsched_spool::{Arrival, SpoolId, SpoolName};
+use zsched_spool::{Arrival, Deadline, SpoolId, SpoolName};
 
 /// The number of a message in memory.
 ///
@@ -42,6 +42,14 @@ pub struct Message {
     pub priority: u8,
     /// Its control file has a `d` line that is not reported to the sender.
     pub owes_report: bool,
+    /// It may have failures without a `d` line, which are noted when it is finished.
+    pub has_unnoted_failures: bool,
+    /// When it was last noted that the message is late, at its arrival in memory.
+    ///
+    /// In seconds since the epoch; 0 is never.
+    pub delay_noted: u32,
+    /// The deadline that its sender has set.
+    pub deliver_by: Option<Deadline>,
     /// What happens to that report.
     pub report: ReportState,
     /// Its control file has lines that cannot be delivered.
@@ -74,6 +82,9 @@ impl Message {
             jobs: 0,
             priority: arrival.priority,
             owes_report: arrival.report_due,
+            has_unnoted_failures: false,
+            delay_noted: arrival.delay_noted.unwrap_or(0),
+            deliver_by: arrival.deliver_by,
             report: ReportState::None,
             has_undeliverable_lines: arrival.first_undeliverable.is_some(),
             held: false,
@@ -89,11 +100,17 @@ impl Message {
         SpoolId { number: self.name.number(), modified: self.modified }
     }
 
+    /// When it fails, if its sender has set such a deadline.
+    pub fn fails_at(&self) -> Option<Timestamp> {
+        let deadline = self.deliver_by.filter(|deadline| deadline.returns)?;
+        Some(Timestamp::from_seconds(deadline.at.into()))
+    }
+
     /// Returns true if nothing delays its removal from the spool.
     pub fn is_complete(&self) -> bool {
         self.is_finished()
             && self.report == ReportState::None
-            && (!self.owes_report || self.is_forgotten)
+            && (self.is_forgotten || !(self.owes_report || self.has_unnoted_failures))
     }
 
     /// Returns true if nothing happens to its recipients any more.

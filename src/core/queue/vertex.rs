@@ -50,6 +50,8 @@ pub struct Vertex {
     pub step: u8,
     /// Number of its wave in the thread, while it waits.
     pub wave: u8,
+    /// Number of times at which its sender is told that it is late, and that are over.
+    pub delays_noted: u8,
     /// Its state.
     pub state: VertexState,
     /// The agent has reported about a recipient since the vertex was fed.
@@ -318,6 +320,7 @@ impl Vertex {
             planned: 0,
             step: 0,
             wave: 0,
+            delays_noted: 0,
             state: VertexState::Finished,
             reported: false,
             is_counted: false,

@@ -281,6 +281,8 @@ pub fn arrival(
         created,
         priority: 5,
         report_due: false,
+        delay_noted: None,
+        deliver_by: None,
         first_undeliverable: None,
         etrn_hosts: Vec::new(),
         recipients: groups.iter().map(|group| group.offsets.len() as u32).sum(),

@@ -3,7 +3,8 @@
 use super::Daemon;
 use crate::event_loop::event_source::EventSource;
 use crate::net::listen::{self, Listener, ListenerKind, MailqAddress};
-use crate::spool_io::WriteRequest;
+use crate::reports::ReportPolicy;
+use crate::spool_io::{ReportRequest, WriteRequest};
 use mio::Interest;
 use std::io;
 use std::time::Instant;
@@ -55,6 +56,14 @@ impl Daemon {
             Action::Note(note) => self.spool_io.write(WriteRequest::Note(Box::new(note))),
             Action::Remove { name, aside } => {
                 self.spool_io.write(WriteRequest::Remove(name, aside))
+            }
+            Action::Report { ticket, name, is_finished } => {
+                let parameters = &self.config.parameters;
+                let policy = ReportPolicy {
+                    is_async: parameters.write_async,
+                    stores_unaddressed: parameters.store_error_on_error,
+                };
+                self.spool_io.report(ReportRequest { ticket, name, is_finished, policy });
             }
             Action::PageOut { name, until, record } => {
                 self.intake.backlog.page_out(name, until, *record)

@@ -104,6 +104,10 @@ impl Daemon {
                 let outcome = outcome.map_err(|error| error.kind());
                 self.core.handle(now, Event::Noted { ticket, outcome });
             }
+            Completion::Reported(ticket, outcome) => {
+                let outcome = outcome.map_err(|error| error.kind());
+                self.core.handle(now, Event::Reported { ticket, outcome });
+            }
             Completion::Removed(name, outcome) => self.removed(now, &name, outcome),
             Completion::OverridesStored(outcome) => {
                 if let Err(error) = &outcome {
@@ -244,7 +248,7 @@ impl Daemon {
     fn removed(&mut self, now: Timestamp, name: &SpoolName, outcome: io::Result<Option<PathBuf>>) {
         if let Ok(Some(path)) = &outcome {
             log::warn!(
-                "{name}: finished, moved aside because a report is owed: {}",
+                "{name}: finished, moved aside because a recipient line cannot be delivered: {}",
                 path.display()
             );
         }

@@ -1,9 +1,9 @@
 //! Helper workers, which may block on the spool's disk.
 //!
-//! There are three, each with a queue of requests. The scanner lists folders. The reader reads
+//! There are four, each with a queue of requests. The scanner lists folders. The reader reads
 //! control files ([`reader`]). The writer writes to and removes from the spool ([`writer`]); it
 //! also composes lines about recipients ([`crate::logging::mail_log`]), which need files
-//! that it removes. A fourth watches the agents of an earlier scheduler for a while after a start
+//! that it removes. The reporter sends reports ([`reporter`]). A fifth watches the agents of an earlier scheduler for a while after a start
 //! ([`former_agents`]).
 //!
 //! Results go into one channel in portions, and mio's `Waker` wakes the loop. The workers make no
@@ -13,17 +13,22 @@ mod reader;
 mod write_queue;
 mod writer;
 mod note_writers;
+mod reporter;
+mod parallel;
 mod former_agents;
 
+pub(crate) use reporter::ReportRequest;
 pub(crate) use writer::WriteRequest;
 
 use crate::logging::mail_log::{ArrivalLines, MailLog};
+use crate::reports::ReportComposer;
 use crate::start::recovery;
 use crate::state::duplicates::DuplicatesFile;
 use crate::state::overrides::OverridesJournal;
 use crate::worker;
 use mio::Waker;
 use reader::{NewFile, ReadQueue, ReadRequest, Reader, UrgentRead};
+use reporter::Reporter;
 use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -34,9 +39,10 @@ use std::time::Duration;
 use std::vec;
 use write_queue::{WriteQueue, write_queue};
 use writer::Writer;
-use zsched_core::{NoteTicket, StatusRecord};
+use zsched_core::{NoteTicket, ReportTicket, StatusRecord};
 use zsched_spool::load::LoadResult;
 use zsched_spool::removals::RemovalList;
+use zsched_spool::report::UnreportedRest;
 use zsched_spool::scan::{ScanEnd, ScanLimits, scan};
 use zsched_spool::{HashLevel, Portion, Spool, SpoolName, processes};
 
@@ -62,6 +68,8 @@ pub(crate) enum Completion {
     ChunkRead(SpoolName, Box<LoadResult>),
     /// Result of writing a note.
     NoteWritten(NoteTicket, io::Result<bool>),
+    /// Result of sending the reports that a message owes.
+    Reported(ReportTicket, io::Result<UnreportedRest>),
     /// Result of removing a message, with its new path if moved aside.
     Removed(SpoolName, io::Result<Option<PathBuf>>),
     /// Result of storing the overrides of operators.
@@ -87,9 +95,11 @@ pub(crate) struct SpoolIo {
     new_names: Sender<usize>,
     read_requests: Sender<ReadRequest>,
     to_write: WriteQueue,
+    to_report: Sender<ReportRequest>,
     /// Possible duplicate deliveries found by the workers.
     pub duplicates: Arc<DuplicatesFile>,
     writer: thread::JoinHandle<()>,
+    reporter: thread::JoinHandle<()>,
     spool: Spool,
     mail_log: MailLog,
     /// Lines about arrivals in this turn.
@@ -147,6 +157,7 @@ impl SpoolIo {
         mail_log: MailLog,
         arrivals: ArrivalLines,
         orders: OverridesJournal,
+        reports: (ReportComposer, PathBuf),
     ) -> io::Result<SpoolIo> {
         let (sender, results) = sync_channel(MAX_WAITING_PORTIONS);
         let loop_waker = Arc::new(LoopWaker { waker, is_awake: AtomicBool::new(false) });
@@ -176,6 +187,16 @@ impl SpoolIo {
                 former_agents::run(&spool, agents, &completions)
             })?;
         }
+        let (to_report, report_requests) = channel();
+        let (composer, router_socket) = reports;
+        let reporter = Reporter {
+            spool: spool.clone(),
+            level,
+            composer,
+            router_socket,
+            completions: completions.clone(),
+        };
+        let reporter = worker::start("reporter", move || reporter.run(&report_requests))?;
         let writer = Writer {
             spool: spool.clone(),
             removals: RemovalList::new(spool.removals_file()),
@@ -197,8 +218,10 @@ impl SpoolIo {
             new_names,
             read_requests,
             to_write,
+            to_report,
             duplicates,
             writer,
+            reporter,
             spool: spool.clone(),
             mail_log,
             arrival_lines: Vec::new(),
@@ -262,6 +285,11 @@ impl SpoolIo {
         self.to_write.push(request);
     }
 
+    /// Requests the reports that a message owes.
+    pub(crate) fn report(&self, request: ReportRequest) {
+        self.to_report.send(request).expect(WORKERS_RUN);
+    }
+
     /// Queues lines about recipients, in order with other write requests.
     ///
     /// Without room for them they are dropped and counted.
@@ -296,8 +324,9 @@ impl SpoolIo {
     pub(crate) fn finish(mut self) {
         self.send();
         drop(self.to_write);
-        while !self.writer.is_finished() {
-            // The writer may be waiting for room in the channel of results.
+        drop(self.to_report);
+        while !(self.writer.is_finished() && self.reporter.is_finished()) {
+            // A worker may be waiting for room in the channel of results.
             drop(self.results.recv_timeout(Duration::from_millis(10)));
         }
         recovery::report_leftovers(&self.spool);

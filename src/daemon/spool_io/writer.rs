@@ -21,7 +21,7 @@ use zsched_spool::{Spool, SpoolName, load};
 pub(crate) enum WriteRequest {
     /// Append diagnostics to a control file.
     Note(Box<Note>),
-    /// Remove a message from the spool; if true, move it aside where a report is owed.
+    /// Remove a message from the spool; if true, move it aside.
     Remove(SpoolName, bool),
     /// Store changes of the overrides.
     StoreOverrides(Vec<OverrideChange>),
@@ -146,8 +146,8 @@ impl Writer {
 }
 
 fn remove_message(spool: &Spool, name: &SpoolName, aside: bool) -> io::Result<Option<PathBuf>> {
-    if aside && remove::needs_attention(spool, name)? {
-        return move_aside::move_aside(spool, name, Reason::OwedReport).map(Some);
+    if aside {
+        return move_aside::move_aside(spool, name, Reason::Undeliverable).map(Some);
     }
     remove::remove(spool, name).map(|()| None)
 }

@@ -2,6 +2,7 @@
 
 use crate::agents::program_path;
 use crate::net::accounts;
+use crate::reports;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -13,6 +14,8 @@ use zsched_config::{Config, Zenv};
 pub(crate) fn warnings(config: &Config, zenv: &Zenv, programs: &[PathBuf]) -> Vec<String> {
     let mut warnings: Vec<String> =
         config.parameters.auth_file.as_deref().and_then(accounts::warning).into_iter().collect();
+    let forms = reports::check_forms(&super::mail_share(zenv)).into_iter();
+    warnings.extend(forms.map(|mistake| format!("{mistake}; the built-in text is used")));
     let commands = config.commands();
     if commands.is_empty() {
         warnings.push("no clause has a command: no mail can be delivered".to_string());

@@ -20,6 +20,7 @@ use crate::net::accounts::{self, Accounts};
 use crate::net::clients::{ClientSettings, Clients};
 use crate::net::lookup_worker::LookupWorker;
 use crate::net::rendezvous_dump::Rendezvous;
+use crate::reports::ReportComposer;
 use crate::service_manager;
 use crate::spool_io::SpoolIo;
 use crate::start::options::{SchedulerOptions, ShownSettings};
@@ -153,11 +154,16 @@ fn config_path(options: &SchedulerOptions, zenv: &Zenv) -> PathBuf {
     if let Some(path) = &options.config {
         return path.clone();
     }
-    let folder = PathBuf::from(zenv.get("MAILSHARE").unwrap_or(DEFAULT_MAILSHARE));
+    let folder = mail_share(zenv);
     let (documented, original) = (folder.join("scheduler.cf"), folder.join("scheduler.conf"));
     // A file that cannot be examined counts as present: reading it reports the error.
     let is_missing = documented.try_exists().is_ok_and(|there| !there);
     if is_missing && original.exists() { original } else { documented }
+}
+
+/// The folder of the configuration and the forms.
+fn mail_share(zenv: &Zenv) -> PathBuf {
+    PathBuf::from(zenv.get("MAILSHARE").unwrap_or(DEFAULT_MAILSHARE))
 }
 
 /// Reads the configuration, and prints what is wrong with it.
@@ -352,8 +358,19 @@ impl StartPlan {
         let arrivals = ArrivalLines::new(self.former_end(&spool_lock));
         let mail_log = MailLog::new(mail_logs);
         let waker_of_io = waker.clone();
-        let spool_io =
-            SpoolIo::start(&self.spool, self.level, waker_of_io, mail_log, arrivals, journal)?;
+        let zenv = &self.context.zenv;
+        let headers_only = self.options.headers_only > 0;
+        let composer = ReportComposer::new(zenv, &mail_share(zenv), headers_only);
+        let reports = (composer, self.spool.router_socket(zenv.get("ROUTERNOTIFY")));
+        let spool_io = SpoolIo::start(
+            &self.spool,
+            self.level,
+            waker_of_io,
+            mail_log,
+            arrivals,
+            journal,
+            reports,
+        )?;
         let record_limits =
             RotationLimits { size: self.options.record_size, keep_files: self.options.record_keep };
         let record = |path: &PathBuf| Recorder::create(path, record_limits, self.context.clone());

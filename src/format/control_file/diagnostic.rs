@@ -11,6 +11,8 @@
 //!
 //! Whole lines are appended after everything that the router wrote, so that no offset ever moves.
 
+use crate::time::Timestamp;
+
 /// Separates the fields of notary data.
 pub const NOTARY_SEPARATOR: u8 = 0x01;
 /// Stands for the address of the recipient line, in the address field of notary data.
@@ -96,6 +98,49 @@ pub fn scheduler_notary(action: &str, status: &str, diagnostic: &str) -> Vec<u8>
     let fields =
         [&[ADDRESS_OF_RECIPIENT], action.as_bytes(), status.as_bytes(), diagnostic.as_bytes(), b""];
     fields.join(&NOTARY_SEPARATOR)
+}
+
+/// Comment in the status of a delay beyond the deadline that the sender has set (RFC 2852).
+pub const DEADLINE_PASSED: &str = "deliver-by time passed";
+
+/// Returns true if notary data are about the deadline that the sender has set.
+pub fn is_about_deadline(notary: &[u8]) -> bool {
+    memchr::memmem::find(notary, DEADLINE_PASSED.as_bytes()).is_some()
+}
+
+/// Notary data of the scheduler about a recipient that is late.
+///
+/// Status, diagnostic, remote host and agent are those of the last attempt, if that has them.
+/// `expires` is the time until which the recipient is tried, in seconds since the epoch.
+pub fn delay_notary(last: &[u8], has_passed_deadline: bool, expires: Option<i64>) -> Vec<u8> {
+    let mut fields = last.split(|byte| *byte == NOTARY_SEPARATOR).skip(2);
+    let [status, diagnostic, remote, agent] =
+        [(); 4].map(|()| fields.next().unwrap_or_default().trim_ascii());
+    let deadline = format!("4.4.7 ({DEADLINE_PASSED})");
+    let status = match (has_passed_deadline, status) {
+        (true, _) => deadline.as_bytes(),
+        (false, [b'4', ..]) => status,
+        (false, _) => b"4.4.7 (delivery delayed)",
+    };
+    let mut notary = [&[ADDRESS_OF_RECIPIENT], &b"delayed"[..], status, diagnostic, remote, agent]
+        .join(&NOTARY_SEPARATOR);
+    if let Some(expires) = expires {
+        notary.push(NOTARY_SEPARATOR);
+        notary.extend_from_slice(format!("{RETRY_UNTIL}{expires}").as_bytes());
+    }
+    notary
+}
+
+/// Marks the field of notary data that has the time until which a late recipient is tried.
+///
+/// It is the seventh one, in seconds since the epoch, which only this scheduler writes.
+const RETRY_UNTIL: &str = "until=";
+
+/// The time until which a late recipient is tried, if the notary data has it.
+pub fn retry_until(notary: &[u8]) -> Option<Timestamp> {
+    let field = notary.split(|byte| *byte == NOTARY_SEPARATOR).nth(6)?;
+    let seconds = str::from_utf8(field).ok()?.strip_prefix(RETRY_UNTIL)?;
+    seconds.parse().ok().map(Timestamp::from_seconds)
 }
 
 /// Parses a number, which has no plus sign.

@@ -21,6 +21,8 @@ fn arrival(base: &str) -> Arrival {
         created: Timestamp::from_parts(-1, 5),
         priority: 5,
         report_due: true,
+        delay_noted: None,
+        deliver_by: None,
         first_undeliverable: Some(ControlFileError::new(17, "strange")),
         etrn_hosts: vec![b"a.test".as_slice().into()],
         recipients: 5,

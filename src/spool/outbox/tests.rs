@@ -1,7 +1,7 @@
 //! The outbox on disk, with a crash between any two steps.
 
 use super::super::finalize::{OpenControlFile, RecipientLocker, UnfinishedRecipient};
-use super::super::report::ReportedRecipient;
+use super::super::report::{ReportedRecipient, UnreportedRest};
 use super::super::resubmit::Submission;
 use super::super::{HashFolder, HashLevel, LockOwner, Spool, owner_when_unloaded};
 use super::*;
@@ -189,7 +189,7 @@ fn report(spool: &Spool, name: &SpoolName, steps: &Steps) -> io::Result<()> {
         let text = format!("{sender}: {}\n", about.join(" "));
         Ok(Some(SubmissionDraft::Report(text.into_bytes())))
     });
-    settled.map(|(_, has_more)| assert!(!has_more))
+    settled.map(|(_, left)| assert_eq!(left, UnreportedRest::default()))
 }
 
 /// The texts in `router/`, sorted.

@@ -6,9 +6,11 @@
 //! text.
 
 mod due;
+mod owed;
 mod unnoted;
 
 pub use due::{DueReports, MAX_REPORTED_RECIPIENTS, ReportGroup, ReportedRecipient};
+pub use owed::{OwedReports, take_up};
 
 use crate::finalize::OpenControlFile;
 use crate::outbox::{
@@ -82,9 +84,18 @@ pub struct SendResult {
     pub modified: Timestamp,
     /// Reports that the router has.
     pub sent: Vec<SentReport>,
-    /// True if there is more to report: there are more `d` lines than one report may have, or an
-    /// unfinished message has failures without a line.
-    pub has_more: bool,
+    /// What is still to be reported.
+    pub left: UnreportedRest,
+}
+
+/// What a report has left.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+pub struct UnreportedRest {
+    /// There are more `d` lines than one report may have.
+    pub lines: bool,
+    /// The message is not finished, and may have failures without a line.
+    pub unnoted_failures: bool,
 }
 
 /// Sends the reports that a message owes.
@@ -110,7 +121,7 @@ pub fn send(
     let message = sys::if_exists(File::open(spool.message_file(name)))?;
     let original = Original { file: message.as_ref(), modified: identity.modified, options };
     let finished = is_complete.then(Timestamp::now);
-    let (sent, has_more) =
+    let (sent, left) =
         settle(&on_disk, &outbox, &identity, finished, &mut |file, group| match original
             .compose(name, file, group, compose)?
         {
@@ -119,11 +130,11 @@ pub fn send(
             ReportText::None => Ok(None),
         })?;
     let sent = sent.into_iter().map(|(entry, group)| group.sent(entry.id)).collect();
-    Ok(SendResult { modified: identity.modified, sent, has_more })
+    Ok(SendResult { modified: identity.modified, sent, left })
 }
 
-/// The reports that were given to the router, and true if more are due.
-pub type Settled = (Vec<(OutboxEntry, ReportGroup)>, bool);
+/// The reports that were given to the router, and what is left.
+pub type Settled = (Vec<(OutboxEntry, ReportGroup)>, UnreportedRest);
 
 /// Settles the `d` lines that are due, on disk or simulated.
 ///
@@ -142,7 +153,10 @@ pub fn settle<O: Outbox>(
         unnoted::note_failures(file, file.size()?, time)?;
     }
     let due = DueReports::read(file, file.size()?)?;
-    let has_more = due.has_more || (finished.is_none() && due.may_have_unnoted_failures());
+    let left = UnreportedRest {
+        lines: due.has_more,
+        unnoted_failures: finished.is_none() && due.may_have_unnoted_failures(),
+    };
     let (mut submissions, mut groups, mut ignored) = (Vec::new(), Vec::new(), due.ignored);
     for group in due.groups {
         match draft(&due.message, &group)? {
@@ -155,7 +169,7 @@ pub fn settle<O: Outbox>(
     }
     let entries = outbox::hand_over(file, outbox, of, submissions)?;
     ignored.iter().try_for_each(|line| mark::set_reported(file, *line))?;
-    Ok((entries.into_iter().zip(groups).collect(), has_more))
+    Ok((entries.into_iter().zip(groups).collect(), left))
 }
 
 /// The message that reports are about.

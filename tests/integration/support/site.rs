@@ -281,6 +281,24 @@ impl Site {
         until("the spool is empty", || self.is_empty());
     }
 
+    /// The submissions that the router has, in order of their texts.
+    pub fn submissions(&self) -> Vec<String> {
+        let names = self.files("router").into_iter();
+        // One may be renamed meanwhile.
+        let mut texts: Vec<String> = names
+            .filter_map(|name| fs::read(self.path(&format!("postoffice/router/{name}"))).ok())
+            .map(|text| String::from_utf8_lossy(&text).into_owned())
+            .collect();
+        texts.sort();
+        texts
+    }
+
+    /// Waits until the router has one submission, and returns it.
+    pub fn until_submission(&self) -> String {
+        super::until("the router has a submission", || self.files("router").len() == 1);
+        self.submissions().remove(0)
+    }
+
     pub fn events(&self) -> events::Events {
         events::Events::read(&self.path("events"))
     }

@@ -222,7 +222,7 @@ impl Scheduler {
             .waiting
             .wakeup(vertex_ref.wave)
             .map(|time| self.queue.to_present_clock(thread, time));
-        let deadline = self.deadline(vertex);
+        let deadline = self.next_age_event(vertex);
         wakeup.into_iter().chain(deadline).min()
     }
 

@@ -25,6 +25,10 @@ impl Scheduler {
     }
 
     fn unload_waiting_vertex(&mut self, vertex: VertexId) {
+        // What its age demands now would otherwise have it read again at once.
+        if self.has_expired(vertex) {
+            return;
+        }
         let until = self.next_work_time(vertex);
         let (record, message) = (self.paged_record(vertex), self.queue.vertices[vertex].message);
         // The recipients are counted again when they are read again.

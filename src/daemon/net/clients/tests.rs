@@ -410,6 +410,8 @@ fn arrival(number: u64) -> Arrival {
         created: NOW,
         priority: 5,
         report_due: false,
+        delay_noted: None,
+        deliver_by: None,
         first_undeliverable: None,
         etrn_hosts: Vec::new(),
         recipients: 1,

@@ -20,8 +20,8 @@ pub struct SpoolState {
     pub orphans: Orphans,
     /// Messages in `postman/` whose control file is malformed.
     pub malformed: u64,
-    /// Messages in `postman/` that owe a report to their sender.
-    pub owed_reports: u64,
+    /// Messages in `postman/` with recipient lines that cannot be delivered.
+    pub undeliverable: u64,
     /// Files in `postman/`.
     pub postman: u64,
     /// Free part of the file system, of its blocks or of its files, whichever is less, in percent.
@@ -47,7 +47,7 @@ impl SpoolState {
                 continue;
             }
             state.malformed += u64::from(name.starts_with("malformed:"));
-            state.owed_reports += u64::from(name.starts_with("owed-report:"));
+            state.undeliverable += u64::from(name.starts_with("undeliverable:"));
         }
         state
     }
@@ -57,7 +57,13 @@ impl SpoolState {
         let orphans = (self.orphans.count > 0).then(|| describe(&self.orphans));
         let malformed = (self.malformed > 0)
             .then(|| format!("{} in postman/", count(self.malformed, "malformed message")));
-        [orphans, malformed].into_iter().flatten()
+        let undeliverable = (self.undeliverable > 0).then(|| {
+            format!(
+                "{} in postman/ with a recipient line that cannot be delivered",
+                count(self.undeliverable, "message")
+            )
+        });
+        [orphans, malformed, undeliverable].into_iter().flatten()
     }
 }
 
@@ -68,13 +74,7 @@ pub(crate) fn warnings(spool: &Spool) -> Vec<String> {
     let state = SpoolState::read_fast(spool);
     let free = state.free.filter(|free| *free < MIN_FREE);
     let free = free.map(|free| format!("{free:.1} % free on the file system of the spool"));
-    let owed = (state.owed_reports > 0).then(|| {
-        format!(
-            "{} in postman/: a report to the sender is owed",
-            count(state.owed_reports, "message")
-        )
-    });
-    free.into_iter().chain(state.problems()).chain(owed).collect()
+    free.into_iter().chain(state.problems()).collect()
 }
 
 fn free_percent(spool: &Spool) -> Option<f64> {

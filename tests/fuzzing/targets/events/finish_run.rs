@@ -5,6 +5,7 @@ use super::configurations::configuration;
 use super::world::World;
 use std::collections::BTreeSet;
 use zsched_core::{AgentEnd, AgentId, Event, Order, RereadResult};
+use zsched_spool::report::UnreportedRest;
 
 /// Maximum number of rounds, in each of which all pending actions are answered.
 const MAX_ROUNDS: usize = 3000;
@@ -55,12 +56,15 @@ fn make_all_due(world: &mut World) {
 /// Answers all pending actions of the core. Returns true if there were any.
 fn answer(world: &mut World) -> bool {
     let (notes, removals) = (world.model.notes.clone(), world.model.removals.clone());
-    let rereads = world.model.rereads.clone();
-    let is_asked = !world.model.unstored_overrides.is_empty();
+    let (rereads, reports) = (world.model.rereads.clone(), world.model.reports.clone());
+    let is_asked = !world.model.unstored_overrides.is_empty() || !reports.is_empty();
     let acted = is_asked || !(notes.is_empty() && removals.is_empty() && rereads.is_empty());
     world.report_stored(Ok(()));
     for ticket in notes {
         world.noted(ticket, Ok(false));
+    }
+    for ticket in reports {
+        world.reported(ticket, Ok(UnreportedRest::default()));
     }
     for number in removals {
         world.removed(number, Ok(()));

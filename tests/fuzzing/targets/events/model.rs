@@ -78,6 +78,8 @@ pub struct Model {
     pub agents: BTreeMap<AgentId, ModelAgent>,
     /// Tickets of unanswered notes.
     pub notes: Vec<u64>,
+    /// Tickets of unanswered reports.
+    pub reports: Vec<u64>,
     /// The ticket of the latest note.
     pub last_ticket: u64,
     /// Numbers of messages with an unanswered removal.

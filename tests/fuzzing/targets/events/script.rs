@@ -15,6 +15,7 @@ use zsched_format::control_file::ControlFileError;
 use zsched_format::time::Timestamp;
 use zsched_mailq::{MailqOptions, show_answer};
 use zsched_mailq_server::v1::GREETING;
+use zsched_spool::report::UnreportedRest;
 use zsched_spool::{Arrival, Group, HashFolder, Spool, SpoolId, SpoolName};
 
 /// DestinationPattern of recipients.
@@ -82,7 +83,7 @@ impl Script<'_> {
             8..=13 => self.agent_works(),
             14 | 15 => self.agent_ends(),
             16 => self.agent_starts(),
-            17 => self.answer_note(),
+            17 => self.answer_note_or_report(),
             18 | 19 => self.answer_removal(),
             20 => self.answer_reread(),
             21 => self.pass_some_time(),
@@ -212,6 +213,8 @@ impl Script<'_> {
             created: self.world.now,
             priority: 5,
             report_due: is_odd,
+            delay_noted: None,
+            deliver_by: None,
             first_undeliverable: is_odd.then(|| ControlFileError::new(7, "an X line")),
             etrn_hosts: if is_odd { vec![b"a.test"[..].into()] } else { Vec::new() },
             recipients: groups.iter().map(|group| group.offsets.len() as u32).sum(),
@@ -314,15 +317,19 @@ impl Script<'_> {
         }
     }
 
-    fn answer_note(&mut self) {
+    fn answer_note_or_report(&mut self) {
         let notes = self.world.model.notes.clone();
+        let outcome = match self.draw.below(6) {
+            0 => Ok(true),
+            1 => Ok(false),
+            other => Err(ERRORS[other - 2]),
+        };
+        let reports = self.world.model.reports.clone();
         if let Some(ticket) = self.draw.one_of(&notes) {
-            let outcome = match self.draw.below(6) {
-                0 => Ok(true),
-                1 => Ok(false),
-                other => Err(ERRORS[other - 2]),
-            };
             self.world.noted(*ticket, outcome);
+        } else if let Some(ticket) = self.draw.one_of(&reports) {
+            let left = |lines| UnreportedRest { lines, unnoted_failures: lines };
+            self.world.reported(*ticket, outcome.map(left));
         }
     }
 
@@ -396,7 +403,10 @@ impl Script<'_> {
         let is_known = self.world.model.agents.contains_key(&agent);
         match self.draw.below(7) {
             0 => self.world.noted(number, Ok(true)),
-            1 => self.world.noted(number + 100_000, Err(ErrorKind::StorageFull)),
+            1 => {
+                self.world.noted(number + 100_000, Err(ErrorKind::StorageFull));
+                self.world.reported(number + 100_000, Ok(UnreportedRest::default()));
+            }
             2 if self.world.core.number_state(number) != NumberState::Leaving => {
                 self.world.removed(number, Ok(()));
             }

@@ -13,6 +13,7 @@ use zsched_format::control_file::Tag;
 use zsched_format::time::Timestamp;
 use zsched_mailq_server::v1::Dump;
 use zsched_spool::note::OutcomeKind;
+use zsched_spool::report::UnreportedRest;
 use zsched_spool::{Arrival, SpoolName};
 
 /// Maximum number of consecutive wake-ups at one time.
@@ -163,6 +164,11 @@ impl World {
         self.send_event(Event::Noted { ticket, outcome });
     }
 
+    pub fn reported(&mut self, ticket: u64, outcome: Result<UnreportedRest, std::io::ErrorKind>) {
+        self.model.reports.retain(|other| *other != ticket);
+        self.send_event(Event::Reported { ticket, outcome });
+    }
+
     pub fn order(&mut self, order: Order) {
         let ticket = self.model.given + 1;
         self.model.given = ticket;
@@ -218,6 +224,11 @@ impl World {
                 self.model.rereads.push(name);
             }
             Action::Note(note) => self.note(&note),
+            Action::Report { ticket, name, .. } => {
+                self.expect_message(&name);
+                assert!(!self.model.reports.contains(&ticket), "a report is sent twice");
+                self.model.reports.push(ticket);
+            }
             Action::Remove { name, .. } => {
                 self.expect_message(&name);
                 let number = name.number();

@@ -1,0 +1,96 @@
+//! Worker that sends reports to senders.
+//!
+//! A report takes several syncs. So reports have a worker of their own, which delays no other
+//! write, and those of several messages are made in parallel.
+
+use super::parallel::for_each_in_parallel;
+use super::{Completion, CompletionSender};
+use crate::reports::{ReportComposer, ReportPolicy};
+use std::os::unix::net::UnixDatagram;
+use std::path::PathBuf;
+use std::sync::mpsc::Receiver;
+use zsched_core::ReportTicket;
+use zsched_format::printable;
+use zsched_spool::report::{self, OwedReports, SendResult, SentReport};
+use zsched_spool::{HashLevel, Spool, SpoolId, SpoolName};
+
+/// Request for the reports that a message owes.
+pub(crate) struct ReportRequest {
+    /// Identifies it in the answer.
+    pub(crate) ticket: ReportTicket,
+    /// The message.
+    pub(crate) name: SpoolName,
+    /// All of its recipients are final.
+    pub(crate) is_finished: bool,
+    /// The parameters in force.
+    pub(crate) policy: ReportPolicy,
+}
+
+/// State of the worker.
+pub(super) struct Reporter {
+    pub(super) spool: Spool,
+    pub(super) level: HashLevel,
+    pub(super) composer: ReportComposer,
+    /// Where the router receives notices.
+    pub(super) router_socket: PathBuf,
+    pub(super) completions: CompletionSender,
+}
+
+impl Reporter {
+    /// Carries out requests until the loop has ended.
+    pub(super) fn run(self, requests: &Receiver<ReportRequest>) {
+        self.take_up_owed();
+        while let Ok(first) = requests.recv() {
+            let batch: Vec<ReportRequest> =
+                std::iter::once(first).chain(requests.try_iter()).collect();
+            let composer = self.composer.with_forms();
+            for_each_in_parallel(&batch, |request| {
+                let ReportRequest { ticket, name, is_finished, policy } = request;
+                let mut compose =
+                    |contents: &report::ReportContents<'_>| composer.compose(contents, *policy);
+                let options = self.composer.options(*policy);
+                let sent = report::send(&self.spool, name, *is_finished, options, &mut compose);
+                if let Ok(result) = &sent {
+                    self.announce(name, result);
+                }
+                let left = sent.map(|result| result.left);
+                self.completions.send(vec![Completion::Reported(*ticket, left)]);
+            });
+        }
+    }
+
+    /// Puts messages back that former versions have kept in `postman/`: the next scan finds them.
+    fn take_up_owed(&self) {
+        match report::take_up(&self.spool, self.level) {
+            Ok(found) if found == OwedReports::default() => {}
+            Ok(OwedReports { taken, left }) => log::info!(
+                "postman/: {taken} messages that owe a report are back in the queue, {left} cannot \
+                 be put back"
+            ),
+            Err(error) => log::error!("{}: {error}", self.spool.postman().display()),
+        }
+    }
+
+    /// Logs the reports, and notifies the router of them.
+    fn announce(&self, name: &SpoolName, result: &SendResult) {
+        let id = SpoolId { number: name.number(), modified: result.modified };
+        for SentReport { id: number, sender, actions } in &result.sent {
+            let actions: Vec<String> =
+                actions.iter().map(|(action, count)| format!("{action}={count}")).collect();
+            log::info!(
+                "{id}: report={number}, to=<{}>, {}",
+                printable::line(sender.as_deref().unwrap_or_default()),
+                actions.join(", ")
+            );
+            // Without a notice the router finds the report by its next scan.
+            let notice = format!("NEW router {number}");
+            let notified = UnixDatagram::unbound().and_then(|socket| {
+                socket.set_nonblocking(true)?;
+                socket.send_to(notice.as_bytes(), &self.router_socket)
+            });
+            if let Err(error) = notified {
+                log::debug!("{}: {error}", self.router_socket.display());
+            }
+        }
+    }
+}
