@@ -11,8 +11,7 @@
 //! ```
 
 use crate::address::{MAX_ADDRESS_LEN, TypedAddress, error_address};
-use crate::field::{Charset, one_line};
-use crate::message::date;
+use crate::field::{Charset, date, one_line};
 use crate::notary::{Outcome, without_parentheses};
 use crate::original::header;
 use crate::{Action, Form, MAX_REPORTED_RECIPIENTS, Report};
@@ -90,8 +89,8 @@ impl HumanText<'_> {
                 format!("{message} could not be delivered to {recipients}, and is not tried again:")
             }
             Action::Delayed => format!(
-                "{message} has not reached {recipients} yet. It is tried again, so you need not \
-                 do anything. In particular, you need not send it again."
+                "{message} has not reached {recipients} yet. It is tried again: you need not do \
+                 anything, and need not send it again."
             ),
             Action::Relayed => format!(
                 "{message} was passed on for {recipients} to a mail system that may send no \

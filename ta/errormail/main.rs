@@ -1,9 +1,9 @@
 //! `errormail`: tells senders what the router could not route.
 //!
 //! The router sends such a recipient to the channel `error`; its host is the name of a form
-//! ([`notice`]). The recipients of a job that have the same sender and form are in one report, which
-//! goes to the router like a new message. The report of the agent is `ok3` with the spool id of that
-//! message: nobody else tells the sender.
+//! ([`notice`]). The recipients of a job that have the same sender and form are in one report,
+//! which goes to the router like a new message. The report of the agent is `ok3` with the spool id
+//! of that message: nothing else tells the sender.
 
 mod installation;
 mod notice;
