@@ -62,11 +62,12 @@ fn tell_senders(job: &mut Job<'_>, installation: &Installation) -> Result<(), Ha
 
 /// Tells the senders, and returns the outcome of each recipient, by offset.
 fn outcomes(job: &Job<'_>, message: &Message, at: &Installation) -> Vec<(u32, Outcome)> {
-    let mut groups: BTreeMap<(Option<&[u8]>, &[u8]), Vec<Delivery<'_>>> = BTreeMap::new();
+    let mut groups = BTreeMap::new();
     let mut outcomes = Vec::new();
     for delivery in job.deliveries() {
         if delivery.notify().events.failure {
-            groups.entry((delivery.sender(), delivery.host())).or_default().push(delivery);
+            let key = (delivery.sender(), delivery.host());
+            groups.entry(key).or_insert_with(Vec::new).push(delivery);
         } else {
             outcomes.push((delivery.offset(), done("not reported: the sender does not want it")));
         }
