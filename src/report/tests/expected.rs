@@ -353,7 +353,7 @@ fn form_gives_sender_subject_and_text() {
 
           late@b.test
             The reason:
-              466 timed out
+              timed out
 
         If you need help, send this whole report to postmaster@relay.test.
 
