@@ -4,10 +4,11 @@ use crate::halt::{Halt, HaltCause};
 use crate::job_file::JobFile;
 use crate::outcome::{Note, reason};
 use crate::reply_writer::ReplyWriter;
-use crate::{Delivery, Message, Outcome, StopFlag, Verdict};
+use crate::{Delivery, Message, Outcome, SpoolId, StopFlag, Verdict};
 use std::io::{self, ErrorKind, Write};
 use std::os::unix::fs::MetadataExt;
 use zsched_format::control_file::{Recipient, Tag, mark};
+use zsched_spool::resubmit::hand_over_text;
 use zsched_spool::{Spool, verbose};
 
 /// The recipients of one message that are given to this agent.
@@ -124,6 +125,17 @@ impl Job<'_> {
                 Err(Halt(HaltCause::Reported))
             }
         }
+    }
+
+    /// Hands a new message over to the router, such as a report to a sender.
+    ///
+    /// `submission` has the lines of the envelope, then the message. Returns its spool id.
+    ///
+    /// # Errors
+    ///
+    /// An error means that the router has not got it.
+    pub fn submit(&self, submission: &[u8]) -> io::Result<SpoolId> {
+        hand_over_text(self.spool.postoffice(), submission)
     }
 
     /// Delivers to one recipient after the other, and reports each.

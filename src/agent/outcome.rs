@@ -4,6 +4,7 @@
 //! |---|---|---|---|
 //! | delivered, relayed, expanded | `ok3` | `+` | none |
 //! | the same, and success is to be reported | `ok2` | `+` | agent |
+//! | passed on | `ok3` | `+` | none |
 //! | deferred | `deferred`, `retryat +N`, `deferback`, `deferall` | blank | none |
 //! | failed | `error2` | `-` | agent, for any `NOTIFY` |
 //! | failed, unexplained | `error` | `-` | scheduler |
@@ -33,6 +34,8 @@ pub enum Verdict {
     Relayed,
     /// Replaced by other recipients.
     Expanded,
+    /// Done, and something else reports to the sender, whatever he wishes to know.
+    PassedOn,
     /// Try again at the recipient's next time.
     Deferred,
     /// Try the host again after this time, which is rounded down to seconds.
@@ -58,6 +61,7 @@ impl Verdict {
                 Note::Written => ReportStatus::Ok2,
                 Note::LeftToScheduler => ReportStatus::Ok,
             },
+            Verdict::PassedOn => ReportStatus::Ok3,
             Verdict::Deferred => ReportStatus::Deferred,
             Verdict::RetryAfter(_) => ReportStatus::RetryAt,
             Verdict::DeferAll => ReportStatus::DeferAll,
@@ -77,7 +81,7 @@ impl Verdict {
     /// `wants_success` is true if the sender requested reports of successes.
     pub(crate) fn needs_note(self, wants_success: bool) -> bool {
         match self.tag() {
-            Tag::Done => wants_success,
+            Tag::Done => wants_success && self != Verdict::PassedOn,
             _ => self == Verdict::Failed,
         }
     }
@@ -95,7 +99,7 @@ impl Verdict {
     fn action(self) -> &'static str {
         match self {
             Verdict::Delivered => "delivered",
-            Verdict::Relayed => "relayed",
+            Verdict::Relayed | Verdict::PassedOn => "relayed",
             Verdict::Expanded => "expanded",
             Verdict::Failed | Verdict::FailedUnexplained => "failed",
             _ => "delayed",
@@ -463,6 +467,8 @@ mod tests {
             assert_eq!(verdict.status(Note::Written), ReportStatus::Ok2);
             assert_eq!(verdict.status(Note::LeftToScheduler), ReportStatus::Ok);
         }
+        assert!(!Verdict::PassedOn.needs_note(true));
+        assert_eq!(Verdict::PassedOn.status(Note::NotNeeded), ReportStatus::Ok3);
         assert!(!Verdict::Deferred.needs_note(true));
         assert!(!Verdict::FailedUnexplained.needs_note(true));
     }

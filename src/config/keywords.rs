@@ -220,7 +220,7 @@ mod tests {
             ("discard", Some("discard")),
             ("bitbucket", Some("discard")),
             ("smtp", None),
-            ("error", None),
+            ("error", Some("errormail")),
         ] {
             let clause = config.select(channel.as_bytes(), b"host").expect(channel);
             let command = clause.command.as_ref().map(ToString::to_string);

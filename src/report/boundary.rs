@@ -1,7 +1,6 @@
 //! The boundary between the parts of a message.
 
 use memchr::memmem;
-use std::collections::HashSet;
 
 /// Maximum length of the part of a boundary that the id makes. All of it may have 70 (RFC 2046).
 const MAX_ID_LEN: usize = 46;
@@ -22,21 +21,28 @@ pub(crate) fn unused_in(texts: &[&[u8]], id: &str) -> String {
     let start = format!("{}.", id_characters(id));
     let pattern = format!("--{start}");
     let finder = memmem::Finder::new(&pattern);
-    let mut numbers = HashSet::new();
-    for text in texts {
-        let after = finder.find_iter(text).map(|at| &text[at + pattern.len()..]);
-        numbers.extend(after.filter_map(leading_number));
+    let numbers = || {
+        texts.iter().flat_map(|text| {
+            finder.find_iter(text).map(|at| leading_number(&text[at + pattern.len()..]))
+        })
+    };
+    // Of one number more than there are occurrences, one at least is unused.
+    let mut is_used = vec![false; numbers().count() + 1];
+    for number in numbers().flatten() {
+        if let Some(is_used) = is_used.get_mut(number) {
+            *is_used = true;
+        }
     }
-    let number = (0..).find(|number| !numbers.contains(number)).expect("some number is unused");
+    let number = is_used.iter().position(|is_used| !is_used).expect("one is unused");
     format!("{start}{number}{END}")
 }
 
-/// The number at the beginning of a text, if one of its usual length is there.
-fn leading_number(text: &[u8]) -> Option<u64> {
+/// The number at the beginning of a text, if it may be that of a boundary.
+fn leading_number(text: &[u8]) -> Option<usize> {
     const MAX_DIGITS: usize = 12;
     let digits = text.iter().take(MAX_DIGITS + 1).take_while(|byte| byte.is_ascii_digit()).count();
     let digits = if digits <= MAX_DIGITS { &text[..digits] } else { &[] };
-    std::str::from_utf8(digits).ok()?.parse().ok()
+    str::from_utf8(digits).ok()?.parse().ok()
 }
 
 #[cfg(test)]
@@ -48,6 +54,8 @@ mod tests {
         assert_eq!(unused_in(&[b"text"], "S1<>Ab\n-2"), "S1Ab-2.0=_");
         let hostile: [&[u8]; 2] = [b"x\n--S1.0=_\n--S1.1=_--", b"--S1.3=_ --S1.00002 --S1.x"];
         assert_eq!(unused_in(&hostile, "S1"), "S1.4=_");
+        let many: String = (0..1000).map(|number| format!("--S1.{number}=_\n")).collect();
+        assert_eq!(unused_in(&[many.as_bytes()], "S1"), "S1.1000=_");
         assert!(unused_in(&[], &"x".repeat(1000)).len() <= 70);
     }
 }

@@ -19,8 +19,7 @@
 //! one has characters beyond ASCII.
 
 use crate::address::{TypedAddress, is_international};
-use crate::field::{Charset, one_line};
-use crate::message::date;
+use crate::field::{Charset, date, one_line};
 use crate::notary::Outcome;
 use crate::{Action, MAX_REPORTED_RECIPIENTS, Report};
 use zsched_format::time::Timestamp;
@@ -107,11 +106,7 @@ impl Fields {
 
     fn push_details(&mut self, report: &Report<'_>, outcome: &Outcome<'_>) {
         self.push("Remote-MTA", &self.typed("dns", outcome.remote, MAX_SHORT_VALUE_LEN));
-        let reason = match outcome.diagnostic {
-            [] => outcome.recipient.text,
-            diagnostic => diagnostic,
-        };
-        self.push("Diagnostic-Code", &self.typed("x-local", reason, MAX_VALUE_LEN));
+        self.push("Diagnostic-Code", &self.diagnostic(outcome));
         if outcome.recipient.time > Timestamp::EPOCH {
             self.push("Last-Attempt-Date", &date(outcome.recipient.time, &report.zone));
         }
@@ -126,6 +121,16 @@ impl Fields {
         if !destination.concat().is_empty() {
             let destination = destination.join(&b'/');
             self.push("X-Destination", &self.value(&destination, MAX_SHORT_VALUE_LEN));
+        }
+    }
+
+    /// The diagnostic code, or else the text of the agent.
+    fn diagnostic(&self, outcome: &Outcome<'_>) -> String {
+        let text = self.value(outcome.recipient.text, MAX_VALUE_LEN);
+        match outcome.diagnostic {
+            [] if text.is_empty() => text,
+            [] => format!("x-local; {text}"),
+            code => self.typed("x-local", code, MAX_VALUE_LEN),
         }
     }
 

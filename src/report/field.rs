@@ -1,7 +1,9 @@
 //! Values of fields: one line, of limited length, without control characters.
 
+use jiff::tz::TimeZone;
 use std::fmt::Write as _;
 use zsched_format::printable::is_printable;
+use zsched_format::time::Timestamp;
 
 /// The characters that a field may have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,6 +41,12 @@ pub(crate) fn one_line(value: &[u8], max_len: usize, charset: Charset) -> String
             format!("{}{CUT}", &line[..end])
         }
     }
+}
+
+/// A date as in headers: `Sat, 21 Nov 2026 10:04:09 +0000`.
+pub(crate) fn date(time: Timestamp, zone: &TimeZone) -> String {
+    let instant = jiff::Timestamp::from_second(time.seconds()).unwrap_or_default();
+    instant.to_zoned(zone.clone()).strftime("%a, %-d %b %Y %H:%M:%S %z").to_string()
 }
 
 fn push(line: &mut String, c: char, charset: Charset) {

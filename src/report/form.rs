@@ -10,7 +10,8 @@
 //! process concerning a message you originated.
 //! ```
 //!
-//! The first line that begins with none of the three words ends the top; it and all others are text.
+//! The first line that begins with none of the three words ends the top; it and all others are
+//! text.
 //!
 //! | word | meaning |
 //! |---|---|

@@ -11,8 +11,7 @@
 //! ```
 
 use crate::address::{MAX_ADDRESS_LEN, TypedAddress, error_address};
-use crate::field::{Charset, one_line};
-use crate::message::date;
+use crate::field::{Charset, date, one_line};
 use crate::notary::{Outcome, without_parentheses};
 use crate::original::header;
 use crate::{Action, Form, MAX_REPORTED_RECIPIENTS, Report};
@@ -90,8 +89,8 @@ impl HumanText<'_> {
                 format!("{message} could not be delivered to {recipients}, and is not tried again:")
             }
             Action::Delayed => format!(
-                "{message} has not reached {recipients} yet. It is tried again, so you need not \
-                 do anything. In particular, you need not send it again."
+                "{message} has not reached {recipients} yet. It is tried again: you need not do \
+                 anything, and need not send it again."
             ),
             Action::Relayed => format!(
                 "{message} was passed on for {recipients} to a mail system that may send no \
@@ -237,7 +236,8 @@ fn heading(outcome: &Outcome<'_>, quoted: &[String]) -> String {
 
 /// The answer in a diagnostic code: `550 no such user` from `smtp; 550 (no such user)`.
 ///
-/// Codes that no remote host has given are left out.
+/// Codes that no remote host has given are left out: local ones, and 466, by which ZMailer's agents
+/// say that they got no answer.
 fn answer(diagnostic: &[u8]) -> String {
     let (kind, text) = match memchr(b';', diagnostic) {
         Some(at) => (diagnostic[..at].trim_ascii(), diagnostic[at + 1..].trim_ascii()),
@@ -246,7 +246,8 @@ fn answer(diagnostic: &[u8]) -> String {
     let digits = text.iter().take_while(|byte| byte.is_ascii_digit()).count();
     let (code, remark) = text.split_at(digits);
     let remark = one_line(without_parentheses(remark), MAX_QUOTED_LINE_LEN, Charset::Utf8);
-    match (kind.eq_ignore_ascii_case(b"smtp"), digits) {
+    let is_smtp = kind.eq_ignore_ascii_case(b"smtp") && code != b"466";
+    match (is_smtp, digits) {
         (true, 3) => format!("{} {remark}", String::from_utf8_lossy(code)).trim_end().to_string(),
         (_, 3) => remark,
         _ => one_line(text, MAX_QUOTED_LINE_LEN, Charset::Utf8),

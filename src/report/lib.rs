@@ -27,6 +27,7 @@ mod delivery_status;
 mod envelope;
 mod field;
 mod form;
+mod headers;
 mod human;
 mod language;
 mod message;

@@ -18,6 +18,8 @@ use std::io::{self, BufWriter, ErrorKind, Read, Write};
 use std::os::unix::fs::{MetadataExt, fchown};
 use std::path::Path;
 use zsched_format::control_file::ControlFile;
+use zsched_format::spool_id::SpoolId;
+use zsched_format::time::Timestamp;
 
 /// The contents of a submission.
 pub struct Submission<'a> {
@@ -100,6 +102,19 @@ impl Submission<'_> {
         push("env-end", b"");
         lines
     }
+}
+
+/// Hands a complete submission over: writes it into `public/`, syncs it, and moves it to `router/`.
+///
+/// Returns its spool id. An error means that the router has not got it.
+pub fn hand_over_text(postoffice: &Path, submission: &[u8]) -> io::Result<SpoolId> {
+    let scratch = TempFile::create_in(&postoffice.join("public"), "submission")?;
+    let mut file = scratch.file();
+    file.write_all(submission)?;
+    file.sync_all()?;
+    let modified = Timestamp::modified(&file.metadata()?);
+    let number = move_to(scratch, &postoffice.join("router"))?;
+    Ok(SpoolId { number, modified })
 }
 
 fn in_brackets(address: &[u8]) -> Vec<u8> {

@@ -3,6 +3,7 @@
 
 mod accounts;
 mod discard;
+mod errormail;
 mod examples;
 mod full_disk;
 mod hold;

@@ -1,7 +1,7 @@
 //! Sessions recorded with ZMailer's agents. Ours must give the same answers and leave the same
 //! control file; the wording of texts may differ.
 
-use crate::support::{DISCARD, HOLD, MAILBOX, Spool};
+use crate::support::{DISCARD, ERRORMAIL, HOLD, MAILBOX, Spool};
 use std::fs;
 
 fn data(name: &str) -> Vec<u8> {
@@ -117,8 +117,43 @@ fn manual_sessions_equal_recordings() {
         check_by_hand(session, HOLD, &[]);
     }
     check_by_hand("mailbox", MAILBOX, &["-u", "-d", "MAIL"]);
+    check_by_hand("errormail", ERRORMAIL, &[]);
     // ZMailer ran a program here, with the same effect on the recipient.
     check_by_hand("sm", DISCARD, &["-c", "uucp"]);
+}
+
+/// Returns the words of a text, of which blanks and cases may differ.
+fn words(text: &str) -> String {
+    text.to_lowercase().split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+#[test]
+fn error_message_has_the_facts_of_the_recorded_one() {
+    let path = format!("{}/tests/data/compat/dsn/10085042", zsched_tests::source().display());
+    let recorded = fs::read_to_string(path).expect("a recording");
+    let spool = recorded_spool();
+    spool.session(ERRORMAIL, &[], &text("by-hand/errormail.stdin"));
+    let names = spool.names("router");
+    let [name] = &names[..] else { panic!("{names:?}") };
+    let report = spool.read(&format!("router/{name}"));
+    let envelope = |text: &str| -> Vec<String> {
+        let lines = text.lines().skip(1).take_while(|line| *line != "env-end");
+        lines.map(|line| line.replace("RFC822", "rfc822")).collect()
+    };
+    assert_eq!(envelope(&report), envelope(&recorded));
+    for fact in [
+        "channel error",
+        "Final-Recipient: RFC822; nobody@unroutable.example.org",
+        "Action: failed",
+        "Diagnostic-Code: X-LOCAL; 500 (unresolvable)",
+        "Subject: Unresolvable mail address",
+        "To: lots@zm.example.test, (comment) a@x.dead.test",
+        "body line 1\nbody line 2\n",
+    ] {
+        let fact = words(fact);
+        assert!(words(&recorded).contains(&fact), "{fact}: {recorded}");
+        assert!(words(&report).contains(&fact), "{fact}: {report}");
+    }
 }
 
 #[test]

@@ -16,6 +16,7 @@ use tempfile::TempDir;
 const DEADLINE: Duration = Duration::from_secs(30);
 
 pub const DISCARD: &str = env!("CARGO_BIN_EXE_discard");
+pub const ERRORMAIL: &str = env!("CARGO_BIN_EXE_errormail");
 pub const HOLD: &str = env!("CARGO_BIN_EXE_hold");
 pub const MAILBOX: &str = env!("CARGO_BIN_EXE_mailbox");
 

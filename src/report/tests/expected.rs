@@ -182,8 +182,8 @@ fn recipients_in_several_conditions_are_in_one_report() {
             Send the message again later, or contact the recipient in another
             way.
 
-        Your message has not reached 1 recipient yet. It is tried again, so you
-        need not do anything. In particular, you need not send it again.
+        Your message has not reached 1 recipient yet. It is tried again: you
+        need not do anything, and need not send it again.
 
           late@b.test
             Last attempt, at the mail server mx.b.test:
@@ -348,12 +348,12 @@ fn form_gives_sender_subject_and_text() {
             Check the spelling of the address, or ask the recipient for the
             right one.
 
-        Your message has not reached 1 recipient yet. It is tried again, so you
-        need not do anything. In particular, you need not send it again.
+        Your message has not reached 1 recipient yet. It is tried again: you
+        need not do anything, and need not send it again.
 
           late@b.test
             The reason:
-              466 timed out
+              timed out
 
         If you need help, send this whole report to postmaster@relay.test.
 

@@ -86,12 +86,15 @@ fn notary() -> impl Strategy<Value = Vec<u8>> {
     )
 }
 
+/// Notary data, address, `ORCPT` and text.
+type HostileRecipient = (Vec<u8>, Vec<u8>, Vec<u8>, Vec<u8>);
+
 #[derive(Debug)]
 struct Facts {
     sender: Vec<u8>,
     names: [String; 4],
     envelope_id: Vec<u8>,
-    recipients: Vec<(Vec<u8>, Vec<u8>, Vec<u8>, Vec<u8>)>,
+    recipients: Vec<HostileRecipient>,
     headers: Vec<u8>,
     body: Option<Vec<u8>>,
 }
