@@ -10,6 +10,7 @@
 use super::{MessageIdentity, Outbox, OutboxEntry, OutboxRecovery};
 use crate::finalize::OpenControlFile;
 use crate::resubmit::Submission;
+use crate::submission_file::share_with_router;
 use crate::temp_file::TempFile;
 use crate::{HashFolder, HashLevel, Spool, SpoolName, folder};
 use std::fmt::Write as _;
@@ -201,6 +202,7 @@ impl<'s> OutboxFolder<'s> {
         let mut body = draft.message.try_clone()?;
         body.seek(SeekFrom::Start(draft.body_offset))?;
         draft.submission.write_to(scratch.file(), &mut body, draft.owner)?;
+        share_with_router(scratch.file(), &self.spool.router())?;
         let id = scratch.number()?;
         scratch.rename(self.draft(id))?;
         scratch.keep();
