@@ -6,8 +6,6 @@ use super::address::{AddressListError, addresses};
 use super::header::{Field, split};
 use super::options::SubmitOptions;
 use jiff::Zoned;
-use mail_builder::headers::Header;
-use mail_builder::headers::address::EmailAddress;
 use std::collections::HashSet;
 
 /// Sender in the From header of a message with a null sender.
@@ -60,10 +58,7 @@ impl Message {
     fn complete(&mut self, options: &SubmitOptions, shown_recipients: &str) {
         let now = Zoned::now();
         let unique = format!("{}.{}", now.strftime("%Y%m%d%H%M%S%f"), std::process::id());
-        if !self.has("From") {
-            let (name, sender) = (options.full_name.as_deref(), options.sender());
-            self.fields.push(from_field(name, sender.unwrap_or(NULL_SENDER)));
-        }
+        self.add_if_missing("From", &from(options));
         if !self.has("Cc") {
             self.add_if_missing("To", shown_recipients);
         }
@@ -150,16 +145,21 @@ pub(crate) fn recipients_in(fields: &[Field]) -> Result<Vec<String>, SubmitError
     Ok(found)
 }
 
-/// Returns the From header of a sender, with the name in quotes or encoded (RFC 2047).
-pub(crate) fn from_field(name: Option<&str>, sender: &str) -> Field {
-    let Some(name) = name.filter(|name| !name.trim().is_empty()) else {
-        return Field::new("From", sender);
-    };
-    let mut value = Vec::new();
-    EmailAddress { name: Some(name.into()), email: sender.into() }
-        .write_header(&mut value, "From: ".len());
-    let value = String::from_utf8_lossy(&value).replace("\r\n", "\n");
-    Field::new("From", value.trim_end())
+fn from(options: &SubmitOptions) -> String {
+    let sender = options.sender().unwrap_or(NULL_SENDER);
+    match options.full_name.as_deref() {
+        None | Some("") => sender.to_string(),
+        Some(name) => format!("{} <{sender}>", phrase(name)),
+    }
+}
+
+/// Formats a name for use before an address: quoted, unless it is plain words.
+fn phrase(name: &str) -> String {
+    let is_plain = |c: char| c.is_alphanumeric() || " -_'!#$%&*+/=?^`{|}~".contains(c);
+    if name.chars().all(is_plain) {
+        return name.to_string();
+    }
+    format!("\"{}\"", name.replace('\\', "\\\\").replace('"', "\\\""))
 }
 
 #[cfg(test)]
@@ -203,8 +203,8 @@ mod tests {
     #[test]
     fn full_name_is_quoted_if_needed() {
         for (name, expected) in [
-            ("Alice B", "\"Alice B\" <a@b>"),
-            ("J\u{f6}rg", "=?utf-8?B?SsO2cmc=?= <a@b>"),
+            ("Alice B", "Alice B <a@b>"),
+            ("J\u{f6}rg", "J\u{f6}rg <a@b>"),
             ("B. \"C\" \\", "\"B. \\\"C\\\" \\\\\" <a@b>"),
             ("x <evil@y>", "\"x <evil@y>\" <a@b>"),
             ("", "a@b"),

@@ -56,7 +56,8 @@ fn released_message_is_a_new_submission() {
         let path = spool.path(&format!("router/{name}"));
         let metadata = path.metadata().expect("a submission");
         assert_eq!(metadata.ino().to_string(), name);
-        assert_eq!(metadata.mode() & 0o777, 0o600);
+        // The group is that of the folder, and the router belongs to it.
+        assert_eq!(metadata.mode() & 0o777, 0o640);
     }
 }
 
@@ -82,6 +83,7 @@ fn submission_has_owner_of_message() {
     let path = spool.path(&format!("router/{}", spool.names("router")[0]));
     let metadata = path.metadata().expect("a submission");
     assert_eq!((metadata.uid(), metadata.gid()), (12345, 54321));
+    assert_eq!(metadata.mode() & 0o777, 0o600, "the group is not that of the folder");
 }
 
 #[test]

@@ -43,6 +43,9 @@ fn manual_pages_have_every_option() {
     let submit = zsched_submit::SubmitOptions::command();
     let missing = missing_options(&submit, "man/submit.1");
     assert_eq!(missing, [""; 0], "submit.1");
+    let sendmail = zsched_submit::sendmail::SendmailOptions::command();
+    let missing = missing_options(&sendmail, "man/sendmail.1");
+    assert_eq!(missing, [""; 0], "sendmail.1");
     let schedsim = zsched_schedsim::SchedsimOptions::command();
     for subcommand in schedsim.get_subcommands() {
         let missing = missing_options(subcommand, "man/schedsim.1");

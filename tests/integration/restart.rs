@@ -320,3 +320,20 @@ fn learned_state_survives_exit_and_kill() {
     until("both are tried", || site.events().count("take") == 4);
     site.until_logged("2 lines cannot be used", 1);
 }
+
+/// Programs that submit mail write it into `public/` first.
+#[test]
+fn scratch_files_of_killed_programs_are_removed() {
+    const DAY: Duration = Duration::from_secs(24 * 60 * 60);
+    let site = Site::new("");
+    for (name, age) in [("host:1:0", DAY), ("host:2:0", DAY / 2), ("v_1", DAY)] {
+        let file = fs::File::create(site.path("postoffice/public").join(name)).expect("a file");
+        file.set_modified(SystemTime::now() - age).expect("its time is set");
+    }
+    let daemon = site.start();
+    site.until_logged("removed 1 file that killed programs have left in public/ a day ago", 1);
+    let mut left = site.files("public");
+    left.sort();
+    assert_eq!(left, ["host:2:0", "v_1"]);
+    assert_eq!(daemon.end(libc::SIGTERM).code(), Some(0));
+}

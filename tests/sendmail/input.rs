@@ -16,8 +16,8 @@ fn submission_has_envelope_headers_and_body() {
     let text = "Subject: Gr\u{fc}\u{df}e\r\nBcc: d@w\r\n\r\n.one\r\n\r\n.\r\nnot this\r\n";
     assert_eq!(
         site.send(&arguments, text.as_bytes()),
-        "from <alice@x>\ntodsn NOTIFY=FAILURE\nto <bob@y>\ntodsn NOTIFY=FAILURE\nto <c@z>\nenv-end\n\
-         Subject: Gr\u{fc}\u{df}e\nFrom: \"Alice \\\"A\\\" Ames\" <alice@x>\n\n.one\n\n"
+        "fullname Alice \"A\" Ames\nfrom <alice@x>\ntodsn NOTIFY=FAILURE\nto <bob@y>\ntodsn NOTIFY=FAILURE\nto <c@z>\nenv-end\n\
+         Subject: Gr\u{fc}\u{df}e\n\n.one\n\n"
     );
     let text =
         "From me Mon Jan  1 00:00:00 2026\nFrom: c@z\nTo: a@x,\n b@y\nBcc: d@w\nX: \n\n.\nlast";
@@ -47,13 +47,12 @@ fn sender_is_the_caller_by_default() {
     let Some(account) = account.expect("an answer") else {
         return crate::support::not_run("the default sender: the user has no account");
     };
-    let sender = format!("{}@{}", account.name, zsched_sys::host_name());
     let mut command = site.sendmail(&["b"]);
     command.env("NAME", "J\u{f6}rg M.");
     run(command, b"\nhi\n");
-    let expected = format!(
-        "from <{sender}>\nto <b>\nenv-end\nFrom: =?utf-8?B?SsO2cmcgTS4=?= <{sender}>\n\nhi\n"
-    );
+    let name = account.name;
+    let expected =
+        format!("fullname =?utf-8?B?SsO2cmcgTS4=?=\nfrom <{name}>\nto <b>\nenv-end\n\nhi\n");
     assert_eq!(site.take(), expected);
 }
 
@@ -188,6 +187,24 @@ fn queue_is_listed_by_mailq() {
     named.arg("--version");
     let version = shown(named).1;
     assert_eq!(version, format!("mailq {}\n", env!("CARGO_PKG_VERSION")).into_bytes());
+}
+
+/// The router itself is not part of this test.
+#[test]
+fn addresses_are_tried_by_router() {
+    let site = Installation::new();
+    let bin = site.path("bin");
+    fs::create_dir(&bin).expect("a folder");
+    let copied = std::process::Command::new("cp").arg(SENDMAIL).arg(&bin).status();
+    assert!(copied.expect("it starts").success());
+    let mut command = site.command(bin.join("sendmail"));
+    command.args(["-bv", "a@b"]);
+    site.assert_refused(command, b"", 69, "there is no router beside");
+    symlink("/bin/echo", bin.join("router")).expect("a link");
+    let mut command = site.command(bin.join("sendmail"));
+    command.args(["-bv", "--", "-a@b", "c@d"]);
+    assert_eq!(run(command, b"").stdout, b"--try=-a@b --try=c@d\n");
+    site.assert_nothing_is_there();
 }
 
 #[test]

@@ -24,7 +24,7 @@ fn unusable_command_line_is_refused() {
         (&["-f", "a@b"], "no recipients"),
         (&["-bs"], "SMTP on standard input is not supported"),
         (&["-bd", "-q15m"], "no daemon"),
-        (&["-bv", "a@b"], "router --try"),
+        (&["-bv"], "no recipients"),
         (&["-bt"], "-bt: the modes are"),
         (&["-N", "sometimes", "a@b"], "-N \"sometimes\": it must be NEVER"),
         (&["-f", "a@b\nto <c@d>", "a@b"], "a control character"),
@@ -57,6 +57,15 @@ fn unusable_message_is_refused() {
     let large = vec![b'x'; 1000];
     site.assert_refused(site.sendmail(&["-fa", "b"]), &large, 65, "more than 1000 bytes");
     site.send(&["-fa", "b"], &large[..998]);
+    let long = format!("To: {}b\n\n", "a,\n ".repeat(300_000));
+    site.assert_refused(
+        site.sendmail(&["-fa", "-t"]),
+        long.as_bytes(),
+        65,
+        "more than 1048576 bytes",
+    );
+    let many: String = (0..250_001).map(|number| format!("Bcc: a{number}\n")).collect();
+    site.assert_refused(site.sendmail(&["-fa", "-t"]), many.as_bytes(), 65, "250000 recipients");
     let mut command = site.sendmail(&["-fa", "b"]);
     command.stdin(fs::File::open(site.path("")).expect("a folder"));
     let output = command.output().expect("it starts");
@@ -203,10 +212,17 @@ fn hostile_arguments_add_no_lines() {
                 fs::remove_file(path).expect("removed");
                 let (envelope, _) = text.split_once("env-end\n").expect("an envelope");
                 for line in envelope.lines() {
-                    let is_item =
-                        ["from <", "to <", "todsn NOTIFY=", "envid ", "notaryret ", "bodytype "]
-                            .iter()
-                            .any(|item| line.starts_with(item));
+                    let is_item = [
+                        "from <",
+                        "to <",
+                        "fullname ",
+                        "todsn NOTIFY=",
+                        "envid ",
+                        "notaryret ",
+                        "bodytype ",
+                    ]
+                    .iter()
+                    .any(|item| line.starts_with(item));
                     prop_assert!(is_item || line == "channel error", "{:?}", text);
                 }
             }

@@ -93,6 +93,11 @@ fn other_users_cannot_touch_submission() {
     ] {
         assert!(!can(&site, MALLORY, attack, &path), "{attack}");
     }
+    // Linux forbids links to files of others by a setting that Debian and others switch on.
+    let setting = fs::read_to_string("/proc/sys/fs/protected_hardlinks").unwrap_or_default();
+    if setting.trim() == "1" {
+        assert!(!can(&site, MALLORY, "ln \"$1\" \"$1.mine\"", &path));
+    }
     assert_eq!(fs::read(&path).expect("a submission"), content);
     assert!(can(&site, ALICE, "cat \"$1\" && rm \"$1\"", &path), "it is her own");
 }

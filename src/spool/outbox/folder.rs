@@ -10,6 +10,7 @@
 use super::{MessageIdentity, Outbox, OutboxEntry, OutboxRecovery, SubmissionKind};
 use crate::finalize::OpenControlFile;
 use crate::resubmit::Submission;
+use crate::submission_file::share_with_router;
 use crate::temp_file::TempFile;
 use crate::{HashFolder, HashLevel, Spool, SpoolName, folder};
 use std::fmt::Write as _;
@@ -206,12 +207,11 @@ impl<'s> OutboxFolder<'s> {
         let mut scratch = TempFile::create_in(&self.path, "new")?;
         match draft {
             SubmissionDraft::Reroute(mail) => mail.write_to(scratch.file())?,
-            SubmissionDraft::Report(text) => {
-                scratch.file().write_all(text)?;
-                if !self.is_async {
-                    scratch.file().sync_all()?;
-                }
-            }
+            SubmissionDraft::Report(text) => scratch.file().write_all(text)?,
+        }
+        share_with_router(scratch.file(), &self.spool.router())?;
+        if !self.is_async {
+            scratch.file().sync_all()?;
         }
         let id = scratch.number()?;
         scratch.rename(self.draft(id))?;

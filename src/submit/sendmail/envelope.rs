@@ -1,6 +1,7 @@
 //! The envelope of a submission, as the router reads it.
 //!
 //! ```text
+//! fullname Alice Ames
 //! bodytype 8BITMIME
 //! envid QQ314159
 //! notaryret HDRS
@@ -10,7 +11,8 @@
 //! env-end
 //! ```
 //!
-//! The null sender is `channel error`.
+//! The null sender is `channel error`. The router makes a From header of sender and full name, if
+//! the message has none, and adds its domain to addresses without one.
 
 use super::error::SendmailError;
 use super::options::SendmailOptions;
@@ -19,10 +21,14 @@ use crate::address::addresses;
 use crate::header::Field;
 use crate::message::{SubmitError, recipients_in};
 use crate::options::{is_notify_value, without_brackets};
+use mail_builder::headers::Header;
+use mail_builder::headers::address::EmailAddress;
 use std::collections::HashSet;
 
-/// Maximum length of an address, in bytes. RFC 5321 (4.5.3.1.3) has 256.
-const MAX_ADDRESS_LEN: usize = 1000;
+/// Maximum length of an address, in bytes, as in the router. RFC 5321 (4.5.3.1.3) has 256.
+const MAX_ADDRESS_LEN: usize = 900;
+/// Maximum number of recipients, as in the router.
+const MAX_RECIPIENTS: usize = 250_000;
 /// Maximum length of an envelope id, in bytes (RFC 3461, 4.4).
 const MAX_ENVELOPE_ID_LEN: usize = 100;
 
@@ -33,6 +39,8 @@ pub(crate) struct Envelope {
     pub sender: Option<String>,
     /// Without duplicates.
     pub recipients: Vec<String>,
+    /// For a message without a From header; encoded (RFC 2047) if it is not in ASCII.
+    full_name: Option<String>,
     body_type: Option<String>,
     envelope_id: Option<String>,
     return_mode: Option<String>,
@@ -58,13 +66,17 @@ impl Envelope {
         if recipients.iter().chain(&sender).any(|address| address.len() > MAX_ADDRESS_LEN) {
             return Err(SendmailError::LongAddress(MAX_ADDRESS_LEN));
         }
-        if recipients.is_empty() {
-            return Err(SubmitError::NoRecipient.into());
+        match recipients.len() {
+            0 => return Err(SubmitError::NoRecipient.into()),
+            1..=MAX_RECIPIENTS => {}
+            _ => return Err(SendmailError::ManyRecipients(MAX_RECIPIENTS)),
         }
+        let needs_name = sender.is_some() && !fields.iter().any(|field| field.is("From"));
         let upper = |text: &Option<String>| text.as_ref().map(|text| text.to_uppercase());
         Ok(Envelope {
             sender,
             recipients,
+            full_name: full_name(options).filter(|_| needs_name),
             body_type: upper(&options.body_type),
             envelope_id: options.envelope_id.clone(),
             return_mode: upper(&options.return_mode),
@@ -80,6 +92,7 @@ impl Envelope {
             text.push('\n');
         };
         let items = [
+            ("fullname ", &self.full_name),
             ("bodytype ", &self.body_type),
             ("envid ", &self.envelope_id),
             ("notaryret ", &self.return_mode),
@@ -106,9 +119,9 @@ impl Envelope {
 
 /// Refuses values of options that an envelope cannot have. Needs no message.
 pub(crate) fn check(options: &SendmailOptions) -> Result<(), SendmailError> {
-    let is_name: fn(&str) -> bool = |value| !value.contains(char::is_control);
+    let is_name: fn(&str) -> bool = submitter::is_full_name;
     let checks = [
-        ("-F", &options.full_name, is_name, "a name without control characters"),
+        ("-F", &options.full_name, is_name, "a short name without control characters"),
         ("-N", &options.notify, is_notify_value, "NEVER, or some of SUCCESS, FAILURE and DELAY"),
         ("-R", &options.return_mode, |value| is_one_of(value, ["FULL", "HDRS"]), "FULL or HDRS"),
         (
@@ -139,7 +152,7 @@ fn is_one_of(value: &str, words: [&str; 2]) -> bool {
 /// The sender of the command line, else the caller.
 fn sender(options: &SendmailOptions) -> Result<Option<String>, SendmailError> {
     let Some(argument) = &options.sender else {
-        return submitter::address().map(Some);
+        return submitter::login_name().map(Some);
     };
     if without_brackets(argument.trim()).is_empty() {
         return Ok(None);
@@ -149,6 +162,26 @@ fn sender(options: &SendmailOptions) -> Result<Option<String>, SendmailError> {
         1 => Ok(found.pop()),
         _ => Err(SendmailError::Usage(format!("-f {argument:?}: it must be one address"))),
     }
+}
+
+/// The name of the command line. The caller's own name belongs to the caller's address only.
+fn full_name(options: &SendmailOptions) -> Option<String> {
+    let own_name = || options.sender.is_none().then(submitter::full_name).flatten();
+    let name = options.full_name.clone().or_else(own_name)?;
+    match name.trim() {
+        "" => None,
+        name if name.is_ascii() => Some(name.to_string()),
+        name => Some(encoded(name)),
+    }
+}
+
+/// Encodes a name as words that may stand before an address.
+fn encoded(name: &str) -> String {
+    let mut value = Vec::new();
+    EmailAddress { name: Some(name.into()), email: "".into() }.write_header(&mut value, 0);
+    let value = String::from_utf8_lossy(&value);
+    let words = value.split_ascii_whitespace().filter(|word| *word != "<>");
+    words.collect::<Vec<_>>().join(" ")
 }
 
 fn addresses_of(what: &'static str, argument: &str) -> Result<Vec<String>, SendmailError> {
@@ -193,10 +226,19 @@ mod tests {
 
     #[test]
     fn envelope_has_lines_of_submission_format() {
-        let full = ["-fa@b", "-Nsuccess,Failure", "-Rhdrs", "-VQQ+3D", "-B8bitmime", "c@d", "e"];
+        let full = [
+            "-fa@b",
+            "-FA. \"B\" C",
+            "-Nsuccess,Failure",
+            "-Rhdrs",
+            "-VQQ+3D",
+            "-B8bitmime",
+            "c@d",
+            "e",
+        ];
         assert_eq!(
             envelope(&full, "").expect("an envelope"),
-            "bodytype 8BITMIME\nenvid QQ+3D\nnotaryret HDRS\nfrom <a@b>\n\
+            "fullname A. \"B\" C\nbodytype 8BITMIME\nenvid QQ+3D\nnotaryret HDRS\nfrom <a@b>\n\
              todsn NOTIFY=SUCCESS,FAILURE\nto <c@d>\ntodsn NOTIFY=SUCCESS,FAILURE\nto <e>\nenv-end\n"
         );
         let headers = "To: A <a@x>, b@y\nBcc: c@z\nCc: a@x\n\n";
@@ -204,6 +246,8 @@ mod tests {
             envelope(&["-f", "<>", "-t", "d@w, b@y"], headers).expect("an envelope"),
             "channel error\nto <d@w>\nto <b@y>\nto <a@x>\nto <c@z>\nenv-end\n"
         );
+        let named = envelope(&["-fa", "-FJ\u{f6}rg", "b"], "From: c@d\n").expect("an envelope");
+        assert_eq!(named, "from <a>\nto <b>\nenv-end\n");
         let named = envelope(&["-f", "Some One <a@b>", "C D <\"c d\"@e>"], headers);
         assert_eq!(named.expect("an envelope"), "from <a@b>\nto <\"c d\"@e>\nenv-end\n");
     }
@@ -233,6 +277,18 @@ mod tests {
         }
         let long = format!("{}@b", "a".repeat(MAX_ADDRESS_LEN));
         assert_eq!(envelope(&["-fx", &long], "").expect_err("refused").status(), 65);
+    }
+
+    #[test]
+    fn name_that_is_not_ascii_is_encoded() {
+        for (name, expected) in [
+            ("J\u{f6}rg", "=?utf-8?B?SsO2cmc=?="),
+            ("\u{e4}, \"b\" <c@d>", "=?utf-8?Q?=C3=A4=2C_=22b=22_=3Cc=40d=3E?="),
+        ] {
+            assert_eq!(encoded(name), expected);
+        }
+        let long = encoded(&"\u{20ac}".repeat(submitter::MAX_NAME_LEN / 3));
+        assert!(long.split(' ').all(|word| word.starts_with("=?") && word.len() <= 75), "{long}");
     }
 
     proptest! {

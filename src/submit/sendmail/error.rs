@@ -30,6 +30,9 @@ pub(crate) enum SendmailError {
     /// An address in a header is too long.
     #[error("an address has more than {0} bytes")]
     LongAddress(usize),
+    /// The message is for too many.
+    #[error("the message has more than {0} recipients")]
+    ManyRecipients(usize),
     /// The headers do not fit into memory.
     #[error("the headers of the message have more than {0} bytes")]
     LongHeaders(usize),
@@ -66,6 +69,7 @@ impl SendmailError {
             SendmailError::Usage(_) | SendmailError::Address(..) => EX_USAGE,
             SendmailError::Headers(_)
             | SendmailError::LongAddress(_)
+            | SendmailError::ManyRecipients(_)
             | SendmailError::LongHeaders(_)
             | SendmailError::LargeMessage(_) => EX_DATAERR,
             SendmailError::Input(_) => EX_IOERR,

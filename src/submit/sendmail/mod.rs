@@ -18,18 +18,18 @@ mod envelope;
 mod submitter;
 mod scratch_guard;
 
-mod queue_listing;
+mod other_program;
 
 mod error;
 
 pub use options::SendmailOptions;
 
 use crate::header::Field;
-use crate::message::{from_field, is_hidden};
+use crate::message::is_hidden;
 use envelope::Envelope;
 use error::SendmailError;
 use message_reader::{MessageHead, MessageReader};
-use queue_listing::list_queue;
+use other_program::{list_queue, try_addresses};
 use scratch_guard::{ScratchGuard, catch_signals};
 use signal_hook::consts::SIGXFSZ;
 use std::ffi::OsStr;
@@ -43,6 +43,8 @@ use zsched_spool::{
 };
 use zsched_sys as sys;
 
+/// Maximum length of the headers without Bcc, in bytes, as in the router.
+const MAX_SENT_HEADERS_LEN: usize = 1 << 20;
 /// Size of the buffer for the body, in bytes.
 const BUFFER_SIZE: usize = 64 << 10;
 /// What `newaliases` prints.
@@ -75,6 +77,10 @@ fn run() -> Result<(), SendmailError> {
     match options.mode.as_deref() {
         None | Some("m") => {}
         Some("p") => return Err(list_queue(std::iter::empty())),
+        Some("v") => {
+            envelope::check(&options)?;
+            return Err(try_addresses(&options.recipients));
+        }
         Some("i") => return print(ALIASES_NOTE),
         Some(mode) => return Err(SendmailError::Usage(refusal_of_mode(mode))),
     }
@@ -89,9 +95,8 @@ fn run() -> Result<(), SendmailError> {
 fn refusal_of_mode(mode: &str) -> String {
     match mode {
         "s" => "-bs: SMTP on standard input is not supported; use -bm or -t".to_string(),
-        "v" => "-bv: `router --try ADDRESS` tells where mail for an address goes".to_string(),
         "d" | "D" => format!("-b{mode}: this program is no daemon; the scheduler delivers mail"),
-        mode => format!("-b{mode}: the modes are -bm, -bp and -bi"),
+        mode => format!("-b{mode}: the modes are -bm, -bp, -bv and -bi"),
     }
 }
 
@@ -108,8 +113,12 @@ fn send(options: &SendmailOptions) -> Result<(), SendmailError> {
     let mut reader = MessageReader::new(io::stdin().lock(), options.dot_ends_message());
     let MessageHead { mut fields, body } = reader.read_head()?;
     let envelope = Envelope::new(options, &fields)?;
-    complete(&mut fields, options, &envelope);
+    // The router adds headers that are missing.
+    fields.retain(|field| !is_hidden(field));
     let mut beginning: Vec<u8> = fields.iter().flat_map(Field::lines).copied().collect();
+    if beginning.len() > MAX_SENT_HEADERS_LEN {
+        return Err(SendmailError::LongHeaders(MAX_SENT_HEADERS_LEN));
+    }
     beginning.extend([&b"\n"[..], &body].concat());
     let name = installation.queue(&envelope, beginning, &mut reader)?;
     // The message is queued, so nothing that fails from here on is an error.
@@ -119,21 +128,6 @@ fn send(options: &SendmailOptions) -> Result<(), SendmailError> {
         return print(&format!("{name}: queued for {recipients}"));
     }
     Ok(())
-}
-
-/// Adds a From header with the sender's name, and removes Bcc headers.
-///
-/// The router adds other headers that are missing, and a From header without a name.
-fn complete(fields: &mut Vec<Field>, options: &SendmailOptions, envelope: &Envelope) {
-    fields.retain(|field| !is_hidden(field));
-    let Some(sender) = &envelope.sender else { return };
-    if fields.iter().any(|field| field.is("From")) {
-        return;
-    }
-    let own_name = || options.sender.is_none().then(submitter::full_name).flatten();
-    if let Some(name) = options.full_name.clone().or_else(own_name) {
-        fields.push(from_field(Some(&name), sender));
-    }
 }
 
 /// The spool, and what the ZENV file says about it.

@@ -1,19 +1,26 @@
-//! The user who sends a message: address and full name.
+//! The user who sends a message: login name and full name.
 
 use super::error::SendmailError;
-use zsched_sys::host_name;
 use zsched_sys::users::{Account, account_of, real_user};
 
-/// The address of the real user of this process: `alice@host.example.org`.
-pub(crate) fn address() -> Result<String, SendmailError> {
-    Ok(format!("{}@{}", account()?.name, host_name()))
+/// Maximum length of a full name, in bytes.
+pub(crate) const MAX_NAME_LEN: usize = 1000;
+
+/// The login name of the real user of this process. The router adds the domain.
+pub(crate) fn login_name() -> Result<String, SendmailError> {
+    Ok(account()?.name)
 }
 
 /// The user's full name: that of `NAME` in the environment, else of the user database.
 pub(crate) fn full_name() -> Option<String> {
-    let is_name = |name: &String| !name.is_empty() && !name.contains(char::is_control);
-    let of_environment = std::env::var("NAME").ok().filter(is_name);
-    of_environment.or_else(|| account().ok().map(|account| name_in(&account)).filter(is_name))
+    let is_usable = |name: &String| is_full_name(name);
+    let of_environment = std::env::var("NAME").ok().filter(is_usable);
+    of_environment.or_else(|| account().ok().map(|account| name_in(&account)).filter(is_usable))
+}
+
+/// Returns true if a text can be a full name.
+pub(crate) fn is_full_name(text: &str) -> bool {
+    text.len() <= MAX_NAME_LEN && !text.contains(char::is_control)
 }
 
 fn account() -> Result<Account, SendmailError> {
