@@ -41,4 +41,10 @@ impl ScopeOptions {
     pub fn scope(self, channel: &str) -> Scope {
         Scope::channel(self.channel.unwrap_or_else(|| channel.to_string())).with_host(self.host)
     }
+
+    /// The scope that the options select; without `-c`, that is all channels.
+    pub fn scope_of_all_channels(self) -> Scope {
+        let scope = self.channel.map_or_else(Scope::all_channels, Scope::channel);
+        scope.with_host(self.host)
+    }
 }

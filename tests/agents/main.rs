@@ -4,6 +4,7 @@
 mod accounts;
 mod discard;
 mod examples;
+mod expirer;
 mod full_disk;
 mod hold;
 mod maildir;
@@ -11,5 +12,6 @@ mod mbox;
 mod ownership;
 mod protocol;
 mod recordings;
+mod reroute;
 mod signals;
 mod support;

@@ -1,8 +1,10 @@
 //! Behaviour that all agents share: orders, locks, refusals.
 
-use crate::support::{Agent, DISCARD, HOLD, MAILBOX, Spool, control_file, offset, wait_until};
+use crate::support::{
+    Agent, DISCARD, EXPIRER, HOLD, MAILBOX, REROUTE, Spool, control_file, offset, wait_until,
+};
 
-const AGENTS: [&str; 3] = [DISCARD, HOLD, MAILBOX];
+const AGENTS: [&str; 5] = [DISCARD, EXPIRER, HOLD, MAILBOX, REROUTE];
 
 #[test]
 fn agent_is_hungry_at_start_and_after_each_order() {
