@@ -21,7 +21,7 @@ use clap::{ArgAction, Args};
 /// let options = Options::parse_from(["my-agent", "-c", "fax"]);
 /// assert_eq!(options.scope.scope("local"), Scope::channel("fax"));
 /// ```
-#[derive(Args, Debug)]
+#[derive(Args, Clone, Debug)]
 pub struct ScopeOptions {
     /// Deliver to the recipients of this channel
     #[arg(short, long, value_name = "CHANNEL")]

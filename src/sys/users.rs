@@ -1,9 +1,11 @@
 //! Users and groups of the system, and the identity of this process.
 
 use rustix::process::{getegid, geteuid, getuid};
-use std::ffi::{CStr, CString, c_char, c_int};
+use std::ffi::{CStr, CString, OsStr, c_char, c_int};
 use std::io;
 use std::mem::MaybeUninit;
+use std::os::unix::ffi::OsStrExt;
+use std::path::PathBuf;
 use std::ptr;
 
 /// Buffer size for an entry of a database, in bytes: initial and maximum.
@@ -18,6 +20,8 @@ pub struct Account {
     pub uid: u32,
     /// Id of the login group.
     pub gid: u32,
+    /// Home folder.
+    pub home: PathBuf,
 }
 
 /// Finds the account of a name.
@@ -40,9 +44,14 @@ pub fn account_of(uid: u32) -> io::Result<Option<Account>> {
 }
 
 fn account(entry: &libc::passwd) -> Account {
-    // SAFETY: the entry points to a string within the buffer, which still lives.
-    let name = unsafe { CStr::from_ptr(entry.pw_name) }.to_string_lossy().into_owned();
-    Account { name, uid: entry.pw_uid, gid: entry.pw_gid }
+    // SAFETY: the entry points to strings within the buffer, which still lives.
+    let (name, home) = unsafe { (CStr::from_ptr(entry.pw_name), CStr::from_ptr(entry.pw_dir)) };
+    Account {
+        name: name.to_string_lossy().into_owned(),
+        uid: entry.pw_uid,
+        gid: entry.pw_gid,
+        home: OsStr::from_bytes(home.to_bytes()).into(),
+    }
 }
 
 /// User id of a name, found as by [`find_account`].

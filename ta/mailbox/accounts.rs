@@ -93,7 +93,7 @@ mod tests {
     use super::*;
 
     fn account(name: &str) -> Account {
-        Account { name: name.to_string(), uid: 1000, gid: 1000 }
+        Account { name: name.to_string(), uid: 1000, gid: 1000, home: "/home".into() }
     }
 
     /// The accounts of a system with this password file and name service.
