@@ -10,6 +10,7 @@ mod hold;
 mod maildir;
 mod mbox;
 mod ownership;
+mod pipe;
 mod protocol;
 mod recordings;
 mod reroute;
