@@ -465,8 +465,7 @@ fn delivery_program_sorts_mail_of_many_users() {
         "body\n",
     );
     let path = script(&spool, "deliver", DELIVER);
-    spool.write("sm.conf", &format!("procm sSPfn /bin/sh procmail {path} -a $h -d $u\n"));
-    // The option with the sender comes first, where sh would take it: as an argument then.
+    // The flag f would put its option before the script.
     spool.write("sm.conf", &format!("procm sSPn /bin/sh procmail {path} -f $g -a $h -d $u\n"));
     let file = spool.path("sm.conf").to_string_lossy().into_owned();
     let options = ["-8c", "procm", "--final", "-f", &file, "procm"];
