@@ -27,7 +27,7 @@ impl Letter<'_> {
             self.write_commands(batch, out)?;
         }
         if !self.flags.no_from_line || self.flags.remote_from {
-            self.write_line(out, &[&self.from_line()])?;
+            self.write_line(out, &[&self.opening_line()])?;
         }
         let mut text = LineFilter::new(&mut *out, self.flags);
         self.write_added_headers(&mut text)?;
@@ -50,7 +50,7 @@ impl Letter<'_> {
         self.first().sender().unwrap_or_default()
     }
 
-    fn from_line(&self) -> Vec<u8> {
+    fn opening_line(&self) -> Vec<u8> {
         let mut line = from_line(self.first().sender(), jiff::Timestamp::now());
         if self.flags.remote_from {
             let host = sys::host_name();

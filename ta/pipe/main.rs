@@ -24,7 +24,7 @@ mod program;
 
 use identity::Rights;
 use letter::Letter;
-use mailer::{Envelope, Mailer};
+use mailer::{Envelope, Mailer, Refusal};
 use options::{Options, StartError};
 use program::{End, Program};
 use rustix::fs::Mode;
@@ -130,7 +130,7 @@ impl Pipe {
     fn deliver(&self, group: &[Delivery<'_>], message: &Message) -> Outcome {
         let command = match self.command(group) {
             Ok(command) => command,
-            Err(outcome) => return outcome,
+            Err(outcome) => return *outcome,
         };
         let program = match Program::start(command, self.limit) {
             Ok(program) => program,
@@ -144,13 +144,13 @@ impl Pipe {
     }
 
     /// The command for a group of recipients, or the outcome without one.
-    fn command(&self, group: &[Delivery<'_>]) -> Result<Command, Outcome> {
-        let envelope = Envelope::new(group, self.runs_address).map_err(|r| r.outcome())?;
-        let arguments = self.mailer.arguments(&envelope).map_err(|r| r.outcome())?;
-        let identity = self
-            .rights
-            .identity(&group[0])
-            .map_err(|error| Outcome::system_error("cannot find the user to run as", &error))?;
+    fn command(&self, group: &[Delivery<'_>]) -> Result<Command, Box<Outcome>> {
+        let refused = |refusal: Refusal| Box::new(refusal.outcome());
+        let envelope = Envelope::new(group, self.runs_address).map_err(refused)?;
+        let arguments = self.mailer.arguments(&envelope).map_err(refused)?;
+        let identity = self.rights.identity(&group[0]).map_err(|error| {
+            Box::new(Outcome::system_error("cannot find the user to run as", &error))
+        })?;
         let mut command = Command::new(&self.mailer.program);
         let (name, arguments) = arguments.split_at(arguments.len().min(1));
         for name in name {

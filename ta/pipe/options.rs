@@ -174,6 +174,10 @@ impl Options {
             return Err(StartError::Options(why));
         }
         if self.shell {
+            if flags.many_recipients || flags.sender_option.is_some() {
+                let why = "--shell runs one command without options: not with the flags f, m, r";
+                return Err(StartError::Options(why.to_string()));
+            }
             return Ok(Mailer::shell(flags));
         }
         self.named_program(flags).map_err(StartError::Options)
@@ -322,6 +326,7 @@ mod tests {
         }
         for (arguments, text) in [
             (&["--shell", "--flags", "mZ"][..], "the flag Z has no meaning"),
+            (&["--shell", "--flags", "nf"], "not with the flags f, m, r"),
             (&["--command", "/bin/x $u $y"], "word $y, column 1: there is no macro"),
             (&["--command", "x", "-Z", "/nonexistent"], "x is below MAILBIN"),
             (&["--command", " "], "--command names no program"),
