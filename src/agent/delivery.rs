@@ -95,14 +95,37 @@ impl<'a> Delivery<'a> {
     ///
     /// An error means that the router has not got it, so the agent defers the recipient.
     pub fn resubmit(&self, message: &Message) -> io::Result<u64> {
-        let notify = self.recipient.notify.map(|notify| self.get(notify.value));
-        let submission = Submission {
-            file: &self.file.parsed.control,
-            sender: self.sender(),
-            recipients: vec![(notify, self.user())],
-            headers: self.headers(),
+        Delivery::resubmit_together(std::slice::from_ref(self), message)
+    }
+
+    /// Hands the message back to the router for several recipients, as one submission.
+    ///
+    /// They [have the same message](Delivery::has_same_message). Otherwise as
+    /// [`resubmit`](Delivery::resubmit).
+    ///
+    /// # Errors
+    ///
+    /// Those of [`resubmit`](Delivery::resubmit), or there is no recipient.
+    pub fn resubmit_together(deliveries: &[Delivery<'a>], message: &Message) -> io::Result<u64> {
+        let first = deliveries.first().ok_or(io::ErrorKind::InvalidInput)?;
+        let recipient = |delivery: &Delivery<'a>| {
+            let notify = delivery.recipient.notify.map(|notify| delivery.get(notify.value));
+            (notify, delivery.user())
         };
-        submission.hand_over(self.spool.postoffice(), &mut message.body(), message.owner())
+        let submission = Submission {
+            file: &first.file.parsed.control,
+            sender: first.sender(),
+            recipients: deliveries.iter().map(recipient).collect(),
+            headers: first.headers(),
+        };
+        submission.hand_over(first.spool.postoffice(), &mut message.body(), message.owner())
+    }
+
+    /// Returns true if both recipients get the same headers and body from the same sender.
+    ///
+    /// One copy of the message then serves both.
+    pub fn has_same_message(&self, other: &Delivery<'_>) -> bool {
+        self.sender() == other.sender() && self.recipient.headers == other.recipient.headers
     }
 
     fn get(&self, span: Span) -> &'a [u8] {

@@ -368,7 +368,7 @@ impl Job<'_> {
     }
 
     fn needs_note(&self, recipient: &Recipient, outcome: &Outcome) -> bool {
-        outcome.verdict().needs_note(self.file.notify(recipient).events.success)
+        outcome.needs_note(self.file.notify(recipient).events.success)
     }
 
     /// Appends progress to the verbose file, if there is one. Nothing depends on it, so errors are
@@ -399,5 +399,6 @@ impl Job<'_> {
     }
 }
 
+mod groups;
 #[cfg(test)]
 mod tests;

@@ -52,7 +52,8 @@
 //!
 //! Each recipient gets an [`Outcome`]: a [`Verdict`] with codes and text. [`Job::deliver_each`] is
 //! the simplest way; [`Job::lock`] with [`Job::report`] is for agents that work on several
-//! recipients at once, as SMTP and LMTP agents do. [`Job::report_together`] is for work that cannot
+//! recipients at once, as SMTP and LMTP agents do. [`Job::deliver_groups`] is for those that serve
+//! several recipients with one copy of the message, [`Job::report_together`] for work that cannot
 //! be done twice. An agent that cannot go on ends the job with a [`Halt`], often by `?`:
 //!
 //! ```

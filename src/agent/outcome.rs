@@ -144,6 +144,8 @@ pub struct Outcome {
     address: Option<Vec<u8>>,
     /// The remote host: `dns; mx.example.net (192.0.2.1)`, or empty.
     remote_host: Cow<'static, str>,
+    /// True if the sender gets no report, whatever was requested.
+    is_silent: bool,
 }
 
 impl Outcome {
@@ -180,6 +182,7 @@ impl Outcome {
             text: None,
             address: None,
             remote_host: "".into(),
+            is_silent: false,
         }
     }
 
@@ -314,6 +317,21 @@ impl Outcome {
     pub fn with_remote_host(mut self, remote_host: impl Into<Cow<'static, str>>) -> Outcome {
         self.remote_host = remote_host.into();
         self
+    }
+
+    /// Makes the outcome final without a report to the sender, whatever the sender requested.
+    ///
+    /// This is for an operator who removes mail. No `d` line is written.
+    pub fn without_report(mut self) -> Outcome {
+        self.is_silent = true;
+        self
+    }
+
+    /// Returns true if the agent must write a `d` line.
+    ///
+    /// `wants_success` is true if the sender requested reports of successes.
+    pub(crate) fn needs_note(&self, wants_success: bool) -> bool {
+        !self.is_silent && self.verdict.needs_note(wants_success)
     }
 
     /// The verdict.

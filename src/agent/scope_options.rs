@@ -21,7 +21,7 @@ use clap::{ArgAction, Args};
 /// let options = Options::parse_from(["my-agent", "-c", "fax"]);
 /// assert_eq!(options.scope.scope("local"), Scope::channel("fax"));
 /// ```
-#[derive(Args, Debug)]
+#[derive(Args, Clone, Debug)]
 pub struct ScopeOptions {
     /// Deliver to the recipients of this channel
     #[arg(short, long, value_name = "CHANNEL")]
@@ -40,5 +40,11 @@ impl ScopeOptions {
     /// The scope that the options select; `channel` is the default channel.
     pub fn scope(self, channel: &str) -> Scope {
         Scope::channel(self.channel.unwrap_or_else(|| channel.to_string())).with_host(self.host)
+    }
+
+    /// The scope that the options select; without `-c`, that is all channels.
+    pub fn scope_of_all_channels(self) -> Scope {
+        let scope = self.channel.map_or_else(Scope::all_channels, Scope::channel);
+        scope.with_host(self.host)
     }
 }

@@ -16,7 +16,8 @@ const MAX_UNCACHED_SIZE: usize = 16 * 1024;
 /// They are those of a channel, and perhaps of a host.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Scope {
-    channel: String,
+    /// The channel; `None` for all channels.
+    channel: Option<String>,
     host: Option<String>,
     one_host_per_job: bool,
 }
@@ -26,7 +27,14 @@ impl Scope {
     ///
     /// Channels are compared with case, hosts without.
     pub fn channel(channel: impl Into<String>) -> Scope {
-        Scope { channel: channel.into(), host: None, one_host_per_job: false }
+        Scope { channel: Some(channel.into()), ..Scope::all_channels() }
+    }
+
+    /// Selects the recipients of all channels for the host of the job.
+    ///
+    /// A job that names no host is for all recipients of the message.
+    pub fn all_channels() -> Scope {
+        Scope { channel: None, host: None, one_host_per_job: false }
     }
 
     /// Sets the host for jobs that name none.
@@ -62,7 +70,9 @@ impl Scope {
         let mut host = self.host_of(host);
         let mut selected = Vec::new();
         for recipient in recipients {
-            let in_channel = file.get(recipient.quad.channel) == self.channel.as_bytes();
+            let this_channel = file.get(recipient.quad.channel);
+            let channel = self.channel.as_deref().map(str::as_bytes);
+            let in_channel = channel.is_none_or(|channel| channel == this_channel);
             let this_host = file.get(recipient.quad.host);
             let is_meant = host.is_none_or(|host| host.eq_ignore_ascii_case(this_host));
             let is_usable = recipient.lock.is_some() && recipient.sender.is_some();
@@ -192,6 +202,8 @@ m
         assert_eq!(selected(&smtp, Some("c")), "");
         assert_eq!(selected(&Scope::channel("SMTP"), Some("a")), "loud@a");
         assert_eq!(selected(&smtp, None), "one@a two@b three@a");
+        assert_eq!(selected(&Scope::all_channels(), Some("a")), "one@a loud@a three@a");
+        assert_eq!(selected(&Scope::all_channels(), None), "one@a two@b loud@a three@a");
     }
 
     #[test]

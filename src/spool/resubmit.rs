@@ -50,12 +50,9 @@ impl Submission<'_> {
         owner: (u32, u32),
     ) -> io::Result<u64> {
         let spool = Spool::new(postoffice);
-        let mut scratch = TempFile::create_in(&spool.public(), "resubmit")?;
+        let scratch = TempFile::create_in(&spool.public(), "resubmit")?;
         self.write_to(scratch.file(), body, owner)?;
-        share_with_router(scratch.file(), &spool.router())?;
-        let name = move_to_router(&mut scratch, &spool.router(), HashLevel::Flat)?;
-        scratch.keep();
-        Ok(name.number())
+        publish(&spool, scratch)
     }
 
     /// Writes the submission into a file, sets its owner, and syncs it.
@@ -108,13 +105,21 @@ impl Submission<'_> {
 ///
 /// Returns its spool id. An error means that the router has not got it.
 pub fn hand_over_text(postoffice: &Path, submission: &[u8]) -> io::Result<SpoolId> {
-    let scratch = TempFile::create_in(&postoffice.join("public"), "submission")?;
+    let spool = Spool::new(postoffice);
+    let scratch = TempFile::create_in(&spool.public(), "submission")?;
     let mut file = scratch.file();
     file.write_all(submission)?;
     file.sync_all()?;
     let modified = Timestamp::modified(&file.metadata()?);
-    let number = move_to(scratch, &postoffice.join("router"))?;
-    Ok(SpoolId { number, modified })
+    Ok(SpoolId { number: publish(&spool, scratch)?, modified })
+}
+
+/// Moves a synced file to `router/`. Returns its number.
+fn publish(spool: &Spool, mut scratch: TempFile) -> io::Result<u64> {
+    share_with_router(scratch.file(), &spool.router())?;
+    let name = move_to_router(&mut scratch, &spool.router(), HashLevel::Flat)?;
+    scratch.keep();
+    Ok(name.number())
 }
 
 fn in_brackets(address: &[u8]) -> Vec<u8> {

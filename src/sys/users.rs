@@ -2,9 +2,11 @@
 
 use super::succeeded;
 use rustix::process::{getegid, geteuid, getgid, getuid};
-use std::ffi::{CStr, CString, c_char, c_int};
+use std::ffi::{CStr, CString, OsStr, c_char, c_int};
 use std::io;
 use std::mem::MaybeUninit;
+use std::os::unix::ffi::OsStrExt;
+use std::path::PathBuf;
 use std::ptr;
 
 /// Buffer size for an entry of a database, in bytes: initial and maximum.
@@ -21,6 +23,8 @@ pub struct Account {
     pub gid: u32,
     /// Comment, which begins with the user's full name (GECOS). Bytes that are not UTF-8 are lost.
     pub comment: String,
+    /// Home folder.
+    pub home: PathBuf,
 }
 
 /// Finds the account of a name.
@@ -43,13 +47,19 @@ pub fn account_of(uid: u32) -> io::Result<Option<Account>> {
 }
 
 fn account(entry: &libc::passwd) -> Account {
-    let text = |text: *const c_char| match text.is_null() {
-        true => String::new(),
+    let bytes = |text: *const c_char| match text.is_null() {
+        true => &[][..],
         // SAFETY: the entry points to strings within the buffer, which still lives.
-        false => unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned(),
+        false => unsafe { CStr::from_ptr(text) }.to_bytes(),
     };
-    let (name, comment) = (text(entry.pw_name), text(entry.pw_gecos));
-    Account { name, uid: entry.pw_uid, gid: entry.pw_gid, comment }
+    let text = |text| String::from_utf8_lossy(bytes(text)).into_owned();
+    Account {
+        name: text(entry.pw_name),
+        uid: entry.pw_uid,
+        gid: entry.pw_gid,
+        comment: text(entry.pw_gecos),
+        home: OsStr::from_bytes(bytes(entry.pw_dir)).into(),
+    }
 }
 
 /// User id of a name, found as by [`find_account`].

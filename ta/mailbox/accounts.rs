@@ -93,7 +93,8 @@ mod tests {
     use super::*;
 
     fn account(name: &str) -> Account {
-        Account { name: name.to_string(), uid: 1000, gid: 1000, comment: String::new() }
+        let (comment, home) = (String::new(), "/home".into());
+        Account { name: name.to_string(), uid: 1000, gid: 1000, comment, home }
     }
 
     /// The accounts of a system with this password file and name service.

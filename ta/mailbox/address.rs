@@ -1,5 +1,7 @@
 //! Determines the user that an address belongs to.
 
+use zsched_agents::local_part;
+
 /// The destination of a recipient's message.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Destination {
@@ -20,7 +22,7 @@ pub fn destination(address: &[u8]) -> Destination {
     let Ok(address) = std::str::from_utf8(address) else {
         return Destination::NoSuchName;
     };
-    let local = unquote(local_part(address));
+    let local = local_part::unquoted(address);
     match local.as_bytes() {
         b"/dev/null" => Destination::Discard,
         [b'/' | b'|' | b':', ..] => Destination::Unsupported,
@@ -33,34 +35,6 @@ pub fn destination(address: &[u8]) -> Destination {
             }
         }
     }
-}
-
-/// The part before the last `@` that is not inside quotes.
-fn local_part(address: &str) -> &str {
-    let (mut end, mut quoted, mut escaped) = (address.len(), false, false);
-    for (index, byte) in address.bytes().enumerate() {
-        match byte {
-            _ if escaped => escaped = false,
-            b'\\' => escaped = true,
-            b'"' => quoted = !quoted,
-            b'@' if !quoted => end = index,
-            _ => {}
-        }
-    }
-    &address[..end]
-}
-
-fn unquote(local: &str) -> String {
-    let mut unquoted = String::with_capacity(local.len());
-    let mut characters = local.chars();
-    while let Some(character) = characters.next() {
-        match character {
-            '"' => {}
-            '\\' => unquoted.extend(characters.next()),
-            other => unquoted.push(other),
-        }
-    }
-    unquoted
 }
 
 /// Returns true if a mailbox file can have this name. `NAME.lock` would be the lock of another.

@@ -1,8 +1,11 @@
 //! Behaviour that all agents share: orders, locks, refusals.
 
-use crate::support::{Agent, DISCARD, HOLD, MAILBOX, Spool, control_file, offset, wait_until};
+use crate::support::{
+    Agent, DISCARD, EXPIRER, HOLD, MAILBOX, PIPE, REROUTE, Spool, control_file, offset, wait_until,
+};
 
-const AGENTS: [&str; 3] = [DISCARD, HOLD, MAILBOX];
+/// The agents that need no options.
+const AGENTS: [&str; 5] = [DISCARD, EXPIRER, HOLD, MAILBOX, REROUTE];
 
 #[test]
 fn agent_is_hungry_at_start_and_after_each_order() {
@@ -30,13 +33,50 @@ fn incomplete_last_line_is_not_an_order() {
 
 #[test]
 fn bad_command_line_gives_status_64() {
-    for agent in AGENTS {
+    for agent in AGENTS.into_iter().chain([PIPE]) {
         let spool = Spool::new();
         let (_, status) = Agent::start(&spool, agent, &["--no-such-option"]).end();
         assert_eq!(status.code(), Some(64));
         let (help, status) = Agent::start(&spool, agent, &["--help"]).end();
         assert_eq!(status.code(), Some(0));
         assert!(help.contains("--channel"), "{help}");
+    }
+}
+
+/// Returns the options in a help text, each with its short and long name.
+fn options_in(help: &str) -> Vec<Vec<String>> {
+    // The texts are indented further.
+    let lines = help.lines().map(|line| line.strip_prefix("    ").unwrap_or(line));
+    let lines =
+        lines.filter_map(|line| line.strip_prefix("  ")).filter(|line| line.starts_with('-'));
+    let names = |line: &str| {
+        let words =
+            line.split([' ', ',']).take_while(|word| word.is_empty() || word.starts_with('-'));
+        words
+            .filter_map(|word| word.trim_end_matches('.').strip_prefix('-'))
+            .filter(|name| !name.is_empty())
+            .map(str::to_string)
+            .collect()
+    };
+    lines.map(names).collect()
+}
+
+#[test]
+fn manual_pages_have_every_option() {
+    for agent in AGENTS.into_iter().chain([PIPE]) {
+        let spool = Spool::new();
+        let (help, _) = Agent::start(&spool, agent, &["--help"]).end();
+        let name = std::path::Path::new(agent).file_name().expect("a name").to_string_lossy();
+        let page = zsched_tests::source().join(format!("man/{name}.8"));
+        let page = std::fs::read_to_string(&page).expect("a manual page").replace('\\', "");
+        let words: Vec<&str> = page.split([' ', '\n']).collect();
+        let has = |option: &String| words.contains(&option.as_str());
+        let options = options_in(&help);
+        assert!(options.len() >= 4, "{help}");
+        // Some pages leave out the long name, and --help.
+        let is_missing = |names: &&Vec<String>| !names.iter().any(has) && **names != ["-help"];
+        let missing: Vec<_> = options.iter().filter(is_missing).collect();
+        assert!(missing.is_empty(), "{name}.8 has no {missing:?}");
     }
 }
 

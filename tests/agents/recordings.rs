@@ -1,7 +1,7 @@
 //! Sessions recorded with ZMailer's agents. Ours must give the same answers and leave the same
 //! control file; the wording of texts may differ.
 
-use crate::support::{DISCARD, ERRORMAIL, HOLD, MAILBOX, Spool};
+use crate::support::{ERRORMAIL, EXPIRER, HOLD, MAILBOX, PIPE, Spool};
 use std::fs;
 
 fn data(name: &str) -> Vec<u8> {
@@ -118,8 +118,28 @@ fn manual_sessions_equal_recordings() {
     }
     check_by_hand("mailbox", MAILBOX, &["-u", "-d", "MAIL"]);
     check_by_hand("errormail", ERRORMAIL, &[]);
-    // ZMailer ran a program here, with the same effect on the recipient.
-    check_by_hand("sm", DISCARD, &["-c", "uucp"]);
+}
+
+/// The options are those of the recording, behind the file, which is the installation's there.
+#[test]
+fn manual_session_of_sm_equals_recording() {
+    let conf = tempfile::NamedTempFile::new().expect("a file");
+    fs::write(conf.path(), "uucp\tU\t/bin/true\t\tuux - -r -a$g -gC $h!rmail ($u)\n")
+        .expect("written");
+    let path = conf.path().to_string_lossy().into_owned();
+    check_by_hand("sm", PIPE, &["-f", &path, "-8c", "uucp", "uucp"]);
+}
+
+/// The status code is an option of ours.
+#[test]
+fn manual_session_of_expirer_equals_recording() {
+    let spool = recorded_spool();
+    let options = ["-h", "[127.0.0.66]", "-c", "smtpx", "--status", "5.7.0"];
+    let answers = spool.session(EXPIRER, &options, &text("by-hand/expirer.stdin"));
+    let recorded = text("by-hand/expirer.stdout");
+    assert_eq!(essence_of_answers(&answers), essence_of_answers(&recorded));
+    let recorded = text("by-hand/expirer.controlfile-after");
+    assert_eq!(essence_of_file(&spool.read("transport/10101639")), essence_of_file(&recorded));
 }
 
 /// Returns the words of a text, of which blanks and cases may differ.

@@ -17,8 +17,11 @@ const DEADLINE: Duration = Duration::from_secs(30);
 
 pub const DISCARD: &str = env!("CARGO_BIN_EXE_discard");
 pub const ERRORMAIL: &str = env!("CARGO_BIN_EXE_errormail");
+pub const EXPIRER: &str = env!("CARGO_BIN_EXE_expirer");
 pub const HOLD: &str = env!("CARGO_BIN_EXE_hold");
 pub const MAILBOX: &str = env!("CARGO_BIN_EXE_mailbox");
+pub const PIPE: &str = env!("CARGO_BIN_EXE_pipe");
+pub const REROUTE: &str = env!("CARGO_BIN_EXE_reroute");
 
 /// A spool in a temporary folder, which also has a folder of mailboxes.
 pub struct Spool {

@@ -1,5 +1,5 @@
 use super::*;
-use crate::{Outcome, Verdict};
+use crate::{Delivery, Outcome, Verdict};
 
 const FILE: &str = "\
 @ 0x00000007
@@ -210,4 +210,66 @@ fn temporary_folder_is_removed() {
     assert!(path.join("router").exists());
     drop(spool);
     assert!(!path.exists());
+}
+
+#[test]
+fn groups_share_delivery_and_outcome() {
+    let mut groups = Vec::new();
+    let run = TestJob::new(FILE).run(&smtp(), |job| {
+        job.deliver_groups(
+            |group, next| group.len() < 2 && group[0].has_same_message(next),
+            |group| {
+                groups.push(group.iter().map(|one| one.user().to_vec()).collect::<Vec<_>>());
+                if group.len() == 2 { delivered() } else { refused() }
+            },
+        )
+    });
+    assert_eq!(groups, [vec![b"cy".to_vec(), b"bob".to_vec()], vec![b"ann".to_vec()]]);
+    assert_eq!(users(&run.reports), [("cy", "ok3"), ("bob", "ok3"), ("ann", "deferall")]);
+    assert_eq!((tags(&run).as_str(), run.requested_resync), (" +++ ", false));
+}
+
+#[test]
+fn stopped_group_is_left_to_other_agents() {
+    let stop = StopFlag::default();
+    let run = TestJob::new(FILE).with_stop_flag(stop.clone()).run(&smtp(), |job| {
+        job.deliver_groups(
+            |_, _| true,
+            |_| {
+                stop.request();
+                refused()
+            },
+        )
+    });
+    assert_eq!((run.reports.len(), tags(&run).as_str()), (0, "   + "));
+}
+
+#[test]
+fn resubmission_has_all_recipients_of_group() {
+    let run = TestJob::new(FILE).with_body("body\n").run(&smtp(), |job| {
+        let message = job.message()?;
+        job.deliver_groups(
+            |group, next| group[0].has_same_message(next),
+            |group| match Delivery::resubmit_together(group, &message) {
+                Ok(_) => Outcome::new(Verdict::Relayed, "2.2.0", 250, "handed back"),
+                Err(error) => Outcome::system_error("cannot hand back", &error),
+            },
+        )
+    });
+    assert_eq!(tags(&run), "++++ ");
+    let expected = "envid ENV+3D1\nnotaryret HDRS\nfrom <alice@x>\nto <cy>\nto <bob>\n\
+                    todsn NOTIFY=SUCCESS ORCPT=rfc822;ann@x\nto <ann>\nenv-end\nH: x\n\nbody\n";
+    assert_eq!(run.submissions, [expected]);
+}
+
+#[test]
+fn outcome_without_report_writes_no_note() {
+    for verdict in [Verdict::Delivered, Verdict::Failed] {
+        let run = TestJob::new(FILE).run(&smtp(), |job| {
+            job.deliver_each(|_| Outcome::new(verdict, "", 250, "removed").without_report())
+        });
+        assert!(run.notes.is_empty(), "{:?}", run.notes);
+        let status = if verdict == Verdict::Failed { "error2" } else { "ok3" };
+        assert_eq!(run.report("ann").status, status);
+    }
 }
