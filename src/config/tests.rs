@@ -576,6 +576,20 @@ fn contradicting_settings_produce_warnings() {
 }
 
 #[test]
+fn clause_of_channel_without_command_produces_warning() {
+    check_verdict(
+        "*/*\tinterval=1h\nsmtp/*\tmaxthr=9\nsmtp/*.fi\tcommand=x\nsmtp*/*.fi\tmaxthr=3\n\
+         hold/a\nhold/*\tmaxring=2\nwait/*\tqueueonly\nlocal/*\tmaxring=2\nlocal/?\tmaxthr=2\n\
+         {local,usenet}\tcommand=x\nuucp/[ab]\tmaxthr=1\n",
+        expect![[r#"
+            ok
+            cf:2:1: warning: no clause has a command for this mail, which stays queued; `queueonly` says that this is meant
+            cf:6:1: warning: no clause has a command for this mail, which stays queued; `queueonly` says that this is meant
+        "#]],
+    );
+}
+
+#[test]
 fn byte_order_mark_is_skipped() {
     let config = config("\u{feff}c/h\tcommand=x\n");
     assert!(config.select(b"c", b"h").is_some());

@@ -402,6 +402,15 @@ fn reload_reads_configuration() {
     site.until_empty();
     std::fs::remove_file(site.path("scheduler.cf")).expect("removed");
     assert!(client.refused("RELOAD").contains("scheduler.cf"));
+    let configuration = format!("PARAMmailqsock=/elsewhere\n{CLAUSES}\tsysnice=5\n");
+    site.write("scheduler.cf", &configuration);
+    site.add_zenv("OTHER=1");
+    let remark = "changes that wait for a restart: PARAMmailqsock, sysnice, variables of the ZENV \
+                  file";
+    for count in 1..=2 {
+        assert_eq!(client.ask("RELOAD"), format!("+OK {remark}\n"));
+        site.until_logged(&format!("scheduler.cf: {remark}"), count);
+    }
     daemon.assert_runs();
 }
 
@@ -417,6 +426,7 @@ fn log_level_can_be_changed() {
     };
     deliver("info", "first");
     site.until_logged("to=<first>", 1);
+    site.until_logged("log level: info, set by ", 1);
     assert_eq!(site.logged(" complete ("), 0);
     deliver("debug", "second");
     site.until_logged(" complete (1 recipients, 0 failed)", 1);

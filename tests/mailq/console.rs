@@ -271,9 +271,9 @@ fn show_prints_json_of_each_matching_destination() {
 #[test]
 fn trace_ends_session_after_failure() {
     let site = Site::new();
-    let control = control(&site, &[("SHOW WHY S4711AbmKUKEJuveqC", "-No permission\n")]);
-    site.mailq("trace S4711AbmKUKEJuveqC").failed(77, "does not support SHOW WHY");
-    assert_eq!(control.take_requests(), ["SHOW WHY S4711AbmKUKEJuveqC", "QUIT"]);
+    let control = control(&site, &[("SHOW JSON WHY S4711AbmKUKEJuveqC", "-No permission\n")]);
+    site.mailq("trace S4711AbmKUKEJuveqC").failed(77, "does not support SHOW JSON WHY");
+    assert_eq!(control.take_requests(), ["SHOW JSON WHY S4711AbmKUKEJuveqC", "QUIT"]);
 }
 
 #[test]

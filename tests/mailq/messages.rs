@@ -114,8 +114,28 @@ fn show_and_cat_print_envelope_and_text() {
     assert_eq!(part("--body"), "x".repeat(3000));
     assert!(part("--all").ends_with(&part("--headers --body")) && part("--all").len() > 3100);
     site.mailq("cat 99").failed(1, "99 is not in the spool");
+    for what in ["Bob@Y.test", "<dave@z.test>", "alice@here.test"] {
+        assert_eq!(
+            site.mailq(&format!("cat {what}")).good(),
+            site.mailq(&format!("cat {id}")).good()
+        );
+    }
+    let narrow = site.mailq(&format!("cat {id} --envelope --width 30")).good();
+    assert!(narrow.lines().all(|line| line.len() <= 30), "{narrow}");
     submit(&site, &["slow y eve@y.test"]);
     site.mailq("cat <1@here.test>").failed(1, "is not unique; name one of ");
+    // Other programs than ours may name a file with more than its number.
+    for folder in ["queue", "transport"] {
+        let path = site.spool().join(folder);
+        fs::rename(path.join(&name), path.join(format!("{name}-23"))).expect("renamed");
+    }
+    for what in [&id, &name, &format!("{name}-23")] {
+        let shown = site.mailq(&format!("cat {what}")).good();
+        assert!(shown.contains(&format!("\nfile        {name}-23\n")), "{shown}");
+        let traced = site.mailq(&format!("trace {what} --width 40"));
+        assert!(traced.text().contains("to dave@z.test"), "{traced:?}");
+        assert!(traced.text().lines().all(|line| line.len() <= 40), "{traced:?}");
+    }
 }
 
 #[test]

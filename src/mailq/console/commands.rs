@@ -182,6 +182,9 @@ pub struct CheckArgs {
     pub thresholds: Thresholds,
     /// Check only these destinations, such as smtp/* or smtp/mx.test; or a host alone
     pub what: Option<String>,
+    /// Maximum line length; elsewhere than on a terminal the answer is one line by default
+    #[arg(long, value_name = "COLUMNS")]
+    pub width: Option<usize>,
 }
 
 /// Log level.

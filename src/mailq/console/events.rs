@@ -4,10 +4,10 @@
 //! 14:02:10  attempt   S4711AbmKUKEJuveqC  smtp/mx.test  deferred: 451 4.4.1 ...
 //! ```
 
-use super::client::parse_object;
 use super::messages::add_fields;
 use super::model::QueueEvent;
 use crate::connect::lines::LineSource;
+use crate::connect::lines::parse_object;
 use crate::connect::session::{Request, Session};
 use crate::failure::Failure;
 use crate::format::{clock, count, cut, last_line, one_line, size};

@@ -56,7 +56,8 @@ pub(crate) fn run(command: &Command, server_options: &ServerOptions) -> Result<i
     match command {
         Command::Check(check) => return Ok(run_check(check, server_options)?),
         Command::Trace(what) => {
-            return print_from_files(server_options, Terminal::default(), |files, screen| {
+            let terminal = Terminal::of_stdout(what.width);
+            return print_from_files(server_options, terminal, |files, screen| {
                 trace::run(what, files, screen)
             });
         }
@@ -106,16 +107,16 @@ fn execute_command(
         }
         Command::Retire { pid } => {
             let request = Request::new(format!("RETIRE {pid}"), "AGENTS");
-            send(request, "Agent ends after its current job.", screen)
+            send(request, "Agent ends after its current job", screen)
         }
         Command::Reload => {
             let request = Request::new("RELOAD", "RELOAD");
-            send(request, "Configuration reloaded.", screen)
+            send(request, "Configuration reloaded", screen)
         }
         Command::Log { level } => {
             let level = keyword(*level);
             let request = Request::new(format!("LOG {level}"), "LOG");
-            send(request, &format!("Log level: {level}."), screen)
+            send(request, &format!("Log level: {level}"), screen)
         }
         Command::Etrn { host } => {
             // The scheduler has hosts in lower case.
@@ -236,6 +237,9 @@ fn run_check(check: &CheckArgs, server_options: &ServerOptions) -> io::Result<i3
         Ok(measures) => check.thresholds.evaluate(&measures),
         Err(failure) => check::of_failure(&failure),
     };
-    writeln!(io::stdout(), "{}", printable::line(&line))?;
+    let terminal = Terminal::of_stdout(check.width);
+    let mut screen = Screen::of_stdout(terminal);
+    screen.wrapped(&line)?;
+    screen.flush()?;
     Ok(state as i32)
 }

@@ -1,10 +1,10 @@
 //! Orders to the scheduler, with a dry run before those that are final.
 
 use super::arguments::{OrderOptions, is_bare_word, quoted, target};
-use super::client::parse_object;
 use super::commands::{Command, OrderArgs};
 use super::model::OrderResult;
 use super::order_result;
+use crate::connect::lines::parse_object;
 use crate::connect::session::{Request, Session};
 use crate::failure::Failure;
 use crate::format::{not_a_span, one_line, read_span};
@@ -338,7 +338,7 @@ pub(super) fn send_limits(
 
 /// Sends an order that is answered with a line.
 ///
-/// Prints the text after `OK`, or `done` if there is none.
+/// Prints `done`, and the remark after `OK`, if there is one.
 pub(super) fn send(
     session: &mut Session,
     request: Request,
@@ -348,12 +348,11 @@ pub(super) fn send(
     let reply = session.ask_for_line(request)?;
     let reply = String::from_utf8_lossy(without_ok(&reply)).into_owned();
     // An object is for programs. For people the command line says the same.
-    let shown = if reply.is_empty() || reply.starts_with('{') {
-        done.to_string()
-    } else {
-        one_line(&reply)
+    let remark = match reply.is_empty() || reply.starts_with('{') {
+        true => String::new(),
+        false => format!("; {}", one_line(&reply)),
     };
-    Ok(writeln!(screen, "{shown}")?)
+    Ok(screen.wrapped(&format!("{done}{remark}."))?)
 }
 
 #[cfg(test)]

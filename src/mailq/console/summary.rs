@@ -20,6 +20,8 @@ use crate::screen::{Screen, Style};
 use crate::table::{Column, ColumnKind, print_table};
 use std::io;
 
+/// Minimum time without a report of an agent that is shown, in seconds.
+pub(super) const MIN_SILENCE: f64 = 60.0;
 /// Maximum number of rows of a table: the summary fits on one screen.
 const MAX_ROWS: usize = 5;
 
@@ -166,6 +168,10 @@ fn print_state(summary: &Summary, screen: &mut Screen<'_>) -> io::Result<()> {
             screen.styled(words, Style::Error)?;
         }
     }
+    if let Some(level) = &summary.log_level {
+        write!(screen, "; ")?;
+        screen.styled(&format!("log level {}", short(level)), Style::Warning)?;
+    }
     screen.line(&[])?;
     for warning in &summary.warnings {
         screen.wrapped(&format!("warning: {}", one_line(warning)))?;
@@ -225,7 +231,13 @@ pub(super) fn short(word: &str) -> String {
 pub(super) fn destination_state(thread: &ThreadStatus, now: f64) -> (String, Style) {
     let reason = short(thread.reason());
     let (words, style) = match reason.as_str() {
-        "at-work" => ("at work", Style::Good),
+        "at-work" => {
+            let heard = thread.wait.as_ref().and_then(|wait| wait.heard);
+            return match heard.map(|heard| now - heard).filter(|time| *time >= MIN_SILENCE) {
+                Some(time) => (format!("silent {}", span(time)), Style::Warning),
+                None => ("at work".to_string(), Style::Good),
+            };
+        }
         "agent-starting" => ("agent starting", Style::Good),
         "retry" => {
             let time = thread.wakeup.map_or(String::new(), |at| format!(" {}", clock(at, now)));

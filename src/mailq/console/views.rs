@@ -9,7 +9,7 @@ use super::client;
 use super::messages;
 use super::model::{AgeStatus, AgentStatus, OverrideStatus, QueuedMessage, ThreadStatus};
 use super::overview;
-use super::summary::{self, destination_state, print_rings, short, thread_columns};
+use super::summary::{self, MIN_SILENCE, destination_state, print_rings, short, thread_columns};
 use crate::connect::dial::Scheduler;
 use crate::connect::lines::LineSource;
 use crate::connect::session::{Request, Session};
@@ -519,7 +519,9 @@ fn print_agents(agents: &[AgentStatus], screen: &mut Screen<'_>) -> Result<(), F
         (state, style)
     };
     let or_dash = |name: Option<&String>| name.map_or("-", String::as_str).to_string();
-    let columns = [
+    let is_silent = |agent: &AgentStatus| agent.silent.is_some_and(|time| time >= MIN_SILENCE);
+    let has_silent = agents.iter().any(is_silent);
+    let mut columns = vec![
         Column::new("PID", ColumnKind::Number, |agent: &AgentStatus| {
             (agent.pid.to_string(), Style::Plain)
         }),
@@ -532,7 +534,9 @@ fn print_agents(agents: &[AgentStatus], screen: &mut Screen<'_>) -> Result<(), F
         Column::span("AGE", |agent: &AgentStatus| agent.age(now)),
         Column::span("HUNGRY", |agent: &AgentStatus| agent.hungry),
         Column::span("FED", |agent: &AgentStatus| agent.fed),
+        Column::span("SILENT", |agent: &AgentStatus| agent.silent),
     ];
+    columns.retain(|column| has_silent || column.title != "SILENT");
     print_list(&columns, agents, NO_LIMIT, "No agents running.", screen)
 }
 

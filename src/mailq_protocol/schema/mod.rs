@@ -63,6 +63,9 @@ pub struct Summary {
     pub draining: bool,
     /// True if the scheduler starts no agents (option `-F`).
     pub frozen: bool,
+    /// The log level, if an operator has set another than that of the command line.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub log_level: Option<String>,
     /// What was counted in the last 1, 5 and 15 minutes.
     pub recent: Vec<RecentCounts>,
     /// What is wrong with the scheduler as a whole, in sentences.
@@ -219,6 +222,11 @@ pub struct AgentStatus {
     /// Time since it asked for work, in seconds.
     #[serde(serialize_with = "whole_seconds")]
     pub hungry: Option<f64>,
+    /// Time since its last report, or since its first job after a time without any, in seconds.
+    ///
+    /// `None` without jobs.
+    #[serde(serialize_with = "whole_seconds")]
+    pub silent: Option<f64>,
     /// Time since it was given work, in seconds.
     #[serde(serialize_with = "whole_seconds")]
     pub fed: Option<f64>,

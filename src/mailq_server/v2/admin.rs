@@ -48,12 +48,12 @@ pub(super) fn log(rest: &[u8]) -> ReplyResult {
 /// Steps that are taken one after the other, and the outcome of the admin command among them.
 struct AdminTask {
     steps: VecDeque<Step>,
-    outcome: Result<(), String>,
+    outcome: Result<String, String>,
 }
 
 impl AdminTask {
     fn new(steps: impl Into<VecDeque<Step>>) -> AdminTask {
-        AdminTask { steps: steps.into(), outcome: Ok(()) }
+        AdminTask { steps: steps.into(), outcome: Ok(String::new()) }
     }
 }
 
@@ -61,7 +61,8 @@ impl Task for AdminTask {
     fn step(&mut self, _context: &mut SessionContext<'_>, out: &mut Vec<u8>) -> Step {
         self.steps.pop_front().unwrap_or_else(|| {
             let answer = match &self.outcome {
-                Ok(()) => "+OK\n".to_string(),
+                Ok(remark) if remark.is_empty() => "+OK\n".to_string(),
+                Ok(remark) => format!("+OK {remark}\n"),
                 Err(why) => refusal_line(why),
             };
             out.extend_from_slice(answer.as_bytes());
