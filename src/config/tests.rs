@@ -197,6 +197,9 @@ fn defaults_match_manual_page() {
                 file: "cf",
                 line: 1,
             },
+            combined_lines: [
+                1,
+            ],
             interval: 60s,
             idle_max: 180s,
             expiry: Some(
@@ -697,10 +700,9 @@ fn meaning(config: &Config, destinations: &[&str]) -> String {
     for destination in destinations {
         let clause = select(config, destination);
         let location = SourceLocation { file: Path::new("").into(), line: 0 };
-        out += &format!(
-            "{destination} {:?}\n",
-            Clause { location, lines: BTreeMap::new(), ..(*clause).clone() }
-        );
+        let (lines, combined_lines) = (BTreeMap::new(), Vec::new());
+        let clause = Clause { location, lines, combined_lines, ..(*clause).clone() };
+        out += &format!("{destination} {clause:?}\n");
     }
     out
 }

@@ -95,12 +95,12 @@ pub fn sentence(
         1 => "tried once".to_string(),
         tries => format!("tried {tries} times"),
     };
-    let text = match wait.text {
-        Some(text) if !text.is_empty() => format!("; last: {}", one_line(text)),
-        _ => String::new(),
-    };
     let rank = wait.rank.as_ref().map_or(String::new(), |rank| rank::clauses(rank));
     let why = predicate(scheduler, now, wait.destination, &wait.why, is_one);
+    let text = wait.text.map(one_line).filter(|text| !text.is_empty());
+    // The report that the destination is unreachable may be the last one.
+    let text = text.filter(|text| !why.ends_with(&format!(": {text}")));
+    let text = text.map_or(String::new(), |text| format!("; last: {text}"));
     printable::line(&format!("{who} {why}{rank} ({tries}{text})")).into_owned()
 }
 

@@ -48,6 +48,11 @@ impl<'s> QueuedVertex<'s> {
         }
     }
 
+    /// Returns true if an operator holds it, with its message or its destination.
+    pub fn is_on_hold(&self) -> bool {
+        self.place() == "held"
+    }
+
     /// Time of expiry by its clause, whether or not it is held.
     pub fn expiry(&self) -> Option<Timestamp> {
         Some(self.message.modified + self.ring.clause.expiry?)

@@ -374,8 +374,8 @@ impl StartPlan {
             selection: self.options.selection.clone(),
             fork_rate: self.options.fork_rate,
             max_agents: max_agents(descriptors) as usize,
-            log_outcomes: self.options.verbose > 0,
-            status_log: has_mail_lines,
+            log_finished_messages: self.options.verbose > 0,
+            record_attempts: has_mail_lines,
             failed_write: timeouts.failed_write,
             // The choice among the entries of `retries` must differ from start to start.
             seed: u64::from(Timestamp::now().subsec_nanoseconds()) ^ u64::from(std::process::id()),

@@ -98,8 +98,11 @@ pub enum Command {
     /// Reset limits to the configuration
     Unset {
         /// Ring or destination, and limits, as in smtp/* maxring maxthr
-        #[arg(value_name = "WHAT LIMIT", required = true, num_args = 1..=6)]
+        #[arg(value_name = "WHAT LIMIT", required_unless_present = "all", num_args = 1..=6)]
         setting: Vec<String>,
+        /// Reset all limits that were set
+        #[arg(long, conflicts_with = "setting")]
+        all: bool,
     },
     /// End an agent after its current job
     Retire {

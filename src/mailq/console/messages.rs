@@ -157,7 +157,7 @@ pub(super) fn print_envelope(
 ) -> Result<(), Failure> {
     let request = super::views::messages_request(&super::views::of(id), 1)?;
     let found: Vec<QueuedMessage> = match client::fetch_all(session, request) {
-        Err(Failure::Refused(_) | Failure::Denied(_)) => return Ok(()),
+        Err(Failure::Refused(_) | Failure::NotFound(_) | Failure::Denied(_)) => return Ok(()),
         found => found?,
     };
     let Some(envelope) = found.first().and_then(|message| envelope_of(message, files)) else {

@@ -31,7 +31,6 @@ mod top;
 
 pub use commands::Command;
 
-use crate::classic;
 use crate::connect::session::Request;
 use crate::failure::Failure;
 use crate::installation::Installation;
@@ -101,7 +100,8 @@ fn execute_command(
             let order = orders::set(setting, until.as_deref())?;
             orders::send_limits(&mut session()?, order, screen)
         }
-        Command::Unset { setting } => {
+        Command::Unset { all: true, .. } => orders::unset_all(&mut session()?, screen),
+        Command::Unset { setting, .. } => {
             let order = orders::unset(setting)?;
             orders::send_limits(&mut session()?, order, screen)
         }
@@ -118,12 +118,7 @@ fn execute_command(
             let request = Request::new(format!("LOG {level}"), "LOG");
             send(request, &format!("Log level: {level}"), screen)
         }
-        Command::Etrn { host } => {
-            // The scheduler has hosts in lower case.
-            let request = Request::new(format!("ETRN {}", host.to_ascii_lowercase()), "ETRN");
-            let reply = session()?.ask_for_line(request)?;
-            Ok(writeln!(screen, "{}", classic::answer_text(&reply))?)
-        }
+        Command::Etrn { host } => orders::etrn(&mut session()?, host, screen),
         Command::Events { selection, json, .. } => {
             let words = [vec!["SUBSCRIBE".to_string()], selection.words()?].concat();
             let request = Request::new(words.join(" "), "EVENTS");
@@ -193,7 +188,9 @@ fn show_view(
         };
         match shown {
             // The scheduler may be restarting.
-            Err(failure @ (Failure::Unavailable(_) | Failure::Refused(_))) => {
+            Err(
+                failure @ (Failure::Unavailable(_) | Failure::Refused(_) | Failure::NotFound(_)),
+            ) => {
                 writeln!(screen, "{failure}")?;
             }
             other => other?,

@@ -18,6 +18,7 @@ use super::overview::Overview;
 use crate::format::{clock, count, cut, grouped, one_line, span};
 use crate::screen::{Screen, Style};
 use crate::table::{Column, ColumnKind, print_table};
+use std::collections::HashMap;
 use std::io;
 
 /// Minimum time without a report of an agent that is shown, in seconds.
@@ -209,8 +210,11 @@ pub(super) fn print_rings(rings: &[&RingStatus], screen: &mut Screen<'_>) -> io:
         let is_full = ring.maxring.is_some_and(|max| ring.agents >= max);
         (grouped(ring.agents), if is_full { Style::Warning } else { Style::Plain })
     };
+    let mut of_pattern: HashMap<&str, usize> = HashMap::new();
+    rings.iter().for_each(|ring| *of_pattern.entry(&ring.pattern).or_default() += 1);
+    let has_others = |ring: &RingStatus| of_pattern.get(&*ring.pattern).is_some_and(|n| *n > 1);
     let columns = [
-        Column::name("RING", |ring: &RingStatus| ring.pattern.clone()),
+        Column::name("RING", |ring: &RingStatus| ring.name(has_others(ring))),
         Column::number("MSGS", |ring: &RingStatus| ring.messages),
         Column::number("DESTS", |ring: &RingStatus| ring.threads),
         Column::new("AGENTS", ColumnKind::Number, agents),

@@ -11,11 +11,12 @@ use super::model::{AgeStatus, AgentStatus, OverrideStatus, QueuedMessage, Thread
 use super::overview;
 use super::summary::{self, MIN_SILENCE, destination_state, print_rings, short, thread_columns};
 use crate::connect::dial::Scheduler;
-use crate::connect::lines::LineSource;
+use crate::connect::lines::{LineSource, parse_object};
 use crate::connect::session::{Request, Session};
 use crate::failure::Failure;
 use crate::format::{clock, count, grouped, now, one_line, span_or_dash};
 use crate::message::files::MessageFiles;
+use crate::progress::Progress;
 use crate::screen::{Screen, Style, warn};
 use crate::table::{Column, ColumnKind, print_table};
 use clap::Subcommand;
@@ -32,6 +33,8 @@ pub(super) const JSON_AGENTS: &str = "SHOW JSON AGENTS";
 const MAX_SUMMARY_DESTINATIONS: usize = 20;
 /// Maximum number of destinations that `show --json` prints.
 const MAX_JSON_DESTINATIONS: usize = 1000;
+/// Minimum number of rows that are sorted at once.
+const MIN_SORTED_ROWS: usize = 1000;
 /// How to see more rows of a list.
 const LIMIT_HINT: &str = "option --limit sets how many are shown";
 /// The limit of a list that is shown completely.
@@ -58,9 +61,12 @@ pub enum View {
         /// "sender", "to", "size", "subject" and "message_id".
         #[arg(long, short = 'm')]
         messages: bool,
-        /// Sort order of destinations
-        #[arg(long, value_enum, default_value_t)]
-        sort: Sort,
+        /// Sort order: destinations by backlog (the default), oldest or undelivered; messages by
+        /// oldest or size
+        ///
+        /// To sort messages, all that match are read, and their sizes from the spool.
+        #[arg(long, value_enum)]
+        sort: Option<Sort>,
         /// Maximum number of lines
         #[arg(long, value_name = "NUMBER", default_value_t = 1000)]
         limit: usize,
@@ -163,10 +169,11 @@ impl View {
         let one = match self {
             View::Summary(_) => Request::new(JSON_SUMMARY, "QQ"),
             View::List { selection, sort, limit, messages, .. } => {
+                let sort = sort.unwrap_or_default();
                 let request =
                     |selection: SelectionArgs| match *messages || selection.selects_messages() {
                         true => messages_request(&selection, *limit),
-                        false => threads_request(&selection, *sort, *limit),
+                        false => threads_request(&selection, sort, *limit),
                     };
                 return selection.readings().into_iter().map(request).collect();
             }
@@ -205,9 +212,20 @@ impl View {
         files: &mut MessageFiles<'_>,
         screen: &mut Screen<'_>,
     ) -> Result<(), Failure> {
+        self.check_sort()?;
         let session = scheduler.session()?;
+        if let View::List { selection, sort: Some(sort), limit, messages, .. } = self
+            && (*messages || selection.selects_messages())
+        {
+            let found = sorted_messages(session, selection, *limit, *sort, files)?;
+            for line in &found {
+                let line = messages::with_envelope(line, files);
+                writeln!(screen, "{}", printable::json(&line))?;
+            }
+            return if found.is_empty() { Err(nothing(selection)) } else { Ok(()) };
+        }
         let is_limited = matches!(self, View::Show { .. });
-        look_up(self.requests()?, |request| {
+        let is_found = look_up(self.requests()?, |request| {
             let is_of_messages = request.line.starts_with("SHOW JSON MESSAGE");
             let mut text = session.ask_for_text(request)?;
             let mut count = 0;
@@ -225,7 +243,26 @@ impl View {
             }
             Ok(count > 0)
         })?;
-        Ok(())
+        self.selection().filter(|_| !is_found).map_or(Ok(()), |selection| Err(nothing(&selection)))
+    }
+
+    /// Fails if the sort order of a list is not one of what it lists.
+    fn check_sort(&self) -> Result<(), Failure> {
+        match self {
+            View::List { selection, sort: Some(sort), messages, .. } => {
+                sort.check(*messages || selection.selects_messages())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// What the view looks up; `None` if it shows everything.
+    fn selection(&self) -> Option<SelectionArgs> {
+        match self {
+            View::List { selection, .. } if !selection.is_everything() => Some(selection.clone()),
+            View::Show { what, .. } | View::Why { what, .. } => Some(of(what)),
+            _ => None,
+        }
     }
 
     /// Prints the view for people.
@@ -238,6 +275,7 @@ impl View {
         files: &mut MessageFiles<'_>,
         screen: &mut Screen<'_>,
     ) -> Result<(), Failure> {
+        self.check_sort()?;
         match self {
             View::Summary(_) => {
                 let mut overview = overview::ask(scheduler, MAX_SUMMARY_DESTINATIONS)?;
@@ -247,27 +285,48 @@ impl View {
             View::List { selection, limit, messages, sort, .. } => {
                 let is_found = look_up(selection.readings(), |selection| {
                     if *messages || selection.selects_messages() {
-                        let found = ask_for_messages(scheduler.session()?, &selection, *limit)?;
+                        let session = scheduler.session()?;
+                        let found = match sort {
+                            None => ask_for_messages(session, &selection, *limit)?,
+                            Some(sort) => {
+                                let most = limit.saturating_add(1);
+                                let found =
+                                    sorted_messages(session, &selection, most, *sort, files)?;
+                                let found = found.iter().map(|line| parse_object(line));
+                                found.collect::<Result<_, Failure>>()?
+                            }
+                        };
                         messages::print(&found, (*limit, LIMIT_HINT), files, screen)?;
                         return Ok(!found.is_empty());
                     }
-                    let found = threads(scheduler, &selection, *sort, *limit)?;
+                    let found = threads(scheduler, &selection, sort.unwrap_or_default(), *limit)?;
                     print_threads(&found, (*limit, LIMIT_HINT), screen)?;
                     Ok(!found.is_empty())
                 })?;
-                if is_found { Ok(()) } else { print_nothing(selection, screen) }
+                match is_found {
+                    true => Ok(()),
+                    false if selection.is_everything() => {
+                        Ok(writeln!(screen, "The queue is empty.")?)
+                    }
+                    false => Err(nothing(selection)),
+                }
             }
-            View::Ages { .. } => {
+            View::Ages { what, .. } => {
                 let rows: Vec<AgeStatus> =
                     client::fetch_all(scheduler.session()?, self.request()?)?;
-                Ok(ages::print(&rows, screen)?)
+                match what {
+                    Some(what) if rows.iter().all(|row| row.recipients == 0) => {
+                        Err(Failure::no_mail(one_line(what)))
+                    }
+                    _ => Ok(ages::print(&rows, screen)?),
+                }
             }
             View::Show { what, .. } => {
                 let selection = of(what);
                 let is_found = look_up(selection.readings(), |selection| {
                     show(scheduler, &selection, files, screen)
                 })?;
-                if is_found { Ok(()) } else { print_nothing(&selection, screen) }
+                if is_found { Ok(()) } else { Err(nothing(&selection)) }
             }
             View::Why { what, .. } => {
                 let session = scheduler.session()?;
@@ -275,7 +334,7 @@ impl View {
                     let lines = session.ask_for_text(request)?.print_wrapped(screen)?;
                     Ok(lines > 0)
                 })?;
-                if is_found { Ok(()) } else { print_nothing(&of(what), screen) }
+                if is_found { Ok(()) } else { Err(nothing(&of(what))) }
             }
             View::Rings(_) => {
                 let json = |session: &mut Session| client::fetch_all(session, self.request()?);
@@ -319,21 +378,20 @@ fn look_up<T>(
     mut is_found: impl FnMut(T) -> Result<bool, Failure>,
 ) -> Result<bool, Failure> {
     for reading in readings {
-        if is_found(reading)? {
-            return Ok(true);
+        match is_found(reading) {
+            Ok(false) | Err(Failure::NotFound(_)) => {}
+            Ok(true) => return Ok(true),
+            Err(failure) => return Err(failure),
         }
     }
     Ok(false)
 }
 
-fn print_nothing(selection: &SelectionArgs, screen: &mut Screen<'_>) -> Result<(), Failure> {
-    match selection.what.as_deref().filter(|what| is_bare_word(what)) {
-        Some(word) => {
-            let word = one_line(word);
-            Ok(writeln!(screen, "No mail now for a host, a channel or a recipient {word}.")?)
-        }
-        None => Ok(writeln!(screen, "No matching mail now.")?),
-    }
+/// The failure of a look-up that found nothing in any reading.
+fn nothing(selection: &SelectionArgs) -> Failure {
+    let is_word = selection.what.as_deref().is_some_and(is_bare_word);
+    let readings = if is_word { " (as a host, a channel and a recipient)" } else { "" };
+    Failure::no_mail(format_args!("{selection}{readings}"))
 }
 
 fn threads(
@@ -362,6 +420,59 @@ fn ask_for_messages(
 ) -> Result<Vec<QueuedMessage>, Failure> {
     let request = messages_request(selection, limit.saturating_add(1))?;
     client::fetch_all(session, request)
+}
+
+/// The first `most` messages in this order, as JSON.
+fn sorted_messages(
+    session: &mut Session,
+    selection: &SelectionArgs,
+    most: usize,
+    sort: Sort,
+    files: &MessageFiles<'_>,
+) -> Result<Vec<Vec<u8>>, Failure> {
+    let _progress = Progress::start("sorting all messages that match");
+    let request = messages_request(selection, session.entries())?;
+    let mut text = session.ask_for_text(request)?;
+    let mut first = FirstRows::new(most);
+    while let Some(line) = text.next()? {
+        let message: QueuedMessage = parse_object(line)?;
+        let key = match sort {
+            Sort::Size => files.size(message.name.as_deref()).unwrap_or(0) as f64,
+            _ => message.age.unwrap_or(0.0),
+        };
+        first.add(key, line);
+    }
+    Ok(first.finish())
+}
+
+/// The rows with the largest keys.
+struct FirstRows {
+    most: usize,
+    rows: Vec<(f64, Vec<u8>)>,
+}
+
+impl FirstRows {
+    fn new(most: usize) -> FirstRows {
+        FirstRows { most, rows: Vec::new() }
+    }
+
+    fn add(&mut self, key: f64, row: &[u8]) {
+        self.rows.push((key, row.to_vec()));
+        // Each sort drops at least half of the rows, so that their number is bounded.
+        if self.rows.len() > self.most.saturating_mul(2).max(MIN_SORTED_ROWS) {
+            self.sort();
+        }
+    }
+
+    fn sort(&mut self) {
+        self.rows.sort_by(|(a, _), (b, _)| b.total_cmp(a));
+        self.rows.truncate(self.most);
+    }
+
+    fn finish(mut self) -> Vec<Vec<u8>> {
+        self.sort();
+        self.rows.into_iter().map(|(_, row)| row).collect()
+    }
 }
 
 /// Prints the lines of a text that is meant for people.
@@ -612,6 +723,16 @@ fn print_orders(orders: &[OverrideStatus], screen: &mut Screen<'_>) -> Result<()
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn first_rows_are_those_with_largest_keys() {
+        let mut rows = FirstRows::new(2);
+        for number in (0..3000).chain([5000, 4000]) {
+            rows.add(f64::from(number), number.to_string().as_bytes());
+        }
+        assert!(rows.rows.len() <= MIN_SORTED_ROWS + 1);
+        assert_eq!(rows.finish(), [b"5000".to_vec(), b"4000".to_vec()]);
+    }
 
     #[test]
     fn orders_about_messages_given_at_once_are_one_row() {

@@ -179,7 +179,7 @@ fn find(spool: &Spool, what: &str) -> Result<StoredMessage, Failure> {
         (None, Some((path, error))) => {
             Err(Failure::Installation(format!("{}: {error}", path.display())))
         }
-        (None, None) => Err(Failure::NotFound(format!("{what} is not in the spool"))),
+        (None, None) => Err(Failure::no_mail(what)),
     }
 }
 

@@ -70,6 +70,12 @@ impl<'a> MessageFiles<'a> {
         envelope
     }
 
+    /// The size of the message file of this control file, in bytes.
+    pub(crate) fn size(&self, file: Option<&str>) -> Option<u64> {
+        let name = SpoolName::from_notified(file?.as_bytes())?;
+        Some(fs::symlink_metadata(self.spool.message_file(&name)).ok()?.len())
+    }
+
     /// Returns true if at least one message was in this spool.
     ///
     /// Otherwise it may be that of another scheduler.
@@ -77,8 +83,8 @@ impl<'a> MessageFiles<'a> {
         self.found + self.unreadable > 0
     }
 
-    /// Prints how many messages could not be read.
-    pub(crate) fn print_note(&self) {
+    /// Prints how many messages could not be read, if there are any. Returns true if it did.
+    pub(crate) fn print_note(&self) -> bool {
         if self.unreadable > 0 {
             let (messages, folder) =
                 (count(self.unreadable as u64, "message"), self.spool.postoffice().display());
@@ -87,6 +93,7 @@ impl<'a> MessageFiles<'a> {
                  subjects are missing"
             ));
         }
+        self.unreadable > 0
     }
 }
 

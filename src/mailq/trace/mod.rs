@@ -80,7 +80,7 @@ pub(crate) fn run(
     let asked = ask(installation, &mut found);
     found.retain(|history| !history.is_empty());
     let traced = if found.is_empty() {
-        Err(Failure::NotFound(format!("nothing found for {}", options.what)))
+        Err(Failure::no_mail(format_args!("{} (nor in the status log)", options.what)))
     } else {
         print::print(screen, &found, options.json, &TimeZone::system()).map_err(Failure::Output)
     };
@@ -131,7 +131,9 @@ fn ask(installation: &Installation, histories: &mut [History]) -> Result<(), Fai
                     history.add_waits(waits.collect::<Result<_, Failure>>()?);
                 }
                 // The message is not queued.
-                Err(Failure::Refused(_)) => history.next = NextStep::NotQueued,
+                Err(Failure::Refused(_) | Failure::NotFound(_)) => {
+                    history.next = NextStep::NotQueued;
+                }
                 Err(other) => return Err(other),
             }
         }

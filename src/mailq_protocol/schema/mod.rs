@@ -183,6 +183,8 @@ pub struct RingStatus {
     pub host: Option<String>,
     /// Line of its clause in the configuration.
     pub line: Option<String>,
+    /// Lines of all clauses that its effective clause combines.
+    pub lines: Vec<u32>,
     /// Destinations.
     pub threads: u64,
     /// Messages.
@@ -359,6 +361,19 @@ impl ThreadStatus {
     /// Reason for waiting, as a sentence.
     pub fn sentence(&self) -> Option<&str> {
         self.wait.as_ref()?.sentence.as_deref()
+    }
+}
+
+impl RingStatus {
+    /// Its pattern; with `others` of the same pattern also its host, or the lines of its clauses.
+    pub fn name(&self, others: bool) -> String {
+        let lines = || self.lines.iter().map(u32::to_string).collect::<Vec<String>>().join(", ");
+        match &self.host {
+            _ if !others => self.pattern.clone(),
+            Some(host) => format!("{} for {host}", self.pattern),
+            None if self.lines.is_empty() => self.pattern.clone(),
+            None => format!("{} (clauses of lines {})", self.pattern, lines()),
+        }
     }
 }
 

@@ -40,7 +40,7 @@ pub(super) fn log(rest: &[u8]) -> ReplyResult {
     words.end()?;
     let level = LEVELS.iter().find(|(name, _)| *name == word.text).map(|(_, level)| *level);
     let level = level.ok_or_else(|| word.error(format!("a level is one of {}", names())))?;
-    let outcomes = Order::LogOutcomes(level >= LevelFilter::Debug);
+    let outcomes = Order::LogFinishedMessages(level >= LevelFilter::Debug);
     let steps = [Step::Admin(AdminCommand::Log(level)), Step::Order(outcomes)];
     Ok(Reply::change(AdminTask::new(steps)))
 }

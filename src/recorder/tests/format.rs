@@ -94,7 +94,7 @@ fn events() -> Vec<Event<'static>> {
         ordered(Order::HoldMessages { messages: vec![id()], reason: "x".to_string() }),
         ordered(Order::ReleaseMessages(vec![id()])),
         ordered(Order::RetireAgent(77)),
-        ordered(Order::LogOutcomes(true)),
+        ordered(Order::LogFinishedMessages(true)),
         Event::OverridesStored { ticket: Some(7), outcome: Err(ErrorKind::StorageFull) },
         Event::Drain,
         Event::Tick,

@@ -133,7 +133,7 @@ struct OnDisk {
 
 /// Answers the request.
 pub(crate) fn answer(rest: &[u8], context: &mut SessionContext<'_>) -> ReplyResult {
-    why::answer(rest, context, WhyForm { write: write_wait, on_disk })
+    why::answer(rest, context, WhyForm { write: write_wait, on_disk, more: None })
 }
 
 fn write_wait(
