@@ -5,8 +5,8 @@ use std::fs::File;
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, SystemTime};
 
-/// The interval is so long that retries do not happen by themselves.
 const NO_HOLD: &str = "no matching hold now; mailq orders lists the holds";
+/// The interval is so long that retries do not happen by themselves.
 const CLAUSES: &str = "*/*\n\tinterval=1h retries=1 expiry=3d\n\
      c/*\n\tmaxring=2 idlemax=1h command=\"${AGENTS}/count.py c\"\n\
      d/*\n\tidlemax=1h command=\"${AGENTS}/count.py d\"\n\
@@ -462,6 +462,13 @@ fn log_level_can_be_changed() {
     deliver("error", "fifth");
     deliver("info", "last");
     site.until_logged("to=<last>", 1);
+    let has_level = |client: &mut Client<UnixStream>| {
+        client.ask("SHOW JSON SUMMARY").contains("\"log_level\":\"warn\"")
+    };
+    assert!(!has_level(&mut client), "that of the command line");
+    assert_eq!(client.ask("LOG warn"), "+OK\n");
+    assert!(has_level(&mut client));
+    site.until_logged("log level: warn, set by ", 2);
     for (user, count) in [("second", 1), ("third", 1), ("fourth", 0), ("fifth", 0)] {
         assert_eq!(site.logged(&format!("to=<{user}>")), count, "{user}");
     }

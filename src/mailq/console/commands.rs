@@ -111,9 +111,13 @@ pub enum Command {
     },
     /// Reload the configuration
     ///
-    /// An error in it is reported, and the old configuration stays in force.
+    /// An error in it is reported, and the old configuration stays in force. The answer names
+    /// changed settings that wait for a restart.
     Reload,
     /// Set the log level of the scheduler
+    ///
+    /// The log has a line about it, at any level. The summary shows a level that is not that of the
+    /// scheduler's command line.
     Log {
         /// Log level
         #[arg(value_enum)]
@@ -122,7 +126,7 @@ pub enum Command {
     /// Retry all mail for a host now
     ///
     /// It sends ETRN, which ZMailer's schedulers know, too. Destinations with an agent at work are
-    /// left alone. The answer says if anything was started.
+    /// left alone. The answer says if anything was started, or that there is no mail for the host.
     Etrn {
         /// Host, of any channel
         host: String,
@@ -150,7 +154,7 @@ pub enum Command {
     ///
     /// The files are read with the rights of the caller, without the scheduler. On a terminal,
     /// control characters are made visible; elsewhere headers and body are printed as they are. The
-    /// search for a Message-ID reads all control files.
+    /// search for a Message-ID or an address reads all control files.
     Cat(CatOptions),
     /// Count what the status log has: outcomes, delays, destinations, senders, reasons
     ///

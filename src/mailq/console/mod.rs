@@ -16,6 +16,7 @@ mod model;
 
 mod ages;
 mod overview;
+mod sorted_messages;
 mod summary;
 mod views;
 mod zmailer;

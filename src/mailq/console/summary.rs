@@ -269,6 +269,16 @@ mod tests {
     use crate::format::width;
     use proptest::prelude::*;
 
+    #[test]
+    fn agent_without_report_shows_for_how_long() {
+        for (silent, state) in [(59.0, "at work"), (754.0, "silent 12m34s")] {
+            let heard = Some(10_000.0 - silent);
+            let wait = Wait { why: "at-work".to_string(), heard, ..Wait::default() };
+            let thread = ThreadStatus { wait: Some(wait), ..ThreadStatus::default() };
+            assert_eq!(destination_state(&thread, 10_000.0).0, state);
+        }
+    }
+
     proptest! {
         #[test]
         fn print_with_any_text_stays_printable_and_narrow(

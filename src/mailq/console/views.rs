@@ -9,6 +9,7 @@ use super::client;
 use super::messages;
 use super::model::{AgeStatus, AgentStatus, OverrideStatus, QueuedMessage, ThreadStatus};
 use super::overview;
+use super::sorted_messages::sorted_messages;
 use super::summary::{self, MIN_SILENCE, destination_state, print_rings, short, thread_columns};
 use crate::connect::dial::Scheduler;
 use crate::connect::lines::{LineSource, parse_object};
@@ -16,7 +17,6 @@ use crate::connect::session::{Request, Session};
 use crate::failure::Failure;
 use crate::format::{clock, count, grouped, now, one_line, span_or_dash};
 use crate::message::files::MessageFiles;
-use crate::progress::Progress;
 use crate::screen::{Screen, Style, warn};
 use crate::table::{Column, ColumnKind, print_table};
 use clap::Subcommand;
@@ -33,8 +33,6 @@ pub(super) const JSON_AGENTS: &str = "SHOW JSON AGENTS";
 const MAX_SUMMARY_DESTINATIONS: usize = 20;
 /// Maximum number of destinations that `show --json` prints.
 const MAX_JSON_DESTINATIONS: usize = 1000;
-/// Minimum number of rows that are sorted at once.
-const MIN_SORTED_ROWS: usize = 1000;
 /// How to see more rows of a list.
 const LIMIT_HINT: &str = "option --limit sets how many are shown";
 /// The limit of a list that is shown completely.
@@ -46,7 +44,8 @@ pub enum View {
     /// Show the queue and its problems on one screen
     ///
     /// It is the default on a terminal, if no option selects other output. ZMailer's schedulers are
-    /// understood, too, as far as they report.
+    /// understood, too, as far as they report. "silent 12m" is the state of a destination whose
+    /// agent has reported nothing for that time.
     Summary(OutputOptions),
     /// List destinations, or messages
     ///
@@ -109,8 +108,13 @@ pub enum View {
         output: OutputOptions,
     },
     /// List rings with their agents and limits
+    ///
+    /// Rings of the same pattern show the lines of all clauses that they combine.
     Rings(OutputOptions),
     /// List agents
+    ///
+    /// HUNGRY, FED and SILENT are the times since an agent asked for work, got work, and reported
+    /// anything; SILENT is shown from a minute on.
     Agents(OutputOptions),
     /// List holds, limits that were set, and messages to be removed
     Orders(OutputOptions),
@@ -217,12 +221,15 @@ impl View {
         if let View::List { selection, sort: Some(sort), limit, messages, .. } = self
             && (*messages || selection.selects_messages())
         {
-            let found = sorted_messages(session, selection, *limit, *sort, files)?;
-            for line in &found {
-                let line = messages::with_envelope(line, files);
-                writeln!(screen, "{}", printable::json(&line))?;
-            }
-            return if found.is_empty() { Err(nothing(selection)) } else { Ok(()) };
+            let is_found = look_up(selection.readings(), |selection| {
+                let found = sorted_messages(session, &selection, *limit, *sort, files)?;
+                for line in &found {
+                    let line = messages::with_envelope(line, files);
+                    writeln!(screen, "{}", printable::json(&line))?;
+                }
+                Ok(!found.is_empty())
+            })?;
+            return if is_found { Ok(()) } else { Err(nothing(selection)) };
         }
         let is_limited = matches!(self, View::Show { .. });
         let is_found = look_up(self.requests()?, |request| {
@@ -420,59 +427,6 @@ fn ask_for_messages(
 ) -> Result<Vec<QueuedMessage>, Failure> {
     let request = messages_request(selection, limit.saturating_add(1))?;
     client::fetch_all(session, request)
-}
-
-/// The first `most` messages in this order, as JSON.
-fn sorted_messages(
-    session: &mut Session,
-    selection: &SelectionArgs,
-    most: usize,
-    sort: Sort,
-    files: &MessageFiles<'_>,
-) -> Result<Vec<Vec<u8>>, Failure> {
-    let _progress = Progress::start("sorting all messages that match");
-    let request = messages_request(selection, session.entries())?;
-    let mut text = session.ask_for_text(request)?;
-    let mut first = FirstRows::new(most);
-    while let Some(line) = text.next()? {
-        let message: QueuedMessage = parse_object(line)?;
-        let key = match sort {
-            Sort::Size => files.size(message.name.as_deref()).unwrap_or(0) as f64,
-            _ => message.age.unwrap_or(0.0),
-        };
-        first.add(key, line);
-    }
-    Ok(first.finish())
-}
-
-/// The rows with the largest keys.
-struct FirstRows {
-    most: usize,
-    rows: Vec<(f64, Vec<u8>)>,
-}
-
-impl FirstRows {
-    fn new(most: usize) -> FirstRows {
-        FirstRows { most, rows: Vec::new() }
-    }
-
-    fn add(&mut self, key: f64, row: &[u8]) {
-        self.rows.push((key, row.to_vec()));
-        // Each sort drops at least half of the rows, so that their number is bounded.
-        if self.rows.len() > self.most.saturating_mul(2).max(MIN_SORTED_ROWS) {
-            self.sort();
-        }
-    }
-
-    fn sort(&mut self) {
-        self.rows.sort_by(|(a, _), (b, _)| b.total_cmp(a));
-        self.rows.truncate(self.most);
-    }
-
-    fn finish(mut self) -> Vec<Vec<u8>> {
-        self.sort();
-        self.rows.into_iter().map(|(_, row)| row).collect()
-    }
 }
 
 /// Prints the lines of a text that is meant for people.
@@ -723,16 +677,6 @@ fn print_orders(orders: &[OverrideStatus], screen: &mut Screen<'_>) -> Result<()
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn first_rows_are_those_with_largest_keys() {
-        let mut rows = FirstRows::new(2);
-        for number in (0..3000).chain([5000, 4000]) {
-            rows.add(f64::from(number), number.to_string().as_bytes());
-        }
-        assert!(rows.rows.len() <= MIN_SORTED_ROWS + 1);
-        assert_eq!(rows.finish(), [b"5000".to_vec(), b"4000".to_vec()]);
-    }
 
     #[test]
     fn orders_about_messages_given_at_once_are_one_row() {

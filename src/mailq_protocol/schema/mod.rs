@@ -401,6 +401,24 @@ mod tests {
     }
 
     #[test]
+    fn rings_of_one_pattern_have_names_of_their_own() {
+        let ring = |host: Option<&str>, lines: &[u32]| RingStatus {
+            pattern: "smtp/*".to_string(),
+            host: host.map(str::to_string),
+            lines: lines.to_vec(),
+            ..RingStatus::default()
+        };
+        for (ring, name) in [
+            (ring(None, &[3, 9]), "smtp/* (clauses of lines 3, 9)"),
+            (ring(Some("a.test"), &[3]), "smtp/* for a.test"),
+            (ring(None, &[]), "smtp/*"),
+        ] {
+            assert_eq!(ring.name(true), name);
+            assert_eq!(ring.name(false), "smtp/*");
+        }
+    }
+
+    #[test]
     fn agent_age_accepts_start_or_age() {
         for (born, age) in [(None, None), (Some(5.0), Some(5.0)), (Some(1.5e9), Some(7.0))] {
             let agent = AgentStatus { born, ..AgentStatus::default() };
