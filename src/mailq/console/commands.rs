@@ -32,6 +32,8 @@ pub enum Command {
         #[arg(long)]
         json: bool,
         /// Maximum line length
+        ///
+        /// By default, lines fit the terminal. Elsewhere their length has no limit.
         #[arg(long, value_name = "COLUMNS")]
         width: Option<usize>,
     },

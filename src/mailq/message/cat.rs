@@ -24,7 +24,9 @@ use zsched_sys::open_regular;
 /// Arguments of `mailq cat`.
 #[derive(Args, Clone, Debug)]
 pub struct CatOptions {
-    /// A spool id, the name of a control file, a Message-ID, or the address of a recipient or sender
+    /// A spool id, the name of a control file, a Message-ID, or an address
+    ///
+    /// The address is that of a recipient or of the sender.
     #[arg(value_name = "ID")]
     pub what: String,
 
