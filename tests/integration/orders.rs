@@ -435,7 +435,7 @@ fn reload_reads_configuration() {
     let remark = "changes that wait for a restart: PARAMmailqsock, sysnice, variables of the ZENV \
                   file";
     for count in 1..=2 {
-        assert_eq!(client.ask("RELOAD"), format!("+OK {remark}\n"));
+        assert_eq!(client.ask("RELOAD"), format!("+OK; {remark}\n"));
         site.until_logged(&format!("scheduler.cf: {remark}"), count);
     }
     daemon.assert_runs();

@@ -429,10 +429,11 @@ pub(super) fn send(
 ) -> Result<(), Failure> {
     let reply = session.ask_for_line(request)?;
     let reply = String::from_utf8_lossy(without_ok(&reply)).into_owned();
+    let reply = reply.trim_start_matches([';', ' ']);
     // An object is for programs. For people the command line says the same.
     let remark = match reply.is_empty() || reply.starts_with('{') {
         true => String::new(),
-        false => format!("; {}", one_line(&reply)),
+        false => format!("; {}", one_line(reply)),
     };
     Ok(screen.wrapped(&format!("{done}{remark}."))?)
 }

@@ -63,7 +63,7 @@ impl Task for AdminTask {
         self.steps.pop_front().unwrap_or_else(|| {
             let answer = match &self.outcome {
                 Ok(remark) if remark.is_empty() => "+OK\n".to_string(),
-                Ok(remark) => format!("+OK {}\n", printable::line(remark)),
+                Ok(remark) => format!("+OK; {}\n", printable::line(remark)),
                 Err(why) => refusal_line(why),
             };
             out.extend_from_slice(answer.as_bytes());
