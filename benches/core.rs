@@ -424,7 +424,13 @@ impl World {
             let mut around = SessionContext {
                 scheduler: &self.core,
                 now: START,
-                process: Process { started: START, pid: 1, is_loading: false, clock_step: None },
+                process: Process {
+                    started: START,
+                    pid: 1,
+                    is_loading: false,
+                    clock_step: None,
+                    set_log_level: None,
+                },
                 backlog: &(),
                 accounts: &mut Rc::default,
                 secret: &[0; 32],

@@ -7,7 +7,7 @@ use super::diagnostic::{DiagnosticSink, ValueError, nearest, quote};
 use super::keywords::{KEYWORDS, OBSOLETE_KEYWORDS};
 use super::kinds::ValueInput;
 use super::parameters::PARAMETERS;
-use super::pattern::Pattern;
+use super::pattern::{Name, Pattern};
 use super::select::WrittenClause;
 use super::syntax::{Assignment, FileEntry, MappedText};
 use super::table::{Keyword, find};
@@ -192,6 +192,7 @@ impl Builder<'_, '_, '_> {
         if self.sink.is_usable() {
             self.warn_of_unreachable();
             self.warn_of_useless_settings();
+            self.warn_of_missing_commands();
         }
         match DefaultAccounts::for_context(self.context) {
             Ok(accounts) => self.config.default_accounts = accounts,
@@ -243,6 +244,37 @@ impl Builder<'_, '_, '_> {
             }
             draft.finish();
             for message in useless_settings::warnings(&draft.clause) {
+                self.sink.warning(clause.start, message);
+            }
+        }
+    }
+
+    /// Warns of clauses for the hosts of one channel whose mail would wait for lack of a command.
+    ///
+    /// Clauses for several channels are usually defaults, and with `queueonly` mail is meant to
+    /// wait. A pattern stands for one name that it matches, so that clauses for some of its hosts
+    /// do not count.
+    fn warn_of_missing_commands(&mut self) {
+        let clauses = &self.config.clauses;
+        if !clauses.iter().any(WrittenClause::has_command) {
+            // A check of the whole configuration says so.
+            return;
+        }
+        let is_served = |channel: &str, host: &str| {
+            let (channel, host) = (Name::new(channel.as_bytes()), Name::new(host.as_bytes()));
+            let mut matching =
+                clauses.iter().filter(|clause| clause.pattern.matches(&channel, &host));
+            matching.any(|clause| clause.names(&["command", "queueonly"]))
+        };
+        for (index, clause) in clauses.iter().enumerate() {
+            let Pattern { channel, host } = &clause.pattern;
+            let (Some(channel), Some(host)) = (channel.literal(), host.sample()) else { continue };
+            // Empty clauses before this one share its settings.
+            let next = clauses.get(index + 1);
+            let is_shared = next.is_some_and(|next| Rc::ptr_eq(&next.settings, &clause.settings));
+            if !is_shared && !clause.settings.is_empty() && !is_served(&channel, &host) {
+                let message = "no clause has a command for this mail, which stays queued; \
+                               `queueonly` says that this is meant";
                 self.sink.warning(clause.start, message);
             }
         }

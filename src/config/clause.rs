@@ -80,6 +80,8 @@ pub struct Clause {
     pub host_pattern: String,
     /// Position of the deciding clause.
     pub location: SourceLocation,
+    /// Lines of all clauses of the file that it combines.
+    pub combined_lines: Vec<u32>,
     /// Time between attempts, to be multiplied by a factor of [`retries`](Clause::retries).
     ///
     /// `interval=`, default 1m, never zero.
@@ -291,6 +293,7 @@ impl ClauseDraft {
             minimum_slots: 3,
             mail_priority: MailPriority::default(),
             lines: BTreeMap::new(),
+            combined_lines: Vec::new(),
         };
         ClauseDraft { clause, scheduler_niceness: None }
     }

@@ -241,7 +241,9 @@ mod tests {
         for channel in ["local", "hold", "discard", "bitbucket", "smtp"] {
             let clause = |config: &Config| {
                 let clause = config.select(channel.as_bytes(), b"host").expect(channel);
-                Clause { location: config.location(0), lines: BTreeMap::new(), ..(*clause).clone() }
+                let (lines, combined_lines) = (BTreeMap::new(), Vec::new());
+                let location = config.location(0);
+                Clause { location, lines, combined_lines, ..(*clause).clone() }
             };
             assert_eq!(clause(&config), clause(&again), "{channel}");
         }

@@ -170,6 +170,32 @@ impl Glob {
         matches!(self.elements[..], [Element::AnyText]) && self.endings.is_none()
     }
 
+    /// The only name that the pattern matches, if there is only one.
+    pub(crate) fn literal(&self) -> Option<String> {
+        let literal = |element: &Element| match element {
+            Element::Literal(character) => Some(*character),
+            _ => None,
+        };
+        let name = self.elements.iter().map(literal).collect();
+        if self.endings.is_none() { name } else { None }
+    }
+
+    /// A name that the pattern matches, and other patterns match only if they are as wide.
+    ///
+    /// `None` if the pattern has a set.
+    pub(crate) fn sample(&self) -> Option<String> {
+        let part = |element: &Element| match element {
+            // No configuration names such a host.
+            Element::AnyText => Some("\u{1}\u{1}".to_string()),
+            Element::AnyChar => Some("\u{1}".to_string()),
+            Element::Literal(character) => Some(character.to_string()),
+            Element::Set { .. } => None,
+        };
+        let name: String = self.elements.iter().map(part).collect::<Option<_>>()?;
+        let ending = self.endings.iter().flatten().next();
+        Some(name + ending.map_or("", String::as_str))
+    }
+
     /// The text of the pattern; `*` for all patterns that match every name.
     pub fn key(&self) -> &str {
         if self.matches_everything() { "*" } else { &self.text }

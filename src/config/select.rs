@@ -132,6 +132,7 @@ impl Config {
         let line = deciding.map_or(0, |clause| clause.line);
         let mut draft = self.new_draft();
         draft.clause.location = self.location(line);
+        draft.clause.combined_lines = chain.iter().map(|clause| clause.line).collect();
         if let Some(deciding) = deciding {
             draft.clause.channel_pattern.clone_from(&deciding.pattern.channel.text);
             draft.clause.host_pattern.clone_from(&deciding.pattern.host.text);

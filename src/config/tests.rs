@@ -197,6 +197,9 @@ fn defaults_match_manual_page() {
                 file: "cf",
                 line: 1,
             },
+            combined_lines: [
+                1,
+            ],
             interval: 60s,
             idle_max: 180s,
             expiry: Some(
@@ -576,6 +579,20 @@ fn contradicting_settings_produce_warnings() {
 }
 
 #[test]
+fn clause_of_channel_without_command_produces_warning() {
+    check_verdict(
+        "*/*\tinterval=1h\nsmtp/*\tmaxthr=9\nsmtp/*.fi\tcommand=x\nsmtp*/*.fi\tmaxthr=3\n\
+         hold/a\nhold/*\tmaxring=2\nwait/*\tqueueonly\nlocal/*\tmaxring=2\nlocal/?\tmaxthr=2\n\
+         {local,usenet}\tcommand=x\nuucp/[ab]\tmaxthr=1\n",
+        expect![[r#"
+            ok
+            cf:2:1: warning: no clause has a command for this mail, which stays queued; `queueonly` says that this is meant
+            cf:6:1: warning: no clause has a command for this mail, which stays queued; `queueonly` says that this is meant
+        "#]],
+    );
+}
+
+#[test]
 fn byte_order_mark_is_skipped() {
     let config = config("\u{feff}c/h\tcommand=x\n");
     assert!(config.select(b"c", b"h").is_some());
@@ -683,10 +700,9 @@ fn meaning(config: &Config, destinations: &[&str]) -> String {
     for destination in destinations {
         let clause = select(config, destination);
         let location = SourceLocation { file: Path::new("").into(), line: 0 };
-        out += &format!(
-            "{destination} {:?}\n",
-            Clause { location, lines: BTreeMap::new(), ..(*clause).clone() }
-        );
+        let (lines, combined_lines) = (BTreeMap::new(), Vec::new());
+        let clause = Clause { location, lines, combined_lines, ..(*clause).clone() };
+        out += &format!("{destination} {clause:?}\n");
     }
     out
 }

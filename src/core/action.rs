@@ -118,7 +118,7 @@ pub enum Action {
     Statistics(Statistics),
     /// Writes lines of the status log.
     ///
-    /// Decided only if there is a status log ([`crate::Settings::status_log`]) or a subscriber
+    /// Decided only if there is a status log ([`crate::Settings::record_attempts`]) or a subscriber
     /// ([`crate::Event::Subscribed`]). It precedes the removal of the message, because the
     /// addresses are in the control file.
     Status(Box<StatusRecord>),

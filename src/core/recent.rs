@@ -10,27 +10,57 @@ const SAMPLE_INTERVAL: Duration = Duration::from_secs(2);
 /// Time that is covered.
 const MAX_SPAN: Duration = Duration::from_secs(900);
 
-/// Counters as they were at some times of the last 15 minutes.
+/// Counters as they were at some times of the last 15 minutes, without mail from before the start.
 #[derive(Default)]
 pub struct RecentCounters {
     samples: VecDeque<(Timestamp, Counters)>,
+    /// Time of the first event.
+    started: Option<Timestamp>,
+    /// Messages and recipients that came before the start. They are loaded, not received.
+    loaded: Counters,
 }
 
 impl RecentCounters {
     /// Records the counters at the beginning of an event, before it changes them.
     pub(crate) fn record(&mut self, now: Timestamp, counters: &Counters) {
+        self.started.get_or_insert(now);
         if self.samples.back().is_some_and(|(last, _)| now < *last + SAMPLE_INTERVAL) {
             return;
         }
-        self.samples.push_back((now, *counters));
+        self.samples.push_back((now, self.received(counters)));
         // The first one stays as long as it is needed to cover the whole time.
         while self.samples.get(1).is_some_and(|(time, _)| *time + MAX_SPAN < now) {
             self.samples.pop_front();
         }
     }
 
+    /// Records that a message has changed the counters since `before`.
+    ///
+    /// It does not count if it came, by the time of its routing, before the start.
+    pub(crate) fn record_arrival(
+        &mut self,
+        routed: Timestamp,
+        before: &Counters,
+        counters: &Counters,
+    ) {
+        if self.started.is_some_and(|started| routed < started) {
+            self.loaded.messages_in += counters.messages_in - before.messages_in;
+            self.loaded.recipients_in += counters.recipients_in - before.recipients_in;
+        }
+    }
+
+    /// The counters without mail from before the start.
+    fn received(&self, counters: &Counters) -> Counters {
+        Counters {
+            messages_in: counters.messages_in.saturating_sub(self.loaded.messages_in),
+            recipients_in: counters.recipients_in.saturating_sub(self.loaded.recipients_in),
+            ..*counters
+        }
+    }
+
     /// Moves all times, because the clock was set.
     pub(crate) fn shift(&mut self, step: ClockStep) {
+        self.started = self.started.map(|time| time + step);
         self.samples.iter_mut().for_each(|(time, _)| *time = *time + step);
     }
 
@@ -39,7 +69,7 @@ impl RecentCounters {
     /// Returns the time it was counted in, too: a scheduler that runs for a shorter time has not
     /// counted before its start.
     fn since(&self, now: Timestamp, span: Duration, counters: &Counters) -> (Duration, Counters) {
-        let begin = now - span;
+        let (begin, counters) = (now - span, &self.received(counters));
         let first = self.samples.iter().find(|(time, _)| *time >= begin);
         let before = first.map_or(*counters, |(_, counters)| *counters);
         let start = self.samples.front().map_or(now, |(time, _)| *time);
@@ -90,6 +120,21 @@ mod tests {
         // Nothing happens for an hour, not even an event.
         let later = now + 60 * MINUTE;
         assert_eq!(recent.since(later, 5 * MINUTE, &counters(3600)), (5 * MINUTE, counters(0)));
+    }
+
+    #[test]
+    fn mail_from_before_start_does_not_count() {
+        let mut recent = RecentCounters::default();
+        let with = |messages_in, recipients_in| Counters {
+            messages_in,
+            recipients_in,
+            ..Counters::default()
+        };
+        recent.record(START, &with(0, 0));
+        recent.record_arrival(START - MINUTE, &with(0, 0), &with(1, 5));
+        recent.record_arrival(START + SAMPLE_INTERVAL, &with(1, 5), &with(2, 7));
+        let (_, counted) = recent.since(START + 2 * SAMPLE_INTERVAL, MINUTE, &with(2, 7));
+        assert_eq!(counted, with(1, 2));
     }
 
     #[test]

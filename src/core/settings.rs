@@ -20,9 +20,9 @@ pub struct Settings {
     /// The default and the upper bound of `maxta`.
     pub max_agents: usize,
     /// Log the ends of messages.
-    pub log_outcomes: bool,
+    pub log_finished_messages: bool,
     /// Produce a record of each attempt, for lines about mail in the logs.
-    pub status_log: bool,
+    pub record_attempts: bool,
     /// Maximum number of threads processed in one turn.
     ///
     /// It applies where all or many of them must be.
@@ -51,8 +51,8 @@ impl Default for Settings {
             selection: None,
             fork_rate: 30,
             max_agents: 1000,
-            log_outcomes: false,
-            status_log: false,
+            log_finished_messages: false,
+            record_attempts: false,
             reload_step: 1000,
             failed_write: Duration::from_secs(30),
             seed: 0,

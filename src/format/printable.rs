@@ -19,6 +19,7 @@
 use std::borrow::Cow;
 use std::fmt::{self, Write as _};
 use std::io::{self, Write};
+use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
 /// Maximum length of a UTF-8 sequence, in bytes.
 const MAX_UTF8_LEN: usize = 4;
@@ -166,6 +167,30 @@ fn push(shown: &mut String, text: fmt::Arguments<'_>) {
     shown.write_fmt(text).expect("a String takes everything");
 }
 
+/// Width of a text in columns of a terminal.
+pub fn width(text: &str) -> usize {
+    text.width()
+}
+
+/// Cuts a text to some columns, and marks the cut with `…`.
+pub fn cut(text: &str, columns: usize) -> String {
+    if text.width() <= columns {
+        return text.to_string();
+    }
+    let mut left = columns.saturating_sub(1);
+    let fits = |character: &char| {
+        let width = character.width().unwrap_or(0);
+        let fits = width <= left;
+        left = left.saturating_sub(width);
+        fits
+    };
+    let mut shown: String = text.chars().take_while(fits).collect();
+    if columns > 0 {
+        shown.push('…');
+    }
+    shown
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -244,5 +269,13 @@ mod tests {
             writer.flush().expect("a Vec takes everything");
             prop_assert_eq!(String::from_utf8(writer.out).expect("UTF-8"), lines(&text));
         }
+    }
+
+    #[test]
+    fn cut_counts_columns() {
+        assert_eq!(cut("smtp", 4), "smtp");
+        assert_eq!(cut("smtp/x", 4), "smt…");
+        assert_eq!(cut("日本語", 4), "日…");
+        assert_eq!(cut("abc", 0), "");
     }
 }

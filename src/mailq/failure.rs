@@ -2,8 +2,9 @@
 
 use std::io;
 use zsched_command_line::EX_USAGE;
+use zsched_mailq_protocol::words::NOTHING_MATCHES;
 
-/// No mail was found.
+/// Nothing matches what the command names.
 const NOTHING: i32 = 1;
 /// No scheduler can be asked, or it cannot do what is asked (`EX_UNAVAILABLE`).
 const UNAVAILABLE: i32 = 69;
@@ -23,7 +24,7 @@ pub enum Failure {
     /// The command line is wrong.
     #[error("{0}")]
     Usage(String),
-    /// No mail was found.
+    /// Nothing matches what the command names.
     #[error("{0}")]
     NotFound(String),
     /// No scheduler can be reached, or it refuses the connection.
@@ -50,6 +51,11 @@ pub enum Failure {
 }
 
 impl Failure {
+    /// No mail matches; `subject` is what the command names, and may say how that was read.
+    pub fn no_mail(subject: impl std::fmt::Display) -> Failure {
+        Failure::NotFound(format!("{NOTHING_MATCHES}mail now: {subject}"))
+    }
+
     /// The exit status.
     pub fn status(&self) -> i32 {
         match self {
@@ -66,7 +72,10 @@ impl Failure {
 
     /// Returns true if the session with the scheduler can be used no longer.
     pub fn ends_session(&self) -> bool {
-        !matches!(self, Failure::Usage(_) | Failure::Denied(_) | Failure::Refused(_))
+        !matches!(
+            self,
+            Failure::Usage(_) | Failure::Denied(_) | Failure::Refused(_) | Failure::NotFound(_)
+        )
     }
 
     /// Returns true if the failure has to be reported.

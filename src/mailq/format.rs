@@ -1,9 +1,8 @@
 //! Formats of text, time spans, times and numbers for people.
 
-use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 use zsched_config::parse_interval;
 use zsched_format::printable;
-pub(crate) use zsched_format::printable::{count, grouped};
+pub(crate) use zsched_format::printable::{count, cut, grouped, width};
 use zsched_format::time::{ShortDuration, Timestamp};
 
 /// Makes foreign text printable, on one line with single blanks.
@@ -17,30 +16,6 @@ pub(crate) fn one_line(text: &str) -> String {
 pub(crate) fn last_line(text: &str) -> String {
     let line = text.split(['\r', '\n']).rev().map(str::trim).find(|line| !line.is_empty());
     one_line(line.unwrap_or_default())
-}
-
-/// Width of a text in columns of a terminal.
-pub(crate) fn width(text: &str) -> usize {
-    text.width()
-}
-
-/// Cuts a text to some columns, and marks the cut with `…`.
-pub(crate) fn cut(text: &str, columns: usize) -> String {
-    if text.width() <= columns {
-        return text.to_string();
-    }
-    let mut left = columns.saturating_sub(1);
-    let fits = |character: &char| {
-        let width = character.width().unwrap_or(0);
-        let fits = width <= left;
-        left = left.saturating_sub(width);
-        fits
-    };
-    let mut shown: String = text.chars().take_while(fits).collect();
-    if columns > 0 {
-        shown.push('…');
-    }
-    shown
 }
 
 /// Formats seconds as a span of at most two parts.
@@ -195,11 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn cut_counts_columns_and_one_line_escapes() {
-        assert_eq!(cut("smtp", 4), "smtp");
-        assert_eq!(cut("smtp/x", 4), "smt…");
-        assert_eq!(cut("日本語", 4), "日…");
-        assert_eq!(cut("abc", 0), "");
+    fn one_line_escapes() {
         assert_eq!(one_line("a\u{202e}b\tc \u{1b}[2J"), "a\\u{202e}b c ^[[2J");
         assert_eq!(last_line("\r<<- RCPT\r->> 450 busy\r"), "->> 450 busy");
     }

@@ -1,5 +1,6 @@
 //! Output on a terminal or into a file, and quoting of foreign text.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::io::{self, IsTerminal, Write};
 use zsched_format::printable;
@@ -96,12 +97,7 @@ impl<'w> Screen<'w> {
 
     /// Prints a line that is wrapped at words, if there is a maximum line width.
     pub(crate) fn wrapped(&mut self, line: &str) -> io::Result<()> {
-        let line = printable::line(line);
-        let Some(columns) = self.columns else {
-            return writeln!(self, "{line}");
-        };
-        let options = textwrap::Options::new(columns).subsequent_indent("    ");
-        let lines = textwrap::wrap(&line, options);
+        let lines = wrap(line, self.columns);
         lines.into_iter().try_for_each(|line| writeln!(self, "{line}"))
     }
 
@@ -163,6 +159,19 @@ impl<'w> Screen<'w> {
     pub(crate) fn flush(&mut self) -> io::Result<()> {
         self.out.flush()
     }
+}
+
+/// Makes a line printable, and wraps it at words to `columns`.
+///
+/// The further lines are indented by four more columns than the first.
+pub(crate) fn wrap(line: &str, columns: Option<usize>) -> Vec<String> {
+    let line = printable::line(line);
+    let Some(columns) = columns else {
+        return vec![line.into_owned()];
+    };
+    let indent = " ".repeat(line.len() - line.trim_start_matches(' ').len() + 4);
+    let options = textwrap::Options::new(columns).subsequent_indent(&indent);
+    textwrap::wrap(&line, options).into_iter().map(Cow::into_owned).collect()
 }
 
 /// Properties of standard output.

@@ -8,5 +8,7 @@ pub const CONTROL_GREETING: &str = "version zsched 1.0\n";
 pub const NO_ACCESS: &str = "550 NO ACCESS FOR YOU\n";
 /// Maximum length of the reason of a hold, in bytes: it is stored with each held message.
 pub const MAX_REASON_LEN: usize = 200;
+/// Begins the refusal of a request about something that does not exist.
+pub const NOTHING_MATCHES: &str = "no matching ";
 /// Precedes an answer of several lines.
 pub const UNTIL_DOT: &str = "+OK until LF.LF";

@@ -15,6 +15,8 @@ use zsched_mailq_protocol::subject::Subject;
 mod rank;
 mod unreachable;
 
+/// Minimum time without a report of an agent that is worth a word, in seconds.
+const MIN_SILENCE: i64 = 60;
 /// Maximum number of vertices of a message explained per step.
 const MAX_VERTICES_PER_STEP: usize = 8;
 
@@ -93,12 +95,12 @@ pub fn sentence(
         1 => "tried once".to_string(),
         tries => format!("tried {tries} times"),
     };
-    let text = match wait.text {
-        Some(text) if !text.is_empty() => format!("; last: {}", one_line(text)),
-        _ => String::new(),
-    };
     let rank = wait.rank.as_ref().map_or(String::new(), |rank| rank::clauses(rank));
     let why = predicate(scheduler, now, wait.destination, &wait.why, is_one);
+    let text = wait.text.map(one_line).filter(|text| !text.is_empty());
+    // The report that the destination is unreachable may be the last one.
+    let text = text.filter(|text| !why.ends_with(&format!(": {text}")));
+    let text = text.map_or(String::new(), |text| format!("; last: {text}"));
     printable::line(&format!("{who} {why}{rank} ({tries}{text})")).into_owned()
 }
 
@@ -114,12 +116,17 @@ pub fn predicate(
 ) -> String {
     let waits = if is_one { "waits" } else { "wait" };
     match why {
-        Why::AtWork { pid, since, jobs } => {
+        Why::AtWork { pid, since, heard, jobs } => {
             let since =
                 since.map_or(String::new(), |since| format!(" since {}", clock(since, now)));
             let others = if *jobs > 1 { format!(", with {jobs} jobs") } else { String::new() };
             let are = if is_one { "is" } else { "are" };
-            format!("{are} with the agent of process {pid}{since}{others}")
+            let silence = now.seconds_since(*heard);
+            let silence = match silence >= MIN_SILENCE {
+                true => format!(", without a report for {}", ShortDuration(silence)),
+                false => String::new(),
+            };
+            format!("{are} with the agent of process {pid}{since}{others}{silence}")
         }
         Why::AgentStarting { pid: 0 } => {
             format!("{waits} for an agent that is being started")

@@ -11,6 +11,7 @@ use zsched_core::view::{Message, QueuedVertex, Thread};
 use zsched_core::why::{Reason, Why};
 use zsched_core::{Action, AgentId, Destination, Event, Scheduler};
 use zsched_format::agent_protocol::{AgentLine, RecipientReport};
+use zsched_format::printable::count;
 use zsched_format::time::Timestamp;
 use zsched_recorder::{ReplayObserver, ReplayedEvent};
 
@@ -124,9 +125,8 @@ impl DestinationTimeline {
         let mut waits = core.waits_of(thread);
         if let Some(wait) = waits.find(|wait| !matches!(wait.why, Why::AtWork { .. })) {
             let text = wait_text(core, self.now, &wait, false);
-            let count = wait.vertices;
-            let messages = if count == 1 { "message" } else { "messages" };
-            self.add("waits", to, format!("{count} {messages}: {text}"));
+            let messages = count(wait.vertices as u64, "message");
+            self.add("waits", to, format!("{messages}: {text}"));
         }
     }
 

@@ -11,6 +11,7 @@ use zsched_core::view::{Message, QueuedVertex, Ring};
 use zsched_core::why::{Reason, Wait};
 use zsched_core::{Action, AgentEnd, AgentId, Event, NoteTicket, Scheduler};
 use zsched_format::agent_protocol::{AgentLine, RecipientReport};
+use zsched_format::printable::{count, grouped};
 use zsched_format::time::Timestamp;
 use zsched_mailq_server::explain::predicate;
 use zsched_recorder::{ReplayObserver, ReplayedEvent};
@@ -177,11 +178,10 @@ impl Timeline {
         let id = spool_id(arrival);
         self.present = Some((id, now));
         let ago = |time: Timestamp| now.since(time).as_secs_f64();
-        let recipients = if arrival.recipients == 1 { "recipient" } else { "recipients" };
         let text = format!(
-            "{id}: {} {recipients}, {} to do; received {:.3} s before, routed {:.3} s before",
-            arrival.recipients,
-            arrival.pending(),
+            "{id}: {}, {} to do; received {:.3} s before, routed {:.3} s before",
+            count(u64::from(arrival.recipients), "recipient"),
+            grouped(arrival.pending() as u64),
             ago(arrival.modified),
             ago(arrival.created),
         );

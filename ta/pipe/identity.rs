@@ -92,6 +92,7 @@ impl Identity {
 fn own_account() -> io::Result<Account> {
     let uid = sys::users::effective_user();
     let unnamed = || Account {
+        comment: String::new(),
         name: uid.to_string(),
         uid,
         gid: sys::users::effective_group(),
@@ -121,6 +122,7 @@ fn privileged_user(privilege: &[u8]) -> Option<u32> {
 
 fn nobody() -> io::Result<Account> {
     let unnamed = || Account {
+        comment: String::new(),
         name: NOBODY.to_string(),
         uid: NOBODY_ID,
         gid: NOBODY_ID,

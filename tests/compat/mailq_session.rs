@@ -83,7 +83,13 @@ impl MailqSession {
         let mut around = SessionContext {
             scheduler: &world.core,
             now: world.now,
-            process: Process { started: START, pid: 4711, is_loading: false, clock_step: None },
+            process: Process {
+                started: START,
+                pid: 4711,
+                is_loading: false,
+                clock_step: None,
+                set_log_level: None,
+            },
             backlog: &(),
             secret: &[7; 32],
             watch: &self.watch,

@@ -170,7 +170,8 @@ fn missing_program_does_not_use_fork_rate() {
         let why = client.ask("SHOW WHY bad/h99.test");
         why.contains("those of its ring failed") && why.contains("missing")
     });
-    site.until_logged("are started one at a time until one works", 1);
+    daemon.until_log_is_complete();
+    assert_eq!(site.logged("are started one at a time until one works"), 1);
     // Mail is delivered when the program exists.
     let program = format!(
         "#!/bin/sh\nexec {}/tests/data/integration/agents/count.py bad\n",

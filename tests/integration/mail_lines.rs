@@ -116,6 +116,7 @@ fn operators_removals_are_outcomes() {
         assert_eq!(answer["recipients"], 1, "{answer}");
         let line = outcome(&site, &format!("deferred!{host}"));
         assert!(line.contains(&format!(", status={status} (")), "{line}");
+        assert!(line.contains(" by ") && !line.contains("an operator"), "{line}");
     }
 }
 

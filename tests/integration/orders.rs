@@ -5,6 +5,7 @@ use std::fs::File;
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, SystemTime};
 
+const NO_HOLD: &str = "no matching hold now; mailq orders lists the holds";
 /// The interval is so long that retries do not happen by themselves.
 const CLAUSES: &str = "*/*\n\tinterval=1h retries=1 expiry=3d\n\
      c/*\n\tmaxring=2 idlemax=1h command=\"${AGENTS}/count.py c\"\n\
@@ -46,9 +47,9 @@ fn destinations_are_held_and_released() {
     assert_eq!((&released["threads"], &released["recipients"]), (&1.into(), &3.into()));
     until("a.test is delivered", || site.events().count("count") == 4);
     hold_for(HELD_MEANWHILE, "b.test is not", || site.events().count("count") == 4);
-    assert_eq!(client.refused("RELEASE c/*.test"), "not held; mailq orders lists the holds");
+    assert_eq!(client.refused("RELEASE c/*.test"), NO_HOLD);
     assert_eq!(client.order_after_dry_run("RELEASE ALL")["recipients"], 3);
-    assert_eq!(client.refused("RELEASE ALL"), "not held; mailq orders lists the holds");
+    assert_eq!(client.refused("RELEASE ALL"), NO_HOLD);
     site.until_empty();
     until("it is logged", || site.logged(": \"HOLD C/*.test reason") >= 1);
     daemon.assert_runs();
@@ -68,16 +69,13 @@ fn rings_and_messages_are_held() {
     until_known(&mut client, 3);
     assert_eq!(client.order_after_dry_run(&format!("HOLD id={first}"))["recipients"], 2);
     assert_eq!(client.refused(&format!("HOLD id={first}")), "already held");
-    assert_eq!(client.refused("HOLD id=1"), "no such message");
-    assert_eq!(client.refused("HOLD id=S1AbmKUKEJuveqC"), "no such message");
+    assert_eq!(client.refused("HOLD id=1"), "no matching mail now");
+    assert_eq!(client.refused("HOLD id=S1AbmKUKEJuveqC"), "no matching mail now");
     assert_eq!(client.order_after_dry_run("RELEASE ring=c/*")["recipients"], 2, "of the thread");
     client.order("RELEASE ring=d/*");
     until("the second is delivered", || site.events().count("count") == 1);
     hold_for(HELD_MEANWHILE, "the first stays", || site.events().count("count") == 1);
-    assert_eq!(
-        client.refused(&format!("RELEASE id={second}")),
-        "not held; mailq orders lists the holds"
-    );
+    assert_eq!(client.refused(&format!("RELEASE id={second}")), NO_HOLD);
     // The message is named by its spool id, as in the log and by agents.
     let why = client.ask(&format!("SHOW JSON MESSAGE {first}"));
     let message: serde_json::Value = serde_json::from_str(&why).expect("an object");
@@ -300,6 +298,27 @@ fn reroute_gives_mail_to_router() {
 }
 
 #[test]
+fn mail_on_hold_is_selected() {
+    let site = Site::new(CLAUSES);
+    let _daemon = site.start();
+    let mut client = control(&site);
+    let one = site.put(&["q a.test bob@a", "q b.test carol@b"]);
+    let two = site.put(&["q b.test dan@b", "q c.test eve@c"]);
+    until_known(&mut client, 4);
+    client.order(&format!("HOLD id={one}"));
+    client.order("HOLD q/c.test");
+    let listed = client.ask("SHOW JSON MESSAGES held=yes");
+    let names: Vec<&str> = listed.lines().filter_map(|line| line.split('"').nth(7)).collect();
+    assert_eq!(names, [one.path(), one.path(), two.path()], "{listed}");
+    let deleted = client.order_after_dry_run("DELETE q/* held=yes");
+    assert_eq!((&deleted["messages"], &deleted["recipients"]), (&2.into(), &3.into()));
+    until("what was not held is left", || {
+        client.ask("SHOW JSON MESSAGES */*").matches("\"host\":\"b.test\"").count() == 1
+    });
+    assert_eq!(client.ask("SHOW JSON MESSAGES held=yes").lines().count(), 0);
+}
+
+#[test]
 fn limits_can_be_set_and_unset() {
     let site = Site::new(CLAUSES);
     let daemon = site.start();
@@ -322,7 +341,10 @@ fn limits_can_be_set_and_unset() {
             "SET ring=c/* overfeed=99999999",
             "the value is out of range (1 to 1000000; overfeed 0 to 10000)",
         ),
-        ("UNSET ring=c/* maxthr", "limit not set"),
+        (
+            "UNSET ring=c/* maxthr",
+            "no matching limit now; mailq orders lists the limits that were set",
+        ),
         (
             "SET ring=c/*",
             "at byte 12: a limit is missing: maxta, maxchannel, maxring, maxthr, overfeed",
@@ -341,6 +363,11 @@ fn limits_can_be_set_and_unset() {
         assert_eq!(client.refused(request), why, "{request}");
     }
     assert_eq!(client.order("SET c/h1* maxthr=3")["threads"], 1);
+    client.order("SET c/h1.test maxthr=2");
+    // The other limit covers it now.
+    let changed = client.order("UNSET c/h1.test maxthr");
+    let expected = serde_json::json!([{"limit": "maxthr", "old": 2, "new": 3}]);
+    assert_eq!(changed["limits"], expected);
     assert_eq!(client.order("UNSET c/h1* maxthr")["threads"], 1);
     // A new scheduler has it, too.
     site.write("go", "");
@@ -368,7 +395,7 @@ fn retire_ends_agent_after_its_job() {
     site.put(&["c a.test wait!1"]);
     until("an agent is at work", || site.events().count("take") == 1);
     let agent = daemon.agents()[0];
-    assert_eq!(client.refused("RETIRE 1"), "no agent with this process id");
+    assert_eq!(client.refused("RETIRE 1"), "no matching agent now");
     assert_eq!(client.order(&format!("RETIRE {agent}"))["agents"], 1);
     hold_for(HELD_MEANWHILE, "it goes on", || daemon.agents().contains(&agent));
     site.write("go", "");
@@ -402,6 +429,15 @@ fn reload_reads_configuration() {
     site.until_empty();
     std::fs::remove_file(site.path("scheduler.cf")).expect("removed");
     assert!(client.refused("RELOAD").contains("scheduler.cf"));
+    let configuration = format!("PARAMmailqsock=/elsewhere\n{CLAUSES}\tsysnice=5\n");
+    site.write("scheduler.cf", &configuration);
+    site.add_zenv("OTHER=1");
+    let remark = "changes that wait for a restart: PARAMmailqsock, sysnice, variables of the ZENV \
+                  file";
+    for count in 1..=2 {
+        assert_eq!(client.ask("RELOAD"), format!("+OK; {remark}\n"));
+        site.until_logged(&format!("scheduler.cf: {remark}"), count);
+    }
     daemon.assert_runs();
 }
 
@@ -417,6 +453,7 @@ fn log_level_can_be_changed() {
     };
     deliver("info", "first");
     site.until_logged("to=<first>", 1);
+    site.until_logged("log level: info, set by ", 1);
     assert_eq!(site.logged(" complete ("), 0);
     deliver("debug", "second");
     site.until_logged(" complete (1 recipients, 0 failed)", 1);
@@ -425,6 +462,13 @@ fn log_level_can_be_changed() {
     deliver("error", "fifth");
     deliver("info", "last");
     site.until_logged("to=<last>", 1);
+    let has_level = |client: &mut Client<UnixStream>| {
+        client.ask("SHOW JSON SUMMARY").contains("\"log_level\":\"warn\"")
+    };
+    assert!(!has_level(&mut client), "that of the command line");
+    assert_eq!(client.ask("LOG warn"), "+OK\n");
+    assert!(has_level(&mut client));
+    site.until_logged("log level: warn, set by ", 2);
     for (user, count) in [("second", 1), ("third", 1), ("fourth", 0), ("fifth", 0)] {
         assert_eq!(site.logged(&format!("to=<{user}>")), count, "{user}");
     }

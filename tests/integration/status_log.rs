@@ -225,7 +225,7 @@ fn trace_shows_all_attempts_of_message() {
     let unknown = trace(&site, &["nobody@a.test"]);
     assert_eq!(unknown.status.code(), Some(1));
     let said = String::from_utf8_lossy(&unknown.stderr).into_owned();
-    assert_eq!(said, "mailq: nothing found for nobody@a.test\n");
+    assert_eq!(said, "mailq: no matching mail now: nobody@a.test (nor in the status log)\n");
 }
 
 #[test]

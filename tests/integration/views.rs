@@ -230,7 +230,7 @@ fn queue_is_shown_in_json() {
         (&4.into(), &0.into())
     );
     assert!(counters["disks"]["queue"]["free_kb"].as_u64() > Some(0), "{counters}");
-    assert!(client.refused("SHOW JSON MESSAGE 999").contains("is not queued"));
+    assert!(client.refused("SHOW JSON MESSAGE 999").contains("no matching mail now: 999"));
     assert!(client.refused("SHOW JSON MESSAGES").contains("*/* is everything"));
 }
 

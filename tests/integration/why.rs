@@ -87,7 +87,7 @@ fn each_wait_reason_has_a_sentence() {
         "RING/down.test",
         &[
             "because destination ring/down.test is known to be unreachable: deferall by agent ",
-            ": as told: deferall",
+            ": as told: deferall (tried once)",
         ],
     );
     // For new mail, the sentence names the recipient whose report is the reason.
@@ -150,7 +150,7 @@ fn each_wait_reason_has_a_sentence() {
     let id = id_of(&site, &SpoolName::from_notified(behind.as_bytes()).expect("a name"));
     assert_eq!(why(&site, &id), why(&site, &behind));
     let (said, is_answer) = why(&site, "ring/nowhere.test");
-    assert!(!is_answer && said.contains("no mail is queued for ring/nowhere.test"), "{said}");
+    assert!(!is_answer && said.contains("no matching mail now: ring/nowhere.test"), "{said}");
     let (said, is_answer) = why(&site, "nonsense");
     assert!(!is_answer && said.contains("give a channel/host, a spool id or"), "{said}");
     site.write("go", "");
@@ -194,7 +194,7 @@ fn malformed_requests_to_control_socket_are_harmless() {
     let greeting = "version zsched 1.0\n";
     assert_eq!(talk(b""), greeting);
     assert_eq!(talk(b"SHOW WHY c/a.test"), greeting, "a line cut short is no request");
-    let refused = "-no mail is queued for c/a.test\n";
+    let refused = "-no matching mail now: c/a.test\n";
     assert_eq!(talk(b"SHOW WHY c/a.test\r\n"), format!("{greeting}{refused}"));
     let many = "SHOW WHY c/a.test\n".repeat(5000);
     assert_eq!(talk(many.as_bytes()), format!("{greeting}{}", refused.repeat(5000)));
@@ -303,6 +303,24 @@ fn selections_are_explained() {
             assert!(line.starts_with(beginning), "{what}: {line}");
         }
     }
+}
+
+#[test]
+fn explanation_says_how_many_more_match() {
+    let site = Site::new("*/*\n\texpiry=3d\nq/*\n\tqueueonly command=\"${AGENTS}/count.py q\"\n");
+    let _daemon = site.start();
+    let recipients: Vec<String> = (0..103).map(|n| format!("q h{n}.test u{n}@x")).collect();
+    site.put(&recipients.iter().map(String::as_str).collect::<Vec<_>>());
+    until_answer_has(&site, "q/h102.test", &["waits for a request"]);
+    for (what, last) in [
+        ("q/*", "... and 3 more destinations"),
+        ("q/* older=0s", "... and 3 more rows"),
+        ("recipient=*@x", "... and more"),
+    ] {
+        let (said, _) = why(&site, what);
+        assert_eq!((said.lines().count(), said.lines().last()), (101, Some(last)), "{what}");
+    }
+    assert_eq!(why(&site, "q/* limit=7").0.lines().count(), 7);
 }
 
 #[test]

@@ -271,9 +271,9 @@ fn show_prints_json_of_each_matching_destination() {
 #[test]
 fn trace_ends_session_after_failure() {
     let site = Site::new();
-    let control = control(&site, &[("SHOW WHY S4711AbmKUKEJuveqC", "-No permission\n")]);
-    site.mailq("trace S4711AbmKUKEJuveqC").failed(77, "does not support SHOW WHY");
-    assert_eq!(control.take_requests(), ["SHOW WHY S4711AbmKUKEJuveqC", "QUIT"]);
+    let control = control(&site, &[("SHOW JSON WHY S4711AbmKUKEJuveqC", "-No permission\n")]);
+    site.mailq("trace S4711AbmKUKEJuveqC").failed(77, "does not support SHOW JSON WHY");
+    assert_eq!(control.take_requests(), ["SHOW JSON WHY S4711AbmKUKEJuveqC", "QUIT"]);
 }
 
 #[test]
@@ -285,8 +285,6 @@ fn orders_report_affected_mail() {
     let nothing = "+OK {\"messages\":0}\n".to_string();
     let done = "Put on hold: 12 messages, 40 recipients, 1 destination\n\
         2 recipients are with agents now: the order applies to what they leave undelivered\n";
-    let bare =
-        "mx.test was read as a host; a channel is named mx.test/*, a recipient by --recipient\n";
     let cases = [
         ("hold SMTP/Mx.test --reason moving", "HOLD smtp/mx.test reason=moving", &outcome, done),
         (
@@ -301,15 +299,20 @@ fn orders_report_affected_mail() {
             &nothing,
             "The hold is over. No mail is released by that now.\n",
         ),
-        ("retry mx.test", "RETRY */mx.test", &nothing, &format!("No matching mail now.\n{bare}")),
-        ("expire 4711 -y", "EXPIRE id=4711", &nothing, "No matching mail now.\n"),
+    ];
+    let vain = [
+        (
+            "retry mx.test",
+            "RETRY */mx.test",
+            "mx.test (as a host; a channel is named mx.test/*, a recipient by --recipient)",
+        ),
+        ("expire 4711 -y", "EXPIRE id=4711", "4711"),
         (
             "delete --sender <> --older 5d --dry-run",
             "DELETE sender=<> older=5d dry-run=yes",
-            &nothing,
-            "No matching mail now.\n",
+            "sender=<> older=5d",
         ),
-        ("reroute --recipient *@a", "REROUTE recipient=*@a", &nothing, "No matching mail now.\n"),
+        ("reroute --recipient *@a", "REROUTE recipient=*@a", "recipient=*@a"),
     ];
     let other = [
         (
@@ -325,12 +328,18 @@ fn orders_report_affected_mail() {
     ];
     let mut answers: Vec<(&str, &str)> =
         cases.iter().map(|(_, request, answer, _)| (*request, answer.as_str())).collect();
+    answers.extend(vain.iter().map(|(_, request, _)| (*request, nothing.as_str())));
     answers.extend(other.iter().map(|(_, request, _)| (*request, "+OK\n")));
     answers.push(("DELETE id=5", "-the disk is full\n"));
     answers.push(("ETRN x", "-a.cf:1:2: no\ta.cf:3:4: \u{9b}nor\tand 2 more\n"));
     let control = control(&site, &answers);
     for (arguments, request, _, told) in cases {
         assert_eq!(site.mailq(arguments).good(), told, "{arguments}");
+        assert_eq!(control.take_requests().first().map(String::as_str), Some(request));
+    }
+    for (arguments, request, named) in vain {
+        let told = format!("mailq: no matching mail now: {named}\n");
+        site.mailq(arguments).failed(1, &told);
         assert_eq!(control.take_requests().first().map(String::as_str), Some(request));
     }
     for (arguments, request, told) in other {

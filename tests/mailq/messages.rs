@@ -56,7 +56,7 @@ fn list_has_sender_recipients_size_and_subject() {
     let destination = site.mailq("show slow/y --width 100").good();
     assert!(destination.contains("\n    from alice@here.test to "), "{destination}");
 
-    assert_eq!(site.mailq("list --larger 3k").good(), "No matching mail now.\n");
+    site.mailq("list --larger 3k").failed(1, "mailq: no matching mail now: larger=3k\n");
     assert_eq!(site.mailq("list --larger 2k --smaller 1M").good().lines().count(), 3);
     let held = site.mailq("hold --larger 2k --dry-run").good();
     assert_eq!(
@@ -82,6 +82,75 @@ fn list_has_sender_recipients_size_and_subject() {
     let message = object(&site.mailq(&format!("show {name} --json")).good());
     assert_eq!(message["to"].as_array().map(Vec::len), Some(3), "{message}");
     assert!(message["destinations"].is_array(), "{message}");
+}
+
+#[test]
+fn lists_of_messages_are_sorted() {
+    let site = Site::new();
+    for (size, host) in [(2000, "b"), (9000, "c"), (10, "a")] {
+        submit_text(&site, HEADERS, &"x".repeat(size), &[&format!("hold {host} bob@{host}")]);
+    }
+    let _scheduler = Scheduler::start(&site);
+    wait_for(&site, "", |text| text.matches("hold/").count() >= 3);
+    let hosts = |options: &str| {
+        let shown = site.mailq(&format!("list -m {options} --json")).good();
+        let hosts = shown.lines().map(|line| object(line)["host"].clone());
+        hosts.map(|host| host.as_str().expect("a host").to_string()).collect::<String>()
+    };
+    assert_eq!(hosts("--sort size"), "cba");
+    assert_eq!(hosts("--sort size --limit 1"), "c");
+    assert_eq!(hosts("--sort oldest").len(), 3);
+    let listed = site.mailq("list -m --sort size --limit 2").good();
+    let lines: Vec<&str> = listed.lines().collect();
+    assert!(lines[1].contains("hold/c") && lines[2].contains("hold/b"), "{listed}");
+    assert!(lines[3].starts_with("... and more"), "{listed}");
+    for options in ["-m --sort backlog", "--sender x --sort undelivered", "--sort size"] {
+        assert_eq!(site.mailq(&format!("list {options}")).status, 64, "{options}");
+    }
+}
+
+#[test]
+fn all_limits_are_unset() {
+    let (site, _scheduler, _) = site_with_message();
+    site.mailq("set slow/y maxthr=3").good();
+    site.mailq("set ring=slow/* maxring=9 overfeed=2").good();
+    let unset = site.mailq("unset --all").good();
+    assert!(unset.starts_with("slow/y: maxthr 3 -> "), "{unset}");
+    assert_eq!(unset.matches("ring=slow/*: ").count(), 2, "{unset}");
+    site.mailq("unset --all").failed(1, "mailq: no matching limit now");
+    assert_eq!(site.mailq("unset").status, 64);
+}
+
+#[test]
+fn what_is_not_there_has_one_sentence_and_status() {
+    let (site, _scheduler, _) = site_with_message();
+    for (command, named) in [
+        ("list slow/nowhere", "slow/nowhere\n"),
+        ("list --json slow/nowhere", "slow/nowhere\n"),
+        ("list nowhere", "nowhere (as a host, a channel and a recipient)\n"),
+        ("show slow/nowhere", "slow/nowhere\n"),
+        ("show 999", "999\n"),
+        ("why slow/nowhere", "slow/nowhere\n"),
+        ("why 999", "999\n"),
+        ("why --json nowhere", "nowhere (as a host, a channel and a recipient)\n"),
+        ("ages slow/nowhere", "slow/nowhere\n"),
+        ("hold 999", "999\n"),
+        ("hold nowhere", "nowhere (as a host), so nothing is held"),
+        ("retry slow/nowhere", "slow/nowhere\n"),
+        ("delete --sender nobody@x -y", "sender=nobody@x\n"),
+        ("expire 999 -y --json", "999\n"),
+        ("etrn nowhere", "nowhere (as a host)\n"),
+        ("cat 999", "999\n"),
+        ("cat nobody@x", "nobody@x\n"),
+    ] {
+        let told = format!("mailq: no matching mail now: {named}");
+        site.mailq(command).failed(1, &told);
+    }
+    site.mailq("retire 1").failed(1, "mailq: no matching agent now\n");
+    site.mailq("release slow/y").failed(1, "mailq: no matching hold now");
+    site.mailq("unset slow/y maxthr").failed(1, "mailq: no matching limit now");
+    let checked = site.mailq("check slow/nowhere");
+    assert!(checked.text().contains(", no matching mail now: slow/nowhere"), "{checked:?}");
 }
 
 #[test]
@@ -113,9 +182,29 @@ fn show_and_cat_print_envelope_and_text() {
     assert_eq!(part("--headers --body"), format!("{HEADERS}\n{}", "x".repeat(3000)));
     assert_eq!(part("--body"), "x".repeat(3000));
     assert!(part("--all").ends_with(&part("--headers --body")) && part("--all").len() > 3100);
-    site.mailq("cat 99").failed(1, "99 is not in the spool");
+    site.mailq("cat 99").failed(1, "mailq: no matching mail now: 99\n");
+    for what in ["Bob@Y.test", "<dave@z.test>", "alice@here.test"] {
+        assert_eq!(
+            site.mailq(&format!("cat {what}")).good(),
+            site.mailq(&format!("cat {id}")).good()
+        );
+    }
+    let narrow = site.mailq(&format!("cat {id} --envelope --width 30")).good();
+    assert!(narrow.lines().all(|line| line.len() <= 30), "{narrow}");
     submit(&site, &["slow y eve@y.test"]);
     site.mailq("cat <1@here.test>").failed(1, "is not unique; name one of ");
+    // Other programs than ours may name a file with more than its number.
+    for folder in ["queue", "transport"] {
+        let path = site.spool().join(folder);
+        fs::rename(path.join(&name), path.join(format!("{name}-23"))).expect("renamed");
+    }
+    for what in [&id, &name, &format!("{name}-23")] {
+        let shown = site.mailq(&format!("cat {what}")).good();
+        assert!(shown.contains(&format!("\nfile        {name}-23\n")), "{shown}");
+        let traced = site.mailq(&format!("trace {what} --width 40"));
+        assert!(traced.text().contains("to dave@z.test"), "{traced:?}");
+        assert!(traced.text().lines().all(|line| line.len() <= 40), "{traced:?}");
+    }
 }
 
 #[test]
@@ -130,7 +219,7 @@ fn cat_is_raw_in_pipes_and_printable_on_terminals() {
     assert!(shown.ends_with(expected) && shown.contains("a^[b by slow/y"), "{shown:?}");
     // A control file may be damaged, and its message may be missing.
     fs::write(site.spool().join("transport/5"), b"i 5\n\0\xff").expect("written");
-    site.mailq("cat 5").failed(1, "5 is not in the spool");
+    site.mailq("cat 5").failed(1, "no matching mail now: 5");
     fs::write(site.spool().join("queue/5"), "").expect("written");
     site.mailq("cat 5").failed(72, "transport/5: ");
     fs::remove_file(site.spool().join("queue").join(&name)).expect("removed");

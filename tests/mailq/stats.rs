@@ -36,6 +36,21 @@ fn write_log(site: &Site) -> String {
 }
 
 #[test]
+fn tables_have_what_operators_removed() {
+    let site = Site::new();
+    let log = write_log(&site);
+    let mut text = fs::read_to_string(&log).expect("the log");
+    text += &line(72, "c@slow.test", "deleted", "deleted by ann", 9.0);
+    fs::write(&log, text).expect("written");
+    let shown = site.mailq(&format!("stats {log} --limit 2 --width 100")).good();
+    assert!(shown.contains("\n1 recipient deleted by an operator\n"), "{shown}");
+    let row = shown.lines().find(|line| line.starts_with("smtp/slow.test"));
+    let row: Vec<&str> = row.expect("a row").split_whitespace().collect();
+    assert_eq!(row[1..5], ["1", "2", "0", "1"], "{shown}");
+    assert!(!shown.contains("REROUTED"), "{shown}");
+}
+
+#[test]
 fn stats_count_outcomes_delays_and_reasons() {
     let site = Site::new();
     let log = write_log(&site);

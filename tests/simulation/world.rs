@@ -56,7 +56,7 @@ pub fn settings(random: &mut Rng) -> Settings {
         fork_rate: [1, 5, 30][random.usize(0..3)],
         max_agents: [3, 10, 1000][random.usize(0..3)],
         wait_for_initial_scan: random.bool(),
-        log_outcomes: random.bool(),
+        log_finished_messages: random.bool(),
         // Small steps, so that other events happen while a reload is in progress.
         reload_step: [1, 3, 1000][random.usize(0..3)],
         ..Settings::default()

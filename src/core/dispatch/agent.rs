@@ -12,7 +12,7 @@
 //! ```
 
 use crate::dispatch::RingId;
-use crate::dispatch::agent_log;
+use crate::dispatch::agent_log::{self, StrayLines};
 use crate::dispatch::fair_share::AgentCounts;
 use crate::dispatch::window::DeliverySignal;
 use crate::log_limiter::LogLimiter;
@@ -66,8 +66,8 @@ pub struct Agent {
     pub progress_at: Timestamp,
     /// The time its timer is set to.
     pub timer: Option<Timestamp>,
-    /// Its last line outside the protocol: a hint in case it dies.
-    pub last_line: Box<[u8]>,
+    /// Its lines outside the protocol since it last asked for work: a hint in case it dies.
+    pub stray_lines: StrayLines,
     /// Limits the log lines about it.
     pub log_limiter: LogLimiter<Timestamp>,
 }
@@ -123,7 +123,7 @@ impl Agent {
             burst: 0,
             progress_at: now,
             timer: None,
-            last_line: Box::default(),
+            stray_lines: StrayLines::default(),
             log_limiter: agent_log::limiter(),
         }
     }

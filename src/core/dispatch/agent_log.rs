@@ -7,6 +7,7 @@ use crate::Scheduler;
 use crate::dispatch::{Agent, AgentId};
 use crate::log_limiter::LogLimiter;
 use log::Level;
+use serde::{Deserialize, Serialize};
 use std::time::Duration;
 use zsched_format::time::Timestamp;
 
@@ -20,6 +21,61 @@ const MAX_STRAY_LINE_LEN: usize = 200;
 /// Returns the limiter of the log lines about an agent.
 pub fn limiter() -> LogLimiter<Timestamp> {
     LogLimiter::new(MAX_LINES_PER_PERIOD, LOG_PERIOD)
+}
+
+/// Words of lines that name an error, in lower case.
+const ERROR_WORDS: [&str; 16] = [
+    "error",
+    "fail",
+    "cannot",
+    "can't",
+    "could not",
+    "unable",
+    "no such",
+    "not found",
+    "denied",
+    "refused",
+    "invalid",
+    "missing",
+    "fatal",
+    "panic",
+    "exception",
+    "abort",
+];
+
+/// What is kept of the lines of an agent that are no part of the protocol.
+///
+/// The reason of its end is usually the first line that names an error; hints may follow, and
+/// other output may come before.
+#[derive(Default, Serialize, Deserialize)]
+pub struct StrayLines {
+    /// The first line that names an error, else the first line.
+    cause: Box<str>,
+    /// The last line.
+    last: Box<str>,
+}
+
+impl StrayLines {
+    fn add(&mut self, line: &str) {
+        if self.cause.is_empty() || (!names_error(&self.cause) && names_error(line)) {
+            self.cause = line.into();
+        }
+        self.last = line.into();
+    }
+
+    /// What the agent said, in parentheses; empty if that is nothing.
+    pub fn in_parentheses(&self) -> String {
+        match (&*self.cause, &*self.last) {
+            ("", _) => String::new(),
+            (cause, last) if cause == last => format!(" (it said: {cause})"),
+            (cause, last) => format!(" (it said: {cause}; and at last: {last})"),
+        }
+    }
+}
+
+fn names_error(line: &str) -> bool {
+    let line = line.to_lowercase();
+    ERROR_WORDS.iter().any(|word| line.contains(word))
 }
 
 impl Scheduler {
@@ -54,12 +110,12 @@ impl Scheduler {
     /// It is an agent's comment, or output of its child processes. `missing` names what a valid
     /// report would have.
     pub(crate) fn log_stray_line(&mut self, agent: AgentId, missing: Option<&str>, line: &[u8]) {
-        let agent_ref = &mut self.dispatch.agents[agent];
-        let shown =
-            String::from_utf8_lossy(&line[..line.len().min(MAX_STRAY_LINE_LEN)]).into_owned();
-        if !line.is_empty() {
-            agent_ref.last_line = shown.as_bytes().into();
+        let line = line.trim_ascii();
+        if line.is_empty() {
+            return;
         }
+        let shown = String::from_utf8_lossy(&line[..line.len().min(MAX_STRAY_LINE_LEN)]);
+        self.dispatch.agents[agent].stray_lines.add(&shown);
         let text = match missing {
             None => format!("says: {shown}"),
             Some(missing) => format!("says what is no report ({missing}): {shown}"),

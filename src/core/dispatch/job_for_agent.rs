@@ -8,10 +8,10 @@
 
 use crate::Scheduler;
 use crate::action::{Action, StopMode};
+use crate::dispatch::agent_log::StrayLines;
 use crate::dispatch::fair_share::next_burst;
 use crate::dispatch::window::DeliverySignal;
 use crate::dispatch::{AgentId, AgentState, Dispatch, Owed, RingId};
-use crate::outcome::agent_exit::last_line;
 use crate::queue::attempt_records::present_attempt;
 use crate::queue::{Diagnosis, Queue, ThreadId, Vertex, VertexId, VertexState};
 use log::Level;
@@ -57,7 +57,7 @@ impl Scheduler {
             Owed::Idle => {}
         }
         let agent_ref = &mut self.dispatch.agents[agent];
-        (agent_ref.hungry_at, agent_ref.last_line) = (self.now, Box::default());
+        (agent_ref.hungry_at, agent_ref.stray_lines) = (self.now, StrayLines::default());
         // It is fed again when it has answered everything that it was given.
         if agent_ref.owed.is_empty() && agent_ref.is_alive() {
             match agent_ref.state() {
@@ -86,7 +86,7 @@ impl Scheduler {
         };
         if let Some(text) = missing {
             let agent_ref = &self.dispatch.agents[agent];
-            let text = format!("{text}{}", last_line(agent_ref));
+            let text = format!("{text}{}", agent_ref.stray_lines.in_parentheses());
             self.status_unreported(present_attempt(agent_ref), vertex, &text);
             self.queue.vertices[vertex].diagnosis = Some(Diagnosis::of_scheduler(&text));
         }

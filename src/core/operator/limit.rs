@@ -90,6 +90,30 @@ impl Scheduler {
         (set.or(of_thread).or(configured), configured)
     }
 
+    /// The limit in force for a scope once its own is reset; `None` is no limit.
+    ///
+    /// Limits of destinations and rings may cover a destination besides its own.
+    pub fn limit_after_reset(&self, scope: &Scope, limit: LimitName) -> Option<u32> {
+        let configured = self.limit_of_scope(scope, limit).1;
+        let Scope::Destinations(destinations) = scope else {
+            return configured;
+        };
+        let (channel, host) = destinations.text().split_once('/').unwrap_or(("*", "*"));
+        let destination = Destination::new(channel.as_bytes(), host.as_bytes());
+        let covers = |set: &&LimitOverride| {
+            let is_other = set.limit == limit && set.scope != *scope;
+            is_other && matches!(&set.scope, Scope::Destinations(all) if all.matches(&destination))
+        };
+        let other = self.overrides.limits.iter().rev().find(covers).map(|set| set.value);
+        let clause = self.config.select_or_default(channel.as_bytes(), host.as_bytes());
+        let pattern = format!("{}/{}", clause.channel_pattern, clause.host_pattern);
+        let is_of_ring = |set: &&LimitOverride| {
+            set.limit == limit && matches!(&set.scope, Scope::Ring(ring) if *ring == pattern)
+        };
+        let of_ring = self.overrides.limits.iter().rev().find(is_of_ring).map(|set| set.value);
+        other.or(of_ring).or(configured)
+    }
+
     pub(crate) fn unset_limit(&mut self, scope: &Scope, limit: LimitName) -> Effect {
         let is_it = |set: &LimitOverride| set.scope == *scope && set.limit == limit;
         if !self.overrides.limits.iter().any(is_it) {

@@ -82,7 +82,7 @@ pub enum Order {
     /// It finishes its present job.
     RetireAgent(u32),
     /// Log the results of recipients and messages, or not.
-    LogOutcomes(bool),
+    LogFinishedMessages(bool),
 }
 
 /// Recipients of one message: those for one destination, or all.
@@ -195,8 +195,8 @@ impl Scheduler {
             }
             Order::Unset { scope, limit } => self.unset_limit(&scope, limit),
             Order::RetireAgent(pid) => self.retire_agent_of(pid),
-            Order::LogOutcomes(log) => {
-                self.settings.log_outcomes = log;
+            Order::LogFinishedMessages(log) => {
+                self.settings.log_finished_messages = log;
                 Effect::default()
             }
         };

@@ -118,7 +118,7 @@ impl Scheduler {
             AfterJob::Delete => OutcomeKind::Deletion,
             AfterJob::Reroute => OutcomeKind::Reroute,
         };
-        self.end_without_report(message, vertices, kind);
+        self.end_without_report(message, vertices, (kind, by));
     }
 
     /// Ends recipients of a message without a delivery or a failure.
@@ -126,7 +126,7 @@ impl Scheduler {
         &mut self,
         message: MessageId,
         vertices: &[VertexId],
-        occasion: OutcomeKind,
+        (occasion, by): (OutcomeKind, &str),
     ) {
         let pending = |vertex: &VertexId| self.queue.vertices[*vertex].recipients.pending();
         let offsets: Vec<u32> = vertices.iter().flat_map(pending).collect();
@@ -138,7 +138,7 @@ impl Scheduler {
         };
         for vertex in vertices {
             let offsets = self.queue.vertices[*vertex].recipients.pending();
-            let text = format!("{text} by an operator");
+            let text = format!("{text} by {by}");
             self.status(*vertex, &offsets, verdict, None, b"", text.as_bytes());
             for offset in self.queue.vertices[*vertex].recipients.pending() {
                 self.finish_recipient(*vertex, offset, state, false);

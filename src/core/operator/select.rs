@@ -21,6 +21,8 @@ pub struct MailFilter {
     pub older_than: Option<Timestamp>,
     /// Only messages that are held individually.
     pub held: bool,
+    /// Only mail on hold: individually, or with its destination or ring.
+    pub on_hold: bool,
 }
 
 impl MailFilter {
@@ -145,7 +147,8 @@ impl Queue {
         let matches_message =
             selector.means_whole_messages() && self.matches_message(selector, message);
         let message = &self.messages[message];
-        if !matches_message || !message.is_partial || !message.vertices.is_empty() {
+        let is_held = message.held || !selector.on_hold;
+        if !matches_message || !is_held || !message.is_partial || !message.vertices.is_empty() {
             return None;
         }
         let target = Target { number: message.name.number(), destination: None, is_whole: false };
@@ -157,7 +160,8 @@ impl MailFilter {
     /// A matching vertex.
     fn selected(&self, queued: &QueuedVertex<'_>) -> Option<Selected> {
         let matches = |wanted: &DestinationPattern| wanted.matches(&queued.thread.destination);
-        self.destinations.as_ref().is_none_or(matches).then(|| Selected {
+        let is_held = !self.on_hold || queued.is_on_hold();
+        (is_held && self.destinations.as_ref().is_none_or(matches)).then(|| Selected {
             id: queued.message.spool_id(),
             name: queued.message.name.clone(),
             vertex: Some(queued.id),

@@ -118,7 +118,7 @@ impl Scheduler {
             1.. if has_stopped(agent, end) => Level::Info,
             _ => Level::Warn,
         };
-        let (name, said) = (self.name_of_agent(agent), last_line(agent));
+        let (name, said) = (self.name_of_agent(agent), agent.stray_lines.in_parentheses());
         let suppressed = agent.log_limiter.suppressed();
         self.log(level, format!("{name} {end}{said}{suppressed}"));
     }
@@ -289,13 +289,5 @@ fn describe_end(agent: &Agent, end: &AgentEnd, circumstance: &str) -> String {
         _ if has_never_asked(agent) => " before it asked for work",
         _ => circumstance,
     };
-    format!("the transport agent{killed} {end}{circumstance}{}", last_line(agent))
-}
-
-/// The agent's last line outside the protocol, in parentheses.
-pub(crate) fn last_line(agent: &Agent) -> String {
-    match &agent.last_line[..] {
-        [] => String::new(),
-        words => format!(" (it said: {})", String::from_utf8_lossy(words)),
-    }
+    format!("the transport agent{killed} {end}{circumstance}{}", agent.stray_lines.in_parentheses())
 }

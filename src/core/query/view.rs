@@ -48,6 +48,11 @@ impl<'s> QueuedVertex<'s> {
         }
     }
 
+    /// Returns true if an operator holds it, with its message or its destination.
+    pub fn is_on_hold(&self) -> bool {
+        self.place() == "held"
+    }
+
     /// Time of expiry by its clause or its sender, whether or not it is held.
     pub fn expiry(&self) -> Option<Timestamp> {
         let of_clause = self.ring.clause.expiry.map(|expiry| self.message.modified + expiry);

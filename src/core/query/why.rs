@@ -60,6 +60,8 @@ pub enum Why {
         ///
         /// For a whole thread, when the agent was last given a job.
         since: Option<Timestamp>,
+        /// When the agent last reported anything, or got work after a time without any.
+        heard: Timestamp,
         /// Jobs that the agent has.
         jobs: usize,
     },
@@ -314,7 +316,8 @@ impl Scheduler {
         let first = agent_ref.jobs().next().map(|job| &self.queue.vertices[job])?;
         let (pid, since) = (agent_ref.pid.unwrap_or_default(), agent_ref.fed_at);
         let thread = &self.queue.threads[agent_ref.thread?];
-        (jobs > 0).then(|| self.wait(thread, jobs, first, Why::AtWork { pid, since, jobs }))
+        let heard = agent_ref.progress_at;
+        (jobs > 0).then(|| self.wait(thread, jobs, first, Why::AtWork { pid, since, heard, jobs }))
     }
 
     fn why_fed(&self, vertex: VertexId) -> Why {
@@ -327,7 +330,12 @@ impl Scheduler {
         };
         let since = self.queue.vertices[vertex].last_fed;
         let since = (since > 0).then(|| Timestamp::from_seconds(i64::from(since)));
-        Why::AtWork { pid: agent.pid.unwrap_or_default(), since, jobs: agent.jobs().count() }
+        Why::AtWork {
+            pid: agent.pid.unwrap_or_default(),
+            since,
+            heard: agent.progress_at,
+            jobs: agent.jobs().count(),
+        }
     }
 
     fn why_held_back(&self, vertex: &Vertex) -> Why {

@@ -14,8 +14,10 @@ impl Scheduler {
             self.log(Level::Debug, format!("{}: number {number} is loaded already", arrival.name));
             return;
         }
-        let restored =
-            self.admission.take_restored(&arrival).or_else(|| self.restore_paged_out(&arrival));
+        let before = self.counters;
+        let again = self.admission.take_restored(&arrival);
+        let is_again = again.is_some();
+        let restored = again.or_else(|| self.restore_paged_out(&arrival));
         let message = self.queue.messages.insert(Message::new(&arrival));
         self.counters.messages_in += 1;
         if let Some(error) = &arrival.first_undeliverable {
@@ -36,6 +38,9 @@ impl Scheduler {
             }
         }
         self.enqueue_message(message);
+        if !is_again {
+            self.recent.record_arrival(arrival.created, &before, &self.counters);
+        }
         match is_partial {
             true => self.end_chunk(message),
             false => self.apply_removal_order(message),

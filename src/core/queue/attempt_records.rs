@@ -51,7 +51,7 @@ impl Scheduler {
         notary: &[u8],
         text: &[u8],
     ) {
-        let is_needed = self.settings.status_log || self.mode.has_subscribers;
+        let is_needed = self.settings.record_attempts || self.mode.has_subscribers;
         if !is_needed || offsets.is_empty() {
             return;
         }

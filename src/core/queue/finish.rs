@@ -89,7 +89,7 @@ impl Scheduler {
     fn remove_from_spool(&mut self, message: MessageId) {
         let message_ref = &mut self.queue.messages[message];
         message_ref.is_removing = true;
-        if self.settings.log_outcomes {
+        if self.settings.log_finished_messages {
             let id = message_ref.spool_id();
             let (total, failed) = (message_ref.recipients, message_ref.failed);
             self.log(Level::Debug, format!("{id}: complete ({total} recipients, {failed} failed)"));

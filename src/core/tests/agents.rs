@@ -13,10 +13,12 @@ fn agent_death_defers_only_its_present_job() {
     world.says(agent, "1/100\t\tok3");
     world.hungry(agent);
     assert_eq!(world.heard_by(agent).len(), 3);
-    world.says(agent, "Traceback: out of cheese");
+    for line in ["Traceback:", "  line 3", "", "Error: out of cheese ", "Error: exiting", "  "] {
+        world.says(agent, line);
+    }
     world.dies(agent, AgentEnd::Signalled(9));
     let shown = "c/a.test Retry(60) tries=1 the transport agent was ended by signal 9 while it had \
-                 this job (it said: Traceback: out of cheese)";
+                 this job (it said: Error: out of cheese; and at last: Error: exiting)";
     assert_eq!(world.shows(2), [shown]);
     let locks = |action: &Action| match action {
         Action::ClearLocks { name, pid } => Some((name.number(), *pid)),

@@ -5,7 +5,7 @@ use super::*;
 const ONE: &str = "c/*\n\tmaxring=1 interval=60s expiry=3d\n\tcommand=x\n";
 
 fn world() -> World {
-    World::with(Settings { status_log: true, seed: 1, ..Settings::default() }, ONE)
+    World::with(Settings { record_attempts: true, seed: 1, ..Settings::default() }, ONE)
 }
 
 /// `number:offsets verdict began..time others text` for each record since the last call.

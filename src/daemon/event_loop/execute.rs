@@ -5,6 +5,7 @@ use crate::event_loop::event_source::EventSource;
 use crate::net::listen::{self, Listener, ListenerKind, MailqAddress};
 use crate::reports::ReportPolicy;
 use crate::spool_io::{ReportRequest, WriteRequest};
+use log::LevelFilter;
 use mio::Interest;
 use std::io;
 use std::time::Instant;
@@ -96,7 +97,7 @@ impl Daemon {
         for (client, demand) in self.clients.take_demands() {
             match demand {
                 Demand::Lookup(lookup) => self.lookups.ask(client, lookup),
-                Demand::Admin(command) => self.run_admin_command(client, &command),
+                Demand::Admin { by, command } => self.run_admin_command(client, &by, &command),
                 Demand::Order { by, order } => {
                     let ticket = self.clients.add_order(client);
                     self.core.handle(now, Event::Ordered { ticket, by, order });
@@ -105,7 +106,7 @@ impl Daemon {
         }
     }
 
-    fn run_admin_command(&mut self, client: usize, command: &AdminCommand) {
+    fn run_admin_command(&mut self, client: usize, by: &str, command: &AdminCommand) {
         match command {
             AdminCommand::Reload => self.begin_reload(Some(client)),
             AdminCommand::Load(number) => {
@@ -118,11 +119,21 @@ impl Daemon {
                 self.clients.wait_for_message(client, *number);
             }
             AdminCommand::Log(level) => {
-                self.level_after_load = *level;
-                log::set_max_level(*level);
-                self.clients.take_answer(client, Answer::Admin(Ok(())));
+                self.set_log_level(by, *level);
+                self.clients.take_answer(client, Answer::Admin(Ok(String::new())));
             }
         }
+    }
+
+    /// Sets the log level. The line about that is in the log whatever the level is.
+    fn set_log_level(&mut self, by: &str, level: LevelFilter) {
+        let former = std::mem::replace(&mut self.level_after_load, level);
+        let is_other = level != self.started_level;
+        self.clients.process.set_log_level = is_other.then_some(level);
+        log::set_max_level(LevelFilter::Info);
+        let [level_name, former] = [level, former].map(|of| of.as_str().to_ascii_lowercase());
+        log::info!("log level: {level_name}, set by {by}; it was {former}");
+        log::set_max_level(level);
     }
 
     /// Opens the sockets that are not open yet.

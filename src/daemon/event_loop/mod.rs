@@ -97,9 +97,14 @@ pub(crate) struct Daemon {
     pub(crate) is_loading: bool,
     /// Log level to set when loading is complete.
     pub(crate) level_after_load: log::LevelFilter,
+    /// Log level of the command line.
+    pub(crate) started_level: log::LevelFilter,
     pub(crate) config_path: PathBuf,
+    pub(crate) zenv_path: PathBuf,
     pub(crate) context: ConfigContext,
     pub(crate) config: Rc<Config>,
+    /// The configuration at the start, of which some settings stay in force.
+    pub(crate) started_config: Rc<Config>,
     pub(crate) log: BackgroundLog,
     /// The statistics log and the status log, if there are such logs.
     pub(crate) other_logs: Vec<BackgroundLog>,

@@ -13,7 +13,7 @@ use crate::worker;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::mpsc::{Receiver, channel};
-use zsched_config::{self as config, Config, ConfigContext, Diagnostic};
+use zsched_config::{self as config, Config, ConfigContext, Diagnostic, Zenv};
 use zsched_core::Event;
 use zsched_format::printable;
 use zsched_format::time::Timestamp;
@@ -27,6 +27,8 @@ struct CheckedConfig {
     text: Vec<u8>,
     /// Warnings about the auth file and programs of agents, one per line.
     missing: Vec<String>,
+    /// The ZENV file has other variables than at the start.
+    is_other_zenv: bool,
 }
 
 /// Result of a worker: a configuration, or all its errors, one per line.
@@ -55,11 +57,12 @@ impl Daemon {
         self.reloads.waiting_clients.extend(client);
         let (path, context) = (self.config_path.clone(), self.context.clone());
         let programs = self.agents.settings.programs.clone();
+        let zenv_path = self.zenv_path.clone();
         let (sender, found) = channel();
         let waker = self.waker.clone();
         let work = move || {
             let failed = || Err(vec!["the worker that reads the configuration has failed".into()]);
-            let found = worker::catch_panic(|| read(&path, &context, &programs));
+            let found = worker::catch_panic(|| read(&path, &context, &programs, &zenv_path));
             // Both fail only if the loop is gone. Then the result is not needed.
             drop(sender.send(found.unwrap_or_else(failed)));
             drop(waker.wake());
@@ -82,10 +85,10 @@ impl Daemon {
         };
         self.reloads.worker = None;
         match found.and_then(|candidate| self.apply(now, &candidate)) {
-            Ok(()) => {
+            Ok(remark) => {
                 let waiting = std::mem::take(&mut self.reloads.waiting_clients);
                 for client in waiting {
-                    self.clients.take_answer(client, Answer::Admin(Ok(())));
+                    self.clients.take_answer(client, Answer::Admin(Ok(remark.clone())));
                 }
             }
             Err(errors) => self.reject(&errors),
@@ -101,18 +104,23 @@ impl Daemon {
     }
 
     /// Puts a configuration in force that the worker has found to be valid.
-    fn apply(&mut self, now: Timestamp, candidate: &CheckedConfig) -> Result<(), Vec<String>> {
+    ///
+    /// Returns a remark on the settings that wait for a restart, which may be empty.
+    fn apply(&mut self, now: Timestamp, candidate: &CheckedConfig) -> Result<String, Vec<String>> {
         let loaded = Config::parse(&self.config_path, &candidate.text, &self.context);
         let loaded = loaded.map_err(|errors| in_lines(&errors))?;
         loaded.warnings.iter().for_each(|warning| log::warn!("{}", warning.in_one_line()));
         candidate.missing.iter().for_each(|warning| log::warn!("{warning}"));
-        self.warn_of_restart_only_changes(&loaded.config);
+        let remark = self.remark_on_restart(&loaded.config, candidate.is_other_zenv);
+        if !remark.is_empty() {
+            log::warn!("{}: {remark}", self.config_path.display());
+        }
         self.reconfigure_accounts(&loaded.config);
         self.config = Rc::new(loaded.config);
         self.apply_memory_limit();
         self.core.handle(now, Event::Configured(self.config.clone()));
         log::info!("{}: configuration loaded", self.config_path.display());
-        Ok(())
+        Ok(remark)
     }
 
     /// Rejects the new configuration and keeps the current one.
@@ -144,24 +152,42 @@ impl Daemon {
         self.clients.accounts.reconfigure(&new.parameters);
     }
 
-    /// Warns about changes of sockets, which take effect only at a restart.
-    fn warn_of_restart_only_changes(&self, new: &Config) {
-        let (old, new) = (&self.config.parameters, &new.parameters);
-        if old.mailq_socket != new.mailq_socket || old.notify_socket != new.notify_socket {
-            log::warn!(
-                "new values of PARAMmailqsock and PARAMnotifysock take effect at the next start"
-            );
+    /// Names the settings that differ from those of the start and take effect at a restart.
+    fn remark_on_restart(&self, new: &Config, is_other_zenv: bool) -> String {
+        let started = &self.started_config;
+        let (old, parameters) = (&started.parameters, &new.parameters);
+        let is_login_kept =
+            self.clients.settings.uses_version_2 && self.config.parameters.auth_file.is_some();
+        let changes = [
+            ("PARAMmailqsock", old.mailq_socket != parameters.mailq_socket),
+            ("PARAMnotifysock", old.notify_socket != parameters.notify_socket),
+            ("the removal of PARAMauthfile", is_login_kept && parameters.auth_file.is_none()),
+            ("sysnice", started.scheduler_niceness != new.scheduler_niceness),
+            ("variables of the ZENV file", is_other_zenv),
+        ];
+        let changes = changes.into_iter().filter(|(_, is_changed)| *is_changed);
+        let names: Vec<&str> = changes.map(|(name, _)| name).collect();
+        match names.is_empty() {
+            true => String::new(),
+            false => format!("changes that wait for a restart: {}", names.join(", ")),
         }
     }
 }
 
 /// Reads and checks a configuration. Does all lookups that may take long.
-fn read(path: &Path, context: &ConfigContext, programs: &[PathBuf]) -> LoadResult {
+fn read(
+    path: &Path,
+    context: &ConfigContext,
+    programs: &[PathBuf],
+    zenv_path: &Path,
+) -> LoadResult {
     let text = config::read(path).map_err(|error| in_lines(&[error]))?;
     let loaded = Config::parse(path, &text, &id_cache::refreshing_context(context));
     let loaded = loaded.map_err(|errors| in_lines(&errors))?;
     let missing = config_warnings::warnings(&loaded.config, &context.zenv, programs);
-    Ok(CheckedConfig { text, missing })
+    // A file that is missing or cannot be read is reported by the next start.
+    let is_other_zenv = Zenv::read(zenv_path).is_ok_and(|zenv| zenv != context.zenv);
+    Ok(CheckedConfig { text, missing, is_other_zenv })
 }
 
 fn in_lines(errors: &[Diagnostic]) -> Vec<String> {

@@ -1,7 +1,9 @@
 //! The lines of an answer, with limits.
 
 use crate::failure::Failure;
+use crate::screen::quote;
 use memchr::memchr;
+use serde::de::DeserializeOwned;
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::time::Duration;
 use zsched_format::printable;
@@ -171,6 +173,12 @@ impl LineSource for Lines {
     }
 }
 
+/// Parses a JSON object.
+pub(crate) fn parse_object<T: DeserializeOwned>(line: &[u8]) -> Result<T, Failure> {
+    serde_json::from_slice(line)
+        .map_err(|error| Failure::Protocol(format!("{error} in {}", quote(line))))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -225,5 +233,11 @@ mod tests {
             let mut lines = Lines::new(peer, SMALL);
             assert!((0..1000).any(|_| lines.next().is_err()));
         }
+    }
+
+    #[test]
+    fn object_that_is_no_json_is_quoted_printably() {
+        let failure = parse_object::<Vec<u8>>(b"\x1b[2J").expect_err("no JSON");
+        assert!(failure.to_string().ends_with("in \"^[[2J\""), "{failure}");
     }
 }

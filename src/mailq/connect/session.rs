@@ -24,7 +24,7 @@ use crate::failure::Failure;
 use crate::screen::{Screen, quote, visible};
 use std::collections::VecDeque;
 use std::time::Duration;
-use zsched_mailq_protocol::words::{CONTROL_GREETING, UNTIL_DOT};
+use zsched_mailq_protocol::words::{CONTROL_GREETING, NOTHING_MATCHES, UNTIL_DOT};
 
 /// A dialogue after its login.
 pub(crate) struct Session {
@@ -271,9 +271,11 @@ impl Session {
         let is_denial = [&b"MAILQ2 Unknown command"[..], b"No ", b"BAD"]
             .iter()
             .any(|start| reply.starts_with(start));
+        let reasons = || visible(reply).replace('\t', "\n");
         match is_denial {
             true => denial::of_request(request, self.user.as_deref(), reply),
-            false => Failure::Refused(visible(reply).replace('\t', "\n")),
+            false if reply.starts_with(NOTHING_MATCHES.as_bytes()) => Failure::NotFound(reasons()),
+            false => Failure::Refused(reasons()),
         }
     }
 

@@ -2,9 +2,10 @@
 
 use super::model::ThreadStatus;
 use crate::failure::Failure;
-use crate::format::{not_a_span, read_span};
+use crate::format::{not_a_span, one_line, read_span};
 use clap::{Args, ValueEnum};
 use std::cmp::Ordering;
+use std::fmt;
 use zsched_mailq_protocol::size;
 use zsched_mailq_protocol::subject::Subject;
 
@@ -59,6 +60,10 @@ pub struct SelectionArgs {
     /// Only messages smaller than this
     #[arg(long, value_name = "SIZE")]
     pub smaller: Option<String>,
+
+    /// Only mail on hold: one by one, or with its destination or ring
+    #[arg(long)]
+    pub held: bool,
 }
 
 /// Options of an order.
@@ -90,13 +95,31 @@ pub enum Sort {
     Oldest,
     /// Most recipients that cannot be delivered first
     Undelivered,
+    /// Largest message first
+    Size,
 }
 
 impl Sort {
+    /// Fails if this is no order of messages, or of destinations.
+    pub(super) fn check(self, of_messages: bool) -> Result<(), Failure> {
+        let wrong = |what: &str| Err(Failure::Usage(what.to_string()));
+        match (self, of_messages) {
+            (Sort::Oldest, _) | (Sort::Size, true) => Ok(()),
+            (Sort::Backlog | Sort::Undelivered, false) => Ok(()),
+            (Sort::Size, false) => {
+                wrong("destinations have no size; --messages lists messages, which do")
+            }
+            (Sort::Backlog | Sort::Undelivered, true) => {
+                wrong("messages can be sorted by oldest or size only")
+            }
+        }
+    }
+
     /// Compares two destinations.
     pub(super) fn compare(self, a: &ThreadStatus, b: &ThreadStatus) -> Ordering {
         match self {
-            Sort::Backlog => b.messages.cmp(&a.messages),
+            // Destinations have no size.
+            Sort::Backlog | Sort::Size => b.messages.cmp(&a.messages),
             Sort::Undelivered => b.undelivered.cmp(&a.undelivered),
             Sort::Oldest => b.oldest.unwrap_or(0.0).total_cmp(&a.oldest.unwrap_or(0.0)),
         }
@@ -106,6 +129,15 @@ impl Sort {
 /// Keyword of a value in requests, which is that of the command line.
 pub(super) fn keyword(value: impl ValueEnum) -> String {
     value.to_possible_value().map_or(String::new(), |value| value.get_name().to_string())
+}
+
+impl fmt::Display for SelectionArgs {
+    /// Writes what is selected, for messages about it.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let what = self.what.as_deref().map(one_line);
+        let criteria = self.criteria().map(|criterion| one_line(&criterion));
+        f.write_str(&what.into_iter().chain(criteria).collect::<Vec<String>>().join(" "))
+    }
 }
 
 impl SelectionArgs {
@@ -121,8 +153,9 @@ impl SelectionArgs {
 
     /// Returns true if only messages can match, not destinations.
     pub fn chooses_messages(&self) -> bool {
-        let SelectionArgs { what: _, sender, recipient, older, larger, smaller } = self;
-        [sender, recipient, older, larger, smaller].iter().any(|criterion| criterion.is_some())
+        let SelectionArgs { what: _, sender, recipient, older, larger, smaller, held } = self;
+        let criteria = [sender, recipient, older, larger, smaller];
+        *held || criteria.iter().any(|criterion| criterion.is_some())
     }
 
     /// Returns true if it names destinations or a ring, and nothing else.
@@ -172,6 +205,12 @@ impl SelectionArgs {
         if let Some(size) = sizes.into_iter().find(|text| size::parse(text).is_none()) {
             return wrong(format!("{size} is not a size, such as 812, 100k, 10M or 1G"));
         }
+        let what = self.what.iter().map(|what| quoted(&target(what)));
+        Ok(what.chain(self.criteria()).collect())
+    }
+
+    /// The criteria besides the subject, as words of a request.
+    fn criteria(&self) -> impl Iterator<Item = String> {
         let criteria = [
             ("sender", &self.sender),
             ("recipient", &self.recipient),
@@ -179,11 +218,10 @@ impl SelectionArgs {
             ("larger", &self.larger),
             ("smaller", &self.smaller),
         ];
-        let criteria = criteria
+        criteria
             .into_iter()
-            .filter_map(|(name, value)| Some(quoted(&format!("{name}={}", value.as_ref()?))));
-        let what = self.what.iter().map(|what| quoted(&target(what)));
-        Ok(what.chain(criteria).collect())
+            .filter_map(|(name, value)| Some(quoted(&format!("{name}={}", value.as_ref()?))))
+            .chain(self.held.then(|| "held=yes".to_string()))
     }
 }
 
@@ -277,9 +315,16 @@ mod tests {
             older: Some("2h".to_string()),
             larger: Some("10M".to_string()),
             smaller: Some("1G".to_string()),
+            held: true,
         };
-        let expected =
-            ["sender=<>", r#"recipient="a \"b\\\"@c""#, "older=2h", "larger=10M", "smaller=1G"];
+        let expected = [
+            "sender=<>",
+            r#"recipient="a \"b\\\"@c""#,
+            "older=2h",
+            "larger=10M",
+            "smaller=1G",
+            "held=yes",
+        ];
         assert_eq!(selection.words().expect("good words"), expected);
         let selection =
             SelectionArgs { older: Some("soon".to_string()), ..SelectionArgs::default() };

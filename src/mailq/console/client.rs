@@ -1,14 +1,13 @@
 //! Connects commands to a scheduler: by the control socket, or by the network.
 
 use crate::connect::dial::{Scheduler, dial, dial_control_socket, no_requests};
-use crate::connect::lines::LineSource;
+use crate::connect::lines::{LineSource, parse_object};
 use crate::connect::server::Server;
 use crate::connect::session::{Request, Session};
 use crate::failure::Failure;
 use crate::format::count;
 use crate::installation::Installation;
 use crate::progress::Progress;
-use crate::screen::quote;
 use serde::de::DeserializeOwned;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -106,21 +105,4 @@ pub(super) fn fetch_one<T: DeserializeOwned>(
         Ok(())
     })?;
     found.ok_or_else(|| Failure::Protocol(format!("the answer to {line} is empty")))
-}
-
-/// Parses a JSON object.
-pub(super) fn parse_object<T: DeserializeOwned>(line: &[u8]) -> Result<T, Failure> {
-    serde_json::from_slice(line)
-        .map_err(|error| Failure::Protocol(format!("{error} in {}", quote(line))))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn object_that_is_no_json_is_quoted_printably() {
-        let failure = parse_object::<Vec<u8>>(b"\x1b[2J").expect_err("no JSON");
-        assert!(failure.to_string().ends_with("in \"^[[2J\""), "{failure}");
-    }
 }

@@ -32,6 +32,8 @@ pub enum Command {
         #[arg(long)]
         json: bool,
         /// Maximum line length
+        ///
+        /// By default, lines fit the terminal. Elsewhere their length has no limit.
         #[arg(long, value_name = "COLUMNS")]
         width: Option<usize>,
     },
@@ -98,8 +100,11 @@ pub enum Command {
     /// Reset limits to the configuration
     Unset {
         /// Ring or destination, and limits, as in smtp/* maxring maxthr
-        #[arg(value_name = "WHAT LIMIT", required = true, num_args = 1..=6)]
+        #[arg(value_name = "WHAT LIMIT", required_unless_present = "all", num_args = 1..=6)]
         setting: Vec<String>,
+        /// Reset all limits that were set
+        #[arg(long, conflicts_with = "setting")]
+        all: bool,
     },
     /// End an agent after its current job
     Retire {
@@ -108,9 +113,13 @@ pub enum Command {
     },
     /// Reload the configuration
     ///
-    /// An error in it is reported, and the old configuration stays in force.
+    /// An error in it is reported, and the old configuration stays in force. The answer names
+    /// changed settings that wait for a restart.
     Reload,
     /// Set the log level of the scheduler
+    ///
+    /// The log has a line about it, at any level. The summary shows a level that is not that of the
+    /// scheduler's command line.
     Log {
         /// Log level
         #[arg(value_enum)]
@@ -119,7 +128,7 @@ pub enum Command {
     /// Retry all mail for a host now
     ///
     /// It sends ETRN, which ZMailer's schedulers know, too. Destinations with an agent at work are
-    /// left alone. The answer says if anything was started.
+    /// left alone. The answer says if anything was started, or that there is no mail for the host.
     Etrn {
         /// Host, of any channel
         host: String,
@@ -147,7 +156,7 @@ pub enum Command {
     ///
     /// The files are read with the rights of the caller, without the scheduler. On a terminal,
     /// control characters are made visible; elsewhere headers and body are printed as they are. The
-    /// search for a Message-ID reads all control files.
+    /// search for a Message-ID or an address reads all control files.
     Cat(CatOptions),
     /// Count what the status log has: outcomes, delays, destinations, senders, reasons
     ///
@@ -182,6 +191,9 @@ pub struct CheckArgs {
     pub thresholds: Thresholds,
     /// Check only these destinations, such as smtp/* or smtp/mx.test; or a host alone
     pub what: Option<String>,
+    /// Maximum line length; elsewhere than on a terminal the answer is one line by default
+    #[arg(long, value_name = "COLUMNS")]
+    pub width: Option<usize>,
 }
 
 /// Log level.

@@ -4,10 +4,10 @@
 //! 14:02:10  attempt   S4711AbmKUKEJuveqC  smtp/mx.test  deferred: 451 4.4.1 ...
 //! ```
 
-use super::client::parse_object;
 use super::messages::add_fields;
 use super::model::QueueEvent;
 use crate::connect::lines::LineSource;
+use crate::connect::lines::parse_object;
 use crate::connect::session::{Request, Session};
 use crate::failure::Failure;
 use crate::format::{clock, count, cut, last_line, one_line, size};
@@ -27,6 +27,7 @@ pub(super) fn follow(
 ) -> Result<(), Failure> {
     session.disable_timeouts();
     let mut text = session.ask_for_text(request)?;
+    let mut has_note = false;
     while let Some(line) = text.next()? {
         let event: Result<QueueEvent, Failure> = parse_object(line);
         let about = event.as_ref().map(|event| MailOfEvent::read(event, files)).unwrap_or_default();
@@ -36,6 +37,9 @@ pub(super) fn follow(
         }
         // The output is read live.
         screen.flush()?;
+        if !has_note {
+            has_note = files.print_note();
+        }
     }
     Ok(())
 }

@@ -13,6 +13,7 @@ use super::client;
 use super::model::QueuedMessage;
 use super::summary::short;
 use super::views::print_list;
+use crate::connect::lines::parse_object;
 use crate::connect::session::Session;
 use crate::failure::Failure;
 use crate::format::{self, cut, now, one_line};
@@ -156,7 +157,7 @@ pub(super) fn print_envelope(
 ) -> Result<(), Failure> {
     let request = super::views::messages_request(&super::views::of(id), 1)?;
     let found: Vec<QueuedMessage> = match client::fetch_all(session, request) {
-        Err(Failure::Refused(_) | Failure::Denied(_)) => return Ok(()),
+        Err(Failure::Refused(_) | Failure::NotFound(_) | Failure::Denied(_)) => return Ok(()),
         found => found?,
     };
     let Some(envelope) = found.first().and_then(|message| envelope_of(message, files)) else {
@@ -186,7 +187,7 @@ struct SpoolFields<'e> {
 ///
 /// Recipients are those of its destination, if it has one.
 pub(super) fn with_envelope(line: &[u8], files: &mut MessageFiles<'_>) -> Vec<u8> {
-    let added = client::parse_object(line).ok().and_then(|message: QueuedMessage| {
+    let added = parse_object(line).ok().and_then(|message: QueuedMessage| {
         let envelope = envelope_of(&message, files)?;
         let to = match message.channel.is_empty() {
             true => envelope.recipients.iter().map(|to| to.recipient.as_str()).collect(),

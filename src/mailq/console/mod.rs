@@ -16,6 +16,7 @@ mod model;
 
 mod ages;
 mod overview;
+mod sorted_messages;
 mod summary;
 mod views;
 mod zmailer;
@@ -31,7 +32,6 @@ mod top;
 
 pub use commands::Command;
 
-use crate::classic;
 use crate::connect::session::Request;
 use crate::failure::Failure;
 use crate::installation::Installation;
@@ -56,7 +56,8 @@ pub(crate) fn run(command: &Command, server_options: &ServerOptions) -> Result<i
     match command {
         Command::Check(check) => return Ok(run_check(check, server_options)?),
         Command::Trace(what) => {
-            return print_from_files(server_options, Terminal::default(), |files, screen| {
+            let terminal = Terminal::of_stdout(what.width);
+            return print_from_files(server_options, terminal, |files, screen| {
                 trace::run(what, files, screen)
             });
         }
@@ -100,29 +101,25 @@ fn execute_command(
             let order = orders::set(setting, until.as_deref())?;
             orders::send_limits(&mut session()?, order, screen)
         }
-        Command::Unset { setting } => {
+        Command::Unset { all: true, .. } => orders::unset_all(&mut session()?, screen),
+        Command::Unset { setting, .. } => {
             let order = orders::unset(setting)?;
             orders::send_limits(&mut session()?, order, screen)
         }
         Command::Retire { pid } => {
             let request = Request::new(format!("RETIRE {pid}"), "AGENTS");
-            send(request, "Agent ends after its current job.", screen)
+            send(request, "Agent ends after its current job", screen)
         }
         Command::Reload => {
             let request = Request::new("RELOAD", "RELOAD");
-            send(request, "Configuration reloaded.", screen)
+            send(request, "Configuration reloaded", screen)
         }
         Command::Log { level } => {
             let level = keyword(*level);
             let request = Request::new(format!("LOG {level}"), "LOG");
-            send(request, &format!("Log level: {level}."), screen)
+            send(request, &format!("Log level: {level}"), screen)
         }
-        Command::Etrn { host } => {
-            // The scheduler has hosts in lower case.
-            let request = Request::new(format!("ETRN {}", host.to_ascii_lowercase()), "ETRN");
-            let reply = session()?.ask_for_line(request)?;
-            Ok(writeln!(screen, "{}", classic::answer_text(&reply))?)
-        }
+        Command::Etrn { host } => orders::etrn(&mut session()?, host, screen),
         Command::Events { selection, json, .. } => {
             let words = [vec!["SUBSCRIBE".to_string()], selection.words()?].concat();
             let request = Request::new(words.join(" "), "EVENTS");
@@ -192,7 +189,9 @@ fn show_view(
         };
         match shown {
             // The scheduler may be restarting.
-            Err(failure @ (Failure::Unavailable(_) | Failure::Refused(_))) => {
+            Err(
+                failure @ (Failure::Unavailable(_) | Failure::Refused(_) | Failure::NotFound(_)),
+            ) => {
                 writeln!(screen, "{failure}")?;
             }
             other => other?,
@@ -236,6 +235,9 @@ fn run_check(check: &CheckArgs, server_options: &ServerOptions) -> io::Result<i3
         Ok(measures) => check.thresholds.evaluate(&measures),
         Err(failure) => check::of_failure(&failure),
     };
-    writeln!(io::stdout(), "{}", printable::line(&line))?;
+    let terminal = Terminal::of_stdout(check.width);
+    let mut screen = Screen::of_stdout(terminal);
+    screen.wrapped(&line)?;
+    screen.flush()?;
     Ok(state as i32)
 }

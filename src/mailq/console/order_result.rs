@@ -28,9 +28,20 @@ pub(super) fn print(
     sentences.try_for_each(|sentence| writeln!(screen, "{sentence}"))
 }
 
+/// Prints how many messages an order that matched nothing has not examined, if there are any.
+pub(super) fn print_unseen(result: &OrderResult, screen: &mut Screen<'_>) -> io::Result<()> {
+    unseen(result).map_or(Ok(()), |sentence| writeln!(screen, "{sentence}"))
+}
+
+fn unseen(result: &OrderResult) -> Option<String> {
+    let messages = capitalized(&count(result.unseen, "message"));
+    let sentence = format!("{messages} on disk only: not examined (paged out, or not loaded yet)");
+    (result.unseen > 0).then_some(sentence)
+}
+
 /// The sentences about the result of an order.
 pub(super) fn sentences(verb: Verb, is_scope: bool, result: &OrderResult) -> Vec<String> {
-    let OrderResult { messages, recipients, threads, busy, held, dry_run, unseen, .. } = *result;
+    let OrderResult { messages, recipients, threads, busy, held, dry_run, .. } = *result;
     let matched = messages + recipients + threads + busy + held;
     let first = match verb {
         Verb::HOLD if is_scope && matched == 0 => match dry_run {
@@ -63,11 +74,7 @@ pub(super) fn sentences(verb: Verb, is_scope: bool, result: &OrderResult) -> Vec
         let held = capitalized(&count(held, "recipient"));
         sentences.push(format!("{held} on hold: release them first"));
     }
-    if unseen > 0 {
-        let unseen = capitalized(&count(unseen, "message"));
-        sentences
-            .push(format!("{unseen} on disk only: not examined (paged out, or not loaded yet)"));
-    }
+    sentences.extend(unseen(result));
     sentences
 }
 

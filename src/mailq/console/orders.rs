@@ -1,15 +1,19 @@
 //! Orders to the scheduler, with a dry run before those that are final.
 
-use super::arguments::{OrderOptions, is_bare_word, quoted, target};
-use super::client::parse_object;
+use super::arguments::{OrderOptions, Sort, is_bare_word, quoted, target};
+use super::client;
 use super::commands::{Command, OrderArgs};
-use super::model::OrderResult;
+use super::model::{OrderResult, OverrideStatus, Summary, ThreadStatus};
 use super::order_result;
+use super::views::{JSON_SUMMARY, of, threads_request};
+use crate::classic;
+use crate::connect::lines::parse_object;
 use crate::connect::session::{Request, Session};
 use crate::failure::Failure;
 use crate::format::{not_a_span, one_line, read_span};
 use crate::progress::Progress;
 use crate::screen::Screen;
+use memchr::memmem;
 use std::io::{self, BufRead, IsTerminal};
 use zsched_format::printable;
 use zsched_mailq_protocol::words::MAX_REASON_LEN;
@@ -109,9 +113,39 @@ impl OrderCommand {
         }
         let reply = self.give(&mut open()?, dry_run)?;
         match json {
-            true => Ok(writeln!(screen, "{}", printable::json(without_ok(&reply)))?),
+            true => {
+                writeln!(screen, "{}", printable::json(without_ok(&reply)))?;
+                match self.has_done_nothing(&outcome_of(&reply)?) {
+                    true => Err(self.nothing()),
+                    false => Ok(()),
+                }
+            }
             false => self.print_result(&outcome_of(&reply)?, screen),
         }
+    }
+
+    /// Returns true if no mail matches, and the order has no effect on mail that comes later.
+    fn has_done_nothing(&self, outcome: &OrderResult) -> bool {
+        let OrderResult { messages, recipients, threads, busy, held, .. } = *outcome;
+        let stays = [Verb::HOLD, Verb::RELEASE].contains(&self.verb) && self.is_scope();
+        messages + recipients + threads + busy + held == 0 && !stays
+    }
+
+    /// Returns true if it is about destinations, a ring, or everything.
+    fn is_scope(&self) -> bool {
+        self.all || self.args.selection.is_scope()
+    }
+
+    /// The failure of an order that no mail matches.
+    fn nothing(&self) -> Failure {
+        let selection = &self.args.selection;
+        let how = match selection.what.as_deref().filter(|what| is_bare_word(what)) {
+            Some(word) => {
+                format!(" (as a host; a channel is named {word}/*, a recipient by --recipient)")
+            }
+            None => String::new(),
+        };
+        Failure::no_mail(format_args!("{selection}{how}"))
     }
 
     /// Fails if a word is the name of no host with mail: it may be mistyped, or a channel.
@@ -128,9 +162,9 @@ impl OrderCommand {
         let OrderResult { messages, threads, busy, .. } =
             outcome_of(&self.give(&mut open()?, true)?)?;
         match messages + threads + busy {
-            0 => Err(Failure::NotFound(format!(
-                "no mail for a host {word} now: nothing is held. To hold mail that arrives later, \
-                 name the host */{word}, or the channel {word}/*"
+            0 => Err(Failure::no_mail(format_args!(
+                "{word} (as a host), so nothing is held; to hold mail that arrives later, name the \
+                 host */{word}, or the channel {word}/*"
             ))),
             _ => Ok(()),
         }
@@ -156,9 +190,14 @@ impl OrderCommand {
         if progress.is_shown() {
             request.line.push_str(" progress=yes");
         }
-        session.ask_with_progress(request, |far| {
+        let answer = session.ask_with_progress(request, |far| {
             progress.set(String::from_utf8_lossy(far).into_owned());
-        })
+        });
+        match answer {
+            // The scheduler does not repeat what was named.
+            Err(Failure::NotFound(_)) if self.verb != Verb::RELEASE => Err(self.nothing()),
+            other => other,
+        }
     }
 
     /// Builds the request, with `is_dry` for a dry run.
@@ -170,7 +209,7 @@ impl OrderCommand {
         if words.is_empty() {
             return Err(Failure::Usage(
                 "nothing is selected: name a channel/host or an id, or use --sender, --recipient, \
-                 --older or --larger; '*/*' selects everything"
+                 --older, --larger or --held; '*/*' selects everything"
                     .to_string(),
             ));
         }
@@ -184,19 +223,15 @@ impl OrderCommand {
     }
 
     fn print_result(&self, outcome: &OrderResult, screen: &mut Screen<'_>) -> Result<(), Failure> {
-        let is_scope = self.all || self.args.selection.is_scope();
-        order_result::print(self.verb, is_scope, outcome, screen)?;
-        let is_empty = outcome.messages + outcome.threads + outcome.busy + outcome.held == 0;
+        if self.has_done_nothing(outcome) {
+            order_result::print_unseen(outcome, screen)?;
+            return Err(self.nothing());
+        }
+        order_result::print(self.verb, self.is_scope(), outcome, screen)?;
         if self.verb == Verb::HOLD && self.args.selection.chooses_messages() {
             writeln!(screen, "Only messages that are queued now are held, not those that come.")?;
         }
-        match self.args.selection.what.as_deref().filter(|what| is_empty && is_bare_word(what)) {
-            Some(word) => Ok(writeln!(
-                screen,
-                "{word} was read as a host; a channel is named {word}/*, a recipient by --recipient"
-            )?),
-            None => Ok(()),
-        }
+        Ok(())
     }
 }
 
@@ -271,6 +306,23 @@ pub(super) fn unset(words: &[String]) -> Result<LimitOrder, Failure> {
     limit_order("UNSET", words, |word| Some(word.to_string())).ok_or_else(wrong)?
 }
 
+/// Resets each limit that was set.
+pub(super) fn unset_all(session: &mut Session, screen: &mut Screen<'_>) -> Result<(), Failure> {
+    let orders: Vec<OverrideStatus> =
+        client::fetch_all(session, Request::new("SHOW JSON ORDERS", "TT"))?;
+    let limits = orders.into_iter().filter_map(|order| Some((order.limit?, quoted(&order.scope))));
+    let mut count = 0;
+    for (limit, scope) in limits {
+        let line = format!("UNSET {scope} {limit}");
+        send_limits(session, LimitOrder { line, scope, duration: String::new() }, screen)?;
+        count += 1;
+    }
+    match count {
+        0 => Err(Failure::NotFound("no matching limit now: none was set".to_string())),
+        _ => Ok(()),
+    }
+}
+
 /// Limits that can be set.
 const SETTABLE_LIMITS: [&str; 5] = ["maxta", "maxchannel", "maxring", "maxthr", "overfeed"];
 
@@ -336,9 +388,39 @@ pub(super) fn send_limits(
     }
 }
 
+/// Sends ETRN, and prints the answer of the scheduler.
+///
+/// Fails if the scheduler says that it has no mail for the host.
+pub(super) fn etrn(
+    session: &mut Session,
+    host: &str,
+    screen: &mut Screen<'_>,
+) -> Result<(), Failure> {
+    // The scheduler has hosts in lower case.
+    let host = host.to_ascii_lowercase();
+    let reply = session.ask_for_line(Request::new(format!("ETRN {host}"), "ETRN"))?;
+    let has_started = memmem::find(&reply, b"didn't").is_none();
+    if !has_started && has_no_mail(session, &host)? {
+        return Err(Failure::no_mail(format_args!("{} (as a host)", one_line(&host))));
+    }
+    Ok(writeln!(screen, "{}", classic::answer_text(&reply))?)
+}
+
+/// Returns true if the scheduler says that it has no mail for a host, in memory or on disk.
+fn has_no_mail(session: &mut Session, host: &str) -> Result<bool, Failure> {
+    let request = threads_request(&of(&format!("*/{host}")), Sort::default(), 1)?;
+    // ZMailer's schedulers do not know these requests, and not every user may look.
+    let found = client::fetch_all::<ThreadStatus>(session, request);
+    if found.is_ok_and(|found| found.is_empty()) {
+        let summary = client::fetch_one::<Summary>(session, Request::new(JSON_SUMMARY, "QQ"));
+        return Ok(summary.is_ok_and(|summary| summary.waiting + summary.resting == 0));
+    }
+    Ok(false)
+}
+
 /// Sends an order that is answered with a line.
 ///
-/// Prints the text after `OK`, or `done` if there is none.
+/// Prints `done`, and the remark after `OK`, if there is one.
 pub(super) fn send(
     session: &mut Session,
     request: Request,
@@ -347,13 +429,13 @@ pub(super) fn send(
 ) -> Result<(), Failure> {
     let reply = session.ask_for_line(request)?;
     let reply = String::from_utf8_lossy(without_ok(&reply)).into_owned();
+    let reply = reply.trim_start_matches([';', ' ']);
     // An object is for programs. For people the command line says the same.
-    let shown = if reply.is_empty() || reply.starts_with('{') {
-        done.to_string()
-    } else {
-        one_line(&reply)
+    let remark = match reply.is_empty() || reply.starts_with('{') {
+        true => String::new(),
+        false => format!("; {}", one_line(reply)),
     };
-    Ok(writeln!(screen, "{shown}")?)
+    Ok(screen.wrapped(&format!("{done}{remark}."))?)
 }
 
 #[cfg(test)]

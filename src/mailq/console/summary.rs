@@ -18,8 +18,11 @@ use super::overview::Overview;
 use crate::format::{clock, count, cut, grouped, one_line, span};
 use crate::screen::{Screen, Style};
 use crate::table::{Column, ColumnKind, print_table};
+use std::collections::HashMap;
 use std::io;
 
+/// Minimum time without a report of an agent that is shown, in seconds.
+pub(super) const MIN_SILENCE: f64 = 60.0;
 /// Maximum number of rows of a table: the summary fits on one screen.
 const MAX_ROWS: usize = 5;
 
@@ -166,6 +169,10 @@ fn print_state(summary: &Summary, screen: &mut Screen<'_>) -> io::Result<()> {
             screen.styled(words, Style::Error)?;
         }
     }
+    if let Some(level) = &summary.log_level {
+        write!(screen, "; ")?;
+        screen.styled(&format!("log level {}", short(level)), Style::Warning)?;
+    }
     screen.line(&[])?;
     for warning in &summary.warnings {
         screen.wrapped(&format!("warning: {}", one_line(warning)))?;
@@ -203,8 +210,11 @@ pub(super) fn print_rings(rings: &[&RingStatus], screen: &mut Screen<'_>) -> io:
         let is_full = ring.maxring.is_some_and(|max| ring.agents >= max);
         (grouped(ring.agents), if is_full { Style::Warning } else { Style::Plain })
     };
+    let mut of_pattern: HashMap<&str, usize> = HashMap::new();
+    rings.iter().for_each(|ring| *of_pattern.entry(&ring.pattern).or_default() += 1);
+    let has_others = |ring: &RingStatus| of_pattern.get(&*ring.pattern).is_some_and(|n| *n > 1);
     let columns = [
-        Column::name("RING", |ring: &RingStatus| ring.pattern.clone()),
+        Column::name("RING", |ring: &RingStatus| ring.name(has_others(ring))),
         Column::number("MSGS", |ring: &RingStatus| ring.messages),
         Column::number("DESTS", |ring: &RingStatus| ring.threads),
         Column::new("AGENTS", ColumnKind::Number, agents),
@@ -225,7 +235,13 @@ pub(super) fn short(word: &str) -> String {
 pub(super) fn destination_state(thread: &ThreadStatus, now: f64) -> (String, Style) {
     let reason = short(thread.reason());
     let (words, style) = match reason.as_str() {
-        "at-work" => ("at work", Style::Good),
+        "at-work" => {
+            let heard = thread.wait.as_ref().and_then(|wait| wait.heard);
+            return match heard.map(|heard| now - heard).filter(|time| *time >= MIN_SILENCE) {
+                Some(time) => (format!("silent {}", span(time)), Style::Warning),
+                None => ("at work".to_string(), Style::Good),
+            };
+        }
         "agent-starting" => ("agent starting", Style::Good),
         "retry" => {
             let time = thread.wakeup.map_or(String::new(), |at| format!(" {}", clock(at, now)));
@@ -252,6 +268,16 @@ mod tests {
     use crate::console::model::Wait;
     use crate::format::width;
     use proptest::prelude::*;
+
+    #[test]
+    fn agent_without_report_shows_for_how_long() {
+        for (silent, state) in [(59.0, "at work"), (754.0, "silent 12m34s")] {
+            let heard = Some(10_000.0 - silent);
+            let wait = Wait { why: "at-work".to_string(), heard, ..Wait::default() };
+            let thread = ThreadStatus { wait: Some(wait), ..ThreadStatus::default() };
+            assert_eq!(destination_state(&thread, 10_000.0).0, state);
+        }
+    }
 
     proptest! {
         #[test]

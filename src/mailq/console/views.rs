@@ -9,9 +9,10 @@ use super::client;
 use super::messages;
 use super::model::{AgeStatus, AgentStatus, OverrideStatus, QueuedMessage, ThreadStatus};
 use super::overview;
-use super::summary::{self, destination_state, print_rings, short, thread_columns};
+use super::sorted_messages::sorted_messages;
+use super::summary::{self, MIN_SILENCE, destination_state, print_rings, short, thread_columns};
 use crate::connect::dial::Scheduler;
-use crate::connect::lines::LineSource;
+use crate::connect::lines::{LineSource, parse_object};
 use crate::connect::session::{Request, Session};
 use crate::failure::Failure;
 use crate::format::{clock, count, grouped, now, one_line, span_or_dash};
@@ -43,7 +44,8 @@ pub enum View {
     /// Show the queue and its problems on one screen
     ///
     /// It is the default on a terminal, if no option selects other output. ZMailer's schedulers are
-    /// understood, too, as far as they report.
+    /// understood, too, as far as they report. "silent 12m" is the state of a destination whose
+    /// agent has reported nothing for that time.
     Summary(OutputOptions),
     /// List destinations, or messages
     ///
@@ -58,9 +60,12 @@ pub enum View {
         /// "sender", "to", "size", "subject" and "message_id".
         #[arg(long, short = 'm')]
         messages: bool,
-        /// Sort order of destinations
-        #[arg(long, value_enum, default_value_t)]
-        sort: Sort,
+        /// Sort order: destinations by backlog (the default), oldest or undelivered; messages by
+        /// oldest or size
+        ///
+        /// To sort messages, all that match are read, and their sizes from the spool.
+        #[arg(long, value_enum)]
+        sort: Option<Sort>,
         /// Maximum number of lines
         #[arg(long, value_name = "NUMBER", default_value_t = 1000)]
         limit: usize,
@@ -103,8 +108,13 @@ pub enum View {
         output: OutputOptions,
     },
     /// List rings with their agents and limits
+    ///
+    /// Rings of the same pattern show the lines of all clauses that they combine.
     Rings(OutputOptions),
     /// List agents
+    ///
+    /// HUNGRY, FED and SILENT are the times since an agent asked for work, got work, and reported
+    /// anything; SILENT is shown from a minute on.
     Agents(OutputOptions),
     /// List holds, limits that were set, and messages to be removed
     Orders(OutputOptions),
@@ -163,10 +173,11 @@ impl View {
         let one = match self {
             View::Summary(_) => Request::new(JSON_SUMMARY, "QQ"),
             View::List { selection, sort, limit, messages, .. } => {
+                let sort = sort.unwrap_or_default();
                 let request =
                     |selection: SelectionArgs| match *messages || selection.selects_messages() {
                         true => messages_request(&selection, *limit),
-                        false => threads_request(&selection, *sort, *limit),
+                        false => threads_request(&selection, sort, *limit),
                     };
                 return selection.readings().into_iter().map(request).collect();
             }
@@ -205,9 +216,23 @@ impl View {
         files: &mut MessageFiles<'_>,
         screen: &mut Screen<'_>,
     ) -> Result<(), Failure> {
+        self.check_sort()?;
         let session = scheduler.session()?;
+        if let View::List { selection, sort: Some(sort), limit, messages, .. } = self
+            && (*messages || selection.selects_messages())
+        {
+            let is_found = look_up(selection.readings(), |selection| {
+                let found = sorted_messages(session, &selection, *limit, *sort, files)?;
+                for line in &found {
+                    let line = messages::with_envelope(line, files);
+                    writeln!(screen, "{}", printable::json(&line))?;
+                }
+                Ok(!found.is_empty())
+            })?;
+            return if is_found { Ok(()) } else { Err(nothing(selection)) };
+        }
         let is_limited = matches!(self, View::Show { .. });
-        look_up(self.requests()?, |request| {
+        let is_found = look_up(self.requests()?, |request| {
             let is_of_messages = request.line.starts_with("SHOW JSON MESSAGE");
             let mut text = session.ask_for_text(request)?;
             let mut count = 0;
@@ -225,7 +250,26 @@ impl View {
             }
             Ok(count > 0)
         })?;
-        Ok(())
+        self.selection().filter(|_| !is_found).map_or(Ok(()), |selection| Err(nothing(&selection)))
+    }
+
+    /// Fails if the sort order of a list is not one of what it lists.
+    fn check_sort(&self) -> Result<(), Failure> {
+        match self {
+            View::List { selection, sort: Some(sort), messages, .. } => {
+                sort.check(*messages || selection.selects_messages())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// What the view looks up; `None` if it shows everything.
+    fn selection(&self) -> Option<SelectionArgs> {
+        match self {
+            View::List { selection, .. } if !selection.is_everything() => Some(selection.clone()),
+            View::Show { what, .. } | View::Why { what, .. } => Some(of(what)),
+            _ => None,
+        }
     }
 
     /// Prints the view for people.
@@ -238,6 +282,7 @@ impl View {
         files: &mut MessageFiles<'_>,
         screen: &mut Screen<'_>,
     ) -> Result<(), Failure> {
+        self.check_sort()?;
         match self {
             View::Summary(_) => {
                 let mut overview = overview::ask(scheduler, MAX_SUMMARY_DESTINATIONS)?;
@@ -247,27 +292,48 @@ impl View {
             View::List { selection, limit, messages, sort, .. } => {
                 let is_found = look_up(selection.readings(), |selection| {
                     if *messages || selection.selects_messages() {
-                        let found = ask_for_messages(scheduler.session()?, &selection, *limit)?;
+                        let session = scheduler.session()?;
+                        let found = match sort {
+                            None => ask_for_messages(session, &selection, *limit)?,
+                            Some(sort) => {
+                                let most = limit.saturating_add(1);
+                                let found =
+                                    sorted_messages(session, &selection, most, *sort, files)?;
+                                let found = found.iter().map(|line| parse_object(line));
+                                found.collect::<Result<_, Failure>>()?
+                            }
+                        };
                         messages::print(&found, (*limit, LIMIT_HINT), files, screen)?;
                         return Ok(!found.is_empty());
                     }
-                    let found = threads(scheduler, &selection, *sort, *limit)?;
+                    let found = threads(scheduler, &selection, sort.unwrap_or_default(), *limit)?;
                     print_threads(&found, (*limit, LIMIT_HINT), screen)?;
                     Ok(!found.is_empty())
                 })?;
-                if is_found { Ok(()) } else { print_nothing(selection, screen) }
+                match is_found {
+                    true => Ok(()),
+                    false if selection.is_everything() => {
+                        Ok(writeln!(screen, "The queue is empty.")?)
+                    }
+                    false => Err(nothing(selection)),
+                }
             }
-            View::Ages { .. } => {
+            View::Ages { what, .. } => {
                 let rows: Vec<AgeStatus> =
                     client::fetch_all(scheduler.session()?, self.request()?)?;
-                Ok(ages::print(&rows, screen)?)
+                match what {
+                    Some(what) if rows.iter().all(|row| row.recipients == 0) => {
+                        Err(Failure::no_mail(one_line(what)))
+                    }
+                    _ => Ok(ages::print(&rows, screen)?),
+                }
             }
             View::Show { what, .. } => {
                 let selection = of(what);
                 let is_found = look_up(selection.readings(), |selection| {
                     show(scheduler, &selection, files, screen)
                 })?;
-                if is_found { Ok(()) } else { print_nothing(&selection, screen) }
+                if is_found { Ok(()) } else { Err(nothing(&selection)) }
             }
             View::Why { what, .. } => {
                 let session = scheduler.session()?;
@@ -275,7 +341,7 @@ impl View {
                     let lines = session.ask_for_text(request)?.print_wrapped(screen)?;
                     Ok(lines > 0)
                 })?;
-                if is_found { Ok(()) } else { print_nothing(&of(what), screen) }
+                if is_found { Ok(()) } else { Err(nothing(&of(what))) }
             }
             View::Rings(_) => {
                 let json = |session: &mut Session| client::fetch_all(session, self.request()?);
@@ -319,21 +385,20 @@ fn look_up<T>(
     mut is_found: impl FnMut(T) -> Result<bool, Failure>,
 ) -> Result<bool, Failure> {
     for reading in readings {
-        if is_found(reading)? {
-            return Ok(true);
+        match is_found(reading) {
+            Ok(false) | Err(Failure::NotFound(_)) => {}
+            Ok(true) => return Ok(true),
+            Err(failure) => return Err(failure),
         }
     }
     Ok(false)
 }
 
-fn print_nothing(selection: &SelectionArgs, screen: &mut Screen<'_>) -> Result<(), Failure> {
-    match selection.what.as_deref().filter(|what| is_bare_word(what)) {
-        Some(word) => {
-            let word = one_line(word);
-            Ok(writeln!(screen, "No mail now for a host, a channel or a recipient {word}.")?)
-        }
-        None => Ok(writeln!(screen, "No matching mail now.")?),
-    }
+/// The failure of a look-up that found nothing in any reading.
+fn nothing(selection: &SelectionArgs) -> Failure {
+    let is_word = selection.what.as_deref().is_some_and(is_bare_word);
+    let readings = if is_word { " (as a host, a channel and a recipient)" } else { "" };
+    Failure::no_mail(format_args!("{selection}{readings}"))
 }
 
 fn threads(
@@ -519,7 +584,9 @@ fn print_agents(agents: &[AgentStatus], screen: &mut Screen<'_>) -> Result<(), F
         (state, style)
     };
     let or_dash = |name: Option<&String>| name.map_or("-", String::as_str).to_string();
-    let columns = [
+    let is_silent = |agent: &AgentStatus| agent.silent.is_some_and(|time| time >= MIN_SILENCE);
+    let has_silent = agents.iter().any(is_silent);
+    let mut columns = vec![
         Column::new("PID", ColumnKind::Number, |agent: &AgentStatus| {
             (agent.pid.to_string(), Style::Plain)
         }),
@@ -532,7 +599,9 @@ fn print_agents(agents: &[AgentStatus], screen: &mut Screen<'_>) -> Result<(), F
         Column::span("AGE", |agent: &AgentStatus| agent.age(now)),
         Column::span("HUNGRY", |agent: &AgentStatus| agent.hungry),
         Column::span("FED", |agent: &AgentStatus| agent.fed),
+        Column::span("SILENT", |agent: &AgentStatus| agent.silent),
     ];
+    columns.retain(|column| has_silent || column.title != "SILENT");
     print_list(&columns, agents, NO_LIMIT, "No agents running.", screen)
 }
 

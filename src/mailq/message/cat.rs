@@ -9,21 +9,24 @@
 //! Subject: Hello
 //! ```
 
-use super::envelope::Envelope;
-use super::files::{for_each_name, names_of, read};
+use super::envelope::{Envelope, same_address, without_brackets};
+use super::files::{for_each_name, read};
 use crate::failure::Failure;
+use crate::screen::{Terminal, wrap};
 use clap::Args;
 use std::fs::File;
 use std::io::{self, BufWriter, ErrorKind, IsTerminal, Read, Seek, SeekFrom, Write};
 use zsched_format::control_file::{self, ControlFile, MAX_CONTROL_FILE_SIZE, bare_message_id};
-use zsched_format::printable::{self, PrintableWriter};
+use zsched_format::printable::PrintableWriter;
 use zsched_spool::{HashFolder, HashLevel, Spool, SpoolId, SpoolName};
 use zsched_sys::open_regular;
 
 /// Arguments of `mailq cat`.
 #[derive(Args, Clone, Debug)]
 pub struct CatOptions {
-    /// A spool id, the name of a control file, or a Message-ID
+    /// A spool id, the name of a control file, a Message-ID, or an address
+    ///
+    /// The address is that of a recipient or of the sender.
     #[arg(value_name = "ID")]
     pub what: String,
 
@@ -44,6 +47,10 @@ pub struct CatOptions {
     /// Print all of these
     #[arg(long)]
     pub all: bool,
+
+    /// Maximum line length of the envelope
+    #[arg(long, value_name = "COLUMNS")]
+    pub width: Option<usize>,
 }
 
 /// Number of bytes of a body that are copied at a time.
@@ -82,7 +89,8 @@ impl StoredMessage {
         let (envelope, headers) = (envelope || all || is_default, headers || all || is_default);
         let body = body || all;
         if envelope {
-            self.print_envelope(out)?;
+            let columns = Terminal::of_stdout(options.width).columns;
+            self.print_envelope(columns, out)?;
             // An empty line separates the parts, as in a message.
             out.write_all(if headers || body { b"\n" } else { b"" })?;
         }
@@ -97,12 +105,14 @@ impl StoredMessage {
         Ok(())
     }
 
-    fn print_envelope(&self, out: &mut impl Write) -> io::Result<()> {
+    fn print_envelope(&self, columns: Option<usize>, out: &mut impl Write) -> io::Result<()> {
         let Envelope { id, name, .. } = &self.envelope;
         let mut lines = vec![("spool id", id.to_string()), ("file", name.to_string())];
         lines.extend(self.envelope.lines(usize::MAX));
-        for (title, value) in &lines {
-            writeln!(out, "{title:<12}{}", printable::line(value))?;
+        let lines =
+            lines.iter().flat_map(|(title, value)| wrap(&format!("{title:<12}{value}"), columns));
+        for line in lines {
+            writeln!(out, "{line}")?;
         }
         Ok(())
     }
@@ -124,7 +134,7 @@ impl StoredMessage {
 
 /// Finds the message of this name.
 ///
-/// The search for a Message-ID reads all control files.
+/// The search for a Message-ID or an address reads all control files.
 fn find(spool: &Spool, what: &str) -> Result<StoredMessage, Failure> {
     let (mut found, mut unreadable) = (Vec::new(), None);
     let mut look = |name: SpoolName, is_it: &dyn Fn(SpoolId, &ControlFile) -> bool| {
@@ -143,17 +153,21 @@ fn find(spool: &Spool, what: &str) -> Result<StoredMessage, Failure> {
             }
         }
     };
+    let named = SpoolName::from_notified(what.as_bytes()).filter(|_| !what.contains('@'));
     if let Some(number) = SpoolId::number_in(what) {
         let is_it = |id: SpoolId, _: &ControlFile| id.to_string() == what;
-        names_of(number).into_iter().for_each(|name| look(name, &is_it));
-    } else if let (false, Some(name)) =
-        (what.contains('@'), SpoolName::from_notified(what.as_bytes()))
-    {
-        names_like(&name).into_iter().for_each(|name| look(name, &|_, _| true));
+        for_each_name(spool, Some(number), |name| look(name, &is_it))?;
+    } else if let Some(name) = named {
+        match what.bytes().all(|byte| byte.is_ascii_digit()) {
+            true => for_each_name(spool, Some(name.number()), |name| look(name, &|_, _| true))?,
+            false => names_like(&name).into_iter().for_each(|name| look(name, &|_, _| true)),
+        }
     } else {
         let wanted = bare_message_id(what);
+        let address = without_brackets(what);
         let is_it = |_: SpoolId, file: &ControlFile| {
             control_file::message_id(file).is_some_and(|id| bare_message_id(&id) == wanted)
+                || has_address(file, address)
         };
         for_each_name(spool, None, |name| look(name, &is_it))?;
     }
@@ -167,8 +181,16 @@ fn find(spool: &Spool, what: &str) -> Result<StoredMessage, Failure> {
         (None, Some((path, error))) => {
             Err(Failure::Installation(format!("{}: {error}", path.display())))
         }
-        (None, None) => Err(Failure::NotFound(format!("{what} is not in the spool"))),
+        (None, None) => Err(Failure::no_mail(what)),
     }
+}
+
+/// Returns true if this is the address of a sender or recipient.
+fn has_address(file: &ControlFile, address: &str) -> bool {
+    let is_it = |of: &[u8]| same_address(&String::from_utf8_lossy(of), address);
+    file.recipients.iter().any(|recipient| {
+        is_it(file.get(recipient.quad.user)) || file.sender_address(recipient).is_some_and(is_it)
+    })
 }
 
 /// The name, and if it has no folder the names with those of hash levels.

@@ -137,6 +137,18 @@ impl QueuedRecipient {
     }
 }
 
+/// Compares an address, perhaps in angle brackets, with one without them, in any case.
+pub(crate) fn same_address(address: &str, name: &str) -> bool {
+    let address = without_brackets(address);
+    address.eq_ignore_ascii_case(name) || address.to_lowercase() == name.to_lowercase()
+}
+
+/// Removes angle brackets around an address or a Message-ID.
+pub(crate) fn without_brackets(text: &str) -> &str {
+    let text = text.trim();
+    text.strip_prefix('<').and_then(|rest| rest.strip_suffix('>')).unwrap_or(text)
+}
+
 /// Finds the subject in headers, and decodes it (RFC 2047).
 pub(super) fn subject(headers: &[u8]) -> Option<String> {
     let parser = MessageParser::new().header_text(HeaderName::Subject).default_header_ignore();
@@ -173,6 +185,13 @@ mod tests {
         let report = control.replace("s local - Ann@x 0", "s error - x 0").replace("subject", "X");
         let report = envelope(&report, 9);
         assert_eq!((report.sender.as_str(), report.subject), ("<>", None));
+    }
+
+    #[test]
+    fn addresses_are_compared_in_any_case() {
+        assert!(same_address("<bob@HOST.example>", "Bob@Host.example"));
+        assert!(same_address("JÜRGEN@x", "jürgen@X"));
+        assert!(!same_address("bob@host.example.org", "bob@host.example"));
     }
 
     proptest! {

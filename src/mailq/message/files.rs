@@ -70,6 +70,12 @@ impl<'a> MessageFiles<'a> {
         envelope
     }
 
+    /// The size of the message file of this control file, in bytes.
+    pub(crate) fn size(&self, file: Option<&str>) -> Option<u64> {
+        let name = SpoolName::from_notified(file?.as_bytes())?;
+        Some(fs::symlink_metadata(self.spool.message_file(&name)).ok()?.len())
+    }
+
     /// Returns true if at least one message was in this spool.
     ///
     /// Otherwise it may be that of another scheduler.
@@ -77,8 +83,8 @@ impl<'a> MessageFiles<'a> {
         self.found + self.unreadable > 0
     }
 
-    /// Prints how many messages could not be read.
-    pub(crate) fn print_note(&self) {
+    /// Prints how many messages could not be read, if there are any. Returns true if it did.
+    pub(crate) fn print_note(&self) -> bool {
         if self.unreadable > 0 {
             let (messages, folder) =
                 (count(self.unreadable as u64, "message"), self.spool.postoffice().display());
@@ -87,6 +93,7 @@ impl<'a> MessageFiles<'a> {
                  subjects are missing"
             ));
         }
+        self.unreadable > 0
     }
 }
 
@@ -128,8 +135,8 @@ fn submitted_headers(spool: &Spool, name: &SpoolName) -> io::Result<Vec<u8>> {
     Ok(head.split_off(envelope))
 }
 
-/// Names that the files of a message with this number may have.
-pub(crate) fn names_of(number: u64) -> Vec<SpoolName> {
+/// Names that the files of a message with this number usually have.
+fn names_of(number: u64) -> Vec<SpoolName> {
     let levels = [HashLevel::Flat, HashLevel::Once, HashLevel::Twice];
     levels.map(|level| SpoolName::plain(HashFolder::of(number, level), number)).to_vec()
 }
@@ -147,19 +154,23 @@ pub(crate) fn read(
     Ok((file, (message.len(), modified)))
 }
 
-/// Passes the names of control files to `look`: those that this number may have, or else all.
+/// Passes the names of control files to `look`: those of this number, or else all.
 pub(crate) fn for_each_name(
     spool: &Spool,
     number: Option<u64>,
     mut look: impl FnMut(SpoolName),
 ) -> Result<(), Failure> {
-    if let Some(number) = number {
-        names_of(number).into_iter().for_each(look);
+    let usual = number.map_or(Vec::new(), names_of);
+    let is_there = |name: &SpoolName| spool.control_file(name).symlink_metadata().is_ok();
+    if let Some(name) = usual.into_iter().find(is_there) {
+        look(name);
         return Ok(());
     }
+    // A name may go on after the number, as in 4711-23.
+    let is_meant = |name: &SpoolName| number.is_none_or(|number| number == name.number());
     let end = scan(spool, ScanLimits::NONE, |names| {
         let count = names.len();
-        names.into_iter().for_each(&mut look);
+        names.into_iter().filter(is_meant).for_each(&mut look);
         Some(count)
     });
     end.errors.first().map_or(Ok(()), |error| {

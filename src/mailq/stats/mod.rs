@@ -40,6 +40,8 @@ pub struct StatsOptions {
     pub json: bool,
 
     /// Maximum line length
+    ///
+    /// By default, lines fit the terminal. Elsewhere their length has no limit.
     #[arg(long, value_name = "COLUMNS")]
     pub width: Option<usize>,
 }

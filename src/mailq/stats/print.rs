@@ -24,10 +24,10 @@ pub(super) fn print_text(tally: &Tally, limit: usize, screen: &mut Screen<'_>) -
     };
     writeln!(screen, "From {} to {}\n", minute(first), minute(last))?;
     print_totals(tally, screen)?;
-    print_times(&tally.hours, screen)?;
-    print_traffic("DESTINATION", &tally.destinations, limit, screen)?;
-    print_traffic("SENDER", &tally.senders, limit, screen)?;
-    print_traffic("RECIPIENT", &tally.recipients, limit, screen)?;
+    print_times(tally, screen)?;
+    print_traffic("DESTINATION", tally, &tally.destinations, limit, screen)?;
+    print_traffic("SENDER", tally, &tally.senders, limit, screen)?;
+    print_traffic("RECIPIENT", tally, &tally.recipients, limit, screen)?;
     print_reasons("DEFERRED BECAUSE", &tally.deferral_reasons, limit, screen)?;
     print_reasons("GIVEN UP BECAUSE", &tally.failure_reasons, limit, screen)
 }
@@ -62,7 +62,8 @@ fn print_totals(tally: &Tally, screen: &mut Screen<'_>) -> io::Result<()> {
 }
 
 /// Prints a row for each hour, or for each day of a long time.
-fn print_times(hours: &BTreeMap<i64, Outcomes>, screen: &mut Screen<'_>) -> io::Result<()> {
+fn print_times(tally: &Tally, screen: &mut Screen<'_>) -> io::Result<()> {
+    let hours = &tally.hours;
     let format = if hours.len() > MAX_HOURS { "%Y-%m-%d" } else { "%Y-%m-%d %H:00" };
     let mut rows: Vec<(String, Outcomes)> = Vec::new();
     for (hour, outcomes) in hours {
@@ -76,20 +77,21 @@ fn print_times(hours: &BTreeMap<i64, Outcomes>, screen: &mut Screen<'_>) -> io::
     writeln!(screen)?;
     let columns = [
         vec![Column::word("TIME", |row: &(String, Outcomes)| row.0.clone())],
-        outcome_columns(|row: &(String, Outcomes)| row.1),
+        outcome_columns(tally, |row: &(String, Outcomes)| row.1),
     ];
     print_table(&columns.into_iter().flatten().collect::<Vec<_>>(), &rows, screen)
 }
 
 fn print_traffic(
     title: &'static str,
+    tally: &Tally,
     traffic: &ByName<Traffic>,
     limit: usize,
     screen: &mut Screen<'_>,
 ) -> io::Result<()> {
     let rows = traffic.top(limit, |traffic| traffic.outcomes.total());
     let mut columns = vec![Column::name(title, |row: &Row<'_, Traffic>| row.0.to_string())];
-    columns.extend(outcome_columns(|row: &Row<'_, Traffic>| row.1.outcomes));
+    columns.extend(outcome_columns(tally, |row: &Row<'_, Traffic>| row.1.outcomes));
     columns.push(Column::span("AVERAGE", |row: &Row<'_, Traffic>| row.1.average_delay()));
     columns.push(Column::span("LONGEST", |row: &Row<'_, Traffic>| {
         (row.1.outcomes.delivered > 0).then_some(row.1.longest_delay)
@@ -116,12 +118,23 @@ fn print_reasons(
     print_table(&columns, &rows, screen)
 }
 
-fn outcome_columns<'c, T: 'c>(of: impl Fn(&T) -> Outcomes + Copy + 'c) -> Vec<Column<'c, T>> {
-    vec![
+/// The columns of outcomes; what operators did has columns only if there is any.
+fn outcome_columns<'c, T: 'c>(
+    tally: &Tally,
+    of: impl Fn(&T) -> Outcomes + Copy + 'c,
+) -> Vec<Column<'c, T>> {
+    let mut columns = vec![
         Column::number("DELIVERED", move |row| of(row).delivered),
         Column::number("DEFERRED", move |row| of(row).deferred),
         Column::number("GIVEN UP", move |row| of(row).given_up()),
-    ]
+    ];
+    if tally.all.deleted > 0 {
+        columns.push(Column::number("DELETED", move |row| of(row).deleted));
+    }
+    if tally.all.rerouted > 0 {
+        columns.push(Column::number("REROUTED", move |row| of(row).rerouted));
+    }
+    columns
 }
 
 /// Prints the tally as one JSON object.

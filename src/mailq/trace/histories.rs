@@ -3,10 +3,11 @@
 use super::subject::TraceSubject;
 use crate::message::envelope::QueuedRecipient;
 use crate::screen::warn;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
 use std::collections::{HashMap, HashSet, VecDeque};
 use zsched_format::status_log::StatusLine;
+use zsched_mailq_protocol::schema::HoldAuthor;
 
 /// Maximum size of the log entries that are kept, in bytes of memory.
 const MAX_KEPT_BYTES: usize = 16 << 20;
@@ -55,6 +56,22 @@ pub(super) enum NextStep {
     Waits(Vec<String>),
 }
 
+/// What a message waits for: a line of `SHOW JSON WHY`.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct QueuedWait {
+    channel: String,
+    host: String,
+    sentence: String,
+    held_by: Option<HoldAuthor>,
+}
+
+impl QueuedWait {
+    fn destination(&self) -> (String, String) {
+        (self.channel.clone(), self.host.clone())
+    }
+}
+
 impl History {
     /// Returns true if nothing is known of the message.
     pub(super) fn is_empty(&self) -> bool {
@@ -62,21 +79,25 @@ impl History {
         self.attempts.is_empty() && self.queued.is_empty() && !is_queued
     }
 
-    /// Selects the scheduler's sentences about the destinations of this history.
+    /// Adds what the scheduler says about the destinations of this history.
     ///
-    /// If no destination is known, it selects all.
-    pub(super) fn next_of(&self, mut sentences: Vec<String>) -> NextStep {
+    /// If no destination is known, it adds all. While mail is on hold, others do not put it off.
+    pub(super) fn add_waits(&mut self, mut waits: Vec<QueuedWait>) {
         let ours = self.destinations();
-        let is_ours = |sentence: &String| {
-            let destination = sentence.split(' ').next().and_then(|word| word.split_once('/'));
-            destination.is_some_and(|(channel, host)| {
-                ours.contains(&(channel.to_string(), host.to_string()))
-            })
-        };
         if !ours.is_empty() {
-            sentences.retain(is_ours);
+            waits.retain(|wait| wait.channel.is_empty() || ours.contains(&wait.destination()));
         }
-        NextStep::Waits(sentences)
+        for wait in &waits {
+            let Some(hold) = &wait.held_by else { continue };
+            let is_before = |entry: &StatusLine<'_>| {
+                let time: Option<jiff::Timestamp> = entry.time.parse().ok();
+                time.is_none_or(|time| (time.as_millisecond() as f64) < hold.since * 1000.0)
+            };
+            let destination_on_hold = wait.destination();
+            self.put_off
+                .retain(|entry| destination(entry) != destination_on_hold || is_before(entry));
+        }
+        self.next = NextStep::Waits(waits.into_iter().map(|wait| wait.sentence).collect());
     }
 
     /// Destinations of its recipients.

@@ -3,7 +3,7 @@
 //! ```text
 //! STATUSLOG, its older parts ──► log_files ─────┐
 //! control files in the spool ──► spool_search ──┼──► histories ──► print, as text or JSON
-//! SHOW WHY over the control socket ─────────────┘
+//! SHOW JSON WHY over the control socket ────────┘
 //! ```
 //!
 //! The log has the past attempts, the spool the recipients that are left, the scheduler the next
@@ -19,6 +19,7 @@ mod histories;
 mod print;
 
 use crate::connect::dial::dial_control_socket;
+use crate::connect::lines::parse_object;
 use crate::connect::session::Request;
 use crate::failure::Failure;
 use crate::installation::Installation;
@@ -52,6 +53,12 @@ pub struct TraceOptions {
     /// Print one JSON object per message, each on a line
     #[arg(long)]
     pub json: bool,
+
+    /// Maximum line length
+    ///
+    /// By default, lines fit the terminal. Elsewhere their length has no limit.
+    #[arg(long, value_name = "COLUMNS")]
+    pub width: Option<usize>,
 }
 
 /// Traces a message or a recipient.
@@ -75,7 +82,7 @@ pub(crate) fn run(
     let asked = ask(installation, &mut found);
     found.retain(|history| !history.is_empty());
     let traced = if found.is_empty() {
-        Err(Failure::NotFound(format!("nothing found for {}", options.what)))
+        Err(Failure::no_mail(format_args!("{} (nor in the status log)", options.what)))
     } else {
         print::print(screen, &found, options.json, &TimeZone::system()).map_err(Failure::Output)
     };
@@ -115,15 +122,22 @@ fn ask(installation: &Installation, histories: &mut [History]) -> Result<(), Fai
     let mut session = dial_control_socket(installation)?;
     for some in histories.chunks_mut(MAX_PIPELINED_REQUESTS) {
         for history in &*some {
-            session.send(Request::without_permission(format!("SHOW WHY {}", history.spool_id)))?;
+            let line = format!("SHOW JSON WHY {}", history.spool_id);
+            session.send(Request::without_permission(line))?;
         }
         for history in some {
-            history.next = match session.text() {
-                Ok(text) => history.next_of(text.collect()?),
+            match session.text() {
+                Ok(text) => {
+                    let lines = text.collect()?;
+                    let waits = lines.iter().map(|line| parse_object(line.as_bytes()));
+                    history.add_waits(waits.collect::<Result<_, Failure>>()?);
+                }
                 // The message is not queued.
-                Err(Failure::Refused(_)) => NextStep::NotQueued,
+                Err(Failure::Refused(_) | Failure::NotFound(_)) => {
+                    history.next = NextStep::NotQueued;
+                }
                 Err(other) => return Err(other),
-            };
+            }
         }
     }
     Ok(())

@@ -41,7 +41,7 @@ fn print_history(screen: &mut Screen<'_>, history: &History, zone: &TimeZone) ->
     if let Some(arrived) = arrived {
         head.push_str(&format!(", arrived {}", clock(arrived, zone)));
     }
-    screen.line(&[head.as_bytes()])?;
+    screen.wrapped(&head)?;
     for recipient in recipients(history) {
         print_recipient(screen, &recipient, zone)?;
     }
@@ -53,7 +53,7 @@ fn print_history(screen: &mut Screen<'_>, history: &History, zone: &TimeZone) ->
         let StatusLine { channel, host, spool_id, .. } = entry;
         let line =
             format!("    {time} {channel}/{host}, {others}, because of {spool_id}{agent_answer}");
-        screen.line(&[line.as_bytes()])?;
+        screen.wrapped(&line)?;
     }
     match &history.next {
         NextStep::Unknown => writeln!(screen, "  next: unknown, the scheduler did not answer"),
@@ -63,7 +63,7 @@ fn print_history(screen: &mut Screen<'_>, history: &History, zone: &TimeZone) ->
             writeln!(screen, "  next: nothing for these recipients; others are still queued")
         }
         NextStep::Waits(sentences) => {
-            sentences.iter().try_for_each(|line| screen.line(&[b"  next: ", line.as_bytes()]))
+            sentences.iter().try_for_each(|line| screen.wrapped(&format!("  next: {line}")))
         }
     }
 }
@@ -102,14 +102,14 @@ fn print_recipient(
     zone: &TimeZone,
 ) -> io::Result<()> {
     let address = recipient.address.unwrap_or("an unknown recipient");
-    screen.line(&[b"  to ", address.as_bytes()])?;
+    screen.wrapped(&format!("  to {address}"))?;
     for entry in &recipient.attempts {
         print_attempt(screen, entry, zone)?;
     }
     let is_ended = recipient.attempts.last().is_some_and(|entry| entry.status.is_final());
     for queued in recipient.queued.iter().filter(|_| !is_ended) {
         let line = format!("    {} for {}/{}", queued.state, queued.channel, queued.host);
-        screen.line(&[line.as_bytes()])?;
+        screen.wrapped(&line)?;
     }
     Ok(())
 }
@@ -140,7 +140,7 @@ fn print_attempt(
         line.push_str(&format!(", with {}", others(entry)));
     }
     line.push_str(&agent_answer(entry));
-    screen.line(&[line.as_bytes()])?;
+    screen.wrapped(&line)?;
     if !entry.status.is_final() {
         return Ok(());
     }
@@ -148,11 +148,10 @@ fn print_attempt(
     let (router, queue) = (delays.router, delays.queue);
     let attempt =
         delays.attempt.map_or(String::new(), |took| format!(", {took:.3} s in the attempt"));
-    writeln!(
-        screen,
+    screen.wrapped(&format!(
         "      {delay:.3} s after arrival: {router:.3} s in the router, {queue:.3} s in the \
          queue{attempt}"
-    )
+    ))
 }
 
 /// Number of messages that wait because of an attempt at another one.
@@ -332,6 +331,37 @@ mod tests {
             {"spool_id":"S4712AbmKUKEJuuHwA","message_id":null,"sender":null,"queued":[{"recipient":"bob@mx.test","channel":"smtp","host":"mx.test","state":"with agent 7"}],"attempts":[],"put_off":[],"next":"unknown"}
         "#]],
         );
+    }
+
+    #[test]
+    fn mail_on_hold_is_not_put_off_by_others() {
+        let hold = |second| {
+            let line = format!(
+                r#"{{"channel":"smtp","host":"mx.test","sentence":"smtp/mx.test is held",
+                "held_by":{{"by":"ann","since":{second}}}}}"#
+            );
+            serde_json::from_str(&line).expect("a wait")
+        };
+        let since: jiff::Timestamp = "2026-11-21T10:00:00Z".parse().expect("a time");
+        // The other message defers it three seconds later.
+        for (seconds, put_off) in [(3, 0), (4, 1)] {
+            let mut history = traced(ID).remove(0);
+            assert_eq!(history.put_off.len(), 1);
+            history.add_waits(vec![hold(since.as_second() + seconds)]);
+            assert_eq!(history.put_off.len(), put_off, "{seconds}");
+            assert_eq!(history.next, NextStep::Waits(vec!["smtp/mx.test is held".to_string()]));
+        }
+    }
+
+    #[test]
+    fn print_wraps_lines_at_words() {
+        let mut out = Vec::new();
+        let mut screen = Screen::styled_on(&mut out, Some(60), false);
+        print(&mut screen, &traced(ID), false, &TimeZone::UTC).expect("a Vec takes everything");
+        drop(screen);
+        let out = String::from_utf8(out).expect("text");
+        assert!(out.lines().all(|line| line.len() <= 60), "{out}");
+        assert!(out.contains("\n        mx.test (192.0.2.1), agent 812"), "{out}");
     }
 
     #[test]

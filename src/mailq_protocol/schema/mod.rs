@@ -63,6 +63,9 @@ pub struct Summary {
     pub draining: bool,
     /// True if the scheduler starts no agents (option `-F`).
     pub frozen: bool,
+    /// The log level, if an operator has set another than that of the command line.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub log_level: Option<String>,
     /// What was counted in the last 1, 5 and 15 minutes.
     pub recent: Vec<RecentCounts>,
     /// What is wrong with the scheduler as a whole, in sentences.
@@ -180,6 +183,8 @@ pub struct RingStatus {
     pub host: Option<String>,
     /// Line of its clause in the configuration.
     pub line: Option<String>,
+    /// Lines of all clauses that its effective clause combines.
+    pub lines: Vec<u32>,
     /// Destinations.
     pub threads: u64,
     /// Messages.
@@ -219,6 +224,11 @@ pub struct AgentStatus {
     /// Time since it asked for work, in seconds.
     #[serde(serialize_with = "whole_seconds")]
     pub hungry: Option<f64>,
+    /// Time since its last report, or since its first job after a time without any, in seconds.
+    ///
+    /// `None` without jobs.
+    #[serde(serialize_with = "whole_seconds")]
+    pub silent: Option<f64>,
     /// Time since it was given work, in seconds.
     #[serde(serialize_with = "whole_seconds")]
     pub fed: Option<f64>,
@@ -354,6 +364,19 @@ impl ThreadStatus {
     }
 }
 
+impl RingStatus {
+    /// Its pattern; with `others` of the same pattern also its host, or the lines of its clauses.
+    pub fn name(&self, others: bool) -> String {
+        let lines = || self.lines.iter().map(u32::to_string).collect::<Vec<String>>().join(", ");
+        match &self.host {
+            _ if !others => self.pattern.clone(),
+            Some(host) => format!("{} for {host}", self.pattern),
+            None if self.lines.is_empty() => self.pattern.clone(),
+            None => format!("{} (clauses of lines {})", self.pattern, lines()),
+        }
+    }
+}
+
 impl AgentStatus {
     /// Age, in seconds.
     pub fn age(&self, now: f64) -> Option<f64> {
@@ -375,6 +398,24 @@ mod tests {
         assert_eq!(read.name(), "smtp/a");
         assert_eq!((read.messages, read.text(), read.wakeup), (0, None, None));
         assert!(serde_json::from_str::<ThreadStatus>(r#"{"messages":"many"}"#).is_err());
+    }
+
+    #[test]
+    fn rings_of_one_pattern_have_names_of_their_own() {
+        let ring = |host: Option<&str>, lines: &[u32]| RingStatus {
+            pattern: "smtp/*".to_string(),
+            host: host.map(str::to_string),
+            lines: lines.to_vec(),
+            ..RingStatus::default()
+        };
+        for (ring, name) in [
+            (ring(None, &[3, 9]), "smtp/* (clauses of lines 3, 9)"),
+            (ring(Some("a.test"), &[3]), "smtp/* for a.test"),
+            (ring(None, &[]), "smtp/*"),
+        ] {
+            assert_eq!(ring.name(true), name);
+            assert_eq!(ring.name(false), "smtp/*");
+        }
     }
 
     #[test]

@@ -25,6 +25,9 @@ pub struct Wait {
     /// `at-work`: time when the agent got the job.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub since: Option<f64>,
+    /// `at-work`: time of the agent's last report, or when it got work after a time without any.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub heard: Option<f64>,
     /// `at-work`: number of jobs of the agent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub jobs: Option<u64>,

@@ -7,6 +7,7 @@ use super::task::{AdminCommand, Answer, Reply, ReplyResult, SessionContext, Step
 use log::LevelFilter;
 use std::collections::VecDeque;
 use zsched_core::Order;
+use zsched_format::printable;
 
 /// Log levels by name.
 const LEVELS: [(&str, LevelFilter); 5] = [
@@ -40,7 +41,7 @@ pub(super) fn log(rest: &[u8]) -> ReplyResult {
     words.end()?;
     let level = LEVELS.iter().find(|(name, _)| *name == word.text).map(|(_, level)| *level);
     let level = level.ok_or_else(|| word.error(format!("a level is one of {}", names())))?;
-    let outcomes = Order::LogOutcomes(level >= LevelFilter::Debug);
+    let outcomes = Order::LogFinishedMessages(level >= LevelFilter::Debug);
     let steps = [Step::Admin(AdminCommand::Log(level)), Step::Order(outcomes)];
     Ok(Reply::change(AdminTask::new(steps)))
 }
@@ -48,12 +49,12 @@ pub(super) fn log(rest: &[u8]) -> ReplyResult {
 /// Steps that are taken one after the other, and the outcome of the admin command among them.
 struct AdminTask {
     steps: VecDeque<Step>,
-    outcome: Result<(), String>,
+    outcome: Result<String, String>,
 }
 
 impl AdminTask {
     fn new(steps: impl Into<VecDeque<Step>>) -> AdminTask {
-        AdminTask { steps: steps.into(), outcome: Ok(()) }
+        AdminTask { steps: steps.into(), outcome: Ok(String::new()) }
     }
 }
 
@@ -61,7 +62,8 @@ impl Task for AdminTask {
     fn step(&mut self, _context: &mut SessionContext<'_>, out: &mut Vec<u8>) -> Step {
         self.steps.pop_front().unwrap_or_else(|| {
             let answer = match &self.outcome {
-                Ok(()) => "+OK\n".to_string(),
+                Ok(remark) if remark.is_empty() => "+OK\n".to_string(),
+                Ok(remark) => format!("+OK; {}\n", printable::line(remark)),
                 Err(why) => refusal_line(why),
             };
             out.extend_from_slice(answer.as_bytes());

@@ -93,9 +93,9 @@ impl SubscriptionFilter {
     /// Parses the words of a request.
     pub fn parse(rest: &[u8]) -> Result<SubscriptionFilter, SyntaxError> {
         let mut words = Arguments::parse(rest)?;
-        let Selection { destinations, message, older, files } = Selection::take(&mut words)?;
+        let Selection { destinations, message, older, held, files } = Selection::take(&mut words)?;
         words.end()?;
-        if older.is_some() || files.is_given() {
+        if older.is_some() || held || files.is_given() {
             return Err(SyntaxError::new(0, "events are selected by channel/host and id= alone"));
         }
         let destinations = destinations.filter(|wanted| wanted.text() != "*/*");

@@ -102,7 +102,7 @@ impl HoldTarget {
                 "missing selection: channel/host, ring=channel/host, id=...; */* is everything";
             return Err(SyntaxError::new(length, what));
         }
-        if selection.older.is_some() || selection.files.is_given() {
+        if selection.older.is_some() || selection.held || selection.files.is_given() {
             return Ok(HoldTarget::Messages(selection));
         }
         Ok(match selection {

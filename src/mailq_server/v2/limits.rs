@@ -55,11 +55,12 @@ pub(super) fn unset(rest: &[u8], context: &mut SessionContext<'_>) -> ReplyResul
                 OrderRefusal::NotFound,
             )));
         }
-        let (old, configured) = core.limit_of_scope(&scope, limit);
+        let (old, new) =
+            (core.limit_of_scope(&scope, limit).0, core.limit_after_reset(&scope, limit));
         if changes.iter().any(|known: &LimitChange| known.limit == limit.keyword()) {
             return Err(word.error("this limit is named twice"));
         }
-        changes.push(change(limit, old, configured));
+        changes.push(change(limit, old, new));
         orders.push(Order::Unset { scope: scope.clone(), limit });
         next = words.next_word();
     }

@@ -63,13 +63,15 @@ pub(super) fn answer(
 fn refused(kind: OrderKind, refusal: OrderRefusal, effect: &Effect) -> String {
     match (refusal, kind) {
         (OrderRefusal::NotFound, OrderKind::Release) => {
-            "not held; mailq orders lists the holds".to_string()
+            "no matching hold now; mailq orders lists the holds".to_string()
         }
-        (OrderRefusal::NotFound, OrderKind::Unset) => "limit not set".to_string(),
+        (OrderRefusal::NotFound, OrderKind::Unset) => {
+            "no matching limit now; mailq orders lists the limits that were set".to_string()
+        },
         (OrderRefusal::NotFound, OrderKind::Retire) => {
-            "no agent with this process id".to_string()
+            "no matching agent now".to_string()
         }
-        (OrderRefusal::NotFound, _) => "no such message".to_string(),
+        (OrderRefusal::NotFound, _) => "no matching mail now".to_string(),
         (OrderRefusal::Already, _) => "already held".to_string(),
         (OrderRefusal::TooMany, OrderKind::HoldMessages) => {
             let far = effect_counts(effect);

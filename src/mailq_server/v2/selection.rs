@@ -26,6 +26,8 @@ pub struct Selection {
     pub message: Option<MessageName>,
     /// The message is older than this.
     pub older: Option<Duration>,
+    /// The mail is on hold.
+    pub held: bool,
     /// Criteria that only the files of a message can answer.
     pub files: FileCriteria,
 }
@@ -132,7 +134,8 @@ impl Selection {
         let files = FileCriteria { addresses, larger, smaller };
         let message = words.option("id").map(|word| message(&word)).transpose()?;
         let older = words.option("older").map(|word| span(&word)).transpose()?;
-        Ok(Selection { destinations, message, older, files })
+        let held = words.flag("held")?;
+        Ok(Selection { destinations, message, older, held, files })
     }
 
     /// Returns true if no criterion is given, so that all mail would match.
@@ -150,14 +153,16 @@ impl Selection {
 
     /// Returns true if there is at most a pattern of destinations.
     pub fn is_pattern_only(&self) -> bool {
-        self.message.is_none() && self.older.is_none() && !self.files.is_given()
+        self.message.is_none() && self.older.is_none() && !self.held && !self.files.is_given()
     }
 
     /// Returns true if the selection does not distinguish recipients of a message.
     ///
-    /// Address criteria do, because a message may have several senders and recipients.
+    /// Address criteria do, because a message may have several senders and recipients; and holds,
+    /// because some of its destinations may be held.
     pub fn means_whole_messages(&self) -> bool {
         self.destinations.as_ref().is_none_or(DestinationPattern::matches_all)
+            && !self.held
             && !self.files.addresses.means_recipients()
     }
 
@@ -173,6 +178,7 @@ impl Selection {
             number: self.message.as_ref().map(|message| message.number),
             older_than: self.older.map(time),
             held: false,
+            on_hold: self.held,
         }
     }
 
@@ -244,6 +250,8 @@ mod tests {
         assert!(large.means_whole_messages() && !large.is_pattern_only() && !large.is_empty());
         let sizes = [10 << 20, (10 << 20) + 1, 1 << 30].map(|size| large.files.matches_size(size));
         assert_eq!(sizes, [false, true, false]);
+        let held = take("held=yes").expect("fine");
+        assert!(held.selector(now).on_hold && !held.means_whole_messages() && !held.is_empty());
         assert!(take("").expect("nothing").is_empty());
         let pattern = take("*/*").expect("everything");
         assert!(pattern.is_pattern_only() && !pattern.is_empty());
@@ -260,6 +268,7 @@ mod tests {
             ("older=1x", 6),
             ("larger=1x", 7),
             ("smaller=-1", 8),
+            ("held=1", 5),
             ("sender=", 7),
             ("a/b foo=1", 8),
             ("smtp/[", 0),

@@ -378,7 +378,7 @@ impl Session {
                 return ControlFlow::Continue(());
             }
             Step::Lookup(lookup) => Demand::Lookup(lookup),
-            Step::Admin(command) => Demand::Admin(command),
+            Step::Admin(command) => Demand::Admin { by: self.author(), command },
             Step::Order(order) => {
                 if let TaskKind::Change { has_begun, .. } = &mut running.kind {
                     *has_begun = true;

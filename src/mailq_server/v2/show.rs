@@ -23,6 +23,7 @@ pub(super) fn why(rest: &[u8], context: &mut SessionContext<'_>) -> ReplyResult 
             out.push(b'\n');
         },
         on_disk: |place, now| Reply::whole_text(location(place, now) + "\n"),
+        more: Some(|more, out| out.extend_from_slice(format!("... and {more}\n").as_bytes())),
     };
     why::answer(rest, context, form)
 }

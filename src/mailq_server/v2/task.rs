@@ -48,6 +48,8 @@ pub struct Process {
     pub is_loading: bool,
     /// A recent step of the clock.
     pub clock_step: Option<NoticedStep>,
+    /// The log level, if `LOG` has set another than that of the command line.
+    pub set_log_level: Option<log::LevelFilter>,
 }
 
 /// A large step of the clock, and whether the scheduler follows it.
@@ -203,7 +205,12 @@ pub enum Demand {
         order: Order,
     },
     /// An admin command.
-    Admin(AdminCommand),
+    Admin {
+        /// Its author.
+        by: String,
+        /// The command.
+        command: AdminCommand,
+    },
 }
 
 /// The answer to a [`Demand`] of the same name.
@@ -213,8 +220,8 @@ pub enum Answer {
     Lookup(LookupResult),
     /// The effect of the order.
     Order(Effect),
-    /// The outcome; `Err` is the reason of a failure.
-    Admin(Result<(), String>),
+    /// The outcome: a remark, which may be empty; `Err` is the reason of a failure.
+    Admin(Result<String, String>),
 }
 
 /// A lookup of information that is not in memory.

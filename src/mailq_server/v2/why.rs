@@ -13,6 +13,7 @@ use zsched_core::select::Selected;
 use zsched_core::thread_survey::ThreadSurvey;
 use zsched_core::view::ThreadId;
 use zsched_core::why::Wait;
+use zsched_format::printable::count;
 use zsched_format::time::Timestamp;
 use zsched_mailq_protocol::subject::Subject;
 
@@ -33,6 +34,8 @@ pub(super) struct WhyForm {
     pub write: WriteWait,
     /// Answers for a message that is not in memory.
     pub on_disk: fn(FileLocation, Timestamp) -> Reply,
+    /// Writes how much more matches, beyond the default limit.
+    pub more: Option<fn(&str, &mut Vec<u8>)>,
 }
 
 /// Answers the request in this form.
@@ -68,7 +71,7 @@ pub(super) fn answer(rest: &[u8], context: &SessionContext<'_>, form: WhyForm) -
         // A TAB separates reasons.
         _ => {
             let subject = subject.replace('\t', " ");
-            Ok(Reply::refusal(format!("no mail is queued for {subject}")))
+            Ok(Reply::refusal(format!("no matching mail now: {subject}")))
         }
     }
 }
@@ -80,17 +83,21 @@ fn is_selection(subject: &str) -> bool {
 
 fn of_selection(rest: &[u8], context: &SessionContext<'_>, form: WhyForm) -> ReplyResult {
     let mut words = Arguments::parse(rest)?;
-    let left = limit(&mut words)?.unwrap_or(MAX_EXPLAINED);
+    let limit = limit(&mut words)?;
+    let left = limit.unwrap_or(MAX_EXPLAINED);
+    let form = WhyForm { more: form.more.filter(|_| limit.is_none()), ..form };
     let selection = Selection::take(&mut words)?;
     words.end()?;
     selection.require(rest.len())?;
     if selection.is_pattern_only() {
         let survey = ThreadSurvey::new(None, usize::MAX, selection.destinations);
         let found = Vec::new().into_iter();
-        return Ok(Reply::long_text(DestinationsWhy { survey, found, left, form }));
+        return Ok(Reply::long_text(DestinationsWhy { survey, found, left, more: 0, form }));
     }
+    let is_countable = !selection.files.is_given();
     let search = Search::new(selection, context.now, false);
-    Ok(Reply::long_text(MessagesWhy { search, found: Vec::new().into_iter(), left, form }))
+    let found = Vec::new().into_iter();
+    Ok(Reply::long_text(MessagesWhy { search, found, left, is_countable, more: 0, form }))
 }
 
 /// Explains the destinations that match a pattern.
@@ -99,6 +106,8 @@ struct DestinationsWhy {
     found: std::vec::IntoIter<ThreadId>,
     /// How many more may be explained.
     left: usize,
+    /// Number of those beyond the limit.
+    more: usize,
     form: WhyForm,
 }
 
@@ -106,10 +115,16 @@ impl Task for DestinationsWhy {
     fn step(&mut self, context: &mut SessionContext<'_>, out: &mut Vec<u8>) -> Step {
         let scheduler = context.scheduler;
         if self.left == 0 {
-            return Step::Done;
+            if self.form.more.is_none() {
+                return Step::Done;
+            }
+            self.more += std::mem::take(&mut self.found).len();
         }
         let Some(thread) = self.found.next() else {
             let Some(found) = self.survey.advance(scheduler, MAX_THREADS_PER_STEP) else {
+                if let Some(write_more) = self.form.more.filter(|_| self.more > 0) {
+                    write_more(&count(self.more as u64, "more destination"), out);
+                }
                 return Step::Done;
             };
             self.found = found.into_iter();
@@ -133,16 +148,36 @@ struct MessagesWhy {
     found: std::vec::IntoIter<Selected>,
     /// How many more may be explained.
     left: usize,
+    /// False if the rest would have to be looked for in files.
+    is_countable: bool,
+    /// Number of those beyond the limit.
+    more: usize,
     form: WhyForm,
 }
 
 impl Task for MessagesWhy {
     fn step(&mut self, context: &mut SessionContext<'_>, out: &mut Vec<u8>) -> Step {
+        let write_more = match self.form.more {
+            None if self.left == 0 => return Step::Done,
+            form => form.filter(|_| self.left == 0),
+        };
         if self.found.len() == 0 {
-            match self.search.next(context) {
-                ControlFlow::Continue(found) => self.found = found.into_iter(),
-                ControlFlow::Break(step) => return step,
+            match (self.search.next(context), write_more) {
+                (ControlFlow::Continue(found), _) => self.found = found.into_iter(),
+                (ControlFlow::Break(Step::Done), Some(write_more)) if self.more > 0 => {
+                    write_more(&count(self.more as u64, "more row"), out);
+                    return Step::Done;
+                }
+                (ControlFlow::Break(step), _) => return step,
             }
+        }
+        if let Some(write_more) = write_more {
+            self.more += std::mem::take(&mut self.found).len();
+            if self.is_countable || self.more == 0 {
+                return Step::Pause;
+            }
+            write_more("more", out);
+            return Step::Done;
         }
         for found in self.found.by_ref().take(self.left.min(MAX_MESSAGES_PER_STEP)) {
             let queued = found.vertex.and_then(|vertex| {
@@ -154,7 +189,7 @@ impl Task for MessagesWhy {
                 (self.form.write)(context.scheduler, context.now, &wait, true, out);
             }
         }
-        if self.left == 0 { Step::Done } else { Step::Pause }
+        Step::Pause
     }
 
     fn take_answer(&mut self, answer: Answer) {

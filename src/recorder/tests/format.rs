@@ -96,7 +96,7 @@ fn events() -> Vec<Event<'static>> {
         ordered(Order::HoldMessages { messages: vec![id()], reason: "x".to_string() }),
         ordered(Order::ReleaseMessages(vec![id()])),
         ordered(Order::RetireAgent(77)),
-        ordered(Order::LogOutcomes(true)),
+        ordered(Order::LogFinishedMessages(true)),
         Event::OverridesStored { ticket: Some(7), outcome: Err(ErrorKind::StorageFull) },
         Event::Drain,
         Event::Tick,
@@ -141,7 +141,7 @@ fn the_format_has_not_changed() {
     let checkpoint = postcard::to_stdvec(&core.checkpoint()).expect("written").len();
     let found =
         format!("format {FORMAT}: events {events:016x}, a checkpoint of {checkpoint} bytes");
-    expect!["format 15: events 4677ab64bd2ceaeb, a checkpoint of 531 bytes"].assert_eq(&found);
+    expect!["format 16: events 4677ab64bd2ceaeb, a checkpoint of 535 bytes"].assert_eq(&found);
 }
 
 #[test]

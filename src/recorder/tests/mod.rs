@@ -41,8 +41,8 @@ fn settings(seed: u64) -> Settings {
     Settings {
         seed,
         max_agents: 12,
-        log_outcomes: true,
-        status_log: true,
+        log_finished_messages: true,
+        record_attempts: true,
         reload_step: 2,
         ..Settings::default()
     }

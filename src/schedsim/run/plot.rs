@@ -4,11 +4,10 @@
 //! Each diagram has a line for each of the busiest threads.
 
 use super::summary::{Point, Summary};
-use super::table::cut;
 use plotters::coord::Shift;
 use plotters::prelude::*;
 use std::error::Error;
-use zsched_format::printable::grouped;
+use zsched_format::printable::{cut, grouped};
 
 /// Size of a diagram, in pixels.
 const WIDTH: u32 = 960;

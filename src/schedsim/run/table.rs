@@ -1,11 +1,10 @@
 //! The results as tables.
 
 use super::summary::{Delay, Point, RecipientResults, Summary, ThreadResults, Totals};
-use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::path::Path;
-use zsched_format::printable::grouped;
+use zsched_format::printable::{cut, grouped, width};
 use zsched_format::time::ShortDuration;
 
 /// Approximate number of rows of a table over time.
@@ -172,13 +171,11 @@ impl Table {
         }
         let mut out = String::new();
         for row in &self.0 {
-            for (at, (cell, width)) in row.iter().zip(&widths).enumerate() {
-                let (cell, width) = (cut(cell, *width), *width);
+            for (at, (cell, room)) in row.iter().zip(&widths).enumerate() {
+                let cell = cut(cell, *room);
+                let blanks = " ".repeat(room.saturating_sub(width(&cell)));
                 out += &" ".repeat(GAP);
-                out += &match at == 0 {
-                    true => format!("{cell:<width$}"),
-                    false => format!("{cell:>width$}"),
-                };
+                out += &if at == 0 { cell + &blanks } else { blanks + &cell };
             }
             if widths.len() < row.len() {
                 out += &format!("{:>1$}", '…', GAP + 1);
@@ -191,7 +188,7 @@ impl Table {
 
     /// Width of the widest cell of a column, from a row on.
     fn width(&self, at: usize, from: usize) -> usize {
-        let cells = self.0[from..].iter().map(|row| row[at].chars().count());
+        let cells = self.0[from..].iter().map(|row| width(&row[at]));
         cells.max().unwrap_or_default()
     }
 
@@ -222,15 +219,6 @@ impl Table {
     fn mark(&self, columns: usize) -> usize {
         if columns < self.0[0].len() { GAP + 1 } else { 0 }
     }
-}
-
-/// Cuts text that has more characters.
-pub(super) fn cut(text: &str, width: usize) -> Cow<'_, str> {
-    if text.chars().count() <= width {
-        return text.into();
-    }
-    let kept = text.chars().take(width.saturating_sub(1));
-    kept.chain(['…']).collect()
 }
 
 /// Formats a time; a dash if there is none.
@@ -286,10 +274,10 @@ mod tests {
 
     proptest! {
         #[test]
-        fn lines_fit(name in "[a-zé]{0,60}", title in "[a-z ]{0,90}", columns in 40usize..200) {
+        fn lines_fit(name in "[a-zé日]{0,60}", title in "[a-z ]{0,90}", columns in 40usize..200) {
             let table = table(&[["", "jobs", "agents", &title], [&name, "12", "1,234,567", "3"]]);
             for line in table.text(Some(columns)).lines() {
-                prop_assert!(line.chars().count() <= columns, "{}", line);
+                prop_assert!(width(line) <= columns, "{}", line);
             }
         }
     }

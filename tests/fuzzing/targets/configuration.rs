@@ -76,6 +76,7 @@ fn effective(config: &Config, channel: &str, host: &str) -> Option<Clause> {
     let mut clause = Clause::clone(&*config.select(channel.as_bytes(), host.as_bytes())?);
     clause.location.line = 0;
     clause.lines.clear();
+    clause.combined_lines.clear();
     clause.id = ClauseId(0);
     Some(clause)
 }

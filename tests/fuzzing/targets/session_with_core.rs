@@ -41,7 +41,13 @@ impl SessionWithCore {
             let mut around = SessionContext {
                 scheduler: &self.core,
                 now: NOW,
-                process: Process { started: NOW, pid: 4711, is_loading: false, clock_step: None },
+                process: Process {
+                    started: NOW,
+                    pid: 4711,
+                    is_loading: false,
+                    clock_step: None,
+                    set_log_level: None,
+                },
                 backlog: &(),
                 secret: &[7; 32],
                 watch: &watch,
@@ -88,10 +94,12 @@ impl SessionWithCore {
                 let matching = matching.into_iter().map(|matches| matches && is_fitting);
                 self.found(LookupResult::MatchFiles(matching.collect()));
             }
-            Demand::Admin(chore) => self.session.take_answer(Answer::Admin(match chore {
-                AdminCommand::Reload => Err("line 1:\n.".to_string()),
-                AdminCommand::Log(_) | AdminCommand::Load(_) => Ok(()),
-            })),
+            Demand::Admin { command, .. } => {
+                self.session.take_answer(Answer::Admin(match command {
+                    AdminCommand::Reload => Err("line 1:\n.".to_string()),
+                    AdminCommand::Log(_) | AdminCommand::Load(_) => Ok("a\remark".to_string()),
+                }))
+            }
             Demand::Order { by, order } => {
                 self.core.handle(NOW, Event::Ordered { ticket: 1, by, order });
                 self.core.check_invariants();

@@ -59,6 +59,17 @@ impl<'s> Daemon<'s> {
         processes::children(self.pid())
     }
 
+    /// Waits until the log has all lines about what has happened so far.
+    ///
+    /// It causes one more line, which comes last.
+    #[track_caller]
+    pub fn until_log_is_complete(&self) {
+        const LAST_LINE: &str = "logs reopened";
+        let before = self.site.logged(LAST_LINE);
+        self.signal(libc::SIGHUP);
+        until("the log has a further line", || self.site.logged(LAST_LINE) > before);
+    }
+
     /// Triggers a scan of the spool and waits until it is over.
     ///
     /// It puts a message into the spool as a proof of the scan. That message stays in the queue

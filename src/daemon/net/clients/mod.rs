@@ -114,7 +114,13 @@ impl Clients {
     ) -> Clients {
         let (started, pid) = (settings.started, std::process::id());
         Clients {
-            process: Process { started, pid, is_loading: true, clock_step: None },
+            process: Process {
+                started,
+                pid,
+                is_loading: true,
+                clock_step: None,
+                set_log_level: None,
+            },
             secret: None,
             watch,
             settings,
@@ -264,7 +270,7 @@ impl Clients {
         let fetches = self.fetches.iter().filter(|(_, fetch)| is_over(fetch));
         for client in fetches.map(|(client, _)| *client).collect::<Vec<usize>>() {
             self.fetches.remove(&client);
-            self.take_answer(client, Answer::Admin(Ok(())));
+            self.take_answer(client, Answer::Admin(Ok(String::new())));
         }
     }
 

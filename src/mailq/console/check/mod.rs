@@ -138,7 +138,7 @@ fn measure_part(scheduler: &mut Scheduler, what: &str) -> Result<Measures, Failu
         Ok(())
     })?;
     if !has_mail {
-        measures.notices.push(format!("no mail for {what} now"));
+        measures.notices.push(Failure::no_mail(what).to_string());
     }
     Ok(measures)
 }

@@ -128,7 +128,7 @@ impl TopState {
                 self.sort = match self.sort {
                     Sort::Backlog => Sort::Oldest,
                     Sort::Oldest => Sort::Undelivered,
-                    Sort::Undelivered => Sort::Backlog,
+                    Sort::Undelivered | Sort::Size => Sort::Backlog,
                 };
             }
             KeyCode::Char('p') => self.is_paused = !self.is_paused,

@@ -18,6 +18,7 @@ fn status(row: &AgentRow<'_>, now: Timestamp) -> AgentStatus {
         jobs: agent.jobs().count() as u64,
         born: Some(seconds(agent.born)),
         hungry: Some(ago(now, agent.hungry_at)),
+        silent: agent.jobs().next().map(|_| ago(now, agent.progress_at)),
         fed: agent.fed_at.map(|fed| ago(now, fed)),
     }
 }

@@ -98,7 +98,7 @@ pub(crate) fn answer(rest: &[u8], form: OutputFormat, context: &SessionContext<'
     };
     let message = context.scheduler.message(name.number);
     if !message.is_some_and(|message| name.matches(message.spool_id(), &message.name)) {
-        return Ok(Reply::refusal(format!("{} is not queued", rest.trim())));
+        return Ok(Reply::refusal(format!("no matching mail now: {}", rest.trim())));
     }
     let (number, is_json) = (name.number, form == OutputFormat::Json);
     // Vertices not shown yet, after the first step; and whether one was shown.

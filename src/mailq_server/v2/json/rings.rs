@@ -18,6 +18,7 @@ fn status(scheduler: &Scheduler, ring: &Ring, messages: usize) -> RingStatus {
         channel: Some(text(&ring.channel)),
         host: ring.host.as_deref().map(text),
         line: Some(clause.location.to_string()),
+        lines: clause.combined_lines.clone(),
         threads: ring.threads.len() as u64,
         messages: messages as u64,
         agents: ring.agents as u64,

@@ -66,6 +66,7 @@ fn summary(context: &SessionContext<'_>) -> Summary {
         draining: scheduler.is_draining(),
         frozen: scheduler.settings().frozen,
         recent: RECENT_MINUTES.map(|minutes| recent(context, minutes)).to_vec(),
+        log_level: context.process.set_log_level.map(|level| level.as_str().to_ascii_lowercase()),
         warnings: Vec::new(),
     }
 }

@@ -36,8 +36,9 @@ pub fn wait(
 /// Sets the fields that only some reasons have.
 fn add_details(wait: &mut Wait, why: &Why) {
     match why {
-        Why::AtWork { pid, since, jobs } => {
+        Why::AtWork { pid, since, heard, jobs } => {
             wait.pid = Some(*pid);
+            wait.heard = Some(seconds(*heard));
             wait.since = since.map(seconds);
             wait.jobs = Some(*jobs as u64);
         }
@@ -132,7 +133,7 @@ struct OnDisk {
 
 /// Answers the request.
 pub(crate) fn answer(rest: &[u8], context: &mut SessionContext<'_>) -> ReplyResult {
-    why::answer(rest, context, WhyForm { write: write_wait, on_disk })
+    why::answer(rest, context, WhyForm { write: write_wait, on_disk, more: None })
 }
 
 fn write_wait(

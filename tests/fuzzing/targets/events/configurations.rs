@@ -63,8 +63,8 @@ pub fn settings(draw: &mut ByteSource<'_>) -> Settings {
         selection: (flags & 0xe0 == 0xe0).then(|| Selection::parse("smtp/*").expect("a selection")),
         fork_rate: [30, 1, 0, u32::MAX][draw.below(4)],
         max_agents: [50, 1, 2, 5][draw.below(4)],
-        log_outcomes: flags & 0x20 != 0,
-        status_log: flags & 0x20 == 0,
+        log_finished_messages: flags & 0x20 != 0,
+        record_attempts: flags & 0x20 == 0,
         // Most runs have few threads, so larger steps would do all at once.
         reload_step: 2,
         seed: u64::from(draw.byte()),

@@ -143,7 +143,7 @@ impl Script<'_> {
             10 => Order::Unset { scope, limit },
             11 => Order::HoldMessages { messages: self.ids(), reason: String::new() },
             12 => Order::ReleaseMessages(self.ids()),
-            13 => Order::LogOutcomes(self.draw.below(2) == 0),
+            13 => Order::LogFinishedMessages(self.draw.below(2) == 0),
             _ => Order::RetireAgent(1000 + self.draw.below(50) as u32),
         };
         self.world.order(order);

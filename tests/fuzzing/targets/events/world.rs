@@ -242,14 +242,14 @@ impl World {
             }
             Action::Statistics(record) => {
                 assert!(!record.state.is_empty());
-                if self.core.settings().status_log {
+                if self.core.settings().record_attempts {
                     let untold = "an end is in the statistics log, but not in the status log";
                     self.model.ends_in_status_log_only =
                         self.model.ends_in_status_log_only.checked_sub(1).expect(untold);
                 }
             }
             Action::Status(record) => {
-                let is_logged = self.core.settings().status_log;
+                let is_logged = self.core.settings().record_attempts;
                 assert!((is_logged || self.is_watched) && !record.offsets.is_empty());
                 self.expect_message(&record.name);
                 if is_logged && is_counted_end(&record) {
