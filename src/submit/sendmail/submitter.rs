@@ -51,7 +51,8 @@ mod tests {
             ("J\u{f6}rg", "J\u{f6}rg"),
         ] {
             let comment = comment.to_string();
-            let account = Account { name: "alice".to_string(), uid: 1, gid: 1, comment };
+            let home = "/".into();
+            let account = Account { name: "alice".to_string(), uid: 1, gid: 1, comment, home };
             assert_eq!(name_in(&account), expected);
         }
     }
