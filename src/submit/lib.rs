@@ -15,9 +15,6 @@ mod options;
 
 mod message;
 
-mod address;
-mod header;
-
 pub use message::SubmitError;
 pub use options::SubmitOptions;
 
@@ -135,6 +132,7 @@ impl Submission {
                     .map(|user| recipient(options, user))
                     .collect(),
                 headers: message.headers(),
+                ..Group::default()
             },
         })
     }
@@ -168,6 +166,7 @@ fn recipient(options: &SubmitOptions, user: &str) -> Recipient {
     Recipient {
         address: Address::new(&options.channel, host, user, NOBODY_UID),
         notify: notify.unwrap_or_default(),
+        end: None,
     }
 }
 
