@@ -125,7 +125,7 @@ impl ValueError {
 }
 
 /// Collects the diagnostics of one file.
-pub(crate) struct DiagnosticSink<'a> {
+pub struct DiagnosticSink<'a> {
     file: Rc<Path>,
     text: &'a [u8],
     line_starts: Vec<usize>,
@@ -135,14 +135,15 @@ pub(crate) struct DiagnosticSink<'a> {
 }
 
 impl<'a> DiagnosticSink<'a> {
-    pub(crate) fn new(file: Rc<Path>, text: &'a [u8]) -> DiagnosticSink<'a> {
+    /// Creates the collection for a file with this text.
+    pub fn new(file: Rc<Path>, text: &'a [u8]) -> DiagnosticSink<'a> {
         let line_ends = memchr::memchr_iter(b'\n', text).map(|end| end + 1);
         let line_starts = std::iter::once(0).chain(line_ends).collect();
         DiagnosticSink { file, text, line_starts, diagnostics: Vec::new(), errors: 0, warnings: 0 }
     }
 
     /// Adds an error at a byte of the file.
-    pub(crate) fn error(&mut self, offset: usize, message: impl Into<String>) {
+    pub fn error(&mut self, offset: usize, message: impl Into<String>) {
         self.errors += 1;
         if self.errors <= MAX_ERRORS {
             self.add(true, offset, message.into());
@@ -150,7 +151,7 @@ impl<'a> DiagnosticSink<'a> {
     }
 
     /// Adds a warning at a byte of the file.
-    pub(crate) fn warning(&mut self, offset: usize, message: impl Into<String>) {
+    pub fn warning(&mut self, offset: usize, message: impl Into<String>) {
         self.warnings += 1;
         if self.warnings <= MAX_WARNINGS {
             self.add(false, offset, message.into());
@@ -158,28 +159,28 @@ impl<'a> DiagnosticSink<'a> {
     }
 
     /// Adds an error that concerns the file as a whole.
-    pub(crate) fn file_error(&mut self, message: impl Into<String>) {
+    pub fn file_error(&mut self, message: impl Into<String>) {
         self.errors += 1;
         self.diagnostics.push(Diagnostic::of_file(&self.file, message));
     }
 
     /// The line that contains a byte of the file.
-    pub(crate) fn line_of(&self, offset: usize) -> u32 {
+    pub fn line_of(&self, offset: usize) -> u32 {
         self.line_starts.partition_point(|start| *start <= offset) as u32
     }
 
     /// Returns true if there are no errors.
-    pub(crate) fn is_usable(&self) -> bool {
+    pub fn is_usable(&self) -> bool {
         self.errors == 0
     }
 
     /// Returns true if there are more errors than are kept.
-    pub(crate) fn is_full(&self) -> bool {
+    pub fn is_full(&self) -> bool {
         self.errors > MAX_ERRORS
     }
 
     /// Returns all diagnostics, in the order of the file.
-    pub(crate) fn finish(mut self) -> Vec<Diagnostic> {
+    pub fn finish(mut self) -> Vec<Diagnostic> {
         self.diagnostics.sort_by_key(|diagnostic| diagnostic.position);
         if self.warnings > MAX_WARNINGS {
             let message = format!("and {} more warnings", self.warnings - MAX_WARNINGS);
@@ -228,14 +229,14 @@ impl<'a> DiagnosticSink<'a> {
 }
 
 /// Formats a word of the file for a message: in back quotes, shortened, and printable.
-pub(crate) fn quote(text: &str) -> String {
+pub fn quote(text: &str) -> String {
     let start: String = text.chars().take(MAX_QUOTE_LEN).collect();
     let rest = if text.chars().nth(MAX_QUOTE_LEN).is_some() { "…" } else { "" };
     format!("`{}{rest}`", printable::line(&start))
 }
 
 /// Finds the candidate that `word` is probably a misspelling of.
-pub(crate) fn nearest(
+pub fn nearest(
     word: &str,
     candidates: impl IntoIterator<Item = &'static str>,
 ) -> Option<&'static str> {

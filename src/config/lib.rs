@@ -47,16 +47,15 @@ mod tests;
 
 pub use clause::{Clause, ClauseId, Niceness, SourceLocation};
 pub use command::{Command, Expanded};
-pub use diagnostic::{Diagnostic, ValueError};
+pub use diagnostic::{Diagnostic, DiagnosticSink, ValueError, nearest, quote};
 pub use flow::{Feedback, Flow, Rate, WindowKey};
 pub use parameters::{BindAddress, MailqSocket, MemoryLimits, Parameters, TcpPort};
-pub use pattern::{Name, Pattern};
+pub use pattern::{Glob, Name, Pattern};
 pub use units::parse_interval;
 pub use variables::Zenv;
 pub use zsched_format::priority::MailPriority;
 
 use clause::DefaultAccounts;
-use diagnostic::DiagnosticSink;
 use select::WrittenClause;
 use std::cell::RefCell;
 use std::collections::HashMap;

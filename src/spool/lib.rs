@@ -53,7 +53,9 @@ pub mod removals;
 pub mod remove;
 
 // New mail.
+pub mod accept;
 pub mod submit;
+pub mod unfinished;
 
 // Tools.
 pub mod atomic_write;
@@ -143,6 +145,26 @@ impl Spool {
     /// The folder from which the router takes submissions.
     pub fn router(&self) -> PathBuf {
         self.postoffice.join("router")
+    }
+
+    /// The socket for notices of new submissions.
+    ///
+    /// It is in POSTOFFICE unless `ROUTERNOTIFY` of the ZENV file names another one.
+    pub fn router_socket(&self, variable: Option<&str>) -> PathBuf {
+        match variable {
+            Some(path) => PathBuf::from(path.strip_prefix("UNIX:").unwrap_or(path)),
+            None => self.postoffice.join(".router.notify"),
+        }
+    }
+
+    /// The file with the pid of the running router.
+    pub fn router_pid_file(&self) -> PathBuf {
+        self.postoffice.join(".pid.router")
+    }
+
+    /// The file whose lock shows that a router runs on the spool.
+    pub fn router_lock_file(&self) -> PathBuf {
+        self.postoffice.join(".router.lock")
     }
 
     /// The folder of submissions that the router does not have yet.
