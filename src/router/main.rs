@@ -1,0 +1,5 @@
+//! Routes new mail.
+
+fn main() {
+    std::process::exit(zsched_router::main(&zsched_command_line::parse()));
+}

@@ -1,0 +1,4 @@
+//! Tests of the program `router`, on spools of their own.
+
+mod support;
+mod traces;
