@@ -65,7 +65,7 @@ pub struct LoadedRouterConfig {
 }
 
 /// The keywords, each with the words that follow it.
-const KEYWORDS: [(&str, &str); 13] = [
+pub const KEYWORDS: [(&str, &str); 13] = [
     ("hostname", "the name of this host"),
     ("local", "one or more domains"),
     ("route", "a domain or address, a channel, and perhaps a host and a user"),

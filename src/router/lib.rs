@@ -41,7 +41,7 @@ mod options;
 mod show;
 
 pub use address::{AddressError, MailAddress};
-pub use config::{LoadedRouterConfig, RouterConfig, UserSource};
+pub use config::{KEYWORDS, LoadedRouterConfig, RouterConfig, UserSource};
 pub use directory::Directory;
 pub use envelope::{Envelope, EnvelopeRecipient, EnvelopeSender};
 pub use expand::{ExpandError, Expansion, MAX_RECIPIENTS, RoutedEnd, RoutedRecipient, Step};

@@ -85,6 +85,15 @@ impl Submitter {
         states.into_iter().map(finished).collect()
     }
 
+    /// Returns true if a submission is in the spool already, under a second name.
+    ///
+    /// A crash leaves two names on a file system that renames in two steps.
+    pub fn has_accepted(&self, file: &File) -> io::Result<bool> {
+        let name = self.name_of(file.metadata()?.ino());
+        let is_queued = sys::if_exists(sys::is_name_of(&self.spool.message_file(&name), file))?;
+        Ok(is_queued == Some(true) && folder::exists(&self.spool.control_file(&name))?)
+    }
+
     /// Writes the hidden control file of a submission.
     fn hide(&self, routed: RoutedSubmission) -> io::Result<Pending> {
         let RoutedSubmission { path, file, mut draft } = routed;

@@ -30,7 +30,7 @@ pub(crate) fn rename_to_free_name(from: &Path, to: &Path) -> io::Result<()> {
     match sys::rename_new(from, to) {
         Err(error) if error.kind() == ErrorKind::Unsupported => {
             fs::hard_link(from, to)?;
-            fs::remove_file(from)
+            fs::remove_file(from).or_else(|error| fs::remove_file(to).and(Err(error)))
         }
         other => other,
     }

@@ -165,25 +165,36 @@ impl Spooler {
         let path = name.path(self.spool());
         let file = sys::open_regular(File::options().read(true), &path)?;
         let metadata = file.metadata()?;
-        if metadata.nlink() != 1 {
+        if metadata.nlink() != 1 && self.submitter.has_accepted(&file)? {
+            std::fs::remove_file(&path)?;
+            return Err(Obstacle::Gone);
+        }
+        // On its way into the queue it may have a second name there.
+        let queued = self.spool().message_file(&self.submitter.name_of(metadata.ino()));
+        let is_queued = sys::if_exists(sys::is_name_of(&queued, &file))?.unwrap_or(false);
+        if metadata.nlink() != 1 + u64::from(is_queued) {
             let text = "it has several names, so it may be a link to a file of another user";
             return Err(Obstacle::Wait(text.into()));
         }
         let routes = &self.directory.config.routes;
         let id = SpoolId { number: metadata.ino(), modified: Timestamp::modified(&metadata) };
         let owner = metadata.uid();
-        let account = sys::users::account_of(owner)?;
+        let submission = match Submission::read(&mut BufReader::new(&file)) {
+            Ok(submission) => submission,
+            Err(SubmissionError::Failed(error)) => return Err(error.into()),
+            Err(error) => return Err(Obstacle::Unusable(error.to_string())),
+        };
+        // Few submissions need the name, and looking it up may take long.
+        let account = match submission.envelope.sender {
+            None => sys::users::account_of(owner)?,
+            Some(_) => None,
+        };
         let facts = Facts {
             id,
             owner,
             owner_name: account.map(|account| account.name),
             hostname: routes.hostname(),
             now: Timestamp::now(),
-        };
-        let submission = match Submission::read(&mut BufReader::new(&file)) {
-            Ok(submission) => submission,
-            Err(SubmissionError::Failed(error)) => return Err(error.into()),
-            Err(error) => return Err(Obstacle::Unusable(error.to_string())),
         };
         let message = match message::route(submission, &facts, &self.directory) {
             Ok(message) => message,
