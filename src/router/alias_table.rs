@@ -11,7 +11,7 @@
 //! ```
 
 use super::address::MailAddress;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
 use zsched_config::{Diagnostic, DiagnosticSink, ValueError, quote};
 use zsched_format::address_list::addresses;
@@ -58,7 +58,7 @@ pub(crate) struct AliasTable {
     pub files: Vec<AliasFile>,
     entries: HashMap<String, AliasEntry>,
     /// Domains of virtual addresses.
-    domains: HashMap<String, ()>,
+    domains: HashSet<String>,
 }
 
 impl AliasTable {
@@ -69,7 +69,7 @@ impl AliasTable {
 
     /// Returns true if the table has addresses of this domain.
     pub(crate) fn has_domain(&self, domain: &str) -> bool {
-        self.domains.contains_key(domain)
+        self.domains.contains(domain)
     }
 
     /// Number of entries.
@@ -119,7 +119,7 @@ impl AliasTable {
             return sink.warning(at, message);
         }
         if let Some((_, domain)) = name.rsplit_once('@') {
-            self.domains.insert(domain.to_string(), ());
+            self.domains.insert(domain.to_string());
         }
         self.entries.insert(name, entry);
     }
@@ -136,7 +136,6 @@ impl AliasTarget {
 fn definitions(text: &[u8]) -> Vec<(usize, &[u8])> {
     let mut found: Vec<(usize, &[u8])> = Vec::new();
     let mut start = 0;
-    // False after a comment: an indented line behind it still continues the definition before.
     for line in text.split_inclusive(|byte| *byte == b'\n') {
         let end = start + line.len();
         let is_blank = line.trim_ascii().is_empty();

@@ -26,7 +26,7 @@ const MAX_FILE_SIZE: usize = 16 << 20;
 pub struct RouterConfig {
     /// The rules.
     pub routes: Routes,
-    /// Files of aliases, with their lines in `router.cf`.
+    /// Files of aliases.
     pub aliases: Vec<PathBuf>,
     /// Files of virtual addresses.
     pub virtuals: Vec<PathBuf>,
@@ -193,23 +193,12 @@ struct Builder {
     hostname: String,
     rules: Vec<Rule>,
     smarthost: Option<(u32, RuleTarget)>,
-    config: Settings,
+    /// The other settings; its rules are set in the end.
+    config: RouterConfig,
     /// Lines of keywords that may stand only once.
     lines: HashMap<&'static str, u32>,
     /// Line of the first rule that matches everything.
     catch_all: Option<u32>,
-}
-
-/// The settings that are no rules.
-struct Settings {
-    aliases: Vec<PathBuf>,
-    virtuals: Vec<PathBuf>,
-    users: UserSource,
-    postmaster: String,
-    local_channel: String,
-    program_channel: String,
-    file_channel: String,
-    detail: Option<char>,
 }
 
 impl Builder {
@@ -218,7 +207,8 @@ impl Builder {
             hostname: hostname.to_lowercase(),
             rules: Vec::new(),
             smarthost: None,
-            config: Settings {
+            config: RouterConfig {
+                routes: Routes::new("", Vec::new(), None),
                 aliases: Vec::new(),
                 virtuals: Vec::new(),
                 users: UserSource::System,
@@ -234,18 +224,8 @@ impl Builder {
     }
 
     fn build(self) -> RouterConfig {
-        let Settings { aliases, virtuals, users, postmaster, .. } = self.config;
-        RouterConfig {
-            routes: Routes::new(&self.hostname, self.rules, self.smarthost),
-            aliases,
-            virtuals,
-            users,
-            postmaster,
-            local_channel: self.config.local_channel,
-            program_channel: self.config.program_channel,
-            file_channel: self.config.file_channel,
-            detail: self.config.detail,
-        }
+        let routes = Routes::new(&self.hostname, self.rules, self.smarthost);
+        RouterConfig { routes, ..self.config }
     }
 
     /// Takes a line of the file.

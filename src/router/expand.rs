@@ -99,6 +99,13 @@ struct Origin<'o> {
     notify: Rc<str>,
 }
 
+impl Origin<'static> {
+    /// The origin of a recipient of the envelope.
+    fn envelope(notify: &str) -> Origin<'static> {
+        Origin { parent: None, alias: "", depth: 0, sender: 0, notify: Rc::from(notify) }
+    }
+}
+
 impl Origin<'_> {
     fn aliases(&self) -> impl Iterator<Item = &str> {
         std::iter::successors(Some(self), |origin| origin.parent).map(|origin| origin.alias)
@@ -123,9 +130,7 @@ impl<'d> Expansion<'d> {
 
     /// Adds a recipient of the envelope; `notify` are its DSN parameters.
     pub fn add(&mut self, address: &str, notify: &str) -> Result<(), ExpandError> {
-        let origin =
-            Origin { parent: None, alias: "", depth: 0, sender: 0, notify: Rc::from(notify) };
-        self.written_address(address, &origin)
+        self.written_address(address, &Origin::envelope(notify))
     }
 
     /// Adds a recipient that is refused whatever its address is.
@@ -135,9 +140,7 @@ impl<'d> Expansion<'d> {
         notify: &str,
         why: &Refusal,
     ) -> Result<(), ExpandError> {
-        let origin =
-            Origin { parent: None, alias: "", depth: 0, sender: 0, notify: Rc::from(notify) };
-        self.push_refused(address, why.clone(), &origin)
+        self.push_refused(address, why.clone(), &Origin::envelope(notify))
     }
 
     fn written_address(&mut self, text: &str, origin: &Origin<'_>) -> Result<(), ExpandError> {

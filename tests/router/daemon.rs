@@ -93,3 +93,33 @@ fn log_is_reopened() {
         site.path("log").exists() && site.read("log").contains("log reopened")
     });
 }
+
+/// A router that is not root leaves what it cannot read.
+#[test]
+fn unreadable_submission_stays() {
+    use std::os::unix::process::CommandExt;
+    const NOBODY: u32 = 65534;
+    let site = Site::new(RULES);
+    let number = site.submit("mine", SUBMISSION);
+    let chown = |user: &str, path: &std::path::Path| {
+        let status = std::process::Command::new("chown").args(["-R", user]).arg(path).status();
+        status.expect("chown starts").success()
+    };
+    if !chown("65534:65534", &site.path("")) {
+        eprintln!("not run: only root can give files to another user");
+        return;
+    }
+    site.submit("others", SUBMISSION);
+    let others = site.spool.router().join("others");
+    std::fs::set_permissions(&others, PermissionsExt::from_mode(0o600)).expect("set");
+    assert!(chown("0:0", &others));
+    let Ok(output) = site.router(&["--once"]).uid(NOBODY).gid(NOBODY).output() else {
+        eprintln!("not run: nobody may not run the program");
+        return;
+    };
+    let log = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(75), "{log}");
+    assert!(log.contains("warning: router/others: Permission denied"), "{log}");
+    assert_eq!(site.names("router"), ["others"]);
+    assert_eq!(site.names("queue"), [number.to_string()]);
+}

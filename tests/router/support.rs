@@ -34,7 +34,7 @@ impl Site {
 
     pub fn configure(&self, config: &str) {
         let config = config.replace("DIR", &self.path("").to_string_lossy());
-        self.write("router.cf", &format!("hostname zm.example.test\n{config}"));
+        self.write("router.cf", format!("hostname zm.example.test\n{config}"));
     }
 
     pub fn path(&self, name: &str) -> PathBuf {

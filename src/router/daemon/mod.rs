@@ -33,6 +33,7 @@ const NOTICES: Token = Token(1);
 /// Runs the router. Returns the exit status.
 pub(crate) fn run(installation: Installation, options: &RouterOptions) -> io::Result<i32> {
     let spool = installation.spool();
+    sys::close_inherited_on_exec()?;
     let pipe = match options.once || options.interactive {
         true => None,
         false => Some(sys::daemonize()?),

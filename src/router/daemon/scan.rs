@@ -22,12 +22,10 @@ pub(super) struct SubmissionName {
 impl SubmissionName {
     fn new(folder: Option<char>, base: &[u8]) -> Option<SubmissionName> {
         let base = std::str::from_utf8(base).ok()?;
-        let is_good = !base.is_empty()
-            && base.len() <= MAX_NAME_LEN
-            && !base.starts_with('.')
-            && printable::line(base) == base
-            && !base.contains(['/', ' '])
-            && !(folder.is_none() && is_folder_name(base));
+        let is_folder = folder.is_none() && is_folder_name(base);
+        let is_hidden = base.is_empty() || base.starts_with('.');
+        let is_printable = printable::line(base) == base && !base.contains(['/', ' ']);
+        let is_good = is_printable && base.len() <= MAX_NAME_LEN && !is_hidden && !is_folder;
         is_good.then(|| SubmissionName { folder, base: base.into() })
     }
 

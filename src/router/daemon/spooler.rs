@@ -5,10 +5,10 @@ use crate::directory::Directory;
 use crate::message::{self, Facts, RouteError};
 use crate::submission::{Submission, SubmissionError};
 use std::collections::{HashMap, HashSet};
-use std::fs::File;
+use std::fs::{self, File, Metadata};
 use std::io::{self, BufReader, ErrorKind};
 use std::os::unix::fs::MetadataExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 use zsched_format::spool_id::SpoolId;
 use zsched_format::time::Timestamp;
@@ -165,35 +165,23 @@ impl Spooler {
         let path = name.path(self.spool());
         let file = sys::open_regular(File::options().read(true), &path)?;
         let metadata = file.metadata()?;
-        if metadata.nlink() != 1 && self.submitter.has_accepted(&file)? {
-            std::fs::remove_file(&path)?;
-            return Err(Obstacle::Gone);
-        }
-        // On its way into the queue it may have a second name there.
-        let queued = self.spool().message_file(&self.submitter.name_of(metadata.ino()));
-        let is_queued = sys::if_exists(sys::is_name_of(&queued, &file))?.unwrap_or(false);
-        if metadata.nlink() != 1 + u64::from(is_queued) {
-            let text = "it has several names, so it may be a link to a file of another user";
-            return Err(Obstacle::Wait(text.into()));
-        }
-        let routes = &self.directory.config.routes;
-        let id = SpoolId { number: metadata.ino(), modified: Timestamp::modified(&metadata) };
-        let owner = metadata.uid();
+        self.check_names(&file, &metadata, &path)?;
         let submission = match Submission::read(&mut BufReader::new(&file)) {
             Ok(submission) => submission,
             Err(SubmissionError::Failed(error)) => return Err(error.into()),
             Err(error) => return Err(Obstacle::Unusable(error.to_string())),
         };
+        let owner = metadata.uid();
         // Few submissions need the name, and looking it up may take long.
         let account = match submission.envelope.sender {
             None => sys::users::account_of(owner)?,
             Some(_) => None,
         };
         let facts = Facts {
-            id,
+            id: SpoolId { number: metadata.ino(), modified: Timestamp::modified(&metadata) },
             owner,
             owner_name: account.map(|account| account.name),
-            hostname: routes.hostname(),
+            hostname: self.directory.config.routes.hostname(),
             now: Timestamp::now(),
         };
         let message = match message::route(submission, &facts, &self.directory) {
@@ -210,6 +198,28 @@ impl Spooler {
         );
         let submission = RoutedSubmission { path, file, draft: message.draft };
         Ok((submission, summary, deliveries + refusals))
+    }
+
+    /// Checks that a submission has one name.
+    ///
+    /// On its way into the queue it may have a second one there, see [`Submitter::has_accepted`].
+    fn check_names(&self, file: &File, metadata: &Metadata, path: &Path) -> Result<(), Obstacle> {
+        if metadata.nlink() == 1 {
+            return Ok(());
+        }
+        if self.submitter.has_accepted(file)? {
+            fs::remove_file(path)?;
+            return Err(Obstacle::Gone);
+        }
+        let queued = self.spool().message_file(&self.submitter.name_of(metadata.ino()));
+        let is_queued = sys::if_exists(sys::is_name_of(&queued, file))?.unwrap_or(false);
+        match is_queued && metadata.nlink() == 2 {
+            true => Ok(()),
+            false => {
+                let why = "it has several names, so it may be a link to a file of another user";
+                Err(Obstacle::Wait(why.into()))
+            }
+        }
     }
 
     /// Leaves a submission where it is for some time, or moves it away.
