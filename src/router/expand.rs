@@ -154,20 +154,26 @@ impl<'d> Expansion<'d> {
         }
     }
 
+    /// Bounds the work, also where aliases lead to the same recipients again and again.
+    fn count_step(&mut self) -> Result<(), ExpandError> {
+        self.work += 1;
+        match self.work > 2 * MAX_RECIPIENTS {
+            true => Err(ExpandError::TooManyRecipients),
+            false => Ok(()),
+        }
+    }
+
     /// Looks an address up among virtual addresses, then routes it.
     fn address(&mut self, address: MailAddress, origin: &Origin<'_>) -> Result<(), ExpandError> {
-        self.work += 1;
-        if self.work > 2 * MAX_RECIPIENTS {
-            return Err(ExpandError::TooManyRecipients);
-        }
+        self.count_step()?;
         let directory = self.directory;
         let address = address.qualified(directory.config.routes.hostname());
         let domain = address.domain().unwrap_or_default().to_string();
         let is_virtual = directory.virtuals.has_domain(&domain);
-        if is_virtual && let Some(key) = self.virtual_key(&address, &domain) {
+        if is_virtual && let Some((key, entry)) = self.virtual_entry(&address, &domain) {
             let is_itself = origin.alias == key && origin.depth > 0;
             if !is_itself {
-                return self.alias(&directory.virtuals, &key, &address, origin);
+                return self.alias(&directory.virtuals, &key, entry, &address, origin);
             }
         }
         let Decision { destination, line } = directory.config.routes.route(&address);
@@ -190,14 +196,18 @@ impl<'d> Expansion<'d> {
         }
     }
 
-    /// The key of the virtual table that an address goes by.
-    fn virtual_key(&self, address: &MailAddress, domain: &str) -> Option<String> {
+    /// The entry of the virtual table that an address goes by, and its key.
+    fn virtual_entry(
+        &self,
+        address: &MailAddress,
+        domain: &str,
+    ) -> Option<(String, &'d AliasEntry)> {
         let local = address.local_part().to_lowercase();
         let base = self.without_detail(&local).map(|base| format!("{base}@{domain}"));
         [Some(format!("{local}@{domain}")), base, Some(format!("@{domain}"))]
             .into_iter()
             .flatten()
-            .find(|key| self.directory.virtuals.get(key).is_some())
+            .find_map(|key| Some((key.clone(), self.directory.virtuals.get(&key)?)))
     }
 
     fn without_detail<'n>(&self, name: &'n str) -> Option<&'n str> {
@@ -218,13 +228,19 @@ impl<'d> Expansion<'d> {
         let base = self.without_detail(&name).map(str::to_string);
         for key in [Some(&name), base.as_ref()].into_iter().flatten() {
             let is_itself = origin.alias == key && origin.depth > 0;
-            if directory.aliases.get(key).is_some() && !is_itself {
-                return self.alias(&directory.aliases, key, address, origin);
+            if let Some(entry) = directory.aliases.get(key)
+                && !is_itself
+            {
+                return self.alias(&directory.aliases, key, entry, address, origin);
             }
         }
         // An agent would take these for programs and files.
         if mailbox.starts_with(['/', '|', ':']) {
             let refusal = Refusal::new("5.1.3", "programs and files are no addresses");
+            return self.refused(address, refusal, place, origin);
+        }
+        if address.local_part().contains('%') {
+            let refusal = Refusal::new("5.1.1", "routes with % are not followed");
             return self.refused(address, refusal, place, origin);
         }
         if let Some(user) = self.user(&mailbox)? {
@@ -248,10 +264,6 @@ impl<'d> Expansion<'d> {
             }
             MAILER_DAEMON => self.written_address(POSTMASTER, origin),
             _ if origin.alias == POSTMASTER => self.deliver(address, &name, place, origin),
-            _ if address.local_part().contains('%') => {
-                let refusal = Refusal::new("5.1.1", "routes with % are not followed");
-                self.refused(address, refusal, place, origin)
-            }
             _ => self.refused(address, Refusal::unknown_user(), place, origin),
         }
     }
@@ -296,10 +308,10 @@ impl<'d> Expansion<'d> {
         &mut self,
         table: &'d AliasTable,
         key: &str,
+        entry: &AliasEntry,
         address: &MailAddress,
         origin: &Origin<'_>,
     ) -> Result<(), ExpandError> {
-        let entry = table.get(key).expect("the caller has found it");
         let place = format!("{}:{}", table.files[entry.file].path.display(), entry.line);
         let is_loop = origin.aliases().any(|alias| alias == key);
         if is_loop || origin.depth >= MAX_ALIAS_DEPTH {
@@ -407,12 +419,15 @@ impl<'d> Expansion<'d> {
                 Err(error) => self.refused(address, error.into(), "list", origin),
             },
             AliasTarget::Program(text) | AliasTarget::File(text) => {
-                let is_program = matches!(target, AliasTarget::Program(_));
-                let channel =
-                    if is_program { &config.program_channel } else { &config.file_channel };
+                // Hosts as ZMailer's router makes them: clauses can tell them from users.
+                let (channel, kind) = match target {
+                    AliasTarget::Program(_) => (&config.program_channel, "pipe"),
+                    _ => (&config.file_channel, "file"),
+                };
+                let host = format!("{kind}.{address}");
                 let owner = trusted_owner.map_or(NOBODY_UID, i64::from);
-                self.step(origin, || format!("{text}: {channel} {address} {text}"));
-                let to = Address::new(channel, &address.to_string(), text, owner);
+                self.step(origin, || format!("{text}: {channel} {host} {text}"));
+                let to = Address::new(channel, &host, text, owner);
                 self.push(to, origin.notify.clone(), origin.sender, None)
             }
             AliasTarget::Include(path) => self.include(path, address, origin),
@@ -432,6 +447,7 @@ impl<'d> Expansion<'d> {
                 path.display()
             ))
         };
+        self.count_step()?;
         let ReadFile { text, trusted_owner } = read_file(path).map_err(unreadable)?;
         let (targets, warnings) = parse_include(path, &text);
         warnings.iter().for_each(|warning| log::warn!("{}", warning.in_one_line()));

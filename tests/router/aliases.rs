@@ -162,8 +162,8 @@ fn programs_files_and_lists_come_from_trusted_files_only() {
     assert_eq!(
         lines(&made, "r")[..2],
         [
-            format!("r pipe p@zm.example.test \"|/bin/cat, x\" {uid}"),
-            format!("r local p@zm.example.test /var/mail/archive {uid}"),
+            format!("r pipe pipe.p@zm.example.test \"|/bin/cat, x\" {uid}"),
+            format!("r local file.p@zm.example.test /var/mail/archive {uid}"),
         ]
     );
     fs::set_permissions(site.path("list"), Permissions::from_mode(0o666)).expect("set");
