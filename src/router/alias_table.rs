@@ -293,3 +293,79 @@ pub(crate) fn parse_include(path: &Path, text: &[u8]) -> (Vec<AliasTarget>, Vec<
     }
     (targets, sink.finish())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    /// Reads a file. Returns the table and what is wrong with the file.
+    fn table(text: &[u8], trusted_owner: Option<u32>) -> (AliasTable, Vec<String>) {
+        let mut table = AliasTable::default();
+        let file = AliasFile { path: "aliases".into(), trusted_owner };
+        let said = table.add(file, text);
+        let line = |one: &Diagnostic| one.to_string().lines().next().unwrap_or("").to_string();
+        (table, said.iter().map(line).collect())
+    }
+
+    #[test]
+    fn targets_are_told_apart() {
+        let text = "# a comment\n\
+            Staff: Alice Ames <alice@x>, bob (Bob, B.), \\root,\n\
+            \t\"|/bin/cat -a, b\",   # the archive\n\
+            # another comment\n  /var/mail/a, \"/var/mail/b c\", :include:/etc/list, \"q r\"@x\n\
+            \"odd name\": @other.test\n";
+        let (table, said) = table(text.as_bytes(), Some(0));
+        assert_eq!(said, [""; 0]);
+        let address = |text: &str| AliasTarget::Address(text.into());
+        assert_eq!(
+            table.get("staff").expect("an alias").targets,
+            [
+                address("alice@x"),
+                address("bob"),
+                AliasTarget::User("root".into()),
+                AliasTarget::Program("|/bin/cat -a, b".into()),
+                AliasTarget::File("/var/mail/a".into()),
+                AliasTarget::File("/var/mail/b c".into()),
+                AliasTarget::Include("/etc/list".into()),
+                address("\"q r\"@x"),
+            ]
+        );
+        assert_eq!(table.get("staff").map(|entry| entry.line), Some(2));
+        assert_eq!(table.get("odd name").expect("an alias").targets, [address("@other.test")]);
+    }
+
+    #[test]
+    fn errors_have_their_places() {
+        let text = "  indented: a\nno colon\n: a\nempty:\nprog: b, |\nlist: :include:x\n\
+            blank: a b\nbad: b,\n\tc@d..e\nb: c\nB: d\nfile: /x\n";
+        let (_, said) = table(text.as_bytes(), None);
+        expect_test::expect![[r#"
+            aliases:1:1: error: a name begins in the first column, on its own line
+            aliases:2:1: error: expected a name, a colon and addresses
+            aliases:3:1: error: no name before the colon
+            aliases:4:6: error: no address after the colon
+            aliases:5:10: error: no program after the |
+            aliases:6:7: error: after :include: comes a path that begins with a slash
+            aliases:7:8: error: missing comma between words
+            aliases:9:2: error: two dots in a row in its domain, or one at its beginning
+            aliases:11:1: warning: `b` is at aliases:10 already, which counts
+            aliases:12:7: error: programs and files are for files that belong to root or the router's user, and that nobody else can write
+        "#]]
+        .assert_eq(&(said.join("\n") + "\n"));
+    }
+
+    proptest! {
+        #[test]
+        fn arbitrary_bytes_do_not_panic(text: Vec<u8>) {
+            table(&text, Some(0));
+            parse_include(Path::new("list"), &text);
+        }
+
+        #[test]
+        fn arbitrary_syntax_does_not_panic(text in "[a:,#\"\\\\@|/() \t\n\u{e9}]{0,40}") {
+            table(text.as_bytes(), Some(0));
+            parse_include(Path::new("list"), text.as_bytes());
+        }
+    }
+}

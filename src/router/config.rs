@@ -418,3 +418,44 @@ fn detail(word: &Word) -> Result<Option<char>, ValueError> {
         _ => Err(ValueError::new(word.at, "a character such as +, or none")),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn parse(text: &[u8]) -> Result<LoadedRouterConfig, Vec<Diagnostic>> {
+        RouterConfig::parse(Path::new("router.cf"), text, "h.test", &Zenv::default())
+    }
+
+    #[test]
+    fn settings_are_read() {
+        let zenv = Zenv::from_pairs([("DB", "/var/db")]);
+        let text = "users file ${DB}/users\naliases ${DB}/a \"/b c\" # two\ndetail none\n\
+            program-channel prog\nhostname Mail.Example\n";
+        let path = Path::new("router.cf");
+        let loaded = RouterConfig::parse(path, text.as_bytes(), "h.test", &zenv).expect("good");
+        let config = loaded.config;
+        assert_eq!(config.users, UserSource::File("/var/db/users".into()));
+        assert_eq!(config.aliases, [PathBuf::from("/var/db/a"), PathBuf::from("/b c")]);
+        assert_eq!((config.detail, &*config.program_channel), (None, "prog"));
+        assert_eq!(config.routes.hostname(), "mail.example");
+    }
+
+    proptest! {
+        #[test]
+        fn arbitrary_bytes_do_not_panic(text: Vec<u8>) {
+            drop(parse(&text));
+        }
+
+        #[test]
+        fn arbitrary_words_do_not_panic(
+            lines in prop::collection::vec(
+                "(hostname|local|route|refuse|smarthost|users|detail|virtual)( [a*\\[\\]{},\\\\$\"#@.\u{e9}]{0,6}){0,4}",
+                0..5,
+            )
+        ) {
+            drop(parse(lines.join("\n").as_bytes()));
+        }
+    }
+}

@@ -123,3 +123,21 @@ fn unreadable_submission_stays() {
     assert_eq!(site.names("router"), ["others"]);
     assert_eq!(site.names("queue"), [number.to_string()]);
 }
+
+#[test]
+fn daemon_detaches_when_it_serves() {
+    let site = Site::new(RULES);
+    let log = site.path("log");
+    let output = site.run(&["-L", log.to_str().expect("text")]);
+    assert!(output.status.success(), "{output:?}");
+    assert!(site.spool.router_socket(None).exists(), "it listens already");
+    let pid = site.read("postoffice/.pid.router");
+    let number = site.submit("one", SUBMISSION);
+    until("it is routed", || site.names("transport") == [number.to_string()]);
+    let killed = std::process::Command::new("kill").arg(pid.trim()).status();
+    assert!(killed.expect("kill starts").success());
+    until("it has ended", || !site.spool.router_pid_file().exists());
+    let failed = site.run(&["-L", "/nonexistent/log"]);
+    assert_eq!(failed.status.code(), Some(1));
+    assert!(String::from_utf8_lossy(&failed.stderr).contains("/nonexistent/log: No such file"));
+}
