@@ -46,12 +46,13 @@ impl Site {
         let headers = format!("From: sender@example.org\nTo: {to}\nSubject: {number}\n");
         let recipient = |(user, host): &(String, String)| Recipient {
             address: Address::new(channel, host, user, 65534),
-            notify: String::new(),
+            ..Recipient::default()
         };
         let group = Group {
             sender: Address::new("local", "", "sender@example.org", 0),
             recipients: users.iter().map(recipient).collect(),
             headers: headers.clone().into_bytes(),
+            ..Group::default()
         };
         let message = format!("{headers}\nA short body.\n");
         let id = format!("<{number}@example.org>");

@@ -165,7 +165,7 @@ impl<'a> DiagnosticSink<'a> {
     }
 
     /// The line that contains a byte of the file.
-    pub(crate) fn line_of(&self, offset: usize) -> u32 {
+    pub fn line_of(&self, offset: usize) -> u32 {
         self.line_starts.partition_point(|start| *start <= offset) as u32
     }
 
@@ -175,7 +175,7 @@ impl<'a> DiagnosticSink<'a> {
     }
 
     /// Returns true if there are more errors than are kept.
-    pub(crate) fn is_full(&self) -> bool {
+    pub fn is_full(&self) -> bool {
         self.errors > MAX_ERRORS
     }
 
@@ -229,14 +229,14 @@ impl<'a> DiagnosticSink<'a> {
 }
 
 /// Formats a word of the file for a message: in back quotes, shortened, and printable.
-pub(crate) fn quote(text: &str) -> String {
+pub fn quote(text: &str) -> String {
     let start: String = text.chars().take(MAX_QUOTE_LEN).collect();
     let rest = if text.chars().nth(MAX_QUOTE_LEN).is_some() { "…" } else { "" };
     format!("`{}{rest}`", printable::line(&start))
 }
 
 /// Finds the candidate that `word` is probably a misspelling of.
-pub(crate) fn nearest(
+pub fn nearest(
     word: &str,
     candidates: impl IntoIterator<Item = &'static str>,
 ) -> Option<&'static str> {

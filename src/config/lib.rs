@@ -47,10 +47,10 @@ mod tests;
 
 pub use clause::{Clause, ClauseId, Niceness, SourceLocation};
 pub use command::{Command, Expanded};
-pub use diagnostic::{Diagnostic, DiagnosticSink, ValueError};
+pub use diagnostic::{Diagnostic, DiagnosticSink, ValueError, nearest, quote};
 pub use flow::{Feedback, Flow, Rate, WindowKey};
 pub use parameters::{BindAddress, MailqSocket, MemoryLimits, Parameters, TcpPort};
-pub use pattern::{Name, Pattern};
+pub use pattern::{Glob, Name, Pattern};
 pub use units::parse_interval;
 pub use variables::Zenv;
 pub use zsched_format::priority::MailPriority;

@@ -8,7 +8,9 @@
 #![warn(unreachable_pub)]
 
 // Mail on disk.
+pub mod address_list;
 pub mod control_file;
+pub mod header;
 pub mod priority;
 pub mod selection;
 pub mod spool_id;

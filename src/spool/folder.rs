@@ -25,6 +25,19 @@ pub fn exists(path: &Path) -> io::Result<bool> {
     }
 }
 
+/// Renames a file. The new name must be free, and no file is ever replaced.
+///
+/// Where the file system cannot do this in one step, a crash may leave both names.
+pub(crate) fn rename_to_free_name(from: &Path, to: &Path) -> io::Result<()> {
+    match sys::rename_new(from, to) {
+        Err(error) if error.kind() == ErrorKind::Unsupported => {
+            fs::hard_link(from, to)?;
+            fs::remove_file(from).or_else(|error| fs::remove_file(to).and(Err(error)))
+        }
+        other => other,
+    }
+}
+
 /// Creates a folder if it does not exist, and syncs its entry. Returns true if it was created.
 ///
 /// Without the sync, files that are synced later would be lost with the folder's entry.

@@ -56,7 +56,9 @@ pub mod remove;
 
 // New mail.
 mod abandoned;
+pub mod accept;
 pub mod submit;
+pub mod unfinished;
 
 // Tools.
 pub mod atomic_write;
@@ -163,6 +165,16 @@ impl Spool {
     /// The folder in which users write submissions.
     pub fn public(&self) -> PathBuf {
         self.postoffice.join("public")
+    }
+
+    /// The file with the pid of the running router.
+    pub fn router_pid_file(&self) -> PathBuf {
+        self.postoffice.join(".pid.router")
+    }
+
+    /// The file whose lock shows that a router runs on the spool.
+    pub fn router_lock_file(&self) -> PathBuf {
+        self.postoffice.join(".router.lock")
     }
 
     /// The folder of submissions that the router does not have yet.

@@ -3,10 +3,11 @@
 //! Their control file is malformed, or they are finished and have a line that cannot be delivered. A
 //! malformed control file that cannot be moved is hidden in its own folder.
 
+use super::atomic_write::write_atomically;
 use super::folder::exists;
 use super::{Spool, SpoolName, folder};
 use std::fs::{self, File};
-use std::io;
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use zsched_sys::{if_exists, with_suffix};
 
@@ -57,6 +58,28 @@ pub fn move_aside(spool: &Spool, name: &SpoolName, reason: Reason) -> io::Result
         if_exists(fs::remove_file(&original))?;
     }
     Ok(control)
+}
+
+/// Moves a submission that cannot be routed from `router/` to `postman/`, with the reason.
+///
+/// Returns its new path, `router-error:<name>`. The reason is in a file of this name with `:reason`
+/// behind it, which is written first: a crash in between leaves the submission where it was.
+pub fn move_submission_aside(
+    spool: &Spool,
+    path: &Path,
+    name: &str,
+    reason: &str,
+) -> io::Result<PathBuf> {
+    let postman = spool.postman();
+    folder::make(&postman, folder::MAIL_FOLDER_MODE)?;
+    let reason_of = |path: &Path| with_suffix(path, ":reason");
+    // A reason without a submission is what a crash has left.
+    let wanted = postman.join(format!("router-error:{name}"));
+    let moved = free_name(&wanted, |path| Ok(!exists(path)?))?;
+    write_atomically(&reason_of(&moved), |out| writeln!(out, "{reason}"))?;
+    folder::rename_to_free_name(path, &moved)?;
+    File::open(&postman)?.sync_all()?;
+    Ok(moved)
 }
 
 /// Hides a control file from scans, in its own folder.

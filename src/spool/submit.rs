@@ -9,7 +9,7 @@ use super::{HashFolder, HashLevel, Spool, SpoolName, folder};
 use std::fs::File;
 use std::io::{self, ErrorKind, Write};
 use std::os::unix::net::UnixDatagram;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use zsched_format::control_file::compose::{ControlFileDraft, Group};
 
 /// Submits messages to one spool.
@@ -47,8 +47,13 @@ impl Submitter {
     ) -> io::Result<SpoolName> {
         let body_offset = body_offset(message) as u64;
         let log_id = log_id.to_string();
-        let mut draft =
-            ControlFileDraft { name: String::new(), body_offset, log_id, priority, groups };
+        let mut draft = ControlFileDraft {
+            body_offset,
+            log_id,
+            priority,
+            groups,
+            ..ControlFileDraft::default()
+        };
         // Files whose number is taken are kept, so that the next one gets another inode.
         let mut passed_over = Vec::new();
         for _ in 0..MAX_TAKEN_NUMBERS {
@@ -78,10 +83,7 @@ impl Submitter {
         message: &mut TempFile,
         draft: &mut ControlFileDraft,
     ) -> io::Result<SpoolName> {
-        let number = message.number()?;
-        let name =
-            SpoolName::new(HashFolder::of(number, self.level), number.to_string().as_bytes())
-                .expect("an inode number is a name");
+        let name = self.name_of(message.number()?);
         draft.name = name.base();
         let text = draft.to_text()?;
         let control_file = self.spool.control_file(&name);
@@ -89,19 +91,45 @@ impl Submitter {
         if folder::exists(&control_file)? {
             return Err(ErrorKind::AlreadyExists.into());
         }
-        let below = |top| folder::make_below(top, name.folder(), self.sync);
-        let message_folder = below(self.spool.queue())?;
-        let control_folder = below(self.spool.transport())?;
-        // Only a crash can have left a file of this name, since the number is unique.
-        let mut control =
-            TempFile::create_replacing(control_folder.join(format!(".{}", name.base())))?;
-        self.fill(&control, self.spool.transport(), &text)?;
+        let (message_folder, control_folder) = self.folders(&name)?;
+        let mut control = self.hidden_control_file(&control_folder, &name, &text)?;
+        if self.sync {
+            control.file().sync_all()?;
+        }
         message.rename(self.spool.message_file(&name))?;
         self.sync_folder(&message_folder)?;
         control.rename(control_file)?;
         self.sync_folder(&control_folder)?;
         control.keep();
         Ok(name)
+    }
+
+    /// The name of a message whose file has this inode number.
+    pub fn name_of(&self, number: u64) -> SpoolName {
+        SpoolName::plain(HashFolder::of(number, self.level), number)
+    }
+
+    /// The folders of a message and of its control file, which are created if needed.
+    pub(super) fn folders(&self, name: &SpoolName) -> io::Result<(PathBuf, PathBuf)> {
+        let below = |top| folder::make_below(top, name.folder(), self.sync);
+        Ok((below(self.spool.queue())?, below(self.spool.transport())?))
+    }
+
+    /// Writes a control file under a hidden name, without syncing it.
+    ///
+    /// It is locked while this process works on it: see [`unfinished`](super::unfinished).
+    pub(super) fn hidden_control_file(
+        &self,
+        folder: &Path,
+        name: &SpoolName,
+        text: &[u8],
+    ) -> io::Result<TempFile> {
+        // Only a crash can have left a file of this name, since the number is unique.
+        let control = TempFile::create_replacing(folder.join(format!(".{}", name.base())))?;
+        control.file().try_lock()?;
+        control.give_to_owner_of(self.spool.transport())?;
+        control.file().write_all(text)?;
+        Ok(control)
     }
 
     /// Notifies a running scheduler of a message.
@@ -128,7 +156,7 @@ impl Submitter {
         if self.sync { file.sync_all() } else { Ok(()) }
     }
 
-    fn sync_folder(&self, folder: &Path) -> io::Result<()> {
+    pub(super) fn sync_folder(&self, folder: &Path) -> io::Result<()> {
         if self.sync { File::open(folder)?.sync_all() } else { Ok(()) }
     }
 }
@@ -162,8 +190,9 @@ mod tests {
         let address = Address::new("c", "h", "u", 0);
         Group {
             sender: Address::new("local", "", "a@b", 0),
-            recipients: vec![Recipient { address, notify: String::new() }],
+            recipients: vec![Recipient { address, ..Recipient::default() }],
             headers: headers.into(),
+            ..Group::default()
         }
     }
 

@@ -99,6 +99,11 @@ impl TempFile {
 
     /// Marks the file as complete, so that it stays.
     pub(crate) fn keep(mut self) {
+        self.stay();
+    }
+
+    /// The same for a file that is still to be renamed.
+    pub(crate) fn stay(&mut self) {
         self.is_kept = true;
     }
 }

@@ -19,9 +19,6 @@ mod options;
 
 mod message;
 
-mod address;
-mod header;
-
 pub use message::SubmitError;
 pub use options::SubmitOptions;
 
@@ -139,6 +136,7 @@ impl Submission {
                     .map(|user| recipient(options, user))
                     .collect(),
                 headers: message.headers(),
+                ..Group::default()
             },
         })
     }
@@ -172,6 +170,7 @@ fn recipient(options: &SubmitOptions, user: &str) -> Recipient {
     Recipient {
         address: Address::new(&options.channel, host, user, NOBODY_UID),
         notify: notify.unwrap_or_default(),
+        end: None,
     }
 }
 

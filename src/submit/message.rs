@@ -2,11 +2,11 @@
 //!
 //! Required headers are added, and Bcc headers are removed.
 
-use super::address::{AddressListError, addresses};
-use super::header::{Field, split};
 use super::options::SubmitOptions;
 use jiff::Zoned;
 use std::collections::HashSet;
+use zsched_format::address_list::{AddressListError, addresses};
+use zsched_format::header::{Field, split};
 
 /// Sender in the From header of a message with a null sender.
 const NULL_SENDER: &str = "MAILER-DAEMON";

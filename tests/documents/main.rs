@@ -40,6 +40,8 @@ fn manual_pages_have_every_option() {
     assert_eq!(missing_options(&scheduler, "man/scheduler.8"), [""; 0], "scheduler.8");
     let mailq = zsched_mailq::MailqOptions::command();
     assert_eq!(missing_options(&mailq, "man/mailq.1"), [""; 0], "mailq.1");
+    let router = zsched_router::RouterOptions::command();
+    assert_eq!(missing_options(&router, "man/router.8"), [""; 0], "router.8");
     let submit = zsched_submit::SubmitOptions::command();
     let missing = missing_options(&submit, "man/submit.1");
     assert_eq!(missing, [""; 0], "submit.1");
@@ -52,6 +54,29 @@ fn manual_pages_have_every_option() {
         assert_eq!(missing, [""; 0], "schedsim.1, {}", subcommand.get_name());
         let section = format!("\n.Ss {}\n", subcommand.get_name());
         assert!(read("man/schedsim.1").contains(&section), "schedsim.1 has no{section}");
+    }
+}
+
+#[test]
+fn router_example_is_a_configuration() {
+    let path = Path::new("docs/router.cf.example");
+    let text = read("docs/router.cf.example");
+    let zenv = zsched_config::Zenv::default();
+    // The commented lines, too, apart from sentences.
+    let all = text.lines().map(|line| match line.strip_prefix('#') {
+        Some(setting) if setting.starts_with(|c: char| c.is_ascii_lowercase()) => setting,
+        _ => line,
+    });
+    let all = all.collect::<Vec<&str>>().join("\n");
+    for text in [&text, &all] {
+        let loaded = zsched_router::RouterConfig::parse(path, text.as_bytes(), "h.test", &zenv);
+        let loaded = loaded.unwrap_or_else(|errors| panic!("{}", errors[0]));
+        assert!(loaded.warnings.is_empty(), "{}", loaded.warnings[0]);
+    }
+    let page = read("man/router.cf.5");
+    for keyword in zsched_router::KEYWORDS.map(|(keyword, _)| keyword) {
+        assert!(page.contains(&format!("\n.It Cm {keyword} ")), "router.cf.5 has no {keyword}");
+        assert!(all.lines().any(|line| line.starts_with(&format!("{keyword} "))), "{keyword}");
     }
 }
 

@@ -64,12 +64,13 @@ pub fn submit_text(site: &Site, headers: &str, body: &str, recipients: &[&str]) 
             panic!("{words} is no recipient");
         };
         let address = Address::new(channel, host, user, 65534);
-        Recipient { address, notify: String::new() }
+        Recipient { address, ..Recipient::default() }
     };
     let group = Group {
         sender: Address::new("local", "", "alice@here.test", 65534),
         recipients: recipients.iter().map(recipient).collect(),
         headers: headers.into(),
+        ..Group::default()
     };
     let submitter =
         Submitter { spool: Spool::new(site.spool()), level: HashLevel::Flat, sync: false };

@@ -114,19 +114,20 @@ fn mail(number: u64, ring: usize, random: &mut Rng) -> Vec<u8> {
     let host = format!("h{}.r{ring}.x", random.usize(0..3));
     let recipient = Recipient {
         address: Address::new(&channel(ring), &host, "user", 65534),
-        notify: String::new(),
+        ..Recipient::default()
     };
     let group = Group {
         sender: Address::new("local", "", "sender", 0),
         recipients: vec![recipient],
         headers: b"Subject: simulated\n".to_vec(),
+        ..Group::default()
     };
     let draft = ControlFileDraft {
         name: number.to_string(),
         body_offset: 100,
-        priority: None,
         log_id: format!("<{number}@x>"),
         groups: vec![group],
+        ..ControlFileDraft::default()
     };
     draft.to_text().expect("a good draft")
 }

@@ -242,12 +242,14 @@ pub fn mail(number: u64, random: &mut Rng) -> (Vec<u8>, bool) {
         Recipient {
             address: Address::new(channel, host, "user", 65534),
             notify: notify[random.usize(0..notify.len())].to_string(),
+            end: None,
         }
     };
     let group = Group {
         sender: Address::new("local", "", "sender", 0),
         recipients: (0..count).map(recipient).collect(),
         headers: b"Subject: simulated\n".to_vec(),
+        ..Group::default()
     };
     let draft = ControlFileDraft {
         name: number.to_string(),
@@ -255,6 +257,7 @@ pub fn mail(number: u64, random: &mut Rng) -> (Vec<u8>, bool) {
         priority: (random.u8(0..4) == 0).then(|| random.u8(0..10)),
         log_id: format!("<{number}@x>"),
         groups: vec![group],
+        ..ControlFileDraft::default()
     };
     let text = draft.to_text().expect("a good draft");
     match random.u8(0..60) {

@@ -1,6 +1,7 @@
 //! Composes a control file as a router does.
 
-use super::Span;
+use super::diagnostic::DiagnosticRecord;
+use super::{Span, Tag};
 use std::io::{self, ErrorKind};
 
 /// The contents of a new message's control file.
@@ -14,6 +15,14 @@ pub struct ControlFileDraft {
     pub log_id: String,
     /// Priority from 0 (first) to 9; `None` is the default.
     pub priority: Option<u8>,
+    /// Path of the verbose file (`v`), relative to `transport/`.
+    pub verbose: Option<String>,
+    /// The sender as it was submitted (`e`). Nobody uses it, since a group's sender follows.
+    pub error_address: Option<String>,
+    /// What a report returns (`R`): `FULL` or `HDRS` (RFC 3461, 4.3).
+    pub return_mode: Option<String>,
+    /// The envelope id (`n`), xtext (RFC 3461, 4.4).
+    pub envelope_id: Option<String>,
     /// The groups of recipients.
     pub groups: Vec<Group>,
 }
@@ -21,6 +30,8 @@ pub struct ControlFileDraft {
 /// A sender, its recipients, and their headers.
 #[derive(Clone, Debug, Default)]
 pub struct Group {
+    /// The address for reports (`e`), by custom that of the sender.
+    pub error_address: Option<String>,
     /// The sender.
     pub sender: Address,
     /// The recipients.
@@ -36,6 +47,28 @@ pub struct Recipient {
     pub address: Address,
     /// Value of the `N` line (`NOTIFY=... ORCPT=...`), empty for none.
     pub notify: String,
+    /// The end of the recipient, if the router has decided it.
+    pub end: Option<RecipientEnd>,
+}
+
+/// The end of a recipient that no agent gets.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RecipientEnd {
+    /// [`Tag::Done`] or [`Tag::Failed`].
+    pub tag: Tag,
+    /// The report that the sender is owed (`d`), if it was requested.
+    pub report: Option<OwedReport>,
+}
+
+/// The contents of a `d` line.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OwedReport {
+    /// Time of the event, in seconds since the epoch.
+    pub time: i64,
+    /// Notary data, see [`DiagnosticRecord::notary`].
+    pub notary: Vec<u8>,
+    /// Text for people.
+    pub text: String,
 }
 
 /// The four words of an address, unquoted.
@@ -70,42 +103,104 @@ impl Address {
 }
 
 impl ControlFileDraft {
-    /// The text of the control file: the format line, then the groups.
+    /// The text of the control file: the lines of the message, the groups, then the reports owed.
     ///
     /// Fails with [`ErrorKind::InvalidInput`] if a value would add lines to the file.
     pub fn to_text(&self) -> io::Result<Vec<u8>> {
         let mut out = b"@ 0x00000007\n".to_vec();
+        push_optional(&mut out, "v ", "verbose file", &self.verbose)?;
         push_line(&mut out, "i ", check_one_line("name", &self.name)?);
         push_line(&mut out, "o ", &self.body_offset.to_string());
         push_line(&mut out, "l ", check_one_line("log id", &self.log_id)?);
         if let Some(priority) = self.priority {
             push_line(&mut out, "p ", &priority.to_string());
         }
-        for group in &self.groups {
-            group.write_to(&mut out)?;
+        push_optional(&mut out, "e ", "error address", &self.error_address)?;
+        let mut reports = Vec::new();
+        for (index, group) in self.groups.iter().enumerate() {
+            self.write_group(group, index == 0, &mut out, &mut reports)?;
         }
+        out.append(&mut reports);
         Ok(out)
     }
-}
 
-impl Group {
-    fn write_to(&self, out: &mut Vec<u8>) -> io::Result<()> {
+    /// Writes a group to `out`, and the `d` lines of its recipients to `reports`.
+    fn write_group(
+        &self,
+        group: &Group,
+        is_first: bool,
+        out: &mut Vec<u8>,
+        reports: &mut Vec<u8>,
+    ) -> io::Result<()> {
+        push_optional(out, "e ", "error address", &group.error_address)?;
         out.extend_from_slice(b"s ");
-        self.sender.write_to(out)?;
+        group.sender.write_to(out)?;
         out.push(b'\n');
-        for recipient in &self.recipients {
-            out.extend_from_slice(b"r           ");
-            recipient.address.write_to(out)?;
-            out.push(b'\n');
-            if !recipient.notify.is_empty() {
-                push_line(out, "N ", check_one_line("notification wish", &recipient.notify)?);
+        let mut owed = Vec::new();
+        for (index, recipient) in group.recipients.iter().enumerate() {
+            let (line, notify) = recipient.write_to(out)?;
+            // They concern the message, but ZMailer writes them for each recipient with an N line.
+            if notify.is_some() || (is_first && index == 0) {
+                push_optional(out, "R ", "return mode", &self.return_mode)?;
+                push_optional(out, "n ", "envelope id", &self.envelope_id)?;
+            }
+            if let Some(report) = recipient.end.as_ref().and_then(|end| end.report.as_ref()) {
+                owed.push((line, notify, report));
             }
         }
         push_line(out, "m", "");
-        out.extend_from_slice(check_headers(&self.headers)?);
+        let headers = offset(out)?;
+        out.extend_from_slice(check_headers(&group.headers)?);
         out.push(b'\n');
+        for (recipient, notify, OwedReport { time, notary, text }) in owed {
+            let (notary, message) = (notary, text.as_bytes());
+            DiagnosticRecord {
+                recipient,
+                headers: Some(headers),
+                notify,
+                time: *time,
+                notary,
+                message,
+            }
+            .write_to(reports);
+        }
         Ok(())
     }
+}
+
+impl Recipient {
+    /// Writes the `r` and `N` lines. Returns their offsets.
+    fn write_to(&self, out: &mut Vec<u8>) -> io::Result<(u32, Option<u32>)> {
+        let line = offset(out)?;
+        out.extend_from_slice(b"r           ");
+        out[line as usize + 1] = self.end.as_ref().map_or(Tag::Pending, |end| end.tag).byte();
+        self.address.write_to(out)?;
+        out.push(b'\n');
+        if self.notify.is_empty() {
+            return Ok((line, None));
+        }
+        let notify = offset(out)?;
+        push_line(out, "N ", check_one_line("notification wish", &self.notify)?);
+        Ok((line, Some(notify)))
+    }
+}
+
+/// The offset of what is written next.
+fn offset(out: &[u8]) -> io::Result<u32> {
+    u32::try_from(out.len()).map_err(|_| invalid("the control file is larger than 4 GiB"))
+}
+
+/// Writes a line if there is a value for it.
+fn push_optional(
+    out: &mut Vec<u8>,
+    start: &str,
+    what: &str,
+    value: &Option<String>,
+) -> io::Result<()> {
+    if let Some(value) = value {
+        push_line(out, start, check_one_line(what, value)?);
+    }
+    Ok(())
 }
 
 fn push_line(out: &mut Vec<u8>, start: &str, value: &str) {
@@ -171,17 +266,19 @@ mod tests {
         let recipient = |user: &String| Recipient {
             address: Address::new("smtp", "mx.example", user, 65534),
             notify: String::from("NOTIFY=NEVER"),
+            end: None,
         };
         ControlFileDraft {
             name: "4711".into(),
             body_offset: 212,
-            priority: None,
             log_id: "<1@x>".into(),
             groups: vec![Group {
                 sender: Address::new("local", "", "alice@x", 0),
                 recipients: users.iter().map(recipient).collect(),
                 headers: "From: alice@x\n".into(),
+                ..Group::default()
             }],
+            ..ControlFileDraft::default()
         }
     }
 
@@ -200,6 +297,58 @@ mod tests {
 
         "#]]
         .assert_eq(&text(&draft(&["bob@y".into()])));
+    }
+
+    #[test]
+    fn router_decisions_are_written_with_offsets() {
+        let mut draft = draft(&["bob@y".into(), "nobody@y".into()]);
+        draft.verbose = Some("../public/v_1".into());
+        draft.error_address = Some("<alice@x>".into());
+        draft.return_mode = Some("HDRS".into());
+        draft.envelope_id = Some("QQ".into());
+        let group = &mut draft.groups[0];
+        group.error_address = Some("alice@x".into());
+        group.recipients[0].notify = String::new();
+        group.recipients[1].notify = "NOTIFY=FAILURE".into();
+        group.recipients[1].end = Some(RecipientEnd {
+            tag: Tag::Failed,
+            report: Some(OwedReport {
+                time: 1_795_259_643,
+                notary: b"\x03\x01failed\x015.1.1\x01smtp; 550 5.1.1 no\x01\x01".to_vec(),
+                text: "no such user".into(),
+            }),
+        });
+        let text = text(&draft);
+        expect_test::expect![[r#"
+            @ 0x00000007
+            v ../public/v_1
+            i 4711
+            o 212
+            l <1@x>
+            e <alice@x>
+            e alice@x
+            s local - alice@x 0
+            r           smtp mx.example bob@y 65534
+            R HDRS
+            n QQ
+            r-          smtp mx.example nobody@y 65534
+            N NOTIFY=FAILURE
+            R HDRS
+            n QQ
+            m
+            From: alice@x
+
+            d 144:218:187::1795259643	^C^Afailed^A5.1.1^Asmtp; 550 5.1.1 no^A^A	no such user
+        "#]]
+        .assert_eq(&text.replace('\u{1}', "^A").replace('\u{3}', "^C"));
+        let file = parse(text.into_bytes()).expect("a control file");
+        let diagnostic = DiagnosticRecord::parse(file.get(file.diagnostics[0].value));
+        let diagnostic = diagnostic.expect("a d line");
+        let refused = file.recipient_at(diagnostic.recipient).expect("a recipient");
+        assert_eq!(refused.tag, Tag::Failed);
+        assert_eq!(refused.notify.map(|line| line.offset), diagnostic.notify);
+        let headers = file.headers_of(refused).map(|block| block.text.start);
+        assert_eq!(headers, diagnostic.headers);
     }
 
     fn text(draft: &ControlFileDraft) -> String {

@@ -86,18 +86,20 @@ impl Stream {
                 "" => String::new(),
                 when => format!("NOTIFY={when}"),
             },
+            end: None,
         };
         let group = Group {
             sender: Address::new("local", "", "sender", 0),
             recipients: (0..count).map(recipient).collect(),
             headers: b"Subject: simulated\n".to_vec(),
+            ..Group::default()
         };
         let draft = ControlFileDraft {
             name: number.to_string(),
-            body_offset: 0,
             priority: self.mail.priority,
             log_id: String::from("<simulated>"),
             groups: vec![group],
+            ..ControlFileDraft::default()
         };
         draft.to_text().expect("names of a world have no line ends in them")
     }

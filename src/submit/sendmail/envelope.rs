@@ -17,13 +17,13 @@
 use super::error::SendmailError;
 use super::options::SendmailOptions;
 use super::submitter;
-use crate::address::addresses;
-use crate::header::Field;
 use crate::message::{SubmitError, recipients_in};
 use crate::options::{is_notify_value, without_brackets};
 use mail_builder::headers::Header;
 use mail_builder::headers::address::EmailAddress;
 use std::collections::HashSet;
+use zsched_format::address_list::addresses;
+use zsched_format::header::Field;
 
 /// Maximum length of an address, in bytes, as in the router. RFC 5321 (4.5.3.1.3) has 256.
 const MAX_ADDRESS_LEN: usize = 900;
@@ -209,9 +209,9 @@ fn is_envelope_id(text: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::header::split;
     use clap::Parser;
     use proptest::prelude::*;
+    use zsched_format::header::split;
 
     fn options(arguments: &[&str]) -> SendmailOptions {
         SendmailOptions::parse_from([&["sendmail"], arguments].concat())

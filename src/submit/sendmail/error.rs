@@ -1,10 +1,10 @@
 //! Why `sendmail` did not do what was asked, and its exit status (`sysexits.h`).
 
-use crate::address::AddressListError;
 use crate::message::SubmitError;
 use std::io::{self, ErrorKind};
 use std::path::PathBuf;
 use zsched_command_line::EX_USAGE;
+use zsched_format::address_list::AddressListError;
 
 const EX_DATAERR: i32 = 65;
 const EX_UNAVAILABLE: i32 = 69;

@@ -1,9 +1,9 @@
 //! Reads a message from standard input: its headers into memory, its body piece by piece.
 
 use super::error::SendmailError;
-use crate::header::Field;
 use crate::message::is_mbox_line;
 use std::io::{self, BufRead, Read};
+use zsched_format::header::Field;
 
 /// Maximum length of the headers, in bytes. Those with 100,000 recipients have 4 MB.
 const MAX_HEADERS_LEN: usize = 16 << 20;

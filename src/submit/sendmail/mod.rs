@@ -24,7 +24,6 @@ mod error;
 
 pub use options::SendmailOptions;
 
-use crate::header::Field;
 use crate::message::is_hidden;
 use envelope::Envelope;
 use error::SendmailError;
@@ -37,6 +36,7 @@ use std::io::{self, BufRead, BufWriter, Write};
 use std::path::{Path, PathBuf};
 use zsched_command_line::parse;
 use zsched_config::Zenv;
+use zsched_format::header::Field;
 use zsched_format::printable::{self, print_error};
 use zsched_spool::{
     DEFAULT_POSTOFFICE, HashLevel, Spool, SpoolName, SubmissionFile, submit::notify,

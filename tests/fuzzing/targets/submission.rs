@@ -46,10 +46,9 @@ fn check(submission: Submission) {
     assert!(submission.text.starts_with(&headers));
     let draft = ControlFileDraft {
         name: "4711".to_string(),
-        body_offset: 0,
-        priority: None,
         log_id: submission.id,
         groups: vec![submission.group],
+        ..ControlFileDraft::default()
     };
     let bytes = draft.to_text().expect("what is checked can be written");
     let text = String::from_utf8_lossy(&bytes).into_owned();

@@ -206,12 +206,13 @@ impl Site {
             let (words, notify) = text.split_once(" | ").unwrap_or((text, ""));
             let words: Vec<&str> = words.split(' ').collect();
             let address = Address::new(words[0], words[1], words[2], 65534);
-            Recipient { address, notify: notify.to_string() }
+            Recipient { address, notify: notify.to_string(), end: None }
         };
         let group = Group {
             sender: Address::new("local", "", "sender@x", 0),
             recipients: recipients.iter().map(recipient).collect(),
             headers: "Subject: test\n".into(),
+            ..Group::default()
         };
         let message = b"Subject: test\n\nThis is the body.\n";
         let name = submitter.submit(message, "<id@x>", vec![group], None).expect("submitted");

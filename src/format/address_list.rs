@@ -2,15 +2,25 @@
 //!
 //! Names, comments, groups and routes are skipped.
 
+use std::error::Error;
+use std::fmt;
+
 /// A syntax error in an address list.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{0}")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AddressListError(&'static str);
+
+impl fmt::Display for AddressListError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.0)
+    }
+}
+
+impl Error for AddressListError {}
 
 /// Returns the addresses of a list.
 ///
 /// Quotes are kept, since they are part of an address.
-pub(crate) fn addresses(list: &[u8]) -> Result<Vec<String>, AddressListError> {
+pub fn addresses(list: &[u8]) -> Result<Vec<String>, AddressListError> {
     let mut reader = Reader::default();
     let mut rest = list;
     while let Some(&byte) = rest.first() {

@@ -1,8 +1,8 @@
-//! The header fields of a message.
+//! The header fields of a message (RFC 5322, 2.2).
 
 /// A header field: name and value as written, including folded lines and line ends.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Field {
+pub struct Field {
     lines: Vec<u8>,
     /// Offset of the colon.
     colon: usize,
@@ -10,12 +10,14 @@ pub(crate) struct Field {
 
 impl Field {
     /// Creates a field; name and value must not contain line ends.
-    pub(crate) fn new(name: &str, value: &str) -> Field {
+    pub fn new(name: &str, value: &str) -> Field {
         Field { lines: format!("{name}: {value}\n").into_bytes(), colon: name.len() }
     }
 
     /// Parses the first line of a field; `None` if it is no field.
-    pub(crate) fn begin(line: &[u8]) -> Option<Field> {
+    ///
+    /// Blanks before the colon are accepted, as in old mail (RFC 5322, 4.5).
+    pub fn begin(line: &[u8]) -> Option<Field> {
         let colon = memchr::memchr(b':', line)?;
         let name = line[..colon].trim_ascii_end();
         let is_name = !name.is_empty() && name.iter().all(u8::is_ascii_graphic);
@@ -23,22 +25,22 @@ impl Field {
     }
 
     /// Adds a line that begins with a blank or a tab.
-    pub(crate) fn fold(&mut self, line: &[u8]) {
+    pub fn fold(&mut self, line: &[u8]) {
         self.lines.extend(whole(line));
     }
 
     /// Returns true if the field has this name, ignoring case.
-    pub(crate) fn is(&self, name: &str) -> bool {
+    pub fn is(&self, name: &str) -> bool {
         self.lines[..self.colon].trim_ascii_end().eq_ignore_ascii_case(name.as_bytes())
     }
 
     /// Returns the value without surrounding white space.
-    pub(crate) fn value(&self) -> &[u8] {
+    pub fn value(&self) -> &[u8] {
         self.lines[self.colon + 1..].trim_ascii()
     }
 
     /// Returns its lines, with line ends.
-    pub(crate) fn lines(&self) -> &[u8] {
+    pub fn lines(&self) -> &[u8] {
         &self.lines
     }
 }
@@ -51,7 +53,7 @@ fn whole(line: &[u8]) -> Vec<u8> {
 /// Splits a text into header fields and body.
 ///
 /// The body begins at the first line that belongs to no field. An empty line before it is skipped.
-pub(crate) fn split(text: &[u8]) -> (Vec<Field>, &[u8]) {
+pub fn split(text: &[u8]) -> (Vec<Field>, &[u8]) {
     let mut fields: Vec<Field> = Vec::new();
     let mut rest = text;
     while !rest.is_empty() {

@@ -1,0 +1,49 @@
+//! The log: standard error, or a file that takes its place.
+
+use log::LevelFilter;
+use std::fs::OpenOptions;
+use std::io::{self, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+use zsched_format::printable;
+use zsched_sys as sys;
+
+/// Mode of a new log. It is not readable by all: it has addresses.
+const MODE: u32 = 0o640;
+/// Format of the time before each line.
+const STAMP: &str = "%Y-%m-%d %H:%M:%S%.3f";
+
+/// Starts logging, with printable text only.
+pub(super) fn start(path: Option<&Path>) -> io::Result<()> {
+    open(path)?;
+    env_logger::Builder::new()
+        .filter_module("zsched", LevelFilter::Info)
+        .format(|out, record| {
+            let now = jiff::Zoned::now().strftime(STAMP);
+            let text = record.args().to_string();
+            let text = printable::line(&text);
+            match record.level() {
+                log::Level::Error => writeln!(out, "{now} error: {text}"),
+                log::Level::Warn => writeln!(out, "{now} warning: {text}"),
+                _ => writeln!(out, "{now} {text}"),
+            }
+        })
+        .write_style(env_logger::WriteStyle::Never)
+        .init();
+    Ok(())
+}
+
+/// Opens the log again, after it was renamed.
+pub(super) fn reopen(path: Option<&Path>) {
+    match open(path) {
+        Ok(()) => log::info!("log reopened"),
+        Err(error) => log::error!("{error}; the former log stays"),
+    }
+}
+
+fn open(path: Option<&Path>) -> io::Result<()> {
+    let Some(path) = path else { return Ok(()) };
+    let named = |error| io::Error::other(format!("{}: {error}", path.display()));
+    let file = OpenOptions::new().append(true).create(true).mode(MODE).open(path).map_err(named)?;
+    sys::redirect_output(&file)
+}

@@ -1,0 +1,195 @@
+//! The program: waits for submissions, and routes them.
+
+mod lock;
+mod log_file;
+mod scan;
+mod socket;
+mod spooler;
+
+use crate::config_file::{self, Installation};
+use crate::options::RouterOptions;
+use lock::RouterLock;
+use mio::{Events, Interest, Poll, Token};
+use scan::SubmissionName;
+use signal_hook::consts::signal::{SIGALRM, SIGHUP, SIGINT, SIGTERM, SIGUSR1};
+use socket::NotifySocket;
+use spooler::Spooler;
+use std::collections::{HashSet, VecDeque};
+use std::io::{self, ErrorKind};
+use std::time::{Duration, Instant};
+use zsched_spool::Spool;
+use zsched_sys::{self as sys, Signals};
+
+/// Interval of scans of the folder.
+const SCAN_INTERVAL: Duration = Duration::from_secs(5);
+/// Maximum number of submissions that are routed together, with shared syncs.
+const MAX_BATCH: usize = 64;
+/// Exit status if submissions are left that may be routed later (`EX_TEMPFAIL`).
+const EXIT_SOME_LEFT: i32 = 75;
+
+const SIGNALS: Token = Token(0);
+const NOTICES: Token = Token(1);
+
+/// Runs the router. Returns the exit status.
+pub(crate) fn run(installation: Installation, options: &RouterOptions) -> io::Result<i32> {
+    let spool = installation.spool();
+    sys::close_inherited_on_exec()?;
+    let pipe = match options.once || options.interactive {
+        true => None,
+        false => Some(sys::daemonize()?),
+    };
+    let log = installation.log_path(options, pipe.is_some());
+    log_file::start(log.as_deref())?;
+    let lock = RouterLock::take(&spool)?;
+    let mut router = Router::new(installation, spool)?;
+    if options.once {
+        return router.route_once();
+    }
+    let mut poll = Poll::new()?;
+    let mut signals = Signals::catch(&[SIGALRM, SIGHUP, SIGINT, SIGTERM, SIGUSR1])?;
+    poll.registry().register(&mut signals, SIGNALS, Interest::READABLE)?;
+    let path = router.spooler.spool().router_socket(router.installation.zenv.get("ROUTERNOTIFY"));
+    let mut socket = NotifySocket::open(&path)?;
+    poll.registry().register(socket.source(), NOTICES, Interest::READABLE)?;
+    if let Some(pipe) = pipe {
+        pipe.report_ready()?;
+    }
+    log::info!(
+        "started, pid {}, spool {}",
+        std::process::id(),
+        router.spooler.spool().postoffice().display()
+    );
+    router.serve(&mut poll, &signals, &socket, log.as_deref())?;
+    socket.remove();
+    drop(lock);
+    log::info!("ended");
+    Ok(0)
+}
+
+/// The state of the running router.
+struct Router {
+    installation: Installation,
+    spooler: Spooler,
+    /// Submissions to be routed, in this order.
+    waiting: VecDeque<SubmissionName>,
+    /// The same, to find a name.
+    is_waiting: HashSet<SubmissionName>,
+}
+
+impl Router {
+    fn new(mut installation: Installation, spool: Spool) -> io::Result<Router> {
+        let directory = installation.take_directory();
+        let socket = spool.notify_socket(installation.zenv.get("SCHEDULERNOTIFY"));
+        let spooler = Spooler::new(spool, installation.level, socket, directory);
+        let mut router =
+            Router { installation, spooler, waiting: VecDeque::new(), is_waiting: HashSet::new() };
+        router.spooler.finish_interrupted()?;
+        Ok(router)
+    }
+
+    /// Routes until nothing is left that can be routed now.
+    fn route_once(&mut self) -> io::Result<i32> {
+        loop {
+            self.scan()?;
+            if self.waiting.is_empty() {
+                break;
+            }
+            while self.route_batch() {}
+        }
+        Ok(if self.spooler.has_troubled() { EXIT_SOME_LEFT } else { 0 })
+    }
+
+    /// Routes until a signal ends it.
+    fn serve(
+        &mut self,
+        poll: &mut Poll,
+        signals: &Signals,
+        socket: &NotifySocket,
+        log: Option<&std::path::Path>,
+    ) -> io::Result<()> {
+        let mut events = Events::with_capacity(16);
+        let mut next_scan = Instant::now();
+        loop {
+            let wait = match self.waiting.is_empty() {
+                true => next_scan.saturating_duration_since(Instant::now()),
+                false => Duration::ZERO,
+            };
+            match poll.poll(&mut events, Some(wait)) {
+                Err(error) if error.kind() != ErrorKind::Interrupted => return Err(error),
+                _ => {}
+            }
+            for signal in signals.take() {
+                match signal {
+                    SIGTERM | SIGINT => return Ok(()),
+                    SIGHUP => log_file::reopen(log),
+                    SIGUSR1 => self.reload(),
+                    _ => next_scan = Instant::now(),
+                }
+            }
+            for name in socket.notices() {
+                self.add(name);
+            }
+            if Instant::now() >= next_scan {
+                if let Err(error) = self.scan() {
+                    log::error!("the folder router cannot be read: {error}");
+                }
+                next_scan = Instant::now() + SCAN_INTERVAL;
+            }
+            self.route_batch();
+        }
+    }
+
+    /// Reads configuration and tables again. An error leaves everything as it was.
+    fn reload(&mut self) {
+        match self.installation.load() {
+            Ok((directory, warnings)) => {
+                warnings.iter().for_each(|one| log::warn!("{}", one.in_one_line()));
+                config_file::log_counts(&directory);
+                self.spooler.set_directory(directory);
+            }
+            Err(said) => {
+                said.iter().for_each(|one| log::error!("{}", one.in_one_line()));
+                log::error!("the former configuration stays in force");
+            }
+        }
+    }
+
+    /// Looks for submissions that are not waiting yet.
+    fn scan(&mut self) -> io::Result<()> {
+        if self.spooler.is_unfinished() {
+            self.spooler.finish_interrupted()?;
+        }
+        let found = scan::scan(self.spooler.spool())?;
+        self.spooler.forget_all_but(&found);
+        for name in found {
+            if self.spooler.is_due(&name) {
+                self.add(name);
+            }
+        }
+        Ok(())
+    }
+
+    fn add(&mut self, name: SubmissionName) {
+        if self.is_waiting.len() < scan::MAX_WAITING && self.is_waiting.insert(name.clone()) {
+            self.waiting.push_back(name);
+        }
+    }
+
+    /// Routes the next submissions. Returns false if there were none.
+    fn route_batch(&mut self) -> bool {
+        let count = self.waiting.len().min(MAX_BATCH);
+        let batch: Vec<SubmissionName> = self.waiting.drain(..count).collect();
+        batch.iter().for_each(|name| {
+            self.is_waiting.remove(name);
+        });
+        // Large messages leave some of the batch for the next one.
+        let rest = self.spooler.route(batch);
+        let is_progress = count > 0;
+        for name in rest.into_iter().rev() {
+            if self.is_waiting.insert(name.clone()) {
+                self.waiting.push_front(name);
+            }
+        }
+        is_progress
+    }
+}

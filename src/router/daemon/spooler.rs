@@ -1,0 +1,263 @@
+//! Takes submissions from `router/` to the queue, or to `postman/`.
+
+use super::scan::SubmissionName;
+use crate::directory::Directory;
+use crate::message::{self, Facts, RouteError};
+use crate::submission::{Submission, SubmissionError};
+use std::collections::{HashMap, HashSet};
+use std::fs::{self, File, Metadata};
+use std::io::{self, BufReader, ErrorKind};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+use zsched_format::spool_id::SpoolId;
+use zsched_format::time::Timestamp;
+use zsched_spool::accept::{AcceptError, RoutedSubmission};
+use zsched_spool::move_aside;
+use zsched_spool::submit::Submitter;
+use zsched_spool::{HashLevel, Spool, SpoolName, unfinished};
+use zsched_sys as sys;
+
+/// Time after which a submission is tried again that could not be routed.
+const RETRY_INTERVAL: Duration = Duration::from_secs(60);
+/// Interval of log lines about a submission that cannot be routed.
+const LOG_INTERVAL: Duration = Duration::from_secs(3600);
+/// Maximum number of recipients that are in memory before a batch ends.
+const MAX_BATCH_RECIPIENTS: usize = 10_000;
+
+/// Routes submissions of one spool.
+pub(super) struct Spooler {
+    submitter: Submitter,
+    scheduler: PathBuf,
+    directory: Directory,
+    troubled: HashMap<SubmissionName, Trouble>,
+    /// True if a control file is hidden that should have its name.
+    is_unfinished: bool,
+}
+
+/// A submission that cannot be routed now.
+struct Trouble {
+    inode: u64,
+    next_try: Instant,
+    next_log: Instant,
+}
+
+/// A submission that has been routed, for the log.
+struct Routed {
+    name: SubmissionName,
+    summary: String,
+}
+
+/// What to do with a submission that is not routed.
+enum Obstacle {
+    /// It is gone.
+    Gone,
+    /// Try again later, for this reason.
+    Wait(String),
+    /// Move it to `postman/`, for this reason.
+    Unusable(String),
+}
+
+impl From<io::Error> for Obstacle {
+    fn from(error: io::Error) -> Obstacle {
+        match error.kind() {
+            ErrorKind::NotFound => Obstacle::Gone,
+            _ => Obstacle::Wait(error.to_string()),
+        }
+    }
+}
+
+impl Spooler {
+    pub(super) fn new(
+        spool: Spool,
+        level: HashLevel,
+        scheduler: PathBuf,
+        directory: Directory,
+    ) -> Spooler {
+        let submitter = Submitter { spool, level, sync: true };
+        Spooler { submitter, scheduler, directory, troubled: HashMap::new(), is_unfinished: false }
+    }
+
+    pub(super) fn spool(&self) -> &Spool {
+        &self.submitter.spool
+    }
+
+    pub(super) fn set_directory(&mut self, directory: Directory) {
+        self.directory = directory;
+        // What could not be routed may be routed now.
+        self.troubled.values_mut().for_each(|trouble| trouble.next_try = Instant::now());
+    }
+
+    pub(super) fn has_troubled(&self) -> bool {
+        !self.troubled.is_empty()
+    }
+
+    pub(super) fn is_unfinished(&self) -> bool {
+        self.is_unfinished
+    }
+
+    /// Returns true if a submission may be tried now.
+    pub(super) fn is_due(&self, name: &SubmissionName) -> bool {
+        self.troubled.get(name).is_none_or(|trouble| Instant::now() >= trouble.next_try)
+    }
+
+    /// Forgets the trouble with submissions that are gone.
+    pub(super) fn forget_all_but(&mut self, present: &[SubmissionName]) {
+        if !self.troubled.is_empty() {
+            let present: HashSet<&SubmissionName> = present.iter().collect();
+            self.troubled.retain(|name, _| present.contains(name));
+        }
+    }
+
+    /// Completes what a crash has interrupted between `router/` and the queue.
+    pub(super) fn finish_interrupted(&mut self) -> io::Result<()> {
+        self.is_unfinished = true;
+        for name in unfinished::finish(self.spool())? {
+            log::info!("{name}: its control file was still hidden after a crash; it is queued now");
+            self.notify(&name);
+        }
+        self.is_unfinished = false;
+        Ok(())
+    }
+
+    /// Routes submissions. Returns those that are left for the next batch.
+    pub(super) fn route(&mut self, names: Vec<SubmissionName>) -> Vec<SubmissionName> {
+        let (mut routed, mut files, mut recipients) = (Vec::new(), Vec::new(), 0);
+        let mut names = names.into_iter();
+        for name in names.by_ref() {
+            match self.route_one(&name) {
+                Ok((submission, summary, count)) => {
+                    files.push(submission);
+                    routed.push(Routed { name, summary });
+                    recipients += count;
+                }
+                Err(obstacle) => self.stop(name, obstacle),
+            }
+            if recipients >= MAX_BATCH_RECIPIENTS {
+                break;
+            }
+        }
+        let results = self.submitter.accept(files);
+        for (Routed { name, summary }, result) in routed.into_iter().zip(results) {
+            match result {
+                Ok(queued) => {
+                    self.troubled.remove(&name);
+                    log::info!("{name}: queued as {queued}, {summary}");
+                    self.notify(&queued);
+                }
+                Err(AcceptError::NotTaken(error)) if error.kind() == ErrorKind::InvalidInput => {
+                    self.stop(name, Obstacle::Unusable(error.to_string()));
+                }
+                Err(AcceptError::NotTaken(error)) => self.stop(name, error.into()),
+                Err(AcceptError::Unfinished(error)) => {
+                    self.is_unfinished = true;
+                    log::error!("{name}: {error}; it is tried again");
+                }
+            }
+        }
+        names.collect()
+    }
+
+    fn route_one(
+        &self,
+        name: &SubmissionName,
+    ) -> Result<(RoutedSubmission, String, usize), Obstacle> {
+        let path = name.path(self.spool());
+        let file = sys::open_regular(File::options().read(true), &path)?;
+        let metadata = file.metadata()?;
+        self.check_names(&file, &metadata, &path)?;
+        let submission = match Submission::read(&mut BufReader::new(&file)) {
+            Ok(submission) => submission,
+            Err(SubmissionError::Failed(error)) => return Err(error.into()),
+            Err(error) => return Err(Obstacle::Unusable(error.to_string())),
+        };
+        let owner = metadata.uid();
+        // Few submissions need the name, and looking it up may take long.
+        let account = match submission.envelope.sender {
+            None => sys::users::account_of(owner)?,
+            Some(_) => None,
+        };
+        let facts = Facts {
+            id: SpoolId { number: metadata.ino(), modified: Timestamp::modified(&metadata) },
+            owner,
+            owner_name: account.map(|account| account.name),
+            hostname: self.directory.config.routes.hostname(),
+            now: Timestamp::now(),
+        };
+        let message = match message::route(submission, &facts, &self.directory) {
+            Ok(message) => message,
+            Err(RouteError::Deferred(why)) => return Err(Obstacle::Wait(why)),
+            Err(RouteError::Unusable(why)) => return Err(Obstacle::Unusable(why)),
+        };
+        let (deliveries, refusals) = (message.deliveries, message.refusals);
+        let summary = format!(
+            "message-id={} from={} uid={owner} size={} recipients={deliveries} refused={refusals}",
+            message.draft.log_id,
+            message.draft.error_address.as_deref().unwrap_or("<>"),
+            metadata.len(),
+        );
+        let submission = RoutedSubmission { path, file, draft: message.draft };
+        Ok((submission, summary, deliveries + refusals))
+    }
+
+    /// Checks that a submission has one name.
+    ///
+    /// On its way into the queue it may have a second one there, see [`Submitter::has_accepted`].
+    fn check_names(&self, file: &File, metadata: &Metadata, path: &Path) -> Result<(), Obstacle> {
+        if metadata.nlink() == 1 {
+            return Ok(());
+        }
+        if self.submitter.has_accepted(file)? {
+            fs::remove_file(path)?;
+            return Err(Obstacle::Gone);
+        }
+        let queued = self.spool().message_file(&self.submitter.name_of(metadata.ino()));
+        let is_queued = sys::if_exists(sys::is_name_of(&queued, file))?.unwrap_or(false);
+        match is_queued && metadata.nlink() == 2 {
+            true => Ok(()),
+            false => {
+                let why = "it has several names, so it may be a link to a file of another user";
+                Err(Obstacle::Wait(why.into()))
+            }
+        }
+    }
+
+    /// Leaves a submission where it is for some time, or moves it away.
+    fn stop(&mut self, name: SubmissionName, obstacle: Obstacle) {
+        let why = match obstacle {
+            Obstacle::Gone => {
+                self.troubled.remove(&name);
+                return;
+            }
+            Obstacle::Wait(why) => why,
+            Obstacle::Unusable(why) => {
+                let path = name.path(self.spool());
+                match move_aside::move_submission_aside(self.spool(), &path, name.base(), &why) {
+                    Ok(moved) => {
+                        self.troubled.remove(&name);
+                        return log::error!("{name}: {why}; moved to {}", moved.display());
+                    }
+                    Err(error) => format!("{why}; it cannot be moved to postman: {error}"),
+                }
+            }
+        };
+        let inode = name.path(self.spool()).symlink_metadata().map_or(0, |file| file.ino());
+        let now = Instant::now();
+        let known = self.troubled.get(&name).filter(|known| known.inode == inode);
+        let next_log = match known {
+            Some(known) if now < known.next_log => known.next_log,
+            _ => {
+                log::warn!("{name}: {why}; it is tried again every minute");
+                now + LOG_INTERVAL
+            }
+        };
+        self.troubled.insert(name, Trouble { inode, next_try: now + RETRY_INTERVAL, next_log });
+    }
+
+    /// Tells the scheduler. Its scan finds the message in any case.
+    fn notify(&self, name: &SpoolName) {
+        if let Err(error) = self.submitter.notify(&self.scheduler, name) {
+            log::warn!("{name}: the scheduler cannot be notified: {error}");
+        }
+    }
+}

@@ -1,0 +1,523 @@
+//! Turns the recipients of a message into recipients of agents.
+//!
+//! Each address is looked up among the virtual addresses, then goes by the rules; at local domains
+//! it is looked up among aliases and users. What an alias stands for is looked up again.
+
+use super::address::MailAddress;
+use super::alias_table::{AliasEntry, AliasTable, AliasTarget, parse_include};
+use super::directory::{Directory, ReadFile, read_file};
+use super::dsn;
+use super::refusal::Refusal;
+use super::routes::{Decision, Destination, NOBODY_UID};
+use std::collections::{HashMap, HashSet};
+use std::hash::{BuildHasher, RandomState};
+use std::path::Path;
+use std::rc::Rc;
+use zsched_format::control_file::compose::Address;
+use zsched_format::control_file::notify::Notify;
+
+/// Maximum number of recipients of a message after all aliases, and of steps to them.
+///
+/// One recipient takes about 400 bytes while its message is routed.
+pub const MAX_RECIPIENTS: usize = 250_000;
+/// Maximum number of aliases that lead to one another.
+const MAX_ALIAS_DEPTH: usize = 50;
+/// Names that each local domain has.
+const POSTMASTER: &str = "postmaster";
+const MAILER_DAEMON: &str = "mailer-daemon";
+
+/// A recipient of an agent, or one that ends here.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RoutedRecipient {
+    /// Index of its sender: 0 is that of the message, others are [`Expansion::owners`].
+    pub sender: usize,
+    /// Channel, host, user and privilege.
+    pub address: Address,
+    /// Value of its `N` line.
+    pub notify: Rc<str>,
+    /// Why no agent gets it.
+    pub end: Option<Box<RoutedEnd>>,
+}
+
+/// Why no agent gets a recipient.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum RoutedEnd {
+    /// It is refused.
+    Refused(Refusal),
+    /// It was a list: it is delivered by being expanded (RFC 3461, 5.2.7.3).
+    Delivered,
+    /// It was an alias of several addresses (RFC 3461, 5.2.7.2).
+    Expanded,
+}
+
+/// Why a message cannot be routed now, or ever.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ExpandError {
+    /// Something cannot be looked up now.
+    #[error("{0}")]
+    Deferred(String),
+    /// It has more recipients than [`MAX_RECIPIENTS`].
+    #[error("more than {MAX_RECIPIENTS} recipients")]
+    TooManyRecipients,
+}
+
+/// A step of the way of an address, for people.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Step {
+    /// Number of aliases before it.
+    pub depth: usize,
+    /// The address, what decides about it, and where that is written.
+    pub text: String,
+}
+
+/// The recipients of one message.
+pub struct Expansion<'d> {
+    directory: &'d Directory,
+    /// True if the message has the null sender, which lists keep.
+    is_report: bool,
+    /// The recipients, without duplicates.
+    pub recipients: Vec<RoutedRecipient>,
+    /// Owners of lists, which are the senders to their members.
+    pub owners: Vec<String>,
+    /// The steps, if they were asked for.
+    pub steps: Option<Vec<Step>>,
+    /// The first recipient with each hash.
+    known: HashMap<u64, u32>,
+    hasher: RandomState,
+    /// Aliases that were expanded for a sender.
+    expanded: HashSet<(String, usize)>,
+    work: usize,
+}
+
+/// How an address came up.
+struct Origin<'o> {
+    parent: Option<&'o Origin<'o>>,
+    /// The alias that names the address.
+    alias: &'o str,
+    depth: usize,
+    sender: usize,
+    notify: Rc<str>,
+}
+
+impl Origin<'static> {
+    /// The origin of a recipient of the envelope.
+    fn envelope(notify: &str) -> Origin<'static> {
+        Origin { parent: None, alias: "", depth: 0, sender: 0, notify: Rc::from(notify) }
+    }
+}
+
+impl Origin<'_> {
+    fn aliases(&self) -> impl Iterator<Item = &str> {
+        std::iter::successors(Some(self), |origin| origin.parent).map(|origin| origin.alias)
+    }
+}
+
+impl<'d> Expansion<'d> {
+    /// Begins with no recipients.
+    pub fn new(directory: &'d Directory, is_report: bool) -> Expansion<'d> {
+        Expansion {
+            directory,
+            is_report,
+            recipients: Vec::new(),
+            owners: Vec::new(),
+            steps: None,
+            known: HashMap::new(),
+            hasher: RandomState::new(),
+            expanded: HashSet::new(),
+            work: 0,
+        }
+    }
+
+    /// Adds a recipient of the envelope; `notify` are its DSN parameters.
+    pub fn add(&mut self, address: &str, notify: &str) -> Result<(), ExpandError> {
+        self.written_address(address, &Origin::envelope(notify))
+    }
+
+    /// Adds a recipient that is refused whatever its address is.
+    pub fn refuse(
+        &mut self,
+        address: &str,
+        notify: &str,
+        why: &Refusal,
+    ) -> Result<(), ExpandError> {
+        self.push_refused(address, why.clone(), &Origin::envelope(notify))
+    }
+
+    fn written_address(&mut self, text: &str, origin: &Origin<'_>) -> Result<(), ExpandError> {
+        match MailAddress::parse(text) {
+            Ok(address) => self.address(address, origin),
+            Err(error) => {
+                let refusal = Refusal::from(error);
+                self.step(origin, || format!("{text}: refused: {refusal}"));
+                self.push_refused(text, refusal, origin)
+            }
+        }
+    }
+
+    /// Bounds the work, also where aliases lead to the same recipients again and again.
+    fn count_step(&mut self) -> Result<(), ExpandError> {
+        self.work += 1;
+        match self.work > 2 * MAX_RECIPIENTS {
+            true => Err(ExpandError::TooManyRecipients),
+            false => Ok(()),
+        }
+    }
+
+    /// Looks an address up among virtual addresses, then routes it.
+    fn address(&mut self, address: MailAddress, origin: &Origin<'_>) -> Result<(), ExpandError> {
+        self.count_step()?;
+        let directory = self.directory;
+        let address = address.qualified(directory.config.routes.hostname());
+        let domain = address.domain().unwrap_or_default().to_string();
+        let is_virtual = directory.virtuals.has_domain(&domain);
+        if is_virtual && let Some((key, entry)) = self.virtual_entry(&address, &domain) {
+            let is_itself = origin.alias == key && origin.depth > 0;
+            if !is_itself {
+                return self.alias(&directory.virtuals, &key, entry, &address, origin);
+            }
+        }
+        let Decision { destination, line } = directory.config.routes.route(&address);
+        let place = || match line {
+            Some(line) => format!("router.cf:{line}"),
+            None => "built in".to_string(),
+        };
+        match destination {
+            Destination::Local => self.local(&address, &place(), origin),
+            _ if is_virtual => self.refused(&address, Refusal::unknown_user(), "virtual", origin),
+            Destination::Refused(refusal) => self.refused(&address, refusal, &place(), origin),
+            Destination::Agent(to) => {
+                self.step(origin, || {
+                    let Address { channel, host, user, .. } = &to;
+                    let host = if host.is_empty() { "-" } else { host };
+                    format!("{address}: {channel} {host} {user} ({})", place())
+                });
+                self.push(to, origin.notify.clone(), origin.sender, None)
+            }
+        }
+    }
+
+    /// The entry of the virtual table that an address goes by, and its key.
+    fn virtual_entry(
+        &self,
+        address: &MailAddress,
+        domain: &str,
+    ) -> Option<(String, &'d AliasEntry)> {
+        let local = address.local_part().to_lowercase();
+        let base = self.without_detail(&local).map(|base| format!("{base}@{domain}"));
+        [Some(format!("{local}@{domain}")), base, Some(format!("@{domain}"))]
+            .into_iter()
+            .flatten()
+            .find_map(|key| Some((key.clone(), self.directory.virtuals.get(&key)?)))
+    }
+
+    fn without_detail<'n>(&self, name: &'n str) -> Option<&'n str> {
+        let (base, _) = name.split_once(self.directory.config.detail?)?;
+        Some(base).filter(|base| !base.is_empty())
+    }
+
+    /// Looks up a user of this host.
+    fn local(
+        &mut self,
+        address: &MailAddress,
+        place: &str,
+        origin: &Origin<'_>,
+    ) -> Result<(), ExpandError> {
+        let directory = self.directory;
+        let mailbox = address.mailbox();
+        let name = mailbox.to_lowercase();
+        let base = self.without_detail(&name).map(str::to_string);
+        for key in [Some(&name), base.as_ref()].into_iter().flatten() {
+            let is_itself = origin.alias == key && origin.depth > 0;
+            if let Some(entry) = directory.aliases.get(key)
+                && !is_itself
+            {
+                return self.alias(&directory.aliases, key, entry, address, origin);
+            }
+        }
+        // An agent would take these for programs and files.
+        if mailbox.starts_with(['/', '|', ':']) {
+            let refusal = Refusal::new("5.1.3", "programs and files are no addresses");
+            return self.refused(address, refusal, place, origin);
+        }
+        if address.local_part().contains('%') {
+            let refusal = Refusal::new("5.1.1", "routes with % are not followed");
+            return self.refused(address, refusal, place, origin);
+        }
+        if let Some(user) = self.user(&mailbox)? {
+            return self.deliver(address, &user, place, origin);
+        }
+        match &*name {
+            // Mail to it must always arrive (RFC 5321, 4.5.1).
+            POSTMASTER if origin.aliases().any(|alias| alias == POSTMASTER) => {
+                self.deliver(address, &name, place, origin)
+            }
+            POSTMASTER => {
+                self.step(origin, || format!("{address}: postmaster"));
+                let origin = Origin {
+                    parent: Some(origin),
+                    alias: POSTMASTER,
+                    depth: origin.depth + 1,
+                    sender: origin.sender,
+                    notify: dsn::forwarded(&origin.notify, address),
+                };
+                self.written_address(&directory.config.postmaster, &origin)
+            }
+            MAILER_DAEMON => self.written_address(POSTMASTER, origin),
+            _ if origin.alias == POSTMASTER => self.deliver(address, &name, place, origin),
+            _ => self.refused(address, Refusal::unknown_user(), place, origin),
+        }
+    }
+
+    /// The name of a user as the system has it, with the detail of the address.
+    fn user(&self, mailbox: &str) -> Result<Option<String>, ExpandError> {
+        let lower = mailbox.to_lowercase();
+        for name in [mailbox, &lower] {
+            for user in [Some(name), self.without_detail(name)].into_iter().flatten() {
+                let failed = |error| {
+                    ExpandError::Deferred(format!("the user {user} cannot be looked up: {error}"))
+                };
+                if self.directory.has_user(user).map_err(failed)? {
+                    return Ok(Some(name.to_string()));
+                }
+            }
+        }
+        Ok(None)
+    }
+
+    /// Delivers to a user of this host.
+    fn deliver(
+        &mut self,
+        address: &MailAddress,
+        user: &str,
+        place: &str,
+        origin: &Origin<'_>,
+    ) -> Result<(), ExpandError> {
+        let domain = address.domain().unwrap_or_default();
+        let to = match *address.mailbox() == *user {
+            true => address.to_string(),
+            false => format!("{user}@{domain}"),
+        };
+        let channel = &self.directory.config.local_channel;
+        self.step(origin, || format!("{address}: {channel} {to} {to} ({place})"));
+        let to = Address::new(channel, &to, &to, NOBODY_UID);
+        self.push(to, origin.notify.clone(), origin.sender, None)
+    }
+
+    /// Expands an alias or a virtual address.
+    fn alias(
+        &mut self,
+        table: &'d AliasTable,
+        key: &str,
+        entry: &AliasEntry,
+        address: &MailAddress,
+        origin: &Origin<'_>,
+    ) -> Result<(), ExpandError> {
+        let place = format!("{}:{}", table.files[entry.file].path.display(), entry.line);
+        let is_loop = origin.aliases().any(|alias| alias == key);
+        if is_loop || origin.depth >= MAX_ALIAS_DEPTH {
+            let mut way: Vec<&str> = origin.aliases().filter(|alias| !alias.is_empty()).collect();
+            way.reverse();
+            way.push(key);
+            let what = if is_loop { "a loop of aliases" } else { "aliases nested too deeply" };
+            let text = format!("{what}: {}", way[way.len().saturating_sub(5)..].join(", "));
+            return self.refused(address, Refusal::alias_loop(text), &place, origin);
+        }
+        if !self.expanded.insert((key.to_string(), origin.sender)) {
+            self.step(origin, || format!("{address}: expanded above ({place})"));
+            return Ok(());
+        }
+        let owner = format!("owner-{key}");
+        let is_list = std::ptr::eq(table, &self.directory.aliases) && table.get(&owner).is_some();
+        self.step(origin, || {
+            let what = if is_list { format!("list with sender {owner}") } else { "alias".into() };
+            format!("{address}: {what} ({place})")
+        });
+        let mut members = Origin {
+            parent: Some(origin),
+            alias: key,
+            depth: origin.depth + 1,
+            sender: origin.sender,
+            notify: origin.notify.clone(),
+        };
+        self.set_parameters(&mut members, entry, address, is_list.then_some(owner), origin)?;
+        for target in &entry.targets {
+            self.target(target, table.files[entry.file].trusted_owner, address, &members)?;
+        }
+        Ok(())
+    }
+
+    /// Sets sender and DSN parameters of what an alias stands for (RFC 3461, 5.2.7).
+    fn set_parameters(
+        &mut self,
+        members: &mut Origin<'_>,
+        entry: &AliasEntry,
+        address: &MailAddress,
+        owner: Option<String>,
+        origin: &Origin<'_>,
+    ) -> Result<(), ExpandError> {
+        let is_success_wanted = Notify::parse(origin.notify.as_bytes()).events.success;
+        let is_single =
+            matches!(&entry.targets[..], [one] if !matches!(one, AliasTarget::Include(_)));
+        let end = match owner {
+            Some(owner) if !self.is_report => {
+                members.sender = self.owner(&owner);
+                members.notify = Rc::from("");
+                RoutedEnd::Delivered
+            }
+            _ if is_single => {
+                members.notify = dsn::forwarded(&origin.notify, address);
+                return Ok(());
+            }
+            _ => {
+                members.notify = dsn::expanded(&origin.notify, address);
+                RoutedEnd::Expanded
+            }
+        };
+        if is_success_wanted {
+            let text = address.to_string();
+            let channel = &self.directory.config.local_channel;
+            let at = Address::new(channel, &text, &text, NOBODY_UID);
+            self.push(at, origin.notify.clone(), origin.sender, Some(end))?;
+        }
+        Ok(())
+    }
+
+    /// The index of the owner of a list as a sender.
+    fn owner(&mut self, name: &str) -> usize {
+        let address = format!("{name}@{}", self.directory.config.routes.hostname());
+        let known = self.owners.iter().position(|owner| *owner == address);
+        known.unwrap_or_else(|| {
+            self.owners.push(address);
+            self.owners.len() - 1
+        }) + 1
+    }
+
+    fn target(
+        &mut self,
+        target: &AliasTarget,
+        trusted_owner: Option<u32>,
+        address: &MailAddress,
+        origin: &Origin<'_>,
+    ) -> Result<(), ExpandError> {
+        if target.is_privileged() && trusted_owner.is_none() {
+            log::warn!("{address}: a list that others can write names a program or a file");
+            let refusal = Refusal::new("5.7.0", "its list may not name programs and files");
+            return self.refused(address, refusal, "list", origin);
+        }
+        let config = &self.directory.config;
+        match target {
+            AliasTarget::Address(text) => match text.strip_prefix('@') {
+                Some(domain) => self.address(address.at(domain), origin),
+                None => self.written_address(text, origin),
+            },
+            AliasTarget::User(name) => match MailAddress::parse(name) {
+                Ok(user) => {
+                    let user = user.qualified(config.routes.hostname());
+                    let name = user.mailbox().into_owned();
+                    self.deliver(&user, &name, "without aliases", origin)
+                }
+                Err(error) => self.refused(address, error.into(), "list", origin),
+            },
+            AliasTarget::Program(text) | AliasTarget::File(text) => {
+                // Hosts as ZMailer's router makes them: clauses can tell them from users.
+                let (channel, kind) = match target {
+                    AliasTarget::Program(_) => (&config.program_channel, "pipe"),
+                    _ => (&config.file_channel, "file"),
+                };
+                let host = format!("{kind}.{address}");
+                let owner = trusted_owner.map_or(NOBODY_UID, i64::from);
+                self.step(origin, || format!("{text}: {channel} {host} {text}"));
+                let to = Address::new(channel, &host, text, owner);
+                self.push(to, origin.notify.clone(), origin.sender, None)
+            }
+            AliasTarget::Include(path) => self.include(path, address, origin),
+        }
+    }
+
+    /// Adds the addresses of a file.
+    fn include(
+        &mut self,
+        path: &Path,
+        address: &MailAddress,
+        origin: &Origin<'_>,
+    ) -> Result<(), ExpandError> {
+        let unreadable = |error| {
+            ExpandError::Deferred(format!(
+                "the list {} of {address} cannot be read: {error}",
+                path.display()
+            ))
+        };
+        self.count_step()?;
+        let ReadFile { text, trusted_owner } = read_file(path).map_err(unreadable)?;
+        let (targets, warnings) = parse_include(path, &text);
+        warnings.iter().for_each(|warning| log::warn!("{}", warning.in_one_line()));
+        self.step(origin, || format!(":include:{}: {} addresses", path.display(), targets.len()));
+        let key = format!(":include:{}", path.display());
+        if origin.aliases().any(|alias| alias == key) || origin.depth >= MAX_ALIAS_DEPTH {
+            let refusal = Refusal::alias_loop(format!("a loop of lists: {key}"));
+            return self.refused(address, refusal, &key, origin);
+        }
+        let origin = Origin {
+            parent: Some(origin),
+            alias: &key,
+            depth: origin.depth + 1,
+            sender: origin.sender,
+            notify: origin.notify.clone(),
+        };
+        targets.iter().try_for_each(|target| self.target(target, trusted_owner, address, &origin))
+    }
+
+    fn refused(
+        &mut self,
+        address: &MailAddress,
+        refusal: Refusal,
+        place: &str,
+        origin: &Origin<'_>,
+    ) -> Result<(), ExpandError> {
+        self.step(origin, || format!("{address}: refused: {refusal} ({place})"));
+        self.push_refused(&address.to_string(), refusal, origin)
+    }
+
+    fn push_refused(
+        &mut self,
+        address: &str,
+        refusal: Refusal,
+        origin: &Origin<'_>,
+    ) -> Result<(), ExpandError> {
+        let to = Address::new("error", refusal.form, address, NOBODY_UID);
+        self.push(to, origin.notify.clone(), origin.sender, Some(RoutedEnd::Refused(refusal)))
+    }
+
+    /// Adds a recipient unless the message has it already.
+    fn push(
+        &mut self,
+        address: Address,
+        notify: Rc<str>,
+        sender: usize,
+        end: Option<RoutedEnd>,
+    ) -> Result<(), ExpandError> {
+        let Address { channel, host, user, .. } = &address;
+        let hash = self.hasher.hash_one((channel, host, user, end.is_some()));
+        let is_same = |known: &RoutedRecipient| {
+            known.address == address && known.end.is_some() == end.is_some()
+        };
+        match self.known.get(&hash) {
+            Some(index) if is_same(&self.recipients[*index as usize]) => return Ok(()),
+            Some(_) => {}
+            None => {
+                self.known.insert(hash, self.recipients.len() as u32);
+            }
+        }
+        if self.recipients.len() == MAX_RECIPIENTS {
+            return Err(ExpandError::TooManyRecipients);
+        }
+        self.recipients.push(RoutedRecipient { sender, address, notify, end: end.map(Box::new) });
+        Ok(())
+    }
+
+    fn step(&mut self, origin: &Origin<'_>, text: impl FnOnce() -> String) {
+        if let Some(steps) = &mut self.steps {
+            steps.push(Step { depth: origin.depth, text: text() });
+        }
+    }
+}

@@ -1,0 +1,63 @@
+//! Why mail to an address is refused.
+
+use super::address::AddressError;
+use std::fmt;
+
+/// A permanent refusal of a recipient.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refusal {
+    /// Status code (RFC 3463), such as 5.1.1.
+    pub status: String,
+    /// The reason, in one line.
+    pub text: String,
+    /// Host column of the recipient line: the name of ZMailer's form for such errors.
+    pub form: &'static str,
+}
+
+/// The form for addresses that lead nowhere.
+const UNRESOLVABLE: &str = "unresolvable";
+
+impl Refusal {
+    /// Creates a refusal of an address that leads nowhere.
+    pub fn new(status: &str, text: impl Into<String>) -> Refusal {
+        Refusal { status: status.into(), text: text.into(), form: UNRESOLVABLE }
+    }
+
+    /// No such user at a local domain.
+    pub(crate) fn unknown_user() -> Refusal {
+        Refusal::new("5.1.1", "no such user here")
+    }
+
+    /// More `Received` headers than a message can have that is not in a loop.
+    pub(crate) fn too_many_hops(count: usize) -> Refusal {
+        let text = format!("the message is in a loop: it has {count} Received headers");
+        Refusal { form: "loopexceeded", ..Refusal::new("5.4.6", text) }
+    }
+
+    /// A loop among aliases.
+    pub(crate) fn alias_loop(text: String) -> Refusal {
+        Refusal { form: "expansion", ..Refusal::new("5.4.6", text) }
+    }
+
+    /// Notary data for the `d` line of a recipient.
+    pub(crate) fn notary(&self) -> Vec<u8> {
+        // The fields contain comments in parentheses, and the text may have some of its own.
+        let text = self.text.replace('(', "[").replace(')', "]");
+        let status = &self.status;
+        format!("\u{3}\u{1}failed\u{1}{status} ({text})\u{1}smtp; 550 {status} {text}\u{1}\u{1}")
+            .into_bytes()
+    }
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}", self.status, self.text)
+    }
+}
+
+impl From<AddressError> for Refusal {
+    fn from(error: AddressError) -> Refusal {
+        let form = if error.status == "5.1.3" { "envelope" } else { UNRESOLVABLE };
+        Refusal { form, ..Refusal::new(error.status, format!("wrong address: {}", error.reason)) }
+    }
+}

@@ -1,0 +1,56 @@
+//! The program `router` beside the scheduler: from a submission to a mailbox, or to a report.
+
+use crate::support::{Site, until};
+use std::fs;
+use std::process::{Command, Stdio};
+use zsched_tests::program;
+
+const MAILBOX: &str = "local/*\n\tcommand=\"mailbox -u -d ${SITE}/mail\"\n";
+
+/// Puts a submission into `router/`.
+fn submit(site: &Site, text: &str) {
+    let scratch = site.spool.postoffice().join("public/scratch");
+    fs::write(&scratch, text).expect("written");
+    fs::rename(scratch, site.spool.router().join("submission")).expect("renamed");
+}
+
+#[test]
+fn submission_is_routed_delivered_and_refused() {
+    let site = Site::new(MAILBOX);
+    site.write("users", "alice\nbob\n");
+    site.write("aliases", "staff: alice, bob\n");
+    let (users, aliases) = (site.path("users"), site.path("aliases"));
+    site.write(
+        "router.cf",
+        &format!(
+            "hostname here.test\nusers file {}\naliases {}\n",
+            users.display(),
+            aliases.display()
+        ),
+    );
+    let _scheduler = site.start();
+    let mut router = Command::new(program("router"))
+        .arg("-Z")
+        .arg(site.path("zmailer.conf"))
+        .arg("-f")
+        .arg(site.path("router.cf"))
+        .arg("-i")
+        .stderr(Stdio::null())
+        .spawn()
+        .expect("the router starts");
+    submit(
+        &site,
+        "from <carol@far.test>\nto <staff>\nto <nobody@here.test>\nenv-end\n\
+         From: carol@far.test\nSubject: routed\n\nThis is the body.\n",
+    );
+    for user in ["alice", "bob"] {
+        until("the mail is delivered", || {
+            site.read(&format!("mail/{user}")).contains("This is the body.")
+        });
+        assert!(site.read(&format!("mail/{user}")).contains("Subject: routed"));
+    }
+    until("the message leaves the queue", || site.files("transport").is_empty());
+    assert_eq!(site.files("queue"), [""; 0]);
+    router.kill().expect("killed");
+    router.wait().expect("ended");
+}

@@ -1,0 +1,253 @@
+//! Aliases, lists and virtual domains, from files to control files.
+
+use super::support::{Site, lines, parse};
+use std::fs::{self, Permissions};
+use std::os::unix::fs::PermissionsExt;
+use zsched_format::control_file::diagnostic::DiagnosticRecord;
+
+const RULES: &str = "local zm.example.test\nusers file DIR/users\naliases DIR/aliases\n\
+    virtual DIR/virtual\nprogram-channel pipe\n";
+
+fn site(aliases: &str) -> Site {
+    let site = Site::new(RULES);
+    site.write("users", "alice\nbob\nroot\n");
+    site.write(
+        "virtual",
+        "sales@v.test: alice\n@v.test: bob\n@w.test: @v.test\nonly@u.test: bob\n",
+    );
+    site.write("aliases", aliases.replace("DIR", &site.path("").to_string_lossy()));
+    site
+}
+
+/// The control file of a message to some recipients; each may have DSN parameters after a blank.
+fn routed(site: &Site, recipients: &[&str]) -> String {
+    let recipient = |text: &&str| match text.split_once(' ') {
+        Some((address, notify)) => format!("todsn {notify}\nto <{address}>\n"),
+        None => format!("to <{text}>\n"),
+    };
+    let recipients: String = recipients.iter().map(recipient).collect();
+    site.route_one(format!("from <s@far.test>\n{recipients}env-end\nSubject: x\n\nbody\n"))
+}
+
+/// Action, status and address of the reports owed.
+fn reports(text: &str) -> Vec<String> {
+    let file = parse(text);
+    let report = |line: &zsched_format::control_file::DiagnosticLine| {
+        let record = DiagnosticRecord::parse(file.get(line.value)).expect("a d line");
+        let notary = String::from_utf8_lossy(record.notary).into_owned();
+        let fields: Vec<&str> = notary.split('\u{1}').collect();
+        let recipient = file.recipient_at(record.recipient).expect("its recipient");
+        let user = String::from_utf8_lossy(file.get(recipient.quad.user));
+        format!("{user} {} {}", fields[1], fields[2])
+    };
+    file.diagnostics.iter().map(report).collect()
+}
+
+#[test]
+fn alias_leads_to_users_and_hosts_once() {
+    let site = site("staff: alice, Bob, far@there.test,\n\talice, nested\nnested: bob\n");
+    let made = routed(&site, &["STAFF@zm.example.test", "bob@zm.example.test"]);
+    let arrival = "N INRCPT=rfc822;STAFF@zm.example.test";
+    assert_eq!(
+        lines(&made, "rN"),
+        [
+            "r local alice@zm.example.test alice@zm.example.test 65534",
+            arrival,
+            "r local bob@zm.example.test bob@zm.example.test 65534",
+            arrival,
+            "r smtp there.test far@there.test 65534",
+            arrival,
+        ]
+    );
+}
+
+#[test]
+fn list_with_owner_has_its_own_sender() {
+    let site = site("list: alice, far@there.test\nowner-list: bob\n");
+    let made = routed(
+        &site,
+        &["far@other.test", "list@zm.example.test NOTIFY=SUCCESS,FAILURE ORCPT=rfc822;l@x"],
+    );
+    assert_eq!(
+        lines(&made, "esrN"),
+        [
+            "e <s@far.test>",
+            "e s@far.test",
+            &format!("s smtp far.test s@far.test {}", owner(&site)),
+            "r smtp other.test far@other.test 65534",
+            "r+ local list@zm.example.test list@zm.example.test 65534",
+            "N NOTIFY=SUCCESS,FAILURE ORCPT=rfc822;l@x",
+            "e owner-list@zm.example.test",
+            &format!(
+                "s local owner-list@zm.example.test owner-list@zm.example.test {}",
+                owner(&site)
+            ),
+            "r local alice@zm.example.test alice@zm.example.test 65534",
+            "r smtp there.test far@there.test 65534",
+        ]
+    );
+    let sent = "sent to the members of the list";
+    assert_eq!(reports(&made), [format!("list@zm.example.test delivered 2.1.5 ({sent})")]);
+}
+
+/// User id of the files, which is that of the test.
+fn owner(site: &Site) -> u32 {
+    use std::os::unix::fs::MetadataExt;
+    fs::metadata(site.path("users")).expect("it is there").uid()
+}
+
+#[test]
+fn alias_of_several_addresses_reports_expansion_instead_of_delivery() {
+    let site = site("both: alice, bob\none: alice\n");
+    let made = routed(
+        &site,
+        &["both@zm.example.test NOTIFY=SUCCESS", "one@zm.example.test NOTIFY=SUCCESS"],
+    );
+    let notify: Vec<String> = lines(&made, "N");
+    assert_eq!(
+        notify,
+        [
+            "N NOTIFY=SUCCESS",
+            "N NOTIFY=NEVER INRCPT=rfc822;both@zm.example.test",
+            "N NOTIFY=NEVER INRCPT=rfc822;both@zm.example.test",
+        ]
+    );
+    assert_eq!(
+        reports(&made),
+        ["both@zm.example.test expanded 2.1.5 (an alias of several addresses)"]
+    );
+}
+
+#[test]
+fn loops_and_unknown_users_are_refused() {
+    let site =
+        site("a: b, alice\nb: c\nc: a\nself: self, bob\nbob: bob, alice\ngone: nobody-here\n");
+    let made = routed(
+        &site,
+        &[
+            "a@zm.example.test",
+            "bob@zm.example.test",
+            "self@zm.example.test",
+            "gone@zm.example.test",
+            "x%y@zm.example.test",
+            "\"|sh\"@zm.example.test",
+            "never@zm.example.test NOTIFY=NEVER",
+        ],
+    );
+    assert_eq!(
+        reports(&made),
+        [
+            "a@zm.example.test failed 5.4.6 (a loop of aliases: a, b, c, a)",
+            "self@zm.example.test failed 5.1.1 (no such user here)",
+            "nobody-here@zm.example.test failed 5.1.1 (no such user here)",
+            "x%y@zm.example.test failed 5.1.1 (routes with % are not followed)",
+            "\"|sh\"@zm.example.test failed 5.1.3 (programs and files are no addresses)",
+        ]
+    );
+    assert!(made.contains("\nr-          error expansion a@zm.example.test 65534\n"), "{made}");
+    assert!(
+        made.contains("\nr-          error unresolvable never@zm.example.test 65534\n"),
+        "{made}"
+    );
+    let users = lines(&made, "r").into_iter().filter(|line| line.starts_with("r local"));
+    assert_eq!(users.count(), 2, "{made}");
+}
+
+#[test]
+fn programs_files_and_lists_come_from_trusted_files_only() {
+    let site = site("p: \"|/bin/cat, x\", /var/mail/archive, :include:DIRlist\n");
+    site.write("list", "# a comment\nalice, Bob Builder <bob>\n|/bin/sh\n:include:/etc/shadow\n");
+    let uid = owner(&site);
+    let made = routed(&site, &["p@zm.example.test"]);
+    assert_eq!(
+        lines(&made, "r")[..2],
+        [
+            format!("r pipe pipe.p@zm.example.test \"|/bin/cat, x\" {uid}"),
+            format!("r local file.p@zm.example.test /var/mail/archive {uid}"),
+        ]
+    );
+    fs::set_permissions(site.path("list"), Permissions::from_mode(0o666)).expect("set");
+    let made = routed(&site, &["p@zm.example.test"]);
+    assert_eq!(lines(&made, "r").len(), 5, "{made}");
+    assert_eq!(
+        reports(&made),
+        ["p@zm.example.test failed 5.7.0 (its list may not name programs and files)"]
+    );
+    fs::set_permissions(site.path("aliases"), Permissions::from_mode(0o666)).expect("set");
+    let output = site.run(&["-t"]);
+    assert_eq!(output.status.code(), Some(1));
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(said.contains("aliases:1:4: error: programs and files are for files that"), "{said}");
+}
+
+#[test]
+fn virtual_addresses_lead_to_others() {
+    let site = site("alice: \\alice\n");
+    let made =
+        routed(&site, &["Sales@V.test", "any+x@v.test", "z@w.test", "only@u.test", "other@u.test"]);
+    assert_eq!(
+        lines(&made, "r"),
+        [
+            "r local alice@zm.example.test alice@zm.example.test 65534",
+            "r local bob@zm.example.test bob@zm.example.test 65534",
+            "r- error unresolvable other@u.test 65534",
+        ]
+    );
+}
+
+#[test]
+fn postmaster_always_exists() {
+    let site = site("");
+    let made = routed(&site, &["Postmaster", "MAILER-DAEMON@zm.example.test"]);
+    assert_eq!(lines(&made, "r"), ["r local root@zm.example.test root@zm.example.test 65534"]);
+    site.write("users", "alice\n");
+    assert_eq!(lines(&routed(&site, &["postmaster"]), "r").len(), 1);
+    assert_eq!(reports(&routed(&site, &["postmaster"])), [""; 0]);
+}
+
+#[test]
+fn unreadable_list_defers_message() {
+    let site = site("list: :include:DIRgone\n");
+    let submission = "from <s@far.test>\nto <list>\nenv-end\nSubject: x\n\nbody\n";
+    let number = site.submit("one", submission);
+    let output = site.run(&["--once"]);
+    assert_eq!(output.status.code(), Some(75));
+    let log = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(log.contains("gone of list@zm.example.test cannot be read"), "{log}");
+    assert_eq!(site.names("router"), ["one"]);
+    site.write("gone", "alice\n");
+    site.route();
+    assert_eq!(site.names("transport"), [number.to_string()]);
+}
+
+#[test]
+fn detail_belongs_to_user() {
+    let site = site("list: far@there.test\n");
+    let made = routed(&site, &["alice+news@zm.example.test", "list+x@zm.example.test", "ALICE"]);
+    assert_eq!(
+        lines(&made, "r"),
+        [
+            "r local alice+news@zm.example.test alice+news@zm.example.test 65534",
+            "r smtp there.test far@there.test 65534",
+            "r local alice@zm.example.test alice@zm.example.test 65534",
+        ]
+    );
+}
+
+#[test]
+fn try_shows_lines_that_decide() {
+    let site = site("list: alice, far@there.test, b\nowner-list: bob\nb: list\n");
+    let output = site.run(&["--try", "list", "bob@zm.example.test"]);
+    assert_eq!(output.status.code(), Some(1), "there is a loop");
+    let folder = site.path("").to_string_lossy().into_owned();
+    let printed = String::from_utf8_lossy(&output.stdout).replace(&folder, "DIR/");
+    expect_test::expect![[r#"
+        list@zm.example.test: list with sender owner-list (DIR//aliases:1)
+          alice@zm.example.test: local alice@zm.example.test alice@zm.example.test (router.cf:2)
+          far@there.test: smtp there.test far@there.test (built in)
+          b@zm.example.test: alias (DIR//aliases:3)
+            list@zm.example.test: refused: 5.4.6 a loop of aliases: list, b, list (DIR//aliases:1)
+        bob@zm.example.test: local bob@zm.example.test bob@zm.example.test (router.cf:2)
+    "#]]
+    .assert_eq(&printed);
+}

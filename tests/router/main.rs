@@ -1,0 +1,9 @@
+//! Tests of the program `router`, on spools of their own.
+
+mod aliases;
+mod configuration;
+mod crashes;
+mod daemon;
+mod messages;
+mod support;
+mod traces;
