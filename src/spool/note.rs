@@ -11,7 +11,7 @@ use super::{Spool, SpoolName, decisions, owner_when_unloaded};
 use serde::{Deserialize, Serialize};
 use std::collections::{HashMap, HashSet};
 use std::fs::OpenOptions;
-use std::io;
+use std::io::{self, ErrorKind};
 use std::os::unix::fs::FileExt;
 use zsched_format::control_file::diagnostic::{DiagnosticRecord, is_about_deadline};
 use zsched_format::control_file::notify::{Events, Notify};
@@ -80,11 +80,29 @@ impl OutcomeKind {
 pub fn write(spool: &Spool, name: &SpoolName, remark: &OutcomeNote<'_>) -> io::Result<bool> {
     let path = spool.control_file(name);
     let file = OpenOptions::new().read(true).write(true).open(&path)?;
-    let metadata = file.metadata()?;
+    write_to(spool, name, OnDisk { file, path }, remark).map_err(about_other_file)
+}
+
+/// An error about another file than the control file.
+///
+/// [`ErrorKind::NotFound`] would mean that the message is gone.
+pub(crate) fn about_other_file(error: io::Error) -> io::Error {
+    match error.kind() {
+        ErrorKind::NotFound => io::Error::other(error),
+        _ => error,
+    }
+}
+
+fn write_to(
+    spool: &Spool,
+    name: &SpoolName,
+    mut on_disk: OnDisk,
+    remark: &OutcomeNote<'_>,
+) -> io::Result<bool> {
+    let metadata = on_disk.file.metadata()?;
     let (size, modified) = (metadata.len(), Timestamp::modified(&metadata));
     let owner = |field| owner_when_unloaded(field, modified);
     let locker = RecipientLocker { pid: std::process::id(), owner: &owner };
-    let mut on_disk = OnDisk { file, path };
     if remark.occasion == OutcomeKind::Reroute {
         reroute(spool, name, &mut on_disk, remark, &locker)?;
         return Ok(false);

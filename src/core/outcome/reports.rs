@@ -149,6 +149,13 @@ impl Scheduler {
                 message.report = ReportState::None;
                 message.has_unnoted_failures = false;
             }
+            Err(ErrorKind::InvalidData) => {
+                let text = format!("{name}: the control file was spoilt: no report can be sent");
+                self.log(Level::Error, text);
+                let message = &mut self.queue.messages[message];
+                message.report = ReportState::None;
+                message.has_undeliverable_lines = true;
+            }
             Err(error) => {
                 self.write_failed(name.number(), format!("{name}: cannot send a report: {error}"));
                 let message_ref = &mut self.queue.messages[message];

@@ -120,7 +120,7 @@ impl Scheduler {
         self.dispatch.leave_ring(&mut self.queue, thread);
         self.join_ring(thread, new);
         let clause = &self.dispatch.rings[new].clause;
-        if has_other_expiry(&self.dispatch.rings[old].clause, clause) {
+        if has_other_ages(&self.dispatch.rings[old].clause, clause) {
             self.queue.threads[thread].expiry_check = Some(self.now);
         }
         if self.dispatch.rings[old].clause.is_etrn_only() != clause.is_etrn_only() {
@@ -152,7 +152,7 @@ fn has_same_process(old: &Clause, new: &Clause) -> bool {
     (&old.command, old.user, old.group, old.nice) == (&new.command, new.user, new.group, new.nice)
 }
 
-/// Returns true if a recipient's expiry differs between the clauses.
-fn has_other_expiry(old: &Clause, new: &Clause) -> bool {
-    (old.expiry, old.expiry2) != (new.expiry, new.expiry2)
+/// Returns true if the ages that matter for a recipient differ between the clauses.
+fn has_other_ages(old: &Clause, new: &Clause) -> bool {
+    (old.expiry, old.expiry2, &old.report_times) != (new.expiry, new.expiry2, &new.report_times)
 }

@@ -104,9 +104,12 @@ impl OpenControlFile for OnDisk {
 
 impl MessageIdentity {
     /// The identity of a message whose control file is open.
+    ///
+    /// A message without a message file has the time of the epoch.
     pub fn of(spool: &Spool, name: &SpoolName, control: &File) -> io::Result<MessageIdentity> {
-        let message = fs::metadata(spool.message_file(name))?;
-        let (control, modified) = (control.metadata()?.ino(), Timestamp::modified(&message));
+        let message = sys::if_exists(fs::metadata(spool.message_file(name)))?;
+        let modified = message.map_or(Timestamp::EPOCH, |message| Timestamp::modified(&message));
+        let control = control.metadata()?.ino();
         Ok(MessageIdentity { name: name.clone(), control, modified })
     }
 }
@@ -127,11 +130,14 @@ fn open_control_file(
         let Some(file) = sys::if_exists(opened)? else {
             continue;
         };
-        let of_message = |folder| fs::metadata(spool.message_file(&name.in_folder(folder)));
         // A move may have been interrupted between the control file and the message file.
-        let times = [of_message(name.folder()), of_message(HashFolder::TOP)];
-        let is_message = |metadata| Timestamp::modified(metadata) == message.modified;
-        let is_same_message = times.iter().flatten().any(is_message);
+        let folders = [name.folder(), HashFolder::TOP];
+        let found = folders.map(|folder| fs::metadata(spool.message_file(&name.in_folder(folder))));
+        let mut times: Vec<Timestamp> = found.iter().flatten().map(Timestamp::modified).collect();
+        if times.is_empty() {
+            times.push(Timestamp::EPOCH);
+        }
+        let is_same_message = times.contains(&message.modified);
         if is_same_message && file.metadata()?.ino() == message.control {
             return Ok(Some(OnDisk { file, path }));
         }
@@ -150,6 +156,7 @@ impl<'s> OutboxFolder<'s> {
     pub(crate) fn open(spool: &'s Spool) -> io::Result<OutboxFolder<'s>> {
         let outbox = OutboxFolder::at(spool);
         folder::make(&outbox.path, MODE)?;
+        folder::make(&spool.router(), folder::PUBLIC_FOLDER_MODE)?;
         let device = |path: &Path| fs::metadata(path).map(|metadata| metadata.dev());
         if device(&outbox.path)? != device(&spool.router())? {
             let reason = "router/ is on another file system than POSTOFFICE";

@@ -17,7 +17,7 @@ use crate::outbox::{
     self, MessageIdentity, OnDisk, Outbox, OutboxEntry, OutboxFolder, SubmissionDraft,
     SubmissionKind,
 };
-use crate::{Spool, SpoolId, SpoolName};
+use crate::{Spool, SpoolId, SpoolName, note};
 use std::fs::{File, OpenOptions};
 use std::io;
 use zsched_format::control_file::{ControlFile, mark};
@@ -110,11 +110,24 @@ pub fn send(
     name: &SpoolName,
     is_complete: bool,
     options: ReportOptions,
-    compose: &mut dyn FnMut(&ReportContents<'_>) -> ReportText,
+    compose: Compose<'_>,
 ) -> io::Result<SendResult> {
     let path = spool.control_file(name);
     let file = sys::open_nofollow(OpenOptions::new().read(true).write(true), &path)?;
-    let on_disk = OnDisk { file, path };
+    send_of(spool, name, OnDisk { file, path }, is_complete, (options, compose))
+        .map_err(note::about_other_file)
+}
+
+/// Composes the text of a report.
+type Compose<'c> = &'c mut dyn FnMut(&ReportContents<'_>) -> ReportText;
+
+fn send_of(
+    spool: &Spool,
+    name: &SpoolName,
+    on_disk: OnDisk,
+    is_complete: bool,
+    (options, compose): (ReportOptions, Compose<'_>),
+) -> io::Result<SendResult> {
     let mut outbox = OutboxFolder::open(spool)?;
     outbox.is_async = options.is_async;
     let identity = MessageIdentity::of(spool, name, &on_disk.file)?;
@@ -185,7 +198,7 @@ impl Original<'_> {
         name: &SpoolName,
         control: &ControlFile,
         group: &ReportGroup,
-        compose: &mut dyn FnMut(&ReportContents<'_>) -> ReportText,
+        compose: Compose<'_>,
     ) -> io::Result<ReportText> {
         let of_message;
         let headers = match &group.headers {
