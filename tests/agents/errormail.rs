@@ -35,7 +35,7 @@ fn recipients_of_one_sender_are_in_one_report() {
     let names = spool.names("router");
     let [name] = &names[..] else { panic!("{names:?}") };
     let metadata = spool.path(&format!("router/{name}")).metadata().expect("a report");
-    assert_eq!((metadata.ino().to_string(), metadata.mode() & 0o777), (name.clone(), 0o600));
+    assert_eq!((metadata.ino().to_string(), metadata.mode() & 0o777), (name.clone(), 0o640));
     let report = &reports(&spool)[0];
     assert!(report.starts_with("rcvdfrom STDIN (errormail@"), "{report}");
     for part in [
@@ -133,7 +133,7 @@ fn report_that_cannot_be_handed_over_defers() {
     let spool = Spool::new();
     let control = control_file("7", "local - sender@x", &["error unresolvable a@x"]);
     spool.put("7", &control, "body\n");
-    allow(spool.path("router"), 0o333);
+    allow(spool.path("router"), 0o555);
     let Some(answers) = spool.ordinary_session(ERRORMAIL, &[], "7\tunresolvable\n") else { return };
     allow(spool.path("router"), 0o755);
     assert!(answers.contains("\tdeferred cannot hand the report to the router: "), "{answers}");

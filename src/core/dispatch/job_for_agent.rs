@@ -235,8 +235,8 @@ impl Scheduler {
         // A new `packet=` does not divide or join vertices: a part stays a part, and a whole that
         // is too large for a packet stays whole.
         let vertex = &mut self.queue.vertices[vertex];
-        let has_packets = vertex.is_part || vertex.pending <= ring.clause.packet;
-        vertex.is_part = has_packets;
+        let has_packets = vertex.is_part() || vertex.pending <= ring.clause.packet;
+        vertex.set_part(has_packets);
         if ring.host.is_none() || has_packets {
             job.push(b'\t');
             job.extend_from_slice(self.queue.threads[thread].destination.host());

@@ -32,7 +32,7 @@ impl Scheduler {
                 created: message.created,
                 priority: message.priority,
                 report_due: message.owes_report,
-                delay_noted: (message.delay_noted > 0).then_some(message.delay_noted),
+                delay_noted: None,
                 deliver_by: message.deliver_by,
                 first_undeliverable: None,
                 etrn_hosts: Vec::new(),

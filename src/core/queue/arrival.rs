@@ -5,6 +5,7 @@ use crate::admission::paging::{RestoreAction, RestoredMessage};
 use crate::dispatch::Dispatch;
 use crate::queue::{Message, MessageId, Queue, ThreadId, Vertex, VertexId, VertexState};
 use log::Level;
+use zsched_format::time::Timestamp;
 use zsched_spool::{Arrival, Group};
 
 impl Scheduler {
@@ -37,6 +38,9 @@ impl Scheduler {
                 self.queue_group(message, group, restored.as_ref());
             }
         }
+        if let Some(noted) = arrival.delay_noted {
+            self.skip_delay_notices(message, Timestamp::from_seconds(noted.into()));
+        }
         self.enqueue_message(message);
         if !is_again {
             self.recent.record_arrival(arrival.created, &before, &self.counters);
@@ -66,7 +70,8 @@ impl Scheduler {
             let vertex = self.queue_vertex(message, thread, offsets);
             // Later chunks of a partial message may bring more of this group.
             let is_open = self.queue.messages[message].is_partial && packet_is_limited;
-            self.queue.vertices[vertex].is_part = is_open || offsets.len() < group.offsets.len();
+            let is_part = is_open || offsets.len() < group.offsets.len();
+            self.queue.vertices[vertex].set_part(is_part);
             let known = self.restore_paged_vertex(message, restored, vertex);
             let action = known.unwrap_or_else(|| match (restored, first) {
                 (Some(_), _) => RestoreAction::Unknown,
@@ -86,7 +91,6 @@ impl Scheduler {
         self.counters.recipients_in += u64::from(count);
         self.queue.messages[message].pending += count;
         self.queue.messages[message].vertices.push_back(&mut self.queue.vertices, vertex);
-        self.skip_delay_notices(vertex);
         self.dispatch.adjust_recipients(&mut self.queue, thread, i64::from(count));
         vertex
     }

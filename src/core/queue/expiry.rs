@@ -11,7 +11,7 @@
 
 use crate::Scheduler;
 use crate::action::Verdict;
-use crate::queue::{AfterJob, Queue, ThreadId, VertexId, VertexState};
+use crate::queue::{AfterJob, MessageId, Queue, ThreadId, VertexId, VertexState};
 use serde::{Deserialize, Serialize};
 use smallvec::SmallVec;
 use std::collections::{BTreeMap, VecDeque};
@@ -63,7 +63,7 @@ impl Scheduler {
 
     /// Returns when the sender of a vertex is next told that it is late.
     fn next_delay_notice(&self, vertex: VertexId) -> Option<Timestamp> {
-        let noted = usize::from(self.queue.vertices[vertex].delays_noted);
+        let noted = usize::from(self.queue.vertices[vertex].delays_noted());
         self.delay_notices(vertex).into_iter().nth(noted)
     }
 
@@ -80,20 +80,17 @@ impl Scheduler {
         times
     }
 
-    /// Skips the notices that a former scheduler has sent about a new vertex.
-    pub(crate) fn skip_delay_notices(&mut self, vertex: VertexId) {
-        let message = &self.queue.messages[self.queue.vertices[vertex].message];
-        let noted = match message.delay_noted {
-            0 => return,
-            noted => Timestamp::from_seconds(noted.into()),
-        };
-        self.count_delay_notices(vertex, noted);
+    /// Skips the notices about a new message that a former scheduler has given until a time.
+    pub(crate) fn skip_delay_notices(&mut self, message: MessageId, until: Timestamp) {
+        for vertex in self.queue.messages[message].vertices.to_vec(&self.queue.vertices) {
+            self.count_delay_notices(vertex, until);
+        }
     }
 
     /// Counts the notices about a vertex up to a time.
     fn count_delay_notices(&mut self, vertex: VertexId, until: Timestamp) {
         let over = self.delay_notices(vertex).iter().filter(|time| **time <= until).count();
-        self.queue.vertices[vertex].delays_noted = over as u8;
+        self.queue.vertices[vertex].set_delays_noted(over as u8);
     }
 
     /// Tells the sender of a vertex that it is late.

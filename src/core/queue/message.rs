@@ -44,10 +44,6 @@ pub struct Message {
     pub owes_report: bool,
     /// It may have failures without a `d` line, which are noted when it is finished.
     pub has_unnoted_failures: bool,
-    /// When it was last noted that the message is late, at its arrival in memory.
-    ///
-    /// In seconds since the epoch; 0 is never.
-    pub delay_noted: u32,
     /// The deadline that its sender has set.
     pub deliver_by: Option<Deadline>,
     /// What happens to that report.
@@ -83,7 +79,6 @@ impl Message {
             priority: arrival.priority,
             owes_report: arrival.report_due,
             has_unnoted_failures: false,
-            delay_noted: arrival.delay_noted.unwrap_or(0),
             deliver_by: arrival.deliver_by,
             report: ReportState::None,
             has_undeliverable_lines: arrival.first_undeliverable.is_some(),

@@ -50,8 +50,6 @@ pub struct Vertex {
     pub step: u8,
     /// Number of its wave in the thread, while it waits.
     pub wave: u8,
-    /// Number of times at which its sender is told that it is late, and that are over.
-    pub delays_noted: u8,
     /// Its state.
     pub state: VertexState,
     /// The agent has reported about a recipient since the vertex was fed.
@@ -60,10 +58,10 @@ pub struct Vertex {
     pub is_counted: bool,
     /// It was tried by this process.
     pub tried: bool,
-    /// The message has other vertices for the same thread.
+    /// [`is_part`](Vertex::is_part), and [`delays_noted`](Vertex::delays_noted) in the other bits.
     ///
-    /// Agents therefore need a list of its recipients.
-    pub is_part: bool,
+    /// There are millions of vertices.
+    part_and_delays: u8,
     /// What an operator has ordered for the time after its present job.
     pub after_job: AfterJob,
     /// Last diagnosis of one of its recipients.
@@ -305,6 +303,9 @@ impl Recipients {
     }
 }
 
+/// The bit of a vertex that is a part of the recipients for a thread.
+const PART: u8 = 1 << 7;
+
 impl Vertex {
     pub(crate) fn new(message: MessageId, thread: ThreadId, offsets: &[u32]) -> Vertex {
         Vertex {
@@ -320,15 +321,36 @@ impl Vertex {
             planned: 0,
             step: 0,
             wave: 0,
-            delays_noted: 0,
             state: VertexState::Finished,
             reported: false,
             is_counted: false,
             tried: false,
-            is_part: false,
+            part_and_delays: 0,
             after_job: AfterJob::Usual,
             diagnosis: None,
         }
+    }
+
+    /// Returns true if the message has other vertices for the same thread.
+    ///
+    /// Agents therefore need a list of its recipients.
+    pub fn is_part(&self) -> bool {
+        self.part_and_delays & PART != 0
+    }
+
+    /// Sets whether the message has other vertices for the same thread.
+    pub fn set_part(&mut self, is_part: bool) {
+        self.part_and_delays = (self.part_and_delays & !PART) | if is_part { PART } else { 0 };
+    }
+
+    /// Number of times at which its sender is told that it is late, and that are over.
+    pub fn delays_noted(&self) -> u8 {
+        self.part_and_delays & !PART
+    }
+
+    /// Sets the number of times at which its sender is told that it is late.
+    pub fn set_delays_noted(&mut self, count: u8) {
+        self.part_and_delays = (self.part_and_delays & PART) | count.min(!PART);
     }
 
     /// Sets the time at which it was given to an agent.
@@ -368,6 +390,6 @@ mod tests {
     fn vertex_and_recipient_sizes_stay_small() {
         assert!(size_of::<Vertex>() <= 72);
         assert_eq!(size_of::<Recipient>(), 8);
-        assert!(size_of::<crate::queue::message::Message>() <= 80);
+        assert!(size_of::<crate::queue::message::Message>() <= 88);
     }
 }

@@ -10,6 +10,7 @@ use std::rc::Rc;
 use std::time::Duration;
 use zsched_config::{Config, ConfigContext, Zenv};
 use zsched_format::time::Timestamp;
+use zsched_spool::report::UnreportedRest;
 use zsched_spool::{Arrival, Group, HashFolder, SpoolName};
 
 pub fn config(text: &str) -> Config {
@@ -242,6 +243,14 @@ impl World {
                 format!("{to} {reason} tries={tries} {}", text(queued.text()))
             })
             .collect()
+    }
+
+    /// Answers the report with a ticket: the router has it.
+    pub fn answer_report(&mut self, ticket: u64) {
+        let is_it =
+            |action: &Action| matches!(action, Action::Report { ticket: of, .. } if *of == ticket);
+        assert!(self.done.iter().any(is_it), "no report {ticket} was requested");
+        self.tell(Event::Reported { ticket, outcome: Ok(UnreportedRest::default()) });
     }
 
     /// Confirms removals. Returns the numbers of the messages removed since the last call.

@@ -60,7 +60,7 @@ impl Scheduler {
             let has_packets =
                 self.dispatch.rings[self.queue.threads[thread].ring].clause.packet > 0;
             let whole =
-                vertices.get(&thread).filter(|vertex| !self.queue.vertices[**vertex].is_part);
+                vertices.get(&thread).filter(|vertex| !self.queue.vertices[**vertex].is_part());
             let whole = whole.filter(|vertex| {
                 // `packet=` may be new in the configuration: a job that an agent has as a whole
                 // stays whole.
@@ -72,8 +72,8 @@ impl Scheduler {
                     let vertex = self.queue_group(message, group, None);
                     // Two vertices of one thread are parts, whatever the clause says now.
                     if let Some(former) = vertices.insert(thread, vertex) {
-                        self.queue.vertices[former].is_part = true;
-                        self.queue.vertices[vertex].is_part = true;
+                        self.queue.vertices[former].set_part(true);
+                        self.queue.vertices[vertex].set_part(true);
                     }
                 }
             }

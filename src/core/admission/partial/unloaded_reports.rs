@@ -35,7 +35,7 @@ impl Scheduler {
     ) -> Option<VertexId> {
         let present = self.dispatch.agents[agent].jobs().next()?;
         let job = &self.queue.vertices[present];
-        let is_it = job.message == message && !job.is_part && self.is_partial(message);
+        let is_it = job.message == message && !job.is_part() && self.is_partial(message);
         is_it.then_some(present)
     }
 
