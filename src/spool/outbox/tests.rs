@@ -189,7 +189,7 @@ fn report(spool: &Spool, name: &SpoolName, steps: &Steps) -> io::Result<()> {
         let text = format!("{sender}: {}\n", about.join(" "));
         Ok(Some(SubmissionDraft::Report(text.into_bytes())))
     });
-    settled.map(|(_, left)| assert_eq!(left, UnreportedRest::default()))
+    settled.map(|settled| assert_eq!(settled.left, UnreportedRest::default()))
 }
 
 /// The texts in `router/`, sorted.
