@@ -145,9 +145,7 @@ pub fn send(
 /// The caller takes a missing file for a message that is gone, and with it what it owes.
 fn missing_folder(error: io::Error) -> io::Error {
     match error.kind() {
-        ErrorKind::NotFound => {
-            io::Error::new(ErrorKind::NotADirectory, "router/ or another folder is missing")
-        }
+        ErrorKind::NotFound => ErrorKind::NotADirectory.into(),
         _ => error,
     }
 }
