@@ -1,4 +1,6 @@
 //! Reports to senders, as operators see them: in the log, by `mailq`, and while `router/` is away.
+//!
+//! The agent says `error` with an unknown action, and the recipients are reported as failed.
 
 use crate::support::{Daemon, Site, control_file, until, until_some};
 use serde_json::Value;
@@ -7,7 +9,7 @@ use std::process::Command;
 
 const AGENTS: &str = "count/*\n\tcommand=\"${AGENTS}/count.py count\"\n";
 
-/// Starts a scheduler with a status log, and without limits on repeated lines of the log.
+/// Starts a scheduler with a status log.
 fn start(site: &Site) -> Daemon<'_> {
     site.add_zenv(&format!("STATUSLOG={}", site.path("status").display()));
     site.start()

@@ -159,6 +159,9 @@ impl DueReports {
             time: record.time,
             notary: match is_expiry_of_original(record) {
                 true => expiry_notary(),
+                false if recipient.tag == Tag::Failed && !has_known_action(record) => {
+                    failed_notary(record.notary)
+                }
                 false => record.notary.to_vec(),
             },
             text: record.message.to_vec(),
@@ -191,6 +194,21 @@ impl ReportedRecipient {
 /// Notary data for an expiry by ZMailer's scheduler, which calls it a delay.
 fn expiry_notary() -> Vec<u8> {
     scheduler_notary("failed", "5.4.7 (delivery time expired)", "smtp; 500 (expired)")
+}
+
+/// Returns true if a report can have the action of a `d` line.
+fn has_known_action(record: &DiagnosticRecord<'_>) -> bool {
+    let action = record.action().to_ascii_lowercase();
+    let words: [&[u8]; 5] = [b"failed", b"delayed", b"relayed", b"delivered", b"expanded"];
+    words.iter().any(|word| action.starts_with(word))
+}
+
+/// Notary data with the action `failed`, for a recipient that has failed with an unknown action.
+fn failed_notary(notary: &[u8]) -> Vec<u8> {
+    let mut fields: Vec<&[u8]> = notary.split(|byte| *byte == NOTARY_SEPARATOR).collect();
+    fields.resize(fields.len().max(2), b"");
+    fields[1] = b"failed";
+    fields.join(&NOTARY_SEPARATOR)
 }
 
 /// The address that gets reports about a recipient.
