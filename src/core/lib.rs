@@ -86,6 +86,7 @@ pub use dispatch::suspended_ring::StartFailure;
 pub use event::{AgentEnd, Backlog, Event, RereadResult};
 pub use operator::order::{Effect, Order, OrderRefusal, OrderTicket, Target};
 pub use operator::{dry_run, order, overrides, select};
+pub use outcome::reports;
 pub use query::{age_survey, rank, thread_survey, view, why};
 pub use queue::destination::Destination;
 pub use queue::unreachable::{self, UnreachableReason};

@@ -23,6 +23,7 @@ pub mod job_recipients;
 pub mod line_buffer;
 
 // What people and programs read.
+pub mod action_counts;
 pub mod printable;
 pub mod status_code;
 #[cfg(feature = "status-log")]

@@ -5,7 +5,7 @@
 use std::vec;
 use zsched_core::intake::backlog_view::FileLocation;
 use zsched_core::overrides::{Author, Hold, Scope};
-use zsched_core::view::VertexId;
+use zsched_core::view::{Message, VertexId};
 use zsched_core::why::{Limit, Origin, Wait, Why};
 use zsched_core::{Destination, RING_TURN, Refusal, Scheduler, StartFailure};
 use zsched_format::printable;
@@ -13,7 +13,10 @@ use zsched_format::time::{ShortDuration, Timestamp};
 use zsched_mailq_protocol::subject::Subject;
 
 mod rank;
+mod remark;
 mod unreachable;
+
+pub(crate) use remark::{MessageRemark, remarks};
 
 /// Minimum time without a report of an agent that is worth a word, in seconds.
 const MIN_SILENCE: i64 = 60;
@@ -46,6 +49,14 @@ impl ExplainCursor {
                 let vertices = vertices.collect::<Vec<VertexId>>().into_iter();
                 Some(ExplainCursor(Remaining::Message(number, vertices)))
             }
+        }
+    }
+
+    /// The message, if the subject is one that has not left.
+    pub(crate) fn message<'s>(&self, scheduler: &'s Scheduler) -> Option<&'s Message> {
+        match self.0 {
+            Remaining::Thread(..) => None,
+            Remaining::Message(number, _) => scheduler.message(number),
         }
     }
 

@@ -379,7 +379,7 @@ impl Disk {
         let finished = is_finished.then_some(wall);
         let settled =
             report::settle(&file, &outbox, &identity, finished, &mut |_, _| Ok(Some(())))?;
-        Ok(settled.1)
+        Ok(settled.left)
     }
 
     fn identity(&self, name: &SpoolName, file: &MemoryFile) -> MessageIdentity {

@@ -8,6 +8,7 @@ use std::io::{self, ErrorKind};
 use std::os::unix::fs::FileExt;
 use std::rc::Rc;
 use zsched_format::control_file::mark;
+use zsched_format::time::Timestamp;
 use zsched_spool::finalize::OpenControlFile;
 use zsched_spool::memory_file::MemoryFile;
 use zsched_spool::outbox::{MessageIdentity, Outbox, OutboxEntry, SubmissionKind};
@@ -151,7 +152,13 @@ impl Outbox for OpenOutbox<'_> {
         self.steps.try_step()?;
         let mut outbox = self.outbox.borrow_mut();
         outbox.ids += 1;
-        let entry = OutboxEntry { id: outbox.ids, message: message.clone(), kind, lines };
+        let entry = OutboxEntry {
+            id: outbox.ids,
+            modified: Timestamp::EPOCH,
+            message: message.clone(),
+            kind,
+            lines,
+        };
         outbox.entries.push(entry.clone());
         Ok(entry)
     }

@@ -83,12 +83,12 @@ pub fn write(spool: &Spool, name: &SpoolName, remark: &OutcomeNote<'_>) -> io::R
     write_to(spool, name, OnDisk { file, path }, remark).map_err(about_other_file)
 }
 
-/// An error about another file than the control file.
+/// An error about another file than the control file, such as a missing `router/`.
 ///
-/// [`ErrorKind::NotFound`] would mean that the message is gone.
+/// [`ErrorKind::NotFound`] means that the message is gone, so nothing would be tried again.
 pub(crate) fn about_other_file(error: io::Error) -> io::Error {
     match error.kind() {
-        ErrorKind::NotFound => io::Error::other(error),
+        ErrorKind::NotFound => ErrorKind::NotADirectory.into(),
         _ => error,
     }
 }

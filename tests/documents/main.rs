@@ -159,7 +159,7 @@ fn first_column(text: &str, head: &str) -> Vec<String> {
 
 #[test]
 fn status_log_document_has_all_fields() {
-    use zsched_format::status_log::{DeliveryStatus, LostLines, StatusLine};
+    use zsched_format::status_log::{DeliveryStatus, LostLines, ReportLine, StatusLine};
     let text = read("docs/status-log.md");
     let examples: Vec<&str> =
         text.split("```json\n").skip(1).filter_map(|rest| rest.lines().next()).collect();
@@ -171,9 +171,12 @@ fn status_log_document_has_all_fields() {
         names
     };
     let entry: StatusLine<'_> = serde_json::from_str(examples[0]).expect("an entry");
-    let gap: LostLines<'_> = serde_json::from_str(examples[1]).expect("a gap");
+    let report: ReportLine<'_> = serde_json::from_str(examples[1]).expect("a report");
+    assert_eq!(serde_json::to_string(&report).expect("JSON"), examples[1]);
+    assert_eq!(sorted(first_column(&text, "name")), keys(&serde_json::json!(report)));
+    let gap: LostLines<'_> = serde_json::from_str(examples[2]).expect("a gap");
     assert_eq!(serde_json::to_string(&entry).expect("JSON"), examples[0]);
-    assert_eq!(serde_json::to_string(&gap).expect("JSON"), examples[1]);
+    assert_eq!(serde_json::to_string(&gap).expect("JSON"), examples[2]);
     let (entry, gap) = (serde_json::json!(entry), serde_json::json!(gap));
     let (first, second) = text.split_once("## What is lost").expect("two parts");
     assert_eq!(sorted(first_column(first, "field")), keys(&entry));

@@ -251,12 +251,16 @@ fn unreachable_hosts_and_expiry_are_logged() {
     assert_eq!(ended["delays"]["attempt"], Value::Null);
     // The lines are written before the messages are removed.
     site.until_empty();
+    until("both are reported", || {
+        entries(&site).iter().filter(|entry| entry["report_id"].is_string()).count() == 2
+    });
     let shown = traced(&site, &[untried]).replace(untried, "deferall!untried");
     expect![[r#"
         ID <id@x> from sender@x, arrived DATE TIME
           to deferall!untried
             DATE TIME expired 5.4.7, short/down.test, no agent: expired after N secs, problem was: as told: deferall
               N s after arrival: N s in the router, N s in the queue
+          report ID, sent to sender@x DATE TIME: 1 failed
           deferred because of other messages for the same host:
             DATE TIME short/down.test, 1 message deferred, because of ID: as told: deferall
           not in the queue

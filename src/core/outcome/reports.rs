@@ -40,6 +40,8 @@ pub struct Reports {
     waiting: BTreeSet<MessageId>,
     /// Messages whose reports the shell has; none if the message was forgotten.
     at_work: BTreeMap<ReportTicket, Option<MessageId>>,
+    /// Messages whose reports could not be sent.
+    failed: BTreeSet<MessageId>,
     last_ticket: ReportTicket,
 }
 
@@ -47,6 +49,7 @@ impl Reports {
     /// Forgets a message.
     pub fn forget(&mut self, message: MessageId) {
         self.waiting.remove(&message);
+        self.failed.remove(&message);
         let mut at_work = self.at_work.values_mut();
         if let Some(entry) = at_work.find(|entry| **entry == Some(message)) {
             *entry = None;
@@ -105,6 +108,7 @@ impl Scheduler {
         message_ref.report = ReportState::Requested;
         // Lines that are written from now on may come too late for this report.
         message_ref.owes_report = false;
+        self.reports.failed.remove(&message);
         self.reports.waiting.insert(message);
         self.start_reports();
     }
@@ -157,7 +161,11 @@ impl Scheduler {
                 message.has_undeliverable_lines = true;
             }
             Err(error) => {
-                self.write_failed(name.number(), format!("{name}: cannot send a report: {error}"));
+                self.write_failed(
+                    name.number(),
+                    format!("{name}: cannot put a report into router/: {error}"),
+                );
+                self.reports.failed.insert(message);
                 let message_ref = &mut self.queue.messages[message];
                 message_ref.report = ReportState::Failed;
                 message_ref.owes_report = true;
@@ -166,11 +174,19 @@ impl Scheduler {
         }
     }
 
+    /// Number of messages whose reports are being sent, or wait for that.
+    pub fn unsent_reports(&self) -> usize {
+        let Reports { waiting, at_work, failed, .. } = &self.reports;
+        waiting.len() + at_work.len() + failed.len()
+    }
+
     /// Checks that each message that owes a report waits for something.
     pub(crate) fn check_reports(&self) {
         for (id, message) in self.queue.messages.iter() {
             let is_requested = message.report == ReportState::Requested;
             assert_eq!(self.reports.has(id), is_requested, "{}: report", message.name);
+            let has_failed = message.report == ReportState::Failed;
+            assert_eq!(self.reports.failed.contains(&id), has_failed, "{}", message.name);
             let is_done = message.is_removing || message.is_forgotten;
             let is_idle = message.owes_report && message.report == ReportState::None;
             assert!(is_done || !is_idle, "{}: owes a report that is not planned", message.name);

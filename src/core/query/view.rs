@@ -7,6 +7,7 @@ use crate::operator::order::Target;
 use crate::query::why::Reason;
 use crate::queue::{Destination, Queue};
 use crate::{AgentId, AgentState, Counters, Scheduler, Settings};
+use zsched_config::Parameters;
 use zsched_format::time::Timestamp;
 use zsched_spool::SpoolId;
 
@@ -295,6 +296,11 @@ impl Scheduler {
     pub fn recipients(&self) -> u64 {
         let all = self.counters.recipients_in - self.counters.recipients_out;
         all - self.paged_recipients()
+    }
+
+    /// The parameters of its configuration.
+    pub fn parameters(&self) -> &Parameters {
+        &self.config.parameters
     }
 
     /// The settings of this scheduler.

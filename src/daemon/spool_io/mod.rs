@@ -3,8 +3,8 @@
 //! There are four, each with a queue of requests. The scanner lists folders. The reader reads
 //! control files ([`reader`]). The writer writes to and removes from the spool ([`writer`]); it
 //! also composes lines about recipients ([`crate::logging::mail_log`]), which need files
-//! that it removes. The reporter sends reports ([`reporter`]). A fifth watches the agents of an earlier scheduler for a while after a start
-//! ([`former_agents`]).
+//! that it removes. The reporter sends reports ([`reporter`]). A fifth watches the agents of an
+//! earlier scheduler for a while after a start ([`former_agents`]).
 //!
 //! Results go into one channel in portions, and mio's `Waker` wakes the loop. The workers make no
 //! decisions.
@@ -194,6 +194,7 @@ impl SpoolIo {
             level,
             composer,
             router_socket,
+            lines: mail_log.report_lines(),
             completions: completions.clone(),
         };
         let reporter = worker::start("reporter", move || reporter.run(&report_requests))?;

@@ -5,14 +5,14 @@
 
 use super::parallel::for_each_in_parallel;
 use super::{Completion, CompletionSender};
+use crate::logging::mail_log::ReportLines;
 use crate::reports::{ReportComposer, ReportPolicy};
 use std::os::unix::net::UnixDatagram;
 use std::path::PathBuf;
 use std::sync::mpsc::Receiver;
 use zsched_core::ReportTicket;
-use zsched_format::printable;
-use zsched_spool::report::{self, OwedReports, SendResult, SentReport};
-use zsched_spool::{HashLevel, Spool, SpoolId, SpoolName};
+use zsched_spool::report::{self, OwedReports, SendResult};
+use zsched_spool::{HashLevel, Spool, SpoolName};
 
 /// Request for the reports that a message owes.
 pub(crate) struct ReportRequest {
@@ -33,6 +33,7 @@ pub(super) struct Reporter {
     pub(super) composer: ReportComposer,
     /// Where the router receives notices.
     pub(super) router_socket: PathBuf,
+    pub(super) lines: ReportLines,
     pub(super) completions: CompletionSender,
 }
 
@@ -73,17 +74,10 @@ impl Reporter {
 
     /// Logs the reports, and notifies the router of them.
     fn announce(&self, name: &SpoolName, result: &SendResult) {
-        let id = SpoolId { number: name.number(), modified: result.modified };
-        for SentReport { id: number, sender, actions } in &result.sent {
-            let actions: Vec<String> =
-                actions.iter().map(|(action, count)| format!("{action}={count}")).collect();
-            log::info!(
-                "{id}: report={number}, to=<{}>, {}",
-                printable::line(sender.as_deref().unwrap_or_default()),
-                actions.join(", ")
-            );
+        self.lines.push(name.number(), result);
+        for report in &result.sent {
             // Without a notice the router finds the report by its next scan.
-            let notice = format!("NEW router {number}");
+            let notice = format!("NEW router {}", report.id.number);
             let notified = UnixDatagram::unbound().and_then(|socket| {
                 socket.set_nonblocking(true)?;
                 socket.send_to(notice.as_bytes(), &self.router_socket)

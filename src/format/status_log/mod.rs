@@ -1,13 +1,18 @@
-//! Status log: a JSON object for each attempt at a recipient.
+//! Status log: a JSON object for each attempt at a recipient, and for each report to a sender.
 //!
 //! ```text
 //!  core: Action::Status ──► writer (src/daemon/spool_io): finds sender, recipient, message id in the
 //!                                  │                   control file, composes the line
-//!                                  └──bounded──► appender (src/daemon/logging/status_log)
+//!                                  ├──bounded──► appender (src/daemon/logging/background.rs)
+//!        reporter (reports that it has sent)
 //!  later: mailq trace ◄── FILE, FILE.1, FILE.2.gz
 //! ```
 //!
 //! `docs/status-log.md` describes the fields; a test checks that it has them all.
+
+mod report;
+
+pub use report::ReportLine;
 
 use crate::time::Timestamp;
 use serde::{Deserialize, Serialize};

@@ -75,9 +75,7 @@ pub enum Command {
     },
     /// Retry mail now, whatever it waits for, unless it is on hold
     Retry(OrderArgs),
-    /// Expire mail now: it fails, and its senders are owed a report
-    ///
-    /// This version does not write reports: a message that owes one is kept in postman/.
+    /// Expire mail now: it fails, and its senders get a report
     Expire(OrderArgs),
     /// Delete mail, without reports
     Delete(OrderArgs),

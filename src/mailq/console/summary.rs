@@ -159,6 +159,9 @@ fn print_state(summary: &Summary, screen: &mut Screen<'_>) -> io::Result<()> {
             Style::Warning,
         )?;
     }
+    if summary.reports > 0 {
+        write!(screen, "; {} to be sent", count(summary.reports, "report"))?;
+    }
     for (is_so, words) in [
         (summary.loading, "the spool is being loaded"),
         (summary.draining, "shutting down"),

@@ -11,7 +11,7 @@ use crate::format::{not_a_span, read_span};
 use crate::installation::Installation;
 use crate::progress::Progress;
 use crate::screen::Screen;
-use crate::trace::log_files;
+use crate::trace::log_files::{self, LogLine};
 use clap::Args;
 use jiff::{SignedDuration, Timestamp};
 use std::path::PathBuf;
@@ -60,10 +60,13 @@ pub(crate) fn run(
     let mut tally = Tally::default();
     let mut without_time = 0;
     let progress = Progress::start("reading the status log");
-    let damage = log_files::read(path, |line| match line.time.parse::<Timestamp>() {
-        Ok(time) if since.is_none_or(|since| time >= since) => tally.add(time, &line),
-        Ok(_) => {}
-        Err(_) => without_time += 1,
+    let damage = log_files::read(path, |line| {
+        let LogLine::Status(line) = line else { return };
+        match line.time.parse::<Timestamp>() {
+            Ok(time) if since.is_none_or(|since| time >= since) => tally.add(time, &line),
+            Ok(_) => {}
+            Err(_) => without_time += 1,
+        }
     })?;
     drop(progress);
     damage.with_unreadable(without_time).warn(path);

@@ -1,12 +1,13 @@
 //! Histories of messages, built from the log and the spool.
 
+use super::log_files::LogLine;
 use super::subject::TraceSubject;
 use crate::message::envelope::QueuedRecipient;
 use crate::screen::warn;
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
 use std::collections::{HashMap, HashSet, VecDeque};
-use zsched_format::status_log::StatusLine;
+use zsched_format::status_log::{ReportLine, StatusLine};
 use zsched_mailq_protocol::schema::HoldAuthor;
 
 /// Maximum size of the log entries that are kept, in bytes of memory.
@@ -18,6 +19,8 @@ const MAX_KEPT_BYTES: usize = 16 << 20;
 const MAX_EXPLAINED_MATCHES: usize = 1000;
 /// Maximum number of messages of the spool that are kept.
 const MAX_SPOOL_MESSAGES: usize = 1000;
+/// Maximum number of reports that are kept.
+const MAX_REPORTS: usize = 1000;
 
 /// History of a message, or of some of its recipients.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
@@ -39,6 +42,8 @@ pub(super) struct History {
     ///
     /// They concerned the host as a whole.
     pub put_off: Vec<StatusLine<'static>>,
+    /// Reports about this message; or, if it is a report itself, what it is about.
+    pub reports: Vec<ReportLine<'static>>,
     /// State in the scheduler.
     pub next: NextStep,
 }
@@ -76,7 +81,8 @@ impl History {
     /// Returns true if nothing is known of the message.
     pub(super) fn is_empty(&self) -> bool {
         let is_queued = matches!(self.next, NextStep::Waits(_));
-        self.attempts.is_empty() && self.queued.is_empty() && !is_queued
+        let is_traced = !(self.attempts.is_empty() && self.reports.is_empty());
+        !is_traced && self.queued.is_empty() && !is_queued
     }
 
     /// Adds what the scheduler says about the destinations of this history.
@@ -158,6 +164,9 @@ pub(super) struct HistorySearch {
     kept: KeptEntries,
     /// Log lines about hosts as a whole.
     others: KeptEntries,
+    /// Reports about messages that match, and those that are such messages.
+    reports: Vec<ReportLine<'static>>,
+    reports_dropped: u64,
     /// Stays of messages that match, by destination and spool id.
     ///
     /// They are filled once it is known what matches.
@@ -191,6 +200,8 @@ impl HistorySearch {
             queued_dropped: 0,
             kept: KeptEntries::default(),
             others: KeptEntries::default(),
+            reports: Vec::new(),
+            reports_dropped: 0,
             stays: HashMap::new(),
         }
     }
@@ -212,16 +223,27 @@ impl HistorySearch {
     }
 
     /// Adds a log line, if it matches.
-    pub(super) fn take(&mut self, entry: StatusLine<'_>) {
-        if self.subject.matches_entry(&entry) {
-            self.kept.push(entry);
+    pub(super) fn take(&mut self, line: LogLine<'_>) {
+        match line {
+            LogLine::Status(entry) if self.subject.matches_entry(&entry) => self.kept.push(entry),
+            LogLine::Report(report) if self.subject.matches_report(&report) => {
+                self.add_report(report);
+            }
+            LogLine::Status(_) | LogLine::Report(_) => {}
+        }
+    }
+
+    fn add_report(&mut self, report: ReportLine<'_>) {
+        match self.reports.len() < MAX_REPORTS {
+            true => self.reports.push(report.into_owned()),
+            false => self.reports_dropped += 1,
         }
     }
 
     /// Computes the stays of the messages that match.
     ///
-    /// Returns true if [`add_host_entry`](HistorySearch::add_host_entry) can find more in a second
-    /// reading of the log. It returns false if nothing or very much matches.
+    /// Returns true if [`take_again`](HistorySearch::take_again) can find more in a second reading
+    /// of the log. It returns false if nothing or very much matches.
     pub(super) fn needs_second_pass(&mut self) -> bool {
         let in_log = self.kept.entries.iter().map(|(_, entry)| {
             let stay = QueueStay { came: entry.arrived_at(), end: Some(entry.time.to_string()) };
@@ -241,8 +263,23 @@ impl HistorySearch {
         (1..=MAX_EXPLAINED_MATCHES).contains(&count)
     }
 
-    /// Adds a log line about another message that made one of ours wait.
-    pub(super) fn add_host_entry(&mut self, entry: StatusLine<'_>) {
+    /// Adds a log line about another message that made one of ours wait, or about a report.
+    pub(super) fn take_again(&mut self, line: LogLine<'_>) {
+        match line {
+            LogLine::Status(entry) => self.add_host_entry(entry),
+            // The first reading has added the others.
+            LogLine::Report(report) if !self.subject.matches_report(&report) => {
+                let mut stays = self.stays.values();
+                let ids = [&report.spool_id, &report.report_id];
+                if stays.any(|stays| ids.iter().any(|id| stays.contains_key(&***id))) {
+                    self.add_report(report);
+                }
+            }
+            LogLine::Report(_) => {}
+        }
+    }
+
+    fn add_host_entry(&mut self, entry: StatusLine<'_>) {
         if entry.others == 0 {
             return;
         }
@@ -256,7 +293,12 @@ impl HistorySearch {
     pub(super) fn finish(&mut self) -> Vec<History> {
         let entries = std::mem::take(&mut self.kept.entries);
         let mut histories = join(std::mem::take(&mut self.queued), entries);
+        self.add_reported(&mut histories);
         for history in &mut histories {
+            let is_of = |report: &&ReportLine<'_>| {
+                [&report.spool_id, &report.report_id].iter().any(|id| ***id == *history.spool_id)
+            };
+            history.reports = self.reports.iter().filter(is_of).cloned().collect();
             let destinations = history.destinations();
             let end = history.end().map(str::to_string);
             let stay = QueueStay { came: history.came, end };
@@ -270,11 +312,30 @@ impl HistorySearch {
         histories
     }
 
+    /// Adds messages that match, and of which only lines about reports are left.
+    fn add_reported(&self, histories: &mut Vec<History>) {
+        for report in &self.reports {
+            let message_id = report.message_id.as_deref();
+            for (id, message_id) in [(&report.spool_id, message_id), (&report.report_id, None)] {
+                let is_known = histories.iter().any(|history| history.spool_id == **id);
+                if !is_known && self.subject.matches_message(id, message_id) {
+                    let message_id = message_id.map(str::to_string);
+                    let spool_id = id.to_string();
+                    histories.push(History { spool_id, message_id, ..History::default() });
+                }
+            }
+        }
+    }
+
     /// Warns about what was left out.
     pub(super) fn warn(&self) {
         let lines = self.kept.dropped + self.others.dropped;
         if lines > 0 {
             warn(format_args!("the {lines} oldest matching lines are left out"));
+        }
+        if self.reports_dropped > 0 {
+            let count = self.reports_dropped;
+            warn(format_args!("the {count} last matching reports are left out"));
         }
         if self.queued_dropped > 0 {
             let count = self.queued_dropped;

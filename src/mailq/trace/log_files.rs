@@ -8,7 +8,7 @@ use flate2::read::MultiGzDecoder;
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
-use zsched_format::status_log::{LostLines, MAX_LINE_LEN, StatusLine};
+use zsched_format::status_log::{LostLines, MAX_LINE_LEN, ReportLine, StatusLine};
 
 /// Maximum number of older parts.
 const MAX_OLDER_PARTS: usize = 1000;
@@ -40,11 +40,16 @@ impl LogDamage {
     }
 }
 
+/// Line of a status log.
+pub(crate) enum LogLine<'a> {
+    /// About a recipient.
+    Status(StatusLine<'a>),
+    /// About a report to a sender.
+    Report(ReportLine<'a>),
+}
+
 /// Reads a log and its older parts, oldest first.
-pub(crate) fn read(
-    path: &Path,
-    mut take: impl FnMut(StatusLine<'_>),
-) -> Result<LogDamage, Failure> {
+pub(crate) fn read(path: &Path, mut take: impl FnMut(LogLine<'_>)) -> Result<LogDamage, Failure> {
     let mut damage = LogDamage::default();
     for part in older_parts(path).iter().rev().map(PathBuf::as_path).chain([path]) {
         let file = File::open(part)
@@ -78,7 +83,7 @@ fn older_parts(path: &Path) -> Vec<PathBuf> {
 fn read_lines(
     input: impl Read,
     damage: &mut LogDamage,
-    take: &mut impl FnMut(StatusLine<'_>),
+    take: &mut impl FnMut(LogLine<'_>),
 ) -> io::Result<()> {
     let mut input = BufReader::with_capacity(MAX_LINE_LEN, input);
     let mut line = Vec::new();
@@ -98,9 +103,11 @@ fn read_lines(
     }
 }
 
-fn take_line(line: &[u8], damage: &mut LogDamage, take: &mut impl FnMut(StatusLine<'_>)) {
+fn take_line(line: &[u8], damage: &mut LogDamage, take: &mut impl FnMut(LogLine<'_>)) {
     if let Ok(entry) = serde_json::from_slice::<StatusLine<'_>>(line) {
-        take(entry);
+        take(LogLine::Status(entry));
+    } else if let Ok(report) = serde_json::from_slice::<ReportLine<'_>>(line) {
+        take(LogLine::Report(report));
     } else if let Ok(gap) = serde_json::from_slice::<LostLines<'_>>(line) {
         damage.lost = damage.lost.saturating_add(gap.lost);
     } else if !line.trim_ascii().is_empty() {
@@ -124,7 +131,11 @@ mod tests {
 
     fn texts(path: &Path) -> (Vec<String>, LogDamage) {
         let mut texts = Vec::new();
-        let damage = read(path, |entry| texts.push(entry.text.into_owned())).expect("read");
+        let damage = read(path, |line| match line {
+            LogLine::Status(entry) => texts.push(entry.text.into_owned()),
+            LogLine::Report(report) => texts.push(report.report_id.into_owned()),
+        })
+        .expect("read");
         (texts, damage)
     }
 

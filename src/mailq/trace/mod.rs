@@ -99,8 +99,8 @@ pub(crate) fn run(
 
 /// Reads the log, and reads it again if messages match.
 ///
-/// Failures that concern a host as a whole are in lines about other messages. Only after the first
-/// reading is it known which of those matter.
+/// Failures that concern a host as a whole are in lines about other messages, and reports name
+/// messages by their spool ids. Only after the first reading is it known which of those matter.
 fn read_log(log: Option<&Path>, histories: &mut HistorySearch) -> Result<(), Failure> {
     let Some(path) = log else {
         warn("no status log: name it with option --status-log, or with STATUSLOG in the ZENV file");
@@ -109,7 +109,7 @@ fn read_log(log: Option<&Path>, histories: &mut HistorySearch) -> Result<(), Fai
     let damage = log_files::read(path, |line| histories.take(line))?;
     damage.warn(path);
     if histories.needs_second_pass() {
-        log_files::read(path, |line| histories.add_host_entry(line))?;
+        log_files::read(path, |line| histories.take_again(line))?;
     }
     Ok(())
 }

@@ -7,7 +7,7 @@ use jiff::tz::TimeZone;
 use std::collections::HashMap;
 use std::io;
 use zsched_format::printable;
-use zsched_format::status_log::StatusLine;
+use zsched_format::status_log::{ReportLine, StatusLine};
 
 /// Prints histories.
 pub(super) fn print(
@@ -45,6 +45,9 @@ fn print_history(screen: &mut Screen<'_>, history: &History, zone: &TimeZone) ->
     for recipient in recipients(history) {
         print_recipient(screen, &recipient, zone)?;
     }
+    for report in &history.reports {
+        print_report(screen, report, &history.spool_id, zone)?;
+    }
     if !history.put_off.is_empty() {
         writeln!(screen, "  deferred because of other messages for the same host:")?;
     }
@@ -66,6 +69,24 @@ fn print_history(screen: &mut Screen<'_>, history: &History, zone: &TimeZone) ->
             sentences.iter().try_for_each(|line| screen.wrapped(&format!("  next: {line}")))
         }
     }
+}
+
+/// Prints a report about the message, or what the message is about if it is a report.
+fn print_report(
+    screen: &mut Screen<'_>,
+    report: &ReportLine<'_>,
+    spool_id: &str,
+    zone: &TimeZone,
+) -> io::Result<()> {
+    let time = shown_time(&report.time, zone);
+    let which = match report.report_id == spool_id {
+        true => format!("is the report about {}", report.spool_id),
+        false => format!("report {}", report.report_id),
+    };
+    let counts = report.recipients.all().into_iter().filter(|(_, count)| *count > 0);
+    let counts: Vec<String> = counts.map(|(word, count)| format!("{count} {word}")).collect();
+    let (to, counts) = (&report.to, counts.join(", "));
+    screen.wrapped(&format!("  {which}, sent to {to} {time}: {counts}"))
 }
 
 /// A recipient, with its attempts and its state in the spool.
@@ -173,10 +194,11 @@ fn agent_answer(entry: &StatusLine<'_>) -> String {
 }
 
 fn time(entry: &StatusLine<'_>, zone: &TimeZone) -> String {
-    match entry.time.parse() {
-        Ok(time) => clock(time, zone),
-        Err(_) => entry.time.to_string(),
-    }
+    shown_time(&entry.time, zone)
+}
+
+fn shown_time(time: &str, zone: &TimeZone) -> String {
+    time.parse().map_or_else(|_| time.to_string(), |time| clock(time, zone))
 }
 
 fn clock(time: jiff::Timestamp, zone: &TimeZone) -> String {
@@ -186,9 +208,11 @@ fn clock(time: jiff::Timestamp, zone: &TimeZone) -> String {
 #[cfg(test)]
 mod tests {
     use super::super::histories::HistorySearch;
+    use super::super::log_files::LogLine;
     use super::super::subject::TraceSubject;
     use super::*;
     use expect_test::{Expect, expect};
+    use zsched_format::action_counts::ActionCounts;
     use zsched_format::status_log::{DeliveryStatus, StatusDelays};
 
     fn entry(
@@ -250,13 +274,72 @@ mod tests {
         ]
     }
 
-    fn traced(what: &str) -> Vec<History> {
+    const REPORT: &str = "S4713AbmKUKEJuuHwA";
+
+    fn report() -> ReportLine<'static> {
+        ReportLine {
+            time: "2026-11-21T10:01:00.000Z".into(),
+            spool_id: ID.into(),
+            message_id: Some("<1@x>".into()),
+            report_id: REPORT.into(),
+            to: "alice@x".into(),
+            recipients: ActionCounts { failed: 2, delivered: 1, ..ActionCounts::default() },
+        }
+    }
+
+    fn search(what: &str, lines: impl Fn() -> Vec<LogLine<'static>>) -> Vec<History> {
         let mut histories = HistorySearch::about(TraceSubject::parse(what));
-        log().into_iter().for_each(|entry| histories.take(entry));
+        lines().into_iter().for_each(|line| histories.take(line));
         if histories.needs_second_pass() {
-            log().into_iter().for_each(|entry| histories.add_host_entry(entry));
+            lines().into_iter().for_each(|line| histories.take_again(line));
         }
         histories.finish()
+    }
+
+    fn traced(what: &str) -> Vec<History> {
+        search(what, || log().into_iter().map(LogLine::Status).collect())
+    }
+
+    #[test]
+    fn report_is_in_histories_of_both_messages() {
+        let of_report = || entry(59, REPORT, "alice@x", DeliveryStatus::Delivered);
+        let lines = || {
+            let failed = LogLine::Status(entry(2, ID, "bob@mx.test", DeliveryStatus::Failed));
+            vec![failed, LogLine::Report(report()), LogLine::Status(of_report())]
+        };
+        let reports = |what: &str| -> Vec<(String, usize)> {
+            let found = search(what, lines).into_iter();
+            found.map(|history| (history.spool_id, history.reports.len())).collect()
+        };
+        let (message, report) = ((ID.to_string(), 1), (REPORT.to_string(), 1));
+        for what in [ID, "<1@x>", "4711", "bob@mx.test"] {
+            assert!(reports(what).contains(&message), "{what}");
+        }
+        for what in [REPORT, "4713", "alice@x"] {
+            assert_eq!(reports(what), [report.clone()], "{what}");
+        }
+        assert_eq!(reports("carol@mx.test"), []);
+    }
+
+    #[test]
+    fn report_without_other_lines_is_shown_from_both_sides() {
+        let lines = || vec![LogLine::Report(report())];
+        let mut histories = search(ID, lines);
+        histories.extend(search(REPORT, lines));
+        histories.iter_mut().for_each(|history| history.next = NextStep::NotQueued);
+        check(
+            &histories,
+            false,
+            expect![[r#"
+                S4711AbmKUKEJuuHwA <1@x>
+                  report S4713AbmKUKEJuuHwA, sent to alice@x 2026-11-21 10:01:00: 2 failed, 1 delivered
+                  not in the queue
+
+                S4713AbmKUKEJuuHwA
+                  is the report about S4711AbmKUKEJuuHwA, sent to alice@x 2026-11-21 10:01:00: 2 failed, 1 delivered
+                  not in the queue
+            "#]],
+        );
     }
 
     fn check(histories: &[History], as_json: bool, expected: Expect) {
@@ -327,8 +410,8 @@ mod tests {
             &histories,
             true,
             expect![[r#"
-            {"spool_id":"S4711AbmKUKEJuuHwA","message_id":"<1@x>","sender":"alice@x","queued":[{"recipient":"Bob@mx.test","channel":"smtp","host":"mx.test","state":"queued"}],"attempts":[{"time":"2026-11-21T10:00:02.500Z","spool_id":"S4711AbmKUKEJuuHwA","message_id":"<1@x>","sender":"alice@x","recipient":"Bob@mx.test","channel":"smtp","host":"mx.test","agent":812,"status":"deferred","report":"deferred","code":"4.4.1","reply":null,"remote":"dns; mx.test (192.0.2.1)","text":"\rcannot connect:\rtimed out\u001b[2J","others":0,"delay":2.5,"delays":{"router":0.148,"queue":0.8520000000000001,"attempt":1.5}}],"put_off":[],"next":{"waits":["smtp/mx.test waits until 10:35:00"]}}
-            {"spool_id":"S4712AbmKUKEJuuHwA","message_id":null,"sender":null,"queued":[{"recipient":"bob@mx.test","channel":"smtp","host":"mx.test","state":"with agent 7"}],"attempts":[],"put_off":[],"next":"unknown"}
+            {"spool_id":"S4711AbmKUKEJuuHwA","message_id":"<1@x>","sender":"alice@x","queued":[{"recipient":"Bob@mx.test","channel":"smtp","host":"mx.test","state":"queued"}],"attempts":[{"time":"2026-11-21T10:00:02.500Z","spool_id":"S4711AbmKUKEJuuHwA","message_id":"<1@x>","sender":"alice@x","recipient":"Bob@mx.test","channel":"smtp","host":"mx.test","agent":812,"status":"deferred","report":"deferred","code":"4.4.1","reply":null,"remote":"dns; mx.test (192.0.2.1)","text":"\rcannot connect:\rtimed out\u001b[2J","others":0,"delay":2.5,"delays":{"router":0.148,"queue":0.8520000000000001,"attempt":1.5}}],"put_off":[],"reports":[],"next":{"waits":["smtp/mx.test waits until 10:35:00"]}}
+            {"spool_id":"S4712AbmKUKEJuuHwA","message_id":null,"sender":null,"queued":[{"recipient":"bob@mx.test","channel":"smtp","host":"mx.test","state":"with agent 7"}],"attempts":[],"put_off":[],"reports":[],"next":"unknown"}
         "#]],
         );
     }

@@ -2,7 +2,7 @@
 
 use crate::message::envelope::{same_address, without_brackets};
 use zsched_format::control_file::ControlFile;
-use zsched_format::status_log::StatusLine;
+use zsched_format::status_log::{ReportLine, StatusLine};
 use zsched_mailq_protocol::subject::message_number;
 use zsched_spool::SpoolId;
 
@@ -66,6 +66,12 @@ impl TraceSubject {
                 entry.channel.eq_ignore_ascii_case(channel) && entry.host.eq_ignore_ascii_case(host)
             }
         }
+    }
+
+    /// Returns true if a line about a report matches, by the id of the report or of its message.
+    pub(super) fn matches_report(&self, line: &ReportLine<'_>) -> bool {
+        self.matches_message(&line.report_id, None)
+            || self.matches_message(&line.spool_id, line.message_id.as_deref())
     }
 
     /// Returns true if a whole message matches, by one of its ids.

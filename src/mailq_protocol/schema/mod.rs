@@ -40,6 +40,9 @@ pub struct Summary {
     pub resting: u64,
     /// Recipients of the paged-out messages.
     pub resting_recipients: u64,
+    /// Messages whose reports to senders are being sent, or wait for that.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub reports: u64,
     /// Agents, including idle ones.
     pub agents: u64,
     /// Agents without work.

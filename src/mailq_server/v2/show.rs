@@ -22,6 +22,10 @@ pub(super) fn why(rest: &[u8], context: &mut SessionContext<'_>) -> ReplyResult 
             out.extend_from_slice(sentence(scheduler, now, is_of_message, wait).as_bytes());
             out.push(b'\n');
         },
+        remark: |remark, out| {
+            out.extend_from_slice(remark.sentence.as_bytes());
+            out.push(b'\n');
+        },
         on_disk: |place, now| Reply::whole_text(location(place, now) + "\n"),
         more: Some(|more, out| out.extend_from_slice(format!("... and {more}\n").as_bytes())),
     };

@@ -5,7 +5,7 @@ use super::json::threads::limit;
 use super::search::Search;
 use super::selection::Selection;
 use super::task::{Answer, Reply, ReplyResult, SessionContext, Step, Task};
-use crate::explain::ExplainCursor;
+use crate::explain::{ExplainCursor, MessageRemark, remarks};
 use std::ops::ControlFlow;
 use zsched_core::Scheduler;
 use zsched_core::intake::backlog_view::FileLocation;
@@ -32,6 +32,8 @@ type WriteWait = fn(&Scheduler, Timestamp, &Wait<'_>, bool, &mut Vec<u8>);
 pub(super) struct WhyForm {
     /// Writes a wait reason.
     pub write: WriteWait,
+    /// Writes a remark about a message.
+    pub remark: fn(&MessageRemark, &mut Vec<u8>),
     /// Answers for a message that is not in memory.
     pub on_disk: fn(FileLocation, Timestamp) -> Reply,
     /// Writes how much more matches, beyond the default limit.
@@ -56,7 +58,13 @@ pub(super) fn answer(rest: &[u8], context: &SessionContext<'_>, form: WhyForm) -
             let write = |wait: &Wait<'_>, is_of_message| {
                 (form.write)(scheduler, now, wait, is_of_message, out);
             };
-            if cursor.next_reasons(scheduler, write) { Step::Done } else { Step::More }
+            if !cursor.next_reasons(scheduler, write) {
+                return Step::More;
+            }
+            let message = cursor.message(scheduler);
+            let remarks = message.map(|message| remarks(scheduler, message, now));
+            remarks.into_iter().flatten().for_each(|remark| (form.remark)(&remark, out));
+            Step::Done
         }));
     }
     if let Some(place) = number.and_then(|number| context.backlog.location(number)) {

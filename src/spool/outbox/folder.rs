@@ -156,7 +156,6 @@ impl<'s> OutboxFolder<'s> {
     pub(crate) fn open(spool: &'s Spool) -> io::Result<OutboxFolder<'s>> {
         let outbox = OutboxFolder::at(spool);
         folder::make(&outbox.path, MODE)?;
-        folder::make(&spool.router(), folder::PUBLIC_FOLDER_MODE)?;
         let device = |path: &Path| fs::metadata(path).map(|metadata| metadata.dev());
         if device(&outbox.path)? != device(&spool.router())? {
             let reason = "router/ is on another file system than POSTOFFICE";
@@ -209,8 +208,8 @@ impl<'s> OutboxFolder<'s> {
         Ok(())
     }
 
-    /// Writes a submission so that it survives a power failure. Returns its id.
-    fn write_draft(&self, draft: &SubmissionDraft<'_>) -> io::Result<u64> {
+    /// Writes a submission so that it survives a power failure. Returns its id and time.
+    fn write_draft(&self, draft: &SubmissionDraft<'_>) -> io::Result<(u64, Timestamp)> {
         let mut scratch = TempFile::create_in(&self.path, "new")?;
         match draft {
             SubmissionDraft::Reroute(mail) => mail.write_to(scratch.file())?,
@@ -220,10 +219,10 @@ impl<'s> OutboxFolder<'s> {
         if !self.is_async {
             scratch.file().sync_all()?;
         }
-        let id = scratch.number()?;
+        let (id, modified) = (scratch.number()?, Timestamp::modified(&scratch.file().metadata()?));
         scratch.rename(self.draft(id))?;
         scratch.keep();
-        Ok(id)
+        Ok((id, modified))
     }
 
     fn write_list(&self, entry: &OutboxEntry) -> io::Result<()> {
@@ -311,12 +310,13 @@ impl<'s> Outbox for OutboxFolder<'s> {
             let Some(text) = sys::if_exists(fs::read(self.path.join(&name)))? else {
                 continue;
             };
-            let is_there = sys::if_exists(self.draft(id).symlink_metadata())?.is_some();
+            let draft = sys::if_exists(self.draft(id).symlink_metadata())?;
+            let modified = draft.as_ref().map_or(Timestamp::EPOCH, Timestamp::modified);
             let is_meant = |entry: &OutboxEntry| {
                 of.is_none_or(|(message, kind)| *message == entry.message && kind == entry.kind)
             };
-            match OutboxEntry::parse(&text, id) {
-                Some(entry) if is_there && is_meant(&entry) => entries.push(entry),
+            match OutboxEntry::parse(&text, id, modified) {
+                Some(entry) if draft.is_some() && is_meant(&entry) => entries.push(entry),
                 Some(_) => {}
                 // The list is incomplete, so no tag was written.
                 None => {
@@ -334,8 +334,8 @@ impl<'s> Outbox for OutboxFolder<'s> {
         lines: Vec<u32>,
         draft: &SubmissionDraft<'s>,
     ) -> io::Result<OutboxEntry> {
-        let (id, message) = (self.write_draft(draft)?, message.clone());
-        let entry = OutboxEntry { id, message, kind, lines };
+        let (id, modified) = self.write_draft(draft)?;
+        let entry = OutboxEntry { id, modified, message: message.clone(), kind, lines };
         if let Err(error) = self.write_list(&entry) {
             self.discard(&entry)?;
             return Err(error);
@@ -401,7 +401,7 @@ impl OutboxEntry {
     }
 
     /// Parses the text of a list. Returns `None` if it is incomplete.
-    fn parse(text: &[u8], id: u64) -> Option<OutboxEntry> {
+    fn parse(text: &[u8], id: u64, submitted: Timestamp) -> Option<OutboxEntry> {
         let text = std::str::from_utf8(text).ok()?.strip_suffix("end\n")?;
         let mut all = text.lines();
         if all.next()? != TITLE {
@@ -419,7 +419,8 @@ impl OutboxEntry {
             kind = SubmissionKind::of_word(word)?;
             lines.push(offset.parse().ok()?);
         }
-        Some(OutboxEntry { id, message: MessageIdentity { name, control, modified }, kind, lines })
+        let message = MessageIdentity { name, control, modified };
+        Some(OutboxEntry { id, modified: submitted, message, kind, lines })
     }
 }
 

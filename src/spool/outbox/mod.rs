@@ -61,6 +61,8 @@ pub enum SubmissionKind {
 pub struct OutboxEntry {
     /// The inode of the submission, which is also its name in `router/`.
     pub id: u64,
+    /// Its modification time, which is part of its spool id.
+    pub modified: Timestamp,
     /// The message that it is taken from.
     pub message: MessageIdentity,
     /// What it is.
@@ -130,21 +132,24 @@ pub fn hand_over<O: Outbox>(
 
 /// Finishes what an earlier attempt of this scheduler has left of a message.
 ///
-/// Submissions of the other kind are left alone: they may be under way.
+/// Submissions of the other kind are left alone: they may be under way. Returns the entries that
+/// were published.
 pub fn resume(
     file: &impl OpenControlFile,
     outbox: &impl Outbox,
     of: (&MessageIdentity, SubmissionKind),
-) -> io::Result<()> {
+) -> io::Result<Vec<OutboxEntry>> {
+    let mut published = Vec::new();
     for entry in outbox.entries(Some(of))? {
         if is_decided(file, &entry)? {
             complete(file, std::slice::from_ref(&entry))?;
             publish(outbox, &entry)?;
+            published.push(entry);
         } else {
             outbox.discard(&entry)?;
         }
     }
-    Ok(())
+    Ok(published)
 }
 
 /// The entries left by the former scheduler, by what became of them.

@@ -1,7 +1,7 @@
 //! The outbox on disk, with a crash between any two steps.
 
 use super::super::finalize::{OpenControlFile, RecipientLocker, UnfinishedRecipient};
-use super::super::report::{ReportedRecipient, UnreportedRest};
+use super::super::report::{ReportGroup, ReportedRecipient, UnreportedRest};
 use super::super::resubmit::Submission;
 use super::super::{HashFolder, HashLevel, LockOwner, Spool, owner_when_unloaded};
 use super::*;
@@ -176,8 +176,12 @@ fn reported_text() -> String {
     text.clone() + &lines.concat()
 }
 
-/// Sends the reports, as far as the steps allow. Returns what they are about.
-fn report(spool: &Spool, name: &SpoolName, steps: &Steps) -> io::Result<()> {
+/// Sends the reports, as far as the steps allow. Returns those that the router has now.
+fn report(
+    spool: &Spool,
+    name: &SpoolName,
+    steps: &Steps,
+) -> io::Result<Vec<(OutboxEntry, ReportGroup)>> {
     let file = CutFile(on_disk(spool, name), steps);
     let outbox = CutOutbox(OutboxFolder::open(spool)?, steps);
     let identity = MessageIdentity::of(spool, name, &file.0.file)?;
@@ -189,7 +193,9 @@ fn report(spool: &Spool, name: &SpoolName, steps: &Steps) -> io::Result<()> {
         let text = format!("{sender}: {}\n", about.join(" "));
         Ok(Some(SubmissionDraft::Report(text.into_bytes())))
     });
-    settled.map(|(_, left)| assert_eq!(left, UnreportedRest::default()))
+    let settled = settled?;
+    assert_eq!(settled.left, UnreportedRest::default());
+    Ok(settled.sent)
 }
 
 /// The texts in `router/`, sorted.
@@ -231,7 +237,16 @@ fn error_at_any_step_of_a_report_is_resolved_by_next_attempt() {
         let (_folder, spool, name) = spool();
         fs::write(spool.control_file(&name), reported_text()).expect("a control file");
         let is_over = report(&spool, &name, &Steps(Cell::new(count))).is_ok();
-        report(&spool, &name, &Steps(Cell::new(1000))).expect("the second attempt");
+        let earlier = reports(&spool).len();
+        let sent = report(&spool, &name, &Steps(Cell::new(1000))).expect("the second attempt");
+        assert_eq!(earlier + sent.len(), 2, "step {count}");
+        for (entry, group) in sent {
+            let path = spool.router().join(entry.id.to_string());
+            let modified = Timestamp::modified(&fs::metadata(&path).expect("a report"));
+            assert_eq!(modified, entry.modified);
+            let text = fs::read(path).expect("a report");
+            assert!(text.starts_with(group.sender.as_deref().expect("a sender")), "step {count}");
+        }
         assert_eq!(reports(&spool), ["a: u1 u2\n", "b: u3\n"], "step {count}");
         if is_over {
             break;

@@ -64,23 +64,30 @@ type DueLine = (u32, Vec<u8>);
 
 impl DueReports {
     /// Reads what is due from a control file of `size` bytes.
-    pub fn read(file: &impl FileExt, size: u64) -> io::Result<DueReports> {
+    ///
+    /// `is_due` is asked for each `d` line, with its offset and true if it is tagged as reported.
+    pub fn read(
+        file: &impl FileExt,
+        size: u64,
+        is_due: &dyn Fn(u32, bool) -> bool,
+    ) -> io::Result<DueReports> {
         if size > control_file::MAX_QUERY_SIZE {
-            return DueReports::read_large(file, size);
+            return DueReports::read_large(file, size, is_due);
         }
-        Ok(DueReports::of(control_file::parse(sys::read_part(file, 0, size as usize)?)?))
+        let file = control_file::parse(sys::read_part(file, 0, size as usize)?)?;
+        Ok(DueReports::of(file, is_due))
     }
 
     /// What is due in a control file.
-    pub fn of(file: ControlFile) -> DueReports {
+    fn of(file: ControlFile, is_due: &dyn Fn(u32, bool) -> bool) -> DueReports {
         let mut due = DueReports::default();
-        let mut unreported = file.diagnostics.iter().filter(|line| !line.reported);
-        for line in unreported.by_ref().take(MAX_REPORTED_RECIPIENTS) {
+        let mut lines = file.diagnostics.iter().filter(|line| is_due(line.offset, line.reported));
+        for line in lines.by_ref().take(MAX_REPORTED_RECIPIENTS) {
             let record = DiagnosticRecord::parse(file.get(line.value));
             let recipient = record.as_ref().and_then(|record| file.recipient_at(record.recipient));
             due.add(line.offset, record.as_ref().zip(recipient), &file);
         }
-        due.has_more = unreported.next().is_some();
+        due.has_more = lines.next().is_some();
         due.message = file;
         due
     }
@@ -88,14 +95,20 @@ impl DueReports {
     /// The same for a file that is too large to be read as a whole.
     ///
     /// All of its recipients have the first sender.
-    fn read_large(file: &impl FileExt, size: u64) -> io::Result<DueReports> {
+    fn read_large(
+        file: &impl FileExt,
+        size: u64,
+        is_due: &dyn Fn(u32, bool) -> bool,
+    ) -> io::Result<DueReports> {
         let mut lines: Vec<DueLine> = Vec::new();
         let has_more = !decisions::each_last_line(file, size, &mut |offset, line| match line {
-            [b'd', b' ', value @ ..] if lines.len() < MAX_REPORTED_RECIPIENTS => {
-                lines.push((offset, value.to_vec()));
-                true
+            [b'd', tag @ (b' ' | b'+'), value @ ..] if is_due(offset, *tag == b'+') => {
+                let has_room = lines.len() < MAX_REPORTED_RECIPIENTS;
+                if has_room {
+                    lines.push((offset, value.to_vec()));
+                }
+                has_room
             }
-            [b'd', b' ', ..] => false,
             _ => true,
         })?;
         // They were found from the last to the first.
@@ -146,6 +159,9 @@ impl DueReports {
             time: record.time,
             notary: match is_expiry_of_original(record) {
                 true => expiry_notary(),
+                false if recipient.tag == Tag::Failed && !has_known_action(record) => {
+                    failed_notary(record.notary)
+                }
                 false => record.notary.to_vec(),
             },
             text: record.message.to_vec(),
@@ -178,6 +194,21 @@ impl ReportedRecipient {
 /// Notary data for an expiry by ZMailer's scheduler, which calls it a delay.
 fn expiry_notary() -> Vec<u8> {
     scheduler_notary("failed", "5.4.7 (delivery time expired)", "smtp; 500 (expired)")
+}
+
+/// Returns true if a report can have the action of a `d` line.
+fn has_known_action(record: &DiagnosticRecord<'_>) -> bool {
+    let action = record.action().to_ascii_lowercase();
+    let words: [&[u8]; 5] = [b"failed", b"delayed", b"relayed", b"delivered", b"expanded"];
+    words.iter().any(|word| action.starts_with(word))
+}
+
+/// Notary data with the action `failed`, for a recipient that has failed with an unknown action.
+fn failed_notary(notary: &[u8]) -> Vec<u8> {
+    let mut fields: Vec<&[u8]> = notary.split(|byte| *byte == NOTARY_SEPARATOR).collect();
+    fields.resize(fields.len().max(2), b"");
+    fields[1] = b"failed";
+    fields.join(&NOTARY_SEPARATOR)
 }
 
 /// The address that gets reports about a recipient.

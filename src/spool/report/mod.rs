@@ -18,9 +18,11 @@ use crate::outbox::{
     SubmissionKind,
 };
 use crate::{Spool, SpoolId, SpoolName, note};
+use std::collections::HashSet;
 use std::fs::{File, OpenOptions};
 use std::io;
-use zsched_format::control_file::{ControlFile, mark};
+use zsched_format::action_counts::ActionCounts;
+use zsched_format::control_file::{self, ControlFile, mark};
 use zsched_format::time::Timestamp;
 use zsched_sys as sys;
 
@@ -69,12 +71,12 @@ pub enum ReportText {
 /// A report that the router has.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SentReport {
-    /// Its name in `router/`.
-    pub id: u64,
+    /// Its spool id. The number is its name in `router/`.
+    pub id: SpoolId,
     /// The address that gets it; `None` for a report about a report.
     pub sender: Option<Box<[u8]>>,
-    /// Actions of its recipients (RFC 3464, 2.3.3), as in the `d` lines, with their numbers.
-    pub actions: Vec<(String, u32)>,
+    /// Its recipients.
+    pub recipients: ActionCounts,
 }
 
 /// What was sent.
@@ -82,7 +84,11 @@ pub struct SentReport {
 pub struct SendResult {
     /// Modification time of the message file, which is part of the spool id.
     pub modified: Timestamp,
+    /// Message-ID of the message.
+    pub message_id: Option<String>,
     /// Reports that the router has.
+    ///
+    /// An earlier attempt may have written some of them.
     pub sent: Vec<SentReport>,
     /// What is still to be reported.
     pub left: UnreportedRest,
@@ -104,7 +110,7 @@ pub struct UnreportedRest {
 /// `d` line get one first.
 ///
 /// When it returns, the router has the reports and the lines are tagged. After an error it can be
-/// called again.
+/// called again. The error is [`io::ErrorKind::NotFound`] only if the message is gone.
 pub fn send(
     spool: &Spool,
     name: &SpoolName,
@@ -128,13 +134,13 @@ fn send_of(
     is_complete: bool,
     (options, compose): (ReportOptions, Compose<'_>),
 ) -> io::Result<SendResult> {
+    let identity = MessageIdentity::of(spool, name, &on_disk.file)?;
     let mut outbox = OutboxFolder::open(spool)?;
     outbox.is_async = options.is_async;
-    let identity = MessageIdentity::of(spool, name, &on_disk.file)?;
     let message = sys::if_exists(File::open(spool.message_file(name)))?;
     let original = Original { file: message.as_ref(), modified: identity.modified, options };
     let finished = is_complete.then(Timestamp::now);
-    let (sent, left) =
+    let Settled { sent, message_id, left } =
         settle(&on_disk, &outbox, &identity, finished, &mut |file, group| match original
             .compose(name, file, group, compose)?
         {
@@ -142,12 +148,19 @@ fn send_of(
             ReportText::Stored(text) => spool.store_error_on_error(&text).map(|()| None),
             ReportText::None => Ok(None),
         })?;
-    let sent = sent.into_iter().map(|(entry, group)| group.sent(entry.id)).collect();
-    Ok(SendResult { modified: identity.modified, sent, left })
+    let sent = sent.into_iter().map(|(entry, group)| group.sent(&entry)).collect();
+    Ok(SendResult { modified: identity.modified, message_id, sent, left })
 }
 
-/// The reports that were given to the router, and what is left.
-pub type Settled = (Vec<(OutboxEntry, ReportGroup)>, UnreportedRest);
+/// What became of the `d` lines that were due.
+pub struct Settled {
+    /// Reports that were given to the router.
+    pub sent: Vec<(OutboxEntry, ReportGroup)>,
+    /// Message-ID of the message.
+    pub message_id: Option<String>,
+    /// What is still to be reported.
+    pub left: UnreportedRest,
+}
 
 /// Settles the `d` lines that are due, on disk or simulated.
 ///
@@ -161,11 +174,18 @@ pub fn settle<O: Outbox>(
     draft: &mut dyn FnMut(&ControlFile, &ReportGroup) -> io::Result<Option<O::SubmissionDraft>>,
 ) -> io::Result<Settled> {
     let of = (message, SubmissionKind::Report);
-    outbox::resume(file, outbox, of)?;
+    let resumed = outbox::resume(file, outbox, of)?;
     if let Some(time) = finished {
         unnoted::note_failures(file, file.size()?, time)?;
     }
-    let due = DueReports::read(file, file.size()?)?;
+    let mut sent = Vec::new();
+    for entry in resumed {
+        let lines: HashSet<u32> = entry.lines.iter().copied().collect();
+        let is_of_entry = |offset, _| lines.contains(&offset);
+        let group = DueReports::read(file, file.size()?, &is_of_entry)?.groups.pop();
+        sent.extend(group.map(|group| (entry, group)));
+    }
+    let due = DueReports::read(file, file.size()?, &|_, is_reported| !is_reported)?;
     let left = UnreportedRest {
         lines: due.has_more,
         unnoted_failures: finished.is_none() && due.may_have_unnoted_failures(),
@@ -182,7 +202,8 @@ pub fn settle<O: Outbox>(
     }
     let entries = outbox::hand_over(file, outbox, of, submissions)?;
     ignored.iter().try_for_each(|line| mark::set_reported(file, *line))?;
-    Ok((entries.into_iter().zip(groups).collect(), left))
+    sent.extend(entries.into_iter().zip(groups));
+    Ok(Settled { sent, message_id: control_file::message_id(&due.message), left })
 }
 
 /// The message that reports are about.
@@ -261,16 +282,11 @@ impl Original<'_> {
 }
 
 impl ReportGroup {
-    fn sent(self, id: u64) -> SentReport {
-        let mut actions: Vec<(String, u32)> = Vec::new();
-        for recipient in &self.recipients {
-            let action = String::from_utf8_lossy(recipient.action()).into_owned();
-            match actions.iter_mut().find(|(known, _)| *known == action) {
-                Some((_, count)) => *count += 1,
-                None => actions.push((action, 1)),
-            }
-        }
-        SentReport { id, sender: self.sender, actions }
+    fn sent(self, entry: &OutboxEntry) -> SentReport {
+        let mut recipients = ActionCounts::default();
+        self.recipients.iter().for_each(|recipient| recipients.add(recipient.action()));
+        let id = SpoolId { number: entry.id, modified: entry.modified };
+        SentReport { id, sender: self.sender, recipients }
     }
 }
 

@@ -3,6 +3,7 @@
 //! ```text
 //!  reader: arrival lines ──► loop: those of new messages ────────────────────────────────► the log
 //!  loop: MailLog ──records, in order with other writes──► writer: Composer ──► status log, the log
+//!  reporter: ReportLines ────────────────────────────────────────────────────► status log, the log
 //! ```
 //!
 //! The addresses are in the control file. So the worker that removes control files composes the
@@ -16,10 +17,12 @@
 mod arrival;
 mod compose;
 mod control_files;
+mod report;
 mod text;
 
 pub(crate) use arrival::ArrivalLines;
 pub(crate) use compose::{Composer, delivery_status, word};
+pub(crate) use report::ReportLines;
 
 use super::appended_file::{AppendedFile, LOG_MODE};
 use super::background::BackgroundLog;
@@ -104,6 +107,11 @@ impl MailLog {
     pub(crate) fn composer(&self) -> Option<Composer> {
         let composer = || Composer::new(self.logs.clone(), self.requested.clone());
         self.logs.are_needed().then(composer)
+    }
+
+    /// Creates the composer for the reporter.
+    pub(crate) fn report_lines(&self) -> ReportLines {
+        ReportLines::new(self.logs.clone())
     }
 
     /// Adds lines about arrivals to the log.

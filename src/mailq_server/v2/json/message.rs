@@ -2,11 +2,13 @@
 
 use super::why;
 use super::{MAX_OBJECTS_PER_STEP, ago, object, seconds, text};
-use crate::explain::sentence;
+use crate::explain::{remarks, sentence};
 use crate::report::push;
 use crate::v2::selection::MessageName;
 use crate::v2::task::{Reply, ReplyResult, SessionContext, Step};
 use serde::Serialize;
+use zsched_core::Scheduler;
+use zsched_core::reports::ReportState;
 use zsched_core::view::{Message, QueuedVertex, VertexId};
 use zsched_format::priority::DEFAULT_PRIORITY;
 use zsched_format::time::{ShortDuration, Timestamp};
@@ -40,6 +42,13 @@ struct MessageJson {
     held: bool,
     /// All recipients are finished, and the message is being removed from the spool.
     leaving: bool,
+    /// The report to its sender: `planned`, `requested` or `failed`; null without one.
+    report: Option<&'static str>,
+    /// The deadline that its sender has set.
+    deliver_by: Option<f64>,
+    /// The message fails at the deadline; otherwise its sender is told.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    deliver_by_returns: Option<bool>,
 }
 
 /// A destination of the message.
@@ -75,6 +84,14 @@ impl MessageJson {
             failed: message.failed,
             held: message.held,
             leaving: message.is_removing,
+            report: match message.report {
+                ReportState::None => None,
+                ReportState::Planned => Some("planned"),
+                ReportState::Requested => Some("requested"),
+                ReportState::Failed => Some("failed"),
+            },
+            deliver_by: message.deliver_by.map(|deadline| f64::from(deadline.at)),
+            deliver_by_returns: message.deliver_by.map(|deadline| deadline.returns),
         }
     }
 }
@@ -111,7 +128,7 @@ pub(crate) fn answer(rest: &[u8], form: OutputFormat, context: &SessionContext<'
             };
             match is_json {
                 true => begin_object(message, now, out),
-                false => write_head(message, now, out),
+                false => write_head(scheduler, message, now, out),
             }
             let vertices = scheduler.vertices_of(message).map(|queued| queued.id);
             left = Some(vertices.collect::<Vec<VertexId>>().into_iter());
@@ -163,7 +180,7 @@ fn write_object(context: &SessionContext<'_>, queued: &QueuedVertex<'_>, out: &m
     object(out, &destination);
 }
 
-fn write_head(message: &Message, now: Timestamp, out: &mut Vec<u8>) {
+fn write_head(scheduler: &Scheduler, message: &Message, now: Timestamp, out: &mut Vec<u8>) {
     let Message { name, recipients, pending, failed, priority, .. } = message;
     let age = ShortDuration(ago(now, message.modified) as i64);
     push(out, format_args!("{}, control file {name}, {age} old: ", message.spool_id()));
@@ -180,6 +197,9 @@ fn write_head(message: &Message, now: Timestamp, out: &mut Vec<u8>) {
         Message { held: true, .. } => b"; it is held\n",
         _ => b"\n",
     });
+    for remark in remarks(scheduler, message, now) {
+        push(out, format_args!("{}\n", remark.sentence));
+    }
 }
 
 fn write_sentence(context: &SessionContext<'_>, queued: &QueuedVertex<'_>, out: &mut Vec<u8>) {

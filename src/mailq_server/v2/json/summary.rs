@@ -54,6 +54,7 @@ fn summary(context: &SessionContext<'_>) -> Summary {
         waiting: waiting.waiting_files as u64,
         resting: waiting.paged_out as u64,
         resting_recipients: scheduler.paged_recipients(),
+        reports: scheduler.unsent_reports() as u64,
         agents: totals.agents as u64,
         idle: totals.idle as u64,
         oldest: totals.oldest.map(|oldest| ago(context.now, oldest)),

@@ -2,7 +2,7 @@
 
 use super::rank::rank;
 use super::{line, seconds, single_object, text};
-use crate::explain::{location, sentence};
+use crate::explain::{MessageRemark, location, sentence};
 use crate::v2::task::{Reply, ReplyResult, SessionContext};
 use crate::v2::why::{self, WhyForm};
 use serde::Serialize;
@@ -122,18 +122,18 @@ struct WaitLineJson {
     waits: Wait,
 }
 
-/// A message that is not in memory.
+/// What is known about a message as a whole.
 #[derive(Serialize)]
-struct OnDisk {
+struct MessageWhyJson {
     why: &'static str,
-    /// When it is loaded again.
+    /// When it is loaded again, or its deadline.
     at: Option<f64>,
     sentence: String,
 }
 
 /// Answers the request.
 pub(crate) fn answer(rest: &[u8], context: &mut SessionContext<'_>) -> ReplyResult {
-    why::answer(rest, context, WhyForm { write: write_wait, on_disk, more: None })
+    why::answer(rest, context, WhyForm { write: write_wait, remark, on_disk, more: None })
 }
 
 fn write_wait(
@@ -153,8 +153,13 @@ fn write_wait(
     line(out, &object);
 }
 
+fn remark(remark: &MessageRemark, out: &mut Vec<u8>) {
+    let MessageRemark { word, at, sentence } = remark;
+    line(out, &MessageWhyJson { why: word, at: at.map(seconds), sentence: sentence.clone() });
+}
+
 fn on_disk(place: FileLocation, now: Timestamp) -> Reply {
-    single_object(&OnDisk {
+    single_object(&MessageWhyJson {
         why: "on-disk",
         at: match place {
             FileLocation::PagedOut(until) => until.map(seconds),

@@ -1,0 +1,59 @@
+//! What else matters about a message: a deadline of its sender, and the report to its sender.
+
+use super::{clock, one_line};
+use zsched_core::Scheduler;
+use zsched_core::reports::ReportState;
+use zsched_core::view::Message;
+use zsched_format::time::{ShortDuration, Timestamp};
+
+/// A remark about a message.
+pub(crate) struct MessageRemark {
+    /// `deadline` or `report`.
+    pub word: &'static str,
+    /// When it happens, if that is known.
+    pub at: Option<Timestamp>,
+    /// A sentence for people.
+    pub sentence: String,
+}
+
+/// The remarks about a message.
+pub(crate) fn remarks(
+    scheduler: &Scheduler,
+    message: &Message,
+    now: Timestamp,
+) -> impl Iterator<Item = MessageRemark> {
+    deadline(message, now).into_iter().chain(report(scheduler, message))
+}
+
+/// What happens at the deadline that the sender has set (RFC 2852).
+fn deadline(message: &Message, now: Timestamp) -> Option<MessageRemark> {
+    let deadline = message.deliver_by.filter(|_| message.pending > 0)?;
+    let at = Timestamp::from_seconds(deadline.at.into());
+    let time = clock(at, now);
+    let sentence = match (deadline.returns, at > now) {
+        (true, _) => format!("fails at {time}: its sender wants it delivered by then"),
+        (false, true) => format!("its sender gets a report if it is not delivered by {time}"),
+        (false, false) => return None,
+    };
+    Some(MessageRemark { word: "deadline", at: Some(at), sentence })
+}
+
+/// The report that the sender gets.
+fn report(scheduler: &Scheduler, message: &Message) -> Option<MessageRemark> {
+    let sentence = match message.report {
+        ReportState::None => return None,
+        ReportState::Planned => {
+            let interval = scheduler.parameters().global_report_interval;
+            let interval = ShortDuration(interval.as_secs() as i64);
+            format!("its sender gets a report within {interval}")
+        }
+        ReportState::Requested => "a report to its sender is being written".to_string(),
+        ReportState::Failed => {
+            let failure = scheduler.write_failure();
+            let why =
+                failure.map_or(String::new(), |text| format!(": {}", one_line(text.as_bytes())));
+            format!("a report to its sender waits for the spool{why}")
+        }
+    };
+    Some(MessageRemark { word: "report", at: None, sentence })
+}
