@@ -147,10 +147,12 @@ impl<'s> OutboxFolder<'s> {
     /// Opens the outbox of a spool, and creates it if necessary.
     ///
     /// It must be on the file system of `router/`, since submissions are moved there.
+    ///
+    /// Fails with [`ErrorKind::NotADirectory`] if there is no `router/`.
     pub(crate) fn open(spool: &'s Spool) -> io::Result<OutboxFolder<'s>> {
         let outbox = OutboxFolder::at(spool);
-        folder::make(&outbox.path, MODE)?;
-        let device = |path: &Path| fs::metadata(path).map(|metadata| metadata.dev());
+        folder::make(&outbox.path, MODE).map_err(about_folder)?;
+        let device = |path: &Path| io::Result::Ok(fs::metadata(path).map_err(about_folder)?.dev());
         if device(&outbox.path)? != device(&spool.router())? {
             let reason = "router/ is on another file system than POSTOFFICE";
             return Err(io::Error::new(ErrorKind::CrossesDevices, reason));
@@ -209,7 +211,7 @@ impl<'s> OutboxFolder<'s> {
             SubmissionDraft::Reroute(mail) => mail.write_to(scratch.file())?,
             SubmissionDraft::Report(text) => scratch.file().write_all(text)?,
         }
-        share_with_router(scratch.file(), &self.spool.router())?;
+        share_with_router(scratch.file(), &self.spool.router()).map_err(about_folder)?;
         if !self.is_async {
             scratch.file().sync_all()?;
         }
@@ -243,7 +245,7 @@ impl<'s> OutboxFolder<'s> {
                     None => fs::rename(path, &to)?,
                 }
             }
-            other => other?,
+            other => other.map_err(about_folder)?,
         }
         // The router has the file now. A failed sync followed by a crash could still undo the move.
         // Handing it over again while the failure lasts would be worse.
@@ -251,6 +253,16 @@ impl<'s> OutboxFolder<'s> {
             File::open(folder).and_then(|folder| folder.sync_all()).ok();
         }
         Ok(())
+    }
+}
+
+/// The error about a folder that is missing.
+///
+/// [`ErrorKind::NotFound`] means that the message is gone, so nothing is tried again.
+fn about_folder(error: io::Error) -> io::Error {
+    match error.kind() {
+        ErrorKind::NotFound => ErrorKind::NotADirectory.into(),
+        _ => error,
     }
 }
 
