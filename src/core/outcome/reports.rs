@@ -147,7 +147,7 @@ impl Scheduler {
                 message.has_unnoted_failures = left.unnoted_failures;
             }
             Err(ErrorKind::NotFound) => {
-                let text = format!("{name}: the control file is gone, and with it a report");
+                let text = format!("{name}: the message is gone, and with it a report");
                 self.log(Level::Error, text);
                 let message = &mut self.queue.messages[message];
                 message.report = ReportState::None;

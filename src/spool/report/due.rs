@@ -157,7 +157,7 @@ impl DueReports {
             host: get(recipient.quad.host),
             notify: recipient.notify.map(|line| get(line.value)).unwrap_or_default(),
             time: record.time,
-            notary: match is_expiry_of_original(record) {
+            notary: match record.action() == b"delayed" && is_expiry_of_original(record) {
                 true => expiry_notary(),
                 false if recipient.tag == Tag::Failed && !has_known_action(record) => {
                     failed_notary(record.notary)

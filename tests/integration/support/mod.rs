@@ -8,6 +8,7 @@
 //! | [`mailq`] | a parser of the queue that MAILQ shows |
 //! | [`mailq_client`] | requests of MAILQ version 2 |
 //! | [`processes`] | processes, as the system shows them |
+//! | [`report`] | reports to senders, as mail programs read them |
 //! | [`wait`] | waits for conditions, never for a time |
 
 pub mod daemon;
@@ -15,6 +16,7 @@ pub mod events;
 pub mod mailq;
 pub mod mailq_client;
 pub mod processes;
+pub mod report;
 pub mod site;
 pub mod wait;
 
@@ -22,6 +24,7 @@ pub use daemon::Daemon;
 pub use events::Event;
 pub use mailq::Dump;
 pub use mailq_client::Client;
+pub use report::ReadReport;
 pub use site::{Site, control_file};
 pub use wait::{
     DEADLINE, hold_for, holds_before_deadline, timeout, until, until_some, until_within,

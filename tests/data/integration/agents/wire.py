@@ -45,10 +45,10 @@ def number(path):
 def recipients(text, channel, host):
     """Yields offset and user of our unfinished recipients."""
     position = 0
+    is_header = False
     for line in text.split(b"\n"):
-        if line == b"m":
-            return
-        if line.startswith(b"r "):
+        is_header = line == b"m" or (is_header and line != b"")
+        if not is_header and line.startswith(b"r "):
             words = line[12:].decode().split()
             is_ours = len(words) > 2 and words[0] == channel and host in ("", words[1].lower())
             if is_ours and (only is None or position in only):
