@@ -2,6 +2,7 @@
 
 use super::Daemon;
 use crate::event_loop::event_source::EventSource;
+use crate::logging::syslog;
 use crate::net::listen::{self, Listener, ListenerKind, MailqAddress};
 use crate::reports::ReportPolicy;
 use crate::spool_io::{ReportRequest, WriteRequest};
@@ -9,7 +10,7 @@ use log::LevelFilter;
 use mio::Interest;
 use std::io;
 use std::time::Instant;
-use zsched_core::{Action, AgentEnd, Event};
+use zsched_core::{Action, AgentEnd, AgentId, Event, StopMode};
 use zsched_format::agent_protocol;
 use zsched_format::time::Timestamp;
 use zsched_mailq_server::v2::{AdminCommand, Answer, Demand};
@@ -45,6 +46,9 @@ impl Daemon {
                 self.agents.queue(agent, format!("{}\n", agent_protocol::IDLE).as_bytes());
             }
             Action::StopAgent { agent, manner } => {
+                if manner == StopMode::Kill {
+                    self.syslog_kill(now, agent);
+                }
                 if let Err(error) = self.agents.stop(agent, manner) {
                     let name = self.core.query().agent_name(agent);
                     log::error!("{name} cannot be stopped: {error}");
@@ -83,6 +87,16 @@ impl Daemon {
             Action::Status(record) => self.spool_io.write_status(*record),
             Action::Log(level, text) => log::log!(level, "{text}"),
         }
+    }
+
+    /// Sends the line of the system log about an agent that makes no progress and is killed.
+    fn syslog_kill(&self, now: Timestamp, agent: AgentId) {
+        let Some(row) = self.core.query().agent(agent) else { return };
+        let name = self.core.query().agent_name(agent);
+        let hungry = now.seconds_since(row.agent.hungry_at);
+        let ring = row.ring.pattern();
+        let with = row.destination.map(|to| String::from_utf8_lossy(to.host())).unwrap_or_default();
+        syslog::error(&format!("{name} is silent, and is killed; {ring}/{with} HA={hungry}s"));
     }
 
     /// Passes lookup results to clients, continues answers, and starts requests.

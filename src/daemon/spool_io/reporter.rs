@@ -5,6 +5,7 @@
 
 use super::parallel::for_each_in_parallel;
 use super::{Completion, CompletionSender};
+use crate::logging::syslog;
 use crate::reports::{ReportComposer, ReportPolicy};
 use std::os::unix::net::UnixDatagram;
 use std::path::PathBuf;
@@ -82,6 +83,8 @@ impl Reporter {
                 printable::line(sender.as_deref().unwrap_or_default()),
                 actions.join(", ")
             );
+            // ZMailer's scheduler has one form for all of them.
+            syslog::event(|| format!("{id}: Created 'delivery' report on spoolid: {number}"));
             // Without a notice the router finds the report by its next scan.
             let notice = format!("NEW router {number}");
             let notified = UnixDatagram::unbound().and_then(|socket| {

@@ -4,6 +4,7 @@ use super::note_writers;
 use super::write_queue::WriteReceiver;
 use super::{Completion, CompletionSender};
 use crate::logging::mail_log::Composer;
+use crate::logging::syslog;
 use crate::state::duplicates::DuplicatesFile;
 use crate::state::overrides::OverridesJournal;
 use std::io;
@@ -14,6 +15,7 @@ use zsched_core::{Note, StatusRecord};
 use zsched_spool::move_aside::{self, Reason};
 use zsched_spool::removals::RemovalList;
 use zsched_spool::remove;
+use zsched_spool::tally::{RecipientTally, tally};
 use zsched_spool::verbose::VerboseFile;
 use zsched_spool::{Spool, SpoolName, load};
 
@@ -112,8 +114,10 @@ impl Writer {
                 let spool = &self.spool;
                 let known = self.composer.as_mut().and_then(|it| it.forget(spool, &name));
                 let verbose = known.unwrap_or_else(|| VerboseFile::of(spool, &name));
+                let complete = if aside { None } else { complete_line(spool, &name) };
                 let removed = remove_message(spool, &name, aside);
                 if removed.is_ok() {
+                    complete.into_iter().for_each(|line| syslog::event(|| line));
                     verbose.iter().for_each(|file| file.end(&name));
                 }
                 Completion::Removed(name, removed)
@@ -143,6 +147,13 @@ impl Writer {
             self.lines.drain(..).for_each(|record| composer.add(&self.spool, &record));
         }
     }
+}
+
+/// The line of the system log about a message that leaves the spool, if it is wanted.
+fn complete_line(spool: &Spool, name: &SpoolName) -> Option<String> {
+    let tally = syslog::has_events().then(|| tally(spool, name).ok()).flatten()?;
+    let RecipientTally { spool_id, recipients, failed, .. } = tally;
+    Some(format!("{spool_id}: complete (total {recipients} recipients, {failed} failed)"))
 }
 
 fn remove_message(spool: &Spool, name: &SpoolName, aside: bool) -> io::Result<Option<PathBuf>> {
