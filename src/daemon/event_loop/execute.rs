@@ -41,7 +41,10 @@ impl Daemon {
                     }
                 }
             }
-            Action::Feed { agent, job } => self.agents.queue(agent, &job),
+            Action::Feed { agent, job } => {
+                self.agents.queue(agent, &job);
+                self.explain_feed(agent, &job);
+            }
             Action::SendIdle(agent) => {
                 self.agents.queue(agent, format!("{}\n", agent_protocol::IDLE).as_bytes());
             }
@@ -71,6 +74,8 @@ impl Daemon {
                 self.spool_io.report(ReportRequest { ticket, name, is_finished, policy });
             }
             Action::PageOut { name, until, record } => {
+                let text = "dropped from memory, and read again when it is due";
+                self.spool_io.explain(name.number(), text);
                 self.intake.backlog.page_out(name, until, *record)
             }
             Action::ReadMore { name, portion } => self.spool_io.read_more(name, portion),
@@ -87,6 +92,19 @@ impl Daemon {
             Action::Status(record) => self.spool_io.write_status(*record),
             Action::Log(level, text) => log::log!(level, "{text}"),
         }
+    }
+
+    /// Writes a job into the verbose file of its message, if that has one.
+    fn explain_feed(&mut self, agent: AgentId, job: &[u8]) {
+        let core = self.core.query();
+        self.spool_io.explain_job(job, || {
+            let name = core.agent_name(agent);
+            let row = core.agent(agent);
+            let command = row.and_then(|row| row.ring.clause.command.as_ref());
+            let command = command.map(ToString::to_string).unwrap_or_default();
+            let job = String::from_utf8_lossy(job.trim_ascii_end()).replace('\t', " ");
+            format!("given to {name}, command {command}: {job}")
+        });
     }
 
     /// Sends the line of the system log about an agent that makes no progress and is killed.

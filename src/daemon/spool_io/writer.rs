@@ -1,6 +1,7 @@
 //! Worker that writes to the spool and removes from it.
 
 use super::note_writers;
+use super::verbose_messages::VerboseMessages;
 use super::write_queue::WriteReceiver;
 use super::{Completion, CompletionSender};
 use crate::logging::mail_log::Composer;
@@ -31,6 +32,8 @@ pub(crate) enum WriteRequest {
     ClearLocks(SpoolName, u32),
     /// Compose lines about recipients.
     Status(StatusRecord),
+    /// Append a line to the verbose file of a message.
+    Verbose(SpoolName, String),
 }
 
 impl WriteRequest {
@@ -44,6 +47,7 @@ impl WriteRequest {
             // They have a limit of their own, beyond which they are lost: delivery never waits.
             WriteRequest::Status(_) => 0,
             WriteRequest::StoreOverrides(changes) => size_of_val(&changes[..]),
+            WriteRequest::Verbose(_, text) => text.len(),
             WriteRequest::Remove(..) | WriteRequest::ClearLocks(..) => 0,
         };
         size_of::<WriteRequest>() + more
@@ -60,6 +64,7 @@ pub(super) struct Writer {
     pub(super) completions: CompletionSender,
     pub(super) duplicates: Arc<DuplicatesFile>,
     pub(super) composer: Option<Composer>,
+    pub(super) verbose: VerboseMessages,
     pub(super) orders: OverridesJournal,
     /// Notes to be written together, before the next removal or batch end.
     pub(super) notes: Vec<Note>,
@@ -109,6 +114,10 @@ impl Writer {
         let done = match request {
             WriteRequest::Note(note) => return self.notes.push(*note),
             WriteRequest::Status(record) => return self.lines.push(record),
+            WriteRequest::Verbose(name, text) => {
+                let file = VerboseFile::of(&self.spool, &name);
+                return file.iter().for_each(|file| file.add(&text));
+            }
             WriteRequest::Remove(name, aside) => {
                 self.write_notes();
                 let spool = &self.spool;
@@ -117,6 +126,7 @@ impl Writer {
                 let complete = if aside { None } else { complete_line(spool, &name) };
                 let removed = remove_message(spool, &name, aside);
                 if removed.is_ok() {
+                    self.verbose.remove(&name);
                     complete.into_iter().for_each(|line| syslog::event(|| line));
                     verbose.iter().for_each(|file| file.end(&name));
                 }
