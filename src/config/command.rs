@@ -33,7 +33,8 @@ pub struct Expanded {
     ///
     /// It has the assignments of the command, then PATH, ZCONFIG, SYSLOGFLG and SYSLOGSOCKET of the
     /// ZENV file unless the command sets them.
-    /// The original adds TZ from its own environment, and nothing else; its agents read the ZENV file.
+    /// The original adds TZ from its own environment, and nothing else. Its agents read SYSLOGFLG
+    /// from the ZENV file.
     pub environment: Vec<(OsString, OsString)>,
     /// The program and its arguments. A relative program is in `$MAILBIN/ta/`.
     pub words: Vec<OsString>,

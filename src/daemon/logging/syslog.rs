@@ -1,7 +1,7 @@
 //! Lines in the system log, in the forms of ZMailer's scheduler, for programs that watch them.
 //!
-//! Lines about messages are sent only if SYSLOGFLG of the ZENV file has a `c` or `C`; errors always.
-//! A worker sends them, so that nothing waits for the system log.
+//! Lines about messages are sent only if SYSLOGFLG of the ZENV file has a `c` or `C`; errors
+//! always. A worker sends them, so that nothing waits for the system log.
 
 use super::background::{BackgroundLog, GapLine, LogOutput};
 use memchr::memchr_iter;
