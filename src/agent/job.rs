@@ -3,10 +3,12 @@
 use crate::halt::{Halt, HaltCause};
 use crate::job_file::JobFile;
 use crate::outcome::{Note, reason};
+use crate::recipient_log;
 use crate::reply_writer::ReplyWriter;
 use crate::{Delivery, Message, Outcome, SpoolId, StopFlag, Verdict};
 use std::io::{self, ErrorKind, Write};
 use std::os::unix::fs::MetadataExt;
+use std::time::Instant;
 use zsched_format::control_file::{Recipient, Tag, mark};
 use zsched_spool::resubmit::hand_over_text;
 use zsched_spool::{Spool, verbose};
@@ -27,6 +29,8 @@ pub struct Job<'a> {
     pub(crate) pending: Vec<Recipient>,
     /// True if the pending recipients are locked.
     pub(crate) locked: bool,
+    /// When the job began.
+    pub(crate) began: Instant,
 }
 
 impl Job<'_> {
@@ -278,6 +282,7 @@ impl Job<'_> {
             let noted = self.needs_note(recipient, outcome);
             let note = if noted { Note::Written } else { Note::NotNeeded };
             self.file.report(recipient, outcome, note, self.replies);
+            recipient_log::add(self.spool, &self.file, recipient, outcome, self.began);
         }
     }
 
@@ -343,6 +348,7 @@ impl Job<'_> {
             let changed = self.change_tag(recipient, was, tag);
             self.warn_of_tag(changed);
         }
+        recipient_log::add(self.spool, &self.file, recipient, &outcome, self.began);
     }
 
     /// Writes the `d` line if one is necessary.

@@ -101,6 +101,7 @@ mod halt;
 mod outcome;
 
 mod job_file;
+mod recipient_log;
 mod reply_writer;
 mod stop_flag;
 

@@ -319,6 +319,11 @@ impl Outcome {
         self
     }
 
+    /// The remote host, or an empty text.
+    pub(crate) fn remote_host(&self) -> &str {
+        &self.remote_host
+    }
+
     /// Makes the outcome final without a report to the sender, whatever the sender requested.
     ///
     /// This is for an operator who removes mail. No `d` line is written.

@@ -8,7 +8,7 @@ use crate::{Scope, StopFlag};
 use std::io::{BufRead, Read, Write};
 use std::ops::ControlFlow::{self, Break, Continue};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use zsched_format::agent_protocol::{AgentCommand, Offsets};
 use zsched_spool::Spool;
 
@@ -87,7 +87,8 @@ impl<R: BufRead, W: Write> Session<'_, R, W> {
             return Continue(());
         }
         let (replies, spool, stop) = (&mut self.replies, self.spool, self.stop);
-        let mut job = Job { replies, spool, stop, file, pending, locked: false };
+        let mut job =
+            Job { replies, spool, stop, file, pending, locked: false, began: Instant::now() };
         let mut result = work(&mut job);
         if let Err(Halt(HaltCause::ReportRest(outcome))) = result {
             result = job.report_rest(&outcome);

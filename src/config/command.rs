@@ -15,7 +15,7 @@ use std::fmt;
 use std::os::unix::ffi::OsStringExt;
 
 /// Variables of the ZENV file that every agent gets in its environment.
-const PASSED_VARIABLES: [&str; 2] = ["PATH", "ZCONFIG"];
+const PASSED_VARIABLES: [&str; 4] = ["PATH", "ZCONFIG", "SYSLOGFLG", "SYSLOGSOCKET"];
 
 /// The command line of an agent before expansion (`command=`).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -31,9 +31,10 @@ pub struct Command {
 pub struct Expanded {
     /// The environment of the agent.
     ///
-    /// It has the assignments of the command, then PATH and ZCONFIG of the ZENV file unless the
-    /// command sets them.
-    /// The original adds TZ from its own environment, and nothing else.
+    /// It has the assignments of the command, then PATH, ZCONFIG, SYSLOGFLG and SYSLOGSOCKET of the
+    /// ZENV file unless the command sets them.
+    /// The original adds TZ from its own environment, and nothing else. Its agents read SYSLOGFLG
+    /// from the ZENV file.
     pub environment: Vec<(OsString, OsString)>,
     /// The program and its arguments. A relative program is in `$MAILBIN/ta/`.
     pub words: Vec<OsString>,

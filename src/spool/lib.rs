@@ -39,6 +39,7 @@ pub mod processes;
 mod error_address;
 pub mod finalize;
 pub mod note;
+pub mod tally;
 pub mod verbose;
 
 // To the router.

@@ -1,8 +1,9 @@
 //! The verbose file of a message, named by a `v` line.
 //!
 //! A user who submits with `sendmail -v` follows this file. Agents append a line for each outcome.
-//! The scheduler appends the last line when the message leaves the spool: `sendmail` stops at a
-//! line that begins with `scheduler done`.
+//! The scheduler appends a line when it has read the message, gives it to an agent, or drops it
+//! from memory. It appends the last line when the message leaves the spool: `sendmail` stops at a line
+//! that begins with `scheduler done`.
 
 use super::{Spool, SpoolName};
 use std::fs::File;
@@ -27,7 +28,12 @@ impl VerboseFile {
     ///
     /// A control file that cannot be read names none.
     pub fn of(spool: &Spool, name: &SpoolName) -> Option<VerboseFile> {
-        let file = open_nofollow(File::options().read(true), &spool.control_file(name)).ok()?;
+        VerboseFile::of_control_file(spool, &spool.control_file(name))
+    }
+
+    /// The verbose file that the control file at `path` names, in the spool or moved aside.
+    pub fn of_control_file(spool: &Spool, path: &Path) -> Option<VerboseFile> {
+        let file = open_nofollow(File::options().read(true), path).ok()?;
         let owner = file.metadata().ok()?.uid();
         let mut head = Vec::new();
         file.take(MAX_SEARCHED_BYTES).read_to_end(&mut head).ok()?;
@@ -43,6 +49,12 @@ impl VerboseFile {
         let path =
             before_addresses.find_map(|line| line.strip_prefix(b"v ")?.strip_suffix(b"\n"))?;
         Some(VerboseFile { path: path_of(spool.transport(), path), owner })
+    }
+
+    /// Appends a line of the scheduler that is not the last one. Errors are ignored, as for
+    /// [`end`](VerboseFile::end).
+    pub fn add(&self, text: impl std::fmt::Display) {
+        drop(append(&self.path, self.owner, &format!("scheduler: {text}")));
     }
 
     /// Appends the last line. Nothing depends on it, so an error is ignored.

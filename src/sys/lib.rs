@@ -23,6 +23,7 @@ pub mod users;
 mod impersonation;
 mod files;
 mod host;
+mod syslog;
 
 pub use agent_exec::become_agent;
 pub use daemonize::{ReadyPipe, daemonize, drop_groups, redirect_output};
@@ -42,6 +43,7 @@ pub use process::{
 pub use sigaction::{ignore_signal, is_ignored};
 #[cfg(feature = "signals")]
 pub use signals::Signals;
+pub use syslog::{SYSLOG_SOCKET, SyslogLevel, SyslogSocket, syslog_line};
 pub use users::{Account, find_account};
 
 use std::ffi::{CString, OsStr, c_char};

@@ -2,6 +2,7 @@
 
 use super::Daemon;
 use crate::event_loop::event_source::EventSource;
+use crate::logging::syslog;
 use crate::net::listen::{self, Listener, ListenerKind, MailqAddress};
 use crate::reports::ReportPolicy;
 use crate::spool_io::{ReportRequest, WriteRequest};
@@ -9,7 +10,7 @@ use log::LevelFilter;
 use mio::Interest;
 use std::io;
 use std::time::Instant;
-use zsched_core::{Action, AgentEnd, Event};
+use zsched_core::{Action, AgentEnd, AgentId, Event, StopMode};
 use zsched_format::agent_protocol;
 use zsched_format::time::Timestamp;
 use zsched_mailq_server::v2::{AdminCommand, Answer, Demand};
@@ -40,11 +41,17 @@ impl Daemon {
                     }
                 }
             }
-            Action::Feed { agent, job } => self.agents.queue(agent, &job),
+            Action::Feed { agent, job } => {
+                self.agents.queue(agent, &job);
+                self.explain_feed(agent, &job);
+            }
             Action::SendIdle(agent) => {
                 self.agents.queue(agent, format!("{}\n", agent_protocol::IDLE).as_bytes());
             }
             Action::StopAgent { agent, manner } => {
+                if manner == StopMode::Kill {
+                    self.syslog_kill(now, agent);
+                }
                 if let Err(error) = self.agents.stop(agent, manner) {
                     let name = self.core.query().agent_name(agent);
                     log::error!("{name} cannot be stopped: {error}");
@@ -67,6 +74,8 @@ impl Daemon {
                 self.spool_io.report(ReportRequest { ticket, name, is_finished, policy });
             }
             Action::PageOut { name, until, record } => {
+                let text = "dropped from memory, and read again when it is due";
+                self.spool_io.explain(name.number(), text);
                 self.intake.backlog.page_out(name, until, *record)
             }
             Action::ReadMore { name, portion } => self.spool_io.read_more(name, portion),
@@ -83,6 +92,29 @@ impl Daemon {
             Action::Status(record) => self.spool_io.write_status(*record),
             Action::Log(level, text) => log::log!(level, "{text}"),
         }
+    }
+
+    /// Writes a job into the verbose file of its message, if that has one.
+    fn explain_feed(&mut self, agent: AgentId, job: &[u8]) {
+        let core = self.core.query();
+        self.spool_io.explain_job(job, || {
+            let name = core.agent_name(agent);
+            let row = core.agent(agent);
+            let command = row.and_then(|row| row.ring.clause.command.as_ref());
+            let command = command.map(ToString::to_string).unwrap_or_default();
+            let job = String::from_utf8_lossy(job.trim_ascii_end()).replace('\t', " ");
+            format!("given to {name}, command {command}: {job}")
+        });
+    }
+
+    /// Sends the line of the system log about an agent that makes no progress and is killed.
+    fn syslog_kill(&self, now: Timestamp, agent: AgentId) {
+        let Some(row) = self.core.query().agent(agent) else { return };
+        let name = self.core.query().agent_name(agent);
+        let hungry = now.seconds_since(row.agent.hungry_at);
+        let ring = row.ring.pattern();
+        let with = row.destination.map(|to| String::from_utf8_lossy(to.host())).unwrap_or_default();
+        syslog::error(&format!("{name} is silent, and is killed; {ring}/{with} HA={hungry}s"));
     }
 
     /// Passes lookup results to clients, continues answers, and starts requests.

@@ -2,14 +2,18 @@
 
 use super::Daemon;
 use crate::event_loop::sources::pass_to_core;
+use crate::logging::syslog;
 use crate::service_manager;
 use signal_hook::consts::signal::{
     SIGALRM, SIGCHLD, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2,
 };
 use zsched_core::intake::backlog_view::BacklogCounts;
-use zsched_core::{AgentId, Event};
+use zsched_core::{AgentEnd, AgentId, Event};
 use zsched_format::time::Timestamp;
 use zsched_sys::{self as sys, ChildEnd};
+
+/// Exit status of an agent that is broken (`sysexits.h`).
+const EX_SOFTWARE: i32 = 70;
 
 /// Signals that the scheduler catches.
 pub(crate) const CAUGHT_SIGNALS: [i32; 8] =
@@ -80,6 +84,10 @@ impl Daemon {
         if lost > 0 {
             let name = self.core.query().agent_name(agent);
             log::warn!("{name} ended within a line; {lost} bytes are lost");
+        }
+        if end == AgentEnd::Exited(EX_SOFTWARE) {
+            let name = self.core.query().agent_name(agent);
+            syslog::emergency(&format!("{name} {end} (EX_SOFTWARE)"));
         }
         self.core.handle(now, Event::AgentEnded { agent, end });
     }

@@ -1,5 +1,6 @@
 //! Log files that grow by whole lines.
 
+use super::background::{GapLine, LogOutput};
 use super::rotation::RotationDetector;
 use memchr::memchr_iter;
 use std::borrow::Cow;
@@ -70,13 +71,32 @@ impl AppendedFile {
         }
     }
 
+    fn shown_path(&self) -> String {
+        self.path.as_ref().map_or_else(String::new, |path| path.display().to_string())
+    }
+
+    /// Returns the number of bytes written, and the error if that is not all.
+    fn write(&mut self, lines: &[u8]) -> (usize, Option<io::Error>) {
+        if self.is_torn {
+            if let (_, Some(error)) = write_some(&self.file, b"\n") {
+                return (0, Some(error));
+            }
+            self.is_torn = false;
+        }
+        let (written, error) = write_some(&self.file, lines);
+        self.is_torn = written > 0 && lines[written - 1] != b'\n';
+        (written, error)
+    }
+}
+
+impl LogOutput for AppendedFile {
     /// Name of the log in messages.
-    pub(crate) fn what(&self) -> &'static str {
+    fn what(&self) -> &'static str {
         self.what
     }
 
     /// Reopens the file under its name, or only if it was renamed. Logs an error.
-    pub(crate) fn reopen(&mut self, only_renamed: bool) {
+    fn reopen(&mut self, only_renamed: bool) {
         let Some(path) = &self.path else { return };
         if only_renamed && !self.rotation.is_renamed(path, &self.file) {
             return;
@@ -101,7 +121,7 @@ impl AppendedFile {
     ///
     /// After lost lines, `gap` composes the line that comes in their place. Only that line tells of
     /// lost lines of the log itself.
-    pub(crate) fn append(&mut self, lines: &[u8], gap: impl FnOnce(u64) -> Vec<u8>) {
+    fn append(&mut self, lines: &[u8], gap: GapLine) {
         let lost = std::mem::take(&mut self.lost);
         let gap = if lost > 0 { gap(lost) } else { Vec::new() };
         let text =
@@ -128,21 +148,8 @@ impl AppendedFile {
         }
     }
 
-    fn shown_path(&self) -> String {
-        self.path.as_ref().map_or_else(String::new, |path| path.display().to_string())
-    }
-
-    /// Returns the number of bytes written, and the error if that is not all.
-    fn write(&mut self, lines: &[u8]) -> (usize, Option<io::Error>) {
-        if self.is_torn {
-            if let (_, Some(error)) = write_some(&self.file, b"\n") {
-                return (0, Some(error));
-            }
-            self.is_torn = false;
-        }
-        let (written, error) = write_some(&self.file, lines);
-        self.is_torn = written > 0 && lines[written - 1] != b'\n';
-        (written, error)
+    fn lost(&mut self) -> &mut u64 {
+        &mut self.lost
     }
 }
 

@@ -3,7 +3,6 @@
 //! Lines that wait are limited. Those beyond the limit, and those that cannot be written, are lost;
 //! the log itself says how many, where it continues.
 
-use super::appended_file::AppendedFile;
 use crate::worker;
 use memchr::memchr_iter;
 use std::io::{self, Write};
@@ -17,6 +16,18 @@ const MAX_KEPT_CAPACITY: usize = 1 << 20;
 
 /// Composes the line that takes the place of lost lines, given their number.
 pub(crate) type GapLine = fn(u64) -> Vec<u8>;
+
+/// Where the lines of a log go.
+pub(crate) trait LogOutput: Send + 'static {
+    /// Name of the log in messages.
+    fn what(&self) -> &'static str;
+    /// Opens it again, or only if it was renamed.
+    fn reopen(&mut self, only_renamed: bool);
+    /// Appends whole lines. `gap` composes the line in the place of lost lines.
+    fn append(&mut self, lines: &[u8], gap: GapLine);
+    /// Number of lines that are lost, and that no line reports as lost.
+    fn lost(&mut self) -> &mut u64;
+}
 
 /// A log that a worker writes.
 #[derive(Clone)]
@@ -49,11 +60,11 @@ struct Waiting {
 }
 
 impl BackgroundLog {
-    /// Starts the worker on an open file.
-    pub(crate) fn start(file: AppendedFile, gap: GapLine) -> io::Result<BackgroundLog> {
+    /// Starts the worker.
+    pub(crate) fn start(output: impl LogOutput, gap: GapLine) -> io::Result<BackgroundLog> {
         let shared = Arc::new(Shared::default());
-        let log = BackgroundLog { what: file.what(), shared: shared.clone() };
-        worker::start(log.what, move || Appender { file, gap, shared }.run())?;
+        let log = BackgroundLog { what: output.what(), shared: shared.clone() };
+        worker::start(log.what, move || Appender { output, gap, shared }.run())?;
         Ok(log)
     }
 
@@ -127,13 +138,13 @@ impl Waiting {
 }
 
 /// State of the worker.
-struct Appender {
-    file: AppendedFile,
+struct Appender<O> {
+    output: O,
     gap: GapLine,
     shared: Arc<Shared>,
 }
 
-impl Appender {
+impl<O: LogOutput> Appender<O> {
     /// Appends lines as they come. The worker ends with the process.
     fn run(&mut self) {
         let mut lines = Vec::new();
@@ -149,16 +160,16 @@ impl Appender {
         let mut waiting = waiting.unwrap_or_else(PoisonError::into_inner);
         std::mem::swap(lines, &mut waiting.lines);
         waiting.being_written = lines.len();
-        self.file.lost += std::mem::take(&mut waiting.lost);
+        *self.output.lost() += std::mem::take(&mut waiting.lost);
         let flush = waiting.flush;
         let reopen = std::mem::take(&mut waiting.reopen);
         let check_rotation = std::mem::take(&mut waiting.check_rotation);
         drop(waiting);
         if reopen || check_rotation {
-            self.file.reopen(!reopen);
+            self.output.reopen(!reopen);
         }
-        if !lines.is_empty() || (flush && self.file.lost > 0) {
-            self.file.append(lines, self.gap);
+        if !lines.is_empty() || (flush && *self.output.lost() > 0) {
+            self.output.append(lines, self.gap);
         }
         lines.clear();
         lines.shrink_to(MAX_KEPT_CAPACITY);
@@ -172,6 +183,7 @@ impl Appender {
 
 #[cfg(test)]
 pub(super) mod tests {
+    use super::super::appended_file::AppendedFile;
     use super::*;
     use std::path::Path;
 

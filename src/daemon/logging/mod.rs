@@ -4,6 +4,7 @@ pub(crate) mod appended_file;
 pub(crate) mod background;
 pub(crate) mod mail_log;
 mod rotation;
+pub(crate) mod syslog;
 
 use crate::worker;
 use appended_file::AppendedFile;

@@ -12,6 +12,7 @@
 mod reader;
 mod write_queue;
 mod writer;
+mod verbose_messages;
 mod note_writers;
 mod reporter;
 mod parallel;
@@ -37,6 +38,7 @@ use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
 use std::thread;
 use std::time::Duration;
 use std::vec;
+use verbose_messages::VerboseMessages;
 use write_queue::{WriteQueue, write_queue};
 use writer::Writer;
 use zsched_core::{NoteTicket, ReportTicket, StatusRecord};
@@ -102,6 +104,8 @@ pub(crate) struct SpoolIo {
     reporter: thread::JoinHandle<()>,
     spool: Spool,
     mail_log: MailLog,
+    /// Messages with a verbose file.
+    verbose: VerboseMessages,
     /// Lines about arrivals in this turn.
     arrival_lines: Vec<u8>,
 }
@@ -169,12 +173,14 @@ impl SpoolIo {
         let duplicates = Arc::new(DuplicatesFile::new(spool.duplicates_file()));
         let scanner = (spool.clone(), completions.clone());
         worker::start("scanner", move || scan_folders(&scanner.0, &scans, &counts, &scanner.1))?;
+        let verbose = VerboseMessages::default();
         let reader = Reader {
             spool: spool.clone(),
             level,
             queue: ReadQueue::new(reads),
             completions: completions.clone(),
             duplicates: duplicates.clone(),
+            verbose: verbose.clone(),
             arrivals,
             portion: Vec::new(),
             is_over: false,
@@ -204,6 +210,7 @@ impl SpoolIo {
             removals_listed: true,
             completions,
             duplicates: duplicates.clone(),
+            verbose: verbose.clone(),
             composer: mail_log.composer(),
             orders,
             notes: Vec::new(),
@@ -225,6 +232,7 @@ impl SpoolIo {
             reporter,
             spool: spool.clone(),
             mail_log,
+            verbose,
             arrival_lines: Vec::new(),
         })
     }
@@ -297,6 +305,20 @@ impl SpoolIo {
     pub(crate) fn write_status(&mut self, record: StatusRecord) {
         if self.mail_log.admits(&record) {
             self.to_write.push(WriteRequest::Status(record));
+        }
+    }
+
+    /// Queues a line for the verbose file of the message of a job line, if it has one.
+    pub(crate) fn explain_job(&mut self, job: &[u8], text: impl FnOnce() -> String) {
+        if let Some(name) = self.verbose.of_job(job) {
+            self.to_write.push(WriteRequest::Verbose(name, text()));
+        }
+    }
+
+    /// Queues a line for the verbose file of a message, if it has one.
+    pub(crate) fn explain(&mut self, number: u64, text: &str) {
+        if let Some(name) = self.verbose.find(number) {
+            self.to_write.push(WriteRequest::Verbose(name, text.to_string()));
         }
     }
 

@@ -2,9 +2,11 @@
 
 use super::parallel::for_each_in_parallel;
 use super::{Completion, CompletionSender};
+use crate::logging::syslog;
 use zsched_core::Note;
 use zsched_spool::Spool;
-use zsched_spool::note::{self, OutcomeNote};
+use zsched_spool::note::{self, OutcomeKind, OutcomeNote};
+use zsched_spool::tally::{RecipientTally, tally};
 
 /// Writes notes, those about one message in their order.
 ///
@@ -28,5 +30,21 @@ fn write(spool: &Spool, note: &Note) -> Completion {
         notary: &note.notary,
         message: &note.message,
     };
-    Completion::NoteWritten(note.ticket, note::write(spool, &note.name, &remark))
+    let written = note::write(spool, &note.name, &remark);
+    if written.is_ok() && note.occasion == OutcomeKind::Deletion && syslog::has_events() {
+        log_deletion(spool, note);
+    }
+    Completion::NoteWritten(note.ticket, written)
+}
+
+/// Sends the line of the system log about recipients that an operator has deleted.
+fn log_deletion(spool: &Spool, note: &Note) {
+    let Ok(RecipientTally { spool_id, unfinished, .. }) = tally(spool, &note.name) else {
+        return;
+    };
+    let (number, count) = (note.name.number(), note.offsets.len());
+    syslog::event(|| match unfinished {
+        0 => format!("{spool_id}: {number} killed"),
+        _ => format!("{spool_id}: {number} killed ({count} recipients, {unfinished} left)"),
+    });
 }

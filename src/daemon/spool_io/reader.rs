@@ -1,5 +1,6 @@
 //! Worker that reads control files.
 
+use super::verbose_messages::VerboseMessages;
 use super::{Completion, CompletionSender};
 use crate::logging::mail_log::ArrivalLines;
 use crate::state::duplicates::DuplicatesFile;
@@ -82,6 +83,7 @@ pub(super) struct Reader {
     pub(super) completions: CompletionSender,
     pub(super) duplicates: Arc<DuplicatesFile>,
     pub(super) arrivals: ArrivalLines,
+    pub(super) verbose: VerboseMessages,
     /// Results to be sent.
     pub(super) portion: Vec<Completion>,
     /// True once the loop has ended: another scheduler may use the spool then.
@@ -112,10 +114,13 @@ impl Reader {
             let done = match urgent {
                 UrgentRead::New((name, at_most)) => {
                     let mut line = Vec::new();
-                    let observer: LoadObserver<'_> =
-                        &mut |loaded| line = self.arrivals.compose(&loaded);
+                    let observer: LoadObserver<'_> = &mut |loaded| {
+                        self.verbose.add(spool, &loaded);
+                        line = self.arrivals.compose(&loaded);
+                    };
                     let found =
                         load::load(spool, self.level, name.clone(), at_most, tell, observer);
+                    VerboseMessages::explain_refusal(spool, &name, &found);
                     Completion::Read(name, Box::new(found), line)
                 }
                 UrgentRead::More(name, portion) => {
@@ -161,8 +166,12 @@ impl Reader {
             }
             let (spool, level, own_name) = (&self.spool, self.level, name.clone());
             let mut line = Vec::new();
-            let observer: LoadObserver<'_> = &mut |loaded| line = self.arrivals.compose(&loaded);
+            let observer: LoadObserver<'_> = &mut |loaded| {
+                self.verbose.add(spool, &loaded);
+                line = self.arrivals.compose(&loaded);
+            };
             let found = load::load_examined(spool, level, own_name, stat, at_most, tell, observer);
+            VerboseMessages::explain_refusal(spool, &name, &found);
             self.add(Completion::Read(name, Box::new(found), line));
         }
     }
@@ -209,6 +218,7 @@ mod tests {
             queue: ReadQueue::new(reads),
             completions: CompletionSender { sender, loop_waker: Arc::new(loop_waker) },
             duplicates,
+            verbose: VerboseMessages::default(),
             arrivals: ArrivalLines::new(None),
             portion: Vec::new(),
             is_over: false,

@@ -6,13 +6,14 @@
 use super::parallel::for_each_in_parallel;
 use super::{Completion, CompletionSender};
 use crate::logging::mail_log::ReportLines;
+use crate::logging::syslog;
 use crate::reports::{ReportComposer, ReportPolicy};
 use std::os::unix::net::UnixDatagram;
 use std::path::PathBuf;
 use std::sync::mpsc::Receiver;
 use zsched_core::ReportTicket;
 use zsched_spool::report::{self, OwedReports, SendResult};
-use zsched_spool::{HashLevel, Spool, SpoolName};
+use zsched_spool::{HashLevel, Spool, SpoolId, SpoolName};
 
 /// Request for the reports that a message owes.
 pub(crate) struct ReportRequest {
@@ -76,6 +77,11 @@ impl Reporter {
     fn announce(&self, name: &SpoolName, result: &SendResult) {
         self.lines.push(name.number(), result);
         for report in &result.sent {
+            // ZMailer's scheduler has one form for all of them.
+            let id = SpoolId { number: name.number(), modified: result.modified };
+            syslog::event(|| {
+                format!("{id}: Created 'delivery' report on spoolid: {}", report.id.number)
+            });
             // Without a notice the router finds the report by its next scan.
             let notice = format!("NEW router {}", report.id.number);
             let notified = UnixDatagram::unbound().and_then(|socket| {

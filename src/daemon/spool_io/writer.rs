@@ -1,9 +1,11 @@
 //! Worker that writes to the spool and removes from it.
 
 use super::note_writers;
+use super::verbose_messages::VerboseMessages;
 use super::write_queue::WriteReceiver;
 use super::{Completion, CompletionSender};
 use crate::logging::mail_log::Composer;
+use crate::logging::syslog;
 use crate::state::duplicates::DuplicatesFile;
 use crate::state::overrides::OverridesJournal;
 use std::io;
@@ -14,6 +16,7 @@ use zsched_core::{Note, StatusRecord};
 use zsched_spool::move_aside::{self, Reason};
 use zsched_spool::removals::RemovalList;
 use zsched_spool::remove;
+use zsched_spool::tally::{RecipientTally, tally};
 use zsched_spool::verbose::VerboseFile;
 use zsched_spool::{Spool, SpoolName, load};
 
@@ -29,6 +32,8 @@ pub(crate) enum WriteRequest {
     ClearLocks(SpoolName, u32),
     /// Compose lines about recipients.
     Status(StatusRecord),
+    /// Append a line to the verbose file of a message.
+    Verbose(SpoolName, String),
 }
 
 impl WriteRequest {
@@ -42,6 +47,7 @@ impl WriteRequest {
             // They have a limit of their own, beyond which they are lost: delivery never waits.
             WriteRequest::Status(_) => 0,
             WriteRequest::StoreOverrides(changes) => size_of_val(&changes[..]),
+            WriteRequest::Verbose(_, text) => text.len(),
             WriteRequest::Remove(..) | WriteRequest::ClearLocks(..) => 0,
         };
         size_of::<WriteRequest>() + more
@@ -58,6 +64,7 @@ pub(super) struct Writer {
     pub(super) completions: CompletionSender,
     pub(super) duplicates: Arc<DuplicatesFile>,
     pub(super) composer: Option<Composer>,
+    pub(super) verbose: VerboseMessages,
     pub(super) orders: OverridesJournal,
     /// Notes to be written together, before the next removal or batch end.
     pub(super) notes: Vec<Note>,
@@ -107,13 +114,20 @@ impl Writer {
         let done = match request {
             WriteRequest::Note(note) => return self.notes.push(*note),
             WriteRequest::Status(record) => return self.lines.push(record),
+            WriteRequest::Verbose(name, text) => {
+                let file = VerboseFile::of(&self.spool, &name);
+                return file.iter().for_each(|file| file.add(&text));
+            }
             WriteRequest::Remove(name, aside) => {
                 self.write_notes();
                 let spool = &self.spool;
                 let known = self.composer.as_mut().and_then(|it| it.forget(spool, &name));
                 let verbose = known.unwrap_or_else(|| VerboseFile::of(spool, &name));
+                let complete = if aside { None } else { complete_line(spool, &name) };
                 let removed = remove_message(spool, &name, aside);
                 if removed.is_ok() {
+                    self.verbose.remove(&name);
+                    complete.into_iter().for_each(|line| syslog::event(|| line));
                     verbose.iter().for_each(|file| file.end(&name));
                 }
                 Completion::Removed(name, removed)
@@ -143,6 +157,13 @@ impl Writer {
             self.lines.drain(..).for_each(|record| composer.add(&self.spool, &record));
         }
     }
+}
+
+/// The line of the system log about a message that leaves the spool, if it is wanted.
+fn complete_line(spool: &Spool, name: &SpoolName) -> Option<String> {
+    let tally = syslog::has_events().then(|| tally(spool, name).ok()).flatten()?;
+    let RecipientTally { spool_id, recipients, failed, .. } = tally;
+    Some(format!("{spool_id}: complete (total {recipients} recipients, {failed} failed)"))
 }
 
 fn remove_message(spool: &Spool, name: &SpoolName, aside: bool) -> io::Result<Option<PathBuf>> {

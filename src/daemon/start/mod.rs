@@ -15,7 +15,7 @@ use crate::event_loop::{Daemon, log_checks, signals};
 use crate::logging::appended_file::AppendedFile;
 use crate::logging::background::BackgroundLog;
 use crate::logging::mail_log::{self, ArrivalLines, MailLog, MailLogs};
-use crate::logging::{self, StatisticsLog};
+use crate::logging::{self, StatisticsLog, syslog};
 use crate::net::accounts::{self, Accounts};
 use crate::net::clients::{ClientSettings, Clients};
 use crate::net::lookup_worker::LookupWorker;
@@ -354,7 +354,9 @@ impl StartPlan {
         let start_log = |file| BackgroundLog::start(file, mail_log::status_gap);
         let status_log = status_log.map(start_log).transpose()?;
         let of_statistics = statistics.as_ref().map(|statistics| statistics.log.clone());
-        let other_logs = status_log.iter().cloned().chain(of_statistics).collect();
+        let system_log = syslog::start(&self.context.zenv)?;
+        let other_logs =
+            status_log.iter().cloned().chain(of_statistics).chain([system_log]).collect();
         let mail_logs = MailLogs::new(status_log, &log, self.options.mail_lines);
         let has_mail_lines = mail_logs.are_needed();
         let arrivals = ArrivalLines::new(self.former_end(&spool_lock));
