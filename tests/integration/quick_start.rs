@@ -2,7 +2,7 @@
 
 use crate::support::{Site, allow, is_root, not_run, until};
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use zsched_tests::program;
 
@@ -37,6 +37,17 @@ fn start(folder: &Path, run: &impl Fn(&str) -> Command) -> KillOnDrop {
     let log = || fs::read_to_string(folder.join("log")).unwrap_or_default();
     until("it serves MAILQ", || log().contains("MAILQ is served on TCP 127.0.0.1:"));
     scheduler
+}
+
+/// Writes the port of the running scheduler to the ZENV file, and returns the path of that.
+fn name_port(folder: &Path) -> PathBuf {
+    let zenv = folder.join("zmailer.conf");
+    let log = fs::read_to_string(folder.join("log")).expect("a log");
+    let port = log.split("TCP 127.0.0.1:").nth(1).and_then(|rest| rest.lines().next());
+    let text = fs::read_to_string(&zenv).expect("a ZENV file");
+    let text = text.replace("MAILQPORT=0", &format!("MAILQPORT={}", port.expect("a port")));
+    fs::write(&zenv, text).expect("changed");
+    zenv
 }
 
 /// Submits a message for `user`.
@@ -128,10 +139,9 @@ fn commands_of_readme_close_circle() {
     }
     let folder = site.path("var");
     let _scheduler = start(&folder, &|name: &str| Command::new(program(name)));
-    let (setup, commands) = {
-        let mut commands = readme_commands();
-        (commands.remove(0), commands)
-    };
+    name_port(&folder);
+    let mut commands = readme_commands();
+    let setup = commands.remove(0);
     let run = |command: &str| {
         let mut shell = Command::new("sh");
         shell.arg("-c").arg(format!("{setup}; {command}")).current_dir(site.path(""));
@@ -193,12 +203,7 @@ fn user_who_may_give_no_orders_is_told_who_may() {
     let site = Site::new("");
     let folder = site.path("trial");
     let _scheduler = start(&folder, &|name: &str| Command::new(program(name)));
-    let zenv = folder.join("zmailer.conf");
-    let log = fs::read_to_string(folder.join("log")).expect("a log");
-    let port = log.split("TCP 127.0.0.1:").nth(1).and_then(|rest| rest.lines().next());
-    let text = fs::read_to_string(&zenv).expect("a ZENV file");
-    let text = text.replace("MAILQPORT=0", &format!("MAILQPORT={}", port.expect("a port")));
-    fs::write(&zenv, text).expect("changed");
+    let zenv = name_port(&folder);
     for path in [site.path(""), folder.clone()] {
         allow(path, 0o755);
     }

@@ -81,3 +81,21 @@ fn write_unless_there(path: &Path, text: &str) -> io::Result<()> {
         Err(error) => Err(error),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn host_name_that_is_no_domain_is_left_out() {
+        for (host, line) in [
+            ("mx.example.org", "\nlocal localhost mx.example.org\n"),
+            ("localhost", "\nlocal localhost\n"),
+            ("two words", "\nlocal localhost\n"),
+            ("*", "\nlocal localhost\n"),
+            ("", "\nlocal localhost\n"),
+        ] {
+            assert!(router_config(host).contains(line), "{host}");
+        }
+    }
+}
