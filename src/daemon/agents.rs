@@ -129,6 +129,7 @@ impl AgentProcesses {
             priority: clause.nice.map(process_priority),
             file_limit: self.settings.file_limit,
             ignore_hangup: self.settings.ignore_hangup,
+            ends_with_starter: false,
         };
         let failed = |error: io::Error| start_error(&program, &error);
         let pid = self.launcher.start(child).map_err(failed)?;

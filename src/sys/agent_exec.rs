@@ -10,6 +10,7 @@ use super::process::{ProcessPriority, set_priority};
 use super::sigaction::{ignore_signal, reset_dispositions, unblock_signals};
 use super::users::{effective_group, effective_user, is_root};
 use super::{c_string, drop_groups, pointers, succeeded};
+use rustix::process::{Signal, set_parent_process_death_signal};
 use std::convert::Infallible;
 use std::ffi::{CStr, CString, OsStr, OsString};
 use std::fs::File;
@@ -53,6 +54,7 @@ fn run_agent(mut words: impl Iterator<Item = OsString>) -> io::Result<Infallible
     let (user, group) = (optional(&next()?, number)?, optional(&next()?, number)?);
     let priority = optional(&next()?, parse_priority)?;
     let ignores_hangup = next()? == "ignore-hangup";
+    let starter = optional(&next()?, number)?;
     let folder = next()?;
     let arguments: Vec<CString> = words.map(|word| c_string(&word)).collect::<io::Result<_>>()?;
     let environment: Vec<CString> = std::env::vars_os().map(variable).collect::<io::Result<_>>()?;
@@ -65,10 +67,21 @@ fn run_agent(mut words: impl Iterator<Item = OsString>) -> io::Result<Infallible
     set_file_limit(file_limit)?;
     priority.map_or(Ok(()), set_priority)?;
     become_user(user, group)?;
+    starter.map_or(Ok(()), end_with)?;
     // Signals that came since the start are delivered now, with the effect they would have on the
     // agent.
     unblock_signals()?;
     Err(execute(program, &arguments, &environment))
+}
+
+/// Makes this process get SIGTERM at the end of its parent, which has this pid.
+fn end_with(parent: u32) -> io::Result<()> {
+    set_parent_process_death_signal(Some(Signal::TERM))?;
+    // It may have ended before.
+    match std::os::unix::process::parent_id() == parent {
+        true => Ok(()),
+        false => Err(io::Error::from_raw_os_error(libc::ESRCH)),
+    }
 }
 
 fn invalid() -> io::Error {

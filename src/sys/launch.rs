@@ -57,6 +57,8 @@ pub struct ChildProcess<'a> {
     pub file_limit: u64,
     /// True if it ignores SIGHUP from the start.
     pub ignore_hangup: bool,
+    /// True if it gets SIGTERM when the OS thread that starts it ends, even by SIGKILL.
+    pub ends_with_starter: bool,
 }
 
 /// Starts processes, and records which failed to run their program.
@@ -138,6 +140,7 @@ impl ChildProcess<'_> {
             number(self.group),
             or_absent(priority),
             or_absent(self.ignore_hangup.then(|| "ignore-hangup".to_string())),
+            number(self.ends_with_starter.then(std::process::id)),
         ];
         let words = words.iter().map(OsStr::new);
         let paths = [self.folder.as_os_str(), self.program.as_os_str()];
@@ -237,6 +240,7 @@ mod tests {
             priority: Some(ProcessPriority::Relative(-3)),
             file_limit: 32,
             ignore_hangup: true,
+            ends_with_starter: false,
         }
     }
 
@@ -253,9 +257,9 @@ mod tests {
         };
         let words = child.command_line().expect("no null bytes");
         let words: Vec<&str> = words.iter().map(|word| word.to_str().expect("UTF-8")).collect();
-        let expected = "scheduler --become-agent 32 - 7 relative:-3 ignore-hangup / /bin/agent x";
-        assert_eq!(words[..10], expected.split(' ').collect::<Vec<&str>>());
-        assert_eq!(words[10..], [""], "variables are not on it: every user can read it");
+        let expected = "scheduler --become-agent 32 - 7 relative:-3 ignore-hangup - / /bin/agent x";
+        assert_eq!(words[..11], expected.split(' ').collect::<Vec<&str>>());
+        assert_eq!(words[11..], [""], "variables are not on it: every user can read it");
         assert_eq!(child.variables().expect("no null bytes"), [c"+A=b c".to_owned()]);
     }
 

@@ -1,8 +1,8 @@
-//! `scheduler --quick-start FOLDER` and `submit`, as a new user tries them.
+//! `scheduler --quick-start FOLDER`, `sendmail` and `submit`, as a new user tries them.
 
 use crate::support::{Site, allow, is_root, not_run, until};
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use zsched_tests::program;
 
@@ -31,11 +31,23 @@ fn start(folder: &Path, run: &impl Fn(&str) -> Command) -> KillOnDrop {
     let log = fs::File::create(folder.join("log")).expect("a log");
     let errors = log.try_clone().expect("another descriptor");
     let mut scheduler = run("scheduler");
+    scheduler.args(["--timeouts-scale", "0.1"]);
     scheduler.arg("--quick-start").arg(folder).stdin(Stdio::null()).stdout(log).stderr(errors);
     let scheduler = KillOnDrop(scheduler.spawn().expect("the scheduler starts"));
     let log = || fs::read_to_string(folder.join("log")).unwrap_or_default();
     until("it serves MAILQ", || log().contains("MAILQ is served on TCP 127.0.0.1:"));
     scheduler
+}
+
+/// Writes the port of the running scheduler to the ZENV file, and returns the path of that.
+fn name_port(folder: &Path) -> PathBuf {
+    let zenv = folder.join("zmailer.conf");
+    let log = fs::read_to_string(folder.join("log")).expect("a log");
+    let port = log.split("TCP 127.0.0.1:").nth(1).and_then(|rest| rest.lines().next());
+    let text = fs::read_to_string(&zenv).expect("a ZENV file");
+    let text = text.replace("MAILQPORT=0", &format!("MAILQPORT={}", port.expect("a port")));
+    fs::write(&zenv, text).expect("changed");
+    zenv
 }
 
 /// Submits a message for `user`.
@@ -54,7 +66,6 @@ fn try_out(folder: &Path, run: impl Fn(&str) -> Command) {
     let mut scheduler = start(folder, &run);
     send(folder, &run, "somebody");
     let log = || fs::read_to_string(folder.join("log")).unwrap_or_default();
-    let zenv = folder.join("zmailer.conf");
     let mailbox = folder.join("mailboxes/somebody");
     until("the message is in the mailbox", || {
         assert!(scheduler.0.try_wait().expect("our child").is_none(), "it ended: {}", log());
@@ -66,9 +77,13 @@ fn try_out(folder: &Path, run: impl Fn(&str) -> Command) {
         ["queue", "transport"].iter().all(|name| count(name).is_ok_and(|count| count == 0))
     });
     // A second start finds all files and changes none.
-    let before = fs::read_to_string(&zenv).expect("a ZENV file");
+    let read = || {
+        ["zmailer.conf", "scheduler.cf", "router.cf"]
+            .map(|name| fs::read_to_string(folder.join(name)).expect("a file"))
+    };
+    let before = read();
     drop(run("scheduler").arg("--quick-start").arg(folder).arg("-t").output());
-    assert_eq!(fs::read_to_string(&zenv).expect("a ZENV file"), before);
+    assert_eq!(read(), before);
 }
 
 #[test]
@@ -98,6 +113,88 @@ fn quick_start_works_without_root() {
     try_out(&folder, as_nobody);
 }
 
+/// The commands of README for the second terminal.
+fn readme_commands() -> Vec<String> {
+    let readme = fs::read_to_string(zsched_tests::source().join("README.md")).expect("README");
+    let after = readme.split_once("In another terminal").expect("the second terminal").1;
+    let block = after.lines().skip_while(|line| !line.starts_with("    "));
+    let commands = block.map_while(|line| line.strip_prefix("    "));
+    commands.filter(|line| !line.starts_with('#')).map(str::to_string).collect()
+}
+
+/// Pid of the running router.
+fn router_pid(folder: &Path) -> Option<u32> {
+    let text = fs::read_to_string(folder.join("postoffice/.pid.router")).ok()?;
+    text.trim().parse().ok().filter(|pid| zsched_sys::process_exists(*pid))
+}
+
+#[test]
+fn commands_of_readme_close_circle() {
+    let site = Site::new("");
+    // Programs of the tests are not in target/release.
+    let programs = site.path("target/release");
+    fs::create_dir_all(&programs).expect("a folder");
+    for name in ["mailq", "sendmail", "submit"] {
+        std::os::unix::fs::symlink(program(name), programs.join(name)).expect("a link");
+    }
+    let folder = site.path("var");
+    let _scheduler = start(&folder, &|name: &str| Command::new(program(name)));
+    name_port(&folder);
+    let mut commands = readme_commands();
+    let setup = commands.remove(0);
+    let run = |command: &str| {
+        let mut shell = Command::new("sh");
+        shell.arg("-c").arg(format!("{setup}; {command}")).current_dir(site.path(""));
+        shell.stdin(Stdio::null()).output().expect("sh starts")
+    };
+    assert!(commands.len() > 8, "{commands:?}");
+    for command in commands.into_iter().filter(|command| command != "mailq top") {
+        // Mailboxes appear when mail is delivered, and the trace when it is logged.
+        until(&format!("`{command}` succeeds"), || run(&command).status.success());
+    }
+    let report = String::from_utf8(run("cat var/mailboxes/$(id -un)").stdout).expect("UTF-8");
+    for expected in [
+        "multipart/report",
+        "Final-Recipient: rfc822; nobody@unknown.example",
+        "Action: failed",
+        "Status: 5.1.2",
+        "no mail leaves this trial installation",
+        "Subject: x",
+    ] {
+        assert!(report.contains(expected), "{expected} is missing in {report}");
+    }
+    // The report goes to the sender alone, and is not reported itself.
+    let mailboxes = || fs::read_dir(folder.join("mailboxes")).expect("mailboxes").count();
+    until("there are two mailboxes and no locks", || mailboxes() == 2);
+    let left = fs::read_dir(folder.join("postoffice/postman")).expect("the folder");
+    assert_eq!(left.count(), 0);
+}
+
+#[test]
+fn router_is_started_again_and_ends_with_scheduler() {
+    let site = Site::new("");
+    let folder = site.path("trial");
+    let run = |name: &str| Command::new(program(name));
+    let mut scheduler = start(&folder, &run);
+    until("the router runs", || router_pid(&folder).is_some());
+    let first = router_pid(&folder).expect("a pid");
+    zsched_sys::send_signal(first, libc::SIGKILL).expect("killed");
+    until("another router runs", || router_pid(&folder).is_some_and(|pid| pid != first));
+    let log = fs::read_to_string(folder.join("log")).expect("a log");
+    assert!(log.contains("warning: the router is not running; it is started again"), "{log}");
+    let second = router_pid(&folder).expect("a pid");
+    scheduler.0.kill().expect("killed");
+    scheduler.0.wait().expect("ended");
+    until("the router has ended, too", || !zsched_sys::process_exists(second));
+    // A clean end is the same.
+    let mut scheduler = start(&folder, &run);
+    until("the router runs", || router_pid(&folder).is_some());
+    let third = router_pid(&folder).expect("a pid");
+    zsched_sys::send_signal(scheduler.0.id(), libc::SIGTERM).expect("sent");
+    assert!(scheduler.0.wait().expect("ended").success());
+    until("the router has ended", || !zsched_sys::process_exists(third));
+}
+
 #[test]
 fn user_who_may_give_no_orders_is_told_who_may() {
     if !is_root() {
@@ -106,12 +203,7 @@ fn user_who_may_give_no_orders_is_told_who_may() {
     let site = Site::new("");
     let folder = site.path("trial");
     let _scheduler = start(&folder, &|name: &str| Command::new(program(name)));
-    let zenv = folder.join("zmailer.conf");
-    let log = fs::read_to_string(folder.join("log")).expect("a log");
-    let port = log.split("TCP 127.0.0.1:").nth(1).and_then(|rest| rest.lines().next());
-    let text = fs::read_to_string(&zenv).expect("a ZENV file");
-    let text = text.replace("MAILQPORT=0", &format!("MAILQPORT={}", port.expect("a port")));
-    fs::write(&zenv, text).expect("changed");
+    let zenv = name_port(&folder);
     for path in [site.path(""), folder.clone()] {
         allow(path, 0o755);
     }

@@ -33,7 +33,7 @@ pub(crate) fn warnings(config: &Config, zenv: &Zenv, programs: &[PathBuf]) -> Ve
 }
 
 /// Reason why a program cannot be started.
-fn fault(program: &Path) -> Option<String> {
+pub(super) fn fault(program: &Path) -> Option<String> {
     match fs::metadata(program) {
         Err(error) => Some(error.to_string()),
         Ok(metadata) if !metadata.is_file() => Some("it is no regular file".to_string()),

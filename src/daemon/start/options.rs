@@ -55,8 +55,8 @@ pub struct SchedulerOptions {
     #[arg(long = "init", value_name = "FOLDER", conflicts_with_all = ["check", "quick_start"])]
     pub init: Option<PathBuf>,
 
-    /// Make a spool, mailboxes and a configuration under this folder if there are none, and run
-    /// with them in the foreground
+    /// Make a spool, mailboxes and configurations under this folder if there are none, and run
+    /// with them and a router in the foreground
     #[arg(long = "quick-start", value_name = "FOLDER", num_args = 0..=1, default_missing_value = "var")]
     pub quick_start: Option<PathBuf>,
 

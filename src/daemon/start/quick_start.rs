@@ -1,4 +1,4 @@
-//! Trial installation: creates a spool, mailboxes and a configuration where missing.
+//! Trial installation: creates a spool, mailboxes and configurations where missing.
 
 use std::fs;
 use std::io::{self, ErrorKind};
@@ -6,9 +6,23 @@ use std::net::{Ipv4Addr, TcpListener};
 use std::path::{Path, PathBuf};
 use zsched_config as config;
 use zsched_spool::{Spool, folder};
+use zsched_sys as sys;
 
 /// MAILQ port of a trial installation, unless it is taken; it needs no privilege.
 const MAILQ_PORT: u16 = 10174;
+
+/// Configuration of the router: mail for this host goes to mailboxes, all other mail is refused.
+const ROUTER_CONFIG: &str = "\
+# Where the router sends new mail: router.cf(5). Written once; yours to change.
+# `router --try ADDRESS -Z FILE` shows which line decides; FILE is zmailer.conf in this folder.
+
+# Every name at this host has a mailbox.
+users any
+local localhost{hosts}
+
+# Other mail is refused, and its sender gets a report: no mail leaves a trial installation.
+refuse * 5.1.2 \"no mail leaves this trial installation: router.cf refuses all domains but those of this host\"
+";
 
 /// Paths of the files of a trial installation.
 pub(crate) struct InstallationPaths {
@@ -41,7 +55,17 @@ pub(crate) fn prepare(folder: &Path) -> io::Result<InstallationPaths> {
     );
     write_unless_there(&places.zenv, &zenv)?;
     write_unless_there(&places.config, config::EXAMPLE)?;
+    write_unless_there(&folder.join("router.cf"), &router_config(&sys::host_name()))?;
     Ok(places)
+}
+
+/// Text of `router.cf` for a host of this name.
+fn router_config(host: &str) -> String {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_');
+    // The kernel takes any text for a name.
+    let is_usable = !host.is_empty() && host != "localhost" && host.chars().all(is_plain);
+    let hosts = if is_usable { format!(" {host}") } else { String::new() };
+    ROUTER_CONFIG.replace("{hosts}", &hosts)
 }
 
 /// The usual port, or a free one if another scheduler has that: it would answer for this one.
@@ -55,5 +79,23 @@ fn write_unless_there(path: &Path, text: &str) -> io::Result<()> {
         Ok(mut file) => io::Write::write_all(&mut file, text.as_bytes()),
         Err(error) if error.kind() == ErrorKind::AlreadyExists => Ok(()),
         Err(error) => Err(error),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn host_name_that_is_no_domain_is_left_out() {
+        for (host, line) in [
+            ("mx.example.org", "\nlocal localhost mx.example.org\n"),
+            ("localhost", "\nlocal localhost\n"),
+            ("two words", "\nlocal localhost\n"),
+            ("*", "\nlocal localhost\n"),
+            ("", "\nlocal localhost\n"),
+        ] {
+            assert!(router_config(host).contains(line), "{host}");
+        }
     }
 }
