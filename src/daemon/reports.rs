@@ -1,8 +1,8 @@
 //! Texts of reports to senders: the facts of a control file, and the form of the operator.
 //!
 //! The form is `forms/delivery` below MAILSHARE, as in ZMailer, or `forms/<language>/delivery` for
-//! the language of the message (`Accept-Language`, `Content-Language`). Without one, the text of the
-//! crate `zsched_report` is used.
+//! the language of the message (`Accept-Language`, `Content-Language`). Without one, the text of
+//! the crate `zsched_report` is used.
 
 use std::collections::HashMap;
 use std::fs;

@@ -1,7 +1,7 @@
 //! Moves messages aside: to `postman/`, where a person looks at them.
 //!
-//! Their control file is malformed, or they are finished and have a line that cannot be delivered. A
-//! malformed control file that cannot be moved is hidden in its own folder.
+//! Their control file is malformed, or they are finished and have a line that cannot be delivered.
+//! A malformed control file that cannot be moved is hidden in its own folder.
 
 use super::atomic_write::write_atomically;
 use super::folder::exists;

@@ -40,8 +40,8 @@ fn submission_is_routed_delivered_and_refused() {
         .expect("the router starts");
     submit(
         &site,
-        "from <carol@far.test>\nto <staff>\nto <nobody@here.test>\nenv-end\n\
-         From: carol@far.test\nSubject: routed\n\nThis is the body.\n",
+        "from <alice@here.test>\nto <staff>\nto <nobody@here.test>\nenv-end\n\
+         From: alice@here.test\nSubject: routed\n\nThis is the body.\n",
     );
     for user in ["alice", "bob"] {
         until("the mail is delivered", || {
@@ -51,6 +51,9 @@ fn submission_is_routed_delivered_and_refused() {
     }
     until("the message leaves the queue", || site.files("transport").is_empty());
     assert_eq!(site.files("queue"), [""; 0]);
+    until("the sender has the report", || {
+        site.read("mail/alice").contains("Final-Recipient: rfc822; nobody@here.test")
+    });
     router.kill().expect("killed");
     router.wait().expect("ended");
 }

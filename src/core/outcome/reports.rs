@@ -1,10 +1,10 @@
 //! Reports to senders: when the report about a message is sent.
 //!
 //! A message owes a report as soon as its control file has a `d` line that the sender requested.
-//! The report is sent when the message is complete, or `PARAMglobal-report-interval` after the first
-//! such line, so that many failures within that time are one report. The message stays known until
-//! the router has the report. The shell composes reports; at most [`MAX_REPORTS_AT_WORK`] at a time,
-//! so a hundred thousand failures at once delay neither delivery nor other writes.
+//! The report is sent when the message is complete, or `PARAMglobal-report-interval` after the
+//! first such line, so that many failures within that time are one report. The message stays known
+//! until the router has the report. The shell composes reports; at most [`MAX_REPORTS_AT_WORK`] at
+//! a time, so a hundred thousand failures at once delay neither delivery nor other writes.
 
 use crate::Scheduler;
 use crate::action::{Action, ReportTicket};
@@ -96,7 +96,8 @@ impl Scheduler {
 
     /// The interval of a planned report is over, or a failed one is tried again.
     pub(crate) fn report_timer(&mut self, message: MessageId) {
-        // The message may be gone, and its number that of another one, which is reported early then.
+        // The message may be gone, and its number that of another one, which is reported early
+        // then.
         let report = self.queue.messages.get(message).map(|message| message.report);
         if matches!(report, Some(ReportState::Planned | ReportState::Failed)) {
             self.request_report(message);

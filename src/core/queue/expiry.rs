@@ -3,11 +3,11 @@
 //! A recipient expires when its message is `expiry` old and an attempt was made since this
 //! scheduler started. Without an attempt it expires `expiry2` later (ZMailer `scheduler(8)`). It
 //! has a deadline in every state but one: an attempt in progress is awaited. A message that an
-//! operator holds does not expire. Once released, it is tried before it may expire. A sender may set
-//! a deadline of its own (DELIVERBY, RFC 2852), which needs no attempt.
+//! operator holds does not expire. Once released, it is tried before it may expire. A sender may
+//! set a deadline of its own (DELIVERBY, RFC 2852), which needs no attempt.
 //!
-//! At the ages in `reporttimes`, and at a deadline after which the message need not fail, the sender
-//! is told that a recipient is late.
+//! At the ages in `reporttimes`, and at a deadline after which the message need not fail, the
+//! sender is told that a recipient is late.
 
 use crate::Scheduler;
 use crate::action::Verdict;

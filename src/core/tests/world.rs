@@ -127,6 +127,9 @@ impl World {
     fn confirm(&mut self, action: &Action) {
         let event = match action {
             Action::Note(note) => Event::Noted { ticket: note.ticket, outcome: Ok(true) },
+            Action::Report { ticket, .. } => {
+                Event::Reported { ticket: *ticket, outcome: Ok(UnreportedRest::default()) }
+            }
             Action::Remove { name, .. } => {
                 Event::Removed { number: name.number(), outcome: Ok(()) }
             }

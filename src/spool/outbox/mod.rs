@@ -1,8 +1,8 @@
 //! The outbox: submissions on their way to the router.
 //!
-//! Each of them settles lines of a control file: recipients that are rerouted, or `d` lines that are
-//! reported ([`SubmissionKind`]). Either the router has the submission and the lines are tagged as
-//! done, or neither. Recipients are locked before anything is written; the tag of a `d` line is
+//! Each of them settles lines of a control file: recipients that are rerouted, or `d` lines that
+//! are reported ([`SubmissionKind`]). Either the router has the submission and the lines are tagged
+//! as done, or neither. Recipients are locked before anything is written; the tag of a `d` line is
 //! written by the scheduler only.
 //!
 //! | step | state after a crash | at the next start |

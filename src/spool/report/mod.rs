@@ -162,6 +162,13 @@ pub struct Settled {
     pub left: UnreportedRest,
 }
 
+/// Makes a submission of a group, or none if no report is to be sent.
+pub type MakeDraft<'m, O> =
+    &'m mut dyn FnMut(&ControlFile, &ReportGroup) -> io::Result<Option<Draft<O>>>;
+
+/// A submission in an outbox.
+pub type Draft<O> = <O as Outbox>::SubmissionDraft;
+
 /// Settles the `d` lines that are due, on disk or simulated.
 ///
 /// `draft` makes a submission of a group, or none if no report is to be sent. A message that was
@@ -171,7 +178,7 @@ pub fn settle<O: Outbox>(
     outbox: &O,
     message: &MessageIdentity,
     finished: Option<Timestamp>,
-    draft: &mut dyn FnMut(&ControlFile, &ReportGroup) -> io::Result<Option<O::SubmissionDraft>>,
+    draft: MakeDraft<'_, O>,
 ) -> io::Result<Settled> {
     let of = (message, SubmissionKind::Report);
     let resumed = outbox::resume(file, outbox, of)?;

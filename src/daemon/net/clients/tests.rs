@@ -376,7 +376,8 @@ fn order_about_message_being_read_waits_for_it() {
     theirs.write_all(b"KILL MSG 7\n").expect("said");
     world.clients.listen(0);
     world.clients.serve(&world.core, &elsewhere, NOW);
-    let demand = Demand::Admin { by: "root".to_string(), command: AdminCommand::Load(7) };
+    let by = "root from local user 0".to_string();
+    let demand = Demand::Admin { by, command: AdminCommand::Load(7) };
     assert_eq!(world.clients.take_demands(), [(0, demand)]);
     world.clients.wait_for_message(0, 7);
     for _ in 0..3 {
