@@ -13,7 +13,7 @@ const NUMBER: &str = "10101639";
 const ARRIVED: Duration = Duration::new(1_795_255_449, 852_372_354);
 
 /// Commands that end with another status than 0 here.
-const OTHER_STATUS: [(&str, i32); 7] = [
+const OTHER_STATUS: [(&str, i32); 8] = [
     // There is no terminal.
     ("mailq top", 64),
     // They need more words.
@@ -23,7 +23,8 @@ const OTHER_STATUS: [(&str, i32); 7] = [
     ("mailq -p 10174", 69),
     // The message is old enough for a warning.
     ("mailq check --warn-age 1h --crit-count 10000", 1),
-    // No mail is that large.
+    // No mail is from there, or that large.
+    ("mailq hold --sender '*@spammer.example'", 1),
     ("mailq list --larger 10M", 1),
     // No such agent runs.
     ("mailq retire 4712", 69),

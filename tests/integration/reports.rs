@@ -816,7 +816,7 @@ fn missing_router_folder_delays_reports_and_rerouting() {
     let [router, aside] = ["router", "router-aside"].map(|name| site.path("postoffice").join(name));
     fs::rename(&router, &aside).expect("moved");
     let failed = site.put(&["c a.test error!a"]).to_string();
-    until("the log says so", || site.logged("cannot send a report: ") >= 1);
+    until("the log says so", || site.logged("cannot put a report into router/: ") >= 1);
     let rerouted = site.put(&["q b.test u"]).to_string();
     let mut client = control(&site);
     until("it is known", || client.order("RETRY q/* dry-run=yes")["messages"] == 1);

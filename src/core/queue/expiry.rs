@@ -83,7 +83,10 @@ impl Scheduler {
     /// Skips the notices about a new message that a former scheduler has given until a time.
     pub(crate) fn skip_delay_notices(&mut self, message: MessageId, until: Timestamp) {
         for vertex in self.queue.messages[message].vertices.to_vec(&self.queue.vertices) {
+            let noted = self.queue.vertices[vertex].delays_noted();
             self.count_delay_notices(vertex, until);
+            let counted = self.queue.vertices[vertex].delays_noted();
+            self.queue.vertices[vertex].set_delays_noted(counted.max(noted));
         }
     }
 

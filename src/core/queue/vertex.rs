@@ -390,6 +390,6 @@ mod tests {
     fn vertex_and_recipient_sizes_stay_small() {
         assert!(size_of::<Vertex>() <= 72);
         assert_eq!(size_of::<Recipient>(), 8);
-        assert!(size_of::<crate::queue::message::Message>() <= 88);
+        assert!(size_of::<crate::queue::message::Message>() <= 96);
     }
 }

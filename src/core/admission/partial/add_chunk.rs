@@ -4,6 +4,7 @@ use crate::Scheduler;
 use crate::admission::partial::LOCKED_RETRY_INTERVAL;
 use crate::queue::{MessageId, ThreadId, Vertex, VertexId, VertexState};
 use std::collections::{BTreeMap, BTreeSet};
+use zsched_format::time::Timestamp;
 use zsched_spool::Arrival;
 
 impl Scheduler {
@@ -34,6 +35,9 @@ impl Scheduler {
         let before = self.queue.messages[message].vertices.to_vec(&self.queue.vertices);
         let before: BTreeSet<VertexId> = before.into_iter().collect();
         self.queue_chunk(message, &arrival);
+        if let Some(noted) = arrival.delay_noted {
+            self.skip_delay_notices(message, Timestamp::from_seconds(noted.into()));
+        }
         for vertex in self.queue.messages[message].vertices.to_vec(&self.queue.vertices) {
             if !before.contains(&vertex) {
                 self.enqueue_vertex(vertex);

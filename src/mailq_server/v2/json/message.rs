@@ -47,7 +47,6 @@ struct MessageJson {
     /// The deadline that its sender has set.
     deliver_by: Option<f64>,
     /// The message fails at the deadline; otherwise its sender is told.
-    #[serde(skip_serializing_if = "Option::is_none")]
     deliver_by_returns: Option<bool>,
 }
 
