@@ -3,7 +3,7 @@
 //! A user who submits with `sendmail -v` follows this file. Agents append a line for each outcome.
 //! The scheduler appends a line when it has read the message, gives it to an agent, or drops it
 //! from memory. It appends the last line when the message leaves the spool: `sendmail` stops at a
-//! that begins with `scheduler done`.
+//! line that begins with `scheduler done`.
 
 use super::{Spool, SpoolName};
 use std::fs::File;
