@@ -1,6 +1,6 @@
 //! What the router could not route comes back to it as a report.
 
-use crate::support::Site;
+use crate::support::{Site, until};
 use std::fs;
 
 #[test]
@@ -23,8 +23,8 @@ fn refused_recipients_come_back_as_one_submission() {
     }
     assert!(!report.contains("alice"), "{report}");
     let number = path.file_name().expect("a name").to_string_lossy();
-    let log = site.log();
-    assert!(log.contains(&format!("status=delivered (S{number}")), "{log}");
+    let delivered = format!("status=delivered (S{number}");
+    until("the log says so", || site.logged(&delivered) == 1);
     assert!(
         fs::read_dir(site.path("postoffice/postman")).is_ok_and(|mut all| all.next().is_none())
     );

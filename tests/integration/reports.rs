@@ -220,7 +220,7 @@ fn ten_outcomes_are_reported_as_requested() {
         Final-Recipient: rfc822; deferred!old@a.test
         Action: failed
         Status: 5.4.7 (delivery time expired)
-        Diagnostic-Code: smtp; 500 (expired)
+        Diagnostic-Code: smtp; 500 (expired after <age>
         Last-Attempt-Date: <removed>
         Final-Log-ID: SPOOLID
         X-Destination: old/a.test

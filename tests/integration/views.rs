@@ -145,7 +145,7 @@ fn queue_is_shown_in_json() {
     let name = site.put(&["c a.test deferred!1", "q b.test 2", "q b.test 3"]);
     site.put(&["q b.test 4"]);
     until_known(&mut client, 4);
-    until("one was tried", || objects(&mut client, "SHOW JSON THREADS c/*")[0]["attempts"] == 1);
+    until("one was tried", || objects(&mut client, "SHOW JSON THREADS c/*")[0]["waiting"] == 1);
 
     let summary = object(&mut client, "SHOW JSON SUMMARY");
     let number = |object: &Value, field: &str| object[field].as_u64().expect(field);
