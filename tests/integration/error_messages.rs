@@ -24,7 +24,7 @@ fn refused_recipients_come_back_as_one_submission() {
     assert!(!report.contains("alice"), "{report}");
     let number = path.file_name().expect("a name").to_string_lossy();
     let delivered = format!("status=delivered (S{number}");
-    until("the log says so", || site.logged(&delivered) == 1);
+    until("the log says so", || site.logged(&delivered) == 2);
     assert!(
         fs::read_dir(site.path("postoffice/postman")).is_ok_and(|mut all| all.next().is_none())
     );
