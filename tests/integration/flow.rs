@@ -1,6 +1,6 @@
 //! Flow control: windows that are learned or shared, dead destinations, rates, packets.
 
-use crate::support::{Client, Site, hold_for, until};
+use crate::support::{Client, DEADLINE, Site, hold_for, timeout, until, until_within};
 use std::time::Duration;
 
 const COUNT: &str = "command=\"${AGENTS}/count.py c\"";
@@ -68,10 +68,14 @@ fn mail_for_dead_host_waits_and_counts_as_tried() {
     until("others are delivered", || site.events().count("count") == 1);
     hold_for(Duration::from_millis(300), "it rests", || site.events().count("take") == tried + 1);
     daemon.assert_runs();
+    until_within(timeout(30) + DEADLINE, "it is stored that it is dead", || {
+        site.read("postoffice/.scheduler.learned").contains("\"Dead\"")
+    });
     daemon.kill();
     // The next scheduler also has it as dead.
     let _daemon = site.start();
     until("it is known to be dead", || why().contains("\"block\":\"dead\""));
+    assert_eq!(site.events().count("take"), tried + 1, "nothing was tried again");
     site.write("open", "");
     let mut client = Client::local(&site, "postoffice/.scheduler.control");
     client.order("RETRY c/dead.test");
