@@ -43,6 +43,8 @@ fn chosen_path(named: Option<&Path>) -> Option<PathBuf> {
 impl Zenv {
     /// Default path of the ZENV file.
     const DEFAULT_PATH: &str = "/etc/zmailer.conf";
+    /// Default `MAILSHARE`.
+    const DEFAULT_MAILSHARE: &str = "/usr/share/zmailer";
 
     /// Path of the ZENV file of the installation.
     ///
@@ -63,6 +65,11 @@ impl Zenv {
             }
             other => other.map(Some),
         }
+    }
+
+    /// The folder of configurations and forms: `MAILSHARE`, or its default.
+    pub fn mail_share(&self) -> &Path {
+        Path::new(self.get("MAILSHARE").unwrap_or(Zenv::DEFAULT_MAILSHARE))
     }
 
     /// Reads a ZENV file.

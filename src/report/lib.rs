@@ -40,13 +40,13 @@ pub use action::{Action, action_of};
 pub use form::{Form, FormError, FormErrorKind, MAX_FORM_LEN};
 pub use jiff::tz::TimeZone;
 pub use language::languages;
-
-use zsched_format::time::Timestamp;
-
 /// Maximum number of recipients that a report lists.
 ///
 /// A report about more recipients counts the others, and does not name them: make several reports.
-pub const MAX_REPORTED_RECIPIENTS: usize = 10_000;
+pub use zsched_format::control_file::diagnostic::MAX_REPORTED_RECIPIENTS;
+
+use zsched_format::time::Timestamp;
+
 /// Maximum length of a report without the original message, in bytes.
 pub const MAX_LEN_WITHOUT_ORIGINAL: usize = 16 * 1024 * 1024;
 

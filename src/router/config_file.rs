@@ -9,8 +9,6 @@ use zsched_config::{Diagnostic, Zenv};
 use zsched_spool::{DEFAULT_POSTOFFICE, HashLevel, Spool};
 use zsched_sys as sys;
 
-/// Default `MAILSHARE`.
-const DEFAULT_MAILSHARE: &str = "/usr/share/zmailer";
 /// Default `LOGDIR`.
 const DEFAULT_LOGDIR: &str = "/var/log/mail";
 
@@ -37,8 +35,7 @@ impl Installation {
         let config = match &options.config {
             Some(config) => Some(config.clone()),
             None => {
-                let folder = zenv.get("MAILSHARE").unwrap_or(DEFAULT_MAILSHARE);
-                let path = Path::new(folder).join("router.cf");
+                let path = zenv.mail_share().join("router.cf");
                 // A file that cannot be examined counts as present: reading it reports the error.
                 let is_missing = path.try_exists().is_ok_and(|there| !there);
                 Some(path).filter(|_| !is_missing)

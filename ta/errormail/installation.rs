@@ -2,12 +2,9 @@
 
 use crate::notice::Notice;
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use zsched_config::Zenv;
 use zsched_report::TimeZone;
-
-/// Default `MAILSHARE`, as for the scheduler.
-const DEFAULT_MAILSHARE: &str = "/usr/share/zmailer";
 
 /// The installation that this agent works for.
 pub(crate) struct Installation {
@@ -24,11 +21,10 @@ impl Installation {
     /// Reads the ZENV file.
     pub(crate) fn find() -> io::Result<Installation> {
         let zenv = Zenv::find(None)?.unwrap_or_default();
-        let share = Path::new(zenv.get("MAILSHARE").unwrap_or(DEFAULT_MAILSHARE));
         let host = zsched_sys::host_name();
         let domain = zenv.get("ORGDOMAIN").filter(|name| !name.is_empty()).unwrap_or(&host);
         Ok(Installation {
-            forms: share.join("forms"),
+            forms: zenv.mail_share().join("forms"),
             domain: domain.to_string(),
             host: host.clone(),
             zone: TimeZone::system(),

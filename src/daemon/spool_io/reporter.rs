@@ -8,11 +8,11 @@ use super::{Completion, CompletionSender};
 use crate::logging::mail_log::ReportLines;
 use crate::logging::syslog;
 use crate::reports::{ReportComposer, ReportPolicy};
-use std::os::unix::net::UnixDatagram;
 use std::path::PathBuf;
 use std::sync::mpsc::Receiver;
 use zsched_core::ReportTicket;
 use zsched_spool::report::{self, OwedReports, SendResult};
+use zsched_spool::submit::notify;
 use zsched_spool::{HashLevel, Spool, SpoolId, SpoolName};
 
 /// Request for the reports that a message owes.
@@ -84,11 +84,7 @@ impl Reporter {
             });
             // Without a notice the router finds the report by its next scan.
             let notice = format!("NEW router {}", report.id.number);
-            let notified = UnixDatagram::unbound().and_then(|socket| {
-                socket.set_nonblocking(true)?;
-                socket.send_to(notice.as_bytes(), &self.router_socket)
-            });
-            if let Err(error) = notified {
+            if let Err(error) = notify(&self.router_socket, &notice) {
                 log::debug!("{}: {error}", self.router_socket.display());
             }
         }

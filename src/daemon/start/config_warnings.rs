@@ -14,7 +14,7 @@ use zsched_config::{Config, Zenv};
 pub(crate) fn warnings(config: &Config, zenv: &Zenv, programs: &[PathBuf]) -> Vec<String> {
     let mut warnings: Vec<String> =
         config.parameters.auth_file.as_deref().and_then(accounts::warning).into_iter().collect();
-    let forms = reports::check_forms(&super::mail_share(zenv)).into_iter();
+    let forms = reports::check_forms(zenv.mail_share()).into_iter();
     warnings.extend(forms.map(|mistake| format!("{mistake}; the built-in text is used")));
     let commands = config.commands();
     if commands.is_empty() {

@@ -50,8 +50,6 @@ use zsched_spool::scan::ScanLimits;
 use zsched_spool::{DEFAULT_POSTOFFICE, HashLevel, Spool};
 use zsched_sys::{self as sys, Signals};
 
-/// Default `MAILSHARE`.
-const DEFAULT_MAILSHARE: &str = "/usr/share/zmailer";
 /// Default `LOGDIR`.
 const DEFAULT_LOGDIR: &str = "/var/log/mail";
 /// Maximum number of descriptors the scheduler requests, including those for agents.
@@ -156,16 +154,11 @@ fn config_path(options: &SchedulerOptions, zenv: &Zenv) -> PathBuf {
     if let Some(path) = &options.config {
         return path.clone();
     }
-    let folder = mail_share(zenv);
+    let folder = zenv.mail_share();
     let (documented, original) = (folder.join("scheduler.cf"), folder.join("scheduler.conf"));
     // A file that cannot be examined counts as present: reading it reports the error.
     let is_missing = documented.try_exists().is_ok_and(|there| !there);
     if is_missing && original.exists() { original } else { documented }
-}
-
-/// The folder of the configuration and the forms.
-fn mail_share(zenv: &Zenv) -> PathBuf {
-    PathBuf::from(zenv.get("MAILSHARE").unwrap_or(DEFAULT_MAILSHARE))
 }
 
 /// Reads the configuration, and prints what is wrong with it.
@@ -381,7 +374,7 @@ impl StartPlan {
         let waker_of_io = waker.clone();
         let zenv = &self.context.zenv;
         let headers_only = self.options.headers_only > 0;
-        let composer = ReportComposer::new(zenv, &mail_share(zenv), headers_only);
+        let composer = ReportComposer::new(zenv, zenv.mail_share(), headers_only);
         let reports = (composer, self.spool.router_socket(zenv.get("ROUTERNOTIFY")));
         let spool_io = SpoolIo::start(
             &self.spool,

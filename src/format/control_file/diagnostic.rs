@@ -18,6 +18,9 @@ pub const NOTARY_SEPARATOR: u8 = 0x01;
 /// Stands for the address of the recipient line, in the address field of notary data.
 pub const ADDRESS_OF_RECIPIENT: u8 = 0x03;
 
+/// Maximum number of recipients in a report to a sender. What is left goes into the next report.
+pub const MAX_REPORTED_RECIPIENTS: usize = 10_000;
+
 /// Maximum number of fields after the time.
 const MAX_ADDED_FIELDS: usize = 16;
 

@@ -5,13 +5,10 @@ use crate::{chunk, decisions};
 use std::io;
 use std::os::unix::fs::FileExt;
 use zsched_format::control_file::diagnostic::{
-    DiagnosticRecord, NOTARY_SEPARATOR, scheduler_notary,
+    DiagnosticRecord, MAX_REPORTED_RECIPIENTS, NOTARY_SEPARATOR, scheduler_notary,
 };
 use zsched_format::control_file::{self, ControlFile, Recipient, Tag};
 use zsched_sys as sys;
-
-/// Maximum number of recipients in a report.
-pub const MAX_REPORTED_RECIPIENTS: usize = 10_000;
 
 /// The reports that are due.
 #[derive(Debug, Default)]

@@ -9,7 +9,7 @@ mod due;
 mod owed;
 mod unnoted;
 
-pub use due::{DueReports, MAX_REPORTED_RECIPIENTS, ReportGroup, ReportedRecipient};
+pub use due::{DueReports, ReportGroup, ReportedRecipient};
 pub use owed::{OwedReports, take_up};
 
 use crate::finalize::OpenControlFile;

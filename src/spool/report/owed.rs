@@ -5,7 +5,7 @@
 
 use crate::{HashFolder, HashLevel, Spool, SpoolName, folder};
 use std::fs::{self, Metadata};
-use std::io::{self, ErrorKind};
+use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use zsched_sys::{self as sys, if_exists, with_suffix};
@@ -76,17 +76,11 @@ fn put_back(spool: &Spool, name: &SpoolName, control: &Path) -> io::Result<bool>
         Ok(metadata.map(|metadata| sys::device_and_inode(&metadata)))
     };
     match (identity(&message)?, identity(&to_message)?) {
-        (Some(file), None) => {
-            fs::hard_link(&message, &to_message)?;
-            debug_assert_eq!(identity(&to_message)?, Some(file));
-        }
+        (Some(_), None) => fs::hard_link(&message, &to_message)?,
         (Some(file), Some(other)) if file == other => {}
         _ => return Ok(false),
     }
-    match sys::rename_new(control, &to_control) {
-        Err(error) if error.kind() == ErrorKind::Unsupported => fs::rename(control, to_control)?,
-        other => other?,
-    }
+    folder::rename_to_free_name(control, &to_control)?;
     fs::remove_file(message)?;
     Ok(true)
 }
