@@ -61,7 +61,9 @@ struct AgentProcess {
     write_buffer: WriteBuffer,
     /// How to end the agent once the outbox is empty.
     end_manner: Option<StopMode>,
-    /// Time to kill the process, set once it has closed its socket.
+    /// True once the other end of the socket is known to be closed.
+    is_hung_up: bool,
+    /// Time to kill the process, set once the end of its output was read.
     kill_at: Option<Instant>,
 }
 
@@ -143,10 +145,18 @@ impl AgentProcesses {
             line_buffer: LineBuffer::default(),
             write_buffer: WriteBuffer::default(),
             end_manner: None,
+            is_hung_up: false,
             kill_at: None,
         };
         self.processes.insert(agent, process);
         Ok(pid)
+    }
+
+    /// Notes that the other end of an agent's socket is closed: its output is read to the end.
+    pub(crate) fn hung_up(&mut self, agent: AgentId) {
+        if let Some(process) = self.processes.get_mut(&agent) {
+            process.is_hung_up = true;
+        }
     }
 
     /// Reads an agent's output, up to its share of a turn. Returns true if there may be more.
@@ -188,6 +198,10 @@ impl AgentProcesses {
             let too_long = process.line_buffer.push(said, |line| output(AgentOutput::Line(line)));
             if too_long > 0 {
                 output(AgentOutput::Skipped(too_long));
+            }
+            // All was read: what comes after this, the end included, is a new event (epoll(7)).
+            if count < room && !process.is_hung_up {
+                return false;
             }
             left -= count;
         }
@@ -260,6 +274,7 @@ impl AgentProcesses {
         agent: AgentId,
         output: impl FnMut(AgentOutput<'_>),
     ) -> bool {
+        self.hung_up(agent);
         self.read(agent, MAX_FINAL_OUTPUT, output);
         self.processes.get(&agent).is_some_and(|process| process.kill_at.is_none())
     }
@@ -312,6 +327,7 @@ impl AgentProcesses {
         let is_its_number = self.by_pid.get(&pid) == Some(&agent);
         let failure = is_its_number.then(|| self.launcher.failure(pid)).flatten();
         self.by_pid.retain(|_, other| *other != agent);
+        self.hung_up(agent);
         self.read(agent, MAX_FINAL_OUTPUT, output);
         self.closed.retain(|other| *other != agent);
         let process = self.processes.remove(&agent);
@@ -416,6 +432,7 @@ mod tests {
             line_buffer: LineBuffer::default(),
             write_buffer: WriteBuffer::default(),
             end_manner: None,
+            is_hung_up: false,
             kill_at: None,
         };
         agents.processes.insert(AgentId(1), process);

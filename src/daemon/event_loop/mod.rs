@@ -144,7 +144,15 @@ impl Daemon {
             self.handle_signals(now);
             self.resume_held_agents(now);
             let unheard = std::mem::take(&mut self.unread_sources).into_iter();
-            for source in unheard.chain(ready.iter().map(|event| EventSource::of(event.token()))) {
+            let events = ready.iter().map(|event| (event, EventSource::of(event.token())));
+            for (event, source) in events.clone() {
+                if let EventSource::Agent(agent) = source
+                    && event.is_read_closed()
+                {
+                    self.agents.hung_up(agent);
+                }
+            }
+            for source in unheard.chain(events.map(|(_, source)| source)) {
                 if self.read_source(now, source) {
                     self.unread_sources.push(source);
                 }

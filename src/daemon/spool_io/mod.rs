@@ -15,6 +15,7 @@ mod writer;
 mod verbose_messages;
 mod note_writers;
 mod reporter;
+mod remover;
 mod parallel;
 mod former_agents;
 
@@ -213,8 +214,6 @@ impl SpoolIo {
             verbose: verbose.clone(),
             composer: mail_log.composer(),
             orders,
-            notes: Vec::new(),
-            lines: Vec::new(),
             portion: Vec::new(),
         };
         let writer = worker::start("writer", move || writer.run(&writes))?;

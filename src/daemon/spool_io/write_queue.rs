@@ -15,6 +15,9 @@ use std::sync::mpsc::{Receiver, SendError, Sender, channel};
 /// The requests of one turn may exceed it.
 const MAX_WAITING_BYTES: usize = 16 << 20;
 
+/// Number of requests from which a batch takes in no more of those that wait.
+const MAX_BATCH_LEN: usize = 512;
+
 /// Requests of a turn, and their size in bytes.
 pub(super) struct Batch {
     requests: Vec<WriteRequest>,
@@ -69,8 +72,16 @@ impl WriteQueue {
 
 impl WriteReceiver {
     /// Passes batches of requests to `work` as they come, until the queue is closed.
+    ///
+    /// What waits by then is passed together, up to a limit: it can wait for the disk together.
     pub(super) fn for_each_batch(&self, mut work: impl FnMut(Vec<WriteRequest>)) {
-        for Batch { requests, size } in &self.batches {
+        for Batch { mut requests, mut size } in &self.batches {
+            while requests.len() < MAX_BATCH_LEN
+                && let Ok(mut more) = self.batches.try_recv()
+            {
+                requests.append(&mut more.requests);
+                size += more.size;
+            }
             work(requests);
             let before = self.waiting.fetch_sub(size, Ordering::SeqCst);
             if before > MAX_WAITING_BYTES && before - size <= MAX_WAITING_BYTES {

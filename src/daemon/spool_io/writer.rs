@@ -1,6 +1,7 @@
 //! Worker that writes to the spool and removes from it.
 
 use super::note_writers;
+use super::remover::Removal;
 use super::verbose_messages::VerboseMessages;
 use super::write_queue::WriteReceiver;
 use super::{Completion, CompletionSender};
@@ -8,14 +9,10 @@ use crate::logging::mail_log::Composer;
 use crate::logging::syslog;
 use crate::state::duplicates::DuplicatesFile;
 use crate::state::overrides::OverridesJournal;
-use std::io;
-use std::path::PathBuf;
 use std::sync::Arc;
 use zsched_core::overrides::OverrideChange;
 use zsched_core::{Note, StatusRecord};
-use zsched_spool::move_aside::{self, Reason};
 use zsched_spool::removals::RemovalList;
-use zsched_spool::remove;
 use zsched_spool::tally::{RecipientTally, tally};
 use zsched_spool::verbose::VerboseFile;
 use zsched_spool::{Spool, SpoolName, load};
@@ -66,12 +63,22 @@ pub(super) struct Writer {
     pub(super) composer: Option<Composer>,
     pub(super) verbose: VerboseMessages,
     pub(super) orders: OverridesJournal,
-    /// Notes to be written together, before the next removal or batch end.
-    pub(super) notes: Vec<Note>,
-    /// Lines about recipients, which come after these notes.
-    pub(super) lines: Vec<StatusRecord>,
     /// Results to be sent.
     pub(super) portion: Vec<Completion>,
+}
+
+/// Parts of a batch of requests that are carried out one after the other.
+#[derive(Default)]
+struct Plan {
+    /// Notes, which are written together.
+    notes: Vec<Note>,
+    /// Lines and removals, which come after the notes about their recipients.
+    after_notes: Vec<AfterNotes>,
+}
+
+enum AfterNotes {
+    Line(StatusRecord),
+    Removal(SpoolName, bool),
 }
 
 impl Writer {
@@ -79,8 +86,19 @@ impl Writer {
     pub(super) fn run(mut self, requests: &WriteReceiver) {
         requests.for_each_batch(|batch| {
             self.list_removals(&batch);
-            batch.into_iter().for_each(|request| self.take(request));
-            self.write_notes();
+            let mut plan = Plan::default();
+            batch.into_iter().for_each(|request| self.take(request, &mut plan));
+            note_writers::write_all(&self.spool, plan.notes, &self.completions);
+            // A line needs the control file of its message, so this comes before the removals.
+            let removals = plan.after_notes.into_iter().filter_map(|next| match next {
+                AfterNotes::Line(record) => {
+                    self.composer.iter_mut().for_each(|it| it.add(&self.spool, &record));
+                    None
+                }
+                AfterNotes::Removal(name, aside) => Some(self.prepare_removal(name, aside)),
+            });
+            let removals = removals.collect();
+            self.remove(removals);
             self.completions.flush(&mut self.portion);
             if let Some(composer) = &mut self.composer {
                 composer.flush();
@@ -110,27 +128,19 @@ impl Writer {
         self.removals_listed = listed.is_ok();
     }
 
-    fn take(&mut self, request: WriteRequest) {
+    /// Carries out a request, or adds it to the plan.
+    fn take(&mut self, request: WriteRequest, plan: &mut Plan) {
         let done = match request {
-            WriteRequest::Note(note) => return self.notes.push(*note),
-            WriteRequest::Status(record) => return self.lines.push(record),
+            WriteRequest::Note(note) => return plan.notes.push(*note),
+            WriteRequest::Status(record) => {
+                return plan.after_notes.push(AfterNotes::Line(record));
+            }
+            WriteRequest::Remove(name, aside) => {
+                return plan.after_notes.push(AfterNotes::Removal(name, aside));
+            }
             WriteRequest::Verbose(name, text) => {
                 let file = VerboseFile::of(&self.spool, &name);
                 return file.iter().for_each(|file| file.add(&text));
-            }
-            WriteRequest::Remove(name, aside) => {
-                self.write_notes();
-                let spool = &self.spool;
-                let known = self.composer.as_mut().and_then(|it| it.forget(spool, &name));
-                let verbose = known.unwrap_or_else(|| VerboseFile::of(spool, &name));
-                let complete = if aside { None } else { complete_line(spool, &name) };
-                let removed = remove_message(spool, &name, aside);
-                if removed.is_ok() {
-                    self.verbose.remove(&name);
-                    complete.into_iter().for_each(|line| syslog::event(|| line));
-                    verbose.iter().for_each(|file| file.end(&name));
-                }
-                Completion::Removed(name, removed)
             }
             WriteRequest::StoreOverrides(changes) => {
                 Completion::OverridesStored(self.orders.store(changes))
@@ -146,17 +156,33 @@ impl Writer {
         self.completions.add(&mut self.portion, done);
     }
 
-    /// Writes the collected notes and composes the lines. They need the message, so this comes
-    /// before its removal.
-    fn write_notes(&mut self) {
-        if !self.notes.is_empty() {
-            let notes = std::mem::take(&mut self.notes);
-            note_writers::write_all(&self.spool, notes, &self.completions);
-        }
-        if let Some(composer) = &mut self.composer {
-            self.lines.drain(..).for_each(|record| composer.add(&self.spool, &record));
+    /// Reads what the lines after a removal need of the message.
+    fn prepare_removal(&mut self, name: SpoolName, aside: bool) -> Removal<FinalLines> {
+        let spool = &self.spool;
+        let known = self.composer.as_mut().and_then(|it| it.forget(spool, &name));
+        let verbose = known.unwrap_or_else(|| VerboseFile::of(spool, &name));
+        let complete = if aside { None } else { complete_line(spool, &name) };
+        Removal::new(name, aside, FinalLines { verbose, complete })
+    }
+
+    fn remove(&mut self, removals: Vec<Removal<FinalLines>>) {
+        for (name, last, removed) in Removal::carry_out_all(removals, &self.spool) {
+            if removed.is_ok() {
+                self.verbose.remove(&name);
+                last.complete.into_iter().for_each(|line| syslog::event(|| line));
+                last.verbose.iter().for_each(|file| file.end(&name));
+            }
+            self.completions.add(&mut self.portion, Completion::Removed(name, removed));
         }
     }
+}
+
+/// What is written about a message after its removal.
+struct FinalLines {
+    /// Its verbose file.
+    verbose: Option<VerboseFile>,
+    /// The line of the system log.
+    complete: Option<String>,
 }
 
 /// The line of the system log about a message that leaves the spool, if it is wanted.
@@ -164,11 +190,4 @@ fn complete_line(spool: &Spool, name: &SpoolName) -> Option<String> {
     let tally = syslog::has_events().then(|| tally(spool, name).ok()).flatten()?;
     let RecipientTally { spool_id, recipients, failed, .. } = tally;
     Some(format!("{spool_id}: complete (total {recipients} recipients, {failed} failed)"))
-}
-
-fn remove_message(spool: &Spool, name: &SpoolName, aside: bool) -> io::Result<Option<PathBuf>> {
-    if aside {
-        return move_aside::move_aside(spool, name, Reason::Undeliverable).map(Some);
-    }
-    remove::remove(spool, name).map(|()| None)
 }
