@@ -10,7 +10,7 @@
 use super::outbox::{OpenFile, OpenOutbox, OutboxContents, WriteSteps};
 use super::parsed::ParsedFiles;
 use std::cell::RefCell;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io::{self, ErrorKind};
 use std::path::PathBuf;
 use std::rc::Rc;
@@ -30,6 +30,8 @@ use zsched_spool::{
 
 /// The pid of all schedulers, which no agent has.
 const SCHEDULER_PID: u32 = 998;
+/// Number of waiting writes that the writer may be carrying out at the same time.
+const MAX_CONCURRENT_WRITES: usize = 8;
 
 /// Disk faults. Changing tags in place never fails, since it needs no space.
 #[derive(Clone, Copy, Debug, Default)]
@@ -66,8 +68,8 @@ pub struct Disk {
     /// Changes of the orders in force that could not be stored yet.
     unstored: Vec<OverrideChange>,
     pub(crate) outbox: RefCell<OutboxContents>,
-    /// The message whose removal was interrupted by a kill of the scheduler.
-    removal: Option<u64>,
+    /// Messages whose removal was interrupted by a kill of the scheduler.
+    removals: Vec<u64>,
     /// The present faults.
     pub faults: DiskFaults,
     /// The processes of living agents, whose locks are valid.
@@ -133,6 +135,39 @@ pub enum WriteRequest {
     ClearLocks(SpoolName, u32),
     /// Store changes of the orders in force.
     KeepOrders(Option<OrderTicket>, Vec<OverrideChange>),
+}
+
+impl WriteRequest {
+    /// The message whose files it changes.
+    fn message(&self) -> Option<u64> {
+        match self {
+            WriteRequest::Note(note) => Some(note.name.number()),
+            WriteRequest::Remove(name, _) | WriteRequest::ClearLocks(name, _) => {
+                Some(name.number())
+            }
+            WriteRequest::KeepOrders(..) => None,
+        }
+    }
+
+    /// Takes up to `count` requests that the writer may be carrying out at the same time.
+    ///
+    /// Those about one message are carried out in their order, one after the other.
+    pub(crate) fn take_some(
+        waiting: &mut VecDeque<WriteRequest>,
+        count: usize,
+        random: &mut fastrand::Rng,
+    ) -> Vec<WriteRequest> {
+        let mut taken: Vec<WriteRequest> = Vec::new();
+        for _ in 0..count.min(waiting.len()) {
+            let chosen =
+                waiting[random.usize(0..waiting.len().min(MAX_CONCURRENT_WRITES))].message();
+            if taken.iter().all(|other| other.message() != chosen) {
+                let first = waiting.iter().position(|request| request.message() == chosen);
+                taken.extend(first.and_then(|first| waiting.remove(first)));
+            }
+        }
+        taken
+    }
 }
 
 /// The way in which a message left the spool.
@@ -456,17 +491,16 @@ impl Disk {
             return None;
         }
         let control = files.control.take().map(|(_, file)| file);
-        self.removal = Some(name.number());
+        self.removals.push(name.number());
         control
     }
 
-    /// Finishes the removal that a killed scheduler had listed.
-    pub(crate) fn finish_removal(&mut self) {
-        let is_left = |files: &MessageFiles| files.control.is_none();
-        if let Some(number) = self.removal.take()
-            && self.messages.get(&number).is_some_and(is_left)
-        {
-            self.messages.remove(&number);
+    /// Finishes the removals that a killed scheduler had listed.
+    pub(crate) fn finish_removals(&mut self) {
+        for number in std::mem::take(&mut self.removals) {
+            if self.messages.get(&number).is_some_and(|files| files.control.is_none()) {
+                self.messages.remove(&number);
+            }
         }
     }
 

@@ -237,7 +237,7 @@ impl<O: SimulationObserver> Simulation<O> {
         if self.shell.is_some() {
             return;
         }
-        self.disk.finish_removal();
+        self.disk.finish_removals();
         let recovered = self.disk.recover_outbox();
         self.observe_published();
         if recovered.is_err() {

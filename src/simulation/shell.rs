@@ -383,13 +383,17 @@ impl<O: SimulationObserver> Simulation<O> {
     }
 
     pub(super) fn write(&mut self) {
-        let next = self.shell.as_ref().and_then(|shell| shell.to_write.front());
-        if self.kill_while_finishing && next.is_some_and(finishes_recipients) {
-            return self.kill_while(true);
-        }
-        let Some(request) = self.shell.as_mut().and_then(|shell| shell.to_write.pop_front()) else {
+        let Some(shell) = &mut self.shell else {
             return;
         };
+        let Some(request) = WriteRequest::take_some(&mut shell.to_write, 1, &mut self.random).pop()
+        else {
+            return;
+        };
+        if self.kill_while_finishing && finishes_recipients(&request) {
+            shell.to_write.push_front(request);
+            return self.kill_while(true);
+        }
         let at = self.at();
         let event = match request {
             WriteRequest::Note(note) => {
@@ -496,7 +500,7 @@ impl<O: SimulationObserver> Simulation<O> {
         }
     }
 
-    /// Interrupts the current write of a scheduler that was killed.
+    /// Interrupts the current writes of a scheduler that was killed.
     pub(super) fn write_partially(&mut self, mut shell: Shell) {
         let at = self.at();
         self.disk.move_down_partially();
@@ -507,19 +511,22 @@ impl<O: SimulationObserver> Simulation<O> {
             self.send_report(&request, Some(last_step)).ok();
             return;
         }
-        match shell.to_write.pop_front() {
-            Some(WriteRequest::Note(note)) => {
-                // A killed scheduler gets no result, whatever became of the write.
-                let last_step = self.random.u32(0..6 + 3 * note.offsets.len() as u32);
-                self.note(&note, Some(last_step)).ok();
-            }
-            Some(WriteRequest::Remove(name, aside)) => {
-                if let Some(file) = self.disk.remove_partially(&name, aside) {
-                    self.observer.departed(at, name.number(), &Departure::Removed(file));
+        let count = self.random.usize(1..=3);
+        for request in WriteRequest::take_some(&mut shell.to_write, count, &mut self.random) {
+            match request {
+                WriteRequest::Note(note) => {
+                    // A killed scheduler gets no result, whatever became of the write.
+                    let last_step = self.random.u32(0..6 + 3 * note.offsets.len() as u32);
+                    self.note(&note, Some(last_step)).ok();
                 }
+                WriteRequest::Remove(name, aside) => {
+                    if let Some(file) = self.disk.remove_partially(&name, aside) {
+                        self.observer.departed(at, name.number(), &Departure::Removed(file));
+                    }
+                }
+                // Changes are stored together, or not at all.
+                WriteRequest::KeepOrders(..) | WriteRequest::ClearLocks(..) => {}
             }
-            // Changes are stored together, or not at all.
-            Some(WriteRequest::KeepOrders(..) | WriteRequest::ClearLocks(..)) | None => {}
         }
     }
 }
