@@ -5,7 +5,6 @@ use crate::admission::paging::{RestoreAction, RestoredMessage};
 use crate::dispatch::Dispatch;
 use crate::queue::{Message, MessageId, Queue, ThreadId, Vertex, VertexId, VertexState};
 use log::Level;
-use zsched_format::time::Timestamp;
 use zsched_spool::{Arrival, Group};
 
 impl Scheduler {
@@ -39,7 +38,7 @@ impl Scheduler {
             }
         }
         if let Some(noted) = arrival.delay_noted {
-            self.skip_delay_notices(message, Timestamp::from_seconds(noted.into()));
+            self.skip_delay_notices(message, noted);
         }
         self.enqueue_message(message);
         if !is_again {

@@ -80,8 +80,12 @@ impl Scheduler {
         times
     }
 
-    /// Skips the notices about a new message that a former scheduler has given until a time.
-    pub(crate) fn skip_delay_notices(&mut self, message: MessageId, until: Timestamp) {
+    /// Skips the notices about a new message that a former scheduler has given.
+    ///
+    /// `noted` is the time of the last one, in seconds. The fraction of its second is not known.
+    pub(crate) fn skip_delay_notices(&mut self, message: MessageId, noted: u32) {
+        const LONGEST_FRACTION: Duration = Duration::from_nanos(999_999_999);
+        let until = Timestamp::from_seconds(noted.into()) + LONGEST_FRACTION;
         for vertex in self.queue.messages[message].vertices.to_vec(&self.queue.vertices) {
             let noted = self.queue.vertices[vertex].delays_noted();
             self.count_delay_notices(vertex, until);

@@ -186,6 +186,25 @@ fn tried_recipient_expires_at_expiry() {
     assert_eq!(world.removed(), ["1"]);
 }
 
+/// The time of a notice in a control file has no fraction, that of the message has one.
+#[test]
+fn delay_notice_of_former_scheduler_is_not_repeated() {
+    for (noted, expected) in [(true, 0), (false, 1)] {
+        let mut world = World::new("c/*\n\tqueueonly reporttimes=\"5m 1h\"\n\tcommand=x\n");
+        let modified =
+            Timestamp::from_seconds(world.now.seconds()) - Duration::from_millis(400_500);
+        let group =
+            Group { channel: b"c"[..].into(), host: b"a.test"[..].into(), offsets: vec![100] };
+        let mut arrival = arrival(1, vec![group], modified, world.now);
+        let notice = modified + Duration::from_secs(300);
+        arrival.delay_noted = noted.then_some(notice.seconds() as u32);
+        world.tell(Event::Arrived(arrival));
+        world.pass_seconds(20);
+        let is_note = |action: &&Action| matches!(action, Action::Note(_));
+        assert_eq!(world.done.iter().filter(is_note).count(), expected, "noted: {noted}");
+    }
+}
+
 #[test]
 fn queueonly_with_retries_is_tried_at_retry_times() {
     let config = "*/*\n\tinterval=1m retries=1\nc/*\n\tqueueonly interval=1h retries=24 skew=1\n\tcommand=x\n";

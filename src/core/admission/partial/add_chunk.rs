@@ -4,7 +4,6 @@ use crate::Scheduler;
 use crate::admission::partial::LOCKED_RETRY_INTERVAL;
 use crate::queue::{MessageId, ThreadId, Vertex, VertexId, VertexState};
 use std::collections::{BTreeMap, BTreeSet};
-use zsched_format::time::Timestamp;
 use zsched_spool::Arrival;
 
 impl Scheduler {
@@ -36,7 +35,7 @@ impl Scheduler {
         let before: BTreeSet<VertexId> = before.into_iter().collect();
         self.queue_chunk(message, &arrival);
         if let Some(noted) = arrival.delay_noted {
-            self.skip_delay_notices(message, Timestamp::from_seconds(noted.into()));
+            self.skip_delay_notices(message, noted);
         }
         for vertex in self.queue.messages[message].vertices.to_vec(&self.queue.vertices) {
             if !before.contains(&vertex) {
