@@ -4,17 +4,17 @@
 //! options of any program. Begin with [`parse`].
 #![warn(unreachable_pub)]
 
+pub mod sysexits;
+
 use clap::{Arg, Command, Parser, ValueEnum, value_parser};
 use clap_complete::Shell;
 use std::ffi::OsString;
 use std::io::{self, Write};
+use sysexits::EX_USAGE;
 use zsched_format::printable;
 
 /// Name of the option that prints completions.
 const COMPLETIONS: &str = "completions";
-
-/// Exit status for a command line that cannot be used (`EX_USAGE` of `sysexits.h`).
-pub const EX_USAGE: i32 = 64;
 
 /// Parses the command line. Exits after printing help, completions or an error.
 ///

@@ -25,7 +25,7 @@ pub use options::SubmitOptions;
 use message::Message;
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
-use zsched_command_line::EX_USAGE;
+use zsched_command_line::sysexits::{EX_DATAERR, EX_USAGE};
 use zsched_config::Zenv;
 use zsched_format::control_file::compose::{Address, Group, Recipient};
 use zsched_format::printable;
@@ -33,8 +33,6 @@ use zsched_spool::submit::Submitter;
 use zsched_spool::{DEFAULT_POSTOFFICE, HashLevel, Spool, SpoolName};
 use zsched_sys as sys;
 
-/// Exit status for a message that cannot be used (`EX_DATAERR`).
-const EXIT_BAD_MESSAGE: i32 = 65;
 /// Exit status for other errors, which may be temporary.
 const EXIT_FAILURE: i32 = 1;
 /// User id of `nobody`, with whose rights recipients are delivered to.
@@ -92,7 +90,7 @@ fn run(options: &SubmitOptions) -> Result<(), Failure> {
     let mut text = Vec::new();
     io::stdin().read_to_end(&mut text)?;
     let submission = Submission::compose(&text, options)
-        .map_err(|reason| Failure::new(EXIT_BAD_MESSAGE, reason.to_string()))?;
+        .map_err(|reason| Failure::new(EX_DATAERR, reason.to_string()))?;
     let in_spool = |error| Failure::new(EXIT_FAILURE, format!("{}: {error}", postoffice.display()));
     let submitted = submitter.submit(
         &submission.text,

@@ -17,6 +17,7 @@ use spooler::Spooler;
 use std::collections::{HashSet, VecDeque};
 use std::io::{self, ErrorKind};
 use std::time::{Duration, Instant};
+use zsched_command_line::sysexits::EX_TEMPFAIL;
 use zsched_spool::Spool;
 use zsched_sys::{self as sys, Signals};
 
@@ -24,8 +25,6 @@ use zsched_sys::{self as sys, Signals};
 const SCAN_INTERVAL: Duration = Duration::from_secs(5);
 /// Maximum number of submissions that are routed together, with shared syncs.
 const MAX_BATCH: usize = 64;
-/// Exit status if submissions are left that may be routed later (`EX_TEMPFAIL`).
-const EXIT_SOME_LEFT: i32 = 75;
 
 const SIGNALS: Token = Token(0);
 const NOTICES: Token = Token(1);
@@ -96,7 +95,8 @@ impl Router {
             }
             while self.route_batch() {}
         }
-        Ok(if self.spooler.has_troubled() { EXIT_SOME_LEFT } else { 0 })
+        // Submissions are left that may be routed later.
+        Ok(if self.spooler.has_troubled() { EX_TEMPFAIL } else { 0 })
     }
 
     /// Routes until a signal ends it.
