@@ -21,6 +21,12 @@ pub enum Failure {
     /// No scheduler can be reached, or it refuses the connection.
     #[error("{0}")]
     Unavailable(String),
+    /// A scheduler of version 1 got a request.
+    #[error(
+        "this scheduler speaks MAILQ version 1, and takes no requests; with PARAMauthfile in its \
+         scheduler.cf, it would speak version 2"
+    )]
+    TakesNoRequests,
     /// A scheduler does not permit the login or the request.
     #[error("{0}")]
     Denied(String),
@@ -52,7 +58,9 @@ impl Failure {
         match self {
             Failure::Usage(_) => EX_USAGE,
             Failure::NotFound(_) => NOTHING,
-            Failure::Unavailable(_) | Failure::Refused(_) => EX_UNAVAILABLE,
+            Failure::Unavailable(_) | Failure::Refused(_) | Failure::TakesNoRequests => {
+                EX_UNAVAILABLE
+            }
             Failure::Denied(_) => EX_NOPERM,
             Failure::Installation(_) => EX_OSFILE,
             Failure::Protocol(_) | Failure::Damaged => EX_PROTOCOL,

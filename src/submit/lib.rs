@@ -30,7 +30,7 @@ use zsched_config::Zenv;
 use zsched_format::control_file::compose::{Address, Group, Recipient};
 use zsched_format::printable;
 use zsched_spool::submit::Submitter;
-use zsched_spool::{DEFAULT_POSTOFFICE, HashLevel, Spool, SpoolName};
+use zsched_spool::{DEFAULT_POSTOFFICE, HashLevel, Spool, SpoolName, describe_folder_error};
 use zsched_sys as sys;
 
 /// Exit status for other errors, which may be temporary.
@@ -91,7 +91,9 @@ fn run(options: &SubmitOptions) -> Result<(), Failure> {
     io::stdin().read_to_end(&mut text)?;
     let submission = Submission::compose(&text, options)
         .map_err(|reason| Failure::new(EX_DATAERR, reason.to_string()))?;
-    let in_spool = |error| Failure::new(EXIT_FAILURE, format!("{}: {error}", postoffice.display()));
+    let in_spool = |error| {
+        Failure::new(EXIT_FAILURE, describe_folder_error(submitter.spool.transport(), &error))
+    };
     let submitted = submitter.submit(
         &submission.text,
         &submission.id,

@@ -141,6 +141,7 @@ impl Daemon {
     fn run_admin_command(&mut self, client: usize, by: &str, command: &AdminCommand) {
         match command {
             AdminCommand::Reload => self.begin_reload(Some(client)),
+            AdminCommand::CheckConfig => self.begin_config_check(client),
             AdminCommand::Load(number) => {
                 let under_way = self.intake.recipients_being_read();
                 let room = self.core.query().recipient_room();

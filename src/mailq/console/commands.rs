@@ -74,7 +74,14 @@ pub enum Command {
         all: bool,
     },
     /// Retry mail now, whatever it waits for, unless it is on hold
-    Retry(OrderArgs),
+    Retry {
+        /// Selected part of the queue, and options.
+        #[command(flatten)]
+        args: OrderArgs,
+        /// Retry everything
+        #[arg(long, conflicts_with = "what")]
+        all: bool,
+    },
     /// Expire mail now: it fails, and its senders get a report
     Expire(OrderArgs),
     /// Delete mail, without reports

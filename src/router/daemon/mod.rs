@@ -15,10 +15,11 @@ use signal_hook::consts::signal::{SIGALRM, SIGHUP, SIGINT, SIGTERM, SIGUSR1};
 use socket::NotifySocket;
 use spooler::Spooler;
 use std::collections::{HashSet, VecDeque};
+use std::fs;
 use std::io::{self, ErrorKind};
 use std::time::{Duration, Instant};
 use zsched_command_line::sysexits::EX_TEMPFAIL;
-use zsched_spool::Spool;
+use zsched_spool::{Spool, describe_folder_error};
 use zsched_sys::{self as sys, Signals};
 
 /// Interval of scans of the folder.
@@ -32,14 +33,19 @@ const NOTICES: Token = Token(1);
 /// Runs the router. Returns the exit status.
 pub(crate) fn run(installation: Installation, options: &RouterOptions) -> io::Result<i32> {
     let spool = installation.spool();
+    let folder = spool.router();
+    if let Err(error) = fs::read_dir(&folder) {
+        return Err(io::Error::new(error.kind(), describe_folder_error(&folder, &error)));
+    }
     sys::close_inherited_on_exec()?;
     let pipe = match options.once || options.interactive {
         true => None,
         false => Some(sys::daemonize()?),
     };
     let log = installation.log_path(options, pipe.is_some());
-    log_file::start(log.as_deref())?;
+    // Until the log takes its place, standard error is that of the caller.
     let lock = RouterLock::take(&spool)?;
+    log_file::start(log.as_deref())?;
     let mut router = Router::new(installation, spool)?;
     if options.once {
         return router.route_once();

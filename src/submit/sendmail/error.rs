@@ -8,6 +8,7 @@ use zsched_command_line::sysexits::{
     EX_UNAVAILABLE, EX_USAGE,
 };
 use zsched_format::address_list::AddressListError;
+use zsched_spool::describe_folder_error;
 
 /// Why a message was not sent.
 #[derive(Debug, thiserror::Error)]
@@ -49,7 +50,7 @@ pub(crate) enum SendmailError {
     #[error("cannot become the real user: {0}")]
     Rights(io::Error),
     /// The message cannot be written to the spool.
-    #[error("{0}: {1}")]
+    #[error("{}", describe_folder_error(.0, .1))]
     Spool(PathBuf, io::Error),
     /// Another program cannot be started.
     #[error("{0}")]
