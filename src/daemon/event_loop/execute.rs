@@ -81,6 +81,7 @@ impl Daemon {
             Action::ReadMore { name, portion } => self.spool_io.read_more(name, portion),
             Action::RequestPagedHosts(wanted) => self.intake.backlog.request(&wanted),
             Action::StoreOverrides { ticket, changes } => {
+                self.spool_io.log_holds(now, &changes);
                 self.overrides.add_changes(ticket, changes)
             }
             Action::OrderDone { ticket, effect } => self.clients.order_done(ticket, effect),

@@ -6,7 +6,7 @@
 //! SHOW JSON WHY over the control socket ────────┘
 //! ```
 //!
-//! The log has the past attempts, the spool the recipients that are left, the scheduler the next
+//! The log has the past attempts, holds and releases, the spool the recipients that are left, the scheduler the next
 //! attempt. If one of them is missing, the others are shown. Only lines that match are kept of the
 //! log, and only the newest if there are very many.
 
@@ -16,6 +16,7 @@ pub(crate) mod log_files;
 mod spool_search;
 
 mod histories;
+mod holds;
 mod print;
 
 use crate::connect::dial::dial_control_socket;
