@@ -4,17 +4,18 @@
 //! options of any program. Begin with [`parse`].
 #![warn(unreachable_pub)]
 
+pub mod sysexits;
+
+use clap::error::ContextKind;
 use clap::{Arg, Command, Parser, ValueEnum, value_parser};
 use clap_complete::Shell;
 use std::ffi::OsString;
 use std::io::{self, Write};
+use sysexits::EX_USAGE;
 use zsched_format::printable;
 
 /// Name of the option that prints completions.
 const COMPLETIONS: &str = "completions";
-
-/// Exit status for a command line that cannot be used (`EX_USAGE` of `sysexits.h`).
-pub const EX_USAGE: i32 = 64;
 
 /// Parses the command line. Exits after printing help, completions or an error.
 ///
@@ -38,7 +39,7 @@ pub fn parse<Options: Parser>() -> Options {
     }
     let parsed = command.try_get_matches_from_mut(arguments);
     let parsed = parsed.and_then(|matches| Options::from_arg_matches(&matches));
-    parsed.unwrap_or_else(|error| refuse(&error.format(&mut command)))
+    parsed.unwrap_or_else(|error| refuse(error.format(&mut command)))
 }
 
 /// Prints completions of a command line for a shell.
@@ -50,7 +51,9 @@ pub fn print_completions(shell: Shell, command: &mut Command) {
 }
 
 /// Prints help or an error, and exits.
-pub fn refuse(error: &clap::Error) -> ! {
+pub fn refuse(mut error: clap::Error) -> ! {
+    // The hint to put `--` before an unknown option never helps.
+    error.remove(ContextKind::Suggested);
     let status = if error.use_stderr() { EX_USAGE } else { 0 };
     // The text repeats arguments. These can be file names chosen by another user.
     let text = error.to_string();

@@ -92,6 +92,23 @@ pub fn print_to_stderr(message: impl fmt::Display) {
     drop(writeln!(io::stderr(), "{}", lines(&message.to_string())));
 }
 
+/// Writes a line of a log: the time, the level of errors and warnings, and printable text.
+///
+/// `stamp` is the form of the time, as for `strftime`.
+pub fn write_log_line(
+    out: &mut impl Write,
+    stamp: &str,
+    record: &log::Record<'_>,
+) -> io::Result<()> {
+    let now = jiff::Zoned::now();
+    let level = match record.level() {
+        log::Level::Error => "error: ",
+        log::Level::Warn => "warning: ",
+        _ => "",
+    };
+    writeln!(out, "{} {level}{}", now.strftime(stamp), line(&record.args().to_string()))
+}
+
 /// Writer that makes its output printable. LF ends lines.
 pub struct PrintableWriter<W> {
     out: W,

@@ -1,22 +1,13 @@
 //! Failures of `mailq`, and their exit statuses.
 
 use std::io;
-use zsched_command_line::EX_USAGE;
+use zsched_command_line::sysexits::{
+    EX_IOERR, EX_NOPERM, EX_OSFILE, EX_PROTOCOL, EX_UNAVAILABLE, EX_USAGE,
+};
 use zsched_mailq_protocol::words::NOTHING_MATCHES;
 
 /// Nothing matches what the command names.
 const NOTHING: i32 = 1;
-/// No scheduler can be asked, or it cannot do what is asked (`EX_UNAVAILABLE`).
-const UNAVAILABLE: i32 = 69;
-/// The spool or the ZENV file is missing or cannot be read (`EX_OSFILE`).
-const NO_FILE: i32 = 72;
-/// The output cannot be written (`EX_IOERR`).
-const OUTPUT: i32 = 74;
-/// The answer is not MAILQ, or is incomplete (`EX_PROTOCOL`).
-const PROTOCOL: i32 = 76;
-
-/// The server refuses the login or the request (`EX_NOPERM`).
-const DENIED: i32 = 77;
 
 /// A reason to end, with its error text.
 #[derive(Debug, thiserror::Error)]
@@ -30,6 +21,12 @@ pub enum Failure {
     /// No scheduler can be reached, or it refuses the connection.
     #[error("{0}")]
     Unavailable(String),
+    /// A scheduler of version 1 got a request.
+    #[error(
+        "this scheduler speaks MAILQ version 1, and takes no requests; with PARAMauthfile in its \
+         scheduler.cf, it would speak version 2"
+    )]
+    TakesNoRequests,
     /// A scheduler does not permit the login or the request.
     #[error("{0}")]
     Denied(String),
@@ -61,12 +58,14 @@ impl Failure {
         match self {
             Failure::Usage(_) => EX_USAGE,
             Failure::NotFound(_) => NOTHING,
-            Failure::Unavailable(_) | Failure::Refused(_) => UNAVAILABLE,
-            Failure::Denied(_) => DENIED,
-            Failure::Installation(_) => NO_FILE,
-            Failure::Protocol(_) | Failure::Damaged => PROTOCOL,
+            Failure::Unavailable(_) | Failure::Refused(_) | Failure::TakesNoRequests => {
+                EX_UNAVAILABLE
+            }
+            Failure::Denied(_) => EX_NOPERM,
+            Failure::Installation(_) => EX_OSFILE,
+            Failure::Protocol(_) | Failure::Damaged => EX_PROTOCOL,
             Failure::Output(error) if error.kind() == io::ErrorKind::BrokenPipe => 0,
-            Failure::Output(_) => OUTPUT,
+            Failure::Output(_) => EX_IOERR,
         }
     }
 

@@ -8,11 +8,13 @@ use crate::connect::credentials::Credentials;
 use crate::console::{Command, print_failed_check};
 use crate::failure::Failure;
 use crate::screen::warn;
+use clap::error::{ContextKind, ContextValue};
 use clap::{ArgAction, Args, CommandFactory, Parser};
 use std::ffi::OsString;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use zsched_command_line as command_line;
+use zsched_command_line::sysexits::EX_USAGE;
 
 /// Show the queue of a running scheduler
 #[derive(Parser, Clone, Debug)]
@@ -199,13 +201,11 @@ impl MailqOptions {
                 let failure = Failure::Usage(first.replacen("error: ", "", 1));
                 std::process::exit(print_failed_check(&failure));
             }
-            if error.use_stderr()
-                && let Some(command) =
-                    std::env::args_os().skip(1).find_map(|word| similar_command(word.to_str()?))
-            {
-                warn(format_args!("did you mean the command {command}?"));
+            if let Some(reason) = unknown_command(&error, std::env::args_os()) {
+                warn(reason);
+                std::process::exit(EX_USAGE);
             }
-            command_line::refuse(&error)
+            command_line::refuse(error)
         })
     }
 
@@ -231,12 +231,37 @@ impl MailqOptions {
     }
 }
 
+/// What is wrong if the first word of a command line, which cannot be used, is no command.
+///
+/// The parser takes such a word for the name of a server, and complains about what follows.
+fn unknown_command(
+    error: &clap::Error,
+    arguments: impl Iterator<Item = OsString>,
+) -> Option<String> {
+    let ContextValue::String(surplus) = error.get(ContextKind::InvalidArg)? else { return None };
+    let matches = MailqOptions::command().ignore_errors(true).try_get_matches_from(arguments);
+    let matches = matches.ok().filter(|matches| matches.subcommand_name().is_none())?;
+    let word: &String = matches.try_get_one("operand").ok().flatten()?;
+    match similar_command(word) {
+        Some(command) => Some(format!("{word} is no command; did you mean \"{command}\"?")),
+        None if surplus.starts_with('-') => None,
+        None => Some(format!("{word} is no command; --help lists the commands")),
+    }
+}
+
 /// The command whose name is similar to a word that is none.
 pub(crate) fn similar_command(word: &str) -> Option<String> {
     /// Maximum number of letters to change.
     const MAX_DISTANCE: usize = 2;
     /// Commands of other mail systems.
-    const OTHER_WORDS: [(&str, &str); 9] = [
+    const OTHER_WORDS: [(&str, &str); 16] = [
+        ("find", "list"),
+        ("search", "list"),
+        ("grep", "trace"),
+        ("view", "cat"),
+        ("kick", "retry"),
+        ("remove", "delete"),
+        ("cancel", "delete"),
         ("flush", "retry"),
         ("freeze", "hold"),
         ("suspend", "hold"),
@@ -334,6 +359,24 @@ mod tests {
                 expected,
                 "{arguments}"
             );
+        }
+    }
+
+    #[test]
+    fn word_that_is_no_command_is_named() {
+        for (arguments, expected) in [
+            ("find bob", Some("find is no command; did you mean \"list\"?")),
+            ("rm --sender x", Some("rm is no command; did you mean \"delete\"?")),
+            ("relese smtp/x", Some("relese is no command; did you mean \"release\"?")),
+            ("frobnicate x", Some("frobnicate is no command; --help lists the commands")),
+            ("mail.example.org --no-such-option", None),
+            ("list --no-such-option", None),
+            ("hold rm --no-such-option", None),
+        ] {
+            let words = std::iter::once("mailq").chain(arguments.split(' '));
+            let error = parse(arguments).expect_err(arguments);
+            let found = unknown_command(&error, words.map(OsString::from));
+            assert_eq!(found.as_deref(), expected, "{arguments}");
         }
     }
 

@@ -1,5 +1,6 @@
 //! Output on a terminal or into a file, and quoting of foreign text.
 
+use memchr::memmem;
 use std::borrow::Cow;
 use std::fmt;
 use std::io::{self, IsTerminal, Write};
@@ -47,6 +48,8 @@ pub(crate) struct Screen<'w> {
     held: Option<Vec<u8>>,
     columns: Option<usize>,
     has_colour: bool,
+    /// True if the mark where a text is cut is not in the characters of the terminal.
+    is_ascii: bool,
 }
 
 impl<'w> Screen<'w> {
@@ -61,13 +64,14 @@ impl<'w> Screen<'w> {
         columns: Option<usize>,
         has_colour: bool,
     ) -> Screen<'w> {
-        Screen { out: Box::new(out), held: None, columns, has_colour }
+        Screen { out: Box::new(out), held: None, columns, has_colour, is_ascii: false }
     }
 
     /// Prints on standard output, like this terminal.
     pub(crate) fn of_stdout(terminal: Terminal) -> Screen<'static> {
         let out = io::BufWriter::new(io::stdout().lock());
-        Screen::styled_on(out, terminal.columns, terminal.has_colour)
+        let screen = Screen::styled_on(out, terminal.columns, terminal.has_colour);
+        Screen { is_ascii: terminal.is_ascii, ..screen }
     }
 
     /// Maximum line width. The callers cut their lines to it.
@@ -76,6 +80,11 @@ impl<'w> Screen<'w> {
     }
 
     fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
+        let mut bytes = Cow::Borrowed(bytes);
+        while let Some(at) = memmem::find(&bytes, "…".as_bytes()).filter(|_| self.is_ascii) {
+            bytes.to_mut().splice(at..at + "…".len(), *b"~");
+        }
+        let bytes = &*bytes;
         match &mut self.held {
             Some(held) => held.write_all(bytes),
             None => self.out.write_all(bytes),
@@ -183,6 +192,8 @@ pub(crate) struct Terminal {
     pub columns: Option<usize>,
     /// True if colours are shown. `NO_COLOR` and `TERM=dumb` switch them off.
     pub has_colour: bool,
+    /// True if it is a terminal in a locale without UTF-8.
+    pub is_ascii: bool,
 }
 
 impl Terminal {
@@ -201,8 +212,19 @@ impl Terminal {
             is_terminal,
             columns: columns.or_else(found),
             has_colour: is_terminal && !is_dumb && !is_set("NO_COLOR"),
+            is_ascii: is_terminal && !has_utf8(|name| std::env::var(name).ok()),
         }
     }
+}
+
+/// Returns true if the variables of the locale select UTF-8.
+fn has_utf8(variable: impl Fn(&str) -> Option<String>) -> bool {
+    let mut names = ["LC_ALL", "LC_CTYPE", "LANG"].into_iter();
+    let locale = names.find_map(|name| variable(name).filter(|value| !value.is_empty()));
+    locale.is_some_and(|locale| {
+        let locale = locale.to_ascii_lowercase();
+        locale.ends_with("utf-8") || locale.ends_with("utf8")
+    })
 }
 
 /// Prints a message on standard error.
@@ -239,6 +261,25 @@ mod tests {
         writeln!(screen, "\u{9b}\u{202e}").expect("a Vec takes everything");
         drop(screen);
         assert_eq!(out, b"a ^[\\xff\n\\u{9b}\\u{202e}\n");
+    }
+
+    #[test]
+    fn mark_of_cut_text_is_plain_where_locale_has_no_utf8() {
+        for (variables, expected) in [
+            (&[][..], false),
+            (&[("LANG", "C.UTF-8")], true),
+            (&[("LANG", "de_DE.utf8"), ("LC_ALL", "")], true),
+            (&[("LANG", "C.UTF-8"), ("LC_CTYPE", "C")], false),
+        ] {
+            let value = |name: &str| variables.iter().find(|(of, _)| *of == name);
+            let found = has_utf8(|name| value(name).map(|(_, value)| value.to_string()));
+            assert_eq!(found, expected, "{variables:?}");
+        }
+        let mut out = Vec::new();
+        let mut screen = Screen { is_ascii: true, ..Screen::new(&mut out) };
+        writeln!(screen, "a long te…, and an\u{e9}").expect("a Vec takes everything");
+        drop(screen);
+        assert_eq!(out, "a long te~, and an\u{e9}\n".as_bytes());
     }
 
     #[test]

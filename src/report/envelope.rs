@@ -16,7 +16,7 @@ use crate::{Form, Report, ReportKind};
 /// Maximum length of the name of the submitter.
 const MAX_SUBMITTER_LEN: usize = 200;
 
-/// Returns true if somebody gets the report.
+/// Returns true if the report has a recipient.
 pub(crate) fn has_recipients(report: &Report<'_>, form: &Form) -> bool {
     error_address(report.sender).is_some() || !form.copies().is_empty()
 }

@@ -30,7 +30,7 @@ const MAX_LINE_LEN: usize = 900;
 /// Length of a word with the blank after it.
 const WORD_LEN: usize = 4;
 
-/// A form. The default one has no text and copies nobody in.
+/// A form. The default one has no text and no addresses for copies.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Form {
     headers: Vec<String>,

@@ -7,8 +7,8 @@
 //! 2. the same for programs, a block for each recipient (RFC 3464; [`delivery_status`]),
 //! 3. the original message, or its headers ([`original`]).
 //!
-//! This crate must not know where the facts are from, who is to be told what (`NOTIFY`), or what
-//! happens to the submission. It opens no file, reads no clock and no environment: the same facts
+//! This crate must not know where the facts are from, which sender gets which report (`NOTIFY`), or
+//! what happens to the submission. It opens no file, reads no clock and no environment: the same facts
 //! always give the same bytes.
 //!
 //! Addresses, answers of remote hosts and the original message are written by strangers. Each of
@@ -93,7 +93,7 @@ pub enum ReportKind {
     Delivery,
     /// The agent `errormail`, about what the router refused.
     ///
-    /// The subject of the form stays. If the report cannot be delivered, nobody is told.
+    /// The subject of the form stays. A report that cannot be delivered is dropped.
     Routing,
 }
 
@@ -124,14 +124,14 @@ pub struct RecipientStatus<'a> {
 
 /// Composes a report: a complete file for `POSTOFFICE/router`.
 ///
-/// Returns `None` if there is nobody to send it to, or no recipient to report.
+/// Returns `None` if the report goes to no address, or is about no recipient.
 pub fn compose(report: &Report<'_>, form: &Form) -> Option<Vec<u8>> {
     envelope::has_recipients(report, form).then(|| compose_unaddressed(report, form))?
 }
 
-/// Composes a report, even if there is nobody to send it to.
+/// Composes a report, even if it goes to no address.
 ///
-/// Returns `None` if there is no recipient to report.
+/// Returns `None` if it is about no recipient.
 pub fn compose_unaddressed(report: &Report<'_>, form: &Form) -> Option<Vec<u8>> {
     let outcomes = notary::outcomes(report);
     if outcomes.is_empty() {

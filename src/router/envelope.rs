@@ -45,7 +45,7 @@ pub struct Envelope {
 /// The sender of an envelope.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum EnvelopeSender {
-    /// Nobody: the message is a report.
+    /// No user: the message is a report.
     Null,
     /// This address, as it was written.
     Written(String),

@@ -1,7 +1,7 @@
 //! Removes scratch files in `public/` whose writers are gone.
 //!
-//! A program that was killed while it wrote a message has left one. Nobody was told that the
-//! message was accepted.
+//! A program that was killed while it wrote a message has left one. The program had not yet
+//! reported success, so its user knows that the message was not accepted.
 
 use super::Spool;
 use std::fs::{self, DirEntry};

@@ -106,6 +106,17 @@ const FOLDERS: [(&str, u32); 7] = [
 /// The folder for mail that a person must look at.
 const POSTMAN: &str = "postman";
 
+/// Describes an error of a folder of a spool; for a missing one with the command that makes it.
+pub fn describe_folder_error(folder: &Path, error: &io::Error) -> String {
+    let shown = folder.display();
+    match (error.kind(), folder.parent()) {
+        (io::ErrorKind::NotFound, Some(spool)) => {
+            format!("{shown}: {error}; `scheduler --init {}` makes a spool", spool.display())
+        }
+        _ => format!("{shown}: {error}"),
+    }
+}
+
 impl Spool {
     /// Creates the spool under `postoffice`, without accessing it.
     pub fn new(postoffice: impl Into<PathBuf>) -> Spool {

@@ -25,16 +25,14 @@ pub use options::SubmitOptions;
 use message::Message;
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
-use zsched_command_line::EX_USAGE;
+use zsched_command_line::sysexits::{EX_DATAERR, EX_USAGE};
 use zsched_config::Zenv;
 use zsched_format::control_file::compose::{Address, Group, Recipient};
 use zsched_format::printable;
 use zsched_spool::submit::Submitter;
-use zsched_spool::{DEFAULT_POSTOFFICE, HashLevel, Spool, SpoolName};
+use zsched_spool::{DEFAULT_POSTOFFICE, HashLevel, Spool, SpoolName, describe_folder_error};
 use zsched_sys as sys;
 
-/// Exit status for a message that cannot be used (`EX_DATAERR`).
-const EXIT_BAD_MESSAGE: i32 = 65;
 /// Exit status for other errors, which may be temporary.
 const EXIT_FAILURE: i32 = 1;
 /// User id of `nobody`, with whose rights recipients are delivered to.
@@ -92,8 +90,10 @@ fn run(options: &SubmitOptions) -> Result<(), Failure> {
     let mut text = Vec::new();
     io::stdin().read_to_end(&mut text)?;
     let submission = Submission::compose(&text, options)
-        .map_err(|reason| Failure::new(EXIT_BAD_MESSAGE, reason.to_string()))?;
-    let in_spool = |error| Failure::new(EXIT_FAILURE, format!("{}: {error}", postoffice.display()));
+        .map_err(|reason| Failure::new(EX_DATAERR, reason.to_string()))?;
+    let in_spool = |error| {
+        Failure::new(EXIT_FAILURE, describe_folder_error(submitter.spool.transport(), &error))
+    };
     let submitted = submitter.submit(
         &submission.text,
         &submission.id,

@@ -15,12 +15,11 @@ use std::collections::BTreeMap;
 use std::io::{self, Read};
 use std::process::ExitCode;
 use zsched_agent::{Delivery, Halt, Job, Message, Outcome, ScopeOptions, SpoolId, Verdict};
+use zsched_command_line::sysexits::EX_CONFIG;
 use zsched_format::control_file::diagnostic::NOTARY_SEPARATOR;
 use zsched_format::time::Timestamp;
 use zsched_report::{MAX_REPORTED_RECIPIENTS, RecipientStatus, Report, ReportKind};
 
-/// Exit status for an invalid installation (`EX_CONFIG` of `sysexits.h`).
-const EX_CONFIG: u8 = 78;
 /// Maximum length of the body of a message that goes back whole, in bytes.
 const MAX_RETURNED_BODY_LEN: u64 = 1024 * 1024;
 
@@ -38,7 +37,7 @@ fn main() -> ExitCode {
         Ok(installation) => installation,
         Err(error) => {
             eprintln!("errormail: {error}");
-            return ExitCode::from(EX_CONFIG);
+            std::process::exit(EX_CONFIG);
         }
     };
     zsched_agent::serve("errormail", &options.scope.scope("error"), |job| {

@@ -40,10 +40,8 @@ use owner::{NotFound, Users};
 use std::process::ExitCode;
 use store::Store;
 use zsched_agent::{Delivery, Halt, Job, Message, Outcome, Verdict};
+use zsched_command_line::sysexits::EX_USAGE;
 use zsched_spool::processes;
-
-/// Exit status for invalid options (`EX_USAGE` of `sysexits.h`).
-const EX_USAGE: u8 = 64;
 
 fn main() -> ExitCode {
     let options: Options = zsched_command_line::parse();
@@ -52,7 +50,7 @@ fn main() -> ExitCode {
         Ok(store) => store,
         Err(why) => {
             eprintln!("mailbox: {why}");
-            return ExitCode::from(EX_USAGE);
+            std::process::exit(EX_USAGE);
         }
     };
     processes::remember_boot_time();

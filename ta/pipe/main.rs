@@ -31,15 +31,11 @@ use rustix::fs::Mode;
 use std::io::{self, BufWriter, ErrorKind, Write};
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
-use std::process::{Command, ExitCode};
+use std::process::{Command, ExitCode, exit};
 use std::time::Duration;
 use zsched_agent::{Delivery, Message, Outcome, Verdict};
+use zsched_command_line::sysexits::{EX_CONFIG, EX_USAGE};
 use zsched_format::printable;
-
-/// Exit status for invalid options (`EX_USAGE` of `sysexits.h`).
-const EX_USAGE: u8 = 64;
-/// Exit status for a configuration with errors (`EX_CONFIG`).
-const EX_CONFIG: u8 = 78;
 
 /// Maximum number of recipients of a call.
 ///
@@ -71,11 +67,11 @@ struct Pipe {
 fn main() -> ExitCode {
     let options: Options = zsched_command_line::parse();
     if options.check {
-        return check(&options);
+        check(&options);
     }
     let pipe = match options.pipe() {
         Ok(pipe) => pipe,
-        Err(error) => return refuse(&error),
+        Err(error) => refuse(&error),
     };
     // The agent itself creates no files.
     rustix::process::umask(Mode::from_raw_mode(options.umask()));
@@ -88,19 +84,19 @@ fn main() -> ExitCode {
     })
 }
 
-fn refuse(error: &StartError) -> ExitCode {
+fn refuse(error: &StartError) -> ! {
     printable::print_error("pipe", error);
-    ExitCode::from(match error {
+    exit(match error {
         StartError::Options(_) => EX_USAGE,
         StartError::Configuration(_) => EX_CONFIG,
     })
 }
 
 /// Prints the errors and warnings of the configuration, and the mailers that can be used.
-fn check(options: &Options) -> ExitCode {
+fn check(options: &Options) -> ! {
     let conf = match options.all_mailers() {
         Ok(conf) => conf,
-        Err(error) => return refuse(&error),
+        Err(error) => refuse(&error),
     };
     for diagnostic in &conf.diagnostics {
         printable::print_to_stderr(diagnostic);
@@ -108,7 +104,7 @@ fn check(options: &Options) -> ExitCode {
     let count = printable::count(conf.mailers.len() as u64, "mailer");
     printable::print_to_stderr(format_args!("{count} can be used"));
     let is_bad = conf.diagnostics.iter().any(|diagnostic| diagnostic.is_error());
-    ExitCode::from(if is_bad { EX_CONFIG } else { 0 })
+    exit(if is_bad { EX_CONFIG } else { 0 })
 }
 
 impl Pipe {

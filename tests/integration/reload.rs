@@ -4,6 +4,7 @@ use crate::support::{Dump, Site, until};
 use std::fs;
 use std::io::Read;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::process::{Command, Output};
 
 const IN_FORCE: &str = "scheduler.cf: configuration loaded";
 
@@ -223,4 +224,32 @@ fn sigusr2_writes_dump_to_rendezvous_file() {
         Err(error) => panic!("{error}"),
     });
     assert_eq!(Dump::parse(&String::from_utf8_lossy(&text)).vertices.len(), 2000);
+}
+
+#[test]
+fn check_warns_of_configuration_on_disk() {
+    const CLAUSES: &str = "c/*\n\tcommand=\"${AGENTS}/count.py c\"\n";
+    let site = Site::new(CLAUSES);
+    let _daemon = site.start();
+    let mailq = |command: &str| -> Output {
+        let mut mailq = Command::new(zsched_tests::program("mailq"));
+        let mailq = mailq.arg("-Z").arg(site.path("zmailer.conf")).arg(command);
+        mailq.output().expect("mailq starts")
+    };
+    let check = || String::from_utf8(mailq("check").stdout).expect("text");
+    assert!(!check().contains("configuration"), "{}", check());
+    site.configure(&format!("{CLAUSES}new/*\n\tcommand=\"hold\"\n"));
+    let said = check();
+    assert!(
+        said.contains("configuration on disk is not in force: mailq reload loads it"),
+        "{said}"
+    );
+    site.configure("c/*\n\tmaxring=x\n");
+    let said = check();
+    assert!(said.contains("the configuration on disk cannot be used: "), "{said}");
+    assert!(said.contains("scheduler.cf:5:10: "), "{said}");
+    let said = String::from_utf8(mailq("reload").stderr).expect("text");
+    assert!(said.ends_with("The former configuration stays in force.\n"), "{said}");
+    site.configure(CLAUSES);
+    assert!(!check().contains("configuration"), "{}", check());
 }

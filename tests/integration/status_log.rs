@@ -53,8 +53,11 @@ fn comparable(entry: &Value) -> String {
 }
 
 fn trace(site: &Site, arguments: &[&str]) -> Output {
+    mailq(site, &[&["trace"], arguments].concat())
+}
+
+fn mailq(site: &Site, arguments: &[&str]) -> Output {
     Command::new(zsched_tests::program("mailq"))
-        .arg("trace")
         .arg("-Z")
         .arg(site.path("zmailer.conf"))
         .args(arguments)
@@ -96,6 +99,36 @@ fn traced(site: &Site, arguments: &[&str]) -> String {
 #[track_caller]
 fn check_trace(site: &Site, what: &str, expected: Expect) {
     expected.assert_eq(&traced(site, &[what]));
+}
+
+#[test]
+fn holds_and_releases_are_logged_and_traced() {
+    let site = Site::new(AGENTS);
+    let _daemon = start(&site);
+    site.put(&["hold timeout:2100000000 later@x"]);
+    about(&site, "later@x", 1);
+    let order = |arguments: &[&str]| {
+        let output = mailq(&site, arguments);
+        assert!(output.status.success(), "{arguments:?}: {output:?}");
+    };
+    let destination = "hold/timeout:2100000000";
+    order(&["hold", destination, "--reason", "they move"]);
+    order(&["release", destination]);
+    order(&["hold", "discard/elsewhere"]);
+    order(&["hold", "--recipient", "later@x"]);
+    until("the last hold is in the status log", || site.read("status").contains("recipient=later"));
+    let shown = traced(&site, &["later@x"]);
+    let held: Vec<&str> = shown.lines().filter(|line| line.starts_with("  DATE TIME ")).collect();
+    let by = "by local user ";
+    let [first, second, third] = held[..] else { panic!("{shown}") };
+    assert!(first.starts_with(&format!("  DATE TIME held with {destination} {by}")), "{shown}");
+    assert!(first.ends_with(": they move"), "{shown}");
+    assert_eq!(second, format!("  DATE TIME released with {destination}"));
+    assert!(third.starts_with(&format!("  DATE TIME held {by}")), "{shown}");
+    assert!(third.ends_with(": recipient=later@x"), "{shown}");
+    // A part of the address is enough, and what is not there is not found.
+    assert!(traced(&site, &["later"]).contains("to later@x"));
+    assert_eq!(trace(&site, &["late"]).status.code(), Some(1));
 }
 
 #[test]

@@ -86,13 +86,13 @@ fn each_wait_reason_has_a_sentence() {
         &site,
         "RING/down.test",
         &[
-            "because destination ring/down.test is known to be unreachable: deferall by agent ",
+            "because destination ring/down.test is known to be unreachable: all of its mail was deferred at once (deferall) by agent ",
             ": as told: deferall (tried once)",
         ],
     );
     // For new mail, the sentence names the recipient whose report is the reason.
     let down = put("ring down.test untried");
-    let known = "because destination ring/down.test is known to be unreachable: deferall by agent ";
+    let known = "because destination ring/down.test is known to be unreachable: all of its mail was deferred at once (deferall) by agent ";
     until_answer_has(&site, &down, &[known, " for S", ": as told: deferall", "(not tried yet)"]);
     // A deferred recipient delays no new mail for its host.
     put("ring deferred.test fine");

@@ -397,7 +397,7 @@ fn check_prints_line_and_sets_status() {
     site.write_zenv("MAILQPORT=1\n");
     let run = site.mailq("check");
     assert_eq!((run.status, run.err.as_str()), (2, ""), "{run:?}");
-    assert!(run.text().starts_with("MAILQ CRITICAL - cannot connect to localhost port 1: "));
+    assert!(run.text().starts_with("MAILQ CRITICAL - the scheduler is not running: there is no "));
     let run = site.ask_command(b"220 mail.example.org ESMTP\r\n", "check");
     assert_eq!(run.status, 3, "{run:?}");
     assert!(run.text().starts_with("MAILQ UNKNOWN - "), "{run:?}");

@@ -37,7 +37,7 @@ fn unknown_host_is_reported() {
     site.mailq("-p 1 no-such-host.invalid").failed(69, "no-such-host.invalid");
     site.mailq("no-such-command").failed(69, "no-such-command is no command, either; --help lists");
     site.mailq("sumary").failed(69, "did you mean \"summary\"?");
-    site.mailq("holt smtp/x").failed(64, "did you mean the command hold?");
+    site.mailq("holt smtp/x").failed(64, "holt is no command; did you mean \"hold\"?");
     site.mailq("-6 -p 1 127.0.0.1").failed(69, "-6");
 }
 

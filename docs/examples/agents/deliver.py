@@ -102,7 +102,7 @@ def parse(text, channel, host):
 
 
 def lock(file, offset):
-    """Takes the recipient, unless somebody else has: tag and the first 6 digits of our pid."""
+    """Takes the recipient, unless another agent has: tag and the first 6 digits of our pid."""
     if os.pread(file, 1, offset + 1) != b" ":
         return False
     return os.pwrite(file, (b"~%6d" % os.getpid())[:7], offset + 1) == 7

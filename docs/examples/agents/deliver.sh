@@ -45,7 +45,7 @@ tag() {                         # FILE OFFSET BYTES
     printf '%s' "$3" | dd of="$1" bs=1 seek=$(($2 + 1)) conv=notrunc 2>/dev/null
 }
 
-# Takes the recipient at OFFSET, unless somebody else has: tag, and the first 6 digits of our pid.
+# Takes the recipient at OFFSET, unless another agent has: tag, and the first 6 digits of our pid.
 lock() {                        # FILE OFFSET
     [ "$(dd if="$1" bs=1 skip=$(($2 + 1)) count=1 2>/dev/null)" = " " ] &&
         tag "$1" "$2" "$(printf '~%6.6s' $$)"

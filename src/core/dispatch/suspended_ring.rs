@@ -105,7 +105,8 @@ impl Scheduler {
             None => 1,
         };
         let pause = FIRST_PAUSE.saturating_mul(1 << (count - 1).min(16)).min(MAX_PAUSE);
-        let failure = StartFailure { until: self.now + pause, count, reason: end.to_string() };
+        let reason = format!("{end}{}", agent.stray_lines.in_parentheses());
+        let failure = StartFailure { until: self.now + pause, count, reason };
         if former.is_none() {
             let name = self.dispatch.ring_name(ring);
             let text =

@@ -365,6 +365,15 @@ impl Overrides {
 }
 
 impl Scope {
+    /// The scope in the words of a request of MAILQ.
+    pub fn words(&self) -> String {
+        match self {
+            Scope::Destinations(destinations) => destinations.text().to_string(),
+            Scope::Ring(pattern) => format!("ring={pattern}"),
+            Scope::Message(id) => format!("id={id}"),
+        }
+    }
+
     /// Returns true if a thread of a ring is in the scope.
     pub fn contains(&self, destination: &Destination, ring: &Ring) -> bool {
         let (channel, host) = (Name::new(destination.channel()), Name::new(destination.host()));

@@ -81,6 +81,7 @@ impl Daemon {
             Action::ReadMore { name, portion } => self.spool_io.read_more(name, portion),
             Action::RequestPagedHosts(wanted) => self.intake.backlog.request(&wanted),
             Action::StoreOverrides { ticket, changes } => {
+                self.spool_io.log_holds(now, &changes);
                 self.overrides.add_changes(ticket, changes)
             }
             Action::OrderDone { ticket, effect } => self.clients.order_done(ticket, effect),
@@ -141,6 +142,7 @@ impl Daemon {
     fn run_admin_command(&mut self, client: usize, by: &str, command: &AdminCommand) {
         match command {
             AdminCommand::Reload => self.begin_reload(Some(client)),
+            AdminCommand::CheckConfig => self.begin_config_check(client),
             AdminCommand::Load(number) => {
                 let under_way = self.intake.recipients_being_read();
                 let room = self.core.query().recipient_room();

@@ -214,6 +214,7 @@ impl Daemon {
             self.end_orphaned_agents(now);
         }
         self.end_reload(now);
+        self.end_config_check();
         self.agents.kill_closed_agents();
         self.open_sockets();
         self.check_log_rotation();

@@ -34,9 +34,16 @@ struct CheckedConfig {
 /// Result of a worker: a configuration, or all its errors, one per line.
 type LoadResult = Result<CheckedConfig, Vec<String>>;
 
+/// A reading of the configuration that only checks it.
+struct ConfigCheck {
+    worker: Receiver<LoadResult>,
+    clients: Vec<usize>,
+}
+
 /// State of the readings of the configuration.
 #[derive(Default)]
 pub(crate) struct ReloadState {
+    check: Option<ConfigCheck>,
     worker: Option<Receiver<LoadResult>>,
     /// Clients waiting for the current reading.
     waiting_clients: Vec<usize>,
@@ -55,6 +62,17 @@ impl Daemon {
             return;
         }
         self.reloads.waiting_clients.extend(client);
+        match self.start_reader() {
+            Ok(worker) => {
+                self.reloads.worker = Some(worker);
+                service_manager::notify_reloading();
+            }
+            Err(error) => self.reject(&[error]),
+        }
+    }
+
+    /// Starts a worker that reads the configuration. The error is a text for the operator.
+    fn start_reader(&self) -> Result<Receiver<LoadResult>, String> {
         let (path, context) = (self.config_path.clone(), self.context.clone());
         let programs = self.agents.settings.programs.clone();
         let zenv_path = self.zenv_path.clone();
@@ -67,14 +85,39 @@ impl Daemon {
             drop(sender.send(found.unwrap_or_else(failed)));
             drop(waker.wake());
         };
-        match worker::start("reload", work) {
-            Ok(_) => {
-                self.reloads.worker = Some(found);
-                service_manager::notify_reloading();
+        let started = worker::start("reload", work).map(|_| found);
+        started.map_err(|error| {
+            format!("the worker that reads the configuration cannot be started: {error}")
+        })
+    }
+
+    /// Starts to check the configuration on disk, for a client.
+    pub(super) fn begin_config_check(&mut self, client: usize) {
+        if let Some(check) = &mut self.reloads.check {
+            check.clients.push(client);
+            return;
+        }
+        match self.start_reader() {
+            Ok(worker) => {
+                self.reloads.check = Some(ConfigCheck { worker, clients: vec![client] });
             }
-            Err(error) => self.reject(&[format!(
-                "the worker that reads the configuration cannot be started: {error}"
-            )]),
+            Err(error) => self.clients.take_answer(client, Answer::Admin(Err(error))),
+        }
+    }
+
+    /// Answers the clients that wait for a check, if it has finished.
+    pub(super) fn end_config_check(&mut self) {
+        let found = self.reloads.check.as_ref().and_then(|check| check.worker.try_recv().ok());
+        let (Some(found), Some(check)) = (found, &mut self.reloads.check) else { return };
+        let clients = std::mem::take(&mut check.clients);
+        self.reloads.check = None;
+        let answer = match found {
+            Err(errors) => Err(first_errors(&errors)),
+            Ok(found) if found.text == self.config.text() => Ok(String::new()),
+            Ok(_) => Ok("it has changed since it was loaded".to_string()),
+        };
+        for client in clients {
+            self.clients.take_answer(client, Answer::Admin(answer.clone()));
         }
     }
 
@@ -187,6 +230,8 @@ fn read(
     let missing = config_warnings::warnings(&loaded.config, &context.zenv, programs);
     // A file that is missing or cannot be read is reported by the next start.
     let is_other_zenv = Zenv::read(zenv_path).is_ok_and(|zenv| zenv != context.zenv);
+    // Without a byte order mark, as the configuration in force has it.
+    let text = loaded.config.text().to_vec();
     Ok(CheckedConfig { text, missing, is_other_zenv })
 }
 

@@ -7,13 +7,11 @@ use crate::service_manager;
 use signal_hook::consts::signal::{
     SIGALRM, SIGCHLD, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2,
 };
+use zsched_command_line::sysexits::EX_SOFTWARE;
 use zsched_core::intake::backlog_view::BacklogCounts;
 use zsched_core::{AgentEnd, AgentId, Event};
 use zsched_format::time::Timestamp;
 use zsched_sys::{self as sys, ChildEnd};
-
-/// Exit status of an agent that is broken (`sysexits.h`).
-const EX_SOFTWARE: i32 = 70;
 
 /// Signals that the scheduler catches.
 pub(crate) const CAUGHT_SIGNALS: [i32; 8] =

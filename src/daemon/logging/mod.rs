@@ -10,7 +10,7 @@ use crate::worker;
 use appended_file::AppendedFile;
 use background::BackgroundLog;
 use log::LevelFilter;
-use std::io::{self, Write};
+use std::io;
 use std::path::Path;
 use std::sync::OnceLock;
 use std::time::Duration;
@@ -53,16 +53,7 @@ pub(crate) fn start(file: AppendedFile, verbosity: u8) -> io::Result<(Background
     env_logger::Builder::new()
         // The logger must not filter, since the level can change at any time.
         .filter_module("zsched", LevelFilter::Trace)
-        .format(|out, record| {
-            let now = jiff::Zoned::now().strftime(STAMP);
-            let text = record.args().to_string();
-            let text = printable::line(&text);
-            match record.level() {
-                log::Level::Error => writeln!(out, "{now} error: {text}"),
-                log::Level::Warn => writeln!(out, "{now} warning: {text}"),
-                _ => writeln!(out, "{now} {text}"),
-            }
-        })
+        .format(|out, record| printable::write_log_line(out, STAMP, record))
         .target(env_logger::Target::Pipe(Box::new(log.clone())))
         .write_style(env_logger::WriteStyle::Never)
         .init();

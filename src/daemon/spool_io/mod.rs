@@ -42,6 +42,7 @@ use std::vec;
 use verbose_messages::VerboseMessages;
 use write_queue::{WriteQueue, write_queue};
 use writer::Writer;
+use zsched_core::overrides::OverrideChange;
 use zsched_core::{NoteTicket, ReportTicket, StatusRecord};
 use zsched_spool::load::LoadResult;
 use zsched_spool::removals::RemovalList;
@@ -296,6 +297,11 @@ impl SpoolIo {
     /// Requests the reports that a message owes.
     pub(crate) fn report(&self, request: ReportRequest) {
         self.to_report.send(request).expect(WORKERS_RUN);
+    }
+
+    /// Adds lines about holds and releases to the status log.
+    pub(crate) fn log_holds(&self, now: Timestamp, changes: &[OverrideChange]) {
+        self.mail_log.push_holds(now, changes);
     }
 
     /// Queues lines about recipients, in order with other write requests.

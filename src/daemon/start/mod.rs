@@ -47,7 +47,7 @@ use zsched_mailq_server::v2::events::Subscribers;
 use zsched_recorder::{RecordedCore, Recorder, RotationLimits};
 use zsched_spool::processes;
 use zsched_spool::scan::ScanLimits;
-use zsched_spool::{DEFAULT_POSTOFFICE, HashLevel, Spool};
+use zsched_spool::{DEFAULT_POSTOFFICE, HashLevel, Spool, describe_folder_error};
 use zsched_sys::{self as sys, Signals};
 
 /// Default `LOGDIR`.
@@ -188,16 +188,6 @@ fn absolute(path: &Path) -> Result<PathBuf, StartError> {
     std::path::absolute(path).map_err(|error| StartError::because(path.display(), error))
 }
 
-/// The error about a folder of the spool that cannot be read.
-fn no_spool(spool: &Spool, folder: &Path, error: &io::Error) -> StartError {
-    let postoffice = spool.postoffice().display();
-    let hint = match error.kind() {
-        io::ErrorKind::NotFound => format!("; `scheduler --init {postoffice}` makes a spool"),
-        _ => String::new(),
-    };
-    StartError(format!("{}: {error}{hint}", folder.display()))
-}
-
 /// Settings and paths that must be known before anything is started.
 struct StartPlan {
     options: SchedulerOptions,
@@ -230,7 +220,8 @@ impl StartPlan {
         };
         let spool = Spool::new(or_zenv(&options.postoffice, "POSTOFFICE", DEFAULT_POSTOFFICE)?);
         for folder in [spool.transport(), spool.queue()] {
-            std::fs::read_dir(folder).map_err(|error| no_spool(&spool, folder, &error))?;
+            std::fs::read_dir(folder)
+                .map_err(|error| StartError(describe_folder_error(folder, &error)))?;
         }
         let default_log =
             || Path::new(zenv.get("LOGDIR").unwrap_or(DEFAULT_LOGDIR)).join("scheduler");

@@ -11,9 +11,7 @@ use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process;
 use std::thread::{self, JoinHandle};
-
-/// Exit status after a panic in a worker (`EX_SOFTWARE` of `sysexits.h`).
-const PANIC_EXIT_STATUS: i32 = 70;
+use zsched_command_line::sysexits::EX_SOFTWARE;
 
 /// Starts a worker. A panic in it ends the process.
 pub(crate) fn start(
@@ -25,7 +23,7 @@ pub(crate) fn start(
         if catch_panic(work).is_none() {
             log::error!("worker \"{own_name}\" has panicked: the scheduler exits");
             logging::flush();
-            process::exit(PANIC_EXIT_STATUS);
+            process::exit(EX_SOFTWARE);
         }
     })
 }
@@ -81,7 +79,7 @@ mod tests {
         child.args(["--exact", "worker::tests::helper_that_panics", "--nocapture"]);
         child.env(HELPER, "reader").stdin(Stdio::null()).stdout(Stdio::null());
         let ended = child.stderr(Stdio::piped()).output().expect("it runs");
-        assert_eq!(ended.status.code(), Some(PANIC_EXIT_STATUS));
+        assert_eq!(ended.status.code(), Some(EX_SOFTWARE));
         let said = String::from_utf8_lossy(&ended.stderr);
         assert!(said.contains("as planned") && said.contains("reader"), "{said}");
     }

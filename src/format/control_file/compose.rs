@@ -17,7 +17,7 @@ pub struct ControlFileDraft {
     pub priority: Option<u8>,
     /// Path of the verbose file (`v`), relative to `transport/`.
     pub verbose: Option<String>,
-    /// The sender as it was submitted (`e`). Nobody uses it, since a group's sender follows.
+    /// The sender as it was submitted (`e`). No program uses it, since a group's sender follows.
     pub error_address: Option<String>,
     /// What a report returns (`R`): `FULL` or `HDRS` (RFC 3461, 4.3).
     pub return_mode: Option<String>,

@@ -10,8 +10,10 @@
 //!
 //! `docs/status-log.md` describes the fields; a test checks that it has them all.
 
+mod hold;
 mod report;
 
+pub use hold::{HoldLine, HoldOrder};
 pub use report::ReportLine;
 
 use crate::time::Timestamp;

@@ -5,7 +5,6 @@
 use super::details::ControlFiles;
 use super::queue::QueuedThread;
 use super::{listing, listing_v2, report, totals, v1, v2};
-use crate::connect::dial::no_requests;
 use crate::connect::lines::Lines;
 use crate::connect::session::{Request, Session};
 use crate::failure::Failure;
@@ -52,7 +51,7 @@ impl<'a> ClassicOutput<'a> {
         screen: &mut Screen<'_>,
     ) -> Result<(), Failure> {
         if self.classic.kill.is_some() {
-            return Err(no_requests());
+            return Err(Failure::TakesNoRequests);
         }
         if self.classic.report > 0 {
             v1::skip_to_report(lines)?;

@@ -136,8 +136,34 @@ impl ConnectFailure {
             attempts => attempts.iter().map(|(name, error)| format!("{name}: {error}")).collect(),
         };
         let what = format!("cannot connect to {server}: {}", attempts.join("; "));
-        let advice = self.advice(server, is_local, installation);
-        Failure::Unavailable(format!("{what}\nmailq: {advice}"))
+        match self.stopped(is_local, installation) {
+            // That is the news; how it was found out comes after it.
+            Some(stopped) => Failure::Unavailable(format!("{stopped}\nmailq: {what}")),
+            None => {
+                let advice = self.advice(server, is_local, installation);
+                Failure::Unavailable(format!("{what}\nmailq: {advice}"))
+            }
+        }
+    }
+
+    /// What the pid file says of a scheduler of this host that does not run.
+    fn stopped(&self, is_local: bool, installation: &Installation) -> Option<String> {
+        let pid_file = installation.spool().pid_file();
+        let shown = pid_file.display();
+        let is_denied = |(_, error): &(_, io::Error)| error.kind() == ErrorKind::PermissionDenied;
+        if !is_local || self.attempts.iter().any(is_denied) {
+            return None;
+        }
+        let why = match daemon_state(&pid_file) {
+            DaemonState::Dead(pid) => format!("{shown} names process {pid}, which has ended"),
+            DaemonState::NoFile if installation.spool().postoffice().is_dir() => {
+                format!("there is no {shown}")
+            }
+            _ => return None,
+        };
+        Some(format!(
+            "the scheduler is not running: {why}; `systemctl start zsched` or `scheduler` starts it"
+        ))
     }
 
     fn advice(&self, server: &Server, is_local: bool, installation: &Installation) -> String {
@@ -154,24 +180,16 @@ impl ConnectFailure {
                     .to_string(),
             };
         }
-        let pid_file = installation.spool().pid_file();
-        let shown = pid_file.display();
         let elsewhere = match server {
             Server::Unix(_) => "another path or port",
             Server::Tcp { .. } => "another port or path",
         };
-        match daemon_state(&pid_file) {
+        match daemon_state(&installation.spool().pid_file()) {
             DaemonState::Alive(pid) => format!(
                 "a scheduler is running as process {pid}, perhaps with {elsewhere}: see \
                  PARAMmailqsock in its scheduler.cf, and option -p"
             ),
-            DaemonState::Dead(pid) => format!(
-                "the scheduler is not running: {shown} names process {pid}, which has ended"
-            ),
-            DaemonState::NoFile if installation.spool().postoffice().is_dir() => {
-                format!("the scheduler is not running: there is no {shown}")
-            }
-            DaemonState::NoFile | DaemonState::Unknown => {
+            _ => {
                 "is the scheduler running? Option -Z names the ZENV file of its installation, and \
                  -p its port"
                     .to_string()

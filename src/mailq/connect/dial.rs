@@ -24,18 +24,9 @@ impl Scheduler {
     pub(crate) fn session(&mut self) -> Result<&mut Session, Failure> {
         match self {
             Scheduler::Session(session) => Ok(session),
-            Scheduler::Dump(_) => Err(no_requests()),
+            Scheduler::Dump(_) => Err(Failure::TakesNoRequests),
         }
     }
-}
-
-/// The failure of a request to a version 1 scheduler.
-pub(crate) fn no_requests() -> Failure {
-    Failure::Unavailable(
-        "this scheduler speaks MAILQ version 1, and takes no requests; with PARAMauthfile in its \
-         scheduler.cf, it would speak version 2"
-            .to_string(),
-    )
 }
 
 /// Connects to a server, and logs in if it requires that.

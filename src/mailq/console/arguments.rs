@@ -176,13 +176,16 @@ impl SelectionArgs {
 
     /// What a look-up tries one after the other, until something is found.
     ///
-    /// A word alone is a host, else a channel, else a recipient; an address is that of a
-    /// recipient, else of a sender, else a Message-ID.
+    /// A word alone is a host, else a channel, else a recipient with or without a domain; an
+    /// address is that of a recipient, else of a sender, else a Message-ID.
     pub fn readings(&self) -> Vec<SelectionArgs> {
         let with = |what: String| SelectionArgs { what: Some(what), ..self.clone() };
         match self.what.as_deref() {
             Some(word) if is_bare_word(word) => {
-                vec![self.clone(), with(format!("{word}/*")), with(format!("recipient={word}"))]
+                let as_recipient =
+                    [word.to_string(), format!("{word}@*")].map(|name| format!("recipient={name}"));
+                let readings = [format!("{word}/*")].into_iter().chain(as_recipient);
+                std::iter::once(self.clone()).chain(readings.map(with)).collect()
             }
             Some(address) if target(address).starts_with("recipient=") => {
                 let name = address.strip_prefix("recipient=").unwrap_or(address);
@@ -190,6 +193,22 @@ impl SelectionArgs {
                 vec![self.clone(), with(sender), with(id)]
             }
             _ => vec![self.clone()],
+        }
+    }
+
+    /// What helps a user whose selection by an address matches nothing, in parentheses.
+    ///
+    /// An order takes an address for that of a recipient; `is_order` says if this is one.
+    pub fn hint(&self, is_order: bool) -> &'static str {
+        let is_address = |what: &str| target(what).starts_with("recipient=");
+        let is_partial = |pattern: &&String| !pattern.contains(['@', '*', '?', '<']);
+        if self.sender.iter().chain(&self.recipient).any(|pattern| is_partial(&pattern)) {
+            return " (a pattern is compared with whole addresses; * stands for any text)";
+        }
+        match self.what.as_deref().is_some_and(is_address) {
+            true if is_order => " (as a recipient; --sender selects by sender)",
+            true => " (as a recipient, a sender and a Message-ID)",
+            false => "",
         }
     }
 

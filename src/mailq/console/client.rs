@@ -1,6 +1,6 @@
 //! Connects commands to a scheduler: by the control socket, or by the network.
 
-use crate::connect::dial::{Scheduler, dial, dial_control_socket, no_requests};
+use crate::connect::dial::{Scheduler, dial, dial_control_socket};
 use crate::connect::lines::{LineSource, parse_object};
 use crate::connect::server::Server;
 use crate::connect::session::{Request, Session};
@@ -34,7 +34,17 @@ pub(super) fn open(installation: &Installation) -> Result<Scheduler, Failure> {
 pub(super) fn session(installation: &Installation) -> Result<Session, Failure> {
     match open(installation)? {
         Scheduler::Session(session) => Ok(session),
-        Scheduler::Dump(_) => Err(refused_user(installation).unwrap_or_else(no_requests)),
+        Scheduler::Dump(_) => Err(advised(Failure::TakesNoRequests, installation)),
+    }
+}
+
+/// The failure as this user has to be told it.
+///
+/// A user who may not open the control socket gets the scheduler's version 1.
+pub(super) fn advised(failure: Failure, installation: &Installation) -> Failure {
+    match failure {
+        Failure::TakesNoRequests => refused_user(installation).unwrap_or(failure),
+        other => other,
     }
 }
 

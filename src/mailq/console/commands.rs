@@ -43,7 +43,8 @@ pub enum Command {
     /// scheduler can be reached, 3 if the state is unknown, as with a wrong command line. Without
     /// thresholds it warns of destinations that have no agents, because their clause has no
     /// command or agents cannot be started; of control files that cannot be read; of a spool that
-    /// cannot be written; and of a step of the clock. On the host of the scheduler it also warns of
+    /// cannot be written; of a step of the clock; and of a configuration on disk that cannot be
+    /// used, or is not in force. On the host of the scheduler it also warns of
     /// malformed messages in postman/, and of message files in queue/ without a control file for
     /// ten minutes. That search ends after 200,000 files or two seconds. The line has performance
     /// data for monitoring programs.
@@ -74,7 +75,14 @@ pub enum Command {
         all: bool,
     },
     /// Retry mail now, whatever it waits for, unless it is on hold
-    Retry(OrderArgs),
+    Retry {
+        /// Selected part of the queue, and options.
+        #[command(flatten)]
+        args: OrderArgs,
+        /// Retry everything
+        #[arg(long, conflicts_with = "what")]
+        all: bool,
+    },
     /// Expire mail now: it fails, and its senders get a report
     Expire(OrderArgs),
     /// Delete mail, without reports

@@ -112,7 +112,12 @@ fn execute_command(
         }
         Command::Reload => {
             let request = Request::new("RELOAD", "RELOAD");
-            send(request, "Configuration reloaded", screen)
+            send(request, "Configuration reloaded", screen).map_err(|failure| match failure {
+                Failure::Refused(errors) => {
+                    Failure::Refused(format!("{errors}\nThe former configuration stays in force."))
+                }
+                other => other,
+            })
         }
         Command::Log { level } => {
             let level = keyword(*level);
@@ -181,6 +186,7 @@ fn show_view(
             true => view.print_json(&mut scheduler, &mut files, screen),
             false => view.print(&mut scheduler, spool, &mut files, screen),
         });
+        let shown = shown.map_err(|failure| client::advised(failure, installation));
         screen.release()?;
         screen.flush()?;
         files.print_note();
@@ -190,7 +196,10 @@ fn show_view(
         match shown {
             // The scheduler may be restarting.
             Err(
-                failure @ (Failure::Unavailable(_) | Failure::Refused(_) | Failure::NotFound(_)),
+                failure @ (Failure::Unavailable(_)
+                | Failure::Refused(_)
+                | Failure::TakesNoRequests
+                | Failure::NotFound(_)),
             ) => {
                 writeln!(screen, "{failure}")?;
             }
@@ -224,8 +233,8 @@ pub(crate) fn print_failed_check(failure: &Failure) -> i32 {
 /// Monitoring programs read one line of standard output, so failures are printed there, too.
 fn run_check(check: &CheckArgs, server_options: &ServerOptions) -> io::Result<i32> {
     let measured = Installation::read(server_options).and_then(|installation| {
-        let mut measures =
-            check::measure(&mut client::open(&installation)?, check.what.as_deref())?;
+        let measured = check::measure(&mut client::open(&installation)?, check.what.as_deref());
+        let mut measures = measured.map_err(|failure| client::advised(failure, &installation))?;
         if installation.is_asked() && check.what.is_none() {
             measures.spool = Some(check::SpoolState::read(installation.spool()));
         }

@@ -2,8 +2,8 @@
 
 use serde::Deserialize;
 pub(super) use zsched_mailq_protocol::schema::{
-    ActiveAgent, AgeStatus, AgentStatus, LimitChange, OrderResult, OverrideStatus, QueuedMessage,
-    RecentCounts, RingStatus, Summary, ThreadStatus, Wait,
+    ActiveAgent, AgeStatus, AgentStatus, ConfigStatus, LimitChange, OrderResult, OverrideStatus,
+    QueuedMessage, RecentCounts, RingStatus, Summary, ThreadStatus, Wait,
 };
 
 /// An event: a line of the answer to `SUBSCRIBE`.

@@ -78,13 +78,21 @@ impl OrderCommand {
         let (verb, args, all, reason) = match command {
             Command::Hold { args, reason } => (Verb::HOLD, args, false, reason.clone()),
             Command::Release { args, all } => (Verb::RELEASE, args, *all, None),
-            Command::Retry(args) => (Verb::RETRY, args, false, None),
+            Command::Retry { args, all: false } => (Verb::RETRY, args, false, None),
+            Command::Retry { args, all: true } => return Some(OrderCommand::retry_all(args)),
             Command::Expire(args) => (Verb::EXPIRE, args, false, None),
             Command::Delete(args) => (Verb::DELETE, args, false, None),
             Command::Reroute(args) => (Verb::REROUTE, args, false, None),
             _ => return None,
         };
         Some(OrderCommand { verb, args: args.clone(), all, reason })
+    }
+
+    /// The order to retry everything.
+    fn retry_all(args: &OrderArgs) -> OrderCommand {
+        let mut args = args.clone();
+        args.selection.what = Some("*/*".to_string());
+        OrderCommand { verb: Verb::RETRY, args, all: false, reason: None }
     }
 
     /// Gives the order and prints its result. Asks the user first, if it cannot be undone.
@@ -143,7 +151,7 @@ impl OrderCommand {
             Some(word) => {
                 format!(" (as a host; a channel is named {word}/*, a recipient by --recipient)")
             }
-            None => String::new(),
+            None => selection.hint(true).to_string(),
         };
         Failure::no_mail(format_args!("{selection}{how}"))
     }
@@ -357,8 +365,9 @@ fn scope(what: Option<&str>, limits: &[String]) -> Result<String, Failure> {
         // The limit is that of all rings, but the request has to name one.
         None if is_all("maxta") => Ok("ring=*/*".to_string()),
         None => Err(Failure::Usage(format!(
-            "{} needs a ring, as in smtp/* (rings lists them), or for maxthr a destination",
-            limits.join(", ")
+            "name what {} is for: a ring, as in ring=smtp/* (mailq rings lists them){}",
+            limits.join(", "),
+            if is_all("maxthr") { ", or a destination, as in smtp/mx.example.org" } else { "" }
         ))),
         Some(what) if what.starts_with("ring=") || is_all("maxthr") => Ok(quoted(&target(what))),
         Some(what) => Ok(quoted(&format!("ring={what}"))),

@@ -397,7 +397,8 @@ fn look_up<T>(
 /// The failure of a look-up that found nothing in any reading.
 fn nothing(selection: &SelectionArgs) -> Failure {
     let is_word = selection.what.as_deref().is_some_and(is_bare_word);
-    let readings = if is_word { " (as a host, a channel and a recipient)" } else { "" };
+    let readings =
+        if is_word { " (as a host, a channel and a recipient)" } else { selection.hint(false) };
     Failure::no_mail(format_args!("{selection}{readings}"))
 }
 

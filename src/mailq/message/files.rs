@@ -12,6 +12,7 @@ use std::os::unix::fs::MetadataExt;
 use std::rc::Rc;
 use zsched_format::control_file::{self, ControlFile};
 use zsched_format::time::Timestamp;
+use zsched_spool::describe_folder_error;
 use zsched_spool::scan::{ScanLimits, scan};
 use zsched_spool::{HashFolder, HashLevel, Spool, SpoolId, SpoolName, control_file_head};
 use zsched_sys::open_regular;
@@ -174,10 +175,12 @@ pub(crate) fn for_each_name(
         Some(count)
     });
     end.errors.first().map_or(Ok(()), |error| {
-        let folder = spool.transport().display();
-        Err(Failure::Installation(format!(
-            "{folder}: {error}; option -Z names the ZENV file that says where the spool is"
-        )))
+        let advice = match error.kind() {
+            io::ErrorKind::PermissionDenied => "only root and the scheduler's user may read it",
+            _ => "option -Z names the ZENV file that says where the spool is",
+        };
+        let described = describe_folder_error(spool.transport(), error);
+        Err(Failure::Installation(format!("{described}; {advice}")))
     })
 }
 

@@ -1,5 +1,6 @@
 //! Histories of messages, built from the log and the spool.
 
+use super::holds::{HeldMessage, HoldLines};
 use super::log_files::LogLine;
 use super::subject::TraceSubject;
 use crate::message::envelope::QueuedRecipient;
@@ -7,7 +8,7 @@ use crate::screen::warn;
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
 use std::collections::{HashMap, HashSet, VecDeque};
-use zsched_format::status_log::{ReportLine, StatusLine};
+use zsched_format::status_log::{HoldLine, ReportLine, StatusLine};
 use zsched_mailq_protocol::schema::HoldAuthor;
 
 /// Maximum size of the log entries that are kept, in bytes of memory.
@@ -42,6 +43,8 @@ pub(super) struct History {
     ///
     /// They concerned the host as a whole.
     pub put_off: Vec<StatusLine<'static>>,
+    /// Holds and releases of this message or of its destinations.
+    pub holds: Vec<HoldLine<'static>>,
     /// Reports about this message; or, if it is a report itself, what it is about.
     pub reports: Vec<ReportLine<'static>>,
     /// State in the scheduler.
@@ -167,6 +170,7 @@ pub(super) struct HistorySearch {
     /// Reports about messages that match, and those that are such messages.
     reports: Vec<ReportLine<'static>>,
     reports_dropped: u64,
+    holds: HoldLines,
     /// Stays of messages that match, by destination and spool id.
     ///
     /// They are filled once it is known what matches.
@@ -202,6 +206,7 @@ impl HistorySearch {
             others: KeptEntries::default(),
             reports: Vec::new(),
             reports_dropped: 0,
+            holds: HoldLines::default(),
             stays: HashMap::new(),
         }
     }
@@ -229,6 +234,7 @@ impl HistorySearch {
             LogLine::Report(report) if self.subject.matches_report(&report) => {
                 self.add_report(report);
             }
+            LogLine::Hold(hold) => self.holds.add(hold),
             LogLine::Status(_) | LogLine::Report(_) => {}
         }
     }
@@ -275,7 +281,7 @@ impl HistorySearch {
                     self.add_report(report);
                 }
             }
-            LogLine::Report(_) => {}
+            LogLine::Report(_) | LogLine::Hold(_) => {}
         }
     }
 
@@ -301,6 +307,12 @@ impl HistorySearch {
             history.reports = self.reports.iter().filter(is_of).cloned().collect();
             let destinations = history.destinations();
             let end = history.end().map(str::to_string);
+            history.holds = self.holds.of(&HeldMessage {
+                spool_id: &history.spool_id,
+                destinations: &destinations,
+                came: history.came,
+                end: end.as_deref(),
+            });
             let stay = QueueStay { came: history.came, end };
             let others = self.others.entries.iter().map(|(_, entry)| entry);
             let ours = others.filter(|entry| {
@@ -336,6 +348,10 @@ impl HistorySearch {
         if self.reports_dropped > 0 {
             let count = self.reports_dropped;
             warn(format_args!("the {count} last matching reports are left out"));
+        }
+        if self.holds.dropped > 0 {
+            let count = self.holds.dropped;
+            warn(format_args!("the {count} last lines about holds are left out"));
         }
         if self.queued_dropped > 0 {
             let count = self.queued_dropped;

@@ -8,7 +8,7 @@ use flate2::read::MultiGzDecoder;
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
-use zsched_format::status_log::{LostLines, MAX_LINE_LEN, ReportLine, StatusLine};
+use zsched_format::status_log::{HoldLine, LostLines, MAX_LINE_LEN, ReportLine, StatusLine};
 
 /// Maximum number of older parts.
 const MAX_OLDER_PARTS: usize = 1000;
@@ -46,6 +46,8 @@ pub(crate) enum LogLine<'a> {
     Status(StatusLine<'a>),
     /// About a report to a sender.
     Report(ReportLine<'a>),
+    /// About a hold or a release.
+    Hold(HoldLine<'a>),
 }
 
 /// Reads a log and its older parts, oldest first.
@@ -108,6 +110,8 @@ fn take_line(line: &[u8], damage: &mut LogDamage, take: &mut impl FnMut(LogLine<
         take(LogLine::Status(entry));
     } else if let Ok(report) = serde_json::from_slice::<ReportLine<'_>>(line) {
         take(LogLine::Report(report));
+    } else if let Ok(hold) = serde_json::from_slice::<HoldLine<'_>>(line) {
+        take(LogLine::Hold(hold));
     } else if let Ok(gap) = serde_json::from_slice::<LostLines<'_>>(line) {
         damage.lost = damage.lost.saturating_add(gap.lost);
     } else if !line.trim_ascii().is_empty() {
@@ -134,6 +138,7 @@ mod tests {
         let damage = read(path, |line| match line {
             LogLine::Status(entry) => texts.push(entry.text.into_owned()),
             LogLine::Report(report) => texts.push(report.report_id.into_owned()),
+            LogLine::Hold(hold) => texts.push(hold.scope.into_owned()),
         })
         .expect("read");
         (texts, damage)

@@ -6,7 +6,7 @@
 //! SHOW JSON WHY over the control socket ────────┘
 //! ```
 //!
-//! The log has the past attempts, the spool the recipients that are left, the scheduler the next
+//! The log has the past attempts, holds and releases, the spool the recipients that are left, the scheduler the next
 //! attempt. If one of them is missing, the others are shown. Only lines that match are kept of the
 //! log, and only the newest if there are very many.
 
@@ -16,6 +16,7 @@ pub(crate) mod log_files;
 mod spool_search;
 
 mod histories;
+mod holds;
 mod print;
 
 use crate::connect::dial::dial_control_socket;
@@ -37,9 +38,10 @@ const MAX_PIPELINED_REQUESTS: usize = 50;
 /// Arguments of `mailq trace`.
 #[derive(Args, Clone, Debug)]
 pub struct TraceOptions {
-    /// A message, the address of a recipient, a host or a destination
+    /// A message, a recipient, a host or a destination
     ///
-    /// A message is named by its spool id, its Message-ID, or the number that submit prints.
+    /// A message is named by its spool id, its Message-ID, or the number that submit prints. A word
+    /// is a host; or the local part or the domain of an address.
     #[arg(value_name = "WHAT")]
     pub what: String,
 
@@ -81,7 +83,11 @@ pub(crate) fn run(
     }
     let asked = ask(installation, &mut found);
     found.retain(|history| !history.is_empty());
-    let traced = if found.is_empty() {
+    let is_searched = in_spool.is_ok() && in_log.is_ok();
+    let traced = if found.is_empty() && !is_searched {
+        // The failures say what could not be searched.
+        Ok(())
+    } else if found.is_empty() {
         Err(Failure::no_mail(format_args!("{} (nor in the status log)", options.what)))
     } else {
         print::print(screen, &found, options.json, &TimeZone::system()).map_err(Failure::Output)

@@ -7,7 +7,7 @@ use jiff::tz::TimeZone;
 use std::collections::HashMap;
 use std::io;
 use zsched_format::printable;
-use zsched_format::status_log::{ReportLine, StatusLine};
+use zsched_format::status_log::{HoldLine, HoldOrder, ReportLine, StatusLine};
 
 /// Prints histories.
 pub(super) fn print(
@@ -45,6 +45,9 @@ fn print_history(screen: &mut Screen<'_>, history: &History, zone: &TimeZone) ->
     for recipient in recipients(history) {
         print_recipient(screen, &recipient, zone)?;
     }
+    for hold in &history.holds {
+        print_hold(screen, hold, zone)?;
+    }
     for report in &history.reports {
         print_report(screen, report, &history.spool_id, zone)?;
     }
@@ -69,6 +72,27 @@ fn print_history(screen: &mut Screen<'_>, history: &History, zone: &TimeZone) ->
             sentences.iter().try_for_each(|line| screen.wrapped(&format!("  next: {line}")))
         }
     }
+}
+
+/// Prints a hold or a release of the message or of its destination.
+fn print_hold(screen: &mut Screen<'_>, hold: &HoldLine<'_>, zone: &TimeZone) -> io::Result<()> {
+    let mut line = format!("  {} ", shown_time(&hold.time, zone));
+    line.push_str(match hold.order {
+        HoldOrder::Hold => "held",
+        HoldOrder::Release => "released",
+    });
+    match &*hold.scope {
+        "ALL" => line.push_str(" with all other mail"),
+        scope if scope.starts_with("id=") => {}
+        scope => line.push_str(&format!(" with {scope}")),
+    }
+    if let Some(by) = &hold.by {
+        line.push_str(&format!(" by {by}"));
+    }
+    if let Some(reason) = &hold.reason {
+        line.push_str(&format!(": {reason}"));
+    }
+    screen.wrapped(&line)
 }
 
 /// Prints a report about the message, or what the message is about if it is a report.

@@ -15,7 +15,7 @@ pub(super) enum TraceSubject {
     Number(u64),
     /// A Message-ID or the address of a recipient, without angle brackets.
     Name(String),
-    /// A host, or a recipient without a domain.
+    /// A host; or an address of a recipient, its local part or its domain.
     Word(String),
     /// A channel and a host.
     Destination(String, String),
@@ -61,7 +61,11 @@ impl TraceSubject {
                 entry.message_id.as_ref().is_some_and(|id| without_brackets(id) == name)
                     || is_recipient(name)
             }
-            TraceSubject::Word(word) => entry.host.eq_ignore_ascii_case(word) || is_recipient(word),
+            TraceSubject::Word(word) => {
+                let recipient = entry.recipient.as_deref();
+                entry.host.eq_ignore_ascii_case(word)
+                    || recipient.is_some_and(|address| is_part_of(word, address))
+            }
             TraceSubject::Destination(channel, host) => {
                 entry.channel.eq_ignore_ascii_case(channel) && entry.host.eq_ignore_ascii_case(host)
             }
@@ -88,12 +92,12 @@ impl TraceSubject {
     pub(super) fn matches_recipient(&self, file: &ControlFile, index: usize) -> bool {
         let quad = &file.recipients[index].quad;
         let is_host = |host: &str| file.get(quad.host).eq_ignore_ascii_case(host.as_bytes());
-        let is_user =
-            |name: &str| same_address(&String::from_utf8_lossy(file.get(quad.user)), name);
+        let user = || String::from_utf8_lossy(file.get(quad.user));
+        let is_user = |name: &str| same_address(&user(), name);
         match self {
             TraceSubject::SpoolId(_) | TraceSubject::Number(_) => false,
             TraceSubject::Name(name) => is_user(name),
-            TraceSubject::Word(word) => is_host(word) || is_user(word),
+            TraceSubject::Word(word) => is_host(word) || is_part_of(word, &user()),
             TraceSubject::Destination(channel, host) => {
                 file.get(quad.channel).eq_ignore_ascii_case(channel.as_bytes()) && is_host(host)
             }
@@ -101,9 +105,32 @@ impl TraceSubject {
     }
 }
 
+/// Returns true if a word is an address, its local part or its domain, in upper or lower case.
+fn is_part_of(word: &str, address: &str) -> bool {
+    let parts = without_brackets(address).rsplit_once('@');
+    same_address(address, word)
+        || parts.is_some_and(|(local, domain)| {
+            [local, domain].iter().any(|part| part.eq_ignore_ascii_case(word))
+        })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn word_matches_address_local_part_and_domain() {
+        for (word, expected) in [
+            ("Bob", true),
+            ("host.example", true),
+            ("bob@HOST.example", true),
+            ("example", false),
+            ("bo", false),
+        ] {
+            assert_eq!(is_part_of(word, "<bob@host.example>"), expected, "{word}");
+        }
+        assert!(is_part_of("bob", "Bob"));
+    }
 
     #[test]
     fn subject_ignores_brackets_and_case_of_addresses() {

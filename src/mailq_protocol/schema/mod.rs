@@ -75,6 +75,18 @@ pub struct Summary {
     pub warnings: Vec<String>,
 }
 
+/// The configuration on disk: `SHOW JSON CONFIG`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct ConfigStatus {
+    /// False if a reload would refuse it.
+    pub usable: bool,
+    /// True if it is the text that the scheduler has loaded.
+    pub in_force: bool,
+    /// The first errors, with file, line and column.
+    pub errors: Vec<String>,
+}
+
 /// What was counted in the last minutes.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]

@@ -9,13 +9,19 @@ pub(super) fn clause(known: &Unreachable, now: Timestamp) -> String {
     let cause = known.cause.as_deref();
     let agent = cause.map_or(String::new(), agent);
     let how = match known.reason {
-        UnreachableReason::HostDown => format!("deferall{agent}"),
-        UnreachableReason::RetryAt => format!("retryat{agent}"),
+        UnreachableReason::HostDown => {
+            format!("all of its mail was deferred at once (deferall){agent}")
+        }
+        UnreachableReason::RetryAt => {
+            format!("the time of its next try was named (retryat){agent}")
+        }
         UnreachableReason::AgentsDie => match cause.and_then(|cause| cause.pid) {
-            Some(pid) => format!("agents died while working on it, the last one {pid}"),
-            None => "agents died while working on it".to_string(),
+            Some(pid) => format!("its agents die, the last one, process {pid},"),
+            None => "its agents die, the last one".to_string(),
         },
-        UnreachableReason::Dead => format!("failed-cohort-limit, the last report{agent}"),
+        UnreachableReason::Dead => {
+            format!("too many deliveries failed (failed-cohort-limit), the last one{agent}")
+        }
         UnreachableReason::HostBlamed => {
             format!("a status code that blames the host, reported{agent}")
         }

@@ -94,7 +94,9 @@ fn refused(kind: OrderKind, refusal: OrderRefusal, effect: &Effect) -> String {
 /// Describes the progress of an order.
 pub(super) fn effect_counts(effect: &Effect) -> String {
     let Effect { messages, recipients, busy, .. } = effect;
-    format!("{messages} messages, {recipients} recipients, and {busy} in agents")
+    let [messages, recipients] = [(messages, "message"), (recipients, "recipient")]
+        .map(|(number, thing)| printable::count(u64::from(*number), thing));
+    format!("{messages}, {recipients}, and {busy} in agents")
 }
 
 /// Formats a refusal as one line, with its line end, whatever it contains.

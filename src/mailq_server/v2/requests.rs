@@ -95,6 +95,7 @@ static REQUESTS: &[Request] = &[
     }),
     row(&["SHOW", "JSON", "WHY"], Attributes::TT, json::why::answer),
     row(&["SHOW", "JSON", "ORDERS"], Attributes::TT, |_, _| json::orders::answer()),
+    row(&["SHOW", "JSON", "CONFIG"], Attributes::TT, |_, _| json::config::answer()),
     row(&["SHOW", "JSON", "COUNTERS"], Attributes::NONE, |_, _| json::counters::answer()),
     row(&["SUBSCRIBE"], Attributes::EVENTS, json::events::subscribe),
     Request {

@@ -184,6 +184,8 @@ impl SessionContext<'_> {
 pub enum AdminCommand {
     /// Read the configuration again.
     Reload,
+    /// Check the configuration on disk, and if it is the one in force.
+    CheckConfig,
     /// Set this log level.
     Log(log::LevelFilter),
     /// Load the message of this number, which is not in memory.

@@ -2,7 +2,7 @@
 
 use log::LevelFilter;
 use std::fs::OpenOptions;
-use std::io::{self, Write};
+use std::io;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use zsched_format::printable;
@@ -18,16 +18,7 @@ pub(super) fn start(path: Option<&Path>) -> io::Result<()> {
     open(path)?;
     env_logger::Builder::new()
         .filter_module("zsched", LevelFilter::Info)
-        .format(|out, record| {
-            let now = jiff::Zoned::now().strftime(STAMP);
-            let text = record.args().to_string();
-            let text = printable::line(&text);
-            match record.level() {
-                log::Level::Error => writeln!(out, "{now} error: {text}"),
-                log::Level::Warn => writeln!(out, "{now} warning: {text}"),
-                _ => writeln!(out, "{now} {text}"),
-            }
-        })
+        .format(|out, record| printable::write_log_line(out, STAMP, record))
         .write_style(env_logger::WriteStyle::Never)
         .init();
     Ok(())

@@ -15,17 +15,17 @@ use signal_hook::consts::signal::{SIGALRM, SIGHUP, SIGINT, SIGTERM, SIGUSR1};
 use socket::NotifySocket;
 use spooler::Spooler;
 use std::collections::{HashSet, VecDeque};
+use std::fs;
 use std::io::{self, ErrorKind};
 use std::time::{Duration, Instant};
-use zsched_spool::Spool;
+use zsched_command_line::sysexits::EX_TEMPFAIL;
+use zsched_spool::{Spool, describe_folder_error};
 use zsched_sys::{self as sys, Signals};
 
 /// Interval of scans of the folder.
 const SCAN_INTERVAL: Duration = Duration::from_secs(5);
 /// Maximum number of submissions that are routed together, with shared syncs.
 const MAX_BATCH: usize = 64;
-/// Exit status if submissions are left that may be routed later (`EX_TEMPFAIL`).
-const EXIT_SOME_LEFT: i32 = 75;
 
 const SIGNALS: Token = Token(0);
 const NOTICES: Token = Token(1);
@@ -33,14 +33,19 @@ const NOTICES: Token = Token(1);
 /// Runs the router. Returns the exit status.
 pub(crate) fn run(installation: Installation, options: &RouterOptions) -> io::Result<i32> {
     let spool = installation.spool();
+    let folder = spool.router();
+    if let Err(error) = fs::read_dir(&folder) {
+        return Err(io::Error::new(error.kind(), describe_folder_error(&folder, &error)));
+    }
     sys::close_inherited_on_exec()?;
     let pipe = match options.once || options.interactive {
         true => None,
         false => Some(sys::daemonize()?),
     };
     let log = installation.log_path(options, pipe.is_some());
-    log_file::start(log.as_deref())?;
+    // Until the log takes its place, standard error is that of the caller.
     let lock = RouterLock::take(&spool)?;
+    log_file::start(log.as_deref())?;
     let mut router = Router::new(installation, spool)?;
     if options.once {
         return router.route_once();
@@ -96,7 +101,8 @@ impl Router {
             }
             while self.route_batch() {}
         }
-        Ok(if self.spooler.has_troubled() { EXIT_SOME_LEFT } else { 0 })
+        // Submissions are left that may be routed later.
+        Ok(if self.spooler.has_troubled() { EX_TEMPFAIL } else { 0 })
     }
 
     /// Routes until a signal ends it.

@@ -62,9 +62,9 @@ pub struct ReportContents<'a> {
 pub enum ReportText {
     /// A submission for the router.
     Submission(Vec<u8>),
-    /// Nobody gets it: it is stored in `postman/`.
+    /// A report without a recipient, which is stored in `postman/`.
     Stored(Vec<u8>),
-    /// Nobody gets it.
+    /// A report without a recipient, which is dropped.
     None,
 }
 

@@ -3,17 +3,12 @@
 use crate::message::SubmitError;
 use std::io::{self, ErrorKind};
 use std::path::PathBuf;
-use zsched_command_line::EX_USAGE;
+use zsched_command_line::sysexits::{
+    EX_CANTCREAT, EX_CONFIG, EX_DATAERR, EX_IOERR, EX_NOPERM, EX_OSERR, EX_TEMPFAIL,
+    EX_UNAVAILABLE, EX_USAGE,
+};
 use zsched_format::address_list::AddressListError;
-
-const EX_DATAERR: i32 = 65;
-const EX_UNAVAILABLE: i32 = 69;
-const EX_OSERR: i32 = 71;
-const EX_CANTCREAT: i32 = 73;
-const EX_IOERR: i32 = 74;
-const EX_TEMPFAIL: i32 = 75;
-const EX_NOPERM: i32 = 77;
-const EX_CONFIG: i32 = 78;
+use zsched_spool::describe_folder_error;
 
 /// Why a message was not sent.
 #[derive(Debug, thiserror::Error)]
@@ -55,7 +50,7 @@ pub(crate) enum SendmailError {
     #[error("cannot become the real user: {0}")]
     Rights(io::Error),
     /// The message cannot be written to the spool.
-    #[error("{0}: {1}")]
+    #[error("{}", describe_folder_error(.0, .1))]
     Spool(PathBuf, io::Error),
     /// Another program cannot be started.
     #[error("{0}")]

@@ -96,7 +96,9 @@ impl SessionWithCore {
             }
             Demand::Admin { command, .. } => {
                 self.session.take_answer(Answer::Admin(match command {
-                    AdminCommand::Reload => Err("line 1:\n.".to_string()),
+                    AdminCommand::Reload | AdminCommand::CheckConfig => {
+                        Err("line 1:\n.".to_string())
+                    }
                     AdminCommand::Log(_) | AdminCommand::Load(_) => Ok("a\remark".to_string()),
                 }))
             }

@@ -3,6 +3,7 @@
 //! ```text
 //!  reader: arrival lines ──► loop: those of new messages ────────────────────────────────► the log
 //!  loop: MailLog ──records, in order with other writes──► writer: Composer ──► status log, the log
+//!  loop: holds and releases ──────────────────────────────────────────────────► status log
 //!  reporter: ReportLines ────────────────────────────────────────────────────► status log, the log
 //! ```
 //!
@@ -17,6 +18,7 @@
 mod arrival;
 mod compose;
 mod control_files;
+mod hold;
 mod report;
 mod text;
 
@@ -32,6 +34,7 @@ use std::io;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use zsched_core::overrides::OverrideChange;
 use zsched_core::{StatusRecord, Verdict};
 use zsched_format::status_log::{DeliveryStatus, LostLines};
 use zsched_format::time::{Timestamp, format_time};
@@ -112,6 +115,15 @@ impl MailLog {
     /// Creates the composer for the reporter.
     pub(crate) fn report_lines(&self) -> ReportLines {
         ReportLines::new(self.logs.clone())
+    }
+
+    /// Adds lines about holds and releases to the status log.
+    pub(crate) fn push_holds(&self, now: Timestamp, changes: &[OverrideChange]) {
+        let Some(log) = &self.logs.status else { return };
+        let lines = hold::lines(now, changes);
+        if !lines.is_empty() {
+            log.push(&lines);
+        }
     }
 
     /// Adds lines about arrivals to the log.

@@ -14,7 +14,7 @@ use super::overview;
 use super::views::{JSON_SUMMARY, of, threads_request};
 use crate::connect::dial::Scheduler;
 use crate::connect::session::{Request, Session};
-use crate::console::model::ThreadStatus;
+use crate::console::model::{ConfigStatus, ThreadStatus};
 use crate::failure::Failure;
 use crate::format::{count, not_a_span, one_line, read_span, span};
 use clap::Args;
@@ -97,9 +97,11 @@ pub(super) fn measure(scheduler: &mut Scheduler, what: Option<&str>) -> Result<M
     if let Some(what) = what {
         return measure_part(scheduler, what);
     }
+    let is_limited = matches!(scheduler, Scheduler::Dump(_));
     let json = |session: &mut Session| client::fetch_one(session, Request::new(JSON_SUMMARY, "QQ"));
     let summary = overview::json_or_report(scheduler, json, |overview| overview.summary)?;
     let notices = [
+        (is_limited, "only counts are known without a login"),
         (summary.loading, "the spool is being loaded"),
         (summary.draining, "the scheduler is shutting down"),
         (summary.frozen, "agent starts are disabled"),
@@ -115,9 +117,25 @@ pub(super) fn measure(scheduler: &mut Scheduler, what: Option<&str>) -> Result<M
         oldest: summary.oldest,
         agents: Some(summary.agents),
         notices: of_process.chain(holds).collect(),
-        warnings: summary.warnings,
+        warnings: summary.warnings.into_iter().chain(problem_of_config(scheduler)).collect(),
         spool: None,
     })
+}
+
+/// What is wrong with the configuration on disk; `None` also if the scheduler does not say it.
+fn problem_of_config(scheduler: &mut Scheduler) -> Option<String> {
+    let request = Request::new("SHOW JSON CONFIG", "TT");
+    let found: ConfigStatus = client::fetch_one(scheduler.session().ok()?, request).ok()?;
+    match found {
+        ConfigStatus { usable: false, errors, .. } => {
+            let first = errors.first().map(|error| one_line(error)).unwrap_or_default();
+            Some(format!("the configuration on disk cannot be used: {first}"))
+        }
+        ConfigStatus { in_force: false, .. } => {
+            Some("the configuration on disk is not in force: mailq reload loads it".to_string())
+        }
+        _ => None,
+    }
 }
 
 fn measure_part(scheduler: &mut Scheduler, what: &str) -> Result<Measures, Failure> {
@@ -172,7 +190,9 @@ impl Thresholds {
         if let Some(age) = measures.oldest.filter(|_| measures.messages > 0) {
             line.push_str(&format!(", oldest {}", span(age)));
         }
-        for remark in &measures.notices {
+        let unreadable = measures.spool.as_ref().is_some_and(|spool| spool.is_unreadable);
+        let unreadable = unreadable.then(|| "this user may not look into postman/".to_string());
+        for remark in measures.notices.iter().chain(&unreadable) {
             line.push_str(&format!(", {remark}"));
         }
         // The character `|` begins the performance data.

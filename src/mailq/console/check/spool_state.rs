@@ -2,6 +2,7 @@
 
 use crate::format::count;
 use std::fs;
+use std::io;
 use std::time::Duration;
 use zsched_format::time::Timestamp;
 use zsched_spool::Spool;
@@ -24,6 +25,8 @@ pub struct SpoolState {
     pub undeliverable: u64,
     /// Files in `postman/`.
     pub postman: u64,
+    /// True if this user may not read the folders.
+    pub is_unreadable: bool,
     /// Free part of the file system, of its blocks or of its files, whichever is less, in percent.
     pub free: Option<f64>,
 }
@@ -37,9 +40,14 @@ impl SpoolState {
 
     /// Reads the state of a spool without a search for orphans.
     pub(crate) fn read_fast(spool: &Spool) -> SpoolState {
-        let names = fs::read_dir(spool.postman()).into_iter().flatten().take(MAX_POSTMAN_FILES);
-        let mut state = SpoolState { free: free_percent(spool), ..SpoolState::default() };
-        for entry in names.flatten() {
+        let listed = fs::read_dir(spool.postman());
+        let is_denied = |error: &io::Error| error.kind() == io::ErrorKind::PermissionDenied;
+        let mut state = SpoolState {
+            is_unreadable: listed.as_ref().is_err_and(is_denied),
+            free: free_percent(spool),
+            ..SpoolState::default()
+        };
+        for entry in listed.into_iter().flatten().take(MAX_POSTMAN_FILES).flatten() {
             let name = entry.file_name();
             let name = name.to_string_lossy();
             state.postman += 1;

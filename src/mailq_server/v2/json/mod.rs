@@ -13,11 +13,13 @@
 //! | [`message`] | one message, and `SHOW MESSAGE` |
 //! | [`why`] | what something waits for |
 //! | [`orders`] | overrides: holds, limits and removals in force |
+//! | [`config`] | the configuration on disk |
 //! | [`counters`] | totals since the start |
 //! | [`events`] | the event feed |
 
 pub mod agents;
 pub mod ages;
+pub mod config;
 pub mod counters;
 pub mod events;
 pub mod message;

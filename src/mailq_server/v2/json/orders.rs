@@ -35,19 +35,10 @@ fn removal(ending: &PendingRemoval) -> OverrideStatus {
 fn status(kind: &str, scope: &Scope, author: &Author) -> OverrideStatus {
     OverrideStatus {
         kind: kind.to_string(),
-        scope: words(scope),
+        scope: scope.words(),
         by: Some(author.name.clone()),
         since: Some(seconds(author.since)),
         ..OverrideStatus::default()
-    }
-}
-
-/// Formats a scope as in a request.
-fn words(scope: &Scope) -> String {
-    match scope {
-        Scope::Destinations(destinations) => destinations.text().to_string(),
-        Scope::Ring(pattern) => format!("ring={pattern}"),
-        Scope::Message(id) => format!("id={id}"),
     }
 }
 

@@ -35,8 +35,8 @@ impl Warnings {
                 count(destinations as u64, "destination")
             ),
             (_, Some(failure)) => format!(
-                "agents of {pattern} ({line}) cannot be started, {}: {}",
-                count(failure.count.into(), "failure"),
+                "no agent of {pattern} ({line}) works after {}: the last one {}",
+                count(failure.count.into(), "start"),
                 text(failure.reason.as_bytes())
             ),
             (Some(_), None) => return,

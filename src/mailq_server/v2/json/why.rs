@@ -133,7 +133,7 @@ struct MessageWhyJson {
 
 /// Answers the request.
 pub(crate) fn answer(rest: &[u8], context: &mut SessionContext<'_>) -> ReplyResult {
-    why::answer(rest, context, WhyForm { write: write_wait, remark, on_disk, more: None })
+    why::answer(rest, context, WhyForm { write: write_wait, remark, on_disk, more: Some(more) })
 }
 
 fn write_wait(
@@ -156,6 +156,12 @@ fn write_wait(
 fn remark(remark: &MessageRemark, out: &mut Vec<u8>) {
     let MessageRemark { word, at, sentence } = remark;
     line(out, &MessageWhyJson { why: word, at: at.map(seconds), sentence: sentence.clone() });
+}
+
+/// Writes how much more matches, as a reason without a destination.
+fn more(what: &str, out: &mut Vec<u8>) {
+    let sentence = format!("{what}, which the answer leaves out");
+    line(out, &MessageWhyJson { why: "more", at: None, sentence });
 }
 
 fn on_disk(place: FileLocation, now: Timestamp) -> Reply {
