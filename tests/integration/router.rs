@@ -1,9 +1,8 @@
 //! The program `router` beside the scheduler: from a submission to a mailbox, or to a report.
 
+use crate::support::router::Router;
 use crate::support::{Site, until};
 use std::fs;
-use std::process::{Command, Stdio};
-use zsched_tests::program;
 
 const MAILBOX: &str = "local/*\n\tcommand=\"mailbox -u -d ${SITE}/mail\"\n";
 
@@ -29,15 +28,7 @@ fn submission_is_routed_delivered_and_refused() {
         ),
     );
     let _scheduler = site.start();
-    let mut router = Command::new(program("router"))
-        .arg("-Z")
-        .arg(site.path("zmailer.conf"))
-        .arg("-f")
-        .arg(site.path("router.cf"))
-        .arg("-i")
-        .stderr(Stdio::null())
-        .spawn()
-        .expect("the router starts");
+    let _router = Router::start(&site);
     submit(
         &site,
         "from <alice@here.test>\nto <staff>\nto <nobody@here.test>\nenv-end\n\
@@ -53,6 +44,4 @@ fn submission_is_routed_delivered_and_refused() {
         site.read("mail/alice").contains("Final-Recipient: rfc822; nobody@here.test")
     });
     site.until_empty();
-    router.kill().expect("killed");
-    router.wait().expect("ended");
 }
