@@ -41,7 +41,7 @@ fn hold(text: &'static str) -> Outcome {
 
 fn release(delivery: &Delivery<'_>, message: &Message) -> Outcome {
     match delivery.resubmit(message) {
-        Ok(number) => Outcome::new(Verdict::Relayed, "2.2.0", 250, "handed back to the router")
+        Ok(number) => Outcome::new(Verdict::PassedOn, "2.2.0", 250, "handed back to the router")
             .with_text(format!("handed back to the router as {number}")),
         Err(error) => Outcome::system_error("cannot hand back to the router", &error),
     }

@@ -37,7 +37,7 @@ fn main() -> ExitCode {
 
 fn resubmit(group: &[Delivery<'_>], message: &Message) -> Outcome {
     match Delivery::resubmit_together(group, message) {
-        Ok(number) => Outcome::new(Verdict::Relayed, "2.2.0", 250, "given back to the router")
+        Ok(number) => Outcome::new(Verdict::PassedOn, "2.2.0", 250, "given back to the router")
             .with_text(format!("given back to the router as {number}")),
         Err(error) => Outcome::system_error("cannot give back to the router", &error),
     }

@@ -89,7 +89,8 @@ impl<'a> Delivery<'a> {
     ///
     /// Held mail leaves the queue this way. `message` is that of the job. Returns the number of the
     /// new submission in `POSTOFFICE/router`. The recipient is done then: the agent returns
-    /// [`Verdict::Relayed`](crate::Verdict::Relayed).
+    /// [`Verdict::PassedOn`](crate::Verdict::PassedOn), since the submission keeps the DSN
+    /// parameters, and its reports are all that the sender gets.
     ///
     /// # Errors
     ///

@@ -34,7 +34,7 @@ pub enum Verdict {
     Relayed,
     /// Replaced by other recipients.
     Expanded,
-    /// Done, and something else reports to the sender, whatever he wishes to know.
+    /// Done, and something else reports to the sender, whatever the sender requested.
     PassedOn,
     /// Try again at the recipient's next time.
     Deferred,

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use zsched_config::Zenv;
-use zsched_format::control_file::diagnostic::retry_until;
+use zsched_format::control_file::diagnostic::{last_attempt, retry_until};
 use zsched_format::control_file::notify::Notify;
 use zsched_format::time::Timestamp;
 use zsched_report::{Form, RecipientStatus, Report, ReportKind, TimeZone};
@@ -53,9 +53,7 @@ impl ReportComposer {
     /// Creates a composer. `mail_share` has the forms.
     pub(crate) fn new(zenv: &Zenv, mail_share: &Path, headers_only: bool) -> ReportComposer {
         let host = sys::host_name();
-        let user =
-            ["LOGNAME", "USERNAME", "USER"].into_iter().find_map(|name| std::env::var(name).ok());
-        let submitter = format!("{}@{host}", user.as_deref().unwrap_or("\"??\""));
+        let submitter = format!("{}@{host}", user_name());
         let reporting_mta = zenv.get("ORGDOMAIN").map_or(host, str::to_string);
         let forms = mail_share.join(FORMS);
         ReportComposer { forms, reporting_mta, submitter, zone: TimeZone::system(), headers_only }
@@ -70,6 +68,13 @@ impl ReportComposer {
     pub(crate) fn with_forms(&self) -> FormComposer<'_> {
         FormComposer { common: self, forms: Mutex::new(HashMap::new()) }
     }
+}
+
+/// The name of the user that this process runs as; the number of one without an account.
+fn user_name() -> String {
+    let user = sys::users::effective_user();
+    let account = sys::users::account_of(user).ok().flatten();
+    account.map_or_else(|| user.to_string(), |account| account.name)
 }
 
 impl FormComposer<'_> {
@@ -152,7 +157,7 @@ fn status(recipient: &ReportedRecipient) -> RecipientStatus<'_> {
         arrived_as: notify.incoming_recipient,
         notary: &recipient.notary,
         text: &recipient.text,
-        time: Timestamp::from_seconds(recipient.time),
+        time: last_attempt(&recipient.notary, recipient.time),
         retry_until: retry_until(&recipient.notary),
     }
 }

@@ -22,7 +22,6 @@ use crate::address::{TypedAddress, is_international};
 use crate::field::{Charset, date, one_line};
 use crate::notary::Outcome;
 use crate::{Action, MAX_REPORTED_RECIPIENTS, Report};
-use zsched_format::time::Timestamp;
 use zsched_format::xtext;
 
 /// Maximum length of a value. The line with its name stays below 998 characters (RFC 5322, 2.1.1).
@@ -107,8 +106,8 @@ impl Fields {
     fn push_details(&mut self, report: &Report<'_>, outcome: &Outcome<'_>) {
         self.push("Remote-MTA", &self.typed("dns", outcome.remote, MAX_SHORT_VALUE_LEN));
         self.push("Diagnostic-Code", &self.diagnostic(outcome));
-        if outcome.recipient.time > Timestamp::EPOCH {
-            self.push("Last-Attempt-Date", &date(outcome.recipient.time, &report.zone));
+        if let Some(time) = outcome.recipient.time {
+            self.push("Last-Attempt-Date", &date(time, &report.zone));
         }
         self.push("Final-Log-ID", &self.value(report.spool_id.as_bytes(), MAX_SHORT_VALUE_LEN));
         if let Some(until) = outcome.recipient.retry_until

@@ -18,7 +18,6 @@ use crate::{Action, Form, MAX_REPORTED_RECIPIENTS, Report};
 use memchr::memchr;
 use textwrap::{Options, WordSplitter};
 use zsched_format::printable::{count, grouped};
-use zsched_format::time::Timestamp;
 
 /// Maximum number of recipients described; the part for programs has the others.
 const MAX_DESCRIBED_RECIPIENTS: usize = 50;
@@ -116,8 +115,8 @@ impl HumanText<'_> {
             self.line(4, &format!("resolved to {}", others.join(", ")));
         }
         let is_success = outcome.action.class() == b'2';
-        if is_success && outcome.recipient.time > Timestamp::EPOCH {
-            self.line(4, &format!("on {}", date(outcome.recipient.time, &self.report.zone)));
+        if is_success && let Some(time) = outcome.recipient.time {
+            self.line(4, &format!("on {}", date(time, &self.report.zone)));
         }
         let quoted = quoted_lines(outcome);
         if !(quoted.is_empty() || is_success && outcome.remote.is_empty()) {

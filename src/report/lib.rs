@@ -116,8 +116,8 @@ pub struct RecipientStatus<'a> {
     pub notary: &'a [u8],
     /// Text of the agent for people, in which a CR stands for a line break.
     pub text: &'a [u8],
-    /// Time of the last attempt.
-    pub time: Timestamp,
+    /// Time of the last attempt; `None` if there was none, or if it is unknown.
+    pub time: Option<Timestamp>,
     /// When a late recipient expires.
     pub retry_until: Option<Timestamp>,
 }

@@ -110,7 +110,7 @@ fn tell(
         _ => returned_body(message)?,
     };
     let statuses = recipients.iter().zip(&notary);
-    let statuses = statuses.map(|(delivery, notary)| status(delivery, notary, now));
+    let statuses = statuses.map(|(delivery, notary)| status(delivery, notary));
     let report = Report {
         kind: ReportKind::Routing,
         reporting_mta: &at.domain,
@@ -146,7 +146,7 @@ fn notary(address: &[u8], notice: &Notice) -> Vec<u8> {
         .join(&NOTARY_SEPARATOR)
 }
 
-fn status<'a>(delivery: &Delivery<'a>, notary: &'a [u8], now: Timestamp) -> RecipientStatus<'a> {
+fn status<'a>(delivery: &Delivery<'a>, notary: &'a [u8]) -> RecipientStatus<'a> {
     let notify = delivery.notify();
     RecipientStatus {
         address: delivery.user(),
@@ -156,7 +156,8 @@ fn status<'a>(delivery: &Delivery<'a>, notary: &'a [u8], now: Timestamp) -> Reci
         arrived_as: notify.incoming_recipient,
         notary,
         text: b"",
-        time: now,
+        // The router has refused it: it was not tried.
+        time: None,
         retry_until: None,
     }
 }

@@ -36,12 +36,15 @@ fn host_names_the_condition_of_release() {
 #[test]
 fn released_message_is_a_new_submission() {
     let spool = Spool::new();
-    let recipients = ["hold timeout:1 u@x | NOTIFY=DELAY ORCPT=rfc822;v@x", "hold timeout:1 w@x"];
+    let recipients =
+        ["hold timeout:1 u@x | NOTIFY=SUCCESS,DELAY ORCPT=rfc822;v@x", "hold timeout:1 w@x"];
     let control = control_file("7", "local - a@x", &recipients);
-    let control = control.replace("NOTIFY=DELAY ORCPT=rfc822;v@x", "$&\nR HDRS\nn ID+3D7");
-    let control = control.replace("$&", "NOTIFY=DELAY ORCPT=rfc822;v@x");
+    let wishes = "NOTIFY=SUCCESS,DELAY ORCPT=rfc822;v@x";
+    let control = control.replace(wishes, &format!("{wishes}\nR HDRS\nn ID+3D7"));
     spool.put("7", &control, "body\nFrom here on\n");
     spool.session(HOLD, &[], "7\ttimeout:1\n");
+    // The wish goes along, so that this message owes no report.
+    assert_eq!(spool.lines("7", 'd'), [""; 0]);
     let names = spool.names("router");
     assert_eq!(names.len(), 2);
     let mut submissions: Vec<String> =
@@ -49,8 +52,7 @@ fn released_message_is_a_new_submission() {
     submissions.sort_by_key(|text| text.contains("to <w@x>"));
     let message = "Subject: test\n\nbody\nFrom here on\n";
     let common = "envid ID+3D7\nnotaryret HDRS\nfrom <a@x>\n";
-    let wishes = "todsn NOTIFY=DELAY ORCPT=rfc822;v@x\n";
-    assert_eq!(submissions[0], format!("{common}{wishes}to <u@x>\nenv-end\n{message}"));
+    assert_eq!(submissions[0], format!("{common}todsn {wishes}\nto <u@x>\nenv-end\n{message}"));
     assert_eq!(submissions[1], format!("{common}to <w@x>\nenv-end\n{message}"));
     for name in names {
         let path = spool.path(&format!("router/{name}"));

@@ -12,7 +12,7 @@ fn submissions(spool: &Spool) -> Vec<String> {
 fn recipients_of_one_sender_are_one_submission() {
     let spool = Spool::new();
     let recipients = [
-        "smtp h u@x | NOTIFY=DELAY ORCPT=rfc822;v@x",
+        "smtp h u@x | NOTIFY=SUCCESS ORCPT=rfc822;v@x",
         "smtp h v@x | BY=120;R",
         "smtp other w@x",
         "fax h x@x",
@@ -24,13 +24,15 @@ fn recipients_of_one_sender_are_one_submission() {
     let report = format!("\t\tok3 given back to the router as {name}\n");
     assert_eq!(answers.matches(&report).count(), 2, "{answers}");
     let expected = "from <a@x>\ntodsn BY=120;R\nto <v@x>\n\
-                    todsn NOTIFY=DELAY ORCPT=rfc822;v@x\nto <u@x>\nenv-end\n\
+                    todsn NOTIFY=SUCCESS ORCPT=rfc822;v@x\nto <u@x>\nenv-end\n\
                     Subject: test\n\nbody\nFrom here on\n";
     assert_eq!(submissions(&spool), [expected]);
     let inode = spool.path(&format!("router/{name}")).metadata().expect("a file").ino();
     assert_eq!(&inode.to_string(), name);
     let tags: String = spool.lines("7", 'r').iter().map(|line| &line[1..2]).collect();
     assert_eq!(tags, "++  ");
+    // The wish goes along, so that this message owes no report.
+    assert_eq!(spool.lines("7", 'd'), [""; 0]);
 }
 
 #[test]

@@ -3,6 +3,7 @@
 use crate::support::{Site, control_file, until};
 use std::collections::HashSet;
 use std::fs::{self, File};
+use std::net::TcpStream;
 use std::process::Command;
 use std::time::{Duration, SystemTime};
 
@@ -16,16 +17,19 @@ const ARRIVED: Duration = Duration::new(1_795_255_449, 852_372_354);
 const OTHER_STATUS: [(&str, i32); 6] = [
     // There is no terminal.
     ("mailq top", 64),
+    // Nothing listens there.
+    (OTHER_PORT, 69),
     // They need more words.
     ("mailq release", 64),
     ("mailq trace", 64),
-    // Nothing listens there.
-    ("mailq -p 10174", 69),
     // The message is old enough for a warning.
     ("mailq check --warn-age 1h --crit-count 10000", 1),
     // No such agent runs.
     ("mailq retire 4712", 1),
 ];
+
+/// It asks the port of another installation, which this machine may have.
+const OTHER_PORT: &str = "mailq -p 10174";
 
 /// Returns the commands of a document in Markdown: what is in backticks and begins with `mailq `.
 fn in_backticks(text: &str) -> Vec<String> {
@@ -83,6 +87,9 @@ fn commands_of_documents_run_as_they_stand() {
     let mut seen = HashSet::new();
     commands.retain(|command| !has_placeholder(command) && seen.insert(command.clone()));
     assert!(commands.len() > 40, "{commands:?}");
+    if TcpStream::connect("127.0.0.1:10174").is_ok() {
+        commands.retain(|command| command != OTHER_PORT);
+    }
     for command in commands {
         let output = Command::new("sh")
             .args(["-c", &command])

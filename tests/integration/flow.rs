@@ -85,9 +85,10 @@ fn mail_for_dead_host_waits_and_counts_as_tried() {
 
 #[test]
 fn deliveries_keep_to_rate() {
-    let site = Site::new(&clause(&format!("maxthr=5 rate=5/1s {COUNT}")));
+    // One delivery each 3 s: long enough to be seen on a slow machine.
+    let site = Site::new(&clause(&format!("maxthr=5 rate=1/3s {COUNT}")));
     put(&site, &["c other.test 0".to_string()]);
-    for number in 1..=6 {
+    for number in 1..=3 {
         site.put_quietly(&[&format!("c a.test {number}")]);
     }
     let _daemon = site.start();
@@ -99,10 +100,10 @@ fn deliveries_keep_to_rate() {
     let events = site.events();
     let of_host = events.of("count").filter(|event| event.address() != "0");
     let times: Vec<f64> = of_host.map(|event| event.time).collect();
-    // These are five distances of 0.2 s; the start of the first agent may take some of that.
+    // These are two distances of 3 s; the start of the first agent may take some of that.
     let span =
         times.iter().copied().fold(0.0, f64::max) - times.iter().copied().fold(1e12, f64::min);
-    assert!(times.len() == 6 && span > 0.5, "{times:?}");
+    assert!(times.len() == 3 && span > 3.0, "{times:?}");
 }
 
 #[test]

@@ -147,10 +147,10 @@ fn clients_that_never_read_are_disconnected() {
         (0..100).map(|_| UnixStream::connect(site.path("mailq")).expect("it is served")).collect();
     until("all are connected", || processes::sockets(daemon.pid()) >= sockets + 99);
     for number in 0..20 {
-        let started = Instant::now();
         site.put(&[&format!("c a.test {number}")]);
         until("it is delivered", || site.events().count("count") == number + 1);
-        assert!(started.elapsed() < Duration::from_secs(3), "{:?}", started.elapsed());
+        let are_connected = processes::sockets(daemon.pid()) >= sockets + 99;
+        assert!(number > 0 || are_connected, "mail has waited until they were disconnected");
     }
     assert_eq!(site.mailq().vertices.len(), 800, "a client that reads gets everything");
     let grown = processes::memory(daemon.pid()).saturating_sub(memory);

@@ -1,7 +1,7 @@
 //! Each failed recipient is in one report, whenever the scheduler is killed.
 
 use crate::support::{
-    Client, Daemon, ReadReport, Site, control_file, processes, say, until, until_within,
+    Client, Daemon, ReadReport, Site, control_file, generator, processes, say, until, until_within,
 };
 use std::collections::HashMap;
 use std::fs::{self, File};
@@ -10,14 +10,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, SystemTime};
 
 const LONG_AGO: Duration = Duration::from_secs(10 * 24 * 60 * 60);
-
-/// Returns a generator and prints its seed; `ZSCHED_SEED` repeats a run.
-fn generator(test: &str) -> fastrand::Rng {
-    let given = std::env::var("ZSCHED_SEED").ok().and_then(|text| text.parse().ok());
-    let seed = given.unwrap_or_else(|| fastrand::u64(..));
-    say(&format!("{test}: ZSCHED_SEED={seed}"));
-    fastrand::Rng::with_seed(seed)
-}
 
 /// Takes submissions out of `router/`, as a router does, so that names are free again.
 struct Router {

@@ -203,7 +203,6 @@ fn ten_outcomes_are_reported_as_requested() {
         Action: delayed
         Status: 4.4.7 (delivery delayed)
         Diagnostic-Code: x-local; delivery was not tried yet
-        Last-Attempt-Date: <removed>
         Final-Log-ID: SPOOLID
         Will-Retry-Until: <removed>
         X-Destination: late/a.test
@@ -212,7 +211,6 @@ fn ten_outcomes_are_reported_as_requested() {
         Action: delayed
         Status: 4.4.7 (delivery delayed)
         Diagnostic-Code: x-local; delivery was not tried yet
-        Last-Attempt-Date: <removed>
         Final-Log-ID: SPOOLID
         Will-Retry-Until: <removed>
         X-Destination: late/a.test
@@ -344,7 +342,6 @@ fn ten_outcomes_are_reported_as_requested() {
         Content-Description: Report for programs
         Content-Transfer-Encoding: 7bit
 
-        Original-Envelope-Id: ENV=1
         Reporting-MTA: dns; HOST
         Arrival-Date: <removed>
 
@@ -438,7 +435,6 @@ fn deadline_of_sender_fails_or_is_told() {
         Action: failed
         Status: 5.4.7 (delivery time expired)
         Diagnostic-Code: smtp; 500 (deliver-by time passed after <age>
-        Last-Attempt-Date: <removed>
         Final-Log-ID: SPOOLID
         X-Destination: c/a.test
 
@@ -512,7 +508,6 @@ fn deadline_of_sender_fails_or_is_told() {
         Action: delayed
         Status: 4.4.7 (deliver-by time passed)
         Diagnostic-Code: x-local; delivery was not tried yet
-        Last-Attempt-Date: <removed>
         Final-Log-ID: SPOOLID
         Will-Retry-Until: <removed>
         X-Destination: c/a.test
@@ -816,7 +811,7 @@ fn missing_router_folder_delays_reports_and_rerouting() {
     let [router, aside] = ["router", "router-aside"].map(|name| site.path("postoffice").join(name));
     fs::rename(&router, &aside).expect("moved");
     let failed = site.put(&["c a.test error!a"]).to_string();
-    until("the log says so", || site.logged("cannot put a report into router/: ") >= 1);
+    until("the log says so", || site.logged("router/: POSTOFFICE/router is missing, or") >= 1);
     let rerouted = site.put(&["q b.test u"]).to_string();
     let mut client = control(&site);
     until("it is known", || client.order("RETRY q/* dry-run=yes")["messages"] == 1);

@@ -1,17 +1,11 @@
 //! SIGKILL at any moment, and a new start: nothing is lost, and possible duplicates are listed.
 
-use crate::support::{DEADLINE, Site, control_file, processes, say, timeout, until, until_within};
+use crate::support::{
+    DEADLINE, Site, control_file, generator, processes, say, timeout, until, until_within,
+};
 use std::fs;
 use std::time::{Duration, SystemTime};
 use zsched_spool::HashLevel;
-
-/// Returns a generator and prints its seed; `ZSCHED_SEED` repeats a run.
-fn generator(test: &str) -> fastrand::Rng {
-    let given = std::env::var("ZSCHED_SEED").ok().and_then(|text| text.parse().ok());
-    let seed = given.unwrap_or_else(|| fastrand::u64(..));
-    say(&format!("{test}: ZSCHED_SEED={seed}"));
-    fastrand::Rng::with_seed(seed)
-}
 
 /// Sleeps for a random part of `range`, in milliseconds.
 fn sleep_within(random: &mut fastrand::Rng, range: std::ops::Range<u64>) {

@@ -1,9 +1,9 @@
 //! The program `router` beside the scheduler: from a submission to a mailbox, or to a report.
 
+use crate::support::router::Router;
 use crate::support::{Site, until};
 use std::fs;
-use std::process::{Command, Stdio};
-use zsched_tests::program;
+use std::process::Command;
 
 const MAILBOX: &str = "local/*\n\tcommand=\"mailbox -u -d ${SITE}/mail\"\n";
 
@@ -28,16 +28,9 @@ fn submission_is_routed_delivered_and_refused() {
             aliases.display()
         ),
     );
-    let _scheduler = site.start();
-    let mut router = Command::new(program("router"))
-        .arg("-Z")
-        .arg(site.path("zmailer.conf"))
-        .arg("-f")
-        .arg(site.path("router.cf"))
-        .arg("-i")
-        .stderr(Stdio::null())
-        .spawn()
-        .expect("the router starts");
+    let log = site.path("status");
+    let _scheduler = site.start_with(&["--status-log", &log.to_string_lossy()]);
+    let _router = Router::start(&site);
     submit(
         &site,
         "from <alice@here.test>\nto <staff>\nto <nobody@here.test>\nenv-end\n\
@@ -53,6 +46,21 @@ fn submission_is_routed_delivered_and_refused() {
         site.read("mail/alice").contains("Final-Recipient: rfc822; nobody@here.test")
     });
     site.until_empty();
-    router.kill().expect("killed");
-    router.wait().expect("ended");
+    let report = site.read("mail/alice");
+    // The name of our user; the report was not about an attempt.
+    let user = zsched_sys::users::account_of(zsched_sys::users::effective_user());
+    let user = user.expect("it can be asked for").expect("we have an account").name;
+    assert!(report.contains(&format!("Received: ({user}@")), "{report}");
+    assert!(!report.contains("Last-Attempt-Date"), "{report}");
+    let trace = || {
+        let mut mailq = Command::new(zsched_tests::program("mailq"));
+        mailq.arg("-Z").arg(site.path("zmailer.conf")).args(["trace", "nobody@here.test"]);
+        let output = mailq.arg("--status-log").arg(&log).output().expect("mailq starts");
+        String::from_utf8_lossy(&output.stdout).into_owned()
+    };
+    until("the refusal is traced", || trace().contains("report S"));
+    let trace = trace();
+    assert!(trace.contains("  to nobody@here.test\n"), "{trace}");
+    assert!(trace.contains("failed 5.1.1, error/unresolvable, no agent: no such user"), "{trace}");
+    assert!(site.logged("to=<nobody@here.test>, destination=error/unresolvable") == 1);
 }

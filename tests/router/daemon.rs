@@ -56,6 +56,20 @@ fn second_router_is_refused_and_pid_file_goes() {
 }
 
 #[test]
+fn file_in_place_of_folder_is_named() {
+    for folder in ["router", "transport"] {
+        let site = Site::new(RULES);
+        let path = site.spool.postoffice().join(folder);
+        std::fs::remove_dir(&path).expect("an empty folder");
+        std::fs::write(&path, "").expect("a file");
+        let output = site.run(&["--once"]);
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(said.contains(&format!("{}: Not a directory", path.display())), "{said}");
+        assert_eq!(output.status.code(), Some(1));
+    }
+}
+
+#[test]
 fn reload_takes_all_or_nothing() {
     let site = Site::new(RULES);
     let router = site.start(&[]);

@@ -4,5 +4,6 @@
 mod callers;
 mod input;
 mod obstacles;
+mod programs;
 mod support;
 mod users;

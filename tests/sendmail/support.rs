@@ -68,13 +68,22 @@ impl Installation {
     /// Takes the only submission out of `router/`, as a router does.
     #[track_caller]
     pub fn take(&self) -> String {
-        let names = self.names("router");
-        assert_eq!(names.len(), 1, "{names:?}");
+        let mut all = self.take_all();
+        assert_eq!(all.len(), 1, "{all:?}");
+        all.remove(0)
+    }
+
+    /// Takes all submissions out of `router/`.
+    #[track_caller]
+    pub fn take_all(&self) -> Vec<String> {
         assert_eq!(self.names("public"), [""; 0]);
-        let path = self.spool.router().join(&names[0]);
-        let text = fs::read(&path).expect("it can be read");
-        fs::remove_file(path).expect("removed");
-        String::from_utf8_lossy(&text).into_owned()
+        let take = |name: String| {
+            let path = self.spool.router().join(name);
+            let text = fs::read(&path).expect("it can be read");
+            fs::remove_file(path).expect("removed");
+            String::from_utf8_lossy(&text).into_owned()
+        };
+        self.names("router").into_iter().map(take).collect()
     }
 
     /// Returns the names of the files in a folder of the spool.
@@ -148,7 +157,13 @@ pub fn has_program(name: &str) -> bool {
     command.arg("--version").stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
     let is_there = command.status().is_ok();
     if !is_there {
-        not_run(&format!("calls of sendmail by {name}: it is not installed"));
+        absent(name);
     }
     is_there
+}
+
+/// Reports that a program is not installed. That is an error where `CI` is set.
+pub fn absent(name: &str) {
+    not_run(&format!("calls of sendmail by {name}: it is not installed"));
+    assert!(std::env::var_os("CI").is_none(), "{name} is not installed: see .ci/run");
 }

@@ -171,7 +171,7 @@ fn resubmitted_message_is_returned() {
     let run = TestJob::new(FILE).with_host("other").with_body("body\n").run(&smtp(), |job| {
         let message = job.message()?;
         job.deliver_each(|delivery| match delivery.resubmit(&message) {
-            Ok(number) => Outcome::new(Verdict::Relayed, "2.2.0", 250, format!("as {number}")),
+            Ok(number) => Outcome::new(Verdict::PassedOn, "2.2.0", 250, format!("as {number}")),
             Err(error) => Outcome::system_error("cannot resubmit", &error),
         })
     });
@@ -251,7 +251,7 @@ fn resubmission_has_all_recipients_of_group() {
         job.deliver_groups(
             |group, next| group[0].has_same_message(next),
             |group| match Delivery::resubmit_together(group, &message) {
-                Ok(_) => Outcome::new(Verdict::Relayed, "2.2.0", 250, "handed back"),
+                Ok(_) => Outcome::new(Verdict::PassedOn, "2.2.0", 250, "handed back"),
                 Err(error) => Outcome::system_error("cannot hand back", &error),
             },
         )

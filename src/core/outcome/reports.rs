@@ -162,10 +162,14 @@ impl Scheduler {
                 message.has_undeliverable_lines = true;
             }
             Err(error) => {
-                self.write_failed(
-                    name.number(),
-                    format!("{name}: cannot put a report into router/: {error}"),
-                );
+                let why = match error {
+                    ErrorKind::NotADirectory => {
+                        "POSTOFFICE/router is missing, or is no folder".into()
+                    }
+                    error => error.to_string(),
+                };
+                let text = format!("{name}: cannot put a report into router/: {why}");
+                self.write_failed(name.number(), text);
                 self.reports.failed.insert(message);
                 let message_ref = &mut self.queue.messages[message];
                 message_ref.report = ReportState::Failed;

@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 use smallvec::SmallVec;
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
-use zsched_format::control_file::diagnostic::{DEADLINE_PASSED, delay_notary, scheduler_notary};
+use zsched_format::control_file::diagnostic::{DEADLINE_PASSED, delay_notary, expiry_notary};
 use zsched_format::time::{LongDuration, Timestamp};
 use zsched_spool::note::OutcomeKind;
 
@@ -114,7 +114,7 @@ impl Scheduler {
             None => (&b""[..], &b"delivery was not tried yet"[..]),
         };
         let expires = expires.map(|expires| expires.seconds());
-        let notary = delay_notary(last, has_passed, expires).into();
+        let notary = delay_notary(last, has_passed, expires, vertex_ref.last_attempt()).into();
         let occasion = if has_passed { OutcomeKind::DeadlinePassed } else { OutcomeKind::Delay };
         let text = text.into();
         self.note(message, offsets, occasion, notary, text);
@@ -225,8 +225,8 @@ impl Scheduler {
             }
         };
         // The last report was a delay, but this is the end (RFC 3463, X.4.7).
-        let diagnostic = format!("smtp; 500 ({what} after {age})");
-        let notary = scheduler_notary("failed", "5.4.7 (delivery time expired)", &diagnostic);
+        let tried = self.queue.vertices[vertex].last_attempt();
+        let notary = expiry_notary(&format!("{what} after {age}"), tried);
         self.status(vertex, &offsets, Verdict::Expired, None, &notary, &text);
         self.record_unloaded_finals(message, &offsets);
         let occasion = OutcomeKind::Expiry;

@@ -307,6 +307,11 @@ impl Recipients {
 const PART: u8 = 1 << 7;
 
 impl Vertex {
+    /// When it was last given to an agent, in seconds since the epoch, if that is known.
+    pub fn last_attempt(&self) -> Option<i64> {
+        Some(self.last_fed.into()).filter(|time| *time > 0)
+    }
+
     pub(crate) fn new(message: MessageId, thread: ThreadId, offsets: &[u32]) -> Vertex {
         Vertex {
             message,

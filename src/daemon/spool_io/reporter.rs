@@ -75,7 +75,7 @@ impl Reporter {
 
     /// Logs the reports, and notifies the router of them.
     fn announce(&self, name: &SpoolName, result: &SendResult) {
-        self.lines.push(name.number(), result);
+        self.lines.push(name, result);
         for report in &result.sent {
             // ZMailer's scheduler has one form for all of them.
             let id = SpoolId { number: name.number(), modified: result.modified };

@@ -114,8 +114,14 @@ pub fn is_about_deadline(notary: &[u8]) -> bool {
 /// Notary data of the scheduler about a recipient that is late.
 ///
 /// Status, diagnostic, remote host and agent are those of the last attempt, if that has them.
-/// `expires` is the time until which the recipient is tried, in seconds since the epoch.
-pub fn delay_notary(last: &[u8], has_passed_deadline: bool, expires: Option<i64>) -> Vec<u8> {
+/// `expires` is the time until which the recipient is tried, `tried` that of the last attempt, both
+/// in seconds since the epoch.
+pub fn delay_notary(
+    last: &[u8],
+    has_passed_deadline: bool,
+    expires: Option<i64>,
+    tried: Option<i64>,
+) -> Vec<u8> {
     let mut fields = last.split(|byte| *byte == NOTARY_SEPARATOR).skip(2);
     let [status, diagnostic, remote, agent] =
         [(); 4].map(|()| fields.next().unwrap_or_default().trim_ascii());
@@ -127,23 +133,61 @@ pub fn delay_notary(last: &[u8], has_passed_deadline: bool, expires: Option<i64>
     };
     let mut notary = [&[ADDRESS_OF_RECIPIENT], &b"delayed"[..], status, diagnostic, remote, agent]
         .join(&NOTARY_SEPARATOR);
-    if let Some(expires) = expires {
-        notary.push(NOTARY_SEPARATOR);
-        notary.extend_from_slice(format!("{RETRY_UNTIL}{expires}").as_bytes());
-    }
+    add_time(&mut notary, RETRY_UNTIL, expires);
+    add_time(&mut notary, LAST_ATTEMPT, tried);
     notary
 }
 
-/// Marks the field of notary data that has the time until which a late recipient is tried.
+/// Notary data of the scheduler about a recipient that has expired.
 ///
-/// It is the seventh one, in seconds since the epoch, which only this scheduler writes.
+/// `what` is the reason, `tried` the time of the last attempt in seconds since the epoch.
+pub fn expiry_notary(what: &str, tried: Option<i64>) -> Vec<u8> {
+    let status = "5.4.7 (delivery time expired)";
+    let mut notary = scheduler_notary("failed", status, &format!("smtp; 500 ({what})"));
+    add_time(&mut notary, LAST_ATTEMPT, tried);
+    notary
+}
+
+/// Number of fields that ZMailer's programs know. Only this scheduler writes more.
+const KNOWN_FIELDS: usize = 6;
+/// Begins the field with the time until which a late recipient is tried.
 const RETRY_UNTIL: &str = "until=";
+/// Begins the field with the time of the last attempt, in data of the scheduler.
+const LAST_ATTEMPT: &str = "tried=";
+
+/// Adds a field with a time, in seconds since the epoch.
+fn add_time(notary: &mut Vec<u8>, name: &str, time: Option<i64>) {
+    let Some(time) = time else { return };
+    let fields = 1 + notary.iter().filter(|byte| **byte == NOTARY_SEPARATOR).count();
+    let missing = KNOWN_FIELDS.saturating_sub(fields);
+    notary.extend(std::iter::repeat_n(NOTARY_SEPARATOR, missing + 1));
+    notary.extend_from_slice(format!("{name}{time}").as_bytes());
+}
+
+fn added_time(notary: &[u8], name: &str) -> Option<Timestamp> {
+    let mut fields = notary.split(|byte| *byte == NOTARY_SEPARATOR).skip(KNOWN_FIELDS);
+    let seconds = fields.find_map(|field| str::from_utf8(field).ok()?.strip_prefix(name))?;
+    seconds.parse().ok().map(Timestamp::from_seconds)
+}
 
 /// The time until which a late recipient is tried, if the notary data has it.
 pub fn retry_until(notary: &[u8]) -> Option<Timestamp> {
-    let field = notary.split(|byte| *byte == NOTARY_SEPARATOR).nth(6)?;
-    let seconds = str::from_utf8(field).ok()?.strip_prefix(RETRY_UNTIL)?;
-    seconds.parse().ok().map(Timestamp::from_seconds)
+    added_time(notary, RETRY_UNTIL)
+}
+
+/// The time of the last attempt of a `d` line from time `event`; `None` if there was none, or if
+/// it is unknown.
+///
+/// An agent writes its line after the attempt. Scheduler and router write lines about failures and
+/// delays without an attempt; these have no address of their own.
+pub fn last_attempt(notary: &[u8], event: i64) -> Option<Timestamp> {
+    let mut fields = notary.split(|byte| *byte == NOTARY_SEPARATOR);
+    let is_of_agent = fields.next() != Some(&[ADDRESS_OF_RECIPIENT][..]);
+    let is_success = !matches!(fields.next(), Some(b"failed" | b"delayed"));
+    match is_of_agent || is_success {
+        true => Some(Timestamp::from_seconds(event)).filter(|time| *time > Timestamp::EPOCH),
+        false => added_time(notary, LAST_ATTEMPT),
+    }
 }
 
 /// Parses a number, which has no plus sign.
@@ -191,6 +235,22 @@ mod tests {
         {
             assert_eq!(DiagnosticRecord::parse(line.as_bytes()), None, "{line}");
         }
+    }
+
+    #[test]
+    fn times_are_added_behind_known_fields() {
+        let late = delay_notary(b"u@x\x01delayed\x014.2.2 (full)", false, Some(20), Some(10));
+        assert_eq!(late, b"\x03\x01delayed\x014.2.2 (full)\x01\x01\x01\x01until=20\x01tried=10");
+        let times = |notary: &[u8]| (retry_until(notary), last_attempt(notary, 30));
+        let at = |seconds| Some(Timestamp::from_seconds(seconds));
+        assert_eq!(times(&late), (at(20), at(10)));
+        assert_eq!(times(&delay_notary(b"", false, Some(20), None)), (at(20), None));
+        assert_eq!(times(&delay_notary(b"", true, None, Some(10))), (None, at(10)));
+        assert_eq!(times(&expiry_notary("expired", Some(10))), (None, at(10)));
+        assert_eq!(times(&expiry_notary("expired", None)), (None, None));
+        assert_eq!(times(b"u@x\x01failed\x015.1.1"), (None, at(30)));
+        assert_eq!(times(b"\x03\x01delivered\x012.1.5"), (None, at(30)));
+        assert_eq!(times(b""), (None, at(30)));
     }
 
     proptest! {

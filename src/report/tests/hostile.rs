@@ -124,7 +124,7 @@ impl Facts {
                 arrived_as: Some(text),
                 notary,
                 text,
-                time: Timestamp::from_seconds(1_795_255_455),
+                time: Some(Timestamp::from_seconds(1_795_255_455)),
                 retry_until: Some(Timestamp::from_seconds(i64::MAX)),
             });
         Report {

@@ -36,7 +36,7 @@ fn recipient<'a>(address: &'a str, notary: &'a [u8], text: &'a str) -> Recipient
         host: b"b.test",
         notary,
         text: text.as_bytes(),
-        time: Timestamp::from_seconds(1_795_255_455),
+        time: Some(Timestamp::from_seconds(1_795_255_455)),
         ..RecipientStatus::default()
     }
 }

@@ -104,7 +104,7 @@ impl RecordedRecipient {
             original_recipient: self.original.as_deref(),
             notary: &self.notary,
             text: self.text.as_bytes(),
-            time: Timestamp::from_seconds(self.time),
+            time: Some(Timestamp::from_seconds(self.time)),
             ..RecipientStatus::default()
         }
     }

@@ -1,5 +1,6 @@
 //! One router on a spool, and its pid file.
 
+use super::about;
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
@@ -16,11 +17,10 @@ impl RouterLock {
     /// Locks the spool, and writes the pid of this process. Fails if another router runs.
     pub(super) fn take(spool: &Spool) -> io::Result<RouterLock> {
         let (path, pid_file) = (spool.router_lock_file(), spool.router_pid_file());
-        let named =
-            |error: io::Error| io::Error::new(error.kind(), format!("{}: {error}", path.display()));
+        let named = about(&path);
         let mut options = OpenOptions::new();
         let options = options.write(true).create(true).truncate(false).mode(0o600);
-        let lock = options.open(&path).map_err(named)?;
+        let lock = options.open(&path).map_err(&named)?;
         match lock.try_lock() {
             Ok(()) => {}
             Err(TryLockError::Error(error)) => return Err(named(error)),

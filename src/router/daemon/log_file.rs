@@ -1,5 +1,6 @@
 //! The log: standard error, or a file that takes its place.
 
+use super::about;
 use log::LevelFilter;
 use std::fs::OpenOptions;
 use std::io;
@@ -34,7 +35,7 @@ pub(super) fn reopen(path: Option<&Path>) {
 
 fn open(path: Option<&Path>) -> io::Result<()> {
     let Some(path) = path else { return Ok(()) };
-    let named = |error| io::Error::other(format!("{}: {error}", path.display()));
-    let file = OpenOptions::new().append(true).create(true).mode(MODE).open(path).map_err(named)?;
+    let file = OpenOptions::new().append(true).create(true).mode(MODE).open(path);
+    let file = file.map_err(about(path))?;
     sys::redirect_output(&file)
 }

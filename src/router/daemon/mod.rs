@@ -17,6 +17,7 @@ use spooler::Spooler;
 use std::collections::{HashSet, VecDeque};
 use std::fs;
 use std::io::{self, ErrorKind};
+use std::path::Path;
 use std::time::{Duration, Instant};
 use zsched_command_line::sysexits::EX_TEMPFAIL;
 use zsched_spool::{Spool, describe_folder_error};
@@ -71,6 +72,11 @@ pub(crate) fn run(installation: Installation, options: &RouterOptions) -> io::Re
     Ok(0)
 }
 
+/// Adds a path to errors.
+fn about(path: &Path) -> impl Fn(io::Error) -> io::Error {
+    |error| io::Error::new(error.kind(), format!("{}: {error}", path.display()))
+}
+
 /// The state of the running router.
 struct Router {
     installation: Installation,
@@ -111,7 +117,7 @@ impl Router {
         poll: &mut Poll,
         signals: &Signals,
         socket: &NotifySocket,
-        log: Option<&std::path::Path>,
+        log: Option<&Path>,
     ) -> io::Result<()> {
         let mut events = Events::with_capacity(16);
         let mut next_scan = Instant::now();
@@ -137,7 +143,7 @@ impl Router {
             }
             if Instant::now() >= next_scan {
                 if let Err(error) = self.scan() {
-                    log::error!("the folder router cannot be read: {error}");
+                    log::error!("new mail is not found: {error}");
                 }
                 next_scan = Instant::now() + SCAN_INTERVAL;
             }

@@ -1,5 +1,6 @@
 //! Names of submissions, and the scan of their folder.
 
+use super::about;
 use std::fs;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
@@ -74,7 +75,7 @@ pub(super) fn scan(spool: &Spool) -> io::Result<Vec<SubmissionName>> {
             Some(letter) => spool.router().join(char::to_string(&letter)),
             None => spool.router(),
         };
-        for entry in fs::read_dir(path)? {
+        for entry in fs::read_dir(&path).map_err(about(&path))? {
             let entry = entry?;
             let name = entry.file_name();
             match SubmissionName::new(folder, name.as_bytes()) {

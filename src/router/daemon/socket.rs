@@ -1,5 +1,6 @@
 //! The socket for notices of new submissions.
 
+use super::about;
 use super::scan::SubmissionName;
 use mio::net::UnixDatagram;
 use std::fs;
@@ -23,17 +24,16 @@ pub(super) struct NotifySocket {
 impl NotifySocket {
     /// Opens the socket, in place of one that a former router has left.
     pub(super) fn open(path: &Path) -> io::Result<NotifySocket> {
-        let named =
-            |error: io::Error| io::Error::new(error.kind(), format!("{}: {error}", path.display()));
+        let named = about(path);
         match fs::symlink_metadata(path) {
             Ok(metadata) if metadata.file_type().is_socket() => {
-                fs::remove_file(path).map_err(named)?;
+                fs::remove_file(path).map_err(&named)?;
             }
             Ok(_) => return Err(named(io::Error::other("there is a file that is no socket"))),
             Err(error) if error.kind() == ErrorKind::NotFound => {}
             Err(error) => return Err(named(error)),
         }
-        let socket = UnixDatagram::bind(path).map_err(named)?;
+        let socket = UnixDatagram::bind(path).map_err(&named)?;
         fs::set_permissions(path, fs::Permissions::from_mode(MODE))?;
         Ok(NotifySocket { socket, path: path.into() })
     }

@@ -1,5 +1,6 @@
 //! Takes submissions from `router/` to the queue, or to `postman/`.
 
+use super::about;
 use super::scan::SubmissionName;
 use crate::directory::Directory;
 use crate::message::{self, Facts, RouteError};
@@ -112,7 +113,7 @@ impl Spooler {
     /// Completes what a crash has interrupted between `router/` and the queue.
     pub(super) fn finish_interrupted(&mut self) -> io::Result<()> {
         self.is_unfinished = true;
-        for name in unfinished::finish(self.spool())? {
+        for name in unfinished::finish(self.spool()).map_err(about(self.spool().transport()))? {
             log::info!("{name}: its control file was still hidden after a crash; it is queued now");
             self.notify(&name);
         }

@@ -5,9 +5,10 @@ use crate::{chunk, decisions};
 use std::io;
 use std::os::unix::fs::FileExt;
 use zsched_format::control_file::diagnostic::{
-    DiagnosticRecord, MAX_REPORTED_RECIPIENTS, NOTARY_SEPARATOR, scheduler_notary,
+    ADDRESS_OF_RECIPIENT, DiagnosticRecord, MAX_REPORTED_RECIPIENTS, NOTARY_SEPARATOR,
+    expiry_notary,
 };
-use zsched_format::control_file::{self, ControlFile, Recipient, Tag};
+use zsched_format::control_file::{self, ControlFile, Recipient, Sender, Tag};
 use zsched_sys as sys;
 
 /// The reports that are due.
@@ -35,6 +36,11 @@ pub struct ReportGroup {
     pub recipients: Vec<ReportedRecipient>,
     /// The headers of the last recipient, if they are in the part that was read.
     pub headers: Option<Vec<u8>>,
+    /// The sender is that of the message, not the owner of a list.
+    ///
+    /// The message of a list has a new envelope, which the sender's id does not name (RFC 3461,
+    /// 5.2.7).
+    pub has_original_envelope: bool,
 }
 
 /// A `d` line, and the recipient that it is about.
@@ -155,7 +161,8 @@ impl DueReports {
             notify: recipient.notify.map(|line| get(line.value)).unwrap_or_default(),
             time: record.time,
             notary: match record.action() == b"delayed" && is_expiry_of_original(record) {
-                true => expiry_notary(),
+                // ZMailer's scheduler calls an expiry a delay.
+                true => expiry_notary("expired", None),
                 false if recipient.tag == Tag::Failed && !has_known_action(record) => {
                     failed_notary(record.notary)
                 }
@@ -167,7 +174,15 @@ impl DueReports {
         let place = known.unwrap_or_else(|| {
             let (lines, recipients) = (Vec::new(), Vec::new());
             let sender = sender.map(Box::from);
-            self.groups.push(ReportGroup { sender, lines, recipients, headers: None });
+            let has_original_envelope = has_first_sender(file, recipient);
+            let headers = None;
+            self.groups.push(ReportGroup {
+                sender,
+                lines,
+                recipients,
+                headers,
+                has_original_envelope,
+            });
             self.groups.len() - 1
         });
         let group = &mut self.groups[place];
@@ -186,11 +201,14 @@ impl ReportedRecipient {
         let mut fields = self.notary.split(|byte| *byte == NOTARY_SEPARATOR);
         fields.nth(1).unwrap_or(b"failed")
     }
-}
 
-/// Notary data for an expiry by ZMailer's scheduler, which calls it a delay.
-fn expiry_notary() -> Vec<u8> {
-    scheduler_notary("failed", "5.4.7 (delivery time expired)", "smtp; 500 (expired)")
+    /// Returns true if our router has refused it.
+    ///
+    /// It has such recipients on a channel of their own. Agents name the address.
+    pub(super) fn is_refused_by_router(&self) -> bool {
+        let is_without_address = self.notary.starts_with(&[ADDRESS_OF_RECIPIENT, NOTARY_SEPARATOR]);
+        self.channel == b"error" && is_without_address && self.action() == b"failed"
+    }
 }
 
 /// Returns true if a report can have the action of a `d` line.
@@ -206,6 +224,12 @@ fn failed_notary(notary: &[u8]) -> Vec<u8> {
     fields.resize(fields.len().max(2), b"");
     fields[1] = b"failed";
     fields.join(&NOTARY_SEPARATOR)
+}
+
+/// Returns true if a recipient has the first sender of the file, who is that of the message.
+fn has_first_sender(file: &ControlFile, recipient: &Recipient) -> bool {
+    let address = |sender: &Sender| file.get(sender.quad.user);
+    file.sender_of(recipient).map(address) == file.senders.first().map(address)
 }
 
 /// The address that gets reports about a recipient.

@@ -90,8 +90,19 @@ pub struct SendResult {
     ///
     /// An earlier attempt may have written some of them.
     pub sent: Vec<SentReport>,
+    /// Recipients that the router has refused. No attempt names them in the logs.
+    pub refused: Vec<RefusedRecipient>,
     /// What is still to be reported.
     pub left: UnreportedRest,
+}
+
+/// A recipient that the router has refused.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RefusedRecipient {
+    /// The sender; `None` for a message that is a report itself.
+    pub sender: Option<Box<[u8]>>,
+    /// The recipient, and the reason.
+    pub recipient: ReportedRecipient,
 }
 
 /// What a report has left.
@@ -140,7 +151,7 @@ fn send_of(
     let message = sys::if_exists(File::open(spool.message_file(name)))?;
     let original = Original { file: message.as_ref(), modified: identity.modified, options };
     let finished = is_complete.then(Timestamp::now);
-    let Settled { sent, message_id, left } =
+    let Settled { sent, refused, message_id, left } =
         settle(&on_disk, &outbox, &identity, finished, &mut |file, group| match original
             .compose(name, file, group, compose)?
         {
@@ -149,13 +160,15 @@ fn send_of(
             ReportText::None => Ok(None),
         })?;
     let sent = sent.into_iter().map(|(entry, group)| group.sent(&entry)).collect();
-    Ok(SendResult { modified: identity.modified, message_id, sent, left })
+    Ok(SendResult { modified: identity.modified, message_id, sent, refused, left })
 }
 
 /// What became of the `d` lines that were due.
 pub struct Settled {
     /// Reports that were given to the router.
     pub sent: Vec<(OutboxEntry, ReportGroup)>,
+    /// Recipients that the router has refused.
+    pub refused: Vec<RefusedRecipient>,
     /// Message-ID of the message.
     pub message_id: Option<String>,
     /// What is still to be reported.
@@ -197,6 +210,7 @@ pub fn settle<O: Outbox>(
         lines: due.has_more,
         unnoted_failures: finished.is_none() && due.may_have_unnoted_failures(),
     };
+    let refused = due.groups.iter().flat_map(ReportGroup::refused).collect();
     let (mut submissions, mut groups, mut ignored) = (Vec::new(), Vec::new(), due.ignored);
     for group in due.groups {
         match draft(&due.message, &group)? {
@@ -210,7 +224,7 @@ pub fn settle<O: Outbox>(
     let entries = outbox::hand_over(file, outbox, of, submissions)?;
     ignored.iter().try_for_each(|line| mark::set_reported(file, *line))?;
     sent.extend(entries.into_iter().zip(groups));
-    Ok(Settled { sent, message_id: control_file::message_id(&due.message), left })
+    Ok(Settled { sent, refused, message_id: control_file::message_id(&due.message), left })
 }
 
 /// The message that reports are about.
@@ -240,7 +254,10 @@ impl Original<'_> {
         Ok(compose(&ReportContents {
             spool_id: SpoolId { number: name.number(), modified: self.modified },
             sender: group.sender.as_deref(),
-            envelope_id: control.envelope_id.map(|id| control.get(id).trim_ascii()),
+            envelope_id: control
+                .envelope_id
+                .filter(|_| group.has_original_envelope)
+                .map(|id| control.get(id).trim_ascii()),
             recipients: &group.recipients,
             headers,
             body: body.as_deref(),
@@ -294,6 +311,14 @@ impl ReportGroup {
         self.recipients.iter().for_each(|recipient| recipients.add(recipient.action()));
         let id = SpoolId { number: entry.id, modified: entry.modified };
         SentReport { id, sender: self.sender, recipients }
+    }
+
+    fn refused(&self) -> impl Iterator<Item = RefusedRecipient> {
+        let refused = self.recipients.iter().filter(|one| one.is_refused_by_router());
+        refused.map(|recipient| RefusedRecipient {
+            sender: self.sender.clone(),
+            recipient: recipient.clone(),
+        })
     }
 }
 

@@ -8,6 +8,7 @@
 //! | [`mailq`] | a parser of the queue that MAILQ shows |
 //! | [`mailq_client`] | requests of MAILQ version 2 |
 //! | [`processes`] | processes, as the system shows them |
+//! | [`router`] | a running router |
 //! | [`report`] | reports to senders, as mail programs read them |
 //! | [`wait`] | waits for conditions, never for a time |
 
@@ -17,6 +18,7 @@ pub mod mailq;
 pub mod mailq_client;
 pub mod processes;
 pub mod report;
+pub mod router;
 pub mod site;
 pub mod wait;
 
@@ -55,4 +57,12 @@ pub fn not_run(why: &str) {
 /// Writes a line to standard error, past the test harness.
 pub fn say(text: &str) {
     std::io::stderr().write_all(format!("{text}\n").as_bytes()).expect("standard error takes it");
+}
+
+/// Returns a generator and prints its seed; `ZSCHED_SEED` repeats a run.
+pub fn generator(test: &str) -> fastrand::Rng {
+    let given = std::env::var("ZSCHED_SEED").ok().and_then(|text| text.parse().ok());
+    let seed = given.unwrap_or_else(|| fastrand::u64(..));
+    say(&format!("{test}: ZSCHED_SEED={seed}"));
+    fastrand::Rng::with_seed(seed)
 }

@@ -23,55 +23,31 @@ const FLUSH_SIZE: usize = 64 << 10;
 
 /// Composer of lines about recipients, owned by the writer.
 pub(crate) struct Composer {
-    logs: MailLogs,
     /// Size of records that wait for the writer, in bytes.
     requested: Arc<AtomicUsize>,
-    /// Complete lines of the status log.
-    status_lines: Vec<u8>,
-    /// Complete lines of the log.
-    text_lines: Vec<u8>,
-    stamp: Stamp,
+    lines: RecipientLines,
     files: ControlFiles,
 }
 
 impl Composer {
     pub(super) fn new(logs: MailLogs, requested: Arc<AtomicUsize>) -> Composer {
-        Composer {
-            logs,
-            requested,
-            status_lines: Vec::new(),
-            text_lines: Vec::new(),
-            stamp: Stamp::default(),
-            files: ControlFiles::default(),
-        }
+        Composer { requested, lines: RecipientLines::new(logs), files: ControlFiles::default() }
     }
 
     /// Composes the lines of a record.
     pub(crate) fn add(&mut self, spool: &Spool, record: &StatusRecord) {
         let mut known = self.files.get(spool, &record.name, record.modified);
         let common = CommonFields::of(record);
-        let (has_status, has_text) =
-            (self.logs.status.is_some(), self.logs.text_for(record.verdict).is_some());
-        let time = if has_status { format_time(record.time) } else { String::new() };
         for offset in &record.offsets {
             let outcome = Outcome::new(record, spool, known.as_deref_mut(), *offset);
-            if has_status {
-                common.write_status_line(&time, &outcome, &mut self.status_lines);
-            }
-            if has_text {
-                let stamp = self.stamp.of(record.time);
-                common.write_text_line(stamp, &outcome, &mut self.text_lines);
-            }
-            if self.status_lines.len().max(self.text_lines.len()) >= FLUSH_SIZE {
-                pass_lines(&self.logs, &mut self.status_lines, &mut self.text_lines);
-            }
+            self.lines.push(&common, &outcome);
         }
         self.requested.fetch_sub(size(record), Ordering::Relaxed);
     }
 
     /// Passes the composed lines on.
     pub(crate) fn flush(&mut self) {
-        pass_lines(&self.logs, &mut self.status_lines, &mut self.text_lines);
+        self.lines.flush();
     }
 
     /// Drops the control file of a message that is about to leave the spool.
@@ -87,25 +63,59 @@ impl Composer {
     }
 }
 
-fn pass_lines(logs: &MailLogs, status_lines: &mut Vec<u8>, text_lines: &mut Vec<u8>) {
-    for (log, lines) in [(&logs.status, status_lines), (&logs.text, text_lines)] {
-        if !lines.is_empty() {
-            log.iter().for_each(|log| log.push(lines));
-            lines.clear();
+/// Composed lines about recipients, for both logs.
+pub(super) struct RecipientLines {
+    logs: MailLogs,
+    /// Complete lines of the status log.
+    status: Vec<u8>,
+    /// Complete lines of the log.
+    text: Vec<u8>,
+    stamp: Stamp,
+}
+
+impl RecipientLines {
+    pub(super) fn new(logs: MailLogs) -> RecipientLines {
+        RecipientLines { logs, status: Vec::new(), text: Vec::new(), stamp: Stamp::default() }
+    }
+
+    /// Adds the lines about one recipient.
+    pub(super) fn push(&mut self, common: &CommonFields<'_>, outcome: &Outcome<'_>) {
+        if self.logs.status.is_some() {
+            common.write_status_line(outcome, &mut self.status);
+        }
+        if self.logs.text_for(common.record.verdict).is_some() {
+            let stamp = self.stamp.of(common.record.time);
+            common.write_text_line(stamp, outcome, &mut self.text);
+        }
+        if self.status.len().max(self.text.len()) >= FLUSH_SIZE {
+            self.flush();
+        }
+    }
+
+    /// Passes the lines on.
+    pub(super) fn flush(&mut self) {
+        let RecipientLines { logs, status, text, .. } = self;
+        for (log, lines) in [(&logs.status, status), (&logs.text, text)] {
+            if !lines.is_empty() {
+                log.iter().for_each(|log| log.push(lines));
+                lines.clear();
+            }
         }
     }
 }
 
 /// Fields common to all lines of a record.
-struct CommonFields<'r> {
+pub(super) struct CommonFields<'r> {
     record: &'r StatusRecord,
+    /// Time of the result, in the form of the status log.
+    time: String,
     spool_id: String,
     delay: f64,
     delays: StatusDelays,
 }
 
 impl<'r> CommonFields<'r> {
-    fn of(record: &'r StatusRecord) -> CommonFields<'r> {
+    pub(super) fn of(record: &'r StatusRecord) -> CommonFields<'r> {
         let StatusRecord { time, modified, created, attempt, .. } = *record;
         let queued_until = attempt.map_or(time, |attempt| attempt.began);
         let delays = StatusDelays {
@@ -115,16 +125,17 @@ impl<'r> CommonFields<'r> {
         };
         CommonFields {
             record,
+            time: format_time(time),
             spool_id: SpoolId { number: record.name.number(), modified }.to_string(),
             delay: seconds(modified, time),
             delays,
         }
     }
 
-    fn write_status_line(&self, time: &str, outcome: &Outcome<'_>, out: &mut Vec<u8>) {
+    fn write_status_line(&self, outcome: &Outcome<'_>, out: &mut Vec<u8>) {
         let record = self.record;
         let entry = StatusLine {
-            time: time.into(),
+            time: (&self.time).into(),
             spool_id: (&self.spool_id).into(),
             message_id: outcome.message_id.map(Cow::Borrowed),
             sender: outcome.sender.map(String::from_utf8_lossy),
@@ -178,12 +189,12 @@ fn write(out: &mut Vec<u8>, text: std::fmt::Arguments<'_>) {
 }
 
 /// What is known about one recipient.
-struct Outcome<'k> {
-    status: DeliveryStatus,
-    message_id: Option<&'k str>,
-    sender: Option<&'k [u8]>,
-    recipient: Option<&'k [u8]>,
-    notary: Cow<'k, [u8]>,
+pub(super) struct Outcome<'k> {
+    pub(super) status: DeliveryStatus,
+    pub(super) message_id: Option<&'k str>,
+    pub(super) sender: Option<&'k [u8]>,
+    pub(super) recipient: Option<&'k [u8]>,
+    pub(super) notary: Cow<'k, [u8]>,
 }
 
 impl<'k> Outcome<'k> {

@@ -1,14 +1,16 @@
 //! Lines about reports to senders, which the reporter composes: it has just sent them.
 
 use super::MailLogs;
+use super::compose::{CommonFields, Outcome, RecipientLines};
 use super::text::push_address;
 use crate::logging::Stamp;
 use log::Level;
 use std::io::Write;
-use zsched_format::status_log::ReportLine;
+use zsched_core::{Destination, StatusRecord, Verdict};
+use zsched_format::status_log::{DeliveryStatus, ReportLine};
 use zsched_format::time::{Timestamp, format_time};
-use zsched_spool::SpoolId;
-use zsched_spool::report::{SendResult, SentReport};
+use zsched_spool::report::{RefusedRecipient, SendResult, SentReport};
+use zsched_spool::{SpoolId, SpoolName};
 
 /// Composer of lines about reports, owned by the reporter.
 pub(crate) struct ReportLines {
@@ -20,10 +22,11 @@ impl ReportLines {
         ReportLines { logs }
     }
 
-    /// Adds a line about each report that was sent about the message `number`.
-    pub(crate) fn push(&self, number: u64, result: &SendResult) {
+    /// Adds a line about each report that was sent about a message, and about each recipient that
+    /// the router has refused.
+    pub(crate) fn push(&self, name: &SpoolName, result: &SendResult) {
         let now = Timestamp::now();
-        let about = SpoolId { number, modified: result.modified }.to_string();
+        let about = SpoolId { number: name.number(), modified: result.modified }.to_string();
         let text = self.logs.text.as_ref().filter(|_| Level::Info <= log::max_level());
         for report in &result.sent {
             if let Some(log) = &self.logs.status {
@@ -33,6 +36,36 @@ impl ReportLines {
                 log.push(&text_line(Stamp::default().of(now), &about, report));
             }
         }
+        self.push_refused(name, result);
+    }
+
+    /// Adds lines about recipients that the router has refused.
+    fn push_refused(&self, name: &SpoolName, result: &SendResult) {
+        let mut lines = RecipientLines::new(self.logs.clone());
+        for RefusedRecipient { sender, recipient } in &result.refused {
+            let record = StatusRecord {
+                time: Timestamp::now(),
+                name: name.clone(),
+                modified: result.modified,
+                created: Timestamp::from_seconds(recipient.time).max(result.modified),
+                destination: Destination::new(&recipient.channel, &recipient.host),
+                offsets: Vec::new(),
+                verdict: Verdict::FinishedElsewhere,
+                attempt: None,
+                others: 0,
+                notary: recipient.notary.as_slice().into(),
+                text: recipient.text.as_slice().into(),
+            };
+            let outcome = Outcome {
+                status: DeliveryStatus::Failed,
+                message_id: result.message_id.as_deref(),
+                sender: Some(sender.as_deref().unwrap_or_default()),
+                recipient: Some(&recipient.address),
+                notary: (&record.notary[..]).into(),
+            };
+            lines.push(&CommonFields::of(&record), &outcome);
+        }
+        lines.flush();
     }
 }
 
@@ -72,6 +105,9 @@ mod tests {
     use crate::logging::background::tests::unwritten;
     use expect_test::expect;
     use zsched_format::action_counts::ActionCounts;
+    use zsched_format::status_log::StatusLine;
+    use zsched_spool::HashFolder;
+    use zsched_spool::report::ReportedRecipient;
 
     const CAME: Timestamp = Timestamp::from_parts(1_795_255_449, 852_000_000);
 
@@ -85,18 +121,19 @@ mod tests {
         SendResult { modified: CAME, message_id, sent: vec![report], ..SendResult::default() }
     }
 
-    /// The lines of the status log and of the log.
-    fn lines(lines: MailLines) -> (String, String) {
+    /// The lines of the status log and of the log about this result.
+    fn lines(lines: MailLines, result: &SendResult) -> (String, String) {
         log::set_max_level(log::LevelFilter::Info);
         let ((status, of_status), (text, of_text)) = (unwritten(), unwritten());
-        ReportLines::new(MailLogs::new(Some(status), &text, lines)).push(4711, &result());
+        let name = SpoolName::new(HashFolder::TOP, b"4711").expect("a name");
+        ReportLines::new(MailLogs::new(Some(status), &text, lines)).push(&name, result);
         let text = |lines: Vec<u8>| String::from_utf8(lines).expect("UTF-8");
         (text(of_status().0), text(of_text().0))
     }
 
     #[test]
     fn report_line_names_report_and_message() {
-        let (status, log) = lines(MailLines::Final);
+        let (status, log) = lines(MailLines::Final, &result());
         let entry: ReportLine<'_> = serde_json::from_str(&status).expect("a line");
         assert_eq!((&*entry.spool_id, &*entry.to), ("S4711AbmKUKEJuuHwA", "al>ice@x"));
         assert_eq!((entry.report_id, entry.recipients.failed), ("S4712AbmKUKEJuuHwA".into(), 2));
@@ -107,8 +144,32 @@ mod tests {
     }
 
     #[test]
+    fn refused_recipient_has_lines_as_after_attempt() {
+        let recipient = ReportedRecipient {
+            address: b"nobody@x".to_vec(),
+            channel: b"error".to_vec(),
+            host: b"unresolvable".to_vec(),
+            notify: Vec::new(),
+            time: CAME.seconds() + 1,
+            notary: b"\x03\x01failed\x015.1.1 (no such user here)\x01smtp; 550 no\x01\x01".to_vec(),
+            text: b"no such user here".to_vec(),
+        };
+        let refused = vec![RefusedRecipient { sender: None, recipient }];
+        let result = SendResult { sent: Vec::new(), refused, ..result() };
+        let (status, log) = lines(MailLines::Final, &result);
+        let entry: StatusLine<'_> = serde_json::from_str(&status).expect("a line");
+        assert_eq!(entry.recipient.as_deref(), Some("nobody@x"));
+        assert_eq!((entry.status, entry.code.as_deref()), (DeliveryStatus::Failed, Some("5.1.1")));
+        assert_eq!((entry.agent, &*entry.text), (None, "no such user here"));
+        assert!(
+            log.contains(": to=<nobody@x>, destination=error/unresolvable, relay=none"),
+            "{log}"
+        );
+    }
+
+    #[test]
     fn report_line_without_mail_lines_is_in_status_log_only() {
-        let (status, log) = lines(MailLines::None);
+        let (status, log) = lines(MailLines::None, &result());
         assert_eq!((status.lines().count(), &*log), (1, ""));
     }
 }
