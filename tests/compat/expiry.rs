@@ -84,12 +84,14 @@ fn expiry_notes_have_place_of_zmailer() {
         assert_eq!(ours.message, recorded.message);
         assert_eq!(ours.time, START.seconds() + 26);
         // ZMailer repeats the agent's last action. That is mostly `delayed`, and then the sender
-        // gets no report. Ours always writes what ZMailer writes when there was no report.
+        // gets no report. Ours always writes what ZMailer writes when there was no report, and the
+        // time of the last attempt behind the fields that ZMailer knows.
         let fields: Vec<&[u8]> = ours.notary.split(|byte| *byte == 1).collect();
         assert_eq!(fields[..2], [&b"\x03"[..], b"failed"]);
         assert!(fields[2].starts_with(b"5.4.7 ("), "{:?}", fields[2]);
         assert_eq!(fields[3], b"smtp; 500 (expired after 26 secs)");
-        assert_eq!(fields[4..], [b""]);
+        assert_eq!(fields[4..6], [b"", b""]);
+        assert!(fields[6].starts_with(b"tried="), "{:?}", fields[6]);
     }
 }
 

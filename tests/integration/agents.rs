@@ -306,14 +306,16 @@ fn sigterm_after_sigquit_ends_scheduler_at_once() {
 fn sigterm_lets_agents_finish_their_jobs() {
     let site = Site::new("c/*\n\toverfeed=100 command=\"${AGENTS}/count.py c\"\n");
     let daemon = site.start();
-    site.put(&["c a.test first"]);
-    until("the agent works", || site.events().count("count") == 1);
+    site.put(&["c a.test pause!first"]);
+    until("the agent works", || site.events().count("take") == 1);
     for number in 0..10 {
         site.put_quietly(&[&format!("c a.test wait!{number}")]);
     }
     daemon.signal(libc::SIGALRM);
+    until("they are queued", || site.mailq().vertices.len() == 11);
+    site.write("on", "");
     let mut client = Client::local(&site, "postoffice/.scheduler.control");
-    until("it has all of them", || {
+    until("the agent has all of them", || {
         let threads = client.ask("SHOW JSON THREADS");
         threads.contains("\"with_agents\":10,") && site.events().count("take") == 2
     });
@@ -333,7 +335,7 @@ fn sigterm_lets_agents_finish_their_jobs() {
     assert_eq!(events.count("signal"), 0);
     assert_eq!(events.about("farewell")[0], "nothing", "{events:?}");
     let all = (0..10).map(|number| format!("wait!{number}"));
-    events.assert_once_each(all.chain(["first".to_string()]));
+    events.assert_once_each(all.chain(["pause!first".to_string()]));
     let of_first = events.of("count").filter(|event| event.pid == agent).count();
     assert!(of_first > 3, "it did more than one after the end of the scheduler: {of_first}");
     assert_eq!(daemon.end(libc::SIGTERM).code(), Some(0));
