@@ -43,6 +43,7 @@ use write_queue::{WriteQueue, write_queue};
 use writer::Writer;
 use zsched_core::overrides::OverrideChange;
 use zsched_core::{NoteTicket, ReportTicket, StatusRecord};
+use zsched_format::time::Timestamp;
 use zsched_spool::load::LoadResult;
 use zsched_spool::removals::RemovalList;
 use zsched_spool::report::UnreportedRest;
