@@ -8,8 +8,8 @@
 //! 3. the original message, or its headers ([`original`]).
 //!
 //! This crate must not know where the facts are from, which sender gets which report (`NOTIFY`), or
-//! what happens to the submission. It opens no file, reads no clock and no environment: the same facts
-//! always give the same bytes.
+//! what happens to the submission. It opens no file, reads no clock and no environment: the same
+//! facts always give the same bytes.
 //!
 //! Addresses, answers of remote hosts and the original message are written by strangers. Each of
 //! them is cut and put into one line where a format has lines, and nothing in them can end a part

@@ -86,19 +86,25 @@ fn each_wait_reason_has_a_sentence() {
         &site,
         "RING/down.test",
         &[
-            "because destination ring/down.test is known to be unreachable: all of its mail was deferred at once (deferall) by agent ",
+            "because destination ring/down.test is known to be unreachable: all of its mail \
+             was deferred at once (deferall) by agent ",
             ": as told: deferall (tried once)",
         ],
     );
     // For new mail, the sentence names the recipient whose report is the reason.
     let down = put("ring down.test untried");
-    let known = "because destination ring/down.test is known to be unreachable: all of its mail was deferred at once (deferall) by agent ";
+    let known = "because destination ring/down.test is known to be unreachable: all of its mail \
+                 was deferred at once (deferall) by agent ";
     until_answer_has(&site, &down, &[known, " for S", ": as told: deferall", "(not tried yet)"]);
     // A deferred recipient delays no new mail for its host.
     put("ring deferred.test fine");
     until("it is delivered", || site.events().count("count") == 1);
     put("ring later.test retryat+7200!1");
-    until_answer_has(&site, "ring/later.test", &["is known to be unreachable: retryat by agent "]);
+    until_answer_has(
+        &site,
+        "ring/later.test",
+        &["is known to be unreachable: the time of its next try was named (retryat) by agent "],
+    );
 
     let slow = put("ring a.test wait!1");
     until_answer_has(&site, "ring/a.test", &["1 message is with the agent of process "]);
@@ -337,7 +343,7 @@ fn summary_warns_of_destinations_without_agents() {
     };
     until("both are named", || {
         let summary = summary();
-        summary.contains("no command for */* (") && summary.contains("agents of broken/* (")
+        summary.contains("no command for */* (") && summary.contains("no agent of broken/* (")
     });
     let threads = || {
         let mut client = Client::local(&site, "postoffice/.scheduler.control");

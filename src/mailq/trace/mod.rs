@@ -6,9 +6,9 @@
 //! SHOW JSON WHY over the control socket ────────┘
 //! ```
 //!
-//! The log has the past attempts, holds and releases, the spool the recipients that are left, the scheduler the next
-//! attempt. If one of them is missing, the others are shown. Only lines that match are kept of the
-//! log, and only the newest if there are very many.
+//! The log has the past attempts, holds and releases; the spool the recipients that are left; the
+//! scheduler the next attempt. If one of them is missing, the others are shown. Only lines that
+//! match are kept of the log, and only the newest if there are very many.
 
 mod subject;
 

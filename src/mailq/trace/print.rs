@@ -434,8 +434,8 @@ mod tests {
             &histories,
             true,
             expect![[r#"
-            {"spool_id":"S4711AbmKUKEJuuHwA","message_id":"<1@x>","sender":"alice@x","queued":[{"recipient":"Bob@mx.test","channel":"smtp","host":"mx.test","state":"queued"}],"attempts":[{"time":"2026-11-21T10:00:02.500Z","spool_id":"S4711AbmKUKEJuuHwA","message_id":"<1@x>","sender":"alice@x","recipient":"Bob@mx.test","channel":"smtp","host":"mx.test","agent":812,"status":"deferred","report":"deferred","code":"4.4.1","reply":null,"remote":"dns; mx.test (192.0.2.1)","text":"\rcannot connect:\rtimed out\u001b[2J","others":0,"delay":2.5,"delays":{"router":0.148,"queue":0.8520000000000001,"attempt":1.5}}],"put_off":[],"reports":[],"next":{"waits":["smtp/mx.test waits until 10:35:00"]}}
-            {"spool_id":"S4712AbmKUKEJuuHwA","message_id":null,"sender":null,"queued":[{"recipient":"bob@mx.test","channel":"smtp","host":"mx.test","state":"with agent 7"}],"attempts":[],"put_off":[],"reports":[],"next":"unknown"}
+            {"spool_id":"S4711AbmKUKEJuuHwA","message_id":"<1@x>","sender":"alice@x","queued":[{"recipient":"Bob@mx.test","channel":"smtp","host":"mx.test","state":"queued"}],"attempts":[{"time":"2026-11-21T10:00:02.500Z","spool_id":"S4711AbmKUKEJuuHwA","message_id":"<1@x>","sender":"alice@x","recipient":"Bob@mx.test","channel":"smtp","host":"mx.test","agent":812,"status":"deferred","report":"deferred","code":"4.4.1","reply":null,"remote":"dns; mx.test (192.0.2.1)","text":"\rcannot connect:\rtimed out\u001b[2J","others":0,"delay":2.5,"delays":{"router":0.148,"queue":0.8520000000000001,"attempt":1.5}}],"put_off":[],"holds":[],"reports":[],"next":{"waits":["smtp/mx.test waits until 10:35:00"]}}
+            {"spool_id":"S4712AbmKUKEJuuHwA","message_id":null,"sender":null,"queued":[{"recipient":"bob@mx.test","channel":"smtp","host":"mx.test","state":"with agent 7"}],"attempts":[],"put_off":[],"holds":[],"reports":[],"next":"unknown"}
         "#]],
         );
     }
