@@ -202,3 +202,170 @@ fn appended_lines(file: &ControlFile, next: &[NextAlternative]) -> Vec<u8> {
 
 /// Width of the columns of a recipient line, in bytes: the pid, and the one for delay reports.
 const RECIPIENT_COLUMNS: usize = control_file::PidField::WIDTH + 4;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::memory_file::MemoryFile;
+    use std::cell::Cell;
+    use std::io::ErrorKind;
+
+    /// A file whose writer is killed when no bytes are left. Tags count as one byte.
+    struct KilledFile {
+        file: MemoryFile,
+        left: Cell<usize>,
+    }
+
+    impl KilledFile {
+        fn new(text: &str, left: usize) -> KilledFile {
+            let file = MemoryFile::new(1, text.as_bytes().to_vec());
+            KilledFile { file, left: Cell::new(left) }
+        }
+
+        fn text(&self) -> String {
+            String::from_utf8(self.file.text().clone()).expect("text")
+        }
+
+        fn parsed(&self) -> ControlFile {
+            parse(self.file.text().clone()).expect("a control file")
+        }
+
+        fn take(&self, wanted: usize) -> usize {
+            let taken = wanted.min(self.left.get());
+            self.left.set(self.left.get() - taken);
+            taken
+        }
+    }
+
+    impl FileExt for KilledFile {
+        fn read_at(&self, buffer: &mut [u8], position: u64) -> io::Result<usize> {
+            self.file.read_at(buffer, position)
+        }
+
+        fn write_at(&self, bytes: &[u8], position: u64) -> io::Result<usize> {
+            match self.take(1) {
+                0 => Err(ErrorKind::BrokenPipe.into()),
+                _ => self.file.write_at(bytes, position),
+            }
+        }
+    }
+
+    impl OpenControlFile for KilledFile {
+        fn size(&self) -> io::Result<u64> {
+            Ok(self.file.text().len() as u64)
+        }
+
+        fn append(&self, lines: &[u8]) -> io::Result<()> {
+            let lines = mark::on_new_line(&self.file, self.size()?, lines)?;
+            let written = self.take(lines.len());
+            self.file.append(&lines[..written]);
+            if written < lines.len() { Err(ErrorKind::BrokenPipe.into()) } else { Ok(()) }
+        }
+
+        fn sync(&self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    const HEAD: &str = "@ 0x00000007\ni 1\nl x\ns local - a@x 0\n";
+    const LINES: &str = "r           c h u1 0\nX 1 c h1 v1 0\nN NOTIFY=DELAY\nX 2 c h4 w 0\n\
+                         X 1 c h2 v2 0\ns local - b@x 0\nX 1 c h3 v3 0\nm\nA: 1\n\n";
+
+    /// Advances a file. Returns the quads of recipients that were added, with their tags.
+    fn advance_all(file: &KilledFile) -> io::Result<Vec<String>> {
+        let text = advance(file, &file.parsed())?;
+        assert!(text.is_none_or(|text| text == *file.file.text()), "it is what is on disk");
+        let parsed = file.parsed();
+        assert!(!parsed.has_torn_append && parsed.undeliverable_lines.is_empty());
+        let added = parsed.recipients.iter().filter(|one| {
+            let line = one.notify.map(|line| Notify::parse(parsed.get(line.value)));
+            line.is_some_and(|line| line.alternative_of.is_some())
+        });
+        let shown = added.map(|one| {
+            assert!(parsed.headers_of(one).is_some_and(|it| parsed.get(it.text) == b"A: 1\n"));
+            let quad = String::from_utf8_lossy(parsed.text_of(&one.quad));
+            format!("{}{quad}", char::from(one.tag.byte()))
+        });
+        Ok(shown.collect())
+    }
+
+    /// Tags the last recipient of a host.
+    fn finish(file: &KilledFile, host: &str, tag: Tag) {
+        let parsed = file.parsed();
+        let mut of_host =
+            parsed.recipients.iter().filter(|one| parsed.get(one.quad.host) == host.as_bytes());
+        mark::set_tag(&file.file, of_host.next_back().expect("a recipient").offset, tag)
+            .expect("written");
+    }
+
+    #[test]
+    fn next_alternative_is_added_after_failure_only() {
+        let file = KilledFile::new(&format!("{HEAD}{LINES}"), usize::MAX);
+        assert_eq!(advance_all(&file).expect("written"), [" c h1 v1 0", " c h4 w 0", " c h3 v3 0"]);
+        let added = "s local - a@x 0\nr           c h1 v1 0\nN ALTERNATIVE=58,1 NOTIFY=DELAY\n\
+                     r           c h4 w 0\nN ALTERNATIVE=87,0 \nm\nA: 1\n\n\
+                     s local - b@x 0\nr           c h3 v3 0\nN ALTERNATIVE=130,0 \nm\nA: 1\n\n";
+        let expected = format!("{HEAD}{LINES}{added}A {}\n", added.len());
+        let expected = expected.replace("X 1 c h1", "X+1 c h1").replace("X 2", "X+2");
+        assert_eq!(file.text(), expected.replace("X 1 c h3", "X+1 c h3"));
+        assert!(!must_advance(&file.parsed()));
+        assert!(are_left(&file.parsed()), "h2 is left");
+        finish(&file, "h4", Tag::Failed);
+        assert_eq!(advance_all(&file).expect("read").len(), 3, "w was the last of its class");
+        finish(&file, "h1", Tag::Failed);
+        assert_eq!(advance_all(&file).expect("written")[3..], [" c h2 v2 0"]);
+        assert!(!are_left(&file.parsed()));
+        let parsed = file.parsed();
+        let senders = parsed.recipients.iter().map(|one| parsed.sender_address(one));
+        let senders: Vec<_> = senders.map(|it| it.unwrap_or_default()[0] as char).collect();
+        assert_eq!(senders, ['a', 'a', 'a', 'b', 'a']);
+    }
+
+    #[test]
+    fn delivery_or_removal_ends_class() {
+        let file = KilledFile::new(&format!("{HEAD}{LINES}"), usize::MAX);
+        advance_all(&file).expect("written");
+        finish(&file, "h1", Tag::Done);
+        assert_eq!(advance_all(&file).expect("read").len(), 3);
+        assert!(!are_left(&file.parsed()));
+    }
+
+    #[test]
+    fn kill_at_any_step_neither_loses_nor_repeats_alternative() {
+        let whole = KilledFile::new(&format!("{HEAD}{LINES}"), usize::MAX);
+        advance_all(&whole).expect("written");
+        let steps = whole.text().len() - HEAD.len() - LINES.len() + 12;
+        for kill in 0..steps {
+            for line in ["", "d 46:-1:-1::1\tx\ty\n"] {
+                let file = KilledFile::new(&format!("{HEAD}{LINES}"), kill);
+                advance_all(&file).err();
+                file.left.set(usize::MAX);
+                // An agent that is still alive notes something.
+                file.append(line.as_bytes()).expect("appended");
+                let added = advance_all(&file).expect("written");
+                let mut sorted = added.clone();
+                sorted.sort();
+                let expected = [" c h1 v1 0", " c h3 v3 0", " c h4 w 0"];
+                assert_eq!(sorted, expected, "killed after {kill}:\n{}", file.text());
+            }
+        }
+    }
+
+    #[test]
+    fn d_lines_before_added_recipients_are_found_from_the_end() {
+        let file = KilledFile::new(&format!("{HEAD}{LINES}d 46:-1:-1::1\tx\ty\n"), usize::MAX);
+        advance_all(&file).expect("written");
+        file.append(b"d 46:-1:-1::2\tx\ty\n").expect("appended");
+        let mut found = Vec::new();
+        let size = file.size().expect("a size");
+        crate::decisions::each_last_line(&file, size, &mut |offset, _| {
+            found.push(offset as usize);
+            true
+        })
+        .expect("read");
+        let of_file: Vec<usize> =
+            file.parsed().diagnostics.iter().rev().map(|line| line.offset as usize).collect();
+        assert_eq!(found, of_file);
+        assert_eq!(found.len(), 2);
+    }
+}

@@ -12,7 +12,7 @@ use std::time::{Duration, SystemTime};
 const LONG_AGO: Duration = Duration::from_secs(10 * 24 * 60 * 60);
 
 /// Returns a generator and prints its seed; `ZSCHED_SEED` repeats a run.
-fn generator(test: &str) -> fastrand::Rng {
+pub(crate) fn generator(test: &str) -> fastrand::Rng {
     let given = std::env::var("ZSCHED_SEED").ok().and_then(|text| text.parse().ok());
     let seed = given.unwrap_or_else(|| fastrand::u64(..));
     say(&format!("{test}: ZSCHED_SEED={seed}"));
@@ -45,7 +45,7 @@ impl Router {
 }
 
 /// Does `work` while a router takes the submissions, and returns these.
-fn with_router(site: &Site, work: impl FnOnce()) -> Vec<String> {
+pub(crate) fn with_router(site: &Site, work: impl FnOnce()) -> Vec<String> {
     fs::create_dir(site.path("taken")).expect("a folder");
     let [from, to] = ["postoffice/router", "taken"].map(|folder| site.path(folder));
     let router = Router { from, to, is_over: AtomicBool::new(false) };
@@ -67,7 +67,7 @@ fn with_router(site: &Site, work: impl FnOnce()) -> Vec<String> {
 
 /// Fails unless each of these addresses is in exactly one report, and no other is.
 #[track_caller]
-fn assert_reported_once(reports: &[String], addresses: &[String]) {
+pub(crate) fn assert_reported_once(reports: &[String], addresses: &[String]) {
     let mut times: HashMap<String, usize> = HashMap::new();
     for report in reports {
         for recipient in ReadReport::of(report).recipients() {

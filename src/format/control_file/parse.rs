@@ -132,6 +132,8 @@ impl Reader {
             b'm' if line.tag == b'\n' => self.take_headers(line),
             b's' if line.tag == PREPARED => self.prepared_sender = Some(line.offset as u32),
             b'r' if line.tag == PREPARED => self.take_prepared(line),
+            // A kill may have cut an append here; there is no address to lose.
+            b'r' if line.end == line.offset + 1 => self.last_recipient = None,
             b'r' => self.take_recipient(line),
             b'X' => self.take_alternative(line),
             b'd' => self.take_diagnostic(line),
