@@ -218,7 +218,8 @@ impl Reader {
     /// A recipient whose append is not complete. An `N` line after it is not used either.
     fn take_prepared(&mut self, line: Line) {
         (self.last_recipient, self.is_preparing) = (None, true);
-        let prepared = PreparedRecipient { offset: line.offset as u32, sender: self.prepared_sender };
+        let prepared =
+            PreparedRecipient { offset: line.offset as u32, sender: self.prepared_sender };
         self.file.prepared.push(prepared);
     }
 
