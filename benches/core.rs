@@ -478,6 +478,8 @@ fn arrival(number: u64, host: u64, recipients: u32) -> Arrival {
         delay_noted: None,
         deliver_by: None,
         first_undeliverable: None,
+        has_alternatives: false,
+        last_recipient: 0,
         etrn_hosts: Vec::new(),
         recipients,
         failed: 0,

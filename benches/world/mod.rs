@@ -186,6 +186,8 @@ pub fn arrival(number: u64, at: Timestamp, mut places: Vec<u64>) -> Arrival {
         delay_noted: None,
         deliver_by: None,
         first_undeliverable: None,
+        has_alternatives: false,
+        last_recipient: 0,
         etrn_hosts: Vec::new(),
         recipients: places.len() as u32,
         failed: 0,

@@ -38,6 +38,8 @@ pub(crate) struct JobFile {
     /// Number that its base name begins with.
     pub(crate) number: u64,
     pub(crate) parsed: IndexedControlFile,
+    /// Size of the file when it was last searched for new recipients, in bytes.
+    seen: u64,
     /// True if it was read for an earlier job.
     is_kept: bool,
     pub(crate) file: File,
@@ -68,8 +70,9 @@ impl JobFile {
             let why = format!("{} ends within its headers", location.display());
             return Err(Refusal::Truncated(why));
         }
+        let seen = control.text.len() as u64;
         let (path, parsed, is_kept) = (path.to_vec(), IndexedControlFile::new(control), false);
-        Ok(JobFile { path, number, parsed, is_kept, file, location, folder_length })
+        Ok(JobFile { path, number, parsed, seen, is_kept, file, location, folder_length })
     }
 
     /// Keeps the file for the next job, if that saves time.
@@ -80,9 +83,18 @@ impl JobFile {
         is_worth_it.then(|| JobFile { parsed: self.parsed.with_index(), is_kept: true, ..self })
     }
 
-    /// Returns true if a job line names this same file.
-    pub(crate) fn is_same_file(&self, path: &[u8]) -> bool {
-        self.path == path && sys::is_name_of(&self.location, &self.file).unwrap_or(false)
+    /// Returns true if a job line names this same file, and no recipients were added to it.
+    pub(crate) fn is_same_file(&mut self, path: &[u8]) -> bool {
+        self.path == path
+            && sys::is_name_of(&self.location, &self.file).unwrap_or(false)
+            && !self.has_new_recipients().unwrap_or(true)
+    }
+
+    fn has_new_recipients(&mut self) -> io::Result<bool> {
+        let size = self.file.metadata()?.len();
+        let new = sys::read_part(&self.file, self.seen, size.saturating_sub(self.seen) as usize)?;
+        self.seen = size;
+        Ok(control_file::has_appended_recipients(&new))
     }
 
     /// Selects the recipients of a job.

@@ -102,10 +102,12 @@ impl<R: BufRead, W: Write> Session<'_, R, W> {
     }
 
     fn open(&mut self, path: &[u8]) -> Result<JobFile, Refusal> {
-        match self.kept.take() {
-            Some(kept) if kept.is_same_file(path) => Ok(kept),
-            _ => JobFile::open(self.spool, path),
+        if let Some(mut kept) = self.kept.take()
+            && kept.is_same_file(path)
+        {
+            return Ok(kept);
         }
+        JobFile::open(self.spool, path)
     }
 
     fn refuse(&mut self, path: &[u8], refusal: &Refusal) -> ControlFlow<()> {

@@ -16,6 +16,7 @@ impl Scheduler {
         self.dispatch.check(&self.queue, &self.timers, self.sweep.applies_overrides());
         self.admission.partials.check(&self.queue);
         self.check_reports();
+        self.check_alternatives();
         self.queue.threads.iter().for_each(|(thread, _)| self.check_wait(thread));
         let pending = self.queue.messages.iter().map(|(_, message)| u64::from(message.pending));
         assert_eq!(self.recipients(), pending.sum::<u64>(), "recipients in minus out and resting");

@@ -309,6 +309,7 @@ impl Scheduler {
                 Timer::Note(ticket) => self.write_note_again(ticket),
                 Timer::Removal(message) => self.remove_again(message),
                 Timer::Report(message) => self.report_timer(message),
+                Timer::ReadAgain(message) => self.read_again_timer(message),
                 Timer::Limits => self.limits_timer(),
                 Timer::StoreOverrides => self.retry_store_overrides(),
                 Timer::Window(window) => self.dispatch.window_timer(window),

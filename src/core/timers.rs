@@ -35,6 +35,8 @@ pub enum Timer {
     PageOut,
     /// Partial messages of which more can be read.
     ReadMore,
+    /// A message whose control file could not be read again.
+    ReadAgain(MessageId),
     /// A window in which the next delivery may start.
     Window(WindowId),
 }

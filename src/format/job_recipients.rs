@@ -90,8 +90,9 @@ impl Scope {
 /// A parsed control file that several successive jobs use.
 ///
 /// A message for 100,000 recipients is given to agents as many jobs, and its control file has
-/// 10 MB. Only tags, which are read again for each job, and lines at the end, which agents do not
-/// read, change in it.
+/// 10 MB. Only tags, which are read again for each job, and lines at the end change in it. Of
+/// these, only recipients that take the place of failed ones concern an agent
+/// ([`has_appended_recipients`](crate::control_file::has_appended_recipients)).
 #[derive(Debug)]
 pub struct IndexedControlFile {
     /// The file, whose tags may be out of date.

@@ -294,6 +294,7 @@ impl Timeline {
                     OutcomeKind::Success => "success report, if the sender requested one",
                     OutcomeKind::Failure => "failure report to the sender",
                     OutcomeKind::Expiry => "expired; failure report to the sender",
+                    OutcomeKind::FailedAlternative => "failed; an alternative may be tried",
                     OutcomeKind::Delay | OutcomeKind::DeadlinePassed => {
                         "late; the sender is told, if requested"
                     }

@@ -18,6 +18,7 @@ use zsched_core::overrides::{OverrideChange, Overrides};
 use zsched_core::{Note, OrderTicket};
 use zsched_format::control_file::{self, ControlFile, ControlFileError, PidField, mark};
 use zsched_format::time::Timestamp;
+use zsched_spool::alternatives;
 use zsched_spool::finalize::RecipientLocker;
 use zsched_spool::load::{self, LoadError, LoadResult};
 use zsched_spool::memory_file::MemoryFile;
@@ -255,14 +256,25 @@ impl Disk {
             Err(error) => return LoadResult::Failed(error),
         };
         let portion = at_most.map(|at_most| Portion { from: 0, max_recipients: at_most });
-        let loaded = self.parse(&name, portion, false);
+        let loaded = self.parse(&name, portion, false, None);
         load::move_aside_if_malformed(loaded, || self.move_malformed(&name))
     }
 
     /// Loads the control file of a loaded message as `spool::load::reload` does.
     pub fn reload(&mut self, name: &SpoolName, portion: Option<Portion>) -> LoadResult {
-        let loaded = self.parse(name, portion, true);
+        let loaded = self.parse(name, portion, true, None);
         load::move_aside_if_malformed(loaded, || self.move_malformed(name))
+    }
+
+    /// Returns true if the next load of a message adds recipients to its control file.
+    pub(crate) fn adds_recipients(&self, name: &SpoolName) -> bool {
+        let file = self.control_file(name).map(|file| control_file::parse(file.text().clone()));
+        file.and_then(Result::ok).is_some_and(|file| alternatives::must_advance(&file))
+    }
+
+    /// Loads a control file up to a step. The scheduler is killed then.
+    pub(crate) fn load_partially(&mut self, name: &SpoolName, last_step: u32) {
+        self.parse(name, None, false, Some(last_step)).ok();
     }
 
     /// Moves files in the top folder down, if the spool has levels.
@@ -315,13 +327,17 @@ impl Disk {
     }
 
     /// Reads a message, or a portion of it. A new message must not be locked by an agent.
+    ///
+    /// The scheduler is killed after the last step of its writes, if that is given.
     fn parse(
         &mut self,
         name: &SpoolName,
         portion: Option<Portion>,
         is_loaded: bool,
+        last_step: Option<u32>,
     ) -> Result<Arrival, LoadError> {
         let fails = self.faults.reads > 0.0 && self.random.f64() < self.faults.reads;
+        let steps = WriteSteps::new(self.faults, last_step, self.random.u64(..));
         let files = self.messages.get(&name.number()).ok_or(ErrorKind::NotFound)?;
         let on_disk = files.control(name.folder()).ok_or(ErrorKind::NotFound)?;
         if fails {
@@ -335,6 +351,12 @@ impl Disk {
         let (found, serial) = (&mut self.duplicates, on_disk.serial());
         let tell = &mut |reported: &PossibleDuplicates| record_duplicates(found, serial, reported);
         load::unlock_dead(&**on_disk, (name, received), &mut file, owner, tell)?;
+        if alternatives::must_advance(&file) {
+            let open = OpenFile { file: on_disk.clone(), steps: &steps };
+            if let Some(text) = alternatives::advance(&open, &file)? {
+                file = control_file::parse(text)?;
+            }
+        }
         if let Some(pid) = load::holder(&file).filter(|_| !is_loaded) {
             return Err(LoadError::Locked(pid));
         }

@@ -296,7 +296,7 @@ impl<O: SimulationObserver> Simulation<O> {
     }
 
     /// Kills the scheduler during its next report, or its next write that finishes recipients
-    /// without an agent.
+    /// without an agent or adds some.
     pub fn kill_during_write_or_report(&mut self) {
         self.kill_while_finishing = true;
     }

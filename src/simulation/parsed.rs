@@ -1,7 +1,7 @@
 //! Cache of parsed control files, for all agents and the writer.
 //!
 //! Otherwise each would parse a large file again. One parse is enough, since only tags change in
-//! it, and lines at the end that no simulated program reads.
+//! it, and lines at the end, of which only added recipients are read.
 
 use std::collections::VecDeque;
 use std::rc::Rc;
@@ -26,7 +26,9 @@ impl ParsedFiles {
         file: &MemoryFile,
     ) -> Result<Rc<IndexedControlFile>, ControlFileError> {
         let at = self.latest.iter().position(|(serial, _)| *serial == file.serial());
-        if let Some(found) = at.and_then(|at| self.latest.remove(at)) {
+        if let Some(found) = at.and_then(|at| self.latest.remove(at))
+            && !control_file::has_appended_recipients(&file.text()[found.1.control.text.len()..])
+        {
             let parsed = found.1.clone();
             self.latest.push_front(found);
             return Ok(parsed);

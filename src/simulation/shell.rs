@@ -305,6 +305,11 @@ impl<O: SimulationObserver> Simulation<O> {
     }
 
     pub(super) fn read(&mut self, name: SpoolName, how: ReadMode) {
+        if self.kill_while_finishing && self.disk.adds_recipients(&name) {
+            let last_step = self.random.u32(0..8);
+            self.disk.load_partially(&name, last_step);
+            return self.kill_while(false);
+        }
         let found = match how {
             ReadMode::New(at_most) => self.disk.load(&name, at_most),
             ReadMode::Again(portion) => self.disk.reload(&name, portion),

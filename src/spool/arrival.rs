@@ -1,6 +1,6 @@
 //! What the scheduler needs of a control file.
 
-use super::{SpoolName, note};
+use super::{SpoolName, alternatives, note};
 #[cfg(feature = "serde")]
 use serde::{Deserialize, Serialize};
 use zsched_format::control_file::notify::Notify;
@@ -32,6 +32,10 @@ pub struct Arrival {
     pub deliver_by: Option<Deadline>,
     /// The first line that cannot be delivered, but must not be lost.
     pub first_undeliverable: Option<ControlFileError>,
+    /// True if a failed recipient may have an alternative that is tried next.
+    pub has_alternatives: bool,
+    /// Offset of the last recipient line; alternatives are added after it.
+    pub last_recipient: u32,
     /// Hosts whose threads are started (ETRN), in lower case.
     pub etrn_hosts: Vec<Box<[u8]>>,
     /// Number of recipients in the file, including finished ones.
@@ -122,6 +126,8 @@ impl Arrival {
             delay_noted: note::last_delay(file),
             deliver_by: Deadline::of(file, modified),
             first_undeliverable: file.undeliverable_lines.first().cloned(),
+            has_alternatives: alternatives::are_left(file),
+            last_recipient: file.recipients.last().map_or(0, |recipient| recipient.offset),
             etrn_hosts: file.etrn_hosts.iter().map(|host| lower_case(file.get(*host))).collect(),
             recipients: file.recipients.len() as u32,
             failed: with_tag(Tag::Failed).count() as u32,
@@ -130,6 +136,17 @@ impl Arrival {
             next_offset: None,
             max_unread: 0,
             is_chunk: false,
+        }
+    }
+
+    /// Keeps the alternatives of a file that is too large to try them.
+    pub(crate) fn keep_alternatives(&mut self, file: &ControlFile) {
+        self.has_alternatives = false;
+        let mut lines = file.alternatives.iter().filter(|line| line.tag == Tag::Pending);
+        if let Some(line) = lines.next() {
+            let reason = "an alternative in a file of more than 8 MiB";
+            let error = ControlFileError::new(line.offset as usize, reason);
+            self.first_undeliverable.get_or_insert(error);
         }
     }
 
@@ -158,6 +175,7 @@ impl Arrival {
         self.report_due |= part.report_due;
         self.first_undeliverable = self.first_undeliverable.take().or(part.first_undeliverable);
         self.recipients += part.recipients;
+        self.last_recipient = self.last_recipient.max(part.last_recipient);
         self.failed += part.failed;
         self.groups.extend(part.groups);
         self.locked.extend(part.locked);

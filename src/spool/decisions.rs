@@ -9,7 +9,7 @@ use std::collections::HashMap;
 use std::io::{self, ErrorKind};
 use std::os::unix::fs::FileExt;
 use zsched_format::control_file::diagnostic::{DiagnosticRecord, NOTARY_SEPARATOR};
-use zsched_format::control_file::{ControlFile, PidField, Tag, mark};
+use zsched_format::control_file::{ControlFile, END_OF_APPEND, PidField, Tag, mark};
 
 /// Number of bytes of a large file read at a time.
 const READ_SIZE: u64 = 256 * 1024;
@@ -125,7 +125,7 @@ pub(crate) fn verdicts_of_large(
 
 /// Passes the `d` lines at the end of a file to `visit`, with their offsets, the last one first.
 ///
-/// These are all lines after the last other line. `visit` returns false to stop. Returns false if
+/// These are all lines after the last other line, without appended recipients. `visit` returns false to stop. Returns false if
 /// it has.
 pub(crate) fn each_last_line(
     on_disk: &impl FileExt,
@@ -134,9 +134,9 @@ pub(crate) fn each_last_line(
 ) -> io::Result<bool> {
     // The current piece ends here, before the lines that have been read.
     let mut end = size;
-    let mut length = READ_SIZE;
-    while end > 0 {
-        let start = end.saturating_sub(length);
+    let mut length_of_piece = READ_SIZE;
+    'pieces: while end > 0 {
+        let start = end.saturating_sub(length_of_piece);
         let mut piece = vec![0; (end - start) as usize];
         on_disk.read_exact_at(&mut piece, start)?;
         // Its first line may have begun before the piece.
@@ -145,8 +145,8 @@ pub(crate) fn each_last_line(
             _ => memchr::memchr(b'\n', &piece).map_or(piece.len(), |at| at + 1),
         };
         if from == piece.len() && start > 0 {
-            length *= 2;
-            if length > zsched_format::control_file::MAX_CONTROL_FILE_SIZE {
+            length_of_piece *= 2;
+            if length_of_piece > zsched_format::control_file::MAX_CONTROL_FILE_SIZE {
                 return Ok(true);
             }
             continue;
@@ -158,15 +158,29 @@ pub(crate) fn each_last_line(
             match (line, u32::try_from(offset)) {
                 ([b'd', ..], Ok(offset)) if !visit(offset, line) => return Ok(false),
                 ([b'd', ..], _) => line_end = offset.saturating_sub(1),
+                ([END_OF_APPEND, b' ', length @ ..], _) => {
+                    // `d` lines may precede recipients that were appended.
+                    match start_of_append(offset, length) {
+                        Some(start) => (end, length_of_piece) = (start, READ_SIZE),
+                        None => return Ok(true),
+                    }
+                    continue 'pieces;
+                }
                 _ => return Ok(true),
             }
         }
-        (end, length) = (start + from as u64, READ_SIZE);
+        (end, length_of_piece) = (start + from as u64, READ_SIZE);
         if start == 0 {
             break;
         }
     }
     Ok(true)
+}
+
+/// Offset at which an append of recipients begins, given its last line.
+fn start_of_append(end: u64, length: &[u8]) -> Option<u64> {
+    let length: u64 = std::str::from_utf8(length).ok()?.parse().ok()?;
+    end.checked_sub(length).filter(|_| length > 0)
 }
 
 #[cfg(test)]

@@ -42,6 +42,9 @@ pub mod note;
 pub mod tally;
 pub mod verbose;
 
+// Recipients that are tried one after the other.
+pub mod alternatives;
+
 // To the router.
 pub mod outbox;
 pub mod report;

@@ -46,6 +46,10 @@ pub enum OutcomeKind {
     ///
     /// The recipient is marked as failed, so that it does not expire again after a restart.
     Expiry,
+    /// Failed, and has alternatives: marked as failed, without a note.
+    ///
+    /// An agent marks a failed recipient itself. But the next alternative is found by this mark.
+    FailedAlternative,
     /// Late: noted if NOTIFY has DELAY, or there is no NOTIFY.
     Delay,
     /// Late for the deadline that the sender has set: noted unless NOTIFY is NEVER.
@@ -59,7 +63,13 @@ pub enum OutcomeKind {
 impl OutcomeKind {
     /// Returns true if the scheduler itself finishes the recipients.
     pub fn ends_recipients(self) -> bool {
-        matches!(self, OutcomeKind::Expiry | OutcomeKind::Deletion | OutcomeKind::Reroute)
+        matches!(
+            self,
+            OutcomeKind::Expiry
+                | OutcomeKind::FailedAlternative
+                | OutcomeKind::Deletion
+                | OutcomeKind::Reroute
+        )
     }
 
     fn is_requested_by(self, events: Events) -> bool {
@@ -68,7 +78,7 @@ impl OutcomeKind {
             OutcomeKind::Failure | OutcomeKind::Expiry => events.failure,
             OutcomeKind::Delay => events.delay,
             OutcomeKind::DeadlinePassed => events != Events::NONE,
-            OutcomeKind::Deletion | OutcomeKind::Reroute => false,
+            OutcomeKind::FailedAlternative | OutcomeKind::Deletion | OutcomeKind::Reroute => false,
         }
     }
 }
@@ -141,7 +151,7 @@ pub fn conclude(
             }
             return Ok(!lines.is_empty());
         }
-        OutcomeKind::Expiry => Tag::Failed,
+        OutcomeKind::Expiry | OutcomeKind::FailedAlternative => Tag::Failed,
         OutcomeKind::Deletion | OutcomeKind::Reroute => Tag::Done,
     };
     locker.finish_recipients(on_disk, candidates, tag)
@@ -304,8 +314,15 @@ pub(crate) fn unnoted_failures(file: &ControlFile, has_failed: impl Fn(Tag) -> b
 }
 
 /// The events that the sender of a recipient requested reports of.
+///
+/// The failure of a recipient is not reported if it has alternatives.
 pub fn events(file: &ControlFile, recipient: &Recipient) -> Events {
-    recipient.notify.map_or_else(Events::default, |line| Notify::parse(file.get(line.value)).events)
+    let Some(line) = recipient.notify else {
+        return Events::default();
+    };
+    let notify = Notify::parse(file.get(line.value));
+    let has_alternatives = notify.alternative_of.is_some_and(|of| of.left > 0);
+    Events { failure: notify.events.failure && !has_alternatives, ..notify.events }
 }
 
 #[cfg(test)]

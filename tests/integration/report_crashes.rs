@@ -37,7 +37,7 @@ impl Router {
 }
 
 /// Does `work` while a router takes the submissions, and returns these.
-fn with_router(site: &Site, work: impl FnOnce()) -> Vec<String> {
+pub(crate) fn with_router(site: &Site, work: impl FnOnce()) -> Vec<String> {
     fs::create_dir(site.path("taken")).expect("a folder");
     let [from, to] = ["postoffice/router", "taken"].map(|folder| site.path(folder));
     let router = Router { from, to, is_over: AtomicBool::new(false) };
@@ -59,7 +59,7 @@ fn with_router(site: &Site, work: impl FnOnce()) -> Vec<String> {
 
 /// Fails unless each of these addresses is in exactly one report, and no other is.
 #[track_caller]
-fn assert_reported_once(reports: &[String], addresses: &[String]) {
+pub(crate) fn assert_reported_once(reports: &[String], addresses: &[String]) {
     let mut times: HashMap<String, usize> = HashMap::new();
     for report in reports {
         for recipient in ReadReport::of(report).recipients() {

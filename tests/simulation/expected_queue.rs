@@ -30,6 +30,8 @@ struct Entry {
     to_do: BTreeMap<u32, Destination>,
     /// Recipients that may or may not be finished for the scheduler; an observer cannot tell.
     unsure: BTreeMap<u32, Destination>,
+    /// Offset of the last recipient line.
+    last: u32,
 }
 
 /// Changes since a client began to read a dump.
@@ -89,7 +91,8 @@ impl ExpectedQueue {
         }
         if arrival.next_offset.is_some() || arrival.is_chunk {
             let (path, to_do) = (arrival.name.path(), BTreeMap::new());
-            self.messages.insert(number, Entry { path, to_do, unsure: BTreeMap::new() });
+            let last = arrival.last_recipient;
+            self.messages.insert(number, Entry { path, to_do, unsure: BTreeMap::new(), last });
             return self.more(number, arrival);
         }
         let mut to_do = BTreeMap::new();
@@ -101,7 +104,8 @@ impl ExpectedQueue {
                 self.journal.arrived.insert((number, *offset));
             }
         }
-        let entry = Entry { path: arrival.name.path(), to_do, unsure: BTreeMap::new() };
+        let (path, last) = (arrival.name.path(), arrival.last_recipient);
+        let entry = Entry { path, to_do, unsure: BTreeMap::new(), last };
         self.messages.insert(number, entry);
     }
 
@@ -110,6 +114,7 @@ impl ExpectedQueue {
         let Some(entry) = self.messages.get_mut(&number) else {
             return;
         };
+        entry.last = entry.last.max(arrival.last_recipient);
         for group in &arrival.groups {
             let destination = Destination::new(&group.channel, &group.host);
             for offset in &group.offsets {
@@ -135,12 +140,32 @@ impl ExpectedQueue {
                 let finished = |offset: &&u32| !unfinished.contains(offset);
                 let finished: Vec<u32> = entry.to_do.keys().filter(finished).copied().collect();
                 finished.into_iter().for_each(|offset| self.mark_unsure(number, offset));
+                self.add_alternatives(number, arrival);
             }
             RereadResult::Gone | RereadResult::Malformed(_) => {
                 self.forgotten.insert(number);
                 self.forget(number);
             }
             RereadResult::Failed(_) => {}
+        }
+    }
+
+    /// Records recipients that have taken the place of failed ones.
+    ///
+    /// An agent may have one of them already, which is not known here.
+    fn add_alternatives(&mut self, number: u64, arrival: &Arrival) {
+        let Some(entry) = self.messages.get_mut(&number) else {
+            return;
+        };
+        let known = entry.last;
+        entry.last = known.max(arrival.last_recipient);
+        for group in &arrival.groups {
+            let destination = Destination::new(&group.channel, &group.host);
+            for offset in group.offsets.iter().filter(|offset| **offset > known) {
+                entry.unsure.insert(*offset, destination.clone());
+                self.journal.arrived.insert((number, *offset));
+                self.journal.emptied.insert(destination.clone());
+            }
         }
     }
 

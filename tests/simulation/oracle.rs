@@ -22,13 +22,13 @@ use zsched_core::{
 use zsched_format::agent_protocol::{AgentCommand, AgentLine, ReportStatus};
 use zsched_format::control_file::diagnostic::DiagnosticRecord;
 use zsched_format::control_file::notify::{Events, Notify};
-use zsched_format::control_file::{self, ControlFile, Recipient};
+use zsched_format::control_file::{self, ControlFile, Recipient, Tag};
 use zsched_format::time::Timestamp;
 use zsched_simulation::disk::{Departure, Disk};
 use zsched_simulation::observer::{SimTime, SimulationObserver};
 use zsched_spool::memory_file::MemoryFile;
-use zsched_spool::note::OutcomeKind;
-use zsched_spool::{SpoolId, SpoolName};
+use zsched_spool::note::{self, OutcomeKind};
+use zsched_spool::{Arrival, SpoolId, SpoolName};
 
 /// Maximum `look_every` at which short-lived states are still seen.
 const MAX_CLOSE_LOOK_EVERY: u64 = 20;
@@ -87,6 +87,8 @@ pub struct Totals {
     pub rerouted: u64,
     pub reported: u64,
     pub messages: u64,
+    /// Recipients that have taken the place of failed ones while a scheduler ran.
+    pub alternatives: u64,
     pub removed: u64,
     pub aside: u64,
     pub kills: u64,
@@ -117,6 +119,7 @@ impl Totals {
         self.rerouted += other.rerouted;
         self.reported += other.reported;
         self.messages += other.messages;
+        self.alternatives += other.alternatives;
         self.removed += other.removed;
         self.aside += other.aside;
         self.kills += other.kills;
@@ -151,6 +154,18 @@ struct Message {
     removal_order: Option<OrderTicket>,
     /// That order was answered as stored.
     removal_is_stored: bool,
+}
+
+impl Message {
+    /// Records recipients that have taken the place of failed ones. Returns their number.
+    fn add_recipients(&mut self, arrival: &Arrival) -> usize {
+        let known = self.recipients.len();
+        let offsets = arrival.groups.iter().flat_map(|group| &group.offsets);
+        for offset in offsets.chain(&arrival.locked) {
+            self.recipients.entry(*offset).or_default();
+        }
+        self.recipients.len() - known
+    }
 }
 
 /// What actually happened to a recipient.
@@ -279,7 +294,8 @@ impl Oracle {
 
     fn ledger(&mut self, file: &MemoryFile, offset: u32) -> &mut RecipientState {
         let message = self.messages.get_mut(&file.serial()).expect("each file was submitted");
-        message.recipients.get_mut(&offset).expect("agents deliver to recipients")
+        // Recipients may have been added by a scheduler that was killed then.
+        message.recipients.entry(offset).or_default()
     }
 
     fn agent_wrote(&mut self, agent: AgentId, line: &[u8]) {
@@ -399,8 +415,11 @@ impl Oracle {
     }
 
     fn check_note(&mut self, note: &zsched_core::Note) {
-        if matches!(note.occasion, OutcomeKind::Delay | OutcomeKind::DeadlinePassed) {
-            // There may be several about a recipient, which go on.
+        if matches!(
+            note.occasion,
+            OutcomeKind::Delay | OutcomeKind::DeadlinePassed | OutcomeKind::FailedAlternative
+        ) {
+            // There may be several about a recipient, or one more about a failure.
             return;
         }
         let order = self.order;
@@ -503,6 +522,8 @@ impl Oracle {
             line.action() == b"delayed" && !message.reported.contains(&offset)
         });
         assert!(unreported.is_empty(), "{number}: a delay is not reported: {unreported:?}");
+        let parsed = control_file::parse(text.clone()).expect("it is not malformed");
+        check_alternatives(number, message, &parsed);
         for (offset, ledger) in &message.recipients {
             let failed = ledger.failed || ledger.expired;
             let delivered = ledger.deliveries > 0;
@@ -511,7 +532,8 @@ impl Oracle {
             if ledger.removed_by_order {
                 continue;
             }
-            let wishes = ledger.wishes.unwrap_or(Events::NONE);
+            let added = || parsed.recipient_at(*offset).map(|one| note::events(&parsed, one));
+            let wishes = ledger.wishes.or_else(added).unwrap_or(Events::NONE);
             let hears = (!delivered && wishes.failure)
                 || (!failed && wishes.success && !message.was_disturbed);
             let is_reported = reported.contains(offset);
@@ -689,6 +711,15 @@ impl SimulationObserver for Oracle {
                     message.to_do = if is_whole { arrival.pending() } else { usize::MAX };
                     message.finished = 0;
                     message.notes.clear();
+                    message.add_recipients(arrival);
+                }
+            }
+            Event::ReadAgain { number, outcome: RereadResult::Read(arrival) }
+            | Event::MoreRead { number, outcome: RereadResult::Read(arrival) } => {
+                if let Some(message) = self.message_of(*number) {
+                    let added = message.add_recipients(arrival);
+                    message.to_do = message.to_do.saturating_add(added);
+                    self.totals.alternatives += added as u64;
                 }
             }
             // The message may have been held when its files were already deleted.
@@ -941,6 +972,44 @@ impl RecipientState {
 
     fn new(wishes: Events) -> RecipientState {
         RecipientState { wishes: Some(wishes), ..RecipientState::default() }
+    }
+}
+
+/// Checks the classes of a message that leaves the spool.
+///
+/// Each has exactly one delivery, or its last line has failed; and no line was tried before the one
+/// before it had failed.
+fn check_alternatives(number: u64, message: &Message, file: &ControlFile) {
+    let mut tried: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
+    for recipient in &file.recipients {
+        let line = recipient.notify.map(|line| Notify::parse(file.get(line.value)));
+        if let Some(of) = line.and_then(|line| line.alternative_of) {
+            tried.entry(of.offset).or_default().push(recipient.offset);
+        }
+    }
+    let mut classes: BTreeMap<_, Vec<u32>> = BTreeMap::new();
+    for line in &file.alternatives {
+        classes.entry((line.sender, line.class)).or_default().push(line.offset);
+    }
+    for lines in classes.values() {
+        let mut is_open = true;
+        let mut delivered = 0;
+        for line in lines {
+            let recipients = tried.get(line).map(Vec::as_slice).unwrap_or_default();
+            let Some(offset) = recipients.first() else {
+                assert!(!is_open, "{number}: alternative {line} was not tried");
+                continue;
+            };
+            assert_eq!(recipients.len(), 1, "{number}: alternative {line} is there twice");
+            assert!(is_open, "{number}: alternative {line} was tried too early");
+            let ledger = &message.recipients[offset];
+            delivered += u32::from(ledger.deliveries > ledger.unmarked);
+            is_open = ledger.failed || ledger.expired;
+            // A failure that was not marked in time is tried again.
+            is_open &= file.recipient_at(*offset).is_some_and(|one| one.tag != Tag::Done);
+        }
+        let is_ambiguous = message.was_disturbed && delivered > 1;
+        assert!(delivered <= 1 || is_ambiguous, "{number}: {delivered} alternatives delivered");
     }
 }
 

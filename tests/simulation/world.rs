@@ -260,10 +260,27 @@ pub fn mail(number: u64, random: &mut Rng) -> (Vec<u8>, bool) {
         ..ControlFileDraft::default()
     };
     let text = draft.to_text().expect("a good draft");
+    let text = if random.u8(0..6) == 0 { with_alternatives(text, random) } else { text };
     match random.u8(0..60) {
         0 => (damaged(text, random), false),
         _ => (text, true),
     }
+}
+
+/// Adds classes of alternatives, of one to four lines.
+fn with_alternatives(mut text: Vec<u8>, random: &mut Rng) -> Vec<u8> {
+    let mut lines = String::new();
+    for class in 0..random.u32(1..4) {
+        for n in 0..random.u32(1..5) {
+            let channel = ["smtp", "local"][random.usize(0..2)];
+            let host = ["picky.x", HOSTS[random.usize(0..HOSTS.len())]][random.usize(0..2)];
+            lines += &format!("X {class} {channel} {host} user{n} 65534\n");
+            lines += ["", "N NOTIFY=SUCCESS,FAILURE\n", "N NOTIFY=NEVER\n"][random.usize(0..3)];
+        }
+    }
+    let at = text.windows(3).position(|it| it == b"\nm\n").expect("headers") + 1;
+    text.splice(at..at, lines.into_bytes());
+    text
 }
 
 /// Returns a damaged copy of a control file.

@@ -64,11 +64,14 @@ impl Scheduler {
             targets.iter().filter(|target| target.is_whole).map(|target| target.number).collect();
         for (message, vertices) in self.queue.meant(targets, &mut effect) {
             let is_partial = self.queue.messages[message].is_partial;
+            let message_ref = &self.queue.messages[message];
+            // Those that are tried after a recipient that fails now fail as well.
+            let has_alternatives = message_ref.has_alternatives && after_job == AfterJob::Expire;
             let is_whole = whole.contains(&self.queue.messages[message].name.number());
             let (recipients, busy) = self.end_vertices(message, &vertices, (after_job, by));
             effect.recipients += recipients;
             effect.busy += busy;
-            if is_whole && (is_partial || busy > 0) {
+            if is_whole && (is_partial || busy > 0 || has_alternatives) {
                 self.order_removal(message, after_job, by);
             }
             if is_whole && is_partial {

@@ -3,6 +3,7 @@
 pub mod report;
 
 pub mod agent_exit;
+mod alternatives;
 pub mod notes;
 pub mod reports;
 mod reread;

@@ -139,6 +139,9 @@ impl Scheduler {
             }
             _ => {}
         }
+        if report.status.tag() == Tag::Failed {
+            self.mark_failed_alternative(message, report.offset);
+        }
         self.host_answered(self.queue.vertices[vertex].thread);
     }
 

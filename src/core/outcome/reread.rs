@@ -1,7 +1,7 @@
 //! Comparison of the state in memory with a control file that was read again.
 //!
 //! Agents and tools mark recipients on disk. Recipients that are finished there become finished
-//! here. New recipients are ignored, since routers do not add any.
+//! here. Recipients that were added take the place of failed ones ([`super::alternatives`]).
 
 use crate::Scheduler;
 use crate::action::{Action, Verdict};
@@ -59,11 +59,12 @@ impl Scheduler {
         self.queue.messages[message].is_rereading = false;
         match self.check_reread(message, outcome) {
             None => {}
-            Some(Ok(arrival)) => self.reconcile_with_disk(message, &arrival),
+            Some(Ok(arrival)) => self.reconcile_with_disk(message, arrival),
             Some(Err(error)) => {
                 let id = self.queue.messages[message].spool_id();
                 let text = format!("{id}: cannot read the control file again: {error}");
                 self.log(Level::Error, text);
+                self.retry_alternatives(message);
             }
         }
     }
@@ -99,7 +100,7 @@ impl Scheduler {
         None
     }
 
-    fn reconcile_with_disk(&mut self, message: MessageId, arrival: &Arrival) {
+    fn reconcile_with_disk(&mut self, message: MessageId, arrival: Arrival) {
         self.queue.messages[message].owes_report |= arrival.report_due;
         self.queue.messages[message].has_undeliverable_lines |=
             arrival.first_undeliverable.is_some();
@@ -126,5 +127,6 @@ impl Scheduler {
         let text = format!("{id}: read again: {finished} recipients are finished, {left} are left");
         let level = if finished > 0 { Level::Info } else { Level::Debug };
         self.log(level, text);
+        self.queue_alternatives(message, arrival);
     }
 }

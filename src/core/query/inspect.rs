@@ -35,6 +35,8 @@ impl Scheduler {
                 delay_noted: None,
                 deliver_by: message.deliver_by,
                 first_undeliverable: None,
+                has_alternatives: message.has_alternatives,
+                last_recipient: message.last_recipient,
                 etrn_hosts: Vec::new(),
                 recipients: message.recipients,
                 failed: message.failed,

@@ -95,7 +95,7 @@ impl Scheduler {
     }
 
     /// Counts the notices about a vertex up to a time.
-    fn count_delay_notices(&mut self, vertex: VertexId, until: Timestamp) {
+    pub(crate) fn count_delay_notices(&mut self, vertex: VertexId, until: Timestamp) {
         let over = self.delay_notices(vertex).iter().filter(|time| **time <= until).count();
         self.queue.vertices[vertex].set_delays_noted(over as u8);
     }

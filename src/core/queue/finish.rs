@@ -2,7 +2,7 @@
 //!
 //! A message leaves the spool when it is complete (`Message::is_complete`): each recipient is
 //! finished, each note is on disk, no agent has a job of it, it is neither partial nor being read
-//! again, and its sender has got the reports about it. If a note, a report or the removal fails (a
+//! again, no alternative is left to be tried, and its sender has got the reports about it. If a note, a report or the removal fails (a
 //! full disk), it is tried again until it succeeds. The message stays known meanwhile.
 
 use crate::Scheduler;
@@ -33,6 +33,7 @@ impl Scheduler {
         let vertex = &self.queue.vertices[vertex];
         let message = &mut self.queue.messages[vertex.message];
         message.failed += u32::from(failed);
+        message.wants_alternative |= failed && message.has_alternatives;
         let statistics = Statistics {
             spool_id: message.spool_id(),
             created: message.created,
@@ -77,6 +78,7 @@ impl Scheduler {
     ///
     /// If it is partial, there may be room to read more of it.
     pub(crate) fn settle_message(&mut self, message: MessageId) {
+        self.settle_alternatives(message);
         self.settle_report(message);
         let message_ref = &self.queue.messages[message];
         match message_ref.is_complete() && !message_ref.is_removing {
@@ -148,6 +150,8 @@ impl Scheduler {
         self.reports.forget(message);
         self.queue.messages[message].report = ReportState::None;
         self.queue.messages[message].notes = 0;
+        self.queue.messages[message].is_rereading = false;
+        self.queue.messages[message].wants_alternative = false;
         self.queue.messages[message].is_forgotten = true;
         self.queue.messages.release_number(message);
     }

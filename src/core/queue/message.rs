@@ -50,6 +50,14 @@ pub struct Message {
     pub report: ReportState,
     /// Its control file has lines that cannot be delivered.
     pub has_undeliverable_lines: bool,
+    /// A failed recipient may have an alternative that is tried next.
+    pub has_alternatives: bool,
+    /// A recipient has failed: its file is read again for the next alternative.
+    ///
+    /// That comes when its notes are written and its jobs are over.
+    pub wants_alternative: bool,
+    /// Offset of the last recipient line that was read.
+    pub last_recipient: u32,
     /// An operator holds it.
     pub held: bool,
     /// Its control file is being read again.
@@ -82,6 +90,9 @@ impl Message {
             deliver_by: arrival.deliver_by,
             report: ReportState::None,
             has_undeliverable_lines: arrival.first_undeliverable.is_some(),
+            has_alternatives: arrival.has_alternatives,
+            wants_alternative: false,
+            last_recipient: arrival.last_recipient,
             held: false,
             is_rereading: false,
             is_removing: false,
@@ -115,6 +126,7 @@ impl Message {
             && self.jobs == 0
             && !self.is_rereading
             && !self.is_partial
+            && !self.wants_alternative
     }
 }
 

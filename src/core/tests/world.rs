@@ -296,6 +296,8 @@ pub fn arrival(
         delay_noted: None,
         deliver_by: None,
         first_undeliverable: None,
+        has_alternatives: false,
+        last_recipient: 0,
         etrn_hosts: Vec::new(),
         recipients: groups.iter().map(|group| group.offsets.len() as u32).sum(),
         failed: 0,

@@ -61,8 +61,8 @@ fn write_tag(file: &impl FileExt, offset: u32, tag: Tag, field: PidField) -> io:
     file.write_all_at(&bytes, u64::from(offset) + 1)
 }
 
-/// Writes the tag of a line that has no pid column.
-fn write_bare_tag(file: &impl FileExt, offset: u32, tag: Tag) -> io::Result<()> {
+/// Writes the tag of a line, and not its pid column.
+pub fn write_bare_tag(file: &impl FileExt, offset: u32, tag: Tag) -> io::Result<()> {
     file.write_all_at(&[tag.byte()], u64::from(offset) + 1)
 }
 

@@ -5,7 +5,8 @@
 //!
 //! Every program identifies a recipient by the *offset* of its `r` line. So no byte before or
 //! inside the recipient area ever moves. The only changes are tag and pid bytes in place
-//! ([`mark`]), and `d` lines appended at the end ([`diagnostic`]).
+//! ([`mark`]), `d` lines appended at the end ([`diagnostic`]), and recipients that take the place
+//! of failed ones ([`Alternative`]).
 //!
 //! ```text
 //! @ 0x00000007                                        format bits
@@ -93,15 +94,23 @@ pub struct ControlFile {
     pub senders: Vec<Sender>,
     /// `r` lines, in file order, with any tag.
     pub recipients: Vec<Recipient>,
+    /// `X` lines, in file order, except those that are disabled by their tag.
+    pub alternatives: Vec<Alternative>,
+    /// Recipients that were appended, but are not enabled yet.
+    pub prepared: Vec<PreparedRecipient>,
+    /// `x`: messages that this one replaces, by spool id or Message-ID.
+    pub obsoletes: Vec<Span>,
     /// `m` blocks, in file order.
     pub headers: Vec<HeaderBlock>,
     /// Offset of an `m` or `M` block that no empty line ends.
     pub unterminated_block: Option<u32>,
+    /// True if that block is the end of an append that a kill has cut short.
+    pub has_torn_append: bool,
     /// `d` lines, in file order.
     pub diagnostics: Vec<DiagnosticLine>,
     /// Lines that cannot be delivered, but must not be lost.
     ///
-    /// They are `X` alternatives, malformed recipients, and recipients with an unknown tag.
+    /// They are malformed recipients, and recipients with an unknown tag.
     pub undeliverable_lines: Vec<ControlFileError>,
 }
 
@@ -131,6 +140,55 @@ pub struct Recipient {
     pub headers: Option<u32>,
     /// Its `N` line, if it has one.
     pub notify: Option<NotifyLine>,
+}
+
+/// An `X` line: a recipient that is tried only when the one before it in its class has failed.
+///
+/// The lines of one sender and one header block with the same number are a class, in file order.
+/// An `r` line that is appended later makes one of them a recipient
+/// ([`notify::AlternativeOf`]).
+#[derive(Clone, Copy, Debug)]
+pub struct Alternative {
+    /// Offset of the line.
+    pub offset: u32,
+    /// Blank until it is a recipient.
+    pub tag: Tag,
+    /// Number of its class.
+    pub class: u32,
+    /// Channel, host, user and privilege as written.
+    pub quad: Quad,
+    /// Index of its sender in [`ControlFile::senders`].
+    pub sender: Option<u32>,
+    /// Index of its headers in [`ControlFile::headers`].
+    pub headers: Option<u32>,
+    /// Its `N` line, if it has one.
+    pub notify: Option<NotifyLine>,
+}
+
+/// An appended recipient with the tag [`PREPARED`], and its sender.
+#[derive(Clone, Copy, Debug)]
+pub struct PreparedRecipient {
+    /// Offset of the `r` line.
+    pub offset: u32,
+    /// Offset of the `s` line before it, which has the same tag.
+    pub sender: Option<u32>,
+}
+
+/// Tag of an appended `s` or `r` line that is not on disk yet as a whole.
+///
+/// All programs ignore such a line. So a recipient that a crash has cut short is never used.
+pub const PREPARED: u8 = b'*';
+
+/// Id of the line that ends an append of recipients.
+///
+/// Its value is the length of the append up to this line, for programs that read the file from its
+/// end. The field is not ZMailer's, and its programs ignore it.
+pub const END_OF_APPEND: u8 = b'A';
+
+/// Returns true if lines that were appended to a control file may have recipients.
+pub fn has_appended_recipients(appended: &[u8]) -> bool {
+    let end = [b'\n', END_OF_APPEND, b' '];
+    appended.starts_with(&end[1..]) || memchr::memmem::find(appended, &end).is_some()
 }
 
 /// An `N` line: the DSN parameters of one recipient.
@@ -223,6 +281,17 @@ impl ControlFile {
         let address = self.get(quad.user);
         let is_null = self.get(quad.channel) == b"error" || matches!(address, b"" | b"-" | b"<>");
         (!is_null).then_some(address)
+    }
+
+    /// The text of a quad, as written.
+    pub fn text_of(&self, quad: &Quad) -> &[u8] {
+        &self.text[quad.channel.start as usize..quad.privilege.end as usize]
+    }
+
+    /// The `X` line that begins at `offset`.
+    pub fn alternative_at(&self, offset: u32) -> Option<&Alternative> {
+        let index = self.alternatives.binary_search_by_key(&offset, |line| line.offset).ok()?;
+        Some(&self.alternatives[index])
     }
 
     /// The recipient whose line begins at `offset`.

@@ -22,6 +22,19 @@ pub struct Notify<'a> {
     pub sender_suffix: Option<&'a [u8]>,
     /// `BY`: the deadline of delivery (RFC 2852).
     pub deliver_by: Option<DeliverBy>,
+    /// `ALTERNATIVE`: the `X` line that the recipient was.
+    ///
+    /// Only this scheduler writes the word.
+    pub alternative_of: Option<AlternativeOf>,
+}
+
+/// The `X` line that a recipient was: `ALTERNATIVE=offset,left`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AlternativeOf {
+    /// Offset of the `X` line.
+    pub offset: u32,
+    /// Number of `X` lines after it in its class.
+    pub left: u32,
 }
 
 /// The events to report to the sender. An empty set means never.
@@ -72,6 +85,7 @@ impl<'a> Notify<'a> {
                 b"INRCPT" => notify.incoming_recipient = Some(value),
                 b"INFROM" => notify.incoming_sender = Some(value),
                 b"EZMLM" => notify.sender_suffix = Some(value),
+                b"ALTERNATIVE" => notify.alternative_of = AlternativeOf::parse(value),
                 b"BY" => notify.deliver_by = DeliverBy::parse(value),
                 _ => {}
             }
@@ -103,6 +117,19 @@ impl Events {
             known += 1;
         }
         (known > 0).then_some(events)
+    }
+}
+
+impl AlternativeOf {
+    fn parse(value: &[u8]) -> Option<AlternativeOf> {
+        let (offset, left) = std::str::from_utf8(value).ok()?.split_once(',')?;
+        Some(AlternativeOf { offset: offset.parse().ok()?, left: left.parse().ok()? })
+    }
+}
+
+impl std::fmt::Display for AlternativeOf {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "ALTERNATIVE={},{}", self.offset, self.left)
     }
 }
 
@@ -164,6 +191,9 @@ mod tests {
         let late = DeliverBy { seconds: -5, return_after: false, trace: false };
         assert_eq!(Notify::parse(b"BY=-5;n").deliver_by, Some(late));
         assert_eq!(Notify::parse(b"BY=soon").deliver_by, None);
+        let of = AlternativeOf { offset: 107, left: 2 };
+        assert_eq!(Notify::parse(b"ALTERNATIVE=107,2 NOTIFY=DELAY").alternative_of, Some(of));
+        assert_eq!(Notify::parse(b"ALTERNATIVE=107").alternative_of, None);
     }
 
     proptest! {

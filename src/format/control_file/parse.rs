@@ -1,9 +1,10 @@
 //! Parses a control file in one pass over its lines, keeping offsets.
 
+use super::notify::Notify;
 use super::quad::first_word;
 use super::{
-    ControlFile, ControlFileError, DiagnosticLine, Format, HeaderBlock, NotifyLine, PidField, Quad,
-    Recipient, Sender, Span, Tag,
+    Alternative, ControlFile, ControlFileError, DiagnosticLine, Format, HeaderBlock, NotifyLine,
+    PREPARED, PidField, PreparedRecipient, Quad, Recipient, Sender, Span, Tag,
 };
 use memchr::{memchr, memmem};
 
@@ -30,6 +31,7 @@ pub fn parse(text: Vec<u8>) -> Result<ControlFile, ControlFileError> {
     let file = read_fields(text)?;
     match (file.name, file.recipients.is_empty()) {
         (_, true) if !file.etrn_hosts.is_empty() => Ok(file),
+        (Some(_), true) if !file.alternatives.is_empty() => Ok(file),
         (None, _) => Err(error(0, "no i line")),
         (Some(_), false) => Ok(file),
         (Some(_), true) => {
@@ -82,8 +84,21 @@ struct Reader {
     format: Option<Format>,
     /// Number of recipients that have headers. The others get those of the next `m` block.
     with_headers: usize,
-    /// The recipient that a following `N` line belongs to.
-    last_recipient: Option<usize>,
+    /// The same of alternatives.
+    alternatives_with_headers: usize,
+    /// The line that a following `N` line belongs to.
+    last_recipient: Option<NotifiedLine>,
+    /// Offset of the last `s` line that is prepared.
+    prepared_sender: Option<u32>,
+    /// True after a prepared recipient, up to the next header block.
+    is_preparing: bool,
+}
+
+/// A line that an `N` line can belong to: its index.
+#[derive(Clone, Copy)]
+enum NotifiedLine {
+    Recipient(usize),
+    Alternative(usize),
 }
 
 /// Maximum length of a recipient's host, in bytes.
@@ -115,7 +130,12 @@ impl Reader {
     fn take_field(&mut self, line: Line) -> Result<(), ControlFileError> {
         match line.id {
             b'm' if line.tag == b'\n' => self.take_headers(line),
+            b's' if line.tag == PREPARED => self.prepared_sender = Some(line.offset as u32),
+            b'r' if line.tag == PREPARED => self.take_prepared(line),
+            // A kill may have cut an append here; there is no address to lose.
+            b'r' if line.end == line.offset + 1 => self.last_recipient = None,
             b'r' => self.take_recipient(line),
+            b'X' => self.take_alternative(line),
             b'd' => self.take_diagnostic(line),
             // All other fields are processed only if their tag is blank.
             _ if line.tag != b' ' => {}
@@ -131,7 +151,7 @@ impl Reader {
             b'T' => self.file.etrn_hosts.push(first_word(&self.file.text, line.value())),
             b's' => return self.take_sender(line),
             b'N' => self.take_notify(line),
-            b'X' => self.file.undeliverable_lines.push(error(line.offset, "an X line")),
+            b'x' => self.file.obsoletes.push(line.value()),
             _ => {}
         }
         Ok(())
@@ -188,11 +208,61 @@ impl Reader {
         self.last_recipient = None;
         match self.recipient(line) {
             Ok(recipient) => {
-                self.last_recipient = Some(self.file.recipients.len());
+                self.last_recipient = Some(NotifiedLine::Recipient(self.file.recipients.len()));
                 self.file.recipients.push(recipient);
             }
             Err(error) => self.file.undeliverable_lines.push(error),
         }
+    }
+
+    /// A recipient whose append is not complete. An `N` line after it is not used either.
+    fn take_prepared(&mut self, line: Line) {
+        (self.last_recipient, self.is_preparing) = (None, true);
+        let prepared =
+            PreparedRecipient { offset: line.offset as u32, sender: self.prepared_sender };
+        self.file.prepared.push(prepared);
+    }
+
+    /// A malformed alternative must not prevent delivery to the others.
+    fn take_alternative(&mut self, line: Line) {
+        self.last_recipient = None;
+        let tag = Tag::from_byte(line.tag);
+        if !matches!(tag, Tag::Pending | Tag::Done | Tag::Failed) {
+            return;
+        }
+        match self.alternative(line, tag) {
+            Ok(alternative) => {
+                self.last_recipient = Some(NotifiedLine::Alternative(self.file.alternatives.len()));
+                self.file.alternatives.push(alternative);
+            }
+            Err(error) if tag == Tag::Pending => self.file.undeliverable_lines.push(error),
+            Err(_) => {}
+        }
+    }
+
+    /// Parses `X CLASS channel host user privilege`, with or without blank columns before it.
+    fn alternative(&self, line: Line, tag: Tag) -> Result<Alternative, ControlFileError> {
+        let word = first_word(&self.file.text, line.value());
+        let class = std::str::from_utf8(self.file.get(word)).ok().and_then(|it| it.parse().ok());
+        let class = class.ok_or_else(|| error(line.offset, "alternative has no class"))?;
+        let quad = self.quad(line, word.end as usize, "alternative")?;
+        if self.file.get(quad.host).len() > MAX_HOST_LEN {
+            return Err(error(line.offset, "alternative has a host that is too long"));
+        }
+        Ok(Alternative {
+            offset: line.offset as u32,
+            tag,
+            class,
+            quad,
+            sender: self.last_sender(),
+            headers: None,
+            notify: None,
+        })
+    }
+
+    /// Index of the sender of the following recipients.
+    fn last_sender(&self) -> Option<u32> {
+        self.file.senders.len().checked_sub(1).map(|index| index as u32)
     }
 
     fn recipient(&self, line: Line) -> Result<Recipient, ControlFileError> {
@@ -222,7 +292,7 @@ impl Reader {
             tag,
             lock,
             quad,
-            sender: self.file.senders.len().checked_sub(1).map(|index| index as u32),
+            sender: self.last_sender(),
             headers: None,
             notify: None,
         })
@@ -242,8 +312,29 @@ impl Reader {
 
     fn take_notify(&mut self, line: Line) {
         let notify = NotifyLine { offset: line.offset as u32, value: line.value() };
-        if let Some(index) = self.last_recipient {
-            self.file.recipients[index].notify.get_or_insert(notify);
+        match self.last_recipient {
+            Some(NotifiedLine::Recipient(index)) => {
+                self.file.recipients[index].notify.get_or_insert(notify);
+                self.take_sender_of_alternative(index, notify);
+            }
+            Some(NotifiedLine::Alternative(index)) => {
+                self.file.alternatives[index].notify.get_or_insert(notify);
+            }
+            None => {}
+        }
+    }
+
+    /// Gives a recipient that was an alternative the sender of its `X` line.
+    ///
+    /// It has the same quad as the one before the recipient. But an `e` line counts only for the
+    /// senders before it.
+    fn take_sender_of_alternative(&mut self, recipient: usize, notify: NotifyLine) {
+        if self.file.alternatives.is_empty() {
+            return;
+        }
+        let of = Notify::parse(self.file.get(notify.value)).alternative_of;
+        if let Some(line) = of.and_then(|of| self.file.alternative_at(of.offset)) {
+            self.file.recipients[recipient].sender = line.sender;
         }
     }
 
@@ -254,6 +345,13 @@ impl Reader {
             recipient.headers = Some(index);
         }
         self.with_headers = self.file.recipients.len();
+        for alternative in &mut self.file.alternatives[self.alternatives_with_headers..] {
+            alternative.headers = Some(index);
+        }
+        self.alternatives_with_headers = self.file.alternatives.len();
+        let is_unterminated = self.file.unterminated_block == Some(line.offset as u32);
+        self.file.has_torn_append = is_unterminated && self.is_preparing;
+        self.is_preparing = false;
     }
 
     fn take_diagnostic(&mut self, line: Line) {

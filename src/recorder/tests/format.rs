@@ -24,6 +24,8 @@ fn arrival(base: &str) -> Arrival {
         delay_noted: None,
         deliver_by: None,
         first_undeliverable: Some(ControlFileError::new(17, "strange")),
+        has_alternatives: true,
+        last_recipient: 300,
         etrn_hosts: vec![b"a.test".as_slice().into()],
         recipients: 5,
         failed: 1,

@@ -2,10 +2,11 @@
 
 use super::repair::holder;
 use super::{LoadError, LoadedFile, Loader, MessageFile};
-use crate::chunk;
 use crate::folder::exists;
+use crate::outbox::OnDisk;
 use crate::{Arrival, Portion, SpoolName};
-use std::fs::{self, File};
+use crate::{alternatives, chunk};
+use std::fs::{self, File, OpenOptions};
 use std::io::{self, ErrorKind};
 use std::path::Path;
 use zsched_format::control_file::{self, ControlFile, ControlFileError};
@@ -32,13 +33,21 @@ impl Loader<'_> {
         let path = self.spool.control_file(self.name);
         // Another kind of file may have replaced it meanwhile, which must not block.
         let mut on_disk = sys::open_nofollow(File::options().read(true), &path)?;
-        if let Some(portion) = portion.filter(|_| self.stat.size > MAX_WHOLE_READ) {
+        if let Some(portion) = portion.filter(|_| self.stat.size > MAX_WHOLE_READ)
+            && !self.has_alternatives(&on_disk)?
+        {
             return self.load_parts(&on_disk, portion, refuses_locks);
         }
         let mut arrival =
             self.arrival(control_file::parse(self.text(&mut on_disk)?)?, refuses_locks, false)?;
         portion.into_iter().for_each(|portion| arrival.cut(portion));
         Ok(arrival)
+    }
+
+    /// Returns true if a large file must be read as a whole for its alternatives.
+    fn has_alternatives(&self, on_disk: &File) -> io::Result<bool> {
+        let size = self.stat.size;
+        Ok(alternatives::are_tried_in(size) && alternatives::may_be_in(on_disk, size)?)
     }
 
     /// Loads a portion of a large file, and reads no more.
@@ -93,11 +102,18 @@ impl Loader<'_> {
             self.message = self.check_message(&file)?;
         }
         self.clear_dead_locks(&mut file)?;
+        let tries_alternatives = !is_part && alternatives::are_tried_in(self.stat.size);
+        if tries_alternatives && alternatives::must_advance(&file) {
+            file = self.advance_alternatives(file)?;
+        }
         match holder(&file).filter(|_| refuses_locks) {
             Some(pid) => Err(LoadError::Locked(pid)),
             None => {
                 let (received, created) = (self.received(), self.stat.changed);
-                let arrival = Arrival::new(self.name.clone(), &file, received, created);
+                let mut arrival = Arrival::new(self.name.clone(), &file, received, created);
+                if !tries_alternatives {
+                    arrival.keep_alternatives(&file);
+                }
                 if let Some(message) = self.message.filter(|_| is_first) {
                     let (file, arrival, made) = (&file, &arrival, self.stat.made);
                     let message_size = message.size;
@@ -105,6 +121,15 @@ impl Loader<'_> {
                 }
                 Ok(arrival)
             }
+        }
+    }
+
+    fn advance_alternatives(&self, file: ControlFile) -> io::Result<ControlFile> {
+        let path = self.spool.control_file(self.name);
+        let open = sys::open_nofollow(OpenOptions::new().read(true).write(true), &path)?;
+        match alternatives::advance(&OnDisk { file: open, path }, &file)? {
+            Some(text) => Ok(control_file::parse(text)?),
+            None => Ok(file),
         }
     }
 
@@ -165,8 +190,10 @@ pub fn check_name(name: &SpoolName, file: &ControlFile) -> Result<(), ControlFil
 /// Agents refuse a file without it, and later fields may be missing, too.
 pub fn check_headers(file: &ControlFile) -> Result<(), ControlFileError> {
     match file.unterminated_block {
-        Some(offset) => Err(ControlFileError::new(offset as usize, "the headers have no end")),
-        None => Ok(()),
+        Some(offset) if !file.has_torn_append => {
+            Err(ControlFileError::new(offset as usize, "the headers have no end"))
+        }
+        _ => Ok(()),
     }
 }
 

@@ -24,7 +24,7 @@ mod folder;
 #[cfg(test)]
 mod tests;
 
-pub(super) use folder::{OnDisk, OutboxFolder, ReroutedMail, SubmissionDraft};
+pub(crate) use folder::{OnDisk, OutboxFolder, ReroutedMail, SubmissionDraft};
 pub use folder::{pending_submissions, publish_ready, recover_folder};
 
 use super::SpoolName;

@@ -151,6 +151,7 @@ impl Scheduler {
         let Message {
             held,
             is_rereading,
+            wants_alternative,
             is_removing,
             is_forgotten,
             notes,
@@ -161,7 +162,8 @@ impl Scheduler {
             report,
             ..
         } = self.queue.messages[message];
-        let is_free = !held && !is_rereading && !is_removing && !is_forgotten && !is_partial;
+        let is_read = !is_rereading && !wants_alternative && !is_partial;
+        let is_free = !held && is_read && !is_removing && !is_forgotten;
         let only_waits = |vertex: VertexId| {
             let vertex = &self.queue.vertices[vertex];
             let yields_place = vertex.state == VertexState::Due

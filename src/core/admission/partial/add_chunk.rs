@@ -11,9 +11,13 @@ impl Scheduler {
         let message_ref = &mut self.queue.messages[message];
         message_ref.owes_report |= arrival.report_due;
         message_ref.has_undeliverable_lines |= arrival.first_undeliverable.is_some();
+        message_ref.has_alternatives = arrival.has_alternatives;
+        message_ref.last_recipient = message_ref.last_recipient.max(arrival.last_recipient);
         if arrival.is_chunk {
             message_ref.recipients += arrival.recipients;
             message_ref.failed += arrival.failed;
+        } else {
+            message_ref.recipients = arrival.recipients;
         }
         let Some(partial) = self.admission.partials.partial.get_mut(&message) else {
             return;

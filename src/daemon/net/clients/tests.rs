@@ -415,6 +415,8 @@ fn arrival(number: u64) -> Arrival {
         delay_noted: None,
         deliver_by: None,
         first_undeliverable: None,
+        has_alternatives: false,
+        last_recipient: 0,
         etrn_hosts: Vec::new(),
         recipients: 1,
         failed: 0,

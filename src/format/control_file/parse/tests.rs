@@ -25,6 +25,12 @@ fn dump(text: &str) -> String {
         writeln!(out, "{} {tag:?} {lock:?} {quad}{notify}{headers}", r.offset)
             .expect("a String takes everything");
     }
+    for x in &file.alternatives {
+        let notify = x.notify.map(|n| format!(" N@{}", n.offset)).unwrap_or_default();
+        let quad = String::from_utf8_lossy(file.text_of(&x.quad));
+        writeln!(out, "{} {:?} class {} {quad}{notify}", x.offset, x.tag, x.class)
+            .expect("a String takes everything");
+    }
     for d in &file.diagnostics {
         writeln!(out, "d@{} reported={}", d.offset, d.reported).expect("a String takes everything");
     }
@@ -64,16 +70,20 @@ fn documented_example_has_expected_offsets() {
 fn tags_and_locks_are_parsed() {
     check(
         "@ 7\ni 1\nl x\ns l - a 0\nr~ 31337    c h u1 0\nr+          c h u2 0\n\
-         r-          c h u3 0\nr?          c h u4 0\nX 1 c h u5 0\nm\n\nd+0:0:-1::1\t\t\n",
+         r-          c h u3 0\nr?          c h u4 0\nX 1 c h u5 0\nN NOTIFY=NEVER\n\
+         X+ 2  c h u6 0\nX* 2 c h u7 0\nX c h u8 0\ns*c h u9 0\nr*          c h u9 0\n\
+         N x\nr\nm\n\nd+0:0:-1::1\t\t\n",
         expect_test::expect![[r#"
             i 1
             l x
-            22 Locked Some(31337) c|h|u1|0 m@119
-            43 Done None c|h|u2|0 m@119
-            64 Failed None c|h|u3|0 m@119
-            d@122 reported=true
+            22 Locked Some(31337) c|h|u1|0 m@210
+            43 Done None c|h|u2|0 m@210
+            64 Failed None c|h|u3|0 m@210
+            106 Pending class 1 c h u5 0 N@119
+            134 Done class 2 c h u6 0
+            d@213 reported=true
             undeliverable: offset 85: recipient has an unknown tag
-            undeliverable: offset 106: an X line
+            undeliverable: offset 163: alternative has no class
         "#]],
     );
 }

@@ -215,6 +215,8 @@ impl Script<'_> {
             report_due: is_odd,
             delay_noted: None,
             deliver_by: None,
+            has_alternatives: false,
+            last_recipient: 0,
             first_undeliverable: is_odd.then(|| ControlFileError::new(7, "an X line")),
             etrn_hosts: if is_odd { vec![b"a.test"[..].into()] } else { Vec::new() },
             recipients: groups.iter().map(|group| group.offsets.len() as u32).sum(),

@@ -1,0 +1,94 @@
+//! Alternatives: recipients that are tried when others have failed for good.
+//!
+//! The reader of a control file finds which alternative is next, and makes it a recipient. So the
+//! core only has the file read again after a failure, when the failure is on disk and no agent
+//! works on the message. A message does not leave the spool before.
+
+use crate::Scheduler;
+use crate::action::Action;
+use crate::queue::{MessageId, VertexId};
+use crate::timers::Timer;
+use log::Level;
+use std::collections::BTreeSet;
+use zsched_spool::Arrival;
+use zsched_spool::note::OutcomeKind;
+
+impl Scheduler {
+    /// Makes sure that a recipient that an agent has reported as failed is marked.
+    pub(crate) fn mark_failed_alternative(&mut self, message: MessageId, offset: u32) {
+        if self.queue.messages[message].has_alternatives {
+            let occasion = OutcomeKind::FailedAlternative;
+            self.note(message, vec![offset], occasion, [].into(), [].into());
+        }
+    }
+
+    /// Has the control file read again if a recipient with alternatives has failed.
+    pub(crate) fn settle_alternatives(&mut self, message: MessageId) {
+        let message_ref = &self.queue.messages[message];
+        let is_at_work = message_ref.notes > 0 || message_ref.jobs > 0 || message_ref.is_rereading;
+        if message_ref.wants_alternative && !is_at_work && !message_ref.is_removing {
+            self.queue.messages[message].wants_alternative = false;
+            self.request_reread(message);
+        }
+    }
+
+    /// The control file could not be read again: that is repeated if there are alternatives.
+    pub(crate) fn retry_alternatives(&mut self, message: MessageId) {
+        if self.queue.messages[message].has_alternatives {
+            self.queue.messages[message].is_rereading = true;
+            let again = self.now + self.settings.failed_write;
+            self.timers.add(again, Timer::ReadAgain(message));
+        }
+    }
+
+    /// Reads a control file again after a failed attempt.
+    pub(crate) fn read_again_timer(&mut self, message: MessageId) {
+        // The message may be gone, and its number that of another one, which is read twice then.
+        let message_ref = self.queue.messages.get(message);
+        if let Some(message) = message_ref.filter(|message| message.is_rereading) {
+            self.act(Action::ReadAgain(message.name.clone()));
+        }
+    }
+
+    /// Queues the recipients that were added to a message.
+    pub(crate) fn queue_alternatives(&mut self, message: MessageId, mut arrival: Arrival) {
+        let message_ref = &mut self.queue.messages[message];
+        let (known, last) = (message_ref.last_recipient, arrival.last_recipient);
+        message_ref.last_recipient = known.max(last);
+        message_ref.has_alternatives = arrival.has_alternatives;
+        message_ref.recipients = arrival.recipients;
+        for group in &mut arrival.groups {
+            group.offsets.retain(|offset| (known + 1..=last).contains(offset));
+        }
+        arrival.groups.retain(|group| !group.offsets.is_empty());
+        if arrival.groups.is_empty() {
+            return;
+        }
+        let added: usize = arrival.groups.iter().map(|group| group.offsets.len()).sum();
+        let id = self.queue.messages[message].spool_id();
+        self.log(Level::Info, format!("{id}: {added} alternatives of failed recipients are tried"));
+        let before: BTreeSet<VertexId> = self.vertex_ids_of(message).into_iter().collect();
+        self.queue_chunk(message, &arrival);
+        for vertex in self.vertex_ids_of(message) {
+            if !before.contains(&vertex) {
+                self.count_delay_notices(vertex, self.now);
+                self.enqueue_vertex(vertex);
+            }
+        }
+        self.apply_removal_order(message);
+    }
+
+    fn vertex_ids_of(&self, message: MessageId) -> Vec<VertexId> {
+        self.queue.messages[message].vertices.to_vec(&self.queue.vertices)
+    }
+
+    /// Checks that each failed recipient with alternatives waits for something.
+    pub(crate) fn check_alternatives(&self) {
+        for (_, message) in self.queue.messages.iter() {
+            let is_at_work = message.notes > 0 || message.jobs > 0 || message.is_rereading;
+            let is_leaving = message.is_removing || message.is_forgotten;
+            let waits = is_at_work || is_leaving || !message.wants_alternative;
+            assert!(waits, "{}: its alternatives wait for nothing", message.name);
+        }
+    }
+}
