@@ -66,6 +66,7 @@ mod route_error;
 
 // How connections are made.
 mod connection;
+mod mta_sts;
 mod source;
 mod tls;
 

@@ -318,10 +318,7 @@ fn addresses(answers: Vec<Result<Answer, LookupFailure>>) -> Result<Found, Looku
     for answer in answers {
         match answer {
             Ok(answer) => {
-                let addresses = answer.records.iter().filter_map(|record| match record {
-                    Record::Address(address) => Some(*address),
-                    _ => None,
-                });
+                let addresses = answer.records.iter().filter_map(Record::address);
                 let found = found.get_or_insert_with(|| Found {
                     addresses: Vec::new(),
                     canonical: answer.canonical.clone(),

@@ -49,6 +49,16 @@ pub(crate) enum Record {
     Text(Vec<u8>),
 }
 
+impl Record {
+    /// The address of an A or AAAA record.
+    pub(crate) fn address(&self) -> Option<IpAddr> {
+        match self {
+            Record::Address(address) => Some(*address),
+            _ => None,
+        }
+    }
+}
+
 /// The records that answer a question.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Answer {

@@ -20,4 +20,5 @@ pub use policy::{PolicyError, TlsPolicy, Verification};
 pub use record::{TlsPolicyType, TlsRecord, TlsResultType};
 pub use session::{TlsSession, TlsStream, Verified};
 
+pub(crate) use connector::authorities;
 pub(crate) use policy::PolicyFinder;

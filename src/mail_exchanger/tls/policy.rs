@@ -9,6 +9,7 @@ use super::error::{TlsError, TlsErrorKind};
 use super::record::{TlsPolicyType, TlsRecord, TlsResultType};
 use crate::destination::Target;
 use crate::dns::{LookupFailure, Lookups, Question, Record, RecordKind};
+use crate::mta_sts::{KeptPolicy, MtaSts, StsFailure, StsMode};
 use crate::route::{Endpoint, Exchanger, Route};
 use crate::settings::{TlsLevel, TlsRule, TlsSettings};
 use std::time::Instant;
@@ -99,22 +100,25 @@ impl PolicyError {
 /// Finds policies, and keeps those of MTA-STS.
 pub(crate) struct PolicyFinder {
     settings: TlsSettings,
+    mta_sts: MtaSts,
 }
 
 /// What the settings say about a destination.
 struct Setting<'a> {
     level: TlsLevel,
+    uses_mta_sts: bool,
     rule: Option<&'a TlsRule>,
 }
 
 impl PolicyFinder {
     pub(crate) fn new(settings: TlsSettings) -> PolicyFinder {
-        PolicyFinder { settings }
+        PolicyFinder { mta_sts: MtaSts::new(settings.clone()), settings }
     }
 
     fn setting(&self, host: &str) -> Setting<'_> {
         let rule = self.settings.policy.iter().find(|rule| rule.destination.matches(host));
-        Setting { level: rule.map_or(self.settings.level, |rule| rule.level), rule }
+        let uses_mta_sts = rule.and_then(|rule| rule.mta_sts).unwrap_or(self.settings.mta_sts);
+        Setting { level: rule.map_or(self.settings.level, |rule| rule.level), uses_mta_sts, rule }
     }
 
     /// Decides on one exchanger of a route. `validates` tells if DNS answers can be validated.
@@ -131,29 +135,113 @@ impl PolicyFinder {
             return Ok(plain(&host, exchanger, TlsLevel::None, "UNIX socket"));
         }
         let setting = self.setting(&host);
-        match setting.level {
-            level @ (TlsLevel::None | TlsLevel::May | TlsLevel::Encrypt) => {
-                Ok(plain(&host, exchanger, level, level_name(level)))
+        let uses_mta_sts = setting.uses_mta_sts;
+        let level = setting.level;
+        let (level, reason) = match level {
+            TlsLevel::None => return Ok(plain(&host, exchanger, level, level_name(level))),
+            TlsLevel::May | TlsLevel::Encrypt => (level, level_name(level).to_string()),
+            TlsLevel::Verify | TlsLevel::Secure => {
+                return Ok(verified(route, exchanger, level, setting.rule));
             }
-            level @ (TlsLevel::Verify | TlsLevel::Secure) => {
-                Ok(verified(route, exchanger, level, setting.rule))
-            }
-            level @ (TlsLevel::Dane | TlsLevel::DaneOnly) => {
-                let found = dane(route, exchanger, validates, lookups, deadline)?;
-                match found {
-                    Dane::Policy(policy) => Ok(*policy),
-                    Dane::Absent(reason) if level == TlsLevel::DaneOnly => Err(PolicyError {
-                        text: format!("DANE is required for {}, but {reason}", exchanger.name),
-                        result_type: TlsResultType::DaneRequired,
-                        record: TlsRecord::new(TlsPolicyType::Tlsa, &host, &exchanger.name).into(),
-                    }),
-                    Dane::Absent(reason) => {
-                        let reason = format!("level dane, {reason}");
-                        Ok(plain(&host, exchanger, TlsLevel::May, &reason))
+            TlsLevel::Dane | TlsLevel::DaneOnly => {
+                match dane(route, exchanger, validates, lookups, deadline)? {
+                    Dane::Policy(policy) => {
+                        return dane_only_if_usable(level, *policy, exchanger);
                     }
+                    Dane::Absent(reason) if level == TlsLevel::DaneOnly => {
+                        return Err(dane_required(&host, exchanger, &reason));
+                    }
+                    Dane::Absent(reason) => (TlsLevel::May, format!("level dane, {reason}")),
                 }
             }
+        };
+        let fallback = plain(&host, exchanger, level, &reason);
+        // A policy is for the domain of recipients, whose MX records are followed.
+        match &route.next_hop.target {
+            Target::Domain(domain) if uses_mta_sts && !route.is_smarthost => {
+                match self.mta_sts.policy(domain, lookups, deadline) {
+                    Ok(None) => Ok(fallback),
+                    Ok(Some(kept)) => of_mta_sts(domain, &kept, exchanger, fallback),
+                    Err(failure) => Ok(without_mta_sts(&failure, fallback)),
+                }
+            }
+            _ => Ok(fallback),
         }
+    }
+}
+
+/// The policy that a domain has published with MTA-STS (RFC 8461 5).
+fn of_mta_sts(
+    domain: &str,
+    kept: &KeptPolicy,
+    exchanger: &Exchanger,
+    fallback: TlsPolicy,
+) -> Result<TlsPolicy, PolicyError> {
+    let policy = &kept.policy;
+    let mut record = TlsRecord::new(TlsPolicyType::Sts, domain, &exchanger.name);
+    record.policy_string.clone_from(&policy.lines);
+    record.mx_host.clone_from(&policy.mx);
+    let is_listed = policy.lists(&exchanger.name);
+    let not_listed = || format!("the MTA-STS policy of {domain} does not list {}", exchanger.name);
+    let only_tests = match policy.mode {
+        StsMode::None => return Ok(fallback),
+        StsMode::Testing if !is_listed => {
+            record.result_type = Some(TlsResultType::ValidationFailure);
+            record.failure_reason_code = Some(not_listed());
+            return Ok(TlsPolicy { record: record.into(), ..fallback });
+        }
+        StsMode::Testing => true,
+        StsMode::Enforce if !is_listed => {
+            return Err(PolicyError {
+                text: not_listed(),
+                result_type: TlsResultType::ValidationFailure,
+                record: record.into(),
+            });
+        }
+        StsMode::Enforce => false,
+    };
+    let mode = if only_tests { "testing" } else { "enforce" };
+    Ok(TlsPolicy {
+        is_required: fallback.is_required || !only_tests,
+        verification: Verification::Names(vec![exchanger.name.clone()]),
+        only_tests,
+        reason: format!("MTA-STS policy of {domain}, mode {mode}"),
+        record: record.into(),
+        ..fallback
+    })
+}
+
+/// The policy of the level, where one of MTA-STS cannot be had (RFC 8461 3.3).
+fn without_mta_sts(failure: &StsFailure, fallback: TlsPolicy) -> TlsPolicy {
+    let exchanger = &fallback.record.receiving_mx_hostname;
+    let mut record = TlsRecord::new(TlsPolicyType::Sts, &failure.domain, exchanger);
+    record.result_type = Some(failure.result_type);
+    record.failure_reason_code = Some(failure.reason.clone());
+    let reason = format!("{}, {failure}", fallback.reason);
+    TlsPolicy { reason, record: record.into(), ..fallback }
+}
+
+/// Records that no program can use are not enough for the level `dane-only`.
+fn dane_only_if_usable(
+    level: TlsLevel,
+    policy: TlsPolicy,
+    exchanger: &Exchanger,
+) -> Result<TlsPolicy, PolicyError> {
+    if level == TlsLevel::Dane || policy.verification != Verification::None {
+        return Ok(policy);
+    }
+    Err(PolicyError {
+        text: format!("DANE is required for {}, but no TLSA record is usable", exchanger.name),
+        result_type: TlsResultType::TlsaInvalid,
+        record: policy.record,
+    })
+}
+
+fn dane_required(host: &str, exchanger: &Exchanger, reason: &str) -> PolicyError {
+    PolicyError {
+        text: format!("DANE is required for {}, but {reason}", exchanger.name),
+        result_type: TlsResultType::DaneRequired,
+        record: TlsRecord::new(TlsPolicyType::Tlsa, host, &exchanger.name).into(),
     }
 }
 

@@ -78,6 +78,8 @@ pub enum TlsResultType {
 
 impl TlsRecord {
     /// The record of a session: `error` is what failed, also where the policy only tests.
+    ///
+    /// Without an error, a policy that could not be fetched is the failure, if there is one.
     pub fn of_session(
         policy: &TlsPolicy,
         receiving_ip: Option<IpAddr>,
@@ -87,8 +89,10 @@ impl TlsRecord {
         TlsRecord {
             receiving_ip,
             sending_mta_ip,
-            result_type: error.map(TlsError::result_type),
-            failure_reason_code: error.map(TlsError::to_string),
+            result_type: error.map(TlsError::result_type).or(policy.record.result_type),
+            failure_reason_code: error
+                .map(TlsError::to_string)
+                .or_else(|| policy.record.failure_reason_code.clone()),
             ..(*policy.record).clone()
         }
     }
