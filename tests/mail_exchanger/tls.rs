@@ -127,7 +127,7 @@ fn certificates_are_verified_for_names() {
         Verification::Names(vec!["d.example".into()])
     );
 
-    let kind = |settings: &TlsSettings, certificate| {
+    let kind = |settings: &TlsSettings, certificate: &HostCertificate| {
         let error = outcome(settings, certificate).unwrap_err();
         assert_eq!(error.enhanced_code(), "4.7.5");
         assert!(!policy(settings).allows_retry_without_tls(&error));
