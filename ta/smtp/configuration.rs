@@ -8,7 +8,7 @@ use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::time::Duration;
-use zsched_config::{Glob, Name};
+use zsched_mail_exchanger::{DnsSettings, HostPattern, RoutingSettings, TlsSettings};
 
 /// Maximum size of a password file, in bytes.
 const MAX_PASSWORD_LEN: u64 = 64 * 1024;
@@ -23,6 +23,12 @@ pub struct Configuration {
     pub host: Vec<HostRule>,
     /// What replies mean.
     pub reply_patterns: Vec<ReplyPattern>,
+    /// Section `[dns]`.
+    pub dns: DnsSettings,
+    /// Section `[routing]`.
+    pub routing: RoutingSettings,
+    /// Section `[tls]`.
+    pub tls: TlsSettings,
 }
 
 /// Section `[session]`.
@@ -38,6 +44,8 @@ pub struct SessionSettings {
     /// How long a connection stays open for the next job.
     #[serde(deserialize_with = "interval")]
     pub idle_time: Duration,
+    /// File to which the result of each TLS session is appended, as JSON (RFC 8460, 4.4).
+    pub tls_results: Option<PathBuf>,
     /// Time limits, in the words of option `-T`.
     #[serde(deserialize_with = "time_limits")]
     pub timeouts: TimeLimits,
@@ -50,6 +58,7 @@ impl Default for SessionSettings {
             recipients: 100,
             messages: 1000,
             idle_time: Duration::from_secs(5),
+            tls_results: None,
             timeouts: TimeLimits::default(),
         }
     }
@@ -161,38 +170,6 @@ impl Configuration {
     /// The rule for a destination, in lower case.
     pub fn rule(&self, host: &str) -> Option<&HostRule> {
         self.host.iter().find(|rule| rule.destination.matches(host))
-    }
-}
-
-/// A pattern of hosts in ZMailer's language: `*`, `?`, `[abc]`, `{a,b}`.
-#[derive(Clone, Debug, Deserialize)]
-#[serde(try_from = "String")]
-pub struct HostPattern(Option<Glob>);
-
-impl HostPattern {
-    /// Returns true if a name matches; case is ignored.
-    pub fn matches(&self, name: &str) -> bool {
-        let name = name.to_ascii_lowercase();
-        self.0.as_ref().is_none_or(|glob| glob.matches(&Name::new(name.as_bytes())))
-    }
-}
-
-impl Default for HostPattern {
-    fn default() -> HostPattern {
-        HostPattern(None)
-    }
-}
-
-impl TryFrom<String> for HostPattern {
-    type Error = String;
-
-    fn try_from(text: String) -> Result<HostPattern, String> {
-        let mut warnings = Vec::new();
-        let glob = Glob::parse(&text, 0, &mut warnings).map_err(|error| error.message)?;
-        match warnings.into_iter().next() {
-            Some(warning) => Err(warning.message),
-            None => Ok(HostPattern(Some(glob))),
-        }
     }
 }
 

@@ -5,9 +5,9 @@ use crate::dialogue_log::DialogueLog;
 use crate::session::{ContentForm, Dialogue, Phase, ReplyError, ReplyParser, Step};
 use crate::socket::{Socket, Stopped};
 use crate::time_limits::TimeLimits;
-use rustls::{ClientConnection, StreamOwned};
 use std::io::{self, ErrorKind, Read, Write};
 use std::time::{Duration, Instant};
+use zsched_mail_exchanger::{TlsConnector, TlsError, TlsPolicy, TlsSession, TlsStream};
 
 /// Size of the buffer for replies, in bytes.
 const READ_LEN: usize = 4096;
@@ -24,7 +24,7 @@ pub struct Connection {
 
 enum Stream {
     Plain(Socket),
-    Tls(Box<StreamOwned<ClientConnection, Socket>>),
+    Tls(Box<TlsStream<Socket>>),
     /// Being changed from one to the other.
     Nothing,
 }
@@ -76,20 +76,19 @@ impl Connection {
         self.give_up_at = Some(give_up_at);
     }
 
-    /// The socket.
-    pub fn socket(&self) -> Option<&Socket> {
+    /// The facts about TLS of the connection, if it has begun.
+    pub fn tls(&self) -> Option<&TlsSession> {
         match &self.stream {
-            Stream::Plain(socket) => Some(socket),
-            Stream::Tls(stream) => Some(&stream.sock),
-            Stream::Nothing => None,
+            Stream::Tls(stream) => Some(stream.session()),
+            _ => None,
         }
     }
 
-    /// TLS of the connection, if it has begun.
-    pub fn tls(&self) -> Option<&ClientConnection> {
-        match &self.stream {
-            Stream::Tls(stream) => Some(&stream.conn),
-            _ => None,
+    fn socket(&mut self) -> Option<&mut Socket> {
+        match &mut self.stream {
+            Stream::Plain(socket) => Some(socket),
+            Stream::Tls(stream) => Some(stream.inner_mut()),
+            Stream::Nothing => None,
         }
     }
 
@@ -162,18 +161,20 @@ impl Connection {
 
     fn write(&mut self, bytes: &[u8], phase: Phase) -> Result<(), Lost> {
         let limit = self.limit(self.limits.write);
+        self.begin(limit, true);
         let written = match &mut self.stream {
-            Stream::Plain(socket) => {
-                socket.begin(limit, true);
-                socket.write_all(bytes)
-            }
-            Stream::Tls(stream) => {
-                stream.sock.begin(limit, true);
-                stream.write_all(bytes).and_then(|()| stream.flush())
-            }
+            Stream::Plain(socket) => socket.write_all(bytes),
+            Stream::Tls(stream) => stream.write_all(bytes).and_then(|()| stream.flush()),
             Stream::Nothing => Err(ErrorKind::NotConnected.into()),
         };
         written.map_err(|error| self.lost(phase, limit, error))
+    }
+
+    /// Sets the time for the reads and writes that follow.
+    fn begin(&mut self, limit: Duration, may_stop: bool) {
+        if let Some(socket) = self.socket() {
+            socket.begin(limit, may_stop);
+        }
     }
 
     /// Waits for a reply.
@@ -193,11 +194,7 @@ impl Connection {
         let limit = self.limit(limit);
         // After the end of the message only the answer says whether it is delivered.
         let may_stop = phase != Phase::End;
-        match &mut self.stream {
-            Stream::Plain(socket) => socket.begin(limit, may_stop),
-            Stream::Tls(stream) => stream.sock.begin(limit, may_stop),
-            Stream::Nothing => {}
-        }
+        self.begin(limit, may_stop);
         loop {
             let reply = self.parser.take().map_err(|error| Lost::Protocol(phase, error))?;
             if let Some(reply) = reply {
@@ -230,17 +227,13 @@ impl Connection {
         if self.parser.has_rest() {
             return Err(Lost::Unexpected);
         }
-        let set = |connection: &Connection, nonblocking| {
+        let set = |connection: &mut Connection, nonblocking| {
             let socket = connection.socket().ok_or(io::Error::from(ErrorKind::NotConnected))?;
             socket.set_nonblocking(nonblocking)
         };
         let failed = |error: io::Error| Lost::Failed(Phase::Command, error.to_string());
         set(self, true).map_err(failed)?;
-        match &mut self.stream {
-            Stream::Plain(socket) => socket.begin(self.limits.command, true),
-            Stream::Tls(stream) => stream.sock.begin(self.limits.command, true),
-            Stream::Nothing => {}
-        }
+        self.begin(self.limits.command, true);
         let read = self.read(&mut [0; 1]);
         set(self, false).map_err(failed)?;
         match read {
@@ -256,25 +249,23 @@ impl Connection {
     /// # Errors
     ///
     /// The TLS handshake has failed; or bytes came before it, which must not be read afterwards
-    /// (RFC 3207, 4.2).
-    pub fn start_tls(&mut self, tls: ClientConnection) -> Result<(), Lost> {
-        if self.parser.has_rest() {
-            return Err(Lost::Unexpected);
-        }
+    /// (RFC 3207, 4.2). Then the inner error is `None`.
+    pub fn start_tls(
+        &mut self,
+        connector: &mut TlsConnector,
+        policy: &TlsPolicy,
+    ) -> Result<(), Option<TlsError>> {
         let limit = self.limit(self.limits.command);
-        self.stream = match std::mem::replace(&mut self.stream, Stream::Nothing) {
-            Stream::Plain(socket) => Stream::Tls(Box::new(StreamOwned::new(tls, socket))),
-            other => other,
-        };
-        let Stream::Tls(stream) = &mut self.stream else { return Err(Lost::Unexpected) };
-        stream.sock.begin(limit, true);
-        while stream.conn.is_handshaking() {
-            let done = stream.conn.complete_io(&mut stream.sock);
-            if let Err(error) = done {
-                return Err(self.lost(Phase::Hello, limit, error));
+        self.begin(limit, true);
+        match std::mem::replace(&mut self.stream, Stream::Nothing) {
+            Stream::Plain(socket) if !self.parser.has_rest() => {
+                let stream = connector.start(socket, policy)?;
+                self.log.note(stream.session());
+                self.stream = Stream::Tls(Box::new(stream));
+                Ok(())
             }
+            _ => Err(None),
         }
-        Ok(())
     }
 
     /// Ends the session politely, without a long wait.
@@ -284,9 +275,8 @@ impl Connection {
         if self.send(b"QUIT\r\n").is_ok() {
             self.receive(Phase::Quit).ok();
         }
-        if let Stream::Tls(stream) = &mut self.stream {
-            stream.conn.send_close_notify();
-            stream.flush().ok();
+        if let Stream::Tls(stream) = self.stream {
+            stream.close();
         }
     }
 

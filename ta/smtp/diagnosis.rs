@@ -2,8 +2,10 @@
 
 use crate::connection::Lost;
 use crate::session::{HandshakeFailure, RecipientState, Refusal, Reply, Transaction};
+use std::fmt;
 use std::net::SocketAddr;
 use zsched_agent::{Outcome, Verdict};
+use zsched_mail_exchanger::{PolicyError, RouteError, TlsError};
 
 /// The name of this agent in notary data.
 const AGENT: &str = "smtp";
@@ -36,15 +38,21 @@ impl Remote {
             Some(b'/') => "x-unix",
             Some(_) => "dns",
         };
-        match self.addresses.is_empty() {
-            true => format!("{kind}; {}", self.name),
-            false => format!("{kind}; {} ({})", self.name, self.addresses),
-        }
+        format!("{kind}; {self}")
     }
 
     /// Completes an outcome with the peer and the agent.
     pub fn complete(&self, outcome: Outcome) -> Outcome {
         outcome.with_remote_host(self.notary()).with_agent(AGENT)
+    }
+}
+
+impl fmt::Display for Remote {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.addresses.is_empty() {
+            true => f.write_str(&self.name),
+            false => write!(f, "{} ({})", self.name, self.addresses),
+        }
     }
 }
 
@@ -186,6 +194,24 @@ pub fn of_lost_handshake(lost: &Lost) -> Outcome {
 /// The outcome where no connection could be made.
 pub fn of_failed_connection(error: &str) -> Outcome {
     Outcome::new(Verdict::DeferAll, "4.4.1", 421, error.to_string())
+}
+
+/// The outcome where a destination has no route: temporary if DNS has not answered.
+pub fn of_route_error(error: &RouteError) -> Outcome {
+    let verdict = if error.is_temporary() { Verdict::Deferred } else { Verdict::Failed };
+    Outcome::new(verdict, error.enhanced_code(), error.reply_code(), error.to_string())
+        .with_agent(AGENT)
+}
+
+/// The outcome where no policy of TLS allows a connection.
+pub fn of_policy_error(error: &PolicyError) -> Outcome {
+    Outcome::new(Verdict::DeferAll, error.enhanced_code(), 454, error.to_string())
+}
+
+/// The outcome where TLS cannot be started. `is_stop` is true if the agent has been stopped.
+pub fn of_tls_error(error: &TlsError, is_stop: bool) -> Outcome {
+    let verdict = if is_stop { Verdict::Deferred } else { Verdict::DeferAll };
+    Outcome::new(verdict, error.enhanced_code(), 454, error.to_string())
 }
 
 /// The outcome where the server lacks what the message needs.

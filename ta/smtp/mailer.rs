@@ -1,9 +1,10 @@
 //! Work on jobs: recipients become transactions, and transactions become outcomes.
 
-use crate::client::{Client, Session};
+use crate::client::Client;
 use crate::connection::Lost;
 use crate::content::Content;
 use crate::diagnosis;
+use crate::dialer::Session;
 use crate::reply_patterns;
 use crate::session::{
     DeliverBy, Envelope, EnvelopeRecipient, Protocol, RecipientState, Transaction,

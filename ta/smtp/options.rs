@@ -1,7 +1,8 @@
 //! The command line of `smtp`: its own options, and those of ZMailer's `smtp`.
 
-use crate::client::{Client, ClientOptions};
+use crate::client::Client;
 use crate::configuration::{Configuration, ConfigurationError};
+use crate::dialer::ClientOptions;
 use crate::dialogue_log::DialogueLog;
 use crate::session::Capabilities;
 use clap::{ArgAction, Args, Parser};
@@ -72,6 +73,10 @@ pub struct Options {
     #[arg(short = 'E')]
     esmtp_by_greeting: bool,
 
+    /// Do not look up MX records
+    #[arg(short = 'x')]
+    no_mx: bool,
+
     /// Send 8-bit text to hosts that do not offer 8BITMIME
     #[arg(short = '8')]
     sends_8bit: bool,
@@ -119,10 +124,7 @@ struct Original {
     /// Connect from a privileged port
     #[arg(short = 'r')]
     from_privileged_port: bool,
-    /// Do not look up MX records
-    #[arg(short = 'x')]
-    no_mx: bool,
-    /// Do not use DNS
+    /// Do not use DNS for addresses
     #[arg(short = 'X')]
     no_dns: bool,
     /// Size of the buffer of a socket
@@ -187,6 +189,8 @@ impl Options {
             without.extend(Capabilities::KEYWORDS.map(str::to_string));
         }
         let options = ClientOptions {
+            channel: self.channel.clone(),
+            no_mx: self.no_mx,
             hello_name,
             lmtp: self.lmtp,
             port: self.port,

@@ -7,7 +7,7 @@ use std::process::ExitCode;
 ///
 /// The exit code is a failure if no address takes mail.
 pub fn probe(client: &mut Client, host: &str) -> ExitCode {
-    match client.probe(host) {
+    match client.dialer().probe(host) {
         true => ExitCode::SUCCESS,
         false => ExitCode::FAILURE,
     }

@@ -3,12 +3,13 @@
 //! Large providers say by replies what they think of the sending host: too fast, blocked, not yet
 //! known. That is told apart here from what a reply says about a recipient.
 
-use crate::configuration::{HostPattern, interval};
+use crate::configuration::interval;
 use regex::Regex;
 use serde::Deserialize;
 use std::cell::Cell;
 use std::time::Duration;
 use zsched_agent::{Outcome, Verdict};
+use zsched_mail_exchanger::HostPattern;
 
 /// Wait where a pattern has no `time`.
 const DEFAULT_TIME: Duration = Duration::from_secs(300);
@@ -100,7 +101,8 @@ pub fn apply<'a>(
 ) -> Option<Effect<'a>> {
     let reply = reply.replace('\n', " ");
     let matches = |pattern: &&ReplyPattern| {
-        names.iter().any(|name| pattern.hosts.matches(name)) && pattern.pattern.is_match(&reply)
+        names.iter().any(|name| pattern.hosts.matches(&name.to_ascii_lowercase()))
+            && pattern.pattern.is_match(&reply)
     };
     Some(patterns.iter().find(matches)?.apply(outcome.clone()))
 }

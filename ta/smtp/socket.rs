@@ -1,7 +1,7 @@
 //! A socket whose reads and writes end in time.
 
 use std::io::{self, ErrorKind, Read, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::net::TcpStream;
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 use zsched_agent::StopFlag;
@@ -54,16 +54,6 @@ impl Socket {
     pub fn begin(&mut self, limit: Duration, may_stop: bool) {
         self.deadline = Instant::now() + limit;
         (self.limit, self.is_first, self.may_stop) = (limit, true, may_stop);
-    }
-
-    /// The addresses of both ends; none for a UNIX socket.
-    pub fn addresses(&self) -> Option<(SocketAddr, SocketAddr)> {
-        match &self.stream {
-            SocketStream::Tcp(stream) => {
-                Some((stream.peer_addr().ok()?, stream.local_addr().ok()?))
-            }
-            SocketStream::Unix(_) => None,
-        }
     }
 
     /// Makes reads and writes return at once, or wait again.

@@ -2,7 +2,7 @@
 
 use crate::peer::{Peer, Script, say};
 use crate::support::{SENDER, agent, agent_with, control_file, deliver, deliver_file, outcomes};
-use zsched_smtp::client::ClientOptions;
+use zsched_smtp::dialer::ClientOptions;
 
 const ANN: &str = "ann@b.test";
 const ALL: [&str; 9] = [

@@ -2,7 +2,7 @@
 
 use crate::peer::{Action, Peer, Script, say};
 use crate::support::{agent_with, deliver, outcomes};
-use zsched_smtp::client::ClientOptions;
+use zsched_smtp::dialer::ClientOptions;
 use zsched_smtp::mailer::Mailer;
 
 const ALL: [&str; 3] = ["ann@b.test", "bob@b.test", "eve@b.test"];

@@ -2,7 +2,7 @@
 
 use crate::peer::{Peer, Script, say};
 use crate::support::{agent_with, deliver, outcomes};
-use zsched_smtp::client::ClientOptions;
+use zsched_smtp::dialer::ClientOptions;
 
 const USERS: [&str; 2] = ["ann@b.test", "bob@b.test"];
 

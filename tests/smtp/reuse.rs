@@ -2,7 +2,7 @@
 
 use crate::peer::{Action, Peer, Script, say};
 use crate::support::{agent, agent_with, deliver, outcomes};
-use zsched_smtp::client::ClientOptions;
+use zsched_smtp::dialer::ClientOptions;
 
 const ANN: &str = "ann@b.test";
 

@@ -3,7 +3,7 @@
 use crate::peer::{Action, Peer, Script, say};
 use crate::support::{agent_with, deliver, outcomes};
 use std::time::Duration;
-use zsched_smtp::client::ClientOptions;
+use zsched_smtp::dialer::ClientOptions;
 
 const ANN: &str = "ann@b.test";
 const BOB: &str = "bob@b.test";
