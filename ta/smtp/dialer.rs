@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 use zsched_agent::{Outcome, StopFlag, Verdict};
 use zsched_mail_exchanger::{
     ConnectError, Destination, Endpoint, Exchanger, MailExchangers, Route, RouteError, Source,
-    Target, TlsConnector, TlsPolicy, TlsRecord,
+    Target, TlsConnector, TlsPolicy, TlsRecord, Verified,
 };
 
 /// The port of SMTP, and that of LMTP (RFC 2033 leaves it open; Dovecot and Postfix use it).
@@ -79,6 +79,12 @@ impl Session {
     /// Returns true if another transaction has used the session before.
     pub fn is_reused(&self) -> bool {
         self.transactions > 0
+    }
+
+    /// Returns true if TLS protects it, and the certificate of the server was verified.
+    pub fn is_verified(&self) -> bool {
+        let verified = self.connection.tls().map(|tls| &tls.verified);
+        matches!(verified, Some(Verified::ByAuthority | Verified::ByDane))
     }
 
     /// Returns true if it serves this host.

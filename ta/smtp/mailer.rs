@@ -141,11 +141,9 @@ impl Mailer {
             let is_reused = session.is_reused();
             let asked = fitting(session, group, todo);
             let envelope = envelope(group, &asked, content);
-            if let Err(refusal) = envelope.check(
-                &session.capabilities,
-                session.connection.tls().is_some(),
-                session.sends_8bit,
-            ) {
+            if let Err(refusal) =
+                envelope.check(&session.capabilities, session.is_verified(), session.sends_8bit)
+            {
                 let outcome = session.remote.complete(diagnosis::of_refusal(&refusal));
                 let outcomes = vec![Some(outcome); asked.len()];
                 return Ok((asked, Answers { outcomes, halt: None }));
@@ -252,6 +250,7 @@ fn joins(first: &Delivery<'_>, next: &Delivery<'_>) -> bool {
         && first.host().eq_ignore_ascii_case(next.host())
         && one.deliver_by == other.deliver_by
         && one.sender_suffix == other.sender_suffix
+        && one.require_tls == other.require_tls
 }
 
 /// The outcome of a recipient whose address, or whose sender, cannot be sent.
@@ -318,7 +317,7 @@ fn envelope(group: &[Delivery<'_>], asked: &[usize], content: &Content<'_>) -> E
             trace: by.trace,
         }),
         priority: priority.filter(|priority| (-9..=9).contains(priority)),
-        require_tls: false,
+        require_tls: first.notify().require_tls,
     }
 }
 

@@ -1,5 +1,6 @@
 //! A server that does what a script says, at each step of the dialogue.
 
+use rustls::{ServerConfig, ServerConnection, StreamOwned};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::{Arc, Mutex};
@@ -42,6 +43,8 @@ pub struct Script {
     /// The keywords in the answer to EHLO.
     pub offers: Vec<String>,
     pub rules: Vec<Rule>,
+    /// TLS, for STARTTLS.
+    pub tls: Option<Arc<ServerConfig>>,
 }
 
 /// What is done at some steps.
@@ -58,7 +61,7 @@ impl Script {
     /// A peer that accepts everything and offers these extensions.
     pub fn offering(offers: &[&str]) -> Script {
         let offers = offers.iter().map(|offer| offer.to_string()).collect();
-        Script { offers, rules: Vec::new() }
+        Script { offers, ..Script::default() }
     }
 
     /// Adds a rule.
@@ -99,9 +102,11 @@ impl Peer {
             for stream in listener.incoming() {
                 let stream = stream.expect("a connection");
                 of_thread.lock().unwrap().sessions += 1;
+                let plain = stream.try_clone().expect("another descriptor");
                 let session = Session {
-                    reader: BufReader::new(stream.try_clone().expect("another descriptor")),
-                    stream,
+                    stream: BufReader::new(Line::Plain(stream)),
+                    plain,
+                    tls: script.tls.clone(),
                     offers: script.offers.clone(),
                     rules: Arc::clone(&rules),
                     seen: Arc::clone(&of_thread),
@@ -124,8 +129,9 @@ impl Peer {
 }
 
 struct Session {
-    reader: BufReader<TcpStream>,
-    stream: TcpStream,
+    stream: BufReader<Line>,
+    plain: TcpStream,
+    tls: Option<Arc<ServerConfig>>,
     offers: Vec<String>,
     rules: Arc<Mutex<Vec<Rule>>>,
     seen: Arc<Mutex<Seen>>,
@@ -135,11 +141,43 @@ struct Session {
 /// The session is over.
 struct Over;
 
+/// A connection, with or without TLS.
+enum Line {
+    Plain(TcpStream),
+    Tls(Box<StreamOwned<ServerConnection, TcpStream>>),
+}
+
+impl Read for Line {
+    fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
+        match self {
+            Line::Plain(stream) => stream.read(buffer),
+            Line::Tls(stream) => stream.read(buffer),
+        }
+    }
+}
+
+impl Line {
+    fn write_all(&mut self, bytes: &[u8]) -> std::io::Result<()> {
+        match self {
+            Line::Plain(stream) => stream.write_all(bytes),
+            Line::Tls(stream) => stream.write_all(bytes),
+        }
+    }
+}
+
 impl Session {
     fn run(mut self) {
         // It ends in either way.
         drop(self.talk());
-        self.stream.shutdown(Shutdown::Both).ok();
+        self.plain.shutdown(Shutdown::Both).ok();
+    }
+
+    fn start_tls(&mut self) {
+        let Some(config) = self.tls.take() else { return };
+        let tls = ServerConnection::new(config).expect("a configuration");
+        let plain = self.plain.try_clone().expect("another descriptor");
+        self.stream = BufReader::new(Line::Tls(Box::new(StreamOwned::new(tls, plain))));
+        self.seen.lock().unwrap().commands.push("(TLS)".to_string());
     }
 
     fn talk(&mut self) -> Result<(), Over> {
@@ -183,9 +221,14 @@ impl Session {
                 "BDAT" => {
                     let size: usize = command.split(' ').nth(1).unwrap().parse().unwrap();
                     let mut message = vec![0; size];
-                    self.reader.read_exact(&mut message).map_err(|_| Over)?;
+                    self.stream.read_exact(&mut message).map_err(|_| Over)?;
                     self.seen.lock().unwrap().messages.push(message);
                     self.end()?;
+                }
+                "STARTTLS" => {
+                    if self.step(&command, "220 2.0.0 go ahead")? {
+                        self.start_tls();
+                    }
                 }
                 "QUIT" => {
                     self.step(&command, "221 2.0.0 bye")?;
@@ -226,7 +269,7 @@ impl Session {
                 return Err(Over);
             }
             let start = message.len();
-            self.reader.read_until(b'\n', &mut message).map_err(|_| Over)?;
+            self.stream.read_until(b'\n', &mut message).map_err(|_| Over)?;
             match &message[start..] {
                 b".\r\n" => {
                     message.truncate(start);
@@ -242,7 +285,7 @@ impl Session {
 
     fn line(&mut self) -> Result<String, Over> {
         let mut line = Vec::new();
-        self.reader.read_until(b'\n', &mut line).map_err(|_| Over)?;
+        self.stream.read_until(b'\n', &mut line).map_err(|_| Over)?;
         match line.strip_suffix(b"\r\n") {
             Some(line) => Ok(String::from_utf8_lossy(line).into_owned()),
             None => Err(Over),
@@ -264,7 +307,7 @@ impl Session {
             Some(Action::Say(reply)) => reply,
             Some(Action::Trickle(reply)) => {
                 for byte in format!("{}\r\n", reply.replace('\n', "\r\n")).bytes() {
-                    self.stream.write_all(&[byte]).map_err(|_| Over)?;
+                    self.stream.get_mut().write_all(&[byte]).map_err(|_| Over)?;
                     thread::yield_now();
                 }
                 return Ok(reply.starts_with(['2', '3']));
@@ -277,7 +320,7 @@ impl Session {
                 return Err(Over);
             }
             Some(Action::Stall) => {
-                self.reader.read_to_end(&mut Vec::new()).map_err(|_| Over)?;
+                self.stream.read_to_end(&mut Vec::new()).map_err(|_| Over)?;
                 return Err(Over);
             }
             Some(Action::Flood) => loop {
@@ -291,6 +334,6 @@ impl Session {
 
     fn send(&mut self, reply: &str) -> Result<(), Over> {
         let reply = format!("{}\r\n", reply.replace('\n', "\r\n"));
-        self.stream.write_all(reply.as_bytes()).map_err(|_| Over)
+        self.stream.get_mut().write_all(reply.as_bytes()).map_err(|_| Over)
     }
 }

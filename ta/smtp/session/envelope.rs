@@ -63,6 +63,7 @@ pub struct Refusal {
 impl Envelope {
     /// Checks that the server can take the message.
     ///
+    /// `is_verified` is true if TLS protects the session, with a verified certificate.
     /// `sends_8bit` is true if 8-bit text is sent whatever the server offers.
     ///
     /// # Errors
@@ -71,7 +72,7 @@ impl Envelope {
     pub fn check(
         &self,
         server: &Capabilities,
-        is_encrypted: bool,
+        is_verified: bool,
         sends_8bit: bool,
     ) -> Result<(), Refusal> {
         let refused = |status, code, text: String| Err(Refusal { status, code, text });
@@ -89,8 +90,8 @@ impl Envelope {
             let text = "an address is not in ASCII, and the host does not offer SMTPUTF8";
             return refused("5.6.7", 553, text.into());
         }
-        if self.require_tls && !(is_encrypted && server.offers.require_tls) {
-            let text = "the sender requires TLS, and the host does not offer REQUIRETLS";
+        if self.require_tls && !(is_verified && server.offers.require_tls) {
+            let text = "the sender requires verified TLS and REQUIRETLS of the host";
             return refused("5.7.30", 550, text.into());
         }
         if self.deliver_by.is_some_and(|by| by.return_after) && !server.offers.deliver_by {
