@@ -120,9 +120,9 @@ struct OwnHost {
 impl OwnHost {
     fn new(settings: &RoutingSettings) -> OwnHost {
         let host_name = zsched_sys::host_name();
-        let names = settings.own_names.iter().chain([&host_name]);
+        let own_names = settings.own_names.iter().map(|name| name.as_str().to_string());
         OwnHost {
-            names: names.filter_map(|name| domain_name(name).ok()).collect(),
+            names: own_names.chain(domain_name(&host_name)).collect(),
             addresses: settings.own_addresses.iter().copied().collect(),
         }
     }

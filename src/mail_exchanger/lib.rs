@@ -80,8 +80,9 @@ pub use exchangers::MailExchangers;
 pub use route::{Endpoint, Exchanger, Route, Unresolved};
 pub use route_error::{RouteError, RouteErrorKind};
 pub use settings::{
-    AddressFamily, DnsServer, DnsSettings, Dnssec, HostPattern, RoutingSettings, SmarthostRule,
-    SourceAddress, SourceRule, TlsLevel, TlsRule, TlsSettings,
+    AddressFamily, ClientCertificate, DnsServer, DnsSettings, Dnssec, DomainName, HostPattern,
+    RoutingSettings, SmarthostRule, SourceAddress, SourceRule, TlsLevel, TlsRule, TlsSettings,
+    parse_settings,
 };
 pub use source::Source;
 pub use tls::{

@@ -373,3 +373,6 @@ fn record_kinds(family: AddressFamily) -> &'static [RecordKind] {
         AddressFamily::PreferIpv4 | AddressFamily::PreferIpv6 => &[RecordKind::Aaaa, RecordKind::A],
     }
 }
+
+#[cfg(test)]
+mod tests;

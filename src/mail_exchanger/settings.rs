@@ -26,13 +26,13 @@
 //!
 //! Rules of a table are tried in the order of the file; the first one that matches decides.
 
-use crate::destination::Destination;
+use crate::destination::{Destination, DestinationError, domain_name};
 use crate::interval::deserialize_interval;
-use serde::Deserialize;
+use serde::{Deserialize, de::DeserializeOwned};
 use std::net::{IpAddr, SocketAddr};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
-use zsched_config::{Glob, Name};
+use zsched_config::{Diagnostic, DiagnosticSink, Glob, Name};
 
 /// Section `[dns]`.
 #[derive(Clone, Debug, Deserialize)]
@@ -118,7 +118,7 @@ pub struct RoutingSettings {
     #[serde(deserialize_with = "deserialize_interval")]
     pub connection_attempt_delay: Duration,
     /// Names of this host as mail exchanger, beside its host name.
-    pub own_names: Vec<String>,
+    pub own_names: Vec<DomainName>,
     /// Addresses of this host that it cannot know, such as that of a gateway.
     pub own_addresses: Vec<IpAddr>,
     /// Destinations that go by way of another host.
@@ -216,10 +216,8 @@ pub struct TlsSettings {
     pub mta_sts_port: u16,
     /// Certificate authorities, in PEM; those of the system by default.
     pub ca_file: Option<PathBuf>,
-    /// Client certificate with its chain, in PEM.
-    pub certificate_file: Option<PathBuf>,
-    /// Private key of the client certificate, in PEM.
-    pub key_file: Option<PathBuf>,
+    /// What this host shows to hosts that ask for a certificate; nothing by default.
+    pub client_certificate: Option<ClientCertificate>,
     /// Rules for destinations.
     pub policy: Vec<TlsRule>,
 }
@@ -232,11 +230,20 @@ impl Default for TlsSettings {
             mta_sts_cache: None,
             mta_sts_port: 443,
             ca_file: None,
-            certificate_file: None,
-            key_file: None,
+            client_certificate: None,
             policy: Vec::new(),
         }
     }
+}
+
+/// Table `client-certificate` of `[tls]`.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct ClientCertificate {
+    /// The certificate with its chain, in PEM.
+    pub certificate_file: PathBuf,
+    /// The private key, in PEM.
+    pub key_file: PathBuf,
 }
 
 /// A rule of `[[tls.policy]]`.
@@ -249,7 +256,7 @@ pub struct TlsRule {
     pub level: TlsLevel,
     /// Names of which the certificate must have one, for `verify` and `secure`.
     #[serde(default)]
-    pub names: Vec<String>,
+    pub names: Vec<DomainName>,
     /// As in `[tls]`, for these destinations.
     #[serde(default)]
     pub mta_sts: Option<bool>,
@@ -274,6 +281,26 @@ pub enum TlsLevel {
     Dane,
     /// DANE in any case.
     DaneOnly,
+}
+
+/// A domain name, in A-labels and lower case.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(try_from = "String")]
+pub struct DomainName(String);
+
+impl DomainName {
+    /// Returns the text.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl TryFrom<String> for DomainName {
+    type Error = DestinationError;
+
+    fn try_from(text: String) -> Result<DomainName, DestinationError> {
+        domain_name(&text).map(DomainName)
+    }
 }
 
 /// A pattern of destinations in ZMailer's language: `*`, `?`, `[abc]`, `{a,b}`.
@@ -307,9 +334,104 @@ impl TryFrom<String> for HostPattern {
     }
 }
 
+/// Reads settings from the text of a TOML file.
+///
+/// The errors have the file, line and column.
+pub fn parse_settings<T: DeserializeOwned>(path: &Path, text: &str) -> Result<T, Vec<Diagnostic>> {
+    toml::from_str(text).map_err(|error| {
+        let mut sink = DiagnosticSink::new(path.into(), text.as_bytes());
+        let message = error.message().replace('\n', ", ");
+        match error.span() {
+            Some(span) => sink.error(span.start, message),
+            None => sink.file_error(message),
+        }
+        sink.finish()
+    })
+}
+
 impl<'de> Deserialize<'de> for Destination {
     fn deserialize<D: serde::Deserializer<'de>>(from: D) -> Result<Destination, D::Error> {
         let text = String::deserialize(from)?;
         Destination::parse(&text).map_err(serde::de::Error::custom)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(Debug, Default, Deserialize)]
+    #[serde(default, deny_unknown_fields)]
+    struct File {
+        dns: DnsSettings,
+        routing: RoutingSettings,
+        tls: TlsSettings,
+    }
+
+    fn error(text: &str) -> String {
+        let errors = parse_settings::<File>(Path::new("x.conf"), text).unwrap_err();
+        errors.iter().map(Diagnostic::in_one_line).collect::<Vec<_>>().join("\n")
+    }
+
+    #[test]
+    fn example_of_the_module_is_read() {
+        let text = include_str!("settings.rs").split("```").nth(1).unwrap();
+        let text: String =
+            text.lines().skip(1).map(|line| line.replace("//!", "") + "\n").collect();
+        let File { dns, routing, tls } = parse_settings(Path::new("x.conf"), &text).unwrap();
+        assert_eq!(dns.servers[0].0, "127.0.0.1:53".parse().unwrap());
+        assert_eq!(dns.servers[1].0, "[::1]:5353".parse().unwrap());
+        assert_eq!(dns.dnssec, Dnssec::Trust);
+        assert_eq!(routing.address_family, AddressFamily::PreferIpv4);
+        let rule = &routing.smarthost[0];
+        assert!(rule.destination.matches("a.internal.example"));
+        assert!(!rule.destination.matches("internal.example"));
+        assert_eq!(rule.next_hop.to_string(), "[relay.example]:587");
+        let weights: Vec<u32> = routing.source[0].addresses.iter().map(|a| a.weight).collect();
+        assert_eq!(weights, [3, 1]);
+        assert_eq!((tls.level, tls.policy[0].level), (TlsLevel::May, TlsLevel::Secure));
+    }
+
+    #[test]
+    fn each_default_can_be_written() {
+        let text = "[dns]\nservers = []\ntimeout = \"5s\"\nattempts = 2\ndnssec = \"off\"\n\
+            cache-size = 1000\nmax-ttl = \"1d\"\n\
+            [routing]\naddress-family = \"prefer-ipv6\"\nmax-addresses = 5\nmax-sessions = 2\n\
+            max-exchangers = 20\nconnection-attempt-delay = \"250ms\"\nown-names = []\n\
+            own-addresses = []\nsmarthost = []\nsource = []\n\
+            [tls]\nlevel = \"may\"\nmta-sts = false\nmta-sts-port = 443\npolicy = []\n";
+        let written: File = parse_settings(Path::new("x.conf"), text).unwrap();
+        assert_eq!(format!("{written:?}"), format!("{:?}", File::default()));
+    }
+
+    #[test]
+    fn an_error_has_line_and_column() {
+        let check = |text: &str, expected: &str| assert_eq!(error(text), expected);
+        check(
+            "[dns]\nservers = [\"127.0.0.1\", \"localhost\"]\n",
+            "x.conf:2:11: `localhost` is not a DNS server, such as 127.0.0.1, ::1 or 127.0.0.1:5353",
+        );
+        check(
+            "[dns]\ntimeout = \"5parsecs\"\n",
+            "x.conf:2:11: `parsecs` is not a unit of time (s, m, h, d or w)",
+        );
+        check(
+            "[[routing.smarthost]]\ndestination = \"*\"\nnext-hop = \"[relay\"\n",
+            "x.conf:3:12: the brackets of an address or host are not closed, or text follows them",
+        );
+        check(
+            "[[tls.policy]]\ndestination = \"*.Example\"\nlevel = \"may\"\n",
+            "x.conf:2:15: names are compared in lower case, so a capital `E` never matches",
+        );
+        check(
+            "[tls]\nlevel = \"perhaps\"\n",
+            "x.conf:2:9: unknown variant `perhaps`, expected one of `none`, `may`, `encrypt`, \
+             `verify`, `secure`, `dane`, `dane-only`",
+        );
+        check(
+            "[tls.client-certificate]\ncertificate-file = \"/a\"\n",
+            "x.conf:1:1: missing field `key-file`",
+        );
+        assert!(error("[routing]\nmax-mx = 3\n").starts_with("x.conf:2:1: unknown field `max-mx`"));
     }
 }

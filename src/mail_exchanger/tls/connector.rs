@@ -4,7 +4,7 @@ use super::certificates::CertificateCheck;
 use super::error::{TlsError, TlsErrorKind};
 use super::policy::{TlsPolicy, Verification};
 use super::session::{TlsStream, Verified};
-use crate::settings::TlsSettings;
+use crate::settings::{ClientCertificate, TlsSettings};
 use rustls::client::Resumption;
 use rustls::crypto::{CryptoProvider, ring};
 use rustls::pki_types::pem::PemObject;
@@ -117,14 +117,15 @@ impl TlsConnector {
             .map_err(|error| TlsError::of_rustls(&error))?
             .dangerous()
             .with_custom_certificate_verifier(Arc::new(check));
-        let mut config = match (&self.settings.certificate_file, &self.settings.key_file) {
-            (Some(certificates), Some(key)) => {
-                let (chain, key_der) = client_certificate(certificates, key)?;
+        let mut config = match &self.settings.client_certificate {
+            Some(ClientCertificate { certificate_file, key_file }) => {
+                let key = PrivateKeyDer::from_pem_file(key_file)
+                    .map_err(|error| unusable(key_file, &error.to_string()))?;
                 builder
-                    .with_client_auth_cert(chain, key_der)
-                    .map_err(|error| unusable(certificates, &error.to_string()))?
+                    .with_client_auth_cert(read_certificates(certificate_file)?, key)
+                    .map_err(|error| unusable(certificate_file, &error.to_string()))?
             }
-            _ => builder.with_no_client_auth(),
+            None => builder.with_no_client_auth(),
         };
         config.resumption = Resumption::in_memory_sessions(MAX_SESSIONS);
         Ok(config)
@@ -163,15 +164,6 @@ pub(crate) fn authorities(
         Some(path) => read_certificates(path),
         None => Ok(rustls_native_certs::load_native_certs().certs),
     }
-}
-
-fn client_certificate(
-    certificates: &Path,
-    key: &Path,
-) -> Result<(Vec<CertificateDer<'static>>, PrivateKeyDer<'static>), TlsError> {
-    let key_der =
-        PrivateKeyDer::from_pem_file(key).map_err(|error| unusable(key, &error.to_string()))?;
-    Ok((read_certificates(certificates)?, key_der))
 }
 
 fn read_certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {

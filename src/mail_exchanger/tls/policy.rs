@@ -268,7 +268,9 @@ fn verified(
     let host = route.next_hop.host();
     let exchanger_name = server_name(exchanger);
     let names = match rule {
-        Some(rule) if !rule.names.is_empty() => rule.names.clone(),
+        Some(rule) if !rule.names.is_empty() => {
+            rule.names.iter().map(|name| name.as_str().to_string()).collect()
+        }
         _ if level == TlsLevel::Verify => vec![exchanger_name],
         // MX records are no proof: the exchanger's name counts if it is below the destination.
         _ => {
