@@ -268,13 +268,14 @@ impl Connection {
         }
     }
 
-    /// Ends the session politely, without a long wait.
+    /// Ends the session politely.
+    ///
+    /// All mail has been answered, so the reply to QUIT is not awaited (Postfix
+    /// `smtp_skip_quit_response`).
     pub fn quit(mut self) {
-        let limit = self.limits.of(Phase::Quit);
-        self.limits.write = limit;
-        if self.send(b"QUIT\r\n").is_ok() {
-            self.receive(Phase::Quit).ok();
-        }
+        self.limits.write = self.limits.of(Phase::Quit);
+        // The session ends in either way.
+        self.send(b"QUIT\r\n").ok();
         if let Stream::Tls(stream) = self.stream {
             stream.close();
         }

@@ -86,11 +86,10 @@ pub fn of_recipient(
         }
         RecipientState::MessageRefused(reply) => refused(reply).with_text(transcript),
         RecipientState::Closed(reply) => {
-            let text = format!("{transcript}\r->> {}", reply.text().replace('\n', "\r->> "));
+            let outcome = of_closed(reply);
+            let text = format!("{transcript}\r->> {}", outcome.text());
             let text = if transcript.ends_with(reply.text()) { transcript } else { text };
-            Outcome::from_smtp_reply(Verdict::Relayed, reply.text())
-                .with_verdict(Verdict::Deferred)
-                .with_text(text)
+            outcome.with_text(text)
         }
         RecipientState::Unanswered => {
             let outcome = match lost {
@@ -105,6 +104,11 @@ pub fn of_recipient(
             outcome.with_text(text)
         }
     }
+}
+
+/// The outcome of recipients about which the server has said nothing before it said 421.
+pub fn of_closed(reply: &Reply) -> Outcome {
+    of_reply(Verdict::Relayed, reply).with_verdict(Verdict::Deferred)
 }
 
 /// Returns true if a reply to RCPT says that the transaction has too many recipients.

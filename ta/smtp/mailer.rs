@@ -11,7 +11,7 @@ use crate::session::{
     TransactionOptions, is_safe_address,
 };
 use std::time::{Duration, Instant};
-use zsched_agent::{Delivery, Events, Halt, Job, Message, Outcome, StopFlag, Verdict};
+use zsched_agent::{Delivery, Events, Halt, Job, Message, Outcome, StopFlag};
 use zsched_format::time::Timestamp;
 
 /// Works on jobs.
@@ -169,7 +169,7 @@ impl Mailer {
             }
             let answers = self.judge(host, &transaction, lost.as_ref(), asked.len(), state);
             match (is_dead, &lost) {
-                (true, None) if !transaction.is_closed() => self.client.quit(),
+                (true, None) if transaction.closed_by().is_none() => self.client.quit(),
                 (true, _) => self.client.close(),
                 (false, _) => {}
             }
@@ -225,17 +225,20 @@ impl Mailer {
             let count = effect.pattern.count();
             state.notes.push(format!("reply pattern {} ({count}): {reply}", effect.pattern.name));
             if effect.ends_job {
-                answers.halt = Some(effect.outcome.clone());
+                // Without the dialogue about this recipient.
+                let (reply, name) = (reply.replace('\n', "\r->> "), &effect.pattern.name);
+                let text = format!("->> {reply}\r(reply pattern {name})");
+                answers.halt = Some(effect.outcome.clone().with_text(text));
             }
             pause = pause.max(effect.pause);
             answers.outcomes.push(Some(effect.outcome));
         }
-        if answers.halt.is_none() && is_dead && !matches!(lost, Some(Lost::Message(_))) {
-            // The last outcome is the one of the end of the session.
-            let ended = answers.outcomes.iter().flatten().rev();
-            let ended = ended.filter(|outcome| outcome.verdict() == Verdict::Deferred);
-            answers.halt = ended.take(1).next().cloned();
-        }
+        let end = match (transaction.closed_by(), lost) {
+            (Some(reply), _) => Some(diagnosis::of_closed(reply)),
+            (None, Some(Lost::Message(_))) => None,
+            (None, lost) => lost.map(diagnosis::of_lost),
+        };
+        answers.halt = answers.halt.or(end.map(|outcome| remote.complete(outcome)));
         if let Some(time) = pause {
             self.client.pause(host, time);
         }

@@ -5,6 +5,10 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::{Arc, Mutex};
 use std::thread;
+use std::time::{Duration, Instant};
+
+/// Time after which a test gives up.
+const DEADLINE: Duration = Duration::from_secs(30);
 
 /// What the peer does at a step.
 #[derive(Clone, Debug)]
@@ -121,6 +125,15 @@ impl Peer {
     /// The host that names the peer in a job.
     pub fn host(&self) -> String {
         format!("[127.0.0.1]:{}", self.address.port())
+    }
+
+    /// Waits until clients have ended this number of sessions with QUIT.
+    pub fn wait_for_quits(&self, count: usize) {
+        let started = Instant::now();
+        while self.seen().commands.iter().filter(|command| *command == "QUIT").count() < count {
+            assert!(started.elapsed() < DEADLINE, "no QUIT: {:?}", self.seen().commands);
+            thread::sleep(Duration::from_millis(5));
+        }
     }
 
     pub fn seen(&self) -> Seen {

@@ -111,13 +111,13 @@ fn session_is_ended_after_a_pause_and_at_the_end() {
     program.read_until("#hungry");
     assert_eq!(program.tag(), '+');
     program.say("#idle\n");
-    wait_until("QUIT", || commands(&peer).last().is_some_and(|last| last == "QUIT"));
+    peer.wait_for_quits(1);
     assert_eq!(commands(&peer)[0], "EHLO me.test");
     // The end of the input ends the next session at once.
     program.give(&peer.host());
     program.read_until("ok3");
     assert!(program.end());
-    wait_until("QUIT", || commands(&peer).iter().filter(|it| *it == "QUIT").count() == 2);
+    peer.wait_for_quits(2);
 }
 
 #[test]

@@ -223,3 +223,27 @@ fn unsafe_addresses_never_reach_the_line() {
     }
     assert!(peer.seen().commands.iter().all(|command| !command.contains("RSET")));
 }
+
+#[test]
+fn diagnostics_of_a_recipient_name_no_other() {
+    let users: Vec<String> = (0..4).map(|at| format!("secret{at}@b.test")).collect();
+    let users: Vec<&str> = users.iter().map(|user| &**user).collect();
+    let configuration = "[session]\nrecipients = 2\n[[reply-patterns]]\nname = \"rate\"\n\
+                         pattern = '4\\.7\\.28'\naction = \"defer-host\"\n";
+    for (step, action) in [
+        ("RCPT To:<secret2", say("421 4.3.2 going")),
+        ("RCPT To:<secret3", say("450 4.7.28 rate")),
+        ("RCPT To:<secret2", Action::Close),
+        (".", Action::Close),
+        (".", say("554 5.7.1 no")),
+    ] {
+        let peer = Peer::start(Script::offering(&["PIPELINING"]).on(step, action.clone()));
+        let mut agent = agent_with(configuration, ClientOptions::default(), None);
+        let run = deliver(&mut agent, &peer.host(), &users, "Hello\n");
+        for report in &run.reports {
+            let all = format!("{report:?} {:?}", run.notes.iter().find(|n| n.user == report.user));
+            let names_other = users.iter().any(|user| *user != report.user && all.contains(user));
+            assert!(!names_other, "{step} {action:?}: {all}");
+        }
+    }
+}

@@ -50,7 +50,7 @@ pub enum Phase {
     Content,
     /// The reply to the end of the message is awaited.
     End,
-    /// A reply to QUIT is awaited.
+    /// QUIT is sent.
     Quit,
 }
 
@@ -65,7 +65,7 @@ impl Phase {
             Phase::Data => "while waiting for the reply to DATA",
             Phase::Content => "while sending the message",
             Phase::End => "while waiting for the reply to the end of the message",
-            Phase::Quit => "while waiting for the reply to QUIT",
+            Phase::Quit => "while ending the session",
         }
     }
 }

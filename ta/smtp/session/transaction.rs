@@ -191,9 +191,9 @@ impl Transaction {
         self.mail.reply.as_ref().is_none_or(|reply| reply.code() == 421)
     }
 
-    /// Returns true if the server has ended the session with 421.
-    pub fn is_closed(&self) -> bool {
-        self.closed_by.is_some()
+    /// The reply 421 with which the server has ended the session.
+    pub fn closed_by(&self) -> Option<&Reply> {
+        self.closed_by.as_ref()
     }
 
     /// Returns true if the session can be used for no other transaction.
