@@ -116,6 +116,14 @@ struct Call<'a> {
     stop: &'a StopFlag,
 }
 
+/// A connected socket.
+struct Connected {
+    socket: Socket,
+    peer: Endpoint,
+    /// The addresses of the peer and of this end; none for a UNIX socket.
+    addresses: Option<(SocketAddr, SocketAddr)>,
+}
+
 /// An address that takes no mail.
 struct Failure {
     outcome: Box<Outcome>,
@@ -280,9 +288,10 @@ impl Dialer {
             Box::new(Remote::new(&exchanger.name, None).complete(outcome))
         })?;
         let connected = self.connect(call, exchanger, endpoints);
-        let (socket, peer, ends) = connected.inspect_err(|_| endpoints.clear())?;
+        let connected = connected.inspect_err(|_| endpoints.clear())?;
+        let peer = connected.peer.clone();
         endpoints.retain(|endpoint| *endpoint != peer);
-        let failure = match self.begin(call, exchanger, &policy, socket, &peer, ends) {
+        let failure = match self.begin(call, exchanger, &policy, connected) {
             Ok(session) => return Ok(session),
             Err(failure) => failure,
         };
@@ -291,17 +300,17 @@ impl Dialer {
         }
         self.log.note("TLS has failed, and is not required: again in plain text");
         let policy = TlsPolicy { uses_tls: false, ..policy };
-        let (socket, peer, ends) = self.connect(call, exchanger, &[peer])?;
-        self.begin(call, exchanger, &policy, socket, &peer, ends)
+        let connected = self.connect(call, exchanger, &[peer])?;
+        self.begin(call, exchanger, &policy, connected)
     }
 
-    /// Connects to the first endpoint that accepts. Returns the addresses of both ends, too.
+    /// Connects to the first endpoint that accepts.
     fn connect(
         &mut self,
         call: Call<'_>,
         exchanger: &Exchanger,
         endpoints: &[Endpoint],
-    ) -> Result<(Socket, Endpoint, Option<(SocketAddr, SocketAddr)>), Box<Outcome>> {
+    ) -> Result<Connected, Box<Outcome>> {
         let limit = self.configuration.session.timeouts.connect;
         let until = call.end.min(Instant::now() + limit);
         self.log.note(format_args!("connecting to {}", exchanger.name));
@@ -311,10 +320,10 @@ impl Dialer {
         self.log.note(format_args!("connected to {peer}"));
         let local = connection.local_address();
         let descriptor = connection.into_socket();
-        let (stream, ends) = match &peer {
+        let (stream, addresses) = match &peer {
             Endpoint::Tcp(address) => {
-                let ends = local.map(|local| (*address, local));
-                (SocketStream::Tcp(descriptor.into()), ends)
+                let addresses = local.map(|local| (*address, local));
+                (SocketStream::Tcp(descriptor.into()), addresses)
             }
             Endpoint::Unix(_) => (SocketStream::Unix(descriptor.into()), None),
         };
@@ -322,7 +331,7 @@ impl Dialer {
         socket.set_nonblocking(false).map_err(|error| {
             Box::new(Outcome::system_error("cannot use the connection", &error))
         })?;
-        Ok((socket, peer, ends))
+        Ok(Connected { socket, peer, addresses })
     }
 
     /// Begins the session: greeting, EHLO, STARTTLS, AUTH.
@@ -331,13 +340,12 @@ impl Dialer {
         call: Call<'_>,
         exchanger: &Exchanger,
         policy: &TlsPolicy,
-        socket: Socket,
-        peer: &Endpoint,
-        ends: Option<(SocketAddr, SocketAddr)>,
+        connected: Connected,
     ) -> Result<Session, Failure> {
+        let Connected { socket, peer, addresses: ends } = connected;
         let remote = Remote::new(&exchanger.name, ends.map(|(peer, local)| (peer, Some(local))));
         let local = ends.map(|(_, local)| local.ip());
-        let options = self.handshake_options(call, policy, peer, local)?;
+        let options = self.handshake_options(call, policy, &peer, local)?;
         let protocol = options.protocol;
         let limits = self.configuration.session.timeouts;
         let mut connection = Connection::new(socket, limits, self.log.clone());

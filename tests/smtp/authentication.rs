@@ -19,14 +19,15 @@ fn authenticate(script: Script, more: &str) -> (String, Vec<String>) {
     let mut agent = agent_with(&configuration, ClientOptions::default(), None);
     let run = deliver(&mut agent, &peer.host(), &[ANN], "Hello\n");
     let commands = peer.seen().commands.into_iter();
-    (outcomes(&run, &[ANN]), commands.skip(1).take_while(|c| !c.starts_with("MAIL")).collect())
+    let is_before = |command: &String| !command.starts_with("MAIL") && command != "QUIT";
+    (outcomes(&run, &[ANN]), commands.skip(1).take_while(is_before).collect())
 }
 
 #[test]
 fn passwords_are_not_sent_without_tls() {
     let plain = || Script::offering(&["AUTH PLAIN LOGIN"]);
     let (found, commands) = authenticate(plain(), "");
-    assert_eq!((&*found, commands), ("ann deferall 4.7.0", vec!["QUIT".to_string()]));
+    assert_eq!((&*found, commands), ("ann deferall 4.7.0", Vec::new()));
     let (found, commands) = authenticate(plain(), "auth-without-tls = true");
     assert_eq!(found, "ann ok3");
     assert_eq!(commands, ["AUTH PLAIN AGFsaWNlAHNlY3JldA=="]);

@@ -105,7 +105,7 @@ impl Peer {
         thread::spawn(move || {
             for stream in listener.incoming() {
                 let stream = stream.expect("a connection");
-                of_thread.lock().unwrap().sessions += 1;
+                of_thread.lock().expect("no panic").sessions += 1;
                 let plain = stream.try_clone().expect("another descriptor");
                 let session = Session {
                     stream: BufReader::new(Line::Plain(stream)),
@@ -137,7 +137,7 @@ impl Peer {
     }
 
     pub fn seen(&self) -> Seen {
-        self.seen.lock().unwrap().clone()
+        self.seen.lock().expect("no panic").clone()
     }
 }
 
@@ -190,14 +190,14 @@ impl Session {
         let tls = ServerConnection::new(config).expect("a configuration");
         let plain = self.plain.try_clone().expect("another descriptor");
         self.stream = BufReader::new(Line::Tls(Box::new(StreamOwned::new(tls, plain))));
-        self.seen.lock().unwrap().commands.push("(TLS)".to_string());
+        self.seen.lock().expect("no panic").commands.push("(TLS)".to_string());
     }
 
     fn talk(&mut self) -> Result<(), Over> {
         self.step("GREETING", "220 peer.test ESMTP")?;
         loop {
             let command = self.line()?;
-            self.seen.lock().unwrap().commands.push(command.clone());
+            self.seen.lock().expect("no panic").commands.push(command.clone());
             let verb = command.split(' ').next().unwrap_or_default().to_ascii_uppercase();
             match verb.as_str() {
                 "EHLO" | "LHLO" => {
@@ -232,10 +232,14 @@ impl Session {
                     }
                 }
                 "BDAT" => {
-                    let size: usize = command.split(' ').nth(1).unwrap().parse().unwrap();
+                    let size: usize = command
+                        .split(' ')
+                        .nth(1)
+                        .and_then(|size| size.parse().ok())
+                        .expect("a size");
                     let mut message = vec![0; size];
                     self.stream.read_exact(&mut message).map_err(|_| Over)?;
-                    self.seen.lock().unwrap().messages.push(message);
+                    self.seen.lock().expect("no panic").messages.push(message);
                     self.end()?;
                 }
                 "STARTTLS" => {
@@ -255,7 +259,8 @@ impl Session {
     }
 
     fn end(&mut self) -> Result<(), Over> {
-        let is_lmtp = self.seen.lock().unwrap().commands.iter().any(|c| c.starts_with("LHLO"));
+        let is_lmtp =
+            self.seen.lock().expect("no panic").commands.iter().any(|c| c.starts_with("LHLO"));
         if !is_lmtp {
             self.step(".", "250 2.6.0 accepted")?;
             return Ok(());
@@ -286,7 +291,7 @@ impl Session {
             match &message[start..] {
                 b".\r\n" => {
                     message.truncate(start);
-                    self.seen.lock().unwrap().messages.push(message);
+                    self.seen.lock().expect("no panic").messages.push(message);
                     return Ok(());
                 }
                 [] => return Err(Over),
@@ -306,7 +311,7 @@ impl Session {
     }
 
     fn action(&self, command: &str) -> Option<Action> {
-        let mut rules = self.rules.lock().unwrap();
+        let mut rules = self.rules.lock().expect("no panic");
         let rule =
             rules.iter_mut().find(|rule| rule.times > 0 && command.starts_with(&rule.command))?;
         rule.times -= 1;

@@ -28,7 +28,7 @@ fn check(step: &str, action: Action, expected: &str) {
         let found = outcomes(&run, &[ANN, BOB]);
         assert_eq!(found, expected, "{step} {action:?} {offers:?}: {:?}", run.reports);
         let tag = |user: &str| run.tag(&format!("{user}@b.test"));
-        for (user, word) in found.split(", ").map(|one| one.split_once(' ').unwrap()) {
+        for (user, word) in found.split(", ").map(|one| one.split_once(' ').expect("a word")) {
             let expected = match word.split(' ').next() {
                 Some("ok3") => '+',
                 Some("error2") => '-',
