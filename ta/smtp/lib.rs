@@ -2,8 +2,9 @@
 //!
 //! [`session`] is the dialogue with a server, without sockets. A [`connection`] does its steps on
 //! a [`socket`] and sends the [`content`]. A [`dialer`] makes connections by DNS and policies of
-//! TLS; a [`client`] keeps one for the next job of the same host. The [`mailer`] works on jobs; a [`diagnosis`] says what a dialogue
-//! means for each recipient, and [`reply_patterns`] what the operator makes of replies.
+//! TLS; a [`client`] keeps one for the next job of the same host. The [`mailer`] works on jobs; a
+//! [`diagnosis`] says what a dialogue means for each recipient, and [`reply_patterns`] what the
+//! operator makes of replies.
 #![warn(unreachable_pub)]
 
 pub mod client;

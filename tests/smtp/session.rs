@@ -1,6 +1,7 @@
 //! The state machines with a peer that says anything, split anywhere.
 
 use proptest::prelude::*;
+use proptest::sample::subsequence;
 use zsched_smtp::session::{
     Capabilities, Dialogue, Envelope, EnvelopeRecipient, Handshake, HandshakeOptions, Protocol,
     RecipientState, ReplyParser, Step, TlsUse, Transaction, TransactionOptions,
@@ -51,7 +52,7 @@ proptest! {
     fn any_peer_leaves_the_truth(
         replies in proptest::collection::vec(reply(), 0..20),
         piece in 1..40_usize,
-        offers in proptest::sample::subsequence(vec!["PIPELINING", "CHUNKING", "DSN", "SIZE"], 0..=4),
+        offers in subsequence(vec!["PIPELINING", "CHUNKING", "DSN", "SIZE"], 0..=4),
         is_lmtp: bool,
     ) {
         let text = replies.concat();
