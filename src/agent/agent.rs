@@ -4,10 +4,17 @@ use crate::outcome::reason;
 use crate::reply_writer::ReplyWriter;
 use crate::session::Session;
 use crate::{Halt, Job, Scope, StopFlag};
-use std::io::{self, BufRead, Write};
+use std::io::{self, BufRead, BufReader, Read, Stdin, Write};
+use std::os::fd::AsFd;
 use std::path::Path;
 use std::process::ExitCode;
+use std::time::Duration;
 use zsched_spool::Spool;
+
+/// Maximum length of the commands that are read at once, in bytes.
+///
+/// It is more than the standard library's own buffer has, which is then not used.
+const MAX_READ_LEN: usize = 64 * 1024;
 
 /// Runs an agent: does `work` on one job after the other.
 ///
@@ -43,12 +50,56 @@ pub fn serve(
             agent.run(io::stdin().lock(), replies, work);
             ExitCode::SUCCESS
         }
-        Err(error) => {
-            let mut replies = ReplyWriter::new(program, replies);
-            replies.warn(&format!("cannot install signal handlers: {}", reason(&error)));
-            replies.flush();
-            ExitCode::FAILURE
+        Err(error) => refuse_without_signals(program, replies, &error),
+    }
+}
+
+/// Runs an agent as [`serve`] does, and calls `on_pause` when no job comes for some time.
+///
+/// This is for agents that keep something for the next job, such as a connection. `on_pause` is
+/// called once in a wait that lasts longer than `pause`, and at the end. A signal ends the process
+/// while it runs, since the agent holds no job then.
+pub fn serve_with_pauses(
+    program: &str,
+    scope: &Scope,
+    pause: Duration,
+    mut on_pause: impl FnMut(),
+    work: impl FnMut(&mut Job<'_>) -> Result<(), Halt>,
+) -> ExitCode {
+    let replies = io::stdout().lock();
+    match StopFlag::on_signals() {
+        Ok(stop) => {
+            let agent = Agent::new(program, scope.clone()).with_stop_flag(stop);
+            let commands = PausingInput { input: io::stdin(), pause, on_pause: &mut on_pause };
+            agent.run(BufReader::with_capacity(MAX_READ_LEN, commands), replies, work);
+            on_pause();
+            ExitCode::SUCCESS
         }
+        Err(error) => refuse_without_signals(program, replies, &error),
+    }
+}
+
+fn refuse_without_signals(program: &str, replies: impl Write, error: &io::Error) -> ExitCode {
+    let mut replies = ReplyWriter::new(program, replies);
+    replies.warn(&format!("cannot install signal handlers: {}", reason(error)));
+    replies.flush();
+    ExitCode::FAILURE
+}
+
+/// Standard input that notices when nothing comes.
+struct PausingInput<F> {
+    input: Stdin,
+    pause: Duration,
+    on_pause: F,
+}
+
+impl<F: FnMut()> Read for PausingInput<F> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        if !zsched_sys::is_readable_within(self.input.as_fd(), self.pause)? {
+            (self.on_pause)();
+        }
+        // Not by the buffer of standard input, which this descriptor would not show.
+        self.input.lock().read(buffer)
     }
 }
 

@@ -51,6 +51,21 @@ impl Job<'_> {
         self.stop.is_requested()
     }
 
+    /// The flag that stops the agent, for code that waits without access to the job.
+    pub fn stop_flag(&self) -> StopFlag {
+        self.stop.clone()
+    }
+
+    /// The number of the message, which its files and the lines about it begin with.
+    pub fn number(&self) -> u64 {
+        self.file.number
+    }
+
+    /// Writes a line to the scheduler's log.
+    pub fn log(&mut self, text: &str) {
+        self.replies.warn(text);
+    }
+
     /// Locks all recipients at once.
     ///
     /// This is for agents that work on several recipients at the same time and
@@ -319,8 +334,7 @@ impl Job<'_> {
                 self.unlock(&recipient);
             }
         } else if self.locked {
-            let forgotten = "the agent reported no outcome for this recipient";
-            self.finish_all(&Outcome::new(Verdict::Deferred, "4.3.0", 451, forgotten));
+            self.finish_all(&Outcome::forgotten());
         }
         self.file
     }

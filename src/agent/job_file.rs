@@ -145,7 +145,8 @@ impl JobFile {
 
     /// Passes the report about a recipient to `replies`.
     ///
-    /// Notary data is not sent if it is in the control file already, or has not been requested.
+    /// Notary data is not sent if it is in the control file already, or has not been requested,
+    /// except for the remote host, from which the scheduler learns.
     pub(crate) fn report(
         &self,
         recipient: &Recipient,
@@ -155,7 +156,11 @@ impl JobFile {
     ) {
         let status = outcome.verdict().status(note);
         let notary = match status {
-            ReportStatus::Ok2 | ReportStatus::Ok3 | ReportStatus::Error2 => Vec::new(),
+            ReportStatus::Ok2 | ReportStatus::Ok3 | ReportStatus::Error2
+                if outcome.remote_host().is_empty() =>
+            {
+                Vec::new()
+            }
             _ => outcome.notary(self.parsed.control.get(recipient.quad.user)),
         };
         let message = outcome.report_text();

@@ -110,7 +110,7 @@ mod scope_options;
 
 pub mod testing;
 
-pub use agent::{Agent, serve};
+pub use agent::{Agent, serve, serve_with_pauses};
 pub use delivery::Delivery;
 pub use halt::Halt;
 pub use job::Job;

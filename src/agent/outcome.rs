@@ -144,6 +144,8 @@ pub struct Outcome {
     address: Option<Vec<u8>>,
     /// The remote host: `dns; mx.example.net (192.0.2.1)`, or empty.
     remote_host: Cow<'static, str>,
+    /// Name of the agent, for its sixth field of notary data; or empty.
+    agent: &'static str,
     /// True if the sender gets no report, whatever was requested.
     is_silent: bool,
 }
@@ -182,6 +184,7 @@ impl Outcome {
             text: None,
             address: None,
             remote_host: "".into(),
+            agent: "",
             is_silent: false,
         }
     }
@@ -191,6 +194,12 @@ impl Outcome {
         let outcome =
             Outcome::new(Verdict::Failed, "5.0.0", 0, "").with_text(text).with_address(b"");
         Outcome { status: "".into(), ..outcome }
+    }
+
+    /// The outcome of a recipient that an agent has not decided on.
+    pub(crate) fn forgotten() -> Outcome {
+        let text = "the agent reported no outcome for this recipient";
+        Outcome::new(Verdict::Deferred, "4.3.0", 451, text)
     }
 
     /// A deferral because of a system error. The text is `what`, a colon, and the reason.
@@ -314,8 +323,31 @@ impl Outcome {
     }
 
     /// Sets the remote host (RFC 3464, 2.3.5): `dns; mx.example.net (192.0.2.1)`.
+    ///
+    /// The scheduler gets it with every report, also of a success, for windows of relays
+    /// (`window-key=mx`).
     pub fn with_remote_host(mut self, remote_host: impl Into<Cow<'static, str>>) -> Outcome {
         self.remote_host = remote_host.into();
+        self
+    }
+
+    /// Names the agent in notary data, with its process id, as ZMailer's `smtp` does.
+    pub fn with_agent(mut self, name: &'static str) -> Outcome {
+        self.agent = name;
+        self
+    }
+
+    /// Sets the verdict. The codes and the text remain.
+    pub fn with_verdict(mut self, verdict: Verdict) -> Outcome {
+        self.verdict = verdict;
+        self
+    }
+
+    /// Replaces the status code, as in [`Outcome::new`].
+    pub fn with_status(mut self, status: impl Into<Cow<'static, str>>) -> Outcome {
+        let status = status.into();
+        let is_usable = is_status_code(&status);
+        self.status = if is_usable { status } else { self.verdict.general_status().into() };
         self
     }
 
@@ -342,6 +374,11 @@ impl Outcome {
     /// The verdict.
     pub fn verdict(&self) -> Verdict {
         self.verdict
+    }
+
+    /// The reply code in the style of SMTP.
+    pub fn code(&self) -> u16 {
+        self.code
     }
 
     /// The enhanced status code (RFC 3463).
@@ -381,13 +418,17 @@ impl Outcome {
             status = format!("{} ({comment})", self.status);
             diagnostic = format!("{}; {} ({comment})", self.protocol, self.code);
         }
-        let fields = [
+        let mut fields = vec![
             address,
             self.verdict.action().as_bytes(),
             status.as_bytes(),
             diagnostic.as_bytes(),
             self.remote_host.as_bytes(),
         ];
+        let agent = format!("{}[{}]", self.agent, std::process::id());
+        if !self.agent.is_empty() {
+            fields.push(agent.as_bytes());
+        }
         // A separator inside a field would shift all following fields.
         let clean = |byte: &u8| if *byte == NOTARY_SEPARATOR { b' ' } else { *byte };
         let field = |field: &&[u8]| field.iter().map(clean).collect::<Vec<u8>>();

@@ -10,7 +10,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::fmt;
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
@@ -63,6 +63,14 @@ impl Connection {
         match &self.socket {
             Socket::Tcp(socket) => socket.local_addr().ok(),
             Socket::Unix(_) => None,
+        }
+    }
+
+    /// The socket itself, without a deadline. It does not block.
+    pub fn into_socket(self) -> OwnedFd {
+        match self.socket {
+            Socket::Tcp(socket) => socket.into(),
+            Socket::Unix(socket) => socket.into(),
         }
     }
 

@@ -6,6 +6,7 @@ use std::fs::{self, File};
 use std::io;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd};
+use std::time::Duration;
 
 /// Keeps programs that we start from inheriting descriptors above 2.
 ///
@@ -35,6 +36,20 @@ pub fn is_hung_up(stream: &impl AsFd) -> bool {
     let mut watched = [PollFd::new(stream, PollFlags::empty())];
     poll(&mut watched, Some(&Timespec::default())) == Ok(1)
         && watched[0].revents().intersects(PollFlags::HUP | PollFlags::ERR)
+}
+
+/// Waits until there is something to read, or the end. Returns false if the time is over before.
+///
+/// A signal does not end the wait, and makes it longer at most by the same time.
+pub fn is_readable_within(stream: impl AsFd, time: Duration) -> io::Result<bool> {
+    let mut watched = [PollFd::new(&stream, PollFlags::IN)];
+    let time = Timespec { tv_sec: time.as_secs() as i64, tv_nsec: time.subsec_nanos().into() };
+    loop {
+        match poll(&mut watched, Some(&time)) {
+            Err(rustix::io::Errno::INTR) => {}
+            count => return Ok(count? > 0),
+        }
+    }
 }
 
 /// Makes a file opened with `O_NONBLOCK` blocking again.

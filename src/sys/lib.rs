@@ -27,7 +27,9 @@ mod syslog;
 
 pub use agent_exec::become_agent;
 pub use daemonize::{ReadyPipe, daemonize, drop_groups, redirect_output};
-pub use descriptors::{close_inherited_on_exec, is_hung_up, peer_user, set_blocking};
+pub use descriptors::{
+    close_inherited_on_exec, is_hung_up, is_readable_within, peer_user, set_blocking,
+};
 pub use files::{
     device_and_inode, if_exists, is_name_of, leads_to, open_nofollow, open_regular, read_part,
     read_up_to, rename_new, try_posix_lock, with_suffix,
@@ -39,6 +41,7 @@ pub use launch::{ChildProcess, Launcher};
 pub use limits::{lift_file_size_limit, lift_processor_limit, raise_file_limit};
 pub use process::{
     ChildEnd, ProcessPriority, clock_ticks, process_exists, reap, send_signal, set_priority,
+    set_process_name,
 };
 pub use sigaction::{ignore_signal, is_ignored};
 #[cfg(feature = "signals")]

@@ -2,6 +2,7 @@
 
 use super::succeeded;
 use rustix::process::{WaitOptions, nice, setpriority_process, wait};
+use std::ffi::CString;
 use std::io;
 
 /// Returns true if a process has this pid.
@@ -58,4 +59,11 @@ pub fn set_priority(priority: ProcessPriority) -> io::Result<()> {
         ProcessPriority::Absolute(value) => Ok(setpriority_process(None, value)?),
         ProcessPriority::Relative(by) => Ok(nice(by).map(drop)?),
     }
+}
+
+/// Sets the name of the process in `ps -o comm` and `top`: the first 15 bytes of it.
+pub fn set_process_name(name: &str) -> io::Result<()> {
+    let end = (0..=name.len().min(15)).rev().find(|end| name.is_char_boundary(*end));
+    let name = CString::new(&name[..end.unwrap_or_default()])?;
+    Ok(rustix::thread::set_name(&name)?)
 }

@@ -25,6 +25,27 @@ impl Job<'_> {
         belongs: impl Fn(&[Delivery<'_>], &Delivery<'_>) -> bool,
         mut deliver: impl FnMut(&[Delivery<'_>]) -> Outcome,
     ) -> Result<(), Halt> {
+        self.try_deliver_groups(belongs, |group| {
+            let outcome = deliver(group);
+            Ok(vec![outcome; group.len()])
+        })
+    }
+
+    /// Delivers to groups of recipients, by a function that returns an outcome for each member.
+    ///
+    /// The outcomes are in the order of the group. A member without one, at the end, is deferred.
+    /// If `deliver` returns an error, no member of the group has an outcome:
+    /// [`Halt::report_rest`] is about them, too. Otherwise as
+    /// [`deliver_groups`](Job::deliver_groups).
+    ///
+    /// # Errors
+    ///
+    /// As [`deliver_groups`](Job::deliver_groups), and those of `deliver`.
+    pub fn try_deliver_groups(
+        &mut self,
+        belongs: impl Fn(&[Delivery<'_>], &Delivery<'_>) -> bool,
+        mut deliver: impl FnMut(&[Delivery<'_>]) -> Result<Vec<Outcome>, Halt>,
+    ) -> Result<(), Halt> {
         let mut is_incomplete = false;
         while !self.pending.is_empty() {
             if self.is_stopping() {
@@ -47,23 +68,41 @@ impl Job<'_> {
     fn deliver_group(
         &mut self,
         group: Vec<Recipient>,
-        deliver: &mut impl FnMut(&[Delivery<'_>]) -> Outcome,
+        deliver: &mut impl FnMut(&[Delivery<'_>]) -> Result<Vec<Outcome>, Halt>,
     ) -> Result<(), Halt> {
         let deliveries: Vec<Delivery<'_>> = group.iter().map(|r| self.delivery(*r)).collect();
-        let outcome = deliver(&deliveries);
-        if self.is_moot(&outcome) {
-            for recipient in group.iter().rev() {
-                if !self.locked {
-                    self.unlock(recipient);
-                }
-                self.pending.push(*recipient);
+        let mut outcomes = match deliver(&deliveries) {
+            Ok(outcomes) => outcomes.into_iter(),
+            Err(halt) => {
+                self.give_back(group);
+                return Err(halt);
             }
-            return Err(Halt(HaltCause::Stopped));
+        };
+        let mut moot = Vec::new();
+        for recipient in group {
+            let outcome = outcomes.next().unwrap_or_else(Outcome::forgotten);
+            match self.is_moot(&outcome) {
+                true => moot.push(recipient),
+                false => self.finish_recipient(&recipient, Tag::Locked, outcome),
+            }
         }
-        for recipient in &group {
-            self.finish_recipient(recipient, Tag::Locked, outcome.clone());
+        match moot.is_empty() {
+            true => Ok(()),
+            false => {
+                self.give_back(moot);
+                Err(Halt(HaltCause::Stopped))
+            }
         }
-        Ok(())
+    }
+
+    /// Makes the members of a group pending again.
+    fn give_back(&mut self, group: Vec<Recipient>) {
+        for recipient in group.into_iter().rev() {
+            if !self.locked {
+                self.unlock(&recipient);
+            }
+            self.pending.push(recipient);
+        }
     }
 
     /// Takes the recipients of the next group out of the pending ones.

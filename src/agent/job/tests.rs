@@ -1,4 +1,5 @@
-use crate::{Agent, Halt, Job, Outcome, Scope, StopFlag, Verdict};
+use crate::testing::{TestJob, TestRun};
+use crate::{Agent, Delivery, Halt, Job, Outcome, Scope, StopFlag, Verdict};
 use expect_test::{Expect, expect};
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
@@ -393,4 +394,43 @@ fn large_file_replaced_by_another_is_read_again() {
         #hungry
     "#]]
     .assert_eq(&answers);
+}
+
+/// Runs an agent on the message of these tests.
+fn run(work: impl FnMut(&mut Job<'_>) -> Result<(), Halt>) -> TestRun {
+    TestJob::new(FILE).run(&Scope::channel("smtp"), work)
+}
+
+#[test]
+fn members_of_a_group_have_their_own_outcomes() {
+    let run = run(|job| {
+        job.try_deliver_groups(
+            |_, _| true,
+            |group| {
+                let outcome = |delivery: &Delivery<'_>| match delivery.user() {
+                    b"three" => Outcome::new(Verdict::Relayed, "2.0.0", 250, "yes"),
+                    _ => Outcome::new(Verdict::Failed, "5.1.1", 550, "no"),
+                };
+                // In reverse file order; the last one is forgotten.
+                Ok(group[..2].iter().map(outcome).collect())
+            },
+        )
+    });
+    assert_eq!((run.tag("three"), run.tag("two"), run.tag("one")), ('+', '-', ' '));
+    assert!(run.report("one").text.contains("no outcome"));
+}
+
+#[test]
+fn remote_host_is_reported_with_successes() {
+    let run = run(|job| {
+        job.deliver_each(|_| {
+            Outcome::new(Verdict::Relayed, "2.0.0", 250, "yes")
+                .with_remote_host("dns; mx.test (192.0.2.1|25)")
+                .with_agent("test")
+        })
+    });
+    let report = run.report("two");
+    assert_eq!(report.status, "ok3");
+    assert_eq!(report.notary[4], "dns; mx.test (192.0.2.1|25)");
+    assert_eq!(report.notary[5], format!("test[{}]", std::process::id()));
 }

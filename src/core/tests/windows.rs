@@ -298,7 +298,7 @@ fn window_key_mx_makes_hosts_of_relay_share() {
         world.says(
             agent,
             &format!(
-                "{number}/100\tr\x01delivered\x012.0.0\x01smtp; 250\x01dns; mx.provider.test\tok3"
+                "{number}/100\tr\x01delivered\x012.0.0\x01smtp; 250\x01dns; mx.provider.test (192.0.2.1|25)\tok3"
             ),
         );
         world.hungry(agent);

@@ -26,6 +26,8 @@ pub struct Notify<'a> {
     ///
     /// Only this scheduler writes the word.
     pub alternative_of: Option<AlternativeOf>,
+    /// `REQUIRETLS`: each hop must use verified TLS, and know this word (RFC 8689).
+    pub require_tls: bool,
 }
 
 /// The `X` line that a recipient was: `ALTERNATIVE=offset,left`.
@@ -77,6 +79,7 @@ impl<'a> Notify<'a> {
     pub fn parse(value: &'a [u8]) -> Notify<'a> {
         let mut notify = Notify::default();
         for word in value.split(|byte| matches!(byte, b' ' | b'\t')) {
+            notify.require_tls |= word.eq_ignore_ascii_case(b"REQUIRETLS");
             let Some(equals) = memchr::memchr(b'=', word) else { continue };
             let (keyword, value) = (&word[..equals], &word[equals + 1..]);
             match keyword.to_ascii_uppercase().as_slice() {
@@ -186,6 +189,7 @@ mod tests {
         assert_eq!(notify.incoming_recipient, Some(&b"a;b"[..]));
         assert_eq!(notify.incoming_sender, Some(&b"c;d"[..]));
         assert_eq!(notify.sender_suffix, Some(&b"-7"[..]));
+        assert!(!notify.require_tls && Notify::parse(b"ORCPT=a;b requiretls").require_tls);
         let by = DeliverBy { seconds: 120, return_after: true, trace: true };
         assert_eq!(notify.deliver_by, Some(by));
         let late = DeliverBy { seconds: -5, return_after: false, trace: false };

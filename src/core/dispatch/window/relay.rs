@@ -50,11 +50,12 @@ impl Relays {
 
 /// Host that an agent has talked to.
 ///
-/// It is the last field of the notary data.
+/// It is the fifth field of the notary data. An address behind the name is left out.
 fn relay_of(notary: &[u8]) -> Option<&[u8]> {
     let name = notary.split(|byte| *byte == NOTARY_SEPARATOR).nth(4)?.trim_ascii();
-    // `dns; mx.example.net`, or the bare name.
+    // `dns; mx.example.net (192.0.2.1)`, or the bare name.
     let name = name.rsplit(|byte| *byte == b';').next().unwrap_or(name).trim_ascii();
+    let name = name.split(|byte| *byte == b' ').next().unwrap_or(name);
     (!name.is_empty()).then_some(name)
 }
 

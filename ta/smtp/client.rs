@@ -1,0 +1,124 @@
+//! The session with a server: kept for the next job, checked, and ended.
+
+use crate::configuration::Configuration;
+use crate::connection::Lost;
+use crate::diagnosis;
+use crate::dialer::{ClientOptions, Dialer, Session};
+use crate::dialogue_log::DialogueLog;
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+use zsched_agent::{Outcome, StopFlag};
+
+/// Longest sleep between two looks at the stop flag.
+const MAX_SLEEP: Duration = Duration::from_millis(100);
+
+/// Makes sessions, and keeps the last one.
+pub struct Client {
+    dialer: Dialer,
+    configuration: Rc<Configuration>,
+    log: DialogueLog,
+    session: Option<Session>,
+    /// When the next message to a host may begin, after a reply that asks for less.
+    pause: Option<(String, Instant)>,
+}
+
+impl Client {
+    /// Creates a client without a session.
+    pub fn new(options: ClientOptions, configuration: Configuration, log: DialogueLog) -> Client {
+        let configuration = Rc::new(configuration);
+        let dialer = Dialer::new(options, Rc::clone(&configuration), log.clone());
+        Client { dialer, configuration, log, session: None, pause: None }
+    }
+
+    /// The configuration.
+    pub fn configuration(&self) -> &Configuration {
+        &self.configuration
+    }
+
+    /// The log of dialogues.
+    pub fn log(&self) -> &DialogueLog {
+        &self.log
+    }
+
+    /// The maker of sessions.
+    pub fn dialer(&mut self) -> &mut Dialer {
+        &mut self.dialer
+    }
+
+    /// The host that mail for a destination goes to.
+    pub fn next_host(&self, host: &[u8]) -> String {
+        self.dialer.next_host(host)
+    }
+
+    /// The session for a host: the present one, or a new one.
+    ///
+    /// # Errors
+    ///
+    /// No server of the host takes mail; the outcome says why.
+    pub fn session(
+        &mut self,
+        host: &str,
+        end: Instant,
+        stop: &StopFlag,
+    ) -> Result<&mut Session, Box<Outcome>> {
+        self.wait_for_pause(host, end, stop)?;
+        if !self.can_reuse(host) {
+            self.quit();
+            self.session = Some(self.dialer.open(host, end, stop)?);
+        }
+        let session = self.session.as_mut().ok_or_else(|| Box::new(diagnosis::of_long_job()))?;
+        session.connection.set_end(end);
+        Ok(session)
+    }
+
+    /// The session of the last transaction, if there is one.
+    pub fn current(&self) -> Option<&Session> {
+        self.session.as_ref()
+    }
+
+    fn can_reuse(&mut self, host: &str) -> bool {
+        self.session.as_mut().is_some_and(|session| {
+            session.is_for(host) && session.has_room() && session.connection.check_quiet().is_ok()
+        })
+    }
+
+    /// Ends the session politely.
+    pub fn quit(&mut self) {
+        if let Some(session) = self.session.take() {
+            session.connection.quit();
+        }
+    }
+
+    /// Closes the connection, which is of no use any more.
+    pub fn close(&mut self) {
+        self.session = None;
+    }
+
+    /// Puts off the next message to a host.
+    pub fn pause(&mut self, host: &str, time: Duration) {
+        self.quit();
+        self.pause = Some((host.to_string(), Instant::now() + time));
+    }
+
+    fn wait_for_pause(
+        &mut self,
+        host: &str,
+        end: Instant,
+        stop: &StopFlag,
+    ) -> Result<(), Box<Outcome>> {
+        let Some((_, until)) = self.pause.take_if(|(paused, _)| paused == host) else {
+            return Ok(());
+        };
+        while Instant::now() < until {
+            if stop.is_requested() {
+                return Err(Box::new(diagnosis::of_lost(&Lost::Stopped)));
+            }
+            if Instant::now() >= end {
+                return Err(Box::new(diagnosis::of_long_job()));
+            }
+            let left = until.saturating_duration_since(Instant::now());
+            std::thread::sleep(left.min(MAX_SLEEP));
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,527 @@
+//! Makes sessions: routes, connections, TLS, and the beginning of the dialogue.
+
+use crate::configuration::{Configuration, HostRule};
+use crate::connection::{Connection, Lost, Pause, reason};
+use crate::diagnosis::{self, Remote};
+use crate::dialogue_log::DialogueLog;
+use crate::session::{
+    Capabilities, Handshake, HandshakeFailure, HandshakeOptions, Protocol, Reply, TlsUse,
+};
+use crate::socket::{Socket, SocketStream};
+use std::fs::File;
+use std::io::Write;
+use std::net::{IpAddr, SocketAddr};
+use std::path::Path;
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+use zsched_agent::{Outcome, StopFlag, Verdict};
+use zsched_mail_exchanger::{
+    ConnectError, Destination, Endpoint, Exchanger, MailExchangers, Route, RouteError, Source,
+    Target, TlsConnector, TlsPolicy, TlsRecord, Verified,
+};
+
+/// The port of SMTP, and that of LMTP (RFC 2033 leaves it open; Dovecot and Postfix use it).
+const SMTP_PORT: u16 = 25;
+const LMTP_PORT: u16 = 24;
+/// Maximum time for the DNS lookups of a route or a policy of TLS.
+const LOOKUP_TIME: Duration = Duration::from_secs(60);
+
+/// What the command line says about sessions.
+#[derive(Clone, Debug, Default)]
+pub struct ClientOptions {
+    /// The channel, which source addresses can depend on.
+    pub channel: String,
+    /// The name in EHLO.
+    pub hello_name: String,
+    /// LMTP for all hosts.
+    pub lmtp: bool,
+    /// The port, where nothing else names one.
+    pub port: Option<u16>,
+    /// All mail goes here.
+    pub forced_host: Option<String>,
+    /// No MX records are looked up.
+    pub no_mx: bool,
+    /// Extensions that are not used.
+    pub without: Vec<String>,
+    /// 8-bit text is sent to all hosts.
+    pub sends_8bit: bool,
+    /// EHLO only if the greeting has the word ESMTP.
+    pub esmtp_by_greeting: bool,
+    /// HELO, never EHLO.
+    pub no_esmtp: bool,
+    /// The host is shown in the name of the process.
+    pub shows_host: bool,
+}
+
+/// A session that takes mail.
+pub struct Session {
+    /// The connection.
+    pub connection: Connection,
+    /// What the server offers.
+    pub capabilities: Capabilities,
+    /// The peer.
+    pub remote: Remote,
+    /// SMTP or LMTP.
+    pub protocol: Protocol,
+    /// 8-bit text is sent in any case.
+    pub sends_8bit: bool,
+    /// Maximum number of recipients of a transaction.
+    pub max_recipients: usize,
+    /// Number of transactions so far.
+    pub transactions: usize,
+    /// True if the next transaction begins with RSET.
+    pub needs_reset: bool,
+    host: String,
+    max_transactions: usize,
+}
+
+impl Session {
+    /// Returns true if another transaction has used the session before.
+    pub fn is_reused(&self) -> bool {
+        self.transactions > 0
+    }
+
+    /// Returns true if TLS protects it, and the certificate of the server was verified.
+    pub fn is_verified(&self) -> bool {
+        let verified = self.connection.tls().map(|tls| &tls.verified);
+        matches!(verified, Some(Verified::ByAuthority | Verified::ByDane))
+    }
+
+    /// Returns true if it serves this host.
+    pub fn is_for(&self, host: &str) -> bool {
+        self.host == host
+    }
+
+    /// Returns true if the server and the settings allow another transaction.
+    pub fn has_room(&self) -> bool {
+        self.transactions < self.max_transactions
+    }
+}
+
+/// Makes sessions.
+pub struct Dialer {
+    options: ClientOptions,
+    configuration: Rc<Configuration>,
+    log: DialogueLog,
+    exchangers: MailExchangers,
+    connector: TlsConnector,
+}
+
+/// What is the same for all addresses of a host.
+#[derive(Clone, Copy)]
+struct Call<'a> {
+    host: &'a str,
+    source: &'a Source,
+    end: Instant,
+    stop: &'a StopFlag,
+}
+
+/// A connected socket.
+struct Connected {
+    socket: Socket,
+    peer: Endpoint,
+    /// The addresses of the peer and of this end; none for a UNIX socket.
+    addresses: Option<(SocketAddr, SocketAddr)>,
+}
+
+/// An address that takes no mail.
+struct Failure {
+    outcome: Box<Outcome>,
+    /// The server has greeted.
+    was_greeted: bool,
+    /// TLS has failed, and the policy allows another try in plain text.
+    may_retry_without_tls: bool,
+}
+
+impl From<Box<Outcome>> for Failure {
+    fn from(outcome: Box<Outcome>) -> Failure {
+        Failure { outcome, was_greeted: false, may_retry_without_tls: false }
+    }
+}
+
+impl Dialer {
+    /// Creates it. Nothing is loaded before it is needed.
+    pub fn new(
+        options: ClientOptions,
+        configuration: Rc<Configuration>,
+        log: DialogueLog,
+    ) -> Dialer {
+        let default = if options.lmtp { LMTP_PORT } else { SMTP_PORT };
+        let (dns, routing) = (configuration.dns.clone(), configuration.routing.clone());
+        let tls = &configuration.tls;
+        let port = options.port.unwrap_or(default);
+        let exchangers = MailExchangers::new(dns, routing, tls, port);
+        let connector = TlsConnector::new(tls.clone());
+        Dialer { options, configuration, log, exchangers, connector }
+    }
+
+    /// The host that mail for a destination goes to.
+    pub fn next_host(&self, host: &[u8]) -> String {
+        let forced = self.options.forced_host.clone();
+        forced.unwrap_or_else(|| String::from_utf8_lossy(host).into_owned())
+    }
+
+    /// Connects to the exchangers of a host, one address after the other, until one takes mail.
+    ///
+    /// # Errors
+    ///
+    /// None does; the outcome is that of the last address.
+    pub fn open(
+        &mut self,
+        host: &str,
+        end: Instant,
+        stop: &StopFlag,
+    ) -> Result<Session, Box<Outcome>> {
+        if self.options.shows_host {
+            // Without it, nothing but the name is missing.
+            zsched_sys::set_process_name(host).ok();
+        }
+        let (route, source) = self.route(host, end)?;
+        let call = Call { host, source: &source, end, stop };
+        let (mut failure, mut sessions) = (None, 0);
+        for exchanger in &route.exchangers {
+            let mut endpoints = exchanger.endpoints.clone();
+            while !endpoints.is_empty() && sessions < route.max_sessions {
+                if Instant::now() >= end {
+                    return Err(Box::new(diagnosis::of_long_job()));
+                }
+                match self.try_exchanger(call, &route, exchanger, &mut endpoints) {
+                    Ok(session) => return Ok(session),
+                    Err(failed) if stop.is_requested() => return Err(failed.outcome),
+                    Err(failed) => {
+                        sessions += usize::from(failed.was_greeted);
+                        failure = Some(failed.outcome);
+                    }
+                }
+            }
+        }
+        let none = || Outcome::new(Verdict::Deferred, "4.4.4", 451, "the host has no address");
+        Err(failure.unwrap_or_else(|| Box::new(none())))
+    }
+
+    /// Shows on standard output what each exchanger of a host answers. No mail is sent.
+    ///
+    /// Returns true if one of them takes mail.
+    pub fn probe(&mut self, host: &str) -> bool {
+        self.log = DialogueLog::to_standard_output();
+        let host = &self.next_host(host.as_bytes());
+        let (end, stop) = (Instant::now() + LOOKUP_TIME * 10, &StopFlag::default());
+        let (route, source) = match self.route(host, end) {
+            Ok(found) => found,
+            Err(outcome) => {
+                self.log.note(format_args!("no route: {} {}", outcome.status(), outcome.text()));
+                return false;
+            }
+        };
+        self.show(&route);
+        let call = Call { host, source: &source, end, stop };
+        let mut takes_mail = false;
+        for exchanger in &route.exchangers {
+            let mut endpoints = exchanger.endpoints.clone();
+            while !endpoints.is_empty() {
+                match self.try_exchanger(call, &route, exchanger, &mut endpoints) {
+                    Ok(session) => {
+                        takes_mail = true;
+                        self.log.note(format_args!("{} takes mail", session.remote));
+                        session.connection.quit();
+                    }
+                    Err(failed) => {
+                        let outcome = failed.outcome;
+                        let text = outcome.text().rsplit('\r').next().unwrap_or_default();
+                        let word =
+                            if outcome.verdict() == Verdict::Failed { "fail" } else { "wait" };
+                        self.log
+                            .note(format_args!("mail would {word}: {} {text}", outcome.status()));
+                    }
+                }
+            }
+        }
+        takes_mail
+    }
+
+    fn show(&self, route: &Route) {
+        self.log.note(format_args!("next hop {}", route.next_hop));
+        for exchanger in &route.exchangers {
+            let endpoints: Vec<String> =
+                exchanger.endpoints.iter().map(ToString::to_string).collect();
+            let preference = exchanger.preference.map(|number| format!("MX {number} "));
+            let (name, endpoints) = (&exchanger.name, endpoints.join(" "));
+            self.log.note(format_args!("{}{name} {endpoints}", preference.unwrap_or_default()));
+        }
+        for unresolved in &route.unresolved {
+            self.log.note(format_args!("left out: {}", unresolved.reason));
+        }
+    }
+
+    fn rule(&self, host: &str) -> Option<&HostRule> {
+        self.configuration.rule(&host.to_ascii_lowercase())
+    }
+
+    fn route(&mut self, host: &str, end: Instant) -> Result<(Route, Source), Box<Outcome>> {
+        let failed = |error: RouteError| Box::new(diagnosis::of_route_error(&error));
+        let mut destination = Destination::parse(host)
+            .map_err(|error| failed(RouteError::of_destination(host, &error)))?;
+        destination.port = destination.port.or(self.rule(host).and_then(|rule| rule.port));
+        if let Target::Domain(name) = &destination.target
+            && self.options.no_mx
+        {
+            destination.target = Target::Host(name.clone());
+        }
+        let route = self.exchangers.route(&destination, lookup_end(end)).map_err(failed)?;
+        let source = self.exchangers.source(&self.options.channel, &destination);
+        Ok((route, source))
+    }
+
+    /// Connects to one of the endpoints of an exchanger, which leaves the list, and begins.
+    fn try_exchanger(
+        &mut self,
+        call: Call<'_>,
+        route: &Route,
+        exchanger: &Exchanger,
+        endpoints: &mut Vec<Endpoint>,
+    ) -> Result<Session, Failure> {
+        let policy = self.exchangers.tls_policy(route, exchanger, lookup_end(call.end));
+        let policy = policy.map_err(|error| {
+            endpoints.clear();
+            self.record(&TlsRecord::of_policy_error(&error));
+            let outcome = diagnosis::of_policy_error(&error);
+            Box::new(Remote::new(&exchanger.name, None).complete(outcome))
+        })?;
+        let connected = self.connect(call, exchanger, endpoints);
+        let connected = connected.inspect_err(|_| endpoints.clear())?;
+        let peer = connected.peer.clone();
+        endpoints.retain(|endpoint| *endpoint != peer);
+        let failure = match self.begin(call, exchanger, &policy, connected) {
+            Ok(session) => return Ok(session),
+            Err(failure) => failure,
+        };
+        if !failure.may_retry_without_tls {
+            return Err(failure);
+        }
+        self.log.note("TLS has failed, and is not required: again in plain text");
+        let policy = TlsPolicy { uses_tls: false, ..policy };
+        let connected = self.connect(call, exchanger, &[peer])?;
+        self.begin(call, exchanger, &policy, connected)
+    }
+
+    /// Connects to the first endpoint that accepts.
+    fn connect(
+        &mut self,
+        call: Call<'_>,
+        exchanger: &Exchanger,
+        endpoints: &[Endpoint],
+    ) -> Result<Connected, Box<Outcome>> {
+        let limit = self.configuration.session.timeouts.connect;
+        let until = call.end.min(Instant::now() + limit);
+        self.log.note(format_args!("connecting to {}", exchanger.name));
+        let connected = self.exchangers.connect(endpoints, call.source, until);
+        let connection = connected.map_err(|error| failed_connection(exchanger, &error))?;
+        let peer = connection.peer().clone();
+        self.log.note(format_args!("connected to {peer}"));
+        let local = connection.local_address();
+        let descriptor = connection.into_socket();
+        let (stream, addresses) = match &peer {
+            Endpoint::Tcp(address) => {
+                let addresses = local.map(|local| (*address, local));
+                (SocketStream::Tcp(descriptor.into()), addresses)
+            }
+            Endpoint::Unix(_) => (SocketStream::Unix(descriptor.into()), None),
+        };
+        let socket = Socket::new(stream, call.stop.clone());
+        socket.set_nonblocking(false).map_err(|error| {
+            Box::new(Outcome::system_error("cannot use the connection", &error))
+        })?;
+        Ok(Connected { socket, peer, addresses })
+    }
+
+    /// Begins the session: greeting, EHLO, STARTTLS, AUTH.
+    fn begin(
+        &mut self,
+        call: Call<'_>,
+        exchanger: &Exchanger,
+        policy: &TlsPolicy,
+        connected: Connected,
+    ) -> Result<Session, Failure> {
+        let Connected { socket, peer, addresses: ends } = connected;
+        let remote = Remote::new(&exchanger.name, ends.map(|(peer, local)| (peer, Some(local))));
+        let local = ends.map(|(_, local)| local.ip());
+        let options = self.handshake_options(call, policy, &peer, local)?;
+        let protocol = options.protocol;
+        let limits = self.configuration.session.timeouts;
+        let mut connection = Connection::new(socket, limits, self.log.clone());
+        connection.set_end(call.end);
+        let mut handshake = Handshake::new(options);
+        let ips = ends.map(|(peer, local)| (peer.ip(), local.ip()));
+        loop {
+            let paused = connection.run(&mut handshake, None);
+            let was_greeted = handshake.greeting().is_some();
+            let fail = |outcome: Outcome, may_retry_without_tls| Failure {
+                outcome: Box::new(remote.complete(outcome)),
+                was_greeted,
+                may_retry_without_tls,
+            };
+            match paused {
+                Ok(Pause::Finished) => break,
+                Ok(Pause::StartTls) => match connection.start_tls(&mut self.connector, policy) {
+                    Ok(()) => {
+                        self.record_session(policy, ips, None);
+                        handshake.tls_started();
+                    }
+                    Err(Some(error)) => {
+                        self.record_session(policy, ips, Some(&error));
+                        let is_stop = call.stop.is_requested();
+                        let may_retry = policy.allows_retry_without_tls(&error) && !is_stop;
+                        let outcome = diagnosis::of_tls_error(&error, is_stop);
+                        return Err(fail(outcome, may_retry));
+                    }
+                    Err(None) => {
+                        let outcome = diagnosis::of_lost_handshake(&Lost::Unexpected);
+                        return Err(fail(outcome, false));
+                    }
+                },
+                Err(lost) => return Err(fail(diagnosis::of_lost_handshake(&lost), false)),
+            }
+        }
+        let was_greeted = handshake.greeting().is_some();
+        match handshake.finish() {
+            Ok(capabilities) => {
+                Ok(self.session(call.host, connection, capabilities, remote, protocol))
+            }
+            Err(failure) => {
+                let outcome = self.refused_session(call.host, &remote, &failure, policy, ips);
+                connection.quit();
+                let outcome = Box::new(remote.complete(outcome));
+                Err(Failure { outcome, was_greeted, may_retry_without_tls: false })
+            }
+        }
+    }
+
+    fn session(
+        &self,
+        host: &str,
+        connection: Connection,
+        capabilities: Capabilities,
+        remote: Remote,
+        protocol: Protocol,
+    ) -> Session {
+        let (settings, rule) = (&self.configuration.session, self.rule(host));
+        let limits = capabilities.limits;
+        let recipients = rule.and_then(|rule| rule.recipients).unwrap_or(settings.recipients);
+        Session {
+            max_recipients: recipients.min(limits.recipients.unwrap_or(usize::MAX)).max(1),
+            max_transactions: settings.messages.min(limits.transactions.unwrap_or(usize::MAX)),
+            sends_8bit: self.options.sends_8bit || rule.is_some_and(|rule| rule.send_8bit),
+            connection,
+            capabilities,
+            remote,
+            protocol,
+            transactions: 0,
+            needs_reset: false,
+            host: host.to_string(),
+        }
+    }
+
+    fn handshake_options(
+        &self,
+        call: Call<'_>,
+        policy: &TlsPolicy,
+        peer: &Endpoint,
+        local: Option<IpAddr>,
+    ) -> Result<HandshakeOptions, Box<Outcome>> {
+        let rule = self.rule(call.host);
+        let credentials = rule.map_or(Ok(None), HostRule::credentials).map_err(|why| {
+            let why = format!("cannot authenticate: {why}");
+            Box::new(Outcome::new(Verdict::DeferAll, "4.3.5", 451, why))
+        })?;
+        let mut without = self.options.without.clone();
+        without.extend(rule.into_iter().flat_map(|rule| rule.without.clone()));
+        let is_lmtp = self.options.lmtp || rule.is_some_and(|rule| rule.lmtp);
+        let of_source = local.and_then(|local| call.source.helo_of(&local));
+        Ok(HandshakeOptions {
+            hello_name: of_source.unwrap_or(&self.options.hello_name).to_string(),
+            protocol: if is_lmtp { Protocol::Lmtp } else { Protocol::Smtp },
+            tls: match (policy.uses_tls, policy.is_required) {
+                (false, _) => TlsUse::Off,
+                (true, false) => TlsUse::IfOffered,
+                (true, true) => TlsUse::Required,
+            },
+            is_private: matches!(peer, Endpoint::Unix(_)),
+            credentials,
+            without,
+            esmtp_by_greeting: self.options.esmtp_by_greeting,
+            no_esmtp: self.options.no_esmtp,
+        })
+    }
+
+    /// The outcome of a session that the server has refused, as the reply patterns decide.
+    fn refused_session(
+        &self,
+        host: &str,
+        remote: &Remote,
+        failure: &HandshakeFailure,
+        policy: &TlsPolicy,
+        ips: Option<(IpAddr, IpAddr)>,
+    ) -> Outcome {
+        let refused_tls = match failure {
+            HandshakeFailure::NoTls => Some(policy.not_offered(None)),
+            HandshakeFailure::Refused { command, reply } if command == "STARTTLS" => {
+                Some(policy.not_offered(Some(reply.text())))
+            }
+            _ => None,
+        };
+        if let Some(error) = refused_tls {
+            self.record_session(policy, ips, Some(&error));
+            return diagnosis::of_tls_error(&error, false);
+        }
+        let outcome = diagnosis::of_handshake_failure(failure);
+        let HandshakeFailure::Refused { reply, .. } = failure else { return outcome };
+        let names = [host, remote.name.as_str()];
+        let patterns = &self.configuration.reply_patterns;
+        let found = crate::reply_patterns::apply(patterns, names, Reply::text(reply), &outcome);
+        found.map_or(outcome, |effect| effect.outcome)
+    }
+
+    fn record_session(
+        &self,
+        policy: &TlsPolicy,
+        ips: Option<(IpAddr, IpAddr)>,
+        error: Option<&zsched_mail_exchanger::TlsError>,
+    ) {
+        if self.configuration.session.tls_results.is_some() {
+            let (peer, local) = (ips.map(|ips| ips.0), ips.map(|ips| ips.1));
+            self.record(&TlsRecord::of_session(policy, peer, local, error));
+        }
+    }
+
+    /// Appends the result of a TLS session to the file of results.
+    fn record(&self, record: &TlsRecord) {
+        let Some(path) = &self.configuration.session.tls_results else { return };
+        if let Err(error) = append_json(path, record) {
+            self.log.note(format_args!("{}: {}", path.display(), reason(&error)));
+        }
+    }
+}
+
+fn append_json(path: &Path, record: &TlsRecord) -> std::io::Result<()> {
+    let mut line = serde_json::to_vec(record)?;
+    line.push(b'\n');
+    File::options().append(true).create(true).open(path)?.write_all(&line)
+}
+
+fn lookup_end(end: Instant) -> Instant {
+    end.min(Instant::now() + LOOKUP_TIME)
+}
+
+/// The outcome where no endpoint accepts a connection, with the last one of them.
+fn failed_connection(exchanger: &Exchanger, error: &ConnectError) -> Box<Outcome> {
+    let one = |(endpoint, error): &(Endpoint, std::io::Error)| {
+        format!("connect to {endpoint}: {}", reason(error))
+    };
+    let text = error.attempts.iter().map(one).collect::<Vec<_>>().join(", ");
+    let peer = match error.attempts.last() {
+        Some((Endpoint::Tcp(address), _)) => Some((*address, None)),
+        _ => None,
+    };
+    let outcome = diagnosis::of_failed_connection(&text);
+    Box::new(Remote::new(&exchanger.name, peer).complete(outcome))
+}

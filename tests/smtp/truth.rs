@@ -1,0 +1,249 @@
+//! What becomes of each recipient if the peer misbehaves: step × misbehaviour × outcome.
+
+use crate::peer::{Action, Peer, Script, say};
+use crate::support::{agent_with, deliver, outcomes};
+use std::time::Duration;
+use zsched_smtp::dialer::ClientOptions;
+
+const ANN: &str = "ann@b.test";
+const BOB: &str = "bob@b.test";
+
+const BOTH_DELIVERED: &str = "ann ok3, bob ok3";
+/// The connection was lost before anything was decided.
+const BOTH_LOST: &str = "ann deferred 4.4.2, bob deferred 4.4.2";
+/// The host takes no mail.
+const NO_HOST: &str = "ann deferall 4.4.2, bob deferall 4.4.2";
+/// The peer does not speak the protocol.
+const NO_SENSE: &str = "ann deferred 4.5.0, bob deferred 4.5.0";
+const NO_SENSE_HOST: &str = "ann deferall 4.5.0, bob deferall 4.5.0";
+
+fn check(step: &str, action: Action, expected: &str) {
+    for offers in [&[][..], &["PIPELINING"], &["PIPELINING", "SIZE", "DSN", "8BITMIME"]] {
+        let script = Script::offering(offers).on(step, action.clone());
+        let peer = Peer::start(script);
+        let needs_wait = matches!(action, Action::Stall);
+        let limit = needs_wait.then_some(Duration::from_millis(300));
+        let mut agent = agent_with("", ClientOptions::default(), limit);
+        let run = deliver(&mut agent, &peer.host(), &[ANN, BOB], "Hello\n");
+        let found = outcomes(&run, &[ANN, BOB]);
+        assert_eq!(found, expected, "{step} {action:?} {offers:?}: {:?}", run.reports);
+        let tag = |user: &str| run.tag(&format!("{user}@b.test"));
+        for (user, word) in found.split(", ").map(|one| one.split_once(' ').expect("a word")) {
+            let expected = match word.split(' ').next() {
+                Some("ok3") => '+',
+                Some("error2") => '-',
+                _ => ' ',
+            };
+            assert_eq!(tag(user), expected, "{step} {action:?}");
+        }
+        // The agent lives, and delivers the next message to a peer without faults.
+        let good = Peer::start(Script::offering(offers));
+        let mut agent = agent;
+        let run = deliver(&mut agent, &good.host(), &[ANN, BOB], "Hello\n");
+        assert_eq!(outcomes(&run, &[ANN, BOB]), BOTH_DELIVERED, "after {step} {action:?}");
+    }
+}
+
+#[test]
+fn closed_connection_defers_at_each_step() {
+    for (step, expected) in [
+        ("GREETING", NO_HOST),
+        ("EHLO", NO_HOST),
+        ("MAIL", BOTH_LOST),
+        ("RCPT To:<ann", BOTH_LOST),
+        ("RCPT To:<bob", BOTH_LOST),
+        ("DATA", BOTH_LOST),
+        ("CONTENT", BOTH_LOST),
+        (".", BOTH_LOST),
+        ("QUIT", BOTH_DELIVERED),
+    ] {
+        let action = if step == "CONTENT" { Action::CloseWithin(1) } else { Action::Close };
+        check(step, action, expected);
+    }
+}
+
+#[test]
+fn silent_peer_defers_at_each_step() {
+    for (step, expected) in [
+        ("GREETING", NO_HOST),
+        ("EHLO", NO_HOST),
+        ("MAIL", BOTH_LOST),
+        ("RCPT To:<bob", BOTH_LOST),
+        ("DATA", BOTH_LOST),
+        (".", BOTH_LOST),
+        ("QUIT", BOTH_DELIVERED),
+    ] {
+        check(step, Action::Stall, expected);
+    }
+}
+
+#[test]
+fn junk_defers_at_each_step() {
+    for junk in ["no code", "2", "250:x", "199 x", "600 x", "250-a\n251 b", "\u{1}\u{2}", ""] {
+        for (step, expected) in [
+            ("GREETING", NO_SENSE_HOST),
+            ("EHLO", NO_SENSE_HOST),
+            ("MAIL", NO_SENSE),
+            ("RCPT To:<bob", NO_SENSE),
+            ("DATA", NO_SENSE),
+            (".", NO_SENSE),
+        ] {
+            check(step, say(junk), expected);
+        }
+    }
+}
+
+#[test]
+fn endless_replies_defer() {
+    for action in [Action::Flood, Action::LongLine] {
+        for (step, expected) in [("GREETING", NO_SENSE_HOST), ("MAIL", NO_SENSE), (".", NO_SENSE)] {
+            check(step, action.clone(), expected);
+        }
+    }
+}
+
+#[test]
+fn unexpected_positive_replies_deliver_nothing() {
+    for (step, reply, expected) in [
+        ("GREETING", "250 hello", "ann deferall 4.3.2, bob deferall 4.3.2"),
+        ("MAIL", "354 go on", NO_SENSE),
+        ("RCPT To:<bob", "354 go on", "ann ok3, bob deferred 4.5.0"),
+        ("DATA", "250 ok", NO_SENSE),
+        (".", "354 go on", NO_SENSE),
+    ] {
+        check(step, say(reply), expected);
+    }
+}
+
+#[test]
+fn replies_become_outcomes_of_the_recipients_they_concern() {
+    for (step, reply, expected) in [
+        ("GREETING", "554 no service", "ann deferall 4.3.2, bob deferall 4.3.2"),
+        ("GREETING", "421 4.7.28 too fast", "ann deferall 4.7.28, bob deferall 4.7.28"),
+        ("EHLO", "421 4.3.2 busy", "ann deferall 4.3.2, bob deferall 4.3.2"),
+        ("MAIL", "450 4.7.1 later", "ann deferred 4.7.1, bob deferred 4.7.1"),
+        ("MAIL", "550 5.7.1 not you", "ann error2 5.7.1, bob error2 5.7.1"),
+        ("MAIL", "421 4.3.2 busy", "ann deferred 4.3.2, bob deferred 4.3.2"),
+        ("RCPT To:<bob", "450 4.2.1 greylisted", "ann ok3, bob deferred 4.2.1"),
+        ("RCPT To:<bob", "550 5.1.1 unknown", "ann ok3, bob error2 5.1.1"),
+        ("RCPT To:<bob", "550-5.1.1 un\n550 5.1.1 known", "ann ok3, bob error2 5.1.1"),
+        ("RCPT To:<bob", "550 unknown", "ann ok3, bob error2 5.0.0"),
+        ("RCPT", "550 5.1.1 unknown", "ann error2 5.1.1, bob error2 5.1.1"),
+        ("RCPT", "450 4.2.1 later", "ann deferred 4.2.1, bob deferred 4.2.1"),
+        ("RCPT To:<bob", "421 4.3.2 going", "ann deferred 4.3.2, bob deferred 4.3.2"),
+        ("RCPT To:<bob", "552 5.2.2 full", "ann ok3, bob error2 5.2.2"),
+        ("DATA", "451 4.3.0 no", "ann deferred 4.3.0, bob deferred 4.3.0"),
+        ("DATA", "554 5.6.0 no", "ann error2 5.6.0, bob error2 5.6.0"),
+        ("DATA", "421 4.3.2 going", "ann deferred 4.3.2, bob deferred 4.3.2"),
+        (".", "452 4.3.1 disk full", "ann deferred 4.3.1, bob deferred 4.3.1"),
+        (".", "554 5.7.1 spam", "ann error2 5.7.1, bob error2 5.7.1"),
+        (".", "421 4.3.2 going", "ann deferred 4.3.2, bob deferred 4.3.2"),
+        ("QUIT", "500 what?", BOTH_DELIVERED),
+    ] {
+        check(step, say(reply), expected);
+    }
+}
+
+#[test]
+fn reply_that_closes_the_connection_counts() {
+    for (step, reply, expected) in [
+        ("GREETING", "421 busy", "ann deferall 4.3.2, bob deferall 4.3.2"),
+        ("RCPT To:<bob", "421 4.3.2 going", "ann deferred 4.3.2, bob deferred 4.3.2"),
+        (".", "250 2.0.0 ok", BOTH_DELIVERED),
+        (".", "554 5.7.1 spam", "ann error2 5.7.1, bob error2 5.7.1"),
+    ] {
+        check(step, Action::SayAndClose(reply.to_string()), expected);
+    }
+}
+
+#[test]
+fn replies_split_anywhere_are_read() {
+    for (step, reply) in [
+        ("GREETING", "220-peer.test\n220 ESMTP"),
+        ("MAIL", "250-2.1.0 all\n250-2.1.0 is\n250 2.1.0 well"),
+        (".", "250 2.6.0 accepted"),
+    ] {
+        check(step, Action::Trickle(reply.to_string()), BOTH_DELIVERED);
+    }
+}
+
+#[test]
+fn refusal_within_the_message_is_its_answer() {
+    let peer = Peer::start(
+        Script::offering(&[])
+            .on("CONTENT", Action::SayWithin(1, "552 5.3.4 too large".to_string())),
+    );
+    let body = format!("{}\n", "x".repeat(70)).repeat(400_000);
+    let mut agent = agent_with("", ClientOptions::default(), None);
+    let run = deliver(&mut agent, &peer.host(), &[ANN], &body);
+    // The reply can be lost with the connection; it is then no failure.
+    let found = outcomes(&run, &[ANN]);
+    assert!(["ann error2 5.3.4", "ann deferred 4.4.2"].contains(&&*found), "{found}");
+}
+
+#[test]
+fn refused_connection_puts_off_the_host() {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let host = format!("[127.0.0.1]:{}", listener.local_addr().expect("its address").port());
+    drop(listener);
+    let mut agent = agent_with("", ClientOptions::default(), None);
+    let run = deliver(&mut agent, &host, &[ANN, BOB], "Hello\n");
+    assert_eq!(outcomes(&run, &[ANN, BOB]), "ann deferall 4.4.1, bob deferall 4.4.1");
+    let report = run.report(ANN);
+    assert!(report.text.contains("Connection refused"), "{report:?}");
+    assert!(report.notary[4].starts_with("X-IP-addr; [127.0.0.1] (127.0.0.1|"), "{report:?}");
+}
+
+#[test]
+fn old_server_is_greeted_with_helo() {
+    let peer = Peer::start(Script::default().on("EHLO", say("502 5.5.1 what?")));
+    let mut agent = agent_with("", ClientOptions::default(), None);
+    let run = deliver(&mut agent, &peer.host(), &[ANN], "Hello\n");
+    assert_eq!(outcomes(&run, &[ANN]), "ann ok3");
+    assert_eq!(
+        peer.seen().commands,
+        [
+            "EHLO client.test",
+            "HELO client.test",
+            "MAIL From:<alice@a.test>",
+            "RCPT To:<ann@b.test>",
+            "DATA",
+        ]
+    );
+}
+
+#[test]
+fn unsafe_addresses_never_reach_the_line() {
+    let peer = Peer::start(Script::offering(&["PIPELINING"]));
+    let mut agent = agent_with("", ClientOptions::default(), None);
+    for address in ["a>b@b.test", "a\rRSET@b.test", "\u{7f}@b.test"] {
+        let run = deliver(&mut agent, &peer.host(), &[address, ANN], "Hello\n");
+        assert_eq!(run.report(address).status, "error2", "{address:?}");
+        assert_eq!(run.report(ANN).status, "ok3", "{address:?}");
+    }
+    assert!(peer.seen().commands.iter().all(|command| !command.contains("RSET")));
+}
+
+#[test]
+fn diagnostics_of_a_recipient_name_no_other() {
+    let users: Vec<String> = (0..4).map(|at| format!("secret{at}@b.test")).collect();
+    let users: Vec<&str> = users.iter().map(|user| &**user).collect();
+    let configuration = "[session]\nrecipients = 2\n[[reply-patterns]]\nname = \"rate\"\n\
+                         pattern = '4\\.7\\.28'\naction = \"defer-host\"\n";
+    for (step, action) in [
+        ("RCPT To:<secret2", say("421 4.3.2 going")),
+        ("RCPT To:<secret3", say("450 4.7.28 rate")),
+        ("RCPT To:<secret2", Action::Close),
+        (".", Action::Close),
+        (".", say("554 5.7.1 no")),
+    ] {
+        let peer = Peer::start(Script::offering(&["PIPELINING"]).on(step, action.clone()));
+        let mut agent = agent_with(configuration, ClientOptions::default(), None);
+        let run = deliver(&mut agent, &peer.host(), &users, "Hello\n");
+        for report in &run.reports {
+            let all = format!("{report:?} {:?}", run.notes.iter().find(|n| n.user == report.user));
+            let names_other = users.iter().any(|user| *user != report.user && all.contains(user));
+            assert!(!names_other, "{step} {action:?}: {all}");
+        }
+    }
+}
