@@ -74,7 +74,7 @@ fn router_example_is_a_configuration() {
         assert!(loaded.warnings.is_empty(), "{}", loaded.warnings[0]);
     }
     let page = read("man/router.cf.5");
-    for keyword in zsched_router::KEYWORDS.map(|(keyword, _)| keyword) {
+    for keyword in zsched_router::KEYWORDS.map(|keyword| keyword.name) {
         assert!(page.contains(&format!("\n.It Cm {keyword} ")), "router.cf.5 has no {keyword}");
         assert!(all.lines().any(|line| line.starts_with(&format!("{keyword} "))), "{keyword}");
     }
