@@ -73,7 +73,9 @@ pub fn read_settings<'a>(
             let Some((keyword, words)) = words.split_first() else { return Ok(()) };
             let line = sink.line_of(keyword.at);
             let known = check(keyword, words, keywords)?;
-            if !known.may_repeat && let Some(first) = first_lines.insert(known.name, line) {
+            if !known.may_repeat
+                && let Some(first) = first_lines.insert(known.name, line)
+            {
                 let message = format!("`{}` is set in line {first} already", known.name);
                 return Err(ValueError::new(keyword.at, message));
             }

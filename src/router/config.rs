@@ -70,7 +70,12 @@ pub struct LoadedRouterConfig {
 pub const KEYWORDS: [Keyword; 13] = [
     Keyword::once("hostname", "the name of this host", 1),
     Keyword::repeated("local", "one or more domains", 1, usize::MAX),
-    Keyword::repeated("route", "a domain or address, a channel, and perhaps a host and a user", 2, 4),
+    Keyword::repeated(
+        "route",
+        "a domain or address, a channel, and perhaps a host and a user",
+        2,
+        4,
+    ),
     Keyword::repeated("refuse", "a domain or address, and perhaps a status code and a text", 1, 3),
     Keyword::once("smarthost", "a host, and perhaps a channel", 2),
     Keyword::once("users", "system, any, or file and its path", 2),
@@ -107,7 +112,9 @@ impl RouterConfig {
         }
         let mut sink = DiagnosticSink::new(file_name.into(), text);
         let mut builder = Builder::new(hostname);
-        read_settings(text, zenv, &KEYWORDS, &mut sink, |setting, sink| builder.apply(setting, sink));
+        read_settings(text, zenv, &KEYWORDS, &mut sink, |setting, sink| {
+            builder.apply(setting, sink)
+        });
         let is_usable = sink.is_usable();
         let diagnostics = sink.finish();
         match is_usable {

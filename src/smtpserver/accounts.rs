@@ -17,10 +17,10 @@ use zsched_mailq_protocol::scram::{
 use zsched_sys as sys;
 
 /// Maximum size of the file, in bytes.
-pub const MAX_FILE_SIZE: usize = 16 << 20;
+pub(crate) const MAX_FILE_SIZE: usize = 16 << 20;
 
 /// All accounts.
-pub struct Accounts {
+pub(crate) struct Accounts {
     passwords: HashMap<String, StoredPassword>,
     /// Iterations of unknown users, so that their logins take as long.
     iterations: Option<u32>,
@@ -29,16 +29,16 @@ pub struct Accounts {
 
 impl Accounts {
     /// Parses the text of the file. Returns the numbers of lines that cannot be used, too.
-    pub fn parse(text: &str) -> io::Result<(Accounts, Vec<usize>)> {
+    pub(crate) fn parse(text: &str) -> io::Result<(Accounts, Vec<usize>)> {
         let (mut passwords, mut wrong) = (HashMap::new(), Vec::new());
         for (index, line) in text.lines().enumerate() {
             let line = line.trim();
             if line.is_empty() || line.starts_with('#') {
                 continue;
             }
-            let parsed = line.split_once(':').and_then(|(user, hash)| {
-                Some((user, hash.parse::<StoredPassword>().ok()?))
-            });
+            let parsed = line
+                .split_once(':')
+                .and_then(|(user, hash)| Some((user, hash.parse::<StoredPassword>().ok()?)));
             match parsed {
                 Some((user, stored)) if !user.is_empty() => {
                     passwords.insert(user.to_string(), stored);
@@ -54,23 +54,14 @@ impl Accounts {
         Ok((Accounts { passwords, iterations, secret }, wrong))
     }
 
-    /// Number of accounts.
-    pub fn len(&self) -> usize {
-        self.passwords.len()
-    }
-
-    /// Returns true if there are no accounts.
-    pub fn is_empty(&self) -> bool {
-        self.passwords.is_empty()
-    }
-
     /// Checks a login. A password takes some ten milliseconds.
-    pub fn check(&self, credentials: &Credentials) -> LoginAnswer {
+    pub(crate) fn check(&self, credentials: &Credentials) -> LoginAnswer {
         match credentials {
             Credentials::Password { user, password } => {
                 let (stored, exists) = self.record(user.as_bytes());
                 let password = normalize_password(password).unwrap_or(password.into());
-                let made = StoredPassword::with_salt(&password, stored.salt.clone(), stored.iterations);
+                let made =
+                    StoredPassword::with_salt(&password, stored.salt.clone(), stored.iterations);
                 match made == stored && exists {
                     true => LoginAnswer::Accepted(user.clone()),
                     false => LoginAnswer::Wrong,
@@ -111,7 +102,7 @@ mod tests {
         let stored = StoredPassword::with_salt("pencil", b"salt of 16 bytes".to_vec(), 4096);
         let text = format!("# users\nalice:{stored}\n\nbob:plain\nnothing\n");
         let (accounts, wrong) = Accounts::parse(&text).expect("parsed");
-        assert_eq!((accounts.len(), wrong), (1, vec![4, 5]));
+        assert_eq!((accounts.passwords.len(), wrong), (1, vec![4, 5]));
         for (user, password, is_right) in [
             ("alice", "pencil", true),
             ("alice", "pencils", false),

@@ -245,7 +245,9 @@ impl Builder {
                 }
             }
             "refuse-client" => {
-                config.refused_clients.push((network(first)?, text(words, "this client is refused")));
+                config
+                    .refused_clients
+                    .push((network(first)?, text(words, "this client is refused")));
             }
             "refuse-sender" => {
                 let text = text(words, "this sender is refused");
@@ -358,7 +360,10 @@ fn size(word: &Word) -> Result<u64, ValueError> {
         "G" => Some(30),
         _ => None,
     };
-    let number = digits.parse::<u64>().ok().filter(|number| (1..=1 << 20).contains(number) || shift == Some(0));
+    let number = digits
+        .parse::<u64>()
+        .ok()
+        .filter(|number| (1..=1 << 20).contains(number) || shift == Some(0));
     let size = number.zip(shift).map(|(number, shift)| number << shift);
     size.filter(|size| (1..=1 << 40).contains(size)).ok_or_else(|| {
         ValueError::new(word.at, format!("{} is no size such as 50M", quote(&word.text)))
@@ -397,10 +402,19 @@ mod tests {
     #[test]
     fn errors_have_positions_and_suggestions() {
         for (text, expected) in [
-            ("lisen 1.2.3.4:25 smtp", "smtpserver.cf:1:1: unknown keyword `lisen`; did you mean `listen`?"),
+            (
+                "lisen 1.2.3.4:25 smtp",
+                "smtpserver.cf:1:1: unknown keyword `lisen`; did you mean `listen`?",
+            ),
             ("\nlisten 25 smtp", "smtpserver.cf:2:8: `25` is no address such as 127.0.0.1:2525"),
-            ("listen 1.2.3.4:25 imap", "smtpserver.cf:1:19: the services are smtp, submission, submissions and lmtp"),
-            ("listen 1.2.3.4:465 submissions", "smtpserver.cf:1:20: submissions needs a `certificate`"),
+            (
+                "listen 1.2.3.4:25 imap",
+                "smtpserver.cf:1:19: the services are smtp, submission, submissions and lmtp",
+            ),
+            (
+                "listen 1.2.3.4:465 submissions",
+                "smtpserver.cf:1:20: submissions needs a `certificate`",
+            ),
             ("relay 10.0.0.1/8", "smtpserver.cf:1:7: the address has bits behind the prefix"),
             ("certificate /a", "smtpserver.cf:1:13: after `certificate` come two files"),
             ("max-size 5X", "smtpserver.cf:1:10: `5X` is no size such as 50M"),

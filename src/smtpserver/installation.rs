@@ -123,7 +123,8 @@ impl Installation {
         };
         self.apply_zenv(&mut config.limits, &mut said)?;
         let failed = |error: io::Error| vec![error.to_string()];
-        let tls = config.certificate.as_ref().map(|(certificates, key)| tls::load(certificates, key));
+        let tls =
+            config.certificate.as_ref().map(|(certificates, key)| tls::load(certificates, key));
         let accounts = config.logins.as_ref().map(|path| read_accounts(path, &mut said));
         let watched = config.certificate.iter().flat_map(|(one, other)| [one, other]);
         let watched = watched.chain(&config.logins).map(|path| (path.clone(), modified(path)));
@@ -187,7 +188,8 @@ fn modified(path: &Path) -> Option<SystemTime> {
 
 fn read_accounts(path: &Path, said: &mut Vec<String>) -> io::Result<Accounts> {
     let named = |error: io::Error| io::Error::other(format!("{}: {error}", path.display()));
-    let file = zsched_sys::open_regular(std::fs::File::options().read(true), path).map_err(named)?;
+    let file =
+        zsched_sys::open_regular(std::fs::File::options().read(true), path).map_err(named)?;
     let mut text = String::new();
     file.take(accounts::MAX_FILE_SIZE as u64).read_to_string(&mut text).map_err(named)?;
     let (accounts, wrong) = Accounts::parse(&text).map_err(named)?;

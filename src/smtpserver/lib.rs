@@ -32,11 +32,13 @@ mod installation;
 mod options;
 mod sandbox;
 mod server;
+mod stdio;
 mod tls;
 
 pub use config::{KEYWORDS, Limits, Listener, LoadedServerConfig, ServerConfig};
 pub use options::ServerOptions;
 pub use policy::PolicyAddress;
+pub use stdio::StdioServer;
 pub use verdict::check_recipient;
 
 use installation::Installation;

@@ -47,15 +47,21 @@ impl FromStr for Network {
             Some((address, prefix)) => (address, Some(prefix)),
             None => (text, None),
         };
-        let address = address.strip_prefix('[').and_then(|text| text.strip_suffix(']')).unwrap_or(address);
-        let address: IpAddr = address.parse().map_err(|_| "this is no network such as 192.0.2.0/24")?;
+        let address =
+            address.strip_prefix('[').and_then(|text| text.strip_suffix(']')).unwrap_or(address);
+        let address: IpAddr =
+            address.parse().map_err(|_| "this is no network such as 192.0.2.0/24")?;
         let (address, bits) = match address {
             IpAddr::V4(ip) => (ip.to_ipv6_mapped(), 32),
             IpAddr::V6(ip) => (ip, 128),
         };
         let prefix = match prefix {
             None => bits,
-            Some(prefix) => prefix.parse().ok().filter(|prefix| *prefix <= bits).ok_or("the length of the prefix is too large")?,
+            Some(prefix) => prefix
+                .parse()
+                .ok()
+                .filter(|prefix| *prefix <= bits)
+                .ok_or("the length of the prefix is too large")?,
         };
         let network = Network::new(address, 128 - bits + prefix);
         match network.address == address {

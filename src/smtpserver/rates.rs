@@ -11,7 +11,7 @@ const MAX_KEYS: usize = 100_000;
 
 /// A counter for each key.
 #[derive(Debug)]
-pub struct Rates<K> {
+pub(crate) struct Rates<K> {
     counts: HashMap<K, Count>,
 }
 
@@ -24,7 +24,7 @@ struct Count {
 
 /// What a limit says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum RateVerdict {
+pub(crate) enum RateVerdict {
     /// Within the limit.
     Good,
     /// The limit is reached for the first time in this hour.
@@ -41,7 +41,7 @@ impl<K: Eq + Hash> Default for Rates<K> {
 
 impl<K: Eq + Hash> Rates<K> {
     /// Counts one occurrence, unless the limit is reached.
-    pub fn count(&mut self, key: K, limit: u64, now: Instant) -> RateVerdict {
+    pub(crate) fn count(&mut self, key: K, limit: u64, now: Instant) -> RateVerdict {
         if self.counts.len() >= MAX_KEYS {
             self.counts.retain(|_, count| now.duration_since(count.since) < WINDOW);
             if self.counts.len() >= MAX_KEYS {
@@ -64,10 +64,10 @@ impl<K: Eq + Hash> Rates<K> {
     }
 
     /// Returns true if the limit is reached, without counting.
-    pub fn is_reached(&self, key: &K, limit: u64, now: Instant) -> bool {
-        self.counts.get(key).is_some_and(|count| {
-            now.duration_since(count.since) < WINDOW && count.count >= limit
-        })
+    pub(crate) fn is_reached(&self, key: &K, limit: u64, now: Instant) -> bool {
+        self.counts
+            .get(key)
+            .is_some_and(|count| now.duration_since(count.since) < WINDOW && count.count >= limit)
     }
 }
 

@@ -91,8 +91,7 @@ impl SubmissionFile {
         files: Vec<SubmissionFile>,
         level: HashLevel,
     ) -> Vec<io::Result<PublishedSubmission>> {
-        let start =
-            |file| Ok(Publication { file, passed_over: Vec::new(), published: None });
+        let start = |file| Ok(Publication { file, passed_over: Vec::new(), published: None });
         let mut states: Vec<io::Result<Publication>> = files.into_iter().map(start).collect();
         sync_files(&mut states);
         for state in &mut states {

@@ -41,6 +41,9 @@ impl ProgramLock {
 impl Drop for ProgramLock {
     fn drop(&mut self) {
         // The lock tells that no such program runs; the pid file is for people.
-        drop(fs::remove_file(&self.pid_file));
+        if fs::remove_file(&self.pid_file).is_err() {
+            // A program that is confined may still write to it.
+            drop(File::create(&self.pid_file));
+        }
     }
 }

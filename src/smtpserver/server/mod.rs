@@ -397,7 +397,8 @@ impl Server {
         });
         let limits = &config.limits;
         let delay = limits.greeting_delay;
-        let deadline = Instant::now() + if delay.is_zero() || *is_tls { limits.timeout } else { delay };
+        let deadline =
+            Instant::now() + if delay.is_zero() || *is_tls { limits.timeout } else { delay };
         let mut connection = Box::new(Connection::new(stream, session, client, deadline));
         if let (true, Some(tls)) = (is_tls, &self.loaded.tls) {
             connection.begin_tls(tls.clone())?;
@@ -527,7 +528,8 @@ impl Server {
         if !connection.awaits_greeting || connection.is_handshaking() {
             return;
         }
-        let is_due = delay.is_zero() || connection.tls.is_some() || Instant::now() >= connection.deadline;
+        let is_due =
+            delay.is_zero() || connection.tls.is_some() || Instant::now() >= connection.deadline;
         if connection.tls.is_none()
             && let Ok(ReadOutcome::Bytes(count)) = connection.read(&mut self.buffer)
         {
@@ -599,9 +601,8 @@ impl Server {
             return self.run(ticket, task);
         }
         let loaded = self.loaded.clone();
-        let check = move || {
-            Answer::Reply(check_recipient(&question, &loaded.config, &loaded.directory))
-        };
+        let check =
+            move || Answer::Reply(check_recipient(&question, &loaded.config, &loaded.directory));
         self.run(ticket, check);
     }
 
@@ -639,7 +640,10 @@ impl Server {
             let verdict =
                 self.failed_logins.count(connection.client, MAX_FAILED_LOGINS, Instant::now());
             if verdict == RateVerdict::ReachedNow {
-                log::error!("alarm: {MAX_FAILED_LOGINS} failed logins in an hour from {}", connection.client);
+                log::error!(
+                    "alarm: {MAX_FAILED_LOGINS} failed logins in an hour from {}",
+                    connection.client
+                );
             }
         }
         connection.failed_logins = failed;
@@ -667,7 +671,8 @@ impl Server {
         {
             self.deadlines.remove(&(deadline, index));
             let Some(connection) = &mut self.connections[index] else { continue };
-            if connection.is_shut || connection.session.is_closing() || connection.is_handshaking() {
+            if connection.is_shut || connection.session.is_closing() || connection.is_handshaking()
+            {
                 self.close(index);
                 continue;
             }

@@ -32,8 +32,7 @@ impl QueueRequests {
     }
 
     fn write(&self, host: &str, client: &str) -> io::Result<()> {
-        let submitter =
-            Submitter { spool: self.spool.clone(), level: self.level, sync: false };
+        let submitter = Submitter { spool: self.spool.clone(), level: self.level, sync: false };
         let client: String = client.chars().filter(|c| !c.is_whitespace()).collect();
         let name = submitter.request_queue_run(host, &client)?;
         submitter.notify(&self.scheduler, &name)

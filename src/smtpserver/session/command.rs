@@ -33,7 +33,10 @@ pub(crate) enum Command {
     Mail(Option<String>, MailParameters),
     Rcpt(String, RcptParameters),
     Data,
-    Bdat { size: u64, is_last: bool },
+    Bdat {
+        size: u64,
+        is_last: bool,
+    },
     Rset,
     Noop,
     Help,
@@ -41,7 +44,10 @@ pub(crate) enum Command {
     Expn,
     Quit,
     StartTls,
-    Auth { mechanism: String, initial: Option<String> },
+    Auth {
+        mechanism: String,
+        initial: Option<String>,
+    },
     Etrn(String),
 }
 

@@ -109,7 +109,9 @@ impl Session {
 
     /// Takes a line of a login.
     pub(super) fn login_line(&mut self, line: &[u8]) {
-        let Phase::Login(state) = std::mem::replace(&mut self.phase, Phase::Command) else { return };
+        let Phase::Login(state) = std::mem::replace(&mut self.phase, Phase::Command) else {
+            return;
+        };
         if line == b"*" {
             return self.refuse(Reply::new(501, "5.7.0", "The login is cancelled"));
         }
@@ -120,9 +122,7 @@ impl Session {
             LoginState::Plain => {
                 let parts: Vec<&str> = text.split('\0').collect();
                 match parts[..] {
-                    [authorized, user, password]
-                        if authorized.is_empty() || authorized == user =>
-                    {
+                    [authorized, user, password] if authorized.is_empty() || authorized == user => {
                         self.check_password(user, password);
                     }
                     _ => self.refuse(malformed()),

@@ -100,8 +100,7 @@ impl Session {
         if let Err(reply) = self.check_text(false) {
             return self.refuse(reply);
         }
-        let framing =
-            if self.settings.allows_bare_lf { Framing::DotOrLf } else { Framing::Dot };
+        let framing = if self.settings.allows_bare_lf { Framing::DotOrLf } else { Framing::Dot };
         self.begin_text(framing);
         self.phase = Phase::Body;
         self.reply(Reply::new(354, "", "End the message with CR LF . CR LF"));

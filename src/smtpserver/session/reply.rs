@@ -20,11 +20,7 @@ pub struct Reply {
 
 impl Reply {
     /// Creates a reply. Its text gets no line ends, whatever it contains.
-    pub fn new(
-        code: u16,
-        status: impl Into<Cow<'static, str>>,
-        text: impl Into<String>,
-    ) -> Reply {
+    pub fn new(code: u16, status: impl Into<Cow<'static, str>>, text: impl Into<String>) -> Reply {
         let text = text.into();
         let is_safe = |c: &char| !c.is_control();
         let text = printable::line(&text).chars().filter(is_safe).take(MAX_TEXT_LEN).collect();

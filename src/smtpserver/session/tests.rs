@@ -154,8 +154,11 @@ fn misbehaviour_gets_its_reply_and_stores_nothing() {
         ("MAIL FROM:<s@x> SIZE=200001\r\n", "552", 0),
         ("MAIL FROM:<s@x>\r\nRCPT TO:<bad@y>\r\nDATA\r\n", "250 550 554", 0),
         ("MAIL FROM:<s@x>\r\nRCPT TO:<later@y>\r\n", "250 451", 0),
-        (&format!("{ENVELOPE}RCPT TO:<good@z>\r\nRCPT TO:<good@z>\r\nRCPT TO:<good@z>\r\n"),
-            "250 250 250 250 452", 0),
+        (
+            &format!("{ENVELOPE}RCPT TO:<good@z>\r\nRCPT TO:<good@z>\r\nRCPT TO:<good@z>\r\n"),
+            "250 250 250 250 452",
+            0,
+        ),
         (&format!("{ENVELOPE}DATA\r\nSubject: x\r\n"), "250 250 554", 0),
         (&format!("{ENVELOPE}RSET\r\nDATA\r\n"), "250 250 250 503", 0),
         ("NOOP\n", "500", 0),
@@ -167,10 +170,16 @@ fn misbehaviour_gets_its_reply_and_stores_nothing() {
         ("AUTH CRAM-MD5\r\n", "504", 0),
         ("BDAT 5\r\nhelloNOOP\r\n", "503 250", 0),
         ("BDAT 900000000000\r\n", "552", 0),
-        (&format!("{ENVELOPE}BDAT 4\r\nA: bBDAT 4 LAST\r\n\r\n\r\nNOOP\r\n"),
-            "250 250 250 250 250", 1),
-        (&format!("{ENVELOPE}BDAT 4\r\nA\nBDBDAT 4 LAST\r\nabcdNOOP\r\n"),
-            "250 250 554 503 250", 0),
+        (
+            &format!("{ENVELOPE}BDAT 4\r\nA: bBDAT 4 LAST\r\n\r\n\r\nNOOP\r\n"),
+            "250 250 250 250 250",
+            1,
+        ),
+        (
+            &format!("{ENVELOPE}BDAT 4\r\nA\nBDBDAT 4 LAST\r\nabcdNOOP\r\n"),
+            "250 250 554 503 250",
+            0,
+        ),
         (&format!("{ENVELOPE}BDAT 4\r\nA: bDATA\r\n"), "250 250 250 503", 0),
         (&format!("{ENVELOPE}BDAT 0 LAST\r\n"), "250 250 250", 1),
         ("VRFY x\r\nEXPN x\r\nHELP\r\n", "252 502 214", 0),
@@ -226,7 +235,8 @@ fn lmtp_replies_for_each_recipient() {
     let mut world = World::new(settings(Service::Lmtp), client(true));
     assert_eq!(world.codes("EHLO c\r\n"), "500");
     assert_eq!(world.codes("LHLO c\r\n"), "250");
-    let commands = "MAIL FROM:<>\r\nRCPT TO:<good@y>\r\nRCPT TO:<bad@y>\r\nRCPT TO:<good@z>\r\nDATA\r\n";
+    let commands =
+        "MAIL FROM:<>\r\nRCPT TO:<good@y>\r\nRCPT TO:<bad@y>\r\nRCPT TO:<good@z>\r\nDATA\r\n";
     assert_eq!(world.codes(commands), "250 250 550 250 354");
     assert_eq!(world.codes("A: b\r\n\r\nc\r\n.\r\n"), "250 250");
     assert!(world.stored[0].contains("with LMTP\nchannel error\n"), "{}", world.stored[0]);

@@ -113,8 +113,7 @@ impl Trace<'_> {
     /// The `from` clause of the trace header (RFC 5321, 4.4).
     fn received_from(&self) -> String {
         let is_part = |c: char| c.is_alphanumeric() || ".-_:[]".contains(c);
-        let name: String =
-            self.hello.1.chars().map(|c| if is_part(c) { c } else { '?' }).collect();
+        let name: String = self.hello.1.chars().map(|c| if is_part(c) { c } else { '?' }).collect();
         match self.client.ip {
             Some(IpAddr::V4(ip)) => format!("{name} ([{ip}]:{})", self.client.port),
             Some(IpAddr::V6(ip)) => format!("{name} ([IPv6:{ip}]:{})", self.client.port),
