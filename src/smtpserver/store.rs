@@ -1,7 +1,7 @@
 //! Writes submissions, and gives them to the router. A message that is stored is on disk.
 //!
 //! What waits is stored together: the files are synced at the same time, and share the sync of the
-//! folder. So many clients cost few syncs, and a single client waits for no others.
+//! folder. A hundred clients cost few syncs more than one, and a single client waits for no timer.
 
 use super::session::{Answer, Reply};
 use std::io::{self, ErrorKind, Write};

@@ -29,7 +29,7 @@ const PRIVATE_MODE: u32 = 0o600;
 /// Maximum length of the host's name in the name of a scratch file (as in ZMailer).
 const MAX_HOST_LEN: usize = 19;
 /// Maximum number of submissions that are synced at the same time.
-const MAX_SYNCING: usize = 8;
+const MAX_SYNCING: usize = 32;
 /// Maximum number of taken message numbers that are skipped.
 ///
 /// Normally there are none, since the number is that of an inode. A copied spool may have some.

@@ -106,7 +106,7 @@ impl Submitter {
 
     /// Asks the scheduler to try a host now (ETRN). Returns the name of the file that says so.
     ///
-    /// `client` is who asked, for the log; neither may contain blanks.
+    /// `client` is the one that asks, for the log. Neither may contain blanks.
     pub fn request_queue_run(&self, host: &str, client: &str) -> io::Result<SpoolName> {
         let transport = self.spool.transport();
         let mut scratch = TempFile::create_in(transport, "..etrn")?;

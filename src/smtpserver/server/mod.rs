@@ -292,7 +292,7 @@ impl Server {
         }
     }
 
-    /// Accepts nothing more, and lets the sessions end that are busy.
+    /// Accepts nothing more. Sessions that are busy have some time to end.
     fn begin_end(&mut self) {
         self.end = Some(Instant::now() + GRACE);
         for port in &mut self.ports {
@@ -339,7 +339,7 @@ impl Server {
             return;
         }
         self.next_housekeeping = now + HOUSEKEEPING_INTERVAL;
-        if let Ok(space) = sys::statvfs(&self.store.spool.public()) {
+        if let Ok(space) = sys::statvfs(self.store.spool.public()) {
             self.free_space.store(space.f_bavail.saturating_mul(space.f_frsize), Ordering::Relaxed);
         }
         if self.loaded.has_changed() {
@@ -383,7 +383,7 @@ impl Server {
             log::info!("unknown[{ip}]: connection refused: {reply}");
             // With TLS the peer could not read it.
             if !is_tls {
-                stream.write(format!("{reply}\r\n").as_bytes())?;
+                stream.write_all(format!("{reply}\r\n").as_bytes())?;
             }
             return Ok(());
         }
@@ -447,7 +447,7 @@ impl Server {
             return;
         }
         connection.file = done.file;
-        // A second answer to the same request finds nobody.
+        // A second answer to the same request has no effect.
         connection.ticket += 1;
         let answer = AssertUnwindSafe(|| connection.session.answer(done.answer));
         if catch_unwind(answer).is_err() {
@@ -550,7 +550,11 @@ impl Server {
             let ticket = Ticket { connection: index, number: connection.ticket };
             match request {
                 Request::Discard => connection.file = None,
-                Request::StartTls => connection.next_tls.clone_from(&self.loaded.tls),
+                Request::StartTls => match &self.loaded.tls {
+                    Some(tls) => connection.next_tls = Some(tls.clone()),
+                    // The certificate was taken away since the session began.
+                    None => connection.session.shut_down(),
+                },
                 Request::Append(bytes) => {
                     let file = connection.file.take();
                     self.store_part(StoreJob { ticket, file, bytes, is_last: false });
@@ -611,7 +615,7 @@ impl Server {
         let limits = &self.loaded.config.limits;
         let client = self.connections[index].as_ref()?.client;
         let now = Instant::now();
-        let (verdict, who, limit) = match &question.login {
+        let (verdict, subject, limit) = match &question.login {
             Some(login) => {
                 let limit = limits.max_recipients_per_login;
                 let verdict = self.login_rates.count(login.clone(), limit, now);
@@ -625,7 +629,7 @@ impl Server {
         };
         if verdict == RateVerdict::ReachedNow {
             log::error!(
-                "alarm: {who} has named {limit} recipients in an hour; more are deferred until the hour is over"
+                "alarm: {subject} has named {limit} recipients in an hour; more are deferred until the hour is over"
             );
         }
         let reply = Reply::new(450, "4.7.1", "Too many recipients in this hour, try again later");
@@ -654,7 +658,8 @@ impl Server {
             self.deadlines.insert((soon, index));
         }
         let progress = connection.session.progress() + u64::from(!connection.awaits_greeting);
-        let has_moved = progress != connection.progress || connection.session.is_waiting();
+        let is_served = connection.session.is_waiting() && !connection.is_handshaking();
+        let has_moved = progress != connection.progress || is_served;
         if connection.is_shut || !has_moved {
             return;
         }

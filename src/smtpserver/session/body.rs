@@ -268,8 +268,8 @@ mod tests {
         (decoder.fault.map_or(Ok(text), Err), input.len() - used)
     }
 
-    /// The sequences of <https://sec-consult.com/blog/detail/smtp-smuggling-spoofing-e-mails-worldwide/>
-    /// and their relatives: none but the first ends the message.
+    /// The sequences that were published as SMTP smuggling (CVE-2023-51764 to 51766), and their
+    /// relatives: none but the first ends the message.
     #[test]
     fn only_crlf_dot_crlf_ends_data() {
         for (end, fault) in [

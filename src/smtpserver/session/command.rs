@@ -229,7 +229,7 @@ fn mail_parameter(word: &str, parameters: &mut MailParameters) -> Result<(), Rep
         ("ENVID", _) if is_xtext(value) && value.len() <= MAX_ENVELOPE_ID_LEN => {
             parameters.envelope_id = Some(value.into());
         }
-        // Who submitted the message elsewhere is not passed on (RFC 4954, 5).
+        // The submitter on another host is not passed on (RFC 4954, 5).
         ("AUTH", _) if value == "<>" || is_xtext(value) => {}
         ("BY", _) => match deliver_by(&upper) {
             Some(by) => parameters.deliver_by = Some(by),

@@ -88,7 +88,7 @@ pub struct Client {
     pub port: u16,
     /// It may send to any address.
     pub may_relay: bool,
-    /// Nobody can listen to what it sends: passwords need no TLS.
+    /// It is on this host, where no other host can listen: passwords need no TLS.
     pub is_local: bool,
 }
 
