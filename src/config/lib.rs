@@ -19,6 +19,7 @@
 
 // From text to entries, and what is wrong with them.
 mod diagnostic;
+mod settings_file;
 mod syntax;
 
 // What can be set: rows of two tables.
@@ -51,6 +52,7 @@ pub use diagnostic::{Diagnostic, DiagnosticSink, ValueError, nearest, quote};
 pub use flow::{Feedback, Flow, Rate, WindowKey};
 pub use parameters::{BindAddress, MailqSocket, MemoryLimits, Parameters, TcpPort};
 pub use pattern::{Glob, Name, Pattern};
+pub use settings_file::{Keyword, Setting, Word, read_settings};
 pub use units::parse_interval;
 pub use variables::Zenv;
 pub use zsched_format::priority::MailPriority;

@@ -33,8 +33,8 @@ pub(crate) struct Timeouts {
     pub failed_write: Duration,
     /// Wait before a socket or log that could not be opened is tried again.
     pub failed_open: Duration,
-    /// Wait before a router is started again that has ended, in a trial installation.
-    pub router_restart: Duration,
+    /// Wait before a router or an SMTP server is started again, in a trial installation.
+    pub companion_restart: Duration,
     /// Minimum time between two writes of the file of learned state.
     pub learned_interval: Duration,
     /// Maximum time to wait at the end for the disk of a log.
@@ -64,7 +64,7 @@ impl Timeouts {
             intake: IntakeDelays::scaled(scale),
             failed_write: seconds(30.0),
             failed_open: seconds(5.0),
-            router_restart: seconds(5.0),
+            companion_restart: seconds(5.0),
             learned_interval: seconds(30.0),
             log_end: seconds(10.0),
         }

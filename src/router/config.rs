@@ -14,9 +14,11 @@ use super::address::parse_domain;
 use super::routes::{
     DEFAULT_HOST, DEFAULT_USER, REMOTE_CHANNEL, Routes, Rule, RulePattern, RuleTarget, VARIABLES,
 };
-use std::collections::HashMap;
 use std::path::{Path, PathBuf};
-use zsched_config::{Diagnostic, DiagnosticSink, Glob, ValueError, Zenv, nearest, quote};
+use zsched_config::{
+    Diagnostic, DiagnosticSink, Glob, Keyword, Setting, ValueError, Word, Zenv, quote,
+    read_settings,
+};
 
 /// Maximum size of the file, in bytes.
 const MAX_FILE_SIZE: usize = 16 << 20;
@@ -64,28 +66,27 @@ pub struct LoadedRouterConfig {
     pub warnings: Vec<Diagnostic>,
 }
 
-/// The keywords, each with the words that follow it.
-pub const KEYWORDS: [(&str, &str); 13] = [
-    ("hostname", "the name of this host"),
-    ("local", "one or more domains"),
-    ("route", "a domain or address, a channel, and perhaps a host and a user"),
-    ("refuse", "a domain or address, and perhaps a status code and a text"),
-    ("smarthost", "a host, and perhaps a channel"),
-    ("users", "system, any, or file and its path"),
-    ("aliases", "one or more files"),
-    ("virtual", "one or more files"),
-    ("postmaster", "an address"),
-    ("local-channel", "a channel"),
-    ("program-channel", "a channel"),
-    ("file-channel", "a channel"),
-    ("detail", "one character, or none"),
+/// The keywords.
+pub const KEYWORDS: [Keyword; 13] = [
+    Keyword::once("hostname", "the name of this host", 1),
+    Keyword::repeated("local", "one or more domains", 1, usize::MAX),
+    Keyword::repeated(
+        "route",
+        "a domain or address, a channel, and perhaps a host and a user",
+        2,
+        4,
+    ),
+    Keyword::repeated("refuse", "a domain or address, and perhaps a status code and a text", 1, 3),
+    Keyword::once("smarthost", "a host, and perhaps a channel", 2),
+    Keyword::once("users", "system, any, or file and its path", 2),
+    Keyword::repeated("aliases", "one or more files", 1, usize::MAX),
+    Keyword::repeated("virtual", "one or more files", 1, usize::MAX),
+    Keyword::once("postmaster", "an address", 1),
+    Keyword::once("local-channel", "a channel", 1),
+    Keyword::once("program-channel", "a channel", 1),
+    Keyword::once("file-channel", "a channel", 1),
+    Keyword::once("detail", "one character, or none", 1),
 ];
-
-/// A word of a line, and its offset in the file.
-struct Word {
-    text: String,
-    at: usize,
-}
 
 impl RouterConfig {
     /// The configuration that applies without a file.
@@ -111,21 +112,9 @@ impl RouterConfig {
         }
         let mut sink = DiagnosticSink::new(file_name.into(), text);
         let mut builder = Builder::new(hostname);
-        let mut start = 0;
-        for line in text.split_inclusive(|byte| *byte == b'\n') {
-            if sink.is_full() {
-                break;
-            }
-            match words(line, start, zenv) {
-                Ok(words) => {
-                    if let Some((keyword, words)) = words.split_first() {
-                        builder.line(keyword, words, &mut sink);
-                    }
-                }
-                Err(error) => sink.error(error.at, error.message),
-            }
-            start += line.len();
-        }
+        read_settings(text, zenv, &KEYWORDS, &mut sink, |setting, sink| {
+            builder.apply(setting, sink)
+        });
         let is_usable = sink.is_usable();
         let diagnostics = sink.finish();
         match is_usable {
@@ -135,59 +124,6 @@ impl RouterConfig {
     }
 }
 
-/// Splits a line into words. Quotes keep blanks together, `#` begins a comment.
-fn words(line: &[u8], start: usize, zenv: &Zenv) -> Result<Vec<Word>, ValueError> {
-    let line = std::str::from_utf8(line)
-        .map_err(|error| ValueError::new(start + error.valid_up_to(), "this is not UTF-8"))?;
-    let mut words = Vec::new();
-    let mut characters = line.trim_end().char_indices().peekable();
-    while let Some((at, c)) = characters.next() {
-        match c {
-            ' ' | '\t' | '\r' => continue,
-            '#' => break,
-            _ if c.is_control() => {
-                let message = format!("the control character {} here", quote(&c.to_string()));
-                return Err(ValueError::new(start + at, message));
-            }
-            _ => {}
-        }
-        let is_quoted = c == '"';
-        let mut text = if is_quoted { String::new() } else { String::from(c) };
-        let mut is_closed = !is_quoted;
-        while let Some((_, c)) = characters.next_if(|(_, c)| is_quoted || !matches!(c, ' ' | '\t'))
-        {
-            if is_quoted && c == '"' {
-                is_closed = true;
-                break;
-            }
-            text.push(c);
-        }
-        if !is_closed {
-            return Err(ValueError::new(start + at, "this quote is not closed on its line"));
-        }
-        words.push(Word { text: expand(&text, start + at, zenv)?, at: start + at });
-    }
-    Ok(words)
-}
-
-/// Replaces `${NAME}` by variables of the ZENV file.
-fn expand(text: &str, at: usize, zenv: &Zenv) -> Result<String, ValueError> {
-    let mut expanded = String::new();
-    let mut rest = text;
-    while let Some((before, after)) = rest.split_once("${") {
-        expanded.push_str(before);
-        let (name, after) =
-            after.split_once('}').ok_or_else(|| ValueError::new(at, "this `${` has no `}`"))?;
-        expanded.push_str(
-            zenv.get(name).ok_or_else(|| {
-                ValueError::new(at, format!("the ZENV file has no {}", quote(name)))
-            })?,
-        );
-        rest = after;
-    }
-    Ok(expanded + rest)
-}
-
 /// The configuration while the file is read.
 struct Builder {
     hostname: String,
@@ -195,8 +131,6 @@ struct Builder {
     smarthost: Option<(u32, RuleTarget)>,
     /// The other settings; its rules are set in the end.
     config: RouterConfig,
-    /// Lines of keywords that may stand only once.
-    lines: HashMap<&'static str, u32>,
     /// Line of the first rule that matches everything.
     catch_all: Option<u32>,
 }
@@ -218,7 +152,6 @@ impl Builder {
                 file_channel: "local".into(),
                 detail: Some('+'),
             },
-            lines: HashMap::new(),
             catch_all: None,
         }
     }
@@ -228,47 +161,12 @@ impl Builder {
         RouterConfig { routes, ..self.config }
     }
 
-    /// Takes a line of the file.
-    fn line(&mut self, keyword: &Word, words: &[Word], sink: &mut DiagnosticSink<'_>) {
-        let Some((name, expected)) = KEYWORDS.iter().find(|(name, _)| *name == keyword.text) else {
-            let mut message = format!("unknown keyword {}", quote(&keyword.text));
-            if let Some(near) = nearest(&keyword.text, KEYWORDS.map(|(name, _)| name)) {
-                message.push_str(&format!("; did you mean `{near}`?"));
-            }
-            return sink.error(keyword.at, message);
-        };
-        let counts = match *name {
-            "local" | "aliases" | "virtual" => 1..=usize::MAX,
-            "route" => 2..=4,
-            "refuse" => 1..=3,
-            "smarthost" | "users" => 1..=2,
-            _ => 1..=1,
-        };
-        if words.len() < *counts.start() {
-            return sink.error(keyword.at, format!("after `{name}` comes {expected}"));
-        }
-        if let Some(extra) = words.get(*counts.end()) {
-            let message =
-                format!("{} is too much: after `{name}` comes {expected}", quote(&extra.text));
-            return sink.error(extra.at, message);
-        }
-        let line = sink.line_of(keyword.at);
-        let may_repeat = ["local", "route", "refuse", "aliases", "virtual"].contains(name);
-        if !may_repeat && let Some(first) = self.lines.insert(name, line) {
-            return sink.error(keyword.at, format!("`{name}` is set in line {first} already"));
-        }
-        if let Err(error) = self.apply(name, words, line, sink) {
-            sink.error(error.at, error.message);
-        }
-    }
-
     fn apply(
         &mut self,
-        keyword: &str,
-        words: &[Word],
-        line: u32,
+        setting: Setting<'_>,
         sink: &mut DiagnosticSink<'_>,
     ) -> Result<(), ValueError> {
+        let Setting { keyword, words, line } = setting;
         let first = &words[0];
         let paths = || words.iter().map(path).collect::<Result<Vec<PathBuf>, ValueError>>();
         match keyword {

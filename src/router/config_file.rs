@@ -34,12 +34,7 @@ impl Installation {
         let postoffice = postoffice.or_else(|| zenv.get("POSTOFFICE").map(PathBuf::from));
         let config = match &options.config {
             Some(config) => Some(config.clone()),
-            None => {
-                let path = zenv.mail_share().join("router.cf");
-                // A file that cannot be examined counts as present: reading it reports the error.
-                let is_missing = path.try_exists().is_ok_and(|there| !there);
-                Some(path).filter(|_| !is_missing)
-            }
+            None => shared_config(&zenv, "router.cf"),
         };
         Ok(Installation {
             level: HashLevel::of_settings(zenv.get("SCHEDULERDIRHASH"), options.hash),
@@ -78,25 +73,7 @@ impl Installation {
     ///
     /// Returns the warnings. On failure, returns all errors and warnings.
     pub(crate) fn load(&self) -> Result<(Directory, Vec<Diagnostic>), Vec<Diagnostic>> {
-        let host_name = sys::host_name();
-        let (config, mut said) = match &self.config {
-            None => (RouterConfig::built_in(&host_name), Vec::new()),
-            Some(path) => {
-                let text = zsched_config::read(path).map_err(|error| vec![error])?;
-                let loaded = RouterConfig::parse(path, &text, &host_name, &self.zenv)?;
-                (loaded.config, loaded.warnings)
-            }
-        };
-        match Directory::load(config) {
-            Ok((directory, warnings)) => {
-                said.extend(warnings);
-                Ok((directory, said))
-            }
-            Err(errors) => {
-                said.extend(errors);
-                Err(said)
-            }
-        }
+        load_directory(self.config.as_deref(), &self.zenv)
     }
 
     pub(crate) fn set_directory(&mut self, directory: Directory) {
@@ -107,6 +84,43 @@ impl Installation {
     pub(crate) fn take_directory(&mut self) -> Directory {
         self.directory.take().expect("it is set before the router starts")
     }
+}
+
+/// Reads a configuration and its tables; without a path, the built-in rules.
+///
+/// Returns the warnings. On failure, returns all errors and warnings.
+pub fn load_directory(
+    path: Option<&Path>,
+    zenv: &Zenv,
+) -> Result<(Directory, Vec<Diagnostic>), Vec<Diagnostic>> {
+    let host_name = sys::host_name();
+    let (config, mut said) = match path {
+        None => (RouterConfig::built_in(&host_name), Vec::new()),
+        Some(path) => {
+            let text = zsched_config::read(path).map_err(|error| vec![error])?;
+            let loaded = RouterConfig::parse(path, &text, &host_name, zenv)?;
+            (loaded.config, loaded.warnings)
+        }
+    };
+    match Directory::load(config) {
+        Ok((directory, warnings)) => {
+            said.extend(warnings);
+            Ok((directory, said))
+        }
+        Err(errors) => {
+            said.extend(errors);
+            Err(said)
+        }
+    }
+}
+
+/// Path of a configuration file of this name in `MAILSHARE`; `None` if there is none.
+///
+/// A file that cannot be examined counts as present: reading it reports the error.
+pub fn shared_config(zenv: &Zenv, name: &str) -> Option<PathBuf> {
+    let path = zenv.mail_share().join(name);
+    let is_missing = path.try_exists().is_ok_and(|there| !there);
+    Some(path).filter(|_| !is_missing)
 }
 
 /// Logs what a configuration consists of.

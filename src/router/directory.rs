@@ -1,7 +1,9 @@
 //! Everything that decides about an address: rules, virtual addresses, aliases and users.
 
+use super::address::MailAddress;
 use super::alias_table::{AliasFile, AliasTable, MAX_FILE_SIZE};
 use super::config::{RouterConfig, UserSource};
+use super::routes::Destination;
 use std::collections::HashSet;
 use std::fs::File;
 use std::io::{self, Read};
@@ -71,6 +73,15 @@ impl Directory {
     /// Number of aliases and of virtual addresses.
     pub fn counts(&self) -> (usize, usize) {
         (self.aliases.len(), self.virtuals.len())
+    }
+
+    /// Returns true if mail for the address ends at this host: a local or a virtual domain.
+    ///
+    /// An address without a domain does.
+    pub fn is_final_destination(&self, address: &MailAddress) -> bool {
+        let address = address.clone().qualified(self.config.routes.hostname());
+        self.virtuals.has_domain(address.domain().unwrap_or_default())
+            || self.config.routes.route(&address).destination == Destination::Local
     }
 
     /// Returns true if a local domain has this user. An error means that it is unknown now.

@@ -42,6 +42,8 @@ mod show;
 
 pub use address::{AddressError, MailAddress};
 pub use config::{KEYWORDS, LoadedRouterConfig, RouterConfig, UserSource};
+pub use config_file::{load_directory, shared_config};
+pub use daemon::{ProgramLock, log_file};
 pub use directory::Directory;
 pub use envelope::{Envelope, EnvelopeRecipient, EnvelopeSender};
 pub use expand::{ExpandError, Expansion, MAX_RECIPIENTS, RoutedEnd, RoutedRecipient, Step};

@@ -76,7 +76,7 @@ pub use error_address::{control_file_head, error_address};
 pub use lock::{LockOwner, owner_of};
 pub use lock::{owner_if, owner_when_unloaded};
 pub use name::{HashFolder, HashLevel, SpoolName};
-pub use submission_file::SubmissionFile;
+pub use submission_file::{PublishedSubmission, SubmissionFile};
 pub use zsched_format::spool_id::SpoolId;
 
 use std::io;
@@ -190,6 +190,16 @@ impl Spool {
     /// The file whose lock shows that a router runs on the spool.
     pub fn router_lock_file(&self) -> PathBuf {
         self.postoffice.join(".router.lock")
+    }
+
+    /// The file with the pid of the running SMTP server.
+    pub fn smtpserver_pid_file(&self) -> PathBuf {
+        self.postoffice.join(".pid.smtpserver")
+    }
+
+    /// The file whose lock shows that an SMTP server runs on the spool.
+    pub fn smtpserver_lock_file(&self) -> PathBuf {
+        self.postoffice.join(".smtpserver.lock")
     }
 
     /// The folder of submissions that the router does not have yet.

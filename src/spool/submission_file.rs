@@ -12,12 +12,14 @@
 //! The file is complete and on disk before it gets its name in `router/`.
 
 use super::temp_file::TempFile;
-use super::{HashFolder, HashLevel, Spool, SpoolName};
+use super::{HashFolder, HashLevel, Spool, SpoolId, SpoolName};
+use std::collections::BTreeMap;
 use std::fs::{self, File, Metadata, Permissions};
 use std::io::{self, ErrorKind, Seek, Write};
 use std::mem;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
+use zsched_format::time::Timestamp;
 use zsched_sys as sys;
 
 /// Mode of a submission whose group is that of the folder.
@@ -26,6 +28,8 @@ const SHARED_MODE: u32 = 0o640;
 const PRIVATE_MODE: u32 = 0o600;
 /// Maximum length of the host's name in the name of a scratch file (as in ZMailer).
 const MAX_HOST_LEN: usize = 19;
+/// Maximum number of submissions that are synced at the same time.
+const MAX_SYNCING: usize = 32;
 /// Maximum number of taken message numbers that are skipped.
 ///
 /// Normally there are none, since the number is that of an inode. A copied spool may have some.
@@ -35,15 +39,35 @@ const MAX_TAKEN_NUMBERS: usize = 100;
 ///
 /// If this value is dropped before [`publish`](SubmissionFile::publish), the file is removed.
 #[derive(Debug)]
-pub struct SubmissionFile<'s> {
-    spool: &'s Spool,
+pub struct SubmissionFile {
+    public: PathBuf,
+    router: PathBuf,
     scratch: TempFile,
 }
 
-impl<'s> SubmissionFile<'s> {
+/// A submission that the router has.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PublishedSubmission {
+    /// Its name below `router/`.
+    pub name: SpoolName,
+    /// The id that its message has from now on.
+    pub id: SpoolId,
+}
+
+/// A submission between the steps of [`publish_all`](SubmissionFile::publish_all).
+struct Publication {
+    file: SubmissionFile,
+    /// Files whose number is taken. They are kept, so that the next one gets another inode.
+    passed_over: Vec<TempFile>,
+    published: Option<PublishedSubmission>,
+}
+
+impl SubmissionFile {
     /// Creates an empty file.
-    pub fn create(spool: &'s Spool) -> io::Result<SubmissionFile<'s>> {
-        Ok(SubmissionFile { spool, scratch: scratch_file(spool)? })
+    pub fn create(spool: &Spool) -> io::Result<SubmissionFile> {
+        let (public, router) = (spool.public(), spool.router());
+        let scratch = scratch_file(&public)?;
+        Ok(SubmissionFile { public, router, scratch })
     }
 
     /// Its present path.
@@ -55,34 +79,112 @@ impl<'s> SubmissionFile<'s> {
     ///
     /// `level` is that of `router/`. No file is replaced. An error means that the router has not
     /// got it.
-    pub fn publish(mut self, level: HashLevel) -> io::Result<SpoolName> {
-        // Files whose number is taken are kept, so that the next one gets another inode.
-        let mut passed_over = Vec::new();
+    pub fn publish(self, level: HashLevel) -> io::Result<SpoolName> {
+        let mut results = SubmissionFile::publish_all(vec![self], level);
+        results.pop().expect("one result for one file").map(|published| published.name)
+    }
+
+    /// The same for several files, which share the syncs of folders.
+    ///
+    /// Returns one result for each, in their order.
+    pub fn publish_all(
+        files: Vec<SubmissionFile>,
+        level: HashLevel,
+    ) -> Vec<io::Result<PublishedSubmission>> {
+        let start = |file| Ok(Publication { file, passed_over: Vec::new(), published: None });
+        let mut states: Vec<io::Result<Publication>> = files.into_iter().map(start).collect();
+        sync_files(&mut states);
+        for state in &mut states {
+            advance(state, |publication| publication.move_to_router(level));
+        }
+        sync_folders(&states);
+        states.into_iter().map(|state| state.map(Publication::finish)).collect()
+    }
+}
+
+impl Publication {
+    /// Moves a synced file into `router/`, with another number if its own is taken.
+    fn move_to_router(&mut self, level: HashLevel) -> io::Result<()> {
         loop {
-            self.scratch.file().sync_all()?;
-            match move_to_router(&mut self.scratch, &self.spool.router(), level) {
+            let SubmissionFile { public, router, scratch } = &mut self.file;
+            let modified = Timestamp::modified(&scratch.file().metadata()?);
+            match rename_into_router(scratch, router, level) {
                 Ok(name) => {
-                    self.scratch.keep();
-                    return Ok(name);
+                    scratch.stay();
+                    let id = SpoolId { number: name.number(), modified };
+                    self.published = Some(PublishedSubmission { name, id });
+                    return Ok(());
                 }
                 Err(error)
                     if error.kind() == ErrorKind::AlreadyExists
-                        && passed_over.len() < MAX_TAKEN_NUMBERS =>
+                        && self.passed_over.len() < MAX_TAKEN_NUMBERS =>
                 {
-                    let copy = scratch_file(self.spool)?;
-                    self.scratch.file().rewind()?;
-                    io::copy(&mut self.scratch.file(), &mut copy.file())?;
-                    let mut taken = mem::replace(&mut self.scratch, copy);
+                    let copy = scratch_file(public)?;
+                    scratch.file().rewind()?;
+                    io::copy(&mut scratch.file(), &mut copy.file())?;
+                    copy.file().sync_all()?;
+                    let mut taken = mem::replace(scratch, copy);
                     taken.remove()?;
-                    passed_over.push(taken);
+                    self.passed_over.push(taken);
                 }
                 Err(error) => return Err(error),
             }
         }
     }
+
+    fn finish(self) -> PublishedSubmission {
+        self.published.expect("it was moved without an error")
+    }
 }
 
-impl Write for SubmissionFile<'_> {
+/// Takes the next step of a submission, unless an earlier one has failed.
+fn advance(
+    state: &mut io::Result<Publication>,
+    step: impl FnOnce(&mut Publication) -> io::Result<()>,
+) {
+    if let Ok(publication) = state
+        && let Err(error) = step(publication)
+    {
+        *state = Err(error);
+    }
+}
+
+/// Syncs the files, several at a time: the file system syncs them together.
+fn sync_files(states: &mut [io::Result<Publication>]) {
+    let sync = |part: &mut [io::Result<Publication>]| {
+        for state in part {
+            advance(state, |publication| publication.file.scratch.file().sync_all());
+        }
+    };
+    if let [_] = states {
+        return sync(states);
+    }
+    let share = states.len().div_ceil(MAX_SYNCING).max(1);
+    std::thread::scope(|scope| {
+        for part in states.chunks_mut(share) {
+            scope.spawn(|| sync(part));
+        }
+    });
+}
+
+/// Syncs each folder of `router/` that has got files, once.
+///
+/// The router has the files now. A failed sync followed by a crash could still lose them. Handing
+/// them over again while the failure lasts would be worse.
+fn sync_folders(states: &[io::Result<Publication>]) {
+    let mut folders = BTreeMap::new();
+    for publication in states.iter().flatten() {
+        let Some(folder) = publication.file.path().parent() else { continue };
+        let sync = || File::open(folder).and_then(|folder| folder.sync_all()).is_ok();
+        let is_synced = *folders.entry(folder.to_path_buf()).or_insert_with(sync);
+        if !is_synced {
+            // See `sync_name`.
+            publication.file.scratch.file().sync_all().ok();
+        }
+    }
+}
+
+impl Write for SubmissionFile {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.scratch.file().write(bytes)
     }
@@ -92,11 +194,10 @@ impl Write for SubmissionFile<'_> {
     }
 }
 
-fn scratch_file(spool: &Spool) -> io::Result<TempFile> {
-    let folder = spool.public();
+fn scratch_file(folder: &Path) -> io::Result<TempFile> {
     let host: String = sys::host_name().replace('/', "_").chars().take(MAX_HOST_LEN).collect();
-    let scratch = TempFile::create_in(&folder, &host)?;
-    share_with_router(scratch.file(), &folder)?;
+    let scratch = TempFile::create_in(folder, &host)?;
+    share_with_router(scratch.file(), folder)?;
     Ok(scratch)
 }
 
@@ -111,11 +212,23 @@ pub(crate) fn share_with_router(file: &File, folder: &Path) -> io::Result<()> {
     file.set_permissions(Permissions::from_mode(mode))
 }
 
-/// Moves a synced file into `router/`, named after the number of its inode.
+/// Moves a synced file into `router/`, and syncs its new name as far as possible.
+pub(crate) fn move_to_router(
+    scratch: &mut TempFile,
+    router: &Path,
+    level: HashLevel,
+) -> io::Result<SpoolName> {
+    let name = rename_into_router(scratch, router, level)?;
+    // The router has the file now: see `sync_folders`.
+    sync_name(scratch.path().parent().unwrap_or(router), scratch.file()).ok();
+    Ok(name)
+}
+
+/// Renames a file into `router/`, named after the number of its inode.
 ///
 /// Existing files are not replaced. The number is unique, but a misnamed file may be in the way:
 /// then the error is [`ErrorKind::AlreadyExists`].
-pub(crate) fn move_to_router(
+fn rename_into_router(
     scratch: &mut TempFile,
     router: &Path,
     level: HashLevel,
@@ -126,9 +239,6 @@ pub(crate) fn move_to_router(
         SpoolName::new(below, number.to_string().as_bytes()).expect("an inode number is a name");
     let folder = router.join(below.to_string());
     scratch.rename(folder.join(number.to_string()))?;
-    // The router has the file now. A failed sync followed by a crash could still lose it. Handing
-    // it over again while the failure lasts would be worse.
-    sync_name(&folder, scratch.file()).ok();
     Ok(name)
 }
 
@@ -166,7 +276,7 @@ mod tests {
         (folder, spool)
     }
 
-    fn submission(spool: &Spool) -> SubmissionFile<'_> {
+    fn submission(spool: &Spool) -> SubmissionFile {
         let mut file = SubmissionFile::create(spool).expect("a file");
         file.write_all(b"to <a@b>\nenv-end\n\nhi\n").expect("written");
         file
@@ -186,6 +296,19 @@ mod tests {
         assert_eq!(name.path(), file.ino().to_string());
         assert_eq!(file.mode() & 0o7777, SHARED_MODE);
         assert_eq!((count(&spool.public()), count(&spool.router())), (0, 1));
+    }
+
+    #[test]
+    fn submissions_are_published_together() {
+        let (_folder, spool) = spool();
+        let files = (0..20).map(|_| submission(&spool)).collect();
+        for published in SubmissionFile::publish_all(files, HashLevel::Flat) {
+            let published = published.expect("published");
+            let file = fs::metadata(spool.router().join(published.name.path())).expect("a file");
+            assert_eq!(published.id.number, file.ino());
+            assert_eq!(published.id.modified, Timestamp::modified(&file));
+        }
+        assert_eq!((count(&spool.public()), count(&spool.router())), (0, 20));
     }
 
     #[test]

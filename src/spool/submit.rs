@@ -104,6 +104,24 @@ impl Submitter {
         Ok(name)
     }
 
+    /// Asks the scheduler to try a host now (ETRN). Returns the name of the file that says so.
+    ///
+    /// `client` is the one that asks, for the log. Neither may contain blanks.
+    pub fn request_queue_run(&self, host: &str, client: &str) -> io::Result<SpoolName> {
+        let transport = self.spool.transport();
+        let mut scratch = TempFile::create_in(transport, "..etrn")?;
+        scratch.give_to_owner_of(transport)?;
+        scratch.file().write_all(format!("T {host} {client}\n").as_bytes())?;
+        let number = scratch.number()?;
+        let base = format!("{number}-etrn");
+        let name = SpoolName::new(HashFolder::of(number, self.level), base.as_bytes())
+            .expect("it begins with a number");
+        folder::make_below(transport, name.folder(), self.sync)?;
+        scratch.rename(self.spool.control_file(&name))?;
+        scratch.keep();
+        Ok(name)
+    }
+
     /// The name of a message whose file has this inode number.
     pub fn name_of(&self, number: u64) -> SpoolName {
         SpoolName::plain(HashFolder::of(number, self.level), number)

@@ -42,6 +42,8 @@ fn manual_pages_have_every_option() {
     assert_eq!(missing_options(&mailq, "man/mailq.1"), [""; 0], "mailq.1");
     let router = zsched_router::RouterOptions::command();
     assert_eq!(missing_options(&router, "man/router.8"), [""; 0], "router.8");
+    let smtpserver = zsched_smtpserver::ServerOptions::command();
+    assert_eq!(missing_options(&smtpserver, "man/smtpserver.8"), [""; 0], "smtpserver.8");
     let submit = zsched_submit::SubmitOptions::command();
     let missing = missing_options(&submit, "man/submit.1");
     assert_eq!(missing, [""; 0], "submit.1");
@@ -74,8 +76,31 @@ fn router_example_is_a_configuration() {
         assert!(loaded.warnings.is_empty(), "{}", loaded.warnings[0]);
     }
     let page = read("man/router.cf.5");
-    for keyword in zsched_router::KEYWORDS.map(|(keyword, _)| keyword) {
+    for keyword in zsched_router::KEYWORDS.map(|keyword| keyword.name) {
         assert!(page.contains(&format!("\n.It Cm {keyword} ")), "router.cf.5 has no {keyword}");
+        assert!(all.lines().any(|line| line.starts_with(&format!("{keyword} "))), "{keyword}");
+    }
+}
+
+#[test]
+fn smtpserver_example_is_a_configuration() {
+    let path = Path::new("docs/smtpserver.cf.example");
+    let text = read("docs/smtpserver.cf.example");
+    let zenv = zsched_config::Zenv::default();
+    let all = text.lines().map(|line| match line.strip_prefix('#') {
+        Some(setting) if setting.starts_with(|c: char| c.is_ascii_lowercase()) => setting,
+        _ => line,
+    });
+    let all = all.collect::<Vec<&str>>().join("\n");
+    for text in [&text, &all] {
+        let loaded = zsched_smtpserver::ServerConfig::parse(path, text.as_bytes(), &zenv);
+        let loaded = loaded.unwrap_or_else(|errors| panic!("{}", errors[0]));
+        assert!(loaded.warnings.is_empty(), "{}", loaded.warnings[0]);
+    }
+    let page = read("man/smtpserver.cf.5");
+    for keyword in zsched_smtpserver::KEYWORDS.map(|keyword| keyword.name) {
+        let item = format!("\n.It Cm {keyword} ");
+        assert!(page.contains(&item), "smtpserver.cf.5 has no {keyword}");
         assert!(all.lines().any(|line| line.starts_with(&format!("{keyword} "))), "{keyword}");
     }
 }

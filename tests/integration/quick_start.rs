@@ -27,6 +27,8 @@ fn start(folder: &Path, run: &impl Fn(&str) -> Command) -> KillOnDrop {
     // 10174, unless that is taken.
     let port = text.lines().find(|line| line.starts_with("MAILQPORT=")).expect("a port");
     fs::write(&zenv, text.replace(port, "MAILQPORT=0")).expect("changed");
+    let server = folder.join("smtpserver.cf");
+    fs::write(server, "listen 127.0.0.1:0 smtp\n").expect("changed");
 
     let log = fs::File::create(folder.join("log")).expect("a log");
     let errors = log.try_clone().expect("another descriptor");
@@ -48,6 +50,15 @@ fn name_port(folder: &Path) -> PathBuf {
     let text = text.replace("MAILQPORT=0", &format!("MAILQPORT={}", port.expect("a port")));
     fs::write(&zenv, text).expect("changed");
     zenv
+}
+
+/// Port of the SMTP server.
+fn smtp_port(folder: &Path) -> String {
+    let log = || fs::read_to_string(folder.join("smtpserver")).unwrap_or_default();
+    until("the SMTP server listens", || log().contains("smtp on 127.0.0.1:"));
+    let log = log();
+    let port = log.split("smtp on 127.0.0.1:").nth(1).and_then(|rest| rest.lines().next());
+    port.expect("a port").to_string()
 }
 
 /// Submits a message for `user`.
@@ -78,7 +89,7 @@ fn try_out(folder: &Path, run: impl Fn(&str) -> Command) {
     });
     // A second start finds all files and changes none.
     let read = || {
-        ["zmailer.conf", "scheduler.cf", "router.cf"]
+        ["zmailer.conf", "scheduler.cf", "router.cf", "smtpserver.cf"]
             .map(|name| fs::read_to_string(folder.join(name)).expect("a file"))
     };
     let before = read();
@@ -142,7 +153,9 @@ fn commands_of_readme_close_circle() {
     name_port(&folder);
     let mut commands = readme_commands();
     let setup = commands.remove(0);
+    let port = smtp_port(&folder);
     let run = |command: &str| {
+        let command = command.replace("2525", &port);
         let mut shell = Command::new("sh");
         shell.arg("-c").arg(format!("{setup}; {command}")).current_dir(site.path(""));
         shell.stdin(Stdio::null()).output().expect("sh starts")
@@ -165,7 +178,7 @@ fn commands_of_readme_close_circle() {
     }
     // The report goes to the sender alone, and is not reported itself.
     let mailboxes = || fs::read_dir(folder.join("mailboxes")).expect("mailboxes").count();
-    until("there are two mailboxes and no locks", || mailboxes() == 2);
+    until("there are three mailboxes and no locks", || mailboxes() == 3);
     let left = fs::read_dir(folder.join("postoffice/postman")).expect("the folder");
     assert_eq!(left.count(), 0);
 }
@@ -183,9 +196,13 @@ fn router_is_started_again_and_ends_with_scheduler() {
     let log = fs::read_to_string(folder.join("log")).expect("a log");
     assert!(log.contains("warning: the router is not running; it is started again"), "{log}");
     let second = router_pid(&folder).expect("a pid");
+    smtp_port(&folder);
     scheduler.0.kill().expect("killed");
     scheduler.0.wait().expect("ended");
     until("the router has ended, too", || !zsched_sys::process_exists(second));
+    let server = fs::read_to_string(folder.join("postoffice/.pid.smtpserver")).expect("a pid");
+    let server = server.trim().parse().expect("a pid");
+    until("the SMTP server has ended, too", || !zsched_sys::process_exists(server));
     // A clean end is the same.
     let mut scheduler = start(&folder, &run);
     until("the router runs", || router_pid(&folder).is_some());

@@ -76,3 +76,28 @@ fn mail_readers_send() {
         );
     }
 }
+
+/// A mail program that speaks SMTP to `sendmail -bs`, with line ends of either kind.
+#[test]
+fn smtp_on_standard_input_takes_mail() {
+    let site = Installation::new();
+    site.add_zenv(&format!("MAILSHARE={}", site.path("").display()));
+    fs::write(site.path("router.cf"), "users any\nrefuse *.invalid 5.1.2\nlocal here.test\n")
+        .expect("written");
+    for end in ["\n", "\r\n"] {
+        let script = "EHLO me\nMAIL FROM:<alice@here.test>\nRCPT TO:<a@b.invalid>\n\
+            RCPT TO:<bob@far.test> NOTIFY=SUCCESS\nDATA\nSubject: x\n\n..dot\n.\nQUIT\n";
+        let output = run(site.sendmail(&["-bs"]), script.replace('\n', end).as_bytes());
+        let said = String::from_utf8_lossy(&output.stdout).into_owned();
+        assert!(output.status.success(), "{said}");
+        let codes: Vec<&str> = said
+            .lines()
+            .filter(|line| line.as_bytes().get(3) == Some(&b' '))
+            .map(|line| &line[..3])
+            .collect();
+        assert_eq!(codes, ["220", "250", "250", "550", "250", "354", "250", "221"], "{said}");
+        let expected = "rcvdfrom me (stdin)\nwith ESMTP\nfrom <alice@here.test>\n\
+            todsn NOTIFY=SUCCESS\nto <bob@far.test>\nenv-end\nSubject: x\n\n.dot\n";
+        assert_eq!(site.take(), expected);
+    }
+}

@@ -22,7 +22,6 @@ fn unusable_command_line_is_refused() {
     for (arguments, text) in [
         (&[][..], "no recipients"),
         (&["-f", "a@b"], "no recipients"),
-        (&["-bs"], "SMTP on standard input is not supported"),
         (&["-bd", "-q15m"], "no daemon"),
         (&["-bv"], "no recipients"),
         (&["-bt"], "-bt: the modes are"),

@@ -2,7 +2,7 @@
 
 pub(crate) mod options;
 pub(crate) mod quick_start;
-pub(crate) mod router_process;
+pub(crate) mod companion;
 pub(crate) mod config_warnings;
 pub(crate) mod id_cache;
 pub(crate) mod recovery;
@@ -24,8 +24,8 @@ use crate::net::rendezvous_dump::Rendezvous;
 use crate::reports::ReportComposer;
 use crate::service_manager;
 use crate::spool_io::SpoolIo;
+use crate::start::companion::Companion;
 use crate::start::options::{SchedulerOptions, ShownSettings};
-use crate::start::router_process::RouterProcess;
 use crate::state::learned_file::LearnedFile;
 use crate::state::overrides::{OverridesFile, OverridesJournal};
 use crate::state::spool_lock::{LockTimeouts, SpoolLock};
@@ -296,7 +296,8 @@ impl StartPlan {
         recovery::finish_outbox(&self.spool, self.level)
             .map_err(|error| StartError::because(self.spool.outbox().display(), error))?;
         if self.options.quick_start.is_some() {
-            self.start_router().map_err(failed("router"))?;
+            self.start_companion("router", "the router").map_err(failed("router"))?;
+            self.start_companion("smtpserver", "the SMTP server").map_err(failed("smtpserver"))?;
         }
         let clock = Clock::new(spool_lock.clock);
         spool_lock.store_clock(clock.started);
@@ -317,16 +318,15 @@ impl StartPlan {
         daemon.run().map_err(failed("event loop"))
     }
 
-    /// Starts the router of a trial installation. Its configuration is in MAILSHARE.
-    fn start_router(&self) -> io::Result<()> {
-        let log =
-            Path::new(self.context.zenv.get("LOGDIR").unwrap_or(DEFAULT_LOGDIR)).join("router");
+    /// Starts another program of a trial installation. Its configuration is in MAILSHARE.
+    fn start_companion(&self, name: &'static str, title: &'static str) -> io::Result<()> {
+        let log = Path::new(self.context.zenv.get("LOGDIR").unwrap_or(DEFAULT_LOGDIR)).join(name);
         let paths = [("-Z", &*self.zenv_path), ("-P", self.spool.postoffice()), ("-L", &*log)];
         let paths = paths.into_iter().flat_map(|(option, path)| [option.into(), path.into()]);
         let hash = (0..self.options.hash).map(|_| "-H".into());
         let arguments = ["-i".into()].into_iter().chain(paths).chain(hash).collect();
-        let pause = Timeouts::new(self.options.timeouts_scale).router_restart;
-        RouterProcess::new(arguments, pause)?.keep_running()
+        let pause = Timeouts::new(self.options.timeouts_scale).companion_restart;
+        Companion::new(name, title, arguments, pause)?.keep_running()
     }
 
     /// Last sign of life of a former scheduler on the spool.

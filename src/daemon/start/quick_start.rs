@@ -11,6 +11,15 @@ use zsched_sys as sys;
 /// MAILQ port of a trial installation, unless it is taken; it needs no privilege.
 const MAILQ_PORT: u16 = 10174;
 
+/// SMTP port of a trial installation, unless it is taken.
+const SMTP_PORT: u16 = 2525;
+
+/// Configuration of the SMTP server.
+const SMTPSERVER_CONFIG: &str = "\
+# Where the SMTP server listens, and what clients may do: smtpserver.cf(5). Written once; yours to change.
+listen 127.0.0.1:{port} smtp
+";
+
 /// Configuration of the router: mail for this host goes to mailboxes, all other mail is refused.
 const ROUTER_CONFIG: &str = "\
 # Where the router sends new mail: router.cf(5). Written once; yours to change.
@@ -50,11 +59,14 @@ pub(crate) fn prepare(folder: &Path) -> io::Result<InstallationPaths> {
          RENDEZVOUS={shown}/mailq.text\nSTATUSLOG={shown}/status\nZCONFIG={}\n",
         postoffice.display(),
         mailboxes.display(),
-        free_port()?,
+        free_port(MAILQ_PORT)?,
         places.zenv.display(),
     );
     write_unless_there(&places.zenv, &zenv)?;
     write_unless_there(&places.config, config::EXAMPLE)?;
+    let smtp_port = free_port(SMTP_PORT)?.to_string();
+    let smtpserver = SMTPSERVER_CONFIG.replace("{port}", &smtp_port);
+    write_unless_there(&folder.join("smtpserver.cf"), &smtpserver)?;
     write_unless_there(&folder.join("router.cf"), &router_config(&sys::host_name()))?;
     Ok(places)
 }
@@ -68,10 +80,10 @@ fn router_config(host: &str) -> String {
     ROUTER_CONFIG.replace("{hosts}", &hosts)
 }
 
-/// The usual port, or a free one if another scheduler has that: it would answer for this one.
-fn free_port() -> io::Result<u16> {
+/// The usual port, or a free one if another program has that: it would answer for this one.
+fn free_port(usual: u16) -> io::Result<u16> {
     let bind = |port| TcpListener::bind((Ipv4Addr::LOCALHOST, port));
-    bind(MAILQ_PORT).or_else(|_| bind(0))?.local_addr().map(|address| address.port())
+    bind(usual).or_else(|_| bind(0))?.local_addr().map(|address| address.port())
 }
 
 fn write_unless_there(path: &Path, text: &str) -> io::Result<()> {

@@ -15,7 +15,7 @@ const MODE: u32 = 0o640;
 const STAMP: &str = "%Y-%m-%d %H:%M:%S%.3f";
 
 /// Starts logging, with printable text only.
-pub(super) fn start(path: Option<&Path>) -> io::Result<()> {
+pub fn start(path: Option<&Path>) -> io::Result<()> {
     open(path)?;
     env_logger::Builder::new()
         .filter_module("zsched", LevelFilter::Info)
@@ -26,7 +26,7 @@ pub(super) fn start(path: Option<&Path>) -> io::Result<()> {
 }
 
 /// Opens the log again, after it was renamed.
-pub(super) fn reopen(path: Option<&Path>) {
+pub fn reopen(path: Option<&Path>) {
     match open(path) {
         Ok(()) => log::info!("log reopened"),
         Err(error) => log::error!("{error}; the former log stays"),

@@ -1,14 +1,14 @@
 //! The program: waits for submissions, and routes them.
 
 mod lock;
-mod log_file;
+pub mod log_file;
 mod scan;
 mod socket;
 mod spooler;
 
 use crate::config_file::{self, Installation};
 use crate::options::RouterOptions;
-use lock::RouterLock;
+pub use lock::ProgramLock;
 use mio::{Events, Interest, Poll, Token};
 use scan::SubmissionName;
 use signal_hook::consts::signal::{SIGALRM, SIGHUP, SIGINT, SIGTERM, SIGUSR1};
@@ -45,7 +45,7 @@ pub(crate) fn run(installation: Installation, options: &RouterOptions) -> io::Re
     };
     let log = installation.log_path(options, pipe.is_some());
     // Until the log takes its place, standard error is that of the caller.
-    let lock = RouterLock::take(&spool)?;
+    let lock = ProgramLock::take("a router", spool.router_lock_file(), spool.router_pid_file())?;
     log_file::start(log.as_deref())?;
     let mut router = Router::new(installation, spool)?;
     if options.once {

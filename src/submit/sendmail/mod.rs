@@ -38,6 +38,9 @@ use zsched_command_line::parse;
 use zsched_config::Zenv;
 use zsched_format::header::Field;
 use zsched_format::printable::{self, print_error};
+use zsched_router::{load_directory, shared_config};
+use zsched_smtpserver::StdioServer;
+use zsched_smtpserver::store::Store;
 use zsched_spool::{
     DEFAULT_POSTOFFICE, HashLevel, Spool, SpoolName, SubmissionFile, submit::notify,
 };
@@ -76,6 +79,7 @@ fn run() -> Result<(), SendmailError> {
     let options: SendmailOptions = parse();
     match options.mode.as_deref() {
         None | Some("m") => {}
+        Some("s") => return Installation::find(&options)?.serve_smtp(),
         Some("p") => return Err(list_queue(std::iter::empty())),
         Some("v") => {
             envelope::check(&options)?;
@@ -94,9 +98,8 @@ fn run() -> Result<(), SendmailError> {
 /// Why a value of `-b` cannot be used.
 fn refusal_of_mode(mode: &str) -> String {
     match mode {
-        "s" => "-bs: SMTP on standard input is not supported; use -bm or -t".to_string(),
         "d" | "D" => format!("-b{mode}: this program is no daemon; the scheduler delivers mail"),
-        mode => format!("-b{mode}: the modes are -bm, -bp, -bv and -bi"),
+        mode => format!("-b{mode}: the modes are -bm, -bp, -bs, -bv and -bi"),
     }
 }
 
@@ -132,6 +135,7 @@ fn send(options: &SendmailOptions) -> Result<(), SendmailError> {
 
 /// The spool, and what the ZENV file says about it.
 struct Installation {
+    zenv: Zenv,
     spool: Spool,
     level: HashLevel,
     router_socket: PathBuf,
@@ -150,6 +154,7 @@ impl Installation {
             level: if is_divided { HashLevel::Once } else { HashLevel::Flat },
             router_socket: spool.router_socket(zenv.get("ROUTERNOTIFY")),
             max_size: max_size(&zenv)?,
+            zenv,
             spool,
         })
     }
@@ -184,6 +189,25 @@ impl Installation {
         let file = writer.into_inner().map_err(|error| in_public(error.into_error()))?;
         guard.disarm();
         file.publish(self.level).map_err(|error| SendmailError::Spool(self.spool.router(), error))
+    }
+
+    /// Serves SMTP on standard input and output. The messages belong to the real user.
+    fn serve_smtp(self) -> Result<(), SendmailError> {
+        let in_public = |error| SendmailError::Spool(self.spool.public(), error);
+        sys::ignore_signal(SIGXFSZ).map_err(in_public)?;
+        let rules = shared_config(&self.zenv, "router.cf");
+        // Without the rules, the router decides about recipients later.
+        let directory = load_directory(rules.as_deref(), &self.zenv).ok();
+        let server = StdioServer {
+            store: Store {
+                spool: self.spool,
+                level: self.level,
+                router_socket: self.router_socket,
+            },
+            directory: directory.map(|(directory, _)| directory),
+            max_size: self.max_size.unwrap_or(u64::MAX / 8),
+        };
+        server.serve(&mut io::stdin().lock(), &mut io::stdout()).map_err(SendmailError::Input)
     }
 
     /// Tells the router that there is mail. Otherwise it finds the mail by its next scan.

@@ -1,8 +1,8 @@
-//! The program `router` beside the scheduler of a trial installation.
+//! The other programs of a trial installation: `router` and `smtpserver`, beside the scheduler.
 //!
-//! A worker starts it, and starts it again when it has ended. The loop has no part in this, except
-//! that it reaps the process as any other child. The end of the scheduler, even by SIGKILL, ends
-//! the router.
+//! A worker starts each, and starts it again when it has ended. The loop has no part in this,
+//! except that it reaps the process as any other child. The end of the scheduler, even by SIGKILL,
+//! ends them.
 
 use super::config_warnings::fault;
 use crate::worker;
@@ -14,11 +14,15 @@ use std::thread;
 use std::time::Duration;
 use zsched_sys::{ChildProcess, Launcher};
 
-/// Maximum number of descriptors of the router.
+/// Maximum number of descriptors of a companion.
 const FILE_LIMIT: u64 = 1024;
 
-/// How the router is started.
-pub(crate) struct RouterProcess {
+/// How a companion is started.
+pub(crate) struct Companion {
+    /// Name of the program.
+    name: &'static str,
+    /// What it is, for the log.
+    title: &'static str,
     /// Path of the program, beside that of the scheduler.
     program: PathBuf,
     arguments: Vec<OsString>,
@@ -26,31 +30,36 @@ pub(crate) struct RouterProcess {
     pause: Duration,
 }
 
-impl RouterProcess {
-    pub(crate) fn new(arguments: Vec<OsString>, pause: Duration) -> io::Result<RouterProcess> {
-        let program = std::env::current_exe()?.with_file_name("router");
-        Ok(RouterProcess { program, arguments, pause })
+impl Companion {
+    pub(crate) fn new(
+        name: &'static str,
+        title: &'static str,
+        arguments: Vec<OsString>,
+        pause: Duration,
+    ) -> io::Result<Companion> {
+        let program = std::env::current_exe()?.with_file_name(name);
+        Ok(Companion { name, title, program, arguments, pause })
     }
 
-    /// Keeps the router running until this process ends.
+    /// Keeps the program running until this process ends.
     pub(crate) fn keep_running(self) -> io::Result<()> {
         let launcher = Launcher::new()?;
-        // The router ends with this worker, which never ends before the process.
-        worker::start("router", move || {
+        // The program ends with this worker, which never ends before the process.
+        worker::start(self.name, move || {
             loop {
                 if let Err(error) = self.run(&launcher) {
                     let program = self.program.display();
-                    log::error!("{program}: {error}: new mail is not routed");
+                    log::error!("{program}: {error}: {} does not run", self.title);
                 }
                 // At the end of the scheduler there is nobody left to say this.
                 thread::sleep(self.pause);
-                log::warn!("the router is not running; it is started again");
+                log::warn!("{} is not running; it is started again", self.title);
             }
         })
         .map(drop)
     }
 
-    /// Runs the router until its end. What it says is logged.
+    /// Runs the program until its end. What it says is logged.
     fn run(&self, launcher: &Launcher) -> io::Result<()> {
         if let Some(fault) = fault(&self.program) {
             return Err(io::Error::other(fault));
@@ -70,10 +79,10 @@ impl RouterProcess {
             ignore_hangup: false,
             ends_with_starter: true,
         })?;
-        log::info!("the router runs, pid {pid}");
+        log::info!("{} runs, pid {pid}", self.title);
         // The socket is its standard input, too, so it closes when the router ends.
         for line in BufReader::new(ours).split(b'\n') {
-            log::info!("router: {}", String::from_utf8_lossy(&line?));
+            log::info!("{}: {}", self.name, String::from_utf8_lossy(&line?));
         }
         Ok(())
     }

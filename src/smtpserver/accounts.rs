@@ -1,0 +1,118 @@
+//! The file of logins: a user and the hash of a password on each line.
+//!
+//! ```text
+//! # user:hash
+//! alice:SCRAM-SHA-256$65536:…$…:…
+//! ```
+//!
+//! `mailq passwd` makes such hashes. Messages about errors name the line only, because a malformed
+//! line may contain a password anywhere.
+
+use super::session::{Credentials, LoginAnswer, PasswordRecord};
+use std::collections::HashMap;
+use std::io;
+use zsched_mailq_protocol::scram::{
+    ClientFirst, Secret, Server as ScramServer, StoredPassword, normalize_password, server_nonce,
+};
+use zsched_sys as sys;
+
+/// Maximum size of the file, in bytes.
+pub(crate) const MAX_FILE_SIZE: usize = 16 << 20;
+
+/// All accounts.
+pub(crate) struct Accounts {
+    passwords: HashMap<String, StoredPassword>,
+    /// Iterations of unknown users, so that their logins take as long.
+    iterations: Option<u32>,
+    secret: Secret,
+}
+
+impl Accounts {
+    /// Parses the text of the file. Returns the numbers of lines that cannot be used, too.
+    pub(crate) fn parse(text: &str) -> io::Result<(Accounts, Vec<usize>)> {
+        let (mut passwords, mut wrong) = (HashMap::new(), Vec::new());
+        for (index, line) in text.lines().enumerate() {
+            let line = line.trim();
+            if line.is_empty() || line.starts_with('#') {
+                continue;
+            }
+            let parsed = line
+                .split_once(':')
+                .and_then(|(user, hash)| Some((user, hash.parse::<StoredPassword>().ok()?)));
+            match parsed {
+                Some((user, stored)) if !user.is_empty() => {
+                    passwords.insert(user.to_string(), stored);
+                }
+                _ => wrong.push(index + 1),
+            }
+        }
+        let iterations = passwords.values().map(|stored: &StoredPassword| stored.iterations).next();
+        let mut secret = [0; 32];
+        for part in secret.chunks_mut(8) {
+            part.copy_from_slice(&sys::random_number()?.to_ne_bytes());
+        }
+        Ok((Accounts { passwords, iterations, secret }, wrong))
+    }
+
+    /// Checks a login. A password takes some ten milliseconds.
+    pub(crate) fn check(&self, credentials: &Credentials) -> LoginAnswer {
+        match credentials {
+            Credentials::Password { user, password } => {
+                let (stored, exists) = self.record(user.as_bytes());
+                let password = normalize_password(password).unwrap_or(password.into());
+                let made =
+                    StoredPassword::with_salt(&password, stored.salt.clone(), stored.iterations);
+                match made == stored && exists {
+                    true => LoginAnswer::Accepted(user.clone()),
+                    false => LoginAnswer::Wrong,
+                }
+            }
+            Credentials::Scram(message) => self.begin_scram(message.as_bytes()),
+        }
+    }
+
+    fn begin_scram(&self, message: &[u8]) -> LoginAnswer {
+        let Ok(first) = ClientFirst::parse(message) else { return LoginAnswer::Malformed };
+        let Ok(occasion) = sys::random_number() else { return LoginAnswer::Wrong };
+        let (stored, exists) = self.record(&first.user);
+        let nonce = server_nonce(&self.secret, &format!("{occasion:x}"));
+        let server = ScramServer::new(first, stored, &nonce);
+        LoginAnswer::Scram(Box::new(PasswordRecord { server, exists }))
+    }
+
+    /// The record of a user, and true if the user exists.
+    fn record(&self, user: &[u8]) -> (StoredPassword, bool) {
+        let known = std::str::from_utf8(user).ok().and_then(|user| self.passwords.get(user));
+        match known {
+            Some(stored) => (stored.clone(), true),
+            None => {
+                let made = StoredPassword::for_unknown_user(user, &self.secret, self.iterations);
+                (made, false)
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn password_is_checked_against_its_hash() {
+        let stored = StoredPassword::with_salt("pencil", b"salt of 16 bytes".to_vec(), 4096);
+        let text = format!("# users\nalice:{stored}\n\nbob:plain\nnothing\n");
+        let (accounts, wrong) = Accounts::parse(&text).expect("parsed");
+        assert_eq!((accounts.passwords.len(), wrong), (1, vec![4, 5]));
+        for (user, password, is_right) in [
+            ("alice", "pencil", true),
+            ("alice", "pencils", false),
+            ("bob", "plain", false),
+            ("eve", "pencil", false),
+        ] {
+            let credentials =
+                Credentials::Password { user: user.into(), password: password.into() };
+            let accepted = matches!(accounts.check(&credentials), LoginAnswer::Accepted(_));
+            assert_eq!(accepted, is_right, "{user}");
+        }
+    }
+}

@@ -1,0 +1,201 @@
+//! Finds and reads the files of an installation.
+
+use super::accounts::{self, Accounts};
+use super::config::{Limits, ServerConfig};
+use super::options::ServerOptions;
+use super::session::{Service, SessionSettings};
+use super::store::Store;
+use super::tls;
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+use std::time::SystemTime;
+use zsched_config::Zenv;
+use zsched_router::{Directory, load_directory, shared_config};
+use zsched_spool::{DEFAULT_POSTOFFICE, HashLevel, Spool};
+
+/// Default `LOGDIR`.
+const DEFAULT_LOGDIR: &str = "/var/log/mail";
+
+/// The paths and settings of an installation.
+pub(crate) struct Installation {
+    zenv: Zenv,
+    postoffice: PathBuf,
+    config: Option<PathBuf>,
+    router_config: Option<PathBuf>,
+    log: Option<PathBuf>,
+    hash: u8,
+}
+
+/// What the files say, at one time.
+pub(crate) struct Loaded {
+    pub(crate) config: ServerConfig,
+    pub(crate) directory: Directory,
+    pub(crate) accounts: Option<Accounts>,
+    pub(crate) tls: Option<Arc<rustls::ServerConfig>>,
+    /// Files that are read again when they change, with their times.
+    watched: Vec<(PathBuf, Option<SystemTime>)>,
+}
+
+impl Installation {
+    /// Finds the files. An error is about the ZENV file.
+    pub(crate) fn find(options: &ServerOptions) -> io::Result<Installation> {
+        let has_all = options.config.is_some() && options.router_config.is_some();
+        let zenv = match (&options.zenv, &options.postoffice) {
+            (None, Some(_)) if has_all => Zenv::default(),
+            (named, _) => Zenv::find(named.as_deref())?.unwrap_or_default(),
+        };
+        let postoffice = options.postoffice.clone();
+        let postoffice = postoffice.or_else(|| zenv.get("POSTOFFICE").map(PathBuf::from));
+        let absolute = |path: Option<PathBuf>| path.map(std::path::absolute).transpose();
+        let config = options.config.clone().or_else(|| shared_config(&zenv, "smtpserver.cf"));
+        let router_config = options.router_config.clone();
+        let router_config = router_config.or_else(|| shared_config(&zenv, "router.cf"));
+        Ok(Installation {
+            postoffice: std::path::absolute(postoffice.unwrap_or(DEFAULT_POSTOFFICE.into()))?,
+            config: absolute(config)?,
+            router_config: absolute(router_config)?,
+            log: absolute(options.log.clone())?,
+            hash: options.hash,
+            zenv,
+        })
+    }
+
+    pub(crate) fn store(&self) -> Store {
+        let spool = Spool::new(&self.postoffice);
+        let is_divided = self.zenv.get("ROUTERDIRHASH") == Some("1");
+        Store {
+            level: if is_divided { HashLevel::Once } else { HashLevel::Flat },
+            router_socket: spool.router_socket(self.zenv.get("ROUTERNOTIFY")),
+            spool,
+        }
+    }
+
+    /// The socket of the scheduler.
+    pub(crate) fn scheduler_socket(&self) -> PathBuf {
+        Spool::new(&self.postoffice).notify_socket(self.zenv.get("SCHEDULERNOTIFY"))
+    }
+
+    /// Nesting of `transport/`.
+    pub(crate) fn level(&self) -> HashLevel {
+        HashLevel::of_settings(self.zenv.get("SCHEDULERDIRHASH"), self.hash)
+    }
+
+    /// Name of the configuration for messages.
+    pub(crate) fn config_name(&self) -> String {
+        match &self.config {
+            Some(path) => path.display().to_string(),
+            None => "the built-in configuration".into(),
+        }
+    }
+
+    /// Path of the log; `None` is standard error.
+    pub(crate) fn log_path(&self, is_daemon: bool) -> Option<PathBuf> {
+        let folder = Path::new(self.zenv.get("LOGDIR").unwrap_or(DEFAULT_LOGDIR));
+        self.log.clone().or_else(|| is_daemon.then(|| folder.join("smtpserver")))
+    }
+
+    /// Reads all files. On failure, returns all errors; warnings come with the result.
+    pub(crate) fn load(&self) -> Result<(Loaded, Vec<String>), Vec<String>> {
+        let mut said = Vec::new();
+        let config = match &self.config {
+            None => Ok(ServerConfig::default()),
+            Some(path) => zsched_config::read(path)
+                .map_err(|error| vec![error])
+                .and_then(|text| ServerConfig::parse(path, &text, &self.zenv))
+                .map(|loaded| {
+                    said.extend(loaded.warnings.iter().map(ToString::to_string));
+                    loaded.config
+                }),
+        };
+        let directory = load_directory(self.router_config.as_deref(), &self.zenv);
+        let (mut config, directory) = match (config, directory) {
+            (Ok(config), Ok((directory, warnings))) => {
+                said.extend(warnings.iter().map(ToString::to_string));
+                (config, directory)
+            }
+            (config, directory) => {
+                let errors = [config.err(), directory.err()].into_iter().flatten().flatten();
+                said.extend(errors.map(|error| error.to_string()));
+                return Err(said);
+            }
+        };
+        self.apply_zenv(&mut config.limits, &mut said)?;
+        let failed = |error: io::Error| vec![error.to_string()];
+        let tls =
+            config.certificate.as_ref().map(|(certificates, key)| tls::load(certificates, key));
+        let accounts = config.logins.as_ref().map(|path| read_accounts(path, &mut said));
+        let watched = config.certificate.iter().flat_map(|(one, other)| [one, other]);
+        let watched = watched.chain(&config.logins).map(|path| (path.clone(), modified(path)));
+        let loaded = Loaded {
+            watched: watched.collect(),
+            tls: tls.transpose().map_err(failed)?,
+            accounts: accounts.transpose().map_err(failed)?,
+            config,
+            directory,
+        };
+        Ok((loaded, said))
+    }
+
+    /// The limit of the installation holds if it is lower.
+    fn apply_zenv(&self, limits: &mut Limits, said: &mut Vec<String>) -> Result<(), Vec<String>> {
+        let Some(text) = self.zenv.get("MAXMESSAGESIZE") else { return Ok(()) };
+        match text.trim().parse::<u64>() {
+            Ok(0) => Ok(()),
+            Ok(size) => {
+                limits.max_size = limits.max_size.min(size);
+                Ok(())
+            }
+            Err(_) => {
+                said.push(format!("MAXMESSAGESIZE={text}: not a number of bytes"));
+                Err(std::mem::take(said))
+            }
+        }
+    }
+}
+
+impl Loaded {
+    /// Returns true if a file has changed that is read again by itself.
+    pub(crate) fn has_changed(&self) -> bool {
+        self.watched.iter().any(|(path, known)| modified(path) != *known)
+    }
+
+    /// Settings of the sessions of one port.
+    pub(crate) fn settings(
+        &self,
+        service: Service,
+        free_space: &Arc<AtomicU64>,
+    ) -> Arc<SessionSettings> {
+        let hostname = self.config.hostname.clone();
+        let of_router = || self.directory.config.routes.hostname().to_string();
+        Arc::new(SessionSettings {
+            hostname: hostname.unwrap_or_else(of_router),
+            service,
+            max_size: self.config.limits.max_size,
+            max_recipients: self.config.limits.max_recipients,
+            has_tls: self.tls.is_some(),
+            has_logins: self.accounts.is_some() && service != Service::Lmtp,
+            allows_bare_lf: false,
+            free_space: free_space.clone(),
+        })
+    }
+}
+
+fn modified(path: &Path) -> Option<SystemTime> {
+    path.metadata().and_then(|metadata| metadata.modified()).ok()
+}
+
+fn read_accounts(path: &Path, said: &mut Vec<String>) -> io::Result<Accounts> {
+    let named = |error: io::Error| io::Error::other(format!("{}: {error}", path.display()));
+    let file =
+        zsched_sys::open_regular(std::fs::File::options().read(true), path).map_err(named)?;
+    let mut text = String::new();
+    file.take(accounts::MAX_FILE_SIZE as u64).read_to_string(&mut text).map_err(named)?;
+    let (accounts, wrong) = Accounts::parse(&text).map_err(named)?;
+    let wrong = wrong.into_iter().map(|line| {
+        format!("{}:{line}: warning: no user and hash; the line is ignored", path.display())
+    });
+    said.extend(wrong);
+    Ok(accounts)
+}

@@ -1,0 +1,87 @@
+//! The SMTP server: takes mail from other programs and hosts, for the router.
+//!
+//! ```text
+//! socket ──server──► TLS ──► session ──► verdict: the router's rules, relaying, policy
+//!                              │
+//!                              ▼ store: written, synced, renamed, then 250
+//!                    public/… ──► router/<inode> ──► datagram "NEW router <inode>"
+//! ```
+//!
+//! This crate decides which clients may send what, and what they are told. Where mail goes is the
+//! router's matter. Begin with [`session`], which is pure: no socket, no file, no clock. One event
+//! loop serves all connections; workers do what may wait ([`store`], [`verdict`]).
+
+#![warn(unreachable_pub)]
+
+// What a client may do, and what it is told.
+pub mod session;
+
+// What is decided about it.
+mod accounts;
+mod config;
+mod network;
+mod policy;
+mod rates;
+mod verdict;
+
+// Where messages go.
+pub mod store;
+
+// The program.
+mod installation;
+mod options;
+mod sandbox;
+mod server;
+mod stdio;
+mod tls;
+
+pub use config::{KEYWORDS, Limits, Listener, LoadedServerConfig, ServerConfig};
+pub use options::ServerOptions;
+pub use policy::PolicyAddress;
+pub use stdio::StdioServer;
+pub use verdict::check_recipient;
+
+use installation::Installation;
+use std::fmt;
+use zsched_format::printable;
+
+/// Exit status for errors, which may be temporary.
+const EXIT_FAILURE: i32 = 1;
+
+/// Runs the program. Returns the exit status.
+pub fn main(options: &ServerOptions) -> i32 {
+    run(options).unwrap_or_else(|error| {
+        say(format_args!("smtpserver: {error}"));
+        EXIT_FAILURE
+    })
+}
+
+fn run(options: &ServerOptions) -> std::io::Result<i32> {
+    let installation = Installation::find(options)?;
+    match installation.load() {
+        Ok((loaded, warnings)) => {
+            warnings.iter().for_each(say);
+            if !options.check {
+                return server::run(installation, loaded, options);
+            }
+            let ports = printable::count(loaded.config.listeners.len() as u64, "port");
+            say(format_args!("smtpserver: {} is usable, {ports}", installation.config_name()));
+            Ok(0)
+        }
+        Err(errors) => {
+            errors.iter().for_each(say);
+            say(format_args!("smtpserver: {} cannot be used", installation.config_name()));
+            Ok(EXIT_FAILURE)
+        }
+    }
+}
+
+/// Prints a message on standard error.
+fn say(message: impl fmt::Display) {
+    let text = message.to_string();
+    // Standard error may be closed.
+    drop(std::io::Write::write_all(
+        &mut std::io::stderr(),
+        format!("{}\n", printable::lines(&text)).as_bytes(),
+    ));
+}

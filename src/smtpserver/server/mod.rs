@@ -1,0 +1,746 @@
+//! The program: one event loop for all connections, and workers for what may wait.
+//!
+//! A fault in one session ends that connection only.
+
+mod connection;
+mod queue_request;
+
+use crate::installation::{Installation, Loaded};
+use crate::network::Network;
+use crate::options::ServerOptions;
+use crate::rates::{RateVerdict, Rates};
+use crate::sandbox;
+use crate::session::{
+    Answer, Client, LoginAnswer, RecipientQuestion, Reply, Request, Session, SessionSettings,
+};
+use crate::store::{self, Done, Store, StoreJob, Task, Ticket};
+use crate::verdict::check_recipient;
+use connection::{Connection, ReadOutcome};
+use mio::net::{TcpListener, TcpStream};
+use mio::{Events, Interest, Poll, Token, Waker};
+use queue_request::QueueRequests;
+use signal_hook::consts::signal::{SIGHUP, SIGINT, SIGTERM, SIGUSR1};
+use std::collections::{BTreeSet, HashMap, VecDeque};
+use std::io::{self, ErrorKind, Write};
+use std::net::{IpAddr, SocketAddr};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::time::{Duration, Instant};
+use zsched_router::{ProgramLock, log_file};
+use zsched_sys::{self as sys, Signals};
+
+const SIGNALS: Token = Token(0);
+const WAKER: Token = Token(1);
+/// Token of the first listener; connections follow the listeners.
+const FIRST_LISTENER: usize = 2;
+
+/// Maximum number of connections that are accepted before others are served.
+const MAX_ACCEPTS_PER_TURN: usize = 64;
+/// Maximum number of reads of a connection before others are served.
+const MAX_READS_PER_TURN: usize = 8;
+/// Size of the buffer for reading, in bytes.
+const READ_SIZE: usize = 32 << 10;
+/// Number of workers for recipients and logins.
+const LOOKUP_WORKERS: usize = 4;
+/// Interval of looks at the free space and at files that may have changed.
+const HOUSEKEEPING_INTERVAL: Duration = Duration::from_secs(5);
+/// Time for a peer to read the last reply before its connection is closed.
+const LINGER: Duration = Duration::from_secs(2);
+/// Time for sessions to end when the server ends.
+const GRACE: Duration = Duration::from_secs(10);
+/// Pause after the system has no more descriptors.
+const ACCEPT_PAUSE: Duration = Duration::from_secs(1);
+/// Descriptors that are no connections. A connection may have a file besides its socket.
+const OTHER_FILES: u64 = 300;
+/// Maximum number of failed logins of a client in an hour.
+const MAX_FAILED_LOGINS: u64 = 30;
+
+/// Runs the server. Returns the exit status.
+pub(crate) fn run(
+    installation: Installation,
+    loaded: Loaded,
+    options: &ServerOptions,
+) -> io::Result<i32> {
+    sys::close_inherited_on_exec()?;
+    // Before it becomes a daemon, so that an error is seen.
+    let listeners = listen(&loaded)?;
+    let pipe = if options.interactive { None } else { Some(sys::daemonize()?) };
+    let log = installation.log_path(pipe.is_some());
+    log_file::start(log.as_deref())?;
+    let store = installation.store();
+    let spool = &store.spool;
+    let lock = ProgramLock::take(
+        "an SMTP server",
+        spool.smtpserver_lock_file(),
+        spool.smtpserver_pid_file(),
+    )?;
+    let signals = Signals::catch(&[SIGHUP, SIGINT, SIGTERM, SIGUSR1])?;
+    let is_confined = sandbox::enter(spool, log.as_deref());
+    let mut server = Server::new(installation, loaded, listeners, store, log)?;
+    if let Some(pipe) = pipe {
+        pipe.report_ready()?;
+    }
+    log::info!(
+        "started, pid {}, spool {}{}",
+        std::process::id(),
+        server.store.spool.postoffice().display(),
+        if is_confined { ", confined by Landlock" } else { "" },
+    );
+    server.log_ports();
+    server.serve(signals)?;
+    drop(lock);
+    log::info!("ended");
+    Ok(0)
+}
+
+/// Opens the ports.
+fn listen(loaded: &Loaded) -> io::Result<Vec<TcpListener>> {
+    let open = |address: SocketAddr| {
+        TcpListener::bind(address).map_err(|error| {
+            io::Error::new(error.kind(), format!("cannot listen on {address}: {error}"))
+        })
+    };
+    loaded.config.listeners.iter().map(|listener| open(listener.address)).collect()
+}
+
+/// A port, and the settings of its sessions.
+struct Port {
+    listener: TcpListener,
+    settings: Arc<SessionSettings>,
+    is_tls: bool,
+}
+
+struct Server {
+    installation: Installation,
+    loaded: Arc<Loaded>,
+    store: Store,
+    log: Option<PathBuf>,
+    poll: Poll,
+    ports: Vec<Port>,
+    connections: Vec<Option<Box<Connection>>>,
+    free: Vec<usize>,
+    open: usize,
+    max_open: usize,
+    /// Connections that may go on without an event.
+    ready: VecDeque<usize>,
+    deadlines: BTreeSet<(Instant, usize)>,
+    per_client: HashMap<Network, usize>,
+    client_rates: Rates<Network>,
+    login_rates: Rates<String>,
+    failed_logins: Rates<Network>,
+    store_jobs: Sender<StoreJob>,
+    tasks: Sender<(Ticket, Task)>,
+    done: Receiver<Done>,
+    free_space: Arc<AtomicU64>,
+    queue_requests: QueueRequests,
+    buffer: Vec<u8>,
+    next_housekeeping: Instant,
+    /// No connections are accepted before.
+    accept_again: Option<Instant>,
+    /// When the server ends at the latest.
+    end: Option<Instant>,
+}
+
+impl Server {
+    fn new(
+        installation: Installation,
+        loaded: Loaded,
+        listeners: Vec<TcpListener>,
+        store: Store,
+        log: Option<PathBuf>,
+    ) -> io::Result<Server> {
+        let poll = Poll::new()?;
+        let waker = Arc::new(Waker::new(poll.registry(), WAKER)?);
+        let (done_sender, done) = channel();
+        let answer = move |one: Done| {
+            // The loop has ended, or it is woken.
+            if done_sender.send(one).is_ok() {
+                waker.wake().ok();
+            }
+        };
+        let (store_jobs, jobs) = channel();
+        store::start(&store, jobs, answer.clone())?;
+        let tasks = store::start_workers(LOOKUP_WORKERS, answer)?;
+        let max_connections = loaded.config.limits.max_connections;
+        let files = sys::raise_file_limit(2 * max_connections as u64 + OTHER_FILES)?;
+        let allowed = usize::try_from(files.saturating_sub(OTHER_FILES)).unwrap_or(usize::MAX);
+        let free_space = Arc::new(AtomicU64::new(u64::MAX));
+        let mut ports = Vec::new();
+        for (index, (mut listener, wanted)) in
+            listeners.into_iter().zip(&loaded.config.listeners).enumerate()
+        {
+            let token = Token(FIRST_LISTENER + index);
+            poll.registry().register(&mut listener, token, Interest::READABLE)?;
+            let settings = loaded.settings(wanted.service, &free_space);
+            ports.push(Port { listener, settings, is_tls: wanted.is_tls });
+        }
+        let queue_requests = QueueRequests {
+            spool: store.spool.clone(),
+            level: installation.level(),
+            scheduler: installation.scheduler_socket(),
+        };
+        Ok(Server {
+            queue_requests,
+            installation,
+            loaded: Arc::new(loaded),
+            store,
+            log,
+            poll,
+            ports,
+            connections: Vec::new(),
+            free: Vec::new(),
+            open: 0,
+            max_open: max_connections.min(allowed),
+            ready: VecDeque::new(),
+            deadlines: BTreeSet::new(),
+            per_client: HashMap::new(),
+            client_rates: Rates::default(),
+            login_rates: Rates::default(),
+            failed_logins: Rates::default(),
+            store_jobs,
+            tasks,
+            done,
+            free_space,
+            buffer: vec![0; READ_SIZE],
+            next_housekeeping: Instant::now(),
+            accept_again: None,
+            end: None,
+        })
+    }
+
+    fn log_ports(&self) {
+        for port in &self.ports {
+            let service = format!("{:?}", port.settings.service).to_lowercase();
+            let tls = if port.is_tls { " with TLS" } else { "" };
+            if let Ok(address) = port.listener.local_addr() {
+                log::info!("{service}{tls} on {address}");
+            }
+        }
+    }
+
+    fn first_connection(&self) -> usize {
+        FIRST_LISTENER + self.ports.len()
+    }
+
+    /// Serves until a signal ends it.
+    fn serve(&mut self, mut signals: Signals) -> io::Result<()> {
+        self.poll.registry().register(&mut signals, SIGNALS, Interest::READABLE)?;
+        let mut events = Events::with_capacity(1024);
+        let mut waiting_ports: BTreeSet<usize> = BTreeSet::new();
+        loop {
+            let wait = match self.ready.is_empty() && waiting_ports.is_empty() {
+                true => self.next_wakeup().saturating_duration_since(Instant::now()),
+                false => Duration::ZERO,
+            };
+            match self.poll.poll(&mut events, Some(wait)) {
+                Err(error) if error.kind() != ErrorKind::Interrupted => return Err(error),
+                _ => {}
+            }
+            for signal in signals.take() {
+                self.signal(signal);
+            }
+            let first = self.first_connection();
+            for event in &events {
+                match event.token() {
+                    SIGNALS | WAKER => {}
+                    Token(token) if token < first => {
+                        waiting_ports.insert(token - FIRST_LISTENER);
+                    }
+                    Token(token) => self.wake(token - first, event.is_readable()),
+                }
+            }
+            while let Ok(done) = self.done.try_recv() {
+                self.answer(done);
+            }
+            if self.accept_again.is_none_or(|again| Instant::now() >= again) {
+                self.accept_again = None;
+                let ports = std::mem::take(&mut waiting_ports);
+                waiting_ports = ports.into_iter().filter(|port| self.accept(*port)).collect();
+            }
+            for _ in 0..self.ready.len() {
+                if let Some(index) = self.ready.pop_front() {
+                    self.drive(index);
+                }
+            }
+            self.pass_deadlines();
+            self.keep_house();
+            if self.end.is_some_and(|end| self.open == 0 || Instant::now() >= end) {
+                return Ok(());
+            }
+        }
+    }
+
+    fn next_wakeup(&self) -> Instant {
+        let deadline = self.deadlines.first().map(|(deadline, _)| *deadline);
+        [deadline, self.accept_again, self.end]
+            .into_iter()
+            .flatten()
+            .fold(self.next_housekeeping, Instant::min)
+    }
+
+    fn signal(&mut self, signal: i32) {
+        match signal {
+            SIGTERM | SIGINT => self.begin_end(),
+            SIGHUP => {
+                log_file::reopen(self.log.as_deref());
+                self.reload();
+            }
+            _ => self.reload(),
+        }
+    }
+
+    /// Accepts nothing more. Sessions that are busy have some time to end.
+    fn begin_end(&mut self) {
+        self.end = Some(Instant::now() + GRACE);
+        for port in &mut self.ports {
+            // A listener that is closed accepts nothing in any case.
+            self.poll.registry().deregister(&mut port.listener).ok();
+        }
+        for index in 0..self.connections.len() {
+            if let Some(connection) = &mut self.connections[index]
+                && connection.session.is_idle()
+            {
+                connection.session.shut_down();
+                self.ready.push_back(index);
+            }
+        }
+    }
+
+    /// Reads configuration, tables and certificates again. An error leaves everything as it was.
+    fn reload(&mut self) {
+        let one_line = |text: &String| text.lines().next().unwrap_or_default().to_string();
+        match self.installation.load() {
+            Ok((loaded, warnings)) => {
+                warnings.iter().for_each(|one| log::warn!("{}", one_line(one)));
+                if loaded.config.listeners != self.loaded.config.listeners {
+                    log::warn!("other ports need a restart; the former ones stay");
+                }
+                for (port, listener) in self.ports.iter_mut().zip(&self.loaded.config.listeners) {
+                    port.settings = loaded.settings(listener.service, &self.free_space);
+                }
+                let mut loaded = loaded;
+                loaded.config.listeners.clone_from(&self.loaded.config.listeners);
+                self.loaded = Arc::new(loaded);
+                log::info!("configuration read");
+            }
+            Err(said) => {
+                said.iter().for_each(|one| log::error!("{}", one_line(one)));
+                log::error!("the former configuration stays in force");
+            }
+        }
+    }
+
+    fn keep_house(&mut self) {
+        let now = Instant::now();
+        if now < self.next_housekeeping {
+            return;
+        }
+        self.next_housekeeping = now + HOUSEKEEPING_INTERVAL;
+        if let Ok(space) = sys::statvfs(self.store.spool.public()) {
+            self.free_space.store(space.f_bavail.saturating_mul(space.f_frsize), Ordering::Relaxed);
+        }
+        if self.loaded.has_changed() {
+            self.reload();
+        }
+    }
+
+    /// Accepts connections of a port. Returns true if there may be more.
+    fn accept(&mut self, port: usize) -> bool {
+        for _ in 0..MAX_ACCEPTS_PER_TURN {
+            if self.end.is_some() {
+                return false;
+            }
+            match self.ports[port].listener.accept() {
+                Ok((stream, peer)) => {
+                    if let Err(error) = self.admit(port, stream, peer) {
+                        log::debug!("{peer}: {error}");
+                    }
+                }
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return false,
+                Err(error) if error.kind() == ErrorKind::ConnectionAborted => {}
+                Err(error) => {
+                    log::error!("no connection can be accepted: {error}");
+                    self.accept_again = Some(Instant::now() + ACCEPT_PAUSE);
+                    return true;
+                }
+            }
+        }
+        true
+    }
+
+    /// Begins a session, unless the limits forbid it.
+    fn admit(&mut self, port: usize, mut stream: TcpStream, peer: SocketAddr) -> io::Result<()> {
+        let ip = peer.ip().to_canonical();
+        let client = Network::of_client(ip);
+        let config = &self.loaded.config;
+        let may_relay = config.may_relay(ip);
+        let refusal = self.refusal(ip, may_relay, client);
+        let Port { settings, is_tls, .. } = &self.ports[port];
+        if let Some(reply) = refusal {
+            log::info!("unknown[{ip}]: connection refused: {reply}");
+            // With TLS the peer could not read it.
+            if !is_tls {
+                stream.write_all(format!("{reply}\r\n").as_bytes())?;
+            }
+            return Ok(());
+        }
+        stream.set_nodelay(true)?;
+        let about =
+            Client { ip: Some(ip), port: peer.port(), may_relay, is_local: ip.is_loopback() };
+        let session = Session::new(settings.clone(), about, None);
+        let index = self.free.pop().unwrap_or_else(|| {
+            self.connections.push(None);
+            self.connections.len() - 1
+        });
+        let limits = &config.limits;
+        let delay = limits.greeting_delay;
+        let deadline =
+            Instant::now() + if delay.is_zero() || *is_tls { limits.timeout } else { delay };
+        let mut connection = Box::new(Connection::new(stream, session, client, deadline));
+        if let (true, Some(tls)) = (is_tls, &self.loaded.tls) {
+            connection.begin_tls(tls.clone())?;
+        }
+        let token = Token(FIRST_LISTENER + self.ports.len() + index);
+        let interests = Interest::READABLE | Interest::WRITABLE;
+        self.poll.registry().register(&mut connection.stream, token, interests)?;
+        if !may_relay {
+            connection.is_counted = true;
+            *self.per_client.entry(client).or_default() += 1;
+        }
+        self.deadlines.insert((connection.deadline, index));
+        self.connections[index] = Some(connection);
+        self.open += 1;
+        self.ready.push_back(index);
+        Ok(())
+    }
+
+    fn refusal(&self, ip: IpAddr, may_relay: bool, client: Network) -> Option<Reply> {
+        let config = &self.loaded.config;
+        if let Some((_, text)) =
+            config.refused_clients.iter().find(|(network, _)| network.contains(ip))
+        {
+            return Some(Reply::new(554, "5.7.1", text));
+        }
+        let of_client = self.per_client.get(&client).copied().unwrap_or(0);
+        let is_many = !may_relay && of_client >= config.limits.max_connections_per_client;
+        if self.open >= self.max_open || is_many {
+            return Some(Reply::new(421, "4.3.2", "Too many connections, try again later"));
+        }
+        None
+    }
+
+    fn wake(&mut self, index: usize, is_readable: bool) {
+        if let Some(Some(connection)) = self.connections.get_mut(index) {
+            connection.is_readable |= is_readable;
+            self.ready.push_back(index);
+        }
+    }
+
+    /// Hands an answer to its session, unless that is gone.
+    fn answer(&mut self, done: Done) {
+        let Ticket { connection: index, number } = done.ticket;
+        let Some(Some(connection)) = self.connections.get_mut(index) else { return };
+        if connection.ticket != number {
+            return;
+        }
+        connection.file = done.file;
+        // A second answer to the same request has no effect.
+        connection.ticket += 1;
+        let answer = AssertUnwindSafe(|| connection.session.answer(done.answer));
+        if catch_unwind(answer).is_err() {
+            log::error!("a fault in a session: its connection is closed");
+            return self.close(index);
+        }
+        self.ready.push_back(index);
+    }
+
+    /// Does what a connection can do now.
+    fn drive(&mut self, index: usize) {
+        if self.connections.get(index).is_none_or(Option::is_none) {
+            return;
+        }
+        match catch_unwind(AssertUnwindSafe(|| self.turn(index))) {
+            Ok(Ok(true)) => self.set_deadline(index),
+            Ok(Ok(false)) => self.close(index),
+            Ok(Err(error)) => {
+                if let Some(connection) = &self.connections[index] {
+                    let session = &connection.session;
+                    let (client, activity) = (session.client_name(), session.activity());
+                    log::info!("{client}: lost connection {activity}: {error}");
+                }
+                self.close(index);
+            }
+            Err(_) => {
+                log::error!("a fault in a session: its connection is closed");
+                self.close(index);
+            }
+        }
+    }
+
+    /// Reads, answers and writes. Returns false when the connection is over.
+    fn turn(&mut self, index: usize) -> io::Result<bool> {
+        for _ in 0..MAX_READS_PER_TURN {
+            self.greet(index);
+            self.carry_out(index)?;
+            let Some(connection) = &mut self.connections[index] else { return Ok(true) };
+            connection.session.take_log().iter().for_each(|line| log::info!("{line}"));
+            let is_sent = connection.flush()?;
+            if connection.session.is_closing() {
+                let is_over = is_sent && !linger(connection, &mut self.buffer);
+                if is_sent && connection.is_readable {
+                    self.ready.push_back(index);
+                }
+                return Ok(!is_over);
+            }
+            if is_sent && let Some(tls) = connection.next_tls.take() {
+                connection.begin_tls(tls)?;
+            }
+            if connection.is_at_end && !connection.session.is_waiting() {
+                let (client, activity) =
+                    (connection.session.client_name(), connection.session.activity());
+                log::info!("{client}: the client closed the connection {activity}");
+                return Ok(false);
+            }
+            if !connection.is_readable || !connection.may_read() {
+                return Ok(true);
+            }
+            let was_handshaking = connection.is_handshaking();
+            match connection.read(&mut self.buffer)? {
+                ReadOutcome::Bytes(count) => connection.session.receive(&self.buffer[..count]),
+                ReadOutcome::Nothing => {}
+                ReadOutcome::End => connection.is_at_end = true,
+            }
+            if was_handshaking && !connection.is_handshaking() {
+                connection.note_tls();
+            }
+        }
+        self.ready.push_back(index);
+        Ok(true)
+    }
+
+    /// Sends the greeting when it is due. What comes before it ends the session.
+    fn greet(&mut self, index: usize) {
+        let delay = self.loaded.config.limits.greeting_delay;
+        let Some(connection) = &mut self.connections[index] else { return };
+        if !connection.awaits_greeting || connection.is_handshaking() {
+            return;
+        }
+        let is_due =
+            delay.is_zero() || connection.tls.is_some() || Instant::now() >= connection.deadline;
+        if connection.tls.is_none()
+            && let Ok(ReadOutcome::Bytes(count)) = connection.read(&mut self.buffer)
+        {
+            connection.session.receive(&self.buffer[..count]);
+        }
+        if is_due || connection.session.is_closing() {
+            connection.awaits_greeting = false;
+            connection.session.greet();
+        }
+    }
+
+    /// Carries out what a session asks for.
+    fn carry_out(&mut self, index: usize) -> io::Result<()> {
+        loop {
+            let Some(connection) = &mut self.connections[index] else { return Ok(()) };
+            let Some(request) = connection.session.take_request() else { return Ok(()) };
+            connection.ticket += 1;
+            let ticket = Ticket { connection: index, number: connection.ticket };
+            match request {
+                Request::Discard => connection.file = None,
+                Request::StartTls => match &self.loaded.tls {
+                    Some(tls) => connection.next_tls = Some(tls.clone()),
+                    // The certificate was taken away since the session began.
+                    None => connection.session.shut_down(),
+                },
+                Request::Append(bytes) => {
+                    let file = connection.file.take();
+                    self.store_part(StoreJob { ticket, file, bytes, is_last: false });
+                }
+                Request::Commit(bytes) => {
+                    let file = connection.file.take();
+                    self.store_part(StoreJob { ticket, file, bytes, is_last: true });
+                }
+                Request::CheckRecipient(question) => self.check_recipient(ticket, question),
+                Request::Login(credentials) => {
+                    let loaded = self.loaded.clone();
+                    let client = connection.client;
+                    let is_many =
+                        self.failed_logins.is_reached(&client, MAX_FAILED_LOGINS, Instant::now());
+                    self.run(ticket, move || {
+                        Answer::Login(match &loaded.accounts {
+                            _ if is_many => LoginAnswer::Refused(Reply::new(
+                                454,
+                                "4.7.0",
+                                "Too many failed logins from here, try again later",
+                            )),
+                            Some(accounts) => accounts.check(&credentials),
+                            None => LoginAnswer::Wrong,
+                        })
+                    });
+                }
+                Request::StartQueue(host) => {
+                    let requests = self.queue_requests.clone();
+                    let client = connection.session.client_name();
+                    self.run(ticket, move || Answer::Reply(requests.start(&host, &client)));
+                }
+            }
+        }
+    }
+
+    fn store_part(&self, job: StoreJob) {
+        // The workers never end before the loop.
+        self.store_jobs.send(job).ok();
+    }
+
+    fn run(&self, ticket: Ticket, task: impl FnOnce() -> Answer + Send + 'static) {
+        self.tasks.send((ticket, Box::new(task))).ok();
+    }
+
+    fn check_recipient(&mut self, ticket: Ticket, question: Box<RecipientQuestion>) {
+        if let Some(reply) = self.check_rates(ticket.connection, &question) {
+            let task = move || Answer::Reply(reply);
+            return self.run(ticket, task);
+        }
+        let loaded = self.loaded.clone();
+        let check =
+            move || Answer::Reply(check_recipient(&question, &loaded.config, &loaded.directory));
+        self.run(ticket, check);
+    }
+
+    /// Counts a recipient for its login or its client.
+    fn check_rates(&mut self, index: usize, question: &RecipientQuestion) -> Option<Reply> {
+        let limits = &self.loaded.config.limits;
+        let client = self.connections[index].as_ref()?.client;
+        let now = Instant::now();
+        let (verdict, subject, limit) = match &question.login {
+            Some(login) => {
+                let limit = limits.max_recipients_per_login;
+                let verdict = self.login_rates.count(login.clone(), limit, now);
+                (verdict, format!("the login {login}"), limit)
+            }
+            None if question.may_relay => return None,
+            None => {
+                let limit = limits.max_recipients_per_client;
+                (self.client_rates.count(client, limit, now), format!("the client {client}"), limit)
+            }
+        };
+        if verdict == RateVerdict::ReachedNow {
+            log::error!(
+                "alarm: {subject} has named {limit} recipients in an hour; more are deferred until the hour is over"
+            );
+        }
+        let reply = Reply::new(450, "4.7.1", "Too many recipients in this hour, try again later");
+        (verdict != RateVerdict::Good).then_some(reply)
+    }
+
+    /// Puts off the deadline of a connection that has moved on.
+    fn set_deadline(&mut self, index: usize) {
+        let Some(connection) = &mut self.connections[index] else { return };
+        let failed = connection.session.failed_logins();
+        for _ in connection.failed_logins..failed {
+            let verdict =
+                self.failed_logins.count(connection.client, MAX_FAILED_LOGINS, Instant::now());
+            if verdict == RateVerdict::ReachedNow {
+                log::error!(
+                    "alarm: {MAX_FAILED_LOGINS} failed logins in an hour from {}",
+                    connection.client
+                );
+            }
+        }
+        connection.failed_logins = failed;
+        let soon = Instant::now() + LINGER;
+        if connection.is_shut && connection.deadline > soon {
+            self.deadlines.remove(&(connection.deadline, index));
+            connection.deadline = soon;
+            self.deadlines.insert((soon, index));
+        }
+        let progress = connection.session.progress() + u64::from(!connection.awaits_greeting);
+        let is_served = connection.session.is_waiting() && !connection.is_handshaking();
+        let has_moved = progress != connection.progress || is_served;
+        if connection.is_shut || !has_moved {
+            return;
+        }
+        connection.progress = progress;
+        self.deadlines.remove(&(connection.deadline, index));
+        connection.deadline = Instant::now() + self.loaded.config.limits.timeout;
+        self.deadlines.insert((connection.deadline, index));
+    }
+
+    fn pass_deadlines(&mut self) {
+        let now = Instant::now();
+        while let Some((deadline, index)) = self.deadlines.first().copied()
+            && deadline <= now
+        {
+            self.deadlines.remove(&(deadline, index));
+            let Some(connection) = &mut self.connections[index] else { continue };
+            if connection.is_shut || connection.session.is_closing() || connection.is_handshaking()
+            {
+                self.close(index);
+                continue;
+            }
+            let limits = &self.loaded.config.limits;
+            connection.deadline = now + limits.timeout;
+            let mut next = connection.deadline;
+            if connection.awaits_greeting {
+                // Only a delay ends here: `greet` compares with this.
+                connection.deadline = now;
+                next = now + limits.timeout;
+            } else if !connection.session.is_waiting() {
+                let (client, activity) =
+                    (connection.session.client_name(), connection.session.activity());
+                log::info!("{client}: timeout {activity}");
+                connection.session.time_out();
+                connection.deadline = now + LINGER;
+                next = connection.deadline;
+            }
+            self.drive(index);
+            if let Some(connection) = &mut self.connections[index] {
+                self.deadlines.remove(&(connection.deadline, index));
+                connection.deadline = next;
+                self.deadlines.insert((next, index));
+            }
+        }
+    }
+
+    /// Forgets a connection. What it was writing is removed.
+    fn close(&mut self, index: usize) {
+        let Some(mut connection) = self.connections[index].take() else { return };
+        connection.session.take_log().iter().for_each(|line| log::info!("{line}"));
+        self.deadlines.remove(&(connection.deadline, index));
+        self.poll.registry().deregister(&mut connection.stream).ok();
+        if connection.is_counted
+            && let Some(count) = self.per_client.get_mut(&connection.client)
+        {
+            *count -= 1;
+            if *count == 0 {
+                self.per_client.remove(&connection.client);
+            }
+        }
+        self.open -= 1;
+        self.free.push(index);
+    }
+}
+
+/// Reads over what the peer still sends, so that it gets the last reply.
+///
+/// Returns false when the peer has closed its side, too.
+fn linger(connection: &mut Connection, buffer: &mut [u8]) -> bool {
+    if !connection.is_shut {
+        connection.shut();
+    }
+    for _ in 0..MAX_READS_PER_TURN {
+        match io::Read::read(&mut connection.stream, buffer) {
+            Ok(0) => return false,
+            Ok(_) => {}
+            Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                connection.is_readable = false;
+                return true;
+            }
+            Err(_) => return false,
+        }
+    }
+    true
+}

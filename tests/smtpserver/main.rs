@@ -1,0 +1,8 @@
+//! The server as clients see it: what they are told, and what is on disk.
+
+mod crashes;
+mod hostile;
+mod messages;
+mod peers;
+mod support;
+mod tls_and_logins;

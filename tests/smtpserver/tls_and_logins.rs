@@ -1,0 +1,247 @@
+//! TLS by `openssl`, logins by Python's `smtplib`, and the policy service.
+
+use crate::support::{Client, Site};
+use std::io::{BufRead, BufReader, Write};
+use std::os::unix::net::UnixListener;
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+use zsched_mailq_protocol::scram::StoredPassword;
+
+const PORTS: &str = "listen 127.0.0.1:0 smtp\nlisten 127.0.0.1:0 submissions\n\
+    listen 127.0.0.1:0 submission\nrelay 192.0.2.0/24\n\
+    certificate DIR/cert.pem DIR/key.pem\nlogins DIR/logins\n";
+
+/// Makes a certificate with this name.
+fn make_certificate(folder: &Path, name: &str) {
+    let mut command = Command::new("openssl");
+    command.args(["req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1"]);
+    command.args(["-nodes", "-days", "30", "-subj", &format!("/CN={name}")]);
+    command.args(["-keyout", "key.pem", "-out", "cert.pem"]).current_dir(folder);
+    let output = command.output().expect("openssl is installed");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+}
+
+fn site(lines: &str) -> Site {
+    let root = tempfile::tempdir().expect("a temporary folder");
+    make_certificate(root.path(), "mx.test");
+    let stored = StoredPassword::with_salt("pencil", b"sixteen bytes it".to_vec(), 4096);
+    std::fs::write(root.path().join("logins"), format!("alice:{stored}\n")).expect("written");
+    Site::in_folder(root, &format!("{PORTS}{lines}"))
+}
+
+/// Runs `openssl s_client`, and returns what it says.
+fn s_client(port: u16, arguments: &[&str], input: &str) -> String {
+    let mut command = Command::new("openssl");
+    command.args(["s_client", "-connect", &format!("127.0.0.1:{port}"), "-crlf"]).args(arguments);
+    let mut child = command
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("openssl is installed");
+    // It may have ended.
+    drop(child.stdin.as_mut().expect("a pipe").write_all(input.as_bytes()));
+    let Output { stdout, stderr, .. } = child.wait_with_output().expect("it ends");
+    String::from_utf8_lossy(&[stdout, stderr].concat()).into_owned()
+}
+
+#[test]
+fn tls_begins_at_once_or_by_starttls() {
+    let site = site("");
+    let daemon = site.start();
+    let quiet = ["-quiet", "-ign_eof"];
+    let said = s_client(daemon.ports[1].port(), &quiet, "NOOP\nQUIT\n");
+    assert!(said.contains("220 mx.test ESMTP") && said.contains("221 2.0.0 Bye"), "{said}");
+    let by_starttls = [&quiet[..], &["-starttls", "smtp"]].concat();
+    let said = s_client(daemon.ports[0].port(), &by_starttls, "NOOP\nQUIT\n");
+    assert!(said.contains("250 2.0.0 Ok") && said.contains("221 2.0.0 Bye"), "{said}");
+    // TLS 1.2 is good, older versions are not, and there is no renegotiation.
+    let said = s_client(daemon.ports[1].port(), &["-tls1_2"], "QUIT\n");
+    assert!(said.contains("Protocol  : TLSv1.2") || said.contains("New, TLSv1.2"), "{said}");
+    assert!(said.contains("Secure Renegotiation IS supported"), "{said}");
+    let said = s_client(daemon.ports[1].port(), &["-tls1_1", "-cipher", "ALL:@SECLEVEL=0"], "");
+    assert!(said.contains("alert") || said.contains("no protocols"), "{said}");
+    let said = s_client(daemon.ports[1].port(), &["-tls1_2", "-quiet"], "R\n");
+    assert!(!said.contains("250"), "{said}");
+}
+
+#[test]
+fn text_before_tls_counts_for_nothing() {
+    let site = site("");
+    let daemon = site.start();
+    let mut client = Client::hello(daemon.ports[0]);
+    client.send("STARTTLS\r\nMAIL FROM:<evil@x>\r\n");
+    assert_eq!(client.code(), "554");
+    assert!(client.is_closed());
+    // What is no TLS ends the connection, and no other.
+    let mut client = Client::hello(daemon.ports[0]);
+    assert_eq!(client.say("STARTTLS\r\n"), "220");
+    client.send("EHLO c\r\nMAIL FROM:<evil@x>\r\n");
+    client.reply();
+    let mut other = Client::connect(daemon.ports[1]);
+    other.send("EHLO c\r\n");
+    site.until_logged("lost connection");
+    assert_eq!(Client::hello(daemon.ports[0]).say("NOOP\r\n"), "250");
+}
+
+#[test]
+fn changed_certificate_is_used_by_itself() {
+    let site = site("");
+    let daemon = site.start();
+    let subject = || s_client(daemon.ports[1].port(), &[], "QUIT\n");
+    assert!(subject().contains("CN = mx.test") || subject().contains("CN=mx.test"));
+    make_certificate(&site.path(""), "new.test");
+    crate::support::until("the new certificate is shown", || {
+        let said = subject();
+        said.contains("CN = new.test") || said.contains("CN=new.test")
+    });
+    site.write("key.pem", "no key");
+    daemon.signal("-HUP");
+    site.until_logged("the former configuration stays in force");
+    assert!(subject().contains("220 mx.test") || subject().contains("new.test"));
+}
+
+/// Runs a script with `smtplib`. It prints what the test compares.
+fn python(script: &str, arguments: &[String]) -> String {
+    let output = Command::new("python3").arg("-c").arg(script).args(arguments).output();
+    let output = output.expect("python3 is installed");
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(output.status.success(), "{said}{}", String::from_utf8_lossy(&output.stderr));
+    said
+}
+
+#[test]
+fn login_is_needed_to_relay() {
+    let site = site("max-recipients-per-login 3\n");
+    let daemon = site.start();
+    let script = "\
+import smtplib, ssl, sys
+context = ssl._create_unverified_context()
+port, implicit = int(sys.argv[1]), int(sys.argv[2])
+def client(user=None, password=None):
+    smtp = smtplib.SMTP('127.0.0.1', port)
+    smtp.starttls(context=context)
+    smtp.ehlo()
+    if user:
+        print(smtp.login(user, password)[0])
+    return smtp
+def attempt(smtp, to):
+    try:
+        smtp.sendmail('alice@here.test', [to], 'Subject: x\\r\\n\\r\\nhello\\r\\n')
+        print('sent')
+    except smtplib.SMTPRecipientsRefused as error:
+        print(error.recipients[to][0])
+    except smtplib.SMTPSenderRefused as error:
+        print(error.smtp_code)
+attempt(client(), 'a@elsewhere.test')
+try:
+    client('alice', 'wrong')
+except smtplib.SMTPAuthenticationError as error:
+    print(error.smtp_code)
+smtp = client('alice', 'pencil')
+for n in range(4):
+    attempt(smtp, 'a@elsewhere.test')
+smtp = smtplib.SMTP_SSL('127.0.0.1', implicit, context=context)
+smtp.ehlo()
+print(smtp.esmtp_features['auth'].split(), smtp.has_extn('starttls'))
+smtp.user, smtp.password = 'alice', 'pencil'
+print(smtp.auth('LOGIN', smtp.auth_login)[0])
+";
+    let arguments = [daemon.ports[2].port().to_string(), daemon.ports[1].port().to_string()];
+    let said = python(script, &arguments);
+    let said: Vec<&str> = said.lines().collect();
+    assert_eq!(
+        said,
+        [
+            "530",
+            "535",
+            "235",
+            "sent",
+            "sent",
+            "sent",
+            "450",
+            "['SCRAM-SHA-256', 'PLAIN', 'LOGIN'] False",
+            "235"
+        ]
+    );
+    site.until_logged("error: alarm: the login alice has named 3 recipients in an hour");
+    let log = site.read("log");
+    assert!(log.contains("tls=TLSv1.3 cipher=TLS13_AES_256_GCM_SHA384 login=alice"), "{log}");
+    assert!(log.contains("login failed"), "{log}");
+    assert!(!log.contains("pencil"), "a password in the log");
+    let text = &site.submissions()[0];
+    assert!(text.contains("with ESMTPSA\nauthinfo alice\n"), "{text}");
+}
+
+/// SCRAM by the client's side that `mailq` has.
+#[test]
+fn scram_login_needs_no_tls() {
+    use zsched_mailq_protocol::scram;
+    let site = site("");
+    let daemon = site.start();
+    for (user, password, is_right) in
+        [("alice", "pencil", true), ("alice", "wrong", false), ("eve", "pencil", false)]
+    {
+        let mut client = Client::hello(daemon.ports[2]);
+        let login = scram::Client::new(user, password).expect("random numbers");
+        client.send(format!("AUTH SCRAM-SHA-256 {}\r\n", login.first()));
+        let reply = client.reply();
+        let first = reply.trim_end().strip_prefix("334 ").expect(&reply);
+        let (proof, verifier) = login.prove(first.as_bytes()).expect("a good message");
+        client.send(format!("{proof}\r\n"));
+        let reply = client.reply();
+        assert_eq!(reply.starts_with("334 "), is_right, "{reply}");
+        if is_right {
+            let last = reply.trim_end().strip_prefix("334 ").expect(&reply);
+            assert_eq!(verifier.verify(last.as_bytes()), Ok(()));
+            assert_eq!(client.say("\r\n"), "235");
+            assert_eq!(client.say("MAIL FROM:<alice@here.test>\r\n"), "250");
+            assert_eq!(client.say("RCPT TO:<a@elsewhere.test>\r\n"), "250");
+        }
+    }
+}
+
+#[test]
+fn policy_service_decides_about_recipients() {
+    let site = Site::new("listen 127.0.0.1:0 smtp\npolicy unix:DIR/policy\n");
+    let listener = UnixListener::bind(site.path("policy")).expect("bound");
+    let service = std::thread::spawn(move || {
+        let mut asked = Vec::new();
+        for action in ["DUNNO", "REJECT 5.7.99 not today", "DEFER later", ""] {
+            let (stream, _) = listener.accept().expect("a client");
+            let mut reader = BufReader::new(stream);
+            let mut text = String::new();
+            while reader.read_line(&mut text).expect("a line") > 1 {}
+            asked.push(text);
+            if !action.is_empty() {
+                let reply = format!("action={action}\n\n");
+                reader.get_mut().write_all(reply.as_bytes()).expect("written");
+            }
+        }
+        asked
+    });
+    let daemon = site.start();
+    let mut client = Client::hello(daemon.ports[0]);
+    assert_eq!(client.say("MAIL FROM:<s@x.test> SIZE=5\r\n"), "250");
+    for expected in [
+        "250 2.1.5 Ok",
+        "554 5.7.99 not today",
+        "450 4.7.1 later",
+        "451 4.3.5 The policy service does not answer",
+    ] {
+        client.send("RCPT TO:<bob@here.test>\r\n");
+        assert_eq!(client.reply().trim_end(), expected);
+    }
+    let asked = service.join().expect("it ends");
+    for line in [
+        "request=smtpd_access_policy",
+        "protocol_state=RCPT",
+        "sender=s@x.test",
+        "recipient=bob@here.test",
+        "client_address=127.0.0.1",
+        "helo_name=client.test",
+        "size=5",
+    ] {
+        assert!(asked[0].lines().any(|found| found == line), "{line}: {}", asked[0]);
+    }
+}
