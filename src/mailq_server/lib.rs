@@ -8,8 +8,8 @@
 //! Begin with [`v2`]: the session, and the table of requests. [`v1`] writes the dump of the whole
 //! queue that clients of ZMailer get without a login; [`report`] writes the classic report of both
 //! versions. [`explain`] says in sentences what mail waits for. Which users may log in is decided
-//! by [`auth_file`] (accounts), [`acl`] (addresses), [`attributes`] (permissions) and [`login`] (the
-//! challenge).
+//! by [`auth_file`] (accounts), [`acl`] (addresses), [`attributes`] (permissions) and [`login`]
+//! (the challenge).
 
 #![warn(unreachable_pub)]
 
