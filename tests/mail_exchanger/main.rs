@@ -1,6 +1,9 @@
 //! Routes and protected connections with real peers on loopback: `unbound` with signed zones,
 //! TLS servers with certificates made here, `openssl s_server`.
 
+// A helper that fails is a test that fails.
+#![allow(clippy::unwrap_used)]
+
 mod certificates;
 mod connections;
 mod dane;

@@ -66,7 +66,7 @@ impl Lookups for &mut Table {
     ) -> Vec<Result<Answer, LookupFailure>> {
         self.asked.extend_from_slice(questions);
         let answer = |question| self.answers.get(question).cloned();
-        let answers = questions.iter().map(|question| answer(question));
+        let answers = questions.iter().map(answer);
         answers.map(|answer| answer.unwrap_or(Err(LookupFailure::NoRecords))).collect()
     }
 }
