@@ -45,6 +45,8 @@ pub(crate) struct Dns {
 #[derive(Clone)]
 enum Servers {
     Plain(Pool),
+    /// What they have validated counts.
+    Trusted(Pool),
     Validating(DnssecDnsHandle<Pool>),
 }
 
@@ -149,9 +151,11 @@ impl Servers {
         let mut options = DnsRequestOptions::default();
         options.use_edns = true;
         // Servers mark what they have validated only for a client that asks for DNSSEC.
-        options.edns_set_dnssec_ok = true;
+        options.edns_set_dnssec_ok = !matches!(self, Servers::Plain(_));
         let response = match self {
-            Servers::Plain(pool) => pool.lookup(query, options).first_answer().await,
+            Servers::Plain(pool) | Servers::Trusted(pool) => {
+                pool.lookup(query, options).first_answer().await
+            }
             Servers::Validating(handle) => handle.lookup(query, options).first_answer().await,
         };
         let response = response.and_then(|found| Ok(DnsError::from_response(found)?));
@@ -161,7 +165,8 @@ impl Servers {
     /// Returns true if the server, or the validation, vouches for what was read of a message.
     fn is_validated(&self, message: &Message, answer: &Answer, kind: RecordKind) -> bool {
         match self {
-            Servers::Plain(_) => message.metadata.authentic_data,
+            Servers::Plain(_) => false,
+            Servers::Trusted(_) => message.metadata.authentic_data,
             Servers::Validating(_) => {
                 let is_used = |record: &&hickory_resolver::proto::rr::Record| {
                     record.record_type() == RecordType::CNAME
@@ -305,8 +310,10 @@ fn find_servers(settings: &DnsSettings) -> Result<Servers, String> {
     let context = Arc::new(PoolContext::new(options, tls));
     let pool = NameServerPool::from_config(servers, context, TokioRuntimeProvider::default());
     let pool = RetryDnsHandle::new(pool, settings.attempts.max(1) - 1);
-    if settings.dnssec != Dnssec::Validate {
-        return Ok(Servers::Plain(pool));
+    match settings.dnssec {
+        Dnssec::Off => return Ok(Servers::Plain(pool)),
+        Dnssec::Trust => return Ok(Servers::Trusted(pool)),
+        Dnssec::Validate => {}
     }
     let anchors = match &settings.trust_anchor {
         None => TrustAnchors::default(),

@@ -100,7 +100,8 @@ impl TlsError {
             | Wrong::ExpiredContext { .. }
             | Wrong::NotValidYet
             | Wrong::NotValidYetContext { .. } => TlsErrorKind::Expired,
-            Wrong::UnknownIssuer => TlsErrorKind::NotTrusted,
+            // An authority of the same name has not signed it.
+            Wrong::UnknownIssuer | Wrong::BadSignature => TlsErrorKind::NotTrusted,
             _ => TlsErrorKind::Certificate,
         };
         TlsError::new(kind, format!("the certificate of the host is not accepted: {wrong}"))
