@@ -52,7 +52,8 @@
 //! | [`TlsError`] | if [`TlsPolicy::allows_retry_without_tls`], a new connection without TLS; else the next exchanger; without one, its code |
 //!
 //! [`Connection::peer`] tells which endpoint has accepted. If its host then fails, the agent
-//! removes that endpoint from the list and connects again, until [`Route::max_sessions`] is reached.
+//! removes that endpoint from the list and connects again, until [`Route::max_sessions`] is
+//! reached.
 //! [`TlsRecord`] is what the status log needs for TLS-RPT.
 
 #![warn(unreachable_pub)]
