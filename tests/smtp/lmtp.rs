@@ -2,6 +2,10 @@
 
 use crate::peer::{Action, Peer, Script, say};
 use crate::support::{agent_with, deliver, outcomes};
+use std::net::{SocketAddr, TcpStream};
+use std::os::unix::net::UnixListener;
+use std::path::Path;
+use std::thread;
 use zsched_smtp::dialer::ClientOptions;
 use zsched_smtp::mailer::Mailer;
 
@@ -48,4 +52,33 @@ fn lhlo_has_no_fallback() {
     let run = deliver(&mut lmtp(), &peer.host(), &ALL[..1], "Hello\n");
     assert_eq!(outcomes(&run, &ALL[..1]), "ann deferall 4.3.2");
     assert_eq!(peer.seen().commands[0], "LHLO client.test");
+}
+
+/// Passes connections to a UNIX socket on to a peer.
+fn forward(path: &Path, peer: SocketAddr) {
+    let listener = UnixListener::bind(path).expect("a socket");
+    thread::spawn(move || {
+        for client in listener.incoming() {
+            let client = client.expect("a connection");
+            let server = TcpStream::connect(peer).expect("the peer listens");
+            let (mut from, mut to) =
+                (client.try_clone().expect("a copy"), server.try_clone().expect("a copy"));
+            thread::spawn(move || std::io::copy(&mut from, &mut to));
+            thread::spawn(move || std::io::copy(&mut &server, &mut &client));
+        }
+    });
+}
+
+#[test]
+fn unix_socket_is_a_host() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("lmtp");
+    let peer = Peer::start(Script::offering(&["PIPELINING", "STARTTLS"]));
+    forward(&path, peer.address);
+    for host in [path.display().to_string(), format!("unix:{}", path.display())] {
+        let run = deliver(&mut lmtp(), &host, &ALL, "Hello\n");
+        assert_eq!(outcomes(&run, &ALL), "ann ok3, bob ok3, eve ok3");
+        assert_eq!(run.report(ALL[0]).notary[4], format!("x-unix; {}", path.display()));
+    }
+    assert!(!peer.seen().commands.contains(&"STARTTLS".to_string()));
 }
