@@ -197,11 +197,11 @@ fn router_is_started_again_and_ends_with_scheduler() {
     assert!(log.contains("warning: the router is not running; it is started again"), "{log}");
     let second = router_pid(&folder).expect("a pid");
     smtp_port(&folder);
+    let server = fs::read_to_string(folder.join("postoffice/.pid.smtpserver")).expect("a pid");
+    let server = server.trim().parse().expect("a pid");
     scheduler.0.kill().expect("killed");
     scheduler.0.wait().expect("ended");
     until("the router has ended, too", || !zsched_sys::process_exists(second));
-    let server = fs::read_to_string(folder.join("postoffice/.pid.smtpserver")).expect("a pid");
-    let server = server.trim().parse().expect("a pid");
     until("the SMTP server has ended, too", || !zsched_sys::process_exists(server));
     // A clean end is the same.
     let mut scheduler = start(&folder, &run);

@@ -47,6 +47,9 @@ const MAX_WAITING_INPUT: usize = 64 << 10;
 /// Number of bytes of a message that count as progress.
 const PROGRESS_BYTES: u64 = 1024;
 
+/// Maximum size of a message where there is no limit, in bytes.
+pub const NO_SIZE_LIMIT: u64 = i64::MAX as u64;
+
 /// What a port is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Service {
@@ -466,7 +469,11 @@ impl Session {
 
     fn extensions(&self) -> Vec<String> {
         let SessionSettings { max_size, max_recipients, .. } = &*self.settings;
-        let mut all: Vec<String> = vec!["PIPELINING".into(), format!("SIZE {max_size}")];
+        let size = match *max_size {
+            NO_SIZE_LIMIT => "SIZE".to_string(),
+            max_size => format!("SIZE {max_size}"),
+        };
+        let mut all: Vec<String> = vec!["PIPELINING".into(), size];
         if self.settings.has_tls && self.tls.is_none() {
             all.push("STARTTLS".into());
         }
@@ -500,7 +507,8 @@ impl Session {
     }
 
     fn may_start_queue(&self) -> bool {
-        self.settings.service == Service::Smtp && self.client.may_relay
+        let is_host = self.client.ip.is_some();
+        is_host && self.settings.service == Service::Smtp && self.client.may_relay
     }
 
     fn start_tls(&mut self) {

@@ -40,6 +40,7 @@ use zsched_format::header::Field;
 use zsched_format::printable::{self, print_error};
 use zsched_router::{load_directory, shared_config};
 use zsched_smtpserver::StdioServer;
+use zsched_smtpserver::session::NO_SIZE_LIMIT;
 use zsched_smtpserver::store::Store;
 use zsched_spool::{
     DEFAULT_POSTOFFICE, HashLevel, Spool, SpoolName, SubmissionFile, submit::notify,
@@ -205,7 +206,7 @@ impl Installation {
                 router_socket: self.router_socket,
             },
             directory: directory.map(|(directory, _)| directory),
-            max_size: self.max_size.unwrap_or(u64::MAX / 8),
+            max_size: self.max_size.unwrap_or(NO_SIZE_LIMIT),
         };
         server.serve(&mut io::stdin().lock(), &mut io::stdout()).map_err(SendmailError::Input)
     }
