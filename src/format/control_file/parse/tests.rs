@@ -76,12 +76,12 @@ fn tags_and_locks_are_parsed() {
         expect_test::expect![[r#"
             i 1
             l x
-            22 Locked Some(31337) c|h|u1|0 m@210
-            43 Done None c|h|u2|0 m@210
-            64 Failed None c|h|u3|0 m@210
+            22 Locked Some(31337) c|h|u1|0 m@212
+            43 Done None c|h|u2|0 m@212
+            64 Failed None c|h|u3|0 m@212
             106 Pending class 1 c h u5 0 N@119
             134 Done class 2 c h u6 0
-            d@213 reported=true
+            d@215 reported=true
             undeliverable: offset 85: recipient has an unknown tag
             undeliverable: offset 163: alternative has no class
         "#]],
