@@ -1,6 +1,7 @@
 //! The command lines of programs that send mail by `/usr/sbin/sendmail`.
 
-use crate::support::Installation;
+use crate::support::{Installation, run};
+use std::fs;
 
 /// Debian's cron, cronie and systemd-cron.
 #[test]
