@@ -125,8 +125,8 @@ pub(crate) fn verdicts_of_large(
 
 /// Passes the `d` lines at the end of a file to `visit`, with their offsets, the last one first.
 ///
-/// These are all lines after the last other line, without appended recipients. `visit` returns false to stop. Returns false if
-/// it has.
+/// These are all lines after the last other line, without appended recipients. `visit` returns
+/// false to stop. Returns false if it has.
 pub(crate) fn each_last_line(
     on_disk: &impl FileExt,
     size: u64,

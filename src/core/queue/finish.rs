@@ -2,8 +2,9 @@
 //!
 //! A message leaves the spool when it is complete (`Message::is_complete`): each recipient is
 //! finished, each note is on disk, no agent has a job of it, it is neither partial nor being read
-//! again, no alternative is left to be tried, and its sender has got the reports about it. If a note, a report or the removal fails (a
-//! full disk), it is tried again until it succeeds. The message stays known meanwhile.
+//! again, no alternative is left to be tried, and its sender has got the reports about it. If a
+//! note, a report or the removal fails (a full disk), it is tried again until it succeeds. The
+//! message stays known meanwhile.
 
 use crate::Scheduler;
 use crate::action::{Action, NoteTicket, Statistics};
