@@ -166,11 +166,10 @@ fn add_recipients(
 
 /// The lines that make recipients of alternatives: one group for each sender and header block.
 fn appended_lines(file: &ControlFile, next: &[NextAlternative]) -> Vec<u8> {
-    let mut groups: BTreeMap<(Option<u32>, Option<u32>), Vec<(&Alternative, u32)>> =
-        BTreeMap::new();
+    let mut groups: BTreeMap<_, Vec<NextAlternative>> = BTreeMap::new();
     for (index, left) in next {
-        let line = &file.alternatives[*index];
-        groups.entry((line.sender, line.headers)).or_default().push((line, *left));
+        let Alternative { sender, headers, .. } = file.alternatives[*index];
+        groups.entry((sender, headers)).or_default().push((*index, *left));
     }
     let mut text = Vec::new();
     for ((sender, headers), lines) in groups {
@@ -180,7 +179,8 @@ fn appended_lines(file: &ControlFile, next: &[NextAlternative]) -> Vec<u8> {
             text.extend_from_slice(file.text_of(&quad));
             text.push(b'\n');
         }
-        for (line, left) in lines {
+        for (index, left) in lines {
+            let line = &file.alternatives[index];
             text.extend([b'r', PREPARED]);
             text.extend_from_slice(&[b' '; RECIPIENT_COLUMNS]);
             text.extend_from_slice(file.text_of(&line.quad));
