@@ -84,8 +84,8 @@ impl Scheduler {
     ///
     /// `noted` is the time of the last one, in seconds. The fraction of its second is not known.
     pub(crate) fn skip_delay_notices(&mut self, message: MessageId, noted: u32) {
-        const LONGEST_FRACTION: Duration = Duration::from_nanos(999_999_999);
-        let until = Timestamp::from_seconds(noted.into()) + LONGEST_FRACTION;
+        const MAX_FRACTION: Duration = Duration::from_nanos(999_999_999);
+        let until = Timestamp::from_seconds(noted.into()) + MAX_FRACTION;
         for vertex in self.queue.messages[message].vertices.to_vec(&self.queue.vertices) {
             let noted = self.queue.vertices[vertex].delays_noted();
             self.count_delay_notices(vertex, until);
