@@ -41,7 +41,7 @@ pub struct Options {
     #[arg(short = 'h', long, value_name = "NAME")]
     hello_name: Option<String>,
 
-    /// Send all mail to this host: [ADDRESS], NAME, NAME:PORT or UNIX:PATH
+    /// Send all mail to this host: an address in brackets, NAME, NAME:PORT or UNIX:PATH
     #[arg(short = 'F', long, value_name = "HOST")]
     forced_host: Option<String>,
 
