@@ -23,8 +23,8 @@ pub(super) struct Connection {
     pub(super) next_tls: Option<Arc<rustls::ServerConfig>>,
     /// The submission that is being written.
     pub(super) file: Option<SubmissionFile>,
-    /// Number of the last request.
-    pub(super) ticket: u64,
+    /// Number of the request that is being carried out.
+    pub(super) ticket: Option<u64>,
     pub(super) client: Network,
     /// It counts for its client.
     pub(super) is_counted: bool,
@@ -61,7 +61,7 @@ impl Connection {
             tls: None,
             next_tls: None,
             file: None,
-            ticket: 0,
+            ticket: None,
             client,
             is_counted: false,
             deadline,

@@ -134,6 +134,11 @@ struct Server {
     store_jobs: Sender<StoreJob>,
     tasks: Sender<(Ticket, Task)>,
     done: Receiver<Done>,
+    /// Number of the last request of all connections.
+    ///
+    /// A connection may get the index of a former one, whose answer is still to come. It must not
+    /// be taken for the answer to a request of the new one.
+    last_ticket: u64,
     free_space: Arc<AtomicU64>,
     queue_requests: QueueRequests,
     buffer: Vec<u8>,
@@ -203,6 +208,7 @@ impl Server {
             store_jobs,
             tasks,
             done,
+            last_ticket: 0,
             free_space,
             buffer: vec![0; READ_SIZE],
             next_housekeeping: Instant::now(),
@@ -443,12 +449,11 @@ impl Server {
     fn answer(&mut self, done: Done) {
         let Ticket { connection: index, number } = done.ticket;
         let Some(Some(connection)) = self.connections.get_mut(index) else { return };
-        if connection.ticket != number {
+        // A second answer to the same request has no effect.
+        if connection.ticket.take_if(|ticket| *ticket == number).is_none() {
             return;
         }
         connection.file = done.file;
-        // A second answer to the same request has no effect.
-        connection.ticket += 1;
         let answer = AssertUnwindSafe(|| connection.session.answer(done.answer));
         if catch_unwind(answer).is_err() {
             log::error!("a fault in a session: its connection is closed");
@@ -546,8 +551,9 @@ impl Server {
         loop {
             let Some(connection) = &mut self.connections[index] else { return Ok(()) };
             let Some(request) = connection.session.take_request() else { return Ok(()) };
-            connection.ticket += 1;
-            let ticket = Ticket { connection: index, number: connection.ticket };
+            self.last_ticket += 1;
+            connection.ticket = Some(self.last_ticket);
+            let ticket = Ticket { connection: index, number: self.last_ticket };
             match request {
                 Request::Discard => connection.file = None,
                 Request::StartTls => match &self.loaded.tls {
