@@ -228,7 +228,7 @@ fn idle_agents_are_reused_and_ended_after_idlemax() {
 #[test]
 fn sigquit_ends_agents_before_scheduler() {
     let site = Site::new(
-        "c/*\n\tidlemax=1h overfeed=100 command=\"${AGENTS}/count.py c\"\n\
+        "c/*\n\tidlemax=1h maxthr=1 overfeed=100 command=\"${AGENTS}/count.py c\"\n\
          d/*\n\tidlemax=1h command=\"${AGENTS}/count.py d\"\n",
     );
     let mut daemon = site.start();

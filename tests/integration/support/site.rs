@@ -341,10 +341,11 @@ impl Drop for Site {
     fn drop(&mut self) {
         self.kill_all();
         if std::thread::panicking() {
-            let log = self.log();
-            let lines: Vec<&str> = log.lines().collect();
-            let last = &lines[lines.len().saturating_sub(60)..];
-            println!("--- the end of the log:\n{}", last.join("\n"));
+            for (title, text) in [("log", self.log()), ("events", self.read("events"))] {
+                let lines: Vec<&str> = text.lines().collect();
+                let last = &lines[lines.len().saturating_sub(60)..];
+                println!("--- the end of the {title}:\n{}", last.join("\n"));
+            }
             for folder in ["transport", "queue", "postman"] {
                 let files = self.files(folder);
                 let some = &files[..files.len().min(20)];
