@@ -158,6 +158,10 @@ impl ExpectedQueue {
             return;
         };
         let known = entry.last;
+        if arrival.locked.iter().any(|offset| *offset > known) {
+            // The scheduler reads the file again when the agent is done.
+            return;
+        }
         entry.last = known.max(arrival.last_recipient);
         for group in &arrival.groups {
             let destination = Destination::new(&group.channel, &group.host);
@@ -229,7 +233,8 @@ impl ExpectedQueue {
 
     /// Returns the destination of a recipient that is not finished.
     pub fn destination(&self, number: u64, offset: u32) -> Option<&Destination> {
-        self.messages.get(&number)?.to_do.get(&offset)
+        let entry = self.messages.get(&number)?;
+        entry.to_do.get(&offset).or_else(|| entry.unsure.get(&offset))
     }
 
     /// Returns true if a message has unfinished recipients for a destination.

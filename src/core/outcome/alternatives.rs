@@ -51,9 +51,15 @@ impl Scheduler {
     }
 
     /// Queues the recipients that were added to a message.
+    ///
+    /// An agent may have taken one since it was added: one of an earlier scheduler, or one with
+    /// another job for that host. Its outcome is read when that agent is done.
     pub(crate) fn queue_alternatives(&mut self, message: MessageId, mut arrival: Arrival) {
         let message_ref = &mut self.queue.messages[message];
         let (known, last) = (message_ref.last_recipient, arrival.last_recipient);
+        if arrival.locked.iter().any(|offset| *offset > known) {
+            return self.retry_alternatives(message);
+        }
         message_ref.last_recipient = known.max(last);
         message_ref.has_alternatives = arrival.has_alternatives;
         message_ref.recipients = arrival.recipients;

@@ -112,6 +112,47 @@ fn resync_finishes_recipients_finished_on_disk() {
     assert!(left[0].starts_with("c/b.test"), "{left:?}");
 }
 
+/// An agent of an earlier scheduler takes an alternative before the scheduler knows of it.
+#[test]
+fn message_stays_while_another_agent_has_its_alternative() {
+    let mut world = World::new(ONE);
+    world.has_disk = true;
+    let group = |offset| Group {
+        channel: b"c"[..].into(),
+        host: b"a.test"[..].into(),
+        offsets: vec![offset],
+    };
+    let first = Arrival {
+        has_alternatives: true,
+        last_recipient: 100,
+        ..arrival(1, vec![group(100)], START, START)
+    };
+    world.tell(Event::Arrived(first));
+    let (agent, _) = world.newborn();
+    world.says(agent, "1/100\t\terror2 no such user");
+    world.hungry(agent);
+    assert_eq!(world.heard_by(agent), ["#idle"]);
+    world.hungry(agent);
+    let read = |world: &mut World, locked: Vec<u32>, groups: Vec<Group>| {
+        let is_read = |action: &Action| matches!(action, Action::ReadAgain(_));
+        assert!(world.done.iter().any(is_read), "{:?}", world.done);
+        world.done.clear();
+        let last_recipient = 200;
+        let arrival = Arrival { locked, last_recipient, ..arrival(1, groups, START, START) };
+        world.tell(Event::ReadAgain { number: 1, outcome: RereadResult::Read(arrival) });
+    };
+    read(&mut world, vec![200], Vec::new());
+    assert_eq!(world.removed(), [""; 0], "the other agent has it");
+    assert_eq!(world.core.totals().messages, 1);
+    // That agent was killed.
+    world.pass(Settings::default().failed_write);
+    read(&mut world, Vec::new(), vec![group(200)]);
+    assert_eq!(world.heard_by(agent), ["1\ta.test"]);
+    world.says(agent, "1/200\t\tok3");
+    world.hungry(agent);
+    assert_eq!(world.removed(), ["1"]);
+}
+
 #[test]
 fn resync_without_control_file_forgets_message() {
     for outcome in [
