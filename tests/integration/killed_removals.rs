@@ -84,7 +84,7 @@ fn put_entry(site: &Site) -> u64 {
     let new = outbox.join("new");
     fs::write(&new, "from <a@x>\nto <one>\nto <two>\nenv-end\n\nbody\n").expect("written");
     let id = fs::metadata(&new).expect("a file").ino();
-    fs::rename(new, outbox.join(format!("{id}.draft"))).expect("renamed");
+    fs::rename(new, outbox.join(format!("{NUMBER}:{id}.draft"))).expect("renamed");
     let control =
         fs::metadata(site.path(&format!("postoffice/transport/{NUMBER}"))).expect("a file");
     let message = fs::metadata(site.path(&format!("postoffice/queue/{NUMBER}"))).expect("a file");
@@ -132,7 +132,7 @@ fn reroute_killed_after_its_publication_leaves_no_list() {
     let site = killed_spool(["+      ", "+      "], "");
     let id = put_entry(&site);
     fs::rename(
-        site.path(&format!("postoffice/.scheduler.outbox/{id}.draft")),
+        site.path(&format!("postoffice/.scheduler.outbox/{NUMBER}:{id}.draft")),
         site.path(&format!("postoffice/router/{id}")),
     )
     .expect("published");

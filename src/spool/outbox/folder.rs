@@ -2,10 +2,13 @@
 //!
 //! ```text
 //! new:<pid>:<count>       a submission that is being written
-//! <id>.draft              a submission
-//! <number>:<id>.lines     the lines it settles, of the message with this number
+//! <number>:<id>.draft     a submission made of the message with this number
+//! <number>:<id>.lines     the lines that it settles
 //! <id>.ready              a submission that is to be published even without its message
 //! ```
+//!
+//! The id is the inode of the submission. The router may have removed one, and another message may
+//! get its inode, before the list of the first is removed.
 
 use super::{MessageIdentity, Outbox, OutboxEntry, OutboxRecovery, SubmissionKind};
 use crate::finalize::OpenControlFile;
@@ -13,6 +16,7 @@ use crate::resubmit::Submission;
 use crate::submission_file::share_with_router;
 use crate::temp_file::TempFile;
 use crate::{HashFolder, HashLevel, Spool, SpoolName, folder};
+use std::collections::HashSet;
 use std::fmt::Write as _;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, ErrorKind, Seek, SeekFrom, Write};
@@ -164,7 +168,7 @@ impl<'s> OutboxFolder<'s> {
         Ok(outbox)
     }
 
-    fn names(&self) -> io::Result<Vec<String>> {
+    pub(super) fn names(&self) -> io::Result<Vec<String>> {
         let mut names = Vec::new();
         for entry in sys::if_exists(fs::read_dir(&self.path))?.into_iter().flatten() {
             names.extend(entry?.file_name().into_string().ok());
@@ -172,8 +176,13 @@ impl<'s> OutboxFolder<'s> {
         Ok(names)
     }
 
-    fn draft(&self, id: u64) -> PathBuf {
-        self.path.join(format!("{id}.draft"))
+    /// The submission with an id that is made of the message with a number.
+    pub(super) fn draft(&self, number: u64, id: u64) -> PathBuf {
+        self.path.join(format!("{number}:{id}.draft"))
+    }
+
+    fn draft_of(&self, entry: &OutboxEntry) -> PathBuf {
+        self.draft(entry.message.name.number(), entry.id)
     }
 
     fn list(&self, entry: &OutboxEntry) -> PathBuf {
@@ -191,15 +200,12 @@ impl<'s> OutboxFolder<'s> {
     ///
     /// They are submissions without a list, and lists without a submission.
     fn remove_incomplete(&self) -> io::Result<()> {
-        let names = self.names()?;
-        let list = |name: &String| Some(list_name(name)?.1);
-        let is_listed =
-            |id: &str| names.iter().filter_map(list).any(|listed| id.parse() == Ok(listed));
+        let names: HashSet<String> = self.names()?.into_iter().collect();
         for name in &names {
-            let is_remains = match (name.strip_suffix(".draft"), list(name)) {
-                (Some(id), _) => !is_listed(id),
-                (None, Some(id)) => !names.contains(&format!("{id}.draft")),
-                (None, None) => name.starts_with("new:"),
+            let is_remains = match name.rsplit_once('.') {
+                Some((entry, "draft")) => !names.contains(&format!("{entry}.lines")),
+                Some((entry, "lines")) => !names.contains(&format!("{entry}.draft")),
+                _ => name.starts_with("new:"),
             };
             if is_remains {
                 fs::remove_file(self.path.join(name))?;
@@ -209,7 +215,11 @@ impl<'s> OutboxFolder<'s> {
     }
 
     /// Writes a submission so that it survives a power failure. Returns its id and time.
-    fn write_draft(&self, draft: &SubmissionDraft<'_>) -> io::Result<(u64, Timestamp)> {
+    fn write_draft(
+        &self,
+        number: u64,
+        draft: &SubmissionDraft<'_>,
+    ) -> io::Result<(u64, Timestamp)> {
         let mut scratch = TempFile::create_in(&self.path, "new")?;
         match draft {
             SubmissionDraft::Reroute(mail) => mail.write_to(scratch.file())?,
@@ -220,7 +230,7 @@ impl<'s> OutboxFolder<'s> {
             scratch.file().sync_all()?;
         }
         let (id, modified) = (scratch.number()?, Timestamp::modified(&scratch.file().metadata()?));
-        scratch.rename(self.draft(id))?;
+        scratch.rename(self.draft(number, id))?;
         scratch.keep();
         Ok((id, modified))
     }
@@ -310,7 +320,7 @@ impl<'s> Outbox for OutboxFolder<'s> {
             let Some(text) = sys::if_exists(fs::read(self.path.join(&name)))? else {
                 continue;
             };
-            let draft = sys::if_exists(self.draft(id).symlink_metadata())?;
+            let draft = sys::if_exists(self.draft(number, id).symlink_metadata())?;
             let modified = draft.as_ref().map_or(Timestamp::EPOCH, Timestamp::modified);
             let is_meant = |entry: &OutboxEntry| {
                 of.is_none_or(|(message, kind)| *message == entry.message && kind == entry.kind)
@@ -320,7 +330,7 @@ impl<'s> Outbox for OutboxFolder<'s> {
                 Some(_) => {}
                 // The list is incomplete, so no tag was written.
                 None => {
-                    sys::if_exists(fs::remove_file(self.draft(id)))?;
+                    sys::if_exists(fs::remove_file(self.draft(number, id)))?;
                     sys::if_exists(fs::remove_file(self.path.join(&name)))?;
                 }
             }
@@ -334,7 +344,7 @@ impl<'s> Outbox for OutboxFolder<'s> {
         lines: Vec<u32>,
         draft: &SubmissionDraft<'s>,
     ) -> io::Result<OutboxEntry> {
-        let (id, modified) = self.write_draft(draft)?;
+        let (id, modified) = self.write_draft(message.name.number(), draft)?;
         let entry = OutboxEntry { id, modified, message: message.clone(), kind, lines };
         if let Err(error) = self.write_list(&entry) {
             self.discard(&entry)?;
@@ -348,7 +358,7 @@ impl<'s> Outbox for OutboxFolder<'s> {
     }
 
     fn publish(&self, entry: &OutboxEntry) -> io::Result<()> {
-        self.move_to_router(&self.draft(entry.id), entry.id)
+        self.move_to_router(&self.draft_of(entry), entry.id)
     }
 
     fn remove_published(&self, entry: &OutboxEntry) {
@@ -357,12 +367,12 @@ impl<'s> Outbox for OutboxFolder<'s> {
     }
 
     fn discard(&self, entry: &OutboxEntry) -> io::Result<()> {
-        sys::if_exists(fs::remove_file(self.draft(entry.id)))?;
+        sys::if_exists(fs::remove_file(self.draft_of(entry)))?;
         sys::if_exists(fs::remove_file(self.list(entry))).map(drop)
     }
 
     fn mark_ready(&self, entry: &OutboxEntry) -> io::Result<()> {
-        fs::rename(self.draft(entry.id), self.path.join(format!("{}.ready", entry.id)))?;
+        fs::rename(self.draft_of(entry), self.path.join(format!("{}.ready", entry.id)))?;
         self.sync()?;
         self.remove_published(entry);
         Ok(())
@@ -376,7 +386,7 @@ impl<'s> Outbox for OutboxFolder<'s> {
             SubmissionKind::Report => ("report", "a report to"),
         };
         let to = postman.join(format!("{prefix}:{}:{}", entry.message.name.base(), entry.id));
-        sys::rename_new(&self.draft(entry.id), &to)?;
+        sys::rename_new(&self.draft_of(entry), &to)?;
         self.remove_published(entry);
         log::error!(
             "{}: its control file is gone, and {what} the router was not handed over: see {}",

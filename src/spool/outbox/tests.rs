@@ -357,6 +357,27 @@ fn submission_that_cannot_be_published_waits_without_message() {
     assert_eq!(pending_submissions(&spool).expect("counted"), 0);
 }
 
+/// The router has removed a submission, and another message has a draft with its inode.
+#[test]
+fn list_of_published_submission_does_not_publish_another_one() {
+    let (_folder, spool, name) = spool();
+    let outbox = OutboxFolder::open(&spool).expect("an outbox");
+    let control = on_disk(&spool, &name);
+    let identity = MessageIdentity::of(&spool, &name, &control.file).expect("a message");
+    let lines = vec![TEXT.find("r  ").expect("a recipient") as u32];
+    let draft = SubmissionDraft::Report(b"first".to_vec());
+    let of = (&identity, SubmissionKind::Reroute);
+    let entry = outbox.add(of, lines, &draft).expect("added");
+    complete(&control, std::slice::from_ref(&entry)).expect("tagged");
+    outbox.publish(&entry).expect("published");
+    fs::write(outbox.draft(4712, entry.id), "second").expect("written");
+    let recovered = recover_folder(&spool, HashLevel::Flat).expect("recovered");
+    assert_eq!(recovered, OutboxRecovery::default());
+    let published = spool.router().join(entry.id.to_string());
+    assert_eq!(fs::read(published).expect("a submission"), b"first");
+    assert_eq!(outbox.names().expect("listed"), [""; 0]);
+}
+
 #[test]
 fn own_lock_is_free_to_next_attempt_only() {
     let field = PidField::from_pid(std::process::id());
