@@ -4,6 +4,7 @@
 
 use super::{DiagnosticSink, ValueError, Zenv, nearest, quote};
 use std::collections::HashMap;
+use std::path::PathBuf;
 
 /// A keyword, and what follows it.
 #[derive(Clone, Copy, Debug)]
@@ -41,6 +42,20 @@ pub struct Word {
     pub text: String,
     /// Offset of its first byte in the file.
     pub at: usize,
+}
+
+impl Word {
+    /// The word as an absolute path.
+    pub fn path(&self) -> Result<PathBuf, ValueError> {
+        let path = PathBuf::from(&self.text);
+        match path.is_absolute() {
+            true => Ok(path),
+            false => {
+                let message = format!("the path {} does not begin with a slash", quote(&self.text));
+                Err(ValueError::new(self.at, message))
+            }
+        }
+    }
 }
 
 /// A line of the file whose keyword and number of words are right.

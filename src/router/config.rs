@@ -247,17 +247,6 @@ fn domain(word: &Word) -> Result<String, ValueError> {
     parse_domain(&word.text).map_err(|error| ValueError::new(word.at, error.reason))
 }
 
-fn path(word: &Word) -> Result<PathBuf, ValueError> {
-    let path = PathBuf::from(&word.text);
-    match path.is_absolute() {
-        true => Ok(path),
-        false => {
-            let message = format!("the path {} does not begin with a slash", quote(&word.text));
-            Err(ValueError::new(word.at, message))
-        }
-    }
-}
-
 fn channel(word: &Word) -> Result<String, ValueError> {
     let is_good = |c: char| c.is_ascii_graphic() && !c.is_ascii_uppercase() && c != '"';
     match word.text.chars().all(is_good) && !word.text.is_empty() {
@@ -300,7 +289,7 @@ fn user_source(words: &[Word]) -> Result<UserSource, ValueError> {
     match (&*words[0].text, words.get(1)) {
         ("system", None) => Ok(UserSource::System),
         ("any", None) => Ok(UserSource::Any),
-        ("file", Some(file)) => Ok(UserSource::File(path(file)?)),
+        ("file", Some(file)) => Ok(UserSource::File(file.path()?)),
         ("file", None) => Err(ValueError::new(words[0].at, "after `users file` comes a path")),
         _ => {
             Err(ValueError::new(words[0].at, "after `users` comes system, any, or file and a path"))

@@ -257,9 +257,9 @@ impl Builder {
                 let Some(key) = words.get(1) else {
                     return Err(ValueError::new(first.at, "after `certificate` come two files"));
                 };
-                config.certificate = Some((path(first)?, path(key)?));
+                config.certificate = Some((first.path()?, key.path()?));
             }
-            "logins" => config.logins = Some(path(first)?),
+            "logins" => config.logins = Some(first.path()?),
             "policy" => {
                 let parsed = PolicyAddress::parse(&first.text);
                 config.policy = Some(parsed.map_err(|why| ValueError::new(first.at, why))?);
@@ -331,17 +331,6 @@ fn pattern(word: &Word, sink: &mut DiagnosticSink<'_>) -> Result<AddressPattern,
 
 fn text(words: &[Word], default: &str) -> String {
     words.get(1).map_or(default, |word| &word.text).to_string()
-}
-
-fn path(word: &Word) -> Result<PathBuf, ValueError> {
-    let path = PathBuf::from(&word.text);
-    match path.is_absolute() {
-        true => Ok(path),
-        false => {
-            let message = format!("the path {} does not begin with a slash", quote(&word.text));
-            Err(ValueError::new(word.at, message))
-        }
-    }
 }
 
 fn number(word: &Word) -> Result<u64, ValueError> {

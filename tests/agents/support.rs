@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
 /// Time after which a test gives up.
-const DEADLINE: Duration = Duration::from_secs(30);
+const DEADLINE: Duration = Duration::from_secs(120);
 
 pub const DISCARD: &str = env!("CARGO_BIN_EXE_discard");
 pub const ERRORMAIL: &str = env!("CARGO_BIN_EXE_errormail");

@@ -59,6 +59,9 @@ fn next_alternative_is_tried_after_failure() {
     let expected: BTreeMap<String, usize> = tried.map(|user| (user.to_string(), 1)).collect();
     assert_eq!(ends(&site), expected);
     assert_eq!(site.files("postman"), [""; 0]);
+    for user in expected.keys() {
+        site.until_logged(&format!("to=<{user}>"), 1);
+    }
 }
 
 /// Recipients that other programs wrote as `X` lines only, and a large file that is read in parts.

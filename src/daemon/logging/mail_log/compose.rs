@@ -36,7 +36,8 @@ impl Composer {
 
     /// Composes the lines of a record.
     pub(crate) fn add(&mut self, spool: &Spool, record: &StatusRecord) {
-        let mut known = self.files.get(spool, &record.name, record.modified);
+        let last = record.offsets.iter().copied().max().unwrap_or_default();
+        let mut known = self.files.get(spool, (&record.name, record.modified), last);
         let common = CommonFields::of(record);
         for offset in &record.offsets {
             let outcome = Outcome::new(record, spool, known.as_deref_mut(), *offset);

@@ -43,17 +43,25 @@ pub(super) struct CachedFile {
 
 impl ControlFiles {
     /// Control file of a message that came in at `modified`; `None` if it cannot be used.
+    ///
+    /// It has the recipient at an offset, unless that was appended to a file that is gone.
     pub(super) fn get(
         &mut self,
         spool: &Spool,
-        name: &SpoolName,
-        modified: Timestamp,
+        (name, modified): (&SpoolName, Timestamp),
+        recipient: u32,
     ) -> Option<&mut CachedFile> {
         let is_it = |known: &CachedFile| known.name == *name && known.modified == modified;
         if let Some(known) = self.files.iter().position(is_it).and_then(|it| self.files.remove(it))
         {
             self.files.push_back(known);
-            return self.files.back_mut();
+            let known = self.files.back_mut()?;
+            if known.file.recipients.last().is_some_and(|last| last.offset < recipient)
+                && let Ok((file, owner)) = read(spool, name)
+            {
+                *known = CachedFile::new(name.clone(), modified, file, owner);
+            }
+            return Some(known);
         }
         self.forget(name.number());
         let (file, owner) = read(spool, name).ok()?;
@@ -163,19 +171,39 @@ mod tests {
         for number in 1..=MAX_CACHED_FILES + 10 {
             let text = control_file(number, "<1@x>", "");
             fs::write(spool.control_file(&name(number)), text).expect("written");
-            assert!(files.get(&spool, &name(number), Timestamp::EPOCH).is_some());
+            assert!(files.get(&spool, (&name(number), Timestamp::EPOCH), 0).is_some());
         }
         assert_eq!(files.files.len(), MAX_CACHED_FILES);
         // The cached file is used although it is gone, but not for another message.
         let last = name(MAX_CACHED_FILES + 10);
         fs::remove_file(spool.control_file(&last)).expect("removed");
-        assert!(files.get(&spool, &last, Timestamp::EPOCH).is_some());
-        assert!(files.get(&spool, &last, Timestamp::from_seconds(1)).is_none(), "another one");
+        assert!(files.get(&spool, (&last, Timestamp::EPOCH), 0).is_some());
+        assert!(files.get(&spool, (&last, Timestamp::from_seconds(1)), 0).is_none(), "another one");
         assert_eq!(files.files.len(), MAX_CACHED_FILES - 1);
         for number in 1..=MAX_CACHED_FILES + 10 {
             files.forget(number as u64);
         }
         assert!(files.files.is_empty());
+    }
+
+    #[test]
+    fn recipients_appended_later_are_found() {
+        let (_folder, spool) = spool();
+        let path = spool.control_file(&name(1));
+        let text = control_file(1, "<1@x>", "");
+        fs::write(&path, &text).expect("written");
+        let mut files = ControlFiles::default();
+        let mut has = |offset| {
+            let known = files.get(&spool, (&name(1), Timestamp::EPOCH), offset);
+            known.expect("it is there").file.recipient_at(offset).is_some()
+        };
+        assert!(has(text.find("r  ").expect("a recipient") as u32));
+        let appended = text.len() as u32;
+        fs::write(&path, text + "r           c h v 0\nm\n\n").expect("written");
+        assert!(has(appended));
+        fs::remove_file(&path).expect("removed");
+        assert!(!has(appended + 100), "the file is gone, and what was read of it stays");
+        assert!(has(appended));
     }
 
     #[test]
@@ -189,7 +217,7 @@ mod tests {
             file.write_all(text.as_bytes()).expect("appended");
         };
         let mut note = |offset| {
-            let known = files.get(&spool, &name(1), Timestamp::EPOCH).expect("it is there");
+            let known = files.get(&spool, (&name(1), Timestamp::EPOCH), 0).expect("it is there");
             known.note(&spool, offset).map(<[u8]>::to_vec)
         };
         assert_eq!(note(10), Some(b"old".to_vec()));
