@@ -415,7 +415,7 @@ impl World {
     }
 
     fn view(&self, request: &str) -> (usize, Duration, Duration) {
-        let (mut session, _) = Session::privileged(Peer::Local(Some(0)));
+        let (mut session, _) = Session::privileged(Peer::Local(Some(0)), "root");
         session.push_input(format!("{request}\n").as_bytes());
         let (mut request_counters, mut log_lines, watch) =
             (RequestCounters::default(), Vec::new(), Subscribers::default());

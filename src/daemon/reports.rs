@@ -53,7 +53,7 @@ impl ReportComposer {
     /// Creates a composer. `mail_share` has the forms.
     pub(crate) fn new(zenv: &Zenv, mail_share: &Path, headers_only: bool) -> ReportComposer {
         let host = sys::host_name();
-        let submitter = format!("{}@{host}", user_name());
+        let submitter = format!("{}@{host}", sys::users::effective_user_name());
         let reporting_mta = zenv.get("ORGDOMAIN").map_or(host, str::to_string);
         let forms = mail_share.join(FORMS);
         ReportComposer { forms, reporting_mta, submitter, zone: TimeZone::system(), headers_only }
@@ -68,13 +68,6 @@ impl ReportComposer {
     pub(crate) fn with_forms(&self) -> FormComposer<'_> {
         FormComposer { common: self, forms: Mutex::new(HashMap::new()) }
     }
-}
-
-/// The name of the user that this process runs as; the number of one without an account.
-fn user_name() -> String {
-    let user = sys::users::effective_user();
-    let account = sys::users::account_of(user).ok().flatten();
-    account.map_or_else(|| user.to_string(), |account| account.name)
 }
 
 impl FormComposer<'_> {

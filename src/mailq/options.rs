@@ -238,7 +238,9 @@ fn unknown_command(
     error: &clap::Error,
     arguments: impl Iterator<Item = OsString>,
 ) -> Option<String> {
-    let ContextValue::String(surplus) = error.get(ContextKind::InvalidArg)? else { return None };
+    let surplus = [ContextKind::InvalidArg, ContextKind::InvalidSubcommand];
+    let surplus = surplus.into_iter().find_map(|kind| error.get(kind))?;
+    let ContextValue::String(surplus) = surplus else { return None };
     let matches = MailqOptions::command().ignore_errors(true).try_get_matches_from(arguments);
     let matches = matches.ok().filter(|matches| matches.subcommand_name().is_none())?;
     let word: &String = matches.try_get_one("operand").ok().flatten()?;
@@ -251,8 +253,6 @@ fn unknown_command(
 
 /// The command whose name is similar to a word that is none.
 pub(crate) fn similar_command(word: &str) -> Option<String> {
-    /// Maximum number of letters to change.
-    const MAX_DISTANCE: usize = 2;
     /// Commands of other mail systems.
     const OTHER_WORDS: [(&str, &str); 16] = [
         ("find", "list"),
@@ -277,11 +277,18 @@ pub(crate) fn similar_command(word: &str) -> Option<String> {
     }
     let commands = MailqOptions::command();
     let names: Vec<&str> = commands.get_subcommands().map(clap::Command::get_name).collect();
+    similar_word(word, &names).map(str::to_string)
+}
+
+/// The most similar of some names to a word that is none of them.
+pub(crate) fn similar_word<'n>(word: &str, names: &[&'n str]) -> Option<&'n str> {
+    /// Maximum number of letters to change.
+    const MAX_DISTANCE: usize = 2;
     let distance = |name: &&&str| strsim::damerau_levenshtein(name, word);
     let similar = names.iter().min_by_key(distance)?;
     // Short words are similar to anything.
     let is_similar = (1..=MAX_DISTANCE.min(word.len() / 2)).contains(&distance(&similar));
-    is_similar.then(|| similar.to_string())
+    is_similar.then_some(*similar)
 }
 
 impl ServerOptions {

@@ -110,6 +110,28 @@ impl<'w> Screen<'w> {
         lines.into_iter().try_for_each(|line| writeln!(self, "{line}"))
     }
 
+    /// Prints printable parts in styles, with a blank between them, as one wrapped line.
+    pub(crate) fn wrapped_parts(&mut self, parts: &[(String, Style)]) -> io::Result<()> {
+        let texts: Vec<&str> = parts.iter().map(|(text, _)| text.as_str()).collect();
+        let letters = parts.iter().flat_map(|(text, style)| text.chars().map(|c| (c, *style)));
+        // Wrapping changes nothing but blanks.
+        let mut styles = letters.filter(|(c, _)| *c != ' ').map(|(_, style)| style);
+        for line in wrap(&texts.join(" "), self.columns) {
+            let (mut run, mut style) = (String::new(), Style::Plain);
+            for c in line.chars() {
+                let next = if c == ' ' { style } else { styles.next().unwrap_or_default() };
+                if next != style {
+                    self.styled(&std::mem::take(&mut run), style)?;
+                    style = next;
+                }
+                run.push(c);
+            }
+            self.styled(&run, style)?;
+            self.write(b"\n")?;
+        }
+        Ok(())
+    }
+
     /// Prints what `write!` formats.
     pub(crate) fn write_fmt(&mut self, text: fmt::Arguments<'_>) -> io::Result<()> {
         self.write(printable::lines(&text.to_string()).as_bytes())
@@ -280,6 +302,17 @@ mod tests {
         writeln!(screen, "a long te…, and an\u{e9}").expect("a Vec takes everything");
         drop(screen);
         assert_eq!(out, "a long te~, and an\u{e9}\n".as_bytes());
+    }
+
+    #[test]
+    fn wrapped_parts_keep_their_styles() {
+        let part = |text: &str, style| (text.to_string(), style);
+        let parts = [part("two agents;", Style::Plain), part("3 on hold;", Style::Warning)];
+        let mut out = Vec::new();
+        let mut screen = Screen::styled_on(&mut out, Some(14), true);
+        screen.wrapped_parts(&parts).expect("a Vec takes everything");
+        drop(screen);
+        assert_eq!(out, b"two agents; \x1b[33m3\x1b[0m\n    \x1b[33mon hold;\x1b[0m\n");
     }
 
     #[test]

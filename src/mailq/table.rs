@@ -2,7 +2,8 @@
 //!
 //! Each column is as wide as its widest cell. If the lines are too long, columns give way in this
 //! order, the widest of a kind first: long names, texts, names again; then columns that are marked
-//! as optional are left out, the last one first, then texts. A cell that is cut ends in `…`.
+//! as optional are left out, the last one first, then texts. A cell that is cut ends in `…`, and so
+//! does the line of titles where a column is left out, if there is room for the mark.
 
 use crate::format::{cut, grouped, last_line, one_line, span_or_dash, width};
 use crate::screen::{Screen, Style};
@@ -19,6 +20,10 @@ const MAX_PADDED_WIDTH: usize = 320;
 /// An operator recognises a name by its beginning, and types it in the next command.
 const CUTS: [(ColumnKind, usize); 3] =
     [(ColumnKind::Name, 32), (ColumnKind::Text, 20), (ColumnKind::Name, 20)];
+/// Minimum widths to which columns are cut so that a text is not left out, in this order.
+const CUTS_FOR_TEXT: [(ColumnKind, usize); 2] = [(ColumnKind::Text, 12), (ColumnKind::Name, 16)];
+/// Mark in the line of titles where a column is left out.
+const MARK_OF_COLUMNS: &str = "  …";
 /// Minimum width of a column that is cut as a last resort.
 const MIN_CUT_WIDTH: usize = 8;
 
@@ -172,7 +177,13 @@ impl Table {
         let (widths, is_cut) = (self.widths(columns), columns.is_some());
         let title = |column: &TableColumn| (column.title.to_string(), Style::Title);
         let titles: Vec<Cell> = self.columns.iter().map(title).collect();
-        let titles = self.line(&titles, &widths, is_cut);
+        let mut titles = self.line(&titles, &widths, is_cut);
+        let all = titles.iter().map(|(text, _)| width(text)).sum::<usize>();
+        if widths.contains(&0)
+            && columns.is_some_and(|columns| all + width(MARK_OF_COLUMNS) <= columns)
+        {
+            titles.push((MARK_OF_COLUMNS.to_string(), Style::Plain));
+        }
         let rows = self.rows.iter().map(move |row| self.line(row, &widths, is_cut));
         std::iter::once(titles).chain(rows)
     }
@@ -205,7 +216,8 @@ impl Table {
         let natural = |(place, column): (usize, &TableColumn)| {
             cells(place).max().unwrap_or(0).max(width(column.title))
         };
-        let mut widths: Vec<usize> = self.columns.iter().enumerate().map(natural).collect();
+        let natural: Vec<usize> = self.columns.iter().enumerate().map(natural).collect();
+        let mut widths = natural.clone();
         let Some(columns) = columns else {
             return widths.into_iter().map(|width| width.min(MAX_PADDED_WIDTH)).collect();
         };
@@ -215,13 +227,29 @@ impl Table {
         let is_name = |column: &TableColumn| column.kind == ColumnKind::Name;
         let has_names = self.columns.iter().any(is_name);
         let texts = self.places(|column| has_names && column.kind == ColumnKind::Text);
-        for place in self.places(|column| column.is_optional).rev().chain(texts) {
+        for place in self.places(|column| column.is_optional).rev() {
             if excess(&widths, columns) > 0 {
                 widths[place] = 0;
             }
         }
+        for (kind, min) in CUTS_FOR_TEXT {
+            self.narrow(kind, min, &mut widths, columns);
+        }
+        if excess(&widths, columns) > 0 {
+            texts.for_each(|place| widths[place] = 0);
+        }
         self.narrow(ColumnKind::Text, MIN_CUT_WIDTH, &mut widths, columns);
         self.narrow(ColumnKind::Name, MIN_CUT_WIDTH, &mut widths, columns);
+        // A column that was left out may leave more room than was missing.
+        let mut room = columns.saturating_sub(length(&widths));
+        let is_text = |column: &TableColumn| column.kind == ColumnKind::Text;
+        for place in self.places(is_name).chain(self.places(is_text)) {
+            if widths[place] > 0 {
+                let more = room.min(natural[place] - widths[place]);
+                widths[place] += more;
+                room -= more;
+            }
+        }
         widths
     }
 
@@ -246,9 +274,13 @@ impl Table {
 
 /// Number of columns by which lines are too long.
 fn excess(widths: &[usize], columns: usize) -> usize {
+    length(widths).saturating_sub(columns)
+}
+
+/// Length of lines with columns of these widths, and with gaps between them.
+fn length(widths: &[usize]) -> usize {
     let shown = widths.iter().filter(|width| **width > 0);
-    let all: usize = shown.map(|width| width + GAP).sum();
-    all.saturating_sub(GAP).saturating_sub(columns)
+    shown.map(|width| width + GAP).sum::<usize>().saturating_sub(GAP)
 }
 
 #[cfg(test)]
@@ -279,7 +311,7 @@ mod tests {
 
     #[test]
     fn table_too_wide_cuts_texts() {
-        let long = "451 4.4.1 the host does not want to talk to anybody today";
+        let long = "451 4.4.1 the host does not want to talk to any host today";
         let table = table(&[
             ["smtp/mx.example.org", "1,234", "retry", long],
             ["smtp/a-very-long-name-of-a-host.example.org", "3", "", ""],
@@ -291,8 +323,20 @@ mod tests {
         "#]]
         .assert_eq(&printed(&table, Some(56)));
         expect_test::expect![[r#"
+            DESTINATION           MSGS  LAST TEXT  …
+            smtp/mx.example.org  1,234  451 4.4.1 t…
+            smtp/a-very-long-n…      3
+        "#]]
+        .assert_eq(&printed(&table, Some(40)));
+        expect_test::expect![[r#"
+            DESTINATION            MSGS  …
+            smtp/mx.example.org   1,234
+            smtp/a-very-long-na…      3
+        "#]]
+        .assert_eq(&printed(&table, Some(36)));
+        expect_test::expect![[r#"
             DESTINATION                                   MSGS  WHY    LAST TEXT
-            smtp/mx.example.org                          1,234  retry  451 4.4.1 the host does not want to talk to anybody today
+            smtp/mx.example.org                          1,234  retry  451 4.4.1 the host does not want to talk to any host today
             smtp/a-very-long-name-of-a-host.example.org      3
         "#]]
         .assert_eq(&printed(&table, None));

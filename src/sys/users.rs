@@ -115,6 +115,13 @@ pub fn effective_user() -> u32 {
     geteuid().as_raw()
 }
 
+/// Name of the user that this process runs as. For a user without an account it is the id.
+pub fn effective_user_name() -> String {
+    let user = effective_user();
+    let account = account_of(user).ok().flatten();
+    account.map_or_else(|| user.to_string(), |account| account.name)
+}
+
 /// Effective group id of this process.
 pub fn effective_group() -> u32 {
     getegid().as_raw()

@@ -127,10 +127,10 @@ fn possible_duplicates_are_listed() {
     assert_eq!((of("channel"), of("host")), ("c".into(), "a.test".into()));
     let id = of("spool_id").as_str().expect("an id").to_string();
     assert!(id.starts_with(&format!("S{}A", name.number())), "{id}");
-    let line = format!("{id}: 1 recipients for c/a.test were left locked by process {}", agents[0]);
+    let line = format!("{id}: 1 recipient for c/a.test left locked by process {}", agents[0]);
     site.until_logged(&line, 1);
     until("the total is told", || {
-        site.logged("1 recipients of 1 messages may be delivered twice") == 1
+        site.logged("1 recipient of 1 message may be delivered twice") == 1
     });
     let deliveries = site.events().deliveries();
     assert_eq!(deliveries.values().sum::<usize>(), 3);

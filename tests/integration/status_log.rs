@@ -119,7 +119,7 @@ fn holds_and_releases_are_logged_and_traced() {
     until("the last hold is in the status log", || site.read("status").contains("recipient=later"));
     let shown = traced(&site, &["later@x"]);
     let held: Vec<&str> = shown.lines().filter(|line| line.starts_with("  DATE TIME ")).collect();
-    let by = "by local user ";
+    let by = format!("by {}", zsched_sys::users::effective_user_name());
     let [first, second, third] = held[..] else { panic!("{shown}") };
     assert!(first.starts_with(&format!("  DATE TIME held with {destination} {by}")), "{shown}");
     assert!(first.ends_with(": they move"), "{shown}");

@@ -370,11 +370,11 @@ fn check_prints_line_and_sets_status() {
                 stays queued; 1,203 messages, 2,404 recipients, oldest 1d, 1 destination on hold | \
                 messages=1203;;;0 ",
             ),
-            ("--warn-age 1h", 1, "MAILQ WARNING - oldest 1d (more than 1h), no command for uucp/*"),
+            ("--warn-age 1h", 1, "MAILQ WARNING - oldest 1d (more than 1h); no command for uucp/*"),
             (
                 "--warn-age 1h --crit-count 1000",
                 2,
-                "MAILQ CRITICAL - oldest 1d (more than 1h), more than 1000",
+                "MAILQ CRITICAL - oldest 1d (more than 1h); more than 1000",
             ),
             (
                 "--crit-count 100 smtp/mx.test",

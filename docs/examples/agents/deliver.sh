@@ -52,7 +52,7 @@ lock() {                        # FILE OFFSET
 }
 
 # Prints the message for one recipient: headers from the control file up to the empty line, then the
-# body.
+# body. The program may end before it has read all of that.
 message() {                     # FILE HEADER-OFFSET MESSAGE-FILE BODY-OFFSET
     tail -c +$(($2 + 1)) "$1" | sed '/^$/q'
     tail -c +$(($4 + 1)) "$3"
@@ -69,7 +69,7 @@ deliver() {                     # FILE OFFSET NOTIFY HEADERS USER MESSAGE-FILE B
     elif [ -z "$body" ]; then
         text="the control file does not say where the body is" status=75
     elif [ -f "$queued" ]; then
-        text=$(message "$file" "$headers" "$queued" "$body" | "$@" "$user" 2>&1)
+        text=$(message "$file" "$headers" "$queued" "$body" 2>/dev/null | "$@" "$user" 2>&1)
         status=$?
     else
         text="the message is missing from the queue" status=1

@@ -118,7 +118,7 @@ impl Scheduler {
         self.dispatch.agents[agent].stray_lines.add(&shown);
         let text = match missing {
             None => format!("says: {shown}"),
-            Some(missing) => format!("says what is no report ({missing}): {shown}"),
+            Some(missing) => format!("writes a line that is no report ({missing}): {shown}"),
         };
         self.log_about_agent(agent, Level::Info, text);
     }

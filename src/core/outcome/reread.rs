@@ -124,7 +124,7 @@ impl Scheduler {
         }
         let (id, left) =
             (self.queue.messages[message].spool_id(), self.queue.messages[message].pending);
-        let text = format!("{id}: read again: {finished} recipients are finished, {left} are left");
+        let text = format!("{id}: read again: recipients finished: {finished}, left: {left}");
         let level = if finished > 0 { Level::Info } else { Level::Debug };
         self.log(level, text);
         self.queue_alternatives(message, arrival);

@@ -40,7 +40,7 @@ const MAX_NOTICE_LEN: usize = 1000;
 /// Kind of clients that a listener serves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ListenerKind {
-    /// MAILQ clients, who may see the queue.
+    /// MAILQ clients, which may see the queue.
     Mailq,
     /// Control socket clients: the scheduler's own user, and root.
     Control,

@@ -410,7 +410,9 @@ impl StartPlan {
             self.options.mailq_version,
         );
         let accounts = Accounts::new(&config.parameters);
-        let client_settings = ClientSettings { started, with_vertices, uses_version_2, timeouts };
+        let user_name = sys::users::effective_user_name();
+        let client_settings =
+            ClientSettings { started, user_name, with_vertices, uses_version_2, timeouts };
         let lookups = LookupWorker::start(self.spool.clone(), self.log.clone(), waker.clone())?;
         let scan_limits =
             if self.options.synchronous { ScanLimits::NONE } else { self.options.scan_limits() };

@@ -20,6 +20,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use zsched_core::log_limiter::LogLimiter;
+use zsched_format::printable;
 use zsched_spool::{PossibleDuplicate, PossibleDuplicates};
 use zsched_sys::with_suffix;
 
@@ -67,8 +68,9 @@ impl DuplicatesFile {
         let path = self.path.display();
         (recipients > 0).then(|| {
             format!(
-                "{recipients} recipients of {messages} messages may be delivered twice, \
-                 listed in {path}"
+                "{} of {} may be delivered twice, listed in {path}",
+                printable::count(recipients, "recipient"),
+                printable::count(messages, "message")
             )
         })
     }
@@ -91,8 +93,9 @@ impl DuplicatesFile {
             let id = doubt.spool_id;
             warn(&mut log, || {
                 format!(
-                    "{id}: {count} recipients for {destination} were left locked by process {pid}, \
-                     which is gone: they are tried again, and may be delivered twice"
+                    "{id}: {} for {destination} left locked by process {pid}, which is gone: tried \
+                     again, may be delivered twice",
+                    printable::count(count, "recipient")
                 )
             });
         }
@@ -107,7 +110,7 @@ fn warn(limiter: &mut LogLimiter, line: impl FnOnce() -> String) {
 }
 
 /// Number of recipients of each destination, and the process of the first.
-fn by_destination(doubt: &PossibleDuplicates) -> BTreeMap<String, (usize, String)> {
+fn by_destination(doubt: &PossibleDuplicates) -> BTreeMap<String, (u64, String)> {
     let mut all = BTreeMap::new();
     for PossibleDuplicate { channel, host, pid, .. } in &doubt.recipients {
         let destination = format!("{}/{}", text(channel), text(host));
@@ -193,7 +196,7 @@ mod tests {
             ]
         );
         let summary = duplicates.summary().expect("there are some");
-        assert!(summary.starts_with("2 recipients of 1 messages may be delivered twice"));
+        assert!(summary.starts_with("2 recipients of 1 message may be delivered twice"));
     }
 
     #[test]

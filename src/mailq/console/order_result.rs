@@ -20,17 +20,17 @@ pub(super) fn print(
     let first = sentences.next().unwrap_or_default();
     match first.split_once(": ") {
         Some((done, rest)) => {
-            screen.styled(done, Style::Title)?;
-            writeln!(screen, ": {rest}")?;
+            let (done, rest) = (format!("{done}:"), rest.to_string());
+            screen.wrapped_parts(&[(done, Style::Title), (rest, Style::Plain)])?;
         }
-        None => writeln!(screen, "{first}")?,
+        None => screen.wrapped(&first)?,
     }
-    sentences.try_for_each(|sentence| writeln!(screen, "{sentence}"))
+    sentences.try_for_each(|sentence| screen.wrapped(&sentence))
 }
 
 /// Prints how many messages an order that matched nothing has not examined, if there are any.
 pub(super) fn print_unseen(result: &OrderResult, screen: &mut Screen<'_>) -> io::Result<()> {
-    unseen(result).map_or(Ok(()), |sentence| writeln!(screen, "{sentence}"))
+    unseen(result).map_or(Ok(()), |sentence| screen.wrapped(&sentence))
 }
 
 fn unseen(result: &OrderResult) -> Option<String> {

@@ -11,6 +11,7 @@ use crate::connect::lines::parse_object;
 use crate::connect::session::{Request, Session};
 use crate::failure::Failure;
 use crate::format::{not_a_span, one_line, read_span};
+use crate::options::similar_word;
 use crate::progress::Progress;
 use crate::screen::Screen;
 use memchr::memmem;
@@ -237,7 +238,7 @@ impl OrderCommand {
         }
         order_result::print(self.verb, self.is_scope(), outcome, screen)?;
         if self.verb == Verb::HOLD && self.args.selection.chooses_messages() {
-            writeln!(screen, "Only messages that are queued now are held, not those that come.")?;
+            screen.wrapped("Only messages that are queued now are held, not those that come.")?;
         }
         Ok(())
     }
@@ -282,12 +283,7 @@ pub(super) struct LimitOrder {
 
 /// Builds `SET` of `[WHAT] LIMIT=NUMBER ...`.
 pub(super) fn set(words: &[String], until: Option<&str>) -> Result<LimitOrder, Failure> {
-    let wrong = || {
-        let limits = SETTABLE_LIMITS.join(", ");
-        Failure::Usage(format!(
-            "usage: set [WHAT] LIMIT=NUMBER ..., where LIMIT is one of {limits}"
-        ))
-    };
+    let wrong = || misuse("set [WHAT] LIMIT=NUMBER ...", words);
     let limit_of = |word: &str| {
         let (limit, value) = word.split_once('=')?;
         let is_number = !value.is_empty() && value.bytes().all(|byte| byte.is_ascii_digit());
@@ -307,11 +303,20 @@ pub(super) fn set(words: &[String], until: Option<&str>) -> Result<LimitOrder, F
 
 /// Builds `UNSET` of `[WHAT] LIMIT ...`.
 pub(super) fn unset(words: &[String]) -> Result<LimitOrder, Failure> {
-    let wrong = || {
-        let limits = SETTABLE_LIMITS.join(", ");
-        Failure::Usage(format!("usage: unset [WHAT] LIMIT ..., where LIMIT is one of {limits}"))
-    };
+    let wrong = || misuse("unset [WHAT] LIMIT ...", words);
     limit_order("UNSET", words, |word| Some(word.to_string())).ok_or_else(wrong)?
+}
+
+/// The failure of an order about limits that cannot be used.
+fn misuse(form: &str, words: &[String]) -> Failure {
+    let limits = SETTABLE_LIMITS.join(", ");
+    let names = words.iter().map(|word| word.split('=').next().unwrap_or_default());
+    let similar = names.filter(|name| !name.contains('/')).find_map(|name| {
+        let near = similar_word(name, &SETTABLE_LIMITS)?;
+        Some(format!("{name} is no limit; did you mean \"{near}\"?\nmailq: "))
+    });
+    let similar = similar.unwrap_or_default();
+    Failure::Usage(format!("{similar}usage: {form}, where LIMIT is one of {limits}"))
 }
 
 /// Resets each limit that was set.
@@ -387,7 +392,7 @@ pub(super) fn send_limits(
         true => "Limits changed.".to_string(),
         false => format!("{scope}: {}{duration}", order_result::limit_changes(&result.limits)),
     };
-    writeln!(screen, "{shown}")?;
+    screen.wrapped(&shown)?;
     // Only limits of destinations are counted in this way.
     match result.threads {
         0 if !scope.starts_with("ring=") && !result.limits.is_empty() => {

@@ -43,7 +43,7 @@ pub(super) fn print(overview: &Overview, screen: &mut Screen<'_>) -> io::Result<
         let others = summary.threads.saturating_sub(busiest.len() as u64);
         print_table(&columns, busiest, screen)?;
         if others > 0 {
-            writeln!(screen, "... and {} more; list shows all", grouped(others))?;
+            screen.wrapped(&format!("... and {} more; list shows all", grouped(others)))?;
         }
     }
     let most_undelivered = overview.most_undelivered(MAX_ROWS);
@@ -58,7 +58,14 @@ pub(super) fn print(overview: &Overview, screen: &mut Screen<'_>) -> io::Result<
             }),
         ];
         screen.line(&[])?;
+        let others = summary.undelivered_threads.saturating_sub(most_undelivered.len() as u64);
         print_table(&columns, most_undelivered, screen)?;
+        if others > 0 {
+            let (others, all) = (grouped(others), count(summary.undelivered, "recipient"));
+            screen.wrapped(&format!(
+                "... and {others} more, {all} in all; list --sort undelivered shows all"
+            ))?;
+        }
     }
     let mut rings: Vec<&RingStatus> =
         overview.rings.iter().filter(|ring| ring.messages > 0 || ring.agents > 0).collect();
@@ -74,14 +81,14 @@ fn print_totals(summary: &Summary, screen: &mut Screen<'_>) -> io::Result<()> {
     if summary.messages == 0 {
         return writeln!(screen, "The queue is empty.");
     }
-    screen.styled(&count(summary.messages, "message"), Style::Title)?;
     let recipients = count(summary.recipients, "recipient");
     let threads = count(summary.threads, "destination");
-    write!(screen, " for {recipients}, {threads}")?;
-    match summary.oldest {
-        Some(age) => writeln!(screen, "; the oldest is {} old", span(age)),
-        None => screen.line(&[]),
-    }
+    let oldest = summary.oldest.map(|age| format!("; the oldest is {} old", span(age)));
+    let oldest = oldest.unwrap_or_default();
+    screen.wrapped_parts(&[
+        (count(summary.messages, "message"), Style::Title),
+        (format!("for {recipients}, {threads}{oldest}"), Style::Plain),
+    ])
 }
 
 fn print_counts(summary: &Summary, screen: &mut Screen<'_>) -> io::Result<()> {
@@ -90,14 +97,13 @@ fn print_counts(summary: &Summary, screen: &mut Screen<'_>) -> io::Result<()> {
         true => format!("up {}: ", span(uptime)),
         false => String::new(),
     };
-    writeln!(
-        screen,
+    screen.wrapped(&format!(
         "{since}{} in, {} out; {} in, {} out",
         count(summary.messages_in, "message"),
         grouped(summary.messages_out),
         count(summary.recipients_in, "recipient"),
         grouped(summary.recipients_out)
-    )?;
+    ))?;
     print_rates(summary, screen)
 }
 
@@ -142,41 +148,43 @@ fn undelivered_share(thread: &ThreadStatus) -> (String, Style) {
     (format!("{percent:.0}%"), Style::Plain)
 }
 
-fn print_state(summary: &Summary, screen: &mut Screen<'_>) -> io::Result<()> {
-    write!(screen, "{}, {} idle", count(summary.agents, "agent"), grouped(summary.idle))?;
+/// What is on hold, and the number of holds: one may wait for mail that is still to come.
+pub(super) fn hold_words(summary: &Summary) -> impl Iterator<Item = String> {
     let held = [(summary.held_threads, "destination"), (summary.held_messages, "message")];
-    for (number, thing) in held.into_iter().filter(|(number, _)| *number > 0) {
-        write!(screen, "; ")?;
-        screen.styled(&format!("{} on hold", count(number, thing)), Style::Warning)?;
-    }
+    let held = held.into_iter().filter(|(number, _)| *number > 0);
+    let held = held.map(|(number, thing)| format!("{} on hold", count(number, thing)));
+    let holds = (summary.holds > 0).then(|| format!("{} in force", count(summary.holds, "hold")));
+    held.chain(holds)
+}
+
+fn print_state(summary: &Summary, screen: &mut Screen<'_>) -> io::Result<()> {
+    let agents = format!("{}, {} idle", count(summary.agents, "agent"), grouped(summary.idle));
+    let mut parts = vec![(agents, Style::Plain)];
+    parts.extend(hold_words(summary).map(|words| (words, Style::Warning)));
     let on_disk = summary.waiting + summary.resting;
     if on_disk > 0 {
         let (messages, rest) = (count(on_disk, "message"), grouped(summary.resting));
         let recipients = count(summary.resting_recipients, "recipient");
-        write!(screen, "; ")?;
-        screen.styled(
-            &format!("{messages} more on disk, of which {rest} are paged out ({recipients})"),
-            Style::Warning,
-        )?;
+        let words =
+            format!("{messages} more on disk, of which {rest} are paged out ({recipients})");
+        parts.push((words, Style::Warning));
     }
     if summary.reports > 0 {
-        write!(screen, "; {} to be sent", count(summary.reports, "report"))?;
+        let words = format!("{} to be sent", count(summary.reports, "report"));
+        parts.push((words, Style::Plain));
     }
-    for (is_so, words) in [
+    let of_process = [
         (summary.loading, "the spool is being loaded"),
         (summary.draining, "shutting down"),
         (summary.frozen, "agent starts are disabled (option -F)"),
-    ] {
-        if is_so {
-            write!(screen, "; ")?;
-            screen.styled(words, Style::Error)?;
-        }
-    }
-    if let Some(level) = &summary.log_level {
-        write!(screen, "; ")?;
-        screen.styled(&format!("log level {}", short(level)), Style::Warning)?;
-    }
-    screen.line(&[])?;
+    ];
+    let of_process = of_process.into_iter().filter(|(is_so, _)| *is_so);
+    parts.extend(of_process.map(|(_, words)| (words.to_string(), Style::Error)));
+    let level = summary.log_level.as_ref().map(|level| format!("log level {}", short(level)));
+    parts.extend(level.map(|words| (words, Style::Warning)));
+    let last = parts.len() - 1;
+    parts[..last].iter_mut().for_each(|(words, _)| words.push(';'));
+    screen.wrapped_parts(&parts)?;
     for warning in &summary.warnings {
         screen.wrapped(&format!("warning: {}", one_line(warning)))?;
     }
@@ -290,7 +298,7 @@ mod tests {
             text in proptest::option::of(any::<String>()),
             count in 0u64..1_000_000,
             time in any::<f64>(),
-            columns in 70usize..200,
+            columns in 60usize..200,
         ) {
             let thread = ThreadStatus {
                 channel: "smtp".to_string(),
@@ -302,7 +310,16 @@ mod tests {
                 wait: Some(Wait { why: why.unwrap_or_default(), text, ..Wait::default() }),
                 ..ThreadStatus::default()
             };
-            let summary = Summary { messages: 1, time, oldest: Some(time), ..Summary::default() };
+            let summary = Summary {
+                messages: 1,
+                time,
+                oldest: Some(time),
+                messages_in: count * 1_000_000,
+                holds: count,
+                waiting: count,
+                undelivered_threads: count,
+                ..Summary::default()
+            };
             let ring = RingStatus { pattern: host, messages: count, ..RingStatus::default() };
             let overview =
                 Overview { summary, threads: vec![thread], rings: vec![ring.clone(), ring], agents: vec![] };
@@ -310,7 +327,7 @@ mod tests {
             print(&overview, &mut Screen::styled_on(&mut out, Some(columns), false)).expect("printed");
             let out = String::from_utf8(out).expect("text");
             prop_assert!(out.chars().all(|c| c == '\n' || zsched_format::printable::is_printable(c)), "{:?}", out);
-            for line in out.lines().skip(3) {
+            for line in out.lines() {
                 prop_assert!(width(line) <= columns, "{}", line);
             }
         }

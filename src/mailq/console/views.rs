@@ -43,9 +43,10 @@ const NO_LIMIT: (usize, &str) = (usize::MAX, "");
 pub enum View {
     /// Show the queue and its problems on one screen
     ///
-    /// It is the default on a terminal, if no option selects other output. ZMailer's schedulers are
-    /// understood, too, as far as they report. "silent 12m" is the state of a destination whose
-    /// agent has reported nothing for that time.
+    /// It is the default on a terminal, if no option selects other output. It has the number of
+    /// holds in force, also those without mail; orders lists them. "silent 12m" is the state of a
+    /// destination whose agent has reported nothing for that time. ZMailer's schedulers are shown,
+    /// too, as far as they report.
     Summary(OutputOptions),
     /// List destinations, or messages
     ///
@@ -451,7 +452,7 @@ pub(super) fn print_list<T>(
     }
     print_table(columns, things.iter().take(limit), screen)?;
     match things.len() > limit {
-        true => Ok(writeln!(screen, "... and more; {hint}")?),
+        true => Ok(screen.wrapped(&format!("... and more; {hint}"))?),
         false => Ok(()),
     }
 }
@@ -663,7 +664,7 @@ fn print_orders(orders: &[OverrideStatus], screen: &mut Screen<'_>) -> Result<()
         (one_line(row.first.reason.as_deref().unwrap_or_default()), Style::Plain)
     };
     let time = |time: Option<f64>| time.map_or("-".to_string(), |time| clock(time, now));
-    let columns = [
+    let mut columns = vec![
         Column::new("ORDER", ColumnKind::Word, what),
         Column::name("SCOPE", OrderRow::scope),
         Column::word("BY", |row: &OrderRow<'_>| short(row.first.by.as_deref().unwrap_or("-"))),
@@ -671,6 +672,8 @@ fn print_orders(orders: &[OverrideStatus], screen: &mut Screen<'_>) -> Result<()
         Column::word("UNTIL", |row: &OrderRow<'_>| time(row.first.until)),
         Column::new("REASON", ColumnKind::Text, reason),
     ];
+    let have_ends = orders.iter().any(|order| order.until.is_some());
+    columns.retain(|column| have_ends || column.title != "UNTIL");
     let rows = OrderRow::all_of(orders);
     print_list(&columns, &rows, NO_LIMIT, "No holds, limits or removals in force.", screen)
 }

@@ -34,6 +34,12 @@ pub struct Summary {
     pub held_threads: u64,
     /// Messages on hold.
     pub held_messages: u64,
+    /// Holds of destinations and rings that are in force, also those that no mail has met.
+    pub holds: u64,
+    /// Recipients that wait for another try, or whose destination is unreachable or has no agents.
+    pub undelivered: u64,
+    /// Destinations with such recipients.
+    pub undelivered_threads: u64,
     /// Messages of the backlog: on disk, and not loaded yet.
     pub waiting: u64,
     /// Paged-out messages: on disk until their next try.

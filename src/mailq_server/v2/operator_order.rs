@@ -182,7 +182,7 @@ impl OperatorOrder {
         order
     }
 
-    /// Tells the client how far the order is, if that is wanted and due.
+    /// Sends the progress of the order to the client, if that was requested and is due.
     fn report_progress(&mut self, now: Timestamp, out: &mut Vec<u8>) {
         if let Some(next) = &mut self.next_report
             && *next <= now

@@ -92,9 +92,10 @@ impl Session {
 
     /// Opens a session with all permissions, and returns its greeting.
     ///
-    /// It is for the scheduler's own user over the control socket.
-    pub fn privileged(peer: Peer) -> (Session, String) {
-        let user = User { name: peer.to_string(), attributes: Attributes::ALL };
+    /// It is for root and the scheduler's own user over the control socket; `name` is the author
+    /// of its orders.
+    pub fn privileged(peer: Peer, name: &str) -> (Session, String) {
+        let user = User { name: name.to_string(), attributes: Attributes::ALL };
         (Session::new(peer, LoginState::User(user)), CONTROL_GREETING.to_string())
     }
 

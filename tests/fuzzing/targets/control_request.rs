@@ -10,7 +10,7 @@ use zsched_mailq_server::v2::{Session, UNTIL_DOT};
 pub fn run(bytes: &[u8]) {
     let mut draw = ByteSource::new(bytes);
     let piece = usize::from(draw.byte()).max(1);
-    let (session, _) = Session::privileged(Peer::Local(Some(0)));
+    let (session, _) = Session::privileged(Peer::Local(Some(0)), "root");
     let mut listener = SessionWithCore { session, core: core(), accounts: String::new() };
     check(&listener.converse(draw.rest(), piece));
 }

@@ -63,6 +63,8 @@ const SLOT_COUNT_INTERVAL: Duration = Duration::from_secs(1);
 pub(crate) struct ClientSettings {
     /// Start of the scheduler.
     pub started: Timestamp,
+    /// Name of the user that this process runs as.
+    pub user_name: String,
     /// True if version 1 shows single vertices.
     pub with_vertices: bool,
     /// True if version 2 is spoken, which demands a login.
@@ -162,7 +164,7 @@ impl Clients {
         self.request_counters.connects += u64::from(self.settings.uses_version_2);
         self.make_room(listener_kind)?;
         let (task, greeting) = match listener_kind {
-            ListenerKind::Control => open_control(stream.peer()?),
+            ListenerKind::Control => open_control(stream.peer()?, &self.settings.user_name),
             ListenerKind::Mailq if self.settings.uses_version_2 => {
                 self.open_session(stream.peer()?)?
             }
@@ -499,12 +501,15 @@ fn secret() -> io::Result<Secret> {
 ///
 /// The mode of the socket keeps other users out. The user is checked here, too, in case the mode
 /// was changed.
-fn open_control(peer: Peer) -> (ClientTask, String) {
-    let (session, greeting) = Session::privileged(peer);
-    match peer.user() {
-        Some(user) if user == 0 || user == users::effective_user() => {
-            (ClientTask::Session(Box::new(Conversation::new(session))), greeting)
-        }
-        _ => (ClientTask::Finished, format!("{greeting}{NO_ACCESS}")),
+fn open_control(peer: Peer, own_name: &str) -> (ClientTask, String) {
+    let name = match peer.user() {
+        Some(0) => Some("root"),
+        Some(user) if user == users::effective_user() => Some(own_name),
+        _ => None,
+    };
+    let (session, greeting) = Session::privileged(peer, name.unwrap_or_default());
+    match name {
+        Some(_) => (ClientTask::Session(Box::new(Conversation::new(session))), greeting),
+        None => (ClientTask::Finished, format!("{greeting}{NO_ACCESS}")),
     }
 }

@@ -31,6 +31,7 @@ impl World {
         let config = Rc::new(config.unwrap_or_else(|errors| panic!("{errors:?}")).config);
         let settings = ClientSettings {
             started: NOW,
+            user_name: "operator".to_string(),
             with_vertices: true,
             uses_version_2: false,
             timeouts: Timeouts::default(),

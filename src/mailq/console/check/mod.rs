@@ -11,6 +11,7 @@ pub(crate) use spool_state::{SpoolState, warnings};
 use super::arguments::Sort;
 use super::client;
 use super::overview;
+use super::summary::hold_words;
 use super::views::{JSON_SUMMARY, of, threads_request};
 use crate::connect::dial::Scheduler;
 use crate::connect::session::{Request, Session};
@@ -108,15 +109,12 @@ pub(super) fn measure(scheduler: &mut Scheduler, what: Option<&str>) -> Result<M
     ];
     let of_process = notices.into_iter().filter(|(is_so, _)| *is_so);
     let of_process = of_process.map(|(_, words)| words.to_string());
-    let held = [(summary.held_threads, "destination"), (summary.held_messages, "message")];
-    let holds = held.into_iter().filter(|(number, _)| *number > 0);
-    let holds = holds.map(|(number, thing)| format!("{} on hold", count(number, thing)));
     Ok(Measures {
         messages: summary.messages,
         recipients: summary.recipients,
         oldest: summary.oldest,
         agents: Some(summary.agents),
-        notices: of_process.chain(holds).collect(),
+        notices: of_process.chain(hold_words(&summary)).collect(),
         warnings: summary.warnings.into_iter().chain(problem_of_config(scheduler)).collect(),
         spool: None,
     })
@@ -180,7 +178,7 @@ impl Thresholds {
         let state = states.into_iter().max().unwrap_or(CheckState::Ok);
         let mut line = format!("MAILQ {} - ", state.word());
         if !problems.is_empty() {
-            line.push_str(&format!("{}; ", problems.join(", ")));
+            line.push_str(&format!("{}; ", problems.join("; ")));
         }
         line.push_str(&format!(
             "{}, {}",
@@ -313,7 +311,7 @@ mod tests {
             (
                 measures(11, Some(7_925.0)),
                 CheckState::Warning,
-                "MAILQ WARNING - oldest 2h12m (more than 1h), more than 10 messages; 11 messages, \
+                "MAILQ WARNING - oldest 2h12m (more than 1h); more than 10 messages; 11 messages, \
                  12 recipients, oldest 2h12m | messages=11;10;100;0 recipients=12;;;0 \
                  oldest=7925s;3600;;0 agents=2;;;0",
             ),
@@ -349,7 +347,7 @@ mod tests {
             let warnings = warnings.iter().map(ToString::to_string).collect();
             let measures = Measures { warnings, spool: Some(spool), ..Measures::default() };
             let (state, line) = thresholds.evaluate(&measures);
-            (state, line.split(';').next().unwrap_or_default().to_string())
+            (state, line.split("; 0 messages").next().unwrap_or_default().to_string())
         };
         let ok = SpoolState { postman: 5, free: Some(5.0), ..SpoolState::default() };
         assert_eq!(judge(ok.clone(), &[]).0, CheckState::Ok);
@@ -360,7 +358,7 @@ mod tests {
                 &[],
                 (
                     CheckState::Warning,
-                    "MAILQ WARNING - 2 malformed messages in postman/, 6 files in postman/",
+                    "MAILQ WARNING - 2 malformed messages in postman/; 6 files in postman/",
                 ),
             ),
             (

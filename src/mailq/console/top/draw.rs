@@ -3,7 +3,7 @@
 use super::state::TopState;
 use crate::console::arguments::Sort;
 use crate::console::model::AgentStatus;
-use crate::console::summary::thread_columns;
+use crate::console::summary::{hold_words, thread_columns};
 use crate::format::{count, cut, grouped, last_line, one_line, rate, span};
 use crate::screen::Style as OutputStyle;
 use crate::table::{Cell, Table};
@@ -51,7 +51,8 @@ pub(super) fn draw(frame: &mut Frame<'_>, state: &mut TopState, has_colour: bool
     draw_threads(frame, threads, state, palette);
     draw_agents(frame, agents, state, palette);
     draw_last(frame, last, state, palette);
-    frame.render_widget(Line::styled(KEYS, palette.of(OutputStyle::Dim)), keys);
+    let summary_of_keys = cut(KEYS, usize::from(keys.width));
+    frame.render_widget(Line::styled(summary_of_keys, palette.of(OutputStyle::Dim)), keys);
     if let Some(reason) = &state.reason {
         let lines: Vec<String> = reason.iter().map(|line| one_line(line)).collect();
         draw_box(frame, "Why it waits", &lines);
@@ -104,13 +105,8 @@ fn draw_head(frame: &mut Frame<'_>, area: Rect, state: &TopState, palette: Palet
         grouped(summary.idle),
         span((summary.time - summary.started).max(0.0))
     ))];
-    for (number, thing) in
-        [(summary.held_threads, "destination"), (summary.held_messages, "message")]
-    {
-        if number > 0 {
-            let held = format!("; {} on hold", count(number, thing));
-            second.push(Span::styled(held, palette.of(OutputStyle::Warning)));
-        }
+    for words in hold_words(summary) {
+        second.push(Span::styled(format!("; {words}"), palette.of(OutputStyle::Warning)));
     }
     for (is_so, words) in [
         (summary.loading, "; loading the spool"),
@@ -127,12 +123,29 @@ fn draw_head(frame: &mut Frame<'_>, area: Rect, state: &TopState, palette: Palet
             1 => String::new(),
             number => format!(" (1 of {number})"),
         };
-        let room: usize = second.iter().map(Span::width).sum();
         let warning = format!("; warning{more}: {}", one_line(warning));
-        let warning = cut(&warning, usize::from(area.width).saturating_sub(room));
         second.push(Span::styled(warning, palette.of(OutputStyle::Error)));
     }
-    frame.render_widget(Paragraph::new(vec![Line::from(first), Line::from(second)]), area);
+    let columns = usize::from(area.width);
+    frame.render_widget(Paragraph::new(vec![fit(first, columns), fit(second, columns)]), area);
+}
+
+/// A line of these parts. What does not fit is cut, and the mark is in its place.
+fn fit(parts: Vec<Span<'_>>, columns: usize) -> Line<'_> {
+    let (mut room, mut shown) = (columns, Vec::new());
+    let last = parts.len().saturating_sub(1);
+    for (place, part) in parts.into_iter().enumerate() {
+        if part.width() < room + usize::from(place == last) {
+            room -= part.width();
+            shown.push(part);
+            continue;
+        }
+        // A text that is longer than the room ends in the mark.
+        let text = cut(&format!("{} ", part.content), room);
+        shown.push(Span::styled(text, part.style));
+        break;
+    }
+    Line::from(shown)
 }
 
 fn draw_curve(frame: &mut Frame<'_>, area: Rect, state: &TopState, palette: Palette) {
@@ -293,7 +306,7 @@ mod tests {
                 12 agents, 1 idle; up 1h14m; 1 destination on hold; warning: no command for uuc…
                 in 0  out 10.0/s            █
                                             █
-                DESTINATION           MSGS▼  DEFERRED  OLDEST  STATE    LAST TEXT
+                DESTINATION           MSGS▼  DEFERRED  OLDEST  STATE    LAST TEXT  …
                 smtp/mx.test          1,200     2,400      1d  retry    ->> 451 4.4.1 ^[[31…
                 smtp/a-host-with-a-…      2         0     59s  at work
                 hold/x                    1         1      1h  on hold  5\u{9b}2J
@@ -361,11 +374,11 @@ mod tests {
             60,
             16,
             &expect![[r#"
-                1,203 messages for 2,404 recipients, 3 destinations, oldest
+                1,203 messages for 2,404 recipients, 3 destinations, oldest…
                 12 agents, 1 idle; up 1h14m; 1 destination on hold; warning…
                 in 0  out 10.0/s            █
                                             █
-                DESTINATION           MSGS▼  DEFERRED  OLDEST  STATE
+                DESTINATION           MSGS▼  DEFERRED  OLDEST  STATE  …
                 smtp┌Why it waits──────────────────────────────────────┐
                 smtp│smtp/mx.test: 1200 messages wait until 11:45:03,  │
                 hold│in 31m, to be tried again (retries,               │
@@ -376,7 +389,7 @@ mod tests {
 
                 Last: ->> 451 4.4.1 ^[[31mnot now, please come back later w…
                 HOLD is refused: no
-                q leave  ↑↓ move  e explain  h hold  u release  r retry  s s
+                q leave  ↑↓ move  e explain  h hold  u release  r retry  s …
             "#]],
         );
     }

@@ -112,6 +112,8 @@ fn execute(session: &mut Session, order: &WorkerCommand) -> Result<WorkerReport,
     };
     let reply = session.ask_for_line(verb.request(&subject(name)))?;
     let sentences = order_result::sentences(verb, true, &orders::outcome_of(&reply)?);
+    let sentences: Vec<&str> =
+        sentences.iter().map(|sentence| sentence.trim_end_matches('.')).collect();
     let text = format!("{name}: {}", sentences.join("; "));
     Ok(WorkerReport::Status(StatusLine { text, is_bad: false, ends_session: false }))
 }

@@ -46,7 +46,7 @@ struct MessageJson {
     report: Option<&'static str>,
     /// The deadline that its sender has set.
     deliver_by: Option<f64>,
-    /// The message fails at the deadline; otherwise its sender is told.
+    /// The message fails at the deadline; otherwise its sender gets a report.
     deliver_by_returns: Option<bool>,
 }
 

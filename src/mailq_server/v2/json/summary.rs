@@ -19,6 +19,7 @@ pub(crate) fn answer(context: &SessionContext<'_>) -> ReplyResult {
     let mut rings = context.scheduler.ring_ids().into_iter();
     let mut survey = ThreadSurvey::new(None, usize::MAX, None);
     let mut warnings = Warnings::default();
+    let (mut undelivered, mut undelivered_threads) = (0, 0);
     Ok(Reply::text(move |context: &mut SessionContext<'_>, out: &mut Vec<u8>| {
         for ring in rings.by_ref().take(MAX_RINGS_PER_STEP) {
             context.scheduler.ring(ring).into_iter().for_each(|ring| warnings.add(ring));
@@ -28,11 +29,17 @@ pub(crate) fn answer(context: &SessionContext<'_>) -> ReplyResult {
         }
         if let Some(threads) = survey.advance(context.scheduler, MAX_THREADS_PER_STEP) {
             let threads = threads.into_iter().filter_map(|id| context.scheduler.thread(id));
-            threads.for_each(|thread| warnings.add_thread(context.scheduler, thread));
+            for thread in threads {
+                warnings.add_thread(context.scheduler, thread);
+                let recipients = u64::from(context.scheduler.undelivered_of(thread));
+                undelivered += recipients;
+                undelivered_threads += u64::from(recipients > 0);
+            }
             return Step::Pause;
         }
         let warnings = std::mem::take(&mut warnings).with_process(context);
-        line(out, &Summary { warnings, ..summary(context) });
+        let summary = summary(context);
+        line(out, &Summary { undelivered, undelivered_threads, warnings, ..summary });
         Step::Done
     }))
 }
@@ -51,6 +58,9 @@ fn summary(context: &SessionContext<'_>) -> Summary {
         threads: totals.threads as u64,
         held_threads: totals.held_threads as u64,
         held_messages: scheduler.overrides().messages.len() as u64,
+        holds: scheduler.overrides().holds.len() as u64,
+        undelivered: 0,
+        undelivered_threads: 0,
         waiting: waiting.waiting_files as u64,
         resting: waiting.paged_out as u64,
         resting_recipients: scheduler.paged_recipients(),
