@@ -2,8 +2,12 @@
 
 mod authentication;
 mod bytes;
+#[path = "../mail_exchanger/dns_server.rs"]
+#[allow(dead_code, clippy::unwrap_used)]
+mod dns_server;
 mod extensions;
 mod lmtp;
+mod next_server;
 mod patterns;
 mod peer;
 mod program;
