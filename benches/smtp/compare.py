@@ -161,7 +161,7 @@ class Postfix:
             f"queue_directory={self.folder}/spool\ndata_directory={self.folder}/data\n"
             "compatibility_level=3.6\nmyhostname=client.test\nmydestination=\nmynetworks=127.0.0.0/8\n"
             f"transport_maps=texthash:{self.etc}/transport\ninet_protocols=ipv4\nalias_maps=\n"
-            "smtpd_recipient_limit=100000\nsmtpd_relay_restrictions=permit_mynetworks,reject\n"
+            "in_flow_delay=0\nsmtpd_recipient_limit=100000\nsmtpd_relay_restrictions=permit_mynetworks,reject\n"
             "smtp_dns_support_level=disabled\nsmtp_host_lookup=native\nmaillog_file=\n")
         master = open("/etc/postfix/master.cf").read()
         # No SMTP server but one on a UNIX socket, through which the queue is filled.

@@ -27,6 +27,9 @@ const LMTP_PORT: u16 = 24;
 /// Maximum time for the DNS lookups of a route or a policy of TLS.
 const LOOKUP_TIME: Duration = Duration::from_secs(60);
 
+/// Maximum length of the result of a TLS session for the scheduler; longer ones lack the policy.
+const MAX_TLS_RESULT_LEN: usize = 16 * 1024;
+
 /// What the command line says about sessions.
 #[derive(Clone, Debug, Default)]
 pub struct ClientOptions {
@@ -108,6 +111,7 @@ pub struct Dialer {
     log: DialogueLog,
     exchangers: MailExchangers,
     connector: TlsConnector,
+    tls_results: Vec<String>,
 }
 
 /// What is the same for all addresses of a host.
@@ -155,7 +159,7 @@ impl Dialer {
         let port = options.port.unwrap_or(default);
         let exchangers = MailExchangers::new(dns, routing, tls, port);
         let connector = TlsConnector::new(tls.clone());
-        Dialer { options, configuration, log, exchangers, connector }
+        Dialer { options, configuration, log, exchangers, connector, tls_results: Vec::new() }
     }
 
     /// The host that mail for a destination goes to.
@@ -332,7 +336,7 @@ impl Dialer {
         let policy = self.exchangers.tls_policy(route, exchanger, lookup_end(call.end));
         let policy = policy.map_err(|error| {
             exchanger.endpoints.clear();
-            self.record(&TlsRecord::of_policy_error(&error));
+            self.record(TlsRecord::of_policy_error(&error));
             let outcome = diagnosis::of_policy_error(&error);
             Box::new(Remote::new(&exchanger.name, None).complete(outcome))
         })?;
@@ -507,7 +511,7 @@ impl Dialer {
     ///
     /// Returns true, too, if one of them does.
     fn refused_session(
-        &self,
+        &mut self,
         host: &str,
         remote: &Remote,
         failure: &HandshakeFailure,
@@ -534,30 +538,40 @@ impl Dialer {
     }
 
     fn record_session(
-        &self,
+        &mut self,
         policy: &TlsPolicy,
         ips: Option<(IpAddr, IpAddr)>,
         error: Option<&zsched_mail_exchanger::TlsError>,
     ) {
-        if self.configuration.session.tls_results.is_some() {
-            let (peer, local) = (ips.map(|ips| ips.0), ips.map(|ips| ips.1));
-            self.record(&TlsRecord::of_session(policy, peer, local, error));
-        }
+        let (peer, local) = (ips.map(|ips| ips.0), ips.map(|ips| ips.1));
+        self.record(TlsRecord::of_session(policy, peer, local, error));
     }
 
-    /// Appends the result of a TLS session to the file of results.
-    fn record(&self, record: &TlsRecord) {
-        let Some(path) = &self.configuration.session.tls_results else { return };
-        if let Err(error) = append_json(path, record) {
+    /// Keeps the result of a TLS session, and appends it to the file of results, if there is one.
+    fn record(&mut self, mut record: TlsRecord) {
+        let json = |record: &TlsRecord| serde_json::to_string(record).unwrap_or_default();
+        let mut line = json(&record);
+        if let Some(path) = &self.configuration.session.tls_results
+            && let Err(error) = append_line(path, &line)
+        {
             self.log.note(format_args!("{}: {}", path.display(), reason(&error)));
         }
+        if line.len() > MAX_TLS_RESULT_LEN {
+            (record.policy_string, record.mx_host) = (Vec::new(), Vec::new());
+            line = json(&record);
+        }
+        self.tls_results.push(line);
+    }
+
+    /// The results of TLS sessions since the last call, as JSON.
+    pub fn take_tls_results(&mut self) -> Vec<String> {
+        std::mem::take(&mut self.tls_results)
     }
 }
 
-fn append_json(path: &Path, record: &TlsRecord) -> std::io::Result<()> {
-    let mut line = serde_json::to_vec(record)?;
-    line.push(b'\n');
-    File::options().append(true).create(true).open(path)?.write_all(&line)
+fn append_line(path: &Path, line: &str) -> std::io::Result<()> {
+    let file = File::options().append(true).create(true).open(path);
+    file?.write_all(format!("{line}\n").as_bytes())
 }
 
 fn lookup_end(end: Instant) -> Instant {

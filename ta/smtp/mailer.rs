@@ -90,6 +90,9 @@ impl Mailer {
         for note in state.notes {
             job.log(&note);
         }
+        for result in self.client.dialer().take_tls_results() {
+            job.log_tls_result(&result);
+        }
         result
     }
 

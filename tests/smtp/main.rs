@@ -12,6 +12,7 @@ mod patterns;
 mod peer;
 mod program;
 mod reuse;
+mod servers;
 mod session;
 mod sink;
 mod support;
