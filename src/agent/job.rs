@@ -66,6 +66,11 @@ impl Job<'_> {
         self.replies.warn(text);
     }
 
+    /// Writes the result of a TLS session, a JSON object (RFC 8460, 4.4), to the status log.
+    pub fn log_tls_result(&mut self, json: &str) {
+        self.replies.tls_result(json);
+    }
+
     /// Locks all recipients at once.
     ///
     /// This is for agents that work on several recipients at the same time and

@@ -1,7 +1,7 @@
 //! The agent's side of the protocol: lines are collected, then sent.
 
 use std::io::Write;
-use zsched_format::agent_protocol::{HUNGRY, RESYNC, RecipientReport};
+use zsched_format::agent_protocol::{HUNGRY, RESYNC, RecipientReport, TLS_RESULT};
 
 /// Writes lines to the scheduler.
 ///
@@ -43,6 +43,11 @@ impl<W: Write + ?Sized> ReplyWriter<W> {
         let text = text.replace('\n', "\r");
         let line = format!("# {}:{}: {text}", self.program, std::process::id());
         self.line(&[line.as_bytes()]);
+    }
+
+    /// Adds the result of a TLS session, a JSON object, for the status log.
+    pub(crate) fn tls_result(&mut self, json: &str) {
+        self.line(&[TLS_RESULT.as_bytes(), b" ", json.replace('\n', " ").as_bytes()]);
     }
 
     fn line(&mut self, parts: &[&[u8]]) {

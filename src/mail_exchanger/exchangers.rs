@@ -2,7 +2,7 @@
 
 use crate::connection::{self, ConnectError, Connection};
 use crate::destination::{Destination, domain_name};
-use crate::dns::Dns;
+use crate::dns::{Dns, Lookups};
 use crate::route::{Endpoint, Exchanger, OwnAddresses, Route, Router};
 use crate::route_error::RouteError;
 use crate::settings::{DnsSettings, RoutingSettings, TlsSettings};
@@ -53,16 +53,32 @@ impl MailExchangers {
         destination: &Destination,
         deadline: Instant,
     ) -> Result<Route, RouteError> {
-        let runtime = runtime(&mut self.runtime);
-        let mut router = Router {
+        self.router(deadline).route(destination)
+    }
+
+    /// Where the mail of a destination goes, one after the other, if no host of its route takes it.
+    pub fn fallbacks(&self, destination: &Destination) -> &[Destination] {
+        self.routing.smarthost_rule(destination).map_or(&[], |rule| &rule.fallback)
+    }
+
+    /// Finds the hosts of a fallback. The smarthost table is not applied to it.
+    pub fn route_to_fallback(
+        &mut self,
+        fallback: &Destination,
+        deadline: Instant,
+    ) -> Result<Route, RouteError> {
+        self.router(deadline).route_to(fallback, true)
+    }
+
+    fn router(&mut self, deadline: Instant) -> Router<'_, impl Lookups + '_, OwnHost> {
+        Router {
             settings: &self.routing,
-            lookups: self.dns.on(runtime),
+            lookups: self.dns.on(runtime(&mut self.runtime)),
             own: &self.own,
             random: &mut self.random,
             default_port: self.default_port,
             deadline,
-        };
-        router.route(destination)
+        }
     }
 
     /// Chooses the address from which connections to a destination come.

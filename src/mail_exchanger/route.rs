@@ -107,12 +107,21 @@ struct Candidate {
 impl<L: Lookups, O: OwnAddresses> Router<'_, L, O> {
     /// Finds the route of a destination.
     pub(crate) fn route(&mut self, destination: &Destination) -> Result<Route, RouteError> {
-        let host = destination.host();
-        let rule = self.settings.smarthost.iter().find(|rule| rule.destination.matches(&host));
-        let next_hop = rule.map_or(destination, |rule| &rule.next_hop);
+        match self.settings.smarthost_rule(destination).and_then(|rule| rule.next_hop.as_ref()) {
+            Some(next_hop) => self.route_to(next_hop, true),
+            None => self.route_to(destination, false),
+        }
+    }
+
+    /// Finds the route to a host, whatever the smarthost table has for it.
+    pub(crate) fn route_to(
+        &mut self,
+        next_hop: &Destination,
+        is_smarthost: bool,
+    ) -> Result<Route, RouteError> {
         let mut route = Route {
             next_hop: next_hop.clone(),
-            is_smarthost: rule.is_some(),
+            is_smarthost,
             is_mx_validated: true,
             exchangers: Vec::new(),
             unresolved: Vec::new(),

@@ -158,14 +158,26 @@ pub enum AddressFamily {
     Ipv6,
 }
 
+impl RoutingSettings {
+    /// The rule of the smarthost table for a destination.
+    pub(crate) fn smarthost_rule(&self, destination: &Destination) -> Option<&SmarthostRule> {
+        let host = destination.host();
+        self.smarthost.iter().find(|rule| rule.destination.matches(&host))
+    }
+}
+
 /// A rule of `[[routing.smarthost]]`.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct SmarthostRule {
     /// The destinations.
     pub destination: HostPattern,
-    /// Where they go instead.
-    pub next_hop: Destination,
+    /// Where they go instead. Without it, they go to their own exchangers.
+    #[serde(default)]
+    pub next_hop: Option<Destination>,
+    /// Where they go if no server of the next hop takes mail (Postfix `smtp_fallback_relay`).
+    #[serde(default)]
+    pub fallback: Vec<Destination>,
 }
 
 /// A rule of `[[routing.source]]`.
@@ -386,7 +398,8 @@ mod tests {
         let rule = &routing.smarthost[0];
         assert!(rule.destination.matches("a.internal.example"));
         assert!(!rule.destination.matches("internal.example"));
-        assert_eq!(rule.next_hop.to_string(), "[relay.example]:587");
+        let next_hop = rule.next_hop.as_ref().map(Destination::to_string);
+        assert_eq!(next_hop.as_deref(), Some("[relay.example]:587"));
         let weights: Vec<u32> = routing.source[0].addresses.iter().map(|a| a.weight).collect();
         assert_eq!(weights, [3, 1]);
         assert_eq!((tls.level, tls.policy[0].level), (TlsLevel::May, TlsLevel::Secure));

@@ -168,7 +168,7 @@ impl Builder {
     ) -> Result<(), ValueError> {
         let Setting { keyword, words, line } = setting;
         let first = &words[0];
-        let paths = || words.iter().map(path).collect::<Result<Vec<PathBuf>, ValueError>>();
+        let paths = || words.iter().map(Word::path).collect::<Result<Vec<PathBuf>, ValueError>>();
         match keyword {
             "hostname" => self.hostname = domain(first)?,
             "local" => {

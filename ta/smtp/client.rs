@@ -5,9 +5,11 @@ use crate::connection::Lost;
 use crate::diagnosis;
 use crate::dialer::{ClientOptions, Dialer, Session};
 use crate::dialogue_log::DialogueLog;
+use crate::servers::Servers;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 use zsched_agent::{Outcome, StopFlag};
+use zsched_mail_exchanger::Endpoint;
 
 /// Longest sleep between two looks at the stop flag.
 const MAX_SLEEP: Duration = Duration::from_millis(100);
@@ -52,19 +54,24 @@ impl Client {
 
     /// The session for a host: the present one, or a new one.
     ///
+    /// `servers` has what the job may still try; `None` is all servers of the host.
+    ///
     /// # Errors
     ///
     /// No server of the host takes mail; the outcome says why.
     pub fn session(
         &mut self,
         host: &str,
+        servers: &mut Option<Servers>,
         end: Instant,
         stop: &StopFlag,
     ) -> Result<&mut Session, Box<Outcome>> {
         self.wait_for_pause(host, end, stop)?;
         if !self.can_reuse(host) {
             self.quit();
-            self.session = Some(self.dialer.open(host, end, stop)?);
+            let known = servers.take().filter(|servers| servers.host() == host);
+            let servers = servers.insert(known.map_or_else(|| self.dialer.servers(host), Ok)?);
+            self.session = Some(self.dialer.open(servers, end, stop)?);
         }
         let session = self.session.as_mut().ok_or_else(|| Box::new(diagnosis::of_long_job()))?;
         session.connection.set_end(end);
@@ -87,6 +94,23 @@ impl Client {
         if let Some(session) = self.session.take() {
             session.connection.quit();
         }
+    }
+
+    /// Returns true if a job may try another server of a host after one that takes no mail.
+    pub fn has_other_server(
+        &mut self,
+        host: &str,
+        refusing: Endpoint,
+        servers: &mut Option<Servers>,
+        end: Instant,
+    ) -> bool {
+        if servers.is_none() {
+            *servers = self.dialer.servers(host).ok();
+            if let Some(servers) = servers {
+                servers.leave_out(refusing);
+            }
+        }
+        servers.as_mut().is_some_and(|servers| self.dialer.has_more(servers, end))
     }
 
     /// Closes the connection, which is of no use any more.

@@ -106,6 +106,24 @@ pub fn of_recipient(
     }
 }
 
+/// Returns true if the next server of the host may take a recipient that this one does not take.
+///
+/// The server has put off the message as a whole, or the connection was lost before the end of the
+/// message (RFC 5321, 5.1). What it says about the recipient is an answer, and so is each reply
+/// of LMTP.
+pub fn is_for_next_server(transaction: &Transaction, index: usize, lost: Option<&Lost>) -> bool {
+    match (transaction.state(index), lost) {
+        (_, Some(Lost::Stopped | Lost::Message(_))) => false,
+        (RecipientState::MessageRefused(reply), _) => {
+            !transaction.has_reply_each() && reply.code() / 100 == 4
+        }
+        (RecipientState::Closed(_) | RecipientState::Unanswered, _) => {
+            !transaction.may_be_delivered(index)
+        }
+        (RecipientState::Accepted(_) | RecipientState::Refused(_), _) => false,
+    }
+}
+
 /// The outcome of recipients about which the server has said nothing before it said 421.
 pub fn of_closed(reply: &Reply) -> Outcome {
     of_reply(Verdict::Relayed, reply).with_verdict(Verdict::Deferred)

@@ -4,6 +4,7 @@ use crate::configuration::{Configuration, HostRule};
 use crate::connection::{Connection, Lost, Pause, reason};
 use crate::diagnosis::{self, Remote};
 use crate::dialogue_log::DialogueLog;
+use crate::servers::{NextHop, Servers};
 use crate::session::{
     Capabilities, Handshake, HandshakeFailure, HandshakeOptions, Protocol, Reply, TlsUse,
 };
@@ -25,6 +26,9 @@ const SMTP_PORT: u16 = 25;
 const LMTP_PORT: u16 = 24;
 /// Maximum time for the DNS lookups of a route or a policy of TLS.
 const LOOKUP_TIME: Duration = Duration::from_secs(60);
+
+/// Maximum length of the result of a TLS session for the scheduler; longer ones lack the policy.
+const MAX_TLS_RESULT_LEN: usize = 16 * 1024;
 
 /// What the command line says about sessions.
 #[derive(Clone, Debug, Default)]
@@ -71,6 +75,8 @@ pub struct Session {
     pub transactions: usize,
     /// True if the next transaction begins with RSET.
     pub needs_reset: bool,
+    /// Where it is connected to.
+    pub endpoint: Endpoint,
     host: String,
     max_transactions: usize,
 }
@@ -105,6 +111,7 @@ pub struct Dialer {
     log: DialogueLog,
     exchangers: MailExchangers,
     connector: TlsConnector,
+    tls_results: Vec<String>,
 }
 
 /// What is the same for all addresses of a host.
@@ -127,15 +134,15 @@ struct Connected {
 /// An address that takes no mail.
 struct Failure {
     outcome: Box<Outcome>,
-    /// The server has greeted.
-    was_greeted: bool,
+    /// A reply pattern has decided on the host: no other address is tried.
+    is_decided: bool,
     /// TLS has failed, and the policy allows another try in plain text.
     may_retry_without_tls: bool,
 }
 
 impl From<Box<Outcome>> for Failure {
     fn from(outcome: Box<Outcome>) -> Failure {
-        Failure { outcome, was_greeted: false, may_retry_without_tls: false }
+        Failure { outcome, is_decided: false, may_retry_without_tls: false }
     }
 }
 
@@ -152,7 +159,7 @@ impl Dialer {
         let port = options.port.unwrap_or(default);
         let exchangers = MailExchangers::new(dns, routing, tls, port);
         let connector = TlsConnector::new(tls.clone());
-        Dialer { options, configuration, log, exchangers, connector }
+        Dialer { options, configuration, log, exchangers, connector, tls_results: Vec::new() }
     }
 
     /// The host that mail for a destination goes to.
@@ -161,42 +168,93 @@ impl Dialer {
         forced.unwrap_or_else(|| String::from_utf8_lossy(host).into_owned())
     }
 
-    /// Connects to the exchangers of a host, one address after the other, until one takes mail.
+    /// The servers of a host, of which none has been tried.
+    ///
+    /// # Errors
+    ///
+    /// The text is no host; the outcome says so.
+    pub fn servers(&mut self, host: &str) -> Result<Servers, Box<Outcome>> {
+        let failed = |error: RouteError| Box::new(diagnosis::of_route_error(&error));
+        let mut destination = Destination::parse(host)
+            .map_err(|error| failed(RouteError::of_destination(host, &error)))?;
+        destination.port = destination.port.or(self.rule(host).and_then(|rule| rule.port));
+        if let Target::Domain(name) = &destination.target
+            && self.options.no_mx
+        {
+            destination.target = Target::Host(name.clone());
+        }
+        let source = self.exchangers.source(&self.options.channel, &destination);
+        let fallbacks = self.exchangers.fallbacks(&destination);
+        Ok(Servers::new(host, source, destination, fallbacks))
+    }
+
+    /// Connects to servers, one address after the other, until one takes mail.
+    ///
+    /// What is tried leaves the list.
     ///
     /// # Errors
     ///
     /// None does; the outcome is that of the last address.
     pub fn open(
         &mut self,
-        host: &str,
+        servers: &mut Servers,
         end: Instant,
         stop: &StopFlag,
     ) -> Result<Session, Box<Outcome>> {
         if self.options.shows_host {
             // Without it, nothing but the name is missing.
-            zsched_sys::set_process_name(host).ok();
+            zsched_sys::set_process_name(servers.host()).ok();
         }
-        let (route, source) = self.route(host, end)?;
-        let call = Call { host, source: &source, end, stop };
-        let (mut failure, mut sessions) = (None, 0);
-        for exchanger in &route.exchangers {
-            let mut endpoints = exchanger.endpoints.clone();
-            while !endpoints.is_empty() && sessions < route.max_sessions {
+        let mut failure = None;
+        loop {
+            while let Some((route, mut exchanger)) = servers.take() {
                 if Instant::now() >= end {
                     return Err(Box::new(diagnosis::of_long_job()));
                 }
-                match self.try_exchanger(call, &route, exchanger, &mut endpoints) {
+                let call = Call { host: servers.host(), source: servers.source(), end, stop };
+                let tried = self.try_exchanger(call, &route, &mut exchanger);
+                servers.put_back(exchanger, tried.is_ok());
+                match tried {
                     Ok(session) => return Ok(session),
-                    Err(failed) if stop.is_requested() => return Err(failed.outcome),
-                    Err(failed) => {
-                        sessions += usize::from(failed.was_greeted);
-                        failure = Some(failed.outcome);
+                    Err(failed) if failed.is_decided || stop.is_requested() => {
+                        return Err(failed.outcome);
                     }
+                    Err(failed) => failure = Some(failed.outcome),
+                }
+            }
+            let Some(next_hop) = servers.take_next_hop() else { break };
+            match self.route(&next_hop, end) {
+                Ok(route) => servers.begin(route),
+                Err(error) => {
+                    let outcome = Box::new(diagnosis::of_route_error(&error));
+                    if !error.is_temporary() && !next_hop.is_fallback {
+                        return Err(outcome);
+                    }
+                    failure = failure.or(Some(outcome));
                 }
             }
         }
         let none = || Outcome::new(Verdict::Deferred, "4.4.4", 451, "the host has no address");
         Err(failure.unwrap_or_else(|| Box::new(none())))
+    }
+
+    /// Returns true if there are servers that have not been tried.
+    pub fn has_more(&mut self, servers: &mut Servers, end: Instant) -> bool {
+        while servers.are_used_up() {
+            let Some(next_hop) = servers.take_next_hop() else { return false };
+            if let Ok(route) = self.route(&next_hop, end) {
+                servers.begin(route);
+            }
+        }
+        true
+    }
+
+    fn route(&mut self, next_hop: &NextHop, end: Instant) -> Result<Route, RouteError> {
+        let (destination, end) = (&next_hop.destination, lookup_end(end));
+        match next_hop.is_fallback {
+            true => self.exchangers.route_to_fallback(destination, end),
+            false => self.exchangers.route(destination, end),
+        }
     }
 
     /// Shows on standard output what each exchanger of a host answers. No mail is sent.
@@ -206,32 +264,37 @@ impl Dialer {
         self.log = DialogueLog::to_standard_output();
         let host = &self.next_host(host.as_bytes());
         let (end, stop) = (Instant::now() + LOOKUP_TIME * 10, &StopFlag::default());
-        let (route, source) = match self.route(host, end) {
-            Ok(found) => found,
+        let mut servers = match self.servers(host) {
+            Ok(servers) => servers,
             Err(outcome) => {
-                self.log.note(format_args!("no route: {} {}", outcome.status(), outcome.text()));
+                self.show_failure("no route", &outcome);
                 return false;
             }
         };
-        self.show(&route);
-        let call = Call { host, source: &source, end, stop };
-        let mut takes_mail = false;
-        for exchanger in &route.exchangers {
-            let mut endpoints = exchanger.endpoints.clone();
-            while !endpoints.is_empty() {
-                match self.try_exchanger(call, &route, exchanger, &mut endpoints) {
-                    Ok(session) => {
-                        takes_mail = true;
-                        self.log.note(format_args!("{} takes mail", session.remote));
-                        session.connection.quit();
-                    }
-                    Err(failed) => {
-                        let outcome = failed.outcome;
-                        let text = outcome.text().rsplit('\r').next().unwrap_or_default();
-                        let word =
-                            if outcome.verdict() == Verdict::Failed { "fail" } else { "wait" };
-                        self.log
-                            .note(format_args!("mail would {word}: {} {text}", outcome.status()));
+        let (mut takes_mail, source) = (false, servers.source().clone());
+        while let Some(next_hop) = servers.take_next_hop() {
+            let route = match self.route(&next_hop, end) {
+                Ok(route) => route,
+                Err(error) => {
+                    self.show_failure("no route", &diagnosis::of_route_error(&error));
+                    continue;
+                }
+            };
+            self.show(&route, next_hop.is_fallback);
+            let call = Call { host, source: &source, end, stop };
+            for mut exchanger in route.exchangers.clone() {
+                while !exchanger.endpoints.is_empty() {
+                    match self.try_exchanger(call, &route, &mut exchanger) {
+                        Ok(session) => {
+                            takes_mail = true;
+                            self.log.note(format_args!("{} takes mail", session.remote));
+                            session.connection.quit();
+                        }
+                        Err(Failure { outcome, .. }) => {
+                            let fails = outcome.verdict() == Verdict::Failed;
+                            let word = if fails { "mail would fail" } else { "mail would wait" };
+                            self.show_failure(word, &outcome);
+                        }
                     }
                 }
             }
@@ -239,8 +302,14 @@ impl Dialer {
         takes_mail
     }
 
-    fn show(&self, route: &Route) {
-        self.log.note(format_args!("next hop {}", route.next_hop));
+    fn show_failure(&self, what: &str, outcome: &Outcome) {
+        let text = outcome.text().rsplit('\r').next().unwrap_or_default();
+        self.log.note(format_args!("{what}: {} {text}", outcome.status()));
+    }
+
+    fn show(&self, route: &Route, is_fallback: bool) {
+        let word = if is_fallback { "fallback" } else { "next hop" };
+        self.log.note(format_args!("{word} {}", route.next_hop));
         for exchanger in &route.exchangers {
             let endpoints: Vec<String> =
                 exchanger.endpoints.iter().map(ToString::to_string).collect();
@@ -257,40 +326,24 @@ impl Dialer {
         self.configuration.rule(&host.to_ascii_lowercase())
     }
 
-    fn route(&mut self, host: &str, end: Instant) -> Result<(Route, Source), Box<Outcome>> {
-        let failed = |error: RouteError| Box::new(diagnosis::of_route_error(&error));
-        let mut destination = Destination::parse(host)
-            .map_err(|error| failed(RouteError::of_destination(host, &error)))?;
-        destination.port = destination.port.or(self.rule(host).and_then(|rule| rule.port));
-        if let Target::Domain(name) = &destination.target
-            && self.options.no_mx
-        {
-            destination.target = Target::Host(name.clone());
-        }
-        let route = self.exchangers.route(&destination, lookup_end(end)).map_err(failed)?;
-        let source = self.exchangers.source(&self.options.channel, &destination);
-        Ok((route, source))
-    }
-
     /// Connects to one of the endpoints of an exchanger, which leaves the list, and begins.
     fn try_exchanger(
         &mut self,
         call: Call<'_>,
         route: &Route,
-        exchanger: &Exchanger,
-        endpoints: &mut Vec<Endpoint>,
+        exchanger: &mut Exchanger,
     ) -> Result<Session, Failure> {
         let policy = self.exchangers.tls_policy(route, exchanger, lookup_end(call.end));
         let policy = policy.map_err(|error| {
-            endpoints.clear();
-            self.record(&TlsRecord::of_policy_error(&error));
+            exchanger.endpoints.clear();
+            self.record(TlsRecord::of_policy_error(&error));
             let outcome = diagnosis::of_policy_error(&error);
             Box::new(Remote::new(&exchanger.name, None).complete(outcome))
         })?;
-        let connected = self.connect(call, exchanger, endpoints);
-        let connected = connected.inspect_err(|_| endpoints.clear())?;
+        let connected = self.connect(call, exchanger, &exchanger.endpoints);
+        let connected = connected.inspect_err(|_| exchanger.endpoints.clear())?;
         let peer = connected.peer.clone();
-        endpoints.retain(|endpoint| *endpoint != peer);
+        exchanger.endpoints.retain(|endpoint| *endpoint != peer);
         let failure = match self.begin(call, exchanger, &policy, connected) {
             Ok(session) => return Ok(session),
             Err(failure) => failure,
@@ -354,10 +407,9 @@ impl Dialer {
         let ips = ends.map(|(peer, local)| (peer.ip(), local.ip()));
         loop {
             let paused = connection.run(&mut handshake, None);
-            let was_greeted = handshake.greeting().is_some();
             let fail = |outcome: Outcome, may_retry_without_tls| Failure {
                 outcome: Box::new(remote.complete(outcome)),
-                was_greeted,
+                is_decided: false,
                 may_retry_without_tls,
             };
             match paused {
@@ -382,16 +434,16 @@ impl Dialer {
                 Err(lost) => return Err(fail(diagnosis::of_lost_handshake(&lost), false)),
             }
         }
-        let was_greeted = handshake.greeting().is_some();
         match handshake.finish() {
             Ok(capabilities) => {
-                Ok(self.session(call.host, connection, capabilities, remote, protocol))
+                Ok(self.session(call.host, connection, capabilities, remote, protocol, peer))
             }
             Err(failure) => {
-                let outcome = self.refused_session(call.host, &remote, &failure, policy, ips);
+                let (outcome, is_decided) =
+                    self.refused_session(call.host, &remote, &failure, policy, ips);
                 connection.quit();
                 let outcome = Box::new(remote.complete(outcome));
-                Err(Failure { outcome, was_greeted, may_retry_without_tls: false })
+                Err(Failure { outcome, is_decided, may_retry_without_tls: false })
             }
         }
     }
@@ -403,6 +455,7 @@ impl Dialer {
         capabilities: Capabilities,
         remote: Remote,
         protocol: Protocol,
+        endpoint: Endpoint,
     ) -> Session {
         let (settings, rule) = (&self.configuration.session, self.rule(host));
         let limits = capabilities.limits;
@@ -418,6 +471,7 @@ impl Dialer {
             transactions: 0,
             needs_reset: false,
             host: host.to_string(),
+            endpoint,
         }
     }
 
@@ -454,14 +508,16 @@ impl Dialer {
     }
 
     /// The outcome of a session that the server has refused, as the reply patterns decide.
+    ///
+    /// Returns true, too, if one of them does.
     fn refused_session(
-        &self,
+        &mut self,
         host: &str,
         remote: &Remote,
         failure: &HandshakeFailure,
         policy: &TlsPolicy,
         ips: Option<(IpAddr, IpAddr)>,
-    ) -> Outcome {
+    ) -> (Outcome, bool) {
         let refused_tls = match failure {
             HandshakeFailure::NoTls => Some(policy.not_offered(None)),
             HandshakeFailure::Refused { command, reply } if command == "STARTTLS" => {
@@ -471,41 +527,51 @@ impl Dialer {
         };
         if let Some(error) = refused_tls {
             self.record_session(policy, ips, Some(&error));
-            return diagnosis::of_tls_error(&error, false);
+            return (diagnosis::of_tls_error(&error, false), false);
         }
         let outcome = diagnosis::of_handshake_failure(failure);
-        let HandshakeFailure::Refused { reply, .. } = failure else { return outcome };
+        let HandshakeFailure::Refused { reply, .. } = failure else { return (outcome, false) };
         let names = [host, remote.name.as_str()];
         let patterns = &self.configuration.reply_patterns;
         let found = crate::reply_patterns::apply(patterns, names, Reply::text(reply), &outcome);
-        found.map_or(outcome, |effect| effect.outcome)
+        found.map_or((outcome, false), |effect| (effect.outcome, true))
     }
 
     fn record_session(
-        &self,
+        &mut self,
         policy: &TlsPolicy,
         ips: Option<(IpAddr, IpAddr)>,
         error: Option<&zsched_mail_exchanger::TlsError>,
     ) {
-        if self.configuration.session.tls_results.is_some() {
-            let (peer, local) = (ips.map(|ips| ips.0), ips.map(|ips| ips.1));
-            self.record(&TlsRecord::of_session(policy, peer, local, error));
-        }
+        let (peer, local) = (ips.map(|ips| ips.0), ips.map(|ips| ips.1));
+        self.record(TlsRecord::of_session(policy, peer, local, error));
     }
 
-    /// Appends the result of a TLS session to the file of results.
-    fn record(&self, record: &TlsRecord) {
-        let Some(path) = &self.configuration.session.tls_results else { return };
-        if let Err(error) = append_json(path, record) {
+    /// Keeps the result of a TLS session, and appends it to the file of results, if there is one.
+    fn record(&mut self, mut record: TlsRecord) {
+        let json = |record: &TlsRecord| serde_json::to_string(record).unwrap_or_default();
+        let mut line = json(&record);
+        if let Some(path) = &self.configuration.session.tls_results
+            && let Err(error) = append_line(path, &line)
+        {
             self.log.note(format_args!("{}: {}", path.display(), reason(&error)));
         }
+        if line.len() > MAX_TLS_RESULT_LEN {
+            (record.policy_string, record.mx_host) = (Vec::new(), Vec::new());
+            line = json(&record);
+        }
+        self.tls_results.push(line);
+    }
+
+    /// The results of TLS sessions since the last call, as JSON.
+    pub fn take_tls_results(&mut self) -> Vec<String> {
+        std::mem::take(&mut self.tls_results)
     }
 }
 
-fn append_json(path: &Path, record: &TlsRecord) -> std::io::Result<()> {
-    let mut line = serde_json::to_vec(record)?;
-    line.push(b'\n');
-    File::options().append(true).create(true).open(path)?.write_all(&line)
+fn append_line(path: &Path, line: &str) -> std::io::Result<()> {
+    let file = File::options().append(true).create(true).open(path);
+    file?.write_all(format!("{line}\n").as_bytes())
 }
 
 fn lookup_end(end: Instant) -> Instant {

@@ -6,6 +6,7 @@ use crate::content::Content;
 use crate::diagnosis;
 use crate::dialer::Session;
 use crate::reply_patterns;
+use crate::servers::Servers;
 use crate::session::{
     DeliverBy, Envelope, EnvelopeRecipient, Protocol, RecipientState, Transaction,
     TransactionOptions, is_safe_address,
@@ -27,16 +28,28 @@ struct JobState<'a> {
     stop: StopFlag,
     /// The outcome of all recipients that are left, once the host takes no more.
     halted: Option<Outcome>,
+    /// The servers that are left after one that takes no mail now.
+    servers: Option<Servers>,
     /// Lines for the scheduler's log.
     notes: Vec<String>,
 }
 
 /// What one transaction has told about its recipients.
 struct Answers {
-    /// Outcomes; `None` for those who go on in the next transaction.
-    outcomes: Vec<Option<Outcome>>,
+    /// One for each recipient.
+    recipients: Vec<Answer>,
     /// The outcome of all other recipients of the job, if the host takes no more.
     halt: Option<Outcome>,
+}
+
+/// What a transaction has told about a recipient.
+enum Answer {
+    /// The outcome.
+    Final(Outcome),
+    /// It goes on in the next transaction.
+    NextTransaction,
+    /// It goes on with the next server. Without one, this is the outcome.
+    NextServer(Outcome),
 }
 
 impl Mailer {
@@ -67,6 +80,7 @@ impl Mailer {
             end: Instant::now() + limit,
             stop: job.stop_flag(),
             halted: None,
+            servers: None,
             notes: Vec::new(),
         };
         let result = job.try_deliver_groups(
@@ -75,6 +89,9 @@ impl Mailer {
         );
         for note in state.notes {
             job.log(&note);
+        }
+        for result in self.client.dialer().take_tls_results() {
+            job.log_tls_result(&result);
         }
         result
     }
@@ -97,6 +114,9 @@ impl Mailer {
             }
         };
         let mut outcomes: Vec<Option<Outcome>> = group.iter().map(refuse_address).collect();
+        // What the last server has said to those that go on with the next one.
+        let mut so_far: Vec<Option<Outcome>> = vec![None; group.len()];
+        let mut halt_so_far = None;
         loop {
             let todo: Vec<usize> = (0..group.len()).filter(|at| outcomes[*at].is_none()).collect();
             if todo.is_empty() {
@@ -106,12 +126,31 @@ impl Mailer {
                 Some(outcome) => outcome,
                 None if Instant::now() >= state.end => diagnosis::of_long_job(),
                 None => match self.transact(&host, group, &todo, &content, state) {
-                    Ok(answers) => {
-                        let (asked, answers) = answers;
-                        for (at, outcome) in asked.into_iter().zip(answers.outcomes) {
-                            outcomes[at] = outcome;
+                    Ok((asked, answers)) => {
+                        let mut moves = false;
+                        for (at, answer) in asked.into_iter().zip(answers.recipients) {
+                            match answer {
+                                Answer::Final(outcome) => outcomes[at] = Some(outcome),
+                                Answer::NextTransaction => {}
+                                Answer::NextServer(outcome) => {
+                                    so_far[at] = Some(outcome);
+                                    moves = true;
+                                }
+                            }
                         }
-                        state.halted = answers.halt;
+                        match moves {
+                            true => halt_so_far = answers.halt,
+                            false => state.halted = answers.halt,
+                        }
+                        continue;
+                    }
+                    // No other server takes mail: what the last one has said is the answer.
+                    Err(_) if todo.iter().any(|at| so_far[*at].is_some()) => {
+                        for at in todo {
+                            outcomes[at] = so_far[at].take();
+                        }
+                        state.halted = halt_so_far.take();
+                        state.servers = None;
                         continue;
                     }
                     Err(outcome) => *outcome,
@@ -120,7 +159,7 @@ impl Mailer {
             // Those that are left have the same outcome.
             state.halted = Some(outcome.clone());
             for at in todo {
-                outcomes[at] = Some(outcome.clone());
+                outcomes[at] = Some(so_far[at].take().unwrap_or_else(|| outcome.clone()));
             }
         }
     }
@@ -137,7 +176,7 @@ impl Mailer {
         state: &mut JobState<'_>,
     ) -> Result<(Vec<usize>, Answers), Box<Outcome>> {
         loop {
-            let session = self.client.session(host, state.end, &state.stop)?;
+            let session = self.client.session(host, &mut state.servers, state.end, &state.stop)?;
             let is_reused = session.is_reused();
             let asked = fitting(session, group, todo);
             let envelope = envelope(group, &asked, content);
@@ -145,8 +184,9 @@ impl Mailer {
                 envelope.check(&session.capabilities, session.is_verified(), session.sends_8bit)
             {
                 let outcome = session.remote.complete(diagnosis::of_refusal(&refusal));
-                let outcomes = vec![Some(outcome); asked.len()];
-                return Ok((asked, Answers { outcomes, halt: None }));
+                let answer = |_: &usize| Answer::Final(outcome.clone());
+                let recipients = asked.iter().map(answer).collect();
+                return Ok((asked, Answers { recipients, halt: None }));
             }
             let options = TransactionOptions {
                 protocol: session.protocol,
@@ -157,6 +197,7 @@ impl Mailer {
             let lost = session.connection.run(&mut transaction, Some(content)).err();
             session.transactions += 1;
             session.needs_reset = transaction.needs_reset();
+            let endpoint = session.endpoint.clone();
             let is_dead = lost.is_some() || transaction.must_close();
             // The server has ended the session before it has seen the message.
             let is_stale = is_reused
@@ -167,10 +208,18 @@ impl Mailer {
                 self.client.close();
                 continue;
             }
-            let answers = self.judge(host, &transaction, lost.as_ref(), asked.len(), state);
+            let mut answers = self.judge(host, &transaction, lost.as_ref(), asked.len(), state);
+            let (servers, end) = (&mut state.servers, state.end);
+            let moves = answers.wants_next_server()
+                && self.client.has_other_server(host, endpoint, servers, end);
+            if !moves {
+                answers.stay();
+                state.servers = None;
+            }
             match (is_dead, &lost) {
                 (true, None) if transaction.closed_by().is_none() => self.client.quit(),
                 (true, _) => self.client.close(),
+                (false, _) if moves => self.client.quit(),
                 (false, _) => {}
             }
             return Ok((asked, answers));
@@ -186,15 +235,16 @@ impl Mailer {
         count: usize,
         state: &mut JobState<'_>,
     ) -> Answers {
+        let mut answers = Answers { recipients: Vec::with_capacity(count), halt: None };
         let Some(session) = self.client.current() else {
-            return Answers { outcomes: vec![None; count], halt: None };
+            answers.recipients.resize_with(count, || Answer::NextTransaction);
+            return answers;
         };
         let is_final = session.protocol == Protocol::Lmtp;
         let accepted = diagnosis::accepted(is_final, session.capabilities.offers.dsn);
         let remote = session.remote.clone();
         let is_dead = lost.is_some() || transaction.must_close();
-        let mut answers = Answers { outcomes: Vec::with_capacity(count), halt: None };
-        let mut pause: Option<Duration> = None;
+        let (mut pause, mut is_decided): (Option<Duration>, bool) = (None, false);
         for index in 0..count {
             let recipient = transaction.state(index);
             if let RecipientState::Refused(reply) = recipient
@@ -202,7 +252,7 @@ impl Mailer {
                 && transaction.has_accepted_recipient()
                 && !is_dead
             {
-                answers.outcomes.push(None);
+                answers.recipients.push(Answer::NextTransaction);
                 continue;
             }
             let outcome = diagnosis::of_recipient(transaction, index, accepted, lost);
@@ -219,11 +269,14 @@ impl Mailer {
                 false => reply_patterns::apply(patterns, [host, &remote.name], reply, &outcome),
             };
             let Some(effect) = found else {
-                answers.outcomes.push(Some(outcome));
+                let moves = diagnosis::is_for_next_server(transaction, index, lost);
+                let answer = if moves { Answer::NextServer } else { Answer::Final };
+                answers.recipients.push(answer(outcome));
                 continue;
             };
             let count = effect.pattern.count();
             state.notes.push(format!("reply pattern {} ({count}): {reply}", effect.pattern.name));
+            is_decided |= effect.ends_job;
             if effect.ends_job {
                 // Without the dialogue about this recipient.
                 let (reply, name) = (reply.replace('\n', "\r->> "), &effect.pattern.name);
@@ -231,7 +284,10 @@ impl Mailer {
                 answers.halt = Some(effect.outcome.clone().with_text(text));
             }
             pause = pause.max(effect.pause);
-            answers.outcomes.push(Some(effect.outcome));
+            answers.recipients.push(Answer::Final(effect.outcome));
+        }
+        if is_decided {
+            answers.stay();
         }
         let end = match (transaction.closed_by(), lost) {
             (Some(reply), _) => Some(diagnosis::of_closed(reply)),
@@ -243,6 +299,23 @@ impl Mailer {
             self.client.pause(host, time);
         }
         answers
+    }
+}
+
+impl Answers {
+    fn wants_next_server(&self) -> bool {
+        self.recipients.iter().any(|answer| matches!(answer, Answer::NextServer(_)))
+    }
+
+    /// No other server is tried.
+    fn stay(&mut self) {
+        for answer in &mut self.recipients {
+            let last = std::mem::replace(answer, Answer::NextTransaction);
+            *answer = match last {
+                Answer::NextServer(outcome) => Answer::Final(outcome),
+                other => other,
+            };
+        }
     }
 }
 

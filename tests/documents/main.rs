@@ -184,7 +184,9 @@ fn first_column(text: &str, head: &str) -> Vec<String> {
 
 #[test]
 fn status_log_document_has_all_fields() {
-    use zsched_format::status_log::{DeliveryStatus, HoldLine, LostLines, ReportLine, StatusLine};
+    use zsched_format::status_log::{
+        DeliveryStatus, HoldLine, LostLines, ReportLine, StatusLine, TlsLine,
+    };
     let text = read("docs/status-log.md");
     let examples: Vec<&str> =
         text.split("```json\n").skip(1).filter_map(|rest| rest.lines().next()).collect();
@@ -202,9 +204,12 @@ fn status_log_document_has_all_fields() {
     let hold: HoldLine<'_> = serde_json::from_str(examples[2]).expect("a hold");
     assert_eq!(serde_json::to_string(&hold).expect("JSON"), examples[2]);
     assert_eq!(sorted(first_column(&text, "key")), keys(&serde_json::json!(hold)));
-    let gap: LostLines<'_> = serde_json::from_str(examples[3]).expect("a gap");
+    let tls: TlsLine<'_, serde_json::Value> = serde_json::from_str(examples[3]).expect("a result");
+    assert_eq!(serde_json::to_string(&tls).expect("JSON"), examples[3]);
+    assert_eq!(sorted(first_column(&text, "what")), sorted(keys(&serde_json::json!(tls))));
+    let gap: LostLines<'_> = serde_json::from_str(examples[4]).expect("a gap");
     assert_eq!(serde_json::to_string(&entry).expect("JSON"), examples[0]);
-    assert_eq!(serde_json::to_string(&gap).expect("JSON"), examples[3]);
+    assert_eq!(serde_json::to_string(&gap).expect("JSON"), examples[4]);
     let (entry, gap) = (serde_json::json!(entry), serde_json::json!(gap));
     let (first, second) = text.split_once("## What is lost").expect("two parts");
     assert_eq!(sorted(first_column(first, "field")), keys(&entry));

@@ -444,3 +444,24 @@ fn trace_works_without_log_or_scheduler() {
     assert!(shown.contains(" deferred 4.4.3, hold/timeout:2100000000, agent "), "{shown}");
     assert_eq!(trace(&site, &[]).status.code(), Some(64));
 }
+
+#[test]
+fn result_of_a_tls_session_has_a_line() {
+    let site = Site::new("tls/*\n\tcommand=\"${SITE}/tls\"\n");
+    let script = "#!/bin/sh\necho '#hungry'\nread -r job\necho '#tls {\"policy-type\":\"sts\"}'\n\
+                  echo '#tls nonsense'\necho '#hungry'\ncat >/dev/null\n";
+    site.write("tls", script);
+    fs::set_permissions(site.path("tls"), fs::Permissions::from_mode(0o755)).expect("allowed");
+    let scheduler = start(&site);
+    let name = site.put(&["tls host ann"]);
+    let line = until_some("a line about TLS", || {
+        entries(&site).into_iter().find(|entry| entry.get("tls").is_some())
+    });
+    assert_eq!(line["tls"], serde_json::json!({ "policy-type": "sts" }));
+    // What is no result is a line for the log.
+    site.until_logged("#tls nonsense", 1);
+    let output = trace(&site, &[&name.number().to_string()]);
+    let complaint = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(!complaint.contains("cannot be read"), "{complaint}");
+    drop(scheduler);
+}

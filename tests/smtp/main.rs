@@ -2,12 +2,17 @@
 
 mod authentication;
 mod bytes;
+#[path = "../mail_exchanger/dns_server.rs"]
+#[allow(dead_code, clippy::unwrap_used)]
+mod dns_server;
 mod extensions;
 mod lmtp;
+mod next_server;
 mod patterns;
 mod peer;
 mod program;
 mod reuse;
+mod servers;
 mod session;
 mod sink;
 mod support;

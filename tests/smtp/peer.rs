@@ -97,7 +97,10 @@ pub struct Peer {
 
 impl Peer {
     pub fn start(script: Script) -> Peer {
-        let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+        Peer::serve(TcpListener::bind("127.0.0.1:0").expect("a free port"), script)
+    }
+
+    pub fn serve(listener: TcpListener, script: Script) -> Peer {
         let address = listener.local_addr().expect("its address");
         let seen = Arc::new(Mutex::new(Seen::default()));
         let rules = Arc::new(Mutex::new(script.rules));

@@ -108,6 +108,14 @@ fn require_tls_needs_a_verified_host_that_knows_it() {
         let has_word = peer.seen().commands.iter().any(|command| command.ends_with(" REQUIRETLS"));
         assert_eq!(has_word, expected == "ann ok3");
     }
+    // The scheduler gets such results, too.
+    let peer = Peer::start(Script { tls: Some(server), ..Script::offering(&["STARTTLS"]) });
+    let mut agent = agent_with("", ClientOptions::default(), None);
+    let run = deliver(&mut agent, &peer.host(), &[ANN], "Hello\n");
+    let sent: Vec<_> = run.log.iter().filter_map(|line| line.strip_prefix("#tls ")).collect();
+    assert_eq!(sent.len(), 1, "{:?}", run.log);
+    let expected = "{\"policy-type\":\"no-policy-found\",\"policy-domain\":\"127.0.0.1\",";
+    assert!(sent[0].starts_with(expected), "{sent:?}");
     let results = std::fs::read_to_string(results).expect("the results");
     assert_eq!(results.lines().count(), 3, "{results}");
 }

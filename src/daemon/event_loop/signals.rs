@@ -1,7 +1,7 @@
 //! Handles signals.
 
 use super::Daemon;
-use crate::event_loop::sources::pass_to_core;
+use crate::event_loop::sources::pass_on;
 use crate::logging::syslog;
 use crate::service_manager;
 use signal_hook::consts::signal::{
@@ -46,9 +46,9 @@ impl Daemon {
             let Some(agent) = self.agents.by_pid(pid) else {
                 continue;
             };
-            let core = &mut self.core;
+            let (core, spool_io) = (&mut self.core, &self.spool_io);
             let is_socket_open =
-                self.agents.drain_output(agent, |heard| pass_to_core(core, now, agent, heard));
+                self.agents.drain_output(agent, |heard| pass_on(core, spool_io, now, agent, heard));
             if is_socket_open && self.core.query().has_jobs(agent) {
                 log::warn!(
                     "{} exited in the middle of a job; its child processes are still running",
@@ -76,9 +76,9 @@ impl Daemon {
     }
 
     fn end_agent(&mut self, now: Timestamp, agent: AgentId, pid: u32, end: ChildEnd) {
-        let core = &mut self.core;
+        let (core, spool_io) = (&mut self.core, &self.spool_io);
         let (end, lost) =
-            self.agents.ended(agent, pid, end, |heard| pass_to_core(core, now, agent, heard));
+            self.agents.ended(agent, pid, end, |heard| pass_on(core, spool_io, now, agent, heard));
         if lost > 0 {
             let name = self.core.query().agent_name(agent);
             log::warn!("{name} ended within a line; {lost} bytes are lost");

@@ -6,12 +6,13 @@ use crate::agents::AgentOutput;
 use crate::event_loop::event_source::EventSource;
 use crate::event_loop::observed_core::ObservedCore;
 use crate::net::listen;
-use crate::spool_io::{Completion, FileNews};
+use crate::spool_io::{Completion, FileNews, SpoolIo};
 use std::io::{self, ErrorKind};
 use std::path::PathBuf;
 use std::time::Instant;
 use zsched_core::intake::ReadDecision;
 use zsched_core::{AgentId, Event, RereadResult, Scheduler};
+use zsched_format::agent_protocol::TLS_RESULT;
 use zsched_format::control_file::ControlFileError;
 use zsched_format::time::Timestamp;
 use zsched_spool::SpoolName;
@@ -64,8 +65,8 @@ impl Daemon {
 
     fn read_agent(&mut self, now: Timestamp, agent: AgentId) -> bool {
         self.agents.send(agent);
-        let core = &mut self.core;
-        self.agents.read_output(agent, |heard| pass_to_core(core, now, agent, heard))
+        let (core, spool_io) = (&mut self.core, &self.spool_io);
+        self.agents.read_output(agent, |heard| pass_on(core, spool_io, now, agent, heard))
     }
 
     fn handle_completions(&mut self, now: Timestamp) -> bool {
@@ -314,14 +315,19 @@ impl Daemon {
     }
 }
 
-/// Passes what an agent wrote to the core.
-pub(super) fn pass_to_core(
+/// Passes what an agent wrote to the core; results of TLS sessions go to the status log.
+pub(super) fn pass_on(
     core: &mut ObservedCore,
+    spool_io: &SpoolIo,
     now: Timestamp,
     agent: AgentId,
     heard: AgentOutput<'_>,
 ) {
     match heard {
+        AgentOutput::Line(line)
+            if line
+                .strip_prefix(TLS_RESULT.as_bytes())
+                .is_some_and(|json| spool_io.log_tls_result(now, json)) => {}
         AgentOutput::Line(line) => core.handle(now, Event::AgentSaid { agent, line }),
         AgentOutput::Skipped(bytes) => core.handle(now, Event::LineSkipped { agent, bytes }),
     }

@@ -327,6 +327,11 @@ impl SpoolIo {
         self.mail_log.push_holds(now, changes);
     }
 
+    /// Adds the result of a TLS session to the status log. Returns false if it is malformed.
+    pub(crate) fn log_tls_result(&self, now: Timestamp, json: &[u8]) -> bool {
+        self.mail_log.push_tls_result(now, json)
+    }
+
     /// Queues lines about recipients, in order with other write requests.
     ///
     /// Without room for them they are dropped and counted.

@@ -12,9 +12,11 @@
 
 mod hold;
 mod report;
+mod tls;
 
 pub use hold::{HoldLine, HoldOrder};
 pub use report::ReportLine;
+pub use tls::TlsLine;
 
 use crate::time::Timestamp;
 use serde::{Deserialize, Serialize};

@@ -301,7 +301,8 @@ fn families_and_limits_are_kept() {
 fn a_smarthost_replaces_the_destination() {
     let rule = |destination: &str, next_hop: &str| SmarthostRule {
         destination: HostPattern::try_from(destination.to_string()).unwrap(),
-        next_hop: Destination::parse(next_hop).unwrap(),
+        next_hop: Some(Destination::parse(next_hop).unwrap()),
+        fallback: Vec::new(),
     };
     let settings = RoutingSettings {
         smarthost: vec![rule("*.internal.example", "[b.example]:587"), rule("*", "d.example")],

@@ -5,10 +5,13 @@
 use crate::failure::Failure;
 use crate::screen::warn;
 use flate2::read::MultiGzDecoder;
+use serde::de::IgnoredAny;
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
-use zsched_format::status_log::{HoldLine, LostLines, MAX_LINE_LEN, ReportLine, StatusLine};
+use zsched_format::status_log::{
+    HoldLine, LostLines, MAX_LINE_LEN, ReportLine, StatusLine, TlsLine,
+};
 
 /// Maximum number of older parts.
 const MAX_OLDER_PARTS: usize = 1000;
@@ -112,6 +115,8 @@ fn take_line(line: &[u8], damage: &mut LogDamage, take: &mut impl FnMut(LogLine<
         take(LogLine::Report(report));
     } else if let Ok(hold) = serde_json::from_slice::<HoldLine<'_>>(line) {
         take(LogLine::Hold(hold));
+    } else if serde_json::from_slice::<TlsLine<'_, IgnoredAny>>(line).is_ok() {
+        // It is about no message.
     } else if let Ok(gap) = serde_json::from_slice::<LostLines<'_>>(line) {
         damage.lost = damage.lost.saturating_add(gap.lost);
     } else if !line.trim_ascii().is_empty() {

@@ -186,6 +186,11 @@ impl Transaction {
             && self.awaited.iter().any(|sent| matches!(sent, Sent::End(_)))
     }
 
+    /// Returns true if the end of the message is answered for each recipient, and has been for one.
+    pub fn has_reply_each(&self) -> bool {
+        self.options.protocol == Protocol::Lmtp && self.ends.iter().any(Option::is_some)
+    }
+
     /// Returns true if the server has said nothing, or nothing but that it ends the session.
     pub fn is_unanswered(&self) -> bool {
         self.mail.reply.as_ref().is_none_or(|reply| reply.code() == 421)

@@ -30,13 +30,14 @@ use super::appended_file::{AppendedFile, LOG_MODE};
 use super::background::BackgroundLog;
 use clap::ValueEnum;
 use log::Level;
+use serde_json::Value;
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use zsched_core::overrides::OverrideChange;
 use zsched_core::{StatusRecord, Verdict};
-use zsched_format::status_log::{DeliveryStatus, LostLines};
+use zsched_format::status_log::{DeliveryStatus, LostLines, TlsLine};
 use zsched_format::time::{Timestamp, format_time};
 
 /// Maximum size of records that wait for the writer, in bytes.
@@ -124,6 +125,22 @@ impl MailLog {
         if !lines.is_empty() {
             log.push(&lines);
         }
+    }
+
+    /// Adds the result of a TLS session to the status log.
+    ///
+    /// Returns false if it is not a JSON object.
+    pub(crate) fn push_tls_result(&self, now: Timestamp, json: &[u8]) -> bool {
+        let Ok(tls) = serde_json::from_slice::<serde_json::Map<String, Value>>(json) else {
+            return false;
+        };
+        if let Some(log) = &self.logs.status {
+            let line = TlsLine { time: format_time(now).into(), tls };
+            let mut line = serde_json::to_vec(&line).expect("a JSON object is JSON");
+            line.push(b'\n');
+            log.push(&line);
+        }
+        true
     }
 
     /// Adds lines about arrivals to the log.
