@@ -33,7 +33,7 @@ struct JobState<'a> {
 
 /// What one transaction has told about its recipients.
 struct Answers {
-    /// Outcomes; `None` for those who go on in the next transaction.
+    /// Outcomes; `None` for recipients of the next transaction.
     outcomes: Vec<Option<Outcome>>,
     /// The outcome of all other recipients of the job, if the host takes no more.
     halt: Option<Outcome>,
