@@ -9,7 +9,7 @@ use zsched_agent::{Outcome, ScopeOptions, Verdict};
 
 /// Transport agent that discards messages
 #[derive(Parser)]
-#[command(name = "discard", disable_help_flag = true)]
+#[command(name = "discard", version, disable_help_flag = true)]
 struct Options {
     #[command(flatten)]
     scope: ScopeOptions,

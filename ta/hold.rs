@@ -11,7 +11,7 @@ use zsched_format::time::Timestamp;
 
 /// Transport agent that holds messages until a given time
 #[derive(Parser)]
-#[command(name = "hold", disable_help_flag = true)]
+#[command(name = "hold", version, disable_help_flag = true)]
 struct Options {
     #[command(flatten)]
     scope: ScopeOptions,

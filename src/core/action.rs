@@ -39,9 +39,9 @@ pub enum Action {
         /// The line, with its line end.
         job: Box<[u8]>,
     },
-    /// Tells an agent that it is about to be parked (`#idle`).
+    /// Sends an agent `#idle`: it is about to be parked.
     SendIdle(AgentId),
-    /// Tells an agent to end. Answered by `AgentEnded` when it has.
+    /// Sends an agent the order to end. Answered by `AgentEnded` when it has.
     StopAgent {
         /// The agent.
         agent: AgentId,

@@ -6,22 +6,22 @@ use std::io;
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
 
-/// Says that the scheduler serves: at the start, and after each reload.
+/// Reports that the scheduler serves: at the start, and after each reload.
 pub(crate) fn notify_ready() {
     notify("READY=1\n");
 }
 
-/// Says that the configuration is being read again; [`notify_ready`] says when that is done.
+/// Reports that the configuration is being read again; [`notify_ready`] reports the end of that.
 pub(crate) fn notify_reloading() {
     notify("RELOADING=1\n");
 }
 
-/// Says what the scheduler is doing, in one line.
+/// Reports the present work of the scheduler, in one line.
 pub(crate) fn notify_status(status: &str) {
     notify(&format!("STATUS={status}\n"));
 }
 
-/// Says that the scheduler ends now. From here on the service manager limits its time.
+/// Reports that the scheduler ends now. From here on the service manager limits its time.
 pub(crate) fn notify_stopping() {
     notify("STOPPING=1\n");
 }

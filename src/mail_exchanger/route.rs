@@ -80,7 +80,7 @@ pub struct Unresolved {
     pub reason: String,
 }
 
-/// Tells which addresses and names are this host's own.
+/// The addresses and names of this host.
 pub(crate) trait OwnAddresses {
     /// Returns true for an address of this host.
     fn has_address(&self, address: IpAddr) -> bool;

@@ -79,7 +79,7 @@ impl HumanText<'_> {
         self.text.push_str("\n\n");
     }
 
-    /// Appends the recipients of one action, of whom the first ones are described.
+    /// Appends the recipients of one action, the first ones with a description.
     fn push_group(&mut self, group: &[Outcome<'_>], described: usize) {
         let message = self.message();
         let recipients = count(group.len() as u64, "recipient");

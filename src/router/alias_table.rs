@@ -48,7 +48,7 @@ pub(crate) struct AliasEntry {
 #[derive(Debug)]
 pub(crate) struct AliasFile {
     pub path: PathBuf,
-    /// User who may name programs and files: the owner, if nobody else can write the file.
+    /// User who may name programs and files: the owner, if other users cannot write the file.
     pub trusted_owner: Option<u32>,
 }
 
@@ -92,7 +92,7 @@ impl AliasTable {
                         targets.iter().filter(|(_, target)| !is_trusted && target.is_privileged())
                     {
                         let message = "programs and files are for files that belong to root or the \
-                                       router's user, and that nobody else can write";
+                                       router's user, and that other users cannot write";
                         sink.error(*at, message);
                     }
                     let targets = targets.into_iter().map(|(_, target)| target).collect();
@@ -350,7 +350,7 @@ mod tests {
             aliases:7:8: error: missing comma between words
             aliases:9:2: error: two dots in a row in its domain, or one at its beginning
             aliases:11:1: warning: `b` is at aliases:10 already, which counts
-            aliases:12:7: error: programs and files are for files that belong to root or the router's user, and that nobody else can write
+            aliases:12:7: error: programs and files are for files that belong to root or the router's user, and that other users cannot write
         "#]]
         .assert_eq(&(said.join("\n") + "\n"));
     }

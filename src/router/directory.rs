@@ -29,7 +29,7 @@ pub struct Directory {
 /// A file that others may have written.
 pub(crate) struct ReadFile {
     pub text: Vec<u8>,
-    /// Its owner, if that is root or this process's user and nobody else can write it.
+    /// Its owner, if that is root or this process's user and other users cannot write it.
     pub trusted_owner: Option<u32>,
 }
 

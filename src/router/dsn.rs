@@ -10,7 +10,7 @@ pub(crate) fn forwarded(notify: &str, address: &MailAddress) -> Rc<str> {
 
 /// The parameters after an alias of several addresses: all but NOTIFY=SUCCESS.
 ///
-/// The sender is told of the expansion instead.
+/// The sender gets a report about the expansion instead.
 pub(crate) fn expanded(notify: &str, address: &MailAddress) -> Rc<str> {
     let words = notify.split_ascii_whitespace().map(|word| match word.split_once('=') {
         Some((keyword, events)) if keyword.eq_ignore_ascii_case("NOTIFY") => {

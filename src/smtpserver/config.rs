@@ -93,7 +93,7 @@ pub struct ServerConfig {
     pub listeners: Vec<Listener>,
     /// Networks whose clients may send to any address.
     pub relay: Vec<Network>,
-    /// Domains of other hosts for which anybody may send mail.
+    /// Domains of other hosts to which every client may send mail.
     pub relay_domains: Vec<AddressPattern>,
     /// Networks whose clients are refused, with the text.
     pub refused_clients: Vec<(Network, String)>,

@@ -7,13 +7,13 @@
 //!                    public/… ──► router/<inode> ──► datagram "NEW router <inode>"
 //! ```
 //!
-//! This crate decides which clients may send what, and what they are told. Where mail goes is the
+//! This crate decides which clients may send what, and the replies to them. Where mail goes is the
 //! router's matter. Begin with [`session`], which is pure: no socket, no file, no clock. One event
 //! loop serves all connections; workers do what may wait ([`store`], [`verdict`]).
 
 #![warn(unreachable_pub)]
 
-// What a client may do, and what it is told.
+// What a client may do, and the replies to it.
 pub mod session;
 
 // What is decided about it.

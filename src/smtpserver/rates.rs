@@ -22,7 +22,7 @@ struct Count {
     has_alarmed: bool,
 }
 
-/// What a limit says.
+/// State of a limit after a count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum RateVerdict {
     /// Within the limit.

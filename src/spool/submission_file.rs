@@ -201,7 +201,7 @@ fn scratch_file(folder: &Path) -> io::Result<TempFile> {
     Ok(scratch)
 }
 
-/// Allows the router to read a submission, if that allows nothing to anybody else.
+/// Allows the router to read a submission, if no other user gains access by that.
 ///
 /// The group of `folder` may read it. Where the file has another group, as in a folder without the
 /// set-group-id bit, that may be a group of many users.

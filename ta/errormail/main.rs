@@ -25,7 +25,7 @@ const MAX_RETURNED_BODY_LEN: u64 = 1024 * 1024;
 
 /// Transport agent that tells senders what the router could not route
 #[derive(Parser)]
-#[command(name = "errormail", disable_help_flag = true)]
+#[command(name = "errormail", version, disable_help_flag = true)]
 struct Options {
     #[command(flatten)]
     scope: ScopeOptions,
@@ -59,7 +59,7 @@ fn tell_senders(job: &mut Job<'_>, installation: &Installation) -> Result<(), Ha
     Ok(())
 }
 
-/// Tells the senders, and returns the outcome of each recipient, by offset.
+/// Reports to the senders, and returns the outcome of each recipient, by offset.
 fn outcomes(job: &Job<'_>, message: &Message, at: &Installation) -> Vec<(u32, Outcome)> {
     let mut groups = BTreeMap::new();
     let mut outcomes = Vec::new();
@@ -93,7 +93,7 @@ fn done(text: impl Into<String>) -> Outcome {
 }
 
 /// Hands a report about recipients of one sender to the router. Returns its spool id, or `None` if
-/// there is nobody to tell.
+/// the report has no recipient.
 fn tell(
     job: &Job<'_>,
     recipients: &[Delivery<'_>],

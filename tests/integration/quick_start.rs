@@ -224,13 +224,22 @@ fn user_who_may_give_no_orders_is_told_who_may() {
     for path in [site.path(""), folder.clone()] {
         allow(path, 0o755);
     }
-    let mut mailq = Command::new("setpriv");
-    mailq.args(["--reuid=65534", "--regid=65534", "--clear-groups"]).arg(program("mailq"));
-    let output = mailq.arg("-Z").arg(&zenv).args(["hold", "*/*"]).output();
-    let output = output.expect("setpriv starts");
-    let error = String::from_utf8_lossy(&output.stderr);
-    assert!(error.contains("only root may do this, over "), "{error}");
-    assert_eq!(output.status.code(), Some(77));
+    let is_refused = || {
+        let mut mailq = Command::new("setpriv");
+        mailq.args(["--reuid=65534", "--regid=65534", "--clear-groups"]).arg(program("mailq"));
+        let output = mailq.arg("-Z").arg(&zenv).args(["hold", "*/*"]).output();
+        let output = output.expect("setpriv starts");
+        let error = String::from_utf8_lossy(&output.stderr);
+        assert!(error.contains("only root may do this, over "), "{error}");
+        assert_eq!(output.status.code(), Some(77));
+    };
+    is_refused();
+    // It is the same where no port is served.
+    let text = fs::read_to_string(&zenv).expect("a ZENV file");
+    let others = text.lines().filter(|line| !line.starts_with("MAILQPORT="));
+    let others: Vec<&str> = others.chain(["MAILQPORT=1"]).collect();
+    fs::write(&zenv, others.join("\n") + "\n").expect("changed");
+    is_refused();
 }
 
 #[test]

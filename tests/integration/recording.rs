@@ -78,6 +78,21 @@ fn recording_until_kill_can_be_replayed() {
     assert_eq!((&found["ending"], &found["arrivals"]), (&"whole".into(), &3.into()));
 }
 
+/// The second scheduler gets the learned state of the first: the destination is unreachable.
+#[test]
+fn recording_of_restarted_scheduler_can_be_replayed() {
+    let site = Site::new(CLAUSES);
+    let first = site.start();
+    site.put(&["c a.test deferall!1", "c b.test deferall!2"]);
+    site.until_shown("as told: deferall");
+    assert!(first.end(libc::SIGTERM).success());
+    let path = site.path("recording");
+    let second = site.start_with(&["--record", &path.to_string_lossy()]);
+    until_recorded(&path, "arrivals", 1);
+    assert!(second.end(libc::SIGTERM).success());
+    assert_eq!(replayed(&path)["ending"], "whole");
+}
+
 #[test]
 fn each_file_of_a_recording_can_be_replayed() {
     let site = Site::new(CLAUSES);

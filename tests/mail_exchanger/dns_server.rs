@@ -86,7 +86,7 @@ fn free_port() -> u16 {
 
 fn spawn_unbound(folder: &Path) -> Child {
     let log = fs::File::create(folder.join("log")).unwrap();
-    // Debian has it in a folder that is not in everybody's path.
+    // Debian has it in a folder that is not in the PATH of every user.
     Command::new("unbound")
         .env("PATH", format!("{}:/usr/sbin", std::env::var("PATH").unwrap_or_default()))
         .args(["-d", "-p", "-c", "unbound.conf"])

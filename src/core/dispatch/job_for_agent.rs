@@ -279,7 +279,7 @@ impl Scheduler {
         }
     }
 
-    /// Tells an agent to end when it has no jobs left.
+    /// Orders an agent to end when it has no jobs left.
     pub(crate) fn retire_agent(&mut self, agent: AgentId) {
         self.stop_agent(agent, StopMode::Retire);
     }

@@ -69,10 +69,12 @@ pub struct LearnedThread {
     #[serde(default)]
     pub cause: Option<LearnedCause>,
     /// Its window in agents, if it is not the initial one.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    ///
+    /// A field is always written: recordings are in a format without names of fields.
+    #[serde(default)]
     pub window: Option<u32>,
     /// The relay that answers for it, where windows depend on that.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default)]
     pub relay: Option<String>,
 }
 

@@ -14,7 +14,7 @@ use zsched_spool::Arrival;
 use zsched_spool::note::OutcomeKind;
 
 impl Scheduler {
-    /// Makes sure that a recipient that an agent has reported as failed is marked.
+    /// Marks a recipient that an agent has reported as failed, if the agent has not.
     pub(crate) fn mark_failed_alternative(&mut self, message: MessageId, offset: u32) {
         if self.queue.messages[message].has_alternatives {
             let occasion = OutcomeKind::FailedAlternative;

@@ -6,8 +6,8 @@
 //! operator holds does not expire. Once released, it is tried before it may expire. A sender may
 //! set a deadline of its own (DELIVERBY, RFC 2852), which needs no attempt.
 //!
-//! At the ages in `reporttimes`, and at a deadline after which the message need not fail, the
-//! sender is told that a recipient is late.
+//! At the ages in `reporttimes`, and at a deadline after which the message need not fail, a delay
+//! notice is due: the sender gets a report about the recipients that are late.
 
 use crate::Scheduler;
 use crate::action::Verdict;
@@ -55,19 +55,18 @@ impl Scheduler {
         expiry.into_iter().chain(of_sender).min()
     }
 
-    /// Returns when the age of a vertex next matters: it expires, or its sender is told that it is
-    /// late.
+    /// Returns when the age of a vertex next matters: it expires, or a delay notice is due.
     pub(crate) fn next_age_event(&self, vertex: VertexId) -> Option<Timestamp> {
         self.deadline(vertex).into_iter().chain(self.next_delay_notice(vertex)).min()
     }
 
-    /// Returns when the sender of a vertex is next told that it is late.
+    /// Returns when the next delay notice of a vertex is due.
     fn next_delay_notice(&self, vertex: VertexId) -> Option<Timestamp> {
         let noted = usize::from(self.queue.vertices[vertex].delays_noted());
         self.delay_notices(vertex).into_iter().nth(noted)
     }
 
-    /// The times at which the sender of a vertex is told that it is late, in ascending order.
+    /// The times at which delay notices of a vertex are due, in ascending order.
     fn delay_notices(&self, vertex: VertexId) -> SmallVec<[Timestamp; 5]> {
         let vertex = &self.queue.vertices[vertex];
         let message = &self.queue.messages[vertex.message];
@@ -100,7 +99,7 @@ impl Scheduler {
         self.queue.vertices[vertex].set_delays_noted(over as u8);
     }
 
-    /// Tells the sender of a vertex that it is late.
+    /// Requests a delay notice about a vertex.
     fn note_delay(&mut self, vertex: VertexId) {
         self.count_delay_notices(vertex, self.now);
         let (expires, vertex_ref) = (self.deadline(vertex), &self.queue.vertices[vertex]);

@@ -348,12 +348,12 @@ impl Vertex {
         self.part_and_delays = (self.part_and_delays & !PART) | if is_part { PART } else { 0 };
     }
 
-    /// Number of times at which its sender is told that it is late, and that are over.
+    /// Number of its delay notices whose time is over.
     pub fn delays_noted(&self) -> u8 {
         self.part_and_delays & !PART
     }
 
-    /// Sets the number of times at which its sender is told that it is late.
+    /// Sets the number of its delay notices whose time is over.
     pub fn set_delays_noted(&mut self, count: u8) {
         self.part_and_delays = (self.part_and_delays & PART) | count.min(!PART);
     }

@@ -20,7 +20,7 @@ const MIN_STEP: Duration = Duration::from_secs(2);
 const MIN_DOUBTED_STEP: Duration = Duration::from_secs(300);
 /// Time for which a step must last to be believed.
 const CONFIRMATION_TIME: Duration = Duration::from_secs(600);
-/// Time for which clients are told of a step that is believed.
+/// Time for which clients see a warning about a step that is accepted.
 const NOTICE_TIME: Duration = Duration::from_secs(3600);
 
 /// Clock that doubts large steps.

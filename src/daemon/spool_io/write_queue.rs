@@ -141,6 +141,6 @@ mod tests {
         assert_eq!(writer.join().expect("it ends"), sent);
         let (mut queue, _) = write_queue(loop_waker);
         queue.push(request());
-        queue.send().expect_err("nobody takes it");
+        queue.send().expect_err("no worker takes it");
     }
 }

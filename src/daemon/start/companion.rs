@@ -51,7 +51,7 @@ impl Companion {
                     let program = self.program.display();
                     log::error!("{program}: {error}: {} does not run", self.title);
                 }
-                // At the end of the scheduler there is nobody left to say this.
+                // This worker ends with the scheduler, so that it says nothing at the end of both.
                 thread::sleep(self.pause);
                 log::warn!("{} is not running; it is started again", self.title);
             }

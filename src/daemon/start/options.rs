@@ -56,7 +56,7 @@ pub struct SchedulerOptions {
     pub init: Option<PathBuf>,
 
     /// Make a spool, mailboxes and configurations under this folder if there are none, and run
-    /// with them and a router in the foreground
+    /// with them, a router and an SMTP server in the foreground
     #[arg(long = "quick-start", value_name = "FOLDER", num_args = 0..=1, default_missing_value = "var")]
     pub quick_start: Option<PathBuf>,
 

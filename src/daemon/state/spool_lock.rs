@@ -356,11 +356,11 @@ mod tests {
         drop(take(&folder).0.expect("free"));
         let path = folder.path().join(".pid.scheduler");
         fs::write(&path, "1\n").expect("written");
-        let read_only = File::open(&path).expect("everybody can read it");
+        let read_only = File::open(&path).expect("all users can read it");
         read_only.lock().expect("and so can lock it");
         take(&folder).0.expect("free");
         let lock = folder.path().join("lock").metadata().expect("a lock file");
-        assert_eq!(lock.mode() & 0o777, 0o600, "nobody else can lock this one");
+        assert_eq!(lock.mode() & 0o777, 0o600, "other users cannot lock this one");
     }
 
     #[test]

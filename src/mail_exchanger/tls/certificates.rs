@@ -123,7 +123,7 @@ impl ServerCertVerifier for CertificateCheck {
         certificate: &CertificateDer<'_>,
         signed: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, Error> {
-        // A signature by a key that anybody may have made proves nothing. Old hosts have keys and
+        // A signature by a key that any host may have made proves nothing. Old hosts have keys and
         // certificates that cannot be checked, and would get the mail in plain text otherwise.
         if self.verification == Verification::None {
             return Ok(HandshakeSignatureValid::assertion());

@@ -85,7 +85,7 @@ impl<S: Read + Write> TlsStream<S> {
         &mut self.stream.sock
     }
 
-    /// Tells the peer that no more comes. Errors are of no interest.
+    /// Sends the end of the session to the peer (close_notify). Errors are ignored.
     pub fn close(mut self) {
         self.stream.conn.send_close_notify();
         self.stream.conn.complete_io(&mut self.stream.sock).ok();

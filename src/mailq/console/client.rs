@@ -27,7 +27,15 @@ pub(super) fn open(installation: &Installation) -> Result<Scheduler, Failure> {
         return Ok(Scheduler::Session(session));
     }
     let server = Server::find(installation)?;
-    dial(&server, &server.addresses(options)?, installation)
+    let dialled = dial(&server, &server.addresses(options)?, installation);
+    dialled.map_err(|failure| match &failure {
+        // The port is the way of users who may not use the socket.
+        Failure::Unavailable(text) if !is_elsewhere => match refused_user(installation) {
+            Some(refusal) => Failure::Denied(format!("{refusal}\nmailq: {text}")),
+            None => failure,
+        },
+        _ => failure,
+    })
 }
 
 /// Connects to a scheduler that takes requests.

@@ -10,7 +10,7 @@ use zsched_format::time::Timestamp;
 const HEADERS: &[u8] = b"Received: by relay.test id S1; Sat, 21 Nov 2026 10:00:00 +0000\n\
     From: alice@a.test\nSubject: the minutes\n of Monday\nMessage-ID: <m1@a.test>\n";
 
-/// A report about nobody yet.
+/// A report without recipients.
 fn report() -> Report<'static> {
     Report {
         kind: ReportKind::Delivery,
@@ -44,6 +44,6 @@ fn recipient<'a>(address: &'a str, notary: &'a [u8], text: &'a str) -> Recipient
 /// Composes with a form and returns text.
 fn composed(report: &Report<'_>, form: &str) -> String {
     let form = crate::Form::parse(form.as_bytes()).expect("a form");
-    let file = crate::compose(report, &form).expect("somebody to tell");
+    let file = crate::compose(report, &form).expect("a report");
     String::from_utf8(file).expect("text")
 }

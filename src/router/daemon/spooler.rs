@@ -255,7 +255,7 @@ impl Spooler {
         self.troubled.insert(name, Trouble { inode, next_try: now + RETRY_INTERVAL, next_log });
     }
 
-    /// Tells the scheduler. Its scan finds the message in any case.
+    /// Notifies the scheduler. Its scan finds the message in any case.
     fn notify(&self, name: &SpoolName) {
         if let Err(error) = self.submitter.notify(&self.scheduler, name) {
             log::warn!("{name}: the scheduler cannot be notified: {error}");

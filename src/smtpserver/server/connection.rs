@@ -36,7 +36,7 @@ pub(super) struct Connection {
     pub(super) is_readable: bool,
     /// The peer has sent its last byte.
     pub(super) is_at_end: bool,
-    /// Everything is sent, and the peer was told.
+    /// Everything is sent, and so is the end of the connection.
     pub(super) is_shut: bool,
     output: Vec<u8>,
 }
@@ -177,7 +177,7 @@ impl Connection {
         Ok(())
     }
 
-    /// Tells the session of TLS that has begun just now.
+    /// Notifies the session that TLS has begun.
     pub(super) fn note_tls(&mut self) {
         let Some(tls) = &self.tls else { return };
         let facts = tls::facts(tls);
@@ -187,7 +187,7 @@ impl Connection {
         }
     }
 
-    /// Says that nothing more will be sent.
+    /// Sends the end of the connection.
     pub(super) fn shut(&mut self) {
         if let Some(tls) = &mut self.tls {
             tls.send_close_notify();

@@ -95,7 +95,7 @@ pub trait Outbox {
     fn remove_published(&self, entry: &OutboxEntry);
     /// Removes an entry, the submission first.
     fn discard(&self, entry: &OutboxEntry) -> io::Result<()>;
-    /// Makes sure that a submission will be published, even if its message disappears.
+    /// Records that a submission is to be published, even if its message disappears.
     fn mark_ready(&self, entry: &OutboxEntry) -> io::Result<()>;
     /// Moves an entry whose message is gone to `postman/`.
     fn move_to_postman(&self, entry: &OutboxEntry) -> io::Result<()>;

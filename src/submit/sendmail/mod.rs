@@ -67,7 +67,7 @@ pub fn main() -> i32 {
 }
 
 fn run() -> Result<(), SendmailError> {
-    // A program that has rights of its own must not lend them to those who call it. The submission
+    // A program with rights of its own must not lend them to its callers. The submission
     // belongs to the real user.
     sys::users::become_real_user().map_err(SendmailError::Rights)?;
     let mut arguments = std::env::args_os();
@@ -211,7 +211,7 @@ impl Installation {
         server.serve(&mut io::stdin().lock(), &mut io::stdout()).map_err(SendmailError::Input)
     }
 
-    /// Tells the router that there is mail. Otherwise it finds the mail by its next scan.
+    /// Notifies the router of the mail. Without that its next scan finds it.
     fn notify_router(&self, name: &SpoolName) {
         notify(&self.router_socket, &format!("NEW router {name}")).ok();
     }

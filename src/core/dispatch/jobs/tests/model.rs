@@ -252,7 +252,8 @@ fn jobs_random_work_matches_a_plain_list() {
                         assert_eq!(chosen, None, "{at}");
                         continue;
                     };
-                    let (of, vertex) = chosen.unwrap_or_else(|| panic!("{at}: nobody is chosen"));
+                    let (of, vertex) =
+                        chosen.unwrap_or_else(|| panic!("{at}: no vertex is chosen"));
                     let entry = (of.index(), vertex.index());
                     let id = MessageId::from_index(message);
                     let entries = entries_of(id, &jobs);

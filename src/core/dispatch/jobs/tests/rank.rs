@@ -22,7 +22,7 @@ fn rank_of_waiting_job_shows_slots_of_current_job() {
     let rank = ring.rank(2);
     assert_eq!((rank.before, rank.due, rank.slots), (1, 8, Some(0.0)));
     assert_eq!((rank.preempted_by, rank.has_preempted, rank.is_blocked), (0, None, false));
-    let current = rank.current.expect("somebody's turn");
+    let current = rank.current.expect("a message has its turn");
     assert_eq!((current.message.index(), current.due, current.slots), (1, 34, Some(1.5)));
     // Eight slots, half of them on credit, and one more.
     assert_eq!(current.needed, Some(3.0));
