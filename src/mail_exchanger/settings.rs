@@ -437,6 +437,10 @@ mod tests {
             "x.conf:2:15: names are compared in lower case, so a capital `E` never matches",
         );
         check(
+            "[[tls.policy]]\ndestination = \"{a,b}.example\"\nlevel = \"may\"\n",
+            "x.conf:2:15: `.example` after the braces is ignored",
+        );
+        check(
             "[tls]\nlevel = \"perhaps\"\n",
             "x.conf:2:9: unknown variant `perhaps`, expected one of `none`, `may`, `encrypt`, \
              `verify`, `secure`, `dane`, `dane-only`",

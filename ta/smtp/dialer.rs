@@ -299,6 +299,9 @@ impl Dialer {
                 }
             }
         }
+        for warning in crate::warnings::take() {
+            self.log.note(warning);
+        }
         takes_mail
     }
 

@@ -22,3 +22,4 @@ pub mod servers;
 pub mod session;
 pub mod socket;
 pub mod time_limits;
+pub mod warnings;

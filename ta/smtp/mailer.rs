@@ -8,9 +8,10 @@ use crate::dialer::Session;
 use crate::reply_patterns;
 use crate::servers::Servers;
 use crate::session::{
-    DeliverBy, Envelope, EnvelopeRecipient, Protocol, RecipientState, Transaction,
+    DeliverBy, Envelope, EnvelopeRecipient, Protocol, RecipientState, Refusal, Transaction,
     TransactionOptions, is_safe_address,
 };
+use crate::warnings;
 use std::time::{Duration, Instant};
 use zsched_agent::{Delivery, Events, Halt, Job, Message, Outcome, StopFlag};
 use zsched_format::time::Timestamp;
@@ -87,7 +88,7 @@ impl Mailer {
             |group, next| group.len() < max && joins(&group[0], next),
             |group| self.deliver(group, &mut state),
         );
-        for note in state.notes {
+        for note in state.notes.into_iter().chain(warnings::take()) {
             job.log(&note);
         }
         for result in self.client.dialer().take_tls_results() {
@@ -179,14 +180,12 @@ impl Mailer {
             let session = self.client.session(host, &mut state.servers, state.end, &state.stop)?;
             let is_reused = session.is_reused();
             let asked = fitting(session, group, todo);
-            let envelope = envelope(group, &asked, content);
-            if let Err(refusal) =
-                envelope.check(&session.capabilities, session.is_verified(), session.sends_8bit)
-            {
+            let mut envelope = envelope(group, &asked, content);
+            if let Some((refused, refusal)) = refused(session, &mut envelope, &asked) {
                 let outcome = session.remote.complete(diagnosis::of_refusal(&refusal));
-                let answer = |_: &usize| Answer::Final(outcome.clone());
-                let recipients = asked.iter().map(answer).collect();
-                return Ok((asked, Answers { recipients, halt: None }));
+                let count = refused.len();
+                state.servers = None;
+                return Ok((refused, Answers::all(outcome, count)));
             }
             let options = TransactionOptions {
                 protocol: session.protocol,
@@ -303,6 +302,12 @@ impl Mailer {
 }
 
 impl Answers {
+    /// The same outcome for some recipients.
+    fn all(outcome: Outcome, count: usize) -> Answers {
+        let recipients = (0..count).map(|_| Answer::Final(outcome.clone())).collect();
+        Answers { recipients, halt: None }
+    }
+
     fn wants_next_server(&self) -> bool {
         self.recipients.iter().any(|answer| matches!(answer, Answer::NextServer(_)))
     }
@@ -365,6 +370,27 @@ fn fitting(session: &Session, group: &[Delivery<'_>], todo: &[usize]) -> Vec<usi
         asked.push(at);
     }
     asked
+}
+
+/// The recipients that cannot be sent to the server, and why. Others may be left.
+///
+/// Domains are converted for a server without SMTPUTF8.
+fn refused(
+    session: &Session,
+    envelope: &mut Envelope,
+    asked: &[usize],
+) -> Option<(Vec<usize>, Refusal)> {
+    let server = &session.capabilities;
+    if !server.offers.utf8 {
+        envelope.convert_domains();
+    }
+    if let Err(refusal) = envelope.check(server, session.is_verified(), session.sends_8bit) {
+        return Some((asked.to_vec(), refusal));
+    }
+    let is_refused = |at: &usize| !envelope.recipients[*at].address.is_ascii();
+    let refused = (0..asked.len()).filter(|_| !server.offers.utf8).filter(is_refused);
+    let refused: Vec<usize> = refused.map(|at| asked[at]).collect();
+    (!refused.is_empty()).then(|| (refused, Refusal::of_utf8()))
 }
 
 fn envelope(group: &[Delivery<'_>], asked: &[usize], content: &Content<'_>) -> Envelope {

@@ -14,6 +14,7 @@ const EX_CONFIG: u8 = 78;
 
 fn main() -> ExitCode {
     let options: Options = zsched_command_line::parse();
+    zsched_smtp::warnings::keep();
     let mut client = match options.client() {
         Ok(client) => client,
         Err(error) => {

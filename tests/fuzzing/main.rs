@@ -34,7 +34,7 @@ macro_rules! tests {
 tests! {
     configuration zenv control_file agent_line agent_output mailq_answer control_request v2_request auth_file
     spool_name
-    submission smtp_session events
+    submission smtp_session smtp_replies events
 }
 
 #[test]

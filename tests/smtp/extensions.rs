@@ -94,6 +94,21 @@ fn parameters_follow_from_the_message() {
 }
 
 #[test]
+fn address_that_needs_smtputf8_fails_alone() {
+    let peer = Peer::start(Script::offering(&["PIPELINING", "8BITMIME"]));
+    let users = [ANN, "änn@b.test", "bob@b\u{fc}cher.test", "eve@b.test"];
+    let run = deliver(&mut agent(), &peer.host(), &users, "Hello\n");
+    let expected = "ann ok3, änn error2 5.6.7, bob ok3, eve ok3";
+    assert_eq!(outcomes(&run, &users), expected, "{:?}", run.reports);
+    let commands = dialogue(&peer);
+    assert!(commands.contains(&"RCPT To:<bob@xn--bcher-kva.test>".to_string()), "{commands:?}");
+    // Where it is offered, the address stays as it is.
+    let peer = Peer::start(Script::offering(&["SMTPUTF8"]));
+    deliver(&mut agent(), &peer.host(), &users[2..3], "Hello\n");
+    assert!(dialogue(&peer)[1].starts_with("RCPT To:<bob@b\u{fc}cher.test>"));
+}
+
+#[test]
 fn eight_bit_option_sends_in_any_case() {
     let peer = Peer::start(Script::default());
     let options = ClientOptions { sends_8bit: true, ..ClientOptions::default() };

@@ -1,6 +1,7 @@
 //! The envelope of a message, and the commands that say it to a server.
 
 use super::Capabilities;
+use zsched_mail_exchanger::domain_name;
 
 /// A sender, recipients, and what the server has to know of the message.
 #[derive(Clone, Debug, Default)]
@@ -60,7 +61,23 @@ pub struct Refusal {
     pub text: String,
 }
 
+impl Refusal {
+    /// The refusal of an address that needs SMTPUTF8.
+    pub fn of_utf8() -> Refusal {
+        let text = "an address is not in ASCII, and the host does not offer SMTPUTF8";
+        Refusal { status: "5.6.7", code: 553, text: text.to_string() }
+    }
+}
+
 impl Envelope {
+    /// Puts domains into A-labels where the rest of an address is in ASCII (RFC 5890).
+    ///
+    /// A host without SMTPUTF8 takes such addresses. Others stay as they are.
+    pub fn convert_domains(&mut self) {
+        let recipients = self.recipients.iter_mut().map(|recipient| &mut recipient.address);
+        recipients.chain([&mut self.sender]).for_each(convert_domain);
+    }
+
     /// Checks that the server can take the message.
     ///
     /// `is_verified` is true if TLS protects the session, with a verified certificate.
@@ -86,9 +103,8 @@ impl Envelope {
             let text = "the message has 8-bit text, and the host does not offer 8BITMIME";
             return refused("5.6.3", 554, text.into());
         }
-        if self.needs_utf8() && !server.offers.utf8 {
-            let text = "an address is not in ASCII, and the host does not offer SMTPUTF8";
-            return refused("5.6.7", 553, text.into());
+        if !self.sender.is_ascii() && !server.offers.utf8 {
+            return Err(Refusal::of_utf8());
         }
         if self.require_tls && !(is_verified && server.offers.require_tls) {
             let text = "the sender requires verified TLS and REQUIRETLS of the host";
@@ -151,6 +167,19 @@ impl Envelope {
             }
         }
         [b"RCPT To:<", &recipient.address[..], b">", parameters.as_bytes(), b"\r\n"].concat()
+    }
+}
+
+fn convert_domain(address: &mut Vec<u8>) {
+    let Some(at) = address.iter().rposition(|byte| *byte == b'@') else { return };
+    let (local, domain) = (&address[..at], &address[at + 1..]);
+    if !local.is_ascii() || domain.is_ascii() {
+        return;
+    }
+    let ascii = std::str::from_utf8(domain).ok().and_then(|domain| domain_name(domain).ok());
+    if let Some(ascii) = ascii {
+        address.truncate(at + 1);
+        address.extend_from_slice(ascii.as_bytes());
     }
 }
 

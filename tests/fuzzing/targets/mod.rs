@@ -15,6 +15,7 @@ mod control_request;
 mod events;
 mod mailq_answer;
 mod session_with_core;
+mod smtp_replies;
 mod smtp_session;
 mod spool_name;
 mod submission;
@@ -33,7 +34,7 @@ pub struct Target {
 }
 
 /// All targets.
-pub const TARGETS: [Target; 13] = [
+pub const TARGETS: [Target; 14] = [
     Target { name: "configuration", run: configuration::run, rounds: 250 },
     Target { name: "zenv", run: zenv::run, rounds: 4000 },
     Target { name: "control_file", run: control_file::run, rounds: 1000 },
@@ -46,6 +47,7 @@ pub const TARGETS: [Target; 13] = [
     Target { name: "spool_name", run: spool_name::run, rounds: 15000 },
     Target { name: "submission", run: submission::run, rounds: 1000 },
     Target { name: "smtp_session", run: smtp_session::run, rounds: 2000 },
+    Target { name: "smtp_replies", run: smtp_replies::run, rounds: 2000 },
     Target { name: "events", run: events::run, rounds: 400 },
 ];
 
