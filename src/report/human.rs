@@ -216,6 +216,8 @@ fn quoted_lines(outcome: &Outcome<'_>) -> Vec<String> {
     let answer = answer(outcome.diagnostic);
     let said = answer.trim_start_matches(|c: char| c.is_ascii_digit() || c == ' ');
     if !said.is_empty() && !lines.iter().any(|line| line.contains(said)) {
+        // Without its status code, an agent may say the same.
+        lines.retain(|line| !said.ends_with(line.as_str()));
         lines.insert(0, answer);
     }
     lines
