@@ -5,8 +5,9 @@
 //! the crate `zsched_report` is used.
 
 use std::collections::HashMap;
-use std::fs;
-use std::io::ErrorKind;
+use std::fs::{self, File};
+use std::io::{self, ErrorKind};
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -14,7 +15,7 @@ use zsched_config::Zenv;
 use zsched_format::control_file::diagnostic::{last_attempt, retry_until};
 use zsched_format::control_file::notify::Notify;
 use zsched_format::time::Timestamp;
-use zsched_report::{Form, RecipientStatus, Report, ReportKind, TimeZone};
+use zsched_report::{Form, MAX_FORM_LEN, RecipientStatus, Report, ReportKind, TimeZone};
 use zsched_spool::report::{ReportContents, ReportOptions, ReportText, ReportedRecipient};
 use zsched_sys as sys;
 
@@ -130,10 +131,10 @@ impl FormComposer<'_> {
 
 /// Reads a form. One that cannot be used is logged, and counts as missing.
 fn read_form(path: &Path) -> Option<Arc<Form>> {
-    let text = match fs::read(path) {
+    let text = match read_file(path) {
         Err(error) if error.kind() == ErrorKind::NotFound => return None,
         Err(error) => {
-            log::error!("{}: {error}; reports have the built-in text", path.display());
+            log::error!("{}: {error}; the form is not used", path.display());
             return None;
         }
         Ok(text) => text,
@@ -141,7 +142,7 @@ fn read_form(path: &Path) -> Option<Arc<Form>> {
     match Form::parse(&text) {
         Ok(form) => Some(Arc::new(form)),
         Err(error) => {
-            log::error!("{}:{error}; reports have the built-in text", path.display());
+            log::error!("{}:{error}; the form is not used", path.display());
             None
         }
     }
@@ -162,23 +163,33 @@ fn status(recipient: &ReportedRecipient) -> RecipientStatus<'_> {
     }
 }
 
-/// Checks all forms below MAILSHARE. Returns the mistakes, with the path of the form.
+/// Checks all forms below MAILSHARE, also those of `errormail` and of languages.
+///
+/// Returns the mistakes, with the path of the form.
 pub(crate) fn check_forms(mail_share: &Path) -> Vec<String> {
-    let forms = mail_share.join(FORMS);
-    let folders = fs::read_dir(&forms).into_iter().flatten().flatten();
-    let of_languages = folders.map(|folder| folder.path().join(DELIVERY));
-    let paths = std::iter::once(forms.join(DELIVERY)).chain(of_languages);
-    let mistake = |path: PathBuf| {
-        let error = match fs::read(&path) {
-            Err(error)
-                if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) =>
-            {
-                return None;
-            }
-            Err(error) => return Some(format!("{}: {error}", path.display())),
-            Ok(text) => Form::parse(&text).err()?,
-        };
-        Some(format!("{}:{error}", path.display()))
+    let (folders, mut forms): (Vec<PathBuf>, Vec<PathBuf>) =
+        visible_entries(&mail_share.join(FORMS)).into_iter().partition(|path| path.is_dir());
+    forms.extend(folders.iter().flat_map(|folder| visible_entries(folder)));
+    let mistake = |path: PathBuf| match read_file(&path) {
+        Err(error) => Some(format!("{}: {error}", path.display())),
+        Ok(text) => Some(format!("{}:{}", path.display(), Form::parse(&text).err()?)),
     };
-    paths.filter_map(mistake).collect()
+    forms.into_iter().filter_map(mistake).collect()
+}
+
+/// The paths in a folder, sorted, without hidden ones.
+fn visible_entries(folder: &Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+    let visible = entries.filter(|entry| !entry.file_name().as_bytes().starts_with(b"."));
+    let mut paths: Vec<PathBuf> = visible.map(|entry| entry.path()).collect();
+    paths.sort();
+    paths
+}
+
+/// Reads a form, or the beginning of one that is too long.
+fn read_file(path: &Path) -> io::Result<Vec<u8>> {
+    if !fs::metadata(path)?.is_file() {
+        return Err(io::Error::new(ErrorKind::InvalidInput, "not a regular file"));
+    }
+    sys::read_part(&File::open(path)?, 0, MAX_FORM_LEN + 1)
 }

@@ -31,8 +31,8 @@ impl Installation {
         })
     }
 
-    /// What to say about recipients whose host is `form`.
-    pub(crate) fn notice(&self, form: &[u8]) -> Notice {
-        Notice::new(&self.forms, form)
+    /// What to say about recipients whose host is `form`, to a sender who reads these languages.
+    pub(crate) fn notice(&self, form: &[u8], languages: &[String]) -> Notice {
+        Notice::new(&self.forms, form, languages)
     }
 }

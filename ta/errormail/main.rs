@@ -73,7 +73,8 @@ fn outcomes(job: &Job<'_>, message: &Message, at: &Installation) -> Vec<(u32, Ou
     }
     for ((_, form), mut group) in groups {
         group.reverse();
-        let notice = at.notice(form);
+        let languages = zsched_report::languages(group[0].headers());
+        let notice = at.notice(form, &languages);
         for part in group.chunks(MAX_REPORTED_RECIPIENTS) {
             let outcome = match tell(job, part, message, at, &notice) {
                 Ok(Some(id)) => done(format!("{id}{}", notice.remark())),

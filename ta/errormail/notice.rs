@@ -2,8 +2,8 @@
 //!
 //! The router names the form. ZMailer's routers use the names in [`BUILT_IN`]; others are possible.
 
-use std::fs::File;
-use std::io::{self, ErrorKind, Read};
+use std::fs::{self, File};
+use std::io::{self, ErrorKind};
 use std::path::Path;
 use zsched_report::{Action, Form, MAX_FORM_LEN};
 
@@ -27,11 +27,14 @@ pub(crate) struct Notice {
 }
 
 impl Notice {
-    /// Reads the form `name` in a folder. A built-in text replaces one that cannot be used.
-    pub(crate) fn new(folder: &Path, name: &[u8]) -> Notice {
+    /// Reads the form `name` in the folder of the first language that has it, else in `folder`.
+    ///
+    /// A built-in text replaces one that cannot be used.
+    pub(crate) fn new(folder: &Path, name: &[u8], languages: &[String]) -> Notice {
         let name = form_name(name).unwrap_or(GENERAL_NAME);
         let built_in = BUILT_IN.iter().find(|one| one.name == name).unwrap_or(&BUILT_IN[0]);
-        let path = folder.join(name);
+        let mut paths = languages.iter().map(|language| folder.join(language).join(name));
+        let path = paths.find(|path| path.exists()).unwrap_or_else(|| folder.join(name));
         let (form, complaint) = match read(&path) {
             Ok(Some(form)) => (form, None),
             Ok(None) => (built_in.form(), None),
@@ -65,10 +68,10 @@ fn read(path: &Path) -> Result<Option<Form>, String> {
 }
 
 fn read_file(path: &Path) -> io::Result<Vec<u8>> {
-    let file = zsched_sys::open_regular(File::options().read(true), path)?;
-    let mut text = Vec::new();
-    file.take(MAX_FORM_LEN as u64 + 1).read_to_end(&mut text)?;
-    Ok(text)
+    if !fs::metadata(path)?.is_file() {
+        return Err(io::Error::new(ErrorKind::InvalidInput, "not a regular file"));
+    }
+    zsched_sys::read_part(&File::open(path)?, 0, MAX_FORM_LEN + 1)
 }
 
 /// A text of this program.
@@ -239,7 +242,7 @@ mod tests {
             (b"", "5.0.0", false, ""),
             (b"\xff", "5.0.0", false, ""),
         ] {
-            let notice = Notice::new(&forms, name);
+            let notice = Notice::new(&forms, name, &["de".into()]);
             assert_eq!(notice.status, status);
             let own = Form::parse(b"SUB Subject: ours\n\ntext\n").expect("a form");
             assert_eq!(notice.form == own, is_own, "{name:?}");

@@ -87,6 +87,22 @@ fn form_of_the_operator_is_used() {
 }
 
 #[test]
+fn form_of_the_language_of_the_sender_is_used() {
+    let spool = Spool::new();
+    std::fs::create_dir_all(spool.path("forms/de")).expect("made");
+    spool.write("forms/unresolvable", "\nNo connection.\n");
+    spool.write("forms/de/unresolvable", "\nKein Anschluss.\n");
+    for (number, header, text) in
+        [("7", "Accept-Language: fr, de-CH\n", "Kein Anschluss."), ("8", "", "No connection.")]
+    {
+        let control = control_file(number, "local - sender@x", &["error unresolvable a@x"]);
+        spool.put(number, &control.replace("\nm\n", &format!("\nm\n{header}")), "body\n");
+        session(&spool, &format!("{number}\tunresolvable\n"));
+        assert!(reports(&spool).iter().any(|report| report.contains(text)), "{text}");
+    }
+}
+
+#[test]
 fn form_with_a_mistake_is_named_in_the_log() {
     let spool = Spool::new();
     std::fs::create_dir(spool.path("forms")).expect("made");

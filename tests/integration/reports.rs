@@ -665,10 +665,13 @@ fn forms_of_languages_are_used() {
     of("1", "");
     of("2", "Accept-Language: de-AT, en;q=0.5\n");
     of("3", "Accept-Language: fr\n");
+    // A form of `errormail`.
+    fs::write(site.path("share/forms/de/unresolvable"), "SUB Wrong\n").expect("a form");
     let checked = site.run(&["-t"]);
     let mistake = "share/forms/fr/delivery:1";
     let said = String::from_utf8_lossy(&checked.stdout) + String::from_utf8_lossy(&checked.stderr);
-    assert!(said.contains(mistake) && said.contains("the built-in text is used"), "{said}");
+    assert!(said.contains(mistake) && said.contains("the form is not used"), "{said}");
+    assert!(said.contains("share/forms/de/unresolvable:1:5"), "{said}");
     let _daemon = site.start();
     site.until_empty();
     assert!(

@@ -15,7 +15,7 @@ pub(crate) fn warnings(config: &Config, zenv: &Zenv, programs: &[PathBuf]) -> Ve
     let mut warnings: Vec<String> =
         config.parameters.auth_file.as_deref().and_then(accounts::warning).into_iter().collect();
     let forms = reports::check_forms(zenv.mail_share()).into_iter();
-    warnings.extend(forms.map(|mistake| format!("{mistake}; the built-in text is used")));
+    warnings.extend(forms.map(|mistake| format!("{mistake}; the form is not used")));
     let commands = config.commands();
     if commands.is_empty() {
         warnings.push("no clause has a command: no mail can be delivered".to_string());
