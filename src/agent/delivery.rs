@@ -69,13 +69,17 @@ impl<'a> Delivery<'a> {
     }
 
     /// The envelope id, `ENVID` in xtext (RFC 3461, 4.4), if given.
+    ///
+    /// The members of a list have none: that of the sender does not apply to them.
     pub fn envelope_id(&self) -> Option<&'a [u8]> {
-        self.file.parsed.control.envelope_id.map(|span| self.get(span))
+        self.file.parsed.control.envelope_id_of(&self.recipient)
     }
 
     /// The requested content of a report: `FULL` or `HDRS` (RFC 3461).
+    ///
+    /// The members of a list have none.
     pub fn return_mode(&self) -> Option<&'a [u8]> {
-        self.file.parsed.control.return_mode.map(|span| self.get(span))
+        self.file.parsed.control.return_mode_of(&self.recipient)
     }
 
     /// The text that names the message in logs, usually its Message-ID.
@@ -114,7 +118,8 @@ impl<'a> Delivery<'a> {
             (notify, delivery.user())
         };
         let submission = Submission {
-            file: &first.file.parsed.control,
+            envelope_id: first.envelope_id(),
+            return_mode: first.return_mode(),
             sender: first.sender(),
             recipients: deliveries.iter().map(recipient).collect(),
             headers: first.headers(),

@@ -6,6 +6,7 @@ use super::submission::Submission;
 use jiff::Zoned;
 use jiff::tz::TimeZone;
 use zsched_format::header::Field;
+use zsched_spool::obsoletes::MAX_OBSOLETES;
 
 /// Maximum number of `Received` headers. A message with more is in a loop (RFC 5321, 6.3).
 pub const MAX_RECEIVED: usize = 100;
@@ -43,6 +44,17 @@ pub(crate) fn log_id(submission: &Submission, facts: &Facts<'_>) -> String {
         "" => message_id(facts),
         value => value.chars().map(|c| if c.is_control() { ' ' } else { c }).collect(),
     }
+}
+
+/// The Message-IDs that the header Obsoletes names (RFC 1327), or Supersedes (RFC 2156).
+pub(crate) fn obsoletes(submission: &Submission) -> Vec<String> {
+    let fields = submission.fields_named(&["Obsoletes", "Supersedes"]);
+    let words = fields.flat_map(|field| {
+        let words = field.value().split(|byte| byte.is_ascii_whitespace() || *byte == b',');
+        words.filter_map(|word| str::from_utf8(word).ok())
+    });
+    let ids = words.filter(|word| word.starts_with('<') && word.ends_with('>'));
+    ids.take(MAX_OBSOLETES).map(str::to_string).collect()
 }
 
 fn message_id(facts: &Facts<'_>) -> String {

@@ -12,7 +12,6 @@ use zsched_format::control_file::Tag;
 use zsched_format::control_file::compose::{
     Address, ControlFileDraft, Group, OwedReport, Recipient, RecipientEnd,
 };
-use zsched_format::control_file::notify::Notify;
 use zsched_format::spool_id::SpoolId;
 use zsched_format::time::Timestamp;
 
@@ -98,18 +97,22 @@ pub fn route(
     let address = sender.as_ref().map(|sender| sender.address.as_str());
     let headers = headers::compose(&submission, facts, address);
     let log_id = headers::log_id(&submission, facts);
+    let obsoletes = headers::obsoletes(&submission);
     if (expansion.owners.len() + 1) * headers.len() > MAX_ALL_HEADERS_SIZE {
         return Err(RouteError::Unusable("too many lists for headers of this size".into()));
     }
     let refusals = expansion.recipients.iter().filter(|one| is_refused(one)).count();
     let deliveries = expansion.recipients.iter().filter(|one| one.end.is_none()).count();
+    // Those of the sender do not apply to messages of lists (RFC 3461, 5.2.7.3).
+    let is_from_sender = expansion.recipients.iter().any(|one| one.sender == 0);
     let draft = ControlFileDraft {
         body_offset: submission.body_offset,
         log_id,
         verbose: submission.envelope.verbose,
         error_address: sender.as_ref().map(|sender| sender.written.clone()),
-        return_mode: submission.envelope.return_mode,
-        envelope_id: submission.envelope.envelope_id,
+        obsoletes,
+        return_mode: submission.envelope.return_mode.filter(|_| is_from_sender),
+        envelope_id: submission.envelope.envelope_id.filter(|_| is_from_sender),
         groups: groups(expansion, sender.as_ref(), facts, &headers),
         ..ControlFileDraft::default()
     };
@@ -164,12 +167,8 @@ fn for_control_file(recipient: RoutedRecipient, facts: &Facts<'_>) -> Recipient 
                 "".into(),
             ),
         };
-        let is_wanted = match tag {
-            Tag::Failed => Notify::parse(notify.as_bytes()).events.failure,
-            _ => true,
-        };
-        let report = is_wanted.then_some(OwedReport { time, notary, text });
-        RecipientEnd { tag, report }
+        // The scheduler logs a refusal whose sender wants no report, and sends none.
+        RecipientEnd { tag, report: OwedReport { time, notary, text } }
     });
     Recipient { address, notify: notify.to_string(), end }
 }

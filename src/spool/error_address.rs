@@ -29,7 +29,8 @@ pub fn error_address(spool: &Spool, name: &SpoolName) -> io::Result<Option<Box<[
     Ok(parse(head).ok().and_then(|file| address_in(&file)))
 }
 
-fn address_in(file: &ControlFile) -> Option<Box<[u8]>> {
+/// The address for error reports in a control file, as for [`error_address`].
+pub(crate) fn address_in(file: &ControlFile) -> Option<Box<[u8]>> {
     let sender = file.senders.last();
     if let Some(address) = file.error_address
         && sender.is_none_or(|sender| sender.offset < address.start)

@@ -45,6 +45,9 @@ pub mod verbose;
 // Recipients that are tried one after the other.
 pub mod alternatives;
 
+// Messages that take the place of others.
+pub mod obsoletes;
+
 // To the router.
 pub mod outbox;
 pub mod report;

@@ -13,7 +13,9 @@ use std::collections::{HashMap, HashSet};
 use std::fs::OpenOptions;
 use std::io::{self, ErrorKind};
 use std::os::unix::fs::FileExt;
-use zsched_format::control_file::diagnostic::{DiagnosticRecord, is_about_deadline};
+use zsched_format::control_file::diagnostic::{
+    ADDRESS_OF_RECIPIENT, DiagnosticRecord, NOTARY_SEPARATOR, is_about_deadline,
+};
 use zsched_format::control_file::notify::{Events, Notify};
 use zsched_format::control_file::{self, ControlFile, Recipient, Tag};
 use zsched_format::time::Timestamp;
@@ -247,10 +249,10 @@ fn line<'a>(
     }
 }
 
-/// Returns true if a report to a sender is due.
+/// Returns true if a report to a sender is due, or lines of the log.
 ///
 /// That is so if a `d` line that was not reported is about an event that the recipient's NOTIFY
-/// requests (RFC 3461 4.1), or cannot be parsed.
+/// requests (RFC 3461 4.1), is about a recipient that the router has refused, or cannot be parsed.
 pub fn has_report_due(file: &ControlFile) -> bool {
     file.diagnostics.iter().filter(|diagnostic| !diagnostic.reported).any(|diagnostic| {
         let diagnostic = DiagnosticRecord::parse(file.get(diagnostic.value));
@@ -258,6 +260,7 @@ pub fn has_report_due(file: &ControlFile) -> bool {
         match (diagnostic, recipient) {
             (Some(diagnostic), Some(recipient)) => {
                 is_requested(&diagnostic, events(file, recipient))
+                    || is_refusal_of_router(file, &diagnostic, recipient)
             }
             _ => true,
         }
@@ -276,6 +279,20 @@ pub(crate) fn is_requested(diagnostic: &DiagnosticRecord<'_>, events: Events) ->
         b"delayed" => events.delay,
         _ => events != Events::NONE,
     }
+}
+
+/// Returns true for the `d` line of a recipient that our router has refused.
+///
+/// It has such recipients on a channel of their own. Agents name the address.
+pub(crate) fn is_refusal_of_router(
+    file: &ControlFile,
+    diagnostic: &DiagnosticRecord<'_>,
+    recipient: &Recipient,
+) -> bool {
+    let is_without_address =
+        diagnostic.notary.starts_with(&[ADDRESS_OF_RECIPIENT, NOTARY_SEPARATOR]);
+    let is_of_router = file.get(recipient.quad.channel) == b"error" && is_without_address;
+    is_of_router && diagnostic.action() == b"failed"
 }
 
 /// Returns true for the `d` line of an expiry by ZMailer's scheduler.

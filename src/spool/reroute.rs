@@ -61,7 +61,8 @@ fn submission<'f>(file: &'f ControlFile, recipients: &[&Recipient]) -> Option<Su
     let wishes = |recipient: &Recipient| recipient.notify.map(|notify| file.get(notify.value));
     let recipient = |recipient: &&Recipient| (wishes(recipient), file.get(recipient.quad.user));
     Some(Submission {
-        file,
+        envelope_id: file.envelope_id_of(first),
+        return_mode: file.return_mode_of(first),
         sender: file.sender_address(first),
         recipients: recipients.iter().map(recipient).collect(),
         headers: file.headers_of(first).map_or(&[], |block| file.get(block.text)),

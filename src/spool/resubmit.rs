@@ -17,14 +17,15 @@ use std::fs::File;
 use std::io::{self, BufWriter, ErrorKind, Read, Write};
 use std::os::unix::fs::{MetadataExt, fchown};
 use std::path::Path;
-use zsched_format::control_file::ControlFile;
 use zsched_format::spool_id::SpoolId;
 use zsched_format::time::Timestamp;
 
 /// The contents of a submission.
 pub struct Submission<'a> {
-    /// The control file that it is taken from.
-    pub file: &'a ControlFile,
+    /// Envelope id (`ENVID`), in xtext.
+    pub envelope_id: Option<&'a [u8]>,
+    /// `FULL` or `HDRS` (`RET`).
+    pub return_mode: Option<&'a [u8]>,
     /// The envelope sender; `None` is the null sender.
     pub sender: Option<&'a [u8]>,
     /// The recipients: the value of the `N` line, and the address.
@@ -80,12 +81,8 @@ impl Submission<'_> {
             lines.extend_from_slice(value);
             lines.push(b'\n');
         };
-        if let Some(id) = self.file.envelope_id {
-            push("envid ", self.file.get(id).trim_ascii());
-        }
-        if let Some(mode) = self.file.return_mode {
-            push("notaryret ", self.file.get(mode).trim_ascii());
-        }
+        self.envelope_id.into_iter().for_each(|id| push("envid ", id));
+        self.return_mode.into_iter().for_each(|mode| push("notaryret ", mode));
         match self.sender {
             Some(sender) => push("from ", &in_brackets(sender)),
             None => push("channel error", b""),

@@ -272,27 +272,33 @@ fn delete_removes_mail_that_an_agent_has() {
 fn reroute_gives_mail_to_router() {
     let site = Site::new(CLAUSES);
     let (ann, null) = ("local - ann@x.test 0", "error - - 0");
+    let list = "local - owner-list@x.test 0";
     let text = groups(
         "101",
-        &[(ann, &["q a.test bob@a", "q b.test carol@b"]), (null, &["q a.test dan@a"])],
+        &[
+            (ann, &["q a.test bob@a", "q b.test carol@b"]),
+            (null, &["q a.test dan@a"]),
+            (list, &["q a.test fay@a"]),
+        ],
     );
-    site.put_file("101", text.as_bytes());
+    site.put_file("101", text.replacen("\ns ", "\nn QQ\ns ", 1).as_bytes());
     site.put_file("102", groups("102", &[(ann, &["q c.test eve@c"])]).as_bytes());
     let _daemon = site.start();
     let mut client = control(&site);
     let rerouted = client.order_after_dry_run("REROUTE id=101");
-    assert_eq!((&rerouted["messages"], &rerouted["recipients"]), (&1.into(), &3.into()));
+    assert_eq!((&rerouted["messages"], &rerouted["recipients"]), (&1.into(), &4.into()));
     let submissions: Vec<String> = site
         .files("router")
         .iter()
         .map(|name| site.read(&format!("postoffice/router/{name}")))
         .collect();
-    assert_eq!(submissions.len(), 2, "{submissions:?}");
+    assert_eq!(submissions.len(), 3, "{submissions:?}");
     let of = |start: &str| submissions.iter().find(|text| text.starts_with(start)).expect(start);
-    let of_ann = of("from <ann@x.test>\n");
+    let of_ann = of("envid QQ\nfrom <ann@x.test>\n");
     assert!(of_ann.contains("\nto <bob@a>\n") && of_ann.contains("\nto <carol@b>\n"), "{of_ann}");
     assert!(of_ann.contains("\nenv-end\nSubject: test\n\nThis is the body.\n"), "{of_ann}");
     assert!(of("channel error\n").contains("\nto <dan@a>\n"));
+    assert!(of("from <owner-list@x.test>\n").contains("\nto <fay@a>\n"), "not its envelope");
     until("it has left", || site.files("transport") == ["102"]);
     assert!(site.files("postman").is_empty());
 }

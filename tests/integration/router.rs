@@ -52,15 +52,45 @@ fn submission_is_routed_delivered_and_refused() {
     let user = user.expect("it can be asked for").expect("we have an account").name;
     assert!(report.contains(&format!("Received: ({user}@")), "{report}");
     assert!(!report.contains("Last-Attempt-Date"), "{report}");
-    let trace = || {
-        let mut mailq = Command::new(zsched_tests::program("mailq"));
-        mailq.arg("-Z").arg(site.path("zmailer.conf")).args(["trace", "nobody@here.test"]);
-        let output = mailq.arg("--status-log").arg(&log).output().expect("mailq starts");
-        String::from_utf8_lossy(&output.stdout).into_owned()
-    };
-    until("the refusal is traced", || trace().contains("report S"));
-    let trace = trace();
+    let (_, reason) = report.split_once("The reason:").expect("a text for people");
+    let (reason, _) = reason.split_once("Check ").expect("an advice");
+    assert_eq!(reason.trim(), "550 5.1.1 no such user here", "only once");
+    until("the refusal is traced", || trace(&site, "nobody@here.test").contains("report S"));
+    let trace = trace(&site, "nobody@here.test");
     assert!(trace.contains("  to nobody@here.test\n"), "{trace}");
-    assert!(trace.contains("failed 5.1.1, error/unresolvable, no agent: no such user"), "{trace}");
+    assert!(trace.contains(REFUSAL), "{trace}");
     assert!(site.logged("to=<nobody@here.test>, destination=error/unresolvable") == 1);
+}
+
+const REFUSAL: &str = "failed 5.1.1, error/unresolvable, no agent: no such user";
+
+fn trace(site: &Site, what: &str) -> String {
+    let mut mailq = Command::new(zsched_tests::program("mailq"));
+    mailq.arg("-Z").arg(site.path("zmailer.conf")).args(["trace", what]);
+    let output = mailq.arg("--status-log").arg(site.path("status")).output();
+    String::from_utf8_lossy(&output.expect("mailq starts").stdout).into_owned()
+}
+
+#[test]
+fn refusal_without_report_is_traced() {
+    let site = Site::new(MAILBOX);
+    site.write("users", "alice\n");
+    let users = site.path("users");
+    site.write("router.cf", &format!("hostname here.test\nusers file {}\n", users.display()));
+    let log = site.path("status");
+    let _scheduler = site.start_with(&["--status-log", &log.to_string_lossy()]);
+    let _router = Router::start(&site);
+    for (sender, name) in
+        [("from <alice@here.test>\ntodsn NOTIFY=NEVER", "never"), ("channel error", "report")]
+    {
+        let address = format!("{name}@here.test");
+        submit(&site, &format!("{sender}\nto <{address}>\nenv-end\nSubject: x\n\nbody\n"));
+        until("the refusal is traced", || trace(&site, &address).contains(REFUSAL));
+        site.until_empty();
+        let trace = trace(&site, &address);
+        assert!(!trace.contains("report S"), "{trace}");
+        assert_eq!(site.logged(&format!("to=<{address}>, destination=error/unresolvable")), 1);
+    }
+    assert!(!site.path("mail/alice").exists(), "no report");
+    assert_eq!(site.files("postman"), [""; 0]);
 }

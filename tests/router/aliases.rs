@@ -90,6 +90,20 @@ fn list_with_owner_has_its_own_sender() {
     assert_eq!(reports(&made), [format!("list@zm.example.test delivered 2.1.5 ({sent})")]);
 }
 
+/// The envelope id of the sender does not name the envelope of a list.
+#[test]
+fn envelope_of_list_has_no_id_of_sender() {
+    let site = site("list: alice\nowner-list: bob\n");
+    let parameters = |others: &str| {
+        let made = site.route_one(format!(
+            "envid QQ\nnotaryret HDRS\nfrom <s@far.test>\nto <list>\n{others}env-end\n\nbody\n"
+        ));
+        lines(&made, "esrRn").iter().map(|line| line[..1].to_string()).collect::<String>()
+    };
+    assert_eq!(parameters(""), "eesr");
+    assert_eq!(parameters("to <bob>\n"), "eesrRnesr");
+}
+
 /// User id of the files, which is that of the test.
 fn owner(site: &Site) -> u32 {
     use std::os::unix::fs::MetadataExt;
@@ -142,6 +156,7 @@ fn loops_and_unknown_users_are_refused() {
             "nobody-here@zm.example.test failed 5.1.1 (no such user here)",
             "x%y@zm.example.test failed 5.1.1 (routes with % are not followed)",
             "\"|sh\"@zm.example.test failed 5.1.3 (programs and files are no addresses)",
+            "never@zm.example.test failed 5.1.1 (no such user here)",
         ]
     );
     assert!(made.contains("\nr-          error expansion a@zm.example.test 65534\n"), "{made}");

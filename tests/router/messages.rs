@@ -57,6 +57,16 @@ fn missing_headers_are_added() {
 }
 
 #[test]
+fn obsoleted_messages_are_named() {
+    let site = Site::new(RULES);
+    let made = site.route_one(
+        "from <a@far.test>\nto <b>\nenv-end\nObsoletes: <1@x>, junk <2@x\n\
+         SUPERSEDES:\n <3@x>\n\nbody\n",
+    );
+    assert_eq!(lines(&made, "x"), ["x <1@x>", "x <3@x>"]);
+}
+
+#[test]
 fn null_sender_is_accepted() {
     let site = Site::new(RULES);
     for from in ["from <>", "channel error\nerrormsg", "channel error\nfrom <a@b>"] {

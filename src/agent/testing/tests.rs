@@ -181,6 +181,30 @@ fn resubmitted_message_is_returned() {
     assert_eq!(run.submissions, [expected]);
 }
 
+/// The envelope of a list is not that of the sender (RFC 3461, 5.2.7.3).
+#[test]
+fn members_of_list_do_not_get_envelope_of_sender() {
+    let list = "s local - owner-list@x 0\nr           smtp h member 0\nm\nH: x\n\n";
+    let run = TestJob::new(format!("{FILE}{list}")).with_body("body\n").run(&smtp(), |job| {
+        let message = job.message()?;
+        job.deliver_each(|delivery| {
+            let is_member = delivery.user() == b"member";
+            let parameters = (delivery.envelope_id(), delivery.return_mode());
+            let expected = (!is_member).then_some((&b"ENV+3D1"[..], &b"HDRS"[..])).unzip();
+            assert_eq!(parameters, expected);
+            if !is_member {
+                return delivered();
+            }
+            match delivery.resubmit(&message) {
+                Ok(_) => Outcome::new(Verdict::PassedOn, "2.2.0", 250, "handed back"),
+                Err(error) => Outcome::system_error("cannot hand back", &error),
+            }
+        })
+    });
+    let expected = "from <owner-list@x>\nto <member>\nenv-end\nH: x\n\nbody\n";
+    assert_eq!(run.submissions, [expected]);
+}
+
 #[test]
 fn scope_without_recipients_requests_resync() {
     let run = TestJob::new(FILE).run(&Scope::channel("uucp"), |_| panic!("no work"));

@@ -19,6 +19,8 @@ pub struct ControlFileDraft {
     pub verbose: Option<String>,
     /// The sender as it was submitted (`e`). No program uses it, since a group's sender follows.
     pub error_address: Option<String>,
+    /// Message-IDs of older messages that it takes the place of (`x`).
+    pub obsoletes: Vec<String>,
     /// What a report returns (`R`): `FULL` or `HDRS` (RFC 3461, 4.3).
     pub return_mode: Option<String>,
     /// The envelope id (`n`), xtext (RFC 3461, 4.4).
@@ -56,8 +58,8 @@ pub struct Recipient {
 pub struct RecipientEnd {
     /// [`Tag::Done`] or [`Tag::Failed`].
     pub tag: Tag,
-    /// The report that the sender is owed (`d`), if it was requested.
-    pub report: Option<OwedReport>,
+    /// The line `d` about it, which the scheduler reports if that was requested.
+    pub report: OwedReport,
 }
 
 /// The contents of a `d` line.
@@ -116,6 +118,9 @@ impl ControlFileDraft {
             push_line(&mut out, "p ", &priority.to_string());
         }
         push_optional(&mut out, "e ", "error address", &self.error_address)?;
+        for id in &self.obsoletes {
+            push_line(&mut out, "x ", check_one_line("obsolete Message-ID", id)?);
+        }
         let mut reports = Vec::new();
         for (index, group) in self.groups.iter().enumerate() {
             self.write_group(group, index == 0, &mut out, &mut reports)?;
@@ -144,7 +149,7 @@ impl ControlFileDraft {
                 push_optional(out, "R ", "return mode", &self.return_mode)?;
                 push_optional(out, "n ", "envelope id", &self.envelope_id)?;
             }
-            if let Some(report) = recipient.end.as_ref().and_then(|end| end.report.as_ref()) {
+            if let Some(report) = recipient.end.as_ref().map(|end| &end.report) {
                 owed.push((line, notify, report));
             }
         }
@@ -312,11 +317,11 @@ mod tests {
         group.recipients[1].notify = "NOTIFY=FAILURE".into();
         group.recipients[1].end = Some(RecipientEnd {
             tag: Tag::Failed,
-            report: Some(OwedReport {
+            report: OwedReport {
                 time: 1_795_259_643,
                 notary: b"\x03\x01failed\x015.1.1\x01smtp; 550 5.1.1 no\x01\x01".to_vec(),
                 text: "no such user".into(),
-            }),
+            },
         });
         let text = text(&draft);
         expect_test::expect![[r#"
@@ -372,6 +377,8 @@ mod tests {
         let all = |what| [0; 5].map(|_| error(what));
         assert_eq!(refused(|draft, evil| draft.name = evil), all("name"));
         assert_eq!(refused(|draft, evil| draft.log_id = evil), all("log id"));
+        let obsoletes = refused(|draft, evil| draft.obsoletes = vec![evil]);
+        assert_eq!(obsoletes, all("obsolete Message-ID"));
         assert_eq!(refused(|draft, evil| draft.groups[0].sender.user = evil), all("address"));
         let of_recipient: [(&str, Change); 4] = [
             ("channel", |recipient, evil| recipient.address.channel = evil),

@@ -283,6 +283,27 @@ impl ControlFile {
         (!is_null).then_some(address)
     }
 
+    /// Returns true if a recipient has the sender of the message, not the owner of a list.
+    ///
+    /// The message of a list has a new envelope, to which the DSN parameters of the sender's `MAIL`
+    /// command do not apply (RFC 3461, 5.2.7.3).
+    pub fn has_original_envelope(&self, recipient: &Recipient) -> bool {
+        let address = |sender: &Sender| self.get(sender.quad.user);
+        self.sender_of(recipient).map(address) == self.senders.first().map(address)
+    }
+
+    /// The envelope id of a recipient's envelope, in xtext (RFC 3461, 4.4).
+    pub fn envelope_id_of(&self, recipient: &Recipient) -> Option<&[u8]> {
+        let id = self.envelope_id.filter(|_| self.has_original_envelope(recipient));
+        id.map(|id| self.get(id).trim_ascii())
+    }
+
+    /// `FULL` or `HDRS` of a recipient's envelope (RFC 3461, 4.3).
+    pub fn return_mode_of(&self, recipient: &Recipient) -> Option<&[u8]> {
+        let mode = self.return_mode.filter(|_| self.has_original_envelope(recipient));
+        mode.map(|mode| self.get(mode).trim_ascii())
+    }
+
     /// The text of a quad, as written.
     pub fn text_of(&self, quad: &Quad) -> &[u8] {
         &self.text[quad.channel.start as usize..quad.privilege.end as usize]

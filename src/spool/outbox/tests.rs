@@ -149,8 +149,13 @@ fn reroute(spool: &Spool, name: &SpoolName, steps: &Steps) -> io::Result<()> {
         let lines: Vec<u32> = taken.iter().map(|one| one.candidate.offset).collect();
         let is_of = |line: &u32| parsed.recipient_at(*line).is_some_and(|r| r.headers == headers);
         let lines: Vec<u32> = lines.into_iter().filter(is_of).collect();
-        let submission =
-            Submission { file: &parsed, sender: None, recipients: vec![], headers: b"" };
+        let submission = Submission {
+            envelope_id: None,
+            return_mode: None,
+            sender: None,
+            recipients: vec![],
+            headers: b"",
+        };
         let mail = ReroutedMail { submission, message: &message, body_offset: 6, owner: (0, 0) };
         (!lines.is_empty()).then_some((lines, SubmissionDraft::Reroute(mail)))
     };

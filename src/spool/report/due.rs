@@ -1,14 +1,16 @@
 //! Which `d` lines of a control file are owed to which sender.
 
-use crate::note::{events, is_expiry_of_original, is_requested, unnoted_failures};
+use super::RefusedRecipient;
+use crate::note::{
+    events, is_expiry_of_original, is_refusal_of_router, is_requested, unnoted_failures,
+};
 use crate::{chunk, decisions};
 use std::io;
 use std::os::unix::fs::FileExt;
 use zsched_format::control_file::diagnostic::{
-    ADDRESS_OF_RECIPIENT, DiagnosticRecord, MAX_REPORTED_RECIPIENTS, NOTARY_SEPARATOR,
-    expiry_notary,
+    DiagnosticRecord, MAX_REPORTED_RECIPIENTS, NOTARY_SEPARATOR, expiry_notary,
 };
-use zsched_format::control_file::{self, ControlFile, Recipient, Sender, Tag};
+use zsched_format::control_file::{self, ControlFile, Recipient, Tag};
 use zsched_sys as sys;
 
 /// The reports that are due.
@@ -18,6 +20,8 @@ pub struct DueReports {
     pub groups: Vec<ReportGroup>,
     /// Lines of which the sender requested no report, or that cannot be read.
     pub ignored: Vec<u32>,
+    /// Recipients that the router has refused, also those whose sender requested no report.
+    pub refused: Vec<RefusedRecipient>,
     /// True if there are more lines than [`MAX_REPORTED_RECIPIENTS`].
     pub has_more: bool,
     /// The control file, or the beginning of a large one.
@@ -36,10 +40,8 @@ pub struct ReportGroup {
     pub recipients: Vec<ReportedRecipient>,
     /// The headers of the last recipient, if they are in the part that was read.
     pub headers: Option<Vec<u8>>,
-    /// The sender is that of the message, not the owner of a list.
-    ///
-    /// The message of a list has a new envelope, which the sender's id does not name (RFC 3461,
-    /// 5.2.7).
+    /// The sender is that of the message, not the owner of a list
+    /// ([`ControlFile::has_original_envelope`]).
     pub has_original_envelope: bool,
 }
 
@@ -145,14 +147,10 @@ impl DueReports {
         line: Option<(&DiagnosticRecord<'_>, &Recipient)>,
         file: &ControlFile,
     ) {
-        let wanted =
-            line.filter(|(record, recipient)| is_requested(record, events(file, recipient)));
-        let Some((record, recipient)) = wanted else {
+        let Some((record, recipient)) = line else {
             return self.ignored.push(offset);
         };
-        let Some(sender) = error_address(file, recipient) else {
-            return self.ignored.push(offset);
-        };
+        let sender = error_address(file, recipient);
         let get = |span| file.get(span).to_vec();
         let reported = ReportedRecipient {
             address: get(recipient.quad.user),
@@ -170,11 +168,18 @@ impl DueReports {
             },
             text: record.message.to_vec(),
         };
+        if is_refusal_of_router(file, record, recipient) {
+            let sender = sender.flatten().map(Box::from);
+            self.refused.push(RefusedRecipient { sender, recipient: reported.clone() });
+        }
+        let Some(sender) = sender.filter(|_| is_requested(record, events(file, recipient))) else {
+            return self.ignored.push(offset);
+        };
         let known = self.groups.iter().position(|group| group.sender.as_deref() == sender);
         let place = known.unwrap_or_else(|| {
             let (lines, recipients) = (Vec::new(), Vec::new());
             let sender = sender.map(Box::from);
-            let has_original_envelope = has_first_sender(file, recipient);
+            let has_original_envelope = file.has_original_envelope(recipient);
             let headers = None;
             self.groups.push(ReportGroup {
                 sender,
@@ -201,14 +206,6 @@ impl ReportedRecipient {
         let mut fields = self.notary.split(|byte| *byte == NOTARY_SEPARATOR);
         fields.nth(1).unwrap_or(b"failed")
     }
-
-    /// Returns true if our router has refused it.
-    ///
-    /// It has such recipients on a channel of their own. Agents name the address.
-    pub(super) fn is_refused_by_router(&self) -> bool {
-        let is_without_address = self.notary.starts_with(&[ADDRESS_OF_RECIPIENT, NOTARY_SEPARATOR]);
-        self.channel == b"error" && is_without_address && self.action() == b"failed"
-    }
 }
 
 /// Returns true if a report can have the action of a `d` line.
@@ -224,12 +221,6 @@ fn failed_notary(notary: &[u8]) -> Vec<u8> {
     fields.resize(fields.len().max(2), b"");
     fields[1] = b"failed";
     fields.join(&NOTARY_SEPARATOR)
-}
-
-/// Returns true if a recipient has the first sender of the file, who is that of the message.
-fn has_first_sender(file: &ControlFile, recipient: &Recipient) -> bool {
-    let address = |sender: &Sender| file.get(sender.quad.user);
-    file.sender_of(recipient).map(address) == file.senders.first().map(address)
 }
 
 /// The address that gets reports about a recipient.

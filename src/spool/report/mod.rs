@@ -210,8 +210,8 @@ pub fn settle<O: Outbox>(
         lines: due.has_more,
         unnoted_failures: finished.is_none() && due.may_have_unnoted_failures(),
     };
-    let refused = due.groups.iter().flat_map(ReportGroup::refused).collect();
-    let (mut submissions, mut groups, mut ignored) = (Vec::new(), Vec::new(), due.ignored);
+    let DueReports { refused, mut ignored, .. } = due;
+    let (mut submissions, mut groups) = (Vec::new(), Vec::new());
     for group in due.groups {
         match draft(&due.message, &group)? {
             Some(draft) => {
@@ -266,7 +266,8 @@ impl Original<'_> {
 
     /// Returns true if the sender gets the body: only with a failure (RFC 3461, 4.3).
     fn returns_body(&self, control: &ControlFile, group: &ReportGroup) -> bool {
-        let mode = control.return_mode.map(|mode| control.get(mode).trim_ascii());
+        let mode = control.return_mode.filter(|_| group.has_original_envelope);
+        let mode = mode.map(|mode| control.get(mode).trim_ascii());
         let is_full = match mode.map(<[u8]>::to_ascii_uppercase).as_deref() {
             Some(b"FULL") => true,
             Some(b"HDRS") => false,
@@ -311,14 +312,6 @@ impl ReportGroup {
         self.recipients.iter().for_each(|recipient| recipients.add(recipient.action()));
         let id = SpoolId { number: entry.id, modified: entry.modified };
         SentReport { id, sender: self.sender, recipients }
-    }
-
-    fn refused(&self) -> impl Iterator<Item = RefusedRecipient> {
-        let refused = self.recipients.iter().filter(|one| one.is_refused_by_router());
-        refused.map(|recipient| RefusedRecipient {
-            sender: self.sender.clone(),
-            recipient: recipient.clone(),
-        })
     }
 }
 

@@ -59,7 +59,7 @@ impl ReportLines {
             let outcome = Outcome {
                 status: DeliveryStatus::Failed,
                 message_id: result.message_id.as_deref(),
-                sender: Some(sender.as_deref().unwrap_or_default()),
+                sender: Some(sender.as_deref().unwrap_or(b"<>")),
                 recipient: Some(&recipient.address),
                 notary: (&record.notary[..]).into(),
             };
@@ -158,7 +158,8 @@ mod tests {
         let result = SendResult { sent: Vec::new(), refused, ..result() };
         let (status, log) = lines(MailLines::Final, &result);
         let entry: StatusLine<'_> = serde_json::from_str(&status).expect("a line");
-        assert_eq!(entry.recipient.as_deref(), Some("nobody@x"));
+        let addresses = (entry.sender.as_deref(), entry.recipient.as_deref());
+        assert_eq!(addresses, (Some("<>"), Some("nobody@x")));
         assert_eq!((entry.status, entry.code.as_deref()), (DeliveryStatus::Failed, Some("5.1.1")));
         assert_eq!((entry.agent, &*entry.text), (None, "no such user here"));
         assert!(
