@@ -39,6 +39,10 @@ pub struct Parameters {
     ///
     /// Never zero. `PARAMglobal-report-interval`, default 5m.
     pub global_report_interval: Duration,
+    /// Obeys `x` lines: a message takes the place of an older one of the same local user.
+    ///
+    /// `PARAMobey-obsoletes`, default off.
+    pub obey_obsoletes: bool,
     /// Stores a report without any recipient below `$POSTOFFICE/postman/`.
     ///
     /// `PARAMstore-error-on-error`, default off.
@@ -77,6 +81,7 @@ impl Default for Parameters {
             notify_socket: None,
             write_async: false,
             global_report_interval: Duration::from_secs(DEFAULT_REPORT_INTERVAL),
+            obey_obsoletes: false,
             store_error_on_error: false,
             message_active_limit: None,
             message_recipient_limit: None,
@@ -264,6 +269,8 @@ pub(crate) static PARAMETERS: &[Keyword<Parameters>] = table! { Parameters:
     /// The socket to which routers send notices of new messages.
     "PARAMnotifysock": UNIX_PATH,
         "SCHEDULERNOTIFY of the ZENV file, else .scheduler.notify in POSTOFFICE" => notify_socket;
+    /// A message takes the place of an older one of the same local user that its x line names.
+    "PARAMobey-obsoletes": SWITCH, "0" => obey_obsoletes or zero;
     /// Keep reports that cannot be sent in the folder postman of POSTOFFICE.
     "PARAMstore-error-on-error": SWITCH, "0" => store_error_on_error or zero;
 };

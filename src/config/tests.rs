@@ -334,6 +334,7 @@ fn parameters_are_parsed() {
             notify_socket: Some("/n".into()),
             write_async: true,
             global_report_interval: secs(900),
+            obey_obsoletes: false,
             store_error_on_error: false,
             message_active_limit: Some(5),
             message_recipient_limit: None,
@@ -753,6 +754,7 @@ fn shown_configuration_names_sources() {
         #PARAMmessage-recipient-minimum                 # default: none; 10 where another limit on memory is set
         #PARAMmsgwriteasync=0                           # default
         #PARAMnotifysock                                # default: SCHEDULERNOTIFY of the ZENV file, else .scheduler.notify in POSTOFFICE
+        #PARAMobey-obsoletes=0                          # default
         #PARAMstore-error-on-error=0                    # default
 
         */*                                             # cf:1

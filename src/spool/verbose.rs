@@ -1,9 +1,9 @@
 //! The verbose file of a message, named by a `v` line.
 //!
-//! A user who submits with `sendmail -v` follows this file. Agents append a line for each outcome.
-//! The scheduler appends a line when it has read the message, gives it to an agent, or drops it
-//! from memory. It appends the last line when the message leaves the spool: `sendmail` stops at a
-//! line that begins with `scheduler done`.
+//! A user who submits with ZMailer's `sendmail -v` follows this file. Agents append a line for each
+//! outcome. The scheduler appends a line when it has read the message, gives it to an agent, or
+//! drops it from memory. It appends the last line when the message leaves the spool: `sendmail`
+//! stops at a line that begins with `scheduler done`.
 
 use super::{Spool, SpoolName};
 use std::fs::File;

@@ -156,7 +156,10 @@ impl Scheduler {
     pub(crate) fn apply_after_job(&mut self, vertex: VertexId) -> bool {
         let message = self.queue.vertices[vertex].message;
         let after_job = std::mem::take(&mut self.queue.vertices[vertex].after_job);
-        self.end_now(message, &[vertex], (after_job, "an operator"));
+        // The order is an override if it was about the whole message.
+        let id = self.queue.messages[message].spool_id();
+        let by = self.overrides.removal_of(id).map(|removal| removal.author.name.clone());
+        self.end_now(message, &[vertex], (after_job, by.as_deref().unwrap_or("an operator")));
         !matches!(after_job, AfterJob::Usual | AfterJob::OneMoreTry)
     }
 }

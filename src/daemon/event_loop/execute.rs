@@ -144,18 +144,23 @@ impl Daemon {
             AdminCommand::Reload => self.begin_reload(Some(client)),
             AdminCommand::CheckConfig => self.begin_config_check(client),
             AdminCommand::Load(number) => {
-                let under_way = self.intake.recipients_being_read();
-                let room = self.core.query().recipient_room();
-                let batch = room.map(|room| room.first_chunk(under_way).max(1));
-                if let Some(name) = self.intake.fetch(*number, batch) {
-                    self.spool_io.read_soon(name, batch);
-                }
+                self.fetch(*number);
                 self.clients.wait_for_message(client, *number);
             }
             AdminCommand::Log(level) => {
                 self.set_log_level(by, *level);
                 self.clients.take_answer(client, Answer::Admin(Ok(String::new())));
             }
+        }
+    }
+
+    /// Reads a message that is not in memory, regardless of memory limits.
+    pub(super) fn fetch(&mut self, number: u64) {
+        let under_way = self.intake.recipients_being_read();
+        let room = self.core.query().recipient_room();
+        let batch = room.map(|room| room.first_chunk(under_way).max(1));
+        if let Some(name) = self.intake.fetch(number, batch) {
+            self.spool_io.read_soon(name, batch);
         }
     }
 

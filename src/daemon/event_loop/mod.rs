@@ -15,6 +15,7 @@
 
 pub(crate) mod event_source;
 mod sources;
+mod obsoleted;
 pub(crate) mod signals;
 mod execute;
 pub(crate) mod observed_core;
@@ -41,7 +42,7 @@ use mio::net::UnixDatagram;
 use mio::{Events, Poll, Waker};
 use observed_core::ObservedCore;
 use reload::ReloadState;
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 use std::io::{self, ErrorKind};
 use std::path::PathBuf;
 use std::rc::Rc;
@@ -54,6 +55,7 @@ use zsched_core::overrides::OverrideChange;
 use zsched_core::{AgentId, Event};
 use zsched_format::time::Timestamp;
 use zsched_spool::SpoolName;
+use zsched_spool::obsoletes::Obsoleted;
 use zsched_spool::scan::ScanLimits;
 use zsched_sys::Signals;
 
@@ -91,6 +93,8 @@ pub(crate) struct Daemon {
     pub(crate) has_held_children: bool,
     /// Names of new control files found by the current scan.
     pub(crate) new_names: Vec<SpoolName>,
+    /// Messages that end when they have been read, by their number.
+    pub(crate) unread_obsoleted: HashMap<u64, Obsoleted>,
     pub(crate) scan_limits: ScanLimits,
     pub(crate) timeouts: Timeouts,
     /// True until the mail found at the start is loaded.

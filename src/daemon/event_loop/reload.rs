@@ -160,7 +160,7 @@ impl Daemon {
         }
         self.reconfigure_accounts(&loaded.config);
         self.config = Rc::new(loaded.config);
-        self.apply_memory_limit();
+        self.apply_parameters();
         self.core.handle(now, Event::Configured(self.config.clone()));
         log::info!("{}: configuration loaded", self.config_path.display());
         Ok(remark)
@@ -178,10 +178,11 @@ impl Daemon {
         }
     }
 
-    /// Sets the maximum number of messages in memory from the configuration.
-    pub(crate) fn apply_memory_limit(&mut self) {
+    /// Passes parameters of the configuration to those that work by them.
+    pub(crate) fn apply_parameters(&mut self) {
         let limits = self.config.parameters.memory();
         self.intake.set_max_messages(limits.map(|limits| limits.messages));
+        self.spool_io.obey_obsoletes(self.config.parameters.obey_obsoletes);
     }
 
     /// Updates the location of the accounts. Once required, a login stays required.

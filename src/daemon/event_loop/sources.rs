@@ -6,7 +6,7 @@ use crate::agents::AgentOutput;
 use crate::event_loop::event_source::EventSource;
 use crate::event_loop::observed_core::ObservedCore;
 use crate::net::listen;
-use crate::spool_io::Completion;
+use crate::spool_io::{Completion, FileNews};
 use std::io::{self, ErrorKind};
 use std::path::PathBuf;
 use std::time::Instant;
@@ -16,6 +16,7 @@ use zsched_format::control_file::ControlFileError;
 use zsched_format::time::Timestamp;
 use zsched_spool::SpoolName;
 use zsched_spool::load::LoadResult;
+use zsched_spool::obsoletes::Obsoleted;
 
 /// Maximum number of results of helper workers handled per turn.
 const MAX_RESULTS_PER_TURN: usize = 512;
@@ -94,7 +95,7 @@ impl Daemon {
                 self.spool_io.read(new.map(|name| (name, None)).collect());
                 self.intake.end_scan(now, end.truncated);
             }
-            Completion::Read(name, found, line) => self.handle_read(now, name, *found, &line),
+            Completion::Read(name, found, news) => self.handle_read(now, name, *found, news),
             Completion::ReadAgain(name, found) => self.handle_reread(now, &name, *found),
             Completion::ChunkRead(name, found) => {
                 let outcome = self.reread_outcome(now, &name, *found);
@@ -140,7 +141,7 @@ impl Daemon {
         self.spool_io.new_names(new);
     }
 
-    fn handle_read(&mut self, now: Timestamp, name: SpoolName, found: LoadResult, line: &[u8]) {
+    fn handle_read(&mut self, now: Timestamp, name: SpoolName, found: LoadResult, news: FileNews) {
         self.intake.finish_read(name.number());
         if !matches!(found, LoadResult::Locked(_)) {
             self.intake.unlocked(name.number());
@@ -152,12 +153,18 @@ impl Daemon {
         }
         match found {
             LoadResult::Arrival(arrival) => {
-                if !line.is_empty() && self.core.query().is_new(name.number()) {
-                    self.spool_io.log_arrival(line);
+                if !news.line.is_empty() && self.core.query().is_new(name.number()) {
+                    self.spool_io.log_arrival(&news.line);
                 }
+                // Older messages end before this one is given to an agent.
+                let (own, older): (Vec<Obsoleted>, Vec<Obsoleted>) =
+                    news.obsoleted.into_iter().partition(|pair| pair.old.number == name.number());
+                older.iter().for_each(|pair| self.end_obsoleted(now, pair));
                 self.core.handle(now, Event::Arrived(arrival));
+                let late = self.unread_obsoleted.remove(&name.number());
+                own.iter().chain(&late).for_each(|pair| self.end_obsoleted(now, pair));
             }
-            LoadResult::Nothing => {}
+            LoadResult::Nothing => drop(self.unread_obsoleted.remove(&name.number())),
             LoadResult::Locked(pid) => {
                 let text =
                     format!("{name}: process {pid} holds a recipient of it; looked at again later");

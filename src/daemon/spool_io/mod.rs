@@ -9,6 +9,7 @@
 //! Results go into one channel in portions, and mio's `Waker` wakes the loop. The workers make no
 //! decisions.
 
+mod obsoleted;
 mod reader;
 mod write_queue;
 mod writer;
@@ -29,6 +30,7 @@ use crate::state::duplicates::DuplicatesFile;
 use crate::state::overrides::OverridesJournal;
 use crate::worker;
 use mio::Waker;
+use obsoleted::ObsoletesFinder;
 use reader::{NewFile, ReadQueue, ReadRequest, Reader, UrgentRead};
 use reporter::Reporter;
 use std::io;
@@ -46,6 +48,7 @@ use zsched_core::overrides::OverrideChange;
 use zsched_core::{NoteTicket, ReportTicket, StatusRecord};
 use zsched_format::time::Timestamp;
 use zsched_spool::load::LoadResult;
+use zsched_spool::obsoletes::Obsoleted;
 use zsched_spool::removals::RemovalList;
 use zsched_spool::report::UnreportedRest;
 use zsched_spool::scan::{ScanEnd, ScanLimits, scan};
@@ -65,8 +68,8 @@ pub(crate) enum Completion {
     Names(Vec<SpoolName>),
     /// The scan has ended.
     ScanEnded(ScanEnd),
-    /// A control file was read. If it has a message, this is the line about its arrival.
-    Read(SpoolName, Box<LoadResult>, Vec<u8>),
+    /// A control file was read.
+    Read(SpoolName, Box<LoadResult>, FileNews),
     /// The control file of a loaded message was read again.
     ReadAgain(SpoolName, Box<LoadResult>),
     /// More recipients of a control file were read.
@@ -90,6 +93,15 @@ pub(crate) enum Completion {
     ClearLocksFailed(SpoolName, io::Error),
 }
 
+/// What the reader has found besides the recipients of a message.
+#[derive(Default)]
+pub(crate) struct FileNews {
+    /// The line about its arrival for the log; may be empty.
+    pub(crate) line: Vec<u8>,
+    /// Messages that end: those that it takes the place of, or itself.
+    pub(crate) obsoleted: Vec<Obsoleted>,
+}
+
 /// The loop's end of the helper workers.
 pub(crate) struct SpoolIo {
     results: Receiver<Vec<Completion>>,
@@ -109,6 +121,8 @@ pub(crate) struct SpoolIo {
     mail_log: MailLog,
     /// Messages with a verbose file.
     verbose: VerboseMessages,
+    /// True if the reader looks for messages that `x` lines name.
+    obeys_obsoletes: Arc<AtomicBool>,
     /// Lines about arrivals in this turn.
     arrival_lines: Vec<u8>,
 }
@@ -177,6 +191,7 @@ impl SpoolIo {
         let scanner = (spool.clone(), completions.clone());
         worker::start("scanner", move || scan_folders(&scanner.0, &scans, &counts, &scanner.1))?;
         let verbose = VerboseMessages::default();
+        let obeys_obsoletes = Arc::new(AtomicBool::new(false));
         let reader = Reader {
             spool: spool.clone(),
             level,
@@ -184,6 +199,7 @@ impl SpoolIo {
             completions: completions.clone(),
             duplicates: duplicates.clone(),
             verbose: verbose.clone(),
+            obsoletes: ObsoletesFinder::new(obeys_obsoletes.clone()),
             arrivals,
             portion: Vec::new(),
             is_over: false,
@@ -234,6 +250,7 @@ impl SpoolIo {
             spool: spool.clone(),
             mail_log,
             verbose,
+            obeys_obsoletes,
             arrival_lines: Vec::new(),
         })
     }
@@ -288,6 +305,13 @@ impl SpoolIo {
 
     fn read_first(&self, urgent: UrgentRead) {
         self.read_requests.send(ReadRequest::Urgent(urgent)).expect(WORKERS_RUN);
+    }
+
+    /// Sets whether the reader looks for messages that `x` lines name.
+    ///
+    /// It finds those that are read from then on.
+    pub(crate) fn obey_obsoletes(&self, is_on: bool) {
+        self.obeys_obsoletes.store(is_on, Ordering::Relaxed);
     }
 
     /// Queues a write request, for the next [`send`](SpoolIo::send).

@@ -1,7 +1,8 @@
 //! Worker that reads control files.
 
+use super::obsoleted::ObsoletesFinder;
 use super::verbose_messages::VerboseMessages;
-use super::{Completion, CompletionSender};
+use super::{Completion, CompletionSender, FileNews};
 use crate::logging::mail_log::ArrivalLines;
 use crate::state::duplicates::DuplicatesFile;
 use std::collections::VecDeque;
@@ -84,6 +85,7 @@ pub(super) struct Reader {
     pub(super) duplicates: Arc<DuplicatesFile>,
     pub(super) arrivals: ArrivalLines,
     pub(super) verbose: VerboseMessages,
+    pub(super) obsoletes: ObsoletesFinder,
     /// Results to be sent.
     pub(super) portion: Vec<Completion>,
     /// True once the loop has ended: another scheduler may use the spool then.
@@ -110,25 +112,14 @@ impl Reader {
         while !self.is_over
             && let Some(urgent) = next
         {
-            let spool = &self.spool;
             let done = match urgent {
-                UrgentRead::New((name, at_most)) => {
-                    let mut line = Vec::new();
-                    let observer: LoadObserver<'_> = &mut |loaded| {
-                        self.verbose.add(spool, &loaded);
-                        line = self.arrivals.compose(&loaded);
-                    };
-                    let found =
-                        load::load(spool, self.level, name.clone(), at_most, tell, observer);
-                    VerboseMessages::explain_refusal(spool, &name, &found);
-                    Completion::Read(name, Box::new(found), line)
-                }
+                UrgentRead::New(new) => self.read_new(new, None),
                 UrgentRead::More(name, portion) => {
-                    let found = load::reload(spool, &name, Some(portion), tell);
+                    let found = load::reload(&self.spool, &name, Some(portion), tell);
                     Completion::ChunkRead(name, Box::new(found))
                 }
                 UrgentRead::Again(name) => {
-                    let found = load::reload(spool, &name, None, tell);
+                    let found = load::reload(&self.spool, &name, None, tell);
                     Completion::ReadAgain(name, Box::new(found))
                 }
             };
@@ -154,26 +145,38 @@ impl Reader {
                 Ok(None) => LoadResult::Nothing,
                 Err(error) => LoadResult::Failed(error),
             };
-            self.add(Completion::Read(name, Box::new(unread), Vec::new()));
+            self.add(Completion::Read(name, Box::new(unread), FileNews::default()));
         }
         files.sort_by_key(|(stat, name, _)| (stat.changed, name.number()));
-        let duplicates = self.duplicates.clone();
-        let tell = &mut duplicates.sink();
         for (stat, name, at_most) in files {
             self.read_next_urgent();
             if self.is_over {
                 return;
             }
-            let (spool, level, own_name) = (&self.spool, self.level, name.clone());
-            let mut line = Vec::new();
-            let observer: LoadObserver<'_> = &mut |loaded| {
-                self.verbose.add(spool, &loaded);
-                line = self.arrivals.compose(&loaded);
-            };
-            let found = load::load_examined(spool, level, own_name, stat, at_most, tell, observer);
-            VerboseMessages::explain_refusal(spool, &name, &found);
-            self.add(Completion::Read(name, Box::new(found), line));
+            let done = self.read_new((name, at_most), Some(stat));
+            self.add(done);
         }
+    }
+
+    /// Reads a new control file, which may have been examined before.
+    fn read_new(&mut self, (name, at_most): NewFile, stat: Option<FileStat>) -> Completion {
+        let (spool, level, own_name) = (&self.spool, self.level, name.clone());
+        let duplicates = self.duplicates.clone();
+        let tell = &mut duplicates.sink();
+        let (mut line, mut obsoleted) = (Vec::new(), Vec::new());
+        let observer: LoadObserver<'_> = &mut |loaded| {
+            self.verbose.add(spool, &loaded);
+            line = self.arrivals.compose(&loaded);
+            obsoleted = self.obsoletes.add(spool, &loaded);
+        };
+        let found = match stat {
+            Some(stat) => {
+                load::load_examined(spool, level, own_name, stat, at_most, tell, observer)
+            }
+            None => load::load(spool, level, own_name, at_most, tell, observer),
+        };
+        VerboseMessages::explain_refusal(spool, &name, &found);
+        Completion::Read(name, Box::new(found), FileNews { line, obsoleted })
     }
 
     fn read_next_urgent(&mut self) {
@@ -219,6 +222,7 @@ mod tests {
             completions: CompletionSender { sender, loop_waker: Arc::new(loop_waker) },
             duplicates,
             verbose: VerboseMessages::default(),
+            obsoletes: ObsoletesFinder::new(Arc::default()),
             arrivals: ArrivalLines::new(None),
             portion: Vec::new(),
             is_over: false,

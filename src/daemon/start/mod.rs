@@ -31,7 +31,7 @@ use crate::state::overrides::{OverridesFile, OverridesJournal};
 use crate::state::spool_lock::{LockTimeouts, SpoolLock};
 use crate::timeouts::Timeouts;
 use mio::{Interest, Poll, Waker};
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
@@ -308,7 +308,7 @@ impl StartPlan {
         let mut daemon = self
             .build(spool_lock, clock, limits.descriptors, logs, journal)
             .map_err(failed("cannot start"))?;
-        daemon.apply_memory_limit();
+        daemon.apply_parameters();
         daemon.restore_state(now, orders);
         daemon.open_sockets();
         if let Some(ready_pipe) = ready_pipe {
@@ -436,6 +436,7 @@ impl StartPlan {
             held_agents: BTreeSet::new(),
             has_held_children: false,
             new_names: Vec::new(),
+            unread_obsoleted: HashMap::new(),
             scan_limits,
             timeouts,
             is_loading: true,

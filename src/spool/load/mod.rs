@@ -66,6 +66,8 @@ pub struct LoadedFile<'l> {
     pub made: Timestamp,
     /// Size of the message file, in bytes.
     pub message_size: u64,
+    /// User id of the owner of the message file.
+    pub owner: u32,
     /// True if the file is read in parts.
     pub is_part: bool,
 }
@@ -186,6 +188,8 @@ struct MessageFile {
     received: Timestamp,
     /// Size in bytes.
     size: u64,
+    /// User id of its owner.
+    owner: u32,
 }
 
 /// The reason why a file yields no arrival.

@@ -8,6 +8,7 @@ use crate::{Arrival, Portion, SpoolName};
 use crate::{alternatives, chunk};
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, ErrorKind};
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use zsched_format::control_file::{self, ControlFile, ControlFileError};
 use zsched_format::time::Timestamp;
@@ -116,8 +117,9 @@ impl Loader<'_> {
                 }
                 if let Some(message) = self.message.filter(|_| is_first) {
                     let (file, arrival, made) = (&file, &arrival, self.stat.made);
-                    let message_size = message.size;
-                    (self.observer)(LoadedFile { file, arrival, made, message_size, is_part });
+                    let MessageFile { size: message_size, owner, .. } = message;
+                    let loaded = LoadedFile { file, arrival, made, message_size, owner, is_part };
+                    (self.observer)(loaded);
                 }
                 Ok(arrival)
             }
@@ -157,7 +159,7 @@ impl Loader<'_> {
         let reason = match fs::metadata(self.spool.message_file(self.name)) {
             Ok(message) if message.is_file() => {
                 let (received, size) = (Timestamp::modified(&message), message.len());
-                return Ok(Some(MessageFile { received, size }));
+                return Ok(Some(MessageFile { received, size, owner: message.uid() }));
             }
             Ok(_) => "the message file is not a regular file",
             // Another process may have removed both files meanwhile.

@@ -234,6 +234,11 @@ impl Intake {
         Some(name)
     }
 
+    /// Returns true if the reader has a file.
+    pub fn is_being_read(&self, number: u64) -> bool {
+        self.reading.contains_key(&number)
+    }
+
     /// Records that the reader has finished a file.
     pub fn finish_read(&mut self, number: u64) {
         self.recipients_being_read -= self.reading.remove(&number).unwrap_or_default() as usize;

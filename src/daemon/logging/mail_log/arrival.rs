@@ -25,7 +25,7 @@ impl ArrivalLines {
     ///
     /// A message that the former scheduler had is not new, nor is one with finished recipients.
     pub(crate) fn compose(&mut self, loaded: &LoadedFile<'_>) -> Vec<u8> {
-        let LoadedFile { file, arrival, made, message_size, is_part } = *loaded;
+        let LoadedFile { file, arrival, made, message_size, is_part, .. } = *loaded;
         let came_before = self.former_end.is_some_and(|end| made <= end);
         let is_untouched = arrival.pending() == arrival.recipients as usize;
         if came_before || !is_untouched || Level::Info > log::max_level() {
@@ -67,7 +67,8 @@ mod tests {
         let name = SpoolName::new(HashFolder::TOP, b"4711").expect("a name");
         let arrival = &Arrival::new(name, &file, CAME, CAME);
         let (file, made) = (&file, CAME);
-        let loaded = LoadedFile { file, arrival, made, message_size: 2048, is_part: false };
+        let (message_size, owner, is_part) = (2048, 0, false);
+        let loaded = LoadedFile { file, arrival, made, message_size, owner, is_part };
         let line = ArrivalLines::new(former_end).compose(&loaded);
         let line = String::from_utf8(line).expect("text");
         line.split_once(' ').map(|(_, line)| line.to_string()).unwrap_or_default()

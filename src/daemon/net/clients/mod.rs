@@ -276,8 +276,14 @@ impl Clients {
 
     /// Assigns a ticket to an order of a client.
     pub(crate) fn add_order(&mut self, number: usize) -> OrderTicket {
+        let ticket = self.next_order();
+        self.orders.insert(ticket, number);
+        ticket
+    }
+
+    /// Returns the ticket of an order that no client waits for.
+    pub(crate) fn next_order(&mut self) -> OrderTicket {
         self.last_order += 1;
-        self.orders.insert(self.last_order, number);
         self.last_order
     }
 
