@@ -144,7 +144,7 @@ fn kills_lose_neither_message() {
             std::thread::sleep(Duration::from_millis(random.u64(0..150)));
             daemon.kill();
         }
-        let daemon = site.spawn(&[]);
+        let daemon = site.start();
         let is_delivered = |new: &String| ends(&site, &format!("new{new}")) > 0;
         until_within(Duration::from_secs(120), "all new ones are delivered", || {
             pairs.iter().all(|(_, new)| is_delivered(new))

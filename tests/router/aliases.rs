@@ -101,7 +101,7 @@ fn envelope_of_list_has_no_id_of_sender() {
         lines(&made, "esrRn").iter().map(|line| line[..1].to_string()).collect::<String>()
     };
     assert_eq!(parameters(""), "eesr");
-    assert_eq!(parameters("to <alice>\n"), "eesrRnesr");
+    assert_eq!(parameters("to <bob>\n"), "eesrRnesr");
 }
 
 /// User id of the files, which is that of the test.

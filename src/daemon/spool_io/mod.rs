@@ -307,7 +307,9 @@ impl SpoolIo {
         self.read_requests.send(ReadRequest::Urgent(urgent)).expect(WORKERS_RUN);
     }
 
-    /// Sets whether the reader looks for messages that `x` lines name, among those read from now on.
+    /// Sets whether the reader looks for messages that `x` lines name.
+    ///
+    /// It finds those that are read from then on.
     pub(crate) fn obey_obsoletes(&self, is_on: bool) {
         self.obeys_obsoletes.store(is_on, Ordering::Relaxed);
     }
