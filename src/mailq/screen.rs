@@ -117,13 +117,19 @@ impl<'w> Screen<'w> {
         // Wrapping changes nothing but blanks.
         let mut styles = letters.filter(|(c, _)| *c != ' ').map(|(_, style)| style);
         for line in wrap(&texts.join(" "), self.columns) {
-            let (mut run, mut style) = (String::new(), Style::Plain);
+            let (mut run, mut blanks, mut style) = (String::new(), String::new(), Style::Plain);
             for c in line.chars() {
-                let next = if c == ' ' { style } else { styles.next().unwrap_or_default() };
+                if c == ' ' {
+                    blanks.push(c);
+                    continue;
+                }
+                let next = styles.next().unwrap_or_default();
                 if next != style {
                     self.styled(&std::mem::take(&mut run), style)?;
+                    self.write(std::mem::take(&mut blanks).as_bytes())?;
                     style = next;
                 }
+                run.push_str(&std::mem::take(&mut blanks));
                 run.push(c);
             }
             self.styled(&run, style)?;

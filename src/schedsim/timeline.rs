@@ -296,7 +296,7 @@ impl Timeline {
                     OutcomeKind::Expiry => "expired; failure report to the sender",
                     OutcomeKind::FailedAlternative => "failed; an alternative may be tried",
                     OutcomeKind::Delay | OutcomeKind::DeadlinePassed => {
-                        "late: a delay notice is due"
+                        "late; delay report, if requested"
                     }
                     OutcomeKind::Deletion => "deleted by an operator",
                     OutcomeKind::Reroute => "rerouted by an operator",

@@ -79,10 +79,10 @@ fn lists_fit_terminal_width() {
         &site,
         "list --width 80",
         &expect![[r#"
-            DESTINATION            MSGS  DEFERRED  OLDEST  STATE
-            smtp/mx.test          1,200     2,400      1d  retry 2001-09-23
+            DESTINATION            MSGS  DEFERRED  OLDEST  STATE             LAST TEXT  …
+            smtp/mx.test          1,200     2,400      1d  retry 2001-09-23  ->> 451 4.4.1 …
             smtp/a-host-with-a-…      2         0     59s  at work
-            hold/x                    1         1      1h  on hold
+            hold/x                    1         1      1h  on hold           5\u{9b}2J
         "#]],
     );
     check(

@@ -92,7 +92,7 @@ fn irreversible_orders_ask_for_confirmation() {
     let ask = |answer| on_terminal(&site, 80, "", "delete 5", &[("[y/N]", answer)]).good();
     assert!(ask("n\n").contains("No changes made."));
     assert_eq!(control.take_requests(), ["DELETE id=5 dry-run=yes progress=yes", "QUIT"]);
-    assert!(ask("y\n").contains("Deleted, without a report\u{1b}[0m: 12 messages, 40 recipients"));
+    assert!(ask("y\n").contains("Deleted, without a report:\u{1b}[0m 12 messages, 40 recipients"));
     // No session waits while the user decides.
     let [counting, deleting] = answers.map(|(request, _)| request);
     assert_eq!(control.take_requests(), [counting, "QUIT", deleting, "QUIT"]);
