@@ -14,9 +14,9 @@ use zsched_tests::program;
 const MESSAGES: usize = 300;
 const HOSTS: usize = 3;
 /// Number of kills.
-const KILLS: usize = 25;
+const KILLS: usize = 40;
 /// Maximum time between two kills, in microseconds.
-const MAX_LIFE_MICROS: u64 = 60_000;
+const MAX_LIFE_MICROS: u64 = 80_000;
 /// Maximum time between the end of a message and the reply, in microseconds.
 const MAX_REPLY_MICROS: u64 = 4_000;
 

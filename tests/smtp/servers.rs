@@ -1,7 +1,7 @@
 //! Dovecot's LMTP server and Exim as peers: what they store, and what they say of each recipient.
 //!
-//! `.ci/run` installs Dovecot, and unpacks Exim into the folder `ZSCHED_PEERS`. With `CI` set, a test
-//! fails where its server is absent; elsewhere it says so.
+//! `.ci/run` installs Dovecot, and unpacks Exim into the folder `ZSCHED_PEERS`. With `CI` set, a
+//! test fails where its server is absent; elsewhere it says so.
 
 use crate::support::{agent, agent_with, deliver, outcomes};
 use std::fs;
