@@ -30,9 +30,12 @@ pub enum Event<'a> {
     ///
     /// Everything that it found has been reported.
     InitialScanDone,
-    /// A control file was read again.
-    ///
-    /// Answers [`crate::Action::ReadAgain`], or comes unasked.
+    /// An agent of an earlier scheduler has changed a control file.
+    ChangedOnDisk {
+        /// Number of the message.
+        number: u64,
+    },
+    /// A control file was read again, as [`crate::Action::ReadAgain`] asked.
     ReadAgain {
         /// Number of the message.
         number: u64,

@@ -210,6 +210,7 @@ impl Scheduler {
             Event::Arrived(arrival) => self.arrive(arrival),
             Event::Learned(learned) => self.import_learned(learned),
             Event::InitialScanDone => self.initial_scan_done(),
+            Event::ChangedOnDisk { number } => self.changed_on_disk(number),
             Event::ReadAgain { number, outcome } => self.read_again(number, outcome),
             Event::Noted { ticket, outcome } => self.noted(ticket, outcome),
             Event::Reported { ticket, outcome } => self.reported(ticket, outcome),

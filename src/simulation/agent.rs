@@ -136,6 +136,15 @@ enum Outcome {
 }
 
 impl Agent {
+    /// The number of the message that it works on.
+    pub(crate) fn message(&self) -> Option<u64> {
+        match &self.state {
+            State::Working(work) => Some(work.name.number()),
+            State::Repeating(work) => Some(work.number),
+            State::Starting | State::Waiting => None,
+        }
+    }
+
     /// Creates a started process, for a channel and optionally for one host.
     pub(crate) fn new(
         pid: u32,

@@ -137,6 +137,8 @@ enum ShellEvent {
     Read(SpoolName, ReadMode),
     /// The loop receives the result of a read.
     Loaded(SpoolName, ReadMode, Box<LoadResult>),
+    /// The loop receives the news that an agent of an earlier scheduler has changed a file.
+    ChangedOnDisk(u64),
     /// The writer processes its first request.
     Write,
     /// The reporter processes its first request.
@@ -446,6 +448,7 @@ impl<O: SimulationObserver> Simulation<O> {
                 ShellEvent::Loaded(name, how, found) => {
                     self.receive_load_result(name, how, *found);
                 }
+                ShellEvent::ChangedOnDisk(number) => self.send(Event::ChangedOnDisk { number }),
                 ShellEvent::Write => self.write(),
                 ShellEvent::Report => self.report(),
                 ShellEvent::Written(event) => self.receive_write_result(*event),
@@ -497,6 +500,11 @@ impl<O: SimulationObserver> Simulation<O> {
         self.with_agent(pid, |world, agent| {
             agent.is_planned = false;
             if agent.end.is_none() {
+                let changed = agent.message().filter(|_| agent.life != world.lives);
+                if let Some(number) = changed.filter(|_| world.random.bool()) {
+                    let delay = world.setup.delays.read;
+                    world.in_shell_after(delay, ShellEvent::ChangedOnDisk(number));
+                }
                 match agent.step(&mut world.environment()) {
                     NextTurn::After(delay) => {
                         agent.is_planned = true;

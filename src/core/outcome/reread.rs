@@ -29,6 +29,17 @@ impl Scheduler {
         }
     }
 
+    /// Processes a change of a control file by an agent of an earlier scheduler.
+    ///
+    /// A partial message is read on when its recipients have their turn.
+    pub(crate) fn changed_on_disk(&mut self, number: u64) {
+        if let Some(message) = self.queue.messages.find(number)
+            && !self.queue.messages[message].is_partial
+        {
+            self.request_reread(message);
+        }
+    }
+
     /// Processes `#resync`: an agent has found nothing to deliver in a control file.
     ///
     /// If it is about the present job, the file is read when the job is over. Until then the
@@ -53,7 +64,8 @@ impl Scheduler {
     }
 
     pub(crate) fn read_again(&mut self, number: u64, outcome: RereadResult) {
-        let Some(message) = self.queue.messages.find(number) else {
+        let is_awaited = |message: &MessageId| self.queue.messages[*message].is_rereading;
+        let Some(message) = self.queue.messages.find(number).filter(is_awaited) else {
             return;
         };
         self.queue.messages[message].is_rereading = false;

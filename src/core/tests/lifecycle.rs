@@ -153,6 +153,26 @@ fn message_stays_while_another_agent_has_its_alternative() {
     assert_eq!(world.removed(), ["1"]);
 }
 
+/// A read that the core did not ask for would answer one that it asks for meanwhile.
+#[test]
+fn control_file_is_read_only_on_request() {
+    let mut world = World::new(ONE);
+    world.message(1, &["c/a.test"]);
+    let reads = |world: &World| {
+        world.done.iter().filter(|action| matches!(action, Action::ReadAgain(_))).count()
+    };
+    world.tell(Event::ReadAgain { number: 1, outcome: RereadResult::Gone });
+    assert_eq!(world.core.totals().messages, 1, "it did not ask");
+    for _ in 0..2 {
+        world.tell(Event::ChangedOnDisk { number: 1 });
+        assert_eq!(reads(&world), 1, "one at a time");
+    }
+    world.tell(Event::ReadAgain { number: 1, outcome: RereadResult::Gone });
+    assert_eq!(world.core.totals().messages, 0);
+    world.tell(Event::ChangedOnDisk { number: 1 });
+    assert_eq!(reads(&world), 1, "it is not known any more");
+}
+
 #[test]
 fn resync_without_control_file_forgets_message() {
     for outcome in [
@@ -370,6 +390,7 @@ fn report_about_forgotten_message_does_not_apply_to_reused_number() {
     world.message(1, &["c/a.test"]);
     let (agent, jobs) = world.newborn();
     assert_eq!(jobs, ["1\ta.test"]);
+    world.tell(Event::ChangedOnDisk { number: 1 });
     world.tell(Event::ReadAgain { number: 1, outcome: RereadResult::Gone });
     world.message(1, &["c/b.test"]);
     world.says(agent, "1/100\t\tok3 delivered the old one");

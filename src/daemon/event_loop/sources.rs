@@ -11,7 +11,7 @@ use std::io::{self, ErrorKind};
 use std::path::PathBuf;
 use std::time::Instant;
 use zsched_core::intake::ReadDecision;
-use zsched_core::{AgentId, Event, RereadResult, Scheduler};
+use zsched_core::{AgentId, Event, RereadResult};
 use zsched_format::agent_protocol::TLS_RESULT;
 use zsched_format::control_file::ControlFileError;
 use zsched_format::time::Timestamp;
@@ -121,7 +121,7 @@ impl Daemon {
                 }
             }
             Completion::FormerAgentsChanged { names, an_agent_ended } => {
-                self.handle_former_agent_changes(&names, an_agent_ended)
+                self.handle_former_agent_changes(now, &names, an_agent_ended)
             }
             Completion::ClearLocksFailed(name, error) => {
                 log::error!("{name}: the locks of a dead agent cannot be cleared: {error}");
@@ -209,26 +209,26 @@ impl Daemon {
     /// Handles changes of control files by agents of an earlier scheduler.
     ///
     /// It also handles the end of such an agent.
-    fn handle_former_agent_changes(&mut self, names: &[SpoolName], an_agent_ended: bool) {
+    fn handle_former_agent_changes(
+        &mut self,
+        now: Timestamp,
+        names: &[SpoolName],
+        an_agent_ended: bool,
+    ) {
         let numbers = names.iter().map(SpoolName::number).collect();
         self.intake.recheck_locked((!an_agent_ended).then_some(&numbers));
-        for name in names.iter().filter(|name| accepts_reread(self.core.query(), name.number())) {
-            self.spool_io.read_again(name.clone());
+        for name in names {
+            self.core.handle(now, Event::ChangedOnDisk { number: name.number() });
         }
     }
 
     fn handle_reread(&mut self, now: Timestamp, name: &SpoolName, found: LoadResult) {
-        let is_usable = matches!(found, LoadResult::Arrival(_) | LoadResult::Malformed { .. });
-        let number = name.number();
-        // A change the core did not request comes from an earlier scheduler's agent. The message
-        // may be gone by now.
-        let is_news = is_usable && accepts_reread(self.core.query(), number);
-        let message = self.core.query().message(number);
-        if !is_news && !message.is_some_and(|message| message.is_rereading) {
-            return;
+        // The message may be gone by now.
+        let message = self.core.query().message(name.number());
+        if message.is_some_and(|message| message.is_rereading) {
+            let outcome = self.reread_outcome(now, name, found);
+            self.core.handle(now, Event::ReadAgain { number: name.number(), outcome });
         }
-        let outcome = self.reread_outcome(now, name, found);
-        self.core.handle(now, Event::ReadAgain { number: name.number(), outcome });
     }
 
     fn reread_outcome(
@@ -331,12 +331,4 @@ pub(super) fn pass_on(
         AgentOutput::Line(line) => core.handle(now, Event::AgentSaid { agent, line }),
         AgentOutput::Skipped(bytes) => core.handle(now, Event::LineSkipped { agent, bytes }),
     }
-}
-
-/// Returns true if the core accepts an unrequested [`Event::ReadAgain`] about a message.
-///
-/// The recipients of the message must all be in memory, and it must not be leaving the spool.
-fn accepts_reread(core: &Scheduler, number: u64) -> bool {
-    let message = core.message(number);
-    message.is_some_and(|m| !m.is_rereading && !m.is_removing && !m.is_partial)
 }
