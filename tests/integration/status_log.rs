@@ -20,7 +20,7 @@ count/*
 bad/*
 \tcommand=\"${AGENTS}/bad.py alarm bad\"
 short/*
-\texpiry=2s command=\"${AGENTS}/count.py short\"
+\texpiry=8s command=\"${AGENTS}/count.py short\"
 ";
 
 fn start(site: &Site) -> Daemon<'_> {
