@@ -7,11 +7,11 @@ use crate::recipient_log;
 use crate::reply_writer::ReplyWriter;
 use crate::{Delivery, Message, Outcome, SpoolId, StopFlag, Verdict};
 use std::io::{self, ErrorKind, Write};
-use std::os::unix::fs::MetadataExt;
 use std::time::Instant;
 use zsched_format::control_file::{Recipient, Tag, mark};
+use zsched_spool::Spool;
 use zsched_spool::resubmit::hand_over_text;
-use zsched_spool::{Spool, verbose};
+use zsched_spool::verbose::VerboseFile;
 
 /// The recipients of one message that are given to this agent.
 ///
@@ -396,21 +396,19 @@ impl Job<'_> {
         outcome.needs_note(self.file.notify(recipient).events.success)
     }
 
-    /// Appends progress to the verbose file, if there is one. Nothing depends on it, so errors are
-    /// ignored.
+    /// Appends progress to the verbose file, if there is one.
     fn write_verbose(&self, recipient: &Recipient, outcome: &Outcome) {
         let control = &self.file.parsed.control;
-        let Some(path) = control.verbose.map(|span| control.get(span)) else {
+        if control.verbose.is_none() {
             return;
-        };
-        let path = verbose::path_of(self.spool.transport(), path);
+        }
         let user = String::from_utf8_lossy(control.get(recipient.quad.user));
         let word = outcome.verdict().status(Note::NotNeeded).word();
         let text = outcome.text().replace(['\r', '\n'], " ");
         let line = format!("DIAG: <{user}> {word} {text}");
-        if let Ok(metadata) = self.file.file.metadata() {
-            verbose::append(&path, metadata.uid(), &line).ok();
-        }
+        let message = self.file.message_path(self.spool);
+        let verbose = VerboseFile::named_in(&control.text, self.spool, &message);
+        verbose.iter().for_each(|file| file.append(&line));
     }
 
     fn warn_of_tag(&mut self, changed: io::Result<bool>) {

@@ -12,7 +12,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use zsched_format::printable;
-use zsched_sys::open_nofollow;
+use zsched_sys::{open_nofollow, with_suffix};
 
 /// Number of bytes of a control file that are searched for a `v` line. Routers write it second.
 const MAX_SEARCHED_BYTES: u64 = 4096;
@@ -28,51 +28,60 @@ impl VerboseFile {
     ///
     /// A control file that cannot be read names none.
     pub fn of(spool: &Spool, name: &SpoolName) -> Option<VerboseFile> {
-        VerboseFile::of_control_file(spool, &spool.control_file(name))
+        VerboseFile::of_files(spool, &spool.control_file(name), &spool.message_file(name))
     }
 
-    /// The verbose file that the control file at `path` names, in the spool or moved aside.
-    pub fn of_control_file(spool: &Spool, path: &Path) -> Option<VerboseFile> {
-        let file = open_nofollow(File::options().read(true), path).ok()?;
-        let owner = file.metadata().ok()?.uid();
+    /// The verbose file of a message whose control file was moved aside to `path`.
+    pub fn of_moved(spool: &Spool, path: &Path) -> Option<VerboseFile> {
+        VerboseFile::of_files(spool, path, &with_suffix(path, ":message"))
+    }
+
+    fn of_files(spool: &Spool, control: &Path, message: &Path) -> Option<VerboseFile> {
+        let file = open_nofollow(File::options().read(true), control).ok()?;
         let mut head = Vec::new();
         file.take(MAX_SEARCHED_BYTES).read_to_end(&mut head).ok()?;
-        VerboseFile::named_in(&head, spool, owner)
+        VerboseFile::named_in(&head, spool, message)
     }
 
-    /// The verbose file that the text of a control file of `owner` names.
-    pub fn named_in(text: &[u8], spool: &Spool, owner: u32) -> Option<VerboseFile> {
+    /// The verbose file that the text of a control file names, for the owner of the message file.
+    pub fn named_in(text: &[u8], spool: &Spool, message: &Path) -> Option<VerboseFile> {
         // A line that is cut at the end of the head has no LF.
         let lines = text.split_inclusive(|byte| *byte == b'\n');
         let mut before_addresses =
             lines.take_while(|line| !matches!(line.first(), Some(b's' | b'r' | b'm')));
         let path =
             before_addresses.find_map(|line| line.strip_prefix(b"v ")?.strip_suffix(b"\n"))?;
+        let owner = message.symlink_metadata().ok()?.uid();
         Some(VerboseFile { path: path_of(spool.transport(), path), owner })
     }
 
-    /// Appends a line of the scheduler that is not the last one. Errors are ignored, as for
-    /// [`end`](VerboseFile::end).
+    /// Appends a line of the scheduler that is not the last one.
     pub fn add(&self, text: impl std::fmt::Display) {
-        drop(append(&self.path, self.owner, &format!("scheduler: {text}")));
+        self.append(&format!("scheduler: {text}"));
     }
 
-    /// Appends the last line. Nothing depends on it, so an error is ignored.
+    /// Appends the last line.
     pub fn end(&self, name: &SpoolName) {
-        drop(append(&self.path, self.owner, &format!("scheduler done with {name}")));
+        self.append(&format!("scheduler done with {name}"));
+    }
+
+    /// Appends a line. Nothing depends on it, so an error is ignored.
+    pub fn append(&self, line: &str) {
+        drop(append(&self.path, self.owner, line));
     }
 }
 
 /// The path for the value of a `v` line.
-pub fn path_of(transport: &Path, value: &[u8]) -> PathBuf {
+fn path_of(transport: &Path, value: &[u8]) -> PathBuf {
     transport.join(std::ffi::OsStr::from_bytes(value.trim_ascii()))
 }
 
 /// Appends one line, made printable.
 ///
 /// The writer may run as root, and the user has chosen the path. So the file must exist, be a
-/// regular file with one name, and belong to `owner`, the owner of the control file.
-pub fn append(path: &Path, owner: u32, line: &str) -> io::Result<()> {
+/// regular file with one name, and belong to `owner`: the owner of the message file, who has
+/// submitted it. The control file belongs to the router.
+fn append(path: &Path, owner: u32, line: &str) -> io::Result<()> {
     let mut file = open_nofollow(File::options().append(true), path)?;
     let metadata = file.metadata()?;
     if !metadata.is_file() || metadata.nlink() != 1 || metadata.uid() != owner {
@@ -93,6 +102,7 @@ mod tests {
         let spool = Spool::new(folder.path());
         spool.create().expect("a spool");
         let name = SpoolName::new(HashFolder::TOP, b"7").expect("a name");
+        fs::write(spool.message_file(&name), "A: 1\n\n").expect("a message");
         let public = folder.path().join("public");
         let outside = folder.path().join("outside");
         fs::write(&outside, "untouched").expect("written");

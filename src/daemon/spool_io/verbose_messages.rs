@@ -44,7 +44,7 @@ impl VerboseMessages {
                 });
             }
             LoadResult::Malformed { error, moved: Ok(path) } => {
-                let file = VerboseFile::of_control_file(spool, path);
+                let file = VerboseFile::of_moved(spool, path);
                 file.iter().for_each(|file| file.add(format_args!("aborted {name}: {error}")));
             }
             _ => {}

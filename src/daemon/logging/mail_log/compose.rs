@@ -60,7 +60,7 @@ impl Composer {
         name: &SpoolName,
     ) -> Option<Option<VerboseFile>> {
         let known = self.files.forget(name.number())?;
-        Some(VerboseFile::named_in(&known.file.text, spool, known.owner))
+        Some(VerboseFile::named_in(&known.file.text, spool, &spool.message_file(name)))
     }
 }
 

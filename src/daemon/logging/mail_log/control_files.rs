@@ -6,7 +6,7 @@
 use std::collections::{HashMap, VecDeque};
 use std::fs::File;
 use std::io;
-use std::os::unix::fs::{FileExt, MetadataExt};
+use std::os::unix::fs::FileExt;
 use zsched_format::control_file::diagnostic::DiagnosticRecord;
 use zsched_format::control_file::{self, ControlFile, Tag, mark};
 use zsched_format::time::Timestamp;
@@ -33,8 +33,6 @@ pub(super) struct CachedFile {
     modified: Timestamp,
     pub file: ControlFile,
     pub message_id: Option<String>,
-    /// User id of the file's owner.
-    pub owner: u32,
     /// Number of bytes searched for `d` lines.
     seen: u64,
     /// Notary data of the last `d` line of each recipient.
@@ -57,15 +55,15 @@ impl ControlFiles {
             self.files.push_back(known);
             let known = self.files.back_mut()?;
             if known.file.recipients.last().is_some_and(|last| last.offset < recipient)
-                && let Ok((file, owner)) = read(spool, name)
+                && let Ok(file) = read(spool, name)
             {
-                *known = CachedFile::new(name.clone(), modified, file, owner);
+                *known = CachedFile::new(name.clone(), modified, file);
             }
             return Some(known);
         }
         self.forget(name.number());
-        let (file, owner) = read(spool, name).ok()?;
-        self.files.push_back(CachedFile::new(name.clone(), modified, file, owner));
+        let file = read(spool, name).ok()?;
+        self.files.push_back(CachedFile::new(name.clone(), modified, file));
         while self.files.len() > MAX_CACHED_FILES
             || (self.size() > MAX_CACHED_BYTES && self.files.len() > 1)
         {
@@ -87,10 +85,10 @@ impl ControlFiles {
 }
 
 impl CachedFile {
-    fn new(name: SpoolName, modified: Timestamp, file: ControlFile, owner: u32) -> CachedFile {
+    fn new(name: SpoolName, modified: Timestamp, file: ControlFile) -> CachedFile {
         let message_id = control_file::message_id(&file);
         let seen = file.diagnostics.first().map_or(file.text.len() as u64, |d| d.offset.into());
-        CachedFile { name, modified, file, message_id, owner, seen, notes: HashMap::new() }
+        CachedFile { name, modified, file, message_id, seen, notes: HashMap::new() }
     }
 
     /// Notary data of the last `d` line about a recipient.
@@ -134,12 +132,10 @@ fn open(spool: &Spool, name: &SpoolName) -> io::Result<File> {
     open_nofollow(File::options().read(true), &spool.control_file(name))
 }
 
-/// Reads a control file. Returns it, and its owner.
-fn read(spool: &Spool, name: &SpoolName) -> io::Result<(ControlFile, u32)> {
+fn read(spool: &Spool, name: &SpoolName) -> io::Result<ControlFile> {
     let file = open(spool, name)?;
-    let metadata = file.metadata()?;
-    let text = control_file::read_all(&file, metadata.len())?;
-    Ok((control_file::parse(text)?, metadata.uid()))
+    let text = control_file::read_all(&file, file.metadata()?.len())?;
+    Ok(control_file::parse(text)?)
 }
 
 #[cfg(test)]
