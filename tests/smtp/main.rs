@@ -11,6 +11,7 @@ mod next_server;
 mod patterns;
 mod peer;
 mod program;
+mod recorded;
 mod reuse;
 mod servers;
 mod session;
