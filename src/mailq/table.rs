@@ -329,9 +329,9 @@ mod tests {
         "#]]
         .assert_eq(&printed(&table, Some(40)));
         expect_test::expect![[r#"
-            DESTINATION            MSGS  …
-            smtp/mx.example.org   1,234
-            smtp/a-very-long-na…      3
+            DESTINATION                     MSGS
+            smtp/mx.example.org            1,234
+            smtp/a-very-long-name-of-a-h…      3
         "#]]
         .assert_eq(&printed(&table, Some(36)));
         expect_test::expect![[r#"

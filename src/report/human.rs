@@ -281,7 +281,7 @@ fn advice(outcome: &Outcome<'_>) -> Option<&'static str> {
         ("1", _) => "Check the spelling of the address, or ask the recipient for the right one.",
         ("2", "1") => "The mailbox is disabled. Ask the recipient for another address.",
         ("2", "2") => "The mailbox is full. Tell the recipient, or send the message again later.",
-        ("2" | "3", "3" | "4") => {
+        ("2", "3") | ("3", "4") => {
             "The message is too large. Send it in smaller parts, or send a link to large files."
         }
         ("4", "6") => {

@@ -104,6 +104,10 @@ impl Connection {
     ) -> Result<Pause, Lost> {
         loop {
             match dialogue.step() {
+                // All replies were taken, so a further one is no answer to what is sent now.
+                Step::Send(_) | Step::SendContent(_) if self.parser.has_rest() => {
+                    return Err(Lost::Unexpected);
+                }
                 Step::Send(bytes) => self.send(&bytes)?,
                 Step::Receive(phase) => {
                     let reply = self.receive(phase)?;
@@ -129,6 +133,10 @@ impl Connection {
     ) -> Result<(), Lost> {
         self.log.note(format_args!("the message, {} bytes", content.size));
         let dots = form == ContentForm::Dotted;
+        if dots {
+            // A reply that is there before the message would be taken for its answer.
+            self.check_quiet()?;
+        }
         let sent = content.send(dots, |part| self.write(part, Phase::Content));
         match sent {
             Ok(()) => Ok(()),

@@ -62,6 +62,35 @@ fn submission_is_routed_delivered_and_refused() {
     assert!(site.logged("to=<nobody@here.test>, destination=error/unresolvable") == 1);
 }
 
+/// The owner of a list gets reports about its members only (RFC 3461, 5.2.7).
+#[test]
+fn sender_and_list_owner_get_their_own_reports() {
+    let site = Site::new(MAILBOX);
+    site.write("users", "alice\ncarol\n");
+    site.write("aliases", "list: alice, lost@here.test\nowner-list: carol\n");
+    let (users, aliases) = (site.path("users"), site.path("aliases"));
+    let (users, aliases) = (users.display(), aliases.display());
+    site.write(
+        "router.cf",
+        &format!("hostname here.test\nusers file {users}\naliases {aliases}\n"),
+    );
+    let _scheduler = site.start();
+    let _router = Router::start(&site);
+    submit(
+        &site,
+        "from <alice@here.test>\nto <nobody@here.test>\nto <list@here.test>\nenv-end\n\
+         From: alice@here.test\nSubject: routed\n\nThis is the body.\n",
+    );
+    let refused = |user: &str| format!("Final-Recipient: rfc822; {user}@here.test");
+    until("both have a report", || {
+        ["alice", "carol"].iter().all(|user| site.read(&format!("mail/{user}")).contains("Final-R"))
+    });
+    site.until_empty();
+    let [alice, carol] = ["alice", "carol"].map(|user| site.read(&format!("mail/{user}")));
+    assert!(alice.contains(&refused("nobody")) && !alice.contains(&refused("lost")), "{alice}");
+    assert!(carol.contains(&refused("lost")) && !carol.contains(&refused("nobody")), "{carol}");
+}
+
 const REFUSAL: &str = "failed 5.1.1, error/unresolvable, no agent: no such user";
 
 fn trace(site: &Site, what: &str) -> String {

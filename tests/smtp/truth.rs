@@ -156,6 +156,22 @@ fn reply_that_closes_the_connection_counts() {
     }
 }
 
+/// A reply that comes before what it seems to answer decides nothing.
+#[test]
+fn early_replies_are_no_answers() {
+    let early = "354 go\n250 2.6.0 accepted early";
+    for end in ["554 5.7.1 no", "250 2.6.0 accepted"] {
+        let script = Script::default().on("DATA", say(early)).on(".", say(end));
+        let peer = Peer::start(script);
+        let mut agent = agent_with("", ClientOptions::default(), None);
+        let run = deliver(&mut agent, &peer.host(), &[ANN, BOB], "Hello\n");
+        assert_eq!(outcomes(&run, &[ANN, BOB]), NO_SENSE);
+        assert!(peer.seen().messages.is_empty(), "the message was not sent");
+    }
+    let all = "250 peer\n250 ok\n250 ok\n250 ok\n354 go\n250 ok";
+    check("EHLO", say(all), NO_SENSE);
+}
+
 #[test]
 fn replies_split_anywhere_are_read() {
     for (step, reply) in [

@@ -80,7 +80,7 @@ impl TlsError {
         let inner = error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>());
         match inner {
             Some(error) => TlsError::of_rustls(error),
-            None if error.kind() == io::ErrorKind::TimedOut => {
+            None if matches!(error.kind(), io::ErrorKind::TimedOut | io::ErrorKind::WouldBlock) => {
                 TlsError::new(TlsErrorKind::Timeout, "TLS handshake timed out")
             }
             None => TlsError::new(TlsErrorKind::Io, format!("lost in the TLS handshake: {error}")),

@@ -225,11 +225,17 @@ fn failed_notary(notary: &[u8]) -> Vec<u8> {
 
 /// The address that gets reports about a recipient.
 ///
-/// `Some(None)` if the message is a report itself; `None` if the file names no address.
+/// It is that of its sender, or of an `e` line between the two. A later `e` line is about the
+/// recipients of another sender, such as a list. `Some(None)` if the message is a report itself;
+/// `None` if the file names no address.
 fn error_address<'f>(file: &'f ControlFile, recipient: &Recipient) -> Option<Option<&'f [u8]>> {
     let address = file.error_address.map(|address| (address.start, file.get(address)));
     match (file.sender_of(recipient), address) {
-        (Some(sender), Some((offset, address))) if offset > sender.offset => Some(Some(address)),
+        (Some(sender), Some((offset, address)))
+            if (sender.offset..recipient.offset).contains(&offset) =>
+        {
+            Some(Some(address))
+        }
         (Some(_), _) => Some(file.sender_address(recipient)),
         (None, address) => address.map(|(_, address)| Some(address)),
     }

@@ -56,8 +56,8 @@ pub struct SendmailOptions {
     #[arg(short = 'B', value_name = "TYPE", allow_hyphen_values = true)]
     pub body_type: Option<String>,
 
-    /// What to do: m takes a message, p lists the queue, v tells where mail for recipients goes, i
-    /// is for aliases
+    /// What to do: m takes a message, s speaks SMTP, p lists the queue, v tells where mail for
+    /// recipients goes, i is for aliases
     #[arg(short = 'b', value_name = "MODE", allow_hyphen_values = true)]
     pub mode: Option<String>,
 

@@ -306,10 +306,10 @@ mod tests {
                 12 agents, 1 idle; up 1h14m; 1 destination on hold; warning: no command for uuc…
                 in 0  out 10.0/s            █
                                             █
-                DESTINATION           MSGS▼  DEFERRED  OLDEST  STATE    LAST TEXT  …
-                smtp/mx.test          1,200     2,400      1d  retry    ->> 451 4.4.1 ^[[31…
-                smtp/a-host-with-a-…      2         0     59s  at work
-                hold/x                    1         1      1h  on hold  5\u{9b}2J
+                DESTINATION               MSGS▼  DEFERRED  OLDEST  STATE    LAST TEXT  …
+                smtp/mx.test              1,200     2,400      1d  retry    ->> 451 4.4.1 ^[[31…
+                smtp/a-host-with-a-rath…      2         0     59s  at work
+                hold/x                        1         1      1h  on hold  5\u{9b}2J
 
 
 
@@ -378,10 +378,10 @@ mod tests {
                 12 agents, 1 idle; up 1h14m; 1 destination on hold; warning…
                 in 0  out 10.0/s            █
                                             █
-                DESTINATION           MSGS▼  DEFERRED  OLDEST  STATE  …
-                smtp┌Why it waits──────────────────────────────────────┐
-                smtp│smtp/mx.test: 1200 messages wait until 11:45:03,  │
-                hold│in 31m, to be tried again (retries,               │
+                DESTINATION                 MSGS▼  DEFERRED  OLDEST  STATE
+                smtp┌Why it waits──────────────────────────────────────┐ry
+                smtp│smtp/mx.test: 1200 messages wait until 11:45:03,  │work
+                hold│in 31m, to be tried again (retries,               │hold
                     │scheduler.cf:12) (tried once; last: 451 ^[[31mx)  │
                     └──────────────────────────────────────────────────┘
 
