@@ -20,6 +20,18 @@ fn refused_connection_is_explained() {
     ask().failed(69, "is the scheduler running? Option -Z");
 }
 
+/// Another scheduler may serve the default port of this host.
+#[test]
+fn default_port_is_not_asked_for_a_stopped_scheduler() {
+    let site = Site::new();
+    for command in ["", "-Q", "summary", "check"] {
+        let run = site.mailq(command);
+        let said = run.text() + &run.err;
+        assert!(said.contains("the scheduler is not running: there is no "), "{said}");
+        assert!(run.status != 0 && !said.contains("cannot connect"), "{command}: {said}");
+    }
+}
+
 #[test]
 fn missing_socket_is_reported() {
     let site = Site::new();

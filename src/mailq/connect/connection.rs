@@ -123,6 +123,22 @@ impl Read for Connection {
     }
 }
 
+/// What the pid file of an installation says of its scheduler, if that does not run.
+pub(crate) fn stopped(installation: &Installation) -> Option<String> {
+    let pid_file = installation.spool().pid_file();
+    let shown = pid_file.display();
+    let why = match daemon_state(&pid_file) {
+        DaemonState::Dead(pid) => format!("{shown} names process {pid}, which has ended"),
+        DaemonState::NoFile if installation.spool().postoffice().is_dir() => {
+            format!("there is no {shown}")
+        }
+        _ => return None,
+    };
+    Some(format!(
+        "the scheduler is not running: {why}; `systemctl start zsched` or `scheduler` starts it"
+    ))
+}
+
 impl ConnectFailure {
     /// Describes the failed attempts, with advice on what to do.
     pub(crate) fn explain(
@@ -148,22 +164,11 @@ impl ConnectFailure {
 
     /// What the pid file says of a scheduler of this host that does not run.
     fn stopped(&self, is_local: bool, installation: &Installation) -> Option<String> {
-        let pid_file = installation.spool().pid_file();
-        let shown = pid_file.display();
         let is_denied = |(_, error): &(_, io::Error)| error.kind() == ErrorKind::PermissionDenied;
-        if !is_local || self.attempts.iter().any(is_denied) {
-            return None;
+        match !is_local || self.attempts.iter().any(is_denied) {
+            true => None,
+            false => stopped(installation),
         }
-        let why = match daemon_state(&pid_file) {
-            DaemonState::Dead(pid) => format!("{shown} names process {pid}, which has ended"),
-            DaemonState::NoFile if installation.spool().postoffice().is_dir() => {
-                format!("there is no {shown}")
-            }
-            _ => return None,
-        };
-        Some(format!(
-            "the scheduler is not running: {why}; `systemctl start zsched` or `scheduler` starts it"
-        ))
     }
 
     fn advice(&self, server: &Server, is_local: bool, installation: &Installation) -> String {
@@ -251,7 +256,9 @@ mod tests {
     #[test]
     fn read_of_slow_stream_times_out() {
         let (listener, address) = listener();
-        let connection = open(vec![address]).expect("a connection");
+        let mut connection = open(vec![address]).expect("a connection");
+        // Only the time for the whole answer is to end, however slow the other side is.
+        connection.timeouts.idle = Duration::from_secs(60);
         let (mut peer, _) = listener.accept().expect("a connection");
         let dripping = thread::spawn(move || {
             while peer.write_all(b"x").is_ok() {

@@ -1,5 +1,6 @@
 //! The server to ask, and its addresses.
 
+use super::connection::stopped;
 use crate::failure::Failure;
 use crate::installation::Installation;
 use crate::options::{ServerOptions, similar_command};
@@ -33,6 +34,8 @@ impl Server {
     /// Finds the server that the options or the ZENV file name.
     ///
     /// The default is this host.
+    ///
+    /// Fails if no port is named, and the scheduler of the installation does not run.
     pub(crate) fn find(installation: &Installation) -> Result<Server, Failure> {
         let options = &installation.options;
         let (port, bound) = match (&options.port, installation.mailq_port()) {
@@ -47,7 +50,13 @@ impl Server {
                     MailqSocket::Tcp { port, address } => (port, address),
                 }
             }
-            (None, None) => (TcpPort::Service("mailq".to_string()), BindAddress::Loopback),
+            (None, None) => {
+                // Another scheduler of this host may have the default port.
+                if let Some(stopped) = stopped(installation).filter(|_| installation.is_asked()) {
+                    return Err(Failure::Unavailable(stopped));
+                }
+                (TcpPort::Service("mailq".to_string()), BindAddress::Loopback)
+            }
         };
         let port = port_number(&port).map_err(Failure::Usage)?;
         let named = options.server.as_deref().or(installation.mail_server());
