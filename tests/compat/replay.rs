@@ -368,6 +368,8 @@ impl<'s> Replay<'s> {
             }
         }
         if was_loaded {
+            self.world.tell(Event::ChangedOnDisk { number });
+            self.world.take_done(requested_read).expect("the core asks");
             self.send_to_core(Event::ReadAgain { number, outcome: RereadResult::Gone });
         }
     }
@@ -423,11 +425,7 @@ impl<'s> Replay<'s> {
     /// Sends an event. If the core reads a control file again, that has the remaining recipients.
     fn send_to_core(&mut self, event: Event<'_>) {
         self.world.tell(event);
-        let name = |action: &Action| match action {
-            Action::ReadAgain(name) => Some(name.clone()),
-            _ => None,
-        };
-        while let Some(name) = self.world.take_done(name) {
+        while let Some(name) = self.world.take_done(requested_read) {
             let number = name.number();
             let loaded = self.vertices.iter().filter(|(key, _)| key.0 == number);
             let loaded = loaded.filter(|(_, vertex)| vertex.is_loaded);
@@ -487,4 +485,12 @@ fn known_at_first(bursts: &[Vec<Key>], longest: usize) -> Vec<Key> {
         known.extend_from_slice(burst);
     }
     known
+}
+
+/// The control file that the core asks for.
+fn requested_read(action: &Action) -> Option<SpoolName> {
+    match action {
+        Action::ReadAgain(name) => Some(name.clone()),
+        _ => None,
+    }
 }

@@ -361,7 +361,8 @@ fn login_file_is_used() {
     let run = site.mailq(&format!("-p {} --server 127.0.0.1 {options}", fake_server.port));
     assert_eq!(run.good(), "an ETRN started something.\n");
     fake_server.end();
-    site.mailq("--server 127.0.0.1 --login-file /no/such/file").failed(64, "/no/such/file: No such file");
+    site.mailq("--server 127.0.0.1 --login-file /no/such/file")
+        .failed(64, "/no/such/file: No such file");
 }
 
 #[test]
