@@ -1,6 +1,6 @@
 //! `x` lines: a message that takes the place of an older one of the same user.
 //!
-//! The lines come from headers, and anybody can write any header. So a line is obeyed only if both
+//! The lines come from headers, which any sender can write. So a line is obeyed only if both
 //! message files belong to the same user of this host, who is not that of the mail system; if
 //! neither envelope says that the message came by SMTP; and if reports about both go to the same
 //! address. All of this is read from the files. In doubt a line is not obeyed.

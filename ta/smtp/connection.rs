@@ -38,6 +38,9 @@ pub enum Lost {
     /// A time limit is over.
     #[error("timeout after {} {}", seconds(*.1), .0.words())]
     TimedOut(Phase, Duration),
+    /// The time for the whole job is over.
+    #[error("the time for the job is over {}", .0.words())]
+    JobOver(Phase),
     /// A system call or TLS failed.
     #[error("connection lost {}: {}", .0.words(), .1)]
     Failed(Phase, String),
@@ -300,6 +303,11 @@ impl Connection {
         let is_stop = error.get_ref().is_some_and(|inner| inner.is::<Stopped>());
         match error.kind() {
             _ if is_stop => Lost::Stopped,
+            ErrorKind::WouldBlock | ErrorKind::TimedOut
+                if self.give_up_at.is_some_and(|at| at <= Instant::now()) =>
+            {
+                Lost::JobOver(phase)
+            }
             ErrorKind::WouldBlock | ErrorKind::TimedOut => Lost::TimedOut(phase, limit),
             ErrorKind::UnexpectedEof => Lost::Closed(phase),
             _ => Lost::Failed(phase, reason(&error)),

@@ -167,7 +167,7 @@ pub fn of_lost(lost: &Lost) -> Outcome {
             Outcome::new(Verdict::Deferred, "4.5.0", 451, text)
         }
         Lost::Stopped => Outcome::new(Verdict::Deferred, "4.3.2", 451, text),
-        Lost::Closed(_) | Lost::TimedOut(..) | Lost::Failed(..) => {
+        Lost::Closed(_) | Lost::TimedOut(..) | Lost::JobOver(_) | Lost::Failed(..) => {
             Outcome::new(Verdict::Deferred, "4.4.2", 451, text)
         }
     }

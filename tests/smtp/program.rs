@@ -135,6 +135,15 @@ fn signal_ends_a_wait_and_leaves_the_recipient_to_another_agent() {
 }
 
 #[test]
+fn end_of_the_time_for_a_job_is_named() {
+    let peer = Peer::start(Script::default().on("RCPT", Action::Stall));
+    let mut program = Program::start(&["-T", "job=1s"]);
+    program.give(&peer.host());
+    program.read_until("the time for the job is over");
+    assert!(program.end());
+}
+
+#[test]
 fn log_has_the_dialogue() {
     let peer = Peer::start(Script::default());
     let folder = tempfile::tempdir().expect("a folder");

@@ -5,6 +5,17 @@ use std::collections::BTreeSet;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
+#[test]
+fn missing_spool_is_reported_with_its_remedy() {
+    let site = Site::new("listen 127.0.0.1:0 smtp\n");
+    let spool = site.path("postoffice");
+    std::fs::remove_dir_all(&spool).expect("removed");
+    let output = site.server(&["-i"]).output().expect("it starts");
+    let error = String::from_utf8_lossy(&output.stderr);
+    let remedy = format!("`scheduler --init {}` makes a spool", spool.display());
+    assert!(!output.status.success() && error.contains(&remedy), "{error}");
+}
+
 /// Clients send numbered messages until the server is killed, several times.
 #[test]
 fn killed_server_has_stored_what_it_accepted() {

@@ -21,6 +21,7 @@ use mio::{Events, Interest, Poll, Token, Waker};
 use queue_request::QueueRequests;
 use signal_hook::consts::signal::{SIGHUP, SIGINT, SIGTERM, SIGUSR1};
 use std::collections::{BTreeSet, HashMap, VecDeque};
+use std::fs;
 use std::io::{self, ErrorKind, Write};
 use std::net::{IpAddr, SocketAddr};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -30,6 +31,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, Instant};
 use zsched_router::{ProgramLock, log_file};
+use zsched_spool::describe_folder_error;
 use zsched_sys::{self as sys, Signals};
 
 const SIGNALS: Token = Token(0);
@@ -64,6 +66,10 @@ pub(crate) fn run(
     loaded: Loaded,
     options: &ServerOptions,
 ) -> io::Result<i32> {
+    let folder = installation.store().spool.router();
+    if let Err(error) = fs::read_dir(&folder) {
+        return Err(io::Error::new(error.kind(), describe_folder_error(&folder, &error)));
+    }
     sys::close_inherited_on_exec()?;
     // Before it becomes a daemon, so that an error is seen.
     let listeners = listen(&loaded)?;
