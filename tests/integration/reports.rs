@@ -163,7 +163,7 @@ fn ten_outcomes_are_reported_as_requested() {
             Tried again until <removed>.
 
           deferred!old@a.test
-            The reason:
+            Last attempt, at the mail server mx.test (192.0.2.1):
               expired after <age>
               mailbox full
             The mail system of the recipient could not be reached for too long.
@@ -218,7 +218,8 @@ fn ten_outcomes_are_reported_as_requested() {
         Final-Recipient: rfc822; deferred!old@a.test
         Action: failed
         Status: 5.4.7 (delivery time expired)
-        Diagnostic-Code: smtp; 500 (expired after <age>
+        Remote-MTA: dns; mx.test (192.0.2.1)
+        Diagnostic-Code: smtp; 452 (mailbox full)
         Last-Attempt-Date: <removed>
         Final-Log-ID: SPOOLID
         X-Destination: old/a.test

@@ -225,7 +225,9 @@ impl Scheduler {
         };
         // The last report was a delay, but this is the end (RFC 3463, X.4.7).
         let tried = self.queue.vertices[vertex].last_attempt();
-        let notary = expiry_notary(&format!("{what} after {age}"), tried);
+        let diagnosis = self.queue.vertices[vertex].diagnosis.as_ref();
+        let last = diagnosis.map_or(&b""[..], |diagnosis| &diagnosis.notary);
+        let notary = expiry_notary(&format!("{what} after {age}"), last, tried);
         self.status(vertex, &offsets, Verdict::Expired, None, &notary, &text);
         self.record_unloaded_finals(message, &offsets);
         let occasion = OutcomeKind::Expiry;

@@ -140,10 +140,18 @@ pub fn delay_notary(
 
 /// Notary data of the scheduler about a recipient that has expired.
 ///
-/// `what` is the reason, `tried` the time of the last attempt in seconds since the epoch.
-pub fn expiry_notary(what: &str, tried: Option<i64>) -> Vec<u8> {
-    let status = "5.4.7 (delivery time expired)";
-    let mut notary = scheduler_notary("failed", status, &format!("smtp; 500 ({what})"));
+/// Diagnostic, remote host and agent are those of the last attempt, if that has them. `what` is the
+/// reason, `tried` the time of that attempt in seconds since the epoch.
+pub fn expiry_notary(what: &str, last: &[u8], tried: Option<i64>) -> Vec<u8> {
+    let mut fields = last.split(|byte| *byte == NOTARY_SEPARATOR).skip(3);
+    let [diagnostic, remote, agent] =
+        [(); 3].map(|()| fields.next().unwrap_or_default().trim_ascii());
+    let expired = format!("smtp; 500 ({what})");
+    let diagnostic = if diagnostic.is_empty() { expired.as_bytes() } else { diagnostic };
+    let status = &b"5.4.7 (delivery time expired)"[..];
+    let all = [&[ADDRESS_OF_RECIPIENT], &b"failed"[..], status, diagnostic, remote, agent];
+    let given = if agent.is_empty() { &all[..5] } else { &all[..] };
+    let mut notary = given.join(&NOTARY_SEPARATOR);
     add_time(&mut notary, LAST_ATTEMPT, tried);
     notary
 }
@@ -246,8 +254,8 @@ mod tests {
         assert_eq!(times(&late), (at(20), at(10)));
         assert_eq!(times(&delay_notary(b"", false, Some(20), None)), (at(20), None));
         assert_eq!(times(&delay_notary(b"", true, None, Some(10))), (None, at(10)));
-        assert_eq!(times(&expiry_notary("expired", Some(10))), (None, at(10)));
-        assert_eq!(times(&expiry_notary("expired", None)), (None, None));
+        assert_eq!(times(&expiry_notary("expired", b"", Some(10))), (None, at(10)));
+        assert_eq!(times(&expiry_notary("expired", b"", None)), (None, None));
         assert_eq!(times(b"u@x\x01failed\x015.1.1"), (None, at(30)));
         assert_eq!(times(b"\x03\x01delivered\x012.1.5"), (None, at(30)));
         assert_eq!(times(b""), (None, at(30)));

@@ -160,7 +160,7 @@ impl DueReports {
             time: record.time,
             notary: match record.action() == b"delayed" && is_expiry_of_original(record) {
                 // ZMailer's scheduler calls an expiry a delay.
-                true => expiry_notary("expired", None),
+                true => expiry_notary("expired", record.notary, None),
                 false if recipient.tag == Tag::Failed && !has_known_action(record) => {
                     failed_notary(record.notary)
                 }
