@@ -5,8 +5,8 @@
 //! the crate `zsched_report` is used.
 
 use std::collections::HashMap;
-use std::fs::{self, File};
-use std::io::{self, ErrorKind};
+use std::fs;
+use std::io::ErrorKind;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -15,7 +15,7 @@ use zsched_config::Zenv;
 use zsched_format::control_file::diagnostic::{last_attempt, retry_until};
 use zsched_format::control_file::notify::Notify;
 use zsched_format::time::Timestamp;
-use zsched_report::{Form, MAX_FORM_LEN, RecipientStatus, Report, ReportKind, TimeZone};
+use zsched_report::{Form, RecipientStatus, Report, ReportKind, TimeZone, read_form_file};
 use zsched_spool::report::{ReportContents, ReportOptions, ReportText, ReportedRecipient};
 use zsched_sys as sys;
 
@@ -124,7 +124,7 @@ impl FormComposer<'_> {
 
 /// Reads a form. One that cannot be used is logged, and counts as missing.
 fn read_form(path: &Path) -> Option<Arc<Form>> {
-    let text = match read_file(path) {
+    let text = match read_form_file(path) {
         Err(error) if error.kind() == ErrorKind::NotFound => return None,
         Err(error) => {
             log::error!("{}: {error}; the form is not used", path.display());
@@ -163,7 +163,7 @@ pub(crate) fn check_forms(mail_share: &Path) -> Vec<String> {
     let (folders, mut forms): (Vec<PathBuf>, Vec<PathBuf>) =
         visible_entries(&mail_share.join(FORMS)).into_iter().partition(|path| path.is_dir());
     forms.extend(folders.iter().flat_map(|folder| visible_entries(folder)));
-    let mistake = |path: PathBuf| match read_file(&path) {
+    let mistake = |path: PathBuf| match read_form_file(&path) {
         Err(error) => Some(format!("{}: {error}", path.display())),
         Ok(text) => Some(format!("{}:{}", path.display(), Form::parse(&text).err()?)),
     };
@@ -177,12 +177,4 @@ fn visible_entries(folder: &Path) -> Vec<PathBuf> {
     let mut paths: Vec<PathBuf> = visible.map(|entry| entry.path()).collect();
     paths.sort();
     paths
-}
-
-/// Reads a form, or the beginning of one that is too long.
-fn read_file(path: &Path) -> io::Result<Vec<u8>> {
-    if !fs::metadata(path)?.is_file() {
-        return Err(io::Error::new(ErrorKind::InvalidInput, "not a regular file"));
-    }
-    sys::read_part(&File::open(path)?, 0, MAX_FORM_LEN + 1)
 }

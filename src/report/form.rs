@@ -21,10 +21,13 @@
 //!
 //! As header, `Bcc` is left out, and so are fields that each report has anyway (`Date`, MIME).
 
+use std::fs::{self, File};
+use std::io::{self, ErrorKind, Read};
+use std::path::Path;
 use thiserror::Error;
 
 /// Maximum length of a form, in bytes.
-pub const MAX_FORM_LEN: usize = 64 * 1024;
+const MAX_FORM_LEN: usize = 64 * 1024;
 /// Maximum length of a header line (RFC 5322, 2.1.1).
 const MAX_LINE_LEN: usize = 900;
 /// Length of a word with the blank after it.
@@ -37,6 +40,20 @@ pub struct Form {
     subject: Option<String>,
     copies: Vec<String>,
     text: String,
+}
+
+/// Reads the file of a form, or the beginning of one that is too long.
+///
+/// # Errors
+///
+/// Those of the operating system. Anything but a regular file is [`ErrorKind::InvalidInput`].
+pub fn read_form_file(path: &Path) -> io::Result<Vec<u8>> {
+    if !fs::metadata(path)?.is_file() {
+        return Err(io::Error::new(ErrorKind::InvalidInput, "not a regular file"));
+    }
+    let mut text = Vec::new();
+    File::open(path)?.take(MAX_FORM_LEN as u64 + 1).read_to_end(&mut text)?;
+    Ok(text)
 }
 
 /// A mistake in a form.

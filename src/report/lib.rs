@@ -37,7 +37,7 @@ mod original;
 mod tests;
 
 pub use action::{Action, action_of};
-pub use form::{Form, FormError, FormErrorKind, MAX_FORM_LEN};
+pub use form::{Form, FormError, FormErrorKind, read_form_file};
 pub use jiff::tz::TimeZone;
 pub use language::languages;
 /// Maximum number of recipients that a report lists.

@@ -5,6 +5,7 @@
 //! The lines before the first recipient, such as format and name, are put in front of each part
 //! before it is parsed. Only the offsets of recipients are converted to those in the file.
 
+use crate::envelope_lines::EnvelopeLines;
 use memchr::{memchr, memmem};
 use std::io;
 use std::os::unix::fs::FileExt;
@@ -15,6 +16,8 @@ use zsched_sys as sys;
 const MAX_HEAD_LEN: usize = 64 * 1024;
 /// Number of bytes that are read at a time.
 const READ_SIZE: usize = 256 * 1024;
+/// Number of bytes that are read first for a recipient.
+const RECIPIENT_READ_SIZE: usize = 4 * 1024;
 /// Maximum size of a line or of the headers of a group, in bytes.
 const MAX_FIELD_LEN: usize = 16 << 20;
 
@@ -47,8 +50,34 @@ pub(crate) struct Chunk {
 ///
 /// They are the number of pending recipients and a fixed size.
 ///
+/// The recipients have the first sender of the file, unless there is another one in the part:
+/// [`read_recipient`] has the right one.
+///
 /// The error for a file that cannot be used is a [`ControlFileError`].
 pub(crate) fn read(file: &impl FileExt, from: u32, at_most: usize) -> io::Result<Chunk> {
+    read_after(file, b"", from, &|tag| matches!(tag, b' ' | b'~'), (at_most, READ_SIZE))
+}
+
+/// Reads the recipient at an offset, after its envelope lines.
+pub(crate) fn read_recipient(
+    file: &impl FileExt,
+    envelope: &EnvelopeLines,
+    offset: u32,
+) -> io::Result<ControlFile> {
+    read_after(file, envelope, offset, &|_| true, (1, RECIPIENT_READ_SIZE)).map(|part| part.file)
+}
+
+/// Puts the text before the first recipient and `envelope` in front of the lines from an offset on.
+///
+/// Ends after `at_most` recipients whose tag is counted. `size` is the number of bytes that are
+/// read first.
+fn read_after(
+    file: &impl FileExt,
+    envelope: &[u8],
+    from: u32,
+    is_counted: &dyn Fn(u8) -> bool,
+    (at_most, mut size): (usize, usize),
+) -> io::Result<Chunk> {
     let mut text = sys::read_part(file, 0, MAX_HEAD_LEN)?;
     let head = end_of_head(&text);
     if head == text.len() && head == MAX_HEAD_LEN {
@@ -57,11 +86,10 @@ pub(crate) fn read(file: &impl FileExt, from: u32, at_most: usize) -> io::Result
     }
     text.truncate(head);
     let start = u64::from(from).max(head as u64);
-    let mut size = READ_SIZE;
     let (lines, is_end) = loop {
         let mut lines = sys::read_part(file, start, size)?;
         let is_end = lines.len() < size;
-        let end = end_of_fields(&lines, at_most, is_end);
+        let end = end_of_fields(&lines, is_counted, at_most, is_end);
         if end > 0 || is_end {
             let is_all = is_end && end == lines.len();
             lines.truncate(end);
@@ -78,12 +106,14 @@ pub(crate) fn read(file: &impl FileExt, from: u32, at_most: usize) -> io::Result
         let reason = "the file is larger than 4 GiB";
         return Err(ControlFileError::new(start as usize, reason).into());
     };
+    text.extend_from_slice(envelope);
+    let before = text.len() as u64;
     text.extend_from_slice(&lines);
     let mut file = parse_part(text)?;
     for recipient in &mut file.recipients {
-        recipient.offset = (u64::from(recipient.offset) - head as u64 + start) as u32;
+        recipient.offset = (u64::from(recipient.offset) - before + start) as u32;
     }
-    Ok(Chunk { file, next: (!is_end).then_some(next), shift: start - head as u64 })
+    Ok(Chunk { file, next: (!is_end).then_some(next), shift: start - before })
 }
 
 /// Offset of the first recipient.
@@ -94,13 +124,18 @@ fn end_of_head(text: &[u8]) -> usize {
     memmem::find(text, b"\nr").map_or(text.len(), |at| at + 1)
 }
 
-/// End of the last complete field that belongs to the first `at_most` pending recipients.
-fn end_of_fields(lines: &[u8], at_most: usize, is_end: bool) -> usize {
-    let (mut at, mut to_do) = (0, 0);
+/// End of the last complete field that belongs to the first `at_most` recipients that are counted.
+fn end_of_fields(
+    lines: &[u8],
+    is_counted: &dyn Fn(u8) -> bool,
+    at_most: usize,
+    is_end: bool,
+) -> usize {
+    let (mut at, mut counted) = (0, 0);
     while at < lines.len() {
         let (id, tag) = (lines[at], lines.get(at + 1).copied().unwrap_or(b'\n'));
         // The `N` line of a recipient belongs to it.
-        if to_do >= at_most && id != b'N' {
+        if counted >= at_most && id != b'N' {
             break;
         }
         let is_block = matches!(id, b'm' | b'M') && tag == b'\n';
@@ -113,7 +148,7 @@ fn end_of_fields(lines: &[u8], at_most: usize, is_end: bool) -> usize {
             None if is_end => return lines.len(),
             None => break,
         }
-        to_do += usize::from(id == b'r' && matches!(tag, b' ' | b'~'));
+        counted += usize::from(id == b'r' && is_counted(tag));
     }
     at
 }

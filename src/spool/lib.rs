@@ -26,6 +26,7 @@ mod name;
 // From the folders to the scheduler.
 mod arrival;
 mod chunk;
+mod envelope_lines;
 pub mod load;
 pub mod scan;
 

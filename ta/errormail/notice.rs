@@ -2,10 +2,9 @@
 //!
 //! The router names the form. ZMailer's routers use the names in [`BUILT_IN`]; others are possible.
 
-use std::fs::{self, File};
-use std::io::{self, ErrorKind};
+use std::io::ErrorKind;
 use std::path::Path;
-use zsched_report::{Action, Form, MAX_FORM_LEN};
+use zsched_report::{Action, Form, read_form_file};
 
 /// Maximum length of the name of a form.
 const MAX_NAME_LEN: usize = 64;
@@ -59,19 +58,12 @@ fn form_name(name: &[u8]) -> Option<&str> {
 
 /// Reads a form. `None` if there is none.
 fn read(path: &Path) -> Result<Option<Form>, String> {
-    let text = match read_file(path) {
+    let text = match read_form_file(path) {
         Ok(text) => text,
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
         Err(error) => return Err(error.to_string()),
     };
     Form::parse(&text).map(Some).map_err(|error| error.to_string())
-}
-
-fn read_file(path: &Path) -> io::Result<Vec<u8>> {
-    if !fs::metadata(path)?.is_file() {
-        return Err(io::Error::new(ErrorKind::InvalidInput, "not a regular file"));
-    }
-    zsched_sys::read_part(&File::open(path)?, 0, MAX_FORM_LEN + 1)
 }
 
 /// A text of this program.

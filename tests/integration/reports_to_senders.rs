@@ -137,3 +137,28 @@ fn report_waits_for_missing_router() {
     let said = mailq(&site, &["summary"]).1;
     assert!(!said.contains("to be sent") && !said.contains("cannot"), "{said}");
 }
+
+/// A file of more than 8 MiB is read in parts.
+#[test]
+fn owner_of_list_gets_report_about_its_last_member() {
+    const MEMBERS: usize = 150_000;
+    let site = Site::new(AGENTS);
+    let _daemon = start(&site);
+    let list = "m\nSubject: test\n\ns local - owner@x 0\n";
+    let member = |n| format!("r+          count a.test member{n:06}.of.a.list.with.long.names 0\n");
+    let control = control_file("4711", &["count a.test error!poster"]).replace("m\n", list)
+        + &(0..MEMBERS).map(member).collect::<String>()
+        + "r           count a.test error!last 0\nm\nSubject: test\n\n";
+    assert!(control.len() > 8 << 20);
+    site.put_file("4711", control.as_bytes());
+    site.notify("NEW 4711");
+    site.until_empty();
+    let reports = site.submissions();
+    for (sender, recipient, other) in
+        [("sender@x", "error!poster", "error!last"), ("owner@x", "error!last", "error!poster")]
+    {
+        let is_to = |report: &&String| report.contains(&format!("\nto <{sender}>\n"));
+        let report = reports.iter().find(is_to).unwrap_or_else(|| panic!("{sender}: {reports:?}"));
+        assert!(report.contains(recipient) && !report.contains(other), "{report}");
+    }
+}

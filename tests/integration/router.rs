@@ -7,6 +7,20 @@ use std::process::Command;
 
 const MAILBOX: &str = "local/*\n\tcommand=\"mailbox -u -d ${SITE}/mail\"\n";
 
+/// Creates a site whose router has these local users and aliases.
+fn site_with(users: &str, aliases: &str) -> Site {
+    let site = Site::new(MAILBOX);
+    site.write("users", users);
+    site.write("aliases", aliases);
+    let paths = [site.path("users"), site.path("aliases")];
+    let [users, aliases] = paths.each_ref().map(|path| path.display());
+    site.write(
+        "router.cf",
+        &format!("hostname here.test\nusers file {users}\naliases {aliases}\n"),
+    );
+    site
+}
+
 /// Puts a submission into `router/`.
 fn submit(site: &Site, text: &str) {
     let scratch = site.spool.postoffice().join("public/scratch");
@@ -16,18 +30,7 @@ fn submit(site: &Site, text: &str) {
 
 #[test]
 fn submission_is_routed_delivered_and_refused() {
-    let site = Site::new(MAILBOX);
-    site.write("users", "alice\nbob\n");
-    site.write("aliases", "staff: alice, bob\n");
-    let (users, aliases) = (site.path("users"), site.path("aliases"));
-    site.write(
-        "router.cf",
-        &format!(
-            "hostname here.test\nusers file {}\naliases {}\n",
-            users.display(),
-            aliases.display()
-        ),
-    );
+    let site = site_with("alice\nbob\n", "staff: alice, bob\n");
     let log = site.path("status");
     let _scheduler = site.start_with(&["--status-log", &log.to_string_lossy()]);
     let _router = Router::start(&site);
@@ -65,15 +68,8 @@ fn submission_is_routed_delivered_and_refused() {
 /// The owner of a list gets reports about its members only (RFC 3461, 5.2.7).
 #[test]
 fn sender_and_list_owner_get_their_own_reports() {
-    let site = Site::new(MAILBOX);
-    site.write("users", "alice\ncarol\n");
-    site.write("aliases", "list: alice, lost@here.test\nowner-list: carol\n");
-    let (users, aliases) = (site.path("users"), site.path("aliases"));
-    let (users, aliases) = (users.display(), aliases.display());
-    site.write(
-        "router.cf",
-        &format!("hostname here.test\nusers file {users}\naliases {aliases}\n"),
-    );
+    let aliases = "list: alice, lost@here.test\nowner-list: carol\n";
+    let site = site_with("alice\ncarol\n", aliases);
     let _scheduler = site.start();
     let _router = Router::start(&site);
     submit(
@@ -102,10 +98,7 @@ fn trace(site: &Site, what: &str) -> String {
 
 #[test]
 fn refusal_without_report_is_traced() {
-    let site = Site::new(MAILBOX);
-    site.write("users", "alice\n");
-    let users = site.path("users");
-    site.write("router.cf", &format!("hostname here.test\nusers file {}\n", users.display()));
+    let site = site_with("alice\n", "");
     let log = site.path("status");
     let _scheduler = site.start_with(&["--status-log", &log.to_string_lossy()]);
     let _router = Router::start(&site);

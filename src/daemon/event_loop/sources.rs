@@ -183,7 +183,8 @@ impl Daemon {
                 }
             }
             LoadResult::Malformed { error, moved } => {
-                self.handle_malformed(now, &name, &error, moved)
+                self.unread_obsoleted.remove(&name.number());
+                self.handle_malformed(now, &name, &error, moved);
             }
         }
     }

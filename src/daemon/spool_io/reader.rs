@@ -161,8 +161,7 @@ impl Reader {
     /// Reads a new control file, which may have been examined before.
     fn read_new(&mut self, (name, at_most): NewFile, stat: Option<FileStat>) -> Completion {
         let (spool, level, own_name) = (&self.spool, self.level, name.clone());
-        let duplicates = self.duplicates.clone();
-        let tell = &mut duplicates.sink();
+        let tell = &mut self.duplicates.sink();
         let (mut line, mut obsoleted) = (Vec::new(), Vec::new());
         let observer: LoadObserver<'_> = &mut |loaded| {
             self.verbose.add(spool, &loaded);

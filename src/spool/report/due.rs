@@ -4,7 +4,7 @@ use super::RefusedRecipient;
 use crate::note::{
     events, is_expiry_of_original, is_refusal_of_router, is_requested, unnoted_failures,
 };
-use crate::{chunk, decisions};
+use crate::{chunk, decisions, envelope_lines};
 use std::io;
 use std::os::unix::fs::FileExt;
 use zsched_format::control_file::diagnostic::{
@@ -98,8 +98,6 @@ impl DueReports {
     }
 
     /// The same for a file that is too large to be read as a whole.
-    ///
-    /// All of its recipients have the first sender.
     fn read_large(
         file: &impl FileExt,
         size: u64,
@@ -121,16 +119,21 @@ impl DueReports {
         // The first recipient, and the `R` and `n` lines after it.
         let message = chunk::read(file, 0, 2)?.file;
         let mut due = DueReports { message, has_more, is_large: true, ..DueReports::default() };
+        let mut records = Vec::with_capacity(lines.len());
         for (offset, value) in &lines {
-            let record = DiagnosticRecord::parse(value);
-            let Some(record) = record else {
-                due.ignored.push(*offset);
-                continue;
-            };
-            let part = chunk::read(file, record.recipient, 1)?.file;
+            match DiagnosticRecord::parse(value) {
+                Some(record) => records.push((*offset, record)),
+                None => due.ignored.push(*offset),
+            }
+        }
+        records.sort_by_key(|(_, record)| record.recipient);
+        let recipients: Vec<u32> = records.iter().map(|(_, record)| record.recipient).collect();
+        let envelopes = envelope_lines::at_offsets(file, &recipients)?;
+        for ((offset, record), envelope) in records.iter().zip(&envelopes) {
+            let part = chunk::read_recipient(file, envelope, record.recipient)?;
             let recipient = part.recipient_at(record.recipient).copied();
             let recipient = recipient.map(|recipient| Recipient { headers: None, ..recipient });
-            due.add(*offset, recipient.as_ref().map(|recipient| (&record, recipient)), &part);
+            due.add(*offset, recipient.as_ref().map(|recipient| (record, recipient)), &part);
         }
         Ok(due)
     }
@@ -238,5 +241,51 @@ fn error_address<'f>(file: &'f ControlFile, recipient: &Recipient) -> Option<Opt
         }
         (Some(_), _) => Some(file.sender_address(recipient)),
         (None, address) => address.map(|(_, address)| Some(address)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::memory_file::MemoryFile;
+
+    /// Senders and recipients with lines after them. Lists have owners.
+    const TEXT: &str = "i 1\nl <id>\ns local - a@x 0\n\
+                        r-          c h one 0\nR FULL\nn env\n\
+                        r-          c h two 0\nN NOTIFY=FAILURE\nm\ns local - no 0\n\n\
+                        s local - owner@x 0\nr-          c h three 0\nr-          c h four 0\n\
+                        m\nA: 1\n\n\
+                        s error - b@x 0\nr-          c h five 0\nm\nA: 1\n\n\
+                        s local - a@x 0\nr-          c h six 0\n\
+                        s local - c@x 0\ne errors@x\nr-          c h seven 0\nm\nA: 1\n\n";
+
+    /// Each sender with its recipients and `d` lines.
+    fn groups(due: &DueReports) -> Vec<(String, Vec<String>, bool)> {
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        let group = |group: &ReportGroup| {
+            let sender = text(group.sender.as_deref().unwrap_or(b"(none)"));
+            let of = group.recipients.iter().zip(&group.lines);
+            let of = of.map(|(one, line)| format!("{line}: {}", text(&one.address))).collect();
+            (sender, of, group.has_original_envelope)
+        };
+        due.groups.iter().map(group).collect()
+    }
+
+    #[test]
+    fn large_file_is_reported_to_the_same_senders_as_a_small_one() {
+        let mut text = TEXT.as_bytes().to_vec();
+        let offsets = memchr::memmem::find_iter(TEXT.as_bytes(), "\nr-").map(|at| at + 1);
+        for offset in offsets {
+            text.extend(format!("d {offset}:0:0::1700000000\t\x01failed\trefused\n").bytes());
+        }
+        let file = MemoryFile::new(1, text);
+        let size = file.text().len() as u64;
+        let is_due = |_, is_reported: bool| !is_reported;
+        let small = DueReports::read(&file, size, &is_due).expect("read");
+        let large = DueReports::read_large(&file, size, &is_due).expect("read");
+        assert_eq!(groups(&large), groups(&small));
+        let senders: Vec<_> = groups(&large).into_iter().map(|(sender, ..)| sender).collect();
+        assert_eq!(senders, ["a@x", "owner@x", "(none)", "errors@x"]);
+        assert!(large.ignored.is_empty() && small.ignored.is_empty(), "{large:?}");
     }
 }
