@@ -130,10 +130,11 @@ fn ten_outcomes_are_reported_as_requested() {
     until("all that is to be reported is noted", || {
         transport(&site, "4711").matches("\nd ").count() == 7
     });
-    site.write("open", "");
-    site.until_empty();
+    end(daemon);
+    site.configure(&format!("PARAMglobal-report-interval=1s\n{CLAUSES}"));
+    let daemon = site.start();
+    until("both senders have a report", || site.files("router").len() == 2);
     let reports = site.submissions();
-    assert_eq!(reports.len(), 2, "{reports:?}");
     let (list, sender): (Vec<&String>, Vec<&String>) =
         reports.iter().partition(|report| report.contains("owner@list"));
     ReadReport::checked(sender[0]);
@@ -367,6 +368,9 @@ fn ten_outcomes_are_reported_as_requested() {
         --<boundary>--
     "#]],
     );
+    site.write("open", "");
+    site.until_empty();
+    assert_eq!(site.files("router").len(), 2, "the deliveries are not reported");
     end(daemon);
 }
 
@@ -374,9 +378,6 @@ fn ten_outcomes_are_reported_as_requested() {
 fn deadline_of_sender_fails_or_is_told() {
     let site = site("");
     put_old(&site, "1", &control_file("1", &["c a.test deferred!returned@a.test | BY=60;R"]));
-    let late =
-        ["c a.test deferred!told@a.test | BY=60;N", "c a.test deferred!no@a.test | NOTIFY=NEVER"];
-    put_old(&site, "2", &control_file("2", &late));
     let _daemon = site.start();
     check(
         &site.until_submission(),
@@ -452,9 +453,10 @@ fn deadline_of_sender_fails_or_is_told() {
     "#]],
     );
     fs::remove_file(site.path("postoffice/router").join(&site.files("router")[0])).expect("taken");
-    until("the deadline is noted", || transport(&site, "2").contains("\nd "));
-    site.write("open", "");
-    site.until_empty();
+    let late =
+        ["q a.test deferred!told@a.test | BY=60;N", "q a.test deferred!no@a.test | NOTIFY=NEVER"];
+    put_old(&site, "2", &control_file("2", &late));
+    site.notify("NEW 2");
     check(
         &site.until_submission(),
         &expect![[r#"
@@ -511,7 +513,7 @@ fn deadline_of_sender_fails_or_is_told() {
         Diagnostic-Code: x-local; delivery was not tried yet
         Final-Log-ID: SPOOLID
         Will-Retry-Until: <removed>
-        X-Destination: c/a.test
+        X-Destination: q/a.test
 
         --<boundary>
         Content-Type: text/rfc822-headers
@@ -523,6 +525,23 @@ fn deadline_of_sender_fails_or_is_told() {
         --<boundary>--
     "#]],
     );
+    site.write("open", "");
+    control(&site).order("RETRY q/*");
+    site.until_empty();
+    assert_eq!(site.files("router").len(), 1, "the delivery is not reported");
+}
+
+/// It would say that the recipient is tried again.
+#[test]
+fn delay_is_not_reported_after_the_end_of_a_recipient() {
+    let site = site("PARAMglobal-report-interval=1h\n");
+    let recipients = ["late a.test deferred!u1", "late a.test deferred!u2 | NOTIFY=DELAY"];
+    put_old(&site, "1", &control_file("1", &recipients));
+    let _daemon = site.start();
+    until("the delays are noted", || transport(&site, "1").matches("\nd ").count() == 2);
+    site.write("open", "");
+    site.until_empty();
+    assert_eq!(site.submissions(), [""; 0]);
 }
 
 #[test]

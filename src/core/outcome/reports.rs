@@ -2,7 +2,8 @@
 //!
 //! A message owes a report as soon as its control file has a `d` line that the sender requested.
 //! The report is sent when the message is complete, or `PARAMglobal-report-interval` after the
-//! first such line, so that many failures within that time are one report. The message stays known
+//! first such line, so that many failures within that time are one report. When a deadline of the
+//! sender has passed, it is sent at once: later the notice might be wrong. The message stays known
 //! until the router has the report. The shell composes reports; at most [`MAX_REPORTS_AT_WORK`] at
 //! a time, so a hundred thousand failures at once delay neither delivery nor other writes.
 
@@ -14,6 +15,7 @@ use log::Level;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::ErrorKind;
+use std::time::Duration;
 use zsched_spool::report::UnreportedRest;
 
 /// Maximum number of reports that the shell has at a time.
@@ -75,7 +77,10 @@ impl Scheduler {
                 self.request_report(message);
             }
             ReportState::None => {
-                let interval = self.config.parameters.global_report_interval;
+                let interval = match message_ref.is_past_notice_deadline(self.now) {
+                    true => Duration::ZERO,
+                    false => self.config.parameters.global_report_interval,
+                };
                 self.queue.messages[message].report = ReportState::Planned;
                 self.timers.add(self.now + interval, Timer::Report(message));
             }

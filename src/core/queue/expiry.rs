@@ -105,9 +105,7 @@ impl Scheduler {
         let (expires, vertex_ref) = (self.deadline(vertex), &self.queue.vertices[vertex]);
         let (message, offsets) = (vertex_ref.message, vertex_ref.recipients.pending());
         let message_ref = &self.queue.messages[message];
-        let has_passed = message_ref.deliver_by.is_some_and(|deadline| {
-            !deadline.returns && i64::from(deadline.at) <= self.now.seconds()
-        });
+        let has_passed = message_ref.is_past_notice_deadline(self.now);
         let (last, text) = match &vertex_ref.diagnosis {
             Some(diagnosis) => (&diagnosis.notary[..], &diagnosis.message[..]),
             None => (&b""[..], &b"delivery was not tried yet"[..]),

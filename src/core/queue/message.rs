@@ -112,6 +112,12 @@ impl Message {
         Some(Timestamp::from_seconds(deadline.at.into()))
     }
 
+    /// Returns true if its sender is to be told that it is late (RFC 2852, `BY` with `N`).
+    pub fn is_past_notice_deadline(&self, now: Timestamp) -> bool {
+        let deadline = self.deliver_by.filter(|deadline| !deadline.returns);
+        deadline.is_some_and(|deadline| i64::from(deadline.at) <= now.seconds())
+    }
+
     /// Returns true if nothing delays its removal from the spool.
     pub fn is_complete(&self) -> bool {
         self.is_finished()

@@ -5,6 +5,7 @@ use crate::note::{
     events, is_expiry_of_original, is_refusal_of_router, is_requested, unnoted_failures,
 };
 use crate::{chunk, decisions, envelope_lines};
+use std::collections::HashMap;
 use std::io;
 use std::os::unix::fs::FileExt;
 use zsched_format::control_file::diagnostic::{
@@ -64,8 +65,8 @@ pub struct ReportedRecipient {
     pub text: Vec<u8>,
 }
 
-/// A `d` line that is not reported: its offset, and the text after id and tag.
-type DueLine = (u32, Vec<u8>);
+/// A `d` line: its offset, and if it is tagged as reported.
+type DueLine = (u32, bool);
 
 impl DueReports {
     /// Reads what is due from a control file of `size` bytes.
@@ -87,10 +88,10 @@ impl DueReports {
     fn of(file: ControlFile, is_due: &dyn Fn(u32, bool) -> bool) -> DueReports {
         let mut due = DueReports::default();
         let mut lines = file.diagnostics.iter().filter(|line| is_due(line.offset, line.reported));
-        for line in lines.by_ref().take(MAX_REPORTED_RECIPIENTS) {
-            let record = DiagnosticRecord::parse(file.get(line.value));
-            let recipient = record.as_ref().and_then(|record| file.recipient_at(record.recipient));
-            due.add(line.offset, record.as_ref().zip(recipient), &file);
+        let read = lines.by_ref().take(MAX_REPORTED_RECIPIENTS);
+        let read = read.map(|line| ((line.offset, line.reported), file.get(line.value)));
+        for (line, record) in due.parse(read) {
+            due.add(line, &record, &file);
         }
         due.has_more = lines.next().is_some();
         due.message = file;
@@ -103,39 +104,58 @@ impl DueReports {
         size: u64,
         is_due: &dyn Fn(u32, bool) -> bool,
     ) -> io::Result<DueReports> {
-        let mut lines: Vec<DueLine> = Vec::new();
+        let mut lines: Vec<(DueLine, Vec<u8>)> = Vec::new();
         let has_more = !decisions::each_last_line(file, size, &mut |offset, line| match line {
             [b'd', tag @ (b' ' | b'+'), value @ ..] if is_due(offset, *tag == b'+') => {
                 let has_room = lines.len() < MAX_REPORTED_RECIPIENTS;
                 if has_room {
-                    lines.push((offset, value.to_vec()));
+                    lines.push(((offset, *tag == b'+'), value.to_vec()));
                 }
                 has_room
             }
             _ => true,
         })?;
-        // They were found from the last to the first.
-        lines.reverse();
         // The first recipient, and the `R` and `n` lines after it.
         let message = chunk::read(file, 0, 2)?.file;
         let mut due = DueReports { message, has_more, is_large: true, ..DueReports::default() };
-        let mut records = Vec::with_capacity(lines.len());
-        for (offset, value) in &lines {
-            match DiagnosticRecord::parse(value) {
-                Some(record) => records.push((*offset, record)),
-                None => due.ignored.push(*offset),
-            }
-        }
+        // They were found from the last to the first.
+        let mut records = due.parse(lines.iter().rev().map(|(line, value)| (*line, &value[..])));
         records.sort_by_key(|(_, record)| record.recipient);
         let recipients: Vec<u32> = records.iter().map(|(_, record)| record.recipient).collect();
         let envelopes = envelope_lines::at_offsets(file, &recipients)?;
-        for ((offset, record), envelope) in records.iter().zip(&envelopes) {
-            let part = chunk::read_recipient(file, envelope, record.recipient)?;
-            let recipient = part.recipient_at(record.recipient).copied();
-            let recipient = recipient.map(|recipient| Recipient { headers: None, ..recipient });
-            due.add(*offset, recipient.as_ref().map(|recipient| (record, recipient)), &part);
+        for ((line, record), envelope) in records.iter().zip(&envelopes) {
+            let mut part = chunk::read_recipient(file, envelope, record.recipient)?;
+            // Offsets of headers are those in the part.
+            part.recipients.iter_mut().for_each(|recipient| recipient.headers = None);
+            due.add(*line, record, &part);
         }
         Ok(due)
+    }
+
+    /// Parses `d` lines, and ignores those that cannot be parsed or that later ones replace.
+    fn parse<'l>(
+        &mut self,
+        lines: impl Iterator<Item = (DueLine, &'l [u8])>,
+    ) -> Vec<(DueLine, DiagnosticRecord<'l>)> {
+        let mut records: Vec<(DueLine, DiagnosticRecord<'l>)> = Vec::new();
+        let mut last_delays: HashMap<u32, usize> = HashMap::new();
+        for (line, value) in lines {
+            match DiagnosticRecord::parse(value) {
+                Some(record) if is_delay(&record) => {
+                    let place = *last_delays.entry(record.recipient).or_insert(records.len());
+                    match records.get_mut(place) {
+                        Some(former) => {
+                            self.ignored.push(former.0.0);
+                            *former = (line, record);
+                        }
+                        None => records.push((line, record)),
+                    }
+                }
+                Some(record) => records.push((line, record)),
+                None => self.ignored.push(line.0),
+            }
+        }
+        records
     }
 
     /// Returns true if recipients may have failed without a `d` line.
@@ -146,13 +166,18 @@ impl DueReports {
 
     fn add(
         &mut self,
-        offset: u32,
-        line: Option<(&DiagnosticRecord<'_>, &Recipient)>,
+        (offset, is_reported): DueLine,
+        record: &DiagnosticRecord<'_>,
         file: &ControlFile,
     ) {
-        let Some((record, recipient)) = line else {
+        let Some(recipient) = file.recipient_at(record.recipient) else {
             return self.ignored.push(offset);
         };
+        let is_finished = matches!(recipient.tag, Tag::Done | Tag::Failed);
+        if is_finished && is_delay(record) && !is_reported {
+            // It is not tried again (RFC 3464, 2.3.3).
+            return self.ignored.push(offset);
+        }
         let sender = error_address(file, recipient);
         let get = |span| file.get(span).to_vec();
         let reported = ReportedRecipient {
@@ -161,7 +186,7 @@ impl DueReports {
             host: get(recipient.quad.host),
             notify: recipient.notify.map(|line| get(line.value)).unwrap_or_default(),
             time: record.time,
-            notary: match record.action() == b"delayed" && is_expiry_of_original(record) {
+            notary: match is_expiry_of_original(record) && record.action() == b"delayed" {
                 // ZMailer's scheduler calls an expiry a delay.
                 true => expiry_notary("expired", record.notary, None),
                 false if recipient.tag == Tag::Failed && !has_known_action(record) => {
@@ -211,6 +236,11 @@ impl ReportedRecipient {
     }
 }
 
+/// Returns true if a `d` line says that a recipient is tried again.
+fn is_delay(record: &DiagnosticRecord<'_>) -> bool {
+    record.action().eq_ignore_ascii_case(b"delayed") && !is_expiry_of_original(record)
+}
+
 /// Returns true if a report can have the action of a `d` line.
 fn has_known_action(record: &DiagnosticRecord<'_>) -> bool {
     let action = record.action().to_ascii_lowercase();
@@ -258,6 +288,45 @@ mod tests {
                         s error - b@x 0\nr-          c h five 0\nm\nA: 1\n\n\
                         s local - a@x 0\nr-          c h six 0\n\
                         s local - c@x 0\ne errors@x\nr-          c h seven 0\nm\nA: 1\n\n";
+
+    #[test]
+    fn delay_is_reported_once_and_only_while_recipient_is_tried() {
+        let recipients = "i 1\ns local - a@x 0\nr           c h pending 0\nr+          c h done 0\n\
+                          r-          c h failed 0\nm\nA: 1\n\n";
+        let at = |name: &str| {
+            recipients[..recipients.find(name).expect("there")].rfind("\nr").expect("there") + 1
+        };
+        let line = |tag: char, name: &str, action: &str, text: &str| {
+            format!("d{tag}{}:0:0::1700000000\t\x01{action}\t{text}\n", at(name))
+        };
+        let lines = [
+            line(' ', "pending", "delayed", "first"),
+            line(' ', "done", "delayed", "no"),
+            line(' ', "failed", "delayed", "no"),
+            line(' ', "failed", "failed", "no such user"),
+            line(' ', "pending", "delayed", "second"),
+            line(' ', "failed", "delayed", "expired after 3 days"),
+        ];
+        let text = recipients.to_string() + &lines.concat();
+        let file = MemoryFile::new(1, text.clone().into_bytes());
+        let size = text.len() as u64;
+        let is_due = |_, is_reported: bool| !is_reported;
+        for due in [
+            DueReports::read(&file, size, &is_due).expect("read"),
+            DueReports::read_large(&file, size, &is_due).expect("read"),
+        ] {
+            let said = due.groups[0].recipients.iter();
+            let mut said: Vec<_> = said.map(|one| String::from_utf8_lossy(&one.text)).collect();
+            said.sort_unstable();
+            assert_eq!(said, ["expired after 3 days", "no such user", "second"]);
+            assert_eq!(due.ignored.len(), 3);
+        }
+        // What is in the outbox already is as it was composed.
+        let reported = text.replace("\nd ", "\nd+");
+        let file = MemoryFile::new(1, reported.into_bytes());
+        let due = DueReports::read(&file, size, &|_, _| true).expect("read");
+        assert_eq!(due.groups[0].recipients.len(), 5);
+    }
 
     /// Each sender with its recipients and `d` lines.
     fn groups(due: &DueReports) -> Vec<(String, Vec<String>, bool)> {
