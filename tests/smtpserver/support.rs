@@ -179,6 +179,12 @@ impl Client {
         drop(self.reader.get_mut().write_all(bytes.as_ref()));
     }
 
+    /// Waits until the server has sent something, which is not read.
+    pub fn wait_for_bytes(&self) {
+        assert!(self.reader.buffer().is_empty());
+        assert_eq!(self.reader.get_ref().peek(&mut [0]).expect("a byte"), 1);
+    }
+
     /// The next reply, all of its lines. Empty at the end.
     pub fn reply(&mut self) -> String {
         let mut reply = String::new();
