@@ -2,46 +2,31 @@
 //!
 //! Without `NOTIFY_SOCKET` in the environment there is no service manager, and nothing is sent.
 
-use std::io;
-use std::os::linux::net::SocketAddrExt;
-use std::os::unix::net::{SocketAddr, UnixDatagram};
+use zsched_sys::notify_service_manager;
 
 /// Reports that the scheduler serves: at the start, and after each reload.
 pub(crate) fn notify_ready() {
-    notify("READY=1\n");
+    notify("READY=1");
 }
 
 /// Reports that the configuration is being read again; [`notify_ready`] reports the end of that.
 pub(crate) fn notify_reloading() {
-    notify("RELOADING=1\n");
+    notify("RELOADING=1");
 }
 
 /// Reports the present work of the scheduler, in one line.
 pub(crate) fn notify_status(status: &str) {
-    notify(&format!("STATUS={status}\n"));
+    notify(&format!("STATUS={status}"));
 }
 
 /// Reports that the scheduler ends now. From here on the service manager limits its time.
 pub(crate) fn notify_stopping() {
-    notify("STOPPING=1\n");
+    notify("STOPPING=1");
 }
 
 /// A message that cannot be sent is logged: delivery does not depend on it.
 fn notify(message: &str) {
-    if let Err(error) = send(message) {
+    if let Err(error) = notify_service_manager(message) {
         log::warn!("the service manager cannot be notified: {error}");
     }
-}
-
-/// Sends a message without waiting.
-fn send(message: &str) -> io::Result<()> {
-    let Some(path) = std::env::var_os("NOTIFY_SOCKET") else { return Ok(()) };
-    // A name that begins with @ is in the abstract name space.
-    let address = match path.as_encoded_bytes() {
-        [b'@', name @ ..] => SocketAddr::from_abstract_name(name)?,
-        _ => SocketAddr::from_pathname(&path)?,
-    };
-    let socket = UnixDatagram::unbound()?;
-    socket.set_nonblocking(true)?;
-    socket.send_to_addr(message.as_bytes(), &address).map(drop)
 }

@@ -83,16 +83,24 @@ fn received(envelope: &Envelope, facts: &Facts<'_>, date: &str) -> Vec<u8> {
     words.retain(|word| !word.is_empty());
     words.push(format!("by {}", facts.hostname));
     let mut text = words.join(" ");
-    let transport: Vec<String> = [("via", &envelope.via), ("with", &envelope.with)]
+    // The clause `tls` (RFC 8314, 4.3) belongs behind the id (RFC 5321, 4.4).
+    let (with, tls) = match &envelope.with {
+        Some(with) => with
+            .split_once(" tls ")
+            .map_or((Some(with.as_str()), None), |(with, tls)| (Some(with), Some(tls))),
+        None => (None, None),
+    };
+    let transport: Vec<String> = [("via", envelope.via.as_deref()), ("with", with)]
         .into_iter()
-        .filter_map(|(word, value)| Some(format!("{word} {}", value.as_ref()?)))
+        .filter_map(|(word, value)| Some(format!("{word} {}", value?)))
         .collect();
     text.push_str(if transport.is_empty() { " " } else { "\n\t" });
     for words in transport {
         text.push_str(&words);
         text.push(' ');
     }
-    format!("{text}id {};\n\t{date}\n", facts.id).into_bytes()
+    let tls = tls.map_or(String::new(), |cipher| format!("\n\ttls {cipher}"));
+    format!("{text}id {}{tls};\n\t{date}\n", facts.id).into_bytes()
 }
 
 fn from(envelope: &Envelope, facts: &Facts<'_>, sender: Option<&str>) -> String {

@@ -5,8 +5,8 @@
 //! alice:SCRAM-SHA-256$65536:…$…:…
 //! ```
 //!
-//! `mailq passwd` makes such hashes. Messages about errors name the line only, because a malformed
-//! line may contain a password anywhere.
+//! `mailq passwd` makes such hashes. Messages about errors show nothing of a line but its position,
+//! because a malformed line may contain a password anywhere.
 
 use super::session::{Credentials, LoginAnswer, PasswordRecord};
 use std::collections::HashMap;
@@ -27,23 +27,46 @@ pub(crate) struct Accounts {
     secret: Secret,
 }
 
+/// An error in the file.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct AccountError {
+    /// Number of the line, from 1.
+    pub(crate) line: usize,
+    /// Column in characters, from 1.
+    pub(crate) column: usize,
+    pub(crate) message: &'static str,
+}
+
+/// Adds the account of a line. An error has its offset in the line.
+fn account(
+    line: &str,
+    passwords: &mut HashMap<String, StoredPassword>,
+) -> Result<(), (usize, &'static str)> {
+    let start = line.len() - line.trim_start().len();
+    let text = line.trim();
+    if text.is_empty() || text.starts_with('#') {
+        return Ok(());
+    }
+    let (user, hash) = text.split_once(':').ok_or((start, "there is no user and hash"))?;
+    if user.is_empty() {
+        return Err((start, "the name of the user is missing"));
+    }
+    let stored = hash.parse();
+    let stored = stored.map_err(|_| (start + user.len() + 1, "this is no hash of a password"))?;
+    match passwords.insert(user.to_string(), stored) {
+        None => Ok(()),
+        Some(_) => Err((start, "the user has a line already")),
+    }
+}
+
 impl Accounts {
-    /// Parses the text of the file. Returns the numbers of lines that cannot be used, too.
-    pub(crate) fn parse(text: &str) -> io::Result<(Accounts, Vec<usize>)> {
+    /// Parses the text of the file. Returns the errors in it, too.
+    pub(crate) fn parse(text: &str) -> io::Result<(Accounts, Vec<AccountError>)> {
         let (mut passwords, mut wrong) = (HashMap::new(), Vec::new());
         for (index, line) in text.lines().enumerate() {
-            let line = line.trim();
-            if line.is_empty() || line.starts_with('#') {
-                continue;
-            }
-            let parsed = line
-                .split_once(':')
-                .and_then(|(user, hash)| Some((user, hash.parse::<StoredPassword>().ok()?)));
-            match parsed {
-                Some((user, stored)) if !user.is_empty() => {
-                    passwords.insert(user.to_string(), stored);
-                }
-                _ => wrong.push(index + 1),
+            if let Err((at, message)) = account(line, &mut passwords) {
+                let column = line[..at].chars().count() + 1;
+                wrong.push(AccountError { line: index + 1, column, message });
             }
         }
         let iterations = passwords.values().map(|stored: &StoredPassword| stored.iterations).next();
@@ -100,9 +123,20 @@ mod tests {
     #[test]
     fn password_is_checked_against_its_hash() {
         let stored = StoredPassword::with_salt("pencil", b"salt of 16 bytes".to_vec(), 4096);
-        let text = format!("# users\nalice:{stored}\n\nbob:plain\nnothing\n");
+        let text =
+            format!("# users\nalice:{stored}\n\n bob:plain\nnothing\n:{stored}\nalice:{stored}\n");
         let (accounts, wrong) = Accounts::parse(&text).expect("parsed");
-        assert_eq!((accounts.passwords.len(), wrong), (1, vec![4, 5]));
+        let wrong: Vec<_> = wrong.iter().map(|one| (one.line, one.column, one.message)).collect();
+        assert_eq!(
+            wrong,
+            [
+                (4, 6, "this is no hash of a password"),
+                (5, 1, "there is no user and hash"),
+                (6, 1, "the name of the user is missing"),
+                (7, 1, "the user has a line already"),
+            ]
+        );
+        assert_eq!(accounts.passwords.len(), 1);
         for (user, password, is_right) in [
             ("alice", "pencil", true),
             ("alice", "pencils", false),

@@ -9,6 +9,7 @@
 //!
 //! All errors are collected with their positions. A file with an error yields no configuration.
 
+use super::dovecot::DovecotSocket;
 use super::network::Network;
 use super::policy::PolicyAddress;
 use super::session::Service;
@@ -40,7 +41,7 @@ pub const KEYWORDS: [Keyword; 17] = [
     Keyword::repeated("refuse-client", "a network, and perhaps a text", 1, 2),
     Keyword::repeated("refuse-sender", "a domain or address, and perhaps a text", 1, 2),
     Keyword::once("certificate", "two files: the certificates, and the key", 2),
-    Keyword::once("logins", "a file of users and hashes of passwords", 1),
+    Keyword::once("logins", "a file of users and hashes of passwords, or dovecot: and a socket", 1),
     Keyword::once("policy", "unix: and a path, or a host and a port", 1),
     Keyword::once("max-size", "a number of bytes such as 50M", 1),
     Keyword::once("max-recipients", "a number", 1),
@@ -61,6 +62,25 @@ pub struct Listener {
     pub service: Service,
     /// TLS begins at once.
     pub is_tls: bool,
+}
+
+/// What decides about logins.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum LoginSource {
+    /// A file of users and hashes of passwords.
+    File(PathBuf),
+    /// Dovecot's authentication service.
+    Dovecot(DovecotSocket),
+}
+
+impl LoginSource {
+    /// The file, if it is one.
+    pub fn file(&self) -> Option<&PathBuf> {
+        match self {
+            LoginSource::File(path) => Some(path),
+            LoginSource::Dovecot(_) => None,
+        }
+    }
 }
 
 /// Numbers that bound what clients may do.
@@ -101,8 +121,8 @@ pub struct ServerConfig {
     pub refused_senders: Vec<(AddressPattern, String)>,
     /// Files of the certificates and of their key.
     pub certificate: Option<(PathBuf, PathBuf)>,
-    /// File of users and passwords.
-    pub logins: Option<PathBuf>,
+    /// What decides about logins.
+    pub logins: Option<LoginSource>,
     /// Where a policy service listens.
     pub policy: Option<PolicyAddress>,
     /// Numbers.
@@ -200,6 +220,12 @@ impl ServerConfig {
         }
     }
 
+    /// Returns true if this host is a backup for a domain.
+    pub fn is_relay_domain(&self, domain: &str) -> bool {
+        let address = format!("@{domain}");
+        self.relay_domains.iter().any(|pattern| pattern.matches(&address))
+    }
+
     /// Returns true if a client may send to any address.
     pub fn may_relay(&self, ip: std::net::IpAddr) -> bool {
         self.relay.iter().any(|network| network.contains(ip))
@@ -259,7 +285,7 @@ impl Builder {
                 };
                 config.certificate = Some((first.path()?, key.path()?));
             }
-            "logins" => config.logins = Some(first.path()?),
+            "logins" => config.logins = Some(login_source(first)?),
             "policy" => {
                 let parsed = PolicyAddress::parse(&first.text);
                 config.policy = Some(parsed.map_err(|why| ValueError::new(first.at, why))?);
@@ -313,6 +339,18 @@ impl Builder {
         }
         if let Some(at) = self.has_submission.filter(|_| self.config.logins.is_none()) {
             sink.warning(at, "without `logins`, only clients of `relay` can submit mail");
+        }
+    }
+}
+
+fn login_source(word: &Word) -> Result<LoginSource, ValueError> {
+    match word.text.strip_prefix("dovecot:") {
+        None => Ok(LoginSource::File(word.path()?)),
+        Some(path) if path.starts_with('/') => {
+            Ok(LoginSource::Dovecot(DovecotSocket::new(path.into())))
+        }
+        Some(_) => {
+            Err(ValueError::new(word.at, "the path of the socket does not begin with a slash"))
         }
     }
 }
@@ -405,6 +443,10 @@ mod tests {
                 "smtpserver.cf:1:20: submissions needs a `certificate`",
             ),
             ("relay 10.0.0.1/8", "smtpserver.cf:1:7: the address has bits behind the prefix"),
+            (
+                "logins dovecot:auth",
+                "smtpserver.cf:1:8: the path of the socket does not begin with a slash",
+            ),
             ("certificate /a", "smtpserver.cf:1:13: after `certificate` come two files"),
             ("max-size 5X", "smtpserver.cf:1:10: `5X` is no size such as 50M"),
             ("max-size 1M\nmax-size 2M", "smtpserver.cf:2:1: `max-size` is set in line 1 already"),

@@ -1,12 +1,14 @@
 //! Finds and reads the files of an installation.
 
 use super::accounts::{self, Accounts};
-use super::config::{Limits, ServerConfig};
+use super::config::{Limits, LoginSource, ServerConfig};
+use super::dovecot::DovecotSocket;
 use super::options::ServerOptions;
-use super::session::{Service, SessionSettings};
+use super::session::{Credentials, LoginAnswer, Logins, Service, SessionSettings};
 use super::store::Store;
 use super::tls;
 use std::io::{self, Read};
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -32,10 +34,53 @@ pub(crate) struct Installation {
 pub(crate) struct Loaded {
     pub(crate) config: ServerConfig,
     pub(crate) directory: Directory,
-    pub(crate) accounts: Option<Accounts>,
+    pub(crate) logins: Option<LoginService>,
     pub(crate) tls: Option<Arc<rustls::ServerConfig>>,
-    /// Files that are read again when they change, with their times.
-    watched: Vec<(PathBuf, Option<SystemTime>)>,
+    /// Files that are read again when they change.
+    pub(crate) watched: Vec<FileStamp>,
+}
+
+/// What decides about logins.
+pub(crate) enum LoginService {
+    File(Accounts),
+    Dovecot(DovecotSocket),
+}
+
+impl LoginService {
+    /// Checks a login. Takes some ten milliseconds, or as long as Dovecot does.
+    pub(crate) fn check(&self, credentials: &Credentials, peer: Option<SocketAddr>) -> LoginAnswer {
+        match (self, credentials) {
+            (LoginService::File(accounts), _) => accounts.check(credentials),
+            (LoginService::Dovecot(socket), Credentials::Password { user, password }) => {
+                socket.check(user, password, peer)
+            }
+            // It is not offered.
+            (LoginService::Dovecot(_), Credentials::Scram(_)) => LoginAnswer::Malformed,
+        }
+    }
+}
+
+/// A file as it was at one time.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct FileStamp {
+    pub(crate) path: PathBuf,
+    /// Device, inode, size and time of the last change; `None` if it cannot be read.
+    state: Option<(u64, u64, u64, SystemTime)>,
+}
+
+impl FileStamp {
+    pub(crate) fn of(path: &Path) -> FileStamp {
+        let state = || {
+            let metadata = path.metadata()?;
+            let (device, inode) = zsched_sys::device_and_inode(&metadata);
+            io::Result::Ok((device, inode, metadata.len(), metadata.modified()?))
+        };
+        FileStamp { path: path.into(), state: state().ok() }
+    }
+
+    pub(crate) fn has_changed(&self) -> bool {
+        *self != FileStamp::of(&self.path)
+    }
 }
 
 impl Installation {
@@ -122,20 +167,24 @@ impl Installation {
             }
         };
         self.apply_zenv(&mut config.limits, &mut said)?;
-        let failed = |error: io::Error| vec![error.to_string()];
-        let tls =
-            config.certificate.as_ref().map(|(certificates, key)| tls::load(certificates, key));
-        let accounts = config.logins.as_ref().map(|path| read_accounts(path, &mut said));
-        let watched = config.certificate.iter().flat_map(|(one, other)| [one, other]);
-        let watched = watched.chain(&config.logins).map(|path| (path.clone(), modified(path)));
-        let loaded = Loaded {
-            watched: watched.collect(),
-            tls: tls.transpose().map_err(failed)?,
-            accounts: accounts.transpose().map_err(failed)?,
-            config,
-            directory,
-        };
-        Ok((loaded, said))
+        // Before they are read: a change meanwhile is seen by the next look.
+        let certificate = config.certificate.iter().flat_map(|(one, other)| [one, other]);
+        let logins = config.logins.iter().filter_map(LoginSource::file);
+        let watched = certificate.chain(logins).map(|path| FileStamp::of(path)).collect();
+        let tls = config.certificate.as_ref().map(|(certificates, key)| {
+            tls::load(certificates, key).map_err(|error| vec![error.to_string()])
+        });
+        let logins = config.logins.as_ref().map(|source| match source {
+            LoginSource::File(path) => read_accounts(path).map(LoginService::File),
+            LoginSource::Dovecot(socket) => Ok(LoginService::Dovecot(socket.clone())),
+        });
+        match (tls.transpose(), logins.transpose()) {
+            (Ok(tls), Ok(logins)) => Ok((Loaded { config, directory, logins, tls, watched }, said)),
+            (tls, logins) => {
+                said.extend([tls.err(), logins.err()].into_iter().flatten().flatten());
+                Err(said)
+            }
+        }
     }
 
     /// The limit of the installation holds if it is lower.
@@ -156,11 +205,6 @@ impl Installation {
 }
 
 impl Loaded {
-    /// Returns true if a file has changed that is read again by itself.
-    pub(crate) fn has_changed(&self) -> bool {
-        self.watched.iter().any(|(path, known)| modified(path) != *known)
-    }
-
     /// Settings of the sessions of one port.
     pub(crate) fn settings(
         &self,
@@ -175,27 +219,34 @@ impl Loaded {
             max_size: self.config.limits.max_size,
             max_recipients: self.config.limits.max_recipients,
             has_tls: self.tls.is_some(),
-            has_logins: self.accounts.is_some() && service != Service::Lmtp,
+            logins: match &self.logins {
+                Some(LoginService::File(_)) if service != Service::Lmtp => Logins::All,
+                Some(LoginService::Dovecot(_)) if service != Service::Lmtp => Logins::Passwords,
+                _ => Logins::None,
+            },
+            has_queue_domains: !self.config.relay_domains.is_empty(),
             allows_bare_lf: false,
             free_space: free_space.clone(),
         })
     }
 }
 
-fn modified(path: &Path) -> Option<SystemTime> {
-    path.metadata().and_then(|metadata| metadata.modified()).ok()
-}
-
-fn read_accounts(path: &Path, said: &mut Vec<String>) -> io::Result<Accounts> {
-    let named = |error: io::Error| io::Error::other(format!("{}: {error}", path.display()));
-    let file =
-        zsched_sys::open_regular(std::fs::File::options().read(true), path).map_err(named)?;
+fn read_accounts(path: &Path) -> Result<Accounts, Vec<String>> {
+    let named = |error: &dyn std::fmt::Display| vec![format!("{}: error: {error}", path.display())];
+    let file = zsched_sys::open_regular(std::fs::File::options().read(true), path);
+    let file = file.map_err(|error| named(&error))?;
     let mut text = String::new();
-    file.take(accounts::MAX_FILE_SIZE as u64).read_to_string(&mut text).map_err(named)?;
-    let (accounts, wrong) = Accounts::parse(&text).map_err(named)?;
-    let wrong = wrong.into_iter().map(|line| {
-        format!("{}:{line}: warning: no user and hash; the line is ignored", path.display())
-    });
-    said.extend(wrong);
-    Ok(accounts)
+    let limit = accounts::MAX_FILE_SIZE as u64 + 1;
+    file.take(limit).read_to_string(&mut text).map_err(|error| named(&error))?;
+    if text.len() > accounts::MAX_FILE_SIZE {
+        return Err(named(&"the file is larger than 16 MiB"));
+    }
+    let (accounts, wrong) = Accounts::parse(&text).map_err(|error| named(&error))?;
+    let wrong: Vec<String> = wrong
+        .iter()
+        .map(|one| {
+            format!("{}:{}:{}: error: {}", path.display(), one.line, one.column, one.message)
+        })
+        .collect();
+    if wrong.is_empty() { Ok(accounts) } else { Err(wrong) }
 }

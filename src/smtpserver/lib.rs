@@ -19,6 +19,7 @@ pub mod session;
 // What is decided about it.
 mod accounts;
 mod config;
+mod dovecot;
 mod network;
 mod policy;
 mod rates;
@@ -35,7 +36,8 @@ mod server;
 mod stdio;
 mod tls;
 
-pub use config::{KEYWORDS, Limits, Listener, LoadedServerConfig, ServerConfig};
+pub use config::{KEYWORDS, Limits, Listener, LoadedServerConfig, LoginSource, ServerConfig};
+pub use dovecot::DovecotSocket;
 pub use options::ServerOptions;
 pub use policy::PolicyAddress;
 pub use stdio::StdioServer;

@@ -19,7 +19,8 @@ pub(crate) struct Rates<K> {
 struct Count {
     since: Instant,
     count: u64,
-    has_alarmed: bool,
+    /// Number of occurrences beyond the limit.
+    refused: u64,
 }
 
 /// State of a limit after a count.
@@ -48,7 +49,7 @@ impl<K: Eq + Hash> Rates<K> {
                 self.counts.clear();
             }
         }
-        let fresh = || Count { since: now, count: 0, has_alarmed: false };
+        let fresh = || Count { since: now, count: 0, refused: 0 };
         let count = self.counts.entry(key).or_insert_with(fresh);
         if now.duration_since(count.since) >= WINDOW {
             *count = fresh();
@@ -57,9 +58,10 @@ impl<K: Eq + Hash> Rates<K> {
             count.count += 1;
             return RateVerdict::Good;
         }
-        match std::mem::replace(&mut count.has_alarmed, true) {
-            false => RateVerdict::ReachedNow,
-            true => RateVerdict::Reached,
+        count.refused += 1;
+        match count.refused {
+            1 => RateVerdict::ReachedNow,
+            _ => RateVerdict::Reached,
         }
     }
 
@@ -68,6 +70,22 @@ impl<K: Eq + Hash> Rates<K> {
         self.counts
             .get(key)
             .is_some_and(|count| now.duration_since(count.since) < WINDOW && count.count >= limit)
+    }
+
+    /// The keys that wanted more than their limit in the present hour.
+    pub(crate) fn over_limit(&self, now: Instant) -> impl Iterator<Item = &K> {
+        let is_over =
+            move |count: &Count| count.refused > 0 && now.duration_since(count.since) < WINDOW;
+        self.counts.iter().filter(move |(_, count)| is_over(count)).map(|(key, _)| key)
+    }
+
+    /// Forgets hours that are over. Returns what was refused in them.
+    pub(crate) fn end_windows(&mut self, now: Instant) -> Vec<(K, u64)> {
+        let ended = self.counts.extract_if(|_, count| now.duration_since(count.since) >= WINDOW);
+        ended
+            .filter(|(_, count)| count.refused > 0)
+            .map(|(key, count)| (key, count.refused))
+            .collect()
     }
 }
 
@@ -85,6 +103,10 @@ mod tests {
         assert_eq!(rates.count("a", 3, start), RateVerdict::ReachedNow);
         assert_eq!(rates.count("a", 3, start), RateVerdict::Reached);
         assert_eq!(rates.count("b", 3, start), RateVerdict::Good);
+        assert_eq!(rates.over_limit(start).collect::<Vec<_>>(), [&"a"]);
+        assert_eq!(rates.over_limit(start + WINDOW).count(), 0);
+        assert_eq!(rates.end_windows(start), []);
+        assert_eq!(rates.end_windows(start + WINDOW), [("a", 2)]);
         assert_eq!(rates.count("a", 3, start + WINDOW), RateVerdict::Good);
     }
 

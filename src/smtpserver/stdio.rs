@@ -2,7 +2,7 @@
 
 use super::config::ServerConfig;
 use super::session::{
-    Answer, Client, LoginAnswer, Reply, Request, Service, Session, SessionSettings,
+    Answer, Client, LoginAnswer, Logins, Reply, Request, Service, Session, SessionSettings,
 };
 use super::store::Store;
 use super::verdict::check_recipient;
@@ -40,7 +40,8 @@ impl StdioServer {
             max_size: self.max_size,
             max_recipients: zsched_router::MAX_RECIPIENTS,
             has_tls: false,
-            has_logins: false,
+            logins: Logins::None,
+            has_queue_domains: false,
             allows_bare_lf: true,
             free_space: Arc::new(AtomicU64::new(u64::MAX)),
         };

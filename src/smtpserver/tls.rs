@@ -12,7 +12,7 @@ use super::session::TlsFacts;
 /// Reads certificates and key. TLS 1.2 and 1.3 are used, with the defaults of `rustls`.
 pub(crate) fn load(certificates: &Path, key: &Path) -> io::Result<Arc<ServerConfig>> {
     let named = |path: &Path, error: &dyn std::fmt::Display| {
-        io::Error::other(format!("{}: {error}", path.display()))
+        io::Error::other(format!("{}: error: {error}", path.display()))
     };
     let chain: Vec<CertificateDer<'static>> = CertificateDer::pem_file_iter(certificates)
         .and_then(Iterator::collect)
@@ -39,5 +39,7 @@ pub(crate) fn facts(tls: &ServerConnection) -> TlsFacts {
         _ => "TLS",
     };
     let cipher = tls.negotiated_cipher_suite().map(|suite| format!("{:?}", suite.suite()));
-    TlsFacts { version: version.into(), cipher: cipher.unwrap_or_default() }
+    // IANA's names of ciphers of TLS 1.3 do not have its version.
+    let cipher = cipher.map(|name| name.replace("TLS13_", "TLS_"));
+    TlsFacts { version: version.into(), cipher: cipher.unwrap_or_else(|| "unknown".into()) }
 }

@@ -23,6 +23,7 @@ pub mod users;
 mod impersonation;
 mod files;
 mod host;
+mod service_manager;
 mod syslog;
 
 pub use agent_exec::become_agent;
@@ -43,6 +44,7 @@ pub use process::{
     ChildEnd, ProcessPriority, clock_ticks, process_exists, reap, send_signal, set_priority,
     set_process_name,
 };
+pub use service_manager::notify_service_manager;
 pub use sigaction::{ignore_signal, is_ignored};
 #[cfg(feature = "signals")]
 pub use signals::Signals;

@@ -29,19 +29,19 @@ const ROUTES: &str = "hostname here.test\nusers file ${SITE}/users\naliases ${SI
     local here.test\nroute refusing.test refusing\n";
 
 /// A message of a user, with what must become of it.
-struct Message {
-    number: usize,
-    sender: String,
-    recipients: Vec<String>,
+pub struct Message {
+    pub number: usize,
+    pub sender: String,
+    pub recipients: Vec<String>,
     /// Users whose mailbox gets it.
     delivered: Vec<String>,
     /// Addresses that the sender gets a report about.
-    refused: Vec<String>,
+    pub refused: Vec<String>,
 }
 
 impl Message {
     /// Returns the message of this number. It is the same for the same seed.
-    fn of(seed: u64, number: usize) -> Message {
+    pub fn of(seed: u64, number: usize) -> Message {
         let mut random = fastrand::Rng::with_seed(seed.wrapping_add(number as u64));
         let sender = format!("user{}", random.u64(0..USERS));
         let mut message =
@@ -99,7 +99,7 @@ impl Message {
     }
 
     /// The letters that must be in mailboxes: user and content.
-    fn letters(&self) -> impl Iterator<Item = (String, Content)> {
+    pub fn letters(&self) -> impl Iterator<Item = (String, Content)> {
         let message = |user: &String| (user.clone(), Content::Message(self.number.to_string()));
         let report = |address: &String| (self.sender.clone(), Content::Report(address.clone()));
         self.delivered.iter().map(message).chain(self.refused.iter().map(report))
@@ -108,7 +108,7 @@ impl Message {
 
 /// What a letter in a mailbox is.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-enum Content {
+pub enum Content {
     /// The message with this subject.
     Message(String),
     /// A report about this address.
@@ -116,7 +116,7 @@ enum Content {
 }
 
 /// Returns the spool ids of all letters in mailboxes, by user and content.
-fn letters(site: &Site) -> HashMap<(String, Content), Vec<String>> {
+pub fn letters(site: &Site) -> HashMap<(String, Content), Vec<String>> {
     let mut found: HashMap<(String, Content), Vec<String>> = HashMap::new();
     for entry in fs::read_dir(site.path("mail")).expect("mailboxes").flatten() {
         let user = entry.file_name().into_string().expect("a name");
@@ -141,7 +141,7 @@ fn letters(site: &Site) -> HashMap<(String, Content), Vec<String>> {
 }
 
 /// Returns how often the scheduler has listed a recipient as a possible duplicate.
-fn possible_duplicates(site: &Site) -> HashMap<(String, String), usize> {
+pub fn possible_duplicates(site: &Site) -> HashMap<(String, String), usize> {
     let mut listed = HashMap::new();
     for line in site.read("postoffice/.scheduler.duplicates").lines() {
         let line: serde_json::Value = serde_json::from_str(line).expect("JSON");
@@ -192,7 +192,7 @@ const FOLDERS: [&str; 8] = [
     "freezer",
 ];
 
-fn left_over(site: &Site) -> Vec<String> {
+pub fn left_over(site: &Site) -> Vec<String> {
     let of = |folder: &str| {
         let files = site.files(folder).into_iter();
         files.map(|name| format!("{folder}/{name}")).collect::<Vec<_>>()
@@ -258,7 +258,7 @@ impl<'s> Programs<'s> {
     }
 }
 
-fn circle_site() -> Site {
+pub fn circle_site() -> Site {
     let site = Site::new(CLAUSES);
     let users: String = (0..USERS).map(|number| format!("user{number}\n")).collect();
     site.write("users", &users);

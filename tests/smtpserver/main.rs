@@ -1,5 +1,6 @@
 //! The server as clients see it: what they are told, and what is on disk.
 
+mod answers;
 mod crashes;
 mod hostile;
 mod messages;

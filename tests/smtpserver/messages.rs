@@ -3,7 +3,8 @@
 use crate::support::{Client, Daemon, Site, until};
 use std::fs;
 use std::os::unix::fs::MetadataExt;
-use std::process::Command;
+use std::os::unix::net::UnixDatagram;
+use std::time::Duration;
 
 const SMTP: &str = "listen 127.0.0.1:0 smtp\n";
 
@@ -38,6 +39,18 @@ fn accepted_message_is_in_router_under_the_id_of_the_reply() {
     assert_eq!(site.count("public"), 0);
 }
 
+/// The cipher of TLS is in the trace header, behind the id (RFC 8314, 4.3).
+#[test]
+fn cipher_is_in_the_trace_header() {
+    let site = Site::new(SMTP);
+    let text = "rcvdfrom c ([192.0.2.7]:1)\nwith ESMTPS tls TLS_AES_128_GCM_SHA256\n\
+        from <s@x>\nto <alice@here.test>\nenv-end\nSubject: x\n\ny\n";
+    fs::write(site.spool.router().join("17"), text).expect("written");
+    let control = site.route();
+    assert!(control.contains("\n\twith ESMTPS id S"), "{control}");
+    assert!(control.contains("\n\ttls TLS_AES_128_GCM_SHA256;\n"), "{control}");
+}
+
 /// The router is told at once, and queues the message under the same id.
 #[test]
 fn message_goes_through_the_router() {
@@ -45,13 +58,7 @@ fn message_goes_through_the_router() {
     let daemon = site.start();
     let reply = send_one(&daemon, "Subject: x\r\n\r\nhello");
     let id = reply.trim_end().rsplit_once(' ').expect("an id").1;
-    let mut router = Command::new(zsched_tests::program("router"));
-    router.arg("-1").arg("-P").arg(site.spool.postoffice()).arg("-f").arg(site.path("router.cf"));
-    let output = router.output().expect("the router runs");
-    let log = String::from_utf8_lossy(&output.stderr).into_owned();
-    let entry = fs::read_dir(site.spool.transport()).expect("a folder").next();
-    let entry = entry.unwrap_or_else(|| panic!("{log}")).expect("an entry");
-    let control = fs::read_to_string(entry.path()).expect("a control file");
+    let control = site.route();
     let trace = format!("by mx.test\n\twith ESMTP id {id};\n");
     assert!(control.contains("Received: from client.test ([127.0.0.1]:"), "{control}");
     assert!(control.contains(&trace), "{control}");
@@ -147,6 +154,28 @@ fn etrn_is_written_for_the_scheduler() {
     assert!(path.to_string_lossy().ends_with("-etrn"));
 }
 
+/// Clients that may not relay can ask for domains that this host is a backup for.
+#[test]
+fn etrn_of_other_clients_is_for_relay_domains_only() {
+    let lines = "relay 192.0.2.0/24\nrelay-domain *.backup.test backup.test\n";
+    let site = Site::new(&format!("{SMTP}listen 127.0.0.1:0 lmtp\n{lines}"));
+    let daemon = site.start();
+    let mut client = daemon.connect();
+    assert_eq!(client.code(), "220");
+    client.send("EHLO client.test\r\n");
+    assert!(client.reply().contains("250-ETRN\r\n"));
+    for (host, code) in
+        [("elsewhere.test", "459"), ("a.backup.test", "250"), ("#Backup.test", "250"), ("/", "501")]
+    {
+        assert_eq!(client.say(&format!("ETRN {host}\r\n")), code, "{host}");
+    }
+    assert_eq!(site.count("transport"), 2);
+    site.until_logged("client.test[127.0.0.1]: ETRN elsewhere.test refused");
+    let mut lmtp = Client::connect(daemon.ports[1]);
+    assert_eq!((lmtp.code(), lmtp.say("LHLO c\r\n")), ("220".into(), "250".into()));
+    assert_eq!(lmtp.say("ETRN backup.test\r\n"), "550");
+}
+
 #[test]
 fn configuration_is_checked_and_read_again() {
     let site = Site::new("listen 127.0.0.1:0 smtp\nmax-sise 5\n");
@@ -172,6 +201,61 @@ fn configuration_is_checked_and_read_again() {
     daemon.signal("-USR1");
     site.until_logged("the former configuration stays in force");
     assert_eq!(client.say("NOOP\r\n"), "250");
+    // Tables of the router, too.
+    site.write_config("smtpserver.cf", SMTP);
+    site.write("users", "carol\n");
+    daemon.signal("-HUP");
+    until("it is read", || site.read("log").matches("configuration read").count() == 2);
+    let mut client = Client::hello(daemon.ports[0]);
+    assert_eq!(client.say("MAIL FROM:<a@b>\r\n"), "250");
+    assert_eq!(client.say("RCPT TO:<carol@here.test>\r\n"), "250");
+    assert_eq!(client.say("RCPT TO:<alice@here.test>\r\n"), "550");
+    site.write("router.cf", "hostname mx.test\nlocal\n");
+    daemon.signal("-HUP");
+    site.until_logged("router.cf:2:1: error:");
+    assert_eq!(client.say("RCPT TO:<carol@here.test>\r\n"), "250");
+}
+
+/// sd_notify(3), as systemd expects it of a unit with `Type=notify`.
+#[test]
+fn service_manager_is_notified_of_start_reload_alarm_and_end() {
+    let site = Site::new(&format!("{SMTP}relay 192.0.2.0/24\nmax-recipients-per-client 1\n"));
+    let path = site.path("service-manager");
+    let socket = UnixDatagram::bind(&path).expect("a socket");
+    socket.set_read_timeout(Some(Duration::from_secs(60))).expect("set");
+    let next = || {
+        let mut message = [0; 1000];
+        let length = socket.recv(&mut message).expect("a message");
+        String::from_utf8_lossy(&message[..length]).trim_end().to_string()
+    };
+    let after_status = |wanted: &str| {
+        let mut found = next();
+        while found.starts_with("STATUS=") && found != wanted {
+            found = next();
+        }
+        assert_eq!(found, wanted);
+    };
+    let mut command = site.server(&[]);
+    command.env("NOTIFY_SOCKET", &path);
+    let mut daemon = site.start_command(command);
+    assert_eq!(next(), "READY=1");
+    daemon.signal("-HUP");
+    after_status("RELOADING=1");
+    after_status("READY=1");
+    site.write("smtpserver.cf", "listn\n");
+    daemon.signal("-USR1");
+    after_status("RELOADING=1");
+    after_status("READY=1");
+    let mut client = Client::hello(daemon.ports[0]);
+    assert_eq!(client.say("MAIL FROM:<a@b>\r\n"), "250");
+    assert_eq!(client.say("RCPT TO:<alice@here.test>\r\n"), "250");
+    assert_eq!(client.say("RCPT TO:<alice@here.test>\r\n"), "450");
+    after_status("STATUS=1 connection; alarm: clients 127.0.0.1 at the limit of recipients");
+    drop(client);
+    daemon.signal("-TERM");
+    after_status("STATUS=ending on SIGTERM");
+    assert_eq!(next(), "STOPPING=1");
+    assert!(daemon.child.wait().expect("ended").success());
 }
 
 #[test]

@@ -1,7 +1,6 @@
 //! Other programs as clients: Python's `smtplib`, curl, swaks, and `smtp-source` of Postfix.
 
-use crate::support::Site;
-use std::path::{Path, PathBuf};
+use crate::support::{Site, peer};
 use std::process::Command;
 
 const SMTP: &str = "listen 127.0.0.1:0 smtp\n";
@@ -59,24 +58,6 @@ fn swaks_sends_mail() {
     let said = run(swaks.args(["--from", "s@x.test", "--to", "alice@here.test,bob@here.test"]));
     assert!(said.contains("250 2.0.0 Ok: queued as S"), "{said}");
     assert_eq!(site.count("router"), 1);
-}
-
-/// A program of another package: in the path, or unpacked below `ZSCHED_PEERS` by `.ci/run`.
-///
-/// Without that variable, a test whose peer is not installed does not run.
-fn peer(path: &str) -> Option<Command> {
-    let name = Path::new(path).file_name().expect("a program");
-    if let Some(root) = std::env::var_os("ZSCHED_PEERS").map(PathBuf::from) {
-        let mut command = Command::new(root.join(path));
-        command.env("LD_LIBRARY_PATH", root.join("usr/lib/postfix"));
-        return Some(command);
-    }
-    let folders = std::env::var_os("PATH").unwrap_or_default();
-    let is_there = std::env::split_paths(&folders).any(|folder| folder.join(name).is_file());
-    if !is_there {
-        eprintln!("not run: {} is not installed, and ZSCHED_PEERS not set", name.display());
-    }
-    is_there.then(|| Command::new(name))
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
@@ -98,6 +98,17 @@ impl Site {
         entries.map(text).collect()
     }
 
+    /// Runs the router once. Returns the only control file.
+    pub fn route(&self) -> String {
+        let mut router = Command::new(zsched_tests::program("router"));
+        router.arg("-1").arg("-P").arg(self.spool.postoffice());
+        let output = router.arg("-f").arg(self.path("router.cf")).output().expect("it runs");
+        let log = String::from_utf8_lossy(&output.stderr).into_owned();
+        let entry = fs::read_dir(self.spool.transport()).expect("a folder").next();
+        let entry = entry.unwrap_or_else(|| panic!("{log}")).expect("an entry");
+        fs::read_to_string(entry.path()).expect("a control file")
+    }
+
     /// Number of files in a folder of the spool.
     pub fn count(&self, folder: &str) -> usize {
         fs::read_dir(self.spool.postoffice().join(folder)).expect("a folder").count()
@@ -168,6 +179,12 @@ impl Client {
         drop(self.reader.get_mut().write_all(bytes.as_ref()));
     }
 
+    /// Waits until the server has sent something, which is not read.
+    pub fn wait_for_bytes(&self) {
+        assert!(self.reader.buffer().is_empty());
+        assert_eq!(self.reader.get_ref().peek(&mut [0]).expect("a byte"), 1);
+    }
+
     /// The next reply, all of its lines. Empty at the end.
     pub fn reply(&mut self) -> String {
         let mut reply = String::new();
@@ -211,6 +228,25 @@ impl Client {
         // A reset closes it, too.
         self.reader.read_to_end(&mut rest).map_or(true, |_| rest.is_empty())
     }
+}
+
+/// A program of another package: unpacked below `ZSCHED_PEERS` by `.ci/run`, or installed.
+///
+/// With `CI` set, a test fails where its peer is absent; elsewhere it says so.
+pub fn peer(path: &str) -> Option<Command> {
+    let root = std::env::var_os("ZSCHED_PEERS").map(PathBuf::from);
+    if let Some(root) = root.filter(|root| root.join(path).is_file()) {
+        let mut command = Command::new(root.join(path));
+        command.env("LD_LIBRARY_PATH", root.join("usr/lib/postfix"));
+        return Some(command);
+    }
+    let installed = Path::new("/").join(path);
+    if !installed.is_file() {
+        assert!(std::env::var_os("CI").is_none(), "{path} is missing");
+        println!("*** NOT RUN: {path} is missing; ZSCHED_PEERS may name a folder with it");
+        return None;
+    }
+    Some(Command::new(installed))
 }
 
 /// Waits for a condition, up to the deadline.

@@ -161,13 +161,15 @@ print(smtp.auth('LOGIN', smtp.auth_login)[0])
             "235"
         ]
     );
-    site.until_logged("error: alarm: the login alice has named 3 recipients in an hour");
+    site.until_logged(
+        "error: alarm: the login alice of 127.0.0.1 has named 3 recipients in an hour",
+    );
     let log = site.read("log");
-    assert!(log.contains("tls=TLSv1.3 cipher=TLS13_AES_256_GCM_SHA384 login=alice"), "{log}");
+    assert!(log.contains("tls=TLSv1.3 cipher=TLS_AES_256_GCM_SHA384 login=alice"), "{log}");
     assert!(log.contains("login failed"), "{log}");
     assert!(!log.contains("pencil"), "a password in the log");
     let text = &site.submissions()[0];
-    assert!(text.contains("with ESMTPSA\nauthinfo alice\n"), "{text}");
+    assert!(text.contains("with ESMTPSA tls TLS_AES_256_GCM_SHA384\nauthinfo alice\n"), "{text}");
 }
 
 /// SCRAM by the client's side that `mailq` has.
@@ -241,4 +243,132 @@ fn policy_service_decides_about_recipients() {
     ] {
         assert!(asked[0].lines().any(|found| found == line), "{line}: {}", asked[0]);
     }
+}
+
+/// Dovecot with its authentication service only. It knows `alice` with the password `pencil`.
+struct Dovecot {
+    child: std::process::Child,
+    folder: tempfile::TempDir,
+}
+
+impl Drop for Dovecot {
+    fn drop(&mut self) {
+        // It ends its own processes when it gets SIGTERM.
+        let pid = self.child.id().to_string();
+        let is_sent = Command::new("kill").arg(pid).status().is_ok_and(|status| status.success());
+        if is_sent {
+            drop(self.child.wait());
+        }
+    }
+}
+
+impl Dovecot {
+    fn start() -> Option<Dovecot> {
+        let mut command = crate::support::peer("usr/sbin/dovecot")?;
+        let folder = tempfile::tempdir().expect("a folder");
+        let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+        std::fs::set_permissions(folder.path(), mode).expect("our folder");
+        for name in ["run", "state"] {
+            std::fs::create_dir(folder.path().join(name)).expect("a folder");
+        }
+        let user = match zsched_sys::users::is_root() {
+            true => "dovecot".to_string(),
+            false => std::env::var("USER").unwrap_or_default(),
+        };
+        let at = folder.path().display();
+        let configuration = format!(
+            "protocols =\nbase_dir = {at}/run\nstate_dir = {at}/state\nssl = no\n\
+             default_internal_user = {user}\ndefault_login_user = {user}\nlog_path = {at}/log\n\
+             auth_mechanisms = plain login\nauth_failure_delay = 0\n\
+             passdb {{\n driver = passwd-file\n args = scheme=PLAIN {at}/users\n}}\n\
+             userdb {{\n driver = static\n args = uid=nobody gid=nogroup home={at}\n}}\n\
+             service auth {{\n unix_listener auth-client {{\n mode = 0666\n }}\n}}\n\
+             service anvil {{\n chroot =\n}}\n"
+        );
+        std::fs::write(folder.path().join("users"), "alice@here.test:pencil\n").expect("written");
+        std::fs::write(folder.path().join("dovecot.conf"), configuration).expect("written");
+        command.args(["-F", "-c"]).arg(folder.path().join("dovecot.conf")).stdin(Stdio::null());
+        let dovecot = Dovecot { child: command.spawn().expect("it starts"), folder };
+        crate::support::until("Dovecot listens", || {
+            std::os::unix::net::UnixStream::connect(dovecot.socket()).is_ok()
+        });
+        Some(dovecot)
+    }
+
+    fn socket(&self) -> std::path::PathBuf {
+        self.folder.path().join("run/auth-client")
+    }
+}
+
+#[test]
+fn dovecot_decides_about_logins() {
+    let Some(dovecot) = Dovecot::start() else { return };
+    let logins = format!("logins dovecot:{}\n", dovecot.socket().display());
+    let site = site("");
+    let config = site.read("smtpserver.cf");
+    site.write("smtpserver.cf", config.replace("logins ", "#logins ") + &logins);
+    let daemon = site.start();
+    // Several at a time: each is a connection to Dovecot of its own.
+    std::thread::scope(|scope| {
+        for _ in 0..8 {
+            scope.spawn(|| {
+                let mut client = Client::connect(daemon.ports[2]);
+                assert_eq!(client.code(), "220");
+                client.send("EHLO c\r\n");
+                let hello = client.reply();
+                assert!(hello.contains("250-AUTH PLAIN LOGIN\r\n"), "{hello}");
+                assert_eq!(client.say("AUTH SCRAM-SHA-256 biws\r\n"), "504");
+                assert_eq!(client.say("AUTH PLAIN AGFsaWNlQGhlcmUudGVzdAB3cm9uZw==\r\n"), "535");
+                assert_eq!(client.say("AUTH LOGIN\r\n"), "334");
+                assert_eq!(client.say("QUxJQ0VASGVyZS50ZXN0\r\n"), "334");
+                assert_eq!(client.say("cGVuY2ls\r\n"), "235");
+                client.begin_data();
+                assert_eq!(client.say("A: b\r\n\r\nc\r\n.\r\n"), "250");
+            });
+        }
+    });
+    // Dovecot's name of the user, who wrote ALICE.
+    let stored = site.submissions();
+    assert_eq!(stored.len(), 8);
+    assert!(stored.iter().all(|text| text.contains("\nauthinfo alice@here.test\n")));
+    drop(dovecot);
+    let mut client = Client::hello(daemon.ports[2]);
+    assert_eq!(client.say("AUTH PLAIN AGFsaWNlQGhlcmUudGVzdABwZW5jaWw=\r\n"), "454");
+    site.until_logged("no login can be checked");
+}
+
+/// A Dovecot that does not answer holds up logins only.
+#[test]
+fn silent_dovecot_holds_up_no_mail() {
+    let site = Site::new("listen 127.0.0.1:0 smtp\nlogins dovecot:DIR/auth\n");
+    let listener = UnixListener::bind(site.path("auth")).expect("bound");
+    let daemon = site.start();
+    let mut waiting: Vec<Client> = (0..32).map(|_| Client::hello(daemon.ports[0])).collect();
+    waiting.iter_mut().for_each(|client| client.send("AUTH PLAIN AGEAYg==\r\n"));
+    let mut asked = listener.accept().expect("a login").0;
+    let mut client = Client::hello(daemon.ports[0]);
+    client.begin_data();
+    assert_eq!(client.say("A: b\r\n\r\nc\r\n.\r\n"), "250");
+    // What is no Dovecot gets no password.
+    asked.write_all(b"220 mx.test\nDONE\n").expect("written");
+    site.until_logged("no login can be checked: Dovecot has no mechanism PLAIN");
+}
+
+#[test]
+fn file_of_logins_with_an_error_is_not_used() {
+    let site = site("");
+    let daemon = site.start();
+    let login = |code: &str| {
+        let mut client = Client::hello(daemon.ports[2]);
+        assert_eq!(client.say("AUTH PLAIN AGFsaWNlAHBlbmNpbA==\r\n"), code);
+    };
+    login("235");
+    site.write("logins", "alice:pencil\n");
+    site.until_logged("logins:1:7: error: this is no hash of a password");
+    login("235");
+    site.write("logins", "");
+    site.until_logged("configuration read");
+    login("535");
+    assert!(!site.read("log").contains("pencil"));
+    assert_eq!(site.read("log").matches("logins:1:7").count(), 1, "it is not read again");
 }

@@ -3,22 +3,27 @@
 //! A fault in one session ends that connection only.
 
 mod connection;
+mod housekeeper;
 mod queue_request;
+mod reload;
+mod usage;
 
 use crate::installation::{Installation, Loaded};
 use crate::network::Network;
 use crate::options::ServerOptions;
-use crate::rates::{RateVerdict, Rates};
 use crate::sandbox;
 use crate::session::{
-    Answer, Client, LoginAnswer, RecipientQuestion, Reply, Request, Session, SessionSettings,
+    Answer, Client, Credentials, LoginAnswer, RecipientQuestion, Reply, Request, Session,
+    SessionSettings,
 };
 use crate::store::{self, Done, Store, StoreJob, Task, Ticket};
 use crate::verdict::check_recipient;
 use connection::{Connection, ReadOutcome};
+use housekeeper::Housekeeper;
 use mio::net::{TcpListener, TcpStream};
 use mio::{Events, Interest, Poll, Token, Waker};
 use queue_request::QueueRequests;
+use reload::Reloads;
 use signal_hook::consts::signal::{SIGHUP, SIGINT, SIGTERM, SIGUSR1};
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::fs;
@@ -27,9 +32,10 @@ use std::net::{IpAddr, SocketAddr};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::AtomicU64;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, Instant};
+use usage::Usage;
 use zsched_router::{ProgramLock, log_file};
 use zsched_spool::describe_folder_error;
 use zsched_sys::{self as sys, Signals};
@@ -45,10 +51,12 @@ const MAX_ACCEPTS_PER_TURN: usize = 64;
 const MAX_READS_PER_TURN: usize = 8;
 /// Size of the buffer for reading, in bytes.
 const READ_SIZE: usize = 32 << 10;
-/// Number of workers for recipients and logins.
-const LOOKUP_WORKERS: usize = 4;
-/// Interval of looks at the free space and at files that may have changed.
-const HOUSEKEEPING_INTERVAL: Duration = Duration::from_secs(5);
+/// Number of workers for recipients, some of which wait for a policy service.
+const LOOKUP_WORKERS: usize = 8;
+/// Number of workers for logins. Dovecot takes seconds to refuse a wrong one.
+const LOGIN_WORKERS: usize = 16;
+/// Interval of looks at the alarms.
+const ALARM_INTERVAL: Duration = Duration::from_secs(5);
 /// Time for a peer to read the last reply before its connection is closed.
 const LINGER: Duration = Duration::from_secs(2);
 /// Time for sessions to end when the server ends.
@@ -57,8 +65,6 @@ const GRACE: Duration = Duration::from_secs(10);
 const ACCEPT_PAUSE: Duration = Duration::from_secs(1);
 /// Descriptors that are no connections. A connection may have a file besides its socket.
 const OTHER_FILES: u64 = 300;
-/// Maximum number of failed logins of a client in an hour.
-const MAX_FAILED_LOGINS: u64 = 30;
 
 /// Runs the server. Returns the exit status.
 pub(crate) fn run(
@@ -96,6 +102,7 @@ pub(crate) fn run(
         if is_confined { ", confined by Landlock" } else { "" },
     );
     server.log_ports();
+    reload::notify_manager("READY=1");
     server.serve(signals)?;
     drop(lock);
     log::info!("ended");
@@ -120,7 +127,6 @@ struct Port {
 }
 
 struct Server {
-    installation: Installation,
     loaded: Arc<Loaded>,
     store: Store,
     log: Option<PathBuf>,
@@ -134,11 +140,10 @@ struct Server {
     ready: VecDeque<usize>,
     deadlines: BTreeSet<(Instant, usize)>,
     per_client: HashMap<Network, usize>,
-    client_rates: Rates<Network>,
-    login_rates: Rates<String>,
-    failed_logins: Rates<Network>,
+    usage: Usage,
     store_jobs: Sender<StoreJob>,
-    tasks: Sender<(Ticket, Task)>,
+    lookups: Sender<(Ticket, Task)>,
+    logins: Sender<(Ticket, Task)>,
     done: Receiver<Done>,
     /// Number of the last request of all connections.
     ///
@@ -148,7 +153,8 @@ struct Server {
     free_space: Arc<AtomicU64>,
     queue_requests: QueueRequests,
     buffer: Vec<u8>,
-    next_housekeeping: Instant,
+    reloads: Reloads,
+    next_alarms: Instant,
     /// No connections are accepted before.
     accept_again: Option<Instant>,
     /// When the server ends at the latest.
@@ -166,15 +172,17 @@ impl Server {
         let poll = Poll::new()?;
         let waker = Arc::new(Waker::new(poll.registry(), WAKER)?);
         let (done_sender, done) = channel();
+        let wake = waker.clone();
         let answer = move |one: Done| {
             // The loop has ended, or it is woken.
             if done_sender.send(one).is_ok() {
-                waker.wake().ok();
+                wake.wake().ok();
             }
         };
         let (store_jobs, jobs) = channel();
         store::start(&store, jobs, answer.clone())?;
-        let tasks = store::start_workers(LOOKUP_WORKERS, answer)?;
+        let lookups = store::start_workers(LOOKUP_WORKERS, answer.clone())?;
+        let logins = store::start_workers(LOGIN_WORKERS, answer)?;
         let max_connections = loaded.config.limits.max_connections;
         let files = sys::raise_file_limit(2 * max_connections as u64 + OTHER_FILES)?;
         let allowed = usize::try_from(files.saturating_sub(OTHER_FILES)).unwrap_or(usize::MAX);
@@ -193,9 +201,15 @@ impl Server {
             level: installation.level(),
             scheduler: installation.scheduler_socket(),
         };
+        let housekeeper = Housekeeper {
+            watched: loaded.watched.clone(),
+            folder: store.spool.public(),
+            free_space: free_space.clone(),
+            installation,
+        };
+        let reloads = Reloads::start(housekeeper, waker)?;
         Ok(Server {
             queue_requests,
-            installation,
             loaded: Arc::new(loaded),
             store,
             log,
@@ -208,16 +222,16 @@ impl Server {
             ready: VecDeque::new(),
             deadlines: BTreeSet::new(),
             per_client: HashMap::new(),
-            client_rates: Rates::default(),
-            login_rates: Rates::default(),
-            failed_logins: Rates::default(),
+            usage: Usage::default(),
             store_jobs,
-            tasks,
+            lookups,
+            logins,
             done,
             last_ticket: 0,
             free_space,
             buffer: vec![0; READ_SIZE],
-            next_housekeeping: Instant::now(),
+            reloads,
+            next_alarms: Instant::now(),
             accept_again: None,
             end: None,
         })
@@ -278,7 +292,8 @@ impl Server {
                 }
             }
             self.pass_deadlines();
-            self.keep_house();
+            self.take_reloads();
+            self.show_alarms();
             if self.end.is_some_and(|end| self.open == 0 || Instant::now() >= end) {
                 return Ok(());
             }
@@ -290,12 +305,12 @@ impl Server {
         [deadline, self.accept_again, self.end]
             .into_iter()
             .flatten()
-            .fold(self.next_housekeeping, Instant::min)
+            .fold(self.next_alarms, Instant::min)
     }
 
     fn signal(&mut self, signal: i32) {
         match signal {
-            SIGTERM | SIGINT => self.begin_end(),
+            SIGTERM | SIGINT => self.begin_end(signal),
             SIGHUP => {
                 log_file::reopen(self.log.as_deref());
                 self.reload();
@@ -305,7 +320,10 @@ impl Server {
     }
 
     /// Accepts nothing more. Sessions that are busy have some time to end.
-    fn begin_end(&mut self) {
+    fn begin_end(&mut self, signal: i32) {
+        let name = if signal == SIGINT { "SIGINT" } else { "SIGTERM" };
+        reload::notify_manager(&format!("STATUS=ending on {name}"));
+        reload::notify_manager("STOPPING=1");
         self.end = Some(Instant::now() + GRACE);
         for port in &mut self.ports {
             // A listener that is closed accepts nothing in any case.
@@ -318,44 +336,6 @@ impl Server {
                 connection.session.shut_down();
                 self.ready.push_back(index);
             }
-        }
-    }
-
-    /// Reads configuration, tables and certificates again. An error leaves everything as it was.
-    fn reload(&mut self) {
-        let one_line = |text: &String| text.lines().next().unwrap_or_default().to_string();
-        match self.installation.load() {
-            Ok((loaded, warnings)) => {
-                warnings.iter().for_each(|one| log::warn!("{}", one_line(one)));
-                if loaded.config.listeners != self.loaded.config.listeners {
-                    log::warn!("other ports need a restart; the former ones stay");
-                }
-                for (port, listener) in self.ports.iter_mut().zip(&self.loaded.config.listeners) {
-                    port.settings = loaded.settings(listener.service, &self.free_space);
-                }
-                let mut loaded = loaded;
-                loaded.config.listeners.clone_from(&self.loaded.config.listeners);
-                self.loaded = Arc::new(loaded);
-                log::info!("configuration read");
-            }
-            Err(said) => {
-                said.iter().for_each(|one| log::error!("{}", one_line(one)));
-                log::error!("the former configuration stays in force");
-            }
-        }
-    }
-
-    fn keep_house(&mut self) {
-        let now = Instant::now();
-        if now < self.next_housekeeping {
-            return;
-        }
-        self.next_housekeeping = now + HOUSEKEEPING_INTERVAL;
-        if let Ok(space) = sys::statvfs(self.store.spool.public()) {
-            self.free_space.store(space.f_bavail.saturating_mul(space.f_frsize), Ordering::Relaxed);
-        }
-        if self.loaded.has_changed() {
-            self.reload();
         }
     }
 
@@ -576,30 +556,49 @@ impl Server {
                     self.store_part(StoreJob { ticket, file, bytes, is_last: true });
                 }
                 Request::CheckRecipient(question) => self.check_recipient(ticket, question),
-                Request::Login(credentials) => {
-                    let loaded = self.loaded.clone();
-                    let client = connection.client;
-                    let is_many =
-                        self.failed_logins.is_reached(&client, MAX_FAILED_LOGINS, Instant::now());
-                    self.run(ticket, move || {
-                        Answer::Login(match &loaded.accounts {
-                            _ if is_many => LoginAnswer::Refused(Reply::new(
-                                454,
-                                "4.7.0",
-                                "Too many failed logins from here, try again later",
-                            )),
-                            Some(accounts) => accounts.check(&credentials),
-                            None => LoginAnswer::Wrong,
-                        })
-                    });
-                }
-                Request::StartQueue(host) => {
-                    let requests = self.queue_requests.clone();
-                    let client = connection.session.client_name();
-                    self.run(ticket, move || Answer::Reply(requests.start(&host, &client)));
-                }
+                Request::Login(credentials) => self.check_login(ticket, credentials),
+                Request::StartQueue(host) => self.start_queue(ticket, host),
             }
         }
+    }
+
+    fn check_login(&mut self, ticket: Ticket, credentials: Credentials) {
+        let Some(connection) = &self.connections[ticket.connection] else { return };
+        let is_refused = self.usage.has_many_failed_logins(connection.client, Instant::now());
+        let client = connection.session.client();
+        let peer = client.ip.map(|ip| SocketAddr::new(ip, client.port));
+        let loaded = self.loaded.clone();
+        let check = move || {
+            Answer::Login(match &loaded.logins {
+                _ if is_refused => LoginAnswer::Refused(Reply::new(
+                    454,
+                    "4.7.0",
+                    "Too many failed logins from here, try again later",
+                )),
+                Some(logins) => logins.check(&credentials, peer),
+                None => LoginAnswer::Wrong,
+            })
+        };
+        self.logins.send((ticket, Box::new(check))).ok();
+    }
+
+    /// Asks for a host: any one for a client that may relay, else those this host is a backup for.
+    fn start_queue(&self, ticket: Ticket, host: String) {
+        let Some(connection) = &self.connections[ticket.connection] else { return };
+        let (session, config) = (&connection.session, &self.loaded.config);
+        let client = session.client_name();
+        let is_allowed = session.client().may_relay || config.is_relay_domain(&host);
+        let requests = self.queue_requests.clone();
+        self.look_up(ticket, move || {
+            Answer::Reply(match is_allowed {
+                true => requests.start(&host, &client),
+                false => {
+                    log::info!("{client}: ETRN {host} refused");
+                    // RFC 1985, 5.3.
+                    Reply::new(459, "4.7.1", format!("Node {host} not allowed"))
+                }
+            })
+        });
     }
 
     fn store_part(&self, job: StoreJob) {
@@ -607,45 +606,22 @@ impl Server {
         self.store_jobs.send(job).ok();
     }
 
-    fn run(&self, ticket: Ticket, task: impl FnOnce() -> Answer + Send + 'static) {
-        self.tasks.send((ticket, Box::new(task))).ok();
+    fn look_up(&self, ticket: Ticket, task: impl FnOnce() -> Answer + Send + 'static) {
+        self.lookups.send((ticket, Box::new(task))).ok();
     }
 
     fn check_recipient(&mut self, ticket: Ticket, question: Box<RecipientQuestion>) {
-        if let Some(reply) = self.check_rates(ticket.connection, &question) {
+        let Some(connection) = &self.connections[ticket.connection] else { return };
+        let limits = &self.loaded.config.limits;
+        let now = Instant::now();
+        if let Some(reply) = self.usage.count_recipient(&question, connection.client, limits, now) {
             let task = move || Answer::Reply(reply);
-            return self.run(ticket, task);
+            return self.look_up(ticket, task);
         }
         let loaded = self.loaded.clone();
         let check =
             move || Answer::Reply(check_recipient(&question, &loaded.config, &loaded.directory));
-        self.run(ticket, check);
-    }
-
-    /// Counts a recipient for its login or its client.
-    fn check_rates(&mut self, index: usize, question: &RecipientQuestion) -> Option<Reply> {
-        let limits = &self.loaded.config.limits;
-        let client = self.connections[index].as_ref()?.client;
-        let now = Instant::now();
-        let (verdict, subject, limit) = match &question.login {
-            Some(login) => {
-                let limit = limits.max_recipients_per_login;
-                let verdict = self.login_rates.count(login.clone(), limit, now);
-                (verdict, format!("the login {login}"), limit)
-            }
-            None if question.may_relay => return None,
-            None => {
-                let limit = limits.max_recipients_per_client;
-                (self.client_rates.count(client, limit, now), format!("the client {client}"), limit)
-            }
-        };
-        if verdict == RateVerdict::ReachedNow {
-            log::error!(
-                "alarm: {subject} has named {limit} recipients in an hour; more are deferred until the hour is over"
-            );
-        }
-        let reply = Reply::new(450, "4.7.1", "Too many recipients in this hour, try again later");
-        (verdict != RateVerdict::Good).then_some(reply)
+        self.look_up(ticket, check);
     }
 
     /// Puts off the deadline of a connection that has moved on.
@@ -653,14 +629,7 @@ impl Server {
         let Some(connection) = &mut self.connections[index] else { return };
         let failed = connection.session.failed_logins();
         for _ in connection.failed_logins..failed {
-            let verdict =
-                self.failed_logins.count(connection.client, MAX_FAILED_LOGINS, Instant::now());
-            if verdict == RateVerdict::ReachedNow {
-                log::error!(
-                    "alarm: {MAX_FAILED_LOGINS} failed logins in an hour from {}",
-                    connection.client
-                );
-            }
+            self.usage.count_failed_login(connection.client, Instant::now());
         }
         connection.failed_logins = failed;
         let soon = Instant::now() + LINGER;

@@ -1,6 +1,6 @@
 //! AUTH (RFC 4954): PLAIN (RFC 4616), LOGIN and SCRAM-SHA-256 (RFC 7677).
 
-use super::{Awaited, Phase, Reply, Request, Session};
+use super::{Awaited, Logins, Phase, Reply, Request, Session};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use zsched_mailq_protocol::scram::{ClientFirst, Server as ScramServer};
@@ -79,14 +79,14 @@ pub(super) enum LoginState {
 
 impl Session {
     pub(super) fn auth(&mut self, mechanism: &str, initial: Option<&str>) {
-        if !self.settings.has_logins {
+        if self.settings.logins == Logins::None {
             return self.refuse(Reply::new(502, "5.5.1", "There are no logins here"));
         }
         if self.hello.is_none() || self.login.is_some() || self.transaction.is_some() {
             return self.refuse(Reply::out_of_order("A login is not possible now"));
         }
         let (state, challenge) = match mechanism {
-            "SCRAM-SHA-256" => (LoginState::ScramFirst, ""),
+            "SCRAM-SHA-256" if self.settings.logins == Logins::All => (LoginState::ScramFirst, ""),
             "PLAIN" | "LOGIN" if !self.may_send_password() => {
                 let text = "This login needs TLS";
                 return self.refuse(Reply::new(538, "5.7.11", text));

@@ -151,7 +151,7 @@ impl Session {
             client: &self.client,
             hello: &hello,
             login: self.login.as_deref(),
-            tls: self.tls.is_some(),
+            tls: self.tls.as_ref(),
         };
         if let Some(transaction) = &mut self.transaction {
             let text = transaction.envelope(&trace);

@@ -61,6 +61,17 @@ pub enum Service {
     Lmtp,
 }
 
+/// Logins that are possible.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Logins {
+    /// None.
+    None,
+    /// PLAIN and LOGIN.
+    Passwords,
+    /// SCRAM-SHA-256 besides.
+    All,
+}
+
 /// What a session may do, and what it offers.
 #[derive(Clone, Debug)]
 pub struct SessionSettings {
@@ -74,8 +85,10 @@ pub struct SessionSettings {
     pub max_recipients: usize,
     /// STARTTLS is possible.
     pub has_tls: bool,
-    /// Logins are possible.
-    pub has_logins: bool,
+    /// The logins that are possible.
+    pub logins: Logins,
+    /// ETRN may be of use to any client: this host is a backup for some domains.
+    pub has_queue_domains: bool,
     /// Lines may end in LF alone. Only for programs of this host.
     pub allows_bare_lf: bool,
     /// Free space of the spool, in bytes.
@@ -100,7 +113,7 @@ pub struct Client {
 pub struct TlsFacts {
     /// Such as `TLSv1.3`.
     pub version: String,
-    /// Such as `TLS13_AES_256_GCM_SHA384`.
+    /// IANA's name, such as `TLS_AES_256_GCM_SHA384`.
     pub cipher: String,
 }
 
@@ -119,7 +132,7 @@ pub enum Request {
     Discard,
     /// Begin TLS when the output is sent.
     StartTls,
-    /// Ask the scheduler to try a host.
+    /// Ask the scheduler to try a host, if the client may ask for that.
     StartQueue(String),
 }
 
@@ -246,7 +259,8 @@ impl Session {
             (Awaited::Login, Answer::Login(answer)) => self.login_answered(answer),
             (Awaited::Append, Answer::Appended(result)) => self.appended(result),
             (Awaited::Commit, Answer::Stored(result)) => self.stored(result),
-            (Awaited::Queue, Answer::Reply(reply)) => self.reply(reply),
+            // A request costs a file: it counts as a command without effect.
+            (Awaited::Queue, Answer::Reply(reply)) => self.idle_command(reply),
             (Awaited::Append, _) => self.appended(Err(Reply::failure())),
             (Awaited::Commit, _) => self.stored(Err(Reply::failure())),
             (awaited, _) => {
@@ -329,6 +343,11 @@ impl Session {
     /// Single bytes are no progress: a client that sends them slowly is timed out.
     pub fn progress(&self) -> u64 {
         self.progress + self.body_bytes / PROGRESS_BYTES
+    }
+
+    /// The client.
+    pub fn client(&self) -> &Client {
+        &self.client
     }
 
     /// The login name of the client.
@@ -491,11 +510,13 @@ impl Session {
     ///
     /// A password is not sent where others may listen; with SCRAM it never is.
     fn mechanisms(&self) -> Option<String> {
-        let words = match self.may_send_password() {
-            true => "AUTH SCRAM-SHA-256 PLAIN LOGIN",
-            false => "AUTH SCRAM-SHA-256",
+        let words = match (self.settings.logins, self.may_send_password()) {
+            (Logins::All, true) => "AUTH SCRAM-SHA-256 PLAIN LOGIN",
+            (Logins::All, false) => "AUTH SCRAM-SHA-256",
+            (Logins::Passwords, true) => "AUTH PLAIN LOGIN",
+            _ => return None,
         };
-        (self.settings.has_logins && self.login.is_none()).then(|| words.to_string())
+        self.login.is_none().then(|| words.to_string())
     }
 
     fn may_send_password(&self) -> bool {
@@ -507,8 +528,8 @@ impl Session {
     }
 
     fn may_start_queue(&self) -> bool {
-        let is_host = self.client.ip.is_some();
-        is_host && self.settings.service == Service::Smtp && self.client.may_relay
+        let is_of_use = self.client.may_relay || self.settings.has_queue_domains;
+        self.client.ip.is_some() && self.settings.service == Service::Smtp && is_of_use
     }
 
     fn start_tls(&mut self) {

@@ -11,7 +11,8 @@ fn settings(service: Service) -> SessionSettings {
         max_size: 200_000,
         max_recipients: 3,
         has_tls: true,
-        has_logins: true,
+        logins: Logins::All,
+        has_queue_domains: false,
         allows_bare_lf: false,
         free_space: Arc::new(AtomicU64::new(1 << 40)),
     }
@@ -262,7 +263,7 @@ fn submission_needs_login_and_passwords_need_tls() {
     assert_eq!(world.codes("cmlnaHQ=\r\n"), "235");
     assert_eq!(world.codes(&format!("{ENVELOPE}DATA\r\n")), "250 250 354");
     assert_eq!(world.codes("A: b\r\n.\r\n"), "250");
-    assert!(world.stored[0].contains("with ESMTPSA\nauthinfo a\n"), "{}", world.stored[0]);
+    assert!(world.stored[0].contains("with ESMTPSA tls X\nauthinfo a\n"), "{}", world.stored[0]);
 }
 
 #[test]

@@ -70,7 +70,7 @@ pub(super) struct Trace<'s> {
     pub client: &'s Client,
     pub hello: &'s (HelloVerb, String),
     pub login: Option<&'s str>,
-    pub tls: bool,
+    pub tls: Option<&'s TlsFacts>,
 }
 
 impl Transaction {
@@ -121,8 +121,16 @@ impl Trace<'_> {
         }
     }
 
-    /// The protocol (RFC 3848, RFC 6531 section 4.3).
+    /// The protocol (RFC 3848, RFC 6531 section 4.3), and the cipher (RFC 8314, 4.3).
     fn with(&self, is_utf8: bool) -> String {
+        let protocol = self.protocol(is_utf8);
+        match self.tls {
+            Some(tls) => format!("{protocol} tls {}", tls.cipher),
+            None => protocol,
+        }
+    }
+
+    fn protocol(&self, is_utf8: bool) -> String {
         let base = match (self.settings.service, self.hello.0, is_utf8) {
             (Service::Lmtp, _, false) => "LMTP",
             (Service::Lmtp, _, true) => "UTF8LMTP",
@@ -130,7 +138,7 @@ impl Trace<'_> {
             (_, _, true) => "UTF8SMTP",
             _ => "ESMTP",
         };
-        let tls = if self.tls { "S" } else { "" };
+        let tls = if self.tls.is_some() { "S" } else { "" };
         let login = if self.login.is_some() { "A" } else { "" };
         format!("{base}{tls}{login}")
     }

@@ -7,8 +7,8 @@ use std::sync::atomic::AtomicU64;
 use zsched_format::time::Timestamp;
 use zsched_router::Submission;
 use zsched_smtpserver::session::{
-    Answer, Client, Credentials, LoginAnswer, Reply, Request, Service, Session, SessionSettings,
-    TlsFacts,
+    Answer, Client, Credentials, LoginAnswer, Logins, Reply, Request, Service, Session,
+    SessionSettings, TlsFacts,
 };
 use zsched_spool::SpoolId;
 
@@ -50,7 +50,8 @@ fn settings(choice: u8) -> SessionSettings {
         max_size: MAX_SIZE,
         max_recipients: 3,
         has_tls: choice & HAS_TLS != 0,
-        has_logins: choice & 8 != 0,
+        logins: if choice & 8 != 0 { Logins::All } else { Logins::None },
+        has_queue_domains: choice & 64 != 0,
         allows_bare_lf: choice & 16 != 0,
         free_space: Arc::new(AtomicU64::new(u64::MAX)),
     }

@@ -1,0 +1,101 @@
+//! Configuration, tables and certificates are read again, and the service manager is told.
+
+use super::Server;
+use super::housekeeper::{Housekeeper, LoadResult};
+use mio::Waker;
+use std::io;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::time::Instant;
+
+/// What the worker that reads files is asked for, and what it has read.
+pub(super) struct Reloads {
+    requests: Sender<()>,
+    results: Receiver<LoadResult>,
+    /// The last status that the service manager has got.
+    status: String,
+}
+
+impl Reloads {
+    pub(super) fn start(housekeeper: Housekeeper, waker: Arc<Waker>) -> io::Result<Reloads> {
+        let (sender, results) = channel();
+        let requests = housekeeper.start(move |result| {
+            // The loop has ended, or it is woken.
+            if sender.send(result).is_ok() {
+                waker.wake().ok();
+            }
+        })?;
+        Ok(Reloads { requests, results, status: String::new() })
+    }
+}
+
+impl Server {
+    /// Begins to read everything again. An error will leave everything as it is.
+    pub(super) fn reload(&mut self) {
+        notify_manager("RELOADING=1");
+        // The worker does not end before the loop.
+        self.reloads.requests.send(()).ok();
+    }
+
+    /// Uses what the worker has read.
+    pub(super) fn take_reloads(&mut self) {
+        while let Ok(result) = self.reloads.results.try_recv() {
+            self.use_loaded(result);
+            notify_manager("READY=1");
+        }
+    }
+
+    fn use_loaded(&mut self, result: LoadResult) {
+        let one_line = |text: &String| text.lines().next().unwrap_or_default().to_string();
+        let (mut loaded, warnings) = match result {
+            Ok(loaded) => loaded,
+            Err(said) => {
+                said.iter().for_each(|one| log::error!("{}", one_line(one)));
+                return log::error!("the former configuration stays in force");
+            }
+        };
+        warnings.iter().for_each(|one| log::warn!("{}", one_line(one)));
+        let listeners = &self.loaded.config.listeners;
+        if loaded.config.listeners != *listeners {
+            log::warn!("other ports need a restart; the former ones stay");
+        }
+        loaded.config.listeners.clone_from(listeners);
+        if loaded.tls.is_none() && self.ports.iter().any(|port| port.is_tls) {
+            return log::error!(
+                "a port needs a certificate; the former configuration stays in force"
+            );
+        }
+        for (port, listener) in self.ports.iter_mut().zip(listeners) {
+            port.settings = loaded.settings(listener.service, &self.free_space);
+        }
+        self.loaded = Arc::new(loaded);
+        log::info!("configuration read");
+    }
+
+    /// Shows the alarms in the status of the service, and ends those whose hour is over.
+    pub(super) fn show_alarms(&mut self) {
+        let now = Instant::now();
+        if now < self.next_alarms || self.end.is_some() {
+            return;
+        }
+        self.next_alarms = now + super::ALARM_INTERVAL;
+        self.usage.end_hours(now);
+        let (open, alarms) = (self.open, self.usage.alarms(now));
+        let connections = if open == 1 { "connection" } else { "connections" };
+        let status = match &*alarms {
+            "" => format!("{open} {connections}"),
+            alarms => format!("{open} {connections}; {alarms}"),
+        };
+        if status != self.reloads.status {
+            notify_manager(&format!("STATUS={status}"));
+            self.reloads.status = status;
+        }
+    }
+}
+
+/// Sends a message to the service manager. Mail does not depend on it.
+pub(super) fn notify_manager(message: &str) {
+    if let Err(error) = zsched_sys::notify_service_manager(message) {
+        log::warn!("the service manager cannot be notified: {error}");
+    }
+}

@@ -1,0 +1,141 @@
+//! What clients and logins do in an hour, and the alarms about it: a password may be stolen.
+
+use crate::config::Limits;
+use crate::network::Network;
+use crate::rates::{RateVerdict, Rates};
+use crate::session::{RecipientQuestion, Reply};
+use std::fmt::Display;
+use std::hash::Hash;
+use std::time::Instant;
+
+/// Maximum number of failed logins of a client in an hour.
+const MAX_FAILED_LOGINS: u64 = 30;
+
+/// Counts of the present hours.
+#[derive(Default)]
+pub(super) struct Usage {
+    clients: Rates<Network>,
+    logins: Rates<String>,
+    failed_logins: Rates<Network>,
+}
+
+impl Usage {
+    /// Counts a recipient for its login or its client. Returns the reply if there are too many.
+    pub(super) fn count_recipient(
+        &mut self,
+        question: &RecipientQuestion,
+        client: Network,
+        limits: &Limits,
+        now: Instant,
+    ) -> Option<Reply> {
+        let (verdict, subject, limit) = match &question.login {
+            Some(login) => {
+                let limit = limits.max_recipients_per_login;
+                let verdict = self.logins.count(login.clone(), limit, now);
+                (verdict, format!("the login {login} of {client}"), limit)
+            }
+            None if question.may_relay => return None,
+            None => {
+                let limit = limits.max_recipients_per_client;
+                (self.clients.count(client, limit, now), format!("the client {client}"), limit)
+            }
+        };
+        if verdict == RateVerdict::ReachedNow {
+            log::error!(
+                "alarm: {subject} has named {limit} recipients in an hour; more are deferred until the hour is over"
+            );
+        }
+        let reply = Reply::new(450, "4.7.1", "Too many recipients in this hour, try again later");
+        (verdict != RateVerdict::Good).then_some(reply)
+    }
+
+    pub(super) fn count_failed_login(&mut self, client: Network, now: Instant) {
+        if self.failed_logins.count(client, MAX_FAILED_LOGINS, now) == RateVerdict::ReachedNow {
+            log::error!(
+                "alarm: {MAX_FAILED_LOGINS} failed logins in an hour from {client}; more are refused until the hour is over"
+            );
+        }
+    }
+
+    /// Returns true if a client may not log in now.
+    pub(super) fn has_many_failed_logins(&self, client: Network, now: Instant) -> bool {
+        self.failed_logins.is_reached(&client, MAX_FAILED_LOGINS, now)
+    }
+
+    /// The alarms that are in force, for people; empty if there are none.
+    pub(super) fn alarms(&self, now: Instant) -> String {
+        let logins = list("logins", self.logins.over_limit(now));
+        let clients = list("clients", self.clients.over_limit(now));
+        let alarms: Vec<String> = logins.into_iter().chain(clients).collect();
+        match alarms.is_empty() {
+            true => String::new(),
+            false => format!("alarm: {} at the limit of recipients", alarms.join(", ")),
+        }
+    }
+
+    /// Ends hours that are over, and logs what was refused in them.
+    pub(super) fn end_hours(&mut self, now: Instant) {
+        log_end("login", self.logins.end_windows(now));
+        log_end("client", self.clients.end_windows(now));
+        self.failed_logins.end_windows(now);
+    }
+}
+
+/// Maximum number of names in a line.
+const MAX_NAMES: usize = 5;
+
+/// Names of those that have reached a limit, such as `logins alice bob`.
+fn list<K: Display>(what: &str, keys: impl Iterator<Item = K>) -> Option<String> {
+    let mut names: Vec<String> = keys.map(|key| key.to_string()).collect();
+    names.sort();
+    let surplus = names.len().saturating_sub(MAX_NAMES);
+    names.truncate(MAX_NAMES);
+    if surplus > 0 {
+        names.push(format!("and {surplus} more"));
+    }
+    (!names.is_empty()).then(|| format!("{what} {}", names.join(" ")))
+}
+
+fn log_end<K: Display + Eq + Hash>(what: &str, ended: Vec<(K, u64)>) {
+    for (key, refused) in ended {
+        log::warn!(
+            "alarm: the hour of the {what} {key} is over; {refused} recipients were deferred in it"
+        );
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+
+    #[test]
+    fn alarm_lasts_until_its_hour_is_over() {
+        let (mut usage, start) = (Usage::default(), Instant::now());
+        let limits = Limits { max_recipients_per_login: 2, ..Limits::default() };
+        let client = Network::of_client([192, 0, 2, 1].into());
+        let question = RecipientQuestion { login: Some("alice".into()), ..question() };
+        let mut count = |at| usage.count_recipient(&question, client, &limits, at).is_none();
+        assert_eq!([count(start), count(start), count(start)], [true, true, false]);
+        usage.end_hours(start + Duration::from_secs(3599));
+        assert_eq!(usage.alarms(start), "alarm: logins alice at the limit of recipients");
+        usage.end_hours(start + Duration::from_secs(3600));
+        assert_eq!(usage.alarms(start), "");
+    }
+
+    fn question() -> RecipientQuestion {
+        RecipientQuestion {
+            sender: None,
+            recipient: "a@b".into(),
+            accepted: 0,
+            size: None,
+            may_relay: true,
+            ip: None,
+            port: 0,
+            client_name: "c".into(),
+            login: None,
+            tls: None,
+            protocol: "ESMTP",
+        }
+    }
+}
