@@ -45,6 +45,11 @@ impl Installation {
         self.variable("STATUSLOG").map(Path::new)
     }
 
+    /// The status log of the SMTP server: `SMTPSTATUSLOG`.
+    pub(crate) fn smtp_status_log(&self) -> Option<&Path> {
+        self.variable("SMTPSTATUSLOG").map(Path::new)
+    }
+
     /// Returns true if the scheduler of this installation is asked, on this host.
     pub(crate) fn is_asked(&self) -> bool {
         let ServerOptions { server, port, .. } = &self.options;

@@ -27,6 +27,7 @@ pub(crate) struct Installation {
     config: Option<PathBuf>,
     router_config: Option<PathBuf>,
     log: Option<PathBuf>,
+    status_log: Option<PathBuf>,
     hash: u8,
 }
 
@@ -97,7 +98,13 @@ impl Installation {
         let config = options.config.clone().or_else(|| shared_config(&zenv, "smtpserver.cf"));
         let router_config = options.router_config.clone();
         let router_config = router_config.or_else(|| shared_config(&zenv, "router.cf"));
+        let status_log = options.status_log.clone();
+        let status_log = status_log.or_else(|| {
+            let path = zenv.get("SMTPSTATUSLOG").map(str::trim)?;
+            (!path.is_empty()).then(|| path.into())
+        });
         Ok(Installation {
+            status_log: absolute(status_log)?,
             postoffice: std::path::absolute(postoffice.unwrap_or(DEFAULT_POSTOFFICE.into()))?,
             config: absolute(config)?,
             router_config: absolute(router_config)?,
@@ -133,6 +140,11 @@ impl Installation {
             Some(path) => path.display().to_string(),
             None => "the built-in configuration".into(),
         }
+    }
+
+    /// Path of the status log.
+    pub(crate) fn status_log_path(&self) -> Option<PathBuf> {
+        self.status_log.clone()
     }
 
     /// Path of the log; `None` is standard error.

@@ -28,6 +28,10 @@ mod verdict;
 // Where messages go.
 pub mod store;
 
+// What others see of it.
+mod records;
+mod traffic;
+
 // The program.
 mod installation;
 mod options;

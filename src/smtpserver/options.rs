@@ -36,6 +36,11 @@ pub struct ServerOptions {
     #[arg(short = 'L', long = "log", value_name = "FILE")]
     pub log: Option<PathBuf>,
 
+    /// The status log, one JSON object for each message that is accepted, and for each recipient
+    /// and message that is not; by default $SMTPSTATUSLOG, else none
+    #[arg(long, value_name = "FILE")]
+    pub status_log: Option<PathBuf>,
+
     /// The spool has single-letter folders; given twice, two levels of them. SCHEDULERDIRHASH in
     /// the ZENV file overrides it
     #[arg(short = 'H', long = "hash", action = ArgAction::Count)]

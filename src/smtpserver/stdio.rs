@@ -55,6 +55,8 @@ impl StdioServer {
                     session.answer(answer);
                 }
             }
+            // There is no log: the caller has the replies.
+            drop((session.take_log(), session.take_events()));
             output.write_all(&session.take_output())?;
             output.flush()?;
             if session.is_closing() {

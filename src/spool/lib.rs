@@ -206,6 +206,13 @@ impl Spool {
         self.postoffice.join(".smtpserver.lock")
     }
 
+    /// The file with what clients have brought to the SMTP server.
+    ///
+    /// It is JSON: `SmtpTraffic` of the crate `zsched_mailq_protocol`.
+    pub fn smtpserver_traffic_file(&self) -> PathBuf {
+        self.postoffice.join(".smtpserver.traffic")
+    }
+
     /// The folder of submissions that the router does not have yet.
     pub fn outbox(&self) -> PathBuf {
         self.postoffice.join(".scheduler.outbox")

@@ -185,7 +185,7 @@ fn first_column(text: &str, head: &str) -> Vec<String> {
 #[test]
 fn status_log_document_has_all_fields() {
     use zsched_format::status_log::{
-        DeliveryStatus, HoldLine, LostLines, ReportLine, StatusLine, TlsLine,
+        DeliveryStatus, HoldLine, LostLines, ReportLine, SmtpLine, StatusLine, TlsLine,
     };
     let text = read("docs/status-log.md");
     let examples: Vec<&str> =
@@ -207,9 +207,12 @@ fn status_log_document_has_all_fields() {
     let tls: TlsLine<'_, serde_json::Value> = serde_json::from_str(examples[3]).expect("a result");
     assert_eq!(serde_json::to_string(&tls).expect("JSON"), examples[3]);
     assert_eq!(sorted(first_column(&text, "what")), sorted(keys(&serde_json::json!(tls))));
-    let gap: LostLines<'_> = serde_json::from_str(examples[4]).expect("a gap");
+    let smtp: SmtpLine<'_> = serde_json::from_str(examples[4]).expect("a message by SMTP");
+    assert_eq!(serde_json::to_string(&smtp).expect("JSON"), examples[4]);
+    assert_eq!(sorted(first_column(&text, "name of a field")), keys(&serde_json::json!(smtp)));
+    let gap: LostLines<'_> = serde_json::from_str(examples[5]).expect("a gap");
     assert_eq!(serde_json::to_string(&entry).expect("JSON"), examples[0]);
-    assert_eq!(serde_json::to_string(&gap).expect("JSON"), examples[4]);
+    assert_eq!(serde_json::to_string(&gap).expect("JSON"), examples[5]);
     let (entry, gap) = (serde_json::json!(entry), serde_json::json!(gap));
     let (first, second) = text.split_once("## What is lost").expect("two parts");
     assert_eq!(sorted(first_column(first, "field")), keys(&entry));

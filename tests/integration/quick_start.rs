@@ -165,6 +165,16 @@ fn commands_of_readme_close_circle() {
         // Mailboxes appear when mail is delivered, and the trace when it is logged.
         until(&format!("`{command}` succeeds"), || run(&command).status.success());
     }
+    // How mail came by SMTP.
+    for (command, expected) in [
+        ("mailq trace carol@localhost", "[127.0.0.1] by smtp for 1 recipient, "),
+        ("mailq summary", "SMTP: 1 message accepted for 1 recipient, 0 refused"),
+        ("mailq stats", "By SMTP: 1 message accepted for 1 recipient, 0 refused"),
+        ("mailq summary --json", "\"smtp\":{"),
+    ] {
+        let said = || String::from_utf8(run(command).stdout).expect("UTF-8");
+        until(&format!("`{command}` says {expected}"), || said().contains(expected));
+    }
     let report = String::from_utf8(run("cat var/mailboxes/$(id -un)").stdout).expect("UTF-8");
     for expected in [
         "multipart/report",

@@ -7,3 +7,4 @@ mod messages;
 mod peers;
 mod support;
 mod tls_and_logins;
+mod traffic;

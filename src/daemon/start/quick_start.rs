@@ -56,7 +56,8 @@ pub(crate) fn prepare(folder: &Path) -> io::Result<InstallationPaths> {
     let zenv = format!(
         "# Where the programs find everything. Written once; yours to change.\n\
          POSTOFFICE={}\nMAILBOXES={}\nLOGDIR={shown}\nMAILSHARE={shown}\nMAILQPORT={}\nPATH=/usr/bin:/bin\n\
-         RENDEZVOUS={shown}/mailq.text\nSTATUSLOG={shown}/status\nZCONFIG={}\n",
+         RENDEZVOUS={shown}/mailq.text\nSTATUSLOG={shown}/status\nSMTPSTATUSLOG={shown}/smtp-status\n\
+         ZCONFIG={}\n",
         postoffice.display(),
         mailboxes.display(),
         free_port(MAILQ_PORT)?,

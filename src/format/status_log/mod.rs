@@ -12,10 +12,12 @@
 
 mod hold;
 mod report;
+mod smtp;
 mod tls;
 
 pub use hold::{HoldLine, HoldOrder};
 pub use report::ReportLine;
+pub use smtp::{SmtpClient, SmtpLine, SmtpStatus};
 pub use tls::TlsLine;
 
 use crate::time::Timestamp;

@@ -16,6 +16,7 @@ mod model;
 
 mod ages;
 mod overview;
+mod smtp_traffic;
 mod sorted_messages;
 mod summary;
 mod views;
@@ -183,7 +184,7 @@ fn show_view(
         let mut files = MessageFiles::new(installation.spool());
         let spool = installation.is_asked().then(|| installation.spool());
         let shown = client::open(installation).and_then(|mut scheduler| match output.json {
-            true => view.print_json(&mut scheduler, &mut files, screen),
+            true => view.print_json(&mut scheduler, spool, &mut files, screen),
             false => view.print(&mut scheduler, spool, &mut files, screen),
         });
         let shown = shown.map_err(|failure| client::advised(failure, installation));
@@ -237,6 +238,8 @@ fn run_check(check: &CheckArgs, server_options: &ServerOptions) -> io::Result<i3
         let mut measures = measured.map_err(|failure| client::advised(failure, &installation))?;
         if installation.is_asked() && check.what.is_none() {
             measures.spool = Some(check::SpoolState::read(installation.spool()));
+            let traffic = smtp_traffic::read(installation.spool());
+            measures.warnings.extend(traffic.iter().flat_map(smtp_traffic::warnings));
         }
         Ok(measures)
     });

@@ -8,6 +8,7 @@ use super::zmailer;
 use crate::connect::dial::Scheduler;
 use crate::connect::session::{Request, Session};
 use crate::failure::Failure;
+use zsched_mailq_protocol::schema::SmtpTraffic;
 
 /// Overview of the queue of a scheduler.
 #[derive(Clone, Debug, Default)]
@@ -20,6 +21,8 @@ pub(super) struct Overview {
     pub rings: Vec<RingStatus>,
     /// Agents.
     pub agents: Vec<AgentStatus>,
+    /// The SMTP server, if it is on this host.
+    pub smtp: Option<SmtpTraffic>,
 }
 
 /// Asks in JSON, or reads the report of a scheduler that does not know JSON.
@@ -60,7 +63,7 @@ pub(super) fn of_session(session: &mut Session, limit: usize) -> Result<Overview
     }
     let rings = client::fetch_all(session, Request::new(JSON_RINGS, "TT"))?;
     let agents = client::fetch_all(session, Request::new(JSON_AGENTS, "TT"))?;
-    Ok(Overview { summary, threads, rings, agents })
+    Ok(Overview { summary, threads, rings, agents, smtp: None })
 }
 
 impl Overview {

@@ -15,6 +15,7 @@
 
 use super::model::{RecentCounts, RingStatus, Summary, ThreadStatus};
 use super::overview::Overview;
+use super::smtp_traffic;
 use crate::format::{clock, count, cut, grouped, one_line, span};
 use crate::screen::{Screen, Style};
 use crate::table::{Column, ColumnKind, print_table};
@@ -32,6 +33,9 @@ pub(super) fn print(overview: &Overview, screen: &mut Screen<'_>) -> io::Result<
     print_totals(summary, screen)?;
     print_counts(summary, screen)?;
     print_state(summary, screen)?;
+    if let Some(traffic) = &overview.smtp {
+        smtp_traffic::print(traffic, screen)?;
+    }
     if summary.messages == 0 {
         return Ok(());
     }
@@ -110,9 +114,7 @@ fn print_counts(summary: &Summary, screen: &mut Screen<'_>) -> io::Result<()> {
 /// Prints rates of the last minutes, as a load average has them.
 fn print_rates(summary: &Summary, screen: &mut Screen<'_>) -> io::Result<()> {
     let rates = |count: fn(&RecentCounts) -> u64| {
-        let a_minute = |recent| count(recent) as f64 * 60.0 / recent.seconds.max(1.0);
-        let rates = summary.recent.iter().map(|recent| short_number(a_minute(recent)));
-        rates.collect::<Vec<_>>().join(", ")
+        a_minute(summary.recent.iter().map(|recent| (count(recent), recent.seconds)))
     };
     if summary.recent.is_empty() {
         return Ok(());
@@ -123,6 +125,12 @@ fn print_rates(summary: &Summary, screen: &mut Screen<'_>) -> io::Result<()> {
         (rates(|recent| recent.recipients_in), rates(|recent| recent.recipients_out));
     let minutes = minutes.join(", ");
     screen.wrapped(&format!("per minute over {minutes} min: {arrived} recipients in; {left} out"))
+}
+
+/// Formats rates a minute, from counts and the seconds in which they were counted.
+pub(super) fn a_minute(counts: impl Iterator<Item = (u64, f64)>) -> String {
+    let rates = counts.map(|(count, seconds)| count as f64 * 60.0 / seconds.max(1.0));
+    rates.map(short_number).collect::<Vec<_>>().join(", ")
 }
 
 /// Formats a rate: with a decimal below 10.
@@ -322,7 +330,7 @@ mod tests {
             };
             let ring = RingStatus { pattern: host, messages: count, ..RingStatus::default() };
             let overview =
-                Overview { summary, threads: vec![thread], rings: vec![ring.clone(), ring], agents: vec![] };
+                Overview { summary, threads: vec![thread], rings: vec![ring.clone(), ring], ..Overview::default() };
             let mut out = Vec::new();
             print(&overview, &mut Screen::styled_on(&mut out, Some(columns), false)).expect("printed");
             let out = String::from_utf8(out).expect("text");

@@ -9,6 +9,7 @@ use super::client;
 use super::messages;
 use super::model::{AgeStatus, AgentStatus, OverrideStatus, QueuedMessage, ThreadStatus};
 use super::overview;
+use super::smtp_traffic;
 use super::sorted_messages::sorted_messages;
 use super::summary::{self, MIN_SILENCE, destination_state, print_rings, short, thread_columns};
 use crate::connect::dial::Scheduler;
@@ -46,7 +47,8 @@ pub enum View {
     /// It is the default on a terminal, if no option selects other output. It has the number of
     /// holds in force, also those without mail; orders lists them. "silent 12m" is the state of a
     /// destination whose agent has reported nothing for that time. ZMailer's schedulers are shown,
-    /// too, as far as they report.
+    /// too, as far as they report. What clients have brought to the SMTP server of this host is
+    /// shown with the most frequent replies to what it has not accepted.
     Summary(OutputOptions),
     /// List destinations, or messages
     ///
@@ -214,10 +216,13 @@ impl View {
     pub(super) fn print_json(
         &self,
         scheduler: &mut Scheduler,
+        spool: Option<&Spool>,
         files: &mut MessageFiles<'_>,
         screen: &mut Screen<'_>,
     ) -> Result<(), Failure> {
         self.check_sort()?;
+        let traffic =
+            spool.filter(|_| matches!(self, View::Summary(_))).and_then(smtp_traffic::read);
         let session = scheduler.session()?;
         if let View::List { selection, sort: Some(sort), limit, messages, .. } = self
             && (*messages || selection.selects_messages())
@@ -245,8 +250,11 @@ impl View {
                     ));
                     break;
                 }
-                let with_envelope = is_of_messages.then(|| messages::with_envelope(line, files));
-                let line = with_envelope.as_deref().unwrap_or(line);
+                let completed = match &traffic {
+                    Some(traffic) => smtp_traffic::added_to(line, traffic),
+                    None => is_of_messages.then(|| messages::with_envelope(line, files)),
+                };
+                let line = completed.as_deref().unwrap_or(line);
                 writeln!(screen, "{}", printable::json(line))?;
             }
             Ok(count > 0)
@@ -288,6 +296,9 @@ impl View {
             View::Summary(_) => {
                 let mut overview = overview::ask(scheduler, MAX_SUMMARY_DESTINATIONS)?;
                 overview.summary.warnings.extend(spool.into_iter().flat_map(check::warnings));
+                overview.smtp = spool.and_then(smtp_traffic::read);
+                let of_smtp = overview.smtp.iter().flat_map(smtp_traffic::warnings);
+                overview.summary.warnings.extend(of_smtp);
                 Ok(summary::print(&overview, screen)?)
             }
             View::List { selection, limit, messages, sort, .. } => {

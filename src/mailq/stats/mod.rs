@@ -22,8 +22,8 @@ use tally::Tally;
 pub struct StatsOptions {
     /// The status log
     ///
-    /// By default it is STATUSLOG of the ZENV file. FILE.1, FILE.2 and so on, also packed by gzip
-    /// as FILE.2.gz, are read before it.
+    /// By default it is STATUSLOG of the ZENV file, and that of the SMTP server, SMTPSTATUSLOG.
+    /// FILE.1, FILE.2 and so on, also packed by gzip as FILE.2.gz, are read before it.
     #[arg(value_name = "FILE")]
     pub status_log: Option<PathBuf>,
 
@@ -58,18 +58,28 @@ pub(crate) fn run(
     };
     let since = options.since.as_deref().map(begin).transpose()?;
     let mut tally = Tally::default();
-    let mut without_time = 0;
     let progress = Progress::start("reading the status log");
-    let damage = log_files::read(path, |line| {
-        let LogLine::Status(line) = line else { return };
-        match line.time.parse::<Timestamp>() {
-            Ok(time) if since.is_none_or(|since| time >= since) => tally.add(time, &line),
-            Ok(_) => {}
-            Err(_) => without_time += 1,
-        }
-    })?;
+    // A log that is named may be that of the SMTP server.
+    let of_smtp = installation.smtp_status_log().filter(|_| options.status_log.is_none());
+    for path in [path].into_iter().chain(of_smtp) {
+        let mut without_time = 0;
+        let damage = log_files::read(path, |line| {
+            let time = match &line {
+                LogLine::Status(line) => &line.time,
+                LogLine::Smtp(line) => &line.time,
+                LogLine::Report(_) | LogLine::Hold(_) => return,
+            };
+            match (time.parse::<Timestamp>(), &line) {
+                (Ok(time), _) if since.is_some_and(|since| time < since) => {}
+                (Ok(time), LogLine::Status(line)) => tally.add(time, line),
+                (Ok(_), LogLine::Smtp(line)) => tally.smtp.add(line),
+                (Ok(_), _) => {}
+                (Err(_), _) => without_time += 1,
+            }
+        })?;
+        damage.with_unreadable(without_time).warn(path);
+    }
     drop(progress);
-    damage.with_unreadable(without_time).warn(path);
     match options.json {
         true => print::print_json(&tally, options.limit, screen)?,
         false => print::print_text(&tally, options.limit, screen)?,

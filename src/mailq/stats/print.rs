@@ -1,6 +1,6 @@
 //! Output of `mailq stats`.
 
-use super::tally::{ByName, Outcomes, Tally, Traffic};
+use super::tally::{ByName, Outcomes, SmtpCounts, SmtpTally, Tally, Traffic};
 use crate::format::{count, span};
 use crate::screen::Screen;
 use crate::table::{Column, print_table};
@@ -20,7 +20,10 @@ type Row<'t, V> = (&'t str, &'t V);
 /// Prints the tally for people.
 pub(super) fn print_text(tally: &Tally, limit: usize, screen: &mut Screen<'_>) -> io::Result<()> {
     let Some((first, last)) = tally.times else {
-        return writeln!(screen, "No lines in this time.");
+        if tally.smtp.all.total() == 0 {
+            return writeln!(screen, "No lines in this time.");
+        }
+        return print_smtp(&tally.smtp, limit, screen);
     };
     writeln!(screen, "From {} to {}\n", minute(first), minute(last))?;
     print_totals(tally, screen)?;
@@ -29,7 +32,31 @@ pub(super) fn print_text(tally: &Tally, limit: usize, screen: &mut Screen<'_>) -
     print_traffic("SENDER", tally, &tally.senders, limit, screen)?;
     print_traffic("RECIPIENT", tally, &tally.recipients, limit, screen)?;
     print_reasons("DEFERRED BECAUSE", &tally.deferral_reasons, limit, screen)?;
-    print_reasons("GIVEN UP BECAUSE", &tally.failure_reasons, limit, screen)
+    print_reasons("GIVEN UP BECAUSE", &tally.failure_reasons, limit, screen)?;
+    if tally.smtp.all.total() > 0 {
+        writeln!(screen)?;
+        print_smtp(&tally.smtp, limit, screen)?;
+    }
+    Ok(())
+}
+
+fn print_smtp(tally: &SmtpTally, limit: usize, screen: &mut Screen<'_>) -> io::Result<()> {
+    let SmtpCounts { messages, recipients, refused, deferred } = tally.all;
+    writeln!(
+        screen,
+        "By SMTP: {} accepted for {}, {refused} refused, {deferred} deferred\n",
+        count(messages, "message"),
+        count(recipients, "recipient"),
+    )?;
+    let columns = [
+        Column::name("SMTP CLIENT", |row: &Row<'_, SmtpCounts>| row.0.to_string()),
+        Column::number("ACCEPTED", |row: &Row<'_, SmtpCounts>| row.1.messages),
+        Column::number("RCPTS", |row: &Row<'_, SmtpCounts>| row.1.recipients),
+        Column::number("REFUSED", |row: &Row<'_, SmtpCounts>| row.1.refused),
+        Column::number("DEFERRED", |row: &Row<'_, SmtpCounts>| row.1.deferred),
+    ];
+    print_table(&columns, &tally.clients.top(limit, SmtpCounts::total), screen)?;
+    print_reasons("SMTP REPLY", &tally.reasons, limit, screen)
 }
 
 fn print_totals(tally: &Tally, screen: &mut Screen<'_>) -> io::Result<()> {
@@ -171,6 +198,11 @@ pub(super) fn print_json(tally: &Tally, limit: usize, screen: &mut Screen<'_>) -
         "recipients": traffic(&tally.recipients),
         "deferral_reasons": reasons(&tally.deferral_reasons),
         "failure_reasons": reasons(&tally.failure_reasons),
+        "smtp": {
+            "counts": tally.smtp.all,
+            "clients": rows(&tally.smtp.clients, limit, SmtpCounts::total),
+            "reasons": reasons(&tally.smtp.reasons),
+        },
     });
     writeln!(screen, "{object}")
 }

@@ -4,7 +4,7 @@ use crate::format::{cut, last_line};
 use jiff::Timestamp;
 use serde::Serialize;
 use std::collections::{BTreeMap, HashMap};
-use zsched_format::status_log::{DeliveryStatus, StatusLine};
+use zsched_format::status_log::{DeliveryStatus, SmtpLine, SmtpStatus, StatusLine};
 
 /// Maximum number of names of each kind that are counted one by one. Memory is bounded by it.
 const MAX_NAMES: usize = 100_000;
@@ -178,6 +178,60 @@ pub(super) struct Tally {
     /// By destination and text, with the code if the text lacks it.
     pub(super) deferral_reasons: ByName<u64>,
     pub(super) failure_reasons: ByName<u64>,
+    pub(super) smtp: SmtpTally,
+}
+
+/// What clients have brought by SMTP.
+#[derive(Debug, Default)]
+pub(super) struct SmtpTally {
+    pub(super) all: SmtpCounts,
+    /// By login, or by client without one.
+    pub(super) clients: ByName<SmtpCounts>,
+    /// By reply.
+    pub(super) reasons: ByName<u64>,
+}
+
+/// Numbers of what was accepted, and of what was not.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub(super) struct SmtpCounts {
+    /// Messages that were accepted.
+    pub(super) messages: u64,
+    /// Recipients of these messages.
+    pub(super) recipients: u64,
+    /// Recipients, messages and connections that were refused.
+    pub(super) refused: u64,
+    /// Recipients, messages and connections that were put off.
+    pub(super) deferred: u64,
+}
+
+impl SmtpCounts {
+    fn add(&mut self, line: &SmtpLine<'_>) {
+        match line.status {
+            SmtpStatus::Accepted => {
+                self.messages += 1;
+                self.recipients += line.recipients;
+            }
+            SmtpStatus::Refused => self.refused += 1,
+            SmtpStatus::Deferred => self.deferred += 1,
+        }
+    }
+
+    /// Number of lines.
+    pub(super) fn total(&self) -> u64 {
+        self.messages + self.refused + self.deferred
+    }
+}
+
+impl SmtpTally {
+    /// Counts a line.
+    pub(super) fn add(&mut self, line: &SmtpLine<'_>) {
+        self.all.add(line);
+        let client = line.smtp.login.as_deref().unwrap_or(&line.smtp.client);
+        self.clients.value(client).add(line);
+        if line.status != SmtpStatus::Accepted {
+            *self.reasons.value(&line.reply) += 1;
+        }
+    }
 }
 
 impl Tally {

@@ -8,7 +8,7 @@ use crate::screen::warn;
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
 use std::collections::{HashMap, HashSet, VecDeque};
-use zsched_format::status_log::{HoldLine, ReportLine, StatusLine};
+use zsched_format::status_log::{HoldLine, ReportLine, SmtpLine, StatusLine};
 use zsched_mailq_protocol::schema::HoldAuthor;
 
 /// Maximum size of the log entries that are kept, in bytes of memory.
@@ -47,6 +47,8 @@ pub(super) struct History {
     pub holds: Vec<HoldLine<'static>>,
     /// Reports about this message; or, if it is a report itself, what it is about.
     pub reports: Vec<ReportLine<'static>>,
+    /// How it came, if it came by SMTP.
+    pub smtp: Option<SmtpLine<'static>>,
     /// State in the scheduler.
     pub next: NextStep,
 }
@@ -84,7 +86,8 @@ impl History {
     /// Returns true if nothing is known of the message.
     pub(super) fn is_empty(&self) -> bool {
         let is_queued = matches!(self.next, NextStep::Waits(_));
-        let is_traced = !(self.attempts.is_empty() && self.reports.is_empty());
+        let is_traced =
+            !(self.attempts.is_empty() && self.reports.is_empty()) || self.smtp.is_some();
         !is_traced && self.queued.is_empty() && !is_queued
     }
 
@@ -235,7 +238,7 @@ impl HistorySearch {
                 self.add_report(report);
             }
             LogLine::Hold(hold) => self.holds.add(hold),
-            LogLine::Status(_) | LogLine::Report(_) => {}
+            LogLine::Status(_) | LogLine::Report(_) | LogLine::Smtp(_) => {}
         }
     }
 
@@ -281,7 +284,7 @@ impl HistorySearch {
                     self.add_report(report);
                 }
             }
-            LogLine::Report(_) | LogLine::Hold(_) => {}
+            LogLine::Report(_) | LogLine::Hold(_) | LogLine::Smtp(_) => {}
         }
     }
 

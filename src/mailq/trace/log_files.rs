@@ -10,7 +10,7 @@ use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 use zsched_format::status_log::{
-    HoldLine, LostLines, MAX_LINE_LEN, ReportLine, StatusLine, TlsLine,
+    HoldLine, LostLines, MAX_LINE_LEN, ReportLine, SmtpLine, StatusLine, TlsLine,
 };
 
 /// Maximum number of older parts.
@@ -51,6 +51,8 @@ pub(crate) enum LogLine<'a> {
     Report(ReportLine<'a>),
     /// About a hold or a release.
     Hold(HoldLine<'a>),
+    /// About mail that came by SMTP.
+    Smtp(SmtpLine<'a>),
 }
 
 /// Reads a log and its older parts, oldest first.
@@ -115,6 +117,8 @@ fn take_line(line: &[u8], damage: &mut LogDamage, take: &mut impl FnMut(LogLine<
         take(LogLine::Report(report));
     } else if let Ok(hold) = serde_json::from_slice::<HoldLine<'_>>(line) {
         take(LogLine::Hold(hold));
+    } else if let Ok(smtp) = serde_json::from_slice::<SmtpLine<'_>>(line) {
+        take(LogLine::Smtp(smtp));
     } else if serde_json::from_slice::<TlsLine<'_, IgnoredAny>>(line).is_ok() {
         // It is about no message.
     } else if let Ok(gap) = serde_json::from_slice::<LostLines<'_>>(line) {
@@ -144,6 +148,7 @@ mod tests {
             LogLine::Status(entry) => texts.push(entry.text.into_owned()),
             LogLine::Report(report) => texts.push(report.report_id.into_owned()),
             LogLine::Hold(hold) => texts.push(hold.scope.into_owned()),
+            LogLine::Smtp(smtp) => texts.push(smtp.reply.into_owned()),
         })
         .expect("read");
         (texts, damage)

@@ -1,7 +1,7 @@
 //! `mailq trace`: the history of a message, from log and live queue.
 //!
 //! ```text
-//! STATUSLOG, its older parts ──► log_files ─────┐
+//! STATUSLOG, SMTPSTATUSLOG ──► log_files ───────┐
 //! control files in the spool ──► spool_search ──┼──► histories ──► print, as text or JSON
 //! SHOW JSON WHY over the control socket ────────┘
 //! ```
@@ -13,6 +13,7 @@
 mod subject;
 
 pub(crate) mod log_files;
+mod smtp;
 mod spool_search;
 
 mod histories;
@@ -47,8 +48,8 @@ pub struct TraceOptions {
 
     /// The status log
     ///
-    /// By default it is STATUSLOG of the ZENV file. FILE.1, FILE.2 and so on, also packed by gzip
-    /// as FILE.2.gz, are read before it.
+    /// By default it is STATUSLOG of the ZENV file, and that of the SMTP server, SMTPSTATUSLOG.
+    /// FILE.1, FILE.2 and so on, also packed by gzip as FILE.2.gz, are read before it.
     #[arg(long, value_name = "FILE")]
     pub status_log: Option<PathBuf>,
 
@@ -77,25 +78,38 @@ pub(crate) fn run(
         read_log(log, &mut histories)
     };
     let mut found = histories.finish();
+    let refused = match installation.smtp_status_log().filter(|_| options.status_log.is_none()) {
+        Some(log) => smtp::add_arrivals(log, &histories.subject, &mut found),
+        None => Ok(Vec::new()),
+    };
+    let (refused, in_smtp_log) = match refused {
+        Ok(refused) => (refused, Ok(())),
+        Err(failure) => (Vec::new(), Err(failure)),
+    };
     if let (Some(id), true) = (histories.spool_id(), found.is_empty()) {
         // It may be untried, and in a spool that this user may not read.
         found.push(History { spool_id: id.to_string(), ..History::default() });
     }
     let asked = ask(installation, &mut found);
     found.retain(|history| !history.is_empty());
-    let is_searched = in_spool.is_ok() && in_log.is_ok();
-    let traced = if found.is_empty() && !is_searched {
+    let is_searched = in_spool.is_ok() && in_log.is_ok() && in_smtp_log.is_ok();
+    let zone = TimeZone::system();
+    let traced = if found.is_empty() && !refused.is_empty() {
+        Ok(())
+    } else if found.is_empty() && !is_searched {
         // The failures say what could not be searched.
         Ok(())
     } else if found.is_empty() {
         Err(Failure::no_mail(format_args!("{} (nor in the status log)", options.what)))
     } else {
-        print::print(screen, &found, options.json, &TimeZone::system()).map_err(Failure::Output)
+        print::print(screen, &found, options.json, &zone).map_err(Failure::Output)
     };
+    print::print_refused(screen, &refused, options.json, &zone)?;
     screen.flush()?;
     histories.warn();
     // All failures are reported. The first one sets the exit status.
-    let mut failures = [in_spool, in_log, asked, traced].into_iter().filter_map(Result::err);
+    let mut failures =
+        [in_spool, in_log, in_smtp_log, asked, traced].into_iter().filter_map(Result::err);
     let Some(first) = failures.next() else {
         return Ok(());
     };

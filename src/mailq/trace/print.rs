@@ -7,7 +7,9 @@ use jiff::tz::TimeZone;
 use std::collections::HashMap;
 use std::io;
 use zsched_format::printable;
-use zsched_format::status_log::{HoldLine, HoldOrder, ReportLine, StatusLine};
+use zsched_format::status_log::{
+    HoldLine, HoldOrder, ReportLine, SmtpLine, SmtpStatus, StatusLine,
+};
 
 /// Prints histories.
 pub(super) fn print(
@@ -42,6 +44,9 @@ fn print_history(screen: &mut Screen<'_>, history: &History, zone: &TimeZone) ->
         head.push_str(&format!(", arrived {}", clock(arrived, zone)));
     }
     screen.wrapped(&head)?;
+    if let Some(line) = &history.smtp {
+        print_arrival(screen, line, zone)?;
+    }
     for recipient in recipients(history) {
         print_recipient(screen, &recipient, zone)?;
     }
@@ -72,6 +77,48 @@ fn print_history(screen: &mut Screen<'_>, history: &History, zone: &TimeZone) ->
             sentences.iter().try_for_each(|line| screen.wrapped(&format!("  next: {line}")))
         }
     }
+}
+
+/// Prints how a message came by SMTP.
+fn print_arrival(screen: &mut Screen<'_>, line: &SmtpLine<'_>, zone: &TimeZone) -> io::Result<()> {
+    let (time, client) = (shown_time(&line.time, zone), client(line));
+    let recipients = printable::count(line.recipients, "recipient");
+    screen.wrapped(&format!("  {time} came from {client} for {recipients}, {} bytes", line.size))
+}
+
+/// Prints mail that the SMTP server has not accepted.
+pub(super) fn print_refused(
+    screen: &mut Screen<'_>,
+    lines: &[SmtpLine<'_>],
+    as_json: bool,
+    zone: &TimeZone,
+) -> io::Result<()> {
+    for line in lines {
+        if as_json {
+            writeln!(screen, "{}", printable::json(&serde_json::to_vec(line)?))?;
+            continue;
+        }
+        let (time, client, reply) = (shown_time(&line.time, zone), client(line), &line.reply);
+        let what = match line.status {
+            SmtpStatus::Deferred => "deferred",
+            _ => "refused",
+        };
+        let sender = line.sender.as_deref().unwrap_or("<>");
+        let to = line.recipient.as_ref().map_or("a message".into(), |to| format!("mail to {to}"));
+        screen.wrapped(&format!("{time} {what} {to} from {sender}, client {client}: {reply}"))?;
+    }
+    Ok(())
+}
+
+/// A client, with what is known about it.
+fn client(line: &SmtpLine<'_>) -> String {
+    let client = &line.smtp;
+    let mut text = format!("{} by {}", client.client, client.service);
+    let facts = [("login", &client.login), ("TLS", &client.tls)];
+    for (name, fact) in facts {
+        text.extend(fact.iter().map(|fact| format!(", {name} {fact}")));
+    }
+    text
 }
 
 /// Prints a hold or a release of the message or of its destination.
@@ -434,9 +481,9 @@ mod tests {
             &histories,
             true,
             expect![[r#"
-            {"spool_id":"S4711AbmKUKEJuuHwA","message_id":"<1@x>","sender":"alice@x","queued":[{"recipient":"Bob@mx.test","channel":"smtp","host":"mx.test","state":"queued"}],"attempts":[{"time":"2026-11-21T10:00:02.500Z","spool_id":"S4711AbmKUKEJuuHwA","message_id":"<1@x>","sender":"alice@x","recipient":"Bob@mx.test","channel":"smtp","host":"mx.test","agent":812,"status":"deferred","report":"deferred","code":"4.4.1","reply":null,"remote":"dns; mx.test (192.0.2.1)","text":"\rcannot connect:\rtimed out\u001b[2J","others":0,"delay":2.5,"delays":{"router":0.148,"queue":0.8520000000000001,"attempt":1.5}}],"put_off":[],"holds":[],"reports":[],"next":{"waits":["smtp/mx.test waits until 10:35:00"]}}
-            {"spool_id":"S4712AbmKUKEJuuHwA","message_id":null,"sender":null,"queued":[{"recipient":"bob@mx.test","channel":"smtp","host":"mx.test","state":"with agent 7"}],"attempts":[],"put_off":[],"holds":[],"reports":[],"next":"unknown"}
-        "#]],
+                {"spool_id":"S4711AbmKUKEJuuHwA","message_id":"<1@x>","sender":"alice@x","queued":[{"recipient":"Bob@mx.test","channel":"smtp","host":"mx.test","state":"queued"}],"attempts":[{"time":"2026-11-21T10:00:02.500Z","spool_id":"S4711AbmKUKEJuuHwA","message_id":"<1@x>","sender":"alice@x","recipient":"Bob@mx.test","channel":"smtp","host":"mx.test","agent":812,"status":"deferred","report":"deferred","code":"4.4.1","reply":null,"remote":"dns; mx.test (192.0.2.1)","text":"\rcannot connect:\rtimed out\u001b[2J","others":0,"delay":2.5,"delays":{"router":0.148,"queue":0.8520000000000001,"attempt":1.5}}],"put_off":[],"holds":[],"reports":[],"smtp":null,"next":{"waits":["smtp/mx.test waits until 10:35:00"]}}
+                {"spool_id":"S4712AbmKUKEJuuHwA","message_id":null,"sender":null,"queued":[{"recipient":"bob@mx.test","channel":"smtp","host":"mx.test","state":"with agent 7"}],"attempts":[],"put_off":[],"holds":[],"reports":[],"smtp":null,"next":"unknown"}
+            "#]],
         );
     }
 

@@ -88,6 +88,15 @@ impl TraceSubject {
         }
     }
 
+    /// Returns true if the address of a recipient matches.
+    pub(super) fn is_address(&self, address: &str) -> bool {
+        match self {
+            TraceSubject::Name(name) => same_address(address, name),
+            TraceSubject::Word(word) => is_part_of(word, address),
+            _ => false,
+        }
+    }
+
     /// Returns true if a recipient of a control file matches, by its address or destination.
     pub(super) fn matches_recipient(&self, file: &ControlFile, index: usize) -> bool {
         let quad = &file.recipients[index].quad;

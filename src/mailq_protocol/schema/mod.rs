@@ -6,8 +6,10 @@
 //!
 //! Times are seconds since 1970; ages are whole seconds on the wire.
 
+mod smtp;
 mod wait;
 
+pub use smtp::{RecentSmtpCounts, SmtpAlarm, SmtpReason, SmtpTraffic};
 pub use wait::{Cause, CurrentMessage, HoldAuthor, LimitAuthor, Rank, Wait};
 
 use serde::{Deserialize, Serialize, Serializer};

@@ -4,6 +4,7 @@
 
 mod connection;
 mod housekeeper;
+mod monitor;
 mod queue_request;
 mod reload;
 mod usage;
@@ -11,6 +12,7 @@ mod usage;
 use crate::installation::{Installation, Loaded};
 use crate::network::Network;
 use crate::options::ServerOptions;
+use crate::records::{RecordFiles, Recorder};
 use crate::sandbox;
 use crate::session::{
     Answer, Client, Credentials, LoginAnswer, RecipientQuestion, Reply, Request, Session,
@@ -22,6 +24,7 @@ use connection::{Connection, ReadOutcome};
 use housekeeper::Housekeeper;
 use mio::net::{TcpListener, TcpStream};
 use mio::{Events, Interest, Poll, Token, Waker};
+use monitor::Monitor;
 use queue_request::QueueRequests;
 use reload::Reloads;
 use signal_hook::consts::signal::{SIGHUP, SIGINT, SIGTERM, SIGUSR1};
@@ -90,8 +93,11 @@ pub(crate) fn run(
         spool.smtpserver_pid_file(),
     )?;
     let signals = Signals::catch(&[SIGHUP, SIGINT, SIGTERM, SIGUSR1])?;
-    let is_confined = sandbox::enter(spool, log.as_deref());
-    let mut server = Server::new(installation, loaded, listeners, store, log)?;
+    let status_log = installation.status_log_path();
+    let files = RecordFiles::open(&spool.smtpserver_traffic_file(), status_log.as_deref())?;
+    let is_confined = sandbox::enter(spool, log.iter().chain(&status_log));
+    let monitor = Monitor::new(Recorder::start(files)?);
+    let mut server = Server::new(installation, loaded, listeners, store, log, monitor)?;
     if let Some(pipe) = pipe {
         pipe.report_ready()?;
     }
@@ -103,7 +109,9 @@ pub(crate) fn run(
     );
     server.log_ports();
     reload::notify_manager("READY=1");
-    server.serve(signals)?;
+    let served = server.serve(signals);
+    server.monitor.end();
+    served?;
     drop(lock);
     log::info!("ended");
     Ok(0)
@@ -130,6 +138,7 @@ struct Server {
     loaded: Arc<Loaded>,
     store: Store,
     log: Option<PathBuf>,
+    monitor: Monitor,
     poll: Poll,
     ports: Vec<Port>,
     connections: Vec<Option<Box<Connection>>>,
@@ -168,6 +177,7 @@ impl Server {
         listeners: Vec<TcpListener>,
         store: Store,
         log: Option<PathBuf>,
+        monitor: Monitor,
     ) -> io::Result<Server> {
         let poll = Poll::new()?;
         let waker = Arc::new(Waker::new(poll.registry(), WAKER)?);
@@ -209,6 +219,7 @@ impl Server {
         };
         let reloads = Reloads::start(housekeeper, waker)?;
         Ok(Server {
+            monitor,
             queue_requests,
             loaded: Arc::new(loaded),
             store,
@@ -239,7 +250,7 @@ impl Server {
 
     fn log_ports(&self) {
         for port in &self.ports {
-            let service = format!("{:?}", port.settings.service).to_lowercase();
+            let service = port.settings.service.name();
             let tls = if port.is_tls { " with TLS" } else { "" };
             if let Ok(address) = port.listener.local_addr() {
                 log::info!("{service}{tls} on {address}");
@@ -372,7 +383,7 @@ impl Server {
         let refusal = self.refusal(ip, may_relay, client);
         let Port { settings, is_tls, .. } = &self.ports[port];
         if let Some(reply) = refusal {
-            log::info!("unknown[{ip}]: connection refused: {reply}");
+            self.monitor.refuse_connection(ip, settings.service.name(), &reply);
             // With TLS the peer could not read it.
             if !is_tls {
                 stream.write_all(format!("{reply}\r\n").as_bytes())?;
@@ -477,7 +488,7 @@ impl Server {
             self.greet(index);
             self.carry_out(index)?;
             let Some(connection) = &mut self.connections[index] else { return Ok(true) };
-            connection.session.take_log().iter().for_each(|line| log::info!("{line}"));
+            self.monitor.hear(&mut connection.session);
             let is_sent = connection.flush()?;
             if connection.session.is_closing() {
                 let is_over = is_sent && !linger(connection, &mut self.buffer);
@@ -630,6 +641,7 @@ impl Server {
         let failed = connection.session.failed_logins();
         for _ in connection.failed_logins..failed {
             self.usage.count_failed_login(connection.client, Instant::now());
+            self.monitor.fail_login();
         }
         connection.failed_logins = failed;
         let soon = Instant::now() + LINGER;
@@ -689,7 +701,7 @@ impl Server {
     /// Forgets a connection. What it was writing is removed.
     fn close(&mut self, index: usize) {
         let Some(mut connection) = self.connections[index].take() else { return };
-        connection.session.take_log().iter().for_each(|line| log::info!("{line}"));
+        self.monitor.hear(&mut connection.session);
         self.deadlines.remove(&(connection.deadline, index));
         self.poll.registry().deregister(&mut connection.stream).ok();
         if connection.is_counted

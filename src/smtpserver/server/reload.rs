@@ -80,6 +80,8 @@ impl Server {
         }
         self.next_alarms = now + super::ALARM_INTERVAL;
         self.usage.end_hours(now);
+        self.usage.take_alarms().into_iter().for_each(|alarm| self.monitor.add_alarm(alarm));
+        self.monitor.tick(self.open);
         let (open, alarms) = (self.open, self.usage.alarms(now));
         let connections = if open == 1 { "connection" } else { "connections" };
         let status = match &*alarms {

@@ -17,9 +17,21 @@ pub(super) struct Usage {
     clients: Rates<Network>,
     logins: Rates<String>,
     failed_logins: Rates<Network>,
+    /// Alarms since they were taken.
+    new_alarms: Vec<String>,
 }
 
 impl Usage {
+    fn raise(&mut self, alarm: String) {
+        log::error!("alarm: {alarm}");
+        self.new_alarms.push(alarm);
+    }
+
+    /// Takes the alarms since the last call.
+    pub(super) fn take_alarms(&mut self) -> Vec<String> {
+        std::mem::take(&mut self.new_alarms)
+    }
+
     /// Counts a recipient for its login or its client. Returns the reply if there are too many.
     pub(super) fn count_recipient(
         &mut self,
@@ -41,9 +53,9 @@ impl Usage {
             }
         };
         if verdict == RateVerdict::ReachedNow {
-            log::error!(
-                "alarm: {subject} has named {limit} recipients in an hour; more are deferred until the hour is over"
-            );
+            self.raise(format!(
+                "{subject} has named {limit} recipients in an hour; more are deferred until the hour is over"
+            ));
         }
         let reply = Reply::new(450, "4.7.1", "Too many recipients in this hour, try again later");
         (verdict != RateVerdict::Good).then_some(reply)
@@ -51,9 +63,9 @@ impl Usage {
 
     pub(super) fn count_failed_login(&mut self, client: Network, now: Instant) {
         if self.failed_logins.count(client, MAX_FAILED_LOGINS, now) == RateVerdict::ReachedNow {
-            log::error!(
-                "alarm: {MAX_FAILED_LOGINS} failed logins in an hour from {client}; more are refused until the hour is over"
-            );
+            self.raise(format!(
+                "{MAX_FAILED_LOGINS} failed logins in an hour from {client}; more are refused until the hour is over"
+            ));
         }
     }
 

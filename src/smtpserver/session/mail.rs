@@ -3,9 +3,9 @@
 use super::body::{BodyDecoder, BodyFault, Framing};
 use super::transaction::{Body, Chunk, RecipientQuestion, Trace, Transaction};
 use super::{
-    Awaited, HelloVerb, MailParameters, Phase, RcptParameters, Reply, Request, Service, Session,
+    Awaited, HelloVerb, MailEvent, MailParameters, Phase, RcptParameters, Reply, Request, Service,
+    Session,
 };
-use zsched_format::printable;
 use zsched_spool::SpoolId;
 
 /// Number of bytes of a message that are written together.
@@ -25,17 +25,21 @@ impl Session {
         if requires_login {
             return self.refuse(Reply::new(530, "5.7.0", "Log in first"));
         }
-        if let Some(size) = parameters.size {
-            if size > self.settings.max_size {
-                self.note(format_args!("refused a message of {size} bytes: too large"));
-                let fault = BodyFault::TooLarge(self.settings.max_size);
-                return self.refuse(fault.reply());
+        let refusal = match parameters.size {
+            Some(size) if size > self.settings.max_size => {
+                Some(BodyFault::TooLarge(self.settings.max_size).reply())
             }
-            if size > self.free_space() {
-                return self.reply(Reply::new(452, "4.3.1", "Not enough disk space"));
+            Some(size) if size > self.free_space() => {
+                Some(Reply::new(452, "4.3.1", "Not enough disk space"))
             }
-        }
+            _ => None,
+        };
         self.transaction = Some(Box::new(Transaction::new(sender, parameters)));
+        if let Some(reply) = refusal {
+            self.reject(None, &reply);
+            self.transaction = None;
+            return if reply.is_permanent() { self.refuse(reply) } else { self.reply(reply) };
+        }
         self.idle_commands = 0;
         self.reply(Reply::new(250, "2.1.0", "Ok"));
     }
@@ -51,7 +55,9 @@ impl Session {
             return self.refuse(Reply::new(553, "5.6.7", "An address in UTF-8 needs SMTPUTF8"));
         }
         if transaction.recipients.len() >= self.settings.max_recipients {
-            return self.reply(Reply::new(452, "4.5.3", "Too many recipients"));
+            let reply = Reply::new(452, "4.5.3", "Too many recipients");
+            self.reject(Some(recipient), &reply);
+            return self.reply(reply);
         }
         let question = Box::new(self.question(transaction, &recipient));
         self.awaited = Some(Awaited::Recipient(recipient, parameters));
@@ -85,13 +91,12 @@ impl Session {
         parameters: RcptParameters,
         reply: Reply,
     ) {
-        let Some(transaction) = &mut self.transaction else { return };
         if reply.is_error() {
-            let sender = transaction.sender.clone().unwrap_or_default();
-            self.note(format_args!("refused to=<{address}> from=<{sender}>: {reply}"));
+            self.reject(Some(address), &reply);
             // Recipients that do not exist are how addresses are guessed.
             return if reply.is_permanent() { self.refuse(reply) } else { self.reply(reply) };
         }
+        let Some(transaction) = &mut self.transaction else { return };
         transaction.recipients.push((address, parameters));
         self.reply(reply);
     }
@@ -214,7 +219,7 @@ impl Session {
             Some(fault) if is_last => self.end_message(Err(fault.reply())),
             Some(fault) => {
                 let reply = fault.reply();
-                self.note(format_args!("refused a message: {reply}"));
+                self.reject(None, &reply);
                 self.drop_transaction();
                 self.refuse(reply);
             }
@@ -242,25 +247,29 @@ impl Session {
 
     /// Sends the reply to a message: one, or one for each recipient with LMTP.
     fn end_message(&mut self, result: Result<SpoolId, Reply>) {
-        let Some(transaction) = self.transaction.take() else { return };
-        let size = transaction.body.as_ref().map_or(0, |body| body.decoder.size());
-        let sender = transaction.sender.clone().unwrap_or_default();
+        let Some(transaction) = &self.transaction else { return };
         let recipients = transaction.recipients.len();
-        let shown = printable::count(recipients as u64, "recipient");
         let reply = match result {
             Ok(id) => {
+                let size = transaction.body.as_ref().map_or(0, |body| body.decoder.size());
+                let sender = transaction.sender.clone();
                 let (protocol, login) = (self.protocol_facts(), self.login_facts());
                 self.log.push(format!(
-                    "{id}: accepted, client={}{protocol}{login} from=<{sender}> size={size} nrcpt={recipients}",
+                    "{id}: accepted, client={}{protocol}{login} from=<{}> size={size} nrcpt={recipients}",
                     self.client_name(),
+                    sender.as_deref().unwrap_or_default(),
                 ));
-                Reply::new(250, "2.0.0", format!("Ok: queued as {id}"))
+                let reply = Reply::new(250, "2.0.0", format!("Ok: queued as {id}"));
+                let outcome = Ok(id);
+                self.events.push(MailEvent { outcome, sender, recipient: None, recipients, size });
+                reply
             }
             Err(reply) => {
-                self.note(format_args!("refused a message from=<{sender}> for {shown}: {reply}"));
+                self.reject(None, &reply);
                 reply
             }
         };
+        self.transaction = None;
         let is_fault = reply.is_permanent();
         let count = if self.settings.service == Service::Lmtp { recipients } else { 1 };
         for _ in 0..count {

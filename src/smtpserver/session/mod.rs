@@ -13,6 +13,7 @@
 
 mod body;
 mod command;
+mod event;
 mod login;
 mod mail;
 mod reply;
@@ -22,6 +23,7 @@ mod transaction;
 mod tests;
 
 pub use command::{HelloVerb, MailParameters, RcptParameters};
+pub use event::MailEvent;
 pub use login::{Credentials, LoginAnswer, PasswordRecord};
 pub use reply::Reply;
 pub use transaction::{RecipientQuestion, Transaction};
@@ -70,6 +72,17 @@ pub enum Logins {
     Passwords,
     /// SCRAM-SHA-256 besides.
     All,
+}
+
+impl Service {
+    /// Its name in logs.
+    pub fn name(self) -> &'static str {
+        match self {
+            Service::Smtp => "smtp",
+            Service::Submission => "submission",
+            Service::Lmtp => "lmtp",
+        }
+    }
 }
 
 /// What a session may do, and what it offers.
@@ -187,6 +200,7 @@ pub struct Session {
     output: Vec<u8>,
     requests: VecDeque<Request>,
     log: Vec<String>,
+    events: Vec<MailEvent>,
     awaited: Option<Awaited>,
     phase: Phase,
     hello: Option<(HelloVerb, String)>,
@@ -212,6 +226,7 @@ impl Session {
             output: Vec::new(),
             requests: VecDeque::new(),
             log: Vec::new(),
+            events: Vec::new(),
             awaited: None,
             phase: Phase::Greeting,
             hello: None,
@@ -353,6 +368,16 @@ impl Session {
     /// The login name of the client.
     pub fn login(&self) -> Option<&str> {
         self.login.as_deref()
+    }
+
+    /// The TLS of the session.
+    pub fn tls(&self) -> Option<&TlsFacts> {
+        self.tls.as_ref()
+    }
+
+    /// Kind of the port.
+    pub fn service(&self) -> Service {
+        self.settings.service
     }
 
     /// The client, for the log.

@@ -276,6 +276,7 @@ mod tests {
                 threads: recorded("threads"),
                 rings: recorded("rings"),
                 agents: recorded("agents"),
+                ..Overview::default()
             };
             // It is shown in the local time zone.
             overview.threads[0].wakeup = None;
