@@ -6,7 +6,7 @@ use crate::Scheduler;
 use crate::dispatch::AgentId;
 use crate::dispatch::window::DeliverySignal;
 use crate::queue::{
-    AfterJob, DeferralNote, Diagnosis, MIN_HOST_DOWN_WAIT, MessageId, Queue, ThreadId, Unreachable,
+    AfterJob, DeferralNote, Diagnosis, MIN_HOST_DOWN_WAIT, MessageId, Queue, Unreachable,
     UnreachableReason, VertexId, VertexState,
 };
 use log::Level;
@@ -27,6 +27,25 @@ const MAX_RELATIVE_RETRY: i64 = 100_000;
 /// It also limits mistakes of agents.
 pub(crate) const MAX_BLOCK: Duration = Duration::from_secs(86_400);
 
+/// The recipient that an agent's report is about.
+#[derive(Clone, Copy)]
+enum ReportedRecipient {
+    /// One of this vertex.
+    Loaded(VertexId),
+    /// One that is only in the control file.
+    ///
+    /// The agent has read it there for this job.
+    Unloaded(VertexId),
+}
+
+impl ReportedRecipient {
+    fn vertex(self) -> VertexId {
+        match self {
+            ReportedRecipient::Loaded(vertex) | ReportedRecipient::Unloaded(vertex) => vertex,
+        }
+    }
+}
+
 impl Scheduler {
     pub(crate) fn report(&mut self, agent: AgentId, report: &RecipientReport<'_>) {
         if self.has_forgotten_job(agent, report.number) {
@@ -37,63 +56,85 @@ impl Scheduler {
             let text = format!("reports about {}, which is not loaded", report.number);
             return self.log_about_agent(agent, Level::Info, text);
         };
-        let Some(vertex) = self.find_recipient(agent, message, report.offset) else {
-            if self.report_on_unloaded(agent, message, report) {
-                return;
-            }
+        let Some(recipient) = self.find_recipient(agent, message, report.offset) else {
             let id = self.queue.messages[message].spool_id();
             let text = format!("reports about offset {} of {id}: no such recipient", report.offset);
             return self.log_about_agent(agent, Level::Info, text);
         };
-        let thread = self.queue.vertices[vertex].thread;
-        self.count_report(agent, thread);
-        let agent_ref = &mut self.dispatch.agents[agent];
-        agent_ref.signal = agent_ref.signal.max(match report.status {
-            ReportStatus::DeferAll => DeliverySignal::Failure,
-            ReportStatus::Unknown => DeliverySignal::Nothing,
-            _ => DeliverySignal::Answer,
-        });
-        match report.status.tag() {
-            Tag::Done | Tag::Failed => agent_ref.has_finished = true,
-            _ if agent_ref.jobs().next() == Some(vertex) => agent_ref.deferrals += 1,
-            _ => {}
-        }
-        self.learn_relay_of_report(thread, report.notary);
-        self.queue.count_attempt(vertex);
-        if self.queue.vertices[vertex].state != VertexState::Fed {
-            self.watch_expiry(vertex);
-        }
-        self.status_of_report(agent, vertex, report);
+        self.count_report(agent, recipient, report);
+        self.status_of_report(agent, recipient.vertex(), report);
         match report.status {
             ReportStatus::Ok
             | ReportStatus::Ok2
             | ReportStatus::Ok3
             | ReportStatus::Error
-            | ReportStatus::Error2 => {
-                self.recipient_answered(vertex, report);
-                let failed = report.status.tag() == Tag::Failed;
-                self.finish_recipient(vertex, report.offset, report.status.word(), failed);
-            }
+            | ReportStatus::Error2 => self.recipient_ended(recipient, report),
             ReportStatus::Deferred | ReportStatus::DeferBack => {
-                // The vertex waits as soon as the agent has ended the job.
                 let diagnosis = diagnosis_of(report);
-                self.recipient_deferred(agent, vertex, &diagnosis);
-                self.queue.record(vertex, diagnosis);
+                self.recipient_deferred(agent, recipient.vertex(), &diagnosis);
+                self.record_deferral(recipient, diagnosis);
             }
             ReportStatus::RetryAt | ReportStatus::DeferAll => {
-                self.destination_deferred(agent, vertex, report)
+                self.destination_deferred(agent, recipient.vertex(), report);
+                self.record_deferral(recipient, diagnosis_of(report));
             }
-            ReportStatus::Unknown => self.unknown_status(agent, vertex, report),
+            ReportStatus::Unknown => self.unknown_status(agent, recipient, report),
         }
     }
 
-    /// Counts a report of an agent about a recipient of a thread.
-    pub(crate) fn count_report(&mut self, agent: AgentId, thread: ThreadId) {
+    /// Counts a report for its agent, its thread and its vertex.
+    fn count_report(
+        &mut self,
+        agent: AgentId,
+        recipient: ReportedRecipient,
+        report: &RecipientReport<'_>,
+    ) {
+        let vertex = recipient.vertex();
+        let thread = self.queue.vertices[vertex].thread;
         self.apply_clock_step(thread);
-        self.dispatch.agents[agent].progress_at = self.now;
-        let thread = &mut self.queue.threads.pool_mut()[thread];
-        thread.consecutive_deaths = 0;
-        thread.attempts = thread.attempts.saturating_add(1);
+        let thread_ref = &mut self.queue.threads.pool_mut()[thread];
+        thread_ref.consecutive_deaths = 0;
+        thread_ref.attempts = thread_ref.attempts.saturating_add(1);
+        let agent_ref = &mut self.dispatch.agents[agent];
+        agent_ref.progress_at = self.now;
+        agent_ref.signal = agent_ref.signal.max(match report.status {
+            ReportStatus::DeferAll => DeliverySignal::Failure,
+            ReportStatus::Unknown => DeliverySignal::Nothing,
+            _ => DeliverySignal::Answer,
+        });
+        let is_loaded = matches!(recipient, ReportedRecipient::Loaded(_));
+        match report.status.tag() {
+            Tag::Done | Tag::Failed => agent_ref.has_finished = true,
+            _ if is_loaded && agent_ref.jobs().next() == Some(vertex) => agent_ref.deferrals += 1,
+            _ => {}
+        }
+        self.learn_relay_of_report(thread, report.notary);
+        self.queue.count_attempt(vertex);
+        if is_loaded && self.queue.vertices[vertex].state != VertexState::Fed {
+            self.watch_expiry(vertex);
+        }
+    }
+
+    /// Processes a delivery or failure: the recipient is final.
+    fn recipient_ended(&mut self, recipient: ReportedRecipient, report: &RecipientReport<'_>) {
+        self.recipient_answered(recipient.vertex(), report);
+        let failed = report.status.tag() == Tag::Failed;
+        match recipient {
+            ReportedRecipient::Loaded(vertex) => {
+                self.finish_recipient(vertex, report.offset, report.status.word(), failed)
+            }
+            ReportedRecipient::Unloaded(vertex) => self.finish_unloaded(vertex, report, failed),
+        }
+    }
+
+    /// Stores the diagnosis of a deferred recipient.
+    ///
+    /// A vertex waits as soon as the agent has ended the job.
+    fn record_deferral(&mut self, recipient: ReportedRecipient, diagnosis: Rc<Diagnosis>) {
+        match recipient {
+            ReportedRecipient::Loaded(vertex) => self.queue.record(vertex, diagnosis),
+            ReportedRecipient::Unloaded(vertex) => self.defer_unloaded(vertex, &diagnosis),
+        }
     }
 
     /// Returns true if an agent's report is about a forgotten message.
@@ -106,11 +147,16 @@ impl Scheduler {
         })
     }
 
-    /// The vertex of the pending recipient at `offset`.
+    /// Finds the pending recipient at `offset`.
     ///
-    /// Usually it is the agent's present job, but agents may report about other recipients, too.
-    fn find_recipient(&self, agent: AgentId, message: MessageId, offset: u32) -> Option<VertexId> {
-        let is_it = |vertex: &VertexId| {
+    /// Usually it is in the agent's present job, but agents may report about others, too.
+    fn find_recipient(
+        &self,
+        agent: AgentId,
+        message: MessageId,
+        offset: u32,
+    ) -> Option<ReportedRecipient> {
+        let has_recipient = |vertex: &VertexId| {
             let vertex = &self.queue.vertices[*vertex];
             vertex.state != VertexState::Finished
                 && vertex.message == message
@@ -119,16 +165,19 @@ impl Scheduler {
         if let Some(job) = self.job_covering_unloaded(agent, message) {
             // A recipient that is not loaded is in no other vertex, so thousands need not be
             // searched.
-            return Some(job).filter(is_it);
+            let loaded = Some(job).filter(has_recipient).map(ReportedRecipient::Loaded);
+            let may_be_unloaded = || self.may_be_unloaded(message, job, offset);
+            return loaded.or_else(|| may_be_unloaded().then_some(ReportedRecipient::Unloaded(job)));
         }
-        let present_job = self.dispatch.agents[agent].jobs().next().filter(is_it);
-        present_job.or_else(|| {
-            self.queue.messages[message].vertices.iter(&self.queue.vertices).find(is_it)
-        })
+        let present_job = self.dispatch.agents[agent].jobs().next().filter(has_recipient);
+        let vertices = &self.queue.messages[message].vertices;
+        let vertex =
+            present_job.or_else(|| vertices.iter(&self.queue.vertices).find(has_recipient));
+        vertex.map(ReportedRecipient::Loaded)
     }
 
     /// Records that a host has accepted or rejected a recipient, and what the sender is owed.
-    pub(crate) fn recipient_answered(&mut self, vertex: VertexId, report: &RecipientReport<'_>) {
+    fn recipient_answered(&mut self, vertex: VertexId, report: &RecipientReport<'_>) {
         let message = self.queue.vertices[vertex].message;
         match report.status {
             ReportStatus::Ok => self.note_report(message, report, OutcomeKind::Success),
@@ -162,7 +211,7 @@ impl Scheduler {
     /// `defer_thread` makes everything of the destination wait.
     ///
     /// `retryat` says that it is not to be tried before a time.
-    pub(crate) fn destination_deferred(
+    fn destination_deferred(
         &mut self,
         agent: AgentId,
         vertex: VertexId,
@@ -190,15 +239,21 @@ impl Scheduler {
         self.block_thread(thread, Unreachable { until, reason, cause }, DeferralNote::None);
     }
 
-    /// Counts an attempt with an unknown result; an earlier diagnosis stays.
-    fn unknown_status(&mut self, agent: AgentId, vertex: VertexId, report: &RecipientReport<'_>) {
-        let vertex = &mut self.queue.vertices[vertex];
-        vertex.reported = true;
-        let text = "the agent reported an unknown status";
-        vertex.diagnosis.get_or_insert_with(|| Diagnosis::of_scheduler(text));
+    /// Logs a report without a known result; an earlier diagnosis stays.
+    fn unknown_status(
+        &mut self,
+        agent: AgentId,
+        recipient: ReportedRecipient,
+        report: &RecipientReport<'_>,
+    ) {
+        let vertex = &self.queue.vertices[recipient.vertex()];
         let id = self.queue.messages[vertex.message].spool_id();
-        let text = format!("reports about offset {} of {id}: unknown status word", report.offset);
-        self.log_about_agent(agent, Level::Warn, text);
+        let log = format!("reports about offset {} of {id}: unknown status word", report.offset);
+        let text = "the agent reported an unknown status";
+        let known = vertex.diagnosis.clone();
+        let diagnosis = known.unwrap_or_else(|| Diagnosis::of_scheduler(text));
+        self.record_deferral(recipient, diagnosis);
+        self.log_about_agent(agent, Level::Warn, log);
     }
 }
 

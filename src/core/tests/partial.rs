@@ -71,6 +71,44 @@ fn finished_recipients_make_room_for_next_chunk_and_unloaded_reports_count() {
     assert_eq!(count(&world, |action| matches!(action, Action::Statistics(_))), 6);
 }
 
+/// The agent has delivered, so its jobs are not to blame for its end.
+#[test]
+fn agent_that_delivered_unloaded_recipient_may_stop() {
+    let mut world = World::new(CF);
+    let first = part(&world, &[("a.test", &[100, 200, 300])], Some(400));
+    world.tell(Event::Arrived(first));
+    let (agent, _) = world.newborn();
+    world.says(agent, "1/500\t\tok3 not in memory");
+    world.dies(agent, AgentEnd::Exited(0));
+    assert_eq!(world.shows(1), ["c/a.test AgentStarting tries=1 "]);
+}
+
+#[test]
+fn deferall_for_unloaded_recipient_counts_against_window() {
+    let flow = "failed-cohort-limit=2 initial-concurrency=2 positive-feedback=1/concurrency \
+ negative-feedback=1/concurrency";
+    let mut world = World::new(&CF.replace("maxring=1", flow));
+    let first = part(&world, &[("a.test", &[100, 200, 300])], Some(400));
+    world.tell(Event::Arrived(first));
+    let (agent, _) = world.newborn();
+    world.says(agent, "1/500\tsmtp; x\x01delayed\x014.4.1\tdeferall not in memory");
+    world.hungry(agent);
+    let thread = world.core.queue.threads.find(b"c", b"a.test").expect("a thread");
+    assert_eq!(world.core.dispatch.window_size(&world.core.queue.threads[thread]), 1);
+}
+
+#[test]
+fn report_about_unloaded_recipient_names_relay() {
+    let mut world = World::new(&CF.replace("maxring=1", "maxring=1 rate=10/1m window-key=mx"));
+    let first = part(&world, &[("a.test", &[100, 200, 300])], Some(400));
+    world.tell(Event::Arrived(first));
+    let (agent, _) = world.newborn();
+    world.says(agent, "1/500\tx\x01ok\x012.0.0\x01smtp; 250\x01dns; mx.test\tok3 not in memory");
+    let thread = world.core.queue.threads.find(b"c", b"a.test").expect("a thread");
+    let relay = world.core.dispatch.learned_relay(&world.core.queue, thread);
+    assert_eq!(relay, Some(&b"mx.test"[..]));
+}
+
 /// A packet lists all its recipients, so a report about others is no report about unloaded ones.
 #[test]
 fn packet_job_ignores_reports_about_other_recipients() {
