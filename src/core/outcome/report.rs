@@ -167,7 +167,8 @@ impl Scheduler {
             // searched.
             let loaded = Some(job).filter(has_recipient).map(ReportedRecipient::Loaded);
             let may_be_unloaded = || self.may_be_unloaded(message, job, offset);
-            return loaded.or_else(|| may_be_unloaded().then_some(ReportedRecipient::Unloaded(job)));
+            return loaded
+                .or_else(|| may_be_unloaded().then_some(ReportedRecipient::Unloaded(job)));
         }
         let present_job = self.dispatch.agents[agent].jobs().next().filter(has_recipient);
         let vertices = &self.queue.messages[message].vertices;

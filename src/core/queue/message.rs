@@ -112,6 +112,12 @@ impl Message {
         Some(Timestamp::from_seconds(deadline.at.into()))
     }
 
+    /// When its sender is told that it is late, if the sender has set such a deadline.
+    pub fn notice_at(&self) -> Option<Timestamp> {
+        let deadline = self.deliver_by.filter(|deadline| !deadline.returns)?;
+        Some(Timestamp::from_seconds(deadline.at.into()))
+    }
+
     /// Returns true if nothing delays its removal from the spool.
     pub fn is_complete(&self) -> bool {
         self.is_finished()

@@ -2,6 +2,8 @@
 
 use super::*;
 use zsched_format::control_file::ControlFileError;
+use zsched_spool::Deadline;
+use zsched_spool::note::OutcomeKind;
 
 const ONE: &str = "c/*\n\tmaxring=1 interval=60s retries=1 skew=1\n\tcommand=x\n";
 
@@ -264,6 +266,25 @@ fn delay_notice_of_former_scheduler_is_not_repeated() {
         let is_note = |action: &&Action| matches!(action, Action::Note(_));
         assert_eq!(world.done.iter().filter(is_note).count(), expected, "noted: {noted}");
     }
+}
+
+/// Only the notice about the deadline is owed to senders that want no notices of delays.
+#[test]
+fn passed_deadline_is_noted_once_among_delay_notices() {
+    let mut world = World::new("c/*\n\tqueueonly reporttimes=\"1m 5m 1h\"\n\tcommand=x\n");
+    let group = Group { channel: b"c"[..].into(), host: b"a.test"[..].into(), offsets: vec![100] };
+    let mut arrival = arrival(1, vec![group], world.now, world.now);
+    let at = world.now.seconds() as u32 + 180;
+    arrival.deliver_by = Some(Deadline { at, returns: false });
+    world.tell(Event::Arrived(arrival));
+    world.pass_seconds(2 * 3600);
+    let occasion = |action: &Action| match action {
+        Action::Note(note) => Some(note.occasion),
+        _ => None,
+    };
+    let occasions: Vec<OutcomeKind> = world.done.iter().filter_map(occasion).collect();
+    let delay = OutcomeKind::Delay;
+    assert_eq!(occasions, [delay, OutcomeKind::DeadlinePassed, delay, delay]);
 }
 
 #[test]
