@@ -123,6 +123,15 @@ pub struct LearnedState {
     pub(crate) revision: u64,
 }
 
+impl LearnedState {
+    /// Panics if what is unclaimed is counted wrong.
+    pub fn check(&self) {
+        if let Some(unclaimed) = &self.unclaimed {
+            unclaimed.messages.check();
+        }
+    }
+}
+
 /// State reported at the start and not claimed yet.
 #[derive(Default, Serialize, Deserialize)]
 pub struct Unclaimed {

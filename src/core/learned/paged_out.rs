@@ -90,6 +90,13 @@ impl UnclaimedMessages {
         all.extend(vertices.into_iter().map(with_text));
     }
 
+    pub fn check(&self) {
+        let vertices: usize = self.messages.values().map(|(_, vertices)| vertices.len()).sum();
+        assert_eq!(self.vertices, vertices, "destinations of unclaimed messages");
+        let has_empty = self.messages.values().any(|(_, vertices)| vertices.is_empty());
+        assert!(!has_empty, "an unclaimed message without destinations");
+    }
+
     fn take(&mut self, number: u64) -> Option<(Timestamp, Vec<PagedVertex>)> {
         let taken = self.messages.remove(&number)?;
         self.vertices -= taken.1.len();

@@ -12,7 +12,7 @@ use crate::action::{Action, NoteTicket};
 use crate::dispatch::AgentState;
 use crate::operator::overrides::{Author, LimitName, Scope};
 use crate::queue::{AfterJob, Destination, Queue, ThreadId};
-use crate::sweep::SweptChange;
+use crate::sweep::{SweptChange, ThreadSweep};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::io::ErrorKind;
@@ -307,6 +307,22 @@ impl PendingOrders {
         let (_, left) = self.orders.get_mut(&ticket)?;
         *left += 1;
         Some(ticket)
+    }
+
+    /// Panics if an order has ended before its parts, or an order is still being carried out.
+    pub(crate) fn check(&self, sweep: &ThreadSweep) {
+        assert_eq!(self.current, None, "an order is being carried out");
+        let mut parts: BTreeMap<OrderTicket, u32> = BTreeMap::new();
+        let tickets = self.notes.values().copied();
+        for ticket in tickets.chain(sweep.override_orders().flatten()) {
+            *parts.entry(ticket).or_default() += 1;
+        }
+        for (ticket, known) in parts {
+            let left = self.orders.get(&ticket).map_or(0, |(_, left)| *left);
+            assert!(left >= known, "order {ticket} waits for {left} parts, but {known} are left");
+        }
+        let is_over = self.orders.values().any(|(_, left)| *left == 0);
+        assert!(!is_over, "an order is complete, but not answered");
     }
 
     /// Adds to the effect of an order.

@@ -8,7 +8,7 @@
 
 use crate::Scheduler;
 use crate::action::{Action, ReportTicket};
-use crate::queue::MessageId;
+use crate::queue::{MessageId, Queue};
 use crate::timers::Timer;
 use log::Level;
 use serde::{Deserialize, Serialize};
@@ -53,6 +53,19 @@ impl Reports {
         let mut at_work = self.at_work.values_mut();
         if let Some(entry) = at_work.find(|entry| **entry == Some(message)) {
             *entry = None;
+        }
+    }
+
+    /// Panics if a message that owes a report waits for nothing.
+    pub fn check(&self, queue: &Queue) {
+        for (id, message) in queue.messages.iter() {
+            let is_requested = message.report == ReportState::Requested;
+            assert_eq!(self.has(id), is_requested, "{}: report", message.name);
+            let has_failed = message.report == ReportState::Failed;
+            assert_eq!(self.failed.contains(&id), has_failed, "{}", message.name);
+            let is_done = message.is_removing || message.is_forgotten;
+            let is_idle = message.owes_report && message.report == ReportState::None;
+            assert!(is_done || !is_idle, "{}: owes a report that is not planned", message.name);
         }
     }
 
@@ -183,18 +196,5 @@ impl Scheduler {
     pub fn unsent_reports(&self) -> usize {
         let Reports { waiting, at_work, failed, .. } = &self.reports;
         waiting.len() + at_work.len() + failed.len()
-    }
-
-    /// Checks that each message that owes a report waits for something.
-    pub(crate) fn check_reports(&self) {
-        for (id, message) in self.queue.messages.iter() {
-            let is_requested = message.report == ReportState::Requested;
-            assert_eq!(self.reports.has(id), is_requested, "{}: report", message.name);
-            let has_failed = message.report == ReportState::Failed;
-            assert_eq!(self.reports.failed.contains(&id), has_failed, "{}", message.name);
-            let is_done = message.is_removing || message.is_forgotten;
-            let is_idle = message.owes_report && message.report == ReportState::None;
-            assert!(is_done || !is_idle, "{}: owes a report that is not planned", message.name);
-        }
     }
 }

@@ -23,7 +23,7 @@ use crate::outcome::reports::ReportState;
 use crate::queue::{
     AfterJob, Destination, Diagnosis, Message, MessageId, Queue, VertexId, VertexState,
 };
-use crate::timers::Timer;
+use crate::timers::{Timer, Timers};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -65,6 +65,15 @@ impl PagingState {
     /// Stores a text for records. Returns its number.
     pub(crate) fn keep_text(&mut self, text: &Rc<Diagnosis>) -> TextNumber {
         self.texts.store(text)
+    }
+
+    /// Panics if a limit is exceeded, or paging waits without a timer.
+    pub fn check(&self, timers: &Timers) {
+        assert_eq!(timers.has(Timer::PageOut), self.has_timer, "timer of paging");
+        let may_wait = self.waiting == Backlog::None || self.has_timer;
+        assert!(may_wait, "files wait for room, and no page-out is planned");
+        self.check_threads();
+        self.texts.check();
     }
 }
 
