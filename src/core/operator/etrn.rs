@@ -23,7 +23,7 @@ impl Scheduler {
         };
         self.log(log::Level::Info, format!("ETRN {shown}: {} threads", of_hosts.len()));
         for thread in &of_hosts {
-            self.wake_for_etrn(*thread);
+            self.wake_on_request(*thread);
         }
         self.request_paged_hosts(hosts.iter().copied());
         let rested = |thread: &ThreadId| self.queue.threads[*thread].agents.is_empty();

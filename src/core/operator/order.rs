@@ -1,7 +1,7 @@
 //! Orders of operators: what they are and when they are answered.
 //!
 //! What they do is in [`crate::operator::hold`], [`crate::operator::limit`] and
-//! [`crate::operator::remove`].
+//! [`crate::operator::message_orders`].
 //!
 //! An order is answered when its changes are on disk: an operator's "+OK" means stored. An order
 //! about much mail comes in parts, so that none takes long: the session selects messages with

@@ -5,27 +5,12 @@
 use crate::Scheduler;
 use crate::dispatch::AgentId;
 use crate::dispatch::window::DeliverySignal;
-use crate::queue::{
-    AfterJob, DeferralNote, Diagnosis, MIN_HOST_DOWN_WAIT, MessageId, Queue, Unreachable,
-    UnreachableReason, VertexId, VertexState,
-};
+use crate::queue::{AfterJob, Diagnosis, MessageId, Queue, VertexId, VertexState};
 use log::Level;
 use std::rc::Rc;
-use std::time::Duration;
 use zsched_format::agent_protocol::{RecipientReport, ReportStatus};
 use zsched_format::control_file::Tag;
-use zsched_format::time::Timestamp;
 use zsched_spool::note::OutcomeKind;
-
-/// Largest `retryat` number that is relative to now.
-///
-/// A larger one is a time since the epoch. Both are in seconds.
-const MAX_RELATIVE_RETRY: i64 = 100_000;
-
-/// Maximum time for which a report can block a destination.
-///
-/// It also limits mistakes of agents.
-pub(crate) const MAX_BLOCK: Duration = Duration::from_secs(86_400);
 
 /// The recipient that an agent's report is about.
 #[derive(Clone, Copy)]
@@ -205,41 +190,6 @@ impl Scheduler {
         self.note(message, vec![report.offset], occasion, notary, text);
     }
 
-    /// Processes a report about the whole destination: `deferall` or `retryat`.
-    ///
-    /// `deferall` says that it cannot be reached. With feedback or `failed-cohort-limit`, its
-    /// window decides when the job ends (`dispatch/window/delivery_signal.rs`). Otherwise
-    /// `defer_thread` makes everything of the destination wait.
-    ///
-    /// `retryat` says that it is not to be tried before a time.
-    fn destination_deferred(
-        &mut self,
-        agent: AgentId,
-        vertex: VertexId,
-        report: &RecipientReport<'_>,
-    ) {
-        let thread = self.queue.vertices[vertex].thread;
-        let diagnosis = diagnosis_of(report);
-        self.queue.record(vertex, diagnosis.clone());
-        let is_deferall = report.status == ReportStatus::DeferAll;
-        if is_deferall && self.clause(thread).flow.tolerates_deferall() {
-            // When the job ends, the window decides if that applies to the other recipients.
-            return;
-        }
-        let cause = self.cause(agent, vertex, Some(diagnosis));
-        if is_deferall {
-            let (until, reason) = (self.now + MIN_HOST_DOWN_WAIT, UnreachableReason::HostDown);
-            return self.defer_thread(thread, Unreachable { until, reason, cause });
-        }
-        let until = match report.retry_seconds() {
-            Some(seconds) if seconds > MAX_RELATIVE_RETRY => Timestamp::from_seconds(seconds),
-            Some(seconds) => self.now + Duration::from_secs(seconds.unsigned_abs()),
-            None => self.now,
-        };
-        let (until, reason) = (until.min(self.now + MAX_BLOCK), UnreachableReason::RetryAt);
-        self.block_thread(thread, Unreachable { until, reason, cause }, DeferralNote::None);
-    }
-
     /// Logs a report without a known result; an earlier diagnosis stays.
     fn unknown_status(
         &mut self,
@@ -283,6 +233,7 @@ impl Queue {
     }
 }
 
-fn diagnosis_of(report: &RecipientReport<'_>) -> Rc<Diagnosis> {
+/// The diagnosis in a report.
+pub(crate) fn diagnosis_of(report: &RecipientReport<'_>) -> Rc<Diagnosis> {
     Diagnosis::new(report.notary, report.text())
 }

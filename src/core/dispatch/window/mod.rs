@@ -17,7 +17,7 @@ mod delivery_signal;
 mod feedback;
 mod pace;
 mod relay;
-mod why;
+mod window_reason;
 
 use crate::Scheduler;
 use crate::dispatch::{AgentId, Dispatch};

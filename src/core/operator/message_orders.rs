@@ -19,7 +19,7 @@ impl Scheduler {
         for thread in threads {
             effect.recipients += self.queue.threads[*thread].recipients;
             effect.held += u32::from(self.queue.threads[*thread].held);
-            self.wake_for_etrn(*thread);
+            self.wake_on_request(*thread);
         }
         effect
     }
