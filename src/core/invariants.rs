@@ -23,7 +23,11 @@ impl Scheduler {
         self.timers.check(&self.queue);
         self.queue.threads.iter().for_each(|(thread, _)| self.check_wait(thread));
         let pending = self.queue.messages.iter().map(|(_, message)| u64::from(message.pending));
-        assert_eq!(self.recipients(), pending.sum::<u64>(), "recipients in minus out and resting");
+        assert_eq!(
+            self.recipients(),
+            pending.sum::<u64>(),
+            "recipients loaded, less those finished and paged out"
+        );
         let vertices: usize = self.queue.threads.iter().map(|(_, thread)| thread.len()).sum();
         assert_eq!(self.totals().vertices, vertices, "vertices in threads");
         let is_within_limit = self.dispatch.agents.len() <= self.settings.max_agents;

@@ -80,7 +80,7 @@ pub use admission::paged_message::{HostFilter, PagedMessage, PagedVertex};
 pub use admission::partial::RecipientRoom;
 pub use checkpoint::{Checkpoint, SavedState};
 pub use dispatch::agent::{AgentId, AgentState};
-pub use dispatch::fair_share::RING_TURN;
+pub use dispatch::fair_share::RING_TIME_SHARE;
 pub use dispatch::ring::Refusal;
 pub use dispatch::suspended_ring::StartFailure;
 pub use event::{AgentEnd, Backlog, Event, RereadResult};

@@ -180,7 +180,7 @@ impl Scheduler {
     fn gets_no_more_work(&self, agent: AgentId) -> bool {
         let agent = &self.dispatch.agents[agent];
         let ring = &self.dispatch.rings[agent.ring];
-        let lived = self.now.since(agent.born);
+        let lived = self.now.since(agent.started_at);
         let is_old = ring.clause.agent_life.is_some_and(|life| lived >= life);
         let is_held = ring.clause.mail_priority == MailPriority::Held;
         ring.is_retired || self.mode.is_draining || is_old || is_held

@@ -216,7 +216,7 @@ impl Scheduler {
         thread_ref.retry.unreachable = until.map(|until| {
             // Files of an earlier version do not say how it was known.
             let reason = learned.reason.unwrap_or(UnreachableReason::AllDeferred);
-            let cause = learned.cause.as_ref().map(|cause| Rc::new(cause.recall()));
+            let cause = learned.cause.as_ref().map(|cause| Rc::new(cause.to_report()));
             Box::new(Unreachable { until, reason, cause })
         });
         if is_dead {
@@ -329,7 +329,7 @@ impl LearnedCause {
         LearnedCause { pid, id, at, text: text_of(cause.diagnosis.as_ref()) }
     }
 
-    fn recall(&self) -> UnreachableReport {
+    fn to_report(&self) -> UnreachableReport {
         let LearnedCause { pid, id, at, ref text } = *self;
         let diagnosis = (!text.is_empty()).then(|| Diagnosis::new(b"", text.as_bytes()));
         UnreachableReport { pid, id, at, diagnosis }

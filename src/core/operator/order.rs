@@ -170,7 +170,7 @@ impl Scheduler {
         // returns.
         self.orders.orders.insert(ticket, (Effect::default(), 1));
         let by = Author { name: by, since: self.now };
-        let mut turned = Vec::new();
+        let mut woken = Vec::new();
         let effect = match order {
             Order::Hold { scope, reason } => self.hold(scope, by, reason),
             Order::HoldMessages { messages, reason } => self.hold_messages(&messages, &by, &reason),
@@ -178,15 +178,15 @@ impl Scheduler {
             Order::Release(scope) => self.release(&scope),
             Order::ReleaseAll => self.release_all(),
             Order::Turn(host) => {
-                turned = self.etrn(&[host]);
-                Effect { threads: turned.len() as u32, ..Effect::default() }
+                woken = self.etrn(&[host]);
+                Effect { threads: woken.len() as u32, ..Effect::default() }
             }
             Order::RetryThreads(threads) => {
-                turned = self.queue.threads_of(&threads);
+                woken = self.queue.threads_of(&threads);
                 self.request_paged_hosts(threads.iter().map(Destination::host));
-                self.retry_threads(&turned)
+                self.retry_threads(&woken)
             }
-            Order::Retry(targets) => self.retry(&targets, &mut turned),
+            Order::Retry(targets) => self.retry(&targets, &mut woken),
             Order::Expire(targets) => self.end_targets(&targets, (AfterJob::Expire, &by)),
             Order::Delete(targets) => self.end_targets(&targets, (AfterJob::Delete, &by)),
             Order::Reroute(targets) => self.end_targets(&targets, (AfterJob::Reroute, &by)),
@@ -203,7 +203,7 @@ impl Scheduler {
         self.store_changed_overrides();
         self.orders.current = None;
         self.settle();
-        let started = turned.iter().any(|thread| self.queue.has_agents_now(*thread));
+        let started = woken.iter().any(|thread| self.queue.has_agents_now(*thread));
         if let Some((kept, _)) = self.orders.orders.get_mut(&ticket) {
             kept.add(&Effect { started, ..effect });
         }
@@ -262,9 +262,10 @@ impl Scheduler {
     }
 
     fn retire_agent_of(&mut self, pid: u32) -> Effect {
-        let is_it =
+        let has_pid =
             |agent: &crate::dispatch::agent::Agent| agent.pid == Some(pid) && agent.is_alive();
-        let Some((id, agent)) = self.dispatch.agents.iter().find(|(_, agent)| is_it(agent)) else {
+        let Some((id, agent)) = self.dispatch.agents.iter().find(|(_, agent)| has_pid(agent))
+        else {
             return Effect::refused(OrderRefusal::NotFound);
         };
         let (id, is_idle) = (id, matches!(agent.state(), AgentState::Idle(_)));

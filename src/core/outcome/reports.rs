@@ -168,7 +168,8 @@ impl Scheduler {
                 message.has_unnoted_failures = false;
             }
             Err(ErrorKind::InvalidData) => {
-                let text = format!("{name}: the control file was spoilt: no report can be sent");
+                let text =
+                    format!("{name}: the control file is malformed now: no report can be sent");
                 self.log(Level::Error, text);
                 let message = &mut self.queue.messages[message];
                 message.report = ReportState::None;

@@ -173,8 +173,8 @@ impl Scheduler {
     /// Of very many vertices some are checked in each turn.
     pub(crate) fn expire_thread(&mut self, thread: ThreadId) {
         self.queue.threads[thread].expiry_check = None;
-        let resting = self.queue.threads[thread].vertices(&self.queue.vertices);
-        let vertices = resting.filter(|vertex| self.queue.may_expire(*vertex)).collect();
+        let vertices = self.queue.threads[thread].vertices(&self.queue.vertices);
+        let vertices = vertices.filter(|vertex| self.queue.may_expire(*vertex)).collect();
         self.queue.expiry_checks.insert(thread, ExpiryCheck { vertices, next: None });
         self.expire_some(thread, self.settings.step());
     }
