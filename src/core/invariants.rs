@@ -18,7 +18,7 @@ impl Scheduler {
         self.orders.check(&self.sweep);
         self.admission.check(&self.queue, &self.timers);
         self.notes.check(&self.queue);
-        self.reports.check(&self.queue);
+        self.sender_reports.check(&self.queue);
         self.learned.check();
         self.timers.check(&self.queue);
         self.queue.threads.iter().for_each(|(thread, _)| self.check_wait(thread));

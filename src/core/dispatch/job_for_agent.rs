@@ -33,7 +33,7 @@ impl Scheduler {
         match AgentLine::parse(line) {
             AgentLine::Hungry => self.agent_is_hungry(agent),
             AgentLine::Resync(path) => self.agent_found_nothing(agent, path),
-            AgentLine::Report(report) => self.report(agent, &report),
+            AgentLine::Report(report) => self.agent_reported(agent, &report),
             AgentLine::Comment(text) => self.log_stray_line(agent, None, text),
             AgentLine::Malformed(missing, text) => self.log_stray_line(agent, Some(missing), text),
         }

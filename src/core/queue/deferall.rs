@@ -7,7 +7,7 @@
 
 use crate::Scheduler;
 use crate::dispatch::AgentId;
-use crate::outcome::report::diagnosis_of;
+use crate::outcome::agent_report::diagnosis_of;
 use crate::queue::{
     DeferralNote, MIN_HOST_DOWN_WAIT, ThreadId, Unreachable, UnreachableReason, VertexId,
 };

@@ -8,7 +8,7 @@
 
 use crate::Scheduler;
 use crate::action::{Action, NoteTicket};
-use crate::outcome::reports::ReportState;
+use crate::outcome::sender_reports::SenderReportState;
 use crate::queue::MessageId;
 use crate::timers::Timer;
 use log::Level;
@@ -88,8 +88,8 @@ impl Scheduler {
         self.write_succeeded(number);
         self.drop_overrides(message);
         self.end_partial(message);
-        self.reports.forget(message);
-        self.queue.messages[message].report = ReportState::None;
+        self.sender_reports.forget(message);
+        self.queue.messages[message].report = SenderReportState::None;
         self.queue.messages[message].notes = 0;
         self.queue.messages[message].is_rereading = false;
         self.queue.messages[message].wants_alternative = false;

@@ -19,7 +19,7 @@ use crate::action::Action;
 use crate::admission::paged_message::{HostFilter, PagedMessage, PagedVertex, TextNumber};
 use crate::event::Backlog;
 use crate::learned::{LearnedText, text_of};
-use crate::outcome::reports::ReportState;
+use crate::outcome::sender_reports::SenderReportState;
 use crate::queue::{
     AfterJob, Destination, Diagnosis, Message, MessageId, Queue, VertexId, VertexState,
 };
@@ -182,7 +182,7 @@ impl Scheduler {
                 && vertex.after_job == AfterJob::Usual
         };
         let mut vertices = self.queue.messages[message].vertices.iter(&self.queue.vertices);
-        let is_reported = !owes_report && report == ReportState::None;
+        let is_reported = !owes_report && report == SenderReportState::None;
         is_free && is_reported && notes == 0 && jobs == 0 && pending > 0 && vertices.all(only_waits)
     }
 

@@ -32,7 +32,7 @@ impl ReportedRecipient {
 }
 
 impl Scheduler {
-    pub(crate) fn report(&mut self, agent: AgentId, report: &RecipientReport<'_>) {
+    pub(crate) fn agent_reported(&mut self, agent: AgentId, report: &RecipientReport<'_>) {
         if self.has_forgotten_job(agent, report.number) {
             let text = format!("reports about {}, which is gone from the spool", report.number);
             return self.log_about_agent(agent, Level::Info, text);
