@@ -5,8 +5,7 @@
 //! A ring without any agent comes before all rings that have one and could use another. Otherwise a
 //! ring's place is the time at which it was first refused, moved by [`RING_TIME_SHARE`] for each
 //! step between its priority and the usual one. It keeps that place on every waitlist until it gets
-//! an agent. So a ring is overtaken only by rings that were refused less than nine time shares after
-//! it.
+//! an agent. So only rings that were refused less than nine time shares after a ring overtake it.
 
 use crate::Scheduler;
 use crate::dispatch::fair_share::RING_TIME_SHARE;
