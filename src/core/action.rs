@@ -69,7 +69,7 @@ pub enum Action {
     /// Sends the reports that a message owes to its senders. Answered by `Reported`.
     Report {
         /// Identifies the report in the answer.
-        ticket: ReportTicket,
+        ticket: SenderReportTicket,
         /// The message.
         name: SpoolName,
         /// All of its recipients are final.
@@ -141,7 +141,7 @@ pub enum StopMode {
 pub type NoteTicket = u64;
 
 /// Identifies an [`Action::Report`] until it is sent.
-pub type ReportTicket = u64;
+pub type SenderReportTicket = u64;
 
 /// Diagnostics to be written into a control file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -2,7 +2,7 @@
 //!
 //! Each variant names its source.
 
-use crate::action::{NoteTicket, ReportTicket};
+use crate::action::{NoteTicket, SenderReportTicket};
 use crate::admission::paged_message::{HostFilter, PagedMessage};
 use crate::dispatch::AgentId;
 use crate::learned::Learned;
@@ -53,7 +53,7 @@ pub enum Event<'a> {
     /// The shell has executed [`crate::Action::Report`], or has failed.
     Reported {
         /// Ticket of the report.
-        ticket: ReportTicket,
+        ticket: SenderReportTicket,
         /// What is still to be reported.
         #[serde(with = "zsched_format::serde_error_kind::of_result")]
         outcome: Result<UnreportedRest, io::ErrorKind>,

@@ -14,12 +14,20 @@ impl Scheduler {
     pub fn check_invariants(&self) {
         self.queue.check();
         self.dispatch.check(&self.queue, &self.timers, self.sweep.applies_overrides());
-        self.admission.partials.check(&self.queue);
-        self.check_reports();
-        self.check_alternatives();
+        self.overrides.check();
+        self.orders.check(&self.sweep);
+        self.admission.check(&self.queue, &self.timers);
+        self.notes.check(&self.queue);
+        self.sender_reports.check(&self.queue);
+        self.learned.check();
+        self.timers.check(&self.queue);
         self.queue.threads.iter().for_each(|(thread, _)| self.check_wait(thread));
         let pending = self.queue.messages.iter().map(|(_, message)| u64::from(message.pending));
-        assert_eq!(self.recipients(), pending.sum::<u64>(), "recipients in minus out and resting");
+        assert_eq!(
+            self.recipients(),
+            pending.sum::<u64>(),
+            "recipients loaded, less those finished and paged out"
+        );
         let vertices: usize = self.queue.threads.iter().map(|(_, thread)| thread.len()).sum();
         assert_eq!(self.totals().vertices, vertices, "vertices in threads");
         let is_within_limit = self.dispatch.agents.len() <= self.settings.max_agents;
@@ -56,13 +64,6 @@ impl Scheduler {
         if let Some(wanted) = thread.wakeup().into_iter().chain(thread.expiry_check).min() {
             let is_in_time = thread.timer.is_some_and(|timer| timer <= wanted);
             assert!(is_in_time, "{}: timer", thread.destination);
-        }
-        if let Some(timer) = thread.timer {
-            assert!(
-                self.timers.has_thread(id, self.queue.is_shifted(id), timer),
-                "{}: no timer",
-                thread.destination
-            );
         }
         let held = self.overrides.hold_of(&thread.destination, ring).is_some();
         let is_known = !is_old && !self.sweep.applies_overrides();

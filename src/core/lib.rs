@@ -73,20 +73,21 @@ mod timers;
 mod tests;
 
 pub use action::{
-    Action, Attempt, Note, NoteTicket, ReportTicket, Statistics, StatusRecord, StopMode, Verdict,
+    Action, Attempt, Note, NoteTicket, SenderReportTicket, Statistics, StatusRecord, StopMode,
+    Verdict,
 };
 pub use admission::intake;
 pub use admission::paged_message::{HostFilter, PagedMessage, PagedVertex};
 pub use admission::partial::RecipientRoom;
 pub use checkpoint::{Checkpoint, SavedState};
 pub use dispatch::agent::{AgentId, AgentState};
-pub use dispatch::fair_share::RING_TURN;
+pub use dispatch::fair_share::RING_TIME_SHARE;
 pub use dispatch::ring::Refusal;
 pub use dispatch::suspended_ring::StartFailure;
 pub use event::{AgentEnd, Backlog, Event, RereadResult};
 pub use operator::order::{Effect, Order, OrderRefusal, OrderTicket, Target};
 pub use operator::{dry_run, order, overrides, select};
-pub use outcome::reports;
+pub use outcome::sender_reports;
 pub use query::{age_survey, rank, thread_survey, view, why};
 pub use queue::destination::Destination;
 pub use queue::unreachable::{self, UnreachableReason};
@@ -100,7 +101,7 @@ use learned::LearnedState;
 use operator::order::PendingOrders;
 use operator::overrides::Overrides;
 use outcome::notes::Notes;
-use outcome::reports::Reports;
+use outcome::sender_reports::SenderReports;
 use queue::Queue;
 use queue::thread::ThreadId;
 use queue::vertex::VertexState;
@@ -130,7 +131,7 @@ pub struct Scheduler {
     orders: PendingOrders,
     admission: Admission,
     notes: Notes,
-    reports: Reports,
+    sender_reports: SenderReports,
     learned: LearnedState,
     /// Changes that are not applied to all threads yet.
     sweep: ThreadSweep,
@@ -190,7 +191,7 @@ impl Scheduler {
             orders: PendingOrders::default(),
             admission: Admission::default(),
             notes: Notes::new(settings.failed_write),
-            reports: Reports::default(),
+            sender_reports: SenderReports::default(),
             settings,
             learned: LearnedState::default(),
             sweep: ThreadSweep::default(),

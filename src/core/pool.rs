@@ -140,10 +140,7 @@ impl<T> Id<T> {
 
     pub(super) fn from_index(index: usize) -> Id<T> {
         let number = u32::try_from(index + 1).ok().and_then(NonZeroU32::new);
-        Id {
-            number: number.expect("memory ends before four thousand million things"),
-            of: PhantomData,
-        }
+        Id { number: number.expect("a pool has less than 2^32 slots"), of: PhantomData }
     }
 
     /// Index of its slot, below [`Pool::slots`].

@@ -19,6 +19,8 @@ struct Work {
 }
 
 /// All kinds of stepwise work.
+///
+/// Paging is none of them, because it must also wait for a while: it has a timer.
 const ALL: [Work; 5] = [
     // The vertices of threads that the sweep has moved come before it moves more.
     Work { is_left: |core| !core.dispatch.backfill.is_empty(), step: Scheduler::backfill_step },

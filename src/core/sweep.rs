@@ -58,7 +58,7 @@ impl ThreadSweep {
     }
 
     /// The orders of the changed overrides, the oldest first.
-    fn override_orders(&self) -> impl Iterator<Item = Option<OrderTicket>> {
+    pub(crate) fn override_orders(&self) -> impl Iterator<Item = Option<OrderTicket>> {
         self.rounds.iter().filter_map(|round| match round.change {
             SweptChange::Overrides(order) => Some(order),
             _ => None,

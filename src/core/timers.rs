@@ -3,7 +3,7 @@
 use crate::action::NoteTicket;
 use crate::dispatch::window::WindowId;
 use crate::dispatch::{AgentId, RingId};
-use crate::queue::{MessageId, ThreadId};
+use crate::queue::{MessageId, Queue, ThreadId};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 use zsched_format::time::{ClockStep, Timestamp};
@@ -81,10 +81,26 @@ impl Timers {
         timers.extend(wanted.map(|wanted| (wanted, thread)));
     }
 
+    /// Panics if a thread has no timer, or another one than it knows of.
+    pub fn check(&self, queue: &Queue) {
+        let has_step = self.unshifted_threads.is_empty() || self.step.is_some();
+        assert!(has_step, "timers before a clock step that never was");
+        let mut timers = 0;
+        for (id, thread) in queue.threads.iter() {
+            if let Some(timer) = thread.timer {
+                let is_set = self.has_thread(id, queue.is_shifted(id), timer);
+                assert!(is_set, "{}: no timer", thread.destination);
+                timers += 1;
+            }
+        }
+        let all = self.threads.len() + self.unshifted_threads.len();
+        assert_eq!(all, timers, "timers of threads");
+    }
+
     /// Returns true if the timer of a thread is set to a time.
     ///
     /// The time is in the thread's own clock.
-    pub fn has_thread(&self, thread: ThreadId, is_shifted: bool, time: Timestamp) -> bool {
+    fn has_thread(&self, thread: ThreadId, is_shifted: bool, time: Timestamp) -> bool {
         let timers = if is_shifted { &self.threads } else { &self.unshifted_threads };
         timers.contains(&(time, thread))
     }
@@ -123,6 +139,11 @@ impl Timers {
         self.others = others.map(|(time, timer)| (time + step, timer)).collect();
         self.unshifted_threads = std::mem::take(&mut self.threads);
         self.step = Some(step);
+    }
+
+    /// Returns true if a timer is set to any time.
+    pub fn has(&self, timer: Timer) -> bool {
+        self.others.iter().any(|(_, other)| *other == timer)
     }
 
     pub fn contains(&self, time: Timestamp, timer: Timer) -> bool {

@@ -7,7 +7,7 @@ use zsched_core::intake::backlog_view::FileLocation;
 use zsched_core::overrides::{Author, Hold, Scope};
 use zsched_core::view::{Message, VertexId};
 use zsched_core::why::{Limit, Origin, Wait, Why};
-use zsched_core::{Destination, RING_TURN, Refusal, Scheduler, StartFailure};
+use zsched_core::{Destination, RING_TIME_SHARE, Refusal, Scheduler, StartFailure};
 use zsched_format::printable;
 use zsched_format::time::{ShortDuration, Timestamp};
 use zsched_mailq_protocol::subject::Subject;
@@ -188,7 +188,7 @@ pub fn predicate(
             let line = set_by(origin, now);
             let reason = refused(scheduler, *refusal, *limit, &line);
             let turn = before.map_or(String::new(), |before| {
-                let turn = ShortDuration(RING_TURN.as_secs() as i64);
+                let turn = ShortDuration(RING_TIME_SHARE.as_secs() as i64);
                 let others = match before {
                     0 => "its ring comes next".to_string(),
                     1 => "one ring comes first".to_string(),

@@ -268,9 +268,9 @@ impl<O: SimulationObserver> Simulation<O> {
         let is_written = self.random.bool();
         if is_written {
             self.learned.clear();
-            let mut lessons = LearnedExport::default();
-            while !lessons.is_done() {
-                lessons.tell(core, paged_out, 100, |learned| self.learned.push(learned));
+            let mut cursor = LearnedExport::default();
+            while !cursor.is_done() {
+                cursor.export(core, paged_out, 100, |learned| self.learned.push(learned));
             }
         }
         if self.random.u8(..10) == 0 {

@@ -13,7 +13,7 @@ use zsched_config::Config;
 use zsched_core::intake::{self, Intake, ReadBudget, ReadDecision};
 use zsched_core::overrides::{OverrideChange, Overrides};
 use zsched_core::{
-    Action, AgentEnd, AgentId, Event, Note, ReportTicket, RereadResult, Scheduler, Settings,
+    Action, AgentEnd, AgentId, Event, Note, RereadResult, Scheduler, SenderReportTicket, Settings,
 };
 use zsched_format::job_recipients::Scope;
 use zsched_format::time::Timestamp;
@@ -33,7 +33,7 @@ pub(crate) enum ReadMode {
 
 /// A request to the reporter.
 struct ReportRequest {
-    ticket: ReportTicket,
+    ticket: SenderReportTicket,
     name: SpoolName,
     is_finished: bool,
 }

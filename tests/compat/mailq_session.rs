@@ -121,7 +121,7 @@ impl MailqSession {
             }
             Demand::Order { by, order } => {
                 self.tickets += 1;
-                world.tell(Event::Ordered { ticket: self.tickets, by, order });
+                world.handle(Event::Ordered { ticket: self.tickets, by, order });
                 let effect = world.take_done(|action| match action {
                     Action::OrderDone { ticket, effect } if *ticket == self.tickets => {
                         Some(*effect)

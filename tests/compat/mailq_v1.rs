@@ -143,9 +143,9 @@ fn dump_without_expiry_equals_recording() {
         World::with_disk("c/*\n\tinterval=5s retries=3 overfeed=0 expiry=0\n\tcommand=x\n");
     let groups: [(&str, &[u32]); 3] =
         [("c/a.test", &[67]), ("c/b.test", &[98]), ("c/b2.test", &[130, 159])];
-    world.tell(Event::Arrived(message("1", &groups)));
-    world.tell(Event::Arrived(message("2", &[("c/b2.test", &[67])])));
-    world.tell(Event::Arrived(message("3", &[("c/b2.test", &[67])])));
+    world.handle(Event::Arrived(message("1", &groups)));
+    world.handle(Event::Arrived(message("2", &[("c/b2.test", &[67])])));
+    world.handle(Event::Arrived(message("3", &[("c/b2.test", &[67])])));
     let agents: Vec<AgentId> = world.agents.keys().copied().collect();
     for agent in agents {
         world.agent_writes(agent, b"#hungry");
@@ -180,7 +180,7 @@ fn full_ring() -> World {
         ("90", &[("c/h0.test", &[69])]),
         ("103", &[("c/g3.test", &[104]), ("c/h3.test", &[71])]),
     ] {
-        world.tell(Event::Arrived(message(name, groups)));
+        world.handle(Event::Arrived(message(name, groups)));
     }
     let agents: Vec<AgentId> = world.agents.keys().copied().collect();
     let [first, second] = agents[..] else { panic!("{agents:?}") };
@@ -220,7 +220,7 @@ fn load(world: &mut World, messages: &str) {
         let hosts: Vec<String> = hosts.collect();
         let groups: Vec<(&str, &[u32])> =
             hosts.iter().map(|destination| (destination.as_str(), &[67][..])).collect();
-        world.tell(Event::Arrived(message(&format!("{number}"), &groups)));
+        world.handle(Event::Arrived(message(&format!("{number}"), &groups)));
     }
 }
 
@@ -377,7 +377,7 @@ impl SecondRun {
             let control = parse(data(&format!("control-files/{file}"))).expect("it is good");
             let (_, name) = file.rsplit_once('.').expect("its number comes last");
             let arrival = Arrival::new(spool_name(name), &control, START, START);
-            self.world.tell(Event::Arrived(arrival));
+            self.world.handle(Event::Arrived(arrival));
         }
         let agents: Vec<AgentId> = self.world.agents.keys().copied().collect();
         agents.into_iter().for_each(|agent| self.world.agent_writes(agent, b"#hungry"));
@@ -438,7 +438,7 @@ impl SecondRun {
     fn turn(&mut self, hosts: &[&str], until: Duration) {
         for host in hosts {
             let before = self.world.agents.len();
-            self.world.tell(Event::Etrn(host.as_bytes()));
+            self.world.handle(Event::Etrn(host.as_bytes()));
             if self.world.agents.len() > before {
                 let newest = *self.world.agents.keys().next_back().expect("it is there");
                 self.world.agent_writes(newest, b"#hungry");

@@ -211,7 +211,7 @@ fn dead_host() -> World {
         let path = files.clone().find(|path| path.ends_with(&format!("/transport.{number}")));
         let path = path.expect("it was recorded");
         let control = parse(data(&format!("control-files/{path}"))).expect("it is good");
-        world.tell(Event::Arrived(Arrival::new(spool_name(number), &control, START, START)));
+        world.handle(Event::Arrived(Arrival::new(spool_name(number), &control, START, START)));
     }
     world.cannot_start_agents = false;
     world
@@ -223,7 +223,7 @@ const REFUSED: &str = "smtp; 500 (connect to 127.0.0.66 [127.0.0.66|2525|127.0.0
 #[test]
 fn show_thread_has_lines_of_zmailer() {
     let mut world = dead_host();
-    world.tell(Event::Etrn(b"[127.0.0.66]"));
+    world.handle(Event::Etrn(b"[127.0.0.66]"));
     let agent = *world.agents.keys().next().expect("it was started");
     world.agent_writes(agent, b"#hungry");
     assert_eq!(world.take_input(agent), "10101217\t[127.0.0.66]\n");
@@ -273,7 +273,7 @@ fn multiline_texts_stay_in_their_field() {
     let mut world = World::with_disk("c/*\n\tinterval=10s retries=1 expiry=1h command=x\n");
     let text = b"i 7\ns l - a@x.test 0\nr           c h.test u 0\nm\n\n".to_vec();
     let file = parse(text).expect("it is good");
-    world.tell(Event::Arrived(Arrival::new(spool_name("7"), &file, START, START)));
+    world.handle(Event::Arrived(Arrival::new(spool_name("7"), &file, START, START)));
     let agent: AgentId = *world.agents.keys().next().expect("it was started");
     world.agent_writes(agent, b"#hungry");
     world.agent_writes(agent, b"7/21\t\tdeferred \r<<- MAIL\tFrom:<>\r->> 450 busy");
@@ -292,7 +292,7 @@ fn multiline_texts_stay_in_their_field() {
 #[test]
 fn reports_have_lines_of_zmailer() {
     let mut world = dead_host();
-    world.tell(Event::Etrn(b"[127.0.0.66]"));
+    world.handle(Event::Etrn(b"[127.0.0.66]"));
     let mut talk = MailqSession::as_user("root", "sekret");
     let answer = talk.say(&mut world, "SHOW QUEUE THREADS\n");
     let report = answer.strip_prefix("+OK until LF.LF\n").and_then(|text| text.strip_suffix(".\n"));
@@ -353,7 +353,7 @@ fn large_threads_are_shown_and_killed_in_steps() {
     let file = parse(text).expect("it is good");
     for number in 1..=1000 {
         let name = spool_name(&number.to_string());
-        world.tell(Event::Arrived(Arrival::new(name, &file, START, START)));
+        world.handle(Event::Arrived(Arrival::new(name, &file, START, START)));
     }
     let mut talk = MailqSession::as_user("root", "sekret");
     let shown = talk.say(&mut world, "SHOW THREAD c .h.test\nQUEUE\n");

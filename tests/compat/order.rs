@@ -31,11 +31,11 @@ fn orders(keyword: &str) -> [Vec<String>; 3] {
         let group =
             Group { channel: b"c"[..].into(), host: b"a.test"[..].into(), offsets: vec![71] };
         let number = name.parse().expect("a number");
-        world.tell(Event::Arrived(arrival(number, vec![group], modified, modified)));
+        world.handle(Event::Arrived(arrival(number, vec![group], modified, modified)));
     }
     world.cannot_start_agents = false;
     [(); 3].map(|()| {
-        world.tell(Event::Etrn(b"a.test"));
+        world.handle(Event::Etrn(b"a.test"));
         let agent = *world.agents.keys().next().expect("it was started");
         let mut fed = Vec::new();
         let mut job = world.take_input(agent);

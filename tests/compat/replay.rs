@@ -368,7 +368,7 @@ impl<'s> Replay<'s> {
             }
         }
         if was_loaded {
-            self.world.tell(Event::ChangedOnDisk { number });
+            self.world.handle(Event::ChangedOnDisk { number });
             self.world.take_done(requested_read).expect("the core asks");
             self.send_to_core(Event::ReadAgain { number, outcome: RereadResult::Gone });
         }
@@ -424,14 +424,14 @@ impl<'s> Replay<'s> {
 
     /// Sends an event. If the core reads a control file again, that has the remaining recipients.
     fn send_to_core(&mut self, event: Event<'_>) {
-        self.world.tell(event);
+        self.world.handle(event);
         while let Some(name) = self.world.take_done(requested_read) {
             let number = name.number();
             let loaded = self.vertices.iter().filter(|(key, _)| key.0 == number);
             let loaded = loaded.filter(|(_, vertex)| vertex.is_loaded);
             let keys: Vec<Key> = loaded.map(|(key, _)| key.clone()).collect();
             let outcome = RereadResult::Read(self.arrival(&keys));
-            self.world.tell(Event::ReadAgain { number, outcome });
+            self.world.handle(Event::ReadAgain { number, outcome });
         }
     }
 

@@ -29,11 +29,11 @@ impl World {
             "(quit)" => "\n\n".to_string(),
             line => format!("{line}\n"),
         };
-        self.heard_by(agent).into_iter().map(line).collect()
+        self.take_lines(agent).into_iter().map(line).collect()
     }
 
     pub fn agent_writes(&mut self, agent: AgentId, line: &[u8]) {
-        self.tell(Event::AgentSaid { agent, line });
+        self.handle(Event::AgentSaid { agent, line });
     }
 
     /// Takes the last of the actions that `wanted` wants.
@@ -47,7 +47,7 @@ impl World {
         let until = START + since_start;
         while let Some(wakeup) = self.core.next_wakeup().filter(|wakeup| *wakeup <= until) {
             self.now = self.now.max(wakeup);
-            self.tell(Event::Tick);
+            self.handle(Event::Tick);
         }
         self.now = self.now.max(until);
     }

@@ -38,7 +38,7 @@ fn request_starts_mail_that_is_queued() {
     daemon.signal(libc::SIGALRM);
     until("a.test has got its mail, on all channels", || site.events().count("count") == 2);
     until("the request is gone", || !is_pending(&site, &asked));
-    site.until_logged("ETRN a.test: 2 threads", 1);
+    site.until_logged("ETRN a.test: 2 destinations", 1);
     site.until_shown("as told: deferred");
     until("no agent is left at work", || site.mailq().vertices.len() == 2);
     site.put(&["c a.test 5"]);

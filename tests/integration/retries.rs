@@ -95,7 +95,7 @@ fn deferall_stops_tries_until_etrn() {
     std::fs::remove_file(site.path("postoffice/queue/9001-etrn")).expect("it has no message");
     site.notify("NEW 9001-etrn");
     site.until_empty();
-    site.until_logged("ETRN a.test: 1 threads", 1);
+    site.until_logged("ETRN a.test: 1 destination", 1);
     std::fs::remove_file(site.path("open")).expect("closed again");
     site.put(&["c a.test deferall!last"]);
     site.until_shown("as told: deferall");

@@ -40,10 +40,10 @@ impl DumpClient {
     pub fn new(
         at: SimTime,
         core: &Scheduler,
-        book: &mut ExpectedQueue,
+        expected: &mut ExpectedQueue,
         random: &mut Rng,
     ) -> DumpClient {
-        book.journal = DumpChanges::default();
+        expected.journal = DumpChanges::default();
         let with_vertices = random.u8(0..5) > 0;
         let is_fast = random.u8(0..4) == 0;
         DumpClient {
@@ -52,9 +52,9 @@ impl DumpClient {
             with_vertices,
             pace: if is_fast { 1.0 } else { random.f64() },
             piece: if is_fast { usize::MAX } else { random.usize(1..1000) },
-            before: book.to_do(),
-            unsure: book.unsure(),
-            destinations: book.destinations(),
+            before: expected.to_do(),
+            unsure: expected.unsure(),
+            destinations: expected.destinations(),
             rings: rings(core),
         }
     }
@@ -64,7 +64,7 @@ impl DumpClient {
         &mut self,
         at: SimTime,
         core: &Scheduler,
-        book: &ExpectedQueue,
+        expected: &ExpectedQueue,
         random: &mut Rng,
     ) -> bool {
         if random.f64() >= self.pace {
@@ -74,12 +74,12 @@ impl DumpClient {
         self.dump.write(core, at.wall, &mut piece, self.piece);
         self.answer.append(&mut piece);
         if self.dump.is_over() {
-            self.check(core, book);
+            self.check(core, expected);
         }
         self.dump.is_over()
     }
 
-    fn check(&self, core: &Scheduler, book: &ExpectedQueue) {
+    fn check(&self, core: &Scheduler, expected: &ExpectedQueue) {
         let answer = self.answer.strip_prefix(GREETING.as_bytes()).expect("it begins with that");
         let (queue, report) = read_answer(answer).unwrap_or_else(|failure| {
             panic!("{failure}: {}", String::from_utf8_lossy(&self.answer))
@@ -92,10 +92,10 @@ impl DumpClient {
                 let path = String::from_utf8_lossy(&vertex.file).into_owned();
                 let number = path.rsplit('/').next().and_then(|base| base.parse().ok());
                 let number = number.unwrap_or_else(|| panic!("{path} is no message"));
-                let stayed = |offset: &u32| self.stayed(&(number, *offset), &book.journal);
-                let is_path = book.path(number) == Some(&path);
+                let stayed = |offset: &u32| self.stayed(&(number, *offset), &expected.journal);
+                let is_path = expected.path(number) == Some(&path);
                 let may_differ = !vertex.offsets.iter().any(stayed);
-                assert!(is_path || may_differ, "{path} is {:?}", book.path(number));
+                assert!(is_path || may_differ, "{path} is {:?}", expected.path(number));
                 *vertices.entry(destination.clone()).or_default() += 1;
                 for offset in &vertex.offsets {
                     let former = shown.insert((number, *offset), destination.clone());
@@ -104,9 +104,9 @@ impl DumpClient {
             }
         }
         if self.with_vertices {
-            self.check_recipients(&shown, &book.journal);
+            self.check_recipients(&shown, &expected.journal);
         }
-        self.check_report(core, book, &report, &vertices);
+        self.check_report(core, expected, &report, &vertices);
     }
 
     /// Returns true if a recipient was unfinished during the whole dump.
@@ -130,7 +130,7 @@ impl DumpClient {
     fn check_report(
         &self,
         core: &Scheduler,
-        book: &ExpectedQueue,
+        expected: &ExpectedQueue,
         report: &[Vec<u8>],
         shown: &BTreeMap<Destination, usize>,
     ) {
@@ -138,8 +138,8 @@ impl DumpClient {
         // The thread was in one ring all the time, so that ring's list must have it.
         let stayed = |destination: &Destination| {
             self.destinations.contains(destination)
-                && !book.journal.emptied.contains(destination)
-                && !book.journal.reloaded
+                && !expected.journal.emptied.contains(destination)
+                && !expected.journal.reloaded
                 && self.rings.get(destination) == rings.get(destination)
         };
         let mut listed: BTreeMap<Destination, ThreadLine> = BTreeMap::new();

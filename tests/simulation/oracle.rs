@@ -292,7 +292,7 @@ impl Oracle {
         self.messages.get_mut(self.present.get(&number)?)
     }
 
-    fn ledger(&mut self, file: &MemoryFile, offset: u32) -> &mut RecipientState {
+    fn recipient_state(&mut self, file: &MemoryFile, offset: u32) -> &mut RecipientState {
         let message = self.messages.get_mut(&file.serial()).expect("each file was submitted");
         // Recipients may have been added by a scheduler that was killed then.
         message.recipients.entry(offset).or_default()
@@ -432,13 +432,13 @@ impl Oracle {
             let ticket = *message.notes.entry(key).or_insert(note.ticket);
             assert_eq!(ticket, note.ticket, "offset {offset} is noted twice");
             let is_put_away = matches!(note.occasion, OutcomeKind::Deletion | OutcomeKind::Reroute);
-            if let Some(ledger) = message.recipients.get_mut(offset).filter(|_| is_put_away) {
-                ledger.removed_by_order = true;
-                ledger.removing_order = order.or(ledger.removing_order);
+            if let Some(recipient) = message.recipients.get_mut(offset).filter(|_| is_put_away) {
+                recipient.removed_by_order = true;
+                recipient.removing_order = order.or(recipient.removing_order);
             }
             if note.occasion == OutcomeKind::Expiry
-                && let Some(ledger) = message.recipients.get_mut(offset)
-                && !std::mem::replace(&mut ledger.expired, true)
+                && let Some(recipient) = message.recipients.get_mut(offset)
+                && !std::mem::replace(&mut recipient.expired, true)
             {
                 expired += 1;
             }
@@ -471,7 +471,7 @@ impl Oracle {
             // The mark or the note of a finished recipient may be lost; then it is unfinished
             // again.
             let is_clear = |message: &&mut Message| {
-                let has_expired = message.recipients.values().any(|ledger| ledger.expired);
+                let has_expired = message.recipients.values().any(|recipient| recipient.expired);
                 !message.was_disturbed && !has_expired
             };
             let meant = self.messages.values_mut().filter(of_order).filter(is_clear);
@@ -482,9 +482,10 @@ impl Oracle {
         for number in self.operators.order_answered(ticket, effect) {
             if is_clear && let Some(message) = self.message_of(number) {
                 // Recipients that an agent had at that time are removed later.
-                let is_meant = |ledger: &&mut RecipientState| ledger.removing_order == Some(ticket);
+                let is_meant =
+                    |recipient: &&mut RecipientState| recipient.removing_order == Some(ticket);
                 let put_away = message.recipients.values_mut().filter(is_meant);
-                put_away.for_each(|ledger| ledger.removal_is_stored = true);
+                put_away.for_each(|recipient| recipient.removal_is_stored = true);
             }
         }
     }
@@ -524,16 +525,16 @@ impl Oracle {
         assert!(unreported.is_empty(), "{number}: a delay is not reported: {unreported:?}");
         let parsed = control_file::parse(text.clone()).expect("it is not malformed");
         check_alternatives(number, message, &parsed);
-        for (offset, ledger) in &message.recipients {
-            let failed = ledger.failed || ledger.expired;
-            let delivered = ledger.deliveries > 0;
-            let is_final = delivered || failed || ledger.removed_by_order;
+        for (offset, recipient) in &message.recipients {
+            let failed = recipient.failed || recipient.expired;
+            let delivered = recipient.deliveries > 0;
+            let is_final = delivered || failed || recipient.removed_by_order;
             assert!(is_final, "{number}/{offset} leaves, but is not final");
-            if ledger.removed_by_order {
+            if recipient.removed_by_order {
                 continue;
             }
             let added = || parsed.recipient_at(*offset).map(|one| note::events(&parsed, one));
-            let wishes = ledger.wishes.or_else(added).unwrap_or(Events::NONE);
+            let wishes = recipient.wishes.or_else(added).unwrap_or(Events::NONE);
             let hears = (!delivered && wishes.failure)
                 || (!failed && wishes.success && !message.was_disturbed);
             let is_reported = reported.contains(offset);
@@ -548,7 +549,7 @@ impl Oracle {
             let count = notes.iter().filter(|noted| *noted == offset).count();
             assert!(!hears || count > 0 || message.was_disturbed, "{number}/{offset} is not noted");
             // An agent that says `#hungry` too often may go on with jobs that count as ended.
-            let expired_at_work = ledger.expired && (delivered || ledger.failed);
+            let expired_at_work = recipient.expired && (delivered || recipient.failed);
             let may_repeat = message.was_disturbed || expired_at_work;
             assert!(count <= 1 || may_repeat, "{number}/{offset} is noted {count} times");
         }
@@ -658,8 +659,8 @@ impl SimulationObserver for Oracle {
         let is_usable = |file: &ControlFile| file.name() == Some(number.to_string().as_bytes());
         let (recipients, is_malformed) = match &parsed {
             Ok(file) => {
-                let ledger = |r: &Recipient| (r.offset, RecipientState::new(wishes(file, r)));
-                (file.recipients.iter().map(ledger).collect(), !is_usable(file))
+                let state_of = |r: &Recipient| (r.offset, RecipientState::new(wishes(file, r)));
+                (file.recipients.iter().map(state_of).collect(), !is_usable(file))
             }
             Err(_) => (BTreeMap::new(), true),
         };
@@ -808,33 +809,33 @@ impl SimulationObserver for Oracle {
         let serial = file.serial();
         self.trace.add(at, || format!("delivered file {serial} offset {offset}"));
         self.totals.delivered += 1;
-        let ledger = self.ledger(file, offset);
+        let recipient = self.recipient_state(file, offset);
         assert!(
-            !ledger.removal_is_stored,
+            !recipient.removal_is_stored,
             "file {serial} offset {offset} is delivered, but was deleted"
         );
-        ledger.deliveries += 1;
-        let (deliveries, unmarked) = (ledger.deliveries, ledger.unmarked);
+        recipient.deliveries += 1;
+        let (deliveries, unmarked) = (recipient.deliveries, recipient.unmarked);
         assert!(
             deliveries <= 1 + unmarked,
             "file {serial} offset {offset}: delivered {deliveries} times, {unmarked} unknown"
         );
-        let doubts = ledger.duplicate_warnings;
+        let doubts = recipient.duplicate_warnings;
         assert!(
             deliveries <= 1 + doubts,
             "file {serial} offset {offset}: duplicate without a warning"
         );
         self.totals.delivered_twice += u64::from(deliveries > 1);
-        self.ledger(file, offset).check_never_both(serial, offset);
+        self.recipient_state(file, offset).check_never_both(serial, offset);
     }
 
     fn rerouted(&mut self, at: SimTime, serial: u64, offset: u32) {
         self.trace.add(at, || format!("rerouted file {serial} offset {offset}"));
         self.totals.rerouted += 1;
         let message = self.messages.get_mut(&serial).expect("each file was submitted");
-        let ledger = message.recipients.get_mut(&offset).expect("a recipient");
-        ledger.rerouted += 1;
-        ledger.check_never_both(serial, offset);
+        let recipient = message.recipients.get_mut(&offset).expect("a recipient");
+        recipient.rerouted += 1;
+        recipient.check_never_both(serial, offset);
     }
 
     fn reported(&mut self, at: SimTime, serial: u64, line: u32) {
@@ -848,14 +849,19 @@ impl SimulationObserver for Oracle {
         let serial = file.serial();
         self.trace.add(at, || format!("noted in file {serial}"));
         let message = self.messages.get_mut(&serial).expect("each file was submitted");
-        if !message.recipients.values().any(|ledger| ledger.expired && !ledger.noted_expired) {
+        if !message
+            .recipients
+            .values()
+            .any(|recipient| recipient.expired && !recipient.noted_expired)
+        {
             return;
         }
         for offset in expired_offsets(file.text().as_slice()) {
-            let ledger = message.recipients.get_mut(&offset).filter(|ledger| ledger.expired);
-            if let Some(ledger) = ledger {
-                ledger.noted_expired = true;
-                ledger.check_never_both(serial, offset);
+            let recipient =
+                message.recipients.get_mut(&offset).filter(|recipient| recipient.expired);
+            if let Some(recipient) = recipient {
+                recipient.noted_expired = true;
+                recipient.check_never_both(serial, offset);
             }
         }
     }
@@ -863,21 +869,21 @@ impl SimulationObserver for Oracle {
     fn abandoned(&mut self, at: SimTime, file: &MemoryFile, offset: u32, secret: bool) {
         self.trace.add(at, || format!("abandoned file {} offset {offset}", file.serial()));
         self.messages.get_mut(&file.serial()).expect("submitted").was_disturbed = true;
-        self.ledger(file, offset).unmarked += u32::from(secret);
+        self.recipient_state(file, offset).unmarked += u32::from(secret);
     }
 
     fn duplicate_reported(&mut self, at: SimTime, serial: u64, offset: u32) {
         self.trace.add(at, || format!("doubted file {serial} offset {offset}"));
         let message = self.messages.get_mut(&serial).expect("each file was submitted");
-        if let Some(ledger) = message.recipients.get_mut(&offset) {
-            ledger.duplicate_warnings += 1;
+        if let Some(recipient) = message.recipients.get_mut(&offset) {
+            recipient.duplicate_warnings += 1;
         }
     }
 
     fn concluded(&mut self, _at: SimTime, file: &MemoryFile, offset: u32, status: ReportStatus) {
         if matches!(status, ReportStatus::Error | ReportStatus::Error2) {
             self.totals.failed += 1;
-            self.ledger(file, offset).failed = true;
+            self.recipient_state(file, offset).failed = true;
         }
     }
 
@@ -905,7 +911,7 @@ impl SimulationObserver for Oracle {
         let of_message = |message: &mut Message| {
             message.was_disturbed = true;
             message.removal_order = None;
-            message.recipients.values_mut().for_each(|ledger| ledger.removing_order = None);
+            message.recipients.values_mut().for_each(|recipient| recipient.removing_order = None);
         };
         self.operators.scheduler_ended();
         self.expected = ExpectedQueue::default();
@@ -1002,9 +1008,9 @@ fn check_alternatives(number: u64, message: &Message, file: &ControlFile) {
             };
             assert_eq!(recipients.len(), 1, "{number}: alternative {line} is there twice");
             assert!(is_open, "{number}: alternative {line} was tried too early");
-            let ledger = &message.recipients[offset];
-            delivered += u32::from(ledger.deliveries > ledger.unmarked);
-            is_open = ledger.failed || ledger.expired;
+            let recipient = &message.recipients[offset];
+            delivered += u32::from(recipient.deliveries > recipient.unmarked);
+            is_open = recipient.failed || recipient.expired;
             // A failure that was not marked in time is tried again.
             is_open &= file.recipient_at(*offset).is_some_and(|one| one.tag != Tag::Done);
         }

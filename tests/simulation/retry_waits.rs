@@ -91,7 +91,7 @@ impl RetryChecks {
         now: Timestamp,
         event: &Event<'_>,
         config: &Config,
-        book: &ExpectedQueue,
+        expected: &ExpectedQueue,
     ) {
         self.has_unchecked_events = true;
         match event {
@@ -107,7 +107,7 @@ impl RetryChecks {
             }
             Event::AgentSaid { line, .. } => {
                 if let AgentLine::Report(report) = AgentLine::parse(line) {
-                    self.reported(now, &report, config, book);
+                    self.reported(now, &report, config, expected);
                 }
                 self.add(LastEvent::Many);
             }
@@ -160,9 +160,9 @@ impl RetryChecks {
         now: Timestamp,
         report: &RecipientReport<'_>,
         config: &Config,
-        book: &ExpectedQueue,
+        expected: &ExpectedQueue,
     ) {
-        let Some(to) = book.destination(report.number, report.offset) else {
+        let Some(to) = expected.destination(report.number, report.offset) else {
             return;
         };
         let clause = config.select(to.channel(), to.host());
@@ -199,8 +199,8 @@ impl RetryChecks {
     }
 
     /// Records that an agent has ended a job. A job that leaves recipients unfinished has failed.
-    pub fn job_ended(&mut self, number: u64, to: &Destination, book: &ExpectedQueue) {
-        if book.has_to_do(number, to)
+    pub fn job_ended(&mut self, number: u64, to: &Destination, expected: &ExpectedQueue) {
+        if expected.has_to_do(number, to)
             && let Some(word) = self.reachability.get_mut(to)
             && let Reachability::Reachable(in_vain) = word
         {
@@ -222,7 +222,7 @@ impl RetryChecks {
         at: SimTime,
         core: &Scheduler,
         config: &Config,
-        book: &ExpectedQueue,
+        expected: &ExpectedQueue,
     ) {
         if !std::mem::take(&mut self.has_unchecked_events) || self.has_partial_messages {
             return;
@@ -231,7 +231,7 @@ impl RetryChecks {
         let mut news = std::mem::take(&mut self.news);
         if let LastEvent::Arrived(number, all) = &mut news {
             // Mail that was too old has expired at once.
-            all.retain(|to| book.has_to_do(*number, to));
+            all.retain(|to| expected.has_to_do(*number, to));
         }
         for id in core.ring_ids() {
             for thread in &core.ring(id).expect("it is listed").threads {

@@ -15,6 +15,8 @@ pub mod paged_message;
 pub mod paging;
 pub mod partial;
 
+use crate::queue::Queue;
+use crate::timers::Timers;
 use paging::PagingState;
 use partial::PartialMessages;
 use serde::{Deserialize, Serialize};
@@ -26,4 +28,12 @@ pub struct Admission {
     pub paging: PagingState,
     /// Messages of which only some recipients are in memory.
     pub partials: PartialMessages,
+}
+
+impl Admission {
+    /// Panics if paging or partial messages contradict the queue or the timers.
+    pub fn check(&self, queue: &Queue, timers: &Timers) {
+        self.paging.check(timers);
+        self.partials.check(queue);
+    }
 }

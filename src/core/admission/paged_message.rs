@@ -183,7 +183,7 @@ mod tests {
     use crate::queue::thread::ThreadId;
 
     #[test]
-    fn rested_vertex_round_trip_keeps_retry_state() {
+    fn paged_vertex_round_trip_keeps_retry_state() {
         let (here, there) = (Destination::new(b"smtp", b"a.x"), Destination::new(b"smtp", b"b.x"));
         let due = Timestamp::from_parts(1_795_255_200, 1);
         let record = PagedVertex::new(&here, 65_535, true, MAX_TEXT_NUMBER).due_at(Some(due), 7);

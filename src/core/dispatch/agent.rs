@@ -35,7 +35,7 @@ pub struct Agent {
     /// The thread it works on, if any.
     pub thread: Option<ThreadId>,
     /// When it was started.
-    pub born: Timestamp,
+    pub started_at: Timestamp,
     /// When it began to work on its thread.
     pub thread_since: Timestamp,
     /// Destination of its last delivery: its connections lead to that host.
@@ -53,7 +53,7 @@ pub struct Agent {
     /// Number of reports on its present job that defer a recipient.
     pub deferrals: u32,
     /// Its window has allowed a delivery that it has not started yet.
-    pub may_start: bool,
+    pub has_delivery_permit: bool,
     /// When it last said `#hungry`, or was started.
     pub hungry_at: Timestamp,
     /// When it last got a job.
@@ -108,7 +108,7 @@ impl Agent {
             pid: None,
             ring,
             thread: Some(thread),
-            born: now,
+            started_at: now,
             thread_since: now,
             last_destination: None,
             state: AgentState::Starting,
@@ -117,7 +117,7 @@ impl Agent {
             signal: DeliverySignal::Nothing,
             has_finished: false,
             deferrals: 0,
-            may_start: false,
+            has_delivery_permit: false,
             hungry_at: now,
             fed_at: None,
             burst: 0,
@@ -143,9 +143,12 @@ impl Agent {
 
     /// Moves all times, because the clock was set.
     fn shift(&mut self, step: ClockStep) {
-        for time in
-            [&mut self.born, &mut self.thread_since, &mut self.hungry_at, &mut self.progress_at]
-        {
+        for time in [
+            &mut self.started_at,
+            &mut self.thread_since,
+            &mut self.hungry_at,
+            &mut self.progress_at,
+        ] {
             *time = *time + step;
         }
         self.fed_at = self.fed_at.map(|time| time + step);

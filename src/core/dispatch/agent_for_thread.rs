@@ -98,7 +98,7 @@ impl Scheduler {
             };
             if let Some(agent) = self.dispatch.take_idle(&self.queue, ring, thread) {
                 self.reuse_agent(agent, thread);
-            } else if let Err(refusal) = self.may_start(ring) {
+            } else if let Err(refusal) = self.check_start_limits(ring) {
                 self.record_refusal(ring, refusal);
                 return;
             } else {
@@ -146,16 +146,16 @@ impl Scheduler {
     /// Takes an agent away from its thread, if it has one.
     pub(crate) fn detach(&mut self, agent: AgentId) {
         let agent_ref = &mut self.dispatch.agents[agent];
-        let may_start = std::mem::take(&mut agent_ref.may_start);
+        let had_permit = std::mem::take(&mut agent_ref.has_delivery_permit);
         let Some(thread) = agent_ref.thread.take() else {
             return;
         };
         self.queue.threads[thread].agents.retain(|other| *other != agent);
-        self.leave_window_with_agent(thread, may_start);
+        self.leave_window_with_agent(thread, had_permit);
     }
 
     /// Checks all limits on starting an agent in a ring now.
-    fn may_start(&mut self, ring: RingId) -> Result<(), Refusal> {
+    fn check_start_limits(&mut self, ring: RingId) -> Result<(), Refusal> {
         let Ring { clause, channel, agents, .. } = &self.dispatch.rings[ring];
         let limit = |limit: Option<u32>| limit.map_or(usize::MAX, |limit| limit as usize);
         let of_channel = self.dispatch.agents.counts.of_channel(channel).agents;

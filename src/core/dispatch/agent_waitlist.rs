@@ -1,14 +1,14 @@
 //! Waitlists of rings that were refused an agent, because a limit is reached that rings share.
 //!
-//! There is a waitlist for each such limit, and its rings try again in turn.
+//! There is a waitlist for each such limit, and its rings try again one after the other.
 //!
 //! A ring without any agent comes before all rings that have one and could use another. Otherwise a
-//! ring's place is the time at which it was first refused, moved by a turn ([`RING_TURN`]) for each
+//! ring's place is the time at which it was first refused, moved by [`RING_TIME_SHARE`] for each
 //! step between its priority and the usual one. It keeps that place on every waitlist until it gets
-//! an agent. So a ring is overtaken only by rings that were refused less than nine turns after it.
+//! an agent. So only rings that were refused less than nine time shares after a ring overtake it.
 
 use crate::Scheduler;
-use crate::dispatch::fair_share::RING_TURN;
+use crate::dispatch::fair_share::RING_TIME_SHARE;
 use crate::dispatch::{Dispatch, Ring, RingId};
 use crate::query::why::MAX_COUNTED;
 use crate::timers::Timer;
@@ -42,9 +42,9 @@ pub enum Resource {
 pub struct WaitlistPosition {
     /// The ring has agents already.
     pub has_agents: bool,
-    /// Its turn.
-    pub turn: Timestamp,
-    /// Orders rings with the same turn.
+    /// When it was first refused, adjusted by priority.
+    pub queue_time: Timestamp,
+    /// Orders rings with the same time.
     sequence: u64,
 }
 
@@ -91,13 +91,13 @@ impl AgentWaitlists {
     }
 }
 
-/// The turn of a ring that has waited since `since`.
-pub(crate) fn turn_of(ring: &Ring, since: Timestamp) -> Timestamp {
-    priority::sort_key_with_step(since, ring.clause.mail_priority.level(), RING_TURN)
+/// The `queue_time` of a ring that has waited since `since`.
+pub(crate) fn queue_time_of(ring: &Ring, since: Timestamp) -> Timestamp {
+    priority::sort_key_with_step(since, ring.clause.mail_priority.level(), RING_TIME_SHARE)
 }
 
 impl Scheduler {
-    /// Tries again to serve rings on waitlists, in turn.
+    /// Tries again to serve rings on waitlists, one after the other.
     ///
     /// Each list continues until one of its rings is refused again.
     pub(crate) fn retry_waitlists(&mut self) {
@@ -146,8 +146,8 @@ impl Dispatch {
             return ring.waitlist_position;
         }
         let since = ring.waiting_since.unwrap_or(now);
-        let turn = turn_of(ring, since);
-        WaitlistPosition { has_agents: ring.agents > 0, turn, sequence: self.waitlists.next }
+        let queue_time = queue_time_of(ring, since);
+        WaitlistPosition { has_agents: ring.agents > 0, queue_time, sequence: self.waitlists.next }
     }
 
     /// Restarts the wait of a ring that has lost its last agent.
@@ -170,7 +170,7 @@ impl Dispatch {
         for ring in self.rings.iter_mut() {
             ring.starts.shift(step);
             ring.waiting_since = ring.waiting_since.map(|since| since + step);
-            ring.waitlist_position.turn = ring.waitlist_position.turn + step;
+            ring.waitlist_position.queue_time = ring.waitlist_position.queue_time + step;
         }
         for rings in self.waitlists.lines.values_mut() {
             let members = std::mem::take(rings).into_values();

@@ -29,7 +29,7 @@ impl Dispatch {
             assert_eq!(
                 ring.starts.unproven,
                 of_ring.filter(has_never_asked).count(),
-                "newborn agents"
+                "agents that never asked for work"
             );
             for thread in ring.ready.iter(queue.threads.pool()) {
                 assert_eq!(queue.threads[thread].ring, id);
@@ -100,9 +100,9 @@ impl Dispatch {
         let mut channels: HashMap<_, AgentCount> = HashMap::new();
         for (_, ring) in self.rings.iter().filter(|(_, ring)| ring.agents > 0) {
             all.rings += 1;
-            let population = channels.entry(ring.channel.clone()).or_default();
-            population.agents += ring.agents;
-            population.rings += 1;
+            let count = channels.entry(ring.channel.clone()).or_default();
+            count.agents += ring.agents;
+            count.rings += 1;
         }
         assert_eq!(self.agents.counts.channels, channels, "agents of channels");
         assert_eq!(self.agents.counts.all, all, "agents in all");

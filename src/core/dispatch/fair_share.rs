@@ -3,15 +3,15 @@
 //! It applies when the limits leave too few agents for all.
 //!
 //! Idle agents end first ([`Scheduler::retire_idle_for`]). If all are busy, an agent that has
-//! worked for [`RING_TURN`] ends instead of taking more work, if a ring without agents waits for
-//! its place, or a ring with fewer agents than its own. An agent is never interrupted in its work.
-//! So a ring waits at most for a turn and the longest job for each ring before it, divided by the
-//! number of agents (`docs/scheduling.md`). If the limit of the waiting ring is lower than that of
-//! others, they start no further agents until it has one. The turn also bounds the number of
-//! processes that are started: one for each agent in each turn.
+//! worked for [`RING_TIME_SHARE`] ends instead of taking more work, if a ring without agents waits
+//! for its place, or a ring with fewer agents than its own. An agent is never interrupted in its
+//! work. So a ring waits at most for that time and the longest job for each ring before it, divided
+//! by the number of agents (`docs/scheduling.md`). If the limit of the waiting ring is lower than
+//! that of others, they start no further agents until it has one. The time share also bounds the
+//! number of processes that are started: one for each agent in each of them.
 
 use crate::Scheduler;
-use crate::dispatch::agent_waitlist::turn_of;
+use crate::dispatch::agent_waitlist::queue_time_of;
 use crate::dispatch::{Agent, AgentId, AgentState, Dispatch, Resource, Ring, RingId, Waitlist};
 use crate::timers::Timer;
 use serde::{Deserialize, Serialize};
@@ -23,7 +23,7 @@ use zsched_format::time::Timestamp;
 /// Time that an agent works before it ends for a ring that waits.
 ///
 /// A burst of jobs should take as long: an agent ends only when it has finished all jobs it has.
-pub const RING_TURN: Duration = Duration::from_secs(5);
+pub const RING_TIME_SHARE: Duration = Duration::from_secs(5);
 
 /// Time after which a stopping agent counts as slow to end.
 const SLOW_STOP_TIME: Duration = Duration::from_secs(10);
@@ -57,9 +57,9 @@ impl AgentCounts {
     pub fn add(&mut self, ring: &mut Ring) {
         let is_first = ring.agents == 0;
         ring.agents += 1;
-        for population in [&mut self.all, self.channels.entry(ring.channel.clone()).or_default()] {
-            population.agents += 1;
-            population.rings += usize::from(is_first);
+        for count in [&mut self.all, self.channels.entry(ring.channel.clone()).or_default()] {
+            count.agents += 1;
+            count.rings += usize::from(is_first);
         }
     }
 
@@ -67,9 +67,9 @@ impl AgentCounts {
     pub fn remove(&mut self, agent: AgentId, ring: &mut Ring) {
         ring.agents -= 1;
         let was_last = ring.agents == 0;
-        for population in [&mut self.all, self.channels.entry(ring.channel.clone()).or_default()] {
-            population.agents -= 1;
-            population.rings -= usize::from(was_last);
+        for count in [&mut self.all, self.channels.entry(ring.channel.clone()).or_default()] {
+            count.agents -= 1;
+            count.rings -= usize::from(was_last);
         }
         if self.of_channel(&ring.channel).agents == 0 {
             self.channels.remove(&ring.channel);
@@ -112,9 +112,10 @@ impl Scheduler {
             return false;
         }
         let agent = &self.dispatch.agents[agent];
-        let has_had_turn = agent.fed_at.is_some() && self.now.since(agent.born) >= RING_TURN;
+        let has_had_share =
+            agent.fed_at.is_some() && self.now.since(agent.started_at) >= RING_TIME_SHARE;
         let mut lines = self.dispatch.waitlists.lines.iter();
-        has_had_turn && lines.any(|(line, rings)| self.is_wanted(agent.ring, line, rings))
+        has_had_share && lines.any(|(line, rings)| self.is_wanted(agent.ring, line, rings))
     }
 
     /// Returns true if a waitlist needs a place from this ring.
@@ -127,8 +128,8 @@ impl Scheduler {
         if self.dispatch.next_ready(*first).is_none() {
             return false;
         }
-        let (limit, population) = self.limit_of_line(line);
-        let staying = population.agents.saturating_sub(self.dispatch.ending_soon(self.now, line));
+        let (limit, count) = self.limit_of_line(line);
+        let staying = count.agents.saturating_sub(self.dispatch.ending_soon(self.now, line));
         if place.has_agents {
             // The numbers of agents are balanced, unless that takes one from a more urgent ring.
             let (mine, other) = (ring_ref, &self.dispatch.rings[*first]);
@@ -139,8 +140,8 @@ impl Scheduler {
         if ring_ref.agents == 1 {
             // While some ring has two agents, no ring loses its only one. The same holds if it
             // would come first again.
-            let some_have_two = population.agents > population.rings;
-            if some_have_two || turn_of(ring_ref, self.now) < place.turn {
+            let some_have_two = count.agents > count.rings;
+            if some_have_two || queue_time_of(ring_ref, self.now) < place.queue_time {
                 return false;
             }
         }
@@ -158,18 +159,18 @@ impl Scheduler {
     ///
     /// It would otherwise wait indefinitely.
     ///
-    /// That ring has no agents, has waited for a turn for the number of agents to drop, and comes
-    /// before `ring`, whose limit may be higher.
+    /// That ring has no agents, has waited for [`RING_TIME_SHARE`] for the number of agents to
+    /// drop, and comes before `ring`, whose limit may be higher.
     pub(crate) fn claiming_waitlist(&self, ring: RingId) -> Option<Resource> {
         let ring_ref = &self.dispatch.rings[ring];
         let own = self.dispatch.place_of(self.now, ring);
         let comes_first = |(line, waiting): &(&Resource, &Waitlist)| {
             let first = waiting.first_key_value().filter(|_| line.counts(ring_ref));
             first.is_some_and(|(place, first)| {
-                let (limit, population) = self.limit_of_line(line);
+                let (limit, count) = self.limit_of_line(line);
                 let waits = !place.has_agents && self.dispatch.next_ready(*first).is_some();
                 let waits = waits && self.dispatch.has_waited(self.now, *first);
-                waits && *first != ring && *place < own && population.agents >= limit
+                waits && *first != ring && *place < own && count.agents >= limit
             })
         };
         self.dispatch.waitlists.lines.iter().find(comes_first).map(|(line, _)| line.clone())
@@ -217,9 +218,9 @@ impl Dispatch {
         agents.filter(|agent| ends_soon(agent) && line.counts(&self.rings[agent.ring])).count()
     }
 
-    /// Returns true if a ring has waited for an agent for a turn.
+    /// Returns true if a ring has waited for an agent for [`RING_TIME_SHARE`].
     fn has_waited(&self, now: Timestamp, ring: RingId) -> bool {
-        self.rings[ring].waiting_since.is_some_and(|since| now.since(since) >= RING_TURN)
+        self.rings[ring].waiting_since.is_some_and(|since| now.since(since) >= RING_TIME_SHARE)
     }
 }
 
@@ -227,13 +228,13 @@ impl Dispatch {
 ///
 /// The agent has ended `jobs` in the time `taken`.
 ///
-/// It is what the agent should end in a turn, at least one and at most `most`.
+/// It is what the agent should end in [`RING_TIME_SHARE`], at least one and at most `most`.
 pub fn next_burst(jobs: u32, taken: Duration, most: usize) -> usize {
     if most <= 1 {
         return 1;
     }
-    let in_turn = u128::from(jobs) * RING_TURN.as_millis() / taken.as_millis().max(1);
-    usize::try_from(in_turn).unwrap_or(most).clamp(1, most)
+    let in_share = u128::from(jobs) * RING_TIME_SHARE.as_millis() / taken.as_millis().max(1);
+    usize::try_from(in_share).unwrap_or(most).clamp(1, most)
 }
 
 #[cfg(test)]
@@ -241,7 +242,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn next_burst_fits_into_ring_turn() {
+    fn next_burst_fits_into_time_share() {
         for (jobs, millis, expected) in
             [(1, 0, 151), (1, 200, 25), (25, 5_000, 25), (10, 100_000, 1), (1, 1, 151), (0, 9, 1)]
         {

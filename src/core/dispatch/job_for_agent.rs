@@ -33,7 +33,7 @@ impl Scheduler {
         match AgentLine::parse(line) {
             AgentLine::Hungry => self.agent_is_hungry(agent),
             AgentLine::Resync(path) => self.agent_found_nothing(agent, path),
-            AgentLine::Report(report) => self.report(agent, &report),
+            AgentLine::Report(report) => self.agent_reported(agent, &report),
             AgentLine::Comment(text) => self.log_stray_line(agent, None, text),
             AgentLine::Malformed(missing, text) => self.log_stray_line(agent, Some(missing), text),
         }
@@ -180,7 +180,7 @@ impl Scheduler {
     fn gets_no_more_work(&self, agent: AgentId) -> bool {
         let agent = &self.dispatch.agents[agent];
         let ring = &self.dispatch.rings[agent.ring];
-        let lived = self.now.since(agent.born);
+        let lived = self.now.since(agent.started_at);
         let is_old = ring.clause.agent_life.is_some_and(|life| lived >= life);
         let is_held = ring.clause.mail_priority == MailPriority::Held;
         ring.is_retired || self.mode.is_draining || is_old || is_held

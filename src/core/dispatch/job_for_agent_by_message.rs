@@ -1,6 +1,6 @@
 //! Assignment of work in rings that choose by message ([`crate::dispatch::jobs`]).
 //!
-//! This keeps their jobs consistent with the lists of the threads, and feeds their agents. In such
+//! This adds the vertices of arrived messages to jobs, and feeds the agents. In such
 //! a ring a hungry agent belongs to no thread: it gets the next entry of the ring, and belongs to
 //! that thread until it is hungry again. It gets several entries at once only if they are the
 //! ring's next anyway.
@@ -13,34 +13,7 @@ use std::collections::BTreeMap;
 use zsched_format::priority;
 
 impl Scheduler {
-    /// Moves a vertex to another list of its thread, or none.
-    ///
-    /// It comes to the end of the list.
-    pub(crate) fn set_state(&mut self, vertex: VertexId, to: VertexState) {
-        self.dispatch.dequeue_vertex(&self.queue, vertex);
-        let thread = self.queue.vertices[vertex].thread;
-        self.queue.threads[thread].move_vertex(&mut self.queue.vertices, vertex, to);
-        self.enqueue_vertex(vertex);
-    }
-
-    /// Moves a vertex to the head of its thread's due list.
-    pub(crate) fn set_due_first(&mut self, vertex: VertexId) {
-        self.dispatch.dequeue_vertex(&self.queue, vertex);
-        let thread = self.queue.vertices[vertex].thread;
-        self.queue.threads[thread].move_vertex_to_head(&mut self.queue.vertices, vertex);
-        self.enqueue_vertex(vertex);
-    }
-
-    /// Adds a vertex to a job, if it is due.
-    pub(crate) fn enqueue_vertex(&mut self, vertex: VertexId) {
-        let vertex_ref = &self.queue.vertices[vertex];
-        if vertex_ref.state == VertexState::Due && self.dispatch.rings.have_jobs() {
-            let (message, thread) = (vertex_ref.message, vertex_ref.thread);
-            self.enqueue_entries(message, self.queue.threads[thread].ring, &[(thread, vertex)]);
-        }
-    }
-
-    fn enqueue_entries(&mut self, message: MessageId, ring: RingId, entries: &[Entry]) {
+    pub(crate) fn enqueue_entries(&mut self, message: MessageId, ring: RingId, entries: &[Entry]) {
         if self.dispatch.rings[ring].jobs.is_some() {
             let new_job = self.new_job(message, ring, entries);
             if let Some(jobs) = &mut self.dispatch.rings[ring].jobs {
@@ -159,7 +132,7 @@ impl Dispatch {
     }
 
     /// Removes a vertex from its job, if it is due.
-    fn dequeue_vertex(&mut self, queue: &Queue, vertex: VertexId) {
+    pub(crate) fn dequeue_vertex(&mut self, queue: &Queue, vertex: VertexId) {
         let vertex_ref = &queue.vertices[vertex];
         let (message, thread) = (vertex_ref.message, vertex_ref.thread);
         if vertex_ref.state == VertexState::Due

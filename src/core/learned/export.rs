@@ -48,12 +48,12 @@ impl LearnedExport {
     /// Exports the next threads, vertices or messages, `count` at most.
     ///
     /// `paged_out` supplies the paged-out messages.
-    pub fn tell(
+    pub fn export(
         &mut self,
         scheduler: &Scheduler,
         paged_out: &dyn PagedOutSource,
         count: usize,
-        mut tell: impl FnMut(Learned),
+        mut emit: impl FnMut(Learned),
     ) {
         let unclaimed = scheduler.learned.unclaimed.as_ref();
         self.stage = match std::mem::replace(&mut self.stage, Stage::Over) {
@@ -62,78 +62,78 @@ impl LearnedExport {
                 let end = slots.slots().min(from.saturating_add(count));
                 let threads = (from..end).filter_map(|slot| slots.at(slot));
                 let learned = threads.filter_map(|thread| scheduler.learned_thread(thread));
-                learned.map(Learned::Thread).for_each(tell);
+                learned.map(Learned::Thread).for_each(emit);
                 if end < slots.slots() { Stage::Threads(end) } else { Stage::PagedOutThreads(None) }
             }
             Stage::PagedOutThreads(last) => {
-                let told = some_after(scheduler.paged_threads(), last, count, |to, kept| {
+                let position = some_after(scheduler.paged_threads(), last, count, |to, kept| {
                     let learned = scheduler.learned_paged_thread(to, kept);
-                    learned.map(Learned::Thread).into_iter().for_each(&mut tell);
+                    learned.map(Learned::Thread).into_iter().for_each(&mut emit);
                 });
-                told.map_or(Stage::Messages(0, 0), |last| Stage::PagedOutThreads(Some(last)))
+                position.map_or(Stage::Messages(0, 0), |last| Stage::PagedOutThreads(Some(last)))
             }
-            Stage::Messages(number, told) => {
-                export_messages(scheduler, (number, told), count, &mut tell)
+            Stage::Messages(number, position) => {
+                export_messages(scheduler, (number, position), count, &mut emit)
             }
             Stage::UnclaimedThreads(last) => {
-                let told = unclaimed.and_then(|unclaimed| {
+                let position = unclaimed.and_then(|unclaimed| {
                     some_after(&unclaimed.threads, last, count, |_, thread| {
-                        tell(Learned::Thread(thread.clone()));
+                        emit(Learned::Thread(thread.clone()));
                     })
                 });
                 let next = || Stage::UnclaimedVertices(None);
-                told.map_or_else(next, |last| Stage::UnclaimedThreads(Some(last)))
+                position.map_or_else(next, |last| Stage::UnclaimedThreads(Some(last)))
             }
             Stage::UnclaimedVertices(last) => {
-                let told = unclaimed.and_then(|unclaimed| {
+                let position = unclaimed.and_then(|unclaimed| {
                     some_after(&unclaimed.vertices, last, count, |key, vertex| {
-                        vertex.learned(key).map(Learned::Vertex).into_iter().for_each(&mut tell);
+                        vertex.learned(key).map(Learned::Vertex).into_iter().for_each(&mut emit);
                     })
                 });
-                told.map_or(Stage::Texts(0), |last| Stage::UnclaimedVertices(Some(last)))
+                position.map_or(Stage::Texts(0), |last| Stage::UnclaimedVertices(Some(last)))
             }
-            Stage::Texts(told) => {
-                let texts = scheduler.paged_texts(told, count);
-                texts.map(Learned::Text).for_each(&mut tell);
-                let next = told + count;
+            Stage::Texts(position) => {
+                let texts = scheduler.paged_texts(position, count);
+                texts.map(Learned::Text).for_each(&mut emit);
+                let next = position + count;
                 let is_end = scheduler.paged_texts(next, 1).next().is_none();
                 if is_end { Stage::PagedOut(None) } else { Stage::Texts(next) }
             }
-            Stage::PagedOut(last) => match self.counts.tell(paged_out, last, count, &mut tell) {
+            Stage::PagedOut(last) => match self.counts.export(paged_out, last, count, &mut emit) {
                 None => Stage::UnclaimedMessages(None),
                 last => Stage::PagedOut(last),
             },
             Stage::UnclaimedMessages(last) => {
-                let told = unclaimed.and_then(|unclaimed| {
-                    self.counts.tell(&unclaimed.messages, last, count, &mut tell)
+                let position = unclaimed.and_then(|unclaimed| {
+                    self.counts.export(&unclaimed.messages, last, count, &mut emit)
                 });
-                told.map_or(Stage::Over, |last| Stage::UnclaimedMessages(Some(last)))
+                position.map_or(Stage::Over, |last| Stage::UnclaimedMessages(Some(last)))
             }
             Stage::Over => Stage::Over,
         };
     }
 }
 
-/// Passes up to `count` entries after `last` to `tell`.
+/// Passes up to `count` entries after `last` to `emit`.
 ///
 /// Returns the key of the last of them, if there were any.
 fn some_after<K: Clone + Ord, V>(
     entries: &BTreeMap<K, V>,
     last: Option<K>,
     count: usize,
-    mut tell: impl FnMut(&K, &V),
+    mut emit: impl FnMut(&K, &V),
 ) -> Option<K> {
     let from = last.as_ref().map_or(Bound::Unbounded, Bound::Excluded);
     let some = entries.range((from, Bound::Unbounded)).take(count);
-    some.inspect(|(key, value)| tell(key, value)).last().map(|(key, _)| key.clone())
+    some.inspect(|(key, value)| emit(key, value)).last().map(|(key, _)| key.clone())
 }
 
 /// Exports the vertices of some messages, `count` at most.
 fn export_messages(
     scheduler: &Scheduler,
-    (mut number, mut told): (u64, usize),
+    (mut number, mut position): (u64, usize),
     count: usize,
-    tell: &mut impl FnMut(Learned),
+    emit: &mut impl FnMut(Learned),
 ) -> Stage {
     let mut left = count;
     while left > 0 {
@@ -142,24 +142,24 @@ fn export_messages(
         };
         let message = &scheduler.queue.messages[message];
         if message.name.number() != number {
-            (number, told) = (message.name.number(), 0);
+            (number, position) = (message.name.number(), 0);
         }
-        let vertices = message.vertices.iter(&scheduler.queue.vertices).skip(told).take(left);
+        let vertices = message.vertices.iter(&scheduler.queue.vertices).skip(position).take(left);
         let mut seen = 0;
         for vertex in vertices {
             seen += 1;
-            scheduler.learned_vertex(vertex).map(Learned::Vertex).into_iter().for_each(&mut *tell);
+            scheduler.learned_vertex(vertex).map(Learned::Vertex).into_iter().for_each(&mut *emit);
         }
-        told += seen;
+        position += seen;
         if seen < left {
             // That was the whole message.
             let Some(next) = number.checked_add(1) else {
                 return Stage::UnclaimedThreads(None);
             };
-            (number, told) = (next, 0);
+            (number, position) = (next, 0);
         }
         // A message without vertices counts as one.
         left -= seen.max(1).min(left);
     }
-    Stage::Messages(number, told)
+    Stage::Messages(number, position)
 }

@@ -123,6 +123,15 @@ pub struct LearnedState {
     pub(crate) revision: u64,
 }
 
+impl LearnedState {
+    /// Panics if what is unclaimed is counted wrong.
+    pub fn check(&self) {
+        if let Some(unclaimed) = &self.unclaimed {
+            unclaimed.messages.check();
+        }
+    }
+}
+
 /// State reported at the start and not claimed yet.
 #[derive(Default, Serialize, Deserialize)]
 pub struct Unclaimed {
@@ -207,7 +216,7 @@ impl Scheduler {
         thread_ref.retry.unreachable = until.map(|until| {
             // Files of an earlier version do not say how it was known.
             let reason = learned.reason.unwrap_or(UnreachableReason::AllDeferred);
-            let cause = learned.cause.as_ref().map(|cause| Rc::new(cause.recall()));
+            let cause = learned.cause.as_ref().map(|cause| Rc::new(cause.to_report()));
             Box::new(Unreachable { until, reason, cause })
         });
         if is_dead {
@@ -320,7 +329,7 @@ impl LearnedCause {
         LearnedCause { pid, id, at, text: text_of(cause.diagnosis.as_ref()) }
     }
 
-    fn recall(&self) -> UnreachableReport {
+    fn to_report(&self) -> UnreachableReport {
         let LearnedCause { pid, id, at, ref text } = *self;
         let diagnosis = (!text.is_empty()).then(|| Diagnosis::new(b"", text.as_bytes()));
         UnreachableReport { pid, id, at, diagnosis }

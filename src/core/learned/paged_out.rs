@@ -90,6 +90,13 @@ impl UnclaimedMessages {
         all.extend(vertices.into_iter().map(with_text));
     }
 
+    pub fn check(&self) {
+        let vertices: usize = self.messages.values().map(|(_, vertices)| vertices.len()).sum();
+        assert_eq!(self.vertices, vertices, "destinations of unclaimed messages");
+        let has_empty = self.messages.values().any(|(_, vertices)| vertices.is_empty());
+        assert!(!has_empty, "an unclaimed message without destinations");
+    }
+
     fn take(&mut self, number: u64) -> Option<(Timestamp, Vec<PagedVertex>)> {
         let taken = self.messages.remove(&number)?;
         self.vertices -= taken.1.len();
@@ -130,12 +137,12 @@ impl ExportCount {
     /// Exports up to `count` messages after the given one.
     ///
     /// Returns the last of them; `None` at the end, or when a maximum is exceeded.
-    pub fn tell(
+    pub fn export(
         &mut self,
         paged_out: &dyn PagedOutSource,
         after: Option<u64>,
         count: usize,
-        tell: &mut impl FnMut(Learned),
+        emit: &mut impl FnMut(Learned),
     ) -> Option<u64> {
         let mut last = after;
         for _ in 0..count {
@@ -150,7 +157,7 @@ impl ExportCount {
             }
             for vertices in tried.chunks(MAX_DESTINATIONS_PER_LINE) {
                 let vertices = vertices.to_vec();
-                tell(Learned::PagedOut(LearnedMessage { number, modified, vertices }));
+                emit(Learned::PagedOut(LearnedMessage { number, modified, vertices }));
             }
         }
         last

@@ -21,12 +21,16 @@ impl Scheduler {
             1 => String::from_utf8_lossy(first).into_owned(),
             count => format!("{count} hosts"),
         };
-        self.log(log::Level::Info, format!("ETRN {shown}: {} threads", of_hosts.len()));
+        let found = match of_hosts.len() {
+            1 => "1 destination".to_string(),
+            count => format!("{count} destinations"),
+        };
+        self.log(log::Level::Info, format!("ETRN {shown}: {found}"));
         for thread in &of_hosts {
-            self.wake_for_etrn(*thread);
+            self.wake_on_request(*thread);
         }
         self.request_paged_hosts(hosts.iter().copied());
-        let rested = |thread: &ThreadId| self.queue.threads[*thread].agents.is_empty();
-        of_hosts.into_iter().filter(rested).collect()
+        let has_no_agent = |thread: &ThreadId| self.queue.threads[*thread].agents.is_empty();
+        of_hosts.into_iter().filter(has_no_agent).collect()
     }
 }

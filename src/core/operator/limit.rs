@@ -81,8 +81,8 @@ impl Scheduler {
         let clause = ring.map(|ring| ring.configured.clone());
         let clause = clause.unwrap_or_else(|| self.config.select_or_default(channel, host));
         let configured = limit.of(&clause);
-        let is_it = |set: &&LimitOverride| set.scope == *scope && set.limit == limit;
-        let set = self.overrides.limits.iter().rev().find(is_it).map(|set| set.value);
+        let is_same = |set: &&LimitOverride| set.scope == *scope && set.limit == limit;
+        let set = self.overrides.limits.iter().rev().find(is_same).map(|set| set.value);
         let thread = self.thread_id(channel, host).and_then(|thread| self.thread(thread));
         let is_of_thread = matches!(scope, Scope::Destinations(_)) && limit == LimitName::MaxThr;
         let thread = thread.filter(|_| is_of_thread);
@@ -115,8 +115,8 @@ impl Scheduler {
     }
 
     pub(crate) fn unset_limit(&mut self, scope: &Scope, limit: LimitName) -> Effect {
-        let is_it = |set: &LimitOverride| set.scope == *scope && set.limit == limit;
-        if !self.overrides.limits.iter().any(is_it) {
+        let is_same = |set: &LimitOverride| set.scope == *scope && set.limit == limit;
+        if !self.overrides.limits.iter().any(is_same) {
             return Effect::refused(OrderRefusal::NotFound);
         }
         self.overrides.change(OverrideChange::Unset { scope: scope.clone(), limit });

@@ -8,8 +8,8 @@ pub mod overrides;
 
 mod hold;
 mod limit;
+mod message_orders;
 mod pending_removal;
-mod remove;
 
 mod etrn;
 

@@ -1,7 +1,7 @@
 //! Orders of operators: what they are and when they are answered.
 //!
 //! What they do is in [`crate::operator::hold`], [`crate::operator::limit`] and
-//! [`crate::operator::remove`].
+//! [`crate::operator::message_orders`].
 //!
 //! An order is answered when its changes are on disk: an operator's "+OK" means stored. An order
 //! about much mail comes in parts, so that none takes long: the session selects messages with
@@ -12,7 +12,7 @@ use crate::action::{Action, NoteTicket};
 use crate::dispatch::AgentState;
 use crate::operator::overrides::{Author, LimitName, Scope};
 use crate::queue::{AfterJob, Destination, Queue, ThreadId};
-use crate::sweep::SweptChange;
+use crate::sweep::{SweptChange, ThreadSweep};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::io::ErrorKind;
@@ -170,7 +170,7 @@ impl Scheduler {
         // returns.
         self.orders.orders.insert(ticket, (Effect::default(), 1));
         let by = Author { name: by, since: self.now };
-        let mut turned = Vec::new();
+        let mut woken = Vec::new();
         let effect = match order {
             Order::Hold { scope, reason } => self.hold(scope, by, reason),
             Order::HoldMessages { messages, reason } => self.hold_messages(&messages, &by, &reason),
@@ -178,15 +178,15 @@ impl Scheduler {
             Order::Release(scope) => self.release(&scope),
             Order::ReleaseAll => self.release_all(),
             Order::Turn(host) => {
-                turned = self.etrn(&[host]);
-                Effect { threads: turned.len() as u32, ..Effect::default() }
+                woken = self.etrn(&[host]);
+                Effect { threads: woken.len() as u32, ..Effect::default() }
             }
             Order::RetryThreads(threads) => {
-                turned = self.queue.threads_of(&threads);
+                woken = self.queue.threads_of(&threads);
                 self.request_paged_hosts(threads.iter().map(Destination::host));
-                self.retry_threads(&turned)
+                self.retry_threads(&woken)
             }
-            Order::Retry(targets) => self.retry(&targets, &mut turned),
+            Order::Retry(targets) => self.retry(&targets, &mut woken),
             Order::Expire(targets) => self.end_targets(&targets, (AfterJob::Expire, &by)),
             Order::Delete(targets) => self.end_targets(&targets, (AfterJob::Delete, &by)),
             Order::Reroute(targets) => self.end_targets(&targets, (AfterJob::Reroute, &by)),
@@ -203,7 +203,7 @@ impl Scheduler {
         self.store_changed_overrides();
         self.orders.current = None;
         self.settle();
-        let started = turned.iter().any(|thread| self.queue.has_agents_now(*thread));
+        let started = woken.iter().any(|thread| self.queue.has_agents_now(*thread));
         if let Some((kept, _)) = self.orders.orders.get_mut(&ticket) {
             kept.add(&Effect { started, ..effect });
         }
@@ -262,9 +262,10 @@ impl Scheduler {
     }
 
     fn retire_agent_of(&mut self, pid: u32) -> Effect {
-        let is_it =
+        let has_pid =
             |agent: &crate::dispatch::agent::Agent| agent.pid == Some(pid) && agent.is_alive();
-        let Some((id, agent)) = self.dispatch.agents.iter().find(|(_, agent)| is_it(agent)) else {
+        let Some((id, agent)) = self.dispatch.agents.iter().find(|(_, agent)| has_pid(agent))
+        else {
             return Effect::refused(OrderRefusal::NotFound);
         };
         let (id, is_idle) = (id, matches!(agent.state(), AgentState::Idle(_)));
@@ -307,6 +308,22 @@ impl PendingOrders {
         let (_, left) = self.orders.get_mut(&ticket)?;
         *left += 1;
         Some(ticket)
+    }
+
+    /// Panics if an order has ended before its parts, or an order is still being carried out.
+    pub(crate) fn check(&self, sweep: &ThreadSweep) {
+        assert_eq!(self.current, None, "an order is being carried out");
+        let mut parts: BTreeMap<OrderTicket, u32> = BTreeMap::new();
+        let tickets = self.notes.values().copied();
+        for ticket in tickets.chain(sweep.override_orders().flatten()) {
+            *parts.entry(ticket).or_default() += 1;
+        }
+        for (ticket, known) in parts {
+            let left = self.orders.get(&ticket).map_or(0, |(_, left)| *left);
+            assert!(left >= known, "order {ticket} waits for {left} parts, but {known} are left");
+        }
+        let is_over = self.orders.values().any(|(_, left)| *left == 0);
+        assert!(!is_over, "an order is complete, but not answered");
     }
 
     /// Adds to the effect of an order.

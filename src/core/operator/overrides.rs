@@ -362,6 +362,28 @@ impl Overrides {
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
+
+    /// Panics if an override is in the wrong list, or a change is not on its way to the disk.
+    pub fn check(&self) {
+        assert!(self.changes.is_empty(), "changed overrides are not stored");
+        for hold in &self.holds {
+            let is_of_message = matches!(hold.scope, Scope::Message(_));
+            assert!(!is_of_message, "{}: among the holds of destinations", hold.scope);
+        }
+        for (number, hold) in &self.messages {
+            let is_own = matches!(hold.scope, Scope::Message(id) if id.number == *number);
+            assert!(is_own, "{}: held as {number}", hold.scope);
+        }
+        for (number, removal) in &self.removals {
+            assert_eq!(removal.message.number, *number, "removal of another message");
+        }
+        for (index, set) in self.limits.iter().enumerate() {
+            let is_same =
+                |other: &LimitOverride| other.scope == set.scope && other.limit == set.limit;
+            let is_twice = self.limits[..index].iter().any(is_same);
+            assert!(!is_twice, "{}: {} is set twice", set.scope, set.limit.keyword());
+        }
+    }
 }
 
 impl Scope {

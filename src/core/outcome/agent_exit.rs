@@ -90,7 +90,7 @@ impl Scheduler {
         self.clear_locks(&agent_ref);
         if let Some(thread) = agent_ref.thread {
             self.queue.threads[thread].agents.retain(|other| *other != agent);
-            self.leave_window_with_agent(thread, agent_ref.may_start);
+            self.leave_window_with_agent(thread, agent_ref.has_delivery_permit);
         }
         self.reclaim_jobs(&agent_ref, end);
         if let Some(thread) = agent_ref.thread {
@@ -224,7 +224,7 @@ impl Dispatch {
                 Some(agent.progress_at + clause.agent_timeout)
             }
             AgentState::Idle(since) => {
-                let end_of_life = clause.agent_life.map(|life| agent.born + life);
+                let end_of_life = clause.agent_life.map(|life| agent.started_at + life);
                 let enough = since + clause.idle_max;
                 Some(end_of_life.map_or(enough, |end| end.min(enough)))
             }

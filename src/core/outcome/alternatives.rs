@@ -87,14 +87,4 @@ impl Scheduler {
     fn vertex_ids_of(&self, message: MessageId) -> Vec<VertexId> {
         self.queue.messages[message].vertices.to_vec(&self.queue.vertices)
     }
-
-    /// Checks that each failed recipient with alternatives waits for something.
-    pub(crate) fn check_alternatives(&self) {
-        for (_, message) in self.queue.messages.iter() {
-            let is_at_work = message.notes > 0 || message.jobs > 0 || message.is_rereading;
-            let is_leaving = message.is_removing || message.is_forgotten;
-            let waits = is_at_work || is_leaving || !message.wants_alternative;
-            assert!(waits, "{}: its alternatives wait for nothing", message.name);
-        }
-    }
 }

@@ -1,9 +1,9 @@
 //! What the reports of agents mean, and the end of an agent.
 
-pub mod report;
+pub mod agent_report;
 
 pub mod agent_exit;
 mod alternatives;
 pub mod notes;
-pub mod reports;
+pub mod sender_reports;
 mod reread;

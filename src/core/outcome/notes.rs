@@ -6,7 +6,7 @@
 use crate::Scheduler;
 use crate::action::{Action, Note, NoteTicket};
 use crate::log_limiter::LogLimiter;
-use crate::queue::MessageId;
+use crate::queue::{MessageId, Queue};
 use crate::timers::Timer;
 use log::Level;
 use serde::{Deserialize, Serialize};
@@ -36,6 +36,22 @@ impl Notes {
     pub fn new(retry_interval: Duration) -> Notes {
         let failure_log = LogLimiter::new(1, retry_interval);
         Notes { unwritten: BTreeMap::new(), last_ticket: 0, failure_log, last_failure: None }
+    }
+
+    /// Panics if a message waits for more or fewer notes than are unwritten.
+    pub fn check(&self, queue: &Queue) {
+        let mut unwritten: BTreeMap<u64, u32> = BTreeMap::new();
+        for (ticket, note) in &self.unwritten {
+            assert_eq!(note.ticket, *ticket, "a note under another ticket");
+            *unwritten.entry(note.name.number()).or_default() += 1;
+        }
+        for (id, message) in queue.messages.iter() {
+            let number = message.name.number();
+            let is_named = queue.messages.find(number) == Some(id);
+            let notes = if is_named { unwritten.remove(&number) } else { None };
+            assert_eq!(message.notes, notes.unwrap_or_default(), "{}: notes", message.name);
+        }
+        assert!(unwritten.is_empty(), "notes about messages that are gone: {unwritten:?}");
     }
 }
 

@@ -102,7 +102,7 @@ impl Scheduler {
             RereadResult::Read(arrival) => return Some(Ok(arrival)),
             RereadResult::Gone => (Level::Warn, "the control file is gone; forgotten".to_string()),
             RereadResult::Malformed(error) => {
-                (Level::Error, format!("the control file was spoilt: {error}"))
+                (Level::Error, format!("the control file is malformed now: {error}"))
             }
             RereadResult::Failed(error) => return Some(Err(error)),
         };

@@ -4,6 +4,6 @@ pub mod rank;
 pub mod why;
 
 pub mod age_survey;
-pub mod inspect;
+pub mod replay_support;
 pub mod thread_survey;
 pub mod view;

@@ -197,8 +197,10 @@ impl Scheduler {
         (self.queue.oldest_of(thread), thread.len().min(MAX_MESSAGES_EXAMINED))
     }
 
-    /// Number of recipients of a thread that have a trouble: those that were tried and wait for
-    /// another try, and all of them if their destination is unreachable or has no agents.
+    /// Number of recipients of a thread whose delivery has failed so far.
+    ///
+    /// Those are the deferred ones. If the destination is unreachable or has no agents, they are
+    /// all of them.
     pub fn undelivered_of(&self, thread: &Thread) -> u32 {
         let ring = self.ring_of(thread);
         let has_agents = ring.clause.command.is_some() && ring.starts.failure.is_none();

@@ -1,6 +1,6 @@
 //! Invariants of the queue between any two events.
 
-use crate::queue::{Queue, VertexState};
+use crate::queue::{Message, Queue, VertexState};
 use std::collections::BTreeMap;
 
 impl Queue {
@@ -22,6 +22,7 @@ impl Queue {
                 pending += vertex.pending;
             }
             assert_eq!(message.pending, pending, "{}: pending recipients", message.name);
+            check_alternatives(message);
             let is_over = message.is_complete();
             assert!(message.is_removing || !is_over, "{} is complete, but stays", message.name);
         }
@@ -71,4 +72,12 @@ impl Queue {
             assert!(of_host.any(|other| other == id), "{}: not found by host", thread.destination);
         }
     }
+}
+
+/// Checks that a failed recipient with alternatives waits for something.
+fn check_alternatives(message: &Message) {
+    let is_at_work = message.notes > 0 || message.jobs > 0 || message.is_rereading;
+    let is_leaving = message.is_removing || message.is_forgotten;
+    let waits = is_at_work || is_leaving || !message.wants_alternative;
+    assert!(waits, "{}: its alternatives wait for nothing", message.name);
 }

@@ -71,10 +71,8 @@ impl Scheduler {
         let vertex = &self.queue.vertices[vertex];
         let message = &self.queue.messages[vertex.message];
         let ages = self.clause(vertex.thread).report_times.iter();
-        let of_sender = message.deliver_by.filter(|deadline| !deadline.returns);
-        let of_sender = of_sender.map(|deadline| Timestamp::from_seconds(deadline.at.into()));
         let mut times: SmallVec<[Timestamp; 5]> =
-            ages.map(|age| message.modified + *age).chain(of_sender).collect();
+            ages.map(|age| message.modified + *age).chain(message.notice_at()).collect();
         times.sort_unstable();
         times
     }
@@ -101,11 +99,11 @@ impl Scheduler {
 
     /// Requests a delay notice about a vertex.
     fn note_delay(&mut self, vertex: VertexId) {
+        let noted = usize::from(self.queue.vertices[vertex].delays_noted());
         self.count_delay_notices(vertex, self.now);
+        let has_passed = self.is_deadline_due(vertex, noted);
         let (expires, vertex_ref) = (self.deadline(vertex), &self.queue.vertices[vertex]);
         let (message, offsets) = (vertex_ref.message, vertex_ref.recipients.pending());
-        let message_ref = &self.queue.messages[message];
-        let has_passed = message_ref.is_past_notice_deadline(self.now);
         let (last, text) = match &vertex_ref.diagnosis {
             Some(diagnosis) => (&diagnosis.notary[..], &diagnosis.message[..]),
             None => (&b""[..], &b"delivery was not tried yet"[..]),
@@ -115,6 +113,19 @@ impl Scheduler {
         let occasion = if has_passed { OutcomeKind::DeadlinePassed } else { OutcomeKind::Delay };
         let text = text.into();
         self.note(message, offsets, occasion, notary, text);
+    }
+
+    /// Returns true if the sender's deadline is among the notices that became due now.
+    ///
+    /// `noted` is the number of notices before. Only the notice of the deadline is owed whatever
+    /// NOTIFY says (RFC 2852, section 4.1.4.2), and it is owed once.
+    fn is_deadline_due(&self, vertex: VertexId, noted: usize) -> bool {
+        let vertex_ref = &self.queue.vertices[vertex];
+        let deadline = self.queue.messages[vertex_ref.message].notice_at();
+        let due = noted..usize::from(vertex_ref.delays_noted());
+        let notices = self.delay_notices(vertex);
+        let due = notices.get(due).unwrap_or_default();
+        deadline.is_some_and(|deadline| due.contains(&deadline))
     }
 
     /// Sets the timer of a thread no later than the time when a vertex's age next matters.
@@ -162,8 +173,8 @@ impl Scheduler {
     /// Of very many vertices some are checked in each turn.
     pub(crate) fn expire_thread(&mut self, thread: ThreadId) {
         self.queue.threads[thread].expiry_check = None;
-        let resting = self.queue.threads[thread].vertices(&self.queue.vertices);
-        let vertices = resting.filter(|vertex| self.queue.may_expire(*vertex)).collect();
+        let vertices = self.queue.threads[thread].vertices(&self.queue.vertices);
+        let vertices = vertices.filter(|vertex| self.queue.may_expire(*vertex)).collect();
         self.queue.expiry_checks.insert(thread, ExpiryCheck { vertices, next: None });
         self.expire_some(thread, self.settings.step());
     }

@@ -1,18 +1,10 @@
-//! The end of recipients, then of vertices, then of messages.
+//! The end of recipients, and of the vertices that they leave.
 //!
-//! A message leaves the spool when it is complete (`Message::is_complete`): each recipient is
-//! finished, each note is on disk, no agent has a job of it, it is neither partial nor being read
-//! again, no alternative is left to be tried, and its sender has got the reports about it. If a
-//! note, a report or the removal fails (a full disk), it is tried again until it succeeds. The
-//! message stays known meanwhile.
+//! When the last vertex of a message has ended, [`crate::queue::message_removal`] decides.
 
 use crate::Scheduler;
-use crate::action::{Action, NoteTicket, Statistics};
-use crate::outcome::reports::ReportState;
-use crate::queue::{MessageId, Vertex, VertexId, VertexState};
-use crate::timers::Timer;
-use log::Level;
-use std::io::ErrorKind;
+use crate::action::{Action, Statistics};
+use crate::queue::{Vertex, VertexId, VertexState};
 
 impl Scheduler {
     /// Finishes a pending recipient of a vertex.
@@ -73,87 +65,5 @@ impl Scheduler {
         if !was_fed {
             self.queue.vertices.remove(vertex);
         }
-    }
-
-    /// Reports on a message, and removes it from the spool if nothing is left to do.
-    ///
-    /// If it is partial, there may be room to read more of it.
-    pub(crate) fn settle_message(&mut self, message: MessageId) {
-        self.settle_alternatives(message);
-        self.settle_report(message);
-        let message_ref = &self.queue.messages[message];
-        match message_ref.is_complete() && !message_ref.is_removing {
-            true if message_ref.is_forgotten => self.queue.messages.remove(message),
-            true => self.remove_from_spool(message),
-            false => self.check_partial_soon(message),
-        }
-    }
-
-    fn remove_from_spool(&mut self, message: MessageId) {
-        let message_ref = &mut self.queue.messages[message];
-        message_ref.is_removing = true;
-        if self.settings.log_finished_messages {
-            let id = message_ref.spool_id();
-            let (total, failed) = (message_ref.recipients, message_ref.failed);
-            self.log(Level::Debug, format!("{id}: complete ({total} recipients, {failed} failed)"));
-        }
-        self.remove_again(message);
-    }
-
-    pub(crate) fn remove_again(&mut self, message: MessageId) {
-        let message = &self.queue.messages[message];
-        let aside = message.has_undeliverable_lines;
-        self.act(Action::Remove { name: message.name.clone(), aside });
-    }
-
-    pub(crate) fn removed(&mut self, number: u64, outcome: Result<(), ErrorKind>) {
-        let Some(message) =
-            self.queue.messages.find(number).filter(|id| self.queue.messages[*id].is_removing)
-        else {
-            return;
-        };
-        match outcome {
-            Ok(()) => {
-                self.write_succeeded(number);
-                self.counters.messages_out += 1;
-                self.drop_overrides(message);
-                self.end_partial(message);
-                self.queue.messages.remove(message);
-            }
-            Err(error) => {
-                let id = self.queue.messages[message].spool_id();
-                self.write_failed(number, format!("{id}: cannot be removed: {error}"));
-                self.timers.add(self.now + self.settings.failed_write, Timer::Removal(message));
-            }
-        }
-    }
-
-    /// Forgets a message that is no longer in the spool.
-    ///
-    /// Its unfinished recipients are dropped.
-    pub(crate) fn forget(&mut self, message: MessageId) {
-        for vertex in self.queue.messages[message].vertices.to_vec(&self.queue.vertices) {
-            for offset in self.queue.vertices[vertex].recipients.pending() {
-                self.drop_recipient(vertex, offset);
-            }
-        }
-        let number = self.queue.messages[message].name.number();
-        let of_message =
-            self.notes.unwritten.iter().filter(|(_, note)| note.name.number() == number);
-        let of_message: Vec<NoteTicket> = of_message.map(|(ticket, _)| *ticket).collect();
-        for ticket in of_message {
-            self.notes.unwritten.remove(&ticket);
-            self.order_note_done(ticket);
-        }
-        self.write_succeeded(number);
-        self.drop_overrides(message);
-        self.end_partial(message);
-        self.reports.forget(message);
-        self.queue.messages[message].report = ReportState::None;
-        self.queue.messages[message].notes = 0;
-        self.queue.messages[message].is_rereading = false;
-        self.queue.messages[message].wants_alternative = false;
-        self.queue.messages[message].is_forgotten = true;
-        self.queue.messages.release_number(message);
     }
 }

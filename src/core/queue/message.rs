@@ -1,7 +1,7 @@
 //! Messages: a control file and its message file.
 
 use crate::list::List;
-use crate::outcome::reports::ReportState;
+use crate::outcome::sender_reports::SenderReportState;
 use crate::pool::{Id, Pool};
 use crate::queue::MessageChain;
 use serde::{Deserialize, Serialize};
@@ -47,7 +47,7 @@ pub struct Message {
     /// The deadline that its sender has set.
     pub deliver_by: Option<Deadline>,
     /// What happens to that report.
-    pub report: ReportState,
+    pub report: SenderReportState,
     /// Its control file has lines that cannot be delivered.
     pub has_undeliverable_lines: bool,
     /// A failed recipient may have an alternative that is tried next.
@@ -88,7 +88,7 @@ impl Message {
             owes_report: arrival.report_due,
             has_unnoted_failures: false,
             deliver_by: arrival.deliver_by,
-            report: ReportState::None,
+            report: SenderReportState::None,
             has_undeliverable_lines: arrival.first_undeliverable.is_some(),
             has_alternatives: arrival.has_alternatives,
             wants_alternative: false,
@@ -112,16 +112,16 @@ impl Message {
         Some(Timestamp::from_seconds(deadline.at.into()))
     }
 
-    /// Returns true if its sender is to be told that it is late (RFC 2852, `BY` with `N`).
-    pub fn is_past_notice_deadline(&self, now: Timestamp) -> bool {
-        let deadline = self.deliver_by.filter(|deadline| !deadline.returns);
-        deadline.is_some_and(|deadline| i64::from(deadline.at) <= now.seconds())
+    /// When its sender is told that it is late, if the sender has set such a deadline.
+    pub fn notice_at(&self) -> Option<Timestamp> {
+        let deadline = self.deliver_by.filter(|deadline| !deadline.returns)?;
+        Some(Timestamp::from_seconds(deadline.at.into()))
     }
 
     /// Returns true if nothing delays its removal from the spool.
     pub fn is_complete(&self) -> bool {
         self.is_finished()
-            && self.report == ReportState::None
+            && self.report == SenderReportState::None
             && (self.is_forgotten || !(self.owes_report || self.has_unnoted_failures))
     }
 

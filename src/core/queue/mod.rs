@@ -4,11 +4,13 @@ pub mod destination;
 pub mod message;
 pub mod thread;
 pub mod vertex;
+mod vertex_state;
 pub mod waves;
 
 mod arrival;
 mod thread_of_arrival;
 
+pub mod deferall;
 pub mod deferral;
 pub mod expiry;
 pub mod host_health;
@@ -17,6 +19,7 @@ pub mod unreachable;
 
 pub mod attempt_records;
 mod finish;
+mod message_removal;
 
 mod check;
 

@@ -7,10 +7,8 @@
 //! that threads of one clause are tried together.
 
 use crate::Scheduler;
-use crate::outcome::report::MAX_BLOCK;
-use crate::queue::{
-    DeferralNote, FailureScope, Retry, ThreadId, Unreachable, VertexId, VertexState,
-};
+use crate::queue::deferall::MAX_BLOCK;
+use crate::queue::{FailureScope, Retry, ThreadId, VertexId, VertexState};
 use std::time::Duration;
 use zsched_config::Clause;
 use zsched_format::time::{ClockStep, Timestamp};
@@ -159,37 +157,10 @@ impl Scheduler {
         }
     }
 
-    /// Makes a whole thread wait until at least the time in `unreachable`.
-    ///
-    /// This applies to due and waiting vertices and to those that arrive. `note` is recorded
-    /// about the due ones.
-    pub(crate) fn block_thread(
-        &mut self,
-        thread: ThreadId,
-        unreachable: Unreachable,
-        note: DeferralNote,
-    ) {
-        self.apply_clock_step(thread);
-        if self.clause(thread).is_etrn_only() {
-            return self.defer_due_vertices(thread, None, note);
-        }
-        let until = self.mark_unreachable(thread, unreachable);
-        self.queue.threads[thread].waiting.postpone(until);
-        self.defer_due_vertices(thread, Some(until), note);
-    }
-
-    /// Does the same as `block_thread`, and counts a try for each due vertex.
-    ///
-    /// Each of them gets the diagnosis of the one recipient that was reported.
-    pub(crate) fn defer_thread(&mut self, thread: ThreadId, unreachable: Unreachable) {
-        let diagnosis = unreachable.cause.as_ref().and_then(|cause| cause.diagnosis.clone());
-        self.block_thread(thread, unreachable, DeferralNote::Tried(diagnosis));
-    }
-
     /// Processes a request for the mail of a thread, which becomes due.
     ///
     /// If agents of its ring cannot be started, one is tried now.
-    pub(crate) fn wake_for_etrn(&mut self, thread: ThreadId) {
+    pub(crate) fn wake_on_request(&mut self, thread: ThreadId) {
         self.retry_start_now(self.queue.threads[thread].ring);
         self.wake_thread(thread);
     }

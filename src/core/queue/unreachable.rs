@@ -1,6 +1,4 @@
-//! Destinations that are known to be unreachable.
-//!
-//! The reports that are the reason are kept.
+//! Destinations that are known to be unreachable, and the reports that have shown it.
 //!
 //! New mail is tried at once unless its destination is known to be unreachable
 //! (`docs/architecture.md`, "What waits for a retry").
@@ -42,16 +40,12 @@ pub enum UnreachableReason {
     Dead,
     /// The last report blames the host by its status code.
     HostBlamed,
-    /// The last jobs were all deferred without a status code.
-    ///
-    /// They were of three messages or more.
+    /// Jobs of three or more messages in a row were deferred without a status code.
     AllDeferred,
 }
 
 impl UnreachableReason {
-    /// Returns true if nothing is tried before the time.
-    ///
-    /// Other reports do not change that.
+    /// Returns true if no later report ends the wait.
     pub fn is_firm(self) -> bool {
         !matches!(self, UnreachableReason::HostBlamed | UnreachableReason::AllDeferred)
     }
@@ -83,11 +77,10 @@ impl Scheduler {
         Some(Rc::new(UnreachableReport { pid, id, at: self.now, diagnosis }))
     }
 
-    /// Marks a destination as unreachable, at least until the time in `known`.
+    /// Marks a destination as unreachable until its next try.
     ///
-    /// If its next try is later, until that.
-    ///
-    /// Returns that time. The clause must not be `queueonly`.
+    /// That is not before the time in `known`. Returns the time of the next try. The clause must
+    /// not be `queueonly`.
     pub(crate) fn mark_unreachable(&mut self, thread: ThreadId, known: Unreachable) -> Timestamp {
         self.apply_clock_step(thread);
         let former = self.queue.threads[thread].retry.unreachable.as_deref();
@@ -106,11 +99,10 @@ impl Scheduler {
         until
     }
 
-    /// Ends a wait for the destination that is not firm.
+    /// Ends the state of being unreachable, unless the reason for it is firm.
     ///
-    /// New mail for it is tried.
-    ///
-    /// The destination has answered, or its last report does not blame it.
+    /// The destination has answered, or its last report does not blame it. So mail that waits only
+    /// for the destination is due, and new mail is tried.
     pub(crate) fn mark_reachable(&mut self, thread: ThreadId) {
         self.apply_clock_step(thread);
         let retry = &mut self.queue.threads[thread].retry;

@@ -9,12 +9,12 @@ const ONE: &str = "c/*\n\tmaxring=1 interval=60s retries=1 skew=1\n\tcommand=x\n
 fn agent_death_defers_only_its_present_job() {
     let mut world = World::new(ONE);
     world.messages(1..=4, "c/a.test");
-    let (agent, _) = world.newborn();
-    world.says(agent, "1/100\t\tok3");
+    let (agent, _) = world.hungry_new_agent();
+    world.agent_line(agent, "1/100\t\tok3");
     world.hungry(agent);
-    assert_eq!(world.heard_by(agent).len(), 3);
+    assert_eq!(world.take_lines(agent).len(), 3);
     for line in ["Traceback:", "  line 3", "", "Error: out of cheese ", "Error: exiting", "  "] {
-        world.says(agent, line);
+        world.agent_line(agent, line);
     }
     world.dies(agent, AgentEnd::Signalled(9));
     let shown = "c/a.test Retry(60) tries=1 the transport agent was ended by signal 9 while it had \
@@ -27,7 +27,7 @@ fn agent_death_defers_only_its_present_job() {
     let cleared: Vec<(u64, u32)> = world.done.iter().filter_map(locks).collect();
     assert_eq!(cleared, [(2, 1001), (3, 1001), (4, 1001)]);
     // The next agent gets the others, in order.
-    let (_, jobs) = world.newborn();
+    let (_, jobs) = world.hungry_new_agent();
     assert_eq!(jobs, ["3\ta.test"]);
 }
 
@@ -37,7 +37,7 @@ fn three_recipients() -> World {
     let offsets = vec![100, 200, 300];
     let group = Group { channel: b"c"[..].into(), host: b"a.test"[..].into(), offsets };
     let arrival = arrival(1, vec![group], world.now, world.now);
-    world.tell(Event::Arrived(arrival));
+    world.handle(Event::Arrived(arrival));
     world
 }
 
@@ -46,31 +46,31 @@ fn agent_exit_within_job_leaves_unreported_recipients_due() {
     let mut world = three_recipients();
     world.messages(2..=3, "c/a.test");
     for _ in 0..2 {
-        let (agent, jobs) = world.newborn();
+        let (agent, jobs) = world.hungry_new_agent();
         assert_eq!(jobs, ["1\ta.test"]);
         let offset = if world.started.len() == 1 { 300 } else { 200 };
-        world.says(agent, &format!("1/{offset}\t\tok3"));
+        world.agent_line(agent, &format!("1/{offset}\t\tok3"));
         world.dies(agent, AgentEnd::Exited(0));
     }
     // This is no death: the third agent gets the job, without a deferral of the last recipient.
     assert_eq!(world.started.len(), 3);
     let shown = world.shows(1).concat();
     assert!(shown.ends_with("tries=2 "), "{shown}");
-    let (agent, jobs) = world.newborn();
+    let (agent, jobs) = world.hungry_new_agent();
     assert_eq!(jobs, ["1\ta.test"]);
-    world.says(agent, "1/100\t\tok3");
+    world.agent_line(agent, "1/100\t\tok3");
     world.hungry(agent);
-    assert_eq!(world.heard_by(agent), ["2\ta.test", "3\ta.test"]);
+    assert_eq!(world.take_lines(agent), ["2\ta.test", "3\ta.test"]);
     world.removed();
 }
 
 #[test]
 fn agent_exit_after_all_deferred_leaves_recipients_waiting() {
     let mut world = three_recipients();
-    let (agent, _) = world.newborn();
-    world.says(agent, "1/300\t\tok3");
-    world.says(agent, "1/200\t\tdeferred full");
-    world.says(agent, "1/100\t\tdeferred full");
+    let (agent, _) = world.hungry_new_agent();
+    world.agent_line(agent, "1/300\t\tok3");
+    world.agent_line(agent, "1/200\t\tdeferred full");
+    world.agent_line(agent, "1/100\t\tdeferred full");
     world.dies(agent, AgentEnd::Exited(0));
     assert_eq!(world.shows(1), ["c/a.test Retry(60) tries=1 full"]);
 }
@@ -80,9 +80,9 @@ fn agent_exit_0_without_finished_recipient_counts_as_death() {
     let mut world = three_recipients();
     for _ in 0..4 {
         let started = world.started.len();
-        let (agent, jobs) = world.newborn();
+        let (agent, jobs) = world.hungry_new_agent();
         assert_eq!(jobs, ["1\ta.test"]);
-        world.says(agent, "1/300\t\tdeferred full");
+        world.agent_line(agent, "1/300\t\tdeferred full");
         world.dies(agent, AgentEnd::Exited(0));
         assert_eq!(world.started.len(), started, "it waits for the retry time");
         world.pass_seconds(61);
@@ -92,9 +92,9 @@ fn agent_exit_0_without_finished_recipient_counts_as_death() {
 #[test]
 fn stopped_agent_exit_0_leaves_its_job_due() {
     let mut world = three_recipients();
-    let (agent, _) = world.newborn();
-    world.tell(Event::Drain);
-    assert_eq!(world.heard_by(agent), ["(quit)"]);
+    let (agent, _) = world.hungry_new_agent();
+    world.handle(Event::Drain);
+    assert_eq!(world.take_lines(agent), ["(quit)"]);
     world.dies(agent, AgentEnd::Exited(0));
     assert_eq!(world.shows(1), ["c/a.test Refused(Ending) tries=0 "]);
 }
@@ -125,7 +125,7 @@ fn repeated_agent_deaths_make_thread_wait() {
     let mut world = World::new(ONE);
     world.messages(1..=10, "c/a.test");
     for _ in 0..3 {
-        let (agent, jobs) = world.newborn();
+        let (agent, jobs) = world.hungry_new_agent();
         assert_eq!(jobs.len(), 1);
         world.dies(agent, AgentEnd::Exited(70));
     }
@@ -139,7 +139,7 @@ fn message_that_kills_agents_does_not_delay_others() {
     world.messages(1..=5, "c/a.test");
     let mut delivered = 0;
     while world.core.totals().messages > 1 {
-        let (agent, jobs) = world.newborn();
+        let (agent, jobs) = world.hungry_new_agent();
         let mut jobs = std::collections::VecDeque::from(jobs);
         while let Some(job) = jobs.pop_front() {
             if job.starts_with("1\t") {
@@ -150,13 +150,13 @@ fn message_that_kills_agents_does_not_delay_others() {
                 break;
             }
             let number = job.split('\t').next().unwrap_or_default();
-            world.says(agent, &format!("{number}/100\t\tok3"));
+            world.agent_line(agent, &format!("{number}/100\t\tok3"));
             world.hungry(agent);
             delivered += 1;
-            jobs.extend(world.heard_by(agent));
+            jobs.extend(world.take_lines(agent));
         }
         world.removed();
-        assert!(world.started.len() < 4, "the bad one kills every agent");
+        assert!(world.started.len() < 4, "message 1 kills every agent");
     }
     assert_eq!(delivered, 4);
 }
@@ -170,16 +170,16 @@ fn silent_agent_is_killed_and_its_job_deferred() {
         let agent = world.started[0];
         if says_hungry {
             world.hungry(agent);
-            world.heard_by(agent);
+            world.take_lines(agent);
         }
         // Lines outside the protocol do not count as progress.
         for _ in 0..4 {
             world.pass_seconds(74);
-            world.says(agent, "still thinking");
+            world.agent_line(agent, "still thinking");
         }
-        assert_eq!(world.heard_by(agent), [""; 0]);
+        assert_eq!(world.take_lines(agent), [""; 0]);
         world.pass_seconds(10);
-        assert_eq!(world.heard_by(agent), ["(kill)"], "hungry: {says_hungry}");
+        assert_eq!(world.take_lines(agent), ["(kill)"], "hungry: {says_hungry}");
         world.dies(agent, AgentEnd::Signalled(9));
         let shown = world.shows(1).concat();
         assert!(shown.contains("was silent for too long, and was ended by signal 9"), "{shown}");
@@ -191,12 +191,12 @@ fn silent_agent_is_killed_and_its_job_deferred() {
 fn slow_agent_that_reports_is_not_killed() {
     let mut world = World::new("c/*\n\tmaxring=1 agent-timeout=5m\n\tcommand=x\n");
     world.messages(1..=100, "c/a.test");
-    let (agent, _) = world.newborn();
+    let (agent, _) = world.hungry_new_agent();
     for number in 1..=100 {
         world.pass_seconds(290);
-        world.says(agent, &format!("{number}/100\t\tok3"));
+        world.agent_line(agent, &format!("{number}/100\t\tok3"));
         world.hungry(agent);
-        assert!(!world.heard_by(agent).contains(&"(kill)".to_string()));
+        assert!(!world.take_lines(agent).contains(&"(kill)".to_string()));
     }
 }
 
@@ -204,18 +204,18 @@ fn slow_agent_that_reports_is_not_killed() {
 fn idle_agent_ends_after_idle_timeout() {
     let mut world = World::new("c/*\n\tmaxring=1 idlemax=3m\n\tcommand=x\n");
     world.message(1, &["c/a.test"]);
-    let (agent, jobs) = world.newborn();
+    let (agent, jobs) = world.hungry_new_agent();
     world.works(agent, jobs, "ok3");
     world.hungry(agent);
     world.pass_seconds(179);
-    assert_eq!(world.heard_by(agent), [""; 0]);
+    assert_eq!(world.take_lines(agent), [""; 0]);
     world.pass_seconds(2);
-    assert_eq!(world.heard_by(agent), ["(retire)"]);
+    assert_eq!(world.take_lines(agent), ["(retire)"]);
     // It ends slowly after `(retire)`.
     world.pass_seconds(298);
-    assert_eq!(world.heard_by(agent), [""; 0]);
+    assert_eq!(world.take_lines(agent), [""; 0]);
     world.pass_seconds(2);
-    assert_eq!(world.heard_by(agent), ["(kill)"]);
+    assert_eq!(world.take_lines(agent), ["(kill)"]);
     world.dies(agent, AgentEnd::Signalled(9));
     assert!(!world.core.has_agents());
 }
@@ -224,7 +224,7 @@ fn idle_agent_ends_after_idle_timeout() {
 fn parked_agent_death_lets_next_mail_start_agent() {
     let mut world = World::new(ONE);
     world.message(1, &["c/a.test"]);
-    let (agent, jobs) = world.newborn();
+    let (agent, jobs) = world.hungry_new_agent();
     world.works(agent, jobs, "ok3");
     world.hungry(agent);
     world.dies(agent, AgentEnd::Exited(0));
@@ -237,13 +237,13 @@ fn drain_stops_agents_and_starts_none() {
     let mut world = World::new("c/*\n\tcommand=x\n");
     world.message(1, &["c/a.test"]);
     world.message(2, &["c/b.test"]);
-    let (second, jobs) = world.newborn();
+    let (second, jobs) = world.hungry_new_agent();
     assert_eq!(jobs, ["2\tb.test"]);
-    world.tell(Event::Drain);
-    assert_eq!(world.heard_by(world.started[0]), ["(quit)"]);
-    assert_eq!(world.heard_by(second), ["(quit)"]);
+    world.handle(Event::Drain);
+    assert_eq!(world.take_lines(world.started[0]), ["(quit)"]);
+    assert_eq!(world.take_lines(second), ["(quit)"]);
     // It finishes the jobs it has.
-    world.says(second, "2/100\t\tok3");
+    world.agent_line(second, "2/100\t\tok3");
     world.hungry(second);
     assert_eq!(world.removed(), ["2"]);
     for agent in world.started.clone() {
@@ -259,25 +259,25 @@ fn drain_stops_agents_and_starts_none() {
 fn agent_death_does_not_count_unstarted_jobs_as_tried() {
     let mut world = World::new("c/*\n\tmaxring=1 overfeed=5\n\tcommand=x\n");
     world.messages(1..=4, "c/a.test");
-    let (agent, _) = world.newborn();
-    world.says(agent, "1/100\t\tok3");
+    let (agent, _) = world.hungry_new_agent();
+    world.agent_line(agent, "1/100\t\tok3");
     world.hungry(agent);
-    assert_eq!(world.heard_by(agent), ["2\ta.test", "3\ta.test", "4\ta.test"]);
-    world.says(agent, "2/100\t\tok3");
+    assert_eq!(world.take_lines(agent), ["2\ta.test", "3\ta.test", "4\ta.test"]);
+    world.agent_line(agent, "2/100\t\tok3");
     world.dies(agent, AgentEnd::Signalled(9));
     for number in [3, 4] {
         let shown = world.shows(number);
         assert!(shown[0].ends_with("tries=0 "), "{shown:?}");
     }
-    assert_eq!(world.newborn().1, ["3\ta.test"]);
+    assert_eq!(world.hungry_new_agent().1, ["3\ta.test"]);
 }
 
 #[test]
 fn agent_death_keeps_its_reports() {
     let mut world = World::new("c/*\n\tmaxring=1\n\tcommand=x\n");
     world.message(1, &["c/a.test"]);
-    let (agent, _) = world.newborn();
-    world.says(agent, "1/100\tn\tdeferred mailbox full");
+    let (agent, _) = world.hungry_new_agent();
+    world.agent_line(agent, "1/100\tn\tdeferred mailbox full");
     world.dies(agent, AgentEnd::Exited(0));
     let shown = world.shows(1);
     assert!(shown[0].ends_with("tries=1 mailbox full"), "{shown:?}");
@@ -288,22 +288,22 @@ fn agent_death_keeps_its_reports() {
 fn stopped_agent_may_finish_its_jobs() {
     let mut world = World::new("c/*\n\tmaxring=1 overfeed=200 agent-timeout=1h\n\tcommand=x\n");
     world.messages(1..=100, "c/a.test");
-    let (agent, _) = world.newborn();
-    world.says(agent, "1/100\t\tok3");
+    let (agent, _) = world.hungry_new_agent();
+    world.agent_line(agent, "1/100\t\tok3");
     world.hungry(agent);
-    world.heard_by(agent);
-    world.tell(Event::Drain);
-    assert_eq!(world.heard_by(agent), ["(quit)"]);
+    world.take_lines(agent);
+    world.handle(Event::Drain);
+    assert_eq!(world.take_lines(agent), ["(quit)"]);
     for number in 2..=50 {
         world.pass_seconds(60);
-        world.says(agent, &format!("{number}/100\t\tok3"));
+        world.agent_line(agent, &format!("{number}/100\t\tok3"));
         world.hungry(agent);
     }
-    assert_eq!(world.heard_by(agent), [""; 0], "it gets on");
+    assert_eq!(world.take_lines(agent), [""; 0], "an agent that makes progress is not stopped");
     world.pass_seconds(3599);
-    assert_eq!(world.heard_by(agent), [""; 0]);
+    assert_eq!(world.take_lines(agent), [""; 0]);
     world.pass_seconds(2);
-    assert_eq!(world.heard_by(agent), ["(kill)"]);
+    assert_eq!(world.take_lines(agent), ["(kill)"]);
 }
 
 /// An agent that cannot be killed (its disk does not answer) has the thread's only job.
@@ -311,11 +311,11 @@ fn stopped_agent_may_finish_its_jobs() {
 fn unkillable_agent_does_not_keep_thread_from_new_agent() {
     let mut world = World::new("c/*\n\tmaxthr=2 agent-timeout=10s\n\tcommand=x\n");
     world.message(1, &["c/a.test"]);
-    let (agent, _) = world.newborn();
+    let (agent, _) = world.hungry_new_agent();
     world.pass_seconds(11);
-    assert_eq!(world.heard_by(agent), ["(kill)"]);
+    assert_eq!(world.take_lines(agent), ["(kill)"]);
     world.message(2, &["c/a.test"]);
-    let (next, jobs) = world.newborn();
+    let (next, jobs) = world.hungry_new_agent();
     assert_ne!(next, agent);
     assert_eq!(jobs, ["2\ta.test"]);
 }
@@ -328,24 +328,24 @@ fn idle_agent_that_served_host_last_is_preferred() {
     for index in 0..2 {
         let agent = world.started[index];
         world.hungry(agent);
-        let jobs = world.heard_by(agent);
+        let jobs = world.take_lines(agent);
         let offset = if jobs[0].ends_with("a.test") { 100 } else { 200 };
         agents.push((agent, jobs[0].clone(), offset));
     }
     for (agent, _, offset) in &agents {
-        world.says(*agent, &format!("1/{offset}\t\tok3"));
+        world.agent_line(*agent, &format!("1/{offset}\t\tok3"));
         world.hungry(*agent);
         world.hungry(*agent);
-        assert_eq!(world.heard_by(*agent), ["#idle"]);
+        assert_eq!(world.take_lines(*agent), ["#idle"]);
     }
     for (number, host) in [(2, "b.test"), (3, "a.test"), (4, "a.test"), (5, "b.test")] {
         world.message(number, &[&format!("c/{host}")]);
         let (agent, _, _) = agents.iter().find(|(_, job, _)| job.ends_with(host)).expect("one");
-        assert_eq!(world.heard_by(*agent), [format!("{number}\t{host}")]);
-        world.says(*agent, &format!("{number}/100\t\tok3"));
+        assert_eq!(world.take_lines(*agent), [format!("{number}\t{host}")]);
+        world.agent_line(*agent, &format!("{number}/100\t\tok3"));
         world.hungry(*agent);
         world.hungry(*agent);
-        world.heard_by(*agent);
+        world.take_lines(*agent);
     }
     assert_eq!(world.started.len(), 2);
 }
@@ -359,19 +359,19 @@ fn clock_step_keeps_durations() {
     ] {
         let mut world = World::new(config);
         world.messages(1..=2, "c/a.test");
-        let (agent, _) = world.newborn();
-        world.says(agent, "1/100\tn\tdeferred later");
+        let (agent, _) = world.hungry_new_agent();
+        world.agent_line(agent, "1/100\tn\tdeferred later");
         world.hungry(agent);
-        world.heard_by(agent);
+        world.take_lines(agent);
         world.now = world.now + step;
-        world.tell(Event::ClockSet(step));
+        world.handle(Event::ClockSet(step));
         world.pass_seconds(10);
-        assert_eq!(world.heard_by(agent), [""; 0], "it is not killed");
+        assert_eq!(world.take_lines(agent), [""; 0], "it is not killed");
         assert_eq!(world.shows(1), ["c/a.test Retry(50) tries=1 later"]);
         world.pass_seconds(3580);
-        assert_eq!(world.heard_by(agent), [""; 0]);
+        assert_eq!(world.take_lines(agent), [""; 0]);
         world.pass_seconds(20);
-        assert_eq!(world.heard_by(agent), ["(kill)"]);
+        assert_eq!(world.take_lines(agent), ["(kill)"]);
     }
 }
 
@@ -385,7 +385,7 @@ fn many_hosts(hosts: u64) -> World {
 }
 
 /// Ends all agents that have not asked for work yet in the given way. Returns their number.
-fn newborns_end(world: &mut World, end: &AgentEnd) -> usize {
+fn new_agents_end(world: &mut World, end: &AgentEnd) -> usize {
     let has_never_asked = |agent: &&AgentId| {
         let agent = world.core.dispatch.agents.get(**agent);
         agent.is_some_and(|agent| agent.owed.front() == Some(&crate::dispatch::agent::Owed::Start))
@@ -400,10 +400,10 @@ fn failed_agent_start_suspends_ring() {
     let missing = AgentEnd::NotStarted("/bin/x: No such file or directory".into());
     for end in [missing, AgentEnd::Exited(78), AgentEnd::Signalled(11)] {
         let mut world = many_hosts(240);
-        let mut failed = newborns_end(&mut world, &end);
+        let mut failed = new_agents_end(&mut world, &end);
         for _ in 0..120 {
             world.pass_seconds(1);
-            failed += newborns_end(&mut world, &end);
+            failed += new_agents_end(&mut world, &end);
         }
         assert!(failed <= 4 + 7, "{failed} failed starts in two minutes: {end}");
         let why = world.core.why_message(240).expect("it waits");
@@ -412,7 +412,7 @@ fn failed_agent_start_suspends_ring() {
         // The fork rate is left to other rings.
         let before = world.started.len();
         (241..=260).for_each(|number| world.message(number, &[&format!("d/h{number}")]));
-        let (agent, _) = world.newborn();
+        let (agent, _) = world.hungry_new_agent();
         world.pass_seconds(1);
         assert!(world.started.len() >= before + 15, "{} after {before}", world.started.len());
         assert!(world.core.dispatch.agents.get(agent).is_some());
@@ -423,13 +423,13 @@ fn failed_agent_start_suspends_ring() {
 fn first_hungry_ends_suspension_of_ring() {
     let mut world = many_hosts(30);
     let end = AgentEnd::NotStarted("no such file".into());
-    newborns_end(&mut world, &end);
+    new_agents_end(&mut world, &end);
     let failed = world.started.len();
     world.pass_seconds(1);
     assert_eq!(world.started.len(), failed + 1, "one at a time");
     world.pass_seconds(100);
     assert_eq!(world.started.len(), failed + 1);
-    let (_, jobs) = world.newborn();
+    let (_, jobs) = world.hungry_new_agent();
     assert_eq!(jobs.len(), 1);
     world.pass_seconds(2);
     assert_eq!(world.started.len(), failed + 30, "one for each host");
@@ -440,14 +440,14 @@ fn etrn_starts_agent_of_suspended_ring_at_once() {
     let mut world = many_hosts(3);
     let end = AgentEnd::NotStarted("no such file".into());
     for _ in 0..4 {
-        newborns_end(&mut world, &end);
+        new_agents_end(&mut world, &end);
         world.pass_seconds(20);
     }
-    newborns_end(&mut world, &end);
+    new_agents_end(&mut world, &end);
     let failed = world.started.len();
     world.message(4, &["c/h4"]);
     assert_eq!(world.started.len(), failed);
-    world.tell(Event::Etrn(b"h4"));
+    world.handle(Event::Etrn(b"h4"));
     assert_eq!(world.started.len(), failed + 1);
 }
 
@@ -455,15 +455,15 @@ fn etrn_starts_agent_of_suspended_ring_at_once() {
 fn reload_ends_suspension_of_ring() {
     let mut world = many_hosts(30);
     for _ in 0..4 {
-        newborns_end(&mut world, &AgentEnd::Exited(1));
+        new_agents_end(&mut world, &AgentEnd::Exited(1));
         world.pass_seconds(20);
     }
-    newborns_end(&mut world, &AgentEnd::Exited(1));
+    new_agents_end(&mut world, &AgentEnd::Exited(1));
     let failed = world.started.len();
     world.pass_seconds(2);
     assert_eq!(world.started.len(), failed);
     let same = config("*/*\n\tinterval=1m\nc/*\n\tcommand=x\n");
-    world.tell(Event::Configured(Rc::new(same)));
+    world.handle(Event::Configured(Rc::new(same)));
     assert!(world.started.len() > failed);
 }
 
@@ -472,7 +472,7 @@ fn failed_start_does_not_suspend_ring_with_working_agents() {
     let mut world = many_hosts(3);
     let working = world.started[0];
     world.hungry(working);
-    let failed = newborns_end(&mut world, &AgentEnd::Exited(1));
+    let failed = new_agents_end(&mut world, &AgentEnd::Exited(1));
     assert_eq!(failed, 2);
     world.message(4, &["c/h4"]);
     assert_eq!(world.started.len(), 4, "another host is served at once");

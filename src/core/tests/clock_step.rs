@@ -13,13 +13,13 @@ fn waiting() -> World {
     let destinations: Vec<String> = (0..100).map(|n| format!("c/h{n}")).collect();
     let destinations: Vec<&str> = destinations.iter().map(String::as_str).collect();
     world.message(1, &destinations);
-    let (agent, mut jobs) = world.newborn();
+    let (agent, mut jobs) = world.hungry_new_agent();
     for _ in 0..100 {
         let offset =
             jobs[0].rsplit_once("\th").expect("a host").1.parse::<u32>().expect("a number");
-        world.says(agent, &format!("1/{}\t\tdeferall cannot connect", 100 * (offset + 1)));
+        world.agent_line(agent, &format!("1/{}\t\tdeferall cannot connect", 100 * (offset + 1)));
         world.hungry(agent);
-        jobs = world.heard_by(agent);
+        jobs = world.take_lines(agent);
     }
     assert_eq!(jobs, ["#idle"]);
     world.hungry(agent);
@@ -28,7 +28,7 @@ fn waiting() -> World {
 
 fn set_clock(world: &mut World, step: ClockStep) {
     world.now = world.now + step;
-    world.tell(Event::ClockSet(step));
+    world.handle(Event::ClockSet(step));
 }
 
 fn told(world: &World) -> usize {
@@ -47,14 +47,14 @@ fn clock_step_is_applied_to_some_threads_per_turn() {
             assert!((former..=former + 10).contains(&told(&world)));
             former = told(&world);
             assert!(world.shows(1).iter().all(|shown| shown.contains(" Retry(600)")));
-            world.tell(Event::Tick);
+            world.handle(Event::Tick);
         }
         assert_eq!(former, 100);
         world.pass_seconds(599);
         assert!(world.started.len() == 1 && world.shows(1).len() == 100);
         world.pass_seconds(1);
         let agent = world.started[0];
-        assert!(world.heard_by(agent).iter().any(|job| job.starts_with("1\th")));
+        assert!(world.take_lines(agent).iter().any(|job| job.starts_with("1\th")));
     }
 }
 
@@ -65,8 +65,8 @@ fn clock_step_is_applied_early_to_thread_that_changes() {
     world.message(2, &["c/h99"]);
     assert_eq!(told(&world), 11);
     assert_eq!(world.shows(2), ["c/h99 Retry(600) tries=0 "]);
-    world.tell(Event::Etrn(b"h98"));
-    assert!(world.heard_by(world.started[0]).iter().any(|job| job.starts_with("1\th98")));
+    world.handle(Event::Etrn(b"h98"));
+    assert!(world.take_lines(world.started[0]).iter().any(|job| job.starts_with("1\th98")));
 }
 
 #[test]
@@ -76,7 +76,7 @@ fn second_clock_step_in_same_turn_applies_to_all_threads() {
     set_clock(&mut world, ClockStep::Back(HOUR));
     assert!(world.shows(1).iter().all(|shown| shown.contains(" Retry(600)")));
     for _ in 0..20 {
-        world.tell(Event::Tick);
+        world.handle(Event::Tick);
     }
     assert_eq!(told(&world), 100);
     assert!(world.shows(1).iter().all(|shown| shown.contains(" Retry(600)")));

@@ -12,7 +12,7 @@ fn etrn_wakes_only_threads_of_host_on_all_channels() {
         let thread = world.core.queue.threads.find(channel.as_bytes(), host.as_bytes());
         !world.core.queue.threads[thread.expect("it is queued")].waiting.is_empty()
     };
-    world.tell(Event::Etrn(b"a.x"));
+    world.handle(Event::Etrn(b"a.x"));
     let waiting = ["smtp/a.x", "local/a.x", "smtp/b.x", "smtp/aa.x"].map(|to| waits(&world, to));
     assert_eq!(waiting, [false, false, true, true]);
 }

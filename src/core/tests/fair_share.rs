@@ -32,7 +32,7 @@ impl Rivals {
             {
                 continue;
             }
-            let jobs = self.world.heard_by(agent);
+            let jobs = self.world.take_lines(agent);
             if jobs.is_empty() {
                 self.world.hungry(agent);
             }
@@ -48,7 +48,7 @@ impl Rivals {
                 if let Some(destination) = more(host) {
                     self.mail(&[&destination]);
                 }
-                self.world.says(agent, &format!("{number}/100\t\tok3"));
+                self.world.agent_line(agent, &format!("{number}/100\t\tok3"));
                 self.world.hungry(agent);
             }
             self.agents_end();
@@ -61,7 +61,7 @@ impl Rivals {
             let has_jobs =
                 self.world.core.dispatch.agents.get(agent).is_some_and(|a| a.jobs().count() > 0);
             if is_ending && !has_jobs {
-                self.world.heard_by(agent);
+                self.world.take_lines(agent);
                 self.world.dies(agent, AgentEnd::Exited(0));
             }
         }
@@ -148,12 +148,12 @@ fn ring_with_lower_maxta_gets_agent_eventually() {
     let mut rivals = Rivals::new("c/*\n\tcommand=x\nd/*\n\tmaxta=2 command=y\n");
     rivals.mail(&["c/b1", "c/b2", "c/b3", "c/b4", "d/quiet"]);
     (0..4).for_each(|_| rivals.second_passes(busy));
-    assert_eq!(rivals.count("quiet"), 0, "others may have more than two agents");
+    assert_eq!(rivals.count("quiet"), 0, "maxta of one ring does not limit the others");
     (0..9).for_each(|_| rivals.second_passes(busy));
     assert_eq!(rivals.count("quiet"), 1, "{:?}", rivals.ended);
     (0..9).for_each(|_| rivals.second_passes(busy));
     let at_work = rivals.world.core.dispatch.agents.values().filter(|agent| agent.thread.is_some());
-    assert_eq!(at_work.count(), 4, "and they have them again");
+    assert_eq!(at_work.count(), 4, "the busy rings have their agents again");
 }
 
 #[test]
@@ -175,10 +175,10 @@ fn rings_take_turns_under_fork_rate() {
 fn burst_is_limited_to_jobs_of_one_turn() {
     let mut world = World::new("c/*\n\toverfeed=150 command=x\n");
     world.messages(1..=300, "c/a.test");
-    let (agent, jobs) = world.newborn();
+    let (agent, jobs) = world.hungry_new_agent();
     assert_eq!(jobs.len(), 1);
     world.now += Duration::from_millis(500);
-    world.says(agent, "1/100\t\tok3");
+    world.agent_line(agent, "1/100\t\tok3");
     world.hungry(agent);
-    assert_eq!(world.heard_by(agent).len(), 10);
+    assert_eq!(world.take_lines(agent).len(), 10);
 }

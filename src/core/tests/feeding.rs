@@ -9,7 +9,7 @@ fn lengths(bursts: &[Vec<String>]) -> Vec<usize> {
 fn bursts(settings: &str, jobs: u64) -> Vec<Vec<String>> {
     let mut world = World::new(&format!("c/*\n\t{settings}\n\tcommand=x\n"));
     world.messages(1..=jobs, "c/a.test");
-    let (agent, first) = world.newborn();
+    let (agent, first) = world.hungry_new_agent();
     world.works(agent, first, "ok3 done")
 }
 
@@ -32,26 +32,26 @@ fn job_line_has_no_host_if_command_has_it() {
     world.message(1, &["c/a.test"]);
     world.message(2, &["c/b.test"]);
     assert_eq!(world.started.len(), 2, "a ring for each host");
-    assert_eq!(world.newborn().1, ["2"]);
+    assert_eq!(world.hungry_new_agent().1, ["2"]);
 }
 
 #[test]
 fn next_burst_waits_for_answers_to_last_one() {
     let mut world = World::new("c/*\n\toverfeed=2 maxring=1\n\tcommand=x\n");
     world.messages(1..=7, "c/a.test");
-    let (agent, first) = world.newborn();
+    let (agent, first) = world.hungry_new_agent();
     assert_eq!(first, ["1\ta.test"]);
-    world.says(agent, "1/100\t\tok3");
+    world.agent_line(agent, "1/100\t\tok3");
     world.hungry(agent);
-    assert_eq!(world.heard_by(agent), ["2\ta.test", "3\ta.test", "4\ta.test"]);
+    assert_eq!(world.take_lines(agent), ["2\ta.test", "3\ta.test", "4\ta.test"]);
     for number in [2, 3] {
-        world.says(agent, &format!("{number}/100\t\tok3"));
+        world.agent_line(agent, &format!("{number}/100\t\tok3"));
         world.hungry(agent);
-        assert_eq!(world.heard_by(agent), [""; 0]);
+        assert_eq!(world.take_lines(agent), [""; 0]);
     }
-    world.says(agent, "4/100\t\tok3");
+    world.agent_line(agent, "4/100\t\tok3");
     world.hungry(agent);
-    assert_eq!(world.heard_by(agent), ["5\ta.test", "6\ta.test", "7\ta.test"]);
+    assert_eq!(world.take_lines(agent), ["5\ta.test", "6\ta.test", "7\ta.test"]);
 }
 
 #[test]
@@ -59,7 +59,7 @@ fn agent_continues_with_another_thread_of_ring() {
     let mut world = World::new("c/*\n\tmaxring=1\n\tcommand=x\n");
     world.messages(1..=2, "c/a.test");
     world.messages(3..=5, "c/b.test");
-    let (agent, first) = world.newborn();
+    let (agent, first) = world.hungry_new_agent();
     let bursts = world.works(agent, first, "ok3");
     // The first job of each thread is fed alone.
     assert_eq!(
@@ -78,19 +78,19 @@ fn agent_continues_with_another_thread_of_ring() {
 fn idle_agent_is_reused_preferring_its_last_host() {
     let mut world = World::new("c/*\n\tcommand=x\n");
     world.message(1, &["c/a.test"]);
-    let (first, jobs) = world.newborn();
+    let (first, jobs) = world.hungry_new_agent();
     world.message(2, &["c/b.test"]);
-    let (second, more) = world.newborn();
+    let (second, more) = world.hungry_new_agent();
     // The agent started last has served b.test and is parked last.
     for (agent, jobs) in [(first, jobs), (second, more)] {
         assert_eq!(world.works(agent, jobs, "deferred later").last(), Some(&vec!["#idle".into()]));
         world.hungry(agent);
     }
-    world.tell(Event::Etrn(b"a.test"));
-    assert_eq!(world.heard_by(first), ["1\ta.test"]);
-    assert_eq!(world.heard_by(second), [""; 0]);
+    world.handle(Event::Etrn(b"a.test"));
+    assert_eq!(world.take_lines(first), ["1\ta.test"]);
+    assert_eq!(world.take_lines(second), [""; 0]);
     world.message(3, &["c/new.test"]);
-    assert_eq!(world.heard_by(second), ["3\tnew.test"]);
+    assert_eq!(world.take_lines(second), ["3\tnew.test"]);
     assert_eq!(world.started.len(), 2);
 }
 
@@ -99,7 +99,7 @@ fn ageorder_feeds_oldest_message_first() {
     let order = |settings: &str| -> Vec<String> {
         let mut world = World::new(&format!("c/*\n\tmaxring=1 {settings}\n\tcommand=x\n"));
         world.message(9, &["c/other.test"]);
-        let (agent, jobs) = world.newborn();
+        let (agent, jobs) = world.hungry_new_agent();
         for (number, age) in [(1, 50), (2, 10), (3, 90), (4, 30), (5, 70)] {
             world.message_of_age(number, &["c/a.test"], Duration::from_secs(age));
         }
@@ -114,31 +114,31 @@ fn ageorder_feeds_oldest_message_first() {
 fn arrival_during_job_is_next_job_of_agent() {
     let mut world = World::new("c/*\n\tmaxring=1\n\tcommand=x\n");
     world.message(1, &["c/a.test"]);
-    let (agent, _) = world.newborn();
+    let (agent, _) = world.hungry_new_agent();
     world.message(2, &["c/a.test"]);
-    assert_eq!(world.heard_by(agent), [""; 0]);
-    world.says(agent, "1/100\t\tok3");
+    assert_eq!(world.take_lines(agent), [""; 0]);
+    world.agent_line(agent, "1/100\t\tok3");
     world.hungry(agent);
-    assert_eq!(world.heard_by(agent), ["2\ta.test"]);
+    assert_eq!(world.take_lines(agent), ["2\ta.test"]);
 }
 
 #[test]
 fn surplus_hungry_is_ignored() {
     let mut world = World::new("c/*\n\tmaxring=1\n\tcommand=x\n");
     world.messages(1..=5, "c/a.test");
-    let (agent, jobs) = world.newborn();
+    let (agent, jobs) = world.hungry_new_agent();
     assert_eq!(jobs.len(), 1);
-    world.says(agent, "1/100\t\tok3");
+    world.agent_line(agent, "1/100\t\tok3");
     world.hungry(agent);
-    assert_eq!(world.heard_by(agent).len(), 4);
+    assert_eq!(world.take_lines(agent).len(), 4);
     // It asks once for each of four jobs, and twice more.
     for _ in 0..4 {
         world.hungry(agent);
     }
-    assert_eq!(world.heard_by(agent), ["#idle"]);
+    assert_eq!(world.take_lines(agent), ["#idle"]);
     world.hungry(agent);
     world.hungry(agent);
-    assert_eq!(world.heard_by(agent), [""; 0]);
+    assert_eq!(world.take_lines(agent), [""; 0]);
 }
 
 #[test]
@@ -149,7 +149,7 @@ fn selection_serves_only_selected_thread() {
     world.message(1, &["c/a.test"]);
     world.message(2, &["c/b.test"]);
     assert_eq!(world.started.len(), 1);
-    let (agent, jobs) = world.newborn();
+    let (agent, jobs) = world.hungry_new_agent();
     assert_eq!(jobs, ["2\tb.test"]);
     assert_eq!(world.works(agent, jobs, "ok3").last(), Some(&vec!["#idle".into()]));
 }
@@ -169,7 +169,7 @@ fn synchronous_start_waits_for_initial_scan() {
     let mut world = World::with(settings, "c/*\n\tcommand=x\n");
     world.messages(1..=3, "c/a.test");
     assert!(world.started.is_empty());
-    world.tell(Event::InitialScanDone);
+    world.handle(Event::InitialScanDone);
     assert_eq!(world.started.len(), 1);
 }
 
@@ -179,19 +179,19 @@ fn busy_thread_does_not_starve_other_threads() {
     let mut world = World::new("c/*\n\tmaxring=1 overfeed=0\n\tcommand=x\n");
     world.messages(1..=2, "c/busy.test");
     world.message(1000, &["c/quiet.test"]);
-    let (agent, mut jobs) = world.newborn();
+    let (agent, mut jobs) = world.hungry_new_agent();
     let mut served = Vec::new();
     for number in 3..40 {
         world.message(number, &["c/busy.test"]);
         served.push(jobs[0].clone());
         world.pass_seconds(1);
         let number = jobs[0].split('\t').next().expect("a job").to_string();
-        world.says(agent, &format!("{number}/100\t\tok3 done"));
+        world.agent_line(agent, &format!("{number}/100\t\tok3 done"));
         world.hungry(agent);
-        jobs = world.heard_by(agent);
+        jobs = world.take_lines(agent);
     }
-    let turn = served.iter().position(|job| job == "1000\tquiet.test");
-    assert_eq!(turn, Some(10), "after ten seconds of the other: {served:?}");
+    let place = served.iter().position(|job| job == "1000\tquiet.test");
+    assert_eq!(place, Some(10), "after ten seconds of the other destination: {served:?}");
     assert!(served[11..].iter().all(|job| job.ends_with("busy.test")), "{served:?}");
     assert_eq!(world.started.len(), 1);
 }
@@ -200,26 +200,26 @@ fn busy_thread_does_not_starve_other_threads() {
 fn agent_is_retired_at_maximum_age() {
     let mut world = World::new("c/*\n\tmaxring=1 overfeed=0 agent-life=10s\n\tcommand=x\n");
     world.messages(1..=3, "c/a.test");
-    let (agent, jobs) = world.newborn();
+    let (agent, jobs) = world.hungry_new_agent();
     assert_eq!(jobs, ["1\ta.test"]);
     world.pass_seconds(9);
-    world.says(agent, "1/100\t\tok3 done");
+    world.agent_line(agent, "1/100\t\tok3 done");
     world.hungry(agent);
-    assert_eq!(world.heard_by(agent), ["2\ta.test"]);
+    assert_eq!(world.take_lines(agent), ["2\ta.test"]);
     world.pass_seconds(2);
-    world.says(agent, "2/100\t\tok3 done");
+    world.agent_line(agent, "2/100\t\tok3 done");
     world.hungry(agent);
-    assert_eq!(world.heard_by(agent), ["(retire)"], "after its job, not in the middle of it");
-    assert_eq!(world.started.len(), 1, "its place is taken until it is gone");
+    assert_eq!(world.take_lines(agent), ["(retire)"], "the agent ends after its job");
+    assert_eq!(world.started.len(), 1, "an agent that is ending still counts");
     world.dies(agent, AgentEnd::Exited(0));
-    let (next, jobs) = world.newborn();
+    let (next, jobs) = world.hungry_new_agent();
     assert_ne!(next, agent);
     assert_eq!(jobs, ["3\ta.test"]);
     // An idle agent is retired at the same age.
-    world.says(next, "3/100\t\tok3 done");
+    world.agent_line(next, "3/100\t\tok3 done");
     world.hungry(next);
     world.hungry(next);
-    assert_eq!(world.heard_by(next), ["#idle"]);
+    assert_eq!(world.take_lines(next), ["#idle"]);
     world.pass_seconds(11);
-    assert_eq!(world.heard_by(next), ["(retire)"]);
+    assert_eq!(world.take_lines(next), ["(retire)"]);
 }

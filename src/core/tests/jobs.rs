@@ -26,17 +26,17 @@ impl World {
     /// Delivers everything with the ring's only agent. Returns the numbers of the messages in
     /// order.
     fn sequence(&mut self) -> String {
-        let (agent, mut jobs) = self.newborn();
+        let (agent, mut jobs) = self.hungry_new_agent();
         let mut sequence = String::new();
         while jobs.iter().all(|job| !job.starts_with('#')) {
             for job in &jobs {
                 let (number, host) = job.split_once('\t').expect("a host");
                 sequence.push_str(number);
                 let place: u32 = host.rsplit('-').next().and_then(|n| n.parse().ok()).unwrap_or(0);
-                self.says(agent, &format!("{number}/{}\t\tok3", 100 * (place + 1)));
+                self.agent_line(agent, &format!("{number}/{}\t\tok3", 100 * (place + 1)));
                 self.hungry(agent);
             }
-            jobs = self.heard_by(agent);
+            jobs = self.take_lines(agent);
         }
         assert_eq!(jobs, ["#idle"]);
         sequence
@@ -76,7 +76,7 @@ fn agent_gets_burst_of_consecutive_entries_in_thread() {
     world.messages(1..=3, "smtp/a");
     world.message(4, &["smtp/a", "smtp/b"]);
     world.messages(5..=5, "smtp/a");
-    let (agent, first) = world.newborn();
+    let (agent, first) = world.hungry_new_agent();
     assert_eq!(first, ["1\ta"]);
     // Message 4 has an entry in the same thread, where the connection is open.
     let bursts = world.works(agent, first, "ok3");
@@ -93,13 +93,13 @@ fn blocked_host_is_skipped() {
     world.messages(4..=5, "smtp/b");
     let first = world.started[0];
     world.hungry(first);
-    assert_eq!(world.heard_by(first), ["1\ta"]);
+    assert_eq!(world.take_lines(first), ["1\ta"]);
     let second = world.started[1];
     world.hungry(second);
-    assert_eq!(world.heard_by(second), ["4\tb"]);
-    world.says(first, "1/100\t\tok3");
+    assert_eq!(world.take_lines(second), ["4\tb"]);
+    world.agent_line(first, "1/100\t\tok3");
     world.hungry(first);
-    assert_eq!(world.heard_by(first), ["2\ta"]);
+    assert_eq!(world.take_lines(first), ["2\ta"]);
 }
 
 #[test]
@@ -108,18 +108,18 @@ fn reload_moves_jobs_to_other_rings_and_back() {
     let mut world = World::new(&text(""));
     world.message_to(1, &hosts(1, 3));
     world.message_to(2, &hosts(2, 3));
-    let (agent, first) = world.newborn();
+    let (agent, first) = world.hungry_new_agent();
     assert_eq!(first.len(), 1);
     for more in ["slot-cost=5", "", "job-order", "slot-cost=2"] {
-        world.tell(Event::Configured(Rc::new(config(&text(more)))));
+        world.handle(Event::Configured(Rc::new(config(&text(more)))));
         world.pass_seconds(1);
         world.core.check_invariants();
     }
     // The agent's first job is under way.
     let number = first[0].split('\t').next().expect("a number").to_string();
-    world.says(agent, &format!("{number}/100\t\tok3"));
+    world.agent_line(agent, &format!("{number}/100\t\tok3"));
     world.hungry(agent);
-    let next = world.heard_by(agent);
+    let next = world.take_lines(agent);
     assert!(next[0].starts_with("1\t"), "{next:?}");
 }
 
@@ -127,17 +127,17 @@ fn reload_moves_jobs_to_other_rings_and_back() {
 fn deferred_entry_returns_as_own_job() {
     let mut world = world("slot-cost=5");
     world.message_to(1, &hosts(1, 2));
-    let (agent, first) = world.newborn();
+    let (agent, first) = world.hungry_new_agent();
     assert_eq!(first, ["1\th1-0"]);
-    world.says(agent, "1/100\t\tdeferred");
+    world.agent_line(agent, "1/100\t\tdeferred");
     world.hungry(agent);
-    assert_eq!(world.heard_by(agent), ["1\th1-1"]);
-    world.says(agent, "1/200\t\tok3");
+    assert_eq!(world.take_lines(agent), ["1\th1-1"]);
+    world.agent_line(agent, "1/200\t\tok3");
     world.hungry(agent);
-    assert_eq!(world.heard_by(agent), ["#idle"]);
+    assert_eq!(world.take_lines(agent), ["#idle"]);
     world.hungry(agent);
     world.pass_seconds(61);
-    assert_eq!(world.heard_by(agent), ["1\th1-0"]);
+    assert_eq!(world.take_lines(agent), ["1\th1-0"]);
 }
 
 /// Unstarted jobs of an agent that dies keep their place in the order.
@@ -145,12 +145,12 @@ fn deferred_entry_returns_as_own_job() {
 fn agent_death_makes_unstarted_jobs_due_in_place() {
     let mut world = world("job-order");
     world.messages(1..=4, "smtp/a");
-    let (agent, _) = world.newborn();
-    world.says(agent, "1/100\t\tok3");
+    let (agent, _) = world.hungry_new_agent();
+    world.agent_line(agent, "1/100\t\tok3");
     world.hungry(agent);
-    assert_eq!(world.heard_by(agent), ["2\ta", "3\ta", "4\ta"]);
+    assert_eq!(world.take_lines(agent), ["2\ta", "3\ta", "4\ta"]);
     world.dies(agent, AgentEnd::Signalled(9));
-    let (_, next) = world.newborn();
+    let (_, next) = world.hungry_new_agent();
     assert_eq!(next, ["3\ta"]);
 }
 
@@ -166,7 +166,7 @@ fn urgent_messages_go_first() {
     let mut world = world("job-order");
     for (number, priority) in [(1, 9), (2, 5), (3, 0), (4, 5), (5, 1)] {
         let now = world.now;
-        world.tell(Event::Arrived(urgent(number, priority, now)));
+        world.handle(Event::Arrived(urgent(number, priority, now)));
     }
     assert_eq!(world.sequence(), "35241");
 }
@@ -177,27 +177,27 @@ fn urgent_messages_go_first() {
 fn urgent_messages_do_not_starve_others() {
     let mut world = world("job-order");
     let now = world.now;
-    world.tell(Event::Arrived(urgent(1, LOWEST_PRIORITY, now)));
-    let (agent, mut jobs) = world.newborn();
+    world.handle(Event::Arrived(urgent(1, LOWEST_PRIORITY, now)));
+    let (agent, mut jobs) = world.hungry_new_agent();
     // The agent has another job when the flood begins.
     assert_eq!(jobs, ["1\tp1"]);
-    world.tell(Event::Arrived(urgent(2, LOWEST_PRIORITY, now)));
+    world.handle(Event::Arrived(urgent(2, LOWEST_PRIORITY, now)));
     let mut number = 2;
     loop {
         // Two urgent messages arrive for each delivery, so their queue never empties.
         for _ in 0..2 {
             number += 1;
             let now = world.now;
-            world.tell(Event::Arrived(urgent(number, 0, now)));
+            world.handle(Event::Arrived(urgent(number, 0, now)));
         }
         let done = jobs[0].split('\t').next().expect("a number").to_string();
         if done == "2" {
             break;
         }
         world.now += TIME_EACH;
-        world.says(agent, &format!("{done}/100\t\tok3"));
+        world.agent_line(agent, &format!("{done}/100\t\tok3"));
         world.hungry(agent);
-        jobs = world.heard_by(agent);
+        jobs = world.take_lines(agent);
     }
     let waited = world.now.since(now);
     let bound = PRIORITY_STEP * u32::from(LOWEST_PRIORITY);
@@ -218,10 +218,10 @@ fn ring_with_urgent_mail_gets_agent_first() {
     for _ in 0..3 {
         let agent = *world.started.last().expect("an agent was started");
         world.hungry(agent);
-        let job = world.heard_by(agent).remove(0);
+        let job = world.take_lines(agent).remove(0);
         let number = job.split('\t').next().expect("a number").to_string();
         order.push(number.clone());
-        world.says(agent, &format!("{number}/100\t\tok3"));
+        world.agent_line(agent, &format!("{number}/100\t\tok3"));
         world.dies(agent, AgentEnd::Exited(0));
     }
     assert_eq!(order, ["1", "4", "2"]);
@@ -232,7 +232,7 @@ fn ring_with_urgent_mail_gets_agent_first() {
         matches!(why[0].why, why::Why::Refused { refusal: Refusal::PriorityHeld, .. }),
         "{why:?}"
     );
-    world.tell(Event::Configured(Rc::new(config("*/*\n\tcommand=x\n"))));
+    world.handle(Event::Configured(Rc::new(config("*/*\n\tcommand=x\n"))));
     assert_eq!(world.started.len(), 4);
 }
 
@@ -243,7 +243,7 @@ fn why_names_messages_that_come_first() {
         World::new("smtp/*\n\tmaxring=2 maxthr=1 overfeed=0 slot-cost=2\n\tcommand=x\n");
     world.message(1, &["smtp/a", "smtp/b"]);
     world.messages(2..=3, "smtp/a");
-    world.tell(Event::Arrived(urgent(4, 7, START)));
+    world.handle(Event::Arrived(urgent(4, 7, START)));
     let rank = |world: &World, number| {
         let mut waits = world.core.why_message(number).expect("it is queued");
         waits.remove(0).rank
@@ -262,7 +262,7 @@ fn why_names_messages_that_come_first() {
     let late = rank(&world, 4).expect("it is due");
     assert_eq!((late.job.before, late.priority, late.job.is_blocked), (2, 7, false));
     assert_eq!(late.job.current.expect("it is its turn").message, late.id);
-    world.tell(Event::Configured(Rc::new(config("smtp/*\n\tcommand=x\n"))));
+    world.handle(Event::Configured(Rc::new(config("smtp/*\n\tcommand=x\n"))));
     assert_eq!(rank(&world, 3), None, "threads take turns");
 }
 
@@ -281,31 +281,31 @@ fn reload_enqueues_large_thread_in_steps() {
     world.hungry(first);
     let mut delivered = 0;
     let mut turn = |world: &mut World| {
-        for job in world.heard_by(first) {
+        for job in world.take_lines(first) {
             let Some((number, host)) = job.split_once('\t') else {
                 continue;
             };
             let place: u32 = host.rsplit('-').next().and_then(|n| n.parse().ok()).unwrap_or(0);
-            world.says(first, &format!("{number}/{}\t\tok3", 100 * (place + 1)));
+            world.agent_line(first, &format!("{number}/{}\t\tok3", 100 * (place + 1)));
             delivered += 1;
         }
         world.hungry(first);
         delivered
     };
-    world.tell(Event::Configured(Rc::new(config(&text(3)))));
+    world.handle(Event::Configured(Rc::new(config(&text(3)))));
     for number in 201..=210 {
         turn(&mut world);
         world.messages(number..=number, "smtp/a");
-        world.tell(Event::Tick);
+        world.handle(Event::Tick);
     }
     // Another reload comes before that is complete.
-    world.tell(Event::Configured(Rc::new(config(&text(4)))));
+    world.handle(Event::Configured(Rc::new(config(&text(4)))));
     let order = Order::Delete(vec![Target::whole(190)]);
-    world.tell(Event::Ordered { ticket: 7, by: "root".to_string(), order });
+    world.handle(Event::Ordered { ticket: 7, by: "root".to_string(), order });
     assert!(!world.core.dispatch.backfill.is_empty());
     for _ in 0..500 {
         turn(&mut world);
-        world.tell(Event::Tick);
+        world.handle(Event::Tick);
     }
     assert_eq!(turn(&mut world), 5 + 208);
     assert_eq!(world.core.queue.threads.len(), 0);
@@ -319,28 +319,28 @@ fn large_wave_becomes_due_in_steps() {
     let settings = Settings { reload_step: 10, seed: 1, ..Settings::default() };
     let mut world = World::with(settings, text);
     world.messages(1..=200, "smtp/a");
-    let (agent, _) = world.newborn();
-    world.says(agent, "1/100\t\tdeferall 421 too many connections");
+    let (agent, _) = world.hungry_new_agent();
+    world.agent_line(agent, "1/100\t\tdeferall 421 too many connections");
     world.hungry(agent);
     let retry = || Order::RetryThreads(vec![Destination::new(b"smtp", b"a")]);
     while !world.core.queue.deferrals.is_empty() {
-        world.tell(Event::Tick);
+        world.handle(Event::Tick);
     }
-    world.tell(Event::Ordered { ticket: 7, by: "root".to_string(), order: retry() });
+    world.handle(Event::Ordered { ticket: 7, by: "root".to_string(), order: retry() });
     let waiting = |world: &World| {
         world.core.queue.threads.iter().map(|(_, thread)| thread.waiting.len()).sum::<usize>()
     };
     assert_eq!(waiting(&world), 190);
     // Meanwhile some of them are deferred again, and others arrive.
-    let mut jobs = world.heard_by(agent);
+    let mut jobs = world.take_lines(agent);
     let number = jobs.pop().expect("a job").split('\t').next().expect("a number").to_string();
-    world.says(agent, &format!("{number}/100\t\tdeferall 421 too many connections"));
+    world.agent_line(agent, &format!("{number}/100\t\tdeferall 421 too many connections"));
     world.hungry(agent);
     world.messages(201..=210, "smtp/a");
-    world.tell(Event::Ordered { ticket: 8, by: "root".to_string(), order: retry() });
+    world.handle(Event::Ordered { ticket: 8, by: "root".to_string(), order: retry() });
     world.pass_seconds(1);
     assert_eq!(waiting(&world), 0);
-    let jobs = world.heard_by(agent);
+    let jobs = world.take_lines(agent);
     let bursts = world.works(agent, jobs, "ok3");
     assert_eq!(bursts.iter().filter(|burst| burst[0] != "#idle").count(), 210);
     assert_eq!(world.core.queue.threads.len(), 0);

@@ -2,30 +2,32 @@
 
 use super::*;
 use zsched_format::control_file::ControlFileError;
+use zsched_spool::Deadline;
+use zsched_spool::note::OutcomeKind;
 
 const ONE: &str = "c/*\n\tmaxring=1 interval=60s retries=1 skew=1\n\tcommand=x\n";
 
 fn deferred(config: &str) -> (World, AgentId) {
     let mut world = World::new(config);
     world.message(1, &["c/a.test"]);
-    let (agent, jobs) = world.newborn();
+    let (agent, jobs) = world.hungry_new_agent();
     world.works(agent, jobs, "deferred later");
     world.hungry(agent);
-    world.heard_by(agent);
+    world.take_lines(agent);
     (world, agent)
 }
 
 #[test]
 fn message_without_recipients_is_removed_at_once() {
     let mut world = World::new(ONE);
-    world.tell(Event::Arrived(arrival(1, Vec::new(), START, START)));
+    world.handle(Event::Arrived(arrival(1, Vec::new(), START, START)));
     let owing = Arrival { report_due: true, ..arrival(2, Vec::new(), START, START) };
-    world.tell(Event::Arrived(owing));
+    world.handle(Event::Arrived(owing));
     let undeliverable = Arrival {
         first_undeliverable: Some(ControlFileError::new(9, "an X line")),
         ..arrival(3, Vec::new(), START, START)
     };
-    world.tell(Event::Arrived(undeliverable));
+    world.handle(Event::Arrived(undeliverable));
     assert_eq!(world.removed(), ["1", "3*"]);
     world.answer_report(1);
     assert_eq!(world.removed(), ["2"]);
@@ -48,7 +50,7 @@ fn waiting_thread_does_not_delay_due_threads() {
     );
     for (number, host) in [(1, "slow.test"), (2, "a.test"), (3, "b.test")] {
         world.message(number, &[&format!("c/{host}")]);
-        let (agent, jobs) = world.newborn();
+        let (agent, jobs) = world.hungry_new_agent();
         world.works(agent, jobs, "deferred later");
         world.dies(agent, AgentEnd::Exited(0));
     }
@@ -67,21 +69,21 @@ fn etrn_ends_wait_and_starts_queueonly_mail() {
     assert!(world.started.is_empty());
     assert_eq!(world.shows(1), ["d/a.test Request tries=0 "]);
     world.message(2, &["c/a.test"]);
-    let (agent, jobs) = world.newborn();
+    let (agent, jobs) = world.hungry_new_agent();
     world.works(agent, jobs, "deferred later");
     world.hungry(agent);
-    world.tell(Event::Etrn(b"other.test"));
+    world.handle(Event::Etrn(b"other.test"));
     assert_eq!(world.started.len(), 1);
-    world.tell(Event::Etrn(b"a.test"));
+    world.handle(Event::Etrn(b"a.test"));
     assert_eq!(world.started.len(), 2);
-    assert_eq!(world.heard_by(agent), ["2\ta.test"]);
+    assert_eq!(world.take_lines(agent), ["2\ta.test"]);
     // After a deferral another request is needed.
-    let (agent, jobs) = world.newborn();
+    let (agent, jobs) = world.hungry_new_agent();
     assert_eq!(jobs, ["1\ta.test"]);
     world.works(agent, jobs, "deferall down");
     world.hungry(agent);
     world.pass_seconds(100);
-    assert_eq!(world.heard_by(agent), [""; 0]);
+    assert_eq!(world.take_lines(agent), [""; 0]);
     assert_eq!(world.shows(1), ["d/a.test Request tries=1 down"]);
 }
 
@@ -90,8 +92,8 @@ fn turn_line_in_control_file_triggers_etrn() {
     let (mut world, agent) = deferred(ONE);
     let mut request = arrival(9, Vec::new(), START, START);
     request.etrn_hosts = vec![b"a.test"[..].into()];
-    world.tell(Event::Arrived(request));
-    assert_eq!(world.heard_by(agent), ["1\ta.test"]);
+    world.handle(Event::Arrived(request));
+    assert_eq!(world.take_lines(agent), ["1\ta.test"]);
     assert_eq!(world.removed(), ["9"]);
 }
 
@@ -99,14 +101,14 @@ fn turn_line_in_control_file_triggers_etrn() {
 fn resync_finishes_recipients_finished_on_disk() {
     let mut world = World::new(ONE);
     world.message(1, &["c/a.test", "c/b.test", "c/c.test"]);
-    let (agent, _) = world.newborn();
-    world.says(agent, "#resync 1");
-    assert!(world.done.is_empty(), "its reports come first");
+    let (agent, _) = world.hungry_new_agent();
+    world.agent_line(agent, "#resync 1");
+    assert!(world.done.is_empty(), "the reports are read before the control file");
     world.hungry(agent);
     assert!(matches!(&world.done[..], [Action::ReadAgain(name)] if name.number() == 1));
     // Another program has finished a.test and c.test; another process has a lock on b.test.
     let now_there = Arrival { locked: vec![200], ..arrival(1, Vec::new(), START, START) };
-    world.tell(Event::ReadAgain { number: 1, outcome: RereadResult::Read(now_there) });
+    world.handle(Event::ReadAgain { number: 1, outcome: RereadResult::Read(now_there) });
     let left: Vec<String> = world.shows(1);
     assert_eq!(left.len(), 1);
     assert!(left[0].starts_with("c/b.test"), "{left:?}");
@@ -127,11 +129,11 @@ fn message_stays_while_another_agent_has_its_alternative() {
         last_recipient: 100,
         ..arrival(1, vec![group(100)], START, START)
     };
-    world.tell(Event::Arrived(first));
-    let (agent, _) = world.newborn();
-    world.says(agent, "1/100\t\terror2 no such user");
+    world.handle(Event::Arrived(first));
+    let (agent, _) = world.hungry_new_agent();
+    world.agent_line(agent, "1/100\t\terror2 no such user");
     world.hungry(agent);
-    assert_eq!(world.heard_by(agent), ["#idle"]);
+    assert_eq!(world.take_lines(agent), ["#idle"]);
     world.hungry(agent);
     let read = |world: &mut World, locked: Vec<u32>, groups: Vec<Group>| {
         let is_read = |action: &Action| matches!(action, Action::ReadAgain(_));
@@ -139,16 +141,16 @@ fn message_stays_while_another_agent_has_its_alternative() {
         world.done.clear();
         let last_recipient = 200;
         let arrival = Arrival { locked, last_recipient, ..arrival(1, groups, START, START) };
-        world.tell(Event::ReadAgain { number: 1, outcome: RereadResult::Read(arrival) });
+        world.handle(Event::ReadAgain { number: 1, outcome: RereadResult::Read(arrival) });
     };
     read(&mut world, vec![200], Vec::new());
-    assert_eq!(world.removed(), [""; 0], "the other agent has it");
+    assert_eq!(world.removed(), [""; 0], "the other agent has the recipient");
     assert_eq!(world.core.totals().messages, 1);
     // That agent was killed.
     world.pass(Settings::default().failed_write);
     read(&mut world, Vec::new(), vec![group(200)]);
-    assert_eq!(world.heard_by(agent), ["1\ta.test"]);
-    world.says(agent, "1/200\t\tok3");
+    assert_eq!(world.take_lines(agent), ["1\ta.test"]);
+    world.agent_line(agent, "1/200\t\tok3");
     world.hungry(agent);
     assert_eq!(world.removed(), ["1"]);
 }
@@ -161,15 +163,15 @@ fn control_file_is_read_only_on_request() {
     let reads = |world: &World| {
         world.done.iter().filter(|action| matches!(action, Action::ReadAgain(_))).count()
     };
-    world.tell(Event::ReadAgain { number: 1, outcome: RereadResult::Gone });
-    assert_eq!(world.core.totals().messages, 1, "it did not ask");
+    world.handle(Event::ReadAgain { number: 1, outcome: RereadResult::Gone });
+    assert_eq!(world.core.totals().messages, 1, "the core did not ask for the file");
     for _ in 0..2 {
-        world.tell(Event::ChangedOnDisk { number: 1 });
+        world.handle(Event::ChangedOnDisk { number: 1 });
         assert_eq!(reads(&world), 1, "one at a time");
     }
-    world.tell(Event::ReadAgain { number: 1, outcome: RereadResult::Gone });
+    world.handle(Event::ReadAgain { number: 1, outcome: RereadResult::Gone });
     assert_eq!(world.core.totals().messages, 0);
-    world.tell(Event::ChangedOnDisk { number: 1 });
+    world.handle(Event::ChangedOnDisk { number: 1 });
     assert_eq!(reads(&world), 1, "it is not known any more");
 }
 
@@ -181,14 +183,14 @@ fn resync_without_control_file_forgets_message() {
     ] {
         let mut world = World::new(ONE);
         world.message(1, &["c/a.test", "c/b.test"]);
-        let (agent, _) = world.newborn();
-        world.says(agent, "#resync 1");
+        let (agent, _) = world.hungry_new_agent();
+        world.agent_line(agent, "#resync 1");
         world.hungry(agent);
-        world.tell(Event::ReadAgain { number: 1, outcome });
+        world.handle(Event::ReadAgain { number: 1, outcome });
         assert_eq!(world.core.totals().messages, 0);
         assert_eq!(world.removed(), [""; 0], "there is nothing to remove");
         // The agent has b.test as its next job by then.
-        world.says(agent, "1/200\t\tok3");
+        world.agent_line(agent, "1/200\t\tok3");
         world.hungry(agent);
     }
 }
@@ -197,31 +199,31 @@ fn resync_without_control_file_forgets_message() {
 fn resync_with_reused_number_forgets_old_message_only() {
     let mut world = World::new(ONE);
     world.message(1, &["c/a.test"]);
-    let (agent, _) = world.newborn();
-    world.says(agent, "#resync 1");
+    let (agent, _) = world.hungry_new_agent();
+    world.agent_line(agent, "#resync 1");
     world.hungry(agent);
     let other = arrival(1, Vec::new(), START + Duration::from_secs(9), START);
-    world.tell(Event::ReadAgain { number: 1, outcome: RereadResult::Read(other) });
-    assert_eq!(world.removed(), [""; 0], "it is not ours to remove");
-    assert_eq!(world.core.number_state(1), NumberState::Unknown, "so that a scan finds it");
+    world.handle(Event::ReadAgain { number: 1, outcome: RereadResult::Read(other) });
+    assert_eq!(world.removed(), [""; 0], "the files belong to another message");
+    assert_eq!(world.core.number_state(1), NumberState::Unknown, "a scan finds the other message");
 }
 
 #[test]
 fn repeated_resync_waits_for_retries() {
     let mut world = World::new(ONE);
     world.message(1, &["c/a.test"]);
-    let (agent, _) = world.newborn();
+    let (agent, _) = world.hungry_new_agent();
     for round in 0..50 {
-        world.says(agent, "#resync 1");
+        world.agent_line(agent, "#resync 1");
         world.hungry(agent);
         let group =
             Group { channel: b"c"[..].into(), host: b"a.test"[..].into(), offsets: vec![100] };
         let same = arrival(1, vec![group], START, START);
-        world.tell(Event::ReadAgain { number: 1, outcome: RereadResult::Read(same) });
-        assert_eq!(world.heard_by(agent), ["#idle"], "round {round}");
+        world.handle(Event::ReadAgain { number: 1, outcome: RereadResult::Read(same) });
+        assert_eq!(world.take_lines(agent), ["#idle"], "round {round}");
         world.hungry(agent);
         world.pass_seconds(61);
-        assert_eq!(world.heard_by(agent), ["1\ta.test"], "round {round}");
+        assert_eq!(world.take_lines(agent), ["1\ta.test"], "round {round}");
     }
 }
 
@@ -241,7 +243,7 @@ fn tried_recipient_expires_at_expiry() {
     let text = String::from_utf8_lossy(&note.message).into_owned();
     assert_eq!(text, "\rexpired after 1 min 40 secs, problem was:\rlater");
     assert!(note.notary.starts_with(b"\x03\x01failed\x015.4.7"));
-    world.tell(Event::Noted { ticket: note.ticket, outcome: Ok(true) });
+    world.handle(Event::Noted { ticket: note.ticket, outcome: Ok(true) });
     assert_eq!(world.removed(), [""; 0]);
     world.answer_report(1);
     assert_eq!(world.removed(), ["1"]);
@@ -259,11 +261,30 @@ fn delay_notice_of_former_scheduler_is_not_repeated() {
         let mut arrival = arrival(1, vec![group], modified, world.now);
         let notice = modified + Duration::from_secs(300);
         arrival.delay_noted = noted.then_some(notice.seconds() as u32);
-        world.tell(Event::Arrived(arrival));
+        world.handle(Event::Arrived(arrival));
         world.pass_seconds(20);
         let is_note = |action: &&Action| matches!(action, Action::Note(_));
         assert_eq!(world.done.iter().filter(is_note).count(), expected, "noted: {noted}");
     }
+}
+
+/// Only the notice about the deadline is owed to senders that want no notices of delays.
+#[test]
+fn passed_deadline_is_noted_once_among_delay_notices() {
+    let mut world = World::new("c/*\n\tqueueonly reporttimes=\"1m 5m 1h\"\n\tcommand=x\n");
+    let group = Group { channel: b"c"[..].into(), host: b"a.test"[..].into(), offsets: vec![100] };
+    let mut arrival = arrival(1, vec![group], world.now, world.now);
+    let at = world.now.seconds() as u32 + 180;
+    arrival.deliver_by = Some(Deadline { at, returns: false });
+    world.handle(Event::Arrived(arrival));
+    world.pass_seconds(2 * 3600);
+    let occasion = |action: &Action| match action {
+        Action::Note(note) => Some(note.occasion),
+        _ => None,
+    };
+    let occasions: Vec<OutcomeKind> = world.done.iter().filter_map(occasion).collect();
+    let delay = OutcomeKind::Delay;
+    assert_eq!(occasions, [delay, OutcomeKind::DeadlinePassed, delay, delay]);
 }
 
 #[test]
@@ -274,7 +295,7 @@ fn queueonly_with_retries_is_tried_at_retry_times() {
     world.pass_seconds(86_390);
     assert!(world.started.is_empty(), "it waits for a request until then");
     world.pass_seconds(20);
-    let (agent, jobs) = world.newborn();
+    let (agent, jobs) = world.hungry_new_agent();
     assert_eq!(jobs, ["1\ta.test"]);
     world.works(agent, jobs, "deferall down");
     world.hungry(agent);
@@ -282,7 +303,7 @@ fn queueonly_with_retries_is_tried_at_retry_times() {
     world.message(2, &["c/a.test"]);
     assert_eq!(world.started.len(), 1);
     world.pass_seconds(86_400);
-    assert_eq!(world.newborn().1.len(), 1, "and then the next time");
+    assert_eq!(world.hungry_new_agent().1.len(), 1, "one job when the next retry time has come");
     assert_eq!(world.started.len(), 2);
 }
 
@@ -303,10 +324,10 @@ fn untried_recipient_expires_at_expiry2() {
 fn recipient_with_agent_does_not_expire() {
     let mut world = World::new("c/*\n\tmaxring=1 expiry=100s expiry2=1s\n\tcommand=x\n");
     world.message(1, &["c/a.test"]);
-    let (agent, _) = world.newborn();
+    let (agent, _) = world.hungry_new_agent();
     world.pass_seconds(300);
     assert_eq!(world.shows(1).len(), 1);
-    world.says(agent, "1/100\tn\tdeferred later");
+    world.agent_line(agent, "1/100\tn\tdeferred later");
     world.hungry(agent);
     world.pass_seconds(1);
     assert_eq!(world.shows(1).len(), 0);
@@ -330,7 +351,7 @@ fn finished_messages_leave_no_state() {
         world.hungry(agent);
     }
     for agent in world.started.clone() {
-        let jobs = world.heard_by(agent);
+        let jobs = world.take_lines(agent);
         world.works(agent, jobs, "ok3");
     }
     assert_eq!(world.removed().len(), 1000);
@@ -344,9 +365,9 @@ fn deferall_counts_as_attempt_for_expiry() {
     let config = "c/*\n\tmaxring=1 interval=30m retries=1 expiry=1h expiry2=1d\n\tcommand=x\n";
     let mut world = World::new(config);
     world.messages(1..=2, "c/a.test");
-    let (agent, _) = world.newborn();
+    let (agent, _) = world.hungry_new_agent();
     world.pass_seconds(3000);
-    world.says(agent, "1/100\tn\tdeferall nobody there");
+    world.agent_line(agent, "1/100\tn\tdeferall no answer");
     world.hungry(agent);
     world.pass_seconds(700);
     // Both count as tried, one through `deferall`. They expire after an hour, not at the next
@@ -359,11 +380,11 @@ fn deferall_counts_as_attempt_for_expiry() {
 fn retryat_in_milliseconds_is_limited_to_a_day() {
     let mut world = World::new("c/*\n\tmaxring=1 expiry=0\n\tcommand=x\n");
     world.message(1, &["c/a.test"]);
-    let (agent, _) = world.newborn();
+    let (agent, _) = world.hungry_new_agent();
     // The agent sent milliseconds, by mistake.
-    world.says(agent, "1/100\tn\tretryat 1795255200000 later");
+    world.agent_line(agent, "1/100\tn\tretryat 1795255200000 later");
     world.hungry(agent);
-    world.heard_by(agent);
+    world.take_lines(agent);
     assert_eq!(world.shows(1), ["c/a.test Retry(86400) tries=1 later"]);
 }
 
@@ -372,14 +393,14 @@ fn retryat_in_milliseconds_is_limited_to_a_day() {
 fn message_with_undeliverable_line_is_moved_aside() {
     let (mut world, agent) = deferred(ONE);
     world.pass_seconds(61);
-    world.heard_by(agent);
-    world.says(agent, "#resync 1");
+    world.take_lines(agent);
+    world.agent_line(agent, "#resync 1");
     world.hungry(agent);
     let reread = Arrival {
         first_undeliverable: Some(ControlFileError::new(100, "recipient has an unknown tag")),
         ..arrival(1, Vec::new(), START, START)
     };
-    world.tell(Event::ReadAgain { number: 1, outcome: RereadResult::Read(reread) });
+    world.handle(Event::ReadAgain { number: 1, outcome: RereadResult::Read(reread) });
     assert_eq!(world.removed(), ["1*"]);
 }
 
@@ -388,19 +409,19 @@ fn message_with_undeliverable_line_is_moved_aside() {
 fn report_about_forgotten_message_does_not_apply_to_reused_number() {
     let mut world = World::new("c/*\n\tmaxring=2 maxthr=1\n\tcommand=x\n");
     world.message(1, &["c/a.test"]);
-    let (agent, jobs) = world.newborn();
+    let (agent, jobs) = world.hungry_new_agent();
     assert_eq!(jobs, ["1\ta.test"]);
-    world.tell(Event::ChangedOnDisk { number: 1 });
-    world.tell(Event::ReadAgain { number: 1, outcome: RereadResult::Gone });
+    world.handle(Event::ChangedOnDisk { number: 1 });
+    world.handle(Event::ReadAgain { number: 1, outcome: RereadResult::Gone });
     world.message(1, &["c/b.test"]);
-    world.says(agent, "1/100\t\tok3 delivered the old one");
+    world.agent_line(agent, "1/100\t\tok3 delivered the old one");
     assert_eq!(world.removed(), [""; 0]);
     assert!(world.shows(1)[0].starts_with("c/b.test"), "{:?}", world.shows(1));
     world.hungry(agent);
     let other = *world.started.last().expect("for b.test");
     world.hungry(other);
-    assert_eq!(world.heard_by(other), ["1\tb.test"]);
-    world.says(other, "1/100\t\tok3");
+    assert_eq!(world.take_lines(other), ["1\tb.test"]);
+    world.agent_line(other, "1/100\t\tok3");
     world.hungry(other);
     assert_eq!(world.removed(), ["1"]);
 }

@@ -13,7 +13,7 @@ fn maxring_limits_agents_of_ring() {
     assert_eq!(world.shows(3), ["c/h3.test Refused(MaxRing) tries=0 "]);
     assert_eq!(world.shows(4), ["c/h4.test Refused(MaxRing) tries=0 "]);
     // Its own agents come to serve the other threads.
-    let (agent, jobs) = world.newborn();
+    let (agent, jobs) = world.hungry_new_agent();
     let all = world.works(agent, jobs, "ok3").concat();
     assert_eq!(all, ["2\th2.test", "3\th3.test", "4\th4.test", "#idle"]);
 }
@@ -28,7 +28,7 @@ fn maxchannel_limits_agents_of_channel_over_clauses() {
     assert_eq!(world.started.len(), 2);
     assert_eq!(world.shows(3), ["c/c.test Refused(MaxChannel) tries=0 "]);
     // The agent of a.test, of another ring, ends, which makes room.
-    world.says(world.started[0], "1/100\t\tok3");
+    world.agent_line(world.started[0], "1/100\t\tok3");
     world.dies(world.started[0], AgentEnd::Exited(0));
     assert_eq!(world.started.len(), 3);
 }
@@ -52,14 +52,14 @@ fn idle_agent_ends_for_other_ring() {
     world.message(2, &["c/b.test"]);
     for agent in world.started.clone() {
         world.hungry(agent);
-        let jobs = world.heard_by(agent);
+        let jobs = world.take_lines(agent);
         world.works(agent, jobs, "ok3");
         world.hungry(agent);
     }
     world.message(3, &["d/a.test"]);
     let first = world.started[0];
-    assert_eq!(world.heard_by(first), ["(retire)"]);
-    assert_eq!(world.heard_by(world.started[1]), [""; 0], "one is enough");
+    assert_eq!(world.take_lines(first), ["(retire)"]);
+    assert_eq!(world.take_lines(world.started[1]), [""; 0], "one idle agent ends for one ring");
     world.dies(first, AgentEnd::Exited(0));
     assert_eq!(world.started.len(), 3);
 }
@@ -69,12 +69,12 @@ fn agent_that_becomes_idle_ends_for_waiting_ring() {
     let mut world = World::new("*/*\n\tmaxta=1\nc/*\n\tcommand=x\nd/*\n\tcommand=y\n");
     world.message(1, &["c/a.test"]);
     world.message(2, &["d/a.test"]);
-    let (first, jobs) = world.newborn();
+    let (first, jobs) = world.hungry_new_agent();
     assert_eq!(world.works(first, jobs, "ok3").last(), Some(&vec!["#idle".into()]));
     world.hungry(first);
-    assert_eq!(world.heard_by(first), ["(retire)"]);
+    assert_eq!(world.take_lines(first), ["(retire)"]);
     world.dies(first, AgentEnd::Exited(0));
-    assert_eq!(world.newborn().1, ["2\ta.test"]);
+    assert_eq!(world.hungry_new_agent().1, ["2\ta.test"]);
 }
 
 #[test]
@@ -86,7 +86,7 @@ fn maxthr_agents_share_work_of_thread() {
     assert_eq!(world.started.len(), 3);
     for agent in world.started.clone() {
         world.hungry(agent);
-        assert_eq!(world.heard_by(agent).len(), 1);
+        assert_eq!(world.take_lines(agent).len(), 1);
     }
 }
 
@@ -95,7 +95,7 @@ fn wakeup_restart_only_arrival_starts_no_second_agent() {
     let mut world = World::new("c/*\n\tmaxthr=3 overfeed=0 wakeuprestartonly command=x\n");
     world.messages(1..=6, "c/a.test");
     assert_eq!(world.started.len(), 1);
-    world.tell(Event::Etrn(b"a.test"));
+    world.handle(Event::Etrn(b"a.test"));
     assert_eq!(world.started.len(), 3);
 }
 
@@ -122,7 +122,7 @@ fn clock_set_back_does_not_stop_starts() {
     assert_eq!(world.started.len(), 1);
     let step = ClockStep::Back(Duration::from_secs(3600));
     world.now = world.now + step;
-    world.tell(Event::ClockSet(step));
+    world.handle(Event::ClockSet(step));
     assert_eq!(world.started.len(), 2);
     world.pass_seconds(1);
     assert_eq!(world.started.len(), 3);
@@ -214,20 +214,20 @@ fn slow_stopping_agent_does_not_block_waiting_rings() {
     let idle: Vec<AgentId> = world.started.clone();
     for agent in &idle {
         world.hungry(*agent);
-        let job = world.heard_by(*agent)[0].clone();
+        let job = world.take_lines(*agent)[0].clone();
         let offset = if job.ends_with("a.test") { 100 } else { 200 };
-        world.says(*agent, &format!("1/{offset}\t\tok3"));
+        world.agent_line(*agent, &format!("1/{offset}\t\tok3"));
         world.hungry(*agent);
         world.hungry(*agent);
-        assert_eq!(world.heard_by(*agent), ["#idle"]);
+        assert_eq!(world.take_lines(*agent), ["#idle"]);
     }
     world.message(2, &["d/x.test"]);
     let told = |world: &mut World| {
-        idle.iter().filter(|agent| world.heard_by(**agent) == ["(retire)"]).count()
+        idle.iter().filter(|agent| world.take_lines(**agent) == ["(retire)"]).count()
     };
     assert_eq!(told(&mut world), 1);
     world.pass_seconds(5);
     assert_eq!(told(&mut world), 0);
     world.pass_seconds(10);
-    assert_eq!(told(&mut world), 1, "the first one does not end");
+    assert_eq!(told(&mut world), 1, "the first agent does not end");
 }

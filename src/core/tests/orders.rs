@@ -35,7 +35,7 @@ fn whole(number: u64) -> Vec<Target> {
 impl World {
     /// Gives an order and confirms its writes.
     fn order(&mut self, order: Order) -> Effect {
-        self.tell(Event::Ordered { ticket: 7, by: "root".to_string(), order });
+        self.handle(Event::Ordered { ticket: 7, by: "root".to_string(), order });
         self.store(Ok(()));
         let obeyed = self.done.iter().position(|action| matches!(action, Action::OrderDone { .. }));
         match self.done.remove(obeyed.expect("it is obeyed")) {
@@ -48,10 +48,10 @@ impl World {
         for action in std::mem::take(&mut self.done) {
             match action {
                 Action::StoreOverrides { ticket, .. } => {
-                    self.tell(Event::OverridesStored { ticket, outcome });
+                    self.handle(Event::OverridesStored { ticket, outcome });
                 }
                 Action::Note(note) => {
-                    self.tell(Event::Noted { ticket: note.ticket, outcome: Ok(true) });
+                    self.handle(Event::Noted { ticket: note.ticket, outcome: Ok(true) });
                 }
                 other => self.done.push(other),
             }
@@ -68,14 +68,14 @@ impl World {
 fn held_thread_gets_no_agent_until_release() {
     let mut world = World::new("c/*\n\tmaxring=5 command=x\n");
     let effect = world.order(hold(destinations("c/*.test")));
-    assert_eq!(effect, Effect::default(), "nothing is there yet");
+    assert_eq!(effect, Effect::default(), "the queue is empty");
     world.messages(1..=3, "c/a.test");
     world.message(4, &["c/other"]);
-    assert_eq!(world.started.len(), 1, "for the other one");
+    assert_eq!(world.started.len(), 1, "only the destination that is not held gets an agent");
     assert!(matches!(&world.why(1)[..], [Why::Held { hold }] if hold.reason == "why not"));
     let effect = world.order(Order::Release(destinations("c/*.test")));
     assert_eq!((effect.threads, effect.recipients), (1, 3));
-    let (agent, jobs) = world.newborn();
+    let (agent, jobs) = world.hungry_new_agent();
     assert_eq!(jobs, ["1\ta.test"]);
     assert_eq!(
         world.works(agent, jobs, "ok3").concat(),
@@ -88,17 +88,17 @@ fn hold_stops_feeding_agent_at_work() {
     let mut world = World::new("c/*\n\tmaxring=1 overfeed=0 command=x\n");
     world.messages(1..=3, "c/a.test");
     world.message(9, &["c/b.test"]);
-    let (agent, _) = world.newborn();
+    let (agent, _) = world.hungry_new_agent();
     let effect = world.order(hold(destinations("c/a.test")));
     assert_eq!((effect.threads, effect.recipients, effect.busy), (1, 3, 1));
-    world.says(agent, "1/100\t\tok3");
+    world.agent_line(agent, "1/100\t\tok3");
     world.hungry(agent);
-    assert_eq!(world.heard_by(agent), ["9\tb.test"], "the other thread's");
+    assert_eq!(world.take_lines(agent), ["9\tb.test"], "the other destination");
     let release = world.order(Order::ReleaseAll);
     assert_eq!((release.threads, release.recipients), (1, 2));
-    world.says(agent, "9/100\t\tok3");
+    world.agent_line(agent, "9/100\t\tok3");
     world.hungry(agent);
-    assert_eq!(world.heard_by(agent), ["2\ta.test"]);
+    assert_eq!(world.take_lines(agent), ["2\ta.test"]);
 }
 
 #[test]
@@ -106,7 +106,7 @@ fn ring_hold_matches_clause_pattern() {
     let mut world = World::new("c/*.fi\n\tcommand=x\nc/*\n\tcommand=x\n");
     world.order(hold(Scope::Ring("c/*.fi".to_string())));
     world.message(1, &["c/a.fi", "c/a.se"]);
-    let (_, jobs) = world.newborn();
+    let (_, jobs) = world.hungry_new_agent();
     assert_eq!((world.started.len(), &jobs[..]), (1, &["1\ta.se".to_string()][..]));
 }
 
@@ -114,23 +114,23 @@ fn ring_hold_matches_clause_pattern() {
 fn held_message_waits_while_others_are_delivered() {
     let mut world = World::new(ONE);
     world.messages(1..=2, "c/a.test");
-    let (agent, jobs) = world.newborn();
+    let (agent, jobs) = world.hungry_new_agent();
     assert_eq!(jobs, ["1\ta.test"]);
     assert_eq!(world.order(hold(message(1))).busy, 1, "an agent has it");
     let effect = world.order(hold(message(2)));
     assert_eq!((effect.messages, effect.recipients), (1, 1));
     let again = world.order(hold(message(2)));
     assert_eq!(again.refusal, Some(OrderRefusal::Already));
-    world.says(agent, "1/100\t\tdeferred later");
+    world.agent_line(agent, "1/100\t\tdeferred later");
     world.hungry(agent);
-    assert_eq!(world.heard_by(agent), ["#idle"], "neither of them is due");
+    assert_eq!(world.take_lines(agent), ["#idle"], "neither of them is due");
     world.hungry(agent);
     world.pass_seconds(86_400);
     assert!(matches!(&world.why(1)[..], [Why::Held { .. }]));
     world.dies(agent, AgentEnd::Exited(0));
     let effect = world.order(Order::Release(message(1)));
     assert_eq!((effect.messages, effect.recipients), (1, 1));
-    let (_, jobs) = world.newborn();
+    let (_, jobs) = world.hungry_new_agent();
     assert_eq!(jobs, ["1\ta.test"]);
     assert_eq!(world.order(Order::ReleaseAll).messages, 1);
     let unknown = world.order(Order::Release(message(3)));
@@ -141,7 +141,7 @@ fn held_message_waits_while_others_are_delivered() {
 fn held_message_does_not_expire_and_release_tries_once() {
     let mut world = World::new(EXPIRING);
     world.message(1, &["c/a.test"]);
-    let (agent, jobs) = world.newborn();
+    let (agent, jobs) = world.hungry_new_agent();
     world.order(hold(message(1)));
     world.works(agent, jobs, "deferred later");
     world.hungry(agent);
@@ -149,7 +149,7 @@ fn held_message_does_not_expire_and_release_tries_once() {
     assert_eq!(world.core.totals().recipients, 1, "it is still there");
     world.order(Order::Release(message(1)));
     world.pass_seconds(1);
-    let (agent, jobs) = world.newborn();
+    let (agent, jobs) = world.hungry_new_agent();
     assert_eq!(jobs, ["1\ta.test"]);
     world.works(agent, jobs, "deferred later");
     world.pass_seconds(60);
@@ -174,12 +174,12 @@ fn restart_keeps_overrides() {
     let orders: Vec<OverrideChange> = world.core.overrides().iter().collect();
     let mut next = World::new(ONE);
     for order in orders {
-        next.tell(Event::Override(order));
+        next.handle(Event::Override(order));
     }
     next.messages(1..=2, "c/a.test");
     next.message(3, &["c/b.test"]);
-    next.tell(Event::InitialScanDone);
-    let (agent, jobs) = next.newborn();
+    next.handle(Event::InitialScanDone);
+    let (agent, jobs) = next.hungry_new_agent();
     assert_eq!(next.works(agent, jobs, "ok3").concat(), ["1\ta.test", "#idle"]);
     assert!(matches!(&next.why(2)[..], [Why::Held { .. }]));
     assert!(matches!(&next.why(3)[..], [Why::Held { .. }]));
@@ -190,15 +190,15 @@ fn restart_keeps_overrides() {
 fn pending_removal_of_fed_message_survives_restart() {
     let mut world = World::new(ONE);
     world.messages(1..=2, "c/a.test");
-    world.newborn();
+    world.hungry_new_agent();
     assert_eq!(world.order(Order::Delete(whole(1))).busy, 1);
     world.order(Order::Delete(whole(2)));
     let orders: Vec<OverrideChange> = world.core.overrides().iter().collect();
     assert_eq!(orders.len(), 1, "the other has ended at once: {orders:?}");
     let mut next = World::new(ONE);
-    orders.into_iter().for_each(|order| next.tell(Event::Override(order)));
+    orders.into_iter().for_each(|order| next.handle(Event::Override(order)));
     next.messages(1..=1, "c/a.test");
-    next.tell(Event::InitialScanDone);
+    next.handle(Event::InitialScanDone);
     assert_eq!(next.core.totals().recipients, 0);
     assert!(next.started.is_empty());
     next.store(Ok(()));
@@ -217,10 +217,10 @@ fn message_hold_ends_when_number_is_reused() {
     let author = Author { name: "root".to_string(), since: START };
     let held = Hold { scope: message(5), author, reason: String::new() };
     let mut world = World::new(ONE);
-    world.tell(Event::Override(OverrideChange::Hold(held)));
-    world.tell(Event::InitialScanDone);
+    world.handle(Event::Override(OverrideChange::Hold(held)));
+    world.handle(Event::InitialScanDone);
     world.pass_seconds(3600);
-    assert_eq!(world.core.overrides().len(), 1, "it may still come");
+    assert_eq!(world.core.overrides().len(), 1, "the held message may still arrive");
     world.message(5, &["c/a.test"]);
     assert!(world.core.overrides().is_empty());
     assert!(matches!(world.done[..], [Action::StoreOverrides { ticket: None, .. }]));
@@ -231,7 +231,7 @@ fn message_hold_ends_when_number_is_reused() {
 fn unstored_override_is_in_force_and_reported() {
     let mut world = World::new(ONE);
     let order = hold(destinations("c/a.test"));
-    world.tell(Event::Ordered { ticket: 1, by: "root".to_string(), order });
+    world.handle(Event::Ordered { ticket: 1, by: "root".to_string(), order });
     assert!(
         !world.done.iter().any(|action| matches!(action, Action::OrderDone { .. })),
         "too early"
@@ -253,10 +253,10 @@ fn unstored_holds_are_stored_with_next_order() {
     let mut world = World::new(ONE);
     world.message(1, &["c/a.test"]);
     let order = Order::HoldMessages { messages: vec![id(1)], reason: String::new() };
-    world.tell(Event::Ordered { ticket: 1, by: "root".to_string(), order: order.clone() });
+    world.handle(Event::Ordered { ticket: 1, by: "root".to_string(), order: order.clone() });
     world.store(Err(std::io::ErrorKind::StorageFull));
     world.done.clear();
-    world.tell(Event::Ordered { ticket: 2, by: "root".to_string(), order });
+    world.handle(Event::Ordered { ticket: 2, by: "root".to_string(), order });
     assert!(matches!(world.done[..], [Action::StoreOverrides { ticket: Some(2), .. }]), "not yet");
     world.store(Err(std::io::ErrorKind::StorageFull));
     let unstored = |action: &Action| matches!(action, Action::OrderDone { ticket: 2, effect } if effect.unstored.is_some());
@@ -267,20 +267,20 @@ fn unstored_holds_are_stored_with_next_order() {
 fn retry_ends_wait_of_message_or_thread() {
     let mut world = World::new("c/*\n\tmaxring=1 interval=1h retries=1 skew=1 command=x\n");
     world.messages(1..=2, "c/a.test");
-    let (agent, jobs) = world.newborn();
+    let (agent, jobs) = world.hungry_new_agent();
     world.works(agent, jobs, "deferred later");
     world.hungry(agent);
     let effect = world.order(Order::Retry(whole(2)));
     assert_eq!((effect.messages, effect.recipients), (1, 1));
-    assert_eq!(world.heard_by(agent), ["2\ta.test"]);
-    world.says(agent, "2/100\t\tdeferred later");
+    assert_eq!(world.take_lines(agent), ["2\ta.test"]);
+    world.agent_line(agent, "2/100\t\tdeferred later");
     world.hungry(agent);
     world.hungry(agent);
-    world.heard_by(agent);
+    world.take_lines(agent);
     let thread = Destination::new(b"c", b"a.test");
     let effect = world.order(Order::RetryThreads(vec![thread]));
     assert!(effect.started && effect.threads == 1 && effect.recipients == 2, "{effect:?}");
-    assert_eq!(world.heard_by(agent), ["1\ta.test"]);
+    assert_eq!(world.take_lines(agent), ["1\ta.test"]);
 }
 
 #[test]
@@ -298,8 +298,8 @@ fn etrn_reports_if_agent_started() {
 fn expire_order_fails_mail_and_notifies_sender() {
     let mut world = World::new(ONE);
     world.messages(1..=2, "c/a.test");
-    let (agent, _) = world.newborn();
-    world.tell(Event::Ordered {
+    let (agent, _) = world.hungry_new_agent();
+    world.handle(Event::Ordered {
         ticket: 1,
         by: "root".to_string(),
         order: Order::Expire([whole(1), whole(2)].concat()),
@@ -314,7 +314,7 @@ fn expire_order_fails_mail_and_notifies_sender() {
     assert_eq!(text, "was given up by root after 0 sec");
     world.store(Ok(()));
     // The first one is with an agent, whose report decides.
-    world.says(agent, "1/100\t\tdeferred later");
+    world.agent_line(agent, "1/100\t\tdeferred later");
     world.hungry(agent);
     world.store(Ok(()));
     assert_eq!(world.core.totals().recipients, 0);
@@ -326,7 +326,7 @@ fn delete_is_answered_after_tags_are_written() {
     world.message(1, &["c/a.test", "c/b.test"]);
     let only =
         Target { number: 1, destination: Some(Destination::new(b"c", b"b.test")), is_whole: false };
-    world.tell(Event::Ordered { ticket: 1, by: "root".into(), order: Order::Delete(vec![only]) });
+    world.handle(Event::Ordered { ticket: 1, by: "root".into(), order: Order::Delete(vec![only]) });
     let deletion = |action: &Action| {
         matches!(action, Action::Note(note)
         if note.occasion == OutcomeKind::Deletion && note.offsets == [200])
@@ -360,7 +360,7 @@ fn delete_and_reroute_of_fed_mail_wait_for_job_end() {
     ] {
         let mut world = World::new(ONE);
         world.message(1, &["c/a.test"]);
-        let (agent, _) = world.newborn();
+        let (agent, _) = world.hungry_new_agent();
         let effect = world.order(order);
         assert_eq!((effect.recipients, effect.busy), (0, 1));
         world.dies(agent, AgentEnd::Signalled(9));
@@ -415,11 +415,11 @@ fn maxthr_override_allows_more_agents() {
 fn retire_order_ends_one_agent() {
     let mut world = World::new(ONE);
     world.messages(1..=2, "c/a.test");
-    let (agent, _) = world.newborn();
+    let (agent, _) = world.hungry_new_agent();
     let unknown = world.order(Order::RetireAgent(1));
     assert_eq!(unknown.refusal, Some(OrderRefusal::NotFound));
     assert_eq!(world.order(Order::RetireAgent(1000 + agent.0 as u32)).agents, 1);
-    assert_eq!(world.heard_by(agent), ["(quit)"]);
+    assert_eq!(world.take_lines(agent), ["(quit)"]);
 }
 
 #[test]
@@ -474,7 +474,7 @@ fn holds_and_limits_are_applied_to_threads_in_steps() {
         (set(Scope::Ring("c/*".to_string())), 0),
     ] {
         let is_hold = matches!(order, Order::Hold { .. });
-        world.tell(Event::Ordered { ticket: 7, by: "root".to_string(), order });
+        world.handle(Event::Ordered { ticket: 7, by: "root".to_string(), order });
         let mut turns: u32 = 1;
         let answer = loop {
             if let Some(answer) = answers(&mut world).pop() {
@@ -484,7 +484,7 @@ fn holds_and_limits_are_applied_to_threads_in_steps() {
                 world.message(1000, &["c/late.test"]);
                 assert!(matches!(&world.why(1000)[..], [Why::Held { .. }]));
             }
-            world.tell(Event::Tick);
+            world.handle(Event::Tick);
             turns += 1;
         };
         assert!((5..=6).contains(&turns), "{turns}");
@@ -502,9 +502,9 @@ fn concurrent_orders_are_answered_after_own_pass() {
         world.message(number, &[&format!("c/host{number}.test")]);
     }
     let ordered = |ticket, order| Event::Ordered { ticket, by: "root".to_string(), order };
-    world.tell(ordered(1, hold(destinations("c/*1.test"))));
-    world.tell(Event::Tick);
-    world.tell(ordered(2, hold(destinations("c/*2.test"))));
+    world.handle(ordered(1, hold(destinations("c/*1.test"))));
+    world.handle(Event::Tick);
+    world.handle(ordered(2, hold(destinations("c/*2.test"))));
     let mut answered = Vec::new();
     while answered.len() < 2 {
         world.store(Ok(()));
@@ -513,7 +513,7 @@ fn concurrent_orders_are_answered_after_own_pass() {
                 answered.push(ticket);
             }
         }
-        world.tell(Event::Tick);
+        world.handle(Event::Tick);
     }
     assert_eq!(answered, [1, 2]);
     for number in 1..=100 {
@@ -566,7 +566,7 @@ fn held_messages_are_limited() {
 fn order_with_failed_note_is_answered() {
     let mut world = World::new(ONE);
     world.messages(1..=2, "c/a.test");
-    world.tell(Event::Ordered {
+    world.handle(Event::Ordered {
         ticket: 7,
         by: "root".to_string(),
         order: Order::Delete(whole(2)),
@@ -577,10 +577,10 @@ fn order_with_failed_note_is_answered() {
     });
     let ticket = note.expect("it is to be noted");
     let full = std::io::ErrorKind::StorageFull;
-    world.tell(Event::Noted { ticket, outcome: Err(full) });
+    world.handle(Event::Noted { ticket, outcome: Err(full) });
     let obeyed = |action: &Action| matches!(action, Action::OrderDone { effect, .. } if effect.unstored == Some(full));
     assert!(world.done.iter().any(obeyed), "{:?}", world.done);
-    world.tell(Event::Noted { ticket, outcome: Ok(false) });
+    world.handle(Event::Noted { ticket, outcome: Ok(false) });
 }
 
 /// A search stops and continues within a message of many destinations, even if some are gone.

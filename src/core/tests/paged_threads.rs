@@ -14,22 +14,22 @@ fn work(world: &mut World, answer: &str) {
     while asked < world.started.len() {
         let agent = world.started[asked];
         world.hungry(agent);
-        let jobs = world.heard_by(agent);
+        let jobs = world.take_lines(agent);
         world.works(agent, jobs, answer);
         asked += 1;
     }
 }
 
 /// A world where these messages were tried and paged out, with their records.
-fn resting(messages: u64, answer: &str) -> (World, BTreeMap<u64, PagedMessage>) {
+fn paged_out(messages: u64, answer: &str) -> (World, BTreeMap<u64, PagedMessage>) {
     let mut world = World::new(CF);
     world.messages(1..=messages, "c/h.test");
     work(&mut world, answer);
-    world.tell(Event::BacklogChanged { waiting: Backlog::PagedOut, reading: 0 });
+    world.handle(Event::BacklogChanged { waiting: Backlog::PagedOut, reading: 0 });
     for _ in 0..messages {
-        world.tell(Event::Tick);
+        world.handle(Event::Tick);
     }
-    world.tell(Event::BacklogChanged { waiting: Backlog::None, reading: 0 });
+    world.handle(Event::BacklogChanged { waiting: Backlog::None, reading: 0 });
     let mut records = BTreeMap::new();
     for action in world.done.extract_if(.., |action| matches!(action, Action::PageOut { .. })) {
         if let Action::PageOut { name, record: known, .. } = action {
@@ -41,10 +41,10 @@ fn resting(messages: u64, answer: &str) -> (World, BTreeMap<u64, PagedMessage>) 
     (world, records)
 }
 
-fn come_back(world: &mut World, records: BTreeMap<u64, PagedMessage>) {
+fn load_again(world: &mut World, records: BTreeMap<u64, PagedMessage>) {
     for (number, record) in records {
         let age = world.now.since(record.modified);
-        world.tell(Event::Restored { number, record, wanted: Vec::new() });
+        world.handle(Event::Restored { number, record, wanted: Vec::new() });
         world.message_of_age(number, &["c/h.test"], age);
     }
 }
@@ -55,73 +55,73 @@ fn window(world: &World) -> usize {
 }
 
 /// A second scheduler on the same spool.
-fn heir(world: &World) -> World {
-    let mut heir = World::new(CF);
-    heir.now = world.now;
-    let mut lessons = LearnedExport::default();
+fn restart(world: &World) -> World {
+    let mut next = World::new(CF);
+    next.now = world.now;
+    let mut cursor = LearnedExport::default();
     let mut all: Vec<Learned> = Vec::new();
-    while !lessons.is_done() {
-        lessons.tell(&world.core, &(), 1, |learned| all.push(learned));
+    while !cursor.is_done() {
+        cursor.export(&world.core, &(), 1, |learned| all.push(learned));
     }
-    all.into_iter().for_each(|learned| heir.tell(Event::Learned(learned)));
-    heir
+    all.into_iter().for_each(|learned| next.handle(Event::Learned(learned)));
+    next
 }
 
 #[test]
 fn paging_keeps_window() {
-    let (mut world, records) = resting(8, "deferred busy");
+    let (mut world, records) = paged_out(8, "deferred busy");
     world.pass_seconds(601);
-    come_back(&mut world, records);
+    load_again(&mut world, records);
     assert_eq!(window(&world), 5, "eight answers are two rounds: 3, and 4");
-    let (world, _) = resting(8, "deferred busy");
-    let mut heir = heir(&world);
-    heir.message(9, &["c/h.test"]);
-    assert_eq!(window(&heir), 5);
+    let (world, _) = paged_out(8, "deferred busy");
+    let mut next = restart(&world);
+    next.message(9, &["c/h.test"]);
+    assert_eq!(window(&next), 5);
 }
 
 #[test]
 fn dead_host_is_probed_after_paging() {
-    let (mut world, records) = resting(6, "deferall down");
+    let (mut world, records) = paged_out(6, "deferall down");
     assert_eq!(world.started.len(), 3);
     world.pass_seconds(601);
     world.started.clear();
-    come_back(&mut world, records);
-    assert_eq!(window(&world), 1, "one agent looks");
+    load_again(&mut world, records);
+    assert_eq!(window(&world), 1, "one agent tries the host first");
     let at_work = world.core.dispatch.agents.values().filter(|agent| agent.thread.is_some());
     assert_eq!(at_work.count(), 1);
 }
 
 #[test]
 fn etrn_probes_dead_paged_out_host() {
-    let (mut world, records) = resting(6, "deferall down");
-    world.tell(Event::Etrn(b"h.test"));
-    come_back(&mut world, records);
-    assert_eq!(window(&world), 1, "one agent looks");
+    let (mut world, records) = paged_out(6, "deferall down");
+    world.handle(Event::Etrn(b"h.test"));
+    load_again(&mut world, records);
+    assert_eq!(window(&world), 1, "one agent tries the host first");
 }
 
 #[test]
 fn restart_keeps_state_of_paged_out_destinations() {
-    let (world, _) = resting(6, "deferall down");
-    let mut soon = heir(&world);
+    let (world, _) = paged_out(6, "deferall down");
+    let mut soon = restart(&world);
     soon.message(9, &["c/h.test"]);
     assert!(soon.shows(9)[0].starts_with("c/h.test Retry("), "{:?}", soon.shows(9));
-    let mut late = heir(&world);
+    let mut late = restart(&world);
     late.pass_seconds(601);
     late.messages(9..=12, "c/h.test");
-    assert_eq!((window(&late), late.started.len()), (1, 1), "one agent looks");
+    assert_eq!((window(&late), late.started.len()), (1, 1), "one agent tries the host first");
 }
 
 #[test]
 fn learned_state_is_kept_while_files_wait_for_room() {
-    let (world, _) = resting(6, "deferall down");
-    let mut heir = heir(&world);
-    heir.tell(Event::BacklogChanged { waiting: Backlog::PagedOut, reading: 0 });
-    heir.tell(Event::InitialScanDone);
-    heir.pass_seconds(599);
-    assert!(heir.core.learned.unclaimed.is_some());
-    heir.pass_seconds(600);
-    assert!(heir.core.learned.unclaimed.is_some());
-    heir.tell(Event::BacklogChanged { waiting: Backlog::None, reading: 0 });
-    heir.pass_seconds(600);
-    assert!(heir.core.learned.unclaimed.is_none());
+    let (world, _) = paged_out(6, "deferall down");
+    let mut next = restart(&world);
+    next.handle(Event::BacklogChanged { waiting: Backlog::PagedOut, reading: 0 });
+    next.handle(Event::InitialScanDone);
+    next.pass_seconds(599);
+    assert!(next.core.learned.unclaimed.is_some());
+    next.pass_seconds(600);
+    assert!(next.core.learned.unclaimed.is_some());
+    next.handle(Event::BacklogChanged { waiting: Backlog::None, reading: 0 });
+    next.pass_seconds(600);
+    assert!(next.core.learned.unclaimed.is_none());
 }

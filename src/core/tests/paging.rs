@@ -25,13 +25,13 @@ fn paged_out(world: &mut World) -> Vec<(u64, Option<i64>, PagedMessage)> {
 fn crowded() -> World {
     let mut world = World::new(CF);
     world.messages(1..=2, "c/a.test");
-    let (agent, jobs) = world.newborn();
+    let (agent, jobs) = world.hungry_new_agent();
     world.works(agent, jobs, "deferred busy");
     world.hungry(agent);
-    world.tell(Event::BacklogChanged { waiting: Backlog::PagedOut, reading: 0 });
+    world.handle(Event::BacklogChanged { waiting: Backlog::PagedOut, reading: 0 });
     // With room for two, one is paged out in each turn.
-    world.tell(Event::Tick);
-    world.tell(Event::Tick);
+    world.handle(Event::Tick);
+    world.handle(Event::Tick);
     world
 }
 
@@ -42,7 +42,7 @@ fn is_being_restored(
     wanted: Vec<HostFilter>,
 ) {
     let age = world.now.since(record.modified);
-    world.tell(Event::Restored { number, record, wanted });
+    world.handle(Event::Restored { number, record, wanted });
     world.message_of_age(number, &["c/a.test"], age);
 }
 
@@ -56,7 +56,7 @@ fn waiting_message_is_paged_out_and_restored() {
     );
     assert_eq!((world.core.loaded(), world.core.recipients()), (0, 0));
     assert_eq!(world.core.paged_recipients(), 2);
-    world.tell(Event::BacklogChanged { waiting: Backlog::None, reading: 0 });
+    world.handle(Event::BacklogChanged { waiting: Backlog::None, reading: 0 });
     let [(_, _, first), (_, _, second)] = <[_; 2]>::try_from(records).expect("two");
     // It was loaded early, and continues to wait.
     is_being_restored(&mut world, 1, first, Vec::new());
@@ -65,17 +65,21 @@ fn waiting_message_is_paged_out_and_restored() {
     is_being_restored(&mut world, 2, second, Vec::new());
     assert_eq!(world.core.paged_recipients(), 0);
     assert!(world.shows(2)[0].ends_with("tries=1 busy"));
-    assert_eq!(world.newborn().1, ["1", "2"].map(|n| format!("{n}\ta.test")), "all are tried");
+    assert_eq!(
+        world.hungry_new_agent().1,
+        ["1", "2"].map(|n| format!("{n}\ta.test")),
+        "all are tried"
+    );
 }
 
 #[test]
 fn paging_keeps_place_in_retries() {
     let mut world = crowded();
     let [(_, _, first), _] = <[_; 2]>::try_from(paged_out(&mut world)).expect("two");
-    world.tell(Event::BacklogChanged { waiting: Backlog::None, reading: 0 });
+    world.handle(Event::BacklogChanged { waiting: Backlog::None, reading: 0 });
     world.pass_seconds(70);
     is_being_restored(&mut world, 1, first, Vec::new());
-    let (agent, jobs) = world.newborn();
+    let (agent, jobs) = world.hungry_new_agent();
     world.works(agent, jobs, "deferred busy");
     // The second entry of `retries`.
     let shown = world.shows(1);
@@ -91,9 +95,9 @@ fn paging_keeps_place_in_retries() {
 fn fed_held_and_due_messages_are_not_paged_out() {
     let mut world = World::new(CF);
     world.messages(1..=2, "c/a.test");
-    let (_agent, jobs) = world.newborn();
+    let (_agent, jobs) = world.hungry_new_agent();
     assert_eq!(jobs, ["1\ta.test"]);
-    world.tell(Event::BacklogChanged { waiting: Backlog::PagedOut, reading: 0 });
+    world.handle(Event::BacklogChanged { waiting: Backlog::PagedOut, reading: 0 });
     world.pass_seconds(10);
     assert_eq!(paged_out(&mut world), []);
     assert_eq!(world.core.loaded(), 2);
@@ -105,22 +109,22 @@ fn tried_due_messages_are_paged_out_for_new_ones() {
         "PARAMmessage-active-limit=4\nc/*\n\tmaxring=1 interval=1s retries=1 skew=1\n\tcommand=x\n",
     );
     world.messages(1..=4, "c/a.test");
-    let (agent, jobs) = world.newborn();
+    let (agent, jobs) = world.hungry_new_agent();
     world.works(agent, jobs, "deferred busy");
     world.hungry(agent);
     // All are due again, and one of them is with an agent that does not finish it.
     world.pass_seconds(2);
-    assert_eq!(world.heard_by(agent).len(), 1);
-    world.tell(Event::BacklogChanged { waiting: Backlog::PagedOut, reading: 0 });
+    assert_eq!(world.take_lines(agent).len(), 1);
+    world.handle(Event::BacklogChanged { waiting: Backlog::PagedOut, reading: 0 });
     world.pass_seconds(5);
-    assert_eq!(paged_out(&mut world), [], "other retries are no reason");
-    world.tell(Event::BacklogChanged { waiting: Backlog::New, reading: 0 });
+    assert_eq!(paged_out(&mut world), [], "files that wait for their retry evict no message");
+    world.handle(Event::BacklogChanged { waiting: Backlog::New, reading: 0 });
     world.pass_seconds(2);
     let out = paged_out(&mut world);
     assert_eq!(out.len(), 3, "all but the one that is at work: {out:?}");
     assert!(out.iter().all(|(_, until, _)| until.is_some_and(|until| until <= 0)), "{out:?}");
     // They are due when they are loaded again.
-    world.tell(Event::BacklogChanged { waiting: Backlog::None, reading: 0 });
+    world.handle(Event::BacklogChanged { waiting: Backlog::None, reading: 0 });
     let (number, _, known) = out.into_iter().next().expect("three");
     is_being_restored(&mut world, number, known, Vec::new());
     let shown = world.shows(number);
@@ -131,30 +135,30 @@ fn tried_due_messages_are_paged_out_for_new_ones() {
 fn etrn_requests_paged_out_mail() {
     let mut world = World::new(CF);
     world.message(1, &["q/a.test"]);
-    world.tell(Event::BacklogChanged { waiting: Backlog::PagedOut, reading: 0 });
-    world.tell(Event::Tick);
+    world.handle(Event::BacklogChanged { waiting: Backlog::PagedOut, reading: 0 });
+    world.handle(Event::Tick);
     let [(1, until, first)] = <[_; 1]>::try_from(paged_out(&mut world)).expect("one") else {
         panic!("another one");
     };
-    assert_eq!(until, Some(3 * 86_400 + 86_400), "its expiry");
-    world.tell(Event::BacklogChanged { waiting: Backlog::None, reading: 0 });
-    world.tell(Event::Etrn(b"a.test"));
+    assert_eq!(until, Some(3 * 86_400 + 86_400), "the message is read again when it expires");
+    world.handle(Event::BacklogChanged { waiting: Backlog::None, reading: 0 });
+    world.handle(Event::Etrn(b"a.test"));
     let wanted = world.done.iter().find_map(|action| match action {
         Action::RequestPagedHosts(wanted) => Some(wanted.clone()),
         _ => None,
     });
     let age = world.now.since(first.modified);
     let wanted = wanted.expect("it is asked for");
-    world.tell(Event::Restored { number: 1, record: first, wanted });
+    world.handle(Event::Restored { number: 1, record: first, wanted });
     world.message_of_age(1, &["q/a.test"], age);
-    assert_eq!(world.newborn().1, ["1\ta.test"]);
+    assert_eq!(world.hungry_new_agent().1, ["1\ta.test"]);
 }
 
 #[test]
 fn removed_paged_out_message_is_not_counted() {
     let mut world = crowded();
     let [(number, _, first), _] = <[_; 2]>::try_from(paged_out(&mut world)).expect("two");
-    world.tell(Event::Restored { number, record: first, wanted: Vec::new() });
+    world.handle(Event::Restored { number, record: first, wanted: Vec::new() });
     assert_eq!(world.core.paged_recipients(), 1);
     world.message(9, &["c/b.test"]);
     assert_eq!(world.shows(9).len(), 1);
@@ -170,10 +174,10 @@ impl PagedOutSource for Shelf {
     }
 }
 
-fn lessons(world: &World, resting: &dyn PagedOutSource) -> Vec<Learned> {
-    let (mut lessons, mut all) = (LearnedExport::default(), Vec::new());
-    while !lessons.is_done() {
-        lessons.tell(&world.core, resting, 1, |learned| all.push(learned));
+fn learned_state(world: &World, source: &dyn PagedOutSource) -> Vec<Learned> {
+    let (mut cursor, mut all) = (LearnedExport::default(), Vec::new());
+    while !cursor.is_done() {
+        cursor.export(&world.core, source, 1, |learned| all.push(learned));
     }
     all
 }
@@ -183,28 +187,32 @@ fn restart_keeps_learned_state_of_paged_out_messages() {
     let mut world = crowded();
     let shelf =
         Shelf(paged_out(&mut world).into_iter().map(|(n, _, record)| (n, record)).collect());
-    let all = lessons(&world, &shelf);
+    let all = learned_state(&world, &shelf);
     let is_paged_out = |learned: &&Learned| matches!(learned, Learned::PagedOut(_));
     assert_eq!(all.iter().filter(is_paged_out).count(), 2);
-    let mut heir = World::new(CF);
-    heir.now = world.now + Duration::from_secs(10);
+    let mut next = World::new(CF);
+    next.now = world.now + Duration::from_secs(10);
     // It has other text numbers by then.
-    heir.core
+    next.core
         .admission
         .paging
         .keep_text(&crate::queue::vertex::Diagnosis::of_scheduler("something else"));
-    all.into_iter().for_each(|learned| heir.tell(Event::Learned(learned)));
+    all.into_iter().for_each(|learned| next.handle(Event::Learned(learned)));
     // It ends before these messages are loaded.
-    let all = lessons(&heir, &());
+    let all = learned_state(&next, &());
     assert_eq!(all.iter().filter(is_paged_out).count(), 2);
-    let mut heir = World::new(CF);
-    heir.now = world.now + Duration::from_secs(20);
-    all.into_iter().for_each(|learned| heir.tell(Event::Learned(learned)));
-    heir.message_of_age(1, &["c/a.test", "c/b.test"], Duration::from_secs(20));
+    let mut next = World::new(CF);
+    next.now = world.now + Duration::from_secs(20);
+    all.into_iter().for_each(|learned| next.handle(Event::Learned(learned)));
+    next.message_of_age(1, &["c/a.test", "c/b.test"], Duration::from_secs(20));
     // The number was used again for another message.
-    heir.message_of_age(2, &["c/a.test"], Duration::from_secs(5));
-    assert_eq!(heir.shows(1)[0], "c/a.test Retry(40) tries=1 busy");
-    assert!(heir.shows(1)[1].ends_with("tries=0 "), "{:?}", heir.shows(1));
-    assert!(!heir.shows(2)[0].contains("Retry"), "{:?}", heir.shows(2));
-    assert_eq!(lessons(&heir, &()).iter().filter(is_paged_out).count(), 0, "they are in memory");
+    next.message_of_age(2, &["c/a.test"], Duration::from_secs(5));
+    assert_eq!(next.shows(1)[0], "c/a.test Retry(40) tries=1 busy");
+    assert!(next.shows(1)[1].ends_with("tries=0 "), "{:?}", next.shows(1));
+    assert!(!next.shows(2)[0].contains("Retry"), "{:?}", next.shows(2));
+    assert_eq!(
+        learned_state(&next, &()).iter().filter(is_paged_out).count(),
+        0,
+        "they are in memory"
+    );
 }

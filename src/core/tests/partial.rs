@@ -33,7 +33,7 @@ fn asked(world: &mut World) -> Vec<Portion> {
 
 fn more(world: &mut World, recipients: &[(&str, &[u32])], unread: Option<u32>) {
     let outcome = RereadResult::Read(part(world, recipients, unread));
-    world.tell(Event::MoreRead { number: 1, outcome });
+    world.handle(Event::MoreRead { number: 1, outcome });
 }
 
 fn count(world: &World, is_it: impl Fn(&Action) -> bool) -> usize {
@@ -44,31 +44,72 @@ fn count(world: &World, is_it: impl Fn(&Action) -> bool) -> usize {
 fn finished_recipients_make_room_for_next_chunk_and_unloaded_reports_count() {
     let mut world = World::new(CF);
     let first = part(&world, &[("a.test", &[100, 200, 300])], Some(400));
-    world.tell(Event::Arrived(first));
-    world.tell(Event::Tick);
+    world.handle(Event::Arrived(first));
+    world.handle(Event::Tick);
     assert_eq!(
         asked(&mut world),
         [],
         "there is room for one: less than refill-limit, and too early"
     );
-    let (agent, jobs) = world.newborn();
+    let (agent, jobs) = world.hungry_new_agent();
     assert_eq!(jobs, ["1\ta.test"]);
-    world.says(agent, "1/100\t\tok3 x");
-    world.says(agent, "1/500\t\tok3 who is not in memory");
-    world.tell(Event::Tick);
+    world.agent_line(agent, "1/100\t\tok3 x");
+    world.agent_line(agent, "1/500\t\tok3 not in memory");
+    world.handle(Event::Tick);
     assert_eq!(asked(&mut world), [Portion { from: 400, max_recipients: 2 }]);
     // The agent still has the job, and they become part of it.
-    world.says(agent, "1/400\t\tok3 while the file is read");
+    world.agent_line(agent, "1/400\t\tok3 while the file is read");
     more(&mut world, &[("a.test", &[400, 600])], None);
     assert_eq!(world.core.recipients(), 3);
     for offset in [200, 300, 600] {
-        world.says(agent, &format!("1/{offset}\t\tok3 x"));
+        world.agent_line(agent, &format!("1/{offset}\t\tok3 x"));
     }
     assert_eq!(count(&world, |action| matches!(action, Action::Remove { .. })), 0);
     world.hungry(agent);
-    world.tell(Event::Tick);
+    world.handle(Event::Tick);
     assert_eq!(count(&world, |action| matches!(action, Action::Remove { .. })), 1);
     assert_eq!(count(&world, |action| matches!(action, Action::Statistics(_))), 6);
+}
+
+/// The agent has delivered, so its jobs are not to blame for its end.
+#[test]
+fn agent_that_delivered_unloaded_recipient_may_stop() {
+    let mut world = World::new(CF);
+    let first = part(&world, &[("a.test", &[100, 200, 300])], Some(400));
+    world.handle(Event::Arrived(first));
+    let (agent, _) = world.hungry_new_agent();
+    world.agent_line(agent, "1/500\t\tok3 not in memory");
+    world.dies(agent, AgentEnd::Exited(0));
+    assert_eq!(world.shows(1), ["c/a.test AgentStarting tries=1 "]);
+}
+
+#[test]
+fn deferall_for_unloaded_recipient_counts_against_window() {
+    let flow = "failed-cohort-limit=2 initial-concurrency=2 positive-feedback=1/concurrency \
+ negative-feedback=1/concurrency";
+    let mut world = World::new(&CF.replace("maxring=1", flow));
+    let first = part(&world, &[("a.test", &[100, 200, 300])], Some(400));
+    world.handle(Event::Arrived(first));
+    let (agent, _) = world.hungry_new_agent();
+    world.agent_line(agent, "1/500\tsmtp; x\x01delayed\x014.4.1\tdeferall not in memory");
+    world.hungry(agent);
+    let thread = world.core.queue.threads.find(b"c", b"a.test").expect("a thread");
+    assert_eq!(world.core.dispatch.window_size(&world.core.queue.threads[thread]), 1);
+}
+
+#[test]
+fn report_about_unloaded_recipient_names_relay() {
+    let mut world = World::new(&CF.replace("maxring=1", "maxring=1 rate=10/1m window-key=mx"));
+    let first = part(&world, &[("a.test", &[100, 200, 300])], Some(400));
+    world.handle(Event::Arrived(first));
+    let (agent, _) = world.hungry_new_agent();
+    world.agent_line(
+        agent,
+        "1/500\tx\x01ok\x012.0.0\x01smtp; 250\x01dns; mx.test\tok3 not in memory",
+    );
+    let thread = world.core.queue.threads.find(b"c", b"a.test").expect("a thread");
+    let relay = world.core.dispatch.learned_relay(&world.core.queue, thread);
+    assert_eq!(relay, Some(&b"mx.test"[..]));
 }
 
 /// A packet lists all its recipients, so a report about others is no report about unloaded ones.
@@ -76,13 +117,13 @@ fn finished_recipients_make_room_for_next_chunk_and_unloaded_reports_count() {
 fn packet_job_ignores_reports_about_other_recipients() {
     let mut world = World::new(&CF.replace("c/*\n\t", "c/*\n\tpacket=1 "));
     let first = part(&world, &[("a.test", &[100, 200])], Some(300));
-    world.tell(Event::Arrived(first));
-    let (agent, jobs) = world.newborn();
+    world.handle(Event::Arrived(first));
+    let (agent, jobs) = world.hungry_new_agent();
     assert_eq!(jobs, ["1\ta.test\t100"]);
     let counted = |action: &Action| matches!(action, Action::Statistics(_));
-    world.says(agent, "1/500\t\tok3 who is not in memory");
+    world.agent_line(agent, "1/500\t\tok3 not in memory");
     assert_eq!(count(&world, counted), 0);
-    world.says(agent, "1/200\t\tok3 who is, in another packet");
+    world.agent_line(agent, "1/200\t\tok3 in another packet");
     assert_eq!((count(&world, counted), world.core.recipients()), (1, 1));
 }
 
@@ -90,26 +131,26 @@ fn packet_job_ignores_reports_about_other_recipients() {
 fn deferred_recipients_of_partial_message_are_paged_out_and_reloaded() {
     let mut world = World::new(CF);
     let first = part(&world, &[("a.test", &[100, 200])], Some(300));
-    world.tell(Event::Arrived(first));
-    let (agent, jobs) = world.newborn();
+    world.handle(Event::Arrived(first));
+    let (agent, jobs) = world.hungry_new_agent();
     assert_eq!(jobs, ["1\ta.test"]);
-    world.says(agent, "1/100\t\tdeferred busy");
-    world.says(agent, "1/200\t\tok3 x");
+    world.agent_line(agent, "1/100\t\tdeferred busy");
+    world.agent_line(agent, "1/200\t\tok3 x");
     world.hungry(agent);
-    world.tell(Event::Tick);
+    world.handle(Event::Tick);
     assert_eq!(world.core.recipients(), 0);
     let portions = asked(&mut world);
     assert_eq!(portions, [Portion { from: 300, max_recipients: 4 }]);
     // Recipients for the same host were tried by the same job.
     more(&mut world, &[("a.test", &[300]), ("b.test", &[400])], None);
-    world.tell(Event::Tick);
+    world.handle(Event::Tick);
     assert_eq!(world.core.recipients(), 1);
-    assert_eq!(world.heard_by(agent), ["#idle"]);
+    assert_eq!(world.take_lines(agent), ["#idle"]);
     world.hungry(agent);
-    assert_eq!(world.heard_by(agent), ["1\tb.test"]);
-    world.says(agent, "1/400\t\tok3 x");
+    assert_eq!(world.take_lines(agent), ["1\tb.test"]);
+    world.agent_line(agent, "1/400\t\tok3 x");
     world.hungry(agent);
-    world.tell(Event::Tick);
+    world.handle(Event::Tick);
     let record = world.done.iter().find_map(|action| match action {
         Action::PageOut { until, record, .. } => Some((*until, record.vertices.len())),
         _ => None,
@@ -124,9 +165,9 @@ fn deferred_recipients_of_partial_message_are_paged_out_and_reloaded() {
 fn delete_of_partial_message_removes_all_of_it() {
     let mut world = World::new(CF);
     let first = part(&world, &[("a.test", &[100, 200, 300])], Some(400));
-    world.tell(Event::Arrived(first));
+    world.handle(Event::Arrived(first));
     let order = Order::Delete(vec![Target::whole(1)]);
-    world.tell(Event::Ordered { ticket: 1, by: "root".to_string(), order });
+    world.handle(Event::Ordered { ticket: 1, by: "root".to_string(), order });
     let notes = |world: &World| {
         let noted = world.done.iter().filter_map(|action| match action {
             Action::Note(note) => Some((note.ticket, note.offsets.clone())),
@@ -135,13 +176,13 @@ fn delete_of_partial_message_removes_all_of_it() {
         noted.collect::<Vec<_>>()
     };
     assert_eq!(notes(&world).len(), 1);
-    world.tell(Event::Noted { ticket: notes(&world)[0].0, outcome: Ok(false) });
-    world.tell(Event::Tick);
+    world.handle(Event::Noted { ticket: notes(&world)[0].0, outcome: Ok(false) });
+    world.handle(Event::Tick);
     assert_eq!(asked(&mut world).len(), 1);
     more(&mut world, &[("a.test", &[400])], None);
     assert_eq!(notes(&world)[1].1, [400]);
-    world.tell(Event::Noted { ticket: notes(&world)[1].0, outcome: Ok(false) });
-    world.tell(Event::Tick);
+    world.handle(Event::Noted { ticket: notes(&world)[1].0, outcome: Ok(false) });
+    world.handle(Event::Tick);
     assert_eq!(count(&world, |action| matches!(action, Action::Remove { .. })), 1);
 }
 
@@ -150,27 +191,27 @@ fn delete_of_partial_message_removes_all_of_it() {
 fn removal_of_partial_message_survives_restart() {
     let mut world = World::new(CF);
     let first = part(&world, &[("a.test", &[100, 200])], Some(300));
-    world.tell(Event::Arrived(first.clone()));
-    let (agent, _) = world.newborn();
-    world.says(agent, "1/100\t\tdeferred busy");
-    world.says(agent, "1/200\t\tok3 x");
+    world.handle(Event::Arrived(first.clone()));
+    let (agent, _) = world.hungry_new_agent();
+    world.agent_line(agent, "1/100\t\tdeferred busy");
+    world.agent_line(agent, "1/200\t\tok3 x");
     world.hungry(agent);
-    world.tell(Event::Tick);
+    world.handle(Event::Tick);
     assert_eq!((world.core.recipients(), asked(&mut world).len()), (0, 1));
     let order = Order::Delete(vec![Target::whole(1)]);
-    world.tell(Event::Ordered { ticket: 1, by: "root".to_string(), order });
+    world.handle(Event::Ordered { ticket: 1, by: "root".to_string(), order });
     let obeyed = |action: &Action| matches!(action, Action::OrderDone { .. });
     assert_eq!(count(&world, obeyed), 0, "it is not stored yet");
     let orders: Vec<OverrideChange> = world.core.overrides().iter().collect();
     assert_eq!(orders.len(), 1);
     let mut next = World::new(CF);
-    orders.into_iter().for_each(|order| next.tell(Event::Override(order)));
-    next.tell(Event::Arrived(first));
-    next.tell(Event::InitialScanDone);
-    next.tell(Event::Tick);
+    orders.into_iter().for_each(|order| next.handle(Event::Override(order)));
+    next.handle(Event::Arrived(first));
+    next.handle(Event::InitialScanDone);
+    next.handle(Event::Tick);
     more(&mut next, &[("a.test", &[300]), ("b.test", &[400])], None);
-    next.tell(Event::Tick);
-    assert_eq!(next.started.len(), 0, "nobody is delivered to");
+    next.handle(Event::Tick);
+    assert_eq!(next.started.len(), 0, "no recipient is delivered");
     let deletions = next.done.iter().filter_map(|action| match action {
         Action::Note(note) if note.occasion == OutcomeKind::Deletion => Some(note.offsets.len()),
         _ => None,
@@ -184,10 +225,10 @@ fn held_partial_message_can_be_deleted() {
     let mut world = World::new(CF);
     let first = part(&world, &[("a.test", &[100, 200, 300])], Some(400));
     let id = SpoolId { number: 1, modified: first.modified };
-    world.tell(Event::Arrived(first));
+    world.handle(Event::Arrived(first));
     let order = |world: &mut World, order| {
-        world.tell(Event::Ordered { ticket: 1, by: "root".to_string(), order });
-        world.tell(Event::Tick);
+        world.handle(Event::Ordered { ticket: 1, by: "root".to_string(), order });
+        world.handle(Event::Tick);
     };
     order(&mut world, Order::HoldMessages { messages: vec![id], reason: String::new() });
     assert_eq!(asked(&mut world), []);
@@ -199,11 +240,11 @@ fn held_partial_message_can_be_deleted() {
         });
         notes.collect::<Vec<_>>()
     };
-    world.tell(Event::Noted { ticket: deleted(&world)[0].0, outcome: Ok(false) });
-    world.tell(Event::Tick);
+    world.handle(Event::Noted { ticket: deleted(&world)[0].0, outcome: Ok(false) });
+    world.handle(Event::Tick);
     assert_eq!(asked(&mut world).len(), 1);
     more(&mut world, &[("a.test", &[400]), ("b.test", &[500, 600])], None);
-    assert_eq!(deleted(&world)[1].1, [400, 500, 600], "at once");
+    assert_eq!(deleted(&world)[1].1, [400, 500, 600], "in one note");
     assert_eq!(world.core.recipients(), 0);
 }
 

@@ -30,12 +30,12 @@ fn part(world: &World, number: u64, (from, to): (u32, u32), unread: u32) -> Arri
 }
 
 fn comes(world: &mut World, number: u64, range: (u32, u32), unread: u32) {
-    world.tell(Event::Arrived(part(world, number, range, unread)));
+    world.handle(Event::Arrived(part(world, number, range, unread)));
 }
 
 /// Requests for more of a message: its number and the maximum number of recipients.
 fn asked(world: &mut World) -> Vec<(u64, u32)> {
-    world.tell(Event::Tick);
+    world.handle(Event::Tick);
     let asked = world.done.extract_if(.., |action| matches!(action, Action::ReadMore { .. }));
     let portion = |action| match action {
         Action::ReadMore { name, portion: Portion { max_recipients: at_most, .. } } => {
@@ -50,9 +50,9 @@ fn asked(world: &mut World) -> Vec<(u64, u32)> {
 fn next(world: &mut World, agent: AgentId, job: &str) -> String {
     let (number, host) = job.split_once('\t').expect("a host");
     let place: u32 = host.rsplit('-').next().and_then(|n| n.parse().ok()).expect("a number");
-    world.says(agent, &format!("{number}/{}\t\tok3", 100 * (place + 1)));
+    world.agent_line(agent, &format!("{number}/{}\t\tok3", 100 * (place + 1)));
     world.hungry(agent);
-    world.heard_by(agent).remove(0)
+    world.take_lines(agent).remove(0)
 }
 
 /// Delivers `count` jobs. Returns the numbers of their messages.
@@ -70,7 +70,7 @@ fn preempting_message_gets_half_of_extra_pool() {
     let mut world = world("slot-cost=2 extra-recipient-limit=8");
     comes(&mut world, 1, (0, 12), 1000);
     assert_eq!(asked(&mut world), [], "the ring is full");
-    let (agent, mut jobs) = world.newborn();
+    let (agent, mut jobs) = world.hungry_new_agent();
     let mut job = jobs.remove(0);
     comes(&mut world, 2, (0, 2), 3);
     assert_eq!(asked(&mut world), [], "it has the minimum");
@@ -79,9 +79,13 @@ fn preempting_message_gets_half_of_extra_pool() {
     // Half of the extra pool is 4: two for recipients in memory and two more. The minimum is 1.
     assert_eq!(asked(&mut world), [(2, 3)]);
     let outcome = RereadResult::Read(part(&world, 2, (2, 5), 0));
-    world.tell(Event::MoreRead { number: 2, outcome });
-    assert_eq!(sequence(&mut world, agent, &mut job, 6), "222221", "as a whole");
-    world.tell(Event::Tick);
+    world.handle(Event::MoreRead { number: 2, outcome });
+    assert_eq!(
+        sequence(&mut world, agent, &mut job, 6),
+        "222221",
+        "the message is delivered without interruption"
+    );
+    world.handle(Event::Tick);
     assert_eq!(world.removed(), ["2"]);
 }
 
@@ -89,7 +93,7 @@ fn preempting_message_gets_half_of_extra_pool() {
 fn zero_extra_limit_gives_minimum_only() {
     let mut world = world("slot-cost=2 extra-recipient-limit=0");
     comes(&mut world, 1, (0, 12), 1000);
-    let (agent, mut jobs) = world.newborn();
+    let (agent, mut jobs) = world.hungry_new_agent();
     let mut job = jobs.remove(0);
     comes(&mut world, 2, (0, 2), 3);
     assert_eq!(sequence(&mut world, agent, &mut job, 1), "1");
@@ -104,13 +108,13 @@ fn zero_extra_limit_gives_minimum_only() {
 fn extra_room_is_returned_as_recipients_finish() {
     let mut world = world("slot-cost=2 extra-recipient-limit=8");
     comes(&mut world, 1, (0, 12), 1000);
-    let (agent, mut jobs) = world.newborn();
+    let (agent, mut jobs) = world.hungry_new_agent();
     let mut job = jobs.remove(0);
     comes(&mut world, 2, (0, 1), 3);
     assert_eq!(sequence(&mut world, agent, &mut job, 1), "1");
     assert_eq!(asked(&mut world), [(2, 4)], "half of 8, less the one that is there, and 1");
     let outcome = RereadResult::Read(part(&world, 2, (1, 4), 0));
-    world.tell(Event::MoreRead { number: 2, outcome });
+    world.handle(Event::MoreRead { number: 2, outcome });
     assert_eq!(sequence(&mut world, agent, &mut job, 4), "2222");
     comes(&mut world, 3, (0, 1), 1);
     assert_eq!(sequence(&mut world, agent, &mut job, 8), "11111111");

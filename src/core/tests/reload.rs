@@ -5,7 +5,7 @@ use crate::queue::deferral::DeferralNote;
 use crate::queue::unreachable::Unreachable;
 
 fn reload(world: &mut World, text: &str) {
-    world.tell(Event::Configured(Rc::new(config(text))));
+    world.handle(Event::Configured(Rc::new(config(text))));
 }
 
 #[test]
@@ -19,20 +19,20 @@ fn ring_with_same_command_keeps_agents_with_new_limits() {
     assert_eq!(world.started.len(), 3);
     let first = world.started[0];
     world.hungry(first);
-    assert_eq!(world.heard_by(first), ["1\th1.test"], "the old agent goes on");
+    assert_eq!(world.take_lines(first), ["1\th1.test"], "the old agent goes on");
 }
 
 #[test]
 fn agents_of_old_command_finish_and_end() {
     let mut world = World::new("c/*\n\tmaxring=1 command=x\n");
     world.messages(1..=3, "c/a.test");
-    let (old, jobs) = world.newborn();
+    let (old, jobs) = world.hungry_new_agent();
     assert_eq!(jobs, ["1\ta.test"]);
     reload(&mut world, "c/*\n\tmaxring=1 command=y\n");
-    world.says(old, "1/100\t\tok3");
+    world.agent_line(old, "1/100\t\tok3");
     world.hungry(old);
-    assert_eq!(world.heard_by(old), ["(retire)"]);
-    let (new, jobs) = world.newborn();
+    assert_eq!(world.take_lines(old), ["(retire)"]);
+    let (new, jobs) = world.hungry_new_agent();
     assert_ne!(new, old);
     assert_eq!(jobs, ["2\ta.test"]);
     world.dies(old, AgentEnd::Exited(0));
@@ -44,11 +44,11 @@ fn agents_of_old_command_finish_and_end() {
 fn idle_agents_of_old_command_end_at_once() {
     let mut world = World::new("c/*\n\tcommand=x\n");
     world.message(1, &["c/a.test"]);
-    let (agent, jobs) = world.newborn();
+    let (agent, jobs) = world.hungry_new_agent();
     world.works(agent, jobs, "ok3");
     world.hungry(agent);
     reload(&mut world, "c/*\n\tcommand=y\n");
-    assert_eq!(world.heard_by(agent), ["(retire)"]);
+    assert_eq!(world.take_lines(agent), ["(retire)"]);
     world.dies(agent, AgentEnd::Exited(0));
     assert_eq!(world.core.ring_ids().len(), 0);
 }
@@ -58,26 +58,26 @@ fn threads_move_to_rings_of_new_clauses() {
     let mut world = World::new("c/*\n\tmaxring=1 interval=1h retries=1 command=x\n");
     world.message(1, &["c/a.test"]);
     world.message(2, &["c/b.test"]);
-    let (agent, jobs) = world.newborn();
+    let (agent, jobs) = world.hungry_new_agent();
     assert_eq!(jobs, ["1\ta.test"]);
     reload(&mut world, "c/b.test\n\tcommand=y\nc/*\n\tmaxring=1 interval=1h retries=1 command=x\n");
     assert_eq!(world.started.len(), 2, "b.test has a ring of its own now");
-    assert_eq!(world.newborn().1, ["2\tb.test"]);
-    world.says(agent, "1/100\t\tok3");
+    assert_eq!(world.hungry_new_agent().1, ["2\tb.test"]);
+    world.agent_line(agent, "1/100\t\tok3");
     world.hungry(agent);
-    assert_eq!(world.heard_by(agent), ["#idle"]);
+    assert_eq!(world.take_lines(agent), ["#idle"]);
 }
 
 #[test]
 fn thread_with_agent_of_other_ring_gets_own_agent() {
     let mut world = World::new("c/a*\n\tmaxring=1 command=x\nc/*\n\tmaxring=1 command=y\n");
     world.messages(1..=3, "c/a.test");
-    let (old, _) = world.newborn();
+    let (old, _) = world.hungry_new_agent();
     // The same two programs, but a.test has moved to the other one.
     reload(&mut world, "c/b*\n\tmaxring=1 command=x\nc/*\n\tmaxring=1 command=y\n");
-    world.says(old, "1/100\t\tok3");
+    world.agent_line(old, "1/100\t\tok3");
     world.hungry(old);
-    let (new, jobs) = world.newborn();
+    let (new, jobs) = world.hungry_new_agent();
     assert_ne!(new, old);
     assert_eq!(jobs, ["2\ta.test"]);
 }
@@ -86,10 +86,10 @@ fn thread_with_agent_of_other_ring_gets_own_agent() {
 fn waiting_mail_keeps_waiting_and_is_delivered() {
     let mut world = World::new("c/*\n\tmaxring=1 interval=1h retries=1 skew=1 command=x\n");
     world.message(1, &["c/a.test"]);
-    let (agent, jobs) = world.newborn();
+    let (agent, jobs) = world.hungry_new_agent();
     world.works(agent, jobs, "deferred later");
     world.hungry(agent);
-    world.heard_by(agent);
+    world.take_lines(agent);
     reload(&mut world, "c/*\n\tmaxring=1 interval=1h retries=2 skew=1 command=x\n");
     assert_eq!(world.shows(1), ["c/a.test Retry(3600) tries=1 later"]);
     // To a `queueonly` clause without retries, and back.
@@ -98,14 +98,14 @@ fn waiting_mail_keeps_waiting_and_is_delivered() {
     reload(&mut world, "c/*\n\tmaxring=1 interval=1h retries=2 skew=1 command=x\n");
     assert_eq!(world.shows(1), ["c/a.test Retry(7200) tries=1 later"]);
     world.pass_seconds(7201);
-    assert_eq!(world.heard_by(agent), ["1\ta.test"]);
+    assert_eq!(world.take_lines(agent), ["1\ta.test"]);
 }
 
 #[test]
 fn shorter_expiry_takes_effect() {
     let mut world = World::new("c/*\n\tmaxring=1 interval=1d retries=9 expiry=3d command=x\n");
     world.message(1, &["c/a.test"]);
-    let (agent, jobs) = world.newborn();
+    let (agent, jobs) = world.hungry_new_agent();
     world.works(agent, jobs, "deferred later");
     world.pass_seconds(7200);
     assert_eq!(world.shows(1).len(), 1);
@@ -118,11 +118,11 @@ fn shorter_expiry_takes_effect() {
 fn removed_clause_leaves_mail_queued() {
     let mut world = World::new("c/*\n\tcommand=x\nd/*\n\tcommand=y\n");
     world.message(1, &["d/a.test"]);
-    let (agent, _) = world.newborn();
+    let (agent, _) = world.hungry_new_agent();
     reload(&mut world, "c/*\n\tcommand=x\n");
-    world.says(agent, "1/100\tn\tdeferred later");
+    world.agent_line(agent, "1/100\tn\tdeferred later");
     world.hungry(agent);
-    assert_eq!(world.heard_by(agent), ["(retire)"]);
+    assert_eq!(world.take_lines(agent), ["(retire)"]);
     world.dies(agent, AgentEnd::Exited(0));
     assert_eq!(world.shows(1).len(), 1);
     reload(&mut world, "c/*\n\tcommand=x\nd/*\n\tcommand=y\n");
@@ -155,7 +155,7 @@ fn is_settled(world: &World, number: u64) -> bool {
 
 /// Delivers all jobs of an agent, including those it gets then. Returns their number.
 fn delivers(world: &mut World, agent: AgentId) -> usize {
-    let jobs = world.heard_by(agent);
+    let jobs = world.take_lines(agent);
     let heard = world.works(agent, jobs, "ok3");
     heard.iter().flatten().filter(|line| line.contains('\t')).count()
 }
@@ -163,15 +163,15 @@ fn delivers(world: &mut World, agent: AgentId) -> usize {
 #[test]
 fn agents_deliver_while_threads_move() {
     let mut world = crowded("c/*\n\tmaxring=1 command=x\n");
-    let (agent, jobs) = world.newborn();
+    let (agent, jobs) = world.hungry_new_agent();
     assert_eq!(jobs, ["1\th1.test"]);
     reload(&mut world, "c/*\n\tmaxring=2 command=x\n");
     assert!(is_sweeping(&world));
     assert_eq!(world.started.len(), 2, "the new limit is in force");
     assert!(is_settled(&world, 2) && !is_settled(&world, LATE));
-    world.says(agent, "1/100\t\tok3");
+    world.agent_line(agent, "1/100\t\tok3");
     world.hungry(agent);
-    let heard = world.heard_by(agent);
+    let heard = world.take_lines(agent);
     assert!(heard[0].contains('\t'), "it goes on with a thread that has moved: {heard:?}");
     // Threads that have not moved report that. A thread that something arrives for moves at once.
     assert_eq!(world.shows(LATE), ["c/h80.test Refused(Reloading) tries=0 "]);
@@ -195,10 +195,10 @@ fn idle_agent_waits_for_threads_that_move() {
     world.hungry(agent);
     reload(&mut world, "c/*\n\tmaxring=1 overfeed=50 command=x\n");
     let first = delivers(&mut world, agent);
-    assert_eq!(first, 20, "what has moved");
+    assert_eq!(first, 20, "the messages that have moved");
     world.hungry(agent);
     assert!(is_sweeping(&world));
-    world.tell(Event::Tick);
+    world.handle(Event::Tick);
     let second = delivers(&mut world, agent);
     assert!(second > 0, "the first that moved gave it work again");
     world.hungry(agent);
@@ -212,22 +212,23 @@ fn idle_agent_waits_for_threads_that_move() {
 fn second_reload_restarts_sweep() {
     let (x, y) = ("c/*\n\tmaxring=1 command=x\n", "c/*\n\tmaxring=1 command=y\n");
     let mut world = crowded(x);
-    let (old, jobs) = world.newborn();
+    let (old, jobs) = world.hungry_new_agent();
     reload(&mut world, y);
     assert!(is_sweeping(&world));
-    let (between, _) = world.newborn();
+    let (between, _) = world.hungry_new_agent();
     assert_ne!(between, old);
-    world.tell(Event::Tick);
+    world.handle(Event::Tick);
     reload(&mut world, x);
     assert!(is_sweeping(&world));
     assert!(is_settled(&world, 1) && !is_settled(&world, LATE));
     // The ring of the first agent has threads left, so it continues. The program of the other is
     // not needed.
-    world.says(old, &format!("{}/100\t\tok3", jobs[0].split('\t').next().unwrap_or_default()));
+    world
+        .agent_line(old, &format!("{}/100\t\tok3", jobs[0].split('\t').next().unwrap_or_default()));
     world.hungry(old);
-    assert!(world.heard_by(old)[0].contains('\t'));
+    assert!(world.take_lines(old)[0].contains('\t'));
     world.hungry(between);
-    assert_eq!(world.heard_by(between), ["(retire)"]);
+    assert_eq!(world.take_lines(between), ["(retire)"]);
     world.pass_seconds(0);
     assert!(!is_sweeping(&world));
     assert_eq!(world.core.ring_ids().len(), 2);
@@ -241,7 +242,7 @@ fn wakeup_moves_thread_to_new_clause() {
     let text =
         |retries| format!("c/*\n\tmaxring=1 interval=1m retries={retries} skew=1 command=x\n");
     let mut world = crowded(&text(1));
-    let (agent, _) = world.newborn();
+    let (agent, _) = world.hungry_new_agent();
     let threads: Vec<_> = world.core.queue.threads.iter().map(|(id, _)| id).collect();
     for thread in threads.into_iter().skip(LATE as usize - 20) {
         let reason = UnreachableReason::HostDown;
@@ -251,11 +252,11 @@ fn wakeup_moves_thread_to_new_clause() {
     // The late ones wake up before the sweep reaches them.
     world.now += Duration::from_secs(60);
     reload(&mut world, &text(2));
-    world.tell(Event::Tick);
+    world.handle(Event::Tick);
     assert!(is_sweeping(&world));
     assert!(is_settled(&world, LATE));
     world.pass_seconds(0);
-    world.says(agent, "1/100\t\tok3");
+    world.agent_line(agent, "1/100\t\tok3");
     world.hungry(agent);
-    assert_eq!(world.heard_by(agent), ["2\th2.test"]);
+    assert_eq!(world.take_lines(agent), ["2\th2.test"]);
 }

@@ -34,8 +34,8 @@ fn told(world: &mut World) -> Vec<String> {
 fn no_records_without_status_log_or_subscriber() {
     let mut world = World::new(ONE);
     world.message(1, &["c/a.test"]);
-    let (agent, _) = world.newborn();
-    world.says(agent, "1/100\t\tok3 fine");
+    let (agent, _) = world.hungry_new_agent();
+    world.agent_line(agent, "1/100\t\tok3 fine");
     world.hungry(agent);
     assert_eq!(told(&mut world), [""; 0]);
 }
@@ -44,15 +44,15 @@ fn no_records_without_status_log_or_subscriber() {
 fn each_job_of_burst_has_own_start_time() {
     let mut world = world();
     world.messages(1..=3, "c/a.test");
-    let (agent, _) = world.newborn();
+    let (agent, _) = world.hungry_new_agent();
     let wait = |world: &mut World| world.now += Duration::from_secs(10);
     // Jobs that take longer are fed one at a time.
     world.now += Duration::from_secs(1);
-    world.says(agent, "1/100\t\tok3 fine");
+    world.agent_line(agent, "1/100\t\tok3 fine");
     world.now += Duration::from_secs(1);
     world.hungry(agent);
     wait(&mut world);
-    world.says(agent, "2/100\tnotary\tretryat 120 later");
+    world.agent_line(agent, "2/100\tnotary\tretryat 120 later");
     world.hungry(agent);
     wait(&mut world);
     world.hungry(agent);
@@ -69,8 +69,8 @@ fn each_job_of_burst_has_own_start_time() {
 fn deferall_record_counts_deferred_others() {
     let mut world = world();
     world.messages(1..=300, "c/a.test");
-    let (agent, _) = world.newborn();
-    world.says(agent, "1/100\t\tdeferall it is down");
+    let (agent, _) = world.hungry_new_agent();
+    world.agent_line(agent, "1/100\t\tdeferall it is down");
     assert_eq!(told(&mut world), ["1:[100] Report(DeferAll) Some(0)..0 299 it is down"]);
 }
 
@@ -78,12 +78,12 @@ fn deferall_record_counts_deferred_others() {
 fn records_without_attempt_precede_removal() {
     let mut world = world();
     world.message(1, &["c/a.test", "c/b.test"]);
-    let (agent, _) = world.newborn();
-    world.tell(Event::AgentEnded { agent, end: AgentEnd::Signalled(9) });
+    let (agent, _) = world.hungry_new_agent();
+    world.handle(Event::AgentEnded { agent, end: AgentEnd::Signalled(9) });
     let expected = "the transport agent was ended by signal 9 while it had this job";
     assert_eq!(told(&mut world), [format!("1:[100] Unreported Some(0)..0 0 {expected}")]);
     world.now += Duration::from_secs(5 * 86_400);
-    world.tell(Event::Tick);
+    world.handle(Event::Tick);
     let at = |what: fn(&Action) -> bool, world: &World| world.done.iter().position(what);
     let first_told = at(|action| matches!(action, Action::Status(_)), &world);
     let first_noted = at(|action| matches!(action, Action::Note(_)), &world);

@@ -17,14 +17,14 @@ fn wake_up(world: &mut World) {
 
 /// The job that an agent has.
 fn job(world: &mut World, agent: AgentId) -> String {
-    let heard = world.heard_by(agent);
+    let heard = world.take_lines(agent);
     heard.last().unwrap_or_else(|| panic!("{agent:?} was told nothing")).clone()
 }
 
 /// An agent ends its job with a report, and asks for the next.
 fn ends(world: &mut World, agent: AgentId, job: &str, answer: &str) {
     let number = job.split('\t').next().unwrap_or_default();
-    world.says(agent, &format!("{number}/100\t\t{answer}"));
+    world.agent_line(agent, &format!("{number}/100\t\t{answer}"));
     world.hungry(agent);
 }
 
@@ -81,7 +81,8 @@ fn dead_destination_is_suspended_and_probed() {
     let agents = world.started.clone();
     // Rounds of two and then of one: 1/2, then 1, makes three failures in all.
     for (turn, agent) in [0, 1, 0, 1].into_iter().map(|index| (index, agents[index])) {
-        let Some(last) = world.heard_by(agent).last().cloned().filter(|job| !job.starts_with('#'))
+        let Some(last) =
+            world.take_lines(agent).last().cloned().filter(|job| !job.starts_with('#'))
         else {
             continue;
         };
@@ -149,7 +150,7 @@ fn rate_spaces_delivery_starts() {
     world.hungry(agent);
     assert_eq!(window_of(&world, "h.test").1, ["pace"]);
     world.pass(Duration::from_millis(5999));
-    assert_eq!(world.heard_by(agent), Vec::<String>::new());
+    assert_eq!(world.take_lines(agent), Vec::<String>::new());
     world.pass(Duration::from_millis(1));
     assert_eq!(job(&mut world, agent), "2\th.test");
     // A slow delivery does not delay the planned time of the next one.
@@ -173,7 +174,7 @@ fn delivery_delay_pauses_after_each_delivery() {
     world.hungry(agent);
     assert_eq!(job(&mut world, agent), "#idle");
     world.pass(Duration::from_millis(9999));
-    assert_eq!(world.heard_by(agent), Vec::<String>::new());
+    assert_eq!(world.take_lines(agent), Vec::<String>::new());
     world.pass(Duration::from_millis(1));
     assert_eq!(job(&mut world, agent), "2\th.test");
     // The pause also applies if the agent dies.
@@ -209,7 +210,7 @@ fn window_key_pattern_makes_hosts_share_in_turn() {
     // The first thread finishes its work; as agents end, the others take turns.
     for _ in 0..20 {
         for agent in world.started.clone() {
-            let heard = world.heard_by(agent);
+            let heard = world.take_lines(agent);
             if let Some(job) = heard.last().filter(|job| !job.starts_with(['#', '('])).cloned() {
                 ends(&mut world, agent, &job, "ok3");
             }
@@ -230,7 +231,7 @@ fn dead_shared_window_suspends_all_domains() {
     // Deliveries started meanwhile continue; after a round of failures the destination is dead.
     for _ in 0..3 {
         for agent in world.started.clone() {
-            let heard = world.heard_by(agent);
+            let heard = world.take_lines(agent);
             if let Some(job) = heard.last().filter(|job| !job.starts_with(['#', '('])).cloned() {
                 ends(&mut world, agent, &job, "deferall\tno way");
             }
@@ -290,12 +291,13 @@ fn window_key_mx_makes_hosts_of_relay_share() {
     wake_up(&mut world);
     let agents = world.started.clone();
     for agent in agents {
-        let Some(last) = world.heard_by(agent).last().cloned().filter(|job| !job.starts_with('#'))
+        let Some(last) =
+            world.take_lines(agent).last().cloned().filter(|job| !job.starts_with('#'))
         else {
             continue;
         };
         let number = last.split('\t').next().unwrap_or_default().to_string();
-        world.says(
+        world.agent_line(
             agent,
             &format!(
                 "{number}/100\tr\x01delivered\x012.0.0\x01smtp; 250\x01dns; mx.provider.test (192.0.2.1|25)\tok3"
@@ -313,9 +315,9 @@ fn window_key_mx_makes_hosts_of_relay_share() {
 fn reload_keeps_needed_windows_only() {
     let mut world = begun();
     assert_eq!(window_of(&world, "h.test").0, 3);
-    world.tell(Event::Configured(Rc::new(config(&STEERED.replace("expiry=3d", "expiry=4d")))));
+    world.handle(Event::Configured(Rc::new(config(&STEERED.replace("expiry=3d", "expiry=4d")))));
     assert_eq!(window_of(&world, "h.test").0, 3);
-    world.tell(Event::Configured(Rc::new(config("c/*\n\tmaxthr=7 command=x\n"))));
+    world.handle(Event::Configured(Rc::new(config("c/*\n\tmaxthr=7 command=x\n"))));
     assert_eq!(window_of(&world, "h.test").0, 7);
     assert_eq!(world.core.dispatch.windows.iter().count(), 0);
 }
@@ -323,13 +325,13 @@ fn reload_keeps_needed_windows_only() {
 #[test]
 fn restart_keeps_windows() {
     let world = begun();
-    let mut lessons = crate::learned::LearnedExport::default();
+    let mut cursor = crate::learned::LearnedExport::default();
     let mut all = Vec::new();
-    while !lessons.is_done() {
-        lessons.tell(&world.core, &(), 10, |learned| all.push(learned));
+    while !cursor.is_done() {
+        cursor.export(&world.core, &(), 10, |learned| all.push(learned));
     }
     let mut world = World::new(STEERED);
-    all.into_iter().for_each(|learned| world.tell(Event::Learned(learned)));
+    all.into_iter().for_each(|learned| world.handle(Event::Learned(learned)));
     world.messages(1..=30, "c/h.test");
     assert_eq!(window_of(&world, "h.test").0, 3);
 }
@@ -371,7 +373,7 @@ fn shared_window_of_5000_domains_suspends_and_wakes_in_steps() {
     world.pass_seconds(0);
     for agent in world.started.clone() {
         let Some(job) =
-            world.heard_by(agent).last().filter(|job| !job.starts_with(['#', '('])).cloned()
+            world.take_lines(agent).last().filter(|job| !job.starts_with(['#', '('])).cloned()
         else {
             continue;
         };
@@ -396,7 +398,7 @@ fn shared_window_of_5000_domains_suspends_and_wakes_in_steps() {
         busy.map(|(agent, _)| agent).collect::<Vec<_>>()
     };
     let probe = at_work(&world);
-    assert_eq!(probe.len(), 1, "one looks");
+    assert_eq!(probe.len(), 1, "one agent tries the host first");
     // It is still dead, so all wait again.
     let first = job(&mut world, probe[0]);
     ends(&mut world, probe[0], &first, "deferall\tstill not");
@@ -409,7 +411,7 @@ fn shared_window_of_5000_domains_suspends_and_wakes_in_steps() {
     world.core.check_invariants();
     wake_up(&mut world);
     let probe = at_work(&world);
-    assert_eq!(probe.len(), 1, "one looks");
+    assert_eq!(probe.len(), 1, "one agent tries the host first");
     let first = job(&mut world, probe[0]);
     ends(&mut world, probe[0], &first, "ok3");
     world.core.check_invariants();

@@ -73,7 +73,7 @@ impl World {
         }
     }
 
-    pub fn tell(&mut self, event: Event<'_>) {
+    pub fn handle(&mut self, event: Event<'_>) {
         self.core.handle(self.now, event);
         self.collect();
     }
@@ -153,7 +153,7 @@ impl World {
             Group { channel: channel.as_bytes().into(), host: host.as_bytes().into(), offsets }
         });
         let arrival = arrival(number, groups.collect(), self.now - age, self.now);
-        self.tell(Event::Arrived(arrival));
+        self.handle(Event::Arrived(arrival));
     }
 
     /// Adds messages with these numbers, each with one recipient for the same destination.
@@ -161,16 +161,16 @@ impl World {
         numbers.for_each(|number| self.message(number, &[destination]));
     }
 
-    pub fn says(&mut self, agent: AgentId, line: &str) {
-        self.tell(Event::AgentSaid { agent, line: line.as_bytes() });
+    pub fn agent_line(&mut self, agent: AgentId, line: &str) {
+        self.handle(Event::AgentSaid { agent, line: line.as_bytes() });
     }
 
     pub fn hungry(&mut self, agent: AgentId) {
-        self.says(agent, "#hungry");
+        self.agent_line(agent, "#hungry");
     }
 
     /// Lines that were sent to an agent since the last call.
-    pub fn heard_by(&mut self, agent: AgentId) -> Vec<String> {
+    pub fn take_lines(&mut self, agent: AgentId) -> Vec<String> {
         self.agents
             .get_mut(&agent)
             .map(|agent| std::mem::take(&mut agent.input))
@@ -178,10 +178,10 @@ impl World {
     }
 
     /// Sends `#hungry` of the agent that was started last. Returns it and the lines sent to it.
-    pub fn newborn(&mut self) -> (AgentId, Vec<String>) {
+    pub fn hungry_new_agent(&mut self) -> (AgentId, Vec<String>) {
         let agent = *self.started.last().expect("an agent was started");
         self.hungry(agent);
-        (agent, self.heard_by(agent))
+        (agent, self.take_lines(agent))
     }
 
     /// Ends the jobs of an agent one by one with this answer for offset 100 of each.
@@ -197,10 +197,10 @@ impl World {
         while !jobs.is_empty() && jobs.iter().all(|job| !job.starts_with(['#', '('])) {
             for job in &jobs {
                 let number = job.split('\t').next().unwrap_or_default();
-                self.says(agent, &format!("{number}/100\t\t{answer}"));
+                self.agent_line(agent, &format!("{number}/100\t\t{answer}"));
                 self.hungry(agent);
             }
-            bursts.push(std::mem::replace(&mut jobs, self.heard_by(agent)));
+            bursts.push(std::mem::replace(&mut jobs, self.take_lines(agent)));
         }
         if !jobs.is_empty() {
             bursts.push(jobs);
@@ -210,7 +210,7 @@ impl World {
 
     pub fn dies(&mut self, agent: AgentId, end: AgentEnd) {
         self.agents.remove(&agent);
-        self.tell(Event::AgentEnded { agent, end });
+        self.handle(Event::AgentEnded { agent, end });
     }
 
     /// Advances the time, with a tick at each wake-up of the core.
@@ -218,10 +218,10 @@ impl World {
         let until = self.now + time;
         while let Some(wakeup) = self.core.next_wakeup().filter(|wakeup| *wakeup <= until) {
             self.now = self.now.max(wakeup);
-            self.tell(Event::Tick);
+            self.handle(Event::Tick);
         }
         self.now = until;
-        self.tell(Event::Tick);
+        self.handle(Event::Tick);
     }
 
     pub fn pass_seconds(&mut self, seconds: u64) {
@@ -253,7 +253,7 @@ impl World {
         let is_it =
             |action: &Action| matches!(action, Action::Report { ticket: of, .. } if *of == ticket);
         assert!(self.done.iter().any(is_it), "no report {ticket} was requested");
-        self.tell(Event::Reported { ticket, outcome: Ok(UnreportedRest::default()) });
+        self.handle(Event::Reported { ticket, outcome: Ok(UnreportedRest::default()) });
     }
 
     /// Confirms removals. Returns the numbers of the messages removed since the last call.
@@ -267,7 +267,7 @@ impl World {
                     removed.push(format!("{name}{}", if aside { "*" } else { "" }));
                     let number = name.number();
                     if !self.has_disk {
-                        self.tell(Event::Removed { number, outcome: Ok(()) });
+                        self.handle(Event::Removed { number, outcome: Ok(()) });
                     }
                 }
                 other => self.done.push(other),

@@ -45,7 +45,7 @@ use verbose_messages::VerboseMessages;
 use write_queue::{WriteQueue, write_queue};
 use writer::Writer;
 use zsched_core::overrides::OverrideChange;
-use zsched_core::{NoteTicket, ReportTicket, StatusRecord};
+use zsched_core::{NoteTicket, SenderReportTicket, StatusRecord};
 use zsched_format::time::Timestamp;
 use zsched_spool::load::LoadResult;
 use zsched_spool::obsoletes::Obsoleted;
@@ -77,7 +77,7 @@ pub(crate) enum Completion {
     /// Result of writing a note.
     NoteWritten(NoteTicket, io::Result<bool>),
     /// Result of sending the reports that a message owes.
-    Reported(ReportTicket, io::Result<UnreportedRest>),
+    Reported(SenderReportTicket, io::Result<UnreportedRest>),
     /// Result of removing a message, with its new path if moved aside.
     Removed(SpoolName, io::Result<Option<PathBuf>>),
     /// Result of storing the overrides of operators.

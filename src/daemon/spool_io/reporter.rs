@@ -10,7 +10,7 @@ use crate::logging::syslog;
 use crate::reports::{ReportComposer, ReportPolicy};
 use std::path::PathBuf;
 use std::sync::mpsc::Receiver;
-use zsched_core::ReportTicket;
+use zsched_core::SenderReportTicket;
 use zsched_spool::report::{self, OwedReports, SendResult};
 use zsched_spool::submit::notify;
 use zsched_spool::{HashLevel, Spool, SpoolId, SpoolName};
@@ -18,7 +18,7 @@ use zsched_spool::{HashLevel, Spool, SpoolId, SpoolName};
 /// Request for the reports that a message owes.
 pub(crate) struct ReportRequest {
     /// Identifies it in the answer.
-    pub(crate) ticket: ReportTicket,
+    pub(crate) ticket: SenderReportTicket,
     /// The message.
     pub(crate) name: SpoolName,
     /// All of its recipients are final.

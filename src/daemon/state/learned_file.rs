@@ -165,7 +165,7 @@ impl LearnedText {
             text.extend(format!("{}\n", number_line(NAME, FORMAT)).bytes());
         }
         while text.len() < CHUNK_SIZE && !self.export.is_done() {
-            self.export.tell(core, paged_out, MAX_EXPORTED_PER_STEP, |learned| {
+            self.export.export(core, paged_out, MAX_EXPORTED_PER_STEP, |learned| {
                 // Strings and numbers can always be serialized.
                 self.lines += u64::from(write_line(&mut text, &learned).is_ok());
             });

@@ -2,7 +2,7 @@
 
 use super::{clock, one_line};
 use zsched_core::Scheduler;
-use zsched_core::reports::ReportState;
+use zsched_core::sender_reports::SenderReportState;
 use zsched_core::view::Message;
 use zsched_format::time::{ShortDuration, Timestamp};
 
@@ -41,14 +41,14 @@ fn deadline(message: &Message, now: Timestamp) -> Option<MessageRemark> {
 /// The report that the sender gets.
 fn report(scheduler: &Scheduler, message: &Message) -> Option<MessageRemark> {
     let sentence = match message.report {
-        ReportState::None => return None,
-        ReportState::Planned => {
+        SenderReportState::None => return None,
+        SenderReportState::Planned => {
             let interval = scheduler.parameters().global_report_interval;
             let interval = ShortDuration(interval.as_secs() as i64);
             format!("its sender gets a report within {interval}")
         }
-        ReportState::Requested => "a report to its sender is being written".to_string(),
-        ReportState::Failed => {
+        SenderReportState::Requested => "a report to its sender is being written".to_string(),
+        SenderReportState::Failed => {
             let failure = scheduler.write_failure();
             let why =
                 failure.map_or(String::new(), |text| format!(": {}", one_line(text.as_bytes())));

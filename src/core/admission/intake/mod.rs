@@ -258,11 +258,11 @@ impl Intake {
 
     /// Makes locked files due now, or only those of these messages.
     pub fn recheck_locked(&mut self, only: Option<&HashSet<u64>>) {
-        let is_meant = |number: &u64| {
+        let is_rechecked = |number: &u64| {
             self.locked.contains(number) && only.is_none_or(|only| only.contains(number))
         };
         let soon = |((time, number), name)| {
-            ((if is_meant(&number) { Timestamp::EPOCH } else { time }, number), name)
+            ((if is_rechecked(&number) { Timestamp::EPOCH } else { time }, number), name)
         };
         self.retries = std::mem::take(&mut self.retries).into_iter().map(soon).collect();
     }

@@ -19,11 +19,11 @@ use crate::action::Action;
 use crate::admission::paged_message::{HostFilter, PagedMessage, PagedVertex, TextNumber};
 use crate::event::Backlog;
 use crate::learned::{LearnedText, text_of};
-use crate::outcome::reports::ReportState;
+use crate::outcome::sender_reports::SenderReportState;
 use crate::queue::{
     AfterJob, Destination, Diagnosis, Message, MessageId, Queue, VertexId, VertexState,
 };
-use crate::timers::Timer;
+use crate::timers::{Timer, Timers};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -65,6 +65,15 @@ impl PagingState {
     /// Stores a text for records. Returns its number.
     pub(crate) fn keep_text(&mut self, text: &Rc<Diagnosis>) -> TextNumber {
         self.texts.store(text)
+    }
+
+    /// Panics if a limit is exceeded, or paging waits without a timer.
+    pub fn check(&self, timers: &Timers) {
+        assert_eq!(timers.has(Timer::PageOut), self.has_timer, "timer of paging");
+        let may_wait = self.waiting == Backlog::None || self.has_timer;
+        assert!(may_wait, "files wait for room, and no page-out is planned");
+        self.check_threads();
+        self.texts.check();
     }
 }
 
@@ -173,7 +182,7 @@ impl Scheduler {
                 && vertex.after_job == AfterJob::Usual
         };
         let mut vertices = self.queue.messages[message].vertices.iter(&self.queue.vertices);
-        let is_reported = !owes_report && report == ReportState::None;
+        let is_reported = !owes_report && report == SenderReportState::None;
         is_free && is_reported && notes == 0 && jobs == 0 && pending > 0 && vertices.all(only_waits)
     }
 

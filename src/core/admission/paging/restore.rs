@@ -98,7 +98,7 @@ impl Admission {
     pub(crate) fn take_restored(&mut self, arrival: &Arrival) -> Option<RestoredMessage> {
         let (number, record) = self.paging.restored.take()?;
         let wanted = std::mem::take(&mut self.paging.wanted);
-        let is_it = number == arrival.name.number() && record.modified == arrival.modified;
-        is_it.then_some(RestoredMessage { record, wanted })
+        let is_restored = number == arrival.name.number() && record.modified == arrival.modified;
+        is_restored.then_some(RestoredMessage { record, wanted })
     }
 }

@@ -44,6 +44,12 @@ impl DiagnosisStore {
         number
     }
 
+    /// Panics if there are too many texts, or numbers of texts that are gone.
+    pub fn check(&self) {
+        assert!(self.texts.len() <= MAX_TEXTS, "{} texts", self.texts.len());
+        assert!(self.numbers.len() <= self.texts.len(), "numbers of texts that are gone");
+    }
+
     /// All texts with their numbers.
     pub fn iter(&self) -> impl Iterator<Item = (TextNumber, &Rc<Diagnosis>)> {
         let number = |index: usize| (self.before + index as u32) % MAX_TEXT_NUMBER + 1;

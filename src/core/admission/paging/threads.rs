@@ -161,6 +161,11 @@ impl PagingState {
         }
     }
 
+    pub(super) fn check_threads(&self) {
+        let kept = self.threads.len();
+        assert!(kept <= MAX_PAGED_THREADS, "{kept} kept threads");
+    }
+
     fn prune_threads(&mut self, now: Timestamp) {
         if self.threads.len() >= self.prune_at {
             self.threads.retain(|_, kept| kept.until + THREAD_RETENTION > now);

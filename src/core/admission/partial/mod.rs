@@ -42,7 +42,7 @@ use crate::admission::Admission;
 use crate::admission::paged_message::{HostFilter, PagedVertex};
 use crate::admission::paging::RestoredMessage;
 use crate::dispatch::RingId;
-use crate::outcome::reports::ReportState;
+use crate::outcome::sender_reports::SenderReportState;
 use crate::queue::{MessageId, Queue};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -128,7 +128,7 @@ impl PartialMessages {
         for (id, partial) in &self.partial {
             let message = &mail.messages[*id];
             let is_at_work = message.pending > 0 || message.jobs > 0 || message.notes > 0;
-            let is_reported = message.report != ReportState::None;
+            let is_reported = message.report != SenderReportState::None;
             let waits = partial.reading.is_some() || message.held || is_at_work || is_reported;
             assert!(waits || partial.is_queued && queued > 1, "{}: no more is read", message.name);
         }

@@ -39,8 +39,8 @@ impl Scheduler {
 
     /// Maximum number of recipients in memory; `None` means unlimited.
     pub fn max_recipients(&self) -> Option<usize> {
-        let of_rings = self.dispatch.rings.iter().map(|(_, ring)| slots(&ring.clause));
-        self.bound_with(of_rings.sum())
+        let ring_slots = self.dispatch.rings.iter().map(|(_, ring)| slots(&ring.clause));
+        self.bound_with(ring_slots.sum())
     }
 
     /// Maximum number of recipients of a ring in memory; `None` means unlimited.
@@ -48,9 +48,9 @@ impl Scheduler {
         self.bound_with(slots(&ring.clause))
     }
 
-    fn bound_with(&self, of_rings: usize) -> Option<usize> {
+    fn bound_with(&self, ring_slots: usize) -> Option<usize> {
         let limits = self.limits()?;
-        let pools = limits.minimum.saturating_mul(limits.messages).saturating_add(of_rings);
+        let pools = limits.minimum.saturating_mul(limits.messages).saturating_add(ring_slots);
         Some(pools.max(limits.recipients))
     }
 
@@ -60,16 +60,17 @@ impl Scheduler {
     pub fn recipient_room(&self) -> Option<RecipientRoom> {
         let limits = self.limits()?;
         let present = self.recipients() as usize + self.admission.partials.chunks_being_read;
-        let of_all = self.max_recipients()?.saturating_sub(present);
-        let of_ring = |(_, ring): (RingId, &Ring)| {
+        let total_room = self.max_recipients()?.saturating_sub(present);
+        let room_in_ring = |(_, ring): (RingId, &Ring)| {
             let taken = ring.recipients as usize + self.admission.partials.chunks_being_read;
-            self.max_recipients_of(ring).map(|most| most.saturating_sub(taken))
+            self.max_recipients_of(ring).map(|max| max.saturating_sub(taken))
         };
-        let of_rings = self.dispatch.rings.iter().filter_map(of_ring).min().unwrap_or(usize::MAX);
+        let rings = self.dispatch.rings.iter();
+        let fullest_ring = rings.filter_map(room_in_ring).min().unwrap_or(usize::MAX);
         // All recipients of a chunk may go to a ring that does not exist yet.
-        let of_new = limits.recipients.max(limits.minimum.saturating_mul(limits.messages));
-        let of_new = of_new.saturating_sub(self.admission.partials.chunks_being_read);
-        Some(RecipientRoom { limits, present, room: of_all.min(of_rings).min(of_new) })
+        let new_ring = limits.recipients.max(limits.minimum.saturating_mul(limits.messages));
+        let new_ring = new_ring.saturating_sub(self.admission.partials.chunks_being_read);
+        Some(RecipientRoom { limits, present, room: total_room.min(fullest_ring).min(new_ring) })
     }
 }
 

@@ -5,6 +5,7 @@ use crate::admission::paged_message::PagedVertex;
 use crate::admission::partial::PartialMessage;
 use crate::dispatch::AgentId;
 use crate::queue::{Diagnosis, FailureScope, MessageId, VertexId};
+use std::rc::Rc;
 use zsched_format::agent_protocol::{RecipientReport, ReportStatus};
 
 /// Maximum number of finished offsets kept for a message.
@@ -35,8 +36,8 @@ impl Scheduler {
     ) -> Option<VertexId> {
         let present = self.dispatch.agents[agent].jobs().next()?;
         let job = &self.queue.vertices[present];
-        let is_it = job.message == message && !job.is_part() && self.is_partial(message);
-        is_it.then_some(present)
+        let covers = job.message == message && !job.is_part() && self.is_partial(message);
+        covers.then_some(present)
     }
 
     /// Records recipients that left memory with a note.
@@ -49,55 +50,25 @@ impl Scheduler {
         }
     }
 
-    /// Handles a report on an unloaded recipient of the present job.
+    /// Returns true if a job may cover an unloaded recipient at `offset`.
     ///
-    /// Returns false if the recipient cannot be an unloaded one.
-    pub(crate) fn report_on_unloaded(
-        &mut self,
-        agent: AgentId,
-        message: MessageId,
-        report: &RecipientReport<'_>,
-    ) -> bool {
-        let Some(vertex) = self.job_covering_unloaded(agent, message) else {
-            return false;
-        };
+    /// It does not if the recipient is final: then the agent repeats its report.
+    pub(crate) fn may_be_unloaded(&self, message: MessageId, job: VertexId, offset: u32) -> bool {
         let partial = &self.admission.partials.partial[&message];
-        if partial.finals.contains(&report.offset)
-            || self.queue.vertices[vertex].recipients.has(report.offset)
-        {
-            // The agent repeats its report.
-            return false;
-        }
-        self.count_report(agent, self.queue.vertices[vertex].thread);
-        self.status_of_report(agent, vertex, report);
-        match report.status {
-            ReportStatus::Ok
-            | ReportStatus::Ok2
-            | ReportStatus::Ok3
-            | ReportStatus::Error
-            | ReportStatus::Error2 => {
-                self.unloaded_finished(message, vertex, report);
-            }
-            ReportStatus::RetryAt | ReportStatus::DeferAll => {
-                self.unloaded_deferred(agent, vertex, report);
-                self.destination_deferred(agent, vertex, report);
-            }
-            _ => self.unloaded_deferred(agent, vertex, report),
-        }
-        true
+        !partial.finals.contains(&offset) && !self.queue.vertices[job].recipients.has(offset)
     }
 
-    fn unloaded_finished(
+    /// Finishes an unloaded recipient of a job.
+    pub(crate) fn finish_unloaded(
         &mut self,
-        message: MessageId,
-        vertex: VertexId,
+        job: VertexId,
         report: &RecipientReport<'_>,
+        failed: bool,
     ) {
-        self.recipient_answered(vertex, report);
-        let failed = matches!(report.status, ReportStatus::Error | ReportStatus::Error2);
+        let message = self.queue.vertices[job].message;
         self.counters.recipients_in += 1;
         self.counters.recipients_out += 1;
-        self.record_final(vertex, report.status.word(), failed);
+        self.record_final(job, report.status.word(), failed);
         // The reader of the next chunk does not know yet of a tag that the agent writes itself.
         let is_noted = matches!(report.status, ReportStatus::Ok | ReportStatus::Error);
         if let Some(partial) = self.admission.partials.partial.get_mut(&message)
@@ -107,24 +78,16 @@ impl Scheduler {
         }
     }
 
-    fn unloaded_deferred(
-        &mut self,
-        agent: AgentId,
-        vertex: VertexId,
-        report: &RecipientReport<'_>,
-    ) {
-        let (message, thread) =
-            (self.queue.vertices[vertex].message, self.queue.vertices[vertex].thread);
-        let diagnosis = Diagnosis::new(report.notary, report.text());
-        self.recipient_deferred(agent, vertex, &diagnosis);
-        let (step, planned) =
-            (self.queue.vertices[vertex].step, self.queue.vertices[vertex].planned);
-        let (due, _) = self.next_due(vertex, FailureScope::of(&diagnosis.notary));
+    /// Keeps the retry state of the unloaded recipients of a job after a deferral.
+    pub(crate) fn defer_unloaded(&mut self, job: VertexId, diagnosis: &Rc<Diagnosis>) {
+        let (message, thread) = (self.queue.vertices[job].message, self.queue.vertices[job].thread);
+        let (step, planned) = (self.queue.vertices[job].step, self.queue.vertices[job].planned);
+        let (due, _) = self.next_due(job, FailureScope::of(&diagnosis.notary));
         self.keep_retry(thread, due);
-        let text = self.admission.paging.keep_text(&diagnosis);
-        let vertex = &mut self.queue.vertices[vertex];
+        let text = self.admission.paging.keep_text(diagnosis);
+        let vertex = &mut self.queue.vertices[job];
         let to = &self.queue.threads[thread].destination;
-        let learned = PagedVertex::new(to, vertex.attempts.max(1), true, text);
+        let learned = PagedVertex::new(to, vertex.attempts, true, text);
         let learned = learned.due_at(due, vertex.step);
         // The loaded recipients take this step when the job is over.
         (vertex.step, vertex.planned) = (step, planned);

@@ -3,7 +3,7 @@
 //! Visible is the first entry of each class, in each thread that may be served now.
 //!
 //! A host with a hundred thousand jobs becomes ready and busy again with every delivery. That
-//! changes as many seats as the thread has classes, not jobs.
+//! changes as many visible entries as the thread has classes, not jobs.
 
 use crate::dispatch::jobs::Entry;
 use crate::dispatch::jobs::class::Class;
@@ -18,15 +18,15 @@ use std::collections::{BTreeMap, BTreeSet};
 /// Number of classes that most threads do not exceed.
 const INLINE_CLASSES: usize = 2;
 
-/// Place of a thread that may be served, for one class.
+/// The first entry of a class in a thread that may be served.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct VisibleEntry {
     /// The first job of the class that has an entry in the thread.
     pub key: Key,
-    /// When it was served last, in turns.
+    /// When the thread was last served: its place in the order of all that were served.
     ///
-    /// Threads with the same job take turns.
-    pub turn: u64,
+    /// Threads with the same job are served one after the other.
+    pub last_served: u64,
     pub thread: ThreadId,
 }
 
@@ -36,15 +36,16 @@ pub struct Index {
     /// Threads that have entries, or may be served.
     lines: IdMap<ThreadId, ThreadQueues>,
     visible: BTreeMap<Class, BTreeSet<VisibleEntry>>,
-    next_turn: u64,
+    /// Number of threads that were served.
+    served: u64,
 }
 
 /// Due entries of a thread.
 #[derive(Default, Serialize, Deserialize)]
 struct ThreadQueues {
-    /// If it may be served: when it was served last.
-    turn: Option<u64>,
-    /// Sorted by class. Each has a seat while the thread is ready.
+    /// When it was last served, if it may be served now.
+    last_served: Option<u64>,
+    /// Sorted by class. The first entry of each is visible while the thread is ready.
     queues: SmallVec<[ClassQueue; INLINE_CLASSES]>,
 }
 
@@ -52,8 +53,8 @@ struct ThreadQueues {
 #[derive(Serialize, Deserialize)]
 struct ClassQueue {
     class: Class,
-    /// Turn of its seat, if it has one.
-    turn: u64,
+    /// [`VisibleEntry::last_served`] of its visible entry, if it has one.
+    last_served: u64,
     entries: Queue,
 }
 
@@ -65,20 +66,23 @@ impl Index {
                 let queue = &mut line.queues[place];
                 // The entry becomes visible if it precedes the visible one.
                 let is_first = queue.entries.would_be_first(&key);
-                if let Some(turn) = line.turn.filter(|_| is_first) {
+                if let Some(last_served) = line.last_served.filter(|_| is_first) {
                     let visible = self.visible.entry(class).or_default();
-                    visible.remove(&queue.seat(thread));
-                    visible.insert(VisibleEntry { key: key.clone(), turn, thread });
-                    queue.turn = turn;
+                    visible.remove(&queue.visible_entry(thread));
+                    visible.insert(VisibleEntry { key: key.clone(), last_served, thread });
+                    queue.last_served = last_served;
                 }
                 queue.entries.insert(KeyedEntry::new(key, vertex));
             }
             Err(place) => {
-                let turn = line.turn.unwrap_or_default();
-                let queue =
-                    ClassQueue { class, turn, entries: Queue::One(KeyedEntry::new(key, vertex)) };
-                if line.turn.is_some() {
-                    self.visible.entry(class).or_default().insert(queue.seat(thread));
+                let last_served = line.last_served.unwrap_or_default();
+                let queue = ClassQueue {
+                    class,
+                    last_served,
+                    entries: Queue::One(KeyedEntry::new(key, vertex)),
+                };
+                if line.last_served.is_some() {
+                    self.visible.entry(class).or_default().insert(queue.visible_entry(thread));
                 }
                 line.queues.insert(place, queue);
             }
@@ -94,9 +98,9 @@ impl Index {
         };
         let queue = &mut line.queues[place];
         let is_first = queue.entries.first().is_of(key);
-        let shown = line.turn.filter(|_| is_first);
+        let shown = line.last_served.filter(|_| is_first);
         if shown.is_some() {
-            remove_visible(&mut self.visible, class, &queue.seat(thread));
+            remove_visible(&mut self.visible, class, &queue.visible_entry(thread));
         }
         let is_over = queue.entries.remove(&KeyedEntry::new(key.clone(), vertex));
         if is_over {
@@ -104,9 +108,9 @@ impl Index {
             if line.is_over() {
                 self.lines.remove(&thread);
             }
-        } else if let Some(turn) = shown {
-            queue.turn = turn;
-            self.visible.entry(class).or_default().insert(queue.seat(thread));
+        } else if let Some(last_served) = shown {
+            queue.last_served = last_served;
+            self.visible.entry(class).or_default().insert(queue.visible_entry(thread));
         }
     }
 
@@ -114,19 +118,22 @@ impl Index {
     pub fn set_ready(&mut self, thread: ThreadId, is_ready: bool) {
         if is_ready {
             let line = self.lines.entry(thread).or_default();
-            if line.turn.is_none() {
-                line.turn = Some(self.next_turn);
+            if line.last_served.is_none() {
+                line.last_served = Some(self.served);
                 for queue in &mut line.queues {
-                    queue.turn = self.next_turn;
-                    self.visible.entry(queue.class).or_default().insert(queue.seat(thread));
+                    queue.last_served = self.served;
+                    self.visible
+                        .entry(queue.class)
+                        .or_default()
+                        .insert(queue.visible_entry(thread));
                 }
-                self.next_turn += 1;
+                self.served += 1;
             }
         } else if let Some(line) = self.lines.get_mut(&thread)
-            && line.turn.take().is_some()
+            && line.last_served.take().is_some()
         {
             for queue in &line.queues {
-                remove_visible(&mut self.visible, queue.class, &queue.seat(thread));
+                remove_visible(&mut self.visible, queue.class, &queue.visible_entry(thread));
             }
             if line.is_over() {
                 self.lines.remove(&thread);
@@ -140,16 +147,18 @@ impl Index {
         self.lines.remove(&thread);
     }
 
-    /// Records that a thread has had its turn.
+    /// Records that a thread was served.
     pub fn served(&mut self, thread: ThreadId) {
-        if let Some(turn) = self.lines.get_mut(&thread).and_then(|line| line.turn.as_mut()) {
-            *turn = self.next_turn;
-            self.next_turn += 1;
+        if let Some(last_served) =
+            self.lines.get_mut(&thread).and_then(|line| line.last_served.as_mut())
+        {
+            *last_served = self.served;
+            self.served += 1;
         }
     }
 
     pub fn is_ready(&self, thread: ThreadId) -> bool {
-        self.lines.get(&thread).is_some_and(|line| line.turn.is_some())
+        self.lines.get(&thread).is_some_and(|line| line.last_served.is_some())
     }
 
     /// Returns the first job that may be served, and its class.
@@ -161,18 +170,18 @@ impl Index {
         firsts.min_by_key(|(_, key)| *key)
     }
 
-    /// Returns the classes of candidates, ascending, with their seats.
+    /// Returns the classes of candidates, ascending, with their visible entries.
     ///
     /// Jobs that have preempted another one are not among them.
     pub fn classes(&self) -> impl Iterator<Item = (Class, &BTreeSet<VisibleEntry>)> {
         self.visible.range(Class::SMALLEST..).map(|(class, visible)| (*class, visible))
     }
 
-    /// Returns the entry of a job whose turn it is.
+    /// Returns the next entry of a job.
     ///
     /// Only entries in threads that may be served count. The job must be the first of its class.
-    pub fn in_turn(&self, class: Class, key: &Key) -> Option<Entry> {
-        let thread = self.visible.get(&class)?.first().filter(|seat| seat.key == *key)?.thread;
+    pub fn next_entry_of(&self, class: Class, key: &Key) -> Option<Entry> {
+        let thread = self.visible.get(&class)?.first().filter(|entry| entry.key == *key)?.thread;
         let line = self.lines.get(&thread)?;
         let first = line.queues[line.place(class).ok()?].entries.first();
         first.is_of(key).then_some((thread, first.vertex))
@@ -191,13 +200,13 @@ impl Index {
 
     /// Returns all threads that may be served.
     pub fn ready(&self) -> Vec<ThreadId> {
-        let ready = self.lines.iter().filter(|(_, line)| line.turn.is_some());
+        let ready = self.lines.iter().filter(|(_, line)| line.last_served.is_some());
         let mut ready: Vec<ThreadId> = ready.map(|(thread, _)| *thread).collect();
         ready.sort();
         ready
     }
 
-    /// Panics if the seats do not match the entries.
+    /// Panics if the visible entries are not the first ones.
     pub fn check(&self) {
         let mut shown = 0;
         for (thread, line) in &self.lines {
@@ -205,17 +214,21 @@ impl Index {
             let classes = line.queues.iter().map(|queue| queue.class);
             assert!(classes.is_sorted_by(|one, other| one < other), "classes of {thread:?}");
             assert!(line.queues.iter().all(|queue| queue.entries.len() > 0), "an empty queue");
-            if line.turn.is_some() {
+            if line.last_served.is_some() {
                 for queue in &line.queues {
-                    let is_seated = self.visible[&queue.class].contains(&queue.seat(*thread));
-                    assert!(is_seated, "no seat for {thread:?} in {:?}", queue.class);
+                    let is_visible =
+                        self.visible[&queue.class].contains(&queue.visible_entry(*thread));
+                    assert!(is_visible, "{thread:?} is not visible in {:?}", queue.class);
                 }
                 shown += line.queues.len();
             }
         }
         let visible: usize = self.visible.values().map(BTreeSet::len).sum();
-        assert_eq!(visible, shown, "seats");
-        assert!(self.visible.values().all(|visible| !visible.is_empty()), "a class without seats");
+        assert_eq!(visible, shown, "visible entries");
+        assert!(
+            self.visible.values().all(|visible| !visible.is_empty()),
+            "a class without entries"
+        );
     }
 }
 
@@ -227,24 +240,24 @@ impl ThreadQueues {
 
     /// Returns true if it has no entries and may not be served.
     fn is_over(&self) -> bool {
-        self.queues.is_empty() && self.turn.is_none()
+        self.queues.is_empty() && self.last_served.is_none()
     }
 }
 
 impl ClassQueue {
-    fn seat(&self, thread: ThreadId) -> VisibleEntry {
-        VisibleEntry { key: self.entries.first().key(), turn: self.turn, thread }
+    fn visible_entry(&self, thread: ThreadId) -> VisibleEntry {
+        VisibleEntry { key: self.entries.first().key(), last_served: self.last_served, thread }
     }
 }
 
 fn remove_visible(
     visible: &mut BTreeMap<Class, BTreeSet<VisibleEntry>>,
     class: Class,
-    seat: &VisibleEntry,
+    entry: &VisibleEntry,
 ) {
     if let Some(of_class) = visible.get_mut(&class) {
-        let was_there = of_class.remove(seat);
-        debug_assert!(was_there, "a thread has another seat");
+        let was_there = of_class.remove(entry);
+        debug_assert!(was_there, "another entry of the thread is visible");
         if of_class.is_empty() {
             visible.remove(&class);
         }

@@ -94,15 +94,15 @@ impl Jobs {
 
     /// Adds due entries of a message.
     ///
-    /// `newcomer` is used only if the message has no job yet.
-    pub fn join(&mut self, message: MessageId, newcomer: NewJob, entries: &[Entry]) {
+    /// `new_job` is used only if the message has no job yet.
+    pub fn join(&mut self, message: MessageId, new_job: NewJob, entries: &[Entry]) {
         if entries.is_empty() || self.is_ending {
             return;
         }
         let count = entries.len() as u32;
         let id = match self.by_message.get(&message) {
             Some(id) => *id,
-            None => self.begin(message, newcomer, count),
+            None => self.begin(message, new_job, count),
         };
         let job = &self.jobs[id];
         let (left, size) = (job.left + count, job.size);
@@ -129,10 +129,10 @@ impl Jobs {
         }
     }
 
-    fn begin(&mut self, message: MessageId, newcomer: NewJob, entries: u32) -> JobId {
+    fn begin(&mut self, message: MessageId, new_job: NewJob, entries: u32) -> JobId {
         let number = self.next_number;
         self.next_number += 1;
-        let NewJob { arrival, sequence, unread } = newcomer;
+        let NewJob { arrival, sequence, unread } = new_job;
         let size = entries.saturating_add(unread);
         let key = Key { arrival, sequence, path: Path::default(), job: JobId::FIRST };
         let id = self.jobs.insert(Job {

@@ -28,7 +28,7 @@ impl Jobs {
     /// A preemption may change it.
     pub fn peek(&self) -> Option<ThreadId> {
         let (class, key) = self.index.first().filter(|_| !self.is_ending)?;
-        Some(self.index.in_turn(class, key)?.0)
+        Some(self.index.next_entry_of(class, key)?.0)
     }
 
     /// Chooses the next entry for an agent. Preemption happens here.
@@ -44,7 +44,7 @@ impl Jobs {
         }
         let preferred = preferred.filter(|thread| self.index.is_ready(*thread));
         let preferred = preferred.and_then(|thread| self.entry_in(key.job, thread));
-        preferred.or_else(|| self.index.in_turn(class, &key))
+        preferred.or_else(|| self.index.next_entry_of(class, &key))
     }
 
     fn entry_in(&self, job: JobId, thread: ThreadId) -> Option<Entry> {
@@ -118,15 +118,18 @@ impl Jobs {
         current: JobId,
         most: i64,
     ) -> Option<JobId> {
-        let mut seat = visible.first()?;
+        let mut entry = visible.first()?;
         for _ in 0..MAX_TRIED_PER_CLASS {
-            let (id, job) = (seat.key.job, &self.jobs[seat.key.job]);
+            let (id, job) = (entry.key.job, &self.jobs[entry.key.job]);
             if id != current && job.children == 0 && i64::from(job.max_left()) <= most {
                 return Some(id);
             }
-            let behind =
-                VisibleEntry { key: seat.key.clone(), turn: u64::MAX, thread: ThreadId::FIRST };
-            seat = visible.range((Bound::Excluded(behind), Bound::Unbounded)).next()?;
+            let behind = VisibleEntry {
+                key: entry.key.clone(),
+                last_served: u64::MAX,
+                thread: ThreadId::FIRST,
+            };
+            entry = visible.range((Bound::Excluded(behind), Bound::Unbounded)).next()?;
         }
         None
     }

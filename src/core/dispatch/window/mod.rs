@@ -17,7 +17,7 @@ mod delivery_signal;
 mod feedback;
 mod pace;
 mod relay;
-mod why;
+mod window_reason;
 
 use crate::Scheduler;
 use crate::dispatch::{AgentId, Dispatch};
@@ -271,18 +271,18 @@ impl Scheduler {
     pub(crate) fn enter_window(&mut self, agent: AgentId, thread: ThreadId) {
         if let Some(window) = self.queue.threads[thread].window {
             self.dispatch.windows[window].agents += 1;
-            let may_start = self.try_start_delivery(thread);
-            self.dispatch.agents[agent].may_start = may_start;
+            let has_permit = self.try_start_delivery(thread);
+            self.dispatch.agents[agent].has_delivery_permit = has_permit;
         }
     }
 
     /// Counts an agent that no longer works on a thread.
     ///
-    /// `may_start` is true if it was allowed to start a delivery, and has not started one.
-    pub(crate) fn leave_window_with_agent(&mut self, thread: ThreadId, may_start: bool) {
+    /// `had_permit` is true if it was allowed to start a delivery, and has not started one.
+    pub(crate) fn leave_window_with_agent(&mut self, thread: ThreadId, had_permit: bool) {
         if let Some(window) = self.queue.threads[thread].window {
             self.dispatch.windows[window].agents -= 1;
-            if may_start {
+            if had_permit {
                 self.cancel_start(window);
                 self.reserve_place(window, thread);
             }

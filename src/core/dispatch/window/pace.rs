@@ -96,7 +96,7 @@ impl Scheduler {
     /// Returns true if an agent may get another job of a thread.
     pub(crate) fn may_start_delivery(&mut self, agent: AgentId, thread: ThreadId) -> bool {
         let agent = &mut self.dispatch.agents[agent];
-        std::mem::take(&mut agent.may_start) || self.try_start_delivery(thread)
+        std::mem::take(&mut agent.has_delivery_permit) || self.try_start_delivery(thread)
     }
 
     /// Starts the pause after a delivery of a thread.

@@ -16,7 +16,7 @@ fn status(row: &AgentRow<'_>, now: Timestamp) -> AgentStatus {
         thread: destination.map(ToString::to_string),
         state: state_word(agent.state()).to_string(),
         jobs: agent.jobs().count() as u64,
-        born: Some(seconds(agent.born)),
+        born: Some(seconds(agent.started_at)),
         hungry: Some(ago(now, agent.hungry_at)),
         silent: agent.jobs().next().map(|_| ago(now, agent.progress_at)),
         fed: agent.fed_at.map(|fed| ago(now, fed)),

@@ -8,7 +8,7 @@ use crate::v2::selection::MessageName;
 use crate::v2::task::{Reply, ReplyResult, SessionContext, Step};
 use serde::Serialize;
 use zsched_core::Scheduler;
-use zsched_core::reports::ReportState;
+use zsched_core::sender_reports::SenderReportState;
 use zsched_core::view::{Message, QueuedVertex, VertexId};
 use zsched_format::priority::DEFAULT_PRIORITY;
 use zsched_format::time::{ShortDuration, Timestamp};
@@ -84,10 +84,10 @@ impl MessageJson {
             held: message.held,
             leaving: message.is_removing,
             report: match message.report {
-                ReportState::None => None,
-                ReportState::Planned => Some("planned"),
-                ReportState::Requested => Some("requested"),
-                ReportState::Failed => Some("failed"),
+                SenderReportState::None => None,
+                SenderReportState::Planned => Some("planned"),
+                SenderReportState::Requested => Some("requested"),
+                SenderReportState::Failed => Some("failed"),
             },
             deliver_by: message.deliver_by.map(|deadline| f64::from(deadline.at)),
             deliver_by_returns: message.deliver_by.map(|deadline| deadline.returns),

@@ -72,8 +72,8 @@ impl Ring {
             self.vertices += 1;
             *self.due.entry(*number).or_default() += 1;
         }
-        let newcomer = NewJob { arrival: self.now, sequence: message as u64, unread };
-        self.jobs.join(MessageId::from_index(message), newcomer, &entries);
+        let new_job = NewJob { arrival: self.now, sequence: message as u64, unread };
+        self.jobs.join(MessageId::from_index(message), new_job, &entries);
         threads.iter().for_each(|number| self.look_at(*number));
     }
 

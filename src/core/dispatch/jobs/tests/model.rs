@@ -160,7 +160,7 @@ impl Model {
 }
 
 /// A message that arrives now.
-fn newcomer(arrival: Timestamp, unread: usize) -> NewJob {
+fn new_job(arrival: Timestamp, unread: usize) -> NewJob {
     NewJob { arrival, sequence: 0, unread: unread as u32 }
 }
 
@@ -203,7 +203,7 @@ fn jobs_random_work_matches_a_plain_list() {
                         .iter()
                         .map(|(of, vertex)| (thread(*of), VertexId::from_index(*vertex)))
                         .collect();
-                    jobs.join(MessageId::from_index(messages), newcomer(now, unread), &ids);
+                    jobs.join(MessageId::from_index(messages), new_job(now, unread), &ids);
                     model.list.push(Plain {
                         message: messages,
                         arrival: now,
@@ -304,7 +304,7 @@ fn preemption_inflation_stays_within_bound() {
                     .collect();
                 let message = MessageId::from_index(messages);
                 of_vertex.resize(of_vertex.len() + size, message);
-                jobs.join(message, newcomer(now, 0), &entries);
+                jobs.join(message, new_job(now, 0), &entries);
                 entries.iter().for_each(|(thread, _)| jobs.set_ready(*thread, true));
             }
             let (of, vertex) = jobs.choose(now, None).expect("there is work");

@@ -19,15 +19,15 @@ impl Scheduler {
         for thread in threads {
             effect.recipients += self.queue.threads[*thread].recipients;
             effect.held += u32::from(self.queue.threads[*thread].held);
-            self.wake_for_etrn(*thread);
+            self.wake_on_request(*thread);
         }
         effect
     }
 
-    /// Makes waiting vertices due, and adds their threads to `turned`.
-    pub(crate) fn retry(&mut self, targets: &[Target], turned: &mut Vec<ThreadId>) -> Effect {
+    /// Makes waiting vertices due, and adds their threads to `woken`.
+    pub(crate) fn retry(&mut self, targets: &[Target], woken: &mut Vec<ThreadId>) -> Effect {
         let mut effect = Effect::default();
-        for (_, vertices) in self.queue.meant(targets, &mut effect) {
+        for (_, vertices) in self.queue.resolve_targets(targets, &mut effect) {
             for vertex in vertices {
                 let thread = self.queue.vertices[vertex].thread;
                 let recipients = self.queue.vertices[vertex].pending;
@@ -41,7 +41,7 @@ impl Scheduler {
                 if self.queue.vertices[vertex].state == VertexState::Waiting {
                     self.set_state(vertex, VertexState::Due);
                     effect.recipients += recipients;
-                    turned.push(thread);
+                    woken.push(thread);
                     if self.queue.threads[thread].waiting.is_empty() {
                         // No vertex is left waiting: the host is tried as if its time had come.
                         self.wake_thread(thread);
@@ -62,7 +62,7 @@ impl Scheduler {
         let mut effect = Effect::default();
         let whole: BTreeSet<u64> =
             targets.iter().filter(|target| target.is_whole).map(|target| target.number).collect();
-        for (message, vertices) in self.queue.meant(targets, &mut effect) {
+        for (message, vertices) in self.queue.resolve_targets(targets, &mut effect) {
             let is_partial = self.queue.messages[message].is_partial;
             let message_ref = &self.queue.messages[message];
             // Those that are tried after a recipient that fails now fail as well.
@@ -91,16 +91,16 @@ impl Scheduler {
         (after_job, by): (AfterJob, &Author),
     ) -> (u32, u32) {
         let is_fed = |vertex: &VertexId| self.queue.vertices[*vertex].state == VertexState::Fed;
-        let (fed, resting): (Vec<VertexId>, Vec<VertexId>) =
+        let (fed, not_fed): (Vec<VertexId>, Vec<VertexId>) =
             vertices.iter().copied().partition(is_fed);
         let count =
             |all: &[VertexId]| all.iter().map(|v| self.queue.vertices[*v].pending).sum::<u32>();
-        let counts = (count(&resting), count(&fed));
+        let counts = (count(&not_fed), count(&fed));
         for vertex in fed {
             self.queue.vertices[vertex].after_job = after_job;
         }
-        if !resting.is_empty() {
-            self.end_now(message, &resting, (after_job, &by.name));
+        if !not_fed.is_empty() {
+            self.end_now(message, &not_fed, (after_job, &by.name));
         }
         counts
     }
@@ -168,7 +168,11 @@ impl Queue {
     /// Resolves targets to the vertices of each message.
     ///
     /// A vertex that is named twice counts once.
-    fn meant(&self, targets: &[Target], effect: &mut Effect) -> Vec<(MessageId, Vec<VertexId>)> {
+    fn resolve_targets(
+        &self,
+        targets: &[Target],
+        effect: &mut Effect,
+    ) -> Vec<(MessageId, Vec<VertexId>)> {
         let mut wanted: BTreeMap<u64, MessagePart> = BTreeMap::new();
         for target in targets {
             let part = wanted.entry(target.number).or_insert_with(|| Some(BTreeSet::new()));
@@ -181,13 +185,13 @@ impl Queue {
                 }
             }
         }
-        let meant = wanted.iter().filter_map(|(number, part)| self.part_of(*number, part));
-        let meant: Vec<(MessageId, Vec<VertexId>)> = meant.collect();
-        effect.messages = meant.len() as u32;
-        meant
+        let parts = wanted.iter().filter_map(|(number, part)| self.part_of(*number, part));
+        let parts: Vec<(MessageId, Vec<VertexId>)> = parts.collect();
+        effect.messages = parts.len() as u32;
+        parts
     }
 
-    /// Returns the vertices of a message that are meant, if any.
+    /// Returns the vertices of a message that a target names, if any.
     ///
     /// Visits the message once, however many destinations are named: it may have a hundred
     /// thousand.
@@ -196,11 +200,11 @@ impl Queue {
         if self.messages[message].is_removing {
             return None;
         }
-        let is_meant = |vertex: &VertexId| {
+        let is_in_part = |vertex: &VertexId| {
             part.as_ref().is_none_or(|part| part.contains(&self.vertices[*vertex].thread))
         };
         let vertices = self.messages[message].vertices.iter(&self.vertices);
-        let vertices: Vec<VertexId> = vertices.filter(is_meant).collect();
+        let vertices: Vec<VertexId> = vertices.filter(is_in_part).collect();
         // All of a partial message may be unread.
         let is_unread = part.is_none() && self.messages[message].is_partial;
         (is_unread || !vertices.is_empty()).then_some((message, vertices))

@@ -8,8 +8,8 @@
 //! a time, so a hundred thousand failures at once delay neither delivery nor other writes.
 
 use crate::Scheduler;
-use crate::action::{Action, ReportTicket};
-use crate::queue::MessageId;
+use crate::action::{Action, SenderReportTicket};
+use crate::queue::{MessageId, Queue};
 use crate::timers::Timer;
 use log::Level;
 use serde::{Deserialize, Serialize};
@@ -23,7 +23,7 @@ const MAX_REPORTS_AT_WORK: usize = 64;
 
 /// What happens to the report of a message.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub enum ReportState {
+pub enum SenderReportState {
     /// None is planned.
     #[default]
     None,
@@ -37,17 +37,17 @@ pub enum ReportState {
 
 /// Messages whose reports are being sent.
 #[derive(Default, Serialize, Deserialize)]
-pub struct Reports {
+pub struct SenderReports {
     /// Messages whose reports wait for the shell.
     waiting: BTreeSet<MessageId>,
     /// Messages whose reports the shell has; none if the message was forgotten.
-    at_work: BTreeMap<ReportTicket, Option<MessageId>>,
+    at_work: BTreeMap<SenderReportTicket, Option<MessageId>>,
     /// Messages whose reports could not be sent.
     failed: BTreeSet<MessageId>,
-    last_ticket: ReportTicket,
+    last_ticket: SenderReportTicket,
 }
 
-impl Reports {
+impl SenderReports {
     /// Forgets a message.
     pub fn forget(&mut self, message: MessageId) {
         self.waiting.remove(&message);
@@ -55,6 +55,19 @@ impl Reports {
         let mut at_work = self.at_work.values_mut();
         if let Some(entry) = at_work.find(|entry| **entry == Some(message)) {
             *entry = None;
+        }
+    }
+
+    /// Panics if a message that owes a report waits for nothing.
+    pub fn check(&self, queue: &Queue) {
+        for (id, message) in queue.messages.iter() {
+            let is_requested = message.report == SenderReportState::Requested;
+            assert_eq!(self.has(id), is_requested, "{}: report", message.name);
+            let has_failed = message.report == SenderReportState::Failed;
+            assert_eq!(self.failed.contains(&id), has_failed, "{}", message.name);
+            let is_done = message.is_removing || message.is_forgotten;
+            let is_idle = message.owes_report && message.report == SenderReportState::None;
+            assert!(is_done || !is_idle, "{}: owes a report that is not planned", message.name);
         }
     }
 
@@ -73,18 +86,21 @@ impl Scheduler {
             return;
         }
         match message_ref.report {
-            ReportState::None | ReportState::Planned if is_finished => {
+            SenderReportState::None | SenderReportState::Planned if is_finished => {
                 self.request_report(message);
             }
-            ReportState::None => {
-                let interval = match message_ref.is_past_notice_deadline(self.now) {
+            SenderReportState::None => {
+                let is_late = message_ref.notice_at().is_some_and(|time| time <= self.now);
+                let interval = match is_late {
                     true => Duration::ZERO,
                     false => self.config.parameters.global_report_interval,
                 };
-                self.queue.messages[message].report = ReportState::Planned;
+                self.queue.messages[message].report = SenderReportState::Planned;
                 self.timers.add(self.now + interval, Timer::Report(message));
             }
-            ReportState::Planned | ReportState::Requested | ReportState::Failed => {}
+            SenderReportState::Planned
+            | SenderReportState::Requested
+            | SenderReportState::Failed => {}
         }
     }
 
@@ -92,11 +108,11 @@ impl Scheduler {
     pub(crate) fn sends_report_now(&mut self, message: MessageId) -> bool {
         let message_ref = &self.queue.messages[message];
         let is_owed = message_ref.owes_report
-            && matches!(message_ref.report, ReportState::None | ReportState::Planned);
+            && matches!(message_ref.report, SenderReportState::None | SenderReportState::Planned);
         if is_owed {
             self.request_report(message);
         }
-        self.queue.messages[message].report != ReportState::None
+        self.queue.messages[message].report != SenderReportState::None
     }
 
     /// The interval of a planned report is over, or a failed one is tried again.
@@ -104,28 +120,28 @@ impl Scheduler {
         // The message may be gone, and its number that of another one, which is reported early
         // then.
         let report = self.queue.messages.get(message).map(|message| message.report);
-        if matches!(report, Some(ReportState::Planned | ReportState::Failed)) {
+        if matches!(report, Some(SenderReportState::Planned | SenderReportState::Failed)) {
             self.request_report(message);
         }
     }
 
     fn request_report(&mut self, message: MessageId) {
         let message_ref = &mut self.queue.messages[message];
-        message_ref.report = ReportState::Requested;
+        message_ref.report = SenderReportState::Requested;
         // Lines that are written from now on may come too late for this report.
         message_ref.owes_report = false;
-        self.reports.failed.remove(&message);
-        self.reports.waiting.insert(message);
+        self.sender_reports.failed.remove(&message);
+        self.sender_reports.waiting.insert(message);
         self.start_reports();
     }
 
     fn start_reports(&mut self) {
-        while self.reports.at_work.len() < MAX_REPORTS_AT_WORK
-            && let Some(message) = self.reports.waiting.pop_first()
+        while self.sender_reports.at_work.len() < MAX_REPORTS_AT_WORK
+            && let Some(message) = self.sender_reports.waiting.pop_first()
         {
-            self.reports.last_ticket += 1;
-            let ticket = self.reports.last_ticket;
-            self.reports.at_work.insert(ticket, Some(message));
+            self.sender_reports.last_ticket += 1;
+            let ticket = self.sender_reports.last_ticket;
+            self.sender_reports.at_work.insert(ticket, Some(message));
             let message = &self.queue.messages[message];
             let (name, is_finished) = (message.name.clone(), message.is_finished());
             self.act(Action::Report { ticket, name, is_finished });
@@ -135,10 +151,10 @@ impl Scheduler {
     /// The shell has sent a report, or has failed.
     pub(crate) fn reported(
         &mut self,
-        ticket: ReportTicket,
+        ticket: SenderReportTicket,
         outcome: Result<UnreportedRest, ErrorKind>,
     ) {
-        let message = self.reports.at_work.remove(&ticket).flatten();
+        let message = self.sender_reports.at_work.remove(&ticket).flatten();
         self.start_reports();
         let Some(message) = message else {
             return;
@@ -148,7 +164,7 @@ impl Scheduler {
             Ok(left) => {
                 self.write_succeeded(name.number());
                 let message = &mut self.queue.messages[message];
-                message.report = ReportState::None;
+                message.report = SenderReportState::None;
                 message.owes_report |= left.lines;
                 message.has_unnoted_failures = left.unnoted_failures;
             }
@@ -156,14 +172,15 @@ impl Scheduler {
                 let text = format!("{name}: the message is gone, and with it a report");
                 self.log(Level::Error, text);
                 let message = &mut self.queue.messages[message];
-                message.report = ReportState::None;
+                message.report = SenderReportState::None;
                 message.has_unnoted_failures = false;
             }
             Err(ErrorKind::InvalidData) => {
-                let text = format!("{name}: the control file was spoilt: no report can be sent");
+                let text =
+                    format!("{name}: the control file is malformed now: no report can be sent");
                 self.log(Level::Error, text);
                 let message = &mut self.queue.messages[message];
-                message.report = ReportState::None;
+                message.report = SenderReportState::None;
                 message.has_undeliverable_lines = true;
             }
             Err(error) => {
@@ -175,9 +192,9 @@ impl Scheduler {
                 };
                 let text = format!("{name}: cannot put a report into router/: {why}");
                 self.write_failed(name.number(), text);
-                self.reports.failed.insert(message);
+                self.sender_reports.failed.insert(message);
                 let message_ref = &mut self.queue.messages[message];
-                message_ref.report = ReportState::Failed;
+                message_ref.report = SenderReportState::Failed;
                 message_ref.owes_report = true;
                 self.timers.add(self.now + self.settings.failed_write, Timer::Report(message));
             }
@@ -186,20 +203,7 @@ impl Scheduler {
 
     /// Number of messages whose reports are being sent, or wait for that.
     pub fn unsent_reports(&self) -> usize {
-        let Reports { waiting, at_work, failed, .. } = &self.reports;
+        let SenderReports { waiting, at_work, failed, .. } = &self.sender_reports;
         waiting.len() + at_work.len() + failed.len()
-    }
-
-    /// Checks that each message that owes a report waits for something.
-    pub(crate) fn check_reports(&self) {
-        for (id, message) in self.queue.messages.iter() {
-            let is_requested = message.report == ReportState::Requested;
-            assert_eq!(self.reports.has(id), is_requested, "{}: report", message.name);
-            let has_failed = message.report == ReportState::Failed;
-            assert_eq!(self.reports.failed.contains(&id), has_failed, "{}", message.name);
-            let is_done = message.is_removing || message.is_forgotten;
-            let is_idle = message.owes_report && message.report == ReportState::None;
-            assert!(is_done || !is_idle, "{}: owes a report that is not planned", message.name);
-        }
     }
 }

@@ -1,0 +1,239 @@
+//! The meaning of an agent's report about a recipient (ZMailer `update.c`).
+//!
+//! The status words are those of `man/transport-agent.7`.
+
+use crate::Scheduler;
+use crate::dispatch::AgentId;
+use crate::dispatch::window::DeliverySignal;
+use crate::queue::{AfterJob, Diagnosis, MessageId, Queue, VertexId, VertexState};
+use log::Level;
+use std::rc::Rc;
+use zsched_format::agent_protocol::{RecipientReport, ReportStatus};
+use zsched_format::control_file::Tag;
+use zsched_spool::note::OutcomeKind;
+
+/// The recipient that an agent's report is about.
+#[derive(Clone, Copy)]
+enum ReportedRecipient {
+    /// One of this vertex.
+    Loaded(VertexId),
+    /// One that is only in the control file.
+    ///
+    /// The agent has read it there for this job.
+    Unloaded(VertexId),
+}
+
+impl ReportedRecipient {
+    fn vertex(self) -> VertexId {
+        match self {
+            ReportedRecipient::Loaded(vertex) | ReportedRecipient::Unloaded(vertex) => vertex,
+        }
+    }
+}
+
+impl Scheduler {
+    pub(crate) fn agent_reported(&mut self, agent: AgentId, report: &RecipientReport<'_>) {
+        if self.has_forgotten_job(agent, report.number) {
+            let text = format!("reports about {}, which is gone from the spool", report.number);
+            return self.log_about_agent(agent, Level::Info, text);
+        }
+        let Some(message) = self.queue.messages.find(report.number) else {
+            let text = format!("reports about {}, which is not loaded", report.number);
+            return self.log_about_agent(agent, Level::Info, text);
+        };
+        let Some(recipient) = self.find_recipient(agent, message, report.offset) else {
+            let id = self.queue.messages[message].spool_id();
+            let text = format!("reports about offset {} of {id}: no such recipient", report.offset);
+            return self.log_about_agent(agent, Level::Info, text);
+        };
+        self.count_report(agent, recipient, report);
+        self.status_of_report(agent, recipient.vertex(), report);
+        match report.status {
+            ReportStatus::Ok
+            | ReportStatus::Ok2
+            | ReportStatus::Ok3
+            | ReportStatus::Error
+            | ReportStatus::Error2 => self.recipient_ended(recipient, report),
+            ReportStatus::Deferred | ReportStatus::DeferBack => {
+                let diagnosis = diagnosis_of(report);
+                self.recipient_deferred(agent, recipient.vertex(), &diagnosis);
+                self.record_deferral(recipient, diagnosis);
+            }
+            ReportStatus::RetryAt | ReportStatus::DeferAll => {
+                self.destination_deferred(agent, recipient.vertex(), report);
+                self.record_deferral(recipient, diagnosis_of(report));
+            }
+            ReportStatus::Unknown => self.unknown_status(agent, recipient, report),
+        }
+    }
+
+    /// Counts a report for its agent, its thread and its vertex.
+    fn count_report(
+        &mut self,
+        agent: AgentId,
+        recipient: ReportedRecipient,
+        report: &RecipientReport<'_>,
+    ) {
+        let vertex = recipient.vertex();
+        let thread = self.queue.vertices[vertex].thread;
+        self.apply_clock_step(thread);
+        let thread_ref = &mut self.queue.threads.pool_mut()[thread];
+        thread_ref.consecutive_deaths = 0;
+        thread_ref.attempts = thread_ref.attempts.saturating_add(1);
+        let agent_ref = &mut self.dispatch.agents[agent];
+        agent_ref.progress_at = self.now;
+        agent_ref.signal = agent_ref.signal.max(match report.status {
+            ReportStatus::DeferAll => DeliverySignal::Failure,
+            ReportStatus::Unknown => DeliverySignal::Nothing,
+            _ => DeliverySignal::Answer,
+        });
+        let is_loaded = matches!(recipient, ReportedRecipient::Loaded(_));
+        match report.status.tag() {
+            Tag::Done | Tag::Failed => agent_ref.has_finished = true,
+            _ if is_loaded && agent_ref.jobs().next() == Some(vertex) => agent_ref.deferrals += 1,
+            _ => {}
+        }
+        self.learn_relay_of_report(thread, report.notary);
+        self.queue.count_attempt(vertex);
+        if is_loaded && self.queue.vertices[vertex].state != VertexState::Fed {
+            self.watch_expiry(vertex);
+        }
+    }
+
+    /// Processes a delivery or failure: the recipient is final.
+    fn recipient_ended(&mut self, recipient: ReportedRecipient, report: &RecipientReport<'_>) {
+        self.recipient_answered(recipient.vertex(), report);
+        let failed = report.status.tag() == Tag::Failed;
+        match recipient {
+            ReportedRecipient::Loaded(vertex) => {
+                self.finish_recipient(vertex, report.offset, report.status.word(), failed)
+            }
+            ReportedRecipient::Unloaded(vertex) => self.finish_unloaded(vertex, report, failed),
+        }
+    }
+
+    /// Stores the diagnosis of a deferred recipient.
+    ///
+    /// A vertex waits as soon as the agent has ended the job.
+    fn record_deferral(&mut self, recipient: ReportedRecipient, diagnosis: Rc<Diagnosis>) {
+        match recipient {
+            ReportedRecipient::Loaded(vertex) => self.queue.record(vertex, diagnosis),
+            ReportedRecipient::Unloaded(vertex) => self.defer_unloaded(vertex, &diagnosis),
+        }
+    }
+
+    /// Returns true if an agent's report is about a forgotten message.
+    ///
+    /// Its reports about the number are then not about a message that was given the number since.
+    fn has_forgotten_job(&self, agent: AgentId, number: u64) -> bool {
+        self.dispatch.agents[agent].jobs().any(|vertex| {
+            let message = &self.queue.messages[self.queue.vertices[vertex].message];
+            message.is_forgotten && message.name.number() == number
+        })
+    }
+
+    /// Finds the pending recipient at `offset`.
+    ///
+    /// Usually it is in the agent's present job, but agents may report about others, too.
+    fn find_recipient(
+        &self,
+        agent: AgentId,
+        message: MessageId,
+        offset: u32,
+    ) -> Option<ReportedRecipient> {
+        let has_recipient = |vertex: &VertexId| {
+            let vertex = &self.queue.vertices[*vertex];
+            vertex.state != VertexState::Finished
+                && vertex.message == message
+                && vertex.recipients.is_pending(offset)
+        };
+        if let Some(job) = self.job_covering_unloaded(agent, message) {
+            // A recipient that is not loaded is in no other vertex, so thousands need not be
+            // searched.
+            let loaded = Some(job).filter(has_recipient).map(ReportedRecipient::Loaded);
+            let may_be_unloaded = || self.may_be_unloaded(message, job, offset);
+            return loaded
+                .or_else(|| may_be_unloaded().then_some(ReportedRecipient::Unloaded(job)));
+        }
+        let present_job = self.dispatch.agents[agent].jobs().next().filter(has_recipient);
+        let vertices = &self.queue.messages[message].vertices;
+        let vertex =
+            present_job.or_else(|| vertices.iter(&self.queue.vertices).find(has_recipient));
+        vertex.map(ReportedRecipient::Loaded)
+    }
+
+    /// Records that a host has accepted or rejected a recipient, and what the sender is owed.
+    fn recipient_answered(&mut self, vertex: VertexId, report: &RecipientReport<'_>) {
+        let message = self.queue.vertices[vertex].message;
+        match report.status {
+            ReportStatus::Ok => self.note_report(message, report, OutcomeKind::Success),
+            ReportStatus::Error => self.note_report(message, report, OutcomeKind::Failure),
+            // The agent has written the `d` line.
+            ReportStatus::Ok2 | ReportStatus::Error2 => {
+                self.queue.messages[message].owes_report = true
+            }
+            _ => {}
+        }
+        if report.status.tag() == Tag::Failed {
+            self.mark_failed_alternative(message, report.offset);
+        }
+        self.host_answered(self.queue.vertices[vertex].thread);
+    }
+
+    fn note_report(
+        &mut self,
+        message: MessageId,
+        report: &RecipientReport<'_>,
+        occasion: OutcomeKind,
+    ) {
+        let (notary, text) = (report.notary.into(), report.message.into());
+        self.note(message, vec![report.offset], occasion, notary, text);
+    }
+
+    /// Logs a report without a known result; an earlier diagnosis stays.
+    fn unknown_status(
+        &mut self,
+        agent: AgentId,
+        recipient: ReportedRecipient,
+        report: &RecipientReport<'_>,
+    ) {
+        let vertex = &self.queue.vertices[recipient.vertex()];
+        let id = self.queue.messages[vertex.message].spool_id();
+        let log = format!("reports about offset {} of {id}: unknown status word", report.offset);
+        let text = "the agent reported an unknown status";
+        let known = vertex.diagnosis.clone();
+        let diagnosis = known.unwrap_or_else(|| Diagnosis::of_scheduler(text));
+        self.record_deferral(recipient, diagnosis);
+        self.log_about_agent(agent, Level::Warn, log);
+    }
+}
+
+impl Queue {
+    /// Counts a report, and the job if it is the first one in it.
+    pub(crate) fn count_attempt(&mut self, vertex: VertexId) {
+        let vertex_ref = &mut self.vertices[vertex];
+        vertex_ref.reports = vertex_ref.reports.saturating_add(1);
+        if std::mem::replace(&mut vertex_ref.is_counted, true) {
+            return;
+        }
+        self.change_vertex(vertex, |vertex| {
+            vertex.attempts = vertex.attempts.saturating_add(1);
+            vertex.tried = true;
+            if vertex.after_job == AfterJob::OneMoreTry {
+                vertex.after_job = AfterJob::Usual;
+            }
+        });
+    }
+
+    /// Stores the diagnosis of a recipient that is not finished.
+    pub(crate) fn record(&mut self, vertex: VertexId, diagnosis: Rc<Diagnosis>) {
+        let vertex = &mut self.vertices[vertex];
+        vertex.diagnosis = Some(diagnosis);
+        vertex.reported = true;
+    }
+}
+
+/// The diagnosis in a report.
+pub(crate) fn diagnosis_of(report: &RecipientReport<'_>) -> Rc<Diagnosis> {
+    Diagnosis::new(report.notary, report.text())
+}
