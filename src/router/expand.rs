@@ -6,49 +6,28 @@
 use super::address::MailAddress;
 use super::alias_table::{AliasEntry, AliasTable, AliasTarget, parse_include};
 use super::directory::{Directory, ReadFile, read_file};
-use super::dsn;
+use super::dsn::{self, Wishes};
+use super::recipients::{RecipientSet, RoutedEnd, RoutedRecipient, TooManyRecipients};
 use super::refusal::Refusal;
 use super::routes::{Decision, Destination, NOBODY_UID};
-use std::collections::{HashMap, HashSet};
-use std::hash::{BuildHasher, RandomState};
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::path::Path;
 use std::rc::Rc;
 use zsched_format::control_file::compose::Address;
 use zsched_format::control_file::notify::Notify;
 
-/// Maximum number of recipients of a message after all aliases, and of steps to them.
+/// Maximum number of recipients of a message after all aliases.
 ///
 /// One recipient takes about 400 bytes while its message is routed.
 pub const MAX_RECIPIENTS: usize = 250_000;
+/// Maximum number of steps to the recipients of a message.
+const MAX_STEPS: usize = 4 * MAX_RECIPIENTS;
 /// Maximum number of aliases that lead to one another.
 const MAX_ALIAS_DEPTH: usize = 50;
 /// Names that each local domain has.
 const POSTMASTER: &str = "postmaster";
 const MAILER_DAEMON: &str = "mailer-daemon";
-
-/// A recipient of an agent, or one that ends here.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct RoutedRecipient {
-    /// Index of its sender: 0 is that of the message, others are [`Expansion::owners`].
-    pub sender: usize,
-    /// Channel, host, user and privilege.
-    pub address: Address,
-    /// Value of its `N` line.
-    pub notify: Rc<str>,
-    /// Why no agent gets it.
-    pub end: Option<Box<RoutedEnd>>,
-}
-
-/// Why no agent gets a recipient.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum RoutedEnd {
-    /// It is refused.
-    Refused(Refusal),
-    /// It was a list: it is delivered by being expanded (RFC 3461, 5.2.7.3).
-    Delivered,
-    /// It was an alias of several addresses (RFC 3461, 5.2.7.2).
-    Expanded,
-}
 
 /// Why a message cannot be routed now, or ever.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
@@ -59,6 +38,12 @@ pub enum ExpandError {
     /// It has more recipients than [`MAX_RECIPIENTS`].
     #[error("more than {MAX_RECIPIENTS} recipients")]
     TooManyRecipients,
+}
+
+impl From<TooManyRecipients> for ExpandError {
+    fn from(_: TooManyRecipients) -> ExpandError {
+        ExpandError::TooManyRecipients
+    }
 }
 
 /// A step of the way of an address, for people.
@@ -76,17 +61,23 @@ pub struct Expansion<'d> {
     /// True if the message has the null sender, which lists keep.
     is_report: bool,
     /// The recipients, without duplicates.
-    pub recipients: Vec<RoutedRecipient>,
+    pub recipients: RecipientSet,
     /// Owners of lists, which are the senders to their members.
     pub owners: Vec<String>,
     /// The steps, if they were asked for.
     pub steps: Option<Vec<Step>>,
-    /// The first recipient with each hash.
-    known: HashMap<u64, u32>,
-    hasher: RandomState,
-    /// Aliases that were expanded for a sender.
-    expanded: HashSet<(String, usize)>,
+    /// What was asked for at each expansion of an alias.
+    expanded: HashMap<ExpandedAlias, Wishes>,
     work: usize,
+}
+
+/// An alias that was expanded, and for which sender.
+#[derive(PartialEq, Eq, Hash)]
+struct ExpandedAlias {
+    is_virtual: bool,
+    file: usize,
+    line: u32,
+    sender: usize,
 }
 
 /// How an address came up.
@@ -118,12 +109,10 @@ impl<'d> Expansion<'d> {
         Expansion {
             directory,
             is_report,
-            recipients: Vec::new(),
+            recipients: RecipientSet::default(),
             owners: Vec::new(),
             steps: None,
-            known: HashMap::new(),
-            hasher: RandomState::new(),
-            expanded: HashSet::new(),
+            expanded: HashMap::new(),
             work: 0,
         }
     }
@@ -157,7 +146,7 @@ impl<'d> Expansion<'d> {
     /// Bounds the work, also where aliases lead to the same recipients again and again.
     fn count_step(&mut self) -> Result<(), ExpandError> {
         self.work += 1;
-        match self.work > 2 * MAX_RECIPIENTS {
+        match self.work > MAX_STEPS {
             true => Err(ExpandError::TooManyRecipients),
             false => Ok(()),
         }
@@ -191,7 +180,7 @@ impl<'d> Expansion<'d> {
                     let host = if host.is_empty() { "-" } else { host };
                     format!("{address}: {channel} {host} {user} ({})", place())
                 });
-                self.push(to, origin.notify.clone(), origin.sender, None)
+                self.push(to, origin, None)
             }
         }
     }
@@ -300,7 +289,7 @@ impl<'d> Expansion<'d> {
         let channel = &self.directory.config.local_channel;
         self.step(origin, || format!("{address}: {channel} {to} {to} ({place})"));
         let to = Address::new(channel, &to, &to, NOBODY_UID);
-        self.push(to, origin.notify.clone(), origin.sender, None)
+        self.push(to, origin, None)
     }
 
     /// Expands an alias or a virtual address.
@@ -322,64 +311,74 @@ impl<'d> Expansion<'d> {
             let text = format!("{what}: {}", way[way.len().saturating_sub(5)..].join(", "));
             return self.refused(address, Refusal::alias_loop(text), &place, origin);
         }
-        if !self.expanded.insert((key.to_string(), origin.sender)) {
+        let owner = format!("owner-{key}");
+        let is_virtual = std::ptr::eq(table, &self.directory.virtuals);
+        let is_list = !is_virtual && table.get(&owner).is_some();
+        let (members, end) = self.members(key, entry, address, is_list.then_some(&*owner), origin);
+        if Notify::parse(origin.notify.as_bytes()).events.success
+            && let Some(end) = end
+        {
+            let text = address.to_string();
+            let channel = &self.directory.config.local_channel;
+            self.push(Address::new(channel, &text, &text, NOBODY_UID), origin, Some(end))?;
+        }
+        if !self.is_wish_new(is_virtual, entry, &members) {
             self.step(origin, || format!("{address}: expanded above ({place})"));
             return Ok(());
         }
-        let owner = format!("owner-{key}");
-        let is_list = std::ptr::eq(table, &self.directory.aliases) && table.get(&owner).is_some();
         self.step(origin, || {
             let what = if is_list { format!("list with sender {owner}") } else { "alias".into() };
             format!("{address}: {what} ({place})")
         });
-        let mut members = Origin {
-            parent: Some(origin),
-            alias: key,
-            depth: origin.depth + 1,
-            sender: origin.sender,
-            notify: origin.notify.clone(),
-        };
-        self.set_parameters(&mut members, entry, address, is_list.then_some(owner), origin)?;
         for target in &entry.targets {
             self.target(target, table.files[entry.file].trusted_owner, address, &members)?;
         }
         Ok(())
     }
 
-    /// Sets sender and DSN parameters of what an alias stands for (RFC 3461, 5.2.7).
-    fn set_parameters(
+    /// Notes what is asked for about the members of an alias.
+    ///
+    /// Returns false if an expansion has asked for all of it: there are few wishes, so an alias is
+    /// expanded few times.
+    fn is_wish_new(&mut self, is_virtual: bool, entry: &AliasEntry, members: &Origin<'_>) -> bool {
+        let AliasEntry { file, line, .. } = *entry;
+        let alias = ExpandedAlias { is_virtual, file, line, sender: members.sender };
+        let wishes = Wishes::of(&members.notify);
+        match self.expanded.entry(alias) {
+            Entry::Vacant(place) => {
+                place.insert(wishes);
+                true
+            }
+            Entry::Occupied(mut known) => {
+                let all = known.get().and(wishes);
+                known.insert(all) != all
+            }
+        }
+    }
+
+    /// The origin of what an alias stands for, and the end of the alias itself (RFC 3461, 5.2.7).
+    fn members<'o>(
         &mut self,
-        members: &mut Origin<'_>,
+        key: &'o str,
         entry: &AliasEntry,
         address: &MailAddress,
-        owner: Option<String>,
-        origin: &Origin<'_>,
-    ) -> Result<(), ExpandError> {
-        let is_success_wanted = Notify::parse(origin.notify.as_bytes()).events.success;
+        owner: Option<&str>,
+        origin: &'o Origin<'o>,
+    ) -> (Origin<'o>, Option<RoutedEnd>) {
         let is_single =
             matches!(&entry.targets[..], [one] if !matches!(one, AliasTarget::Include(_)));
-        let end = match owner {
+        let (sender, notify, end) = match owner {
             Some(owner) if !self.is_report => {
-                members.sender = self.owner(&owner);
-                members.notify = Rc::from("");
-                RoutedEnd::Delivered
+                (self.owner(owner), Rc::from(""), Some(RoutedEnd::Delivered))
             }
-            _ if is_single => {
-                members.notify = dsn::forwarded(&origin.notify, address);
-                return Ok(());
-            }
+            _ if is_single => (origin.sender, dsn::forwarded(&origin.notify, address), None),
             _ => {
-                members.notify = dsn::expanded(&origin.notify, address);
-                RoutedEnd::Expanded
+                let notify = dsn::expanded(&origin.notify, address);
+                (origin.sender, notify, Some(RoutedEnd::Expanded))
             }
         };
-        if is_success_wanted {
-            let text = address.to_string();
-            let channel = &self.directory.config.local_channel;
-            let at = Address::new(channel, &text, &text, NOBODY_UID);
-            self.push(at, origin.notify.clone(), origin.sender, Some(end))?;
-        }
-        Ok(())
+        let depth = origin.depth + 1;
+        (Origin { parent: Some(origin), alias: key, depth, sender, notify }, end)
     }
 
     /// The index of the owner of a list as a sender.
@@ -428,7 +427,7 @@ impl<'d> Expansion<'d> {
                 let owner = trusted_owner.map_or(NOBODY_UID, i64::from);
                 self.step(origin, || format!("{text}: {channel} {host} {text}"));
                 let to = Address::new(channel, &host, text, owner);
-                self.push(to, origin.notify.clone(), origin.sender, None)
+                self.push(to, origin, None)
             }
             AliasTarget::Include(path) => self.include(path, address, origin),
         }
@@ -485,33 +484,23 @@ impl<'d> Expansion<'d> {
         origin: &Origin<'_>,
     ) -> Result<(), ExpandError> {
         let to = Address::new("error", refusal.form, address, NOBODY_UID);
-        self.push(to, origin.notify.clone(), origin.sender, Some(RoutedEnd::Refused(refusal)))
+        self.push(to, origin, Some(RoutedEnd::Refused(refusal)))
     }
 
-    /// Adds a recipient unless the message has it already.
+    /// Adds a recipient.
     fn push(
         &mut self,
         address: Address,
-        notify: Rc<str>,
-        sender: usize,
+        origin: &Origin<'_>,
         end: Option<RoutedEnd>,
     ) -> Result<(), ExpandError> {
-        let Address { channel, host, user, .. } = &address;
-        let hash = self.hasher.hash_one((channel, host, user, end.is_some()));
-        let is_same = |known: &RoutedRecipient| {
-            known.address == address && known.end.is_some() == end.is_some()
-        };
-        match self.known.get(&hash) {
-            Some(index) if is_same(&self.recipients[*index as usize]) => return Ok(()),
-            Some(_) => {}
-            None => {
-                self.known.insert(hash, self.recipients.len() as u32);
-            }
-        }
-        if self.recipients.len() == MAX_RECIPIENTS {
-            return Err(ExpandError::TooManyRecipients);
-        }
-        self.recipients.push(RoutedRecipient { sender, address, notify, end: end.map(Box::new) });
+        self.recipients.add(RoutedRecipient {
+            sender: origin.sender,
+            is_in_envelope: origin.depth == 0,
+            address,
+            notify: origin.notify.clone(),
+            end: end.map(Box::new),
+        })?;
         Ok(())
     }
 

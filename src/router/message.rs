@@ -3,8 +3,9 @@
 use super::address::MailAddress;
 use super::directory::Directory;
 use super::envelope::{EnvelopeSender, parse_path};
-use super::expand::{ExpandError, Expansion, RoutedEnd, RoutedRecipient};
+use super::expand::{ExpandError, Expansion};
 use super::headers;
+use super::recipients::{RoutedEnd, RoutedRecipient};
 use super::refusal::Refusal;
 use super::routes::{Decision, Destination};
 use super::submission::Submission;

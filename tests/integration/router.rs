@@ -87,6 +87,32 @@ fn sender_and_list_owner_get_their_own_reports() {
     assert!(carol.contains(&refused("lost")) && !carol.contains(&refused("nobody")), "{carol}");
 }
 
+/// The sender asked for reports about these recipients, also if a list leads to them.
+#[test]
+fn sender_gets_reports_about_own_recipients_in_any_order() {
+    let site = site_with("alice\nbob\ncarol\n", "list: bob, lost\nowner-list: carol\n");
+    let _scheduler = site.start();
+    let _router = Router::start(&site);
+    for (round, names) in [["list", "lost", "bob"], ["bob", "lost", "list"]].into_iter().enumerate()
+    {
+        let recipients = names.map(|name| format!("todsn NOTIFY=SUCCESS,FAILURE\nto <{name}>\n"));
+        let recipients = recipients.concat();
+        submit(
+            &site,
+            &format!("from <alice@here.test>\n{recipients}env-end\nSubject: x\n\nbody\n"),
+        );
+        for name in names {
+            let reported = format!("Final-Recipient: rfc822; {name}@here.test");
+            until("the sender has the report", || {
+                site.read("mail/alice").matches(&reported).count() == round + 1
+            });
+        }
+        site.until_empty();
+    }
+    assert!(!site.path("mail/carol").exists(), "all members are recipients of the sender");
+    assert_eq!(site.read("mail/bob").matches("Subject: x").count(), 2, "one copy of each message");
+}
+
 const REFUSAL: &str = "failed 5.1.1, error/unresolvable, no agent: no such user";
 
 fn trace(site: &Site, what: &str) -> String {

@@ -54,7 +54,6 @@ fn alias_leads_to_users_and_hosts_once() {
             "r local alice@zm.example.test alice@zm.example.test 65534",
             arrival,
             "r local bob@zm.example.test bob@zm.example.test 65534",
-            arrival,
             "r smtp there.test far@there.test 65534",
             arrival,
         ]
@@ -112,7 +111,7 @@ fn owner(site: &Site) -> u32 {
 
 #[test]
 fn alias_of_several_addresses_reports_expansion_instead_of_delivery() {
-    let site = site("both: alice, bob\none: alice\n");
+    let site = site("both: alice, bob\none: root\n");
     let made = routed(
         &site,
         &["both@zm.example.test NOTIFY=SUCCESS", "one@zm.example.test NOTIFY=SUCCESS"],
@@ -124,12 +123,135 @@ fn alias_of_several_addresses_reports_expansion_instead_of_delivery() {
             "N NOTIFY=SUCCESS",
             "N NOTIFY=NEVER INRCPT=rfc822;both@zm.example.test",
             "N NOTIFY=NEVER INRCPT=rfc822;both@zm.example.test",
+            "N NOTIFY=SUCCESS INRCPT=rfc822;one@zm.example.test",
         ]
     );
     assert_eq!(
         reports(&made),
         ["both@zm.example.test expanded 2.1.5 (an alias of several addresses)"]
     );
+}
+
+/// Both orders of two recipients give the same recipients: each with the sender of its group, and
+/// its DSN parameters without INRCPT.
+fn routed_in_both_orders(site: &Site, recipients: [&str; 2]) -> Vec<String> {
+    let [first, second] = recipients;
+    let summary = |recipients: &[&str]| {
+        let made = routed(site, recipients);
+        let file = parse(&made);
+        let user = |span| String::from_utf8_lossy(file.get(span)).into_owned();
+        let mut found: Vec<String> = Vec::new();
+        for one in &file.recipients {
+            let notify = one.notify.map_or(String::new(), |line| user(line.value));
+            let words = notify.split(' ').filter(|word| !word.starts_with("INRCPT="));
+            let words: Vec<&str> = words.collect();
+            let sender = user(file.senders[one.sender.expect("it has one") as usize].quad.user);
+            let (user, tag) = (user(one.quad.user), char::from(one.tag.byte()));
+            found.push(format!("{sender}: {user}{tag}{}", words.join(" ")).trim_end().into());
+        }
+        found.sort();
+        found
+    };
+    let found = summary(&[first, second]);
+    assert_eq!(summary(&[second, first]), found, "the other order");
+    found
+}
+
+/// The sender keeps the reports about an address that it wrote itself (RFC 3461, 4.1).
+#[test]
+fn recipient_of_envelope_takes_precedence_over_member_of_list() {
+    let site = site("list: bob, lost@there.test\nowner-list: alice\nall: bob, alice\n");
+    assert_eq!(
+        routed_in_both_orders(&site, ["list", "lost@there.test"]),
+        ["owner-list@zm.example.test: bob@zm.example.test", "s@far.test: lost@there.test"]
+    );
+    assert_eq!(
+        routed_in_both_orders(
+            &site,
+            ["list NOTIFY=SUCCESS", "bob NOTIFY=SUCCESS ORCPT=rfc822;b@x"]
+        ),
+        [
+            "owner-list@zm.example.test: lost@there.test",
+            "s@far.test: bob@zm.example.test NOTIFY=SUCCESS ORCPT=rfc822;b@x",
+            "s@far.test: list@zm.example.test+NOTIFY=SUCCESS",
+        ]
+    );
+    assert_eq!(
+        routed_in_both_orders(&site, ["list", "all"]),
+        [
+            "owner-list@zm.example.test: lost@there.test",
+            "s@far.test: alice@zm.example.test",
+            "s@far.test: bob@zm.example.test",
+        ]
+    );
+    assert_eq!(
+        routed_in_both_orders(&site, ["all NOTIFY=SUCCESS", "bob NOTIFY=SUCCESS"]),
+        [
+            "s@far.test: alice@zm.example.test NOTIFY=NEVER",
+            "s@far.test: all@zm.example.test+NOTIFY=SUCCESS",
+            "s@far.test: bob@zm.example.test NOTIFY=SUCCESS",
+        ]
+    );
+}
+
+#[test]
+fn wishes_of_one_sender_for_one_recipient_add_up() {
+    let site = site("fwd: z@there.test\nall: bob, fwd\nlost: unknown\n");
+    for (first, second, expected) in [
+        ("fwd NOTIFY=NEVER", "z@there.test NOTIFY=FAILURE", "NOTIFY=FAILURE"),
+        ("fwd NOTIFY=NEVER", "z@there.test", ""),
+        ("fwd NOTIFY=DELAY", "z@there.test NOTIFY=SUCCESS", "NOTIFY=SUCCESS,DELAY"),
+        ("fwd NOTIFY=SUCCESS", "z@there.test", "NOTIFY=SUCCESS,FAILURE,DELAY"),
+        ("fwd ORCPT=rfc822;f@x", "z@there.test", "ORCPT=rfc822;f@x"),
+        ("fwd ORCPT=rfc822;f@x", "z@there.test ORCPT=rfc822;z@x", "ORCPT=rfc822;z@x"),
+        ("fwd REQUIRETLS", "z@there.test NOTIFY=NEVER", "REQUIRETLS"),
+    ] {
+        let expected = format!("s@far.test: z@there.test {expected}");
+        assert_eq!(routed_in_both_orders(&site, [first, second]), [expected.trim_end()], "{first}");
+    }
+    assert_eq!(
+        routed_in_both_orders(
+            &site,
+            ["all@localhost NOTIFY=NEVER", "all@zm.example.test NOTIFY=SUCCESS,FAILURE"]
+        ),
+        [
+            "s@far.test: all@zm.example.test+NOTIFY=SUCCESS,FAILURE",
+            "s@far.test: bob@zm.example.test NOTIFY=FAILURE",
+            "s@far.test: z@there.test NOTIFY=FAILURE",
+        ]
+    );
+    assert_eq!(
+        routed_in_both_orders(&site, ["lost NOTIFY=NEVER", "unknown NOTIFY=FAILURE"]),
+        ["s@far.test: unknown@zm.example.test-NOTIFY=FAILURE"]
+    );
+}
+
+/// Expansions of one alias for two spellings of its address have an end each.
+#[test]
+fn each_address_of_alias_has_its_report() {
+    let site = site("list: bob\nowner-list: alice\nall: bob, alice\n");
+    for (name, members) in [("list", 1), ("all", 2)] {
+        let addresses =
+            ["localhost", "zm.example.test"].map(|at| format!("{name}@{at} NOTIFY=SUCCESS"));
+        let found = routed_in_both_orders(&site, addresses.each_ref().map(String::as_str));
+        let ends = found.iter().filter(|one| one.contains("+NOTIFY=SUCCESS"));
+        assert_eq!((ends.count(), found.len()), (2, 2 + members), "{found:?}");
+    }
+}
+
+/// An alias is expanded again only for events that no recipient before it asks for.
+#[test]
+fn large_alias_that_is_named_often_is_routed() {
+    const COUNT: usize = 100_000;
+    let members: Vec<String> = (0..COUNT).map(|number| format!("u{number}@there.test")).collect();
+    let site = site(&format!("all: {}\n", members.join(",\n\t")));
+    let named = ["all@localhost NOTIFY=NEVER", "all NOTIFY=SUCCESS,DELAY", "all NOTIFY=FAILURE"];
+    let made = routed(&site, &named.repeat(1000));
+    assert_eq!(parse(&made).recipients.len(), COUNT + 1);
+    let (ends, members): (Vec<String>, Vec<String>) =
+        lines(&made, "N").into_iter().partition(|line| line.contains("SUCCESS"));
+    assert_eq!(ends, ["N NOTIFY=SUCCESS,DELAY"]);
+    assert!(members.iter().all(|line| line == "N INRCPT=rfc822;all@localhost"), "the default");
 }
 
 #[test]
