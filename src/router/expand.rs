@@ -78,6 +78,8 @@ struct ExpandedAlias {
     file: usize,
     line: u32,
     sender: usize,
+    /// Local part of the address, if it is also that of a member.
+    local_part: Option<String>,
 }
 
 /// How an address came up.
@@ -322,7 +324,7 @@ impl<'d> Expansion<'d> {
             let channel = &self.directory.config.local_channel;
             self.push(Address::new(channel, &text, &text, NOBODY_UID), origin, Some(end))?;
         }
-        if !self.is_wish_new(is_virtual, entry, &members) {
+        if !self.is_wish_new(is_virtual, entry, address, &members) {
             self.step(origin, || format!("{address}: expanded above ({place})"));
             return Ok(());
         }
@@ -340,9 +342,17 @@ impl<'d> Expansion<'d> {
     ///
     /// Returns false if an expansion has asked for all of it: there are few wishes, so an alias is
     /// expanded few times.
-    fn is_wish_new(&mut self, is_virtual: bool, entry: &AliasEntry, members: &Origin<'_>) -> bool {
+    fn is_wish_new(
+        &mut self,
+        is_virtual: bool,
+        entry: &AliasEntry,
+        address: &MailAddress,
+        members: &Origin<'_>,
+    ) -> bool {
         let AliasEntry { file, line, .. } = *entry;
-        let alias = ExpandedAlias { is_virtual, file, line, sender: members.sender };
+        let keeps_local_part = entry.targets.iter().any(AliasTarget::keeps_local_part);
+        let local_part = keeps_local_part.then(|| address.local_part().to_string());
+        let alias = ExpandedAlias { is_virtual, file, line, sender: members.sender, local_part };
         let wishes = Wishes::of(&members.notify);
         match self.expanded.entry(alias) {
             Entry::Vacant(place) => {

@@ -332,6 +332,22 @@ fn virtual_addresses_lead_to_others() {
     );
 }
 
+/// Mail to each user of such a domain goes to another address.
+#[test]
+fn domain_that_stands_for_another_has_all_its_users() {
+    let site = site("");
+    site.write("virtual", "sales@v.test: alice\n@w.test: @v.test\n@v.test: @there.test\n");
+    let made = routed(&site, &["z@w.test", "sales@w.test", "y@w.test", "z@v.test"]);
+    assert_eq!(
+        lines(&made, "r"),
+        [
+            "r smtp there.test z@there.test 65534",
+            "r local alice@zm.example.test alice@zm.example.test 65534",
+            "r smtp there.test y@there.test 65534",
+        ]
+    );
+}
+
 #[test]
 fn postmaster_always_exists() {
     let site = site("");
