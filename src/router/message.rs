@@ -6,7 +6,7 @@ use super::envelope::{EnvelopeSender, parse_path};
 use super::expand::{ExpandError, Expansion};
 use super::headers;
 use super::recipients::{RoutedEnd, RoutedRecipient};
-use super::refusal::Refusal;
+use super::refusal::{Refusal, local_notary};
 use super::routes::{Decision, Destination};
 use super::submission::Submission;
 use zsched_format::control_file::Tag;
@@ -157,16 +157,12 @@ fn for_control_file(recipient: RoutedRecipient, facts: &Facts<'_>) -> Recipient 
     let end = end.map(|end| {
         let (tag, notary, text) = match *end {
             RoutedEnd::Refused(why) => (Tag::Failed, why.notary(), why.text),
-            RoutedEnd::Delivered => (
-                Tag::Done,
-                success("delivered", "2.1.5", "sent to the members of the list"),
-                "".into(),
-            ),
-            RoutedEnd::Expanded => (
-                Tag::Done,
-                success("expanded", "2.1.5", "an alias of several addresses"),
-                "".into(),
-            ),
+            RoutedEnd::Delivered => {
+                (Tag::Done, success("delivered", "sent to the members of the list"), "".into())
+            }
+            RoutedEnd::Expanded => {
+                (Tag::Done, success("expanded", "an alias of several addresses"), "".into())
+            }
         };
         // The scheduler logs a refusal whose sender wants no report, and sends none.
         RecipientEnd { tag, report: OwedReport { time, notary, text } }
@@ -175,9 +171,8 @@ fn for_control_file(recipient: RoutedRecipient, facts: &Facts<'_>) -> Recipient 
 }
 
 /// Notary data of a recipient that ends here without a failure.
-fn success(action: &str, status: &str, text: &str) -> Vec<u8> {
-    format!("\u{3}\u{1}{action}\u{1}{status} ({text})\u{1}smtp; 250 {status} {text}\u{1}\u{1}")
-        .into_bytes()
+fn success(action: &str, text: &str) -> Vec<u8> {
+    local_notary(action, "2.1.5", "250", text)
 }
 
 /// The sender; `None` for reports.

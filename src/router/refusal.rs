@@ -41,12 +41,20 @@ impl Refusal {
 
     /// Notary data for the `d` line of a recipient.
     pub(crate) fn notary(&self) -> Vec<u8> {
-        // The fields contain comments in parentheses, and the text may have some of its own.
-        let text = self.text.replace('(', "[").replace(')', "]");
-        let status = &self.status;
-        format!("\u{3}\u{1}failed\u{1}{status} ({text})\u{1}smtp; 550 {status} {text}\u{1}\u{1}")
-            .into_bytes()
+        let code = if self.status.starts_with('4') { "450" } else { "550" };
+        local_notary("failed", &self.status, code, &self.text)
     }
+}
+
+/// Notary data of a recipient whose end the router itself has decided.
+///
+/// No SMTP server has said it, so the code is a local one (RFC 3464, 2.3.6), as ZMailer's
+/// `errormail` has it for the refusals of ZMailer's router.
+pub(crate) fn local_notary(action: &str, status: &str, code: &str, text: &str) -> Vec<u8> {
+    // The fields are comments in parentheses, and the text may have some of its own.
+    let text = text.replace('(', "[").replace(')', "]");
+    format!("\u{3}\u{1}{action}\u{1}{status} ({text})\u{1}x-local; {code} ({text})\u{1}\u{1}")
+        .into_bytes()
 }
 
 impl fmt::Display for Refusal {

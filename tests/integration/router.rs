@@ -57,7 +57,8 @@ fn submission_is_routed_delivered_and_refused() {
     assert!(!report.contains("Last-Attempt-Date"), "{report}");
     let (_, reason) = report.split_once("The reason:").expect("a text for people");
     let (reason, _) = reason.split_once("Check ").expect("an advice");
-    assert_eq!(reason.trim(), "550 5.1.1 no such user here", "only once");
+    assert_eq!(reason.trim(), "no such user here", "only once");
+    assert!(report.contains("Diagnostic-Code: x-local; 550 (no such user here)\n"), "{report}");
     until("the refusal is traced", || trace(&site, "nobody@here.test").contains("report S"));
     let trace = trace(&site, "nobody@here.test");
     assert!(trace.contains("  to nobody@here.test\n"), "{trace}");
