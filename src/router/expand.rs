@@ -11,7 +11,6 @@ use super::recipients::{RecipientSet, RoutedEnd, RoutedRecipient, TooManyRecipie
 use super::refusal::Refusal;
 use super::routes::{Decision, Destination, NOBODY_UID};
 use std::collections::HashMap;
-use std::collections::hash_map::Entry;
 use std::path::Path;
 use std::rc::Rc;
 use zsched_format::control_file::compose::Address;
@@ -66,8 +65,9 @@ pub struct Expansion<'d> {
     pub owners: Vec<String>,
     /// The steps, if they were asked for.
     pub steps: Option<Vec<Step>>,
-    /// What was asked for at each expansion of an alias.
-    expanded: HashMap<ExpandedAlias, Wishes>,
+    expanded: HashMap<ExpandedAlias, ExpandedMembers>,
+    /// How often a recipient came up, duplicates included.
+    found: usize,
     work: usize,
 }
 
@@ -80,6 +80,14 @@ struct ExpandedAlias {
     sender: usize,
     /// Local part of the address, if it is also that of a member.
     local_part: Option<String>,
+}
+
+/// What the expansions of an alias found.
+#[derive(Clone, Copy)]
+struct ExpandedMembers {
+    /// What was asked for about the members.
+    wishes: Wishes,
+    is_empty: bool,
 }
 
 /// How an address came up.
@@ -115,6 +123,7 @@ impl<'d> Expansion<'d> {
             owners: Vec::new(),
             steps: None,
             expanded: HashMap::new(),
+            found: 0,
             work: 0,
         }
     }
@@ -317,53 +326,55 @@ impl<'d> Expansion<'d> {
         let is_virtual = std::ptr::eq(table, &self.directory.virtuals);
         let is_list = !is_virtual && table.get(&owner).is_some();
         let (members, end) = self.members(key, entry, address, is_list.then_some(&*owner), origin);
-        if Notify::parse(origin.notify.as_bytes()).events.success
-            && let Some(end) = end
-        {
+        let keeps_local_part = entry.targets.iter().any(AliasTarget::keeps_local_part);
+        let alias = ExpandedAlias {
+            is_virtual,
+            file: entry.file,
+            line: entry.line,
+            sender: members.sender,
+            local_part: keeps_local_part.then(|| address.local_part().to_string()),
+        };
+        let known = self.expanded.get(&alias).copied();
+        let wishes = Wishes::of(&members.notify);
+        let wishes = known.map_or(wishes, |known| known.wishes.and(wishes));
+        // There are few wishes, so an alias is expanded few times.
+        let known = known.filter(|known| known.wishes == wishes);
+        self.step(origin, || match (known, is_list) {
+            (Some(_), _) => format!("{address}: expanded above ({place})"),
+            (None, true) => format!("{address}: list with sender {owner} ({place})"),
+            (None, false) => format!("{address}: alias ({place})"),
+        });
+        let is_empty = match known {
+            Some(known) => known.is_empty,
+            None => self.add_members(table, entry, address, &members)?,
+        };
+        self.expanded.insert(alias, ExpandedMembers { wishes, is_empty });
+        if is_empty {
+            return self.refused(address, Refusal::empty_list(), &place, origin);
+        }
+        self.found += 1;
+        let is_success_wanted = Notify::parse(origin.notify.as_bytes()).events.success;
+        if let Some(end) = end.filter(|_| is_success_wanted) {
             let text = address.to_string();
             let channel = &self.directory.config.local_channel;
             self.push(Address::new(channel, &text, &text, NOBODY_UID), origin, Some(end))?;
         }
-        if !self.is_wish_new(is_virtual, entry, address, &members) {
-            self.step(origin, || format!("{address}: expanded above ({place})"));
-            return Ok(());
-        }
-        self.step(origin, || {
-            let what = if is_list { format!("list with sender {owner}") } else { "alias".into() };
-            format!("{address}: {what} ({place})")
-        });
-        for target in &entry.targets {
-            self.target(target, table.files[entry.file].trusted_owner, address, &members)?;
-        }
         Ok(())
     }
 
-    /// Notes what is asked for about the members of an alias.
-    ///
-    /// Returns false if an expansion has asked for all of it: there are few wishes, so an alias is
-    /// expanded few times.
-    fn is_wish_new(
+    /// Adds what an alias stands for. Returns true if that is nothing: all its lists are empty.
+    fn add_members(
         &mut self,
-        is_virtual: bool,
+        table: &AliasTable,
         entry: &AliasEntry,
         address: &MailAddress,
         members: &Origin<'_>,
-    ) -> bool {
-        let AliasEntry { file, line, .. } = *entry;
-        let keeps_local_part = entry.targets.iter().any(AliasTarget::keeps_local_part);
-        let local_part = keeps_local_part.then(|| address.local_part().to_string());
-        let alias = ExpandedAlias { is_virtual, file, line, sender: members.sender, local_part };
-        let wishes = Wishes::of(&members.notify);
-        match self.expanded.entry(alias) {
-            Entry::Vacant(place) => {
-                place.insert(wishes);
-                true
-            }
-            Entry::Occupied(mut known) => {
-                let all = known.get().and(wishes);
-                known.insert(all) != all
-            }
+    ) -> Result<bool, ExpandError> {
+        let before = self.found;
+        for target in &entry.targets {
+            self.target(target, table.files[entry.file].trusted_owner, address, members)?;
         }
+        Ok(self.found == before)
     }
 
     /// The origin of what an alias stands for, and the end of the alias itself (RFC 3461, 5.2.7).
@@ -504,6 +515,7 @@ impl<'d> Expansion<'d> {
         origin: &Origin<'_>,
         end: Option<RoutedEnd>,
     ) -> Result<(), ExpandError> {
+        self.found += 1;
         self.recipients.add(RoutedRecipient {
             sender: origin.sender,
             is_in_envelope: origin.depth == 0,

@@ -95,6 +95,9 @@ pub fn route(
             None => expansion.add(&recipient.address, &recipient.notify)?,
         }
     }
+    if expansion.recipients.is_empty() {
+        return Err(RouteError::Unusable("its recipients lead nowhere".into()));
+    }
     let address = sender.as_ref().map(|sender| sender.address.as_str());
     let headers = headers::compose(&submission, facts, address);
     let log_id = headers::log_id(&submission, facts);

@@ -85,6 +85,11 @@ impl RecipientSet {
         self.recipients.iter()
     }
 
+    /// Returns true if there are none.
+    pub fn is_empty(&self) -> bool {
+        self.recipients.is_empty()
+    }
+
     /// Adds a recipient, or adds to what is known of it.
     pub(crate) fn add(&mut self, new: RoutedRecipient) -> Result<(), TooManyRecipients> {
         let Address { channel, host, user, .. } = &new.address;

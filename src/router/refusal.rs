@@ -39,6 +39,13 @@ impl Refusal {
         Refusal { form: "expansion", ..Refusal::new("5.4.6", text) }
     }
 
+    /// A list without members.
+    ///
+    /// The sender hears of it, also if the list has an owner: the message has reached no reader.
+    pub(crate) fn empty_list() -> Refusal {
+        Refusal { form: "expansion", ..Refusal::new("5.2.4", "the list has no members") }
+    }
+
     /// Notary data for the `d` line of a recipient.
     pub(crate) fn notary(&self) -> Vec<u8> {
         let code = if self.status.starts_with('4') { "450" } else { "550" };

@@ -114,6 +114,30 @@ fn sender_gets_reports_about_own_recipients_in_any_order() {
     assert_eq!(site.read("mail/bob").matches("Subject: x").count(), 2, "one copy of each message");
 }
 
+#[test]
+fn sender_to_empty_list_gets_report() {
+    let site = site_with("alice\ncarol\n", "");
+    let empty = site.path("empty");
+    let list = format!(":include:{}", empty.display());
+    site.write("empty", "# no member yet\n");
+    site.write("aliases", &format!("empty: {list}\nlist: {list}\nowner-list: carol\n"));
+    let _scheduler = site.start();
+    let _router = Router::start(&site);
+    for name in ["empty", "list"] {
+        let recipient = format!("todsn NOTIFY=SUCCESS,FAILURE\nto <{name}@here.test>");
+        submit(&site, &format!("from <alice@here.test>\n{recipient}\nenv-end\nSubject: x\n\nx\n"));
+        until("the sender has the report", || {
+            site.read("mail/alice").contains(&format!("Final-Recipient: rfc822; {name}@here.test"))
+        });
+    }
+    site.until_empty();
+    let reports = site.read("mail/alice");
+    assert_eq!(reports.matches("Action: failed").count(), 2, "{reports}");
+    assert_eq!(reports.matches("Status: 5.2.4 (the list has no members)").count(), 2, "{reports}");
+    assert!(!site.path("mail/carol").exists(), "the list has not got the message");
+    assert_eq!(site.files("postman"), [""; 0]);
+}
+
 const REFUSAL: &str = "failed 5.1.1, error/unresolvable, no agent: no such user";
 
 fn trace(site: &Site, what: &str) -> String {

@@ -120,9 +120,9 @@ fn alias_of_several_addresses_reports_expansion_instead_of_delivery() {
     assert_eq!(
         notify,
         [
+            "N NOTIFY=NEVER INRCPT=rfc822;both@zm.example.test",
+            "N NOTIFY=NEVER INRCPT=rfc822;both@zm.example.test",
             "N NOTIFY=SUCCESS",
-            "N NOTIFY=NEVER INRCPT=rfc822;both@zm.example.test",
-            "N NOTIFY=NEVER INRCPT=rfc822;both@zm.example.test",
             "N NOTIFY=SUCCESS INRCPT=rfc822;one@zm.example.test",
         ]
     );
@@ -236,6 +236,32 @@ fn each_address_of_alias_has_its_report() {
         let found = routed_in_both_orders(&site, addresses.each_ref().map(String::as_str));
         let ends = found.iter().filter(|one| one.contains("+NOTIFY=SUCCESS"));
         assert_eq!((ends.count(), found.len()), (2, 2 + members), "{found:?}");
+    }
+}
+
+/// The sender is told, and not the owner: the message has reached no reader.
+#[test]
+fn empty_list_is_refused() {
+    let aliases = "empty: :include:DIRempty\nlist: :include:DIRempty\nowner-list: alice\n\
+        outer: :include:DIRouter\nboth: :include:DIRempty, bob\nnested: empty, bob\n";
+    let site = site(aliases);
+    site.write("outer", format!(":include:{}\n", site.path("empty").display()));
+    for text in ["", "# a comment\n\n  \n", "a b c\n"] {
+        site.write("empty", text);
+        for name in ["empty", "list", "outer"] {
+            let addresses = ["zm.example.test", "localhost"]
+                .map(|at| format!("{name}@{at} NOTIFY=SUCCESS,FAILURE"));
+            let made = routed(&site, &[&addresses[0]]);
+            let report = format!("{name}@zm.example.test failed 5.2.4 (the list has no members)");
+            assert_eq!(reports(&made), [report], "{text:?}");
+            let expected = ["localhost", "zm.example.test"]
+                .map(|at| format!("s@far.test: {name}@{at}-NOTIFY=SUCCESS,FAILURE"));
+            let found = routed_in_both_orders(&site, addresses.each_ref().map(String::as_str));
+            assert_eq!(found, expected);
+        }
+        let found = routed_in_both_orders(&site, ["both", "nested"]);
+        let expected = ["bob@zm.example.test", "empty@zm.example.test-"];
+        assert_eq!(found, expected.map(|one| format!("s@far.test: {one}")));
     }
 }
 
