@@ -59,6 +59,11 @@ pub struct Expansion<'d> {
     directory: &'d Directory,
     /// True if the message has the null sender, which lists keep.
     is_report: bool,
+    /// True if the message is too old to wait for what cannot be looked up now: such addresses are
+    /// refused.
+    pub is_expired: bool,
+    /// What could not be looked up first, if addresses are refused for that.
+    pub lookup_failure: Option<String>,
     /// The recipients, without duplicates.
     pub recipients: RecipientSet,
     /// Owners of lists, which are the senders to their members.
@@ -68,6 +73,8 @@ pub struct Expansion<'d> {
     expanded: HashMap<ExpandedAlias, ExpandedMembers>,
     /// How often a recipient came up, duplicates included.
     found: usize,
+    /// Why the alias whose members are being added is refused itself.
+    alias_refusal: Option<Refusal>,
     work: usize,
 }
 
@@ -83,11 +90,12 @@ struct ExpandedAlias {
 }
 
 /// What the expansions of an alias found.
-#[derive(Clone, Copy)]
+#[derive(Clone)]
 struct ExpandedMembers {
     /// What was asked for about the members.
     wishes: Wishes,
-    is_empty: bool,
+    /// Why the alias itself is refused.
+    refusal: Option<Refusal>,
 }
 
 /// How an address came up.
@@ -119,11 +127,14 @@ impl<'d> Expansion<'d> {
         Expansion {
             directory,
             is_report,
+            is_expired: false,
+            lookup_failure: None,
             recipients: RecipientSet::default(),
             owners: Vec::new(),
             steps: None,
             expanded: HashMap::new(),
             found: 0,
+            alias_refusal: None,
             work: 0,
         }
     }
@@ -243,8 +254,15 @@ impl<'d> Expansion<'d> {
             let refusal = Refusal::new("5.1.1", "routes with % are not followed");
             return self.refused(address, refusal, place, origin);
         }
-        if let Some(user) = self.user(&mailbox)? {
-            return self.deliver(address, &user, place, origin);
+        match self.user(&mailbox) {
+            Ok(Some(user)) => return self.deliver(address, &user, place, origin),
+            Ok(None) => {}
+            Err(why) => {
+                self.fail_lookup(why)?;
+                let refusal =
+                    Refusal::failed_lookup("it cannot be looked up if there is such a user");
+                return self.refused(address, refusal, place, origin);
+            }
         }
         match &*name {
             // Mail to it must always arrive (RFC 5321, 4.5.1).
@@ -268,14 +286,25 @@ impl<'d> Expansion<'d> {
         }
     }
 
+    /// Ends the message for now, unless it is too old to wait.
+    fn fail_lookup(&mut self, why: String) -> Result<(), ExpandError> {
+        match self.is_expired {
+            true => {
+                self.lookup_failure.get_or_insert(why);
+                Ok(())
+            }
+            false => Err(ExpandError::Deferred(why)),
+        }
+    }
+
     /// The name of a user as the system has it, with the detail of the address.
-    fn user(&self, mailbox: &str) -> Result<Option<String>, ExpandError> {
+    ///
+    /// An error says why that cannot be looked up now.
+    fn user(&self, mailbox: &str) -> Result<Option<String>, String> {
         let lower = mailbox.to_lowercase();
         for name in [mailbox, &lower] {
             for user in [Some(name), self.without_detail(name)].into_iter().flatten() {
-                let failed = |error| {
-                    ExpandError::Deferred(format!("the user {user} cannot be looked up: {error}"))
-                };
+                let failed = |error| format!("the user {user} cannot be looked up: {error}");
                 if self.directory.has_user(user).map_err(failed)? {
                     return Ok(Some(name.to_string()));
                 }
@@ -334,23 +363,23 @@ impl<'d> Expansion<'d> {
             sender: members.sender,
             local_part: keeps_local_part.then(|| address.local_part().to_string()),
         };
-        let known = self.expanded.get(&alias).copied();
+        let known = self.expanded.get(&alias).cloned();
         let wishes = Wishes::of(&members.notify);
-        let wishes = known.map_or(wishes, |known| known.wishes.and(wishes));
+        let wishes = known.as_ref().map_or(wishes, |known| known.wishes.and(wishes));
         // There are few wishes, so an alias is expanded few times.
         let known = known.filter(|known| known.wishes == wishes);
-        self.step(origin, || match (known, is_list) {
+        self.step(origin, || match (&known, is_list) {
             (Some(_), _) => format!("{address}: expanded above ({place})"),
             (None, true) => format!("{address}: list with sender {owner} ({place})"),
             (None, false) => format!("{address}: alias ({place})"),
         });
-        let is_empty = match known {
-            Some(known) => known.is_empty,
+        let refusal = match known {
+            Some(known) => known.refusal,
             None => self.add_members(table, entry, address, &members)?,
         };
-        self.expanded.insert(alias, ExpandedMembers { wishes, is_empty });
-        if is_empty {
-            return self.refused(address, Refusal::empty_list(), &place, origin);
+        self.expanded.insert(alias, ExpandedMembers { wishes, refusal: refusal.clone() });
+        if let Some(refusal) = refusal {
+            return self.refused(address, refusal, &place, origin);
         }
         self.found += 1;
         let is_success_wanted = Notify::parse(origin.notify.as_bytes()).events.success;
@@ -362,19 +391,20 @@ impl<'d> Expansion<'d> {
         Ok(())
     }
 
-    /// Adds what an alias stands for. Returns true if that is nothing: all its lists are empty.
+    /// Adds what an alias stands for. Returns why the alias itself is refused.
     fn add_members(
         &mut self,
         table: &AliasTable,
         entry: &AliasEntry,
         address: &MailAddress,
         members: &Origin<'_>,
-    ) -> Result<bool, ExpandError> {
-        let before = self.found;
+    ) -> Result<Option<Refusal>, ExpandError> {
+        let (before, of_outer_alias) = (self.found, self.alias_refusal.take());
         for target in &entry.targets {
             self.target(target, table.files[entry.file].trusted_owner, address, members)?;
         }
-        Ok(self.found == before)
+        let refusal = std::mem::replace(&mut self.alias_refusal, of_outer_alias);
+        Ok(refusal.or_else(|| (self.found == before).then(Refusal::empty_list)))
     }
 
     /// The origin of what an alias stands for, and the end of the alias itself (RFC 3461, 5.2.7).
@@ -461,14 +491,16 @@ impl<'d> Expansion<'d> {
         address: &MailAddress,
         origin: &Origin<'_>,
     ) -> Result<(), ExpandError> {
-        let unreadable = |error| {
-            ExpandError::Deferred(format!(
-                "the list {} of {address} cannot be read: {error}",
-                path.display()
-            ))
-        };
         self.count_step()?;
-        let ReadFile { text, trusted_owner } = read_file(path).map_err(unreadable)?;
+        let ReadFile { text, trusted_owner } = match read_file(path) {
+            Ok(file) => file,
+            Err(error) => {
+                let path = path.display();
+                self.fail_lookup(format!("the list {path} of {address} cannot be read: {error}"))?;
+                self.alias_refusal = Some(Refusal::failed_lookup("the list cannot be read"));
+                return Ok(());
+            }
+        };
         let (targets, warnings) = parse_include(path, &text);
         warnings.iter().for_each(|warning| log::warn!("{}", warning.in_one_line()));
         self.step(origin, || format!(":include:{}: {} addresses", path.display(), targets.len()));

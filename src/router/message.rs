@@ -32,6 +32,8 @@ pub struct Facts<'f> {
     pub hostname: &'f str,
     /// The present time.
     pub now: Timestamp,
+    /// True if the message is too old to wait for what cannot be looked up now.
+    pub is_expired: bool,
 }
 
 /// Why a message has no control file.
@@ -63,6 +65,8 @@ pub struct RoutedMessage {
     pub deliveries: usize,
     /// Number of recipients that are refused.
     pub refusals: usize,
+    /// What could not be looked up first, if recipients are refused for that.
+    pub lookup_failure: Option<String>,
 }
 
 /// The sender of a message.
@@ -87,6 +91,7 @@ pub fn route(
     }
     let sender = sender(&submission, facts, directory);
     let mut expansion = Expansion::new(directory, sender.is_none());
+    expansion.is_expired = facts.is_expired;
     let hops = headers::received_count(&submission);
     let in_loop = (hops > headers::MAX_RECEIVED).then(|| Refusal::too_many_hops(hops));
     for recipient in recipients {
@@ -109,6 +114,7 @@ pub fn route(
     let deliveries = expansion.recipients.iter().filter(|one| one.end.is_none()).count();
     // Those of the sender do not apply to messages of lists (RFC 3461, 5.2.7.3).
     let is_from_sender = expansion.recipients.iter().any(|one| one.sender == 0);
+    let lookup_failure = expansion.lookup_failure.take();
     let draft = ControlFileDraft {
         body_offset: submission.body_offset,
         log_id,
@@ -120,7 +126,7 @@ pub fn route(
         groups: groups(expansion, sender.as_ref(), facts, &headers),
         ..ControlFileDraft::default()
     };
-    Ok(RoutedMessage { draft, deliveries, refusals })
+    Ok(RoutedMessage { draft, deliveries, refusals, lookup_failure })
 }
 
 fn is_refused(recipient: &RoutedRecipient) -> bool {

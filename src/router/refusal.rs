@@ -3,10 +3,10 @@
 use super::address::AddressError;
 use std::fmt;
 
-/// A permanent refusal of a recipient.
+/// A refusal of a recipient, for good.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refusal {
-    /// Status code (RFC 3463), such as 5.1.1.
+    /// Status code (RFC 3463), such as 5.1.1; 4.4.3 if only time could have helped.
     pub status: String,
     /// The reason, in one line.
     pub text: String,
@@ -44,6 +44,13 @@ impl Refusal {
     /// The sender hears of it, also if the list has an owner: the message has reached no reader.
     pub(crate) fn empty_list() -> Refusal {
         Refusal { form: "expansion", ..Refusal::new("5.2.4", "the list has no members") }
+    }
+
+    /// An address that could not be looked up for too long.
+    ///
+    /// The text goes to senders elsewhere, so that it names no file.
+    pub(crate) fn failed_lookup(text: &str) -> Refusal {
+        Refusal::new("4.4.3", text)
     }
 
     /// Notary data for the `d` line of a recipient.

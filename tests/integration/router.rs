@@ -138,6 +138,33 @@ fn sender_to_empty_list_gets_report() {
     assert_eq!(site.files("postman"), [""; 0]);
 }
 
+/// The list is refused, and the other recipient gets the message.
+#[test]
+fn sender_to_list_that_stays_unreadable_gets_report() {
+    let aliases = "inc: :include:/nonexistent/list\nowner-inc: carol\n";
+    let site = site_with("alice\nbob\ncarol\n", aliases);
+    let scratch = site.spool.postoffice().join("public/scratch");
+    let recipients = "to <inc@here.test>\nto <bob@here.test>";
+    let text = format!("from <alice@here.test>\n{recipients}\nenv-end\nSubject: x\n\nx\n");
+    fs::write(&scratch, text).expect("written");
+    let day = std::time::Duration::from_secs(24 * 60 * 60);
+    let yesterday = std::time::SystemTime::now() - day;
+    let file = fs::File::open(&scratch).expect("it is there");
+    file.set_modified(yesterday).expect("set");
+    fs::rename(scratch, site.spool.router().join("submission")).expect("renamed");
+    let _scheduler = site.start();
+    let _router = Router::start(&site);
+    until("the sender has the report", || {
+        site.read("mail/alice").contains("Final-Recipient: rfc822; inc@here.test")
+    });
+    until("the other recipient has it", || site.read("mail/bob").contains("Subject: x"));
+    site.until_empty();
+    let report = site.read("mail/alice");
+    assert!(report.contains("Status: 4.4.3 (the list cannot be read)"), "{report}");
+    assert!(!report.contains("nonexistent"), "files are not the sender's business: {report}");
+    assert_eq!(site.files("postman"), [""; 0]);
+}
+
 const REFUSAL: &str = "failed 5.1.1, error/unresolvable, no agent: no such user";
 
 fn trace(site: &Site, what: &str) -> String {

@@ -3,6 +3,7 @@
 use super::support::{Site, lines, parse};
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
+use std::time::Duration;
 use zsched_format::control_file::diagnostic::DiagnosticRecord;
 
 const RULES: &str = "local zm.example.test\nusers file DIR/users\naliases DIR/aliases\n\
@@ -397,6 +398,47 @@ fn unreadable_list_defers_message() {
     site.write("gone", "alice\n");
     site.route();
     assert_eq!(site.names("transport"), [number.to_string()]);
+}
+
+/// The others wait with it, since they may be members of the list, too; but not for ever.
+#[test]
+fn unreadable_list_is_refused_when_message_expires() {
+    const DAY: Duration = Duration::from_secs(24 * 60 * 60);
+    let aliases = "inc: :include:DIRgone\npart: bob, :include:DIRgone\nowner-part: root\n\
+        outer: inc, alice\n";
+    let site = site(aliases);
+    let ends = |recipients: &[&str]| {
+        let to: String = recipients.iter().map(|one| format!("to <{one}>\n")).collect();
+        let text = format!("from <s@far.test>\n{to}env-end\nSubject: x\n\nbody\n");
+        let number = site.submit_old("old", text, DAY);
+        let log = site.route();
+        assert!(log.contains("gone of inc@zm.example.test cannot be read: No such file"), "{log}");
+        assert!(log.contains("; it has expired, so such recipients are refused"), "{log}");
+        let made = site.read(&format!("postoffice/transport/{number}"));
+        let users = lines(&made, "r").into_iter().filter(|line| line.starts_with("r local"));
+        (users.count(), reports(&made))
+    };
+    let failed =
+        |name: &str| format!("{name}@zm.example.test failed 4.4.3 (the list cannot be read)");
+    for recipients in [["inc", "bob"], ["bob", "inc"]] {
+        assert_eq!(ends(&recipients), (1, vec![failed("inc")]));
+    }
+    let both = ends(&["inc", "part", "inc@localhost", "outer"]);
+    let inc = failed("inc");
+    assert_eq!(
+        both,
+        (2, vec![inc.clone(), failed("part"), inc.replace("zm.example.test", "localhost")])
+    );
+    for expiry in ["0", "25h"] {
+        site.configure(&format!("{RULES}expiry {expiry}\n"));
+        let text = "from <s@far.test>\nto <inc>\nto <bob>\nenv-end\nSubject: x\n\nbody\n";
+        site.submit_old("young", text, DAY);
+        assert_eq!(site.run(&["--once"]).status.code(), Some(75), "{expiry}");
+        assert_eq!(site.names("router"), ["young"]);
+    }
+    site.configure(&format!("{RULES}expiry 24h\n"));
+    site.route();
+    assert_eq!(site.names("router"), [""; 0]);
 }
 
 #[test]
