@@ -130,6 +130,11 @@ impl AliasTarget {
     pub(crate) fn is_privileged(&self) -> bool {
         matches!(self, AliasTarget::Program(_) | AliasTarget::File(_) | AliasTarget::Include(_))
     }
+
+    /// Returns true for `@domain`, which stands for the same user at another domain.
+    pub(crate) fn keeps_local_part(&self) -> bool {
+        matches!(self, AliasTarget::Address(text) if text.starts_with('@'))
+    }
 }
 
 /// The definitions of a file with their offsets: a line, with the indented lines after it.

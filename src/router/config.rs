@@ -15,13 +15,17 @@ use super::routes::{
     DEFAULT_HOST, DEFAULT_USER, REMOTE_CHANNEL, Routes, Rule, RulePattern, RuleTarget, VARIABLES,
 };
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 use zsched_config::{
-    Diagnostic, DiagnosticSink, Glob, Keyword, Setting, ValueError, Word, Zenv, quote,
-    read_settings,
+    Diagnostic, DiagnosticSink, Glob, Keyword, Setting, ValueError, Word, Zenv, parse_interval,
+    quote, read_settings,
 };
 
 /// Maximum size of the file, in bytes.
 const MAX_FILE_SIZE: usize = 16 << 20;
+/// Default of `expiry`. Postfix waits five days (`maximal_queue_lifetime`), but there the other
+/// recipients of the message do not wait.
+const DEFAULT_EXPIRY: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// The settings of the router.
 #[derive(Debug)]
@@ -44,6 +48,9 @@ pub struct RouterConfig {
     pub file_channel: String,
     /// Separates a user from a detail in a local part.
     pub detail: Option<char>,
+    /// Time since its arrival after which a message does not wait any more for lists and users that
+    /// cannot be looked up; `None` is never.
+    pub expiry: Option<Duration>,
 }
 
 /// Where the users of local domains are listed.
@@ -67,7 +74,7 @@ pub struct LoadedRouterConfig {
 }
 
 /// The keywords.
-pub const KEYWORDS: [Keyword; 13] = [
+pub const KEYWORDS: [Keyword; 14] = [
     Keyword::once("hostname", "the name of this host", 1),
     Keyword::repeated("local", "one or more domains", 1, usize::MAX),
     Keyword::repeated(
@@ -86,6 +93,7 @@ pub const KEYWORDS: [Keyword; 13] = [
     Keyword::once("program-channel", "a channel", 1),
     Keyword::once("file-channel", "a channel", 1),
     Keyword::once("detail", "one character, or none", 1),
+    Keyword::once("expiry", "an interval such as 12h, or 0 for never", 1),
 ];
 
 impl RouterConfig {
@@ -94,6 +102,13 @@ impl RouterConfig {
     /// Users are the accounts of the system, and other domains go to the channel `smtp`.
     pub fn built_in(hostname: &str) -> RouterConfig {
         Builder::new(hostname).build()
+    }
+
+    /// Returns true for the channels whose agents may take a user for a program or a file.
+    pub(crate) fn delivers_here(&self, channel: &str) -> bool {
+        [&self.local_channel, &self.program_channel, &self.file_channel]
+            .iter()
+            .any(|c| *c == channel)
     }
 
     /// Parses the text of a configuration file.
@@ -151,6 +166,7 @@ impl Builder {
                 program_channel: "local".into(),
                 file_channel: "local".into(),
                 detail: Some('+'),
+                expiry: Some(DEFAULT_EXPIRY),
             },
             catch_all: None,
         }
@@ -206,6 +222,7 @@ impl Builder {
             "local-channel" => self.config.local_channel = channel(first)?,
             "program-channel" => self.config.program_channel = channel(first)?,
             "file-channel" => self.config.file_channel = channel(first)?,
+            "expiry" => self.config.expiry = expiry(first)?,
             _ => self.config.detail = detail(first)?,
         }
         Ok(())
@@ -306,6 +323,12 @@ fn detail(word: &Word) -> Result<Option<char>, ValueError> {
     }
 }
 
+fn expiry(word: &Word) -> Result<Option<Duration>, ValueError> {
+    let interval = parse_interval(&word.text);
+    let interval = interval.map_err(|error| ValueError::new(word.at, error.message))?;
+    Ok(Some(interval).filter(|interval| !interval.is_zero()))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -319,7 +342,7 @@ mod tests {
     fn settings_are_read() {
         let zenv = Zenv::from_pairs([("DB", "/var/db")]);
         let text = "users file ${DB}/users\naliases ${DB}/a \"/b c\" # two\ndetail none\n\
-            program-channel prog\nhostname Mail.Example\n";
+            program-channel prog\nhostname Mail.Example\nexpiry 1h30m\n";
         let path = Path::new("router.cf");
         let loaded = RouterConfig::parse(path, text.as_bytes(), "h.test", &zenv).expect("good");
         let config = loaded.config;
@@ -327,6 +350,10 @@ mod tests {
         assert_eq!(config.aliases, [PathBuf::from("/var/db/a"), PathBuf::from("/b c")]);
         assert_eq!((config.detail, &*config.program_channel), (None, "prog"));
         assert_eq!(config.routes.hostname(), "mail.example");
+        assert_eq!(config.expiry, Some(Duration::from_secs(5400)));
+        let expiry = |text: &[u8]| parse(text).map(|loaded| loaded.config.expiry).ok();
+        assert_eq!(expiry(b""), Some(Some(DEFAULT_EXPIRY)));
+        assert_eq!((expiry(b"expiry 0"), expiry(b"expiry soon")), (Some(None), None));
     }
 
     proptest! {

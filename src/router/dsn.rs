@@ -2,6 +2,59 @@
 
 use super::address::MailAddress;
 use std::rc::Rc;
+use zsched_format::control_file::notify::{Events, Notify};
+
+/// What parameters ask for, as far as those of several ways to a recipient add up.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Wishes {
+    events: Events,
+    has_original_recipient: bool,
+    require_tls: bool,
+}
+
+impl Wishes {
+    pub(crate) fn of(notify: &str) -> Wishes {
+        let notify = Notify::parse(notify.as_bytes());
+        Wishes {
+            events: notify.events,
+            has_original_recipient: notify.original_recipient.is_some(),
+            require_tls: notify.require_tls,
+        }
+    }
+
+    /// What both ask for.
+    pub(crate) fn and(self, other: Wishes) -> Wishes {
+        Wishes {
+            events: self.events.union(other.events),
+            has_original_recipient: self.has_original_recipient || other.has_original_recipient,
+            require_tls: self.require_tls || other.require_tls,
+        }
+    }
+}
+
+/// Adds the events of `second` to those of `first`, and what `first` lacks of ORCPT and REQUIRETLS.
+pub(crate) fn sum(first: &Rc<str>, second: &str) -> Rc<str> {
+    let (known, all) = (Wishes::of(first), Wishes::of(first).and(Wishes::of(second)));
+    if all == known {
+        return first.clone();
+    }
+    let keyword = |word: &str| word.split('=').next().unwrap_or_default().to_ascii_uppercase();
+    let mut words: Vec<&str> = first.split_ascii_whitespace().collect();
+    let events = format!("NOTIFY={}", all.events);
+    if all.events != known.events {
+        words.retain(|word| keyword(word) != "NOTIFY");
+        // No word stands for the default.
+        if all.events != Events::default() {
+            words.insert(0, &events);
+        }
+    }
+    words.extend(second.split_ascii_whitespace().filter(|word| match &*keyword(word) {
+        "ORCPT" => !known.has_original_recipient,
+        "REQUIRETLS" => !known.require_tls,
+        _ => false,
+    }));
+    words.join(" ").into()
+}
 
 /// The parameters after an alias of one address: all of them, and the address before it.
 pub(crate) fn forwarded(notify: &str, address: &MailAddress) -> Rc<str> {

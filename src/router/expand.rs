@@ -6,49 +6,27 @@
 use super::address::MailAddress;
 use super::alias_table::{AliasEntry, AliasTable, AliasTarget, parse_include};
 use super::directory::{Directory, ReadFile, read_file};
-use super::dsn;
+use super::dsn::{self, Wishes};
+use super::recipients::{RecipientSet, RoutedEnd, RoutedRecipient, TooManyRecipients};
 use super::refusal::Refusal;
 use super::routes::{Decision, Destination, NOBODY_UID};
-use std::collections::{HashMap, HashSet};
-use std::hash::{BuildHasher, RandomState};
+use std::collections::HashMap;
 use std::path::Path;
 use std::rc::Rc;
 use zsched_format::control_file::compose::Address;
 use zsched_format::control_file::notify::Notify;
 
-/// Maximum number of recipients of a message after all aliases, and of steps to them.
+/// Maximum number of recipients of a message after all aliases.
 ///
 /// One recipient takes about 400 bytes while its message is routed.
 pub const MAX_RECIPIENTS: usize = 250_000;
+/// Maximum number of steps to the recipients of a message.
+const MAX_STEPS: usize = 4 * MAX_RECIPIENTS;
 /// Maximum number of aliases that lead to one another.
 const MAX_ALIAS_DEPTH: usize = 50;
 /// Names that each local domain has.
 const POSTMASTER: &str = "postmaster";
 const MAILER_DAEMON: &str = "mailer-daemon";
-
-/// A recipient of an agent, or one that ends here.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct RoutedRecipient {
-    /// Index of its sender: 0 is that of the message, others are [`Expansion::owners`].
-    pub sender: usize,
-    /// Channel, host, user and privilege.
-    pub address: Address,
-    /// Value of its `N` line.
-    pub notify: Rc<str>,
-    /// Why no agent gets it.
-    pub end: Option<Box<RoutedEnd>>,
-}
-
-/// Why no agent gets a recipient.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum RoutedEnd {
-    /// It is refused.
-    Refused(Refusal),
-    /// It was a list: it is delivered by being expanded (RFC 3461, 5.2.7.3).
-    Delivered,
-    /// It was an alias of several addresses (RFC 3461, 5.2.7.2).
-    Expanded,
-}
 
 /// Why a message cannot be routed now, or ever.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
@@ -59,6 +37,12 @@ pub enum ExpandError {
     /// It has more recipients than [`MAX_RECIPIENTS`].
     #[error("more than {MAX_RECIPIENTS} recipients")]
     TooManyRecipients,
+}
+
+impl From<TooManyRecipients> for ExpandError {
+    fn from(_: TooManyRecipients) -> ExpandError {
+        ExpandError::TooManyRecipients
+    }
 }
 
 /// A step of the way of an address, for people.
@@ -75,18 +59,48 @@ pub struct Expansion<'d> {
     directory: &'d Directory,
     /// True if the message has the null sender, which lists keep.
     is_report: bool,
+    /// True if the message is too old to wait for what cannot be looked up now: such addresses are
+    /// refused.
+    pub is_expired: bool,
+    /// What could not be looked up first, if addresses are refused for that.
+    pub lookup_failure: Option<String>,
     /// The recipients, without duplicates.
-    pub recipients: Vec<RoutedRecipient>,
+    pub recipients: RecipientSet,
     /// Owners of lists, which are the senders to their members.
     pub owners: Vec<String>,
     /// The steps, if they were asked for.
     pub steps: Option<Vec<Step>>,
-    /// The first recipient with each hash.
-    known: HashMap<u64, u32>,
-    hasher: RandomState,
-    /// Aliases that were expanded for a sender.
-    expanded: HashSet<(String, usize)>,
+    expanded: HashMap<ExpandedAlias, ExpandedMembers>,
+    /// How often a recipient came up, duplicates included.
+    found: usize,
+    /// Why the alias whose members are being added is refused itself.
+    alias_refusal: Option<Refusal>,
     work: usize,
+}
+
+/// An alias that was expanded, and for which sender.
+#[derive(PartialEq, Eq, Hash)]
+struct ExpandedAlias {
+    is_virtual: bool,
+    file: usize,
+    line: u32,
+    sender: usize,
+    /// Local part of the address, if it is also that of a member.
+    local_part: Option<String>,
+}
+
+/// What the expansions of an alias found.
+#[derive(Clone)]
+struct ExpandedMembers {
+    /// What was asked for about the members.
+    wishes: Wishes,
+    /// Why the alias itself is refused.
+    refusal: Option<Refusal>,
+}
+
+/// Returns true if an agent would take a user of this host for a program or a file.
+fn is_program_or_file(mailbox: &str) -> bool {
+    mailbox.starts_with(['/', '|', ':'])
 }
 
 /// How an address came up.
@@ -118,12 +132,14 @@ impl<'d> Expansion<'d> {
         Expansion {
             directory,
             is_report,
-            recipients: Vec::new(),
+            is_expired: false,
+            lookup_failure: None,
+            recipients: RecipientSet::default(),
             owners: Vec::new(),
             steps: None,
-            known: HashMap::new(),
-            hasher: RandomState::new(),
-            expanded: HashSet::new(),
+            expanded: HashMap::new(),
+            found: 0,
+            alias_refusal: None,
             work: 0,
         }
     }
@@ -157,7 +173,7 @@ impl<'d> Expansion<'d> {
     /// Bounds the work, also where aliases lead to the same recipients again and again.
     fn count_step(&mut self) -> Result<(), ExpandError> {
         self.work += 1;
-        match self.work > 2 * MAX_RECIPIENTS {
+        match self.work > MAX_STEPS {
             true => Err(ExpandError::TooManyRecipients),
             false => Ok(()),
         }
@@ -185,13 +201,19 @@ impl<'d> Expansion<'d> {
             Destination::Local => self.local(&address, &place(), origin),
             _ if is_virtual => self.refused(&address, Refusal::unknown_user(), "virtual", origin),
             Destination::Refused(refusal) => self.refused(&address, refusal, &place(), origin),
+            Destination::Agent(to)
+                if is_program_or_file(&address.mailbox())
+                    && directory.config.delivers_here(&to.channel) =>
+            {
+                self.refused(&address, Refusal::program_or_file(), &place(), origin)
+            }
             Destination::Agent(to) => {
                 self.step(origin, || {
                     let Address { channel, host, user, .. } = &to;
                     let host = if host.is_empty() { "-" } else { host };
                     format!("{address}: {channel} {host} {user} ({})", place())
                 });
-                self.push(to, origin.notify.clone(), origin.sender, None)
+                self.push(to, origin, None)
             }
         }
     }
@@ -234,17 +256,22 @@ impl<'d> Expansion<'d> {
                 return self.alias(&directory.aliases, key, entry, address, origin);
             }
         }
-        // An agent would take these for programs and files.
-        if mailbox.starts_with(['/', '|', ':']) {
-            let refusal = Refusal::new("5.1.3", "programs and files are no addresses");
-            return self.refused(address, refusal, place, origin);
+        if is_program_or_file(&mailbox) {
+            return self.refused(address, Refusal::program_or_file(), place, origin);
         }
         if address.local_part().contains('%') {
             let refusal = Refusal::new("5.1.1", "routes with % are not followed");
             return self.refused(address, refusal, place, origin);
         }
-        if let Some(user) = self.user(&mailbox)? {
-            return self.deliver(address, &user, place, origin);
+        match self.user(&mailbox) {
+            Ok(Some(user)) => return self.deliver(address, &user, place, origin),
+            Ok(None) => {}
+            Err(why) => {
+                self.fail_lookup(why)?;
+                let refusal =
+                    Refusal::failed_lookup("it cannot be looked up if there is such a user");
+                return self.refused(address, refusal, place, origin);
+            }
         }
         match &*name {
             // Mail to it must always arrive (RFC 5321, 4.5.1).
@@ -268,14 +295,25 @@ impl<'d> Expansion<'d> {
         }
     }
 
+    /// Ends the message for now, unless it is too old to wait.
+    fn fail_lookup(&mut self, why: String) -> Result<(), ExpandError> {
+        match self.is_expired {
+            true => {
+                self.lookup_failure.get_or_insert(why);
+                Ok(())
+            }
+            false => Err(ExpandError::Deferred(why)),
+        }
+    }
+
     /// The name of a user as the system has it, with the detail of the address.
-    fn user(&self, mailbox: &str) -> Result<Option<String>, ExpandError> {
+    ///
+    /// An error says why that cannot be looked up now.
+    fn user(&self, mailbox: &str) -> Result<Option<String>, String> {
         let lower = mailbox.to_lowercase();
         for name in [mailbox, &lower] {
             for user in [Some(name), self.without_detail(name)].into_iter().flatten() {
-                let failed = |error| {
-                    ExpandError::Deferred(format!("the user {user} cannot be looked up: {error}"))
-                };
+                let failed = |error| format!("the user {user} cannot be looked up: {error}");
                 if self.directory.has_user(user).map_err(failed)? {
                     return Ok(Some(name.to_string()));
                 }
@@ -300,7 +338,7 @@ impl<'d> Expansion<'d> {
         let channel = &self.directory.config.local_channel;
         self.step(origin, || format!("{address}: {channel} {to} {to} ({place})"));
         let to = Address::new(channel, &to, &to, NOBODY_UID);
-        self.push(to, origin.notify.clone(), origin.sender, None)
+        self.push(to, origin, None)
     }
 
     /// Expands an alias or a virtual address.
@@ -322,64 +360,85 @@ impl<'d> Expansion<'d> {
             let text = format!("{what}: {}", way[way.len().saturating_sub(5)..].join(", "));
             return self.refused(address, Refusal::alias_loop(text), &place, origin);
         }
-        if !self.expanded.insert((key.to_string(), origin.sender)) {
-            self.step(origin, || format!("{address}: expanded above ({place})"));
-            return Ok(());
-        }
         let owner = format!("owner-{key}");
-        let is_list = std::ptr::eq(table, &self.directory.aliases) && table.get(&owner).is_some();
-        self.step(origin, || {
-            let what = if is_list { format!("list with sender {owner}") } else { "alias".into() };
-            format!("{address}: {what} ({place})")
-        });
-        let mut members = Origin {
-            parent: Some(origin),
-            alias: key,
-            depth: origin.depth + 1,
-            sender: origin.sender,
-            notify: origin.notify.clone(),
+        let is_virtual = std::ptr::eq(table, &self.directory.virtuals);
+        let is_list = !is_virtual && table.get(&owner).is_some();
+        let (members, end) = self.members(key, entry, address, is_list.then_some(&*owner), origin);
+        let keeps_local_part = entry.targets.iter().any(AliasTarget::keeps_local_part);
+        let alias = ExpandedAlias {
+            is_virtual,
+            file: entry.file,
+            line: entry.line,
+            sender: members.sender,
+            local_part: keeps_local_part.then(|| address.local_part().to_string()),
         };
-        self.set_parameters(&mut members, entry, address, is_list.then_some(owner), origin)?;
-        for target in &entry.targets {
-            self.target(target, table.files[entry.file].trusted_owner, address, &members)?;
+        let known = self.expanded.get(&alias).cloned();
+        let wishes = Wishes::of(&members.notify);
+        let wishes = known.as_ref().map_or(wishes, |known| known.wishes.and(wishes));
+        // There are few wishes, so an alias is expanded few times.
+        let known = known.filter(|known| known.wishes == wishes);
+        self.step(origin, || match (&known, is_list) {
+            (Some(_), _) => format!("{address}: expanded above ({place})"),
+            (None, true) => format!("{address}: list with sender {owner} ({place})"),
+            (None, false) => format!("{address}: alias ({place})"),
+        });
+        let refusal = match known {
+            Some(known) => known.refusal,
+            None => self.add_members(table, entry, address, &members)?,
+        };
+        self.expanded.insert(alias, ExpandedMembers { wishes, refusal: refusal.clone() });
+        if let Some(refusal) = refusal {
+            return self.refused(address, refusal, &place, origin);
+        }
+        self.found += 1;
+        let is_success_wanted = Notify::parse(origin.notify.as_bytes()).events.success;
+        if let Some(end) = end.filter(|_| is_success_wanted) {
+            let text = address.to_string();
+            let channel = &self.directory.config.local_channel;
+            self.push(Address::new(channel, &text, &text, NOBODY_UID), origin, Some(end))?;
         }
         Ok(())
     }
 
-    /// Sets sender and DSN parameters of what an alias stands for (RFC 3461, 5.2.7).
-    fn set_parameters(
+    /// Adds what an alias stands for. Returns why the alias itself is refused.
+    fn add_members(
         &mut self,
-        members: &mut Origin<'_>,
+        table: &AliasTable,
         entry: &AliasEntry,
         address: &MailAddress,
-        owner: Option<String>,
-        origin: &Origin<'_>,
-    ) -> Result<(), ExpandError> {
-        let is_success_wanted = Notify::parse(origin.notify.as_bytes()).events.success;
+        members: &Origin<'_>,
+    ) -> Result<Option<Refusal>, ExpandError> {
+        let (before, of_outer_alias) = (self.found, self.alias_refusal.take());
+        for target in &entry.targets {
+            self.target(target, table.files[entry.file].trusted_owner, address, members)?;
+        }
+        let refusal = std::mem::replace(&mut self.alias_refusal, of_outer_alias);
+        Ok(refusal.or_else(|| (self.found == before).then(Refusal::empty_list)))
+    }
+
+    /// The origin of what an alias stands for, and the end of the alias itself (RFC 3461, 5.2.7).
+    fn members<'o>(
+        &mut self,
+        key: &'o str,
+        entry: &AliasEntry,
+        address: &MailAddress,
+        owner: Option<&str>,
+        origin: &'o Origin<'o>,
+    ) -> (Origin<'o>, Option<RoutedEnd>) {
         let is_single =
             matches!(&entry.targets[..], [one] if !matches!(one, AliasTarget::Include(_)));
-        let end = match owner {
+        let (sender, notify, end) = match owner {
             Some(owner) if !self.is_report => {
-                members.sender = self.owner(&owner);
-                members.notify = Rc::from("");
-                RoutedEnd::Delivered
+                (self.owner(owner), Rc::from(""), Some(RoutedEnd::Delivered))
             }
-            _ if is_single => {
-                members.notify = dsn::forwarded(&origin.notify, address);
-                return Ok(());
-            }
+            _ if is_single => (origin.sender, dsn::forwarded(&origin.notify, address), None),
             _ => {
-                members.notify = dsn::expanded(&origin.notify, address);
-                RoutedEnd::Expanded
+                let notify = dsn::expanded(&origin.notify, address);
+                (origin.sender, notify, Some(RoutedEnd::Expanded))
             }
         };
-        if is_success_wanted {
-            let text = address.to_string();
-            let channel = &self.directory.config.local_channel;
-            let at = Address::new(channel, &text, &text, NOBODY_UID);
-            self.push(at, origin.notify.clone(), origin.sender, Some(end))?;
-        }
-        Ok(())
+        let depth = origin.depth + 1;
+        (Origin { parent: Some(origin), alias: key, depth, sender, notify }, end)
     }
 
     /// The index of the owner of a list as a sender.
@@ -414,6 +473,9 @@ impl<'d> Expansion<'d> {
                 Ok(user) => {
                     let user = user.qualified(config.routes.hostname());
                     let name = user.mailbox().into_owned();
+                    if is_program_or_file(&name) {
+                        return self.refused(&user, Refusal::program_or_file(), "list", origin);
+                    }
                     self.deliver(&user, &name, "without aliases", origin)
                 }
                 Err(error) => self.refused(address, error.into(), "list", origin),
@@ -428,7 +490,7 @@ impl<'d> Expansion<'d> {
                 let owner = trusted_owner.map_or(NOBODY_UID, i64::from);
                 self.step(origin, || format!("{text}: {channel} {host} {text}"));
                 let to = Address::new(channel, &host, text, owner);
-                self.push(to, origin.notify.clone(), origin.sender, None)
+                self.push(to, origin, None)
             }
             AliasTarget::Include(path) => self.include(path, address, origin),
         }
@@ -441,14 +503,16 @@ impl<'d> Expansion<'d> {
         address: &MailAddress,
         origin: &Origin<'_>,
     ) -> Result<(), ExpandError> {
-        let unreadable = |error| {
-            ExpandError::Deferred(format!(
-                "the list {} of {address} cannot be read: {error}",
-                path.display()
-            ))
-        };
         self.count_step()?;
-        let ReadFile { text, trusted_owner } = read_file(path).map_err(unreadable)?;
+        let ReadFile { text, trusted_owner } = match read_file(path) {
+            Ok(file) => file,
+            Err(error) => {
+                let path = path.display();
+                self.fail_lookup(format!("the list {path} of {address} cannot be read: {error}"))?;
+                self.alias_refusal = Some(Refusal::failed_lookup("the list cannot be read"));
+                return Ok(());
+            }
+        };
         let (targets, warnings) = parse_include(path, &text);
         warnings.iter().for_each(|warning| log::warn!("{}", warning.in_one_line()));
         self.step(origin, || format!(":include:{}: {} addresses", path.display(), targets.len()));
@@ -485,33 +549,24 @@ impl<'d> Expansion<'d> {
         origin: &Origin<'_>,
     ) -> Result<(), ExpandError> {
         let to = Address::new("error", refusal.form, address, NOBODY_UID);
-        self.push(to, origin.notify.clone(), origin.sender, Some(RoutedEnd::Refused(refusal)))
+        self.push(to, origin, Some(RoutedEnd::Refused(refusal)))
     }
 
-    /// Adds a recipient unless the message has it already.
+    /// Adds a recipient.
     fn push(
         &mut self,
         address: Address,
-        notify: Rc<str>,
-        sender: usize,
+        origin: &Origin<'_>,
         end: Option<RoutedEnd>,
     ) -> Result<(), ExpandError> {
-        let Address { channel, host, user, .. } = &address;
-        let hash = self.hasher.hash_one((channel, host, user, end.is_some()));
-        let is_same = |known: &RoutedRecipient| {
-            known.address == address && known.end.is_some() == end.is_some()
-        };
-        match self.known.get(&hash) {
-            Some(index) if is_same(&self.recipients[*index as usize]) => return Ok(()),
-            Some(_) => {}
-            None => {
-                self.known.insert(hash, self.recipients.len() as u32);
-            }
-        }
-        if self.recipients.len() == MAX_RECIPIENTS {
-            return Err(ExpandError::TooManyRecipients);
-        }
-        self.recipients.push(RoutedRecipient { sender, address, notify, end: end.map(Box::new) });
+        self.found += 1;
+        self.recipients.add(RoutedRecipient {
+            sender: origin.sender,
+            is_in_envelope: origin.depth == 0,
+            address,
+            notify: origin.notify.clone(),
+            end: end.map(Box::new),
+        })?;
         Ok(())
     }
 

@@ -27,6 +27,7 @@ mod alias_table;
 mod directory;
 mod dsn;
 mod expand;
+mod recipients;
 
 // Messages.
 mod envelope;
@@ -46,9 +47,10 @@ pub use config_file::{load_directory, shared_config};
 pub use daemon::{ProgramLock, log_file};
 pub use directory::Directory;
 pub use envelope::{Envelope, EnvelopeRecipient, EnvelopeSender};
-pub use expand::{ExpandError, Expansion, MAX_RECIPIENTS, RoutedEnd, RoutedRecipient, Step};
+pub use expand::{ExpandError, Expansion, MAX_RECIPIENTS, Step};
 pub use headers::MAX_RECEIVED;
 pub use options::RouterOptions;
+pub use recipients::{RecipientSet, RoutedEnd, RoutedRecipient};
 pub use refusal::Refusal;
 pub use routes::{Decision, Destination, Routes};
 pub use submission::{MAX_HEADERS_SIZE, Submission, SubmissionError};

@@ -3,9 +3,10 @@
 use super::address::MailAddress;
 use super::directory::Directory;
 use super::envelope::{EnvelopeSender, parse_path};
-use super::expand::{ExpandError, Expansion, RoutedEnd, RoutedRecipient};
+use super::expand::{ExpandError, Expansion};
 use super::headers;
-use super::refusal::Refusal;
+use super::recipients::{RoutedEnd, RoutedRecipient};
+use super::refusal::{Refusal, local_notary};
 use super::routes::{Decision, Destination};
 use super::submission::Submission;
 use zsched_format::control_file::Tag;
@@ -31,6 +32,8 @@ pub struct Facts<'f> {
     pub hostname: &'f str,
     /// The present time.
     pub now: Timestamp,
+    /// True if the message is too old to wait for what cannot be looked up now.
+    pub is_expired: bool,
 }
 
 /// Why a message has no control file.
@@ -62,6 +65,8 @@ pub struct RoutedMessage {
     pub deliveries: usize,
     /// Number of recipients that are refused.
     pub refusals: usize,
+    /// What could not be looked up first, if recipients are refused for that.
+    pub lookup_failure: Option<String>,
 }
 
 /// The sender of a message.
@@ -86,6 +91,7 @@ pub fn route(
     }
     let sender = sender(&submission, facts, directory);
     let mut expansion = Expansion::new(directory, sender.is_none());
+    expansion.is_expired = facts.is_expired;
     let hops = headers::received_count(&submission);
     let in_loop = (hops > headers::MAX_RECEIVED).then(|| Refusal::too_many_hops(hops));
     for recipient in recipients {
@@ -93,6 +99,9 @@ pub fn route(
             Some(why) => expansion.refuse(&recipient.address, &recipient.notify, why)?,
             None => expansion.add(&recipient.address, &recipient.notify)?,
         }
+    }
+    if expansion.recipients.is_empty() {
+        return Err(RouteError::Unusable("its recipients lead nowhere".into()));
     }
     let address = sender.as_ref().map(|sender| sender.address.as_str());
     let headers = headers::compose(&submission, facts, address);
@@ -105,6 +114,7 @@ pub fn route(
     let deliveries = expansion.recipients.iter().filter(|one| one.end.is_none()).count();
     // Those of the sender do not apply to messages of lists (RFC 3461, 5.2.7.3).
     let is_from_sender = expansion.recipients.iter().any(|one| one.sender == 0);
+    let lookup_failure = expansion.lookup_failure.take();
     let draft = ControlFileDraft {
         body_offset: submission.body_offset,
         log_id,
@@ -116,7 +126,7 @@ pub fn route(
         groups: groups(expansion, sender.as_ref(), facts, &headers),
         ..ControlFileDraft::default()
     };
-    Ok(RoutedMessage { draft, deliveries, refusals })
+    Ok(RoutedMessage { draft, deliveries, refusals, lookup_failure })
 }
 
 fn is_refused(recipient: &RoutedRecipient) -> bool {
@@ -156,16 +166,12 @@ fn for_control_file(recipient: RoutedRecipient, facts: &Facts<'_>) -> Recipient 
     let end = end.map(|end| {
         let (tag, notary, text) = match *end {
             RoutedEnd::Refused(why) => (Tag::Failed, why.notary(), why.text),
-            RoutedEnd::Delivered => (
-                Tag::Done,
-                success("delivered", "2.1.5", "sent to the members of the list"),
-                "".into(),
-            ),
-            RoutedEnd::Expanded => (
-                Tag::Done,
-                success("expanded", "2.1.5", "an alias of several addresses"),
-                "".into(),
-            ),
+            RoutedEnd::Delivered => {
+                (Tag::Done, success("delivered", "sent to the members of the list"), "".into())
+            }
+            RoutedEnd::Expanded => {
+                (Tag::Done, success("expanded", "an alias of several addresses"), "".into())
+            }
         };
         // The scheduler logs a refusal whose sender wants no report, and sends none.
         RecipientEnd { tag, report: OwedReport { time, notary, text } }
@@ -174,9 +180,8 @@ fn for_control_file(recipient: RoutedRecipient, facts: &Facts<'_>) -> Recipient 
 }
 
 /// Notary data of a recipient that ends here without a failure.
-fn success(action: &str, status: &str, text: &str) -> Vec<u8> {
-    format!("\u{3}\u{1}{action}\u{1}{status} ({text})\u{1}smtp; 250 {status} {text}\u{1}\u{1}")
-        .into_bytes()
+fn success(action: &str, text: &str) -> Vec<u8> {
+    local_notary(action, "2.1.5", "250", text)
 }
 
 /// The sender; `None` for reports.

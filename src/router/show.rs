@@ -2,7 +2,8 @@
 
 use crate::config_file::Installation;
 use crate::directory::Directory;
-use crate::expand::{Expansion, RoutedEnd};
+use crate::expand::Expansion;
+use crate::recipients::RoutedEnd;
 use crate::say;
 use std::io::{self, Write};
 use zsched_format::printable;

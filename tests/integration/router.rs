@@ -57,7 +57,8 @@ fn submission_is_routed_delivered_and_refused() {
     assert!(!report.contains("Last-Attempt-Date"), "{report}");
     let (_, reason) = report.split_once("The reason:").expect("a text for people");
     let (reason, _) = reason.split_once("Check ").expect("an advice");
-    assert_eq!(reason.trim(), "550 5.1.1 no such user here", "only once");
+    assert_eq!(reason.trim(), "no such user here", "only once");
+    assert!(report.contains("Diagnostic-Code: x-local; 550 (no such user here)\n"), "{report}");
     until("the refusal is traced", || trace(&site, "nobody@here.test").contains("report S"));
     let trace = trace(&site, "nobody@here.test");
     assert!(trace.contains("  to nobody@here.test\n"), "{trace}");
@@ -85,6 +86,83 @@ fn sender_and_list_owner_get_their_own_reports() {
     let [alice, carol] = ["alice", "carol"].map(|user| site.read(&format!("mail/{user}")));
     assert!(alice.contains(&refused("nobody")) && !alice.contains(&refused("lost")), "{alice}");
     assert!(carol.contains(&refused("lost")) && !carol.contains(&refused("nobody")), "{carol}");
+}
+
+/// The sender asked for reports about these recipients, also if a list leads to them.
+#[test]
+fn sender_gets_reports_about_own_recipients_in_any_order() {
+    let site = site_with("alice\nbob\ncarol\n", "list: bob, lost\nowner-list: carol\n");
+    let _scheduler = site.start();
+    let _router = Router::start(&site);
+    for (round, names) in [["list", "lost", "bob"], ["bob", "lost", "list"]].into_iter().enumerate()
+    {
+        let recipients = names.map(|name| format!("todsn NOTIFY=SUCCESS,FAILURE\nto <{name}>\n"));
+        let recipients = recipients.concat();
+        submit(
+            &site,
+            &format!("from <alice@here.test>\n{recipients}env-end\nSubject: x\n\nbody\n"),
+        );
+        for name in names {
+            let reported = format!("Final-Recipient: rfc822; {name}@here.test");
+            until("the sender has the report", || {
+                site.read("mail/alice").matches(&reported).count() == round + 1
+            });
+        }
+        site.until_empty();
+    }
+    assert!(!site.path("mail/carol").exists(), "all members are recipients of the sender");
+    assert_eq!(site.read("mail/bob").matches("Subject: x").count(), 2, "one copy of each message");
+}
+
+#[test]
+fn sender_to_empty_list_gets_report() {
+    let site = site_with("alice\ncarol\n", "");
+    let empty = site.path("empty");
+    let list = format!(":include:{}", empty.display());
+    site.write("empty", "# no member yet\n");
+    site.write("aliases", &format!("empty: {list}\nlist: {list}\nowner-list: carol\n"));
+    let _scheduler = site.start();
+    let _router = Router::start(&site);
+    for name in ["empty", "list"] {
+        let recipient = format!("todsn NOTIFY=SUCCESS,FAILURE\nto <{name}@here.test>");
+        submit(&site, &format!("from <alice@here.test>\n{recipient}\nenv-end\nSubject: x\n\nx\n"));
+        until("the sender has the report", || {
+            site.read("mail/alice").contains(&format!("Final-Recipient: rfc822; {name}@here.test"))
+        });
+    }
+    site.until_empty();
+    let reports = site.read("mail/alice");
+    assert_eq!(reports.matches("Action: failed").count(), 2, "{reports}");
+    assert_eq!(reports.matches("Status: 5.2.4 (the list has no members)").count(), 2, "{reports}");
+    assert!(!site.path("mail/carol").exists(), "the list has not got the message");
+    assert_eq!(site.files("postman"), [""; 0]);
+}
+
+/// The list is refused, and the other recipient gets the message.
+#[test]
+fn sender_to_list_that_stays_unreadable_gets_report() {
+    let aliases = "inc: :include:/nonexistent/list\nowner-inc: carol\n";
+    let site = site_with("alice\nbob\ncarol\n", aliases);
+    let scratch = site.spool.postoffice().join("public/scratch");
+    let recipients = "to <inc@here.test>\nto <bob@here.test>";
+    let text = format!("from <alice@here.test>\n{recipients}\nenv-end\nSubject: x\n\nx\n");
+    fs::write(&scratch, text).expect("written");
+    let day = std::time::Duration::from_secs(24 * 60 * 60);
+    let yesterday = std::time::SystemTime::now() - day;
+    let file = fs::File::open(&scratch).expect("it is there");
+    file.set_modified(yesterday).expect("set");
+    fs::rename(scratch, site.spool.router().join("submission")).expect("renamed");
+    let _scheduler = site.start();
+    let _router = Router::start(&site);
+    until("the sender has the report", || {
+        site.read("mail/alice").contains("Final-Recipient: rfc822; inc@here.test")
+    });
+    until("the other recipient has it", || site.read("mail/bob").contains("Subject: x"));
+    site.until_empty();
+    let report = site.read("mail/alice");
+    assert!(report.contains("Status: 4.4.3 (the list cannot be read)"), "{report}");
+    assert!(!report.contains("nonexistent"), "files are not the sender's business: {report}");
+    assert_eq!(site.files("postman"), [""; 0]);
 }
 
 const REFUSAL: &str = "failed 5.1.1, error/unresolvable, no agent: no such user";

@@ -3,6 +3,7 @@
 use super::support::{Site, lines, parse};
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
+use std::time::Duration;
 use zsched_format::control_file::diagnostic::DiagnosticRecord;
 
 const RULES: &str = "local zm.example.test\nusers file DIR/users\naliases DIR/aliases\n\
@@ -54,7 +55,6 @@ fn alias_leads_to_users_and_hosts_once() {
             "r local alice@zm.example.test alice@zm.example.test 65534",
             arrival,
             "r local bob@zm.example.test bob@zm.example.test 65534",
-            arrival,
             "r smtp there.test far@there.test 65534",
             arrival,
         ]
@@ -112,7 +112,7 @@ fn owner(site: &Site) -> u32 {
 
 #[test]
 fn alias_of_several_addresses_reports_expansion_instead_of_delivery() {
-    let site = site("both: alice, bob\none: alice\n");
+    let site = site("both: alice, bob\none: root\n");
     let made = routed(
         &site,
         &["both@zm.example.test NOTIFY=SUCCESS", "one@zm.example.test NOTIFY=SUCCESS"],
@@ -121,15 +121,164 @@ fn alias_of_several_addresses_reports_expansion_instead_of_delivery() {
     assert_eq!(
         notify,
         [
+            "N NOTIFY=NEVER INRCPT=rfc822;both@zm.example.test",
+            "N NOTIFY=NEVER INRCPT=rfc822;both@zm.example.test",
             "N NOTIFY=SUCCESS",
-            "N NOTIFY=NEVER INRCPT=rfc822;both@zm.example.test",
-            "N NOTIFY=NEVER INRCPT=rfc822;both@zm.example.test",
+            "N NOTIFY=SUCCESS INRCPT=rfc822;one@zm.example.test",
         ]
     );
     assert_eq!(
         reports(&made),
         ["both@zm.example.test expanded 2.1.5 (an alias of several addresses)"]
     );
+}
+
+/// Both orders of two recipients give the same recipients: each with the sender of its group, and
+/// its DSN parameters without INRCPT.
+fn routed_in_both_orders(site: &Site, recipients: [&str; 2]) -> Vec<String> {
+    let [first, second] = recipients;
+    let summary = |recipients: &[&str]| {
+        let made = routed(site, recipients);
+        let file = parse(&made);
+        let user = |span| String::from_utf8_lossy(file.get(span)).into_owned();
+        let mut found: Vec<String> = Vec::new();
+        for one in &file.recipients {
+            let notify = one.notify.map_or(String::new(), |line| user(line.value));
+            let words = notify.split(' ').filter(|word| !word.starts_with("INRCPT="));
+            let words: Vec<&str> = words.collect();
+            let sender = user(file.senders[one.sender.expect("it has one") as usize].quad.user);
+            let (user, tag) = (user(one.quad.user), char::from(one.tag.byte()));
+            found.push(format!("{sender}: {user}{tag}{}", words.join(" ")).trim_end().into());
+        }
+        found.sort();
+        found
+    };
+    let found = summary(&[first, second]);
+    assert_eq!(summary(&[second, first]), found, "the other order");
+    found
+}
+
+/// The sender keeps the reports about an address that it wrote itself (RFC 3461, 4.1).
+#[test]
+fn recipient_of_envelope_takes_precedence_over_member_of_list() {
+    let site = site("list: bob, lost@there.test\nowner-list: alice\nall: bob, alice\n");
+    assert_eq!(
+        routed_in_both_orders(&site, ["list", "lost@there.test"]),
+        ["owner-list@zm.example.test: bob@zm.example.test", "s@far.test: lost@there.test"]
+    );
+    assert_eq!(
+        routed_in_both_orders(
+            &site,
+            ["list NOTIFY=SUCCESS", "bob NOTIFY=SUCCESS ORCPT=rfc822;b@x"]
+        ),
+        [
+            "owner-list@zm.example.test: lost@there.test",
+            "s@far.test: bob@zm.example.test NOTIFY=SUCCESS ORCPT=rfc822;b@x",
+            "s@far.test: list@zm.example.test+NOTIFY=SUCCESS",
+        ]
+    );
+    assert_eq!(
+        routed_in_both_orders(&site, ["list", "all"]),
+        [
+            "owner-list@zm.example.test: lost@there.test",
+            "s@far.test: alice@zm.example.test",
+            "s@far.test: bob@zm.example.test",
+        ]
+    );
+    assert_eq!(
+        routed_in_both_orders(&site, ["all NOTIFY=SUCCESS", "bob NOTIFY=SUCCESS"]),
+        [
+            "s@far.test: alice@zm.example.test NOTIFY=NEVER",
+            "s@far.test: all@zm.example.test+NOTIFY=SUCCESS",
+            "s@far.test: bob@zm.example.test NOTIFY=SUCCESS",
+        ]
+    );
+}
+
+#[test]
+fn wishes_of_one_sender_for_one_recipient_add_up() {
+    let site = site("fwd: z@there.test\nall: bob, fwd\nlost: unknown\n");
+    for (first, second, expected) in [
+        ("fwd NOTIFY=NEVER", "z@there.test NOTIFY=FAILURE", "NOTIFY=FAILURE"),
+        ("fwd NOTIFY=NEVER", "z@there.test", ""),
+        ("fwd NOTIFY=DELAY", "z@there.test NOTIFY=SUCCESS", "NOTIFY=SUCCESS,DELAY"),
+        ("fwd NOTIFY=SUCCESS", "z@there.test", "NOTIFY=SUCCESS,FAILURE,DELAY"),
+        ("fwd ORCPT=rfc822;f@x", "z@there.test", "ORCPT=rfc822;f@x"),
+        ("fwd ORCPT=rfc822;f@x", "z@there.test ORCPT=rfc822;z@x", "ORCPT=rfc822;z@x"),
+        ("fwd REQUIRETLS", "z@there.test NOTIFY=NEVER", "REQUIRETLS"),
+    ] {
+        let expected = format!("s@far.test: z@there.test {expected}");
+        assert_eq!(routed_in_both_orders(&site, [first, second]), [expected.trim_end()], "{first}");
+    }
+    assert_eq!(
+        routed_in_both_orders(
+            &site,
+            ["all@localhost NOTIFY=NEVER", "all@zm.example.test NOTIFY=SUCCESS,FAILURE"]
+        ),
+        [
+            "s@far.test: all@zm.example.test+NOTIFY=SUCCESS,FAILURE",
+            "s@far.test: bob@zm.example.test NOTIFY=FAILURE",
+            "s@far.test: z@there.test NOTIFY=FAILURE",
+        ]
+    );
+    assert_eq!(
+        routed_in_both_orders(&site, ["lost NOTIFY=NEVER", "unknown NOTIFY=FAILURE"]),
+        ["s@far.test: unknown@zm.example.test-NOTIFY=FAILURE"]
+    );
+}
+
+/// Expansions of one alias for two spellings of its address have an end each.
+#[test]
+fn each_address_of_alias_has_its_report() {
+    let site = site("list: bob\nowner-list: alice\nall: bob, alice\n");
+    for (name, members) in [("list", 1), ("all", 2)] {
+        let addresses =
+            ["localhost", "zm.example.test"].map(|at| format!("{name}@{at} NOTIFY=SUCCESS"));
+        let found = routed_in_both_orders(&site, addresses.each_ref().map(String::as_str));
+        let ends = found.iter().filter(|one| one.contains("+NOTIFY=SUCCESS"));
+        assert_eq!((ends.count(), found.len()), (2, 2 + members), "{found:?}");
+    }
+}
+
+/// The sender is told, and not the owner: the message has reached no reader.
+#[test]
+fn empty_list_is_refused() {
+    let aliases = "empty: :include:DIRempty\nlist: :include:DIRempty\nowner-list: alice\n\
+        outer: :include:DIRouter\nboth: :include:DIRempty, bob\nnested: empty, bob\n";
+    let site = site(aliases);
+    site.write("outer", format!(":include:{}\n", site.path("empty").display()));
+    for text in ["", "# a comment\n\n  \n", "a b c\n"] {
+        site.write("empty", text);
+        for name in ["empty", "list", "outer"] {
+            let addresses = ["zm.example.test", "localhost"]
+                .map(|at| format!("{name}@{at} NOTIFY=SUCCESS,FAILURE"));
+            let made = routed(&site, &[&addresses[0]]);
+            let report = format!("{name}@zm.example.test failed 5.2.4 (the list has no members)");
+            assert_eq!(reports(&made), [report], "{text:?}");
+            let expected = ["localhost", "zm.example.test"]
+                .map(|at| format!("s@far.test: {name}@{at}-NOTIFY=SUCCESS,FAILURE"));
+            let found = routed_in_both_orders(&site, addresses.each_ref().map(String::as_str));
+            assert_eq!(found, expected);
+        }
+        let found = routed_in_both_orders(&site, ["both", "nested"]);
+        let expected = ["bob@zm.example.test", "empty@zm.example.test-"];
+        assert_eq!(found, expected.map(|one| format!("s@far.test: {one}")));
+    }
+}
+
+/// An alias is expanded again only for events that no recipient before it asks for.
+#[test]
+fn large_alias_that_is_named_often_is_routed() {
+    const COUNT: usize = 100_000;
+    let members: Vec<String> = (0..COUNT).map(|number| format!("u{number}@there.test")).collect();
+    let site = site(&format!("all: {}\n", members.join(",\n\t")));
+    let named = ["all@localhost NOTIFY=NEVER", "all NOTIFY=SUCCESS,DELAY", "all NOTIFY=FAILURE"];
+    let made = routed(&site, &named.repeat(1000));
+    assert_eq!(parse(&made).recipients.len(), COUNT + 1);
+    let (ends, members): (Vec<String>, Vec<String>) =
+        lines(&made, "N").into_iter().partition(|line| line.contains("SUCCESS"));
+    assert_eq!(ends, ["N NOTIFY=SUCCESS,DELAY"]);
+    assert!(members.iter().all(|line| line == "N INRCPT=rfc822;all@localhost"), "the default");
 }
 
 #[test]
@@ -195,6 +344,22 @@ fn programs_files_and_lists_come_from_trusted_files_only() {
     assert!(said.contains("aliases:1:4: error: programs and files are for files that"), "{said}");
 }
 
+/// Only aliases in trusted files lead to programs and files: neither lists nor senders name them.
+#[test]
+fn no_address_leads_to_program_or_file() {
+    let site = site("list: :include:DIRlist\n");
+    site.configure(&format!("{RULES}route x.test local - $local\nroute y.test smtp\n"));
+    site.write("list", "\\/tmp/file\n\\\"|sh\"\n");
+    let made = routed(
+        &site,
+        &["list", "/tmp/a@x.test", "|sh@x.test", "\"\\|sh\"@x.test", "bob@x.test", "/c=x/@y.test"],
+    );
+    let privileged = lines(&made, "r").into_iter().filter(|line| line.starts_with("r local"));
+    assert_eq!(privileged.collect::<Vec<String>>(), ["r local - bob 65534"], "{made}");
+    assert_eq!(reports(&made).len(), 5, "{made}");
+    assert!(lines(&made, "r").contains(&"r smtp y.test /c=x/@y.test 65534".into()), "{made}");
+}
+
 #[test]
 fn virtual_addresses_lead_to_others() {
     let site = site("alice: \\alice\n");
@@ -206,6 +371,22 @@ fn virtual_addresses_lead_to_others() {
             "r local alice@zm.example.test alice@zm.example.test 65534",
             "r local bob@zm.example.test bob@zm.example.test 65534",
             "r- error unresolvable other@u.test 65534",
+        ]
+    );
+}
+
+/// Mail to each user of such a domain goes to another address.
+#[test]
+fn domain_that_stands_for_another_has_all_its_users() {
+    let site = site("");
+    site.write("virtual", "sales@v.test: alice\n@w.test: @v.test\n@v.test: @there.test\n");
+    let made = routed(&site, &["z@w.test", "sales@w.test", "y@w.test", "z@v.test"]);
+    assert_eq!(
+        lines(&made, "r"),
+        [
+            "r smtp there.test z@there.test 65534",
+            "r local alice@zm.example.test alice@zm.example.test 65534",
+            "r smtp there.test y@there.test 65534",
         ]
     );
 }
@@ -233,6 +414,47 @@ fn unreadable_list_defers_message() {
     site.write("gone", "alice\n");
     site.route();
     assert_eq!(site.names("transport"), [number.to_string()]);
+}
+
+/// The others wait with it, since they may be members of the list, too; but not for ever.
+#[test]
+fn unreadable_list_is_refused_when_message_expires() {
+    const DAY: Duration = Duration::from_secs(24 * 60 * 60);
+    let aliases = "inc: :include:DIRgone\npart: bob, :include:DIRgone\nowner-part: root\n\
+        outer: inc, alice\n";
+    let site = site(aliases);
+    let ends = |recipients: &[&str]| {
+        let to: String = recipients.iter().map(|one| format!("to <{one}>\n")).collect();
+        let text = format!("from <s@far.test>\n{to}env-end\nSubject: x\n\nbody\n");
+        let number = site.submit_old("old", text, DAY);
+        let log = site.route();
+        assert!(log.contains("gone of inc@zm.example.test cannot be read: No such file"), "{log}");
+        assert!(log.contains("; it has expired, so such recipients are refused"), "{log}");
+        let made = site.read(&format!("postoffice/transport/{number}"));
+        let users = lines(&made, "r").into_iter().filter(|line| line.starts_with("r local"));
+        (users.count(), reports(&made))
+    };
+    let failed =
+        |name: &str| format!("{name}@zm.example.test failed 4.4.3 (the list cannot be read)");
+    for recipients in [["inc", "bob"], ["bob", "inc"]] {
+        assert_eq!(ends(&recipients), (1, vec![failed("inc")]));
+    }
+    let both = ends(&["inc", "part", "inc@localhost", "outer"]);
+    let inc = failed("inc");
+    assert_eq!(
+        both,
+        (2, vec![inc.clone(), failed("part"), inc.replace("zm.example.test", "localhost")])
+    );
+    for expiry in ["0", "25h"] {
+        site.configure(&format!("{RULES}expiry {expiry}\n"));
+        let text = "from <s@far.test>\nto <inc>\nto <bob>\nenv-end\nSubject: x\n\nbody\n";
+        site.submit_old("young", text, DAY);
+        assert_eq!(site.run(&["--once"]).status.code(), Some(75), "{expiry}");
+        assert_eq!(site.names("router"), ["young"]);
+    }
+    site.configure(&format!("{RULES}expiry 24h\n"));
+    site.route();
+    assert_eq!(site.names("router"), [""; 0]);
 }
 
 #[test]

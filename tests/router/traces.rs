@@ -113,7 +113,9 @@ fn recorded_recipients_of_many_channels_have_same_destinations() {
     assert_eq!(recipients(&made), recipients(&original));
     let refused = "\nr-          error unresolvable nobody@unroutable.example.org 65534\n";
     assert!(made.contains(refused), "{made}");
-    assert!(made.contains("\u{1}failed\u{1}5.1.2 (no such domain)\u{1}smtp; 550 5.1.2 "), "{made}");
+    // No server has said it; in the recorded report the code is local, too.
+    let code = "\u{1}failed\u{1}5.1.2 (no such domain)\u{1}x-local; 550 (no such domain)\u{1}";
+    assert!(made.contains(code), "{made}");
 }
 
 /// ZMailer's router takes a header with a blank before its colon for the beginning of the body.

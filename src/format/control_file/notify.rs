@@ -101,6 +101,16 @@ impl Events {
     /// No event: NOTIFY=NEVER.
     pub const NONE: Events = Events { success: false, failure: false, delay: false, trace: false };
 
+    /// The events of both.
+    pub fn union(self, other: Events) -> Events {
+        Events {
+            success: self.success || other.success,
+            failure: self.failure || other.failure,
+            delay: self.delay || other.delay,
+            trace: self.trace || other.trace,
+        }
+    }
+
     /// Parses a list such as `SUCCESS,DELAY`, up to the first unknown word.
     ///
     /// Returns `None` if the first word is unknown. The default applies then, so that a failure is
@@ -120,6 +130,21 @@ impl Events {
             known += 1;
         }
         (known > 0).then_some(events)
+    }
+}
+
+/// The value of NOTIFY.
+impl std::fmt::Display for Events {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let named = [
+            (self.success, "SUCCESS"),
+            (self.failure, "FAILURE"),
+            (self.delay, "DELAY"),
+            (self.trace, "TRACE"),
+        ];
+        let words = named.iter().filter(|(is_on, _)| *is_on).map(|(_, word)| *word);
+        let words: Vec<&str> = words.collect();
+        f.write_str(&if words.is_empty() { "NEVER".to_string() } else { words.join(",") })
     }
 }
 
@@ -153,30 +178,22 @@ mod tests {
     use proptest::prelude::*;
 
     fn events(value: &str) -> String {
-        let events = Notify::parse(value.as_bytes()).events;
-        let named = [
-            (events.success, "success"),
-            (events.failure, "failure"),
-            (events.delay, "delay"),
-            (events.trace, "trace"),
-        ];
-        let names: Vec<&str> = named.iter().filter(|named| named.0).map(|named| named.1).collect();
-        names.join(",")
+        Notify::parse(value.as_bytes()).events.to_string()
     }
 
     #[test]
     fn notify_events_replace_default() {
         for (value, expected) in [
-            ("", "failure,delay"),
-            ("ORCPT=rfc822;x@y", "failure,delay"),
-            ("NOTIFY=NEVER", ""),
-            ("NOTIFY=SUCCESS", "success"),
-            ("ORCPT=rfc822;okdsn+2Borig@h NOTIFY=SUCCESS,FAILURE,DELAY", "success,failure,delay"),
-            ("notify=delay,Failure\torcpt=a;b", "failure,delay"),
-            ("NOTIFY=TRACE,junk,SUCCESS", "trace"),
-            ("NOTIFY=junk", "failure,delay"),
-            ("NOTIFY=", "failure,delay"),
-            ("XNOTIFY=NEVER NOTIFY", "failure,delay"),
+            ("", "FAILURE,DELAY"),
+            ("ORCPT=rfc822;x@y", "FAILURE,DELAY"),
+            ("NOTIFY=NEVER", "NEVER"),
+            ("NOTIFY=SUCCESS", "SUCCESS"),
+            ("ORCPT=rfc822;okdsn+2Borig@h NOTIFY=SUCCESS,FAILURE,DELAY", "SUCCESS,FAILURE,DELAY"),
+            ("notify=delay,Failure\torcpt=a;b", "FAILURE,DELAY"),
+            ("NOTIFY=TRACE,junk,SUCCESS", "TRACE"),
+            ("NOTIFY=junk", "FAILURE,DELAY"),
+            ("NOTIFY=", "FAILURE,DELAY"),
+            ("XNOTIFY=NEVER NOTIFY", "FAILURE,DELAY"),
         ] {
             assert_eq!(events(value), expected, "{value}");
         }

@@ -174,7 +174,9 @@ impl Spooler {
         };
         let owner = metadata.uid();
         // Few submissions need the name, and looking it up may take long.
+        let is_expired = self.is_expired(&metadata);
         let account = match submission.envelope.sender {
+            None if is_expired => sys::users::account_of(owner).unwrap_or_default(),
             None => sys::users::account_of(owner)?,
             Some(_) => None,
         };
@@ -184,12 +186,16 @@ impl Spooler {
             owner_name: account.map(|account| account.name),
             hostname: self.directory.config.routes.hostname(),
             now: Timestamp::now(),
+            is_expired,
         };
         let message = match message::route(submission, &facts, &self.directory) {
             Ok(message) => message,
             Err(RouteError::Deferred(why)) => return Err(Obstacle::Wait(why)),
             Err(RouteError::Unusable(why)) => return Err(Obstacle::Unusable(why)),
         };
+        if let Some(why) = message.lookup_failure {
+            log::warn!("{name}: {why}; it has expired, so such recipients are refused");
+        }
         let (deliveries, refusals) = (message.deliveries, message.refusals);
         let summary = format!(
             "message-id={} from={} uid={owner} size={} recipients={deliveries} refused={refusals}",
@@ -199,6 +205,15 @@ impl Spooler {
         );
         let submission = RoutedSubmission { path, file, draft: message.draft };
         Ok((submission, summary, deliveries + refusals))
+    }
+
+    /// Returns true if a submission is too old to wait for what cannot be looked up.
+    fn is_expired(&self, metadata: &Metadata) -> bool {
+        // Its owner can set the time of the last change, also to one that never comes.
+        let arrival = metadata.mtime().min(metadata.ctime());
+        let age = Timestamp::now().seconds().saturating_sub(arrival);
+        let expiry = self.directory.config.expiry.map(|expiry| expiry.as_secs());
+        expiry.is_some_and(|expiry| u64::try_from(age).is_ok_and(|age| age >= expiry))
     }
 
     /// Checks that a submission has one name.
