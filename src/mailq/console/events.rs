@@ -1,16 +1,17 @@
 //! `mailq events`: prints events as they happen.
 //!
 //! ```text
+//! 14:02:09  arrived   S4711AbmKUKEJuveqC  from ann@x.test to bob@mx.test, size 3.4k: Minutes
 //! 14:02:10  attempt   S4711AbmKUKEJuveqC  smtp/mx.test  deferred: 451 4.4.1 ...
 //! ```
 
-use super::messages::add_fields;
+use super::messages::{self, add_fields};
 use super::model::QueueEvent;
 use crate::connect::lines::LineSource;
 use crate::connect::lines::parse_object;
 use crate::connect::session::{Request, Session};
 use crate::failure::Failure;
-use crate::format::{clock, count, cut, last_line, one_line, size};
+use crate::format::{clock, count, cut, last_line, one_line};
 use crate::message::envelope::Envelope;
 use crate::message::files::MessageFiles;
 use crate::screen::{Screen, Style};
@@ -64,13 +65,13 @@ impl MailOfEvent {
     }
 
     /// Describes it: the recipient, or of an arrived message all.
-    fn words(&self) -> Option<String> {
+    fn words(&self, event: &QueueEvent) -> Option<String> {
         let envelope = self.envelope.as_ref()?;
         Some(match &self.recipient {
             Some(recipient) => format!("to {recipient}"),
             None => {
-                let first = envelope.recipients.first().map_or("", |to| &to.recipient);
-                format!("from {} to {first}, size {}", envelope.sender, size(envelope.size))
+                let known = envelope.recipients.len() as u64;
+                messages::in_words(envelope, event.recipients.unwrap_or(known))
             }
         })
     }
@@ -114,9 +115,11 @@ fn words(event: &QueueEvent, about: &MailOfEvent) -> String {
     if let (Some(channel), Some(host)) = (&event.channel, &event.host) {
         parts.push(one_line(&format!("{channel}/{host}")));
     }
-    parts.extend(about.words().map(|words| one_line(&words)));
+    match about.words(event) {
+        Some(words) => parts.push(one_line(&words)),
+        None => parts.extend(event.recipients.map(|number| count(number, "recipient"))),
+    }
     parts.extend(event.pid.map(|pid| format!("process {pid}")));
-    parts.extend(event.recipients.map(|recipients| count(recipients, "recipient")));
     parts.extend(event.count.map(|number| count(number, "event")));
     parts.extend(event.order.as_ref().map(|order| one_line(order)));
     parts.extend(event.by.as_ref().map(|by| format!("by {}", one_line(by))));
