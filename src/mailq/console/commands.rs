@@ -26,9 +26,8 @@ pub enum Command {
     /// An arrival has sender, recipients, size and subject, an attempt its recipient. They are read
     /// from the spool, as in list -m. In JSON, both have all of them.
     Events {
-        /// Selected part of the queue.
-        #[command(flatten)]
-        selection: SelectionArgs,
+        /// Only those of a destination, a host, or a message by its id
+        what: Option<String>,
         /// Print the scheduler's JSON, one object per line
         #[arg(long)]
         json: bool,
@@ -104,7 +103,8 @@ pub enum Command {
     /// For maxta, WHAT can be omitted. The old and the new values are printed. The limits survive a
     /// restart of the scheduler.
     Set {
-        /// Destination or clause, and limits, as in smtp/* maxring=50 maxthr=5
+        /// A destination and maxthr, as in smtp/mx.test maxthr=1; or a clause and any of maxta,
+        /// maxchannel, maxring, maxthr and overfeed, as in smtp/* maxring=50
         #[arg(value_name = "WHAT LIMIT=NUMBER", required = true, num_args = 1..=6)]
         setting: Vec<String>,
         /// Reset the limits to the configuration after this time, such as 2h

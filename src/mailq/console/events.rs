@@ -7,6 +7,7 @@
 
 use super::messages::{self, add_fields};
 use super::model::QueueEvent;
+use super::views::of;
 use crate::connect::lines::LineSource;
 use crate::connect::lines::parse_object;
 use crate::connect::session::{Request, Session};
@@ -17,6 +18,17 @@ use crate::message::files::MessageFiles;
 use crate::screen::{Screen, Style};
 use std::rc::Rc;
 use zsched_format::printable;
+
+/// The request for all events, or for those of a destination, a host or a message.
+pub(super) fn request(what: Option<&str>) -> Result<Request, Failure> {
+    let selection = what.map(of).unwrap_or_default();
+    if selection.selects_messages() && selection.message_id().is_none() {
+        let message = "events are those of a destination, a host, or a message by its id";
+        return Err(Failure::Usage(message.to_string()));
+    }
+    let words = [vec!["SUBSCRIBE".to_string()], selection.words()?].concat();
+    Ok(Request::new(words.join(" "), "EVENTS"))
+}
 
 /// Prints events until the scheduler ends the text or the connection.
 pub(super) fn follow(
@@ -135,6 +147,21 @@ fn words(event: &QueueEvent, about: &MailOfEvent) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn request_names_destination_host_or_message() {
+        for (what, line) in [
+            (None, "SUBSCRIBE"),
+            (Some("smtp/MX.test"), "SUBSCRIBE smtp/mx.test"),
+            (Some("mx.test"), "SUBSCRIBE */mx.test"),
+            (Some("4711"), "SUBSCRIBE id=4711"),
+        ] {
+            assert_eq!(request(what).expect("a request").line, line);
+        }
+        for what in ["bob@mx.test", "<1@mx.test>"] {
+            assert_eq!(request(Some(what)).expect_err(what).status(), 64, "{what}");
+        }
+    }
 
     #[test]
     fn print_writes_one_line_per_event() {

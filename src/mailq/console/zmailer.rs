@@ -21,7 +21,7 @@ use crate::classic::v2::RecipientRecord;
 use crate::connect::lines::{LIMITS, LineSource, Lines};
 use crate::connect::session::{Request, Session};
 use crate::failure::Failure;
-use crate::format::{count, now, read_span};
+use crate::format::{count, now, one_line, read_span};
 use crate::warnings::Warnings;
 use std::collections::HashMap;
 
@@ -301,19 +301,44 @@ fn add_troubles(overview: &mut Overview) {
     summary.undelivered_threads =
         threads.iter().filter(|thread| thread.undelivered > 0).count() as u64;
     summary.held_threads = threads.iter().filter(|thread| thread.held).count() as u64;
-    for (reason, what) in
-        [(NO_COMMAND, "no command for"), (CANNOT_START, "agents cannot be started for")]
-    {
-        let of_reason: Vec<&ThreadStatus> =
-            threads.iter().filter(|thread| thread.reason() == reason).collect();
-        if let [first, others @ ..] = of_reason.as_slice() {
-            let others = match others.len() as u64 {
-                0 => String::new(),
-                number => format!(" and {}", count(number, "other destination")),
-            };
-            summary.warnings.push(format!("{what} {}{others}: mail stays queued", first.name()));
-        }
-    }
+    let stays = |_: &ThreadStatus| "mail stays queued".to_string();
+    let text = |thread: &ThreadStatus| one_line(thread.text().unwrap_or_default());
+    let warnings = [
+        warning("no command for", threads, |thread| thread.reason() == NO_COMMAND, stays),
+        warning(
+            "agents cannot be started for",
+            threads,
+            |thread| thread.reason() == CANNOT_START,
+            stays,
+        ),
+        // The scheduler itself has written the text.
+        warning(
+            "agents fail for",
+            threads,
+            |thread| {
+                let is_retried = thread.reason() == "retry" && thread.attempts == 0;
+                is_retried && thread.text().is_some_and(|text| !text.is_empty())
+            },
+            text,
+        ),
+    ];
+    summary.warnings.extend(warnings.into_iter().flatten());
+}
+
+/// A warning of the destinations for which `is_it` is true: the first, and how many others.
+fn warning(
+    what: &str,
+    threads: &[ThreadStatus],
+    is_it: impl Fn(&ThreadStatus) -> bool,
+    detail: impl Fn(&ThreadStatus) -> String,
+) -> Option<String> {
+    let mut found = threads.iter().filter(|thread| is_it(thread));
+    let first = found.next()?;
+    let others = match found.count() as u64 {
+        0 => String::new(),
+        number => format!(" and {}", count(number, "other destination")),
+    };
+    Some(format!("{what} {}{others}: {}", first.name(), detail(first)))
 }
 
 /// Adds the texts of agents, which version 2 sends thread by thread.
@@ -405,6 +430,9 @@ mod tests {
              x/odd/0 N=1   R=5   A=0  pend=SomethingElse QA=14s\n{TOTALS}"
         );
         let mut overview = read(&text).expect("a report");
+        let dying = overview.threads.iter_mut().find(|thread| thread.host == "dies");
+        let wait = dying.and_then(|thread| thread.wait.as_mut()).expect("it waits");
+        wait.text = Some("the transport agent ended with status 3".to_string());
         add_troubles(&mut overview);
         let found = overview.threads.iter().map(|thread| {
             let (state, _) = destination_state(thread, overview.summary.time);
@@ -433,6 +461,7 @@ mod tests {
             [
                 "no command for x/gone and 1 other destination: mail stays queued",
                 "agents cannot be started for x/broken and 1 other destination: mail stays queued",
+                "agents fail for x/dies: the transport agent ended with status 3",
             ]
         );
     }
