@@ -1,8 +1,8 @@
 //! The commands of all documents and manual pages, run as they stand.
 //!
-//! A command is what begins with the name of one of our programs, or pipes into it: in backticks, in
-//! a line of its own, or in a block, which is run as one script. Words in capitals and the places of
-//! an installation are replaced by those of the test. Commands of other programs, such as
+//! A command is what begins with the name of one of our programs, or pipes into it: in backticks,
+//! in a line of its own, or in a block, which is run as one script. Words in capitals and the
+//! places of an installation are replaced by those of the test. Commands of other programs, such as
 //! `systemctl` and `cargo`, are not run. `quick_start` runs those of "Try it" in `README.md`.
 
 use crate::support::{Site, control_file};
