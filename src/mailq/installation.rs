@@ -2,9 +2,15 @@
 
 use crate::failure::Failure;
 use crate::options::ServerOptions;
+use std::fs::File;
+use std::io::Read;
 use std::path::Path;
-use zsched_config::Zenv;
+use zsched_config::{MailqSocket, Zenv};
 use zsched_spool::{DEFAULT_POSTOFFICE, Spool};
+use zsched_sys::open_regular;
+
+/// Maximum length of the file that says where MAILQ is served, in bytes.
+const MAX_MAILQ_FILE_LEN: u64 = 4096;
 
 /// An installation of the mailer: its variables, its spool, and the server that is asked.
 pub(crate) struct Installation {
@@ -38,6 +44,14 @@ impl Installation {
     /// The port of the scheduler: `MAILQPORT`.
     pub(crate) fn mailq_port(&self) -> Option<&str> {
         self.variable("MAILQPORT")
+    }
+
+    /// Where the running scheduler serves MAILQ, if it says so.
+    pub(crate) fn served_mailq(&self) -> Option<MailqSocket> {
+        let mut text = String::new();
+        let file = open_regular(File::options().read(true), &self.spool.mailq_file()).ok()?;
+        file.take(MAX_MAILQ_FILE_LEN).read_to_string(&mut text).ok()?;
+        MailqSocket::parse(text.trim()).ok()
     }
 
     /// The status log of the scheduler: `STATUSLOG`.

@@ -33,6 +33,7 @@ mod classic;
 mod failure;
 mod format;
 mod progress;
+mod rights;
 mod screen;
 mod table;
 mod warnings;

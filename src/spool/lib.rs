@@ -253,6 +253,13 @@ impl Spool {
         self.postoffice.join(".scheduler.duplicates")
     }
 
+    /// The file that says where the running scheduler serves MAILQ.
+    ///
+    /// It has one line in the form of `PARAMmailqsock`, such as `TCP:174@127.0.0.1`.
+    pub fn mailq_file(&self) -> PathBuf {
+        self.postoffice.join(".scheduler.mailq")
+    }
+
     /// The socket for queries of the scheduler's own user (`mailq --why`).
     pub fn control_socket(&self) -> PathBuf {
         self.postoffice.join(".scheduler.control")

@@ -39,6 +39,27 @@ fn hold_of_destination_without_mail_is_on_first_screen() {
     assert!(summary.lines().all(|line| line.chars().count() <= 60), "{summary}");
 }
 
+/// What an agent works on may be new.
+#[test]
+fn text_of_deferred_mail_is_shown_while_an_agent_works() {
+    let site = Site::new("c/*\n\tinterval=1h retries=1 command=\"${AGENTS}/count.py c\"\n");
+    let _daemon = site.start();
+    site.put(&["c x.test deferred!1"]);
+    let shown = || mailq(&site, &["summary", "--width", "100"]);
+    until("it is deferred", || shown().contains("MOST TROUBLED"));
+    let deferred = shown();
+    let text = |shown: &str| {
+        let (_, table) = shown.split_once("MOST TROUBLED").expect("the table");
+        let row = table.lines().nth(1).expect("a row").split_whitespace().skip(4);
+        row.collect::<Vec<_>>().join(" ")
+    };
+    site.put(&["c x.test wait!2"]);
+    until("an agent works", || shown().contains(" at work"));
+    assert!(!text(&deferred).is_empty(), "{deferred}");
+    assert_eq!(text(&shown()), text(&deferred));
+    site.write("go", "");
+}
+
 #[test]
 fn misspelt_option_is_answered_with_similar_one() {
     for (program, arguments, expected) in [

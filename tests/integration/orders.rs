@@ -61,7 +61,7 @@ fn rings_and_messages_are_held() {
     let _daemon = site.start();
     let mut client = control(&site);
     let unknown = client.refused("HOLD ring=x/*");
-    assert!(unknown.ends_with("no clause of the configuration has this pattern"), "{unknown}");
+    assert!(unknown.ends_with("no clause of the configuration has the pattern x/*"), "{unknown}");
     client.order("HOLD ring=c/*");
     client.order("HOLD ring=d/*");
     let first = site.put(&["c a.test one", "d a.test two"]);
@@ -343,7 +343,8 @@ fn limits_can_be_set_and_unset() {
     for (request, why) in [
         (
             "SET c/* maxring=5",
-            "this limit applies to rings (ring=channel/host); only maxthr also applies to destinations",
+            "this limit is one of clauses (ring=channel/host); only maxthr can also be that of a \
+             destination",
         ),
         ("SET ring=c/* maxring=0", "the value is out of range (1 to 1000000; overfeed 0 to 10000)"),
         (
@@ -360,7 +361,14 @@ fn limits_can_be_set_and_unset() {
         ),
         (
             "SET c/* maxthr=1 maxring=1",
-            "this limit applies to rings (ring=channel/host); only maxthr also applies to destinations",
+            "this limit is one of clauses (ring=channel/host); only maxthr can also be that of a \
+             destination",
+        ),
+        (
+            "SET ring=c/a.test maxthr=4 overfeed=10",
+            "at byte 9: no clause of the configuration has the pattern c/a.test; maxta, maxchannel, \
+             maxring and overfeed are limits of a clause, only maxthr can also be that of a \
+             destination (mailq rings lists the clauses)",
         ),
         ("SET ring=c/* maxring=x", "at byte 21: expected a number"),
         ("UNSET ring=c/*", "at byte 14: the name of a limit is missing"),

@@ -40,9 +40,9 @@ fn summary_fits_terminal_width() {
             smtp/mx.test         2,400   100%      1d  ->> 451 4.4.1 ^[[31mnot now, please …
             hold/x                   1   100%      1h  5\u{9b}2J
 
-            RING     MSGS  DESTS  AGENTS  IDLE  MAXRING  MAXTHR  OVERFEED
-            smtp/*  1,202      2      10     0       10       1         0
-            hold/*      1      1       2     1       20       1       150
+            CLAUSE   MSGS  DESTS  AGENTS  IDLE  LIMIT
+            smtp/*  1,202      2      10     0     10
+            hold/*      1      1       2     1     20
         "#]],
     );
     check(
@@ -64,9 +64,9 @@ fn summary_fits_terminal_width() {
             smtp/mx.test         2,400   100%      1d  ->> 451 4.4.1 ^[[31mnot now, please come back later when there is more room
             hold/x                   1   100%      1h  5\u{9b}2J
 
-            RING     MSGS  DESTS  AGENTS  IDLE  MAXRING  MAXTHR  OVERFEED
-            smtp/*  1,202      2      10     0       10       1         0
-            hold/*      1      1       2     1       20       1       150
+            CLAUSE   MSGS  DESTS  AGENTS  IDLE  LIMIT
+            smtp/*  1,202      2      10     0     10
+            hold/*      1      1       2     1     20
         "#]],
     );
 }
@@ -128,19 +128,19 @@ fn lists_fit_terminal_width() {
         &site,
         "rings --width 80",
         &expect![[r#"
-        RING     MSGS  DESTS  AGENTS  IDLE  MAXRING  MAXTHR  OVERFEED
-        smtp/*  1,202      2      10     0       10       1         0
-        hold/*      1      1       2     1       20       1       150
-    "#]],
+            CLAUSE   MSGS  DESTS  AGENTS  IDLE  LIMIT  PER-DEST  AHEAD
+            smtp/*  1,202      2      10     0     10         1      0
+            hold/*      1      1       2     1     20         1    150
+        "#]],
     );
     check(
         &site,
         "agents --width 80",
         &expect![[r#"
-         PID  STATE  RING    DESTINATION                        JOBS    AGE  HUNGRY  FED
-        4712  STUFF  smtp/*  smtp/a-host-with-a-rather-long-n…     2  1m40s      4s   4s
-        4713  IDLE   hold/*  -                                     0  1m40s     30s    -
-    "#]],
+             PID  STATE  CLAUSE  DESTINATION                        JOBS    AGE  HUNGRY  FED
+            4712  STUFF  smtp/*  smtp/a-host-with-a-rather-long-n…     2  1m40s      4s   4s
+            4713  IDLE   hold/*  -                                     0  1m40s     30s    -
+        "#]],
     );
     check(
         &site,
@@ -168,7 +168,7 @@ fn show_prints_all_fields() {
             held         0
             state        retry 2001-09-23
             why          smtp/mx.test: 3 messages wait
-            ring         smtp/*
+            clause       smtp/*
             last text    <<- MAIL From:<a@b>
             last text    ->> 451 4.4.1 ^[[31mnot now, please come back later when there is more room
 
@@ -435,16 +435,17 @@ fn commands_work_with_zmailer_schedulers() {
         MOST TROUBLED            UNDELIVERED  SHARE  OLDEST  LAST TEXT
         smtpx/[127.0.0.66]                 4   100%     14s  smtp; 500 (connect to 127.0.0.66 [127.0.0.66|2…
         hold/timeout:2100000000            2   100%     14s  deferred
+        smtp-sim/die.ta.test               2   100%     14s  no agent has reported on it, and it is tried a…
         smtp-sim/da.ta.test                1   100%     14s  sim deferall
         smtp-sim/db.ta.test                1   100%     14s  sim deferback
-        smtp-sim/host5.ta.test             1   100%     14s  sim deferred: host busy
+        ... and 6 more, 16 recipients in all; list --sort undelivered shows all
 
-        RING         MSGS  DESTS  AGENTS  IDLE  MAXRING  MAXTHR  OVERFEED
-        smtp-sim/*      8      8       1     0        3       1       150
-        smtpx/*         5      3       3     3        5       1       150
-        hold/*          2      1       1     1       20       1       150
-        bitbucket/*     0      0       1     1       20       1       150
-        error/*         0      0       1     1       20       1       150
+        CLAUSE       MSGS  DESTS  AGENTS  IDLE  LIMIT
+        smtp-sim/*      8      8       1     0      3
+        smtpx/*         5      3       3     3      5
+        hold/*          2      1       1     1     20
+        bitbucket/*     0      0       1     1     20
+        error/*         0      0       1     1     20
     "#]].assert_eq(&without_times(&run.good()));
     let run = site.ask_command(&dump, "check --warn-count 3");
     assert_eq!(run.status, 1, "{run:?}");
@@ -484,38 +485,39 @@ fn commands_work_with_zmailer_schedulers() {
         smtp-sim/db.ta.test         1      1         1    1m3s       0  retry TT:TT:TT
         ... and 9 more; list shows all
 
-        MOST TROUBLED         UNDELIVERED  SHARE  OLDEST  LAST TEXT
-        smtpx/[127.0.0.66]              4   100%    1m3s  451 busy
-        smtp-sim/db.ta.test             1   100%    1m3s
-        smtp-sim/mix.ta.test            1   100%    1m3s
-        smtpx/[127.0.0.1]               1   100%    1m3s
-        smtpx/[127.0.0.67]              1   100%    1m3s
+        MOST TROUBLED          UNDELIVERED  SHARE  OLDEST  LAST TEXT
+        smtpx/[127.0.0.66]               4   100%    1m3s  451 busy
+        smtp-sim/die.ta.test             2   100%    1m3s  no agent has reported on it,…
+        bitbucket/-                      1   100%    1m3s  no agent has reported on it,…
+        smtp-sim/db.ta.test              1   100%    1m3s
+        smtp-sim/kill.ta.test            1   100%    1m3s  no agent has reported on it,…
+        ... and 4 more, 13 recipients in all; list --sort undelivered shows all
 
-        RING         MSGS  DESTS  AGENTS  IDLE  MAXRING  MAXTHR  OVERFEED
-        smtp-sim/*      8      8       0     0        3       1       150
-        smtpx/*         5      3       3     3        5       1       150
-        hold/*          2      1       1     1       20       1       150
-        bitbucket/*     1      1       0     0       20       1       150
-        uucp/*          1      1       1     1       20       1       150
+        CLAUSE       MSGS  DESTS  AGENTS  IDLE  LIMIT
+        smtp-sim/*      8      8       0     0      3
+        smtpx/*         5      3       3     3      5
+        hold/*          2      1       1     1     20
+        bitbucket/*     1      1       0     0     20
+        uucp/*          1      1       1     1     20
     "#]]
     .assert_eq(&without_times(&ask("summary --width 80").good()));
     expect![[r#"
         DESTINATION           MSGS  RCPTS  DEFERRED  OLDEST  STATE           LAST TEXT
         smtpx/[127.0.0.66]       3      4         4    1m3s  retry TT:TT:TT  451 busy
+        smtp-sim/die.ta.test     1      2         0    1m3s  retry TT:TT:TT
         smtp-sim/mix.ta.test     1      1         1    1m3s  retry TT:TT:TT
-        smtp-sim/db.ta.test      1      1         1    1m3s  retry TT:TT:TT
         ... and more; option --limit sets how many are shown
     "#]]
     .assert_eq(&without_times(&ask("list --width 80 --sort undelivered --limit 3").good()));
     expect![[r#"
-        RING         MSGS  DESTS  AGENTS  IDLE  MAXRING  MAXTHR  OVERFEED
-        smtp-sim/*      8      8       0     0        3       1       150
-        uucp/*          1      1       1     1       20       1       150
-        hold/*          2      1       1     1       20       1       150
-        error/*         0      0       1     1       20       1       150
-        bitbucket/*     1      1       0     0       20       1       150
-        smtpx/*         5      3       3     3        5       1       150
-        local/*         0      0       3     3        5       1       150
+        CLAUSE       MSGS  DESTS  AGENTS  IDLE  LIMIT  PER-DEST  AHEAD
+        smtp-sim/*      8      8       0     0      3         1    150
+        uucp/*          1      1       1     1     20         1    150
+        hold/*          2      1       1     1     20         1    150
+        error/*         0      0       1     1     20         1    150
+        bitbucket/*     1      1       0     0     20         1    150
+        smtpx/*         5      3       3     3      5         1    150
+        local/*         0      0       3     3      5         1    150
     "#]]
     .assert_eq(&ask("rings --width 80").good());
     assert!(ask("check").text().contains("11 messages, 19 recipients, oldest 1m3s"));

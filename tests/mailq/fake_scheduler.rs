@@ -47,7 +47,7 @@ pub fn full(site: &Site) -> FakeScheduler {
             ("SHOW MESSAGE 4711", "S4711AbmKUKEJuveqC\n  from\t<a@b>\x1b[2J\n..\n"),
             ("SHOW WHY smtp/mx.test", "smtp/mx.test: 3 messages wait\n"),
             ("SHOW JSON WHY smtp/mx.test", "{\"why\":\"retry\"}\n"),
-            ("SHOW COUNTERS", "Time_now  5\n"),
+            ("SHOW COUNTERS", "ZMailer SHM segment dump; Magic=0x00000000\nTime_now  5\n"),
             ("SHOW JSON COUNTERS", "{\"time\":5}\n"),
         ],
     )

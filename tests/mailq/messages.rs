@@ -5,7 +5,7 @@ use super::real_scheduler::{Scheduler, submit, submit_text, wait_for};
 use super::support::{DEADLINE, Site, run};
 use super::terminal::on_terminal;
 use serde_json::Value;
-use std::fs;
+use std::fs::{self, Permissions};
 use std::io::{BufRead, BufReader};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
@@ -259,8 +259,40 @@ fn list_without_rights_to_spool_says_so() {
     assert_eq!(row[1..6], ["slow/y", "-", "-", "1", "-"], "{shown}");
 }
 
+/// `trace` needs the spool, the log and the control socket.
 #[test]
-fn events_name_sender_and_recipients() {
+fn user_without_rights_is_told_who_has_them() {
+    if !zsched_sys::users::is_root() {
+        eprintln!("not run: only root can become another user");
+        return;
+    }
+    let (site, _scheduler, name) = site_with_message();
+    fs::set_permissions(site.path(""), Permissions::from_mode(0o755)).expect("permitted");
+    for folder in ["transport", "queue"] {
+        let folder = site.spool().join(folder);
+        fs::set_permissions(folder, Permissions::from_mode(0o700)).expect("forbidden");
+    }
+    fs::write(site.path("status"), "").expect("written");
+    fs::set_permissions(site.path("status"), Permissions::from_mode(0o600)).expect("forbidden");
+    let as_other = |arguments: &str| {
+        let mut command = site.command(arguments);
+        run(command.uid(65534).gid(65534))
+    };
+    let log = site.path("status").display().to_string();
+    let traced = as_other(&format!("trace {name} --status-log {log}"));
+    for expected in [
+        "transport: permission denied; only root may read it",
+        &format!("{log}: permission denied; only root may read it"),
+    ] {
+        traced.failed(77, expected);
+    }
+    let by_id = as_other(&format!("trace S4711AbmKUKEJuveqC --status-log {log}"));
+    by_id.failed(77, "only root may use it");
+    as_other(&format!("cat {name}")).failed(77, "permission denied; only root may read it");
+}
+
+#[test]
+fn events_name_sender_recipients_size_and_subject() {
     let site = Site::new();
     let _scheduler = Scheduler::start(&site);
     wait_for(&site, "", |_| true);
@@ -280,7 +312,7 @@ fn events_name_sender_and_recipients() {
     let (mut arrived, mut tried, mut objected) = (None, None, None);
     while arrived.is_none() || tried.is_none() || objected.is_none() {
         assert!(started.elapsed() < DEADLINE, "{arrived:?} {tried:?} {objected:?}");
-        submit(&site, &["hold timeout:2100000000 bob@there.test"]);
+        submit_text(&site, HEADERS, "x", &["hold timeout:2100000000 bob@there.test"]);
         while let Ok(line) = lines.recv_timeout(Duration::from_millis(100)) {
             match line.contains(" arrived ") {
                 true => arrived = Some(line),
@@ -291,11 +323,13 @@ fn events_name_sender_and_recipients() {
         objected = objects.try_iter().find(|line| line.contains("\"attempt\"")).or(objected);
     }
     let arrived = arrived.expect("an event");
-    assert!(arrived.contains("  from alice@here.test to bob@there.test, size 30  "), "{arrived}");
+    let (sender, subject) = ("from alice@here.test to bob@there.test", "Gr\u{fc}^[[2J\u{df}e");
+    assert!(arrived.contains(&format!("  {sender}, size 67: {subject}")), "{arrived}");
     let tried = tried.expect("an event");
     assert!(tried.contains("  to bob@there.test  process "), "{tried}");
     let object = object(&objected.expect("an event"));
     assert_eq!(object["to"], Value::from(vec!["bob@there.test"]), "{object}");
+    assert!(object["subject"].as_str().is_some_and(|text| text.starts_with("Gr")), "{object}");
     for events in [&mut people, &mut program] {
         events.kill().expect("it runs");
         events.wait().expect("it is our child");

@@ -52,6 +52,31 @@ impl Drop for Scheduler {
     }
 }
 
+/// The scheduler has no TCP port; another may have the default one.
+#[test]
+fn classic_forms_ask_the_scheduler_of_the_spool() {
+    let site = Site::new();
+    submit(&site, &["hold timeout:2100000000 bob@there.test"]);
+    let scheduler = Scheduler::start(&site);
+    let socket = format!("-p UNIX:{}", site.path("mailq").display());
+    wait_for(&site, "", |text| text.contains("hold/timeout:2100000000:"));
+    for options in ["", "-v", "-Q", "-S", "--summary", "-s"] {
+        let named = without_times(&site.mailq(&format!("{socket} {options}")).good());
+        assert_eq!(without_times(&site.mailq(options).good()), named, "{options}");
+    }
+    // Without a socket of MAILQ there is the control socket.
+    fs::remove_file(site.spool().join(".scheduler.mailq")).expect("it was written");
+    let listed = site.mailq("").good();
+    assert!(listed.contains("hold/timeout:2100000000:"), "{listed}");
+    drop(scheduler);
+    site.mailq("").failed(69, "the scheduler is not running");
+}
+
+/// The text with a mark for each time, which may differ by a second.
+fn without_times(text: &str) -> String {
+    text.chars().filter(|c| !c.is_ascii_digit()).collect()
+}
+
 /// Puts a message into the spool for recipients `channel host user`. Returns its name.
 pub fn submit(site: &Site, recipients: &[&str]) -> String {
     submit_text(site, "From: alice@here.test\n", "Hello.\n", recipients)

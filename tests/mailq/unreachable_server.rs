@@ -33,6 +33,19 @@ fn default_port_is_not_asked_for_a_stopped_scheduler() {
 }
 
 #[test]
+fn missing_spool_is_reported_with_the_command_that_makes_it() {
+    let site = Site::new();
+    fs::remove_dir_all(site.spool()).expect("removed");
+    let expected = format!("`scheduler --init {}` makes a spool", site.spool().display());
+    for command in ["", "-Q", "-s", "summary", "list", "check", "hold smtp/*"] {
+        let run = site.mailq(command);
+        let said = run.text() + &run.err;
+        assert!(run.status != 0 && said.contains(&expected), "{command}: {said}");
+        assert!(!said.contains("cannot connect"), "{command}: {said}");
+    }
+}
+
+#[test]
 fn missing_socket_is_reported() {
     let site = Site::new();
     let path = site.path("mailq");

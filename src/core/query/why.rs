@@ -233,6 +233,17 @@ impl Scheduler {
         Some(self.waits_of(thread).collect())
     }
 
+    /// Last text of an agent about a thread: of the next of its vertices without an agent that has
+    /// one.
+    pub fn last_text_of<'s>(&'s self, thread: &'s Thread) -> Option<&'s [u8]> {
+        let waves = thread.waiting.waves().map(|(.., first)| first);
+        let mut next = thread.due.first().into_iter().chain(waves).chain(thread.held_back.first());
+        next.find_map(|vertex| {
+            let diagnosis = self.queue.vertices[vertex].diagnosis.as_ref()?;
+            Some(&diagnosis.message[..])
+        })
+    }
+
     /// The reasons for a thread, one by one.
     pub fn waits_of<'s>(&'s self, thread: &'s Thread) -> impl Iterator<Item = Wait<'s>> {
         let with_agents = thread.agents.iter().filter_map(|agent| self.why_agent(*agent));

@@ -8,6 +8,7 @@ use crate::reports::ReportPolicy;
 use crate::spool_io::{ReportRequest, WriteRequest};
 use log::LevelFilter;
 use mio::Interest;
+use std::fs;
 use std::io;
 use std::time::Instant;
 use zsched_core::{Action, AgentEnd, AgentId, Event, StopMode};
@@ -212,6 +213,9 @@ impl Daemon {
                 Err(error) => failed.push((place, error)),
             }
         }
+        if is_first_time || opened.is_some() {
+            self.publish_mailq(opened.as_ref());
+        }
         let is_served = self.has_listener(ListenerKind::Mailq);
         failed.retain(|(place, error)| !is_served || !place.is_expected_failure(error));
         for (place, error) in failed.iter().filter(|_| is_first_time) {
@@ -220,6 +224,19 @@ impl Daemon {
         }
         self.unbound_mailq = Some(failed.into_iter().map(|(place, _)| place).collect());
         self.unbound_mailq.as_ref().is_some_and(Vec::is_empty)
+    }
+
+    /// Tells clients of this host where MAILQ is served, if it is.
+    fn publish_mailq(&self, place: Option<&MailqAddress>) {
+        let written = match place {
+            Some(place) => place.publish(&self.mailq_file),
+            // A former scheduler may have served it.
+            None => zsched_sys::if_exists(fs::remove_file(&self.mailq_file)).map(drop),
+        };
+        if let Err(error) = written {
+            let path = self.mailq_file.display();
+            log::warn!("{path}: {error}; mailq asks the default port");
+        }
     }
 
     fn open_control(&mut self) -> bool {

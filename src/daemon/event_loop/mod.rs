@@ -81,6 +81,8 @@ pub(crate) struct Daemon {
     pub(crate) notify: Option<UnixDatagram>,
     pub(crate) notify_path: PathBuf,
     pub(crate) control_path: PathBuf,
+    /// Where MAILQ is served, for clients.
+    pub(crate) mailq_file: PathBuf,
     /// Next attempt to open sockets that could not be opened.
     pub(crate) next_open_attempt: Option<Instant>,
     /// Readings of the configuration that are requested or under way.

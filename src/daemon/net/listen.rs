@@ -121,6 +121,27 @@ impl MailqAddress {
         }
     }
 
+    /// Writes the address into a file, in the form of `PARAMmailqsock`.
+    ///
+    /// Clients that read it meanwhile get the former address or this one.
+    pub(crate) fn publish(&self, path: &Path) -> io::Result<()> {
+        let new = sys::with_suffix(path, ".new");
+        fs::write(&new, format!("{}\n", self.as_parameter()))?;
+        fs::rename(&new, path)
+    }
+
+    fn as_parameter(&self) -> MailqSocket {
+        let address = match self {
+            MailqAddress::Unix(path) => return MailqSocket::Unix(path.clone()),
+            MailqAddress::Tcp(address) => address,
+        };
+        let bound = match address.ip() {
+            ip if ip.is_unspecified() => BindAddress::Any,
+            ip => BindAddress::Address(ip),
+        };
+        MailqSocket::Tcp { port: TcpPort::Number(address.port()), address: bound }
+    }
+
     /// Returns true if other hosts can connect.
     pub(crate) fn is_remote(&self) -> bool {
         matches!(self, MailqAddress::Tcp(address) if !address.ip().is_loopback())

@@ -433,6 +433,7 @@ impl StartPlan {
             notify: None,
             notify_path: self.notify,
             control_path: self.spool.control_socket(),
+            mailq_file: self.spool.mailq_file(),
             next_open_attempt: Some(Instant::now()),
             unread_sources: Vec::new(),
             held_agents: BTreeSet::new(),

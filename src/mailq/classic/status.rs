@@ -5,6 +5,7 @@
 use crate::failure::Failure;
 use crate::installation::Installation;
 use crate::pid::{DaemonState, daemon_state};
+use crate::rights;
 use crate::screen::Screen;
 use std::fs;
 use std::io;
@@ -94,8 +95,7 @@ fn is_newer(path: &Path, other: &Path) -> bool {
 }
 
 fn count(folder: &Path) -> Result<Contents, Failure> {
-    count_files(folder)
-        .map_err(|error| Failure::Installation(format!("{}: {error}", folder.display())))
+    count_files(folder).map_err(|error| rights::failure(folder, &error))
 }
 
 fn count_files(folder: &Path) -> io::Result<Contents> {

@@ -5,6 +5,7 @@ use super::server::{Server, within};
 use crate::failure::Failure;
 use crate::installation::Installation;
 use crate::pid::{DaemonState, daemon_state};
+use crate::rights::only_users_of;
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::os::fd::OwnedFd;
@@ -174,7 +175,10 @@ impl ConnectFailure {
     fn advice(&self, server: &Server, is_local: bool, installation: &Installation) -> String {
         let is_all = |kind| self.attempts.iter().all(|(_, error)| error.kind() == kind);
         if is_all(ErrorKind::PermissionDenied) {
-            return "permission denied for this user".to_string();
+            return match server {
+                Server::Unix(path) => format!("{} may use it", only_users_of(path)),
+                Server::Tcp { .. } => "permission denied for this user".to_string(),
+            };
         }
         if !is_local {
             return match is_all(ErrorKind::TimedOut) {

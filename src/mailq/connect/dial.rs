@@ -35,6 +35,9 @@ pub(crate) fn dial(
     addresses: &[SocketAddr],
     installation: &Installation,
 ) -> Result<Scheduler, Failure> {
+    if *server == Server::Unix(installation.spool().control_socket()) {
+        return dial_control_socket(installation).map(Scheduler::Session);
+    }
     let credentials = installation.options.credentials()?;
     let mut lines = connect(server, addresses, installation)?;
     Ok(match greeting::read(&mut lines, server)? {

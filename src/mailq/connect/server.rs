@@ -5,13 +5,17 @@ use crate::failure::Failure;
 use crate::installation::Installation;
 use crate::options::{ServerOptions, similar_command};
 use std::fmt;
+use std::fs;
+use std::io::ErrorKind;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs, UdpSocket};
+use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 use zsched_config::{BindAddress, MailqSocket, TcpPort};
 use zsched_mailq_protocol::port;
+use zsched_spool::describe_folder_error;
 
 /// Timeout for resolving the addresses of a host.
 const RESOLVE_TIMEOUT: Duration = Duration::from_secs(15);
@@ -33,9 +37,9 @@ pub(crate) enum Server {
 impl Server {
     /// Finds the server that the options or the ZENV file name.
     ///
-    /// The default is this host.
+    /// The default is the scheduler of the spool.
     ///
-    /// Fails if no port is named, and the scheduler of the installation does not run.
+    /// Fails if no port is named, and that scheduler does not run.
     pub(crate) fn find(installation: &Installation) -> Result<Server, Failure> {
         let options = &installation.options;
         let (port, bound) = match (&options.port, installation.mailq_port()) {
@@ -50,13 +54,11 @@ impl Server {
                     MailqSocket::Tcp { port, address } => (port, address),
                 }
             }
-            (None, None) => {
-                // Another scheduler of this host may have the default port.
-                if let Some(stopped) = stopped(installation).filter(|_| installation.is_asked()) {
-                    return Err(Failure::Unavailable(stopped));
-                }
-                (TcpPort::Service("mailq".to_string()), BindAddress::Loopback)
-            }
+            (None, None) => match Server::of_spool(installation)? {
+                Some(MailqSocket::Unix(path)) => return Ok(Server::Unix(path)),
+                Some(MailqSocket::Tcp { port, address }) => (port, address),
+                None => (TcpPort::Service("mailq".to_string()), BindAddress::Loopback),
+            },
         };
         let port = port_number(&port).map_err(Failure::Usage)?;
         let named = options.server.as_deref().or(installation.mail_server());
@@ -66,6 +68,33 @@ impl Server {
             (None, _) => "localhost".to_string(),
         };
         Ok(Server::Tcp { host, port })
+    }
+
+    /// Where the scheduler of this spool serves MAILQ; `None` if it does not say so.
+    ///
+    /// Another scheduler of this host may have the default port.
+    ///
+    /// Fails if there is no spool, or its scheduler does not run.
+    fn of_spool(installation: &Installation) -> Result<Option<MailqSocket>, Failure> {
+        if !installation.is_asked() {
+            return Ok(None);
+        }
+        let spool = installation.spool();
+        if let Err(error) = fs::metadata(spool.postoffice())
+            && error.kind() == ErrorKind::NotFound
+        {
+            let missing = describe_folder_error(spool.transport(), &error);
+            let advice = "option -Z names another installation, --server a host";
+            return Err(Failure::Installation(format!("{missing}; {advice}")));
+        }
+        if let Some(stopped) = stopped(installation) {
+            return Err(Failure::Unavailable(stopped));
+        }
+        let control = spool.control_socket();
+        let is_usable = || UnixStream::connect(&control).is_ok();
+        Ok(installation
+            .served_mailq()
+            .or_else(|| is_usable().then(|| MailqSocket::Unix(control.clone()))))
     }
 
     /// Name of the host, as it was given.
@@ -178,6 +207,9 @@ mod tests {
     fn find(arguments: &str, zenv: &str) -> Result<String, i32> {
         let folder = tempfile::tempdir().expect("a temporary folder");
         let path = folder.path().join("zmailer.conf");
+        let own = format!("{}\n", std::process::id());
+        std::fs::write(folder.path().join(".pid.scheduler"), own).expect("written");
+        let zenv = format!("POSTOFFICE={}\n{zenv}", folder.path().display());
         std::fs::write(&path, zenv).expect("written");
         let words = std::iter::once("mailq").chain(arguments.split_ascii_whitespace());
         let options = MailqOptions::try_parse_from(words).expect("good options");

@@ -271,7 +271,7 @@ impl Session {
         let is_denial = [&b"MAILQ2 Unknown command"[..], b"No ", b"BAD"]
             .iter()
             .any(|start| reply.starts_with(start));
-        let reasons = || visible(reply).replace('\t', "\n");
+        let reasons = || without_place(&visible(reply)).replace('\t', "\n");
         match is_denial {
             true => denial::of_request(request, self.user.as_deref(), reply),
             false if reply.starts_with(NOTHING_MATCHES.as_bytes()) => Failure::NotFound(reasons()),
@@ -337,9 +337,27 @@ impl LineSource for Text<'_> {
     }
 }
 
+/// An error without its place in the request: people have typed a command, not the request.
+fn without_place(reply: &str) -> &str {
+    let rest = reply.strip_prefix("at byte ").and_then(|rest| rest.split_once(": "));
+    let is_number = |place: &str| place.bytes().all(|byte| byte.is_ascii_digit());
+    rest.filter(|(place, _)| is_number(place)).map_or(reply, |(_, error)| error)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn place_in_request_is_not_shown() {
+        for (reply, shown) in [
+            ("at byte 9: expected a number", "expected a number"),
+            ("at byte x: expected a number", "at byte x: expected a number"),
+            ("already held", "already held"),
+        ] {
+            assert_eq!(without_place(reply), shown);
+        }
+    }
     use crate::connect::lines::{LIMITS, RecordedPeer};
     use std::io;
 

@@ -8,6 +8,7 @@ use crate::failure::Failure;
 use crate::format::count;
 use crate::installation::Installation;
 use crate::progress::Progress;
+use crate::rights;
 use serde::de::DeserializeOwned;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -63,15 +64,10 @@ fn refused_user(installation: &Installation) -> Option<Failure> {
     if users::is_root() || users::effective_user() == owner {
         return None;
     }
-    let name = users::account_of(owner).ok().flatten().map(|account| account.name);
-    let others = match owner {
-        0 => String::new(),
-        _ => format!(" and {}", name.unwrap_or_else(|| format!("user {owner}"))),
-    };
-    let socket = socket.display();
+    let (only, socket) = (rights::only_root_and(owner), socket.display());
     Some(Failure::Denied(format!(
-        "only root{others} may do this, over {socket}; PARAMauthfile in scheduler.cf permits other \
-         users to log in"
+        "{only} may do this, over {socket}; PARAMauthfile in scheduler.cf permits other users to \
+         log in"
     )))
 }
 

@@ -23,11 +23,11 @@ pub enum Command {
     },
     /// Show events as they happen
     ///
-    /// Sender and recipients are read from the spool, as in list -m.
+    /// An arrival has sender, recipients, size and subject, an attempt its recipient. They are read
+    /// from the spool, as in list -m. In JSON, both have all of them.
     Events {
-        /// Selected part of the queue.
-        #[command(flatten)]
-        selection: SelectionArgs,
+        /// Only those of a destination, a host, or a message by its id
+        what: Option<String>,
         /// Print the scheduler's JSON, one object per line
         #[arg(long)]
         json: bool,
@@ -92,12 +92,19 @@ pub enum Command {
     Reroute(OrderArgs),
     /// Set limits, permanently or for a time
     ///
-    /// LIMIT is maxta, maxchannel, maxring, maxthr or overfeed, followed by "=" and a number. WHAT
-    /// is a ring, such as smtp/*, or for maxthr a destination; for maxta it can be omitted. With
-    /// maxthr alone, "ring=smtp/*" means the ring. The old and the new values are printed. The
-    /// limits survive a restart of the scheduler.
+    /// LIMIT is maxta, maxchannel, maxring, maxthr or overfeed, followed by "=" and a number.
+    ///
+    /// A destination has the limit maxthr, as in "set smtp/mx.example.org maxthr=1": its agents.
+    ///
+    /// A clause of scheduler.cf has all of them, as in "set smtp/* maxring=50 maxthr=5". WHAT is
+    /// its pattern, as "mailq rings" lists it; with maxthr alone it is written "ring=smtp/*". To
+    /// set other limits for one host, give the host a clause of its own.
+    ///
+    /// For maxta, WHAT can be omitted. The old and the new values are printed. The limits survive a
+    /// restart of the scheduler.
     Set {
-        /// Ring or destination, and limits, as in smtp/* maxring=50 maxthr=5
+        /// A destination and maxthr, as in smtp/mx.test maxthr=1; or a clause and any of maxta,
+        /// maxchannel, maxring, maxthr and overfeed, as in smtp/* maxring=50
         #[arg(value_name = "WHAT LIMIT=NUMBER", required = true, num_args = 1..=6)]
         setting: Vec<String>,
         /// Reset the limits to the configuration after this time, such as 2h
@@ -106,7 +113,7 @@ pub enum Command {
     },
     /// Reset limits to the configuration
     Unset {
-        /// Ring or destination, and limits, as in smtp/* maxring maxthr
+        /// Destination or clause, and limits, as in smtp/* maxring maxthr
         #[arg(value_name = "WHAT LIMIT", required_unless_present = "all", num_args = 1..=6)]
         setting: Vec<String>,
         /// Reset all limits that were set

@@ -1,21 +1,34 @@
 //! `mailq events`: prints events as they happen.
 //!
 //! ```text
+//! 14:02:09  arrived   S4711AbmKUKEJuveqC  from ann@x.test to bob@mx.test, size 3.4k: Minutes
 //! 14:02:10  attempt   S4711AbmKUKEJuveqC  smtp/mx.test  deferred: 451 4.4.1 ...
 //! ```
 
-use super::messages::add_fields;
+use super::messages::{self, add_fields};
 use super::model::QueueEvent;
+use super::views::of;
 use crate::connect::lines::LineSource;
 use crate::connect::lines::parse_object;
 use crate::connect::session::{Request, Session};
 use crate::failure::Failure;
-use crate::format::{clock, count, cut, last_line, one_line, size};
+use crate::format::{clock, count, cut, last_line, one_line};
 use crate::message::envelope::Envelope;
 use crate::message::files::MessageFiles;
 use crate::screen::{Screen, Style};
 use std::rc::Rc;
 use zsched_format::printable;
+
+/// The request for all events, or for those of a destination, a host or a message.
+pub(super) fn request(what: Option<&str>) -> Result<Request, Failure> {
+    let selection = what.map(of).unwrap_or_default();
+    if selection.selects_messages() && selection.message_id().is_none() {
+        let message = "events are those of a destination, a host, or a message by its id";
+        return Err(Failure::Usage(message.to_string()));
+    }
+    let words = [vec!["SUBSCRIBE".to_string()], selection.words()?].concat();
+    Ok(Request::new(words.join(" "), "EVENTS"))
+}
 
 /// Prints events until the scheduler ends the text or the connection.
 pub(super) fn follow(
@@ -64,13 +77,13 @@ impl MailOfEvent {
     }
 
     /// Describes it: the recipient, or of an arrived message all.
-    fn words(&self) -> Option<String> {
+    fn words(&self, event: &QueueEvent) -> Option<String> {
         let envelope = self.envelope.as_ref()?;
         Some(match &self.recipient {
             Some(recipient) => format!("to {recipient}"),
             None => {
-                let first = envelope.recipients.first().map_or("", |to| &to.recipient);
-                format!("from {} to {first}, size {}", envelope.sender, size(envelope.size))
+                let known = envelope.recipients.len() as u64;
+                messages::in_words(envelope, event.recipients.unwrap_or(known))
             }
         })
     }
@@ -114,9 +127,11 @@ fn words(event: &QueueEvent, about: &MailOfEvent) -> String {
     if let (Some(channel), Some(host)) = (&event.channel, &event.host) {
         parts.push(one_line(&format!("{channel}/{host}")));
     }
-    parts.extend(about.words().map(|words| one_line(&words)));
+    match about.words(event) {
+        Some(words) => parts.push(one_line(&words)),
+        None => parts.extend(event.recipients.map(|number| count(number, "recipient"))),
+    }
     parts.extend(event.pid.map(|pid| format!("process {pid}")));
-    parts.extend(event.recipients.map(|recipients| count(recipients, "recipient")));
     parts.extend(event.count.map(|number| count(number, "event")));
     parts.extend(event.order.as_ref().map(|order| one_line(order)));
     parts.extend(event.by.as_ref().map(|by| format!("by {}", one_line(by))));
@@ -132,6 +147,21 @@ fn words(event: &QueueEvent, about: &MailOfEvent) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn request_names_destination_host_or_message() {
+        for (what, line) in [
+            (None, "SUBSCRIBE"),
+            (Some("smtp/MX.test"), "SUBSCRIBE smtp/mx.test"),
+            (Some("mx.test"), "SUBSCRIBE */mx.test"),
+            (Some("4711"), "SUBSCRIBE id=4711"),
+        ] {
+            assert_eq!(request(what).expect("a request").line, line);
+        }
+        for what in ["bob@mx.test", "<1@mx.test>"] {
+            assert_eq!(request(Some(what)).expect_err(what).status(), 64, "{what}");
+        }
+    }
 
     #[test]
     fn print_writes_one_line_per_event() {

@@ -123,9 +123,17 @@ fn columns<'m>(with_spool: bool) -> Vec<Column<'m, Row<'m>>> {
 impl RowInSpool {
     fn new(envelope: &Envelope, message: &QueuedMessage) -> RowInSpool {
         let QueuedMessage { channel, host, recipients, .. } = message;
-        let named: Vec<&str> =
-            envelope.queued_for(channel, host).take(MAX_NAMED_RECIPIENTS).collect();
-        let others = recipients.saturating_sub(named.len() as u64);
+        RowInSpool::of_recipients(envelope, envelope.queued_for(channel, host), *recipients)
+    }
+
+    /// Names the first of these recipients, of which there are `number`.
+    fn of_recipients<'e>(
+        envelope: &Envelope,
+        recipients: impl Iterator<Item = &'e str>,
+        number: u64,
+    ) -> RowInSpool {
+        let named: Vec<&str> = recipients.take(MAX_NAMED_RECIPIENTS).collect();
+        let others = number.saturating_sub(named.len() as u64);
         let more = if others > 0 { format!(" +{others}") } else { String::new() };
         RowInSpool {
             sender: envelope.sender.clone(),
@@ -134,17 +142,26 @@ impl RowInSpool {
             subject: envelope.subject.clone(),
         }
     }
+
+    fn in_words(&self) -> String {
+        let RowInSpool { sender, recipients, size, subject } = self;
+        let to = recipients.as_ref().map_or(String::new(), |to| format!(" to {to}"));
+        let subject = subject.as_ref().map_or(String::new(), |text| format!(": {text}"));
+        format!("from {sender}{to}, size {size}{subject}")
+    }
+}
+
+/// Describes a message with all its recipients, of which there are `number`, in one line.
+pub(super) fn in_words(envelope: &Envelope, number: u64) -> String {
+    let recipients = envelope.recipients.iter().map(|to| to.recipient.as_str());
+    RowInSpool::of_recipients(envelope, recipients, number).in_words()
 }
 
 impl Row<'_> {
     /// What is in the spool, as a line below the row.
     fn details(&self) -> String {
-        let Some(RowInSpool { sender, recipients, size, subject }) = &self.in_spool else {
-            return "    -".to_string();
-        };
-        let to = recipients.as_ref().map_or(String::new(), |to| format!(" to {to}"));
-        let subject = subject.as_ref().map_or(String::new(), |text| format!(": {text}"));
-        format!("    {}", one_line(&format!("from {sender}{to}, size {size}{subject}")))
+        let words = self.in_spool.as_ref().map_or("-".to_string(), RowInSpool::in_words);
+        format!("    {}", one_line(&words))
     }
 }
 

@@ -126,9 +126,8 @@ fn execute_command(
             send(request, &format!("Log level: {level}"), screen)
         }
         Command::Etrn { host } => orders::etrn(&mut session()?, host, screen),
-        Command::Events { selection, json, .. } => {
-            let words = [vec!["SUBSCRIBE".to_string()], selection.words()?].concat();
-            let request = Request::new(words.join(" "), "EVENTS");
+        Command::Events { what, json, .. } => {
+            let request = events::request(what.as_deref())?;
             let installation = installation()?;
             let mut files = MessageFiles::new(installation.spool());
             events::follow(&mut session()?, request, *json, &mut files, screen)

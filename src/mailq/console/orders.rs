@@ -370,7 +370,7 @@ fn scope(what: Option<&str>, limits: &[String]) -> Result<String, Failure> {
         // The limit is that of all rings, but the request has to name one.
         None if is_all("maxta") => Ok("ring=*/*".to_string()),
         None => Err(Failure::Usage(format!(
-            "name what {} is for: a ring, as in ring=smtp/* (mailq rings lists them){}",
+            "name what {} is for: a clause, as in ring=smtp/* (mailq rings lists them){}",
             limits.join(", "),
             if is_all("maxthr") { ", or a destination, as in smtp/mx.example.org" } else { "" }
         ))),

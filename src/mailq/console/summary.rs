@@ -76,7 +76,7 @@ pub(super) fn print(overview: &Overview, screen: &mut Screen<'_>) -> io::Result<
     rings.sort_by(|a, b| b.messages.cmp(&a.messages).then_with(|| a.pattern.cmp(&b.pattern)));
     if rings.len() > 1 {
         screen.line(&[])?;
-        print_rings(&rings[..rings.len().min(MAX_ROWS)], screen)?;
+        print_rings(&rings[..rings.len().min(MAX_ROWS)], false, screen)?;
     }
     Ok(())
 }
@@ -223,8 +223,14 @@ pub(super) fn thread_columns<'c, 't>(
     columns
 }
 
-/// Prints the table of rings.
-pub(super) fn print_rings(rings: &[&RingStatus], screen: &mut Screen<'_>) -> io::Result<()> {
+/// Prints the table of rings, which people know as clauses of scheduler.cf.
+///
+/// `all_limits` adds those of one destination and one agent.
+pub(super) fn print_rings(
+    rings: &[&RingStatus],
+    all_limits: bool,
+    screen: &mut Screen<'_>,
+) -> io::Result<()> {
     let agents = |ring: &RingStatus| {
         let is_full = ring.maxring.is_some_and(|max| ring.agents >= max);
         (grouped(ring.agents), if is_full { Style::Warning } else { Style::Plain })
@@ -232,16 +238,19 @@ pub(super) fn print_rings(rings: &[&RingStatus], screen: &mut Screen<'_>) -> io:
     let mut of_pattern: HashMap<&str, usize> = HashMap::new();
     rings.iter().for_each(|ring| *of_pattern.entry(&ring.pattern).or_default() += 1);
     let has_others = |ring: &RingStatus| of_pattern.get(&*ring.pattern).is_some_and(|n| *n > 1);
-    let columns = [
-        Column::name("RING", |ring: &RingStatus| ring.name(has_others(ring))),
+    let mut columns = vec![
+        Column::name("CLAUSE", |ring: &RingStatus| ring.name(has_others(ring))),
         Column::number("MSGS", |ring: &RingStatus| ring.messages),
         Column::number("DESTS", |ring: &RingStatus| ring.threads),
         Column::new("AGENTS", ColumnKind::Number, agents),
         Column::number("IDLE", |ring: &RingStatus| ring.idle).optional(),
-        Column::optional_number("MAXRING", |ring: &RingStatus| ring.maxring),
-        Column::optional_number("MAXTHR", |ring: &RingStatus| ring.maxthr).optional(),
-        Column::optional_number("OVERFEED", |ring: &RingStatus| ring.overfeed).optional(),
+        Column::optional_number("LIMIT", |ring: &RingStatus| ring.maxring),
+        Column::optional_number("PER-DEST", |ring: &RingStatus| ring.maxthr).optional(),
+        Column::optional_number("AHEAD", |ring: &RingStatus| ring.overfeed).optional(),
     ];
+    columns.retain(|column: &Column<'_, _>| {
+        all_limits || !["PER-DEST", "AHEAD"].contains(&column.title)
+    });
     print_table(&columns, rings.iter().copied(), screen)
 }
 

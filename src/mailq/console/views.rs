@@ -110,9 +110,11 @@ pub enum View {
         #[command(flatten)]
         output: OutputOptions,
     },
-    /// List rings with their agents and limits
+    /// List the clauses of scheduler.cf that have mail or agents, with their limits
     ///
-    /// Rings of the same pattern show the lines of all clauses that they combine.
+    /// LIMIT is the maximum number of agents (maxring), PER-DEST that of agents for one destination
+    /// (maxthr), AHEAD that of jobs an agent gets before it has reported on one (overfeed). Clauses
+    /// of the same pattern are combined, and show the lines of all.
     Rings(OutputOptions),
     /// List agents
     ///
@@ -359,8 +361,8 @@ impl View {
                 let json = |session: &mut Session| client::fetch_all(session, self.request()?);
                 let rings = overview::json_or_report(scheduler, json, |overview| overview.rings)?;
                 match rings.is_empty() {
-                    true => Ok(writeln!(screen, "There are no rings.")?),
-                    false => Ok(print_rings(&rings.iter().collect::<Vec<_>>(), screen)?),
+                    true => Ok(writeln!(screen, "No clause has mail or agents.")?),
+                    false => Ok(print_rings(&rings.iter().collect::<Vec<_>>(), true, screen)?),
                 }
             }
             View::Agents(_) => {
@@ -546,7 +548,7 @@ fn print_thread(
     ];
     lines.extend(reasons(session, thread).into_iter().map(|sentence| ("why", one_line(&sentence))));
     if let Some(ring) = &thread.ring {
-        lines.push(("ring", one_line(ring)));
+        lines.push(("clause", one_line(ring)));
     }
     for agent in &thread.agents {
         let state = one_line(&agent.state);
@@ -576,6 +578,10 @@ fn print_counters(
 ) -> Result<(), Failure> {
     let mut text = session.ask_for_text(Request::without_permission("SHOW COUNTERS"))?;
     while let Some(line) = text.next()? {
+        // The heading is that of ZMailer's program for its shared memory.
+        if line.starts_with(b"ZMailer SHM segment dump") {
+            continue;
+        }
         let value = line.rsplit(|byte| *byte == b' ').next().unwrap_or_default();
         let is_zero = value.iter().all(|byte| matches!(byte, b'0' | b'.'));
         if all || !is_zero {
@@ -604,7 +610,7 @@ fn print_agents(agents: &[AgentStatus], screen: &mut Screen<'_>) -> Result<(), F
             (agent.pid.to_string(), Style::Plain)
         }),
         Column::new("STATE", ColumnKind::Word, state),
-        Column::name("RING", |agent: &AgentStatus| {
+        Column::name("CLAUSE", |agent: &AgentStatus| {
             or_dash(agent.ring.as_ref().or(agent.channel.as_ref()))
         }),
         Column::name("DESTINATION", |agent: &AgentStatus| or_dash(agent.thread.as_ref())),

@@ -13,6 +13,7 @@
 
 use super::model::{ActiveAgent, RingStatus, Summary, ThreadStatus, Wait};
 use super::overview::Overview;
+use crate::classic::notes::DeliveryState;
 use crate::classic::queue::QueuedThread;
 use crate::classic::report::parse_thread;
 use crate::classic::v1;
@@ -20,7 +21,7 @@ use crate::classic::v2::RecipientRecord;
 use crate::connect::lines::{LIMITS, LineSource, Lines};
 use crate::connect::session::{Request, Session};
 use crate::failure::Failure;
-use crate::format::{now, read_span};
+use crate::format::{count, now, one_line, read_span};
 use crate::warnings::Warnings;
 use std::collections::HashMap;
 
@@ -34,7 +35,8 @@ pub(super) fn read_dump(lines: &mut Lines) -> Result<Overview, Failure> {
     let mut warnings = Warnings::default();
     let queue = v1::read(lines, &mut warnings)?;
     let mut overview = report(lines)?;
-    add_texts(&mut overview.threads, &queue);
+    add_vertices(&mut overview.threads, &queue);
+    add_troubles(&mut overview);
     Ok(overview)
 }
 
@@ -43,6 +45,7 @@ pub(super) fn of_session(session: &mut Session) -> Result<Overview, Failure> {
     let mut text = session.ask_for_text(Request::new("SHOW QUEUE THREADS", "TT"))?;
     let mut overview = report(&mut text)?;
     ask_for_texts(session, &mut overview.threads)?;
+    add_troubles(&mut overview);
     Ok(overview)
 }
 
@@ -112,14 +115,25 @@ fn read_thread(line: &str, ring: &str, now: f64) -> Option<ThreadStatus> {
         })
         .collect();
     let left = items.get("W").and_then(|left| read_span(left));
-    let pending = items.get("pend").copied();
+    let pending = items.get("pend").map(|word| Pending::of(word));
     let messages = number("N").or(number("R")).unwrap_or_default();
     let recipients = if items.contains_key("N") { number("R").unwrap_or_default() } else { 0 };
     let attempts = number("A").unwrap_or_default();
+    let all = recipients.max(messages);
+    let waits = agents.is_empty() && (left.is_some() || pending == Some(Pending::Held));
     // What was tried and waits was deferred; the report has no number.
-    let is_deferred = attempts > 0 && agents.is_empty() && left.is_some();
-    let why = match (agents.is_empty(), left, pending) {
+    let is_deferred = attempts > 0 && waits;
+    // Without a report on it, what waits for a retry had agents that died.
+    let is_undelivered = is_deferred
+        || agents.is_empty() && (left.is_some() || pending.is_some_and(Pending::has_no_agents));
+    let is_without_report = left.is_some() && agents.is_empty() && attempts == 0;
+    let sentence = match pending.and_then(Pending::sentence) {
+        None if is_without_report => Some("no agent has reported on it, and it is tried again"),
+        sentence => sentence,
+    };
+    let why = match (agents.is_empty(), left, &pending) {
         (false, ..) => "at-work",
+        (_, _, Some(Pending::Held)) => "held",
         (_, Some(_), _) => "retry",
         (_, None, Some(_)) => "refused",
         _ => "turn",
@@ -130,20 +144,88 @@ fn read_thread(line: &str, ring: &str, now: f64) -> Option<ThreadStatus> {
         ring: Some(ring.to_string()),
         messages,
         recipients,
-        deferred: if is_deferred { recipients.max(messages) } else { 0 },
-        undelivered: if is_deferred { recipients.max(messages) } else { 0 },
+        deferred: if is_deferred { all } else { 0 },
+        undelivered: if is_undelivered { all } else { 0 },
         attempts,
         agents,
         wakeup: left.map(|left| now + left),
         oldest: items.get("QA").and_then(|age| read_span(age)).filter(|age| *age >= 0.0),
-        held: pending == Some("Held"),
+        held: pending == Some(Pending::Held),
         wait: Some(Wait {
             why: why.to_string(),
-            refusal: pending.map(|pending| pending.trim_start_matches('>').to_ascii_lowercase()),
+            refusal: pending.map(|pending| pending.word().to_string()),
+            sentence: sentence.map(str::to_string),
             ..Wait::default()
         }),
         ..ThreadStatus::default()
     })
+}
+
+/// Keywords of reasons in our reports.
+const NO_COMMAND: &str = "no-command";
+const CANNOT_START: &str = "suspended";
+
+/// Why a thread has no agent: the text after `pend=`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Pending<'a> {
+    /// Its clause has no command.
+    NoCommand,
+    /// Agents cannot be started.
+    CannotStart,
+    /// On hold; only our schedulers report it.
+    Held,
+    /// A limit, or another reason that passes: the keyword of our reports.
+    Other(&'a str),
+    /// A text of another version.
+    Unknown,
+}
+
+impl<'a> Pending<'a> {
+    fn of(text: &'a str) -> Pending<'a> {
+        match text {
+            "ConfBUG:NoCmdDefined!" => Pending::NoCommand,
+            "System:ForkFailure!" | "AgentsCannotStart" => Pending::CannotStart,
+            "Held" => Pending::Held,
+            ">MaxTA" => Pending::Other("maxta"),
+            ">MaxChannel" => Pending::Other("maxchannel"),
+            ">MaxRing" => Pending::Other("maxring"),
+            ">MaxThr" => Pending::Other("maxthr"),
+            "ForkRateLimit" => Pending::Other("fork-rate"),
+            "Frozen" => Pending::Other("frozen"),
+            "NoNextFeed" => Pending::Other("turn"),
+            "procsel-mismatch" => Pending::Other("not-selected"),
+            "AgentsStarting" => Pending::Other("unproven"),
+            "Window" => Pending::Other("window"),
+            "Rate" => Pending::Other("pace"),
+            _ => Pending::Unknown,
+        }
+    }
+
+    /// Returns true if no agent can serve the thread until somebody mends that.
+    fn has_no_agents(self) -> bool {
+        matches!(self, Pending::NoCommand | Pending::CannotStart)
+    }
+
+    /// The keyword of our reports.
+    fn word(self) -> &'a str {
+        match self {
+            Pending::NoCommand => NO_COMMAND,
+            Pending::CannotStart => CANNOT_START,
+            Pending::Held => "held",
+            Pending::Other(word) => word,
+            Pending::Unknown => "waiting",
+        }
+    }
+
+    /// What must be mended, in a sentence without the name of the destination.
+    fn sentence(self) -> Option<&'static str> {
+        match self {
+            Pending::NoCommand => Some("no command: scheduler.cf does not say how to serve it"),
+            Pending::CannotStart => Some("its agents cannot be started"),
+            Pending::Held => Some("on hold"),
+            Pending::Other(_) | Pending::Unknown => None,
+        }
+    }
 }
 
 /// The number after a label. A second number after a slash is ignored.
@@ -190,20 +272,73 @@ fn read_counts(line: &str, summary: &mut Summary) {
     summary.recipients = number(recipients, "stored ");
 }
 
-/// Adds the texts of agents, which version 1 sends with the messages.
-fn add_texts(threads: &mut [ThreadStatus], queue: &[QueuedThread]) {
-    let mut texts = HashMap::new();
-    for thread in queue {
-        let mut spoken = thread.vertices.iter().map(|vertex| vertex.text_and_state().0);
-        if let Some(text) = spoken.find(|text| !text.is_empty()) {
-            texts.insert((thread.channel.as_slice(), thread.host.as_slice()), text);
-        }
-    }
+/// Adds what version 1 sends with the messages: texts of agents, and what waits for a retry.
+fn add_vertices(threads: &mut [ThreadStatus], queue: &[QueuedThread]) {
+    let by_name: HashMap<_, _> = queue
+        .iter()
+        .map(|thread| ((thread.channel.as_slice(), thread.host.as_slice()), thread))
+        .collect();
     for thread in threads {
-        let text = texts.get(&(thread.channel.as_bytes(), thread.host.as_bytes()));
-        thread.wait.get_or_insert_default().text =
-            text.map(|text| String::from_utf8_lossy(text).into_owned());
+        let Some(queued) = by_name.get(&(thread.channel.as_bytes(), thread.host.as_bytes())) else {
+            continue;
+        };
+        let (mut text, mut retrying) = (None, 0);
+        for vertex in &queued.vertices {
+            let (spoken, state) = vertex.text_and_state();
+            text = text.or(Some(spoken).filter(|spoken| !spoken.is_empty()));
+            retrying += if state == DeliveryState::Retry { vertex.recipients } else { 0 };
+        }
+        let text = text.map(|text| String::from_utf8_lossy(text).into_owned());
+        thread.wait.get_or_insert_default().text = text;
+        thread.undelivered = thread.undelivered.max(retrying.min(thread.recipients));
     }
+}
+
+/// Adds the sums of undelivered recipients, and warnings of destinations without agents.
+fn add_troubles(overview: &mut Overview) {
+    let Overview { summary, threads, .. } = overview;
+    summary.undelivered = threads.iter().map(|thread| thread.undelivered).sum();
+    summary.undelivered_threads =
+        threads.iter().filter(|thread| thread.undelivered > 0).count() as u64;
+    summary.held_threads = threads.iter().filter(|thread| thread.held).count() as u64;
+    let stays = |_: &ThreadStatus| "mail stays queued".to_string();
+    let text = |thread: &ThreadStatus| one_line(thread.text().unwrap_or_default());
+    let warnings = [
+        warning("no command for", threads, |thread| thread.reason() == NO_COMMAND, stays),
+        warning(
+            "agents cannot be started for",
+            threads,
+            |thread| thread.reason() == CANNOT_START,
+            stays,
+        ),
+        // The scheduler itself has written the text.
+        warning(
+            "agents fail for",
+            threads,
+            |thread| {
+                let is_retried = thread.reason() == "retry" && thread.attempts == 0;
+                is_retried && thread.text().is_some_and(|text| !text.is_empty())
+            },
+            text,
+        ),
+    ];
+    summary.warnings.extend(warnings.into_iter().flatten());
+}
+
+/// A warning of the destinations for which `is_it` is true: the first, and how many others.
+fn warning(
+    what: &str,
+    threads: &[ThreadStatus],
+    is_it: impl Fn(&ThreadStatus) -> bool,
+    detail: impl Fn(&ThreadStatus) -> String,
+) -> Option<String> {
+    let mut found = threads.iter().filter(|thread| is_it(thread));
+    let first = found.next()?;
+    let others = match found.count() as u64 {
+        0 => String::new(),
+        number => format!(" and {}", count(number, "other destination")),
+    };
+    Some(format!("{what} {}{others}: {}", first.name(), detail(first)))
 }
 
 /// Adds the texts of agents, which version 2 sends thread by thread.
@@ -213,9 +348,8 @@ fn ask_for_texts(session: &mut Session, threads: &mut [ThreadStatus]) -> Result<
     for key in [|thread: &ThreadStatus| thread.messages, |thread: &ThreadStatus| thread.undelivered]
     {
         places.sort_by_key(|place| std::cmp::Reverse(key(&threads[*place])));
-        asked.extend(
-            places.iter().copied().filter(|p| threads[*p].attempts > 0).take(MAX_TEXT_REQUESTS),
-        );
+        let was_tried = |place: &usize| threads[*place].attempts > 0;
+        asked.extend(places.iter().copied().filter(was_tried).take(MAX_TEXT_REQUESTS));
     }
     asked.sort();
     asked.dedup();
@@ -239,6 +373,7 @@ fn ask_for_texts(session: &mut Session, threads: &mut [ThreadStatus]) -> Result<
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::console::summary::destination_state;
 
     fn read(text: &str) -> Result<Overview, Failure> {
         report(&mut Lines::recorded(text.as_bytes(), LIMITS))
@@ -279,6 +414,55 @@ mod tests {
         assert_eq!(
             (rings[0].pattern.as_str(), rings[0].threads, rings[0].maxring),
             ("smtp/*", 3, Some(90))
+        );
+    }
+
+    #[test]
+    fn destinations_without_agents_are_undelivered() {
+        let text = format!(
+            "x/*/0\n    x/gone/0 N=1   R=3   A=0  pend=ConfBUG:NoCmdDefined! QA=5s\n    \
+             x/gone2/0 N=1   R=1   A=0  pend=ConfBUG:NoCmdDefined! QA=5s\n    \
+             x/broken/0 N=2   R=2   A=0  pend=AgentsCannotStart QA=5s\n    \
+             x/fork/0 N=1   R=1   A=0  pend=System:ForkFailure! QA=5s\n    \
+             x/dies/0 N=1   R=2   A=0  W=13s QA=14s\n    \
+             x/held/0 N=1   R=4   A=2  pend=Held QA=14s\n    \
+             x/new/0 N=1   R=5   A=0  pend=>MaxThr QA=14s\n    \
+             x/odd/0 N=1   R=5   A=0  pend=SomethingElse QA=14s\n{TOTALS}"
+        );
+        let mut overview = read(&text).expect("a report");
+        let dying = overview.threads.iter_mut().find(|thread| thread.host == "dies");
+        let wait = dying.and_then(|thread| thread.wait.as_mut()).expect("it waits");
+        wait.text = Some("the transport agent ended with status 3".to_string());
+        add_troubles(&mut overview);
+        let found = overview.threads.iter().map(|thread| {
+            let (state, _) = destination_state(thread, overview.summary.time);
+            format!("{} {} {}", thread.host, thread.undelivered, state)
+        });
+        let found: Vec<String> =
+            found.map(|line| line.split(" retry ").collect::<Vec<_>>()[0].to_string()).collect();
+        assert_eq!(
+            found,
+            [
+                "gone 3 no command",
+                "gone2 1 no command",
+                "broken 2 cannot start",
+                "fork 1 cannot start",
+                "dies 2",
+                "held 4 on hold",
+                "new 0 maxthr",
+                "odd 0 waiting",
+            ]
+        );
+        let Summary { undelivered, undelivered_threads, held_threads, warnings, .. } =
+            overview.summary;
+        assert_eq!((undelivered, undelivered_threads, held_threads), (13, 6, 1));
+        assert_eq!(
+            warnings,
+            [
+                "no command for x/gone and 1 other destination: mail stays queued",
+                "agents cannot be started for x/broken and 1 other destination: mail stays queued",
+                "agents fail for x/dies: the transport agent ended with status 3",
+            ]
         );
     }
 

@@ -3,6 +3,7 @@
 use super::envelope::{self, Envelope};
 use crate::failure::Failure;
 use crate::format::{count, cut};
+use crate::rights;
 use crate::screen::warn;
 use memchr::memmem;
 use std::collections::HashMap;
@@ -175,12 +176,14 @@ pub(crate) fn for_each_name(
         Some(count)
     });
     end.errors.first().map_or(Ok(()), |error| {
-        let advice = match error.kind() {
-            io::ErrorKind::PermissionDenied => "only root and the scheduler's user may read it",
-            _ => "option -Z names the ZENV file that says where the spool is",
-        };
-        let described = describe_folder_error(spool.transport(), error);
-        Err(Failure::Installation(format!("{described}; {advice}")))
+        let folder = spool.transport();
+        Err(match error.kind() {
+            ErrorKind::PermissionDenied => rights::failure(folder, error),
+            _ => Failure::Installation(format!(
+                "{}; option -Z names the ZENV file that says where the spool is",
+                describe_folder_error(folder, error)
+            )),
+        })
     })
 }
 

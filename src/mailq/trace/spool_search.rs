@@ -4,8 +4,10 @@
 
 use super::histories::{History, HistorySearch};
 use crate::failure::Failure;
+use crate::format::count;
 use crate::message::envelope::QueuedRecipient;
 use crate::message::files::{for_each_name, read};
+use crate::rights::only_users_of;
 use std::io::ErrorKind;
 use zsched_format::control_file::{self, ControlFile, MAX_CONTROL_FILE_SIZE};
 use zsched_format::time::Timestamp;
@@ -27,8 +29,10 @@ pub(super) fn find(spool: &Spool, histories: &mut HistorySearch) -> Result<(), F
     for_each_name(spool, histories.subject.number(), |name| look(histories, &name))?;
     match unreadable {
         0 => Ok(()),
-        count => Err(Failure::Installation(format!(
-            "{count} files in {} are not readable by this user",
+        number => Err(Failure::Denied(format!(
+            "{} may read {} in {}",
+            only_users_of(spool.transport()),
+            count(number, "control file"),
             spool.transport().display()
         ))),
     }

@@ -83,7 +83,7 @@ pub(super) fn ring(
 ) -> Result<Option<Scope>, SyntaxError> {
     match words.option("ring") {
         Some(ring) if core.is_some_and(|core| !core.has_clause(&ring.text)) => {
-            Err(ring.error("no clause of the configuration has this pattern"))
+            Err(ring.error(format!("no clause of the configuration has the pattern {}", ring.text)))
         }
         ring => Ok(ring.map(|ring| Scope::Ring(ring.text))),
     }
@@ -93,7 +93,14 @@ pub(super) fn ring(
 ///
 /// If the core is given, the ring must be in its configuration.
 fn scope(words: &mut Arguments, core: Option<&Scheduler>) -> Result<Scope, SyntaxError> {
-    if let Some(ring) = ring(words, core)? {
+    let of_clauses = |mut error: SyntaxError| {
+        error.what.push_str(
+            "; maxta, maxchannel, maxring and overfeed are limits of a clause, only maxthr can also \
+             be that of a destination (mailq rings lists the clauses)",
+        );
+        error
+    };
+    if let Some(ring) = ring(words, core).map_err(of_clauses)? {
         return Ok(ring);
     }
     destinations(&words.expect("channel/host or ring=channel/host")?).map(Scope::Destinations)

@@ -67,10 +67,8 @@ fn refused(kind: OrderKind, refusal: OrderRefusal, effect: &Effect) -> String {
         }
         (OrderRefusal::NotFound, OrderKind::Unset) => {
             "no matching limit now; mailq orders lists the limits that were set".to_string()
-        },
-        (OrderRefusal::NotFound, OrderKind::Retire) => {
-            "no matching agent now".to_string()
         }
+        (OrderRefusal::NotFound, OrderKind::Retire) => "no matching agent now".to_string(),
         (OrderRefusal::NotFound, _) => "no matching mail now".to_string(),
         (OrderRefusal::Already, _) => "already held".to_string(),
         (OrderRefusal::TooMany, OrderKind::HoldMessages) => {
@@ -82,7 +80,8 @@ fn refused(kind: OrderKind, refusal: OrderRefusal, effect: &Effect) -> String {
         }
         (OrderRefusal::TooMany, _) => format!("at most {MAX_OVERRIDES} holds are possible"),
         (OrderRefusal::OfRings, _) => {
-            "this limit applies to rings (ring=channel/host); only maxthr also applies to destinations"
+            "this limit is one of clauses (ring=channel/host); only maxthr can also be that of a \
+             destination"
                 .to_string()
         }
         (OrderRefusal::BadValue, _) => {

@@ -31,6 +31,11 @@ fn status(scheduler: &Scheduler, now: Timestamp, thread: &Thread) -> (ThreadStat
     let (window, window_name) = scheduler.window_of(thread);
     // Vertices with agents come first, then due ones.
     let first = scheduler.waits_of(thread).next();
+    let first = first.map(|mut first| {
+        // Those with agents may be new, where others were deferred.
+        first.text = first.text.or_else(|| scheduler.last_text_of(thread));
+        first
+    });
     let status = ThreadStatus {
         channel: text(thread.destination.channel()),
         host: text(thread.destination.host()),

@@ -82,7 +82,7 @@ impl Warnings {
         let process = [failure, files, clock].into_iter().flatten();
         let deaths = (self.with_deaths > 0).then(|| {
             let (number, named) = (self.with_deaths as u64, self.deaths.join("; "));
-            format!("agents die over {}: {named}", count(number, "destination"))
+            format!("agents fail for {}: {named}", count(number, "destination"))
         });
         process.chain(self.sentences).chain(others).chain(deaths).collect()
     }
