@@ -54,7 +54,8 @@ impl Client {
 
     /// The session for a host: the present one, or a new one.
     ///
-    /// `servers` has what the job may still try; `None` is all servers of the host.
+    /// `servers` has what the job may still try; `None` is all servers of the host. Only then a
+    /// pause is waited for: the next server of the same message is tried at once.
     ///
     /// # Errors
     ///
@@ -66,12 +67,18 @@ impl Client {
         end: Instant,
         stop: &StopFlag,
     ) -> Result<&mut Session, Box<Outcome>> {
-        self.wait_for_pause(host, end, stop)?;
+        if servers.is_none() {
+            self.wait_for_pause(host, end, stop)?;
+        }
         if !self.can_reuse(host) {
             self.quit();
             let known = servers.take().filter(|servers| servers.host() == host);
             let servers = servers.insert(known.map_or_else(|| self.dialer.servers(host), Ok)?);
-            self.session = Some(self.dialer.open(servers, end, stop)?);
+            let opened = self.dialer.open(servers, end, stop);
+            if let Some(time) = self.dialer.take_pause() {
+                self.pause(host, time);
+            }
+            self.session = Some(opened?);
         }
         let session = self.session.as_mut().ok_or_else(|| Box::new(diagnosis::of_long_job()))?;
         session.connection.set_end(end);
@@ -120,7 +127,6 @@ impl Client {
 
     /// Puts off the next message to a host.
     pub fn pause(&mut self, host: &str, time: Duration) {
-        self.quit();
         self.pause = Some((host.to_string(), Instant::now() + time));
     }
 
@@ -133,6 +139,9 @@ impl Client {
         let Some((_, until)) = self.pause.take_if(|(paused, _)| paused == host) else {
             return Ok(());
         };
+        if Instant::now() < until {
+            self.quit();
+        }
         while Instant::now() < until {
             if stop.is_requested() {
                 return Err(Box::new(diagnosis::of_lost(&Lost::Stopped)));

@@ -112,6 +112,10 @@ pub struct Dialer {
     exchangers: MailExchangers,
     connector: TlsConnector,
     tls_results: Vec<String>,
+    /// Lines for the scheduler's log.
+    notes: Vec<String>,
+    /// Wait before the next message, which a reply pattern has asked for.
+    pause: Option<Duration>,
 }
 
 /// What is the same for all addresses of a host.
@@ -159,7 +163,16 @@ impl Dialer {
         let port = options.port.unwrap_or(default);
         let exchangers = MailExchangers::new(dns, routing, tls, port);
         let connector = TlsConnector::new(tls.clone());
-        Dialer { options, configuration, log, exchangers, connector, tls_results: Vec::new() }
+        Dialer {
+            options,
+            configuration,
+            log,
+            exchangers,
+            connector,
+            tls_results: Vec::new(),
+            notes: Vec::new(),
+            pause: None,
+        }
     }
 
     /// The host that mail for a destination goes to.
@@ -512,7 +525,7 @@ impl Dialer {
 
     /// The outcome of a session that the server has refused, as the reply patterns decide.
     ///
-    /// Returns true, too, if one of them does.
+    /// Returns true, too, if no other server is tried.
     fn refused_session(
         &mut self,
         host: &str,
@@ -523,21 +536,29 @@ impl Dialer {
     ) -> (Outcome, bool) {
         let refused_tls = match failure {
             HandshakeFailure::NoTls => Some(policy.not_offered(None)),
-            HandshakeFailure::Refused { command, reply } if command == "STARTTLS" => {
+            HandshakeFailure::Refused { command, reply }
+                if command == "STARTTLS" && policy.is_required =>
+            {
                 Some(policy.not_offered(Some(reply.text())))
             }
             _ => None,
         };
-        if let Some(error) = refused_tls {
-            self.record_session(policy, ips, Some(&error));
-            return (diagnosis::of_tls_error(&error, false), false);
-        }
-        let outcome = diagnosis::of_handshake_failure(failure);
+        let outcome = match refused_tls {
+            Some(error) => {
+                self.record_session(policy, ips, Some(&error));
+                diagnosis::of_tls_error(&error, false)
+            }
+            None => diagnosis::of_handshake_failure(failure),
+        };
         let HandshakeFailure::Refused { reply, .. } = failure else { return (outcome, false) };
         let names = [host, remote.name.as_str()];
         let patterns = &self.configuration.reply_patterns;
         let found = crate::reply_patterns::apply(patterns, names, Reply::text(reply), &outcome);
-        found.map_or((outcome, false), |effect| (effect.outcome, true))
+        let Some(effect) = found else { return (outcome, false) };
+        let is_decided = effect.is_decision();
+        self.pause = self.pause.max(effect.pause);
+        self.notes.push(effect.note);
+        (effect.outcome, is_decided)
     }
 
     fn record_session(
@@ -564,6 +585,16 @@ impl Dialer {
             line = json(&record);
         }
         self.tls_results.push(line);
+    }
+
+    /// The lines for the scheduler's log since the last call.
+    pub fn take_notes(&mut self) -> Vec<String> {
+        std::mem::take(&mut self.notes)
+    }
+
+    /// The wait before the next message that replies since the last call have asked for.
+    pub fn take_pause(&mut self) -> Option<Duration> {
+        self.pause.take()
     }
 
     /// The results of TLS sessions since the last call, as JSON.

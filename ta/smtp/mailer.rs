@@ -88,7 +88,8 @@ impl Mailer {
             |group, next| group.len() < max && joins(&group[0], next),
             |group| self.deliver(group, &mut state),
         );
-        for note in state.notes.into_iter().chain(warnings::take()) {
+        let notes = self.client.dialer().take_notes();
+        for note in notes.into_iter().chain(state.notes).chain(warnings::take()) {
             job.log(&note);
         }
         for result in self.client.dialer().take_tls_results() {
@@ -267,14 +268,14 @@ impl Mailer {
                 true => None,
                 false => reply_patterns::apply(patterns, [host, &remote.name], reply, &outcome),
             };
+            let moves = diagnosis::is_for_next_server(transaction, index, lost);
             let Some(effect) = found else {
-                let moves = diagnosis::is_for_next_server(transaction, index, lost);
                 let answer = if moves { Answer::NextServer } else { Answer::Final };
                 answers.recipients.push(answer(outcome));
                 continue;
             };
-            let count = effect.pattern.count();
-            state.notes.push(format!("reply pattern {} ({count}): {reply}", effect.pattern.name));
+            let is_decision = effect.is_decision();
+            state.notes.push(effect.note);
             is_decided |= effect.ends_job;
             if effect.ends_job {
                 // Without the dialogue about this recipient.
@@ -283,7 +284,8 @@ impl Mailer {
                 answers.halt = Some(effect.outcome.clone().with_text(text));
             }
             pause = pause.max(effect.pause);
-            answers.recipients.push(Answer::Final(effect.outcome));
+            let answer = if moves && !is_decision { Answer::NextServer } else { Answer::Final };
+            answers.recipients.push(answer(effect.outcome));
         }
         if is_decided {
             answers.stay();
