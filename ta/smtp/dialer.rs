@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 use zsched_agent::{Outcome, StopFlag, Verdict};
 use zsched_mail_exchanger::{
     ConnectError, Destination, Endpoint, Exchanger, MailExchangers, Route, RouteError, Source,
-    Target, TlsConnector, TlsPolicy, TlsRecord, Verified,
+    Target, TlsConnector, TlsPolicy, TlsRecord,
 };
 
 /// The port of SMTP, and that of LMTP (RFC 2033 leaves it open; Dovecot and Postfix use it).
@@ -77,6 +77,8 @@ pub struct Session {
     pub needs_reset: bool,
     /// Where it is connected to.
     pub endpoint: Endpoint,
+    /// True if messages with REQUIRETLS may be sent (RFC 8689).
+    pub is_for_required_tls: bool,
     host: String,
     max_transactions: usize,
 }
@@ -85,12 +87,6 @@ impl Session {
     /// Returns true if another transaction has used the session before.
     pub fn is_reused(&self) -> bool {
         self.transactions > 0
-    }
-
-    /// Returns true if TLS protects it, and the certificate of the server was verified.
-    pub fn is_verified(&self) -> bool {
-        let verified = self.connection.tls().map(|tls| &tls.verified);
-        matches!(verified, Some(Verified::ByAuthority | Verified::ByDane))
     }
 
     /// Returns true if it serves this host.
@@ -123,6 +119,8 @@ pub struct Dialer {
 struct Call<'a> {
     host: &'a str,
     source: &'a Source,
+    /// The message is sent with REQUIRETLS only.
+    requires_tls: bool,
     end: Instant,
     stop: &'a StopFlag,
 }
@@ -203,14 +201,15 @@ impl Dialer {
 
     /// Connects to servers, one address after the other, until one takes mail.
     ///
-    /// What is tried leaves the list.
+    /// What is tried leaves the list. With `requires_tls`, a server has to do for REQUIRETLS.
     ///
     /// # Errors
     ///
-    /// None does; the outcome is that of the last address.
+    /// None does; the outcome is that of the last address that may take it later, if there is one.
     pub fn open(
         &mut self,
         servers: &mut Servers,
+        requires_tls: bool,
         end: Instant,
         stop: &StopFlag,
     ) -> Result<Session, Box<Outcome>> {
@@ -218,13 +217,14 @@ impl Dialer {
             // Without it, nothing but the name is missing.
             zsched_sys::set_process_name(servers.host()).ok();
         }
-        let mut failure = None;
+        let mut failure: Option<Box<Outcome>> = None;
         loop {
             while let Some((route, mut exchanger)) = servers.take() {
                 if Instant::now() >= end {
                     return Err(Box::new(diagnosis::of_long_job()));
                 }
-                let call = Call { host: servers.host(), source: servers.source(), end, stop };
+                let (host, source) = (servers.host(), servers.source());
+                let call = Call { host, source, requires_tls, end, stop };
                 let tried = self.try_exchanger(call, &route, &mut exchanger);
                 servers.put_back(exchanger, tried.is_ok());
                 match tried {
@@ -232,12 +232,22 @@ impl Dialer {
                     Err(failed) if failed.is_decided || stop.is_requested() => {
                         return Err(failed.outcome);
                     }
-                    Err(failed) => failure = Some(failed.outcome),
+                    Err(failed) => {
+                        let is_new = failed.outcome.verdict() != Verdict::Failed;
+                        failure = failure.filter(|_| !is_new).or(Some(failed.outcome));
+                    }
                 }
             }
             let Some(next_hop) = servers.take_next_hop() else { break };
             match self.route(&next_hop, end) {
-                Ok(route) => servers.begin(route),
+                Ok(route) => {
+                    let late = route.unresolved.iter().find(|one| one.is_temporary);
+                    if let Some(late) = late.filter(|_| requires_tls) {
+                        // Another exchanger may fail for good; this one may do.
+                        failure = Some(Box::new(diagnosis::of_unresolved(late)));
+                    }
+                    servers.begin(route);
+                }
                 Err(error) => {
                     let outcome = Box::new(diagnosis::of_route_error(&error));
                     if !error.is_temporary() && !next_hop.is_fallback {
@@ -294,7 +304,7 @@ impl Dialer {
                 }
             };
             self.show(&route, next_hop.is_fallback);
-            let call = Call { host, source: &source, end, stop };
+            let call = Call { host, source: &source, requires_tls: false, end, stop };
             for mut exchanger in route.exchangers.clone() {
                 while !exchanger.endpoints.is_empty() {
                     match self.try_exchanger(call, &route, &mut exchanger) {
@@ -349,11 +359,18 @@ impl Dialer {
         route: &Route,
         exchanger: &mut Exchanger,
     ) -> Result<Session, Failure> {
-        let policy = self.exchangers.tls_policy(route, exchanger, lookup_end(call.end));
+        let end = lookup_end(call.end);
+        let policy = match call.requires_tls {
+            true => self.exchangers.required_tls_policy(route, exchanger, end),
+            false => self.exchangers.tls_policy(route, exchanger, end),
+        };
         let policy = policy.map_err(|error| {
             exchanger.endpoints.clear();
             self.record(TlsRecord::of_policy_error(&error));
-            let outcome = diagnosis::of_policy_error(&error);
+            let outcome = match call.requires_tls {
+                true => diagnosis::of_required_tls(error.is_temporary(), error.to_string()),
+                false => diagnosis::of_policy_error(&error),
+            };
             Box::new(Remote::new(&exchanger.name, None).complete(outcome))
         })?;
         let connected = self.connect(call, exchanger, &exchanger.endpoints);
@@ -439,7 +456,12 @@ impl Dialer {
                         self.record_session(policy, ips, Some(&error));
                         let is_stop = call.stop.is_requested();
                         let may_retry = policy.allows_retry_without_tls(&error) && !is_stop;
-                        let outcome = diagnosis::of_tls_error(&error, is_stop);
+                        let outcome = match call.requires_tls && !is_stop {
+                            true => {
+                                diagnosis::of_required_tls(error.is_temporary(), error.to_string())
+                            }
+                            false => diagnosis::of_tls_error(&error, is_stop),
+                        };
                         return Err(fail(outcome, may_retry));
                     }
                     Err(None) => {
@@ -450,13 +472,24 @@ impl Dialer {
                 Err(lost) => return Err(fail(diagnosis::of_lost_handshake(&lost), false)),
             }
         }
+        let lacks_required_tls = |server: &Capabilities| {
+            call.requires_tls && policy.is_required && !server.offers.require_tls
+        };
         match handshake.finish() {
+            Ok(capabilities) if lacks_required_tls(&capabilities) => {
+                connection.quit();
+                let outcome = Box::new(remote.complete(diagnosis::of_lack_of_required_tls()));
+                Err(Failure { outcome, is_decided: false, may_retry_without_tls: false })
+            }
             Ok(capabilities) => {
-                Ok(self.session(call.host, connection, capabilities, remote, protocol, peer))
+                let mut session =
+                    self.session(call.host, connection, capabilities, remote, protocol, peer);
+                session.is_for_required_tls = call.requires_tls;
+                Ok(session)
             }
             Err(failure) => {
                 let (outcome, is_decided) =
-                    self.refused_session(call.host, &remote, &failure, policy, ips);
+                    self.refused_session(call, &remote, &failure, policy, ips);
                 connection.quit();
                 let outcome = Box::new(remote.complete(outcome));
                 Err(Failure { outcome, is_decided, may_retry_without_tls: false })
@@ -486,6 +519,7 @@ impl Dialer {
             protocol,
             transactions: 0,
             needs_reset: false,
+            is_for_required_tls: false,
             host: host.to_string(),
             endpoint,
         }
@@ -528,7 +562,7 @@ impl Dialer {
     /// Returns true, too, if no other server is tried.
     fn refused_session(
         &mut self,
-        host: &str,
+        call: Call<'_>,
         remote: &Remote,
         failure: &HandshakeFailure,
         policy: &TlsPolicy,
@@ -543,15 +577,20 @@ impl Dialer {
             }
             _ => None,
         };
+        let is_temporary = matches!(failure,
+            HandshakeFailure::Refused { reply, .. } if reply.code() / 100 == 4);
         let outcome = match refused_tls {
             Some(error) => {
                 self.record_session(policy, ips, Some(&error));
-                diagnosis::of_tls_error(&error, false)
+                match call.requires_tls {
+                    true => diagnosis::of_required_tls(is_temporary, error.to_string()),
+                    false => diagnosis::of_tls_error(&error, false),
+                }
             }
             None => diagnosis::of_handshake_failure(failure),
         };
         let HandshakeFailure::Refused { reply, .. } = failure else { return (outcome, false) };
-        let names = [host, remote.name.as_str()];
+        let names = [call.host, remote.name.as_str()];
         let patterns = &self.configuration.reply_patterns;
         let found = crate::reply_patterns::apply(patterns, names, Reply::text(reply), &outcome);
         let Some(effect) = found else { return (outcome, false) };

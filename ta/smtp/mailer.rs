@@ -158,8 +158,11 @@ impl Mailer {
                     Err(outcome) => *outcome,
                 },
             };
-            // Those that are left have the same outcome.
-            state.halted = Some(outcome.clone());
+            // Those that are left have the same outcome, unless it is about REQUIRETLS.
+            match group[0].notify().require_tls && !state.stop.is_requested() {
+                true => state.servers = None,
+                false => state.halted = Some(outcome.clone()),
+            }
             for at in todo {
                 outcomes[at] = Some(so_far[at].take().unwrap_or_else(|| outcome.clone()));
             }
@@ -177,8 +180,10 @@ impl Mailer {
         content: &Content<'_>,
         state: &mut JobState<'_>,
     ) -> Result<(Vec<usize>, Answers), Box<Outcome>> {
+        let requires_tls = group[0].notify().require_tls;
         loop {
-            let session = self.client.session(host, &mut state.servers, state.end, &state.stop)?;
+            let (servers, end, stop) = (&mut state.servers, state.end, &state.stop);
+            let session = self.client.session(host, servers, requires_tls, end, stop)?;
             let is_reused = session.is_reused();
             let asked = fitting(session, group, todo);
             let mut envelope = envelope(group, &asked, content);
@@ -386,7 +391,7 @@ fn refused(
     if !server.offers.utf8 {
         envelope.convert_domains();
     }
-    if let Err(refusal) = envelope.check(server, session.is_verified(), session.sends_8bit) {
+    if let Err(refusal) = envelope.check(server, session.is_for_required_tls, session.sends_8bit) {
         return Some((asked.to_vec(), refusal));
     }
     let is_refused = |at: &usize| !envelope.recipients[*at].address.is_ascii();

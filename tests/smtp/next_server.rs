@@ -11,7 +11,7 @@ const ANN: &str = "ann@d.example";
 const BOB: &str = "bob@d.example";
 
 /// Two exchangers on one port, the first on 127.0.0.2, the second on 127.0.0.3.
-fn listeners() -> (TcpListener, TcpListener, u16) {
+pub(crate) fn listeners() -> (TcpListener, TcpListener, u16) {
     loop {
         let first = TcpListener::bind("127.0.0.2:0").expect("a free port");
         let port = first.local_addr().expect("its address").port();
