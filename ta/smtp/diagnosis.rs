@@ -163,7 +163,7 @@ pub fn of_lost(lost: &Lost) -> Outcome {
     let text = lost.to_string();
     match lost {
         Lost::Message(error) => Outcome::system_error("cannot read the message", error),
-        Lost::Protocol(..) | Lost::Unexpected => {
+        Lost::Protocol(..) | Lost::Unexpected | Lost::Early => {
             Outcome::new(Verdict::Deferred, "4.5.0", 451, text)
         }
         Lost::Stopped => Outcome::new(Verdict::Deferred, "4.3.2", 451, text),

@@ -11,7 +11,7 @@ use zsched_smtp::dialer::ClientOptions;
 const ANN: &str = "ann@b.test";
 
 /// A server's certificate for 127.0.0.1 and others, signed by itself, and its text in PEM.
-fn certificate() -> (Arc<ServerConfig>, String) {
+pub(crate) fn certificate() -> (Arc<ServerConfig>, String) {
     certificate_for(&["127.0.0.1", "mx1.d.example", "mx2.d.example", "mx1.e.example"])
 }
 
