@@ -6,13 +6,14 @@ use crate::diagnosis::{self, Remote};
 use crate::dialogue_log::DialogueLog;
 use crate::servers::{NextHop, Servers};
 use crate::session::{
-    Capabilities, Handshake, HandshakeFailure, HandshakeOptions, Protocol, Reply, TlsUse,
+    Capabilities, Credentials, Handshake, HandshakeFailure, HandshakeOptions, Protocol, Reply,
+    TlsUse,
 };
 use crate::socket::{Socket, SocketStream};
 use std::fs::File;
 use std::io::Write;
 use std::net::{IpAddr, SocketAddr};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 use zsched_agent::{Outcome, StopFlag, Verdict};
@@ -41,6 +42,10 @@ pub struct ClientOptions {
     pub lmtp: bool,
     /// The port, where nothing else names one.
     pub port: Option<u16>,
+    /// The addresses that connections come from, instead of those of the configuration.
+    pub source: Option<Source>,
+    /// File with secrets for AUTH, in ZMailer's form.
+    pub secrets: Option<PathBuf>,
     /// All mail goes here.
     pub forced_host: Option<String>,
     /// No MX records are looked up.
@@ -194,7 +199,10 @@ impl Dialer {
         {
             destination.target = Target::Host(name.clone());
         }
-        let source = self.exchangers.source(&self.options.channel, &destination);
+        let source = match &self.options.source {
+            Some(source) => source.clone(),
+            None => self.exchangers.source(&self.options.channel, &destination),
+        };
         let fallbacks = self.exchangers.fallbacks(&destination);
         Ok(Servers::new(host, source, destination, fallbacks))
     }
@@ -431,7 +439,7 @@ impl Dialer {
         let Connected { socket, peer, addresses: ends } = connected;
         let remote = Remote::new(&exchanger.name, ends.map(|(peer, local)| (peer, Some(local))));
         let local = ends.map(|(_, local)| local.ip());
-        let options = self.handshake_options(call, policy, &peer, local)?;
+        let options = self.handshake_options(call, &exchanger.name, policy, &peer, local)?;
         let protocol = options.protocol;
         let limits = self.configuration.session.timeouts;
         let mut connection = Connection::new(socket, limits, self.log.clone());
@@ -528,12 +536,13 @@ impl Dialer {
     fn handshake_options(
         &self,
         call: Call<'_>,
+        server: &str,
         policy: &TlsPolicy,
         peer: &Endpoint,
         local: Option<IpAddr>,
     ) -> Result<HandshakeOptions, Box<Outcome>> {
         let rule = self.rule(call.host);
-        let credentials = rule.map_or(Ok(None), HostRule::credentials).map_err(|why| {
+        let credentials = self.credentials(rule, server).map_err(|why| {
             let why = format!("cannot authenticate: {why}");
             Box::new(Outcome::new(Verdict::DeferAll, "4.3.5", 451, why))
         })?;
@@ -555,6 +564,24 @@ impl Dialer {
             esmtp_by_greeting: self.options.esmtp_by_greeting,
             no_esmtp: self.options.no_esmtp,
         })
+    }
+
+    /// The credentials of a host's rule, else those of the file of secrets.
+    fn credentials(
+        &self,
+        rule: Option<&HostRule>,
+        server: &str,
+    ) -> Result<Option<Credentials>, String> {
+        let of_rule = rule.map_or(Ok(None), HostRule::credentials)?;
+        let (None, Some(path)) = (&of_rule, &self.options.secrets) else { return Ok(of_rule) };
+        let found = crate::secrets::find(path, &self.options.channel, server)?;
+        Ok(found.map(|(user, password)| Credentials {
+            user,
+            password,
+            mechanisms: Vec::new(),
+            // As the original does.
+            without_tls: true,
+        }))
     }
 
     /// The outcome of a session that the server has refused, as the reply patterns decide.

@@ -178,6 +178,29 @@ fn probe_shows_the_dialogue_and_sends_nothing() {
 }
 
 #[test]
+fn letters_of_original_mean_the_same() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let secrets = folder.path().join("secrets");
+    fs::write(&secrets, "* [127.0.0.1] YW5u c2VjcmV0\n").expect("write a file");
+    let secrets = secrets.to_str().expect("a name");
+    let peer = Peer::start(Script::offering(&["AUTH PLAIN"]));
+    let mut program = Program::start(&["-1vvd", "-L", "[127.0.0.5]", "-A", secrets, "-O", "x"]);
+    for _ in 0..2 {
+        program.give(&peer.host());
+        let report = program.read_until("ok3");
+        assert!(report.contains("|127.0.0.5|"), "{report:?}");
+    }
+    assert!(program.end());
+    assert_eq!(peer.seen().sessions, 2);
+    assert!(commands(&peer).contains(&"AUTH PLAIN AGFubgBzZWNyZXQ=".to_string()));
+    // Only connects.
+    let output = Command::new(SMTP).args(["-D", &peer.host()]).output().expect("it starts");
+    assert!(output.status.success());
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(text.contains("takes mail"), "{text}");
+}
+
+#[test]
 fn wrong_options_and_configurations_are_refused() {
     let folder = tempfile::tempdir().expect("a folder");
     let bad = folder.path().join("bad.conf");
@@ -187,6 +210,7 @@ fn wrong_options_and_configurations_are_refused() {
         (&["-T", "connn=1s"][..], 64, "connn is none of conn greet"),
         (&["-T", "0"], 64, "no time of at least one second"),
         (&["-h", "a b"], 64, "is no host name"),
+        (&["-L", ""], 64, "-L : "),
         (&["-S", "/nonexistent"], 78, "/nonexistent: No such file"),
         (&["-S", bad, "--check"], 78, "bad.conf:3:1: unknown field `recipient`"),
     ] {
