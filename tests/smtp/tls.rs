@@ -16,6 +16,12 @@ pub(crate) fn certificate() -> (Arc<ServerConfig>, String) {
 }
 
 fn certificate_for(names: &[&str]) -> (Arc<ServerConfig>, String) {
+    let (config, certificate, _) = certificate_with_key(names);
+    (config, certificate)
+}
+
+/// The same, with the key in PEM.
+pub(crate) fn certificate_with_key(names: &[&str]) -> (Arc<ServerConfig>, String, String) {
     let names: Vec<String> = names.iter().map(ToString::to_string).collect();
     let made = rcgen::generate_simple_self_signed(names).expect("a certificate");
     let key = PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(made.signing_key.serialize_der()));
@@ -26,7 +32,7 @@ fn certificate_for(names: &[&str]) -> (Arc<ServerConfig>, String) {
         .with_no_client_auth()
         .with_single_cert(vec![made.cert.der().clone()], key)
         .expect("a certificate");
-    (Arc::new(config), made.cert.pem())
+    (Arc::new(config), made.cert.pem(), made.signing_key.serialize_pem())
 }
 
 fn script(offers: &[&str]) -> Script {
