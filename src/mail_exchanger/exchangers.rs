@@ -110,10 +110,22 @@ impl MailExchangers {
         exchanger: &Exchanger,
         deadline: Instant,
     ) -> Result<TlsPolicy, PolicyError> {
-        let runtime = runtime(&mut self.runtime);
-        let validates = self.dns.validates();
+        let (validates, runtime) = (self.dns.validates(), runtime(&mut self.runtime));
+        self.policies.find(route, exchanger, validates, &mut self.dns.on(runtime), deadline)
+    }
+
+    /// The same for a message with REQUIRETLS (RFC 8689), whatever the settings say.
+    ///
+    /// A policy of MTA-STS is looked up unless a rule for the destination forbids it.
+    pub fn required_tls_policy(
+        &mut self,
+        route: &Route,
+        exchanger: &Exchanger,
+        deadline: Instant,
+    ) -> Result<TlsPolicy, PolicyError> {
+        let (validates, runtime) = (self.dns.validates(), runtime(&mut self.runtime));
         let mut lookups = self.dns.on(runtime);
-        self.policies.find(route, exchanger, validates, &mut lookups, deadline)
+        self.policies.find_required(route, exchanger, validates, &mut lookups, deadline)
     }
 }
 

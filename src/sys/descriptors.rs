@@ -52,6 +52,17 @@ pub fn is_readable_within(stream: impl AsFd, time: Duration) -> io::Result<bool>
     }
 }
 
+/// Number of bytes written to a TCP connection that the other end has not acknowledged.
+///
+/// What the other end has answered to was acknowledged before, or with the answer (`SIOCOUTQ`).
+pub fn unacknowledged_len(stream: impl AsFd) -> io::Result<usize> {
+    let mut count: libc::c_int = 0;
+    // SAFETY: the call writes one int.
+    let result = unsafe { libc::ioctl(stream.as_fd().as_raw_fd(), libc::TIOCOUTQ, &raw mut count) };
+    succeeded(result)?;
+    Ok(usize::try_from(count).unwrap_or(0))
+}
+
 /// Makes a file opened with `O_NONBLOCK` blocking again.
 pub fn set_blocking(file: &File) -> io::Result<()> {
     Ok(rustix::io::ioctl_fionbio(file, false)?)

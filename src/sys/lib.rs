@@ -30,6 +30,7 @@ pub use agent_exec::become_agent;
 pub use daemonize::{ReadyPipe, daemonize, drop_groups, redirect_output};
 pub use descriptors::{
     close_inherited_on_exec, is_hung_up, is_readable_within, peer_user, set_blocking,
+    unacknowledged_len,
 };
 pub use files::{
     device_and_inode, if_exists, is_name_of, leads_to, open_nofollow, open_regular, read_part,

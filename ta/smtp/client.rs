@@ -54,7 +54,9 @@ impl Client {
 
     /// The session for a host: the present one, or a new one.
     ///
-    /// `servers` has what the job may still try; `None` is all servers of the host.
+    /// `servers` has what the job may still try; `None` is all servers of the host. Only then a
+    /// pause is waited for: the next server of the same message is tried at once. With
+    /// `requires_tls`, the session does for messages with REQUIRETLS.
     ///
     /// # Errors
     ///
@@ -63,15 +65,22 @@ impl Client {
         &mut self,
         host: &str,
         servers: &mut Option<Servers>,
+        requires_tls: bool,
         end: Instant,
         stop: &StopFlag,
     ) -> Result<&mut Session, Box<Outcome>> {
-        self.wait_for_pause(host, end, stop)?;
-        if !self.can_reuse(host) {
+        if servers.is_none() {
+            self.wait_for_pause(host, end, stop)?;
+        }
+        if !self.can_reuse(host, requires_tls) {
             self.quit();
             let known = servers.take().filter(|servers| servers.host() == host);
             let servers = servers.insert(known.map_or_else(|| self.dialer.servers(host), Ok)?);
-            self.session = Some(self.dialer.open(servers, end, stop)?);
+            let opened = self.dialer.open(servers, requires_tls, end, stop);
+            if let Some(time) = self.dialer.take_pause() {
+                self.pause(host, time);
+            }
+            self.session = Some(opened?);
         }
         let session = self.session.as_mut().ok_or_else(|| Box::new(diagnosis::of_long_job()))?;
         session.connection.set_end(end);
@@ -83,9 +92,12 @@ impl Client {
         self.session.as_ref()
     }
 
-    fn can_reuse(&mut self, host: &str) -> bool {
+    fn can_reuse(&mut self, host: &str, requires_tls: bool) -> bool {
         self.session.as_mut().is_some_and(|session| {
-            session.is_for(host) && session.has_room() && session.connection.check_quiet().is_ok()
+            session.is_for(host)
+                && (session.is_for_required_tls || !requires_tls)
+                && session.has_room()
+                && session.connection.check_quiet().is_ok()
         })
     }
 
@@ -120,7 +132,6 @@ impl Client {
 
     /// Puts off the next message to a host.
     pub fn pause(&mut self, host: &str, time: Duration) {
-        self.quit();
         self.pause = Some((host.to_string(), Instant::now() + time));
     }
 
@@ -133,6 +144,9 @@ impl Client {
         let Some((_, until)) = self.pause.take_if(|(paused, _)| paused == host) else {
             return Ok(());
         };
+        if Instant::now() < until {
+            self.quit();
+        }
         while Instant::now() < until {
             if stop.is_requested() {
                 return Err(Box::new(diagnosis::of_lost(&Lost::Stopped)));

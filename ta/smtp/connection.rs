@@ -50,6 +50,9 @@ pub enum Lost {
     /// The server has sent a reply that is no answer to any command.
     #[error("protocol error of the host: a reply without a command")]
     Unexpected,
+    /// The server has answered the message before it had all of it.
+    #[error("protocol error of the host: a reply before the end of the message")]
+    Early,
     /// A signal stops the agent.
     #[error("the agent has been stopped")]
     Stopped,
@@ -114,6 +117,9 @@ impl Connection {
                 Step::Send(bytes) => self.send(&bytes)?,
                 Step::Receive(phase) => {
                     let reply = self.receive(phase)?;
+                    if phase == Phase::End && reply.is_success() && self.has_unacknowledged() {
+                        return Err(Lost::Early);
+                    }
                     dialogue.on_reply(reply);
                 }
                 Step::SendContent(form) => {
@@ -135,29 +141,38 @@ impl Connection {
         content: &Content<'_>,
     ) -> Result<(), Lost> {
         self.log.note(format_args!("the message, {} bytes", content.size));
-        let dots = form == ContentForm::Dotted;
-        if dots {
-            // A reply that is there before the message would be taken for its answer.
-            self.check_quiet()?;
-        }
-        let sent = content.send(dots, |part| self.write(part, Phase::Content));
-        match sent {
-            Ok(()) => Ok(()),
-            Err(ContentError::Message(error)) => Err(Lost::Message(error)),
-            Err(ContentError::Line(lost)) => {
-                // The server may have said why it closes the connection.
-                let Lost::Failed(..) = &lost else { return Err(lost) };
-                let limit = Duration::from_secs(1);
-                match self.receive_within(Phase::Content, limit) {
-                    Ok(reply) if reply.code() >= 400 => {
-                        dialogue.on_content_sent();
-                        dialogue.on_reply(reply);
-                        Err(lost)
-                    }
-                    _ => Err(lost),
-                }
+        let is_counted = form == ContentForm::Counted;
+        let mut count = 0;
+        let sent = content.send(!is_counted, |part| {
+            // A reply that is there before the end would be taken for the answer to it.
+            if self.has_input(Phase::Content)? {
+                return Err(Lost::Early);
             }
+            count += part.len() as u64;
+            if is_counted && count > content.size {
+                return Err(changed());
+            }
+            self.write(part, Phase::Content)
+        });
+        let lost = match sent {
+            Ok(()) if is_counted && count != content.size => return Err(changed()),
+            Ok(()) => return Ok(()),
+            Err(ContentError::Message(error)) => return Err(Lost::Message(error)),
+            Err(ContentError::Line(lost)) => lost,
+        };
+        // The server may have said why it takes no more.
+        if matches!(lost, Lost::Failed(..) | Lost::Early)
+            && let Ok(reply) = self.receive_within(Phase::Content, Duration::from_secs(1))
+            && reply.code() >= 400
+        {
+            dialogue.on_content_sent();
+            dialogue.on_reply(reply);
         }
+        Err(lost)
+    }
+
+    fn has_unacknowledged(&mut self) -> bool {
+        self.socket().is_some_and(|socket| socket.has_unacknowledged())
     }
 
     /// Sends commands.
@@ -235,22 +250,31 @@ impl Connection {
     ///
     /// It has closed the connection, or has sent what is no answer.
     pub fn check_quiet(&mut self) -> Result<(), Lost> {
+        if self.has_input(Phase::Command)? { Err(Lost::Unexpected) } else { Ok(()) }
+    }
+
+    /// Returns true if the server has said something since its last reply. Does not wait.
+    fn has_input(&mut self, phase: Phase) -> Result<bool, Lost> {
         if self.parser.has_rest() {
-            return Err(Lost::Unexpected);
+            return Ok(true);
         }
         let set = |connection: &mut Connection, nonblocking| {
             let socket = connection.socket().ok_or(io::Error::from(ErrorKind::NotConnected))?;
             socket.set_nonblocking(nonblocking)
         };
-        let failed = |error: io::Error| Lost::Failed(Phase::Command, error.to_string());
+        let failed = |error: io::Error| Lost::Failed(phase, reason(&error));
         set(self, true).map_err(failed)?;
         self.begin(self.limits.command, true);
-        let read = self.read(&mut [0; 1]);
+        let mut buffer = [0; READ_LEN];
+        let read = self.read(&mut buffer);
         set(self, false).map_err(failed)?;
         match read {
-            Ok(0) => Err(Lost::Closed(Phase::Command)),
-            Ok(_) => Err(Lost::Unexpected),
-            Err(error) if error.kind() == ErrorKind::WouldBlock => Ok(()),
+            Ok(0) => Err(Lost::Closed(phase)),
+            Ok(count) => {
+                self.parser.push(&buffer[..count]);
+                Ok(true)
+            }
+            Err(error) if error.kind() == ErrorKind::WouldBlock => Ok(false),
             Err(error) => Err(failed(error)),
         }
     }
@@ -313,6 +337,11 @@ impl Connection {
             _ => Lost::Failed(phase, reason(&error)),
         }
     }
+}
+
+/// The message file has another size than when it was counted.
+fn changed() -> Lost {
+    Lost::Message(io::Error::other("it has changed while it was sent"))
 }
 
 /// An error message without the number that the standard library appends.

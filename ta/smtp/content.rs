@@ -10,6 +10,11 @@ const MAX_KEPT_LEN: usize = 64 * 1024;
 /// Size of the parts in which a message is read, in bytes.
 const PART_LEN: usize = 64 * 1024;
 
+/// Number of bytes at the end of a message of several parts that are a part of their own.
+///
+/// Before it, a server cannot have answered the message.
+const LAST_PART_LEN: usize = 3;
+
 /// Makes line ends CRLF.
 ///
 /// LF and CRLF end a line. Any other CR becomes a blank: servers disagree on what it means, and
@@ -133,19 +138,27 @@ impl<'a> Content<'a> {
         mut take: impl FnMut(&[u8]) -> Result<(), E>,
     ) -> Result<(), ContentError<E>> {
         let (mut encoder, mut encoded) = (LineEncoder::new(dots), Vec::new());
-        let mut result = Ok(());
+        let (mut result, mut is_first) = (Ok(()), true);
         let read = self.for_each_part(|part| {
             encoder.encode(part, &mut encoded);
             if encoded.len() >= PART_LEN {
-                result = take(&encoded);
-                encoded.clear();
+                let rest = encoded.len() - LAST_PART_LEN;
+                result = take(&encoded[..rest]);
+                encoded.drain(..rest);
+                is_first = false;
             }
             if result.is_err() { Err(io::ErrorKind::Other.into()) } else { Ok(()) }
         });
         result.map_err(ContentError::Line)?;
         read.map_err(ContentError::Message)?;
         encoder.finish(&mut encoded);
-        take(&encoded).map_err(ContentError::Line)
+        let mut rest = &encoded[..];
+        if !is_first && let Some((before, last)) = rest.split_at_checked(rest.len() - LAST_PART_LEN)
+        {
+            take(before).map_err(ContentError::Line)?;
+            rest = last;
+        }
+        take(rest).map_err(ContentError::Line)
     }
 
     fn for_each_part(&self, mut take: impl FnMut(&[u8]) -> io::Result<()>) -> io::Result<()> {

@@ -5,7 +5,7 @@ use crate::session::{HandshakeFailure, RecipientState, Refusal, Reply, Transacti
 use std::fmt;
 use std::net::SocketAddr;
 use zsched_agent::{Outcome, Verdict};
-use zsched_mail_exchanger::{PolicyError, RouteError, TlsError};
+use zsched_mail_exchanger::{PolicyError, RouteError, TlsError, Unresolved};
 
 /// The name of this agent in notary data.
 const AGENT: &str = "smtp";
@@ -163,7 +163,7 @@ pub fn of_lost(lost: &Lost) -> Outcome {
     let text = lost.to_string();
     match lost {
         Lost::Message(error) => Outcome::system_error("cannot read the message", error),
-        Lost::Protocol(..) | Lost::Unexpected => {
+        Lost::Protocol(..) | Lost::Unexpected | Lost::Early => {
             Outcome::new(Verdict::Deferred, "4.5.0", 451, text)
         }
         Lost::Stopped => Outcome::new(Verdict::Deferred, "4.3.2", 451, text),
@@ -234,6 +234,27 @@ pub fn of_policy_error(error: &PolicyError) -> Outcome {
 pub fn of_tls_error(error: &TlsError, is_stop: bool) -> Outcome {
     let verdict = if is_stop { Verdict::Deferred } else { Verdict::DeferAll };
     Outcome::new(verdict, error.enhanced_code(), 454, error.to_string())
+}
+
+/// The outcome where TLS is not what a message with REQUIRETLS needs (RFC 8689, 4.2.1).
+///
+/// Other mail for the host does not wait.
+pub fn of_required_tls(is_temporary: bool, text: String) -> Outcome {
+    match is_temporary {
+        true => Outcome::new(Verdict::Deferred, "4.7.10", 454, text),
+        false => Outcome::new(Verdict::Failed, "5.7.10", 550, text),
+    }
+}
+
+/// The outcome where the server does not offer REQUIRETLS (RFC 8689, 4.2.1).
+pub fn of_lack_of_required_tls() -> Outcome {
+    let text = "the sender requires TLS on the whole way, and the host does not offer REQUIRETLS";
+    Outcome::new(Verdict::Failed, "5.7.30", 550, text)
+}
+
+/// The outcome where the addresses of an exchanger cannot be looked up now.
+pub fn of_unresolved(exchanger: &Unresolved) -> Outcome {
+    Outcome::new(Verdict::Deferred, "4.4.3", 451, exchanger.reason.clone()).with_agent(AGENT)
 }
 
 /// The outcome where the server lacks what the message needs.

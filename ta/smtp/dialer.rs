@@ -6,19 +6,20 @@ use crate::diagnosis::{self, Remote};
 use crate::dialogue_log::DialogueLog;
 use crate::servers::{NextHop, Servers};
 use crate::session::{
-    Capabilities, Handshake, HandshakeFailure, HandshakeOptions, Protocol, Reply, TlsUse,
+    Capabilities, Credentials, Handshake, HandshakeFailure, HandshakeOptions, Protocol, Reply,
+    TlsUse,
 };
 use crate::socket::{Socket, SocketStream};
 use std::fs::File;
 use std::io::Write;
 use std::net::{IpAddr, SocketAddr};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 use zsched_agent::{Outcome, StopFlag, Verdict};
 use zsched_mail_exchanger::{
     ConnectError, Destination, Endpoint, Exchanger, MailExchangers, Route, RouteError, Source,
-    Target, TlsConnector, TlsPolicy, TlsRecord, Verified,
+    Target, TlsConnector, TlsPolicy, TlsRecord,
 };
 
 /// The port of SMTP, and that of LMTP (RFC 2033 leaves it open; Dovecot and Postfix use it).
@@ -41,6 +42,10 @@ pub struct ClientOptions {
     pub lmtp: bool,
     /// The port, where nothing else names one.
     pub port: Option<u16>,
+    /// The addresses that connections come from, instead of those of the configuration.
+    pub source: Option<Source>,
+    /// File with secrets for AUTH, in ZMailer's form.
+    pub secrets: Option<PathBuf>,
     /// All mail goes here.
     pub forced_host: Option<String>,
     /// No MX records are looked up.
@@ -77,6 +82,8 @@ pub struct Session {
     pub needs_reset: bool,
     /// Where it is connected to.
     pub endpoint: Endpoint,
+    /// True if messages with REQUIRETLS may be sent (RFC 8689).
+    pub is_for_required_tls: bool,
     host: String,
     max_transactions: usize,
 }
@@ -85,12 +92,6 @@ impl Session {
     /// Returns true if another transaction has used the session before.
     pub fn is_reused(&self) -> bool {
         self.transactions > 0
-    }
-
-    /// Returns true if TLS protects it, and the certificate of the server was verified.
-    pub fn is_verified(&self) -> bool {
-        let verified = self.connection.tls().map(|tls| &tls.verified);
-        matches!(verified, Some(Verified::ByAuthority | Verified::ByDane))
     }
 
     /// Returns true if it serves this host.
@@ -112,6 +113,10 @@ pub struct Dialer {
     exchangers: MailExchangers,
     connector: TlsConnector,
     tls_results: Vec<String>,
+    /// Lines for the scheduler's log.
+    notes: Vec<String>,
+    /// Wait before the next message, which a reply pattern has asked for.
+    pause: Option<Duration>,
 }
 
 /// What is the same for all addresses of a host.
@@ -119,6 +124,8 @@ pub struct Dialer {
 struct Call<'a> {
     host: &'a str,
     source: &'a Source,
+    /// The message is sent with REQUIRETLS only.
+    requires_tls: bool,
     end: Instant,
     stop: &'a StopFlag,
 }
@@ -159,7 +166,16 @@ impl Dialer {
         let port = options.port.unwrap_or(default);
         let exchangers = MailExchangers::new(dns, routing, tls, port);
         let connector = TlsConnector::new(tls.clone());
-        Dialer { options, configuration, log, exchangers, connector, tls_results: Vec::new() }
+        Dialer {
+            options,
+            configuration,
+            log,
+            exchangers,
+            connector,
+            tls_results: Vec::new(),
+            notes: Vec::new(),
+            pause: None,
+        }
     }
 
     /// The host that mail for a destination goes to.
@@ -183,21 +199,25 @@ impl Dialer {
         {
             destination.target = Target::Host(name.clone());
         }
-        let source = self.exchangers.source(&self.options.channel, &destination);
+        let source = match &self.options.source {
+            Some(source) => source.clone(),
+            None => self.exchangers.source(&self.options.channel, &destination),
+        };
         let fallbacks = self.exchangers.fallbacks(&destination);
         Ok(Servers::new(host, source, destination, fallbacks))
     }
 
     /// Connects to servers, one address after the other, until one takes mail.
     ///
-    /// What is tried leaves the list.
+    /// What is tried leaves the list. With `requires_tls`, a server has to do for REQUIRETLS.
     ///
     /// # Errors
     ///
-    /// None does; the outcome is that of the last address.
+    /// None does; the outcome is that of the last address that may take it later, if there is one.
     pub fn open(
         &mut self,
         servers: &mut Servers,
+        requires_tls: bool,
         end: Instant,
         stop: &StopFlag,
     ) -> Result<Session, Box<Outcome>> {
@@ -205,13 +225,14 @@ impl Dialer {
             // Without it, nothing but the name is missing.
             zsched_sys::set_process_name(servers.host()).ok();
         }
-        let mut failure = None;
+        let mut failure: Option<Box<Outcome>> = None;
         loop {
             while let Some((route, mut exchanger)) = servers.take() {
                 if Instant::now() >= end {
                     return Err(Box::new(diagnosis::of_long_job()));
                 }
-                let call = Call { host: servers.host(), source: servers.source(), end, stop };
+                let (host, source) = (servers.host(), servers.source());
+                let call = Call { host, source, requires_tls, end, stop };
                 let tried = self.try_exchanger(call, &route, &mut exchanger);
                 servers.put_back(exchanger, tried.is_ok());
                 match tried {
@@ -219,12 +240,22 @@ impl Dialer {
                     Err(failed) if failed.is_decided || stop.is_requested() => {
                         return Err(failed.outcome);
                     }
-                    Err(failed) => failure = Some(failed.outcome),
+                    Err(failed) => {
+                        let is_new = failed.outcome.verdict() != Verdict::Failed;
+                        failure = failure.filter(|_| !is_new).or(Some(failed.outcome));
+                    }
                 }
             }
             let Some(next_hop) = servers.take_next_hop() else { break };
             match self.route(&next_hop, end) {
-                Ok(route) => servers.begin(route),
+                Ok(route) => {
+                    let late = route.unresolved.iter().find(|one| one.is_temporary);
+                    if let Some(late) = late.filter(|_| requires_tls) {
+                        // Another exchanger may fail for good; this one may do.
+                        failure = Some(Box::new(diagnosis::of_unresolved(late)));
+                    }
+                    servers.begin(route);
+                }
                 Err(error) => {
                     let outcome = Box::new(diagnosis::of_route_error(&error));
                     if !error.is_temporary() && !next_hop.is_fallback {
@@ -281,7 +312,7 @@ impl Dialer {
                 }
             };
             self.show(&route, next_hop.is_fallback);
-            let call = Call { host, source: &source, end, stop };
+            let call = Call { host, source: &source, requires_tls: false, end, stop };
             for mut exchanger in route.exchangers.clone() {
                 while !exchanger.endpoints.is_empty() {
                     match self.try_exchanger(call, &route, &mut exchanger) {
@@ -336,11 +367,18 @@ impl Dialer {
         route: &Route,
         exchanger: &mut Exchanger,
     ) -> Result<Session, Failure> {
-        let policy = self.exchangers.tls_policy(route, exchanger, lookup_end(call.end));
+        let end = lookup_end(call.end);
+        let policy = match call.requires_tls {
+            true => self.exchangers.required_tls_policy(route, exchanger, end),
+            false => self.exchangers.tls_policy(route, exchanger, end),
+        };
         let policy = policy.map_err(|error| {
             exchanger.endpoints.clear();
             self.record(TlsRecord::of_policy_error(&error));
-            let outcome = diagnosis::of_policy_error(&error);
+            let outcome = match call.requires_tls {
+                true => diagnosis::of_required_tls(error.is_temporary(), error.to_string()),
+                false => diagnosis::of_policy_error(&error),
+            };
             Box::new(Remote::new(&exchanger.name, None).complete(outcome))
         })?;
         let connected = self.connect(call, exchanger, &exchanger.endpoints);
@@ -401,7 +439,7 @@ impl Dialer {
         let Connected { socket, peer, addresses: ends } = connected;
         let remote = Remote::new(&exchanger.name, ends.map(|(peer, local)| (peer, Some(local))));
         let local = ends.map(|(_, local)| local.ip());
-        let options = self.handshake_options(call, policy, &peer, local)?;
+        let options = self.handshake_options(call, &exchanger.name, policy, &peer, local)?;
         let protocol = options.protocol;
         let limits = self.configuration.session.timeouts;
         let mut connection = Connection::new(socket, limits, self.log.clone());
@@ -426,7 +464,12 @@ impl Dialer {
                         self.record_session(policy, ips, Some(&error));
                         let is_stop = call.stop.is_requested();
                         let may_retry = policy.allows_retry_without_tls(&error) && !is_stop;
-                        let outcome = diagnosis::of_tls_error(&error, is_stop);
+                        let outcome = match call.requires_tls && !is_stop {
+                            true => {
+                                diagnosis::of_required_tls(error.is_temporary(), error.to_string())
+                            }
+                            false => diagnosis::of_tls_error(&error, is_stop),
+                        };
                         return Err(fail(outcome, may_retry));
                     }
                     Err(None) => {
@@ -437,13 +480,24 @@ impl Dialer {
                 Err(lost) => return Err(fail(diagnosis::of_lost_handshake(&lost), false)),
             }
         }
+        let lacks_required_tls = |server: &Capabilities| {
+            call.requires_tls && policy.is_required && !server.offers.require_tls
+        };
         match handshake.finish() {
+            Ok(capabilities) if lacks_required_tls(&capabilities) => {
+                connection.quit();
+                let outcome = Box::new(remote.complete(diagnosis::of_lack_of_required_tls()));
+                Err(Failure { outcome, is_decided: false, may_retry_without_tls: false })
+            }
             Ok(capabilities) => {
-                Ok(self.session(call.host, connection, capabilities, remote, protocol, peer))
+                let mut session =
+                    self.session(call.host, connection, capabilities, remote, protocol, peer);
+                session.is_for_required_tls = call.requires_tls;
+                Ok(session)
             }
             Err(failure) => {
                 let (outcome, is_decided) =
-                    self.refused_session(call.host, &remote, &failure, policy, ips);
+                    self.refused_session(call, &remote, &failure, policy, ips);
                 connection.quit();
                 let outcome = Box::new(remote.complete(outcome));
                 Err(Failure { outcome, is_decided, may_retry_without_tls: false })
@@ -473,6 +527,7 @@ impl Dialer {
             protocol,
             transactions: 0,
             needs_reset: false,
+            is_for_required_tls: false,
             host: host.to_string(),
             endpoint,
         }
@@ -481,12 +536,13 @@ impl Dialer {
     fn handshake_options(
         &self,
         call: Call<'_>,
+        server: &str,
         policy: &TlsPolicy,
         peer: &Endpoint,
         local: Option<IpAddr>,
     ) -> Result<HandshakeOptions, Box<Outcome>> {
         let rule = self.rule(call.host);
-        let credentials = rule.map_or(Ok(None), HostRule::credentials).map_err(|why| {
+        let credentials = self.credentials(rule, server).map_err(|why| {
             let why = format!("cannot authenticate: {why}");
             Box::new(Outcome::new(Verdict::DeferAll, "4.3.5", 451, why))
         })?;
@@ -510,12 +566,30 @@ impl Dialer {
         })
     }
 
+    /// The credentials of a host's rule, else those of the file of secrets.
+    fn credentials(
+        &self,
+        rule: Option<&HostRule>,
+        server: &str,
+    ) -> Result<Option<Credentials>, String> {
+        let of_rule = rule.map_or(Ok(None), HostRule::credentials)?;
+        let (None, Some(path)) = (&of_rule, &self.options.secrets) else { return Ok(of_rule) };
+        let found = crate::secrets::find(path, &self.options.channel, server)?;
+        Ok(found.map(|(user, password)| Credentials {
+            user,
+            password,
+            mechanisms: Vec::new(),
+            // As the original does.
+            without_tls: true,
+        }))
+    }
+
     /// The outcome of a session that the server has refused, as the reply patterns decide.
     ///
-    /// Returns true, too, if one of them does.
+    /// Returns true, too, if no other server is tried.
     fn refused_session(
         &mut self,
-        host: &str,
+        call: Call<'_>,
         remote: &Remote,
         failure: &HandshakeFailure,
         policy: &TlsPolicy,
@@ -523,21 +597,34 @@ impl Dialer {
     ) -> (Outcome, bool) {
         let refused_tls = match failure {
             HandshakeFailure::NoTls => Some(policy.not_offered(None)),
-            HandshakeFailure::Refused { command, reply } if command == "STARTTLS" => {
+            HandshakeFailure::Refused { command, reply }
+                if command == "STARTTLS" && policy.is_required =>
+            {
                 Some(policy.not_offered(Some(reply.text())))
             }
             _ => None,
         };
-        if let Some(error) = refused_tls {
-            self.record_session(policy, ips, Some(&error));
-            return (diagnosis::of_tls_error(&error, false), false);
-        }
-        let outcome = diagnosis::of_handshake_failure(failure);
+        let is_temporary = matches!(failure,
+            HandshakeFailure::Refused { reply, .. } if reply.code() / 100 == 4);
+        let outcome = match refused_tls {
+            Some(error) => {
+                self.record_session(policy, ips, Some(&error));
+                match call.requires_tls {
+                    true => diagnosis::of_required_tls(is_temporary, error.to_string()),
+                    false => diagnosis::of_tls_error(&error, false),
+                }
+            }
+            None => diagnosis::of_handshake_failure(failure),
+        };
         let HandshakeFailure::Refused { reply, .. } = failure else { return (outcome, false) };
-        let names = [host, remote.name.as_str()];
+        let names = [call.host, remote.name.as_str()];
         let patterns = &self.configuration.reply_patterns;
         let found = crate::reply_patterns::apply(patterns, names, Reply::text(reply), &outcome);
-        found.map_or((outcome, false), |effect| (effect.outcome, true))
+        let Some(effect) = found else { return (outcome, false) };
+        let is_decided = effect.is_decision();
+        self.pause = self.pause.max(effect.pause);
+        self.notes.push(effect.note);
+        (effect.outcome, is_decided)
     }
 
     fn record_session(
@@ -564,6 +651,16 @@ impl Dialer {
             line = json(&record);
         }
         self.tls_results.push(line);
+    }
+
+    /// The lines for the scheduler's log since the last call.
+    pub fn take_notes(&mut self) -> Vec<String> {
+        std::mem::take(&mut self.notes)
+    }
+
+    /// The wait before the next message that replies since the last call have asked for.
+    pub fn take_pause(&mut self) -> Option<Duration> {
+        self.pause.take()
     }
 
     /// The results of TLS sessions since the last call, as JSON.

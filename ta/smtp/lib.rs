@@ -18,6 +18,7 @@ pub mod mailer;
 pub mod options;
 pub mod probe;
 pub mod reply_patterns;
+pub mod secrets;
 pub mod servers;
 pub mod session;
 pub mod socket;

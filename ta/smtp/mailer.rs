@@ -88,7 +88,8 @@ impl Mailer {
             |group, next| group.len() < max && joins(&group[0], next),
             |group| self.deliver(group, &mut state),
         );
-        for note in state.notes.into_iter().chain(warnings::take()) {
+        let notes = self.client.dialer().take_notes();
+        for note in notes.into_iter().chain(state.notes).chain(warnings::take()) {
             job.log(&note);
         }
         for result in self.client.dialer().take_tls_results() {
@@ -157,8 +158,11 @@ impl Mailer {
                     Err(outcome) => *outcome,
                 },
             };
-            // Those that are left have the same outcome.
-            state.halted = Some(outcome.clone());
+            // Those that are left have the same outcome, unless it is about REQUIRETLS.
+            match group[0].notify().require_tls && !state.stop.is_requested() {
+                true => state.servers = None,
+                false => state.halted = Some(outcome.clone()),
+            }
             for at in todo {
                 outcomes[at] = Some(so_far[at].take().unwrap_or_else(|| outcome.clone()));
             }
@@ -176,8 +180,10 @@ impl Mailer {
         content: &Content<'_>,
         state: &mut JobState<'_>,
     ) -> Result<(Vec<usize>, Answers), Box<Outcome>> {
+        let requires_tls = group[0].notify().require_tls;
         loop {
-            let session = self.client.session(host, &mut state.servers, state.end, &state.stop)?;
+            let (servers, end, stop) = (&mut state.servers, state.end, &state.stop);
+            let session = self.client.session(host, servers, requires_tls, end, stop)?;
             let is_reused = session.is_reused();
             let asked = fitting(session, group, todo);
             let mut envelope = envelope(group, &asked, content);
@@ -267,14 +273,14 @@ impl Mailer {
                 true => None,
                 false => reply_patterns::apply(patterns, [host, &remote.name], reply, &outcome),
             };
+            let moves = diagnosis::is_for_next_server(transaction, index, lost);
             let Some(effect) = found else {
-                let moves = diagnosis::is_for_next_server(transaction, index, lost);
                 let answer = if moves { Answer::NextServer } else { Answer::Final };
                 answers.recipients.push(answer(outcome));
                 continue;
             };
-            let count = effect.pattern.count();
-            state.notes.push(format!("reply pattern {} ({count}): {reply}", effect.pattern.name));
+            let is_decision = effect.is_decision();
+            state.notes.push(effect.note);
             is_decided |= effect.ends_job;
             if effect.ends_job {
                 // Without the dialogue about this recipient.
@@ -283,7 +289,8 @@ impl Mailer {
                 answers.halt = Some(effect.outcome.clone().with_text(text));
             }
             pause = pause.max(effect.pause);
-            answers.recipients.push(Answer::Final(effect.outcome));
+            let answer = if moves && !is_decision { Answer::NextServer } else { Answer::Final };
+            answers.recipients.push(answer(effect.outcome));
         }
         if is_decided {
             answers.stay();
@@ -384,7 +391,7 @@ fn refused(
     if !server.offers.utf8 {
         envelope.convert_domains();
     }
-    if let Err(refusal) = envelope.check(server, session.is_verified(), session.sends_8bit) {
+    if let Err(refusal) = envelope.check(server, session.is_for_required_tls, session.sends_8bit) {
         return Some((asked.to_vec(), refusal));
     }
     let is_refused = |at: &usize| !envelope.recipients[*at].address.is_ascii();

@@ -28,7 +28,7 @@ fn main() -> ExitCode {
     if options.check {
         return ExitCode::SUCCESS;
     }
-    if let Some(host) = &options.probe {
+    if let Some(host) = options.host_to_probe() {
         return probe(&mut client, host);
     }
     let idle_time = client.configuration().session.idle_time;

@@ -6,9 +6,11 @@ use crate::dialer::ClientOptions;
 use crate::dialogue_log::DialogueLog;
 use crate::session::Capabilities;
 use clap::{ArgAction, Args, Parser};
+use std::net::ToSocketAddrs;
 use std::path::PathBuf;
 use zsched_agent::Scope;
 use zsched_config::Zenv;
+use zsched_mail_exchanger::{Source, SourceAddress};
 
 /// Variable of the ZENV file: the folder of configurations.
 const MAILSHARE: &str = "MAILSHARE";
@@ -65,6 +67,18 @@ pub struct Options {
     #[arg(short = 's')]
     shows_host: bool,
 
+    /// Connect from this address, instead of those of the configuration
+    #[arg(short = 'L', long, value_name = "ADDRESS")]
+    local_address: Option<String>,
+
+    /// Secrets for AUTH: lines of channel, server, user and password, the last two in base64
+    #[arg(short = 'A', long, value_name = "FILE")]
+    secrets: Option<PathBuf>,
+
+    /// Send one message over a connection
+    #[arg(short = '1')]
+    one_message: bool,
+
     /// Send one command at a time
     #[arg(short = 'P')]
     no_pipelining: bool,
@@ -87,7 +101,11 @@ pub struct Options {
 
     /// Show what a delivery to this host would meet, step by step, and exit
     #[arg(long, value_name = "HOST")]
-    pub probe: Option<String>,
+    probe: Option<String>,
+
+    /// The same as --probe, for the host that is given
+    #[arg(short = 'D')]
+    probes_host: bool,
 
     /// Check the configuration, and exit
     #[arg(long)]
@@ -130,6 +148,12 @@ struct Original {
     /// Size of the buffer of a socket
     #[arg(short = 'w', value_name = "BYTES")]
     buffer_size: Option<u32>,
+    /// Options of the original that are set by name
+    #[arg(short = 'O', value_name = "OPTIONS")]
+    options: Option<String>,
+    /// Log more; the log has all dialogues in any case
+    #[arg(short = 'v', action = ArgAction::Count)]
+    verbose: u8,
     /// Look up WKS records
     #[arg(short = 'W')]
     wks: bool,
@@ -152,6 +176,12 @@ impl Options {
         Scope::channel(&self.channel).with_host(self.host.clone()).one_host_per_job()
     }
 
+    /// The host whose servers are shown instead of work on jobs.
+    pub fn host_to_probe(&self) -> Option<&str> {
+        let of_letter = self.host.as_deref().filter(|_| self.probes_host);
+        self.probe.as_deref().or(of_letter)
+    }
+
     /// The client, without a session.
     ///
     /// # Errors
@@ -166,6 +196,10 @@ impl Options {
             let set = configuration.session.timeouts.set(words);
             set.map_err(|why| StartError::Options(format!("-T {words}: {why}")))?;
         }
+        if self.one_message {
+            configuration.session.messages = 1;
+        }
+        let source = self.local_address.as_deref().map(source).transpose()?;
         let log = match &self.log {
             Some(path) => DialogueLog::open(path)
                 .map_err(|error| StartError::Options(format!("{}: {error}", path.display())))?,
@@ -194,6 +228,8 @@ impl Options {
             hello_name,
             lmtp: self.lmtp,
             port: self.port,
+            source,
+            secrets: self.secrets.clone(),
             forced_host: self.forced_host.as_deref().map(forced_host),
             without,
             sends_8bit: self.sends_8bit,
@@ -221,6 +257,23 @@ impl Options {
             loaded => Ok(loaded?),
         }
     }
+}
+
+/// The source of `-L`: an address, also in brackets, or a name of this host.
+fn source(text: &str) -> Result<Source, StartError> {
+    let plain = text.trim_start_matches('[').trim_end_matches(']');
+    let prefix = plain.get(..5).filter(|start| start.eq_ignore_ascii_case("ipv6."));
+    let plain = plain.strip_prefix("IPv6:").unwrap_or(&plain[prefix.map_or(0, str::len)..]);
+    let found = (plain, 0).to_socket_addrs().map_err(|error| {
+        StartError::Options(format!("-L {text}: {}", crate::connection::reason(&error)))
+    })?;
+    let mut source = Source::default();
+    for address in found {
+        let slot = if address.is_ipv4() { &mut source.ipv4 } else { &mut source.ipv6 };
+        let address = address.ip();
+        slot.get_or_insert(SourceAddress { address, weight: 1, helo: None });
+    }
+    Ok(source)
 }
 
 /// The host of `-F` in the form of this agent: ZMailer writes `UNIX:/path` and `[ipv6.ADDRESS]`.
@@ -252,10 +305,25 @@ mod tests {
             &["smtp", "-srl", "/tmp/log", "-T", "conn=10s"][..],
             &["smtp", "-c", "smtpx", "-x", "-X", "-s", "-p", "2525", "-h", "zm.example.test"],
             &["smtp", "-8HdeEWP6", "-w", "2000", "-F", "UNIX:/run/lmtp", "-M", "host.example"],
+            &["smtp", "-1vvD", "-L", "[192.0.2.1]", "-A", "/secrets", "-O", "x", "-Z", "x", "host"],
         ] {
             let parsed = Options::try_parse_from(arguments);
             assert!(parsed.is_ok(), "{arguments:?}: {}", parsed.err().unwrap());
         }
+    }
+
+    #[test]
+    fn sources_of_original_are_read() {
+        let address = |text: &str| {
+            let source = source(text).expect("an address");
+            [source.ipv4, source.ipv6].map(|one| one.map(|one| one.address.to_string()))
+        };
+        assert_eq!(address("192.0.2.1"), [Some("192.0.2.1".to_string()), None]);
+        assert_eq!(address("[192.0.2.1]"), [Some("192.0.2.1".to_string()), None]);
+        for text in ["2001:db8::1", "[2001:db8::1]", "[IPv6:2001:db8::1]", "[ipv6.2001:db8::1]"] {
+            assert_eq!(address(text), [None, Some("2001:db8::1".to_string())]);
+        }
+        assert!(source("").is_err());
     }
 
     #[test]

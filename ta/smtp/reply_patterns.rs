@@ -61,19 +61,25 @@ pub struct Effect<'a> {
     pub pattern: &'a ReplyPattern,
     /// The new outcome of the recipient.
     pub outcome: Outcome,
+    /// The line for the scheduler's log, with how often this process has seen such a reply.
+    pub note: String,
     /// True if the other recipients of the job have to wait, too.
     pub ends_job: bool,
     /// Wait before the next message.
     pub pause: Option<Duration>,
 }
 
-impl ReplyPattern {
-    /// How often this process has seen such a reply.
-    pub fn count(&self) -> u64 {
-        self.count.get()
+impl Effect<'_> {
+    /// Returns true if no other server of the host is tried (RFC 5321, 5.1).
+    ///
+    /// A recipient that only waits goes on with the next one.
+    pub fn is_decision(&self) -> bool {
+        self.ends_job || self.outcome.verdict() != Verdict::Deferred
     }
+}
 
-    fn apply(&self, outcome: Outcome) -> Effect<'_> {
+impl ReplyPattern {
+    fn apply(&self, reply: &str, outcome: Outcome) -> Effect<'_> {
         self.count.set(self.count.get() + 1);
         let time = self.time.unwrap_or(DEFAULT_TIME);
         let (verdict, ends_job, pause) = match self.action {
@@ -88,7 +94,8 @@ impl ReplyPattern {
         let class = if verdict == Verdict::Failed { "5" } else { "4" };
         let status = format!("{class}{}", outcome.status().get(1..).unwrap_or(".0.0"));
         let outcome = outcome.with_verdict(verdict).with_status(status).with_text(text);
-        Effect { pattern: self, outcome, ends_job, pause }
+        let note = format!("reply pattern {} ({}): {reply}", self.name, self.count.get());
+        Effect { pattern: self, outcome, note, ends_job, pause }
     }
 }
 
@@ -99,12 +106,12 @@ pub fn apply<'a>(
     reply: &str,
     outcome: &Outcome,
 ) -> Option<Effect<'a>> {
-    let reply = reply.replace('\n', " ");
+    let line = reply.replace('\n', " ");
     let matches = |pattern: &&ReplyPattern| {
         names.iter().any(|name| pattern.hosts.matches(&name.to_ascii_lowercase()))
-            && pattern.pattern.is_match(&reply)
+            && pattern.pattern.is_match(&line)
     };
-    Some(patterns.iter().find(matches)?.apply(outcome.clone()))
+    Some(patterns.iter().find(matches)?.apply(reply, outcome.clone()))
 }
 
 fn regular_expression<'de, D: serde::Deserializer<'de>>(from: D) -> Result<Regex, D::Error> {

@@ -56,6 +56,18 @@ impl Socket {
         (self.limit, self.is_first, self.may_stop) = (limit, true, may_stop);
     }
 
+    /// Returns true if the peer has not received all that was written.
+    ///
+    /// False where the system cannot say it.
+    pub fn has_unacknowledged(&self) -> bool {
+        match &self.stream {
+            SocketStream::Tcp(stream) => {
+                zsched_sys::unacknowledged_len(stream).is_ok_and(|count| count > 0)
+            }
+            SocketStream::Unix(_) => false,
+        }
+    }
+
     /// Makes reads and writes return at once, or wait again.
     pub fn set_nonblocking(&self, nonblocking: bool) -> io::Result<()> {
         match &self.stream {

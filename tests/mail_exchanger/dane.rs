@@ -84,6 +84,23 @@ fn tlsa_records_of_a_signed_zone_decide() {
         assert_eq!(absent(&find("elsewhere.example")), "level dane, the addresses are not signed");
         assert_eq!(absent(&find("unsigned")), "level dane, the MX records are not signed");
 
+        // Messages with REQUIRETLS need no setting: TLSA records, or the name of a signed record.
+        let mut any = mail_exchangers(settings.clone(), &TlsSettings::default());
+        let mut required = |name: &str| {
+            let destination = Destination::parse(&format!("{name}:{port}")).unwrap();
+            let route = any.route(&destination, soon()).unwrap();
+            any.required_tls_policy(&route, &route.exchangers[0], soon())
+        };
+        assert_eq!(start(&required("good.example").unwrap()), Ok(Verified::ByDane));
+        for name in ["useless.example", "without.example", "elsewhere.example"] {
+            let policy = required(name).unwrap();
+            let names =
+                matches!(&policy.verification, Verification::Names(names) if names.len() == 1);
+            assert!(policy.is_required && names, "{name}: {policy:?}");
+        }
+        let error = required("unsigned").unwrap_err();
+        assert!(!error.is_temporary() && error.to_string().starts_with("REQUIRETLS: "), "{error}");
+
         let only = TlsSettings { level: TlsLevel::DaneOnly, ..tls };
         let mut exchangers = mail_exchangers(settings, &only);
         let mut find = |name: &str| policy(&mut exchangers, &format!("{name}:{port}"));

@@ -114,6 +114,47 @@ fn an_enforced_policy_allows_listed_exchangers_with_certificates() {
     assert_eq!(web.connections(), 1);
 }
 
+/// A message with REQUIRETLS needs no setting, only a policy that lists the exchanger.
+#[test]
+fn a_policy_of_any_mode_authenticates_exchangers_for_require_tls() {
+    let testing = "version: STSv1\nmode: testing\nmx: mx1.d.example\nmax_age: 86400\n";
+    let none = "version: STSv1\nmode: none\nmx: mx1.d.example\nmax_age: 86400\n";
+    for (status, text, expected) in [
+        ("200 OK", ENFORCE, Ok("mode enforce")),
+        ("200 OK", testing, Ok("mode testing")),
+        ("200 OK", none, Err((false, "nor is there an MTA-STS policy"))),
+        ("503 Service Unavailable", "", Err((true, "status 503"))),
+    ] {
+        let world = World::new();
+        let (dns, web) = (dns("1"), world.web_server(status, text));
+        let tls = TlsSettings {
+            level: TlsLevel::None,
+            mta_sts_port: web.address.port(),
+            ca_file: Some(world.folder.path().join("ca.pem")),
+            ..TlsSettings::default()
+        };
+        let mut agent = mail_exchangers(dns_settings(&dns), &tls);
+        let destination = Destination::parse("d.example:2525").unwrap();
+        let route = agent.route(&destination, soon()).unwrap();
+        let [listed, other] =
+            [0, 1].map(|at| agent.required_tls_policy(&route, &route.exchangers[at], soon()));
+        assert!(other.is_err());
+        match (listed, expected) {
+            (Ok(policy), Ok(mode)) => {
+                assert!(policy.uses_tls && policy.is_required && !policy.only_tests);
+                let name = "mx1.d.example".to_string();
+                assert_eq!(policy.verification, Verification::Names(vec![name]));
+                assert!(policy.reason.ends_with(mode), "{}", policy.reason);
+            }
+            (Err(error), Err((is_temporary, text))) => {
+                assert!(error.to_string().contains(text), "{error}");
+                assert_eq!(error.is_temporary(), is_temporary, "{error}");
+            }
+            (found, _) => panic!("{text}: {found:?}"),
+        }
+    }
+}
+
 #[test]
 fn a_policy_in_testing_requires_nothing() {
     let world = World::new();

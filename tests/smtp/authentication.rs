@@ -56,6 +56,9 @@ fn scram_needs_no_tls_and_finds_a_false_server() {
     // The nonce is not that of the client.
     assert_eq!(found, "ann deferall 4.7.0");
     assert!(commands[0].starts_with("AUTH SCRAM-SHA-256 "), "{commands:?}");
+    // It has not shown that it knows the password.
+    let script = Script::offering(&["AUTH SCRAM-SHA-256"]).on("AUTH", say("235 2.7.0 welcome"));
+    assert_eq!(authenticate(script, "").0, "ann deferall 4.7.0");
 }
 
 #[test]

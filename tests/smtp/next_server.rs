@@ -4,13 +4,14 @@ use crate::dns_server::{RunningDns, Zones};
 use crate::peer::{Action, Peer, Script, say};
 use crate::support::{agent_with, deliver, outcomes};
 use std::net::TcpListener;
+use std::time::{Duration, Instant};
 use zsched_smtp::dialer::ClientOptions;
 
 const ANN: &str = "ann@d.example";
 const BOB: &str = "bob@d.example";
 
 /// Two exchangers on one port, the first on 127.0.0.2, the second on 127.0.0.3.
-fn listeners() -> (TcpListener, TcpListener, u16) {
+pub(crate) fn listeners() -> (TcpListener, TcpListener, u16) {
     loop {
         let first = TcpListener::bind("127.0.0.2:0").expect("a free port");
         let port = first.local_addr().expect("its address").port();
@@ -77,6 +78,55 @@ fn next_exchanger_gets_what_the_first_puts_off() {
         ("MAIL", say("450 4.7.0 our rate"), "ann deferall 4.7.0, bob deferall 4.7.0", false),
     ] {
         check(&dns, case);
+    }
+}
+
+/// Patterns that put off a recipient, or ask for a pause, leave the message to the next exchanger.
+#[test]
+fn pattern_that_only_waits_is_no_end_of_the_exchangers() {
+    let dns = dns();
+    let password = tempfile::NamedTempFile::new().expect("a file");
+    std::fs::write(password.path(), "secret\n").expect("it takes a line");
+    for (step, reply) in [
+        ("GREETING", "421 4.7.28 our rate"),
+        ("EHLO", "451 4.7.28 our rate"),
+        ("AUTH", "454 4.7.28 our rate"),
+        ("STARTTLS", "421 4.7.28 our rate"),
+        ("MAIL", "450 4.7.28 our rate"),
+        (".", "451 4.7.28 our rate"),
+    ] {
+        for action in ["defer", "slow-down"] {
+            let (first, second, port) = listeners();
+            let offers = &["PIPELINING", "AUTH PLAIN", "STARTTLS"];
+            let script = Script::offering(&offers[..2]);
+            let offering =
+                if step == "STARTTLS" { Script::offering(offers) } else { script.clone() };
+            let first = Peer::serve(first, offering.on(step, say(reply)));
+            let second = Peer::serve(second, script);
+            let configuration = format!(
+                "[dns]\nservers = [\"{}\"]\n[[host]]\nuser = \"ann\"\npassword-file = \"{}\"\n\
+                 auth-without-tls = true\n[[reply-patterns]]\nname = \"rate\"\n\
+                 pattern = 'our rate'\naction = \"{action}\"\ntime = \"1s\"\n",
+                dns.address(),
+                password.path().display()
+            );
+            let mut agent = agent_with(&configuration, ClientOptions::default(), None);
+            let host = format!("d.example:{port}");
+            let began = Instant::now();
+            let run = deliver(&mut agent, &host, &[ANN, BOB], "Hello\n");
+            let case = format!("{step} {action} {:?}", run.reports);
+            assert_eq!(outcomes(&run, &[ANN, BOB]), "ann ok3, bob ok3", "{case}");
+            let note = format!("reply pattern rate (1): {reply}");
+            assert!(run.log.contains(&note), "{case} {:?}", run.log);
+            // The pause is before the next message.
+            let run = deliver(&mut agent, &host, &[ANN], "Hello\n");
+            assert_eq!(outcomes(&run, &[ANN]), "ann ok3", "{case}");
+            assert_eq!(second.seen().messages.len(), 2, "{case}");
+            if action == "slow-down" {
+                assert!(began.elapsed() >= Duration::from_secs(1), "{case}");
+                assert_eq!(first.seen().sessions, 2, "{case}");
+            }
+        }
     }
 }
 

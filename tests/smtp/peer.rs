@@ -27,6 +27,10 @@ pub enum Action {
     Flood,
     /// Sends one line of 10 MB.
     LongLine,
+    /// Says and reads nothing more.
+    Block,
+    /// Reads this many bytes of the message, sends a reply, and reads the rest in silence.
+    SayEarly(usize, String),
     /// Reads this many bytes of the message, then closes the connection.
     CloseWithin(usize),
     /// Reads this many bytes of the message, sends a reply, and closes the connection.
@@ -41,7 +45,8 @@ pub fn say(reply: &str) -> Action {
 /// What a peer does: rules by the beginning of a command, and what it offers.
 ///
 /// The words `GREETING`, `CONTENT`, `.` (the end of a message) and `END <address>` (the same for a
-/// recipient of LMTP) stand for steps without a command.
+/// recipient of LMTP) stand for steps without a command. After `BDAT` it reads the message in
+/// silence, if it is still there.
 #[derive(Clone, Debug, Default)]
 pub struct Script {
     /// The keywords in the answer to EHLO.
@@ -235,15 +240,15 @@ impl Session {
                     }
                 }
                 "BDAT" => {
-                    let size: usize = command
-                        .split(' ')
-                        .nth(1)
-                        .and_then(|size| size.parse().ok())
-                        .expect("a size");
-                    let mut message = vec![0; size];
-                    self.stream.read_exact(&mut message).map_err(|_| Over)?;
-                    self.seen.lock().expect("no panic").messages.push(message);
-                    self.end()?;
+                    let size = command.split(' ').nth(1).and_then(|size| size.parse().ok());
+                    let action = self.action("BDAT");
+                    if let Some(action) = &action {
+                        self.act(action)?;
+                    }
+                    self.counted(size.expect("a size"))?;
+                    if action.is_none() {
+                        self.end()?;
+                    }
                 }
                 "STARTTLS" => {
                     if self.step(&command, "220 2.0.0 go ahead")? {
@@ -276,19 +281,9 @@ impl Session {
 
     /// Reads a message up to its dot.
     fn dotted(&mut self) -> Result<(), Over> {
-        let mut message = Vec::new();
-        let action = self.action("CONTENT");
+        let (mut message, mut action) = (Vec::new(), self.action("CONTENT"));
         loop {
-            let limit = match &action {
-                Some(Action::CloseWithin(limit) | Action::SayWithin(limit, _)) => *limit,
-                _ => usize::MAX,
-            };
-            if message.len() >= limit {
-                if let Some(Action::SayWithin(_, reply)) = &action {
-                    self.send(reply)?;
-                }
-                return Err(Over);
-            }
+            self.within(&message, &mut action)?;
             let start = message.len();
             self.stream.read_until(b'\n', &mut message).map_err(|_| Over)?;
             match &message[start..] {
@@ -302,6 +297,52 @@ impl Session {
                 _ => {}
             }
         }
+    }
+
+    /// Reads a message of this size.
+    fn counted(&mut self, size: usize) -> Result<(), Over> {
+        let (mut message, mut action) = (Vec::new(), self.action("CONTENT"));
+        while message.len() < size {
+            self.within(&message, &mut action)?;
+            let part = self.stream.fill_buf().map_err(|_| Over)?;
+            let max = if action.is_some() { 1 } else { size - message.len() };
+            let count = part.len().min(max);
+            if count == 0 {
+                return Err(Over);
+            }
+            message.extend_from_slice(&part[..count]);
+            self.stream.consume(count);
+        }
+        self.seen.lock().expect("no panic").messages.push(message);
+        Ok(())
+    }
+
+    /// Does what is to be done within a message, once enough of it is there.
+    fn within(&mut self, message: &[u8], action: &mut Option<Action>) -> Result<(), Over> {
+        let limit = match action {
+            Some(Action::CloseWithin(limit) | Action::SayWithin(limit, _)) => *limit,
+            Some(Action::SayEarly(limit, _)) => *limit,
+            Some(_) => 0,
+            None => return Ok(()),
+        };
+        match action.take_if(|_| message.len() >= limit) {
+            None => Ok(()),
+            Some(Action::SayWithin(_, reply)) => {
+                self.send(&reply)?;
+                Err(Over)
+            }
+            Some(Action::SayEarly(_, reply)) => {
+                self.send(&reply)?;
+                self.silence()
+            }
+            Some(action) => self.act(&action),
+        }
+    }
+
+    /// Reads until the other side gives up.
+    fn silence(&mut self) -> Result<(), Over> {
+        self.stream.read_to_end(&mut Vec::new()).ok();
+        Err(Over)
     }
 
     fn line(&mut self) -> Result<String, Over> {
@@ -323,34 +364,37 @@ impl Session {
 
     /// Does what the script says, or sends the default reply. Returns true if it was positive.
     fn step(&mut self, command: &str, default: &str) -> Result<bool, Over> {
-        let reply = match self.action(command) {
-            None => default.to_string(),
-            Some(Action::Say(reply)) => reply,
-            Some(Action::Trickle(reply)) => {
+        let action = self.action(command).unwrap_or_else(|| say(default));
+        self.act(&action)?;
+        let (Action::Say(reply) | Action::Trickle(reply)) = action else { return Ok(true) };
+        Ok(reply.starts_with(['2', '3']))
+    }
+
+    fn act(&mut self, action: &Action) -> Result<(), Over> {
+        match action {
+            Action::Say(reply) => self.send(reply),
+            Action::Trickle(reply) => {
                 for byte in format!("{}\r\n", reply.replace('\n', "\r\n")).bytes() {
                     self.stream.get_mut().write_all(&[byte]).map_err(|_| Over)?;
                     thread::yield_now();
                 }
-                return Ok(reply.starts_with(['2', '3']));
+                Ok(())
             }
-            Some(Action::SayAndClose(reply)) => {
-                self.send(&reply)?;
-                return Err(Over);
+            Action::SayAndClose(reply) => {
+                self.send(reply)?;
+                Err(Over)
             }
-            Some(Action::Close | Action::CloseWithin(_) | Action::SayWithin(..)) => {
-                return Err(Over);
-            }
-            Some(Action::Stall) => {
-                self.stream.read_to_end(&mut Vec::new()).map_err(|_| Over)?;
-                return Err(Over);
-            }
-            Some(Action::Flood) => loop {
+            Action::Close | Action::CloseWithin(_) | Action::SayWithin(..) => Err(Over),
+            Action::Stall | Action::SayEarly(..) => self.silence(),
+            // The connection stays open until the tests are over.
+            Action::Block => loop {
+                thread::park();
+            },
+            Action::Flood => loop {
                 self.send("250-flood")?;
             },
-            Some(Action::LongLine) => "250 ".to_string() + &"x".repeat(10_000_000),
-        };
-        self.send(&reply)?;
-        Ok(reply.starts_with(['2', '3']))
+            Action::LongLine => self.send(&("250 ".to_string() + &"x".repeat(10_000_000))),
+        }
     }
 
     fn send(&mut self, reply: &str) -> Result<(), Over> {

@@ -4,9 +4,11 @@ use crate::peer::{Action, Peer, Script};
 use crate::support::{SENDER, control_file};
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
+use std::path::Path;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
+use zsched_smtp::configuration::Configuration;
 
 const SMTP: &str = env!("CARGO_BIN_EXE_smtp");
 /// Time after which a test gives up.
@@ -178,6 +180,29 @@ fn probe_shows_the_dialogue_and_sends_nothing() {
 }
 
 #[test]
+fn letters_of_original_mean_the_same() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let secrets = folder.path().join("secrets");
+    fs::write(&secrets, "* [127.0.0.1] YW5u c2VjcmV0\n").expect("write a file");
+    let secrets = secrets.to_str().expect("a name");
+    let peer = Peer::start(Script::offering(&["AUTH PLAIN"]));
+    let mut program = Program::start(&["-1vvd", "-L", "[127.0.0.5]", "-A", secrets, "-O", "x"]);
+    for _ in 0..2 {
+        program.give(&peer.host());
+        let report = program.read_until("ok3");
+        assert!(report.contains("|127.0.0.5|"), "{report:?}");
+    }
+    assert!(program.end());
+    assert_eq!(peer.seen().sessions, 2);
+    assert!(commands(&peer).contains(&"AUTH PLAIN AGFubgBzZWNyZXQ=".to_string()));
+    // Only connects.
+    let output = Command::new(SMTP).args(["-D", &peer.host()]).output().expect("it starts");
+    assert!(output.status.success());
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(text.contains("takes mail"), "{text}");
+}
+
+#[test]
 fn wrong_options_and_configurations_are_refused() {
     let folder = tempfile::tempdir().expect("a folder");
     let bad = folder.path().join("bad.conf");
@@ -187,6 +212,7 @@ fn wrong_options_and_configurations_are_refused() {
         (&["-T", "connn=1s"][..], 64, "connn is none of conn greet"),
         (&["-T", "0"], 64, "no time of at least one second"),
         (&["-h", "a b"], 64, "is no host name"),
+        (&["-L", ""], 64, "-L : "),
         (&["-S", "/nonexistent"], 78, "/nonexistent: No such file"),
         (&["-S", bad, "--check"], 78, "bad.conf:3:1: unknown field `recipient`"),
     ] {
@@ -214,6 +240,58 @@ fn example_is_a_configuration() {
         let output = Command::new(SMTP).args(arguments).output().expect("it starts");
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     }
+}
+
+/// The keys of a table, from what is said about an unknown one.
+fn keys(before: &str, after: &str) -> Vec<String> {
+    let text = format!("{before}nonsense = 1{after}\n");
+    let parsed = Configuration::parse(Path::new("x"), &text);
+    let error = parsed.expect_err("an unknown key").to_string();
+    let (_, expected) = error.split_once("expected ").expect(&error);
+    expected.split('`').skip(1).step_by(2).map(str::to_string).collect()
+}
+
+#[test]
+fn example_and_manual_have_every_key() {
+    let read = |name: &str| {
+        let path = zsched_tests::source().join(name);
+        fs::read_to_string(path).expect("a document")
+    };
+    let (example, page) = (read("docs/smtp-ta.conf.example"), read("man/smtp.8"));
+    let mut count = 0;
+    for (table, before, after) in [
+        ("session", "[session]\n", ""),
+        ("host", "[[host]]\n", ""),
+        ("reply-patterns", "[[reply-patterns]]\n", ""),
+        ("dns", "[dns]\n", ""),
+        ("routing", "[routing]\n", ""),
+        ("routing.smarthost", "[[routing.smarthost]]\n", ""),
+        ("routing.source", "[[routing.source]]\n", ""),
+        ("routing.source", "[[routing.source]]\naddresses = [{ ", "}]"),
+        ("tls", "[tls]\n", ""),
+        ("tls", "[tls]\nclient-certificate = { ", "}"),
+        ("tls.policy", "[[tls.policy]]\n", ""),
+    ] {
+        // All rules of the table, with their commented lines.
+        let is_head = |line: &str| line.trim_matches(['#', '[', ']']) == table;
+        let of_example: String = example
+            .split("\n\n")
+            .filter(|part| part.lines().any(|line| line.contains('[') && is_head(line)))
+            .collect();
+        let mut items = page.split("\n.It Li [");
+        let of_page =
+            items.find(|item| item.trim_start_matches('[').starts_with(&format!("{table}]")));
+        let of_page = of_page.unwrap_or_default();
+        for key in keys(before, after) {
+            let is_table =
+                matches!((table, &*key), ("routing", "smarthost" | "source") | ("tls", "policy"));
+            let words = |text: &str| text.split([' ', '\n', '#', '{']).any(|word| word == key);
+            assert!(is_table || words(&of_example), "the example has no {key} in {table}");
+            assert!(is_table || words(of_page), "smtp.8 has no {key} in {table}");
+            count += 1;
+        }
+    }
+    assert!(count > 50, "{count}");
 }
 
 #[test]

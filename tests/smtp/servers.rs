@@ -5,7 +5,7 @@
 
 use crate::support::{agent, agent_with, deliver, outcomes};
 use std::fs;
-use std::net::TcpListener;
+use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::{PermissionsExt, chown};
 use std::os::unix::net::UnixStream;
@@ -21,15 +21,15 @@ const NOBODY: u32 = 65534;
 /// Dots, 8-bit text, a long line, and no end of the last line.
 const LINES: [&str; 4] = [".", "..a", "Grüße", "end"];
 
-fn body() -> String {
+pub(crate) fn body() -> String {
     format!("{}{}", LINES.join("\n"), "x".repeat(900))
 }
 
-/// The path of a server, if it is there.
-fn server(name: &str, package: &str) -> Option<PathBuf> {
+/// The path of a program, if it is there: `usr/sbin/exim4`.
+pub(crate) fn server(name: &str, package: &str) -> Option<PathBuf> {
     let peers = std::env::var_os("ZSCHED_PEERS").map(PathBuf::from);
-    let unpacked = peers.map(|peers| peers.join("usr/sbin").join(name));
-    let paths = unpacked.into_iter().chain([Path::new("/usr/sbin").join(name)]);
+    let unpacked = peers.map(|peers| peers.join(name));
+    let paths = unpacked.into_iter().chain([Path::new("/").join(name)]);
     let found = paths.into_iter().find(|path| path.exists());
     if found.is_none() {
         assert!(std::env::var_os("CI").is_none(), "{name} is missing (Debian package {package})");
@@ -38,12 +38,12 @@ fn server(name: &str, package: &str) -> Option<PathBuf> {
     found
 }
 
-fn allow(path: &Path, mode: u32) {
+pub(crate) fn allow(path: &Path, mode: u32) {
     fs::set_permissions(path, fs::Permissions::from_mode(mode)).expect("our folder");
 }
 
 /// The text of all files below a folder.
-fn texts(folder: &Path) -> Vec<String> {
+pub(crate) fn texts(folder: &Path) -> Vec<String> {
     let mut found = Vec::new();
     for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
         match entry.path().is_dir() {
@@ -55,6 +55,44 @@ fn texts(folder: &Path) -> Vec<String> {
         }
     }
     found
+}
+
+/// Returns a program that only root can start, if it is there and the tests run as root.
+pub(crate) fn server_of_root(name: &str, package: &str) -> Option<PathBuf> {
+    let program = server(name, package)?;
+    if !zsched_sys::users::is_root() {
+        println!("*** NOT RUN: only root can start {}", program.display());
+        return None;
+    }
+    Some(program)
+}
+
+/// Waits until a server listens on a port of 127.0.0.1.
+pub(crate) fn wait_for_port(port: u16, log: impl Fn() -> String) {
+    let started = Instant::now();
+    while TcpStream::connect((Ipv4Addr::LOCALHOST, port)).is_err() {
+        assert!(started.elapsed() < DEADLINE, "the server does not listen: {}", log());
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+/// A port that is free now.
+pub(crate) fn free_port() -> u16 {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
+    listener.local_addr().expect("its address").port()
+}
+
+/// Asks swaks, another client, what a server says about recipients: `+` or `-` for each.
+pub(crate) fn asked_by_swaks(port: u16, users: &[&str]) -> Option<String> {
+    let swaks = server("usr/bin/swaks", "swaks")?;
+    let one = |user: &&str| {
+        let mut command = Command::new("perl");
+        command.arg(&swaks).args(["--server", &format!("127.0.0.1:{port}"), "--to", user]);
+        command.args(["--from", "alice@a.test", "--ehlo", "client.test", "--quit-after", "RCPT"]);
+        let output = command.stdin(Stdio::null()).output().expect("perl");
+        if output.status.success() { '+' } else { '-' }
+    };
+    Some(users.iter().map(one).collect())
 }
 
 struct Dovecot {
@@ -75,7 +113,7 @@ impl Drop for Dovecot {
 
 impl Dovecot {
     fn start() -> Option<Dovecot> {
-        let program = server("dovecot", "dovecot-lmtpd")?;
+        let program = server("usr/sbin/dovecot", "dovecot-lmtpd")?;
         let folder = tempfile::tempdir().expect("a folder");
         allow(folder.path(), 0o755);
         for name in ["run", "state", "home"] {
@@ -182,7 +220,7 @@ fn start_exim(program: PathBuf, folder: &Path) -> String {
 
 #[test]
 fn exim_answers_for_each_recipient() {
-    let Some(program) = server("exim4", "exim4-daemon-light") else { return };
+    let Some(program) = server("usr/sbin/exim4", "exim4-daemon-light") else { return };
     let folder = tempfile::tempdir().expect("a folder");
     let host = start_exim(program, folder.path());
     let users = ["ann@b.test", "bob@b.test", "eve@b.test"];

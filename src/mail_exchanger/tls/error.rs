@@ -54,6 +54,11 @@ impl TlsError {
         }
     }
 
+    /// Returns true if a later try may succeed without a change of the host's settings.
+    pub fn is_temporary(&self) -> bool {
+        matches!(self.kind, TlsErrorKind::Io | TlsErrorKind::Timeout | TlsErrorKind::Settings)
+    }
+
     /// Returns true if the certificate is the reason.
     pub fn is_about_certificate(&self) -> bool {
         matches!(

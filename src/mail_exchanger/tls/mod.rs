@@ -11,6 +11,7 @@ mod dane;
 mod error;
 mod policy;
 mod record;
+mod required;
 mod session;
 
 pub use connector::TlsConnector;

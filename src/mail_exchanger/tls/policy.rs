@@ -88,6 +88,17 @@ pub struct PolicyError {
 }
 
 impl PolicyError {
+    /// Returns true if a later try may find another policy without a change of the destination's.
+    pub fn is_temporary(&self) -> bool {
+        matches!(
+            self.result_type,
+            TlsResultType::DnssecInvalid
+                | TlsResultType::StsPolicyFetchError
+                | TlsResultType::StsPolicyInvalid
+                | TlsResultType::StsWebpkiInvalid
+        )
+    }
+
     /// The enhanced status code (RFC 3463).
     pub fn enhanced_code(&self) -> &'static str {
         match self.result_type {
@@ -100,14 +111,14 @@ impl PolicyError {
 /// Finds policies, and keeps those of MTA-STS.
 pub(crate) struct PolicyFinder {
     settings: TlsSettings,
-    mta_sts: MtaSts,
+    pub(super) mta_sts: MtaSts,
 }
 
 /// What the settings say about a destination.
-struct Setting<'a> {
-    level: TlsLevel,
+pub(super) struct Setting<'a> {
+    pub(super) level: TlsLevel,
     uses_mta_sts: bool,
-    rule: Option<&'a TlsRule>,
+    pub(super) rule: Option<&'a TlsRule>,
 }
 
 impl PolicyFinder {
@@ -115,7 +126,7 @@ impl PolicyFinder {
         PolicyFinder { mta_sts: MtaSts::new(settings.clone()), settings }
     }
 
-    fn setting(&self, host: &str) -> Setting<'_> {
+    pub(super) fn setting(&self, host: &str) -> Setting<'_> {
         let rule = self.settings.policy.iter().find(|rule| rule.destination.matches(host));
         let uses_mta_sts = rule.and_then(|rule| rule.mta_sts).unwrap_or(self.settings.mta_sts);
         Setting { level: rule.map_or(self.settings.level, |rule| rule.level), uses_mta_sts, rule }
@@ -171,7 +182,7 @@ impl PolicyFinder {
 }
 
 /// The policy that a domain has published with MTA-STS (RFC 8461 5).
-fn of_mta_sts(
+pub(super) fn of_mta_sts(
     domain: &str,
     kept: &KeptPolicy,
     exchanger: &Exchanger,
@@ -237,7 +248,7 @@ fn dane_only_if_usable(
     })
 }
 
-fn dane_required(host: &str, exchanger: &Exchanger, reason: &str) -> PolicyError {
+pub(super) fn dane_required(host: &str, exchanger: &Exchanger, reason: &str) -> PolicyError {
     PolicyError {
         text: format!("DANE is required for {}, but {reason}", exchanger.name),
         result_type: TlsResultType::DaneRequired,
@@ -246,7 +257,7 @@ fn dane_required(host: &str, exchanger: &Exchanger, reason: &str) -> PolicyError
 }
 
 /// The policy of a level that checks no certificate.
-fn plain(host: &str, exchanger: &Exchanger, level: TlsLevel, reason: &str) -> TlsPolicy {
+pub(super) fn plain(host: &str, exchanger: &Exchanger, level: TlsLevel, reason: &str) -> TlsPolicy {
     TlsPolicy {
         uses_tls: level != TlsLevel::None,
         is_required: level == TlsLevel::Encrypt,
@@ -259,7 +270,7 @@ fn plain(host: &str, exchanger: &Exchanger, level: TlsLevel, reason: &str) -> Tl
 }
 
 /// The policy of the levels `verify` and `secure`.
-fn verified(
+pub(super) fn verified(
     route: &Route,
     exchanger: &Exchanger,
     level: TlsLevel,
@@ -286,14 +297,14 @@ fn verified(
 }
 
 /// What DNS says about DANE of an exchanger.
-enum Dane {
+pub(super) enum Dane {
     Policy(Box<TlsPolicy>),
     /// There is no DANE, with the reason.
     Absent(String),
 }
 
 /// Looks up TLSA records (RFC 7672 2.2).
-fn dane(
+pub(super) fn dane(
     route: &Route,
     exchanger: &Exchanger,
     validates: bool,
@@ -382,7 +393,7 @@ fn tlsa(record: Record) -> Option<TlsaRecord> {
 }
 
 /// The name of an exchanger as TLS takes it: addresses without brackets.
-fn server_name(exchanger: &Exchanger) -> String {
+pub(super) fn server_name(exchanger: &Exchanger) -> String {
     let name = exchanger.name.trim_start_matches('[').trim_end_matches(']');
     name.trim_start_matches("IPv6:").to_string()
 }

@@ -113,6 +113,10 @@ pub(super) struct Authentication {
     session: Session,
     /// An initial response that is too long for the command.
     delayed: Option<String>,
+    /// True if the mechanism expects no further challenge.
+    is_finished: bool,
+    /// True if the server shows with the last challenge that it knows the password, too.
+    is_mutual: bool,
 }
 
 impl Authentication {
@@ -133,7 +137,12 @@ impl Authentication {
         let name = Mechname::parse(mechanism.name().as_bytes()).map_err(|error| words(&error))?;
         let session =
             SASLClient::new(config).start_suggested(&[name]).map_err(|error| words(&error))?;
-        let mut authentication = Authentication { session, delayed: None };
+        let mut authentication = Authentication {
+            session,
+            delayed: None,
+            is_finished: false,
+            is_mutual: !mechanism.reveals_password(),
+        };
         let mut command = format!("AUTH {}", mechanism.name());
         if authentication.session.are_we_first() {
             let initial = authentication.next(None)?;
@@ -158,9 +167,16 @@ impl Authentication {
         }
     }
 
+    /// Returns true if the server has shown that it knows the password, or the mechanism has no
+    /// such step.
+    pub(super) fn has_verified_server(&self) -> bool {
+        self.is_finished || !self.is_mutual
+    }
+
     fn next(&mut self, input: Option<&[u8]>) -> Result<String, String> {
         let mut output = Vec::new();
-        self.session.step64(input, &mut output).map_err(|error| error.to_string())?;
+        let state = self.session.step64(input, &mut output).map_err(|error| error.to_string())?;
+        self.is_finished = state.is_finished();
         String::from_utf8(output).map_err(|error| error.to_string())
     }
 }

@@ -80,7 +80,7 @@ impl Envelope {
 
     /// Checks that the server can take the message.
     ///
-    /// `is_verified` is true if TLS protects the session, with a verified certificate.
+    /// `is_for_required_tls` is true if messages with REQUIRETLS may be sent to it.
     /// `sends_8bit` is true if 8-bit text is sent whatever the server offers.
     ///
     /// # Errors
@@ -89,7 +89,7 @@ impl Envelope {
     pub fn check(
         &self,
         server: &Capabilities,
-        is_verified: bool,
+        is_for_required_tls: bool,
         sends_8bit: bool,
     ) -> Result<(), Refusal> {
         let refused = |status, code, text: String| Err(Refusal { status, code, text });
@@ -106,7 +106,7 @@ impl Envelope {
         if !self.sender.is_ascii() && !server.offers.utf8 {
             return Err(Refusal::of_utf8());
         }
-        if self.require_tls && !(is_verified && server.offers.require_tls) {
+        if self.require_tls && !is_for_required_tls {
             let text = "the sender requires verified TLS and REQUIRETLS of the host";
             return refused("5.7.30", 550, text.into());
         }

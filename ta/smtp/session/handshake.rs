@@ -210,9 +210,15 @@ impl Handshake {
 
     fn on_auth(&mut self, reply: Reply) {
         if reply.code() != 334 {
-            return match reply.is_success() {
-                true => self.end(Ok(())),
-                false => self.refuse("AUTH", reply),
+            let is_verified =
+                self.authentication.as_ref().is_some_and(Authentication::has_verified_server);
+            return match (reply.is_success(), is_verified) {
+                (true, true) => self.end(Ok(())),
+                (true, false) => {
+                    let why = "the server has not shown that it knows the password".to_string();
+                    self.end(Err(HandshakeFailure::Authentication(why)));
+                }
+                (false, _) => self.refuse("AUTH", reply),
             };
         }
         self.challenges += 1;
