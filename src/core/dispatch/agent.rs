@@ -50,7 +50,7 @@ pub struct Agent {
     pub signal: DeliverySignal,
     /// It has delivered or failed a recipient since its start.
     pub has_finished: bool,
-    /// Number of reports on its present job that defer a recipient.
+    /// Number of reports on its present job that defer a recipient in memory.
     pub deferrals: u32,
     /// Its window has allowed a delivery that it has not started yet.
     pub has_delivery_permit: bool,

@@ -32,6 +32,7 @@ impl ReportedRecipient {
 }
 
 impl Scheduler {
+    /// Processes what an agent has reported about a recipient.
     pub(crate) fn agent_reported(&mut self, agent: AgentId, report: &RecipientReport<'_>) {
         if self.has_forgotten_job(agent, report.number) {
             let text = format!("reports about {}, which is gone from the spool", report.number);
@@ -60,8 +61,11 @@ impl Scheduler {
                 self.record_deferral(recipient, diagnosis);
             }
             ReportStatus::RetryAt | ReportStatus::DeferAll => {
+                // Its diagnosis is also that of the loaded recipients.
                 self.destination_deferred(agent, recipient.vertex(), report);
-                self.record_deferral(recipient, diagnosis_of(report));
+                if let ReportedRecipient::Unloaded(job) = recipient {
+                    self.defer_unloaded(job, &diagnosis_of(report));
+                }
             }
             ReportStatus::Unknown => self.unknown_status(agent, recipient, report),
         }
