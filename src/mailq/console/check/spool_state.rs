@@ -3,16 +3,22 @@
 use crate::format::count;
 use std::fs;
 use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
 use std::time::Duration;
 use zsched_format::time::Timestamp;
-use zsched_spool::Spool;
 use zsched_spool::orphans::{self, OrphanSearchLimits, Orphans};
+use zsched_spool::{HashFolder, Spool};
 
 /// Limits of the search for orphans in `queue/`.
 const ORPHAN_LIMITS: OrphanSearchLimits =
     OrphanSearchLimits { files: 200_000, time: Duration::from_secs(2) };
 /// Maximum number of files that are counted in `postman/`.
 const MAX_POSTMAN_FILES: usize = 100_000;
+/// Maximum number of files that are examined in `router/`.
+const MAX_ROUTER_FILES: usize = 1_000;
+/// Time in `router/` after which the router has failed to route a file, in seconds.
+const MAX_ROUTING_TIME: i64 = 600;
 
 /// State of the folders of a spool; the default for what this user may not read.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -25,6 +31,8 @@ pub struct SpoolState {
     pub undeliverable: u64,
     /// Files in `postman/`.
     pub postman: u64,
+    /// Files that have been in `router/` for longer than [`MAX_ROUTING_TIME`].
+    pub unrouted: u64,
     /// True if this user may not read the folders.
     pub is_unreadable: bool,
     /// Free part of the file system, of its blocks or of its files, whichever is less, in percent.
@@ -45,6 +53,7 @@ impl SpoolState {
         let mut state = SpoolState {
             is_unreadable: listed.as_ref().is_err_and(is_denied),
             free: free_percent(spool),
+            unrouted: unrouted(spool, Timestamp::now()),
             ..SpoolState::default()
         };
         for entry in listed.into_iter().flatten().take(MAX_POSTMAN_FILES).flatten() {
@@ -71,7 +80,12 @@ impl SpoolState {
                 count(self.undeliverable, "message")
             )
         });
-        [orphans, malformed, undeliverable].into_iter().flatten()
+        let unrouted = (self.unrouted > 0).then(|| {
+            let at_least = if self.unrouted == MAX_ROUTER_FILES as u64 { "at least " } else { "" };
+            let files = count(self.unrouted, "file");
+            format!("{at_least}{files} in router/ for more than 10m: its log has the reason")
+        });
+        [orphans, malformed, undeliverable, unrouted].into_iter().flatten()
     }
 }
 
@@ -98,6 +112,25 @@ fn free_percent(spool: &Spool) -> Option<f64> {
     Some(blocks.min(percent(found.f_favail, found.f_files)))
 }
 
+/// Number of files that the router has failed to route; 0 if this user may not look at them.
+fn unrouted(spool: &Spool, now: Timestamp) -> u64 {
+    let (mut folders, mut found, mut left) = (vec![HashFolder::TOP], 0, MAX_ROUTER_FILES);
+    while let Some(folder) = folders.pop() {
+        let listed = fs::read_dir(spool.router().join(folder.to_string()));
+        for entry in listed.into_iter().flatten().flatten().take(left) {
+            let name = entry.file_name();
+            folders.extend(folder.below(name.as_bytes()));
+            left -= 1;
+            // The change time is that of the rename into the folder.
+            let is_old = |file: fs::Metadata| now.seconds() - file.ctime() > MAX_ROUTING_TIME;
+            let is_file = entry.file_type().is_ok_and(|kind| kind.is_file());
+            let is_visible = !name.as_bytes().starts_with(b".");
+            found += u64::from(is_file && is_visible && entry.metadata().is_ok_and(is_old));
+        }
+    }
+    found
+}
+
 /// Describes orphans, with the names that are known.
 fn describe(orphans: &Orphans) -> String {
     let names: Vec<String> = orphans.names.iter().map(ToString::to_string).collect();
@@ -105,4 +138,26 @@ fn describe(orphans: &Orphans) -> String {
     let at_least = if orphans.is_cut { "at least " } else { "" };
     let files = count(orphans.count as u64, "message file");
     format!("{at_least}{files} without a control file in queue/ ({}{more})", names.join(", "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn old_files_in_router_are_counted() {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let spool = Spool::new(folder.path());
+        assert_eq!(unrouted(&spool, Timestamp::now()), 0);
+        fs::create_dir_all(spool.router().join("X")).expect("made");
+        for name in ["one", "X/two", ".hidden"] {
+            fs::write(spool.router().join(name), "").expect("written");
+        }
+        let after = |seconds| Timestamp::from_seconds(Timestamp::now().seconds() + seconds);
+        assert_eq!(unrouted(&spool, after(0)), 0);
+        assert_eq!(unrouted(&spool, after(MAX_ROUTING_TIME + 60)), 2);
+        let state = SpoolState { unrouted: 2, ..SpoolState::default() };
+        let expected = "2 files in router/ for more than 10m: its log has the reason";
+        assert_eq!(state.problems().collect::<Vec<String>>(), [expected]);
+    }
 }
