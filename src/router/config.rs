@@ -104,6 +104,13 @@ impl RouterConfig {
         Builder::new(hostname).build()
     }
 
+    /// Returns true for the channels whose agents may take a user for a program or a file.
+    pub(crate) fn delivers_here(&self, channel: &str) -> bool {
+        [&self.local_channel, &self.program_channel, &self.file_channel]
+            .iter()
+            .any(|c| *c == channel)
+    }
+
     /// Parses the text of a configuration file.
     ///
     /// `file_name` is used in messages only. `${NAME}` stands for a variable of the ZENV file, and

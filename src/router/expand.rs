@@ -98,6 +98,11 @@ struct ExpandedMembers {
     refusal: Option<Refusal>,
 }
 
+/// Returns true if an agent would take a user of this host for a program or a file.
+fn is_program_or_file(mailbox: &str) -> bool {
+    mailbox.starts_with(['/', '|', ':'])
+}
+
 /// How an address came up.
 struct Origin<'o> {
     parent: Option<&'o Origin<'o>>,
@@ -196,6 +201,12 @@ impl<'d> Expansion<'d> {
             Destination::Local => self.local(&address, &place(), origin),
             _ if is_virtual => self.refused(&address, Refusal::unknown_user(), "virtual", origin),
             Destination::Refused(refusal) => self.refused(&address, refusal, &place(), origin),
+            Destination::Agent(to)
+                if is_program_or_file(&address.mailbox())
+                    && directory.config.delivers_here(&to.channel) =>
+            {
+                self.refused(&address, Refusal::program_or_file(), &place(), origin)
+            }
             Destination::Agent(to) => {
                 self.step(origin, || {
                     let Address { channel, host, user, .. } = &to;
@@ -245,10 +256,8 @@ impl<'d> Expansion<'d> {
                 return self.alias(&directory.aliases, key, entry, address, origin);
             }
         }
-        // An agent would take these for programs and files.
-        if mailbox.starts_with(['/', '|', ':']) {
-            let refusal = Refusal::new("5.1.3", "programs and files are no addresses");
-            return self.refused(address, refusal, place, origin);
+        if is_program_or_file(&mailbox) {
+            return self.refused(address, Refusal::program_or_file(), place, origin);
         }
         if address.local_part().contains('%') {
             let refusal = Refusal::new("5.1.1", "routes with % are not followed");
@@ -464,6 +473,9 @@ impl<'d> Expansion<'d> {
                 Ok(user) => {
                     let user = user.qualified(config.routes.hostname());
                     let name = user.mailbox().into_owned();
+                    if is_program_or_file(&name) {
+                        return self.refused(&user, Refusal::program_or_file(), "list", origin);
+                    }
                     self.deliver(&user, &name, "without aliases", origin)
                 }
                 Err(error) => self.refused(address, error.into(), "list", origin),

@@ -28,6 +28,11 @@ impl Refusal {
         Refusal::new("5.1.1", "no such user here")
     }
 
+    /// An address that looks like a program or a file of an alias.
+    pub(crate) fn program_or_file() -> Refusal {
+        Refusal::new("5.1.3", "programs and files are no addresses")
+    }
+
     /// More `Received` headers than a message can have that is not in a loop.
     pub(crate) fn too_many_hops(count: usize) -> Refusal {
         let text = format!("the message is in a loop: it has {count} Received headers");

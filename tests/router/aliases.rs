@@ -344,6 +344,22 @@ fn programs_files_and_lists_come_from_trusted_files_only() {
     assert!(said.contains("aliases:1:4: error: programs and files are for files that"), "{said}");
 }
 
+/// Only aliases in trusted files lead to programs and files: neither lists nor senders name them.
+#[test]
+fn no_address_leads_to_program_or_file() {
+    let site = site("list: :include:DIRlist\n");
+    site.configure(&format!("{RULES}route x.test local - $local\nroute y.test smtp\n"));
+    site.write("list", "\\/tmp/file\n\\\"|sh\"\n");
+    let made = routed(
+        &site,
+        &["list", "/tmp/a@x.test", "|sh@x.test", "\"\\|sh\"@x.test", "bob@x.test", "/c=x/@y.test"],
+    );
+    let privileged = lines(&made, "r").into_iter().filter(|line| line.starts_with("r local"));
+    assert_eq!(privileged.collect::<Vec<String>>(), ["r local - bob 65534"], "{made}");
+    assert_eq!(reports(&made).len(), 5, "{made}");
+    assert!(lines(&made, "r").contains(&"r smtp y.test /c=x/@y.test 65534".into()), "{made}");
+}
+
 #[test]
 fn virtual_addresses_lead_to_others() {
     let site = site("alice: \\alice\n");

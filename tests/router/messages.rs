@@ -200,7 +200,7 @@ mod hostile {
             owner_name: None,
             hostname: "zm.test",
             now: modified,
-            is_expired: text.len() % 2 == 0,
+            is_expired: text.len().is_multiple_of(2),
         };
         let submission = Submission::read(&mut Cursor::new(text)).ok()?;
         assert!(submission.body_offset <= text.len() as u64);
