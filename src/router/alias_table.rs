@@ -11,6 +11,7 @@
 //! ```
 
 use super::address::MailAddress;
+use super::expand::MAX_RECIPIENTS;
 use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
 use zsched_config::{Diagnostic, DiagnosticSink, ValueError, quote};
@@ -170,17 +171,20 @@ fn parse_definition(start: usize, definition: &[u8]) -> Result<ParsedDefinition,
     if name.contains(char::is_control) || text.starts_with([' ', '\t']) {
         return Err(ValueError::new(start, "a name begins in the first column, on its own line"));
     }
-    let targets = parse_targets(start + colon + 1, &text[colon + 1..])?;
+    let targets = parse_targets(start + colon + 1, &text[colon + 1..], usize::MAX)?;
     if targets.is_empty() {
         return Err(ValueError::new(start + colon, "no address after the colon"));
     }
     Ok((name.to_lowercase(), targets))
 }
 
-/// Parses a list of targets, which may span lines. Comments are skipped.
+/// Parses a list of targets, which may span lines, until there are more than `max`.
+///
+/// Comments are skipped.
 pub(crate) fn parse_targets(
     start: usize,
     text: &str,
+    max: usize,
 ) -> Result<Vec<(usize, AliasTarget)>, ValueError> {
     let mut targets = Vec::new();
     let mut offset = 0;
@@ -188,7 +192,7 @@ pub(crate) fn parse_targets(
         let end = if line.trim_start().starts_with('#') { 0 } else { comment(line) };
         let mut rest = &line[..end];
         let mut at = offset;
-        while !rest.is_empty() {
+        while !rest.is_empty() && targets.len() <= max {
             let length = unquoted(rest, ',').unwrap_or(rest.len());
             let item = rest[..length].trim();
             let item_at = start + at + (rest.len() - rest.trim_start().len());
@@ -282,12 +286,15 @@ fn parse_target(item: &str, at: usize) -> Result<Vec<AliasTarget>, ValueError> {
 }
 
 /// The addresses of an `:include:` file, and what is wrong with other lines of it.
+///
+/// It ends when there are more than [`MAX_RECIPIENTS`]: others than the administrator may own the
+/// file.
 pub(crate) fn parse_include(path: &Path, text: &[u8]) -> (Vec<AliasTarget>, Vec<Diagnostic>) {
     let mut sink = DiagnosticSink::new(path.into(), text);
     let (mut targets, mut start) = (Vec::new(), 0);
     for line in text.split_inclusive(|byte| *byte == b'\n') {
         let parsed = match std::str::from_utf8(line) {
-            Ok(line) => parse_targets(start, line.trim_end()),
+            Ok(line) => parse_targets(start, line.trim_end(), MAX_RECIPIENTS),
             Err(error) => Err(ValueError::new(start + error.valid_up_to(), "this is not UTF-8")),
         };
         match parsed {
@@ -295,6 +302,9 @@ pub(crate) fn parse_include(path: &Path, text: &[u8]) -> (Vec<AliasTarget>, Vec<
             Err(error) => sink.warning(error.at, error.message),
         }
         start += line.len();
+        if targets.len() > MAX_RECIPIENTS {
+            break;
+        }
     }
     (targets, sink.finish())
 }

@@ -34,8 +34,8 @@ pub enum ExpandError {
     /// Something cannot be looked up now.
     #[error("{0}")]
     Deferred(String),
-    /// It has more recipients than [`MAX_RECIPIENTS`].
-    #[error("more than {MAX_RECIPIENTS} recipients")]
+    /// It has more recipients than [`MAX_RECIPIENTS`], or too many bytes of DSN parameters.
+    #[error("more than {MAX_RECIPIENTS} recipients, or 128 MiB of their DSN parameters")]
     TooManyRecipients,
 }
 
@@ -514,6 +514,9 @@ impl<'d> Expansion<'d> {
             }
         };
         let (targets, warnings) = parse_include(path, &text);
+        if targets.len() > MAX_RECIPIENTS {
+            return Err(ExpandError::TooManyRecipients);
+        }
         warnings.iter().for_each(|warning| log::warn!("{}", warning.in_one_line()));
         self.step(origin, || format!(":include:{}: {} addresses", path.display(), targets.len()));
         let key = format!(":include:{}", path.display());

@@ -44,7 +44,12 @@ pub enum RoutedEnd {
     Expanded,
 }
 
-/// More recipients than [`MAX_RECIPIENTS`].
+/// Maximum size of the DSN parameters of all recipients together, in bytes.
+///
+/// Each member of an alias has those of the alias in the control file.
+const MAX_PARAMETERS_SIZE: usize = 128 << 20;
+
+/// More recipients than [`MAX_RECIPIENTS`], or too many bytes of DSN parameters.
 #[derive(Debug)]
 pub(crate) struct TooManyRecipients;
 
@@ -56,6 +61,8 @@ pub struct RecipientSet {
     known: HashMap<u64, u32>,
     hasher: RandomState,
     last_sum: Option<SumOfParameters>,
+    /// Size of the DSN parameters that were added, in bytes.
+    parameters_size: usize,
 }
 
 /// DSN parameters, and what they add up to.
@@ -96,15 +103,15 @@ impl RecipientSet {
         let hash = self.hasher.hash_one((channel, host, user, new.end.is_some()));
         match self.known.get(&hash) {
             Some(index) if self.recipients[*index as usize].is_same(&new) => {
-                self.join(*index as usize, new);
-                return Ok(());
+                return self.join(*index as usize, new);
             }
             Some(_) => {}
             None => {
                 self.known.insert(hash, self.recipients.len() as u32);
             }
         }
-        if self.recipients.len() == MAX_RECIPIENTS {
+        self.parameters_size += new.notify.len();
+        if self.recipients.len() == MAX_RECIPIENTS || self.parameters_size > MAX_PARAMETERS_SIZE {
             return Err(TooManyRecipients);
         }
         self.recipients.push(new);
@@ -112,14 +119,22 @@ impl RecipientSet {
     }
 
     /// Joins two ways to a recipient.
-    fn join(&mut self, index: usize, mut other: RoutedRecipient) {
+    fn join(&mut self, index: usize, mut other: RoutedRecipient) -> Result<(), TooManyRecipients> {
         let known = &mut self.recipients[index];
         if other.precedence() > known.precedence() {
             std::mem::swap(known, &mut other);
         }
         if other.sender == known.sender {
             let parts = [&known.notify, &other.notify];
-            known.notify = SumOfParameters::of(&mut self.last_sum, parts);
+            let sum = SumOfParameters::of(&mut self.last_sum, parts);
+            if !Rc::ptr_eq(&sum, &known.notify) {
+                self.parameters_size += sum.len();
+                known.notify = sum;
+            }
+        }
+        match self.parameters_size > MAX_PARAMETERS_SIZE {
+            true => Err(TooManyRecipients),
+            false => Ok(()),
         }
     }
 }

@@ -7,6 +7,8 @@ use zsched_format::header::Field;
 
 /// Maximum length of a line of the envelope, in bytes.
 const MAX_ENVELOPE_LINE_LEN: usize = 8192;
+/// Maximum size of the envelope, in bytes.
+const MAX_ENVELOPE_SIZE: u64 = 64 << 20;
 /// Maximum size of the headers of a message, in bytes.
 pub const MAX_HEADERS_SIZE: usize = 1 << 20;
 
@@ -52,6 +54,9 @@ impl Submission {
             match taken {
                 EnvelopeLine::Taken if reader.is_cut() => {
                     return Err(reader.wrong("a line of the envelope is too long".into()));
+                }
+                EnvelopeLine::Taken if reader.offset > MAX_ENVELOPE_SIZE => {
+                    return Err(reader.wrong("the envelope is larger than 64 MiB".into()));
                 }
                 EnvelopeLine::Taken => has_line = reader.next(MAX_ENVELOPE_LINE_LEN)?,
                 EnvelopeLine::End => {

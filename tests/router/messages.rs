@@ -178,6 +178,35 @@ fn hundred_thousand_recipients_are_routed() {
     assert_eq!(parse(&made).recipients.len(), COUNT);
 }
 
+/// The parameters of an alias are those of each member, so a long text would fill the memory.
+#[test]
+fn too_many_long_parameters_are_refused() {
+    const MEMBERS: usize = 50_000;
+    let site = Site::new("users any\naliases DIR/aliases\n");
+    let members: Vec<String> = (0..MEMBERS).map(|number| format!("u{number}@there.test")).collect();
+    site.write("aliases", format!("all: {}\n", members.join(",\n\t")));
+    let long = "x".repeat(4000);
+    let text = format!("from <a>\ntodsn ORCPT=rfc822;{long}\nto <all>\nenv-end\n\nbody\n");
+    site.submit("long", text);
+    site.route();
+    let reason = site.read("postoffice/postman/router-error:long:reason");
+    assert_eq!(reason, "more than 250000 recipients, or 128 MiB of their DSN parameters\n");
+}
+
+/// Neither many lines nor one long line of a list are read as a whole.
+#[test]
+fn list_beyond_limit_is_refused() {
+    let site = Site::new("users any\naliases DIR/aliases\n");
+    let list = site.path("list");
+    site.write("aliases", format!("list: :include:{}\n", list.display()));
+    for separator in ["\n", ","] {
+        site.write("list", format!("a{separator}").repeat(300_000));
+        site.submit("one", "from <a>\nto <list>\nenv-end\n\nbody\n");
+        site.route();
+        assert_eq!(site.names("queue"), [""; 0]);
+    }
+}
+
 mod hostile {
     use proptest::prelude::*;
     use std::io::Cursor;

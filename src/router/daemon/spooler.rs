@@ -25,6 +25,10 @@ const RETRY_INTERVAL: Duration = Duration::from_secs(60);
 const LOG_INTERVAL: Duration = Duration::from_secs(3600);
 /// Maximum number of recipients that are in memory before a batch ends.
 const MAX_BATCH_RECIPIENTS: usize = 10_000;
+/// Maximum size of headers that are in memory before a batch ends, in bytes.
+///
+/// A message has its headers once for each list that it goes to.
+const MAX_BATCH_HEADERS_SIZE: usize = 16 << 20;
 
 /// Routes submissions of one spool.
 pub(super) struct Spooler {
@@ -123,18 +127,21 @@ impl Spooler {
 
     /// Routes submissions. Returns those that are left for the next batch.
     pub(super) fn route(&mut self, names: Vec<SubmissionName>) -> Vec<SubmissionName> {
-        let (mut routed, mut files, mut recipients) = (Vec::new(), Vec::new(), 0);
+        let (mut routed, mut files) = (Vec::new(), Vec::new());
+        let (mut recipients, mut headers_size) = (0, 0);
         let mut names = names.into_iter();
         for name in names.by_ref() {
             match self.route_one(&name) {
                 Ok((submission, summary, count)) => {
+                    let groups = submission.draft.groups.iter();
+                    headers_size += groups.map(|group| group.headers.len()).sum::<usize>();
                     files.push(submission);
                     routed.push(Routed { name, summary });
                     recipients += count;
                 }
                 Err(obstacle) => self.stop(name, obstacle),
             }
-            if recipients >= MAX_BATCH_RECIPIENTS {
+            if recipients >= MAX_BATCH_RECIPIENTS || headers_size >= MAX_BATCH_HEADERS_SIZE {
                 break;
             }
         }
