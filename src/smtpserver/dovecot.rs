@@ -8,8 +8,8 @@
 //! Dovecot  OK <id> user=<name> …, or FAIL <id> …
 //! ```
 //!
-//! Words are separated by tabs. One login is one connection: it takes as long as Dovecot wants, which
-//! delays the answer to a wrong password.
+//! Words are separated by tabs. One login is one connection: it takes as long as Dovecot wants,
+//! which delays the answer to a wrong password.
 
 use super::session::{LoginAnswer, Reply};
 use base64::Engine;

@@ -4,6 +4,7 @@
 
 mod corpus;
 mod mutation;
+mod random_sessions;
 mod targets;
 
 use targets::{TARGETS, Target};

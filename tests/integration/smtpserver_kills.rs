@@ -301,6 +301,16 @@ fn check_letters(site: &Site, fates: &[(Message, Fate)]) -> (usize, (usize, usiz
             repeated += usize::from(ids.len() > 1);
         }
     }
-    assert!(found.is_empty(), "these letters were not expected: {found:?}");
+    if !found.is_empty() {
+        let fates = fates.iter().map(|(message, fate)| format!("{} {fate:?}", message.number));
+        let fates: Vec<String> = fates.collect();
+        for name in site.files("../mail") {
+            let text = site.read(&format!("mail/{name}"));
+            if found.values().flatten().any(|id| text.contains(&id[1..])) {
+                say(&text);
+            }
+        }
+        panic!("these letters were not expected: {found:?}; {}", fates.join(", "));
+    }
     (repeated, unknown)
 }

@@ -71,7 +71,7 @@ fn make_root(root: &Path, program: &Path, port: u16) {
 
 #[test]
 fn opensmtpd_answers_for_each_recipient() {
-    let Some(program) = server_of_root("usr/sbin/smtpd", "opensmtpd") else { return };
+    let Some(program) = server_of_root("opensmtpd/usr/sbin/smtpd", "opensmtpd") else { return };
     let folder = tempfile::tempdir().expect("a folder");
     let (root, port) = (folder.path().join("root"), free_port());
     fs::create_dir(&root).expect("a folder");

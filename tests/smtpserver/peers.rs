@@ -1,7 +1,12 @@
-//! Other programs as clients: Python's `smtplib`, curl, swaks, and `smtp-source` of Postfix.
+//! Other programs as clients: Python's `smtplib`, curl, swaks, `smtp-source` of Postfix; Exim and
+//! OpenSMTPD, which relay to the server.
 
-use crate::support::{Site, peer};
-use std::process::Command;
+use crate::support::{Site, peer, peer_path, until};
+use std::fs;
+use std::io::Write;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
 
 const SMTP: &str = "listen 127.0.0.1:0 smtp\n";
 
@@ -70,4 +75,107 @@ fn smtp_source_sends_messages_in_parallel() {
     assert_eq!(site.count("router"), 500);
     assert_eq!(site.count("public"), 0);
     assert!(site.submissions().iter().all(|text| text.len() > 5000));
+}
+
+/// What other servers relay: dots, and text that is not ASCII.
+const TEXT: &str =
+    "From: s@x.test\nTo: alice@here.test\nSubject: relayed\n\n.\n..a\nGr\u{fc}\u{df}e\n";
+
+/// The message is there once, for both recipients, as it was sent.
+fn check_relayed(site: &Site) {
+    let find = || site.submissions().into_iter().find(|text| text.contains("\nfrom <s@x.test>\n"));
+    until("the message is there", || find().is_some());
+    let text = find().expect("it is there");
+    for line in ["from <s@x.test>", "to <alice@here.test>", "to <bob@here.test>"] {
+        assert!(text.lines().any(|found| found == line), "{line}: {text}");
+    }
+    assert!(text.ends_with("\n\n.\n..a\nGr\u{fc}\u{df}e\n"), "{text}");
+}
+
+fn allow_all(path: &Path) {
+    fs::set_permissions(path, fs::Permissions::from_mode(0o777)).expect("our folder");
+}
+
+#[test]
+fn exim_relays_to_the_server() {
+    let Some(program) = peer_path("usr/sbin/exim4") else { return };
+    let site = Site::new(SMTP);
+    let daemon = site.start();
+    let folder = site.path("exim");
+    fs::create_dir(&folder).expect("a folder");
+    [site.path(""), folder.clone()].iter().for_each(|path| allow_all(path));
+    let (at, port, path) = (folder.display(), daemon.ports[0].port(), program.display());
+    let configuration = format!(
+        "exim_path = {path}\nprimary_hostname = exim.test\nspool_directory = {at}/spool\n\
+         log_file_path = {at}/%slog\nkeep_environment =\nbegin routers\nrelay:\n\
+         \x20 driver = manualroute\n  route_list = * 127.0.0.1\n  transport = relay\n  self = send\n\
+         begin transports\nrelay:\n  driver = smtp\n  port = {port}\n"
+    );
+    fs::write(folder.join("conf"), configuration).expect("written");
+    let mut exim = Command::new(program);
+    exim.arg("-C").arg(folder.join("conf")).args(["-odf", "-oi", "-f", "s@x.test"]);
+    exim.args(["alice@here.test", "bob@here.test", "nobody@here.test"]).stdin(Stdio::piped());
+    let mut exim = exim.spawn().expect("Exim starts");
+    exim.stdin.take().expect("a pipe").write_all(TEXT.as_bytes()).expect("written");
+    assert!(exim.wait().expect("it ends").success());
+    // The report about the refused one comes the same way.
+    until("the report is there", || site.count("router") == 2);
+    check_relayed(&site);
+    assert!(
+        site.submissions().iter().any(|text| text.contains("\nchannel error\nto <s@x.test>\n"))
+    );
+    let log = fs::read_to_string(folder.join("mainlog")).expect("a log");
+    assert!(log.contains("C=\"250 2.0.0 Ok: queued as S"), "{log}");
+    assert!(log.contains("** nobody@here.test") && log.contains("550 5.1.1"), "{log}");
+}
+
+/// Programs in namespaces of their own, all of which end with this.
+struct Confined(Child);
+
+impl Drop for Confined {
+    fn drop(&mut self) {
+        drop(self.0.kill());
+        drop(self.0.wait());
+    }
+}
+
+/// OpenSMTPD knows its folders when it is built, so it gets file systems of its own there.
+#[test]
+fn opensmtpd_relays_to_the_server() {
+    let Some(program) = peer_path("opensmtpd/usr/sbin/smtpd") else { return };
+    if !zsched_sys::users::is_root() {
+        return println!("*** NOT RUN: OpenSMTPD needs root");
+    }
+    let site = Site::new(SMTP);
+    let daemon = site.start();
+    allow_all(&site.path(""));
+    site.write(
+        "smtpd.conf",
+        format!(
+            "action \"relay\" relay host \"smtp://127.0.0.1:{}\"\n\
+             match from any for any action \"relay\"\n",
+            daemon.ports[0].port()
+        ),
+    );
+    site.write("text", TEXT);
+    // Its `sendmail` must belong to the group of the queue.
+    let script = "\
+set -e
+for folder in /var/spool /run /var/lib; do mount -t tmpfs none $folder; done
+mkdir -p -m 711 /var/spool/smtpd /var/lib/opensmtpd/empty
+cd $1
+cp ${2%smtpd}smtpctl sendmail
+chgrp opensmtpq sendmail
+chmod 2755 sendmail
+$2 -d -f smtpd.conf 2>smtpd-log &
+while ! [ -S /run/smtpd.sock ]; do sleep 0.1; done
+./sendmail -f s@x.test alice@here.test bob@here.test <text
+wait
+";
+    let mut command = Command::new("unshare");
+    command.args(["--mount", "--pid", "--fork", "--kill-child", "sh", "-c", script, "sh"]);
+    command.arg(site.path("")).arg(program).stdin(Stdio::null());
+    let confined = Confined(command.spawn().expect("unshare starts"));
+    check_relayed(&site);
+    drop(confined);
 }

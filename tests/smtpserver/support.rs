@@ -3,7 +3,7 @@
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
@@ -230,23 +230,27 @@ impl Client {
     }
 }
 
-/// A program of another package: unpacked below `ZSCHED_PEERS` by `.ci/run`, or installed.
+/// The path of a file of another package: unpacked below `ZSCHED_PEERS` by `.ci/run`, or installed.
 ///
 /// With `CI` set, a test fails where its peer is absent; elsewhere it says so.
-pub fn peer(path: &str) -> Option<Command> {
-    let root = std::env::var_os("ZSCHED_PEERS").map(PathBuf::from);
-    if let Some(root) = root.filter(|root| root.join(path).is_file()) {
-        let mut command = Command::new(root.join(path));
-        command.env("LD_LIBRARY_PATH", root.join("usr/lib/postfix"));
-        return Some(command);
-    }
-    let installed = Path::new("/").join(path);
-    if !installed.is_file() {
+pub fn peer_path(path: &str) -> Option<PathBuf> {
+    let roots = std::env::var_os("ZSCHED_PEERS").map(PathBuf::from).into_iter();
+    let found = roots.chain([PathBuf::from("/")]).map(|root| root.join(path));
+    let found = found.into_iter().find(|path| path.is_file());
+    if found.is_none() {
         assert!(std::env::var_os("CI").is_none(), "{path} is missing");
         println!("*** NOT RUN: {path} is missing; ZSCHED_PEERS may name a folder with it");
-        return None;
     }
-    Some(Command::new(installed))
+    found
+}
+
+/// The command that runs a program of another package.
+pub fn peer(path: &str) -> Option<Command> {
+    let program = peer_path(path)?;
+    let mut command = Command::new(&program);
+    let libraries = program.ancestors().nth(2).map(|usr| usr.join("lib/postfix"));
+    command.env("LD_LIBRARY_PATH", libraries.unwrap_or_default());
+    Some(command)
 }
 
 /// Waits for a condition, up to the deadline.

@@ -62,6 +62,160 @@ fn tls_begins_at_once_or_by_starttls() {
     assert!(said.contains("alert") || said.contains("no protocols"), "{said}");
 }
 
+/// What a test of a server's TLS checks: versions, ciphers, renegotiation, compression.
+#[test]
+fn tls_is_not_older_or_weaker_than_it_should_be() {
+    let site = site("");
+    let daemon = site.start();
+    let port = daemon.ports[1].port();
+    let weak = "@SECLEVEL=0";
+    for (arguments, is_good) in [
+        (&["-tls1_3"][..], true),
+        (&["-tls1_2"], true),
+        (&["-tls1_1", "-cipher", &format!("ALL:{weak}")], false),
+        (&["-tls1", "-cipher", &format!("ALL:{weak}")], false),
+        (&["-tls1_2", "-cipher", "ECDHE+AESGCM"], true),
+        (&["-tls1_2", "-cipher", &format!("AES128-SHA:AES256-GCM-SHA384:{weak}")], false),
+        (&["-tls1_2", "-cipher", &format!("ECDHE-ECDSA-AES128-SHA:{weak}")], false),
+        (&["-tls1_2", "-cipher", &format!("aNULL:eNULL:{weak}")], false),
+        (&["-tls1_3", "-groups", "X25519"], true),
+        (&["-servername", "unknown.test"], true),
+    ] {
+        let said = s_client(port, &[&["-quiet", "-ign_eof"], arguments].concat(), "QUIT\n");
+        assert_eq!(said.contains("221 2.0.0 Bye"), is_good, "{arguments:?}: {said}");
+    }
+    let said = s_client(port, &["-tls1_2"], "");
+    assert!(said.contains("Secure Renegotiation IS supported"), "{said}");
+    assert!(said.contains("Compression: NONE"), "{said}");
+    // A line with R alone is s_client's command to negotiate again.
+    let said = s_client(port, &["-tls1_2"], "R\n");
+    assert!(said.contains("RENEGOTIATING"), "{said}");
+    assert!(said.contains("no renegotiation") || said.contains("error"), "{said}");
+    site.until_logged("lost connection");
+    assert_eq!(Client::hello(daemon.ports[0]).say("NOOP\r\n"), "250");
+}
+
+/// Records that are damaged, too long, or in the clear after the keys are there.
+#[test]
+fn bad_records_end_their_connection_only() {
+    let site = site("");
+    let daemon = site.start();
+    let script = "\
+import socket, ssl, sys
+context = ssl._create_unverified_context()
+def attempt(damage):
+    sock = socket.create_connection(('127.0.0.1', int(sys.argv[1])), 30)
+    incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+    tls = context.wrap_bio(incoming, outgoing)
+    def exchange(step):
+        while True:
+            try:
+                return step()
+            except ssl.SSLWantReadError:
+                sock.sendall(outgoing.read())
+                data = sock.recv(65536)
+                if not data:
+                    return 'closed'
+                incoming.write(data)
+    exchange(tls.do_handshake)
+    assert exchange(lambda: tls.read(1000)).startswith(b'220 ')
+    tls.write(b'EHLO c\\r\\n')
+    sock.sendall(damage(bytearray(outgoing.read())))
+    try:
+        print(exchange(lambda: tls.read(1000)))
+    except (ssl.SSLError, ConnectionResetError) as error:
+        print('error', getattr(error, 'reason', None))
+def flip(record):
+    record[-1] ^= 1
+    return record
+attempt(flip)
+attempt(lambda record: b'\\x17\\x03\\x03\\xff\\xff' + record)
+attempt(lambda record: b'\\x15\\x03\\x03\\x00\\x02\\x02\\x28')
+attempt(lambda record: b'\\x17\\x03\\x03\\x00\\x05EHLO ')
+attempt(lambda record: b'EHLO c\\r\\nMAIL FROM:<evil@x>\\r\\n')
+";
+    let said = python(script, &[daemon.ports[1].port().to_string()]);
+    assert_eq!(said.lines().count(), 5, "{said}");
+    assert!(said.lines().all(|line| line.starts_with("error ") || line == "closed"), "{said}");
+    assert_eq!(said.lines().next(), Some("error SSLV3_ALERT_BAD_RECORD_MAC"), "{said}");
+    assert!(!site.read("log").contains("evil"));
+    assert_eq!(Client::hello(daemon.ports[0]).say("NOOP\r\n"), "250");
+}
+
+/// The commands of a mail program such as Thunderbird, which sends several in one packet.
+#[test]
+fn mail_program_submits() {
+    let site = site("");
+    let daemon = site.start();
+    let script = "\
+import base64, socket, ssl, sys
+sock = socket.create_connection(('127.0.0.1', int(sys.argv[1])), 30)
+reader = sock.makefile('rb')
+def reply():
+    lines = [reader.readline().decode()]
+    while lines[-1][3] == '-':
+        lines.append(reader.readline().decode())
+    print(lines[-1][:3], end=' ')
+    return lines
+def say(text, replies=1):
+    sock.sendall(text.replace('\\n', '\\r\\n').encode())
+    return [reply() for _ in range(replies)]
+reply()
+assert '250-STARTTLS\\r\\n' in say('EHLO [192.168.1.5]\\n')[0]
+say('STARTTLS\\n')
+sock = ssl._create_unverified_context().wrap_socket(sock)
+reader = sock.makefile('rb')
+hello = say('EHLO [192.168.1.5]\\n')[0]
+assert any(line.startswith('250-AUTH ') and ' PLAIN' in line for line in hello), hello
+text = 'Subject: x\\n\\nGr\u{fc}\u{df}e\\n..\\n'
+say('AUTH PLAIN ' + base64.b64encode(b'\\0alice\\0pencil').decode() + '\\n')
+say('MAIL FROM:<alice@here.test> BODY=8BITMIME SIZE=%d\\nRCPT TO:<a@elsewhere.test>\\n'
+    'RCPT TO:<nobody@here.test>\\nRCPT TO:<bob@here.test>\\nDATA\\n' % len(text), 5)
+say(text + '.\\nQUIT\\n', 2)
+print(len(reader.read()))
+";
+    let said = python(script, &[daemon.ports[2].port().to_string()]);
+    assert_eq!(said.trim(), "220 250 220 250 235 250 250 550 250 354 250 221 0");
+    let stored = &site.submissions()[0];
+    assert!(stored.contains("rcvdfrom [192.168.1.5] ([127.0.0.1]:"), "{stored}");
+    assert!(stored.contains("\nauthinfo alice\nbodytype 8BITMIME\n"), "{stored}");
+    assert!(stored.contains("\nto <a@elsewhere.test>\nto <bob@here.test>\n"), "{stored}");
+    assert!(stored.ends_with("\nGr\u{fc}\u{df}e\n.\n"), "{stored}");
+}
+
+#[test]
+fn curl_and_swaks_log_in_over_tls() {
+    let site = site("");
+    let daemon = site.start();
+    site.write("message", "Subject: by curl\r\n\r\nx\r\n");
+    for (scheme, port) in [("smtp", 2), ("smtps", 1)] {
+        let mut curl = Command::new("curl");
+        curl.args([
+            "-sSk",
+            "--ssl-reqd",
+            "--user",
+            "alice:pencil",
+            "--mail-from",
+            "alice@here.test",
+        ]);
+        curl.args(["--mail-rcpt", "a@elsewhere.test", "--upload-file"]).arg(site.path("message"));
+        curl.arg(format!("{scheme}://{}/client.test", daemon.ports[port]));
+        let output = curl.output().expect("curl starts");
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    }
+    assert_eq!(site.count("router"), 2);
+    assert!(site.submissions().iter().all(|text| text.contains("\nauthinfo alice\n")));
+    let Some(mut swaks) = crate::support::peer("usr/bin/swaks") else { return };
+    swaks.args(["--server", &daemon.ports[2].to_string(), "--tls", "--auth", "PLAIN"]);
+    swaks.args(["--auth-user", "alice", "--auth-password", "pencil", "--from", "alice@here.test"]);
+    let output = swaks.args(["--to", "a@elsewhere.test"]).output().expect("swaks starts");
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    if said.contains("requires Net::SSLeay") || said.contains("TLS not available") {
+        return println!("*** NOT RUN: swaks has no TLS here (Debian package libnet-ssleay-perl)");
+    }
+    assert!(said.contains("250 2.0.0 Ok: queued as S"), "{said}");
+}
+
 #[test]
 fn text_before_tls_counts_for_nothing() {
     let site = site("");

@@ -176,6 +176,13 @@ impl Session {
             return true;
         };
         let Some(body) = transaction.body.as_mut() else { return false };
+        // Also what earlier chunks have left.
+        if body.text.len() >= WRITE_SIZE {
+            transaction.has_file = true;
+            self.awaited = Some(Awaited::Append);
+            self.requests.push_back(Request::Append(std::mem::take(&mut body.text)));
+            return true;
+        }
         let rest = &self.input[self.input_at..];
         let left = body.chunk.map_or(u64::MAX, |chunk| chunk.left);
         let count = rest.len().min(DECODE_SIZE).min(usize::try_from(left).unwrap_or(usize::MAX));
@@ -197,10 +204,6 @@ impl Session {
         }
         if has_ended {
             self.end_text();
-        } else if body.text.len() >= WRITE_SIZE {
-            transaction.has_file = true;
-            self.awaited = Some(Awaited::Append);
-            self.requests.push_back(Request::Append(std::mem::take(&mut body.text)));
         }
         true
     }

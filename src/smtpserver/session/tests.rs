@@ -289,6 +289,21 @@ fn bare_lf_is_a_line_end_for_programs_of_this_host() {
     assert!(world.stored[0].ends_with("env-end\nA: b\n\n.c\n"), "{}", world.stored[0]);
 }
 
+/// However small the chunks are, what they make together is written.
+#[test]
+fn small_chunks_are_written_while_they_come() {
+    let mut world = World::smtp();
+    world.say("EHLO c\r\n");
+    world.say(ENVELOPE);
+    let text = "0123456789\r\n".repeat(100);
+    for _ in 0..120 {
+        assert_eq!(world.codes(&format!("BDAT {}\r\n{text}", text.len())), "250");
+    }
+    assert!(world.written.len() > 60_000, "{} bytes are written", world.written.len());
+    assert_eq!(world.codes("BDAT 0 LAST\r\n"), "250");
+    assert_eq!(world.stored[0].matches("0123456789\n").count(), 12_000);
+}
+
 #[test]
 fn idle_session_holds_no_buffer() {
     let mut world = World::smtp();
