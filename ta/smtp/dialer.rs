@@ -619,11 +619,12 @@ impl Dialer {
         let HandshakeFailure::Refused { reply, .. } = failure else { return (outcome, false) };
         let names = [call.host, remote.name.as_str()];
         let patterns = &self.configuration.reply_patterns;
-        let found = crate::reply_patterns::apply(patterns, names, Reply::text(reply), &outcome);
+        let reply = Reply::text(reply);
+        let found = crate::reply_patterns::apply(patterns, names, reply, true, &outcome);
         let Some(effect) = found else { return (outcome, false) };
         let is_decided = effect.is_decision();
         self.pause = self.pause.max(effect.pause);
-        self.notes.push(effect.note);
+        self.notes.extend(effect.note);
         (effect.outcome, is_decided)
     }
 

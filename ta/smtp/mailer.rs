@@ -250,6 +250,8 @@ impl Mailer {
         let remote = session.remote.clone();
         let is_dead = lost.is_some() || transaction.must_close();
         let (mut pause, mut is_decided): (Option<Duration>, bool) = (None, false);
+        // The last reply about the message as a whole.
+        let mut of_message = "";
         for index in 0..count {
             let recipient = transaction.state(index);
             if let RecipientState::Refused(reply) = recipient
@@ -268,10 +270,15 @@ impl Mailer {
                 | RecipientState::Closed(reply) => reply.text(),
                 RecipientState::Accepted(_) | RecipientState::Unanswered => "",
             };
+            let is_of_recipient =
+                matches!(recipient, RecipientState::Refused(_)) || transaction.has_reply_each();
+            let is_new = is_of_recipient || reply != of_message;
+            of_message = if is_of_recipient { of_message } else { reply };
             let patterns = &self.client.configuration().reply_patterns;
+            let names = [host, remote.name.as_str()];
             let found = match reply.is_empty() {
                 true => None,
-                false => reply_patterns::apply(patterns, [host, &remote.name], reply, &outcome),
+                false => reply_patterns::apply(patterns, names, reply, is_new, &outcome),
             };
             let moves = diagnosis::is_for_next_server(transaction, index, lost);
             let Some(effect) = found else {
@@ -280,7 +287,7 @@ impl Mailer {
                 continue;
             };
             let is_decision = effect.is_decision();
-            state.notes.push(effect.note);
+            state.notes.extend(effect.note);
             is_decided |= effect.ends_job;
             if effect.ends_job {
                 // Without the dialogue about this recipient.

@@ -11,6 +11,8 @@ use std::time::Duration;
 use zsched_agent::{Outcome, Verdict};
 use zsched_mail_exchanger::HostPattern;
 
+/// Maximum length of a reply in the scheduler's log, in characters.
+const MAX_NOTE_LEN: usize = 500;
 /// Wait where a pattern has no `time`.
 const DEFAULT_TIME: Duration = Duration::from_secs(300);
 /// Maximum wait of an agent before the next message (`slow-down`).
@@ -62,7 +64,9 @@ pub struct Effect<'a> {
     /// The new outcome of the recipient.
     pub outcome: Outcome,
     /// The line for the scheduler's log, with how often this process has seen such a reply.
-    pub note: String,
+    ///
+    /// `None` if the reply was counted before.
+    pub note: Option<String>,
     /// True if the other recipients of the job have to wait, too.
     pub ends_job: bool,
     /// Wait before the next message.
@@ -79,8 +83,12 @@ impl Effect<'_> {
 }
 
 impl ReplyPattern {
-    fn apply(&self, reply: &str, outcome: Outcome) -> Effect<'_> {
-        self.count.set(self.count.get() + 1);
+    fn apply(&self, reply: &str, is_new: bool, outcome: Outcome) -> Effect<'_> {
+        let note = is_new.then(|| {
+            self.count.set(self.count.get() + 1);
+            let reply: String = reply.chars().take(MAX_NOTE_LEN).collect();
+            format!("reply pattern {} ({}): {reply}", self.name, self.count.get())
+        });
         let time = self.time.unwrap_or(DEFAULT_TIME);
         let (verdict, ends_job, pause) = match self.action {
             Action::DeferHost => (Verdict::DeferAll, true, None),
@@ -94,16 +102,18 @@ impl ReplyPattern {
         let class = if verdict == Verdict::Failed { "5" } else { "4" };
         let status = format!("{class}{}", outcome.status().get(1..).unwrap_or(".0.0"));
         let outcome = outcome.with_verdict(verdict).with_status(status).with_text(text);
-        let note = format!("reply pattern {} ({}): {reply}", self.name, self.count.get());
         Effect { pattern: self, outcome, note, ends_job, pause }
     }
 }
 
 /// Applies the first pattern that matches a reply. Accepted recipients are left alone.
+///
+/// `is_new` is false if the reply is counted already, for another recipient.
 pub fn apply<'a>(
     patterns: &'a [ReplyPattern],
     names: [&str; 2],
     reply: &str,
+    is_new: bool,
     outcome: &Outcome,
 ) -> Option<Effect<'a>> {
     let line = reply.replace('\n', " ");
@@ -111,7 +121,7 @@ pub fn apply<'a>(
         names.iter().any(|name| pattern.hosts.matches(&name.to_ascii_lowercase()))
             && pattern.pattern.is_match(&line)
     };
-    Some(patterns.iter().find(matches)?.apply(reply, outcome.clone()))
+    Some(patterns.iter().find(matches)?.apply(reply, is_new, outcome.clone()))
 }
 
 fn regular_expression<'de, D: serde::Deserializer<'de>>(from: D) -> Result<Regex, D::Error> {

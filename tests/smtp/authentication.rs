@@ -3,7 +3,11 @@
 use crate::peer::{Peer, Script, say};
 use crate::support::{agent_with, deliver, outcomes};
 use std::io::Write;
+use zsched_mailq_protocol::scram::{self, ClientFirst, StoredPassword};
 use zsched_smtp::dialer::ClientOptions;
+use zsched_smtp::session::{
+    Credentials, Dialogue, Handshake, HandshakeOptions, Reply, ReplyParser, Step,
+};
 
 const ANN: &str = "ann@b.test";
 
@@ -59,6 +63,55 @@ fn scram_needs_no_tls_and_finds_a_false_server() {
     // It has not shown that it knows the password.
     let script = Script::offering(&["AUTH SCRAM-SHA-256"]).on("AUTH", say("235 2.7.0 welcome"));
     assert_eq!(authenticate(script, "").0, "ann deferall 4.7.0");
+}
+
+/// Another implementation of SCRAM is the server.
+#[test]
+fn scram_logs_in_where_both_know_the_password() {
+    for (password, is_known) in [("secret", true), ("other", false)] {
+        let credentials = Credentials {
+            user: "alice".to_string(),
+            password: "secret".to_string(),
+            mechanisms: Vec::new(),
+            without_tls: false,
+        };
+        let options = HandshakeOptions {
+            hello_name: "client.test".to_string(),
+            credentials: Some(credentials),
+            ..HandshakeOptions::default()
+        };
+        let mut handshake = Handshake::new(options);
+        let mut server = None;
+        let mut reply = Reply::new(220, "mx.test ESMTP");
+        let last = loop {
+            assert!(matches!(handshake.step(), Step::Receive(_)));
+            handshake.on_reply(reply);
+            let Step::Send(line) = handshake.step() else { break handshake.step() };
+            let line = String::from_utf8(line).expect("a text");
+            let message = line.trim().rsplit(' ').next().expect("a word");
+            let challenge = |text: String| Reply::new(334, &text);
+            reply = match (&server, message) {
+                (None, "client.test") => {
+                    let mut parser = ReplyParser::default();
+                    parser.push(b"250-mx.test\r\n250 AUTH SCRAM-SHA-256\r\n");
+                    parser.take().expect("a reply").expect("a whole one")
+                }
+                (None, first) => {
+                    let stored = StoredPassword::with_salt(password, b"salt".to_vec(), 4096);
+                    let first = ClientFirst::parse(first.as_bytes()).expect("a first message");
+                    let begun = scram::Server::new(first, stored, "nonce");
+                    challenge(server.insert(begun).first())
+                }
+                (Some(_), "") => Reply::new(235, "2.7.0 welcome"),
+                (Some(server), proof) => match server.finish(proof.as_bytes()) {
+                    Ok(text) => challenge(text),
+                    Err(_) => Reply::new(535, "5.7.8 no"),
+                },
+            };
+        };
+        assert_eq!(last, Step::Finished);
+        assert_eq!(handshake.finish().is_ok(), is_known);
+    }
 }
 
 #[test]
