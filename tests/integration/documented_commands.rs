@@ -104,7 +104,7 @@ fn of_markdown(text: &str) -> Vec<String> {
     let spans = lines.iter().filter(|line| !indented(line));
     let spans = spans.flat_map(|line| line.split('`').skip(1).step_by(2));
     let spans = spans.filter(|span| is_complete(span)).map(str::to_string);
-    let blocks = lines.split(|line| !indented(&line)).map(|block| block.iter().map(|l| l.trim()));
+    let blocks = lines.split(|line| !indented(line)).map(|block| block.iter().map(|l| l.trim()));
     spans.chain(blocks.flat_map(|block| of_block(block.collect()))).collect()
 }
 
