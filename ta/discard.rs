@@ -10,13 +10,13 @@ use zsched_agent::{Outcome, ScopeOptions, Verdict};
 /// Transport agent that discards messages
 #[derive(Parser)]
 #[command(name = "discard", version, disable_help_flag = true)]
-struct Options {
+struct DiscardOptions {
     #[command(flatten)]
     scope: ScopeOptions,
 }
 
 fn main() -> ExitCode {
-    let options: Options = zsched_command_line::parse();
+    let options: DiscardOptions = zsched_command_line::parse();
     zsched_agent::serve("discard", &options.scope.scope("discard"), |job| {
         job.report_together(|_| Outcome::new(Verdict::Delivered, "2.0.0", 250, "discarded"));
         Ok(())

@@ -13,7 +13,7 @@ use zsched_format::status_code::enhanced_code;
 /// Transport agent that expires recipients on the order of an operator
 #[derive(Parser)]
 #[command(name = "expirer", version, disable_version_flag = true, disable_help_flag = true)]
-struct Options {
+struct ExpirerOptions {
     #[command(flatten)]
     scope: ScopeOptions,
 
@@ -39,7 +39,7 @@ struct Options {
 }
 
 fn main() -> ExitCode {
-    let options: Options = zsched_command_line::parse();
+    let options: ExpirerOptions = zsched_command_line::parse();
     let failure = Outcome::new(Verdict::Failed, options.status, 554, options.message);
     let outcome = if options.silent { failure.without_report() } else { failure };
     zsched_agent::serve("expirer", &options.scope.scope_of_all_channels(), |job| {

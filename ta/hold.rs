@@ -12,13 +12,13 @@ use zsched_format::time::Timestamp;
 /// Transport agent that holds messages until a given time
 #[derive(Parser)]
 #[command(name = "hold", version, disable_help_flag = true)]
-struct Options {
+struct HoldOptions {
     #[command(flatten)]
     scope: ScopeOptions,
 }
 
 fn main() -> ExitCode {
-    let options: Options = zsched_command_line::parse();
+    let options: HoldOptions = zsched_command_line::parse();
     zsched_agent::serve("hold", &options.scope.scope("hold"), |job| {
         let message = job.message()?;
         job.deliver_each(|delivery| match release_time(delivery.host()) {

@@ -15,7 +15,7 @@ const MAX_RECIPIENTS: usize = 1000;
 /// Transport agent that gives recipients back to the router
 #[derive(Parser)]
 #[command(name = "reroute", version, disable_version_flag = true, disable_help_flag = true)]
-struct Options {
+struct RerouteOptions {
     #[command(flatten)]
     scope: ScopeOptions,
 
@@ -25,7 +25,7 @@ struct Options {
 }
 
 fn main() -> ExitCode {
-    let options: Options = zsched_command_line::parse();
+    let options: RerouteOptions = zsched_command_line::parse();
     zsched_agent::serve("reroute", &options.scope.scope_of_all_channels(), |job| {
         let message = job.message()?;
         job.deliver_groups(

@@ -26,13 +26,13 @@ const MAX_RETURNED_BODY_LEN: u64 = 1024 * 1024;
 /// Transport agent that tells senders what the router could not route
 #[derive(Parser)]
 #[command(name = "errormail", version, disable_help_flag = true)]
-struct Options {
+struct ErrormailOptions {
     #[command(flatten)]
     scope: ScopeOptions,
 }
 
 fn main() -> ExitCode {
-    let options: Options = zsched_command_line::parse();
+    let options: ErrormailOptions = zsched_command_line::parse();
     let installation = match Installation::find() {
         Ok(installation) => installation,
         Err(error) => {

@@ -35,7 +35,7 @@ mod undo_partial;
 
 use address::Destination;
 use letter::Letter;
-use options::Options;
+use options::MailboxOptions;
 use owner::{NotFound, Users};
 use std::process::ExitCode;
 use store::Store;
@@ -44,7 +44,7 @@ use zsched_command_line::sysexits::EX_USAGE;
 use zsched_spool::processes;
 
 fn main() -> ExitCode {
-    let options: Options = zsched_command_line::parse();
+    let options: MailboxOptions = zsched_command_line::parse();
     let users = options.users();
     let mut store = match options.store() {
         Ok(store) => store,
@@ -128,7 +128,7 @@ Subject: test
     fn outcome_depends_on_address() {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().to_str().expect("text");
-        let options = Options::parse_from(["mailbox", "-u", "-d", path]);
+        let options = MailboxOptions::parse_from(["mailbox", "-u", "-d", path]);
         let (users, mut store) = (options.users(), options.store().expect("a store"));
         let run = TestJob::new(CONTROL_FILE)
             .with_body("body\n")

@@ -24,7 +24,7 @@ const MAX_DEPTH: u8 = 2;
 #[derive(Parser)]
 #[command(name = "mailbox", version, disable_version_flag = true, disable_help_flag = true)]
 #[command(args_override_self = true)]
-pub struct Options {
+pub struct MailboxOptions {
     #[command(flatten)]
     pub scope: ScopeOptions,
 
@@ -67,9 +67,9 @@ pub struct Options {
     original: Original,
 }
 
-/// Options of ZMailer's `mailbox` that change nothing here.
+/// MailboxOptions of ZMailer's `mailbox` that change nothing here.
 #[derive(Args)]
-#[command(next_help_heading = "Options of ZMailer's mailbox that have no effect")]
+#[command(next_help_heading = "MailboxOptions of ZMailer's mailbox that have no effect")]
 struct Original {
     /// Decode quoted-printable text
     #[arg(short = '8')]
@@ -103,7 +103,7 @@ struct Original {
     crc_hash: u8,
 }
 
-impl Options {
+impl MailboxOptions {
     /// Creates the store of mailboxes. An error says why it cannot be determined.
     pub fn store(&self) -> Result<Store, String> {
         if self.original.pjw_hash + self.original.crc_hash > 0 {
@@ -162,14 +162,14 @@ mod tests {
     use std::fs;
     use std::path::Path;
 
-    fn options(arguments: &[&str]) -> Options {
+    fn options(arguments: &[&str]) -> MailboxOptions {
         let words = ["mailbox"].iter().chain(arguments);
-        Options::try_parse_from(words).unwrap_or_else(|error| panic!("{error}"))
+        MailboxOptions::try_parse_from(words).unwrap_or_else(|error| panic!("{error}"))
     }
 
     #[test]
     fn command_line_definition_is_consistent() {
-        Options::command().debug_assert();
+        MailboxOptions::command().debug_assert();
     }
 
     #[test]
@@ -192,7 +192,7 @@ mod tests {
             let why = options(&[arguments, &["-d", "/m"]].concat()).store().expect_err("refused");
             assert!(why.starts_with(expected), "{why}");
         }
-        assert!(Options::try_parse_from(["mailbox", "-Q"]).is_err());
+        assert!(MailboxOptions::try_parse_from(["mailbox", "-Q"]).is_err());
     }
 
     #[test]

@@ -25,7 +25,7 @@ mod program;
 use identity::Rights;
 use letter::Letter;
 use mailer::{Envelope, Mailer, Refusal};
-use options::{Options, StartError};
+use options::{PipeOptions, StartError};
 use program::{End, Program};
 use rustix::fs::Mode;
 use std::io::{self, BufWriter, ErrorKind, Write};
@@ -65,7 +65,7 @@ struct Pipe {
 }
 
 fn main() -> ExitCode {
-    let options: Options = zsched_command_line::parse();
+    let options: PipeOptions = zsched_command_line::parse();
     if options.check {
         check(&options);
     }
@@ -87,13 +87,13 @@ fn main() -> ExitCode {
 fn refuse(error: &StartError) -> ! {
     printable::print_error("pipe", error);
     exit(match error {
-        StartError::Options(_) => EX_USAGE,
+        StartError::PipeOptions(_) => EX_USAGE,
         StartError::Configuration(_) => EX_CONFIG,
     })
 }
 
 /// Prints the errors and warnings of the configuration, and the mailers that can be used.
-fn check(options: &Options) -> ! {
+fn check(options: &PipeOptions) -> ! {
     let conf = match options.all_mailers() {
         Ok(conf) => conf,
         Err(error) => refuse(&error),

@@ -22,7 +22,7 @@ const SM_CONF: &str = "sm.conf";
 /// Transport agent that passes messages to programs
 #[derive(Parser)]
 #[command(name = "pipe", version, disable_version_flag = true, disable_help_flag = true)]
-pub struct Options {
+pub struct PipeOptions {
     #[command(flatten)]
     scope: ScopeOptions,
 
@@ -88,9 +88,9 @@ pub struct Options {
     original: Original,
 }
 
-/// Options of ZMailer's `sm`.
+/// PipeOptions of ZMailer's `sm`.
 #[derive(Args)]
-#[command(next_help_heading = "Options of ZMailer's sm")]
+#[command(next_help_heading = "PipeOptions of ZMailer's sm")]
 struct Original {
     /// Programs take 8-bit text: adds BODY=8BITMIME to a batch (flag B), else no effect
     #[arg(short = '8')]
@@ -114,13 +114,13 @@ struct Original {
 pub enum StartError {
     /// The options are wrong.
     #[error("{0}")]
-    Options(String),
+    PipeOptions(String),
     /// The configuration cannot be used.
     #[error("{}", .0.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"))]
     Configuration(Vec<Diagnostic>),
 }
 
-impl Options {
+impl PipeOptions {
     /// The mask of programs.
     pub fn umask(&self) -> u32 {
         self.umask
@@ -143,11 +143,11 @@ impl Options {
         {
             if is_given {
                 let why = format!("{option} is not supported: messages are passed on unchanged");
-                return Err(StartError::Options(why));
+                return Err(StartError::PipeOptions(why));
             }
         }
         let rights = match &self.user {
-            Some(name) => Rights::named(name).map_err(StartError::Options)?,
+            Some(name) => Rights::named(name).map_err(StartError::PipeOptions)?,
             None => Rights::OfRecipient,
         };
         let mailer = self.mailer()?;
@@ -171,16 +171,16 @@ impl Options {
         if let Some(at) = unknown.first() {
             let flag = self.flags[*at..].chars().next().unwrap_or_default();
             let why = format!("--flags {}: the flag {flag} has no meaning", self.flags);
-            return Err(StartError::Options(why));
+            return Err(StartError::PipeOptions(why));
         }
         if self.shell {
             if flags.many_recipients || flags.sender_option.is_some() {
                 let why = "--shell runs one command without options: not with the flags f, m, r";
-                return Err(StartError::Options(why.to_string()));
+                return Err(StartError::PipeOptions(why.to_string()));
             }
             return Ok(Mailer::shell(flags));
         }
-        self.named_program(flags).map_err(StartError::Options)
+        self.named_program(flags).map_err(StartError::PipeOptions)
     }
 
     /// The program of `--command`.
@@ -236,7 +236,7 @@ impl Options {
     }
 
     fn read(&self, only: Option<&str>) -> Result<SmConf, StartError> {
-        let zenv = self.zenv().map_err(StartError::Options)?;
+        let zenv = self.zenv().map_err(StartError::PipeOptions)?;
         let path = self.path(&zenv)?;
         let text = std::fs::read(&path).map_err(|error| {
             StartError::Configuration(vec![Diagnostic::of_file(&path, error.to_string())])
@@ -251,7 +251,7 @@ impl Options {
         let missing = || {
             let zenv = Zenv::path(self.zenv.as_deref());
             let why = format!("there is no -f, and {} has no {MAILSHARE}", zenv.display());
-            StartError::Options(why)
+            StartError::PipeOptions(why)
         };
         let folder = zenv.get(MAILSHARE).ok_or_else(missing)?;
         Ok(Path::new(folder).join(SM_CONF))
@@ -269,18 +269,18 @@ mod tests {
     use super::*;
     use clap::CommandFactory;
 
-    fn parse(arguments: &[&str]) -> Result<Options, String> {
+    fn parse(arguments: &[&str]) -> Result<PipeOptions, String> {
         let words = ["pipe"].iter().chain(arguments);
-        Options::try_parse_from(words).map_err(|error| error.to_string())
+        PipeOptions::try_parse_from(words).map_err(|error| error.to_string())
     }
 
-    fn options(arguments: &[&str]) -> Options {
+    fn options(arguments: &[&str]) -> PipeOptions {
         parse(arguments).unwrap_or_else(|error| panic!("{error}"))
     }
 
     #[test]
     fn command_line_definition_is_consistent() {
-        Options::command().debug_assert();
+        PipeOptions::command().debug_assert();
     }
 
     #[test]

@@ -4,7 +4,7 @@ use std::cell::RefCell;
 use std::process::ExitCode;
 use zsched_format::printable;
 use zsched_smtp::mailer::Mailer;
-use zsched_smtp::options::{Options, StartError};
+use zsched_smtp::options::{SmtpOptions, StartError};
 use zsched_smtp::probe::probe;
 
 /// Exit status for invalid options (`EX_USAGE` of `sysexits.h`).
@@ -13,14 +13,14 @@ const EX_USAGE: u8 = 64;
 const EX_CONFIG: u8 = 78;
 
 fn main() -> ExitCode {
-    let options: Options = zsched_command_line::parse();
+    let options: SmtpOptions = zsched_command_line::parse();
     zsched_smtp::warnings::keep();
     let mut client = match options.client() {
         Ok(client) => client,
         Err(error) => {
             printable::print_error("smtp", &error);
             return ExitCode::from(match error {
-                StartError::Options(_) => EX_USAGE,
+                StartError::SmtpOptions(_) => EX_USAGE,
                 StartError::Configuration(_) => EX_CONFIG,
             });
         }

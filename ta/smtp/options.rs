@@ -22,7 +22,7 @@ const HOSTNAME: &str = "hostname";
 /// Transport agent that delivers by SMTP and LMTP
 #[derive(Debug, Parser)]
 #[command(name = "smtp", version, disable_version_flag = true, disable_help_flag = true)]
-pub struct Options {
+pub struct SmtpOptions {
     /// Deliver to the recipients of this channel
     #[arg(short, long, value_name = "CHANNEL", default_value = "smtp")]
     channel: String,
@@ -123,9 +123,9 @@ pub struct Options {
     original: Original,
 }
 
-/// Options of ZMailer's `smtp` that change nothing here.
+/// SmtpOptions of ZMailer's `smtp` that change nothing here.
 #[derive(Args, Debug)]
-#[command(next_help_heading = "Options of ZMailer's smtp without effect")]
+#[command(next_help_heading = "SmtpOptions of ZMailer's smtp without effect")]
 struct Original {
     /// Prefer IPv6, which is the default
     #[arg(short = '6')]
@@ -148,7 +148,7 @@ struct Original {
     /// Size of the buffer of a socket
     #[arg(short = 'w', value_name = "BYTES")]
     buffer_size: Option<u32>,
-    /// Options of the original that are set by name
+    /// SmtpOptions of the original that are set by name
     #[arg(short = 'O', value_name = "OPTIONS")]
     options: Option<String>,
     /// Log more; the log has all dialogues in any case
@@ -164,13 +164,13 @@ struct Original {
 pub enum StartError {
     /// The options are wrong.
     #[error("{0}")]
-    Options(String),
+    SmtpOptions(String),
     /// The configuration cannot be used.
     #[error(transparent)]
     Configuration(#[from] ConfigurationError),
 }
 
-impl Options {
+impl SmtpOptions {
     /// The recipients to deliver to.
     pub fn scope(&self) -> Scope {
         Scope::channel(&self.channel).with_host(self.host.clone()).one_host_per_job()
@@ -189,12 +189,12 @@ impl Options {
     /// An option or a line of the configuration is wrong.
     pub fn client(&self) -> Result<Client, StartError> {
         let zenv = Zenv::find(self.zenv.as_deref())
-            .map_err(|error| StartError::Options(error.to_string()))?
+            .map_err(|error| StartError::SmtpOptions(error.to_string()))?
             .unwrap_or_default();
         let mut configuration = self.configuration(&zenv)?;
         for words in &self.timeouts {
             let set = configuration.session.timeouts.set(words);
-            set.map_err(|why| StartError::Options(format!("-T {words}: {why}")))?;
+            set.map_err(|why| StartError::SmtpOptions(format!("-T {words}: {why}")))?;
         }
         if self.one_message {
             configuration.session.messages = 1;
@@ -202,14 +202,14 @@ impl Options {
         let source = self.local_address.as_deref().map(source).transpose()?;
         let log = match &self.log {
             Some(path) => DialogueLog::open(path)
-                .map_err(|error| StartError::Options(format!("{}: {error}", path.display())))?,
+                .map_err(|error| StartError::SmtpOptions(format!("{}: {error}", path.display())))?,
             None => DialogueLog::default(),
         };
         let variable = zenv.get(HOSTNAME).map(str::to_string).filter(|name| !name.is_empty());
         let hello_name = self.hello_name.clone().or(configuration.session.hello_name.clone());
         let hello_name = hello_name.or(variable).unwrap_or_else(zsched_sys::host_name);
         if hello_name.is_empty() || !hello_name.bytes().all(|byte| byte.is_ascii_graphic()) {
-            return Err(StartError::Options(format!("{hello_name:?} is no host name")));
+            return Err(StartError::SmtpOptions(format!("{hello_name:?} is no host name")));
         }
         let no_esmtp = self.sevens > 1;
         let mut without = Vec::new();
@@ -265,7 +265,7 @@ fn source(text: &str) -> Result<Source, StartError> {
     let prefix = plain.get(..5).filter(|start| start.eq_ignore_ascii_case("ipv6."));
     let plain = plain.strip_prefix("IPv6:").unwrap_or(&plain[prefix.map_or(0, str::len)..]);
     let found = (plain, 0).to_socket_addrs().map_err(|error| {
-        StartError::Options(format!("-L {text}: {}", crate::connection::reason(&error)))
+        StartError::SmtpOptions(format!("-L {text}: {}", crate::connection::reason(&error)))
     })?;
     let mut source = Source::default();
     for address in found {
@@ -296,7 +296,7 @@ mod tests {
 
     #[test]
     fn command_line_definition_is_consistent() {
-        Options::command().debug_assert();
+        SmtpOptions::command().debug_assert();
     }
 
     #[test]
@@ -307,7 +307,7 @@ mod tests {
             &["smtp", "-8HdeEWP6", "-w", "2000", "-F", "UNIX:/run/lmtp", "-M", "host.example"],
             &["smtp", "-1vvD", "-L", "[192.0.2.1]", "-A", "/secrets", "-O", "x", "-Z", "x", "host"],
         ] {
-            let parsed = Options::try_parse_from(arguments);
+            let parsed = SmtpOptions::try_parse_from(arguments);
             assert!(parsed.is_ok(), "{arguments:?}: {}", parsed.err().unwrap());
         }
     }

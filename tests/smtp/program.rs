@@ -300,7 +300,7 @@ fn manual_has_every_option() {
     let page = zsched_tests::source().join("man/smtp.8");
     let page = fs::read_to_string(page).expect("the manual").replace('\\', "");
     let words: Vec<&str> = page.split([' ', '\n', ',']).collect();
-    for argument in zsched_smtp::options::Options::command().get_arguments() {
+    for argument in zsched_smtp::options::SmtpOptions::command().get_arguments() {
         if let Some(long) = argument.get_long() {
             assert!(words.contains(&&*format!("-{long}")), "smtp.8 has no --{long}");
         }

@@ -21,7 +21,7 @@ mod listing_v2;
 pub(crate) mod report;
 mod status;
 mod totals;
-mod why;
+mod ask_why;
 
 pub(crate) use show::{ClassicOutput, answer_text};
 
@@ -47,7 +47,7 @@ fn print(
 ) -> Result<(), Failure> {
     let installation = Installation::read(server_options)?;
     if let Some(subject) = &options.why {
-        return why::print(subject, &installation, screen);
+        return ask_why::print(subject, &installation, screen);
     }
     let mut output = ClassicOutput::new(options, installation.spool())?;
     if options.shared_memory {

@@ -53,7 +53,7 @@ mod task;
 
 mod show;
 mod show_thread;
-mod why;
+mod show_why;
 
 mod counters;
 pub mod json;

@@ -93,7 +93,7 @@ static REQUESTS: &[Request] = &[
     row(&["SHOW", "JSON", "MESSAGE"], Attributes::TT, |rest, context| {
         json::message::answer(rest, OutputFormat::Json, context)
     }),
-    row(&["SHOW", "JSON", "WHY"], Attributes::TT, json::why::answer),
+    row(&["SHOW", "JSON", "WHY"], Attributes::TT, json::wait::answer),
     row(&["SHOW", "JSON", "ORDERS"], Attributes::TT, |_, _| json::orders::answer()),
     row(&["SHOW", "JSON", "CONFIG"], Attributes::TT, |_, _| json::config::answer()),
     row(&["SHOW", "JSON", "COUNTERS"], Attributes::NONE, |_, _| json::counters::answer()),

@@ -1,7 +1,7 @@
 //! `SHOW SNMP`, `SHOW QUEUE …` and `SHOW WHY`.
 
+use super::show_why::{self, WhyForm};
 use super::task::{Reply, ReplyResult, SessionContext};
-use super::why::{self, WhyForm};
 use crate::explain::{location, sentence};
 use crate::report::{ReportForm, ThreadReport};
 
@@ -29,5 +29,5 @@ pub(super) fn why(rest: &[u8], context: &mut SessionContext<'_>) -> ReplyResult 
         on_disk: |place, now| Reply::whole_text(location(place, now) + "\n"),
         more: Some(|more, out| out.extend_from_slice(format!("... and {more}\n").as_bytes())),
     };
-    why::answer(rest, context, form)
+    show_why::answer(rest, context, form)
 }

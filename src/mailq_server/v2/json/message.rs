@@ -1,6 +1,6 @@
 //! `SHOW JSON MESSAGE` and `SHOW MESSAGE`: everything known about one message.
 
-use super::why;
+use super::wait;
 use super::{MAX_OBJECTS_PER_STEP, ago, object, seconds, text};
 use crate::explain::{remarks, sentence};
 use crate::report::push;
@@ -174,7 +174,7 @@ fn write_object(context: &SessionContext<'_>, queued: &QueuedVertex<'_>, out: &m
         place: queued.place(),
         expires: queued.expiry().map(seconds),
         offsets,
-        waits: why::wait(scheduler, now, &scheduler.why_vertex(queued), true),
+        waits: wait::wait(scheduler, now, &scheduler.why_vertex(queued), true),
     };
     object(out, &destination);
 }

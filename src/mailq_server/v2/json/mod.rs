@@ -11,7 +11,7 @@
 //! | [`rings`], [`agents`] | rings, agents |
 //! | [`messages`] | messages and their destinations, one line for each |
 //! | [`message`] | one message, and `SHOW MESSAGE` |
-//! | [`why`] | what something waits for |
+//! | [`wait`] | what something waits for |
 //! | [`orders`] | overrides: holds, limits and removals in force |
 //! | [`config`] | the configuration on disk |
 //! | [`counters`] | totals since the start |
@@ -30,7 +30,7 @@ pub mod rings;
 pub mod summary;
 pub mod threads;
 mod warnings;
-pub mod why;
+pub mod wait;
 
 use super::task::Reply;
 use serde::Serialize;

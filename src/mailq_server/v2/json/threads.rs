@@ -1,6 +1,6 @@
 //! `SHOW JSON THREADS`: one object per thread; all that match, or the top ones by a rank.
 
-use super::why::wait;
+use super::wait::wait;
 use super::{ago, line, seconds, text};
 use crate::classic::state_word;
 use crate::v2::arguments::{Arguments, SyntaxError};

@@ -3,8 +3,8 @@
 use super::rank::rank;
 use super::{line, seconds, single_object, text};
 use crate::explain::{MessageRemark, location, sentence};
+use crate::v2::show_why::{self, WhyForm};
 use crate::v2::task::{Reply, ReplyResult, SessionContext};
-use crate::v2::why::{self, WhyForm};
 use serde::Serialize;
 use zsched_core::intake::backlog_view::FileLocation;
 use zsched_core::overrides::{Author, Hold};
@@ -133,7 +133,11 @@ struct MessageWhyJson {
 
 /// Answers the request.
 pub(crate) fn answer(rest: &[u8], context: &mut SessionContext<'_>) -> ReplyResult {
-    why::answer(rest, context, WhyForm { write: write_wait, remark, on_disk, more: Some(more) })
+    show_why::answer(
+        rest,
+        context,
+        WhyForm { write: write_wait, remark, on_disk, more: Some(more) },
+    )
 }
 
 fn write_wait(
