@@ -6,6 +6,8 @@ use zsched_mailq_protocol::schema::{RecentSmtpCounts, SmtpAlarm, SmtpReason, Smt
 
 /// Spans of the recent counts, in minutes.
 const SPANS: [u64; 3] = [1, 5, 15];
+/// The longest of them.
+const MAX_SPAN: Duration = Duration::from_secs(SPANS[SPANS.len() - 1] * 60);
 /// Interval of the samples for recent counts.
 const SAMPLE_INTERVAL: Duration = Duration::from_secs(5);
 /// Maximum number of replies that are counted one by one.
@@ -94,7 +96,7 @@ impl Traffic {
         }
         self.samples.push_back((now, self.counts));
         // One sample is at least as old as the longest span.
-        while self.samples.get(1).is_some_and(|(time, _)| is_over(now, *time, longest_span())) {
+        while self.samples.get(1).is_some_and(|(time, _)| is_over(now, *time, MAX_SPAN)) {
             self.samples.pop_front();
         }
     }
@@ -139,10 +141,6 @@ impl Traffic {
             deferred: self.counts.deferred - then.deferred,
         }
     }
-}
-
-fn longest_span() -> Duration {
-    Duration::from_secs(SPANS[SPANS.len() - 1] * 60)
 }
 
 fn is_over(now: Instant, then: Instant, span: Duration) -> bool {

@@ -240,7 +240,7 @@ fn each_address_of_alias_has_its_report() {
     }
 }
 
-/// The sender is told, and not the owner: the message has reached no reader.
+/// The poster gets the refusal, not the owner: no member has got the message.
 #[test]
 fn empty_list_is_refused() {
     let aliases = "empty: :include:DIRempty\nlist: :include:DIRempty\nowner-list: alice\n\

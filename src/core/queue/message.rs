@@ -112,7 +112,7 @@ impl Message {
         Some(Timestamp::from_seconds(deadline.at.into()))
     }
 
-    /// When its sender is told that it is late, if the sender has set such a deadline.
+    /// Time of the notice to its sender that it is late (RFC 2852, `BY` with `N`).
     pub fn notice_at(&self) -> Option<Timestamp> {
         let deadline = self.deliver_by.filter(|deadline| !deadline.returns)?;
         Some(Timestamp::from_seconds(deadline.at.into()))

@@ -201,7 +201,7 @@ impl<'a> Pending<'a> {
         }
     }
 
-    /// Returns true if no agent can serve the thread until somebody mends that.
+    /// Returns true if no agent can serve the thread until the configuration is repaired.
     fn has_no_agents(self) -> bool {
         matches!(self, Pending::NoCommand | Pending::CannotStart)
     }

@@ -31,16 +31,13 @@ impl Monitor {
                 Ok(_) => self.traffic.accept(event.recipients as u64, event.size),
                 Err(reply) => self.traffic.refuse(reply.is_permanent(), &reply.to_string()),
             }
-            if self.recorder.has_status_log() {
-                let client = SmtpClient {
-                    client: session.client_name().into(),
-                    service: session.service().name().into(),
-                    login: session.login().map(Cow::from),
-                    tls: session.tls().map(|tls| format!("{} {}", tls.version, tls.cipher).into()),
-                };
-                let line = json_line(&line(client, &event));
-                self.recorder.push_line(line);
-            }
+            let client = || SmtpClient {
+                client: session.client_name().into(),
+                service: session.service().name().into(),
+                login: session.login().map(Cow::from),
+                tls: session.tls().map(|tls| format!("{} {}", tls.version, tls.cipher).into()),
+            };
+            self.record(client, &event);
         }
     }
 
@@ -48,14 +45,17 @@ impl Monitor {
     pub(super) fn refuse_connection(&mut self, ip: IpAddr, service: &str, reply: &Reply) {
         log::info!("unknown[{ip}]: connection refused: {reply}");
         self.traffic.refuse(reply.is_permanent(), &reply.to_string());
+        let client = format!("unknown[{ip}]").into();
+        let client = || SmtpClient { client, service: service.into(), login: None, tls: None };
+        let outcome = Err(reply.clone());
+        let event = MailEvent { outcome, sender: None, recipient: None, recipients: 0, size: 0 };
+        self.record(client, &event);
+    }
+
+    /// Writes an event into the status log, if there is one.
+    fn record<'e>(&mut self, client: impl FnOnce() -> SmtpClient<'e>, event: &'e MailEvent) {
         if self.recorder.has_status_log() {
-            let client = format!("unknown[{ip}]").into();
-            let client = SmtpClient { client, service: service.into(), login: None, tls: None };
-            let outcome = Err(reply.clone());
-            let event =
-                MailEvent { outcome, sender: None, recipient: None, recipients: 0, size: 0 };
-            let line = json_line(&line(client, &event));
-            self.recorder.push_line(line);
+            self.recorder.push_line(json_line(&line(client(), event)));
         }
     }
 

@@ -1,4 +1,4 @@
-//! Configuration, tables and certificates are read again, and the service manager is told.
+//! Reads configuration, tables and certificates again, and notifies the service manager.
 
 use super::Server;
 use super::housekeeper::{Housekeeper, LoadResult};
@@ -7,6 +7,7 @@ use std::io;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Instant;
+use zsched_format::printable;
 
 /// What the worker that reads files is asked for, and what it has read.
 pub(super) struct Reloads {
@@ -82,11 +83,10 @@ impl Server {
         self.usage.end_hours(now);
         self.usage.take_alarms().into_iter().for_each(|alarm| self.monitor.add_alarm(alarm));
         self.monitor.tick(self.open);
-        let (open, alarms) = (self.open, self.usage.alarms(now));
-        let connections = if open == 1 { "connection" } else { "connections" };
-        let status = match &*alarms {
-            "" => format!("{open} {connections}"),
-            alarms => format!("{open} {connections}; {alarms}"),
+        let connections = printable::count(self.open as u64, "connection");
+        let status = match &*self.usage.alarms(now) {
+            "" => connections,
+            alarms => format!("{connections}; {alarms}"),
         };
         if status != self.reloads.status {
             notify_manager(&format!("STATUS={status}"));
